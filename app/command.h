@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tandem::app {
+
+/// What follows the subcommand's name.
+using Arguments = std::vector<std::string>;
+
+/// One subcommand: `tandem NAME ...`. `run` returns the exit code; errors are
+/// thrown, and printed by run_command_line().
+struct Command {
+  const char* name;
+  const char* help;
+  int (*run)(const Arguments&);
+};
+
+// The thin program's.
+int run_train(const Arguments& arguments);
+int run_launch(const Arguments& arguments);
+int run_doctor(const Arguments& arguments);
+/// Subcommands that need LibTorch from the start: becomes the worker.
+int run_eval(const Arguments& arguments);
+int run_data(const Arguments& arguments);
+int run_bench(const Arguments& arguments);
+
+/// The worker's program file, beside this one.
+std::string worker_path();
+
+// The worker's.
+int work_train(const Arguments& arguments);
+int work_eval(const Arguments& arguments);
+int work_data(const Arguments& arguments);
+int work_bench(const Arguments& arguments);
+int work_doctor(const Arguments& arguments);
+
+}  // namespace tandem::app

@@ -1,0 +1,114 @@
+#include <fmt/core.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+#include <fstream>
+
+#include "app/command_line.h"
+#include "tandem/base/files.h"
+#include "tandem/base/process.h"
+#include "tandem/base/rank_env.h"
+
+namespace tandem::app {
+
+namespace {
+
+// A fact, and the command that mends it when something is wrong.
+void finding(bool good, const std::string& text, const std::string& mend = "") {
+  fmt::print("{} {}{}\n", good ? "ok  " : "look", text, good ? "" : "\n     mend: " + mend);
+}
+
+std::string cpu_line(const std::string& name) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(name, 0) == 0) {
+      return line.substr(line.find(':') + 1) + " ";
+    }
+  }
+  return " ";
+}
+
+void look_at_cpu() {
+  const std::string flags = cpu_line("flags");
+  std::string sets;
+  for (const char* set : {"avx2", "avx512f", "avx512_bf16", "amx_bf16"}) {
+    if (flags.find(" " + std::string(set) + " ") != std::string::npos) {
+      sets += " " + std::string(set);
+    }
+  }
+  finding(
+      !sets.empty(),
+      fmt::format(
+          "CPU:{}, {} usable, instruction sets:{}", cpu_line("model name"), usable_cpus(),
+          sets.empty() ? " none of avx2 and later" : sets),
+      "none; tandem runs, slowly");
+}
+
+void look_at_memory() {
+  struct statvfs shm {};
+  const bool known = statvfs("/dev/shm", &shm) == 0;
+  const double gib = known
+      ? static_cast<double>(shm.f_bavail) * static_cast<double>(shm.f_frsize) / (1 << 30)
+      : 0;
+  finding(
+      gib > 0.25, fmt::format("shared memory: {:.1f} GiB free in /dev/shm", gib),
+      "mount -o remount,size=2G /dev/shm");
+}
+
+void look_at_blas() {
+  char path[PATH_MAX];
+  const char* link = "/usr/lib/x86_64-linux-gnu/libblas.so.3";
+  if (realpath(link, path) == nullptr) {
+    return;
+  }
+  const std::string file = path;
+  finding(
+      file.find("openblas") != std::string::npos || file.find("mkl") != std::string::npos,
+      "BLAS for LibTorch: " + file, "apt-get install libopenblas0-pthread");
+}
+
+void look_at_data() {
+  const auto root = get_env("TANDEM_DATA");
+  bool found = file_exists(cache_directory() + "/mnist/train-images-idx3-ubyte.gz");
+  for (const char* below : {"", "/mnist"}) {
+    found = found ||
+        (root && file_exists(*root + below + "/train-images-idx3-ubyte.gz"));
+  }
+  finding(
+      found, found ? "data: MNIST found" : "data: no MNIST (digits needs none)",
+      "export TANDEM_DATA=FOLDER with MNIST's four IDX files in it");
+}
+
+void look_at_worker() {
+  std::string worker;
+  try {
+    worker = worker_path();
+  } catch (const DataError& error) {
+    finding(false, error.what(), "cmake --build --preset release");
+    return;
+  }
+  const auto result = run_command({worker, "doctor"}, {{"GLOG_minloglevel", "2"}}, 60);
+  finding(
+      result.status.ok(), "worker: " + worker + " " + result.status.describe(),
+      "apt-get install libtorch-dev libgloo-dev");
+  fmt::print("\nenvironment:\n{}", result.output);
+}
+
+}  // namespace
+
+int run_doctor(const Arguments& arguments) {
+  CLI::App app("What this build and this machine can do, and what to change.", "doctor");
+  parse(app, arguments);
+  fmt::print("tandem {}\n", TANDEM_VERSION);
+  look_at_cpu();
+  look_at_memory();
+  look_at_blas();
+  look_at_data();
+  std::fflush(stdout);
+  look_at_worker();
+  return 0;
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,40 @@
+#include "app/command.h"
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/process.h"
+#include "tandem/launch/launcher.h"
+
+namespace tandem::app {
+
+namespace {
+
+[[noreturn]] void become_worker(const std::string& name, const Arguments& arguments) {
+  std::vector<std::string> command = {worker_path(), name};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  exec_program(command, rank_variables(1));
+}
+
+}  // namespace
+
+std::string worker_path() {
+  const std::string own = executable_path();
+  const std::string path = own.substr(0, own.rfind('/')) + "/tandem-worker";
+  if (!file_exists(path)) {
+    throw DataError("[app] '" + path + "' is missing; build or install tandem again");
+  }
+  return path;
+}
+
+int run_eval(const Arguments& arguments) {
+  become_worker("eval", arguments);
+}
+
+int run_data(const Arguments& arguments) {
+  become_worker("data", arguments);
+}
+
+int run_bench(const Arguments& arguments) {
+  become_worker("bench", arguments);
+}
+
+}  // namespace tandem::app

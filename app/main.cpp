@@ -1,0 +1,31 @@
+#include "app/run_command_line.h"
+
+namespace {
+
+using namespace tandem::app;
+
+int show_version(const Arguments&) {
+  fmt::print("tandem {}\n", TANDEM_VERSION);
+  return 0;
+}
+
+const std::vector<Command> kCommands = {
+    {"train", "train a model on one or more ranks", &run_train},
+    {"launch", "start a program of yours n times, as torchrun does", &run_launch},
+    {"eval", "evaluate a checkpoint", &run_eval},
+    {"data", "make or check a data set", &run_data},
+    {"doctor", "what this build and this machine can do", &run_doctor},
+    {"version", "print the version", &show_version},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_command_line(
+      argc, argv, kCommands,
+      "tandem: distributed training for C++ on LibTorch\n\n"
+      "usage: tandem COMMAND [ARGUMENTS]\n\n" +
+          list_commands(kCommands) +
+          "\ntandem COMMAND --help says more. The first thing to try:\n\n"
+          "  tandem train --nproc 2\n");
+}

@@ -1,0 +1,50 @@
+#include "app/command_line.h"
+#include "app/train_flags.h"
+#include "tandem/base/files.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/launch/launcher.h"
+
+namespace tandem::app {
+
+namespace {
+
+std::vector<std::string> worker_command(const Arguments& arguments) {
+  std::vector<std::string> command = {worker_path(), "train"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+void check_world(const RunConfig& config, const RankEnv& env) {
+  const int asked = config.num_ranks_here() * static_cast<int>(config.nnodes);
+  if (asked > 1 && asked != env.world_size) {
+    throw ConfigError(
+        "[launch] --nproc and --nnodes ask for " + std::to_string(asked) +
+        " ranks, but WORLD_SIZE is " + std::to_string(env.world_size) +
+        "; leave --nproc out under a launcher, or unset RANK and WORLD_SIZE");
+  }
+}
+
+}  // namespace
+
+int run_train(const Arguments& arguments) {
+  const RunConfig config = parse_train_arguments(arguments);
+  if (const auto env = read_rank_env()) {
+    check_world(config, *env);
+    exec_program(worker_command(arguments), rank_variables(env->local_world_size));
+  }
+  const int ranks = config.num_ranks_here();
+  if (config.ranks == "thread" || (ranks == 1 && config.nnodes == 1)) {
+    exec_program(worker_command(arguments), rank_variables(ranks));
+  }
+  LaunchOptions launching;
+  launching.command = worker_command(arguments);
+  launching.nproc_per_node = ranks;
+  launching.nnodes = static_cast<int>(config.nnodes);
+  launching.node_rank = static_cast<int>(config.node_rank);
+  launching.master_addr = config.master_addr;
+  launching.master_port = static_cast<int>(config.master_port);
+  launching.first_rank_owns_terminal = true;
+  return launch(launching);
+}
+
+}  // namespace tandem::app

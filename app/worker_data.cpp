@@ -1,0 +1,89 @@
+#include <fmt/core.h>
+
+#include <array>
+#include <cmath>
+
+#include "app/command_line.h"
+#include "tandem/data/dataset.h"
+
+namespace tandem::app {
+
+namespace {
+
+void describe(const char* part, const Dataset& data) {
+  double sum = 0;
+  double squares = 0;
+  const auto bytes = static_cast<size_t>(data.size * data.image_bytes());
+  for (size_t i = 0; i < bytes; ++i) {
+    const double value = (*data.pixels)[i] / 255.0;
+    sum += value;
+    squares += value * value;
+  }
+  const double mean = sum / static_cast<double>(bytes);
+  const double std = std::sqrt(squares / static_cast<double>(bytes) - mean * mean);
+  std::array<int64_t, 256> counts{};
+  for (int64_t i = 0; i < data.size; ++i) {
+    ++counts[(*data.labels)[static_cast<size_t>(i)]];
+  }
+  fmt::print(
+      "{}: {} images of {}x{}, mean {:.4f}, std {:.4f}\n", part, data.size, data.height,
+      data.width, mean, std);
+  for (int64_t label = 0; label < data.num_classes; ++label) {
+    fmt::print("  class {}: {}\n", label, counts[static_cast<size_t>(label)]);
+  }
+}
+
+int make(const Arguments& arguments) {
+  CLI::App app("Draws the digits and writes them as IDX files.", "data make");
+  std::string name;
+  std::string out;
+  int64_t train = 60'000;
+  int64_t test = 10'000;
+  app.add_option("name", name, "digits")->required();
+  app.add_option("--out", out, "folder for the four files")->required();
+  app.add_option("--train", train, "training images")->check(CLI::PositiveNumber);
+  app.add_option("--test", test, "test images")->check(CLI::PositiveNumber);
+  parse(app, arguments);
+  if (name != "digits") {
+    throw ConfigError("[data] only digits can be made, not '" + name + "'");
+  }
+  write_digits(out, train, test);
+  fmt::print("wrote {} + {} digits to {}\n", train, test, out);
+  return 0;
+}
+
+int check(const Arguments& arguments) {
+  CLI::App app("Reads a data set whole and says what is in it.", "data check");
+  std::string name;
+  app.add_option("name", name, "digits, mnist or a folder")->required();
+  parse(app, arguments);
+  const auto splits = load_dataset(name);
+  describe("train", splits.train);
+  describe("test", splits.test);
+  return 0;
+}
+
+}  // namespace
+
+int work_data(const Arguments& arguments) {
+  const std::string action = arguments.empty() ? "" : arguments[0];
+  const Arguments rest(
+      arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
+  if (action == "make") {
+    return make(rest);
+  }
+  if (action == "check") {
+    return check(rest);
+  }
+  if (action == "--help" || action == "-h") {
+    fmt::print(
+        "tandem data make digits --out DIR   draw the digits into a folder\n"
+        "tandem data check NAME|DIR          read a data set and describe it\n");
+    return 0;
+  }
+  throw ConfigError(
+      "[command line] data cannot '" + action + "'" + did_you_mean(action, {"make", "check"}) +
+      "; use tandem data make or tandem data check");
+}
+
+}  // namespace tandem::app

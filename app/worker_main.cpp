@@ -1,0 +1,21 @@
+#include "app/run_command_line.h"
+
+namespace {
+
+using namespace tandem::app;
+
+const std::vector<Command> kCommands = {
+    {"train", "one rank of a run, or all of them as threads", &work_train},
+    {"eval", "evaluate a checkpoint", &work_eval},
+    {"data", "make or check a data set", &work_data},
+    {"doctor", "facts that need LibTorch, as lines", &work_doctor},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_command_line(
+      argc, argv, kCommands,
+      "tandem-worker: the part of tandem that links LibTorch. Use `tandem`.\n\n" +
+          list_commands(kCommands));
+}

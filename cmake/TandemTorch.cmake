@@ -1,0 +1,29 @@
+# Finds LibTorch: Debian's, or that of the Python named by TANDEM_TORCH_PYTHON.
+# Defines the target tandem_torch.
+
+if(TANDEM_TORCH_PYTHON)
+  execute_process(
+    COMMAND ${TANDEM_TORCH_PYTHON} -c
+            "import torch; print(torch.utils.cmake_prefix_path)"
+    OUTPUT_VARIABLE tandem_torch_prefix OUTPUT_STRIP_TRAILING_WHITESPACE
+    RESULT_VARIABLE tandem_torch_failed)
+  if(tandem_torch_failed)
+    message(FATAL_ERROR
+      "${TANDEM_TORCH_PYTHON} cannot import torch; install it there, or leave "
+      "TANDEM_TORCH_PYTHON empty for Debian's libtorch-dev")
+  endif()
+  set(Torch_DIR ${tandem_torch_prefix}/Torch CACHE PATH "" FORCE)
+endif()
+
+# Debian's newer packages look for a kineto that they do not ship, and warn.
+find_library(kineto_LIBRARY NAMES kineto c10)
+find_package(Torch REQUIRED)
+message(STATUS "LibTorch ${Torch_VERSION} (${TORCH_INSTALL_PREFIX})")
+
+if(Torch_VERSION VERSION_GREATER_EQUAL 2.9 AND CMAKE_CXX_STANDARD LESS 20)
+  set(CMAKE_CXX_STANDARD 20)
+endif()
+
+add_library(tandem_torch INTERFACE)
+target_link_libraries(tandem_torch INTERFACE ${TORCH_LIBRARIES})
+target_compile_definitions(tandem_torch INTERFACE USE_C10D_GLOO USE_DISTRIBUTED)

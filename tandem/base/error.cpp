@@ -1,0 +1,83 @@
+#include "tandem/base/error.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tandem {
+
+namespace {
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string comm_message(
+    const std::string& operation,
+    const std::string& cause,
+    const std::optional<int>& peer) {
+  std::string text = "[comm] " + operation + " failed";
+  if (peer) {
+    text += " (rank " + std::to_string(*peer) + ")";
+  }
+  return text + ": " + cause;
+}
+
+}  // namespace
+
+CommError::CommError(
+    const std::string& operation,
+    const std::string& cause,
+    std::optional<int> peer)
+    : Error(comm_message(operation, cause, peer)), peer_(peer) {}
+
+int exit_code(const std::exception& error) {
+  return dynamic_cast<const ConfigError*>(&error) != nullptr ? 2 : 1;
+}
+
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+std::string did_you_mean(
+    const std::string& name, const std::vector<std::string>& candidates) {
+  const std::string* best = nullptr;
+  size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
+  for (const auto& candidate : candidates) {
+    const size_t distance = edit_distance(name, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = &candidate;
+    }
+  }
+  return best == nullptr ? "" : ", did you mean '" + *best + "'?";
+}
+
+std::string join(
+    const std::vector<std::string>& parts, const std::string& separator) {
+  std::string text;
+  for (const auto& part : parts) {
+    text += (text.empty() ? "" : separator) + part;
+  }
+  return text;
+}
+
+void fail_check(
+    const char* condition, const char* file, int line, const std::string& message) {
+  throw InternalError(
+      "[internal] " + message + " (" + condition + " is false at " + file + ":" +
+      std::to_string(line) + "); please report this");
+}
+
+}  // namespace tandem

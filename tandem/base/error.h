@@ -1,0 +1,80 @@
+#pragma once
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+/// The errors of tandem. `what()` is one line without a newline: the part in
+/// brackets, what was found, what was wanted, what to change.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The user asked for something that cannot be: a flag, a recipe, a size.
+/// The program exits with 2.
+class ConfigError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A file is missing, broken or cannot be written. The program exits with 1.
+class DataError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A peer or the network failed. The program exits with 1.
+class CommError : public Error {
+ public:
+  /// `operation`: for instance "all_reduce #17 (bucket 2)". `cause`: what the
+  /// backend said. `peer`: the rank that failed, where it is known.
+  CommError(
+      const std::string& operation,
+      const std::string& cause,
+      std::optional<int> peer = std::nullopt);
+
+  std::optional<int> peer() const {
+    return peer_;
+  }
+
+ private:
+  std::optional<int> peer_;
+};
+
+/// A bug of ours; see TANDEM_CHECK.
+class InternalError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// 2 for ConfigError, 1 for everything else.
+int exit_code(const std::exception& error);
+
+/// The first line of `error.what()`: other libraries append backtraces.
+std::string first_line(const std::exception& error);
+
+/// ", did you mean 'x'?" for the candidate nearest to `name`, or "" when none
+/// is near.
+std::string did_you_mean(
+    const std::string& name, const std::vector<std::string>& candidates);
+
+/// "a, b, c".
+std::string join(
+    const std::vector<std::string>& parts, const std::string& separator = ", ");
+
+[[noreturn]] void fail_check(
+    const char* condition, const char* file, int line, const std::string& message);
+
+}  // namespace tandem
+
+/// Throws InternalError unless `condition` holds. For our own mistakes only.
+#define TANDEM_CHECK(condition, message)                              \
+  do {                                                                \
+    if (!(condition)) {                                               \
+      ::tandem::fail_check(#condition, __FILE__, __LINE__, message);  \
+    }                                                                 \
+  } while (false)

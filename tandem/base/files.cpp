@@ -1,0 +1,159 @@
+#include "tandem/base/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tandem/base/error.h"
+#include "tandem/base/rank_env.h"
+
+namespace tandem {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string parent_of(const std::string& path) {
+  const auto parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+[[noreturn]] void fail(const std::string& what, const std::string& path) {
+  const std::string reason = std::strerror(errno);
+  const std::string advice = errno == ENOSPC ? "; free some space"
+      : errno == EACCES || errno == EROFS    ? "; choose a place you may write to"
+                                             : "";
+  throw DataError("[files] cannot " + what + " '" + path + "': " + reason + advice);
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path) {
+  if (fs::is_directory(path)) {
+    throw DataError("[files] '" + path + "' is a directory; name a file in it");
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  if (!file || !(content << file.rdbuf()) ) {
+    if (file && file.peek() == std::ifstream::traits_type::eof()) {
+      return "";
+    }
+    fail("read", path);
+  }
+  return content.str();
+}
+
+void write_all(int fd, const void* data, size_t size, const std::string& path) {
+  const char* next = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = write(fd, next, size);
+    if (written < 0) {
+      fail("write", path);
+    }
+    next += written;
+    size -= static_cast<size_t>(written);
+  }
+}
+
+void replace_file(const std::string& path, const std::function<void(int fd)>& write) {
+  std::string temporary = path + ".XXXXXX";
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  if (fd < 0) {
+    fail("write", path);
+  }
+  try {
+    write(fd);
+    if (fchmod(fd, 0644) != 0 || fsync(fd) != 0 || rename(temporary.c_str(), path.c_str()) != 0) {
+      fail("write", path);
+    }
+  } catch (...) {
+    close(fd);
+    unlink(temporary.c_str());
+    throw;
+  }
+  close(fd);
+  const int directory = open(parent_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory >= 0) {
+    fsync(directory);
+    close(directory);
+  }
+}
+
+void replace_file(const std::string& path, const std::string& content) {
+  replace_file(path, [&](int fd) { write_all(fd, content.data(), content.size(), path); });
+}
+
+void make_directories(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) {
+    errno = error.value();
+    fail("make the directory", path);
+  }
+}
+
+void remove_all(const std::string& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+bool file_exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+std::vector<std::string> list_directory(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) {
+    errno = error.value();
+    fail("read the directory", path);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string make_private_directory() {
+  std::string path = get_env("TMPDIR").value_or("/tmp") + "/tandem-XXXXXX";
+  if (mkdtemp(path.data()) == nullptr) {
+    fail("make the directory", path);
+  }
+  return path;
+}
+
+std::string cache_directory() {
+  if (const auto cache = get_env("XDG_CACHE_HOME"); cache && !cache->empty()) {
+    return *cache + "/tandem";
+  }
+  return get_env("HOME").value_or("/tmp") + "/.cache/tandem";
+}
+
+std::string executable_path() {
+  return fs::read_symlink("/proc/self/exe").string();
+}
+
+FileLock::FileLock(const std::string& path) {
+  make_directories(parent_of(path));
+  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_ < 0 || flock(fd_, LOCK_EX) != 0) {
+    fail("lock", path);
+  }
+}
+
+FileLock::~FileLock() {
+  close(fd_);
+}
+
+}  // namespace tandem

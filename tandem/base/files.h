@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+/// The whole file. Throws DataError that names the path and the reason.
+std::string read_file(const std::string& path);
+
+/// Replaces a file in one step: `write` gets a descriptor of a new file beside
+/// it, which is then flushed to disk and renamed over `path`. Readers see the
+/// old or the new file, never a part; on any failure the old one stays and the
+/// new one is removed. Throws DataError.
+void replace_file(const std::string& path, const std::function<void(int fd)>& write);
+void replace_file(const std::string& path, const std::string& content);
+
+/// Writes all bytes or throws DataError. `path` is for the message.
+void write_all(int fd, const void* data, size_t size, const std::string& path);
+
+/// Makes a directory and its parents. Throws DataError.
+void make_directories(const std::string& path);
+
+/// Removes a file or a directory with all it holds; a missing one is fine.
+void remove_all(const std::string& path);
+
+bool file_exists(const std::string& path);
+
+/// Names in a directory, sorted. Throws DataError when it cannot be read.
+std::vector<std::string> list_directory(const std::string& path);
+
+/// A new directory that only this user can enter, under $TMPDIR or /tmp.
+std::string make_private_directory();
+
+/// $XDG_CACHE_HOME/tandem or ~/.cache/tandem; not created.
+std::string cache_directory();
+
+/// The running program's file.
+std::string executable_path();
+
+/// Holds an exclusive lock between processes while it lives. Made with its
+/// directory when missing; waits for other holders.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int fd_;
+};
+
+}  // namespace tandem

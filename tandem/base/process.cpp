@@ -1,0 +1,263 @@
+#include "tandem/base/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <sstream>
+
+#include "tandem/base/error.h"
+#include "tandem/base/rank_env.h"
+
+namespace tandem {
+
+namespace {
+
+// argv and environment in the form that execve takes.
+class ExecImage {
+ public:
+  ExecImage(const std::vector<std::string>& command, const Variables& variables)
+      : path_(find_program(command.at(0))), arguments_(command) {
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string text = *entry;
+      if (!overridden(text.substr(0, text.find('=')), variables)) {
+        environment_.push_back(text);
+      }
+    }
+    for (const auto& [name, value] : variables) {
+      environment_.push_back(name + "=" + value);
+    }
+    point_to(arguments_, argv_);
+    point_to(environment_, envp_);
+  }
+
+  // Safe between fork and exec.
+  void exec() const {
+    execve(path_.c_str(), argv_.data(), envp_.data());
+  }
+
+  const std::string& path() const {
+    return path_;
+  }
+
+ private:
+  static bool overridden(const std::string& name, const Variables& variables) {
+    for (const auto& entry : variables) {
+      if (entry.first == name) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  static std::string find_program(const std::string& name) {
+    if (name.find('/') == std::string::npos) {
+      std::istringstream folders(get_env("PATH").value_or("/usr/bin:/bin"));
+      for (std::string folder; std::getline(folders, folder, ':');) {
+        const std::string path = folder + "/" + name;
+        if (access(path.c_str(), X_OK) == 0) {
+          return path;
+        }
+      }
+      throw ConfigError(
+          "[launch] program '" + name + "' is not in PATH; name it with its path");
+    }
+    if (access(name.c_str(), X_OK) != 0) {
+      throw ConfigError(
+          "[launch] cannot execute '" + name + "': " + std::strerror(errno) +
+          "; name an executable file");
+    }
+    return name;
+  }
+
+  static void point_to(std::vector<std::string>& texts, std::vector<char*>& pointers) {
+    for (auto& text : texts) {
+      pointers.push_back(text.data());
+    }
+    pointers.push_back(nullptr);
+  }
+
+  std::string path_;
+  std::vector<std::string> arguments_;
+  std::vector<std::string> environment_;
+  std::vector<char*> argv_;
+  std::vector<char*> envp_;
+};
+
+ExitStatus to_status(int raw) {
+  ExitStatus status;
+  status.signal = WIFSIGNALED(raw) ? WTERMSIG(raw) : 0;
+  status.code = WIFEXITED(raw) ? WEXITSTATUS(raw) : 0;
+  return status;
+}
+
+struct Pipe {
+  int read_end = -1;
+  int write_end = -1;
+};
+
+Pipe open_pipe() {
+  int ends[2];
+  TANDEM_CHECK(pipe2(ends, O_CLOEXEC) == 0, "no more pipes");
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return {ends[0], ends[1]};
+}
+
+[[noreturn]] void become(
+    const ExecImage& image, pid_t parent, const Pipe& output, const Pipe& error) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) {
+    _exit(127);
+  }
+  setpgid(0, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (output.write_end >= 0) {
+    dup2(output.write_end, STDOUT_FILENO);
+    dup2(error.write_end, STDERR_FILENO);
+  }
+  image.exec();
+  _exit(126);
+}
+
+// Appends what can be read now; false at end of file.
+bool drain(int fd, std::string& text) {
+  char buffer[1 << 14];
+  for (;;) {
+    const ssize_t got = read(fd, buffer, sizeof(buffer));
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+      return false;
+    }
+    if (got < 0) {
+      return true;
+    }
+    text.append(buffer, static_cast<size_t>(got));
+  }
+}
+
+}  // namespace
+
+std::string ExitStatus::describe() const {
+  if (signal == 0) {
+    return "exited with code " + std::to_string(code);
+  }
+  const char* name = sigabbrev_np(signal);
+  return "was killed by " +
+      (name == nullptr ? "signal " + std::to_string(signal) : "SIG" + std::string(name));
+}
+
+Process::Process(const ProcessOptions& options) {
+  const ExecImage image(options.command, options.variables);
+  Pipe output;
+  Pipe error;
+  if (options.pipe_output) {
+    output = open_pipe();
+    error = open_pipe();
+  }
+  const pid_t parent = getpid();
+  pid_ = fork();
+  TANDEM_CHECK(pid_ >= 0, "cannot start another process");
+  if (pid_ == 0) {
+    become(image, parent, output, error);
+  }
+  setpgid(pid_, pid_);
+  if (options.pipe_output) {
+    close(output.write_end);
+    close(error.write_end);
+    output_fd_ = output.read_end;
+    error_fd_ = error.read_end;
+  }
+}
+
+Process::~Process() {
+  if (pid_ > 0 && !status_) {
+    signal(SIGKILL);
+    wait();
+  }
+  for (const int fd : {output_fd_, error_fd_}) {
+    if (fd >= 0) {
+      close(fd);
+    }
+  }
+}
+
+Process::Process(Process&& other) noexcept
+    : pid_(other.pid_),
+      output_fd_(other.output_fd_),
+      error_fd_(other.error_fd_),
+      status_(other.status_) {
+  other.pid_ = -1;
+  other.output_fd_ = -1;
+  other.error_fd_ = -1;
+}
+
+std::optional<ExitStatus> Process::poll() {
+  int raw = 0;
+  if (!status_ && waitpid(pid_, &raw, WNOHANG) == pid_) {
+    status_ = to_status(raw);
+  }
+  return status_;
+}
+
+ExitStatus Process::wait() {
+  int raw = 0;
+  while (!status_) {
+    if (waitpid(pid_, &raw, 0) == pid_) {
+      status_ = to_status(raw);
+    } else if (errno != EINTR) {
+      status_ = ExitStatus{1, 0};
+    }
+  }
+  return *status_;
+}
+
+void Process::signal(int number) {
+  if (pid_ > 0 && !status_) {
+    kill(-pid_, number);
+  }
+}
+
+CommandResult run_command(
+    const std::vector<std::string>& command,
+    const Variables& variables,
+    double timeout_seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const auto elapsed = [&] {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  CommandResult result;
+  Process process({command, variables, true});
+  bool output_open = true;
+  bool error_open = true;
+  while (output_open || error_open) {
+    pollfd entries[2] = {
+        {output_open ? process.output_fd() : -1, POLLIN, 0},
+        {error_open ? process.error_fd() : -1, POLLIN, 0}};
+    poll(entries, 2, 100);
+    output_open = output_open && drain(process.output_fd(), result.output);
+    error_open = error_open && drain(process.error_fd(), result.errors);
+    if (elapsed() > timeout_seconds) {
+      process.signal(SIGKILL);
+    }
+  }
+  result.status = process.wait();
+  result.seconds = elapsed();
+  return result;
+}
+
+void exec_program(const std::vector<std::string>& command, const Variables& variables) {
+  const ExecImage image(command, variables);
+  image.exec();
+  throw ConfigError(
+      "[launch] cannot execute '" + image.path() + "': " + std::strerror(errno));
+}
+
+}  // namespace tandem

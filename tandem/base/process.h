@@ -1,0 +1,90 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tandem {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+/// How a process ended.
+struct ExitStatus {
+  int code = 0;
+  // The signal that killed it, 0 when it exited by itself.
+  int signal = 0;
+
+  bool ok() const {
+    return code == 0 && signal == 0;
+  }
+  /// "exited with code 3" or "was killed by SIGKILL".
+  std::string describe() const;
+};
+
+struct ProcessOptions {
+  // Program (searched in PATH unless it has a slash) and arguments.
+  std::vector<std::string> command;
+  // Set in its environment, on top of ours.
+  Variables variables;
+  // Connect standard output and error to pipes, instead of sharing ours.
+  bool pipe_output = false;
+};
+
+/// A child process: started by fork and exec only, in a process group of its
+/// own, killed by the kernel when the thread that started it ends.
+class Process {
+ public:
+  /// Throws ConfigError when the program does not exist or cannot be executed.
+  explicit Process(const ProcessOptions& options);
+  /// Kills and reaps the process if it still runs.
+  ~Process();
+  Process(Process&& other) noexcept;
+  Process& operator=(Process&&) = delete;
+
+  pid_t pid() const {
+    return pid_;
+  }
+  /// Read ends of the pipes; -1 without pipe_output. Non-blocking. Owned here.
+  int output_fd() const {
+    return output_fd_;
+  }
+  int error_fd() const {
+    return error_fd_;
+  }
+
+  /// Reaps the process if it has ended. Never blocks.
+  std::optional<ExitStatus> poll();
+  ExitStatus wait();
+
+  /// Sends to the process group; nothing once the process is reaped.
+  void signal(int number);
+
+ private:
+  pid_t pid_ = -1;
+  int output_fd_ = -1;
+  int error_fd_ = -1;
+  std::optional<ExitStatus> status_;
+};
+
+struct CommandResult {
+  ExitStatus status;
+  std::string output;
+  std::string errors;
+  double seconds = 0;
+};
+
+/// Runs a command to its end and keeps what it printed; kills it after
+/// `timeout_seconds` (the status then says SIGKILL).
+CommandResult run_command(
+    const std::vector<std::string>& command,
+    const Variables& variables = {},
+    double timeout_seconds = 600);
+
+/// Becomes another program: the process id stays. Throws ConfigError.
+[[noreturn]] void exec_program(
+    const std::vector<std::string>& command, const Variables& variables);
+
+}  // namespace tandem

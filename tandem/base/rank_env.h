@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+/// Which rank this process is, as its launcher said it.
+struct RankEnv {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;
+  int local_world_size = 1;
+  int node_rank = 0;
+  // Host and port where rank 0 can be met. Unused when `store` is given.
+  std::string master_addr = "127.0.0.1";
+  int master_port = 29500;
+  // Address of a rendezvous store that the launcher runs (see store.h), or "".
+  std::string store;
+  // Which launcher's variables were found: "env", "slurm", "openmpi", "pmi".
+  std::string source;
+  // torchrun's agent listens on master_port itself.
+  bool agent_store = false;
+};
+
+/// Looks a variable up; nullopt when it is not set.
+using GetEnv = std::function<std::optional<std::string>(const std::string&)>;
+
+/// The process's own environment.
+std::optional<std::string> get_env(const std::string& name);
+
+/// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
+/// MASTER_PORT (torchrun, Kubeflow), else the names of SLURM (inside srun),
+/// Open MPI and PMI. Returns nullopt when no launcher started this process.
+///
+/// Throws ConfigError that names the variable when one is missing beside the
+/// others, is not a number, or is out of range.
+std::optional<RankEnv> read_rank_env(const GetEnv& get = get_env);
+
+/// The variables that a launcher sets for one rank, as NAME=VALUE pairs: the
+/// inverse of read_rank_env.
+std::vector<std::pair<std::string, std::string>> to_variables(const RankEnv& env);
+
+/// Number of CPUs this process may use: affinity, then the cgroup's quota.
+int usable_cpus();
+
+}  // namespace tandem

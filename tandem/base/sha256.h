@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace tandem {
+
+/// SHA-256 of bytes given piece by piece.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+
+  void update(const void* data, size_t size);
+
+  /// 64 hex digits. Ends the computation.
+  std::string hex_digest();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem

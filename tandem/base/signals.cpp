@@ -1,0 +1,45 @@
+#include "tandem/base/signals.h"
+
+#include <atomic>
+#include <csignal>
+#include <initializer_list>
+
+namespace tandem {
+
+namespace {
+
+std::atomic<int> stop_number{0};
+std::atomic<bool> save_requested{false};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+extern "C" void on_signal(int number) {
+  if (number == SIGUSR1) {
+    save_requested = true;
+  } else {
+    stop_number = number;
+  }
+}
+
+}  // namespace
+
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  // A second one of these ends the process as usual.
+  action.sa_flags = SA_RESTART | SA_RESETHAND;
+  for (const int number : {SIGTERM, SIGINT}) {
+    sigaction(number, &action, nullptr);
+  }
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGUSR1, &action, nullptr);
+}
+
+int stop_signal() {
+  return stop_number;
+}
+
+bool take_save_request() {
+  return save_requested.exchange(false);
+}
+
+}  // namespace tandem

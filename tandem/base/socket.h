@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace tandem {
+
+/// Owns a file descriptor of a stream socket; moves, does not copy.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(other.release()) {}
+  Socket& operator=(Socket&& other) noexcept;
+  ~Socket();
+
+  int fd() const {
+    return fd_;
+  }
+  explicit operator bool() const {
+    return fd_ >= 0;
+  }
+  int release();
+
+  /// Sends or receives exactly `size` bytes before `deadline`. Returns false
+  /// at end of stream, on an error, or when the deadline passes. No SIGPIPE.
+  using Deadline = std::chrono::steady_clock::time_point;
+  bool send_all(const void* data, size_t size, Deadline deadline);
+  bool receive_all(void* data, size_t size, Deadline deadline);
+
+ private:
+  int fd_ = -1;
+};
+
+/// The socket that listens at an address, and the address with its real port.
+struct Listener {
+  Socket socket;
+  std::string address;
+};
+
+/// Addresses are "unix:PATH" or "tcp:HOST:PORT". A TCP socket is bound to
+/// HOST's own address; when HOST is not an address of this machine (a
+/// forwarded name), to all of them. Throws ConfigError.
+Listener listen_at(const std::string& address);
+
+/// One attempt to connect; an empty Socket when nobody listens yet. Throws
+/// ConfigError when the address has another form, CommError when the host
+/// name does not resolve.
+Socket connect_once(const std::string& address);
+
+/// The address of this machine's interface that routes to `host`, as text.
+/// Throws CommError when the host does not resolve or cannot be routed to.
+std::string local_address_towards(const std::string& host);
+
+}  // namespace tandem

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <memory>
+#include <string>
+
+#include "tandem/base/store.h"
+
+namespace tandem {
+
+/// Our rendezvous store as a c10d::Store, for LibTorch's process groups and RPC
+/// agents. Keys get `prefix` and a slash. Thread-safe. Include in .cpp files of
+/// comm only: the header is heavy.
+c10::intrusive_ptr<c10d::Store> make_c10d_store(
+    std::shared_ptr<StoreClient> client,
+    const std::string& prefix,
+    std::chrono::milliseconds timeout);
+
+}  // namespace tandem

@@ -1,0 +1,269 @@
+#include "tandem/comm/communicator.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include "tandem/base/error.h"
+#include "tandem/base/sha256.h"
+
+namespace tandem {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class FinishedWork : public Work {
+ public:
+  bool test() override {
+    return true;
+  }
+  void wait(std::chrono::milliseconds) override {}
+};
+
+void check_tensor(const std::string& operation, const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_contiguous()) {
+    throw ConfigError(
+        "[comm] " + operation + " was given a tensor that is not contiguous; call "
+        ".contiguous() and copy the result back");
+  }
+}
+
+void check_numel(
+    const std::string& operation, const at::Tensor& whole, const at::Tensor& part, int size) {
+  if (whole.numel() != part.numel() * size || whole.scalar_type() != part.scalar_type()) {
+    throw ConfigError(
+        "[comm] " + operation + " needs " + std::to_string(size) + " x " +
+        std::to_string(part.numel()) + " elements of one dtype, got " +
+        std::to_string(whole.numel()) + "; pad the tensor");
+  }
+}
+
+}  // namespace
+
+// Gives a backend's error the operation's name, and measures the wait.
+class CheckedWork : public Work {
+ public:
+  CheckedWork(Communicator& owner, std::string operation, WorkPtr work)
+      : owner_(owner), operation_(std::move(operation)), work_(std::move(work)) {}
+
+  bool test() override {
+    return work_->test();
+  }
+
+  void wait(std::chrono::milliseconds timeout) override {
+    const auto start = Clock::now();
+    try {
+      work_->wait(timeout);
+    } catch (const std::exception& error) {
+      owner_.stats_.waited_seconds += seconds_since(start);
+      const int peer = owner_.failed_peer();
+      throw CommError(
+          operation_, first_line(error),
+          peer >= 0 ? std::optional<int>(peer) : std::nullopt);
+    }
+    owner_.stats_.waited_seconds += seconds_since(start);
+  }
+
+ private:
+  static double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  Communicator& owner_;
+  std::string operation_;
+  WorkPtr work_;
+};
+
+template <typename Start>
+WorkPtr Communicator::launch(
+    const char* operation,
+    const std::string& label,
+    const at::Tensor& payload,
+    Start&& start) {
+  if (size_ == 1) {
+    return std::make_shared<FinishedWork>();
+  }
+  ++sequence_;
+  ++stats_.operations;
+  stats_.bytes += static_cast<int64_t>(payload.nbytes());
+  const std::string name = std::string(operation) + " #" + std::to_string(sequence_) +
+      (label.empty() ? "" : " (" + label + ")");
+  try {
+    return std::make_shared<CheckedWork>(*this, name, start());
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CommError(name, first_line(error));
+  }
+}
+
+void Communicator::check_root(const char* operation, int root) const {
+  if (root < 0 || root >= size_) {
+    throw ConfigError(
+        "[comm] " + std::string(operation) + " names rank " + std::to_string(root) +
+        ", but the group has ranks 0 to " + std::to_string(size_ - 1));
+  }
+}
+
+WorkPtr Communicator::all_reduce(at::Tensor tensor, ReduceOp op, const std::string& label) {
+  check_tensor("all_reduce", tensor);
+  return launch("all_reduce", label, tensor, [&] { return do_all_reduce(tensor, op); });
+}
+
+WorkPtr Communicator::broadcast(at::Tensor tensor, int root, const std::string& label) {
+  check_tensor("broadcast", tensor);
+  check_root("broadcast", root);
+  return launch("broadcast", label, tensor, [&] { return do_broadcast(tensor, root); });
+}
+
+WorkPtr Communicator::reduce_scatter(
+    at::Tensor output, at::Tensor input, const std::string& label) {
+  check_tensor("reduce_scatter", output);
+  check_tensor("reduce_scatter", input);
+  check_numel("reduce_scatter", input, output, size_);
+  if (size_ == 1) {
+    output.view(-1).copy_(input.view(-1));
+  }
+  return launch(
+      "reduce_scatter", label, input, [&] { return do_reduce_scatter(output, input); });
+}
+
+WorkPtr Communicator::all_gather(
+    at::Tensor output, at::Tensor input, const std::string& label) {
+  check_tensor("all_gather", output);
+  check_tensor("all_gather", input);
+  check_numel("all_gather", output, input, size_);
+  if (size_ == 1) {
+    output.view(-1).copy_(input.view(-1));
+  }
+  return launch("all_gather", label, output, [&] { return do_all_gather(output, input); });
+}
+
+WorkPtr Communicator::scatter(
+    at::Tensor output, at::Tensor input, int root, const std::string& label) {
+  check_tensor("scatter", output);
+  check_root("scatter", root);
+  if (rank_ == root) {
+    check_tensor("scatter", input);
+    check_numel("scatter", input, output, size_);
+  }
+  if (size_ == 1) {
+    output.view(-1).copy_(input.view(-1));
+  }
+  return launch(
+      "scatter", label, output, [&] { return do_scatter(output, input, root); });
+}
+
+WorkPtr Communicator::gather(
+    at::Tensor output, at::Tensor input, int root, const std::string& label) {
+  check_tensor("gather", input);
+  check_root("gather", root);
+  if (rank_ == root) {
+    check_tensor("gather", output);
+    check_numel("gather", output, input, size_);
+  }
+  if (size_ == 1) {
+    output.view(-1).copy_(input.view(-1));
+  }
+  return launch("gather", label, input, [&] { return do_gather(output, input, root); });
+}
+
+WorkPtr Communicator::send(at::Tensor tensor, int peer, int tag, const std::string& label) {
+  check_tensor("send", tensor);
+  check_root("send", peer);
+  TANDEM_CHECK(peer != rank_, "a rank sends to itself");
+  return launch("send", label, tensor, [&] { return do_send(tensor, peer, tag); });
+}
+
+WorkPtr Communicator::recv(at::Tensor tensor, int peer, int tag, const std::string& label) {
+  check_tensor("recv", tensor);
+  check_root("recv", peer);
+  TANDEM_CHECK(peer != rank_, "a rank receives from itself");
+  return launch("recv", label, tensor, [&] { return do_recv(tensor, peer, tag); });
+}
+
+void Communicator::barrier(const std::string& label) {
+  all_reduce(at::zeros({1}, at::kFloat), ReduceOp::sum, label.empty() ? "barrier" : label)
+      ->wait();
+}
+
+void Communicator::check_equal(const std::string& what, const std::string& text) {
+  Sha256 hash;
+  hash.update(text.data(), text.size());
+  std::string digest = hash.hex_digest();
+  const auto width = static_cast<int64_t>(digest.size());
+  const auto mine = at::from_blob(digest.data(), {width}, at::kChar).clone();
+  auto all = at::empty({size_ * width}, at::kChar);
+  all_gather(all, mine, what)->wait();
+  for (int other = 1; other < size_; ++other) {
+    if (!all.narrow(0, 0, width).equal(all.narrow(0, other * width, width))) {
+      throw ConfigError(
+          "[comm] " + what + " differ: rank 0 and rank " + std::to_string(other) +
+          "; start all ranks with the same flags, recipe and program");
+    }
+  }
+}
+
+Communicator::Place Communicator::place_in_split(int color) {
+  auto all = at::empty({size_}, at::kInt);
+  all_gather(all, at::full({1}, color, at::kInt), "split")->wait();
+  Place place{0, 0};
+  for (int other = 0; other < size_; ++other) {
+    const bool same = all.data_ptr<int>()[other] == color;
+    place.rank += same && other < rank_ ? 1 : 0;
+    place.size += same ? 1 : 0;
+  }
+  return place;
+}
+
+namespace {
+
+class SingleCommunicator : public Communicator {
+ public:
+  SingleCommunicator() : Communicator(0, 1, "single") {}
+
+  std::unique_ptr<Communicator> split(int) override {
+    return make_single_communicator();
+  }
+
+ protected:
+  WorkPtr do_all_reduce(at::Tensor, ReduceOp) override {
+    return never();
+  }
+  WorkPtr do_broadcast(at::Tensor, int) override {
+    return never();
+  }
+  WorkPtr do_reduce_scatter(at::Tensor, at::Tensor) override {
+    return never();
+  }
+  WorkPtr do_all_gather(at::Tensor, at::Tensor) override {
+    return never();
+  }
+  WorkPtr do_scatter(at::Tensor, at::Tensor, int) override {
+    return never();
+  }
+  WorkPtr do_gather(at::Tensor, at::Tensor, int) override {
+    return never();
+  }
+  WorkPtr do_send(at::Tensor, int, int) override {
+    return never();
+  }
+  WorkPtr do_recv(at::Tensor, int, int) override {
+    return never();
+  }
+
+ private:
+  static WorkPtr never() {
+    TANDEM_CHECK(false, "a group of one has nobody to talk to");
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_single_communicator() {
+  return std::make_unique<SingleCommunicator>();
+}
+
+}  // namespace tandem

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+enum class ReduceOp { sum, min, max };
+
+/// One operation in flight. Keep the tensors alive and untouched until wait()
+/// has returned.
+class Work {
+ public:
+  virtual ~Work() = default;
+
+  /// True once the operation has ended, well or not. Never blocks.
+  virtual bool test() = 0;
+
+  /// Blocks until the operation has ended. Zero takes the group's timeout.
+  ///
+  /// Throws CommError when it failed or the time passed first; after that the
+  /// group is of no more use.
+  virtual void wait(std::chrono::milliseconds timeout = {}) = 0;
+};
+using WorkPtr = std::shared_ptr<Work>;
+
+/// What a communicator has done so far.
+struct CommStats {
+  int64_t operations = 0;
+  // Payload of the tensors handed over.
+  int64_t bytes = 0;
+  // Time the caller was blocked in wait(): communication that nothing hid.
+  double waited_seconds = 0;
+};
+
+/// A group of ranks that compute together.
+///
+/// All ranks make the same calls in the same order. Calls return at once; the
+/// operation runs beside the caller until wait(). Tensors are contiguous, of
+/// equal dtype and size on all ranks. A group of one does nothing, so no caller
+/// asks for the size. For the same tensors the result has the same bits each
+/// time; whether it depends on how a buffer is cut, the backend says.
+///
+/// One thread calls at a time. `label` names an operation in errors.
+///
+/// Throws CommError on failure, ConfigError for a tensor that is not
+/// contiguous or a root, peer or size that cannot be.
+class Communicator {
+ public:
+  Communicator(int rank, int size, std::string backend)
+      : rank_(rank), size_(size), backend_(std::move(backend)) {}
+  virtual ~Communicator() = default;
+
+  int rank() const {
+    return rank_;
+  }
+  int size() const {
+    return size_;
+  }
+  const std::string& backend() const {
+    return backend_;
+  }
+  const CommStats& stats() const {
+    return stats_;
+  }
+
+  /// Every rank's `tensor` becomes the reduction over all ranks.
+  WorkPtr all_reduce(
+      at::Tensor tensor, ReduceOp op = ReduceOp::sum, const std::string& label = "");
+
+  /// Every rank's `tensor` becomes the root's.
+  WorkPtr broadcast(at::Tensor tensor, int root, const std::string& label = "");
+
+  /// `output` becomes this rank's slice of the sum of all `input`s:
+  /// input.numel() == size() * output.numel().
+  WorkPtr reduce_scatter(
+      at::Tensor output, at::Tensor input, const std::string& label = "");
+
+  /// `output` becomes all ranks' `input`s in rank order:
+  /// output.numel() == size() * input.numel().
+  WorkPtr all_gather(
+      at::Tensor output, at::Tensor input, const std::string& label = "");
+
+  /// `output` becomes this rank's slice of the root's `input`, which only the
+  /// root gives (others pass an undefined tensor). And the inverse.
+  WorkPtr scatter(
+      at::Tensor output, at::Tensor input, int root, const std::string& label = "");
+  WorkPtr gather(
+      at::Tensor output, at::Tensor input, int root, const std::string& label = "");
+
+  /// Point to point. Messages between two ranks with one tag arrive in order.
+  WorkPtr send(at::Tensor tensor, int peer, int tag, const std::string& label = "");
+  WorkPtr recv(at::Tensor tensor, int peer, int tag, const std::string& label = "");
+
+  /// Returns when all ranks have called it.
+  void barrier(const std::string& label = "");
+
+  /// Ranks with the same `color` form a new group, in order of rank. Collective.
+  virtual std::unique_ptr<Communicator> split(int color) = 0;
+
+  /// Compares a text on all ranks; throws ConfigError "`what` differ: rank 0 and
+  /// rank 2" on every rank unless all are equal. Collective.
+  void check_equal(const std::string& what, const std::string& text);
+
+ protected:
+  // What a backend provides. Tensors are checked; size() > 1.
+  virtual WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) = 0;
+  virtual WorkPtr do_broadcast(at::Tensor tensor, int root) = 0;
+  virtual WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) = 0;
+  virtual WorkPtr do_all_gather(at::Tensor output, at::Tensor input) = 0;
+  virtual WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) = 0;
+  virtual WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) = 0;
+  virtual WorkPtr do_send(at::Tensor tensor, int peer, int tag) = 0;
+  virtual WorkPtr do_recv(at::Tensor tensor, int peer, int tag) = 0;
+
+  // Where this rank comes to stand among those with the same color. Collective.
+  struct Place {
+    int rank = 0;
+    int size = 1;
+  };
+  Place place_in_split(int color);
+
+  // The peer that is known to have failed, -1 when none is.
+  virtual int failed_peer() const {
+    return -1;
+  }
+
+ private:
+  friend class CheckedWork;
+
+  template <typename Start>
+  WorkPtr launch(
+      const char* operation,
+      const std::string& label,
+      const at::Tensor& payload,
+      Start&& start);
+  void check_root(const char* operation, int root) const;
+
+  int rank_;
+  int size_;
+  std::string backend_;
+  int64_t sequence_ = 0;
+  CommStats stats_;
+};
+
+/// A group of one.
+std::unique_ptr<Communicator> make_single_communicator();
+
+}  // namespace tandem

@@ -1,0 +1,154 @@
+#include "tandem/comm/join.h"
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/base/socket.h"
+#include "tandem/comm/gloo.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int kPortsBehindAgent = 8;
+
+std::unique_ptr<Communicator> make_gloo(
+    const std::shared_ptr<StoreClient>& store, const RankEnv& env,
+    const std::string& address, const JoinOptions& options) {
+  GlooOptions gloo;
+  gloo.address = address;
+  gloo.timeout = options.timeout;
+  return make_gloo_communicator(store, "world", env.rank, env.world_size, gloo);
+}
+
+std::string run_token() {
+  return get_env("TORCHELASTIC_RUN_ID").value_or("") + "/" +
+      get_env("TORCHELASTIC_RESTART_COUNT").value_or("0");
+}
+
+std::vector<std::string> meeting_points(const RankEnv& env) {
+  const int first = env.agent_store ? 1 : 0;
+  const int last = env.agent_store ? kPortsBehindAgent : 0;
+  std::vector<std::string> points;
+  for (int offset = first; offset <= last; ++offset) {
+    points.push_back(
+        "tcp:" + env.master_addr + ":" + std::to_string(env.master_port + offset));
+  }
+  return points;
+}
+
+std::unique_ptr<StoreServer> serve(const RankEnv& env) {
+  const auto points = meeting_points(env);
+  for (size_t i = 0; i + 1 < points.size(); ++i) {
+    try {
+      return std::make_unique<StoreServer>(points[i], run_token());
+    } catch (const ConfigError& error) {
+      log_debug(error.what());
+    }
+  }
+  return std::make_unique<StoreServer>(points.back(), run_token());
+}
+
+// Tries the meeting points in turn: one may belong to somebody else.
+std::shared_ptr<StoreClient> find_store(const RankEnv& env, Milliseconds timeout) {
+  const auto points = meeting_points(env);
+  if (points.size() == 1) {
+    return std::make_shared<StoreClient>(points[0], timeout, run_token());
+  }
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    for (const auto& point : points) {
+      try {
+        return std::make_shared<StoreClient>(point, Milliseconds(200), run_token());
+      } catch (const CommError&) {
+        if (std::chrono::steady_clock::now() > deadline) {
+          throw;
+        }
+      }
+    }
+  }
+}
+
+// Loopback while every rank is on this host, else the interface that routes to
+// node 0. Variables set by hand leave LOCAL_WORLD_SIZE at 1: then the route to
+// MASTER_ADDR tells, and it is loopback again when that is.
+std::string interface_address(const RankEnv& env) {
+  return env.local_world_size == env.world_size ? "127.0.0.1"
+                                                : local_address_towards(env.master_addr);
+}
+
+const BackendEntry& find_backend(const std::string& name) {
+  std::vector<std::string> names = {"auto"};
+  for (const auto& entry : backend_table()) {
+    if (name == entry.name || name == "auto") {
+      return entry;
+    }
+    names.emplace_back(entry.name);
+  }
+  throw ConfigError(
+      "[comm] backend '" + name + "' is not in this build" + did_you_mean(name, names) +
+      "; there are " + join(names));
+}
+
+}  // namespace
+
+JoinedRun::~JoinedRun() {
+  comm.reset();
+  if (store && server) {
+    try {
+      std::vector<std::string> all;
+      for (int rank = 1; rank < env.world_size; ++rank) {
+        all.push_back("left/" + std::to_string(rank));
+      }
+      if (!all.empty()) {
+        store->wait(all, Milliseconds(5'000));
+      }
+    } catch (const Error&) {
+      // The others failed; nobody needs the store any more.
+    }
+  } else if (store) {
+    try {
+      store->set("left/" + std::to_string(env.rank), "1");
+    } catch (const Error&) {
+      // The store is gone, and with it who would wait for us.
+    }
+  }
+}
+
+JoinedRun join_run(const JoinOptions& options) {
+  return join_run(read_rank_env().value_or(RankEnv{}), options);
+}
+
+JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
+  JoinedRun run;
+  run.env = env;
+  set_thread_rank(env.rank, env.world_size);
+  if (env.world_size == 1 && env.store.empty()) {
+    run.comm = make_single_communicator();
+    return run;
+  }
+  if (!env.store.empty()) {
+    run.store = std::make_shared<StoreClient>(env.store, options.timeout);
+  } else {
+    if (env.rank == 0) {
+      run.server = serve(env);
+    }
+    run.store = find_store(env, options.timeout);
+  }
+  if (env.world_size == 1) {
+    run.comm = make_single_communicator();
+    return run;
+  }
+  run.comm = find_backend(options.backend)
+                 .make(run.store, env, interface_address(env), options);
+  return run;
+}
+
+const std::vector<BackendEntry>& backend_table() {
+  // "auto" takes the first.
+  static const std::vector<BackendEntry> table = {
+      {"gloo", "TCP between processes and hosts", &make_gloo},
+  };
+  return table;
+}
+
+}  // namespace tandem

@@ -1,0 +1,302 @@
+#include "tandem/core/arena.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "tandem/base/error.h"
+#include "tandem/base/sha256.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kAlignmentBytes = 64;
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+int64_t aligned_numel(at::ScalarType dtype) {
+  return kAlignmentBytes / static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+// Below autograd's view tracking: the optimizer and the reducer write these in
+// place, and a tracked view of a leaf would not let them.
+at::Tensor untracked_view(
+    const at::Tensor& flat,
+    const std::vector<int64_t>& dims,
+    const std::vector<int64_t>& strides,
+    int64_t offset) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return flat.as_strided(dims, strides, flat.storage_offset() + offset);
+}
+
+std::string text(const std::vector<int64_t>& values) {
+  std::string list;
+  for (const int64_t value : values) {
+    list += (list.empty() ? "" : "x") + std::to_string(value);
+  }
+  return list;
+}
+
+std::shared_ptr<const ArenaLayout> lay_out(
+    std::vector<NamedTensor> tensors, const ModelArenaOptions& options) {
+  std::set<const void*> seen;
+  std::vector<NamedTensor> unique;
+  for (auto& entry : tensors) {
+    if (seen.insert(entry.tensor.unsafeGetTensorImpl()).second) {
+      unique.push_back(entry);
+    }
+  }
+  const std::vector<NamedTensor> reversed(unique.rbegin(), unique.rend());
+  std::vector<int64_t> groups;
+  for (const auto& entry : reversed) {
+    groups.push_back(options.group_of ? options.group_of(entry) : 0);
+  }
+  return std::make_shared<ArenaLayout>(reversed, groups, options.divisor);
+}
+
+// Copies the values in, then makes the tensors views of the arena.
+void move_into(Arena& arena, const std::vector<NamedTensor>& tensors) {
+  std::map<std::string, size_t> slot_of;
+  for (size_t i = 0; i < arena.layout().slots().size(); ++i) {
+    slot_of[arena.layout().slots()[i].name] = i;
+  }
+  for (const auto& entry : tensors) {
+    const auto found = slot_of.find(entry.name);
+    if (found != slot_of.end()) {
+      auto view = arena.view(found->second);
+      const at::AutoDispatchBelowADInplaceOrView guard;
+      view.copy_(entry.tensor.detach());
+      at::Tensor(entry.tensor).set_data(view);
+    }
+  }
+}
+
+}  // namespace
+
+ArenaLayout::ArenaLayout(
+    const std::vector<NamedTensor>& tensors,
+    const std::vector<int64_t>& groups,
+    int64_t divisor) {
+  TANDEM_CHECK(divisor > 0, "the divisor of an arena must be positive");
+  std::set<std::string> names;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto& [name, tensor] = tensors[i];
+    if (!tensor.is_non_overlapping_and_dense()) {
+      throw ConfigError(
+          "[arena] '" + name + "' has gaps or overlaps in memory; make it contiguous");
+    }
+    if (!names.insert(name).second) {
+      throw ConfigError("[arena] the name '" + name + "' occurs twice; rename one");
+    }
+    const Segment wanted{
+        tensor.scalar_type(), tensor.device(), tensor.requires_grad(), 0};
+    size_t at = 0;
+    while (at < segments_.size() &&
+           (segments_[at].dtype != wanted.dtype || segments_[at].device != wanted.device ||
+            segments_[at].trainable != wanted.trainable)) {
+      ++at;
+    }
+    if (at == segments_.size()) {
+      segments_.push_back(wanted);
+    }
+    auto& segment = segments_[at];
+    slots_.push_back(
+        {name, static_cast<int64_t>(at), segment.numel, tensor.numel(),
+         tensor.sizes().vec(), tensor.strides().vec(), groups.empty() ? 0 : groups[i]});
+    segment.numel += round_up(tensor.numel(), aligned_numel(segment.dtype));
+  }
+  for (auto& segment : segments_) {
+    segment.numel = round_up(segment.numel, divisor * aligned_numel(segment.dtype));
+  }
+}
+
+std::vector<ArenaRange> ArenaLayout::ranges() const {
+  std::vector<ArenaRange> ranges;
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    ranges.push_back({static_cast<int64_t>(i), 0, segments_[i].numel});
+  }
+  return ranges;
+}
+
+std::vector<ArenaRange> ArenaLayout::trainable_ranges() const {
+  std::vector<ArenaRange> trainable;
+  for (const auto& range : ranges()) {
+    if (segments_[static_cast<size_t>(range.segment)].trainable) {
+      trainable.push_back(range);
+    }
+  }
+  return trainable;
+}
+
+std::string ArenaLayout::describe() const {
+  std::string lines;
+  for (const auto& slot : slots_) {
+    lines += slot.name + " " + text(slot.dims) + " strides " + text(slot.strides) +
+        " at " + std::to_string(slot.segment) + ":" + std::to_string(slot.offset) + "\n";
+  }
+  for (const auto& segment : segments_) {
+    lines += std::string(c10::toString(segment.dtype)) + " " + segment.device.str() +
+        (segment.trainable ? " trainable " : " frozen ") + std::to_string(segment.numel) +
+        "\n";
+  }
+  return lines;
+}
+
+ArenaAllocator heap_allocator() {
+  return [](const std::string&, int64_t, const Segment& segment) {
+    return at::zeros(
+        {segment.numel}, at::TensorOptions().dtype(segment.dtype).device(segment.device));
+  };
+}
+
+ArenaAllocator shared_allocator(
+    std::function<void(const std::string&, int64_t, int)> created) {
+  return [created](const std::string& name, int64_t index, const Segment& segment) {
+    const int fd = memfd_create(("tandem-" + name).c_str(), 0);
+    const auto bytes = segment.numel * static_cast<int64_t>(c10::elementSize(segment.dtype));
+    if (fd < 0 || ftruncate(fd, bytes) != 0) {
+      throw DataError(
+          "[arena] cannot make " + std::to_string(bytes) + " bytes of shared memory: " +
+          std::strerror(errno) + "; free memory or raise its limit");
+    }
+    if (created) {
+      created(name, index, fd);
+    }
+    return map_shared(created ? dup(fd) : fd, segment);
+  };
+}
+
+at::Tensor map_shared(int fd, const Segment& segment) {
+  const auto bytes = static_cast<size_t>(segment.numel) * c10::elementSize(segment.dtype);
+  struct stat info {};
+  const bool large_enough =
+      fstat(fd, &info) == 0 && static_cast<size_t>(info.st_size) >= bytes;
+  void* memory = large_enough
+      ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+      : MAP_FAILED;
+  close(fd);
+  if (memory == MAP_FAILED) {
+    throw DataError(
+        "[arena] the shared mapping is smaller than the " + std::to_string(bytes) +
+        " bytes of the segment; start all ranks with the same model");
+  }
+  return at::from_blob(
+      memory, {segment.numel}, [bytes](void* at) { munmap(at, bytes); },
+      at::TensorOptions().dtype(segment.dtype));
+}
+
+Arena::Arena(
+    std::shared_ptr<const ArenaLayout> layout,
+    const std::string& name,
+    const ArenaAllocator& allocate)
+    : layout_(std::move(layout)), name_(name) {
+  for (size_t i = 0; i < layout_->segments().size(); ++i) {
+    segments_.push_back(allocate(name, static_cast<int64_t>(i), layout_->segments()[i]));
+  }
+}
+
+at::Tensor Arena::slice(const ArenaRange& range) const {
+  return untracked_view(segment(range.segment), {range.size()}, {1}, range.begin);
+}
+
+at::Tensor Arena::view(size_t index) const {
+  const Slot& slot = layout_->slots()[index];
+  return untracked_view(segment(slot.segment), slot.dims, slot.strides, slot.offset);
+}
+
+void Arena::zero() {
+  for (auto& segment : segments_) {
+    segment.zero_();
+  }
+}
+
+ModelArenas::ModelArenas(
+    const std::vector<NamedTensor>& parameters,
+    const std::vector<NamedTensor>& buffers,
+    const ModelArenaOptions& options)
+    : ModelArenas(parameters, buffers, lay_out(parameters, options), options) {}
+
+ModelArenas::ModelArenas(
+    std::vector<NamedTensor> parameters,
+    std::vector<NamedTensor> buffers,
+    std::shared_ptr<const ArenaLayout> layout,
+    const ModelArenaOptions& options)
+    : named_parameters_(std::move(parameters)),
+      named_buffers_(std::move(buffers)),
+      parameters_(layout, "parameters", options.allocate_parameters),
+      gradients_(layout, "gradients", options.allocate_gradients),
+      buffers_(
+          std::make_shared<ArenaLayout>(named_buffers_, std::vector<int64_t>{}, 1),
+          "buffers") {
+  move_into(parameters_, named_parameters_);
+  move_into(buffers_, named_buffers_);
+  for (const auto& slot : layout->slots()) {
+    for (const auto& entry : named_parameters_) {
+      if (entry.name == slot.name) {
+        tensors_.push_back(entry.tensor);
+      }
+    }
+  }
+  attach_gradients();
+}
+
+std::vector<NamedTensor> ModelArenas::state() const {
+  auto all = named_parameters_;
+  all.insert(all.end(), named_buffers_.begin(), named_buffers_.end());
+  return all;
+}
+
+void ModelArenas::attach_gradients() {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    auto& tensor = tensors_[i];
+    if (!tensor.requires_grad()) {
+      continue;
+    }
+    auto& gradient = tensor.mutable_grad();
+    if (gradient.defined() && gradient.is_alias_of(
+            gradients_.segment(gradients_.layout().slots()[i].segment))) {
+      continue;
+    }
+    auto view = gradients_.view(i);
+    if (gradient.defined()) {
+      view.copy_(gradient);
+    }
+    gradient = view;
+  }
+}
+
+void ModelArenas::check_attached() const {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const Slot& slot = parameters_.layout().slots()[i];
+    if (tensors_[i].data_ptr() != parameters_.view(i).data_ptr()) {
+      throw ConfigError(
+          "[arena] parameter '" + slot.name +
+          "' is no longer in its arena: the module was moved or its data replaced; "
+          "move the module before it is given to tandem");
+    }
+  }
+}
+
+std::string ModelArenas::parameters_sha256() const {
+  Sha256 hash;
+  for (const auto& [name, tensor] : named_parameters_) {
+    const auto values = tensor.detach().contiguous().cpu();
+    hash.update(name.data(), name.size() + 1);
+    hash.update(values.data_ptr(), static_cast<size_t>(values.nbytes()));
+  }
+  return hash.hex_digest();
+}
+
+}  // namespace tandem

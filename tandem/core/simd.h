@@ -1,0 +1,16 @@
+#pragma once
+
+/// Compiles a function for several instruction sets; the fastest that the CPU has
+/// is chosen when the program is loaded. Results do not depend on it in files
+/// compiled with -ffp-contract=off, or that compute with integers only.
+///
+/// Where it cannot be the portable one is all there is: thread sanitizer crashes
+/// in the choice, and clang 14 makes its symbols global.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define TANDEM_SIMD_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define TANDEM_SIMD_CLONES
+#endif
+
+#define TANDEM_ALWAYS_INLINE inline __attribute__((always_inline))

@@ -1,0 +1,167 @@
+#include "tandem/data/dataset.h"
+
+#include <algorithm>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/log.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/data/digits.h"
+#include "tandem/data/idx.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kDigitsTrain = 60'000;
+constexpr int64_t kDigitsTest = 10'000;
+// Part of the cache's path: a new drawing gets a new folder.
+constexpr const char* kDigitsVersion = "digits-1";
+
+std::string find_idx(const std::string& folder, const std::string& stem) {
+  for (const char* ending : {".gz", ""}) {
+    const std::string path = folder + "/" + stem + ending;
+    if (file_exists(path)) {
+      return path;
+    }
+  }
+  throw DataError(
+      "[data] '" + folder + "' has no " + stem + " or " + stem +
+      ".gz; --data takes digits, mnist, or a folder of MNIST's four IDX files");
+}
+
+Dataset load_split(const std::string& folder, const std::string& prefix) {
+  const auto image_path = find_idx(folder, prefix + "-images-idx3-ubyte");
+  const auto label_path = find_idx(folder, prefix + "-labels-idx1-ubyte");
+  auto images = read_idx(image_path, 3);
+  auto labels = read_idx(label_path, 1);
+  if (images.dims[0] != labels.dims[0]) {
+    throw DataError(
+        "[data] '" + image_path + "' holds " + std::to_string(images.dims[0]) +
+        " images, but '" + label_path + "' " + std::to_string(labels.dims[0]) +
+        " labels; fetch both again");
+  }
+  Dataset split;
+  split.name = folder;
+  split.size = images.dims[0];
+  split.height = images.dims[1];
+  split.width = images.dims[2];
+  split.num_classes = 1 + *std::max_element(labels.values.begin(), labels.values.end());
+  split.pixels = std::make_shared<const std::vector<uint8_t>>(std::move(images.values));
+  split.labels = std::make_shared<const std::vector<uint8_t>>(std::move(labels.values));
+  return split;
+}
+
+IdxArray image_array(const DigitImages& images) {
+  const auto count = static_cast<int64_t>(images.labels.size());
+  return {{count, kDigitSide, kDigitSide}, images.pixels};
+}
+
+IdxArray label_array(const DigitImages& images) {
+  return {{static_cast<int64_t>(images.labels.size())}, images.labels};
+}
+
+DatasetSplits load_digits() {
+  const std::string folder = cache_directory() + "/" + kDigitsVersion;
+  const std::string last = folder + "/t10k-labels-idx1-ubyte";
+  if (!file_exists(last)) {
+    const FileLock lock(cache_directory() + "/digits.lock");
+    if (!file_exists(last)) {
+      log_info("drawing 70,000 digits, once, into " + folder);
+      write_digits(folder, kDigitsTrain, kDigitsTest);
+    }
+  }
+  auto splits = load_idx_folder(folder);
+  splits.train.name = splits.test.name = "digits";
+  return splits;
+}
+
+DatasetSplits load_mnist() {
+  std::vector<std::string> folders;
+  if (const auto root = get_env("TANDEM_DATA")) {
+    folders.push_back(*root + "/mnist");
+    folders.push_back(*root);
+  }
+  folders.push_back(cache_directory() + "/mnist");
+  for (const auto& folder : folders) {
+    if (file_exists(folder + "/train-images-idx3-ubyte.gz") ||
+        file_exists(folder + "/train-images-idx3-ubyte")) {
+      auto splits = load_idx_folder(folder);
+      splits.train.name = splits.test.name = "mnist";
+      return splits;
+    }
+  }
+  throw DataError(
+      "[data] MNIST is in none of " + join(folders) +
+      "; put its four IDX files into one of them, or name their folder with --data");
+}
+
+Dataset first_samples(Dataset split, int64_t limit) {
+  if (limit > 0 && limit < split.size) {
+    split.size = limit;
+  }
+  return split;
+}
+
+}  // namespace
+
+const std::vector<DatasetEntry>& dataset_table() {
+  static const std::vector<DatasetEntry> table = {
+      {"digits", "60,000 + 10,000 digits that tandem draws itself, offline", &load_digits},
+      {"mnist", "MNIST, from $TANDEM_DATA or the cache", &load_mnist},
+  };
+  return table;
+}
+
+DatasetSplits load_dataset(const std::string& name_or_folder, int64_t limit) {
+  std::vector<std::string> names;
+  DatasetSplits splits;
+  bool found = false;
+  for (const auto& entry : dataset_table()) {
+    names.emplace_back(entry.name);
+    if (name_or_folder == entry.name) {
+      splits = entry.load();
+      found = true;
+    }
+  }
+  if (!found && !file_exists(name_or_folder)) {
+    throw ConfigError(
+        "[data] '" + name_or_folder + "' is neither a folder nor one of " + join(names) +
+        did_you_mean(name_or_folder, names));
+  }
+  if (!found) {
+    splits = load_idx_folder(name_or_folder);
+  }
+  splits.train = first_samples(std::move(splits.train), limit);
+  splits.test = first_samples(std::move(splits.test), limit);
+  return splits;
+}
+
+DatasetSplits load_idx_folder(const std::string& folder) {
+  DatasetSplits splits{load_split(folder, "train"), load_split(folder, "t10k")};
+  auto& [train, test] = splits;
+  if (train.height != test.height || train.width != test.width) {
+    throw DataError(
+        "[data] '" + folder + "': training images are " + std::to_string(train.height) + "x" +
+        std::to_string(train.width) + ", test images " + std::to_string(test.height) + "x" +
+        std::to_string(test.width) + "; they must agree");
+  }
+  train.num_classes = test.num_classes = std::max(train.num_classes, test.num_classes);
+  for (int64_t i = 0; i < train.num_classes; ++i) {
+    train.class_names.push_back(std::to_string(i));
+  }
+  test.class_names = train.class_names;
+  return splits;
+}
+
+void write_digits(const std::string& folder, int64_t num_train, int64_t num_test) {
+  make_directories(folder);
+  const auto train = draw_digits(num_train, 2);
+  const auto test = draw_digits(num_test, 3);
+  write_idx(folder + "/train-images-idx3-ubyte", image_array(train));
+  write_idx(folder + "/train-labels-idx1-ubyte", label_array(train));
+  write_idx(folder + "/t10k-images-idx3-ubyte", image_array(test));
+  write_idx(folder + "/t10k-labels-idx1-ubyte", label_array(test));
+}
+
+}  // namespace tandem

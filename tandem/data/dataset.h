@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+/// Labelled images, as bytes in memory. Copies share the memory, which nobody
+/// changes, so thread ranks use one.
+struct Dataset {
+  // What a message calls it: a name or a path.
+  std::string name;
+  int64_t size = 0;
+  int64_t channels = 1;
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t num_classes = 0;
+  // size x channels x height x width bytes.
+  std::shared_ptr<const std::vector<uint8_t>> pixels;
+  // size bytes, each less than num_classes.
+  std::shared_ptr<const std::vector<uint8_t>> labels;
+  std::vector<std::string> class_names;
+
+  int64_t image_bytes() const {
+    return channels * height * width;
+  }
+};
+
+struct DatasetSplits {
+  Dataset train;
+  Dataset test;
+};
+
+/// One row per named data set, for help texts.
+struct DatasetEntry {
+  const char* name;
+  const char* help;
+  DatasetSplits (*load)();
+};
+const std::vector<DatasetEntry>& dataset_table();
+
+/// Loads a named data set, or a folder of IDX files as MNIST's and
+/// Fashion-MNIST's (gzip or plain). `limit` > 0 keeps the first so many samples
+/// of the training part and of the test part.
+///
+/// Throws ConfigError for an unknown name, DataError for what is missing or
+/// broken.
+DatasetSplits load_dataset(const std::string& name_or_folder, int64_t limit = 0);
+
+/// The four IDX files of a folder. Throws DataError.
+DatasetSplits load_idx_folder(const std::string& folder);
+
+/// Draws the digits (digits.h) and writes them as IDX files, atomically.
+void write_digits(const std::string& folder, int64_t num_train, int64_t num_test);
+
+}  // namespace tandem

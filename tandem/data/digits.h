@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tandem {
+
+/// Side of a drawn image, in pixels.
+constexpr int64_t kDigitSide = 28;
+
+/// Images and labels as MNIST has them: row-major, one byte a pixel, ink 255
+/// on paper 0.
+struct DigitImages {
+  std::vector<uint8_t> pixels;  // count * kDigitSide * kDigitSide
+  std::vector<uint8_t> labels;  // count, each 0..9
+};
+
+/// Draws images of handwritten-looking digits; nothing is read or downloaded.
+///
+/// Image i depends on (seed, i) alone: the first 100 of 1000 are the first 100
+/// of 60000, on any number of threads. Images 10k .. 10k+9 hold each digit
+/// once, in random order. Two seeds give two independent sets, so a test set is
+/// drawn with a seed of its own.
+///
+/// Runs on all cores; about 15 us an image on one. Empty when count <= 0.
+DigitImages draw_digits(int64_t count, uint64_t seed);
+
+}  // namespace tandem

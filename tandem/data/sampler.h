@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tandem {
+
+/// What happens when the samples do not divide evenly among the shards.
+enum class Tail {
+  // Repeat samples from the front, so all shards are equal (drop_last=False).
+  pad,
+  // Leave the last samples out, so all shards are equal (drop_last=True).
+  drop,
+  // Every sample exactly once; shards differ by one. For evaluation.
+  keep,
+};
+
+struct SamplerOptions {
+  // Samples in the data set.
+  int64_t size = 0;
+  int64_t num_shards = 1;
+  int64_t shard = 0;
+  uint64_t seed = 0;
+  bool shuffle = true;
+  Tail tail = Tail::pad;
+};
+
+/// The samples of one shard in one epoch, in order: exactly the indices of
+/// torch.utils.data.DistributedSampler (after set_epoch(epoch)) for `pad` and
+/// `drop`. A pure function.
+///
+/// The sample at place i of a shard has global position i * num_shards + shard
+/// in the epoch; see position_of.
+///
+/// Source: torch/utils/data/distributed.py. Throws ConfigError for sizes that
+/// cannot be.
+std::vector<int64_t> shard_indices(const SamplerOptions& options, int64_t epoch);
+
+/// Number of samples in the shard.
+int64_t shard_size(const SamplerOptions& options);
+
+/// Global position in the epoch of the sample at place `place` of the shard.
+inline int64_t position_of(const SamplerOptions& options, int64_t place) {
+  return place * options.num_shards + options.shard;
+}
+
+/// Whether a global position repeats a sample only to fill up the shards.
+inline bool is_padding(const SamplerOptions& options, int64_t position) {
+  return position >= options.size;
+}
+
+}  // namespace tandem

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/base/trace.h"
+#include "tandem/core/arena.h"
+#include "tandem/data/loader.h"
+#include "tandem/model/model.h"
+
+namespace tandem {
+
+/// What holds for one step, whichever batch of it is at hand.
+struct StepContext {
+  // Optimizer steps since the run began, from 0.
+  int64_t step = 0;
+  int64_t epoch = 0;
+  uint64_t seed = 0;
+  bool training = true;
+  // Learning rate of this step.
+  double lr = 0;
+  // Factor on the summed loss before backward (model/loss.h): share of the
+  // global batch times loss scale, so uneven batches and accumulation cost no
+  // extra pass. The strategy sets it.
+  double loss_weight = 1;
+  // Where to record what happens when; may be null.
+  Trace* trace = nullptr;
+};
+
+/// Told by an executor, during backward, that a parameter's gradient is final
+/// for this micro-batch.
+class GradientSink {
+ public:
+  virtual ~GradientSink() = default;
+
+  /// `slot` is the parameter's place in the arena's layout. Comes from the
+  /// thread that runs backward, once per parameter that the loss depends on.
+  virtual void gradient_ready(size_t slot) = 0;
+};
+
+/// What forward gives.
+struct StageResult {
+  // Activations for the next stage; of the last stage the model's output.
+  at::Tensor output;
+  // Last stage only: {summed loss, samples answered right, samples}, float64,
+  // not yet reduced over ranks.
+  at::Tensor sums;
+};
+
+/// When an executor reports gradients.
+enum class Readiness {
+  // During backward, each as soon as it is final.
+  per_parameter,
+  // All at the end of backward.
+  at_end,
+};
+
+/// Computes a stage of a model: inputs to loss or activations, and back to
+/// gradients, which it adds into the gradient arena. A whole model is the only
+/// stage. Strategies do not know which executor they drive. Not thread-safe.
+class StageExecutor {
+ public:
+  virtual ~StageExecutor() = default;
+
+  /// `slot` says which micro-batch in flight this is; backward with the same
+  /// slot uses what forward kept. Up to the number of slots may be in flight.
+  virtual StageResult forward(int slot, const Batch& batch, const StepContext& context) = 0;
+
+  /// `grad_output` is undefined on the last stage: the loss is the end. Returns
+  /// the gradient of the stage's input, undefined on the first stage.
+  virtual at::Tensor backward(
+      int slot, const at::Tensor& grad_output, const StepContext& context,
+      GradientSink& sink) = 0;
+
+  /// The optimizer changed these parameters: packed or converted copies of them
+  /// are stale.
+  virtual void parameters_changed(const ArenaRange& range) = 0;
+
+  virtual Readiness readiness() const = 0;
+};
+
+/// Which part of a model a stage is.
+struct StageOptions {
+  Loss loss;
+  bool first = true;
+  bool last = true;
+};
+
+/// Runs a model through autograd, any model. The arenas are the model's own and
+/// outlive the executor, as does the model.
+std::unique_ptr<StageExecutor> make_eager_executor(
+    Model& model, ModelArenas& arenas, const StageOptions& options);
+
+/// One row per executor, for help texts.
+struct ExecutorEntry {
+  const char* name;
+  const char* help;
+  std::unique_ptr<StageExecutor> (*make)(Model&, ModelArenas&, const StageOptions&);
+};
+const std::vector<ExecutorEntry>& executor_table();
+
+/// "auto" takes the fastest that can run the model. Throws ConfigError for an
+/// unknown name (naming the nearest).
+std::unique_ptr<StageExecutor> make_executor(
+    const std::string& name, Model& model, ModelArenas& arenas, const StageOptions& options);
+
+}  // namespace tandem

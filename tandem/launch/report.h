@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tandem/base/process.h"
+#include "tandem/base/store.h"
+
+namespace tandem {
+
+/// Why a rank stopped, as it says itself over the rendezvous store.
+struct FailureReport {
+  // Exit code that the error asks for.
+  int code = 1;
+  // A peer or the network failed first: look at the other ranks' reports.
+  bool consequence = false;
+  std::string message;
+};
+
+/// A rank leaves its report before it exits. Errors of the store are ignored:
+/// the exit code still tells that the rank failed.
+void leave_report(StoreClient& store, int rank, const std::exception& error);
+
+/// The report of a rank, nullopt when it left none.
+std::optional<FailureReport> find_report(const StoreServer& store, int rank);
+
+}  // namespace tandem

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <signal.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "tandem/base/process.h"
+
+namespace tandem {
+
+/// Watches a host's rank processes until all have ended.
+class Supervisor {
+ public:
+  /// How one rank ended. `stopped_by_us`: it got our SIGTERM or SIGKILL first.
+  struct Ending {
+    int rank = 0;
+    pid_t pid = 0;
+    ExitStatus status;
+    bool stopped_by_us = false;
+  };
+
+  /// Blocks the signals that it waits for; see launch().
+  explicit Supervisor(double grace_seconds);
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  /// Takes over a rank's process. Lines from its pipes get `prefix`.
+  void add(int rank, Process process, const std::string& prefix);
+
+  /// Forwards output and signals until every rank has ended, in the order of
+  /// their ends. After the first failure the others get SIGTERM, and SIGKILL
+  /// when the grace time is over.
+  std::vector<Ending> run();
+
+  /// The signal that told us to stop, 0 for none.
+  int stop_signal() const {
+    return stop_signal_;
+  }
+
+ private:
+  struct Stream {
+    int from = -1;
+    int to = -1;
+    std::string prefix;
+    std::string line;
+  };
+  struct Child {
+    int rank;
+    Process process;
+    Stream output;
+    Stream error;
+    bool ended = false;
+  };
+  using Clock = std::chrono::steady_clock;
+
+  void wait_for_events();
+  void read_signals();
+  void reap(std::vector<Ending>& endings);
+  void stop_others(int first_signal);
+  void enforce_grace();
+  static void forward(Stream& stream);
+
+  double grace_seconds_;
+  int signal_fd_;
+  std::vector<Child> children_;
+  int stop_signal_ = 0;
+  bool stopping_ = false;
+  bool killed_ = false;
+  Clock::time_point kill_at_;
+};
+
+}  // namespace tandem

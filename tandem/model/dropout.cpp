@@ -1,0 +1,118 @@
+#include "tandem/model/dropout.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "tandem/base/error.h"
+#include "tandem/core/simd.h"
+
+namespace tandem {
+
+namespace {
+
+// Sixteen Philox blocks side by side give 128 numbers of 16 bits. Element e of a
+// group of 128 is the half e / 64 of word (e / 16) % 4 of block e % 16, so that
+// each store is contiguous.
+constexpr uint32_t kLanes = 16;
+constexpr int64_t kGroup = 8 * kLanes;
+
+struct Counter {
+  uint32_t position;
+  uint32_t epoch;
+  uint32_t layer;
+  uint32_t key0;
+  uint32_t key1;
+};
+
+using Words = uint32_t[4][kLanes];
+
+TANDEM_ALWAYS_INLINE void philox(uint32_t first_block, const Counter& counter, Words& x) {
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    x[0][i] = first_block + i;
+    x[1][i] = counter.position;
+    x[2][i] = counter.epoch;
+    x[3][i] = counter.layer;
+  }
+  uint32_t key0 = counter.key0;
+  uint32_t key1 = counter.key1;
+  for (int round = 0; round < 10; ++round) {
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      const uint64_t product0 = uint64_t{0xD2511F53} * x[0][i];
+      const uint64_t product1 = uint64_t{0xCD9E8D57} * x[2][i];
+      x[0][i] = static_cast<uint32_t>(product1 >> 32) ^ x[1][i] ^ key0;
+      x[2][i] = static_cast<uint32_t>(product0 >> 32) ^ x[3][i] ^ key1;
+      x[1][i] = static_cast<uint32_t>(product1);
+      x[3][i] = static_cast<uint32_t>(product0);
+    }
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+}
+
+template <typename T>
+TANDEM_ALWAYS_INLINE void fill_sample(
+    const Counter& counter, uint32_t threshold, T scale, T* out, int64_t elements) {
+  Words words;
+  T values[kGroup];
+  for (int64_t first = 0; first < elements; first += kGroup) {
+    philox(static_cast<uint32_t>(first / 8), counter, words);
+    for (uint32_t word = 0; word < 4; ++word) {
+      for (uint32_t i = 0; i < kLanes; ++i) {
+        const uint32_t x = words[word][i];
+        values[word * kLanes + i] = (x & 0xFFFF) >= threshold ? scale : T(0);
+        values[(4 + word) * kLanes + i] = (x >> 16) >= threshold ? scale : T(0);
+      }
+    }
+    const int64_t count = std::min(kGroup, elements - first);
+    std::memcpy(out + first, values, static_cast<size_t>(count) * sizeof(T));
+  }
+}
+
+TANDEM_SIMD_CLONES void fill_float(
+    const Counter& counter, uint32_t threshold, double scale, float* out, int64_t elements) {
+  fill_sample(counter, threshold, static_cast<float>(scale), out, elements);
+}
+
+TANDEM_SIMD_CLONES void fill_double(
+    const Counter& counter, uint32_t threshold, double scale, double* out, int64_t elements) {
+  fill_sample(counter, threshold, scale, out, elements);
+}
+
+}  // namespace
+
+at::Tensor dropout_mask(
+    const SampleContext& context,
+    int64_t layer,
+    int64_t num_samples,
+    int64_t elements,
+    double p,
+    at::ScalarType dtype) {
+  if (!(p >= 0 && p < 1)) {
+    throw ConfigError(
+        "[model] a dropout probability of " + std::to_string(p) +
+        " cannot be; choose one from 0 to less than 1");
+  }
+  const auto threshold = static_cast<uint32_t>(std::lround(p * 65536));
+  const double scale = 1 / (1 - p);
+  auto mask = at::empty({num_samples, elements}, dtype);
+  for (int64_t i = 0; i < num_samples; ++i) {
+    const int64_t position = context.first_position + i * context.position_stride;
+    const Counter counter{
+        static_cast<uint32_t>(position), static_cast<uint32_t>(context.epoch),
+        static_cast<uint32_t>(layer), static_cast<uint32_t>(context.seed),
+        static_cast<uint32_t>(context.seed >> 32)};
+    if (dtype == at::kDouble) {
+      fill_double(
+          counter, threshold, scale, mask.data_ptr<double>() + i * elements, elements);
+    } else {
+      fill_float(counter, threshold, scale, mask.data_ptr<float>() + i * elements, elements);
+    }
+  }
+  return mask;
+}
+
+}  // namespace tandem

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace tandem {
+
+/// Which samples a forward pass sees, for the dropout masks.
+struct SampleContext {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+  // Sample i of the batch has position first_position + i * position_stride in
+  // its epoch (data/sampler.h).
+  int64_t first_position = 0;
+  int64_t position_stride = 1;
+};
+
+/// A dropout mask: 0 with probability p, else 1 / (1 - p).
+///
+/// A pure function of (seed, epoch, position of the sample, layer, element),
+/// from the counter-based generator Philox4x32-10 (Salmon et al., "Parallel
+/// random numbers: as easy as 1, 2, 3", SC 2011). So neither the number of
+/// ranks, nor how a batch is cut, nor a resume changes it. Each element takes 16
+/// bits, so p is rounded to a multiple of 1/65536.
+///
+/// `num_samples` x `elements`, of `dtype` float32 or float64.
+at::Tensor dropout_mask(
+    const SampleContext& context,
+    int64_t layer,
+    int64_t num_samples,
+    int64_t elements,
+    double p,
+    at::ScalarType dtype);
+
+}  // namespace tandem

@@ -1,0 +1,60 @@
+#include "tandem/model/loss.h"
+
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/nll_loss.h>
+#include <ATen/ops/zeros.h>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+
+namespace {
+
+const std::vector<std::string> kNames = {"cross_entropy", "nll", "mse"};
+
+}  // namespace
+
+at::Tensor summed_loss(LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
+  switch (kind) {
+    case LossKind::nll:
+      return at::nll_loss(output, targets, {}, at::Reduction::Sum);
+    case LossKind::mse:
+      return at::mse_loss(output, targets, at::Reduction::Sum);
+    default:
+      return at::cross_entropy_loss(output, targets, {}, at::Reduction::Sum);
+  }
+}
+
+double loss_weight(const Loss& loss, int64_t global_count, int64_t elements_per_sample) {
+  if (loss.reduction == Reduction::sum) {
+    return 1;
+  }
+  const int64_t per_sample = loss.kind == LossKind::mse ? elements_per_sample : 1;
+  return 1.0 / static_cast<double>(global_count * per_sample);
+}
+
+at::Tensor count_correct(LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
+  if (kind == LossKind::mse) {
+    return at::zeros({}, at::kLong);
+  }
+  return output.detach().argmax(1).eq(targets).sum();
+}
+
+LossKind parse_loss_kind(const std::string& name) {
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (name == kNames[i]) {
+      return static_cast<LossKind>(i);
+    }
+  }
+  throw ConfigError(
+      "[model] unknown loss '" + name + "'" + did_you_mean(name, kNames) +
+      "; there are " + join(kNames));
+}
+
+const char* name_of(LossKind kind) {
+  return kNames[static_cast<size_t>(kind)].c_str();
+}
+
+}  // namespace tandem

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+enum class LossKind { cross_entropy, nll, mse };
+enum class Reduction { mean, sum };
+
+/// The task: what training minimises.
+struct Loss {
+  LossKind kind = LossKind::cross_entropy;
+  Reduction reduction = Reduction::mean;
+};
+
+/// The loss added up over all samples (and elements, for MSE), not averaged.
+/// A scalar with autograd history.
+at::Tensor summed_loss(LossKind kind, const at::Tensor& output, const at::Tensor& targets);
+
+/// The factor that makes summed losses of all ranks and micro-batches together
+/// the loss asked for: 1 for `sum`, else 1 / (samples in the global batch, times
+/// elements per sample for MSE).
+double loss_weight(const Loss& loss, int64_t global_count, int64_t elements_per_sample);
+
+/// Number of samples whose largest output is the target; 0 for MSE.
+at::Tensor count_correct(LossKind kind, const at::Tensor& output, const at::Tensor& targets);
+
+/// "cross_entropy", "nll", "mse". Throws ConfigError for another name.
+LossKind parse_loss_kind(const std::string& name);
+const char* name_of(LossKind kind);
+
+}  // namespace tandem

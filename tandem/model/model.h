@@ -1,0 +1,94 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/core/arena.h"
+#include "tandem/model/dropout.h"
+#include "tandem/model/layers.h"
+#include "tandem/model/loss.h"
+
+namespace tandem {
+
+/// What a forward pass needs to know beside its input.
+struct ForwardContext {
+  bool training = true;
+  SampleContext samples;
+  // Called with each layer and its output while a layered model runs forward.
+  std::function<void(const Layer&, const at::Tensor&)> after_layer;
+};
+
+/// Something with parameters that turns inputs into outputs. Gradients come from
+/// autograd, or from an executor that understands layers(). Not thread-safe.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  virtual at::Tensor forward(const at::Tensor& input, const ForwardContext& context) = 0;
+
+  /// In order of registration, with the names of Python's state_dict(). The
+  /// tensors are the model's own: changing one changes the model.
+  virtual std::vector<NamedTensor> parameters() const = 0;
+  virtual std::vector<NamedTensor> buffers() const = 0;
+
+  /// The layers in order of execution, for executors that compile them and
+  /// pipelines that cut between them; null for a model that is not a plain
+  /// sequence.
+  virtual const std::vector<Layer>* layers() const {
+    return nullptr;
+  }
+};
+
+/// Size of one input.
+struct InputShape {
+  int64_t channels = 1;
+  int64_t height = 28;
+  int64_t width = 28;
+};
+
+struct ModelOptions {
+  InputShape input;
+  int64_t num_classes = 10;
+  // The same seed gives the weights that Python's model has after
+  // torch.manual_seed(seed).
+  uint64_t seed = 0;
+  at::ScalarType dtype = at::kFloat;
+};
+
+/// One row per model, for the factory and for help texts.
+struct ModelEntry {
+  const char* name;
+  const char* help;
+  LossKind loss;
+  // Pixels the loader adds on each side: mymodel wants 32 x 32.
+  int64_t pad;
+  std::vector<Layer> (*layers)(const ModelOptions&);
+};
+const std::vector<ModelEntry>& model_table();
+
+/// Throws ConfigError for an unknown name (naming the nearest).
+const ModelEntry& find_model(const std::string& name);
+
+/// Throws ConfigError when the input is too small for the layers.
+std::unique_ptr<Model> make_model(const std::string& name, const ModelOptions& options);
+
+/// A model from layers: initialised as PyTorch initialises its modules.
+std::unique_ptr<Model> make_layered_model(
+    std::vector<Layer> layers, const ModelOptions& options);
+
+/// A model from any forward function and the parameters behind it, for instance
+/// a torch::nn module or a TorchScript one. `set_training` is called when the
+/// mode changes. A module that draws from LibTorch's global generator is
+/// reproducible with process ranks only.
+std::unique_ptr<Model> make_function_model(
+    std::function<at::Tensor(const at::Tensor&)> forward,
+    std::vector<NamedTensor> parameters,
+    std::vector<NamedTensor> buffers = {},
+    std::function<void(bool training)> set_training = {});
+
+}  // namespace tandem

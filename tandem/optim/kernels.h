@@ -1,0 +1,132 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/core/arena.h"
+#include "tandem/core/simd.h"
+#include "tandem/optim/optimizer.h"
+
+namespace tandem {
+
+/// One optimizer step as one parameter group sees it.
+struct GroupContext {
+  double lr = 0;
+  double weight_decay = 0;
+  double gradient_scale = 1;
+  int64_t step = 1;
+};
+
+/// What the optimizers share: state arenas, and splitting a range into runs of
+/// one parameter group. A class for each algorithm updates a run.
+class FusedOptimizer : public Optimizer {
+ public:
+  void update(const ArenaRange& range, const UpdateContext& context) final;
+  std::vector<Arena*> state() final;
+  double base_lr() const final {
+    return lr_;
+  }
+
+ protected:
+  /// An unset lr or weight_decay becomes the default given.
+  ///
+  /// Throws ConfigError as make_optimizer says, for what is not particular to
+  /// one algorithm.
+  FusedOptimizer(
+      const OptimizerOptions& options,
+      double default_lr,
+      double default_weight_decay,
+      Arena& parameters,
+      Arena& gradients,
+      const std::vector<ParameterGroup>& groups);
+
+  /// A new arena of zeros.
+  Arena& add_state(const std::string& name);
+
+  /// `run` is not empty and lies in one group and one trainable segment.
+  virtual void update_run(const ArenaRange& run, const GroupContext& context) = 0;
+
+  /// Calls `body` with a zero of the run's dtype, float or double.
+  template <typename Body>
+  void with_dtype(const ArenaRange& run, Body&& body) const {
+    if (parameters_.segment(run.segment).scalar_type() == at::kDouble) {
+      body(double{0});
+    } else {
+      body(float{0});
+    }
+  }
+
+  template <typename T>
+  static T* data(const Arena& arena, const ArenaRange& run) {
+    return arena.segment(run.segment).data_ptr<T>() + run.begin;
+  }
+
+  Arena& parameters_;
+  Arena& gradients_;
+
+ private:
+  // A run of one group in its segment: [begin, end).
+  struct Run {
+    int64_t begin;
+    int64_t end;
+    size_t group;
+  };
+
+  void check_arenas() const;
+  void plan_runs();
+
+  double lr_;
+  double weight_decay_;
+  std::vector<ParameterGroup> groups_;
+  // By segment; together the runs of a segment are the whole of it.
+  std::vector<std::vector<Run>> runs_;
+  std::shared_ptr<const ArenaLayout> layout_;
+  std::vector<std::unique_ptr<Arena>> state_;
+};
+
+/// Throws ConfigError unless `holds` and `value` is finite. `expected`: for
+/// instance "at least 0".
+void check_setting(
+    const std::string& name, double value, bool holds, const std::string& expected);
+
+/// The value, or the default where it is unset. Throws ConfigError unless it is
+/// more than 0, in float32 too: padding divides 0 by it.
+double checked_eps(const OptimizerOptions& options, double default_eps);
+
+/// Throws ConfigError when a setting differs from its default which is neither
+/// lr nor weight_decay nor one of `known`.
+void check_known_settings(
+    const std::string& optimizer,
+    const OptimizerOptions& options,
+    std::initializer_list<const char*> known);
+
+std::unique_ptr<Optimizer> make_sgd(
+    const OptimizerOptions& options,
+    Arena& parameters,
+    Arena& gradients,
+    const std::vector<ParameterGroup>& groups);
+
+std::unique_ptr<Optimizer> make_adam(
+    const OptimizerOptions& options,
+    Arena& parameters,
+    Arena& gradients,
+    const std::vector<ParameterGroup>& groups);
+
+std::unique_ptr<Optimizer> make_adamw(
+    const OptimizerOptions& options,
+    Arena& parameters,
+    Arena& gradients,
+    const std::vector<ParameterGroup>& groups);
+
+std::unique_ptr<Optimizer> make_adadelta(
+    const OptimizerOptions& options,
+    Arena& parameters,
+    Arena& gradients,
+    const std::vector<ParameterGroup>& groups);
+
+}  // namespace tandem

@@ -1,0 +1,210 @@
+#include "tandem/optim/optimizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/base/error.h"
+#include "tandem/optim/kernels.h"
+
+namespace tandem {
+
+namespace {
+
+double value_or(double value, double fallback) {
+  return value == OptimizerOptions::kUnset ? fallback : value;
+}
+
+std::vector<std::string> changed_settings(const OptimizerOptions& options) {
+  const OptimizerOptions defaults;
+  std::vector<std::string> names;
+  const auto compare = [&](const char* name, auto member) {
+    if (options.*member != defaults.*member) {
+      names.emplace_back(name);
+    }
+  };
+  compare("eps", &OptimizerOptions::eps);
+  compare("momentum", &OptimizerOptions::momentum);
+  compare("dampening", &OptimizerOptions::dampening);
+  compare("nesterov", &OptimizerOptions::nesterov);
+  compare("beta1", &OptimizerOptions::beta1);
+  compare("beta2", &OptimizerOptions::beta2);
+  compare("amsgrad", &OptimizerOptions::amsgrad);
+  compare("rho", &OptimizerOptions::rho);
+  return names;
+}
+
+}  // namespace
+
+FusedOptimizer::FusedOptimizer(
+    const OptimizerOptions& options,
+    double default_lr,
+    double default_weight_decay,
+    Arena& parameters,
+    Arena& gradients,
+    const std::vector<ParameterGroup>& groups)
+    : parameters_(parameters),
+      gradients_(gradients),
+      lr_(value_or(options.lr, default_lr)),
+      weight_decay_(value_or(options.weight_decay, default_weight_decay)),
+      groups_(groups),
+      layout_(std::make_shared<const ArenaLayout>(parameters.layout())) {
+  check_setting("lr", lr_, lr_ >= 0, "at least 0");
+  check_setting("weight_decay", weight_decay_, weight_decay_ >= 0, "at least 0");
+  for (const auto& group : groups_) {
+    check_setting("lr_scale", group.lr_scale, group.lr_scale >= 0, "at least 0");
+    check_setting(
+        "weight_decay_scale",
+        group.weight_decay_scale,
+        group.weight_decay_scale >= 0,
+        "at least 0");
+  }
+  check_arenas();
+  plan_runs();
+}
+
+void FusedOptimizer::check_arenas() const {
+  TANDEM_CHECK(
+      &parameters_.layout() == &gradients_.layout() ||
+          parameters_.layout().describe() == gradients_.layout().describe(),
+      "parameters and gradients have different layouts");
+  for (const auto& segment : layout_->segments()) {
+    if (!segment.trainable) {
+      continue;
+    }
+    if (!segment.device.is_cpu()) {
+      throw ConfigError(fmt::format(
+          "[optim] parameters are on {}, expected cpu; change the model's device",
+          segment.device.str()));
+    }
+    if (segment.dtype != at::kFloat && segment.dtype != at::kDouble) {
+      throw ConfigError(fmt::format(
+          "[optim] parameters are of type {}, expected Float or Double; change the "
+          "model's dtype",
+          c10::toString(segment.dtype)));
+    }
+  }
+}
+
+void FusedOptimizer::plan_runs() {
+  runs_.resize(layout_->segments().size());
+  for (const auto& slot : layout_->slots()) {
+    const auto group = static_cast<size_t>(slot.group);
+    if (slot.group < 0 || group >= groups_.size()) {
+      throw ConfigError(fmt::format(
+          "[optim] parameter '{}' is in group {}, but there are {} groups; change "
+          "group_of or the list of groups",
+          slot.name, slot.group, groups_.size()));
+    }
+    auto& runs = runs_[static_cast<size_t>(slot.segment)];
+    const int64_t numel = parameters_.segment(slot.segment).numel();
+    if (runs.empty()) {
+      runs.push_back({0, numel, group});
+    } else if (runs.back().group != group) {
+      runs.back().end = slot.offset;
+      runs.push_back({slot.offset, numel, group});
+    }
+  }
+}
+
+void FusedOptimizer::update(const ArenaRange& range, const UpdateContext& context) {
+  const auto segment = static_cast<size_t>(range.segment);
+  TANDEM_CHECK(
+      range.segment >= 0 && segment < runs_.size() && range.begin >= 0 &&
+          range.begin <= range.end &&
+          range.end <= parameters_.segment(range.segment).numel(),
+      "an update leaves the arena");
+  TANDEM_CHECK(context.step >= 1, "optimizer steps count from 1");
+  if (!layout_->segments()[segment].trainable) {
+    return;
+  }
+  const auto& runs = runs_[segment];
+  auto run = std::partition_point(
+      runs.begin(), runs.end(), [&](const Run& r) { return r.end <= range.begin; });
+  for (; run != runs.end() && run->begin < range.end; ++run) {
+    const ArenaRange part{
+        range.segment, std::max(run->begin, range.begin), std::min(run->end, range.end)};
+    if (part.size() > 0) {
+      const auto& group = groups_[run->group];
+      update_run(
+          part,
+          {context.lr * group.lr_scale,
+           weight_decay_ * group.weight_decay_scale,
+           context.gradient_scale,
+           context.step});
+    }
+  }
+}
+
+std::vector<Arena*> FusedOptimizer::state() {
+  std::vector<Arena*> arenas;
+  for (const auto& arena : state_) {
+    arenas.push_back(arena.get());
+  }
+  return arenas;
+}
+
+Arena& FusedOptimizer::add_state(const std::string& name) {
+  state_.push_back(std::make_unique<Arena>(layout_, name));
+  return *state_.back();
+}
+
+void check_setting(
+    const std::string& name, double value, bool holds, const std::string& expected) {
+  if (!holds || !std::isfinite(value)) {
+    throw ConfigError(fmt::format(
+        "[optim] {} is {}, expected {}; change {}", name, value, expected, name));
+  }
+}
+
+double checked_eps(const OptimizerOptions& options, double default_eps) {
+  const double eps = value_or(options.eps, default_eps);
+  check_setting("eps", eps, static_cast<float>(eps) > 0, "more than 0");
+  return eps;
+}
+
+void check_known_settings(
+    const std::string& optimizer,
+    const OptimizerOptions& options,
+    std::initializer_list<const char*> known) {
+  for (const auto& name : changed_settings(options)) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      std::vector<std::string> settings = {"lr", "weight_decay"};
+      settings.insert(settings.end(), known.begin(), known.end());
+      throw ConfigError(fmt::format(
+          "[optim] {} has no {}, only {}; change {} back to its default, or change "
+          "the optimizer",
+          optimizer, name, join(settings), name));
+    }
+  }
+}
+
+const std::vector<OptimizerEntry>& optimizer_table() {
+  static const std::vector<OptimizerEntry> table = {
+      {"sgd", "gradient descent; momentum, dampening, nesterov", &make_sgd},
+      {"adam", "Adam; beta1, beta2, eps, amsgrad", &make_adam},
+      {"adamw", "Adam with decoupled weight decay; settings as adam", &make_adamw},
+      {"adadelta", "Adadelta; rho, eps", &make_adadelta},
+  };
+  return table;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(
+    const OptimizerOptions& options,
+    Arena& parameters,
+    Arena& gradients,
+    const std::vector<ParameterGroup>& groups) {
+  std::vector<std::string> names;
+  for (const auto& entry : optimizer_table()) {
+    if (options.name == entry.name) {
+      return entry.make(options, parameters, gradients, groups);
+    }
+    names.emplace_back(entry.name);
+  }
+  throw ConfigError(
+      "[optim] there is no optimizer '" + options.name + "'; change it to one of " +
+      join(names) + did_you_mean(options.name, names));
+}
+
+}  // namespace tandem

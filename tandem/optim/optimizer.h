@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/core/arena.h"
+
+namespace tandem {
+
+/// Settings of all optimizers, with PyTorch's meanings. An unset `lr`,
+/// `eps` or `weight_decay` takes the optimizer's own PyTorch default.
+struct OptimizerOptions {
+  std::string name = "sgd";
+  double lr = kUnset;
+  double weight_decay = kUnset;
+  double eps = kUnset;
+  // SGD
+  double momentum = 0;
+  double dampening = 0;
+  bool nesterov = false;
+  // Adam, AdamW
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  bool amsgrad = false;
+  // Adadelta
+  double rho = 0.9;
+
+  static constexpr double kUnset = -1;
+};
+
+/// How one parameter group differs. A slot's `group` is an index into the list.
+struct ParameterGroup {
+  double lr_scale = 1;
+  double weight_decay_scale = 1;
+};
+
+/// What holds for one optimizer step, whatever the range.
+struct UpdateContext {
+  // The schedule's learning rate for this step.
+  double lr = 0;
+  // Every gradient is multiplied by this first: clipping, 1 / loss scale.
+  double gradient_scale = 1;
+  // Counts optimizer steps from 1 (Adam's bias correction).
+  int64_t step = 1;
+};
+
+/// Updates parameters from gradients, in one pass over a range of the arenas.
+///
+/// The strategy decides which ranges, and when: the whole arena, one bucket,
+/// one rank's slice, a pipeline stage, or the server's copy. Updating a step in
+/// several ranges gives the same bits as updating it in one.
+///
+/// Numerics are those of torch.optim (1.13, single tensor), in the parameter's
+/// dtype: float32 or float64. Different ranges may be updated by different
+/// threads at a time.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// Applies one step to `range`. The parameter and gradient arenas were given
+  /// to the factory; padding may be part of the range and stays zero. A segment
+  /// that is not trainable is left alone.
+  virtual void update(const ArenaRange& range, const UpdateContext& context) = 0;
+
+  /// State per parameter element, by PyTorch's names ("exp_avg", ...): arenas of
+  /// the parameters' layout. Empty when there is none. Owned by the optimizer.
+  virtual std::vector<Arena*> state() = 0;
+
+  /// The base learning rate: options.lr or the default.
+  virtual double base_lr() const = 0;
+};
+
+/// `parameters` and `gradients` must outlive the optimizer and share a layout
+/// of CPU float32 or float64 segments (others may be there, not trainable).
+///
+/// Throws ConfigError for an unknown name (naming the nearest), a value out of
+/// range, or a setting that the optimizer does not have.
+std::unique_ptr<Optimizer> make_optimizer(
+    const OptimizerOptions& options,
+    Arena& parameters,
+    Arena& gradients,
+    const std::vector<ParameterGroup>& groups = {ParameterGroup{}});
+
+/// One row per optimizer, for help texts.
+struct OptimizerEntry {
+  const char* name;
+  const char* help;
+  std::unique_ptr<Optimizer> (*make)(
+      const OptimizerOptions&, Arena&, Arena&, const std::vector<ParameterGroup>&);
+};
+const std::vector<OptimizerEntry>& optimizer_table();
+
+}  // namespace tandem

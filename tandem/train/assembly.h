@@ -1,0 +1,43 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tandem/comm/communicator.h"
+#include "tandem/data/dataset.h"
+#include "tandem/data/loader.h"
+#include "tandem/exec/stage_executor.h"
+#include "tandem/model/model.h"
+#include "tandem/optim/lr_schedule.h"
+#include "tandem/optim/optimizer.h"
+#include "tandem/parallel/strategy.h"
+#include "tandem/train/config.h"
+
+namespace tandem {
+
+/// The parts of one rank's run, put together as a config says. Members are in
+/// order of use: each may refer to those above it.
+struct Assembly {
+  std::unique_ptr<Model> model;
+  std::unique_ptr<ModelArenas> arenas;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<StageExecutor> executor;
+  std::unique_ptr<Strategy> strategy;
+};
+
+/// Throws ConfigError for names that do not exist and parts that do not fit.
+Assembly assemble(const RunConfig& config, const Dataset& train, Communicator& comm);
+
+/// How images become inputs of the config's model.
+LoaderOptions loader_options(const RunConfig& config);
+
+/// What a checkpoint says about its model, and a config that agrees with it (for
+/// `eval`, which has nothing else).
+std::map<std::string, std::string> describe_model(
+    const RunConfig& config, const Dataset& dataset);
+RunConfig config_from(const std::map<std::string, std::string>& description);
+
+LrScheduleOptions schedule_options(const RunConfig& config);
+
+}  // namespace tandem

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tandem/core/arena.h"
+
+namespace tandem {
+
+/// A safetensors file: named tensors and a map of texts.
+struct SafetensorsFile {
+  std::vector<NamedTensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+/// The format (https://github.com/huggingface/safetensors): 8 bytes length of
+/// the header, little-endian; a JSON header with dtype, shape and offsets per
+/// tensor; the tensors' bytes. Readable by Python's safetensors.torch.load_file.
+///
+/// Replaces `path` in one step (files.h). Adds the metadata "sha256": of the
+/// tensors' bytes. float32, float64, float16, bfloat16, int64, int32, uint8,
+/// bool. Throws DataError.
+void write_safetensors(const std::string& path, const SafetensorsFile& file);
+
+/// Throws DataError that names the file and the first thing wrong with it: too
+/// short, a header that is not JSON, an unknown dtype, sizes that do not match
+/// the shape or the file, a hash that differs.
+SafetensorsFile read_safetensors(const std::string& path);
+
+}  // namespace tandem

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "tandem/comm/communicator.h"
+#include "tandem/data/dataset.h"
+#include "tandem/train/config.h"
+#include "tandem/train/run_directory.h"
+
+namespace tandem {
+
+/// Trains as the config says, on this rank. Collective: every rank of `comm`
+/// calls it with the same config and data. Rank 0 prints and writes.
+///
+/// Returns the summary, the same on every rank. Throws ConfigError, DataError or
+/// CommError; a run that a signal stopped has saved a checkpoint (with --out)
+/// and throws Error that says how to go on.
+Summary train(const RunConfig& config, const DatasetSplits& data, Communicator& comm);
+
+}  // namespace tandem

@@ -1,0 +1,168 @@
+#include "tandem/optim/lr_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+namespace {
+
+// The expected lists are what /usr/bin/python3's torch.optim.lr_scheduler
+// (1.13) gives: an SGD optimizer with lr 0.5, the schedule in the comment, and
+// its param_groups[0]["lr"] before each schedule.step().
+
+LrScheduleOptions named(const std::string& name) {
+  LrScheduleOptions options;
+  options.name = name;
+  return options;
+}
+
+void expect_lrs_by_step(const LrSchedule& schedule, const std::vector<double>& expected) {
+  for (size_t step = 0; step < expected.size(); ++step) {
+    EXPECT_NEAR(schedule.lr(0, static_cast<int64_t>(step)), expected[step], 1e-15)
+        << "step " << step;
+  }
+}
+
+std::string error_of(
+    const LrScheduleOptions& options, double base_lr = 0.5, int64_t epochs = 1) {
+  try {
+    make_lr_schedule(options, base_lr, epochs, 10);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ConstantSchedule, IsTheBaseLr) {
+  const auto schedule = make_lr_schedule(named("constant"), 0.5, 2, 5);
+  EXPECT_EQ(schedule->lr(0, 0), 0.5);
+  EXPECT_EQ(schedule->lr(1, 9), 0.5);
+}
+
+TEST(StepSchedule, AgreesWithPyTorchByEpoch) {
+  auto options = named("step");
+  options.step_size = 2;
+  options.gamma = 0.3;
+  const auto schedule = make_lr_schedule(options, 0.5, 6, 5);
+  // StepLR(optimizer, 2, gamma=0.3)
+  const std::vector<double> expected = {0.5, 0.5, 0.15, 0.15, 0.045, 0.045};
+  for (size_t epoch = 0; epoch < expected.size(); ++epoch) {
+    for (const int64_t step : {0, 4}) {
+      const auto at = static_cast<int64_t>(epoch);
+      EXPECT_NEAR(schedule->lr(at, 5 * at + step), expected[epoch], 1e-15);
+    }
+  }
+}
+
+TEST(CosineSchedule, AgreesWithPyTorchByStep) {
+  auto options = named("cosine");
+  options.min_lr = 0.02;
+  // CosineAnnealingLR(optimizer, 10, eta_min=0.02)
+  expect_lrs_by_step(
+      *make_lr_schedule(options, 0.5, 2, 5),
+      {0.5, 0.48825356391083685, 0.45416407864998737, 0.4010684605501936,
+       0.3341640786499874, 0.26, 0.18583592135001265, 0.11893153944980649,
+       0.06583592135001265, 0.03174643608916315, 0.02});
+}
+
+TEST(OneCycleSchedule, AgreesWithPyTorchByStep) {
+  // OneCycleLR(optimizer, 0.5, epochs=2, steps_per_epoch=5)
+  expect_lrs_by_step(
+      *make_lr_schedule(named("one_cycle"), 0.5, 2, 5),
+      {0.020000000000000018, 0.26, 0.5, 0.47524231600673683, 0.40587282697488153,
+       0.30563101096814466, 0.19437098903185537, 0.09412917302511849,
+       0.024759683993263143, 2e-06});
+  auto options = named("one_cycle");
+  options.pct_start = 0.45;
+  options.div_factor = 10;
+  options.final_div_factor = 100;
+  // OneCycleLR(optimizer, 0.5, total_steps=10, pct_start=0.45, div_factor=10,
+  //            final_div_factor=100): the top is between two steps.
+  expect_lrs_by_step(
+      *make_lr_schedule(options, 0.5, 1, 10),
+      {0.04999999999999999, 0.13471479458178492, 0.3250672101401707,
+       0.47771799527804426, 0.48988337016022077, 0.413801468302835, 0.285793130858753,
+       0.1465001005027789, 0.04014693017541247, 0.0005});
+}
+
+TEST(OneCycleSchedule, AgreesWithPyTorchWithoutOneHalf) {
+  auto options = named("one_cycle");
+  options.pct_start = 0;
+  // OneCycleLR(optimizer, 0.5, total_steps=4, pct_start=0.0)
+  expect_lrs_by_step(
+      *make_lr_schedule(options, 0.5, 1, 4),
+      {0.42677698818985565, 0.250001, 0.07322501181014432, 2e-06});
+  options.pct_start = 1;
+  // OneCycleLR(optimizer, 0.5, total_steps=4, pct_start=1.0)
+  expect_lrs_by_step(
+      *make_lr_schedule(options, 0.5, 1, 4),
+      {0.020000000000000018, 0.14, 0.37999999999999995, 0.5});
+}
+
+TEST(LrSchedule, StaysAtTheEndAfterTheRun) {
+  auto options = named("cosine");
+  options.min_lr = 0.125;
+  EXPECT_EQ(make_lr_schedule(options, 0.5, 2, 5)->lr(2, 17), 0.125);
+  EXPECT_EQ(make_lr_schedule(options, 0.5, 0, 5)->lr(0, 0), 0.125);
+  options = named("one_cycle");
+  EXPECT_DOUBLE_EQ(make_lr_schedule(options, 0.5, 2, 5)->lr(2, 17), 0.5 / 25 / 1e4);
+  options.pct_start = 1;
+  EXPECT_EQ(make_lr_schedule(options, 0.5, 2, 5)->lr(2, 17), 0.5);
+}
+
+TEST(LrSchedule, WarmsUpLinearly) {
+  for (const auto& entry : lr_schedule_table()) {
+    auto options = named(entry.name);
+    const auto cold = make_lr_schedule(options, 0.5, 2, 5);
+    options.warmup_steps = 4;
+    const auto warm = make_lr_schedule(options, 0.5, 2, 5);
+    for (int64_t step = 0; step < 10; ++step) {
+      const double factor = step < 4 ? 0.25 * static_cast<double>(step + 1) : 1;
+      EXPECT_DOUBLE_EQ(warm->lr(step / 5, step), factor * cold->lr(step / 5, step))
+          << entry.name << ", step " << step;
+    }
+  }
+}
+
+TEST(LrSchedule, UnknownNameSuggestsTheNearest) {
+  EXPECT_EQ(
+      error_of(named("cosin")),
+      "[schedule] there is no schedule 'cosin'; change it to one of constant, step, "
+      "cosine, one_cycle, did you mean 'cosine'?");
+}
+
+TEST(LrSchedule, RefusesValuesOutOfRange) {
+  auto options = named("step");
+  options.step_size = 0;
+  EXPECT_EQ(
+      error_of(options),
+      "[schedule] step_size is 0, expected at least 1; change step_size");
+  options = named("cosine");
+  options.min_lr = -0.25;
+  EXPECT_EQ(
+      error_of(options),
+      "[schedule] min_lr is -0.25, expected at least 0; change min_lr");
+  options = named("one_cycle");
+  options.pct_start = 1.5;
+  EXPECT_EQ(
+      error_of(options),
+      "[schedule] pct_start is 1.5, expected 0 to 1; change pct_start");
+  options = named("constant");
+  options.warmup_steps = -3;
+  EXPECT_EQ(
+      error_of(options),
+      "[schedule] warmup_steps is -3, expected at least 0; change warmup_steps");
+  EXPECT_EQ(
+      error_of(named("constant"), -0.5),
+      "[schedule] lr is -0.5, expected at least 0; change lr");
+  EXPECT_EQ(
+      error_of(named("constant"), 0.5, -1),
+      "[schedule] epochs is -1, expected at least 0; change epochs");
+}
+
+}  // namespace
+}  // namespace tandem
