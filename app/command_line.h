@@ -35,7 +35,7 @@ inline void parse(CLI::App& app, const Arguments& arguments) {
     const auto flag = extras.front().substr(0, extras.front().find('='));
     throw ConfigError(
         "[command line] unknown argument '" + flag + "'" + did_you_mean(flag, flags) +
-        "; see tandem " + app.get_name() + " --help");
+        "; see " + app.get_name() + " --help");
   }
 }
 

@@ -99,7 +99,7 @@ void look_at_worker() {
 }  // namespace
 
 int run_doctor(const Arguments& arguments) {
-  CLI::App app("What this build and this machine can do, and what to change.", "doctor");
+  CLI::App app("What this build and this machine can do, and what to change.", "tandem doctor");
   parse(app, arguments);
   fmt::print("tandem {}\n", TANDEM_VERSION);
   look_at_cpu();

@@ -27,7 +27,7 @@ int run_launch(const Arguments& arguments) {
   CLI::App app(
       "Starts a program n times on this host, each with RANK, WORLD_SIZE, LOCAL_RANK, "
       "MASTER_ADDR and MASTER_PORT set. Flags are torchrun's; dashes or underscores.",
-      "launch");
+      "tandem launch");
   LaunchOptions options;
   std::string nproc = "1";
   bool ignored = false;

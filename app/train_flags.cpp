@@ -46,7 +46,7 @@ std::pair<std::string, std::string> split_assignment(const std::string& text) {
 }  // namespace
 
 RunConfig parse_train_arguments(const Arguments& arguments) {
-  CLI::App app("Trains a model. Flags win over the recipe.", "train");
+  CLI::App app("Trains a model. Flags win over the recipe.", "tandem train");
   std::string recipe;
   std::vector<std::string> assignments;
   Flags flags;

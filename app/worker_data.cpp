@@ -34,7 +34,7 @@ void describe(const char* part, const Dataset& data) {
 }
 
 int make(const Arguments& arguments) {
-  CLI::App app("Draws the digits and writes them as IDX files.", "data make");
+  CLI::App app("Draws the digits and writes them as IDX files.", "tandem data make");
   std::string name;
   std::string out;
   int64_t train = 60'000;
@@ -53,7 +53,7 @@ int make(const Arguments& arguments) {
 }
 
 int check(const Arguments& arguments) {
-  CLI::App app("Reads a data set whole and says what is in it.", "data check");
+  CLI::App app("Reads a data set whole and says what is in it.", "tandem data check");
   std::string name;
   app.add_option("name", name, "digits, mnist or a folder")->required();
   parse(app, arguments);

@@ -8,7 +8,7 @@
 namespace tandem::app {
 
 int work_eval(const Arguments& arguments) {
-  CLI::App app("Evaluates a checkpoint on the test part of a data set.", "eval");
+  CLI::App app("Evaluates a checkpoint on the test part of a data set.", "tandem eval");
   std::string checkpoint;
   std::string data;
   int64_t limit = 0;

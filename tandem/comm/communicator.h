@@ -82,7 +82,8 @@ class Communicator {
       at::Tensor output, at::Tensor input, const std::string& label = "");
 
   /// `output` becomes all ranks' `input`s in rank order:
-  /// output.numel() == size() * input.numel().
+  /// output.numel() == size() * input.numel(). `input` may be this rank's own
+  /// slice of `output`.
   WorkPtr all_gather(
       at::Tensor output, at::Tensor input, const std::string& label = "");
 

@@ -272,6 +272,8 @@ void ModelArenas::attach_gradients() {
     auto view = gradients_.view(i);
     if (gradient.defined()) {
       view.copy_(gradient);
+    } else {
+      view.zero_();
     }
     gradient = view;
   }

@@ -82,9 +82,18 @@ bool Loader::next(Batch& batch) {
   batch.targets = buffer.targets.narrow(0, 0, count);
   batch.first_position = position_of(sampler_, first);
   batch.position_stride = sampler_.num_shards;
-  batch.global_count = count * sampler_.num_shards;
+  batch.global_count = global_count(first);
   ++batch_;
   return true;
+}
+
+int64_t Loader::global_count(int64_t first) const {
+  int64_t total = 0;
+  SamplerOptions other = sampler_;
+  for (other.shard = 0; other.shard < sampler_.num_shards; ++other.shard) {
+    total += std::clamp<int64_t>(shard_size(other) - first, 0, options_.batch_size);
+  }
+  return total;
 }
 
 void Loader::gather(const int64_t* indices, int64_t count, float* out) const {

@@ -63,6 +63,8 @@ class Loader {
   bool next(Batch& batch);
 
  private:
+  // Samples of all shards from their place `first` on, at most a batch of each.
+  int64_t global_count(int64_t first) const;
   void gather(const int64_t* indices, int64_t count, float* out) const;
 
   Dataset dataset_;

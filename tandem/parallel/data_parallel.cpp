@@ -84,6 +84,11 @@ class DataParallel : public Strategy {
     }
   }
 
+  TrainingState collect_state() override {
+    before_evaluation();
+    return local_state(parts_.arenas, parts_.optimizer);
+  }
+
   std::vector<NamedTensor> rank_state() override {
     return {};
   }

@@ -29,8 +29,19 @@ enum class Consistency {
 /// rank in the world.
 struct DataShard {
   int64_t num_shards = 1;
+  // -1: this rank reads no data (a parameter server).
   int64_t shard = 0;
 };
+
+/// A training run's tensors by name: the model's parameters and buffers with the
+/// names of state_dict(), the optimizer's state as "<state>/<parameter>".
+struct TrainingState {
+  std::vector<NamedTensor> model;
+  std::vector<NamedTensor> optimizer;
+};
+
+/// The tensors that live on this rank.
+TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer);
 
 /// When gradients are reduced.
 enum class SyncMode {
@@ -78,7 +89,8 @@ class Strategy {
   virtual void start() = 0;
 
   /// One optimizer step over the micro-batches given, of which each rank has the
-  /// same number. Returns {summed loss, right answers, samples} of this rank's
+  /// same number; a rank that reads no data gets none and serves the others.
+  /// Returns {summed loss, right answers, samples} of this rank's
   /// batches, float64; on a stage that sees no loss, zeros.
   virtual at::Tensor train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) = 0;
@@ -91,6 +103,10 @@ class Strategy {
 
   /// Brings parameters and buffers into the state to evaluate or save.
   virtual void before_evaluation() = 0;
+
+  /// What a checkpoint holds: complete at rank 0, whatever the strategy. The
+  /// tensors may be the run's own. Collective.
+  virtual TrainingState collect_state() = 0;
 
   /// What a checkpoint must hold of this rank beside the logical file: error
   /// feedback, local parameters. Empty when there is nothing.

@@ -24,6 +24,18 @@ Value parse_choice(
 
 }  // namespace
 
+TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer) {
+  TrainingState state;
+  state.model = arenas.state();
+  for (const Arena* arena : optimizer.state()) {
+    const auto& slots = arena->layout().slots();
+    for (size_t i = 0; i < slots.size(); ++i) {
+      state.optimizer.push_back({arena->name() + "/" + slots[i].name, arena->view(i)});
+    }
+  }
+  return state;
+}
+
 const std::vector<StrategyEntry>& strategy_table() {
   static const std::vector<StrategyEntry> table = {
       {"sequential", "one rank; the reference for the others", &make_sequential},

@@ -26,17 +26,6 @@ std::string shape_text(const at::Tensor& tensor) {
   return tensor.dim() == 0 ? "scalar" : join(dims, "x");
 }
 
-std::vector<NamedTensor> state_of(const std::vector<Arena*>& arenas) {
-  std::vector<NamedTensor> tensors;
-  for (Arena* arena : arenas) {
-    const auto& slots = arena->layout().slots();
-    for (size_t i = 0; i < slots.size(); ++i) {
-      tensors.push_back({arena->name() + "/" + slots[i].name, arena->view(i)});
-    }
-  }
-  return tensors;
-}
-
 void check_format(const std::string& path, const SafetensorsFile& file) {
   const auto found = file.metadata.find("format_version");
   if (found != file.metadata.end() && found->second != kFormat) {
@@ -46,30 +35,38 @@ void check_format(const std::string& path, const SafetensorsFile& file) {
   }
 }
 
-// All or nothing: every tensor is checked before the first is changed.
-void copy_into(
+const at::Tensor* find(const SafetensorsFile& file, const std::string& name) {
+  for (const auto& entry : file.tensors) {
+    if (entry.name == name) {
+      return &entry.tensor;
+    }
+  }
+  return nullptr;
+}
+
+// Comes before the first tensor is changed: all or nothing.
+void check_fits(
     const std::string& path, const SafetensorsFile& file,
     const std::vector<NamedTensor>& targets) {
-  std::map<std::string, at::Tensor> found;
-  for (const auto& entry : file.tensors) {
-    found[entry.name] = entry.tensor;
-  }
   for (const auto& target : targets) {
-    const auto source = found.find(target.name);
-    if (source == found.end()) {
+    const auto* source = find(file, target.name);
+    if (source == nullptr) {
       throw ConfigError(
           "[checkpoint] '" + path + "' has no tensor '" + target.name +
           "'; it is of another model or optimizer, name the right --model");
     }
-    if (source->second.sizes() != target.tensor.sizes()) {
+    if (source->sizes() != target.tensor.sizes()) {
       throw ConfigError(
           "[checkpoint] '" + path + "': tensor '" + target.name + "' is " +
-          shape_text(source->second) + ", the model wants " + shape_text(target.tensor) +
+          shape_text(*source) + ", the model wants " + shape_text(target.tensor) +
           "; name the right --model");
     }
   }
+}
+
+void copy_into(const SafetensorsFile& file, const std::vector<NamedTensor>& targets) {
   for (const auto& target : targets) {
-    target.tensor.detach().copy_(found[target.name]);
+    target.tensor.detach().copy_(*find(file, target.name));
   }
 }
 
@@ -114,10 +111,10 @@ std::string save_checkpoint(
   remove_all(temporary);
   make_directories(temporary);
   try {
-    SafetensorsFile model{content.model, content.description};
+    SafetensorsFile model{content.state.model, content.description};
     model.metadata["format_version"] = kFormat;
     write_safetensors(temporary + kModelFile, model);
-    SafetensorsFile training{state_of(content.optimizer), {}};
+    SafetensorsFile training{content.state.optimizer, {}};
     training.metadata = {
         {"format_version", kFormat},
         {"epoch", std::to_string(content.position.epoch)},
@@ -145,9 +142,10 @@ void load_checkpoint(const std::string& path, CheckpointContent& content) {
   const Position position{
       number(training, "epoch", path), number(training, "step_in_epoch", path),
       number(training, "step", path)};
-  const auto optimizer = state_of(content.optimizer);
-  copy_into(path, model, content.model);
-  copy_into(path, training, optimizer);
+  check_fits(path, model, content.state.model);
+  check_fits(path, training, content.state.optimizer);
+  copy_into(model, content.state.model);
+  copy_into(training, content.state.optimizer);
   content.position = position;
   content.description = model.metadata;
 }
@@ -158,7 +156,8 @@ std::map<std::string, std::string> load_model(
   const auto file = read_safetensors(is_directory ? path + kModelFile : path);
   check_format(path, file);
   if (tensors != nullptr) {
-    copy_into(path, file, *tensors);
+    check_fits(path, file, *tensors);
+    copy_into(file, *tensors);
   }
   return file.metadata;
 }

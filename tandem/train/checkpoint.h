@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tandem/core/arena.h"
-#include "tandem/optim/optimizer.h"
+#include "tandem/parallel/strategy.h"
 
 namespace tandem {
 
@@ -28,8 +28,7 @@ struct Position {
 /// beside, flushed to disk and renamed: it is there whole or not at all. It does
 /// not depend on strategy or world size.
 struct CheckpointContent {
-  std::vector<NamedTensor> model;
-  std::vector<Arena*> optimizer;
+  TrainingState state;
   Position position;
   // What `eval` needs to know: model, mean, std, classes, input shape, ...
   std::map<std::string, std::string> description;
@@ -42,7 +41,8 @@ struct CheckpointContent {
 std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content, int64_t keep);
 
-/// Loads values into the tensors and arenas of `content`, in place.
+/// Loads values into the tensors of `content`, in place: those of this rank are
+/// enough.
 ///
 /// `path` is a checkpoint's directory. Throws DataError when it is damaged or of
 /// a newer format, ConfigError that names the first tensor that is missing or has

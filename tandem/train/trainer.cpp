@@ -85,10 +85,9 @@ class Trainer {
     return config_.dry_run ? std::min(steps, kDryRunSteps) : steps;
   }
 
-  CheckpointContent content() {
+  CheckpointContent content_of(TrainingState state) const {
     CheckpointContent content;
-    content.model = parts_.arenas->state();
-    content.optimizer = parts_.optimizer->state();
+    content.state = std::move(state);
     content.position = position_;
     content.description = describe_model(config_, data_.train);
     content.config = to_toml(config_);
@@ -107,7 +106,7 @@ class Trainer {
         return;
       }
     }
-    auto loaded = content();
+    auto loaded = content_of(local_state(*parts_.arenas, *parts_.optimizer));
     load_checkpoint(path, loaded);
     position_ = loaded.position;
     if (position_.step_in_epoch >= steps_per_epoch_) {
@@ -241,9 +240,9 @@ class Trainer {
       return;
     }
     pause_clock();
-    parts_.strategy->before_evaluation();
+    const auto content = content_of(parts_.strategy->collect_state());
     if (comm_.rank() == 0) {
-      save_checkpoint(directory_.checkpoints(), content(), config_.keep_checkpoints);
+      save_checkpoint(directory_.checkpoints(), content, config_.keep_checkpoints);
     }
     reset_clock();
   }

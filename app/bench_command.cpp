@@ -1,0 +1,96 @@
+#include <fmt/core.h>
+
+#include "app/bench_flags.h"
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/process.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/launch/launcher.h"
+
+namespace tandem::app {
+
+namespace {
+
+std::vector<std::string> bench_worker(const std::string& action, const Arguments& arguments) {
+  std::vector<std::string> command = {worker_path(), "bench", action};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+// BLAS reads its number of threads when it is loaded: too late for the worker.
+[[noreturn]] void become_bench(
+    const std::string& action, const Arguments& arguments, int threads) {
+  Variables variables = rank_variables(1);
+  const auto text = std::to_string(threads);
+  variables.emplace_back("OMP_NUM_THREADS", text);
+  variables.emplace_back("OPENBLAS_NUM_THREADS", text);
+  exec_program(bench_worker(action, arguments), variables);
+}
+
+int run_step(const Arguments& arguments) {
+  become_bench("step", arguments, parse_bench_step(arguments).threads);
+}
+
+int run_loader(const Arguments& arguments) {
+  parse_bench_loader(arguments);
+  become_bench("loader", arguments, 1);
+}
+
+int launch_backend(
+    const BenchAllReduceOptions& options, const std::string& backend,
+    const std::string& result_file) {
+  std::vector<std::string> bytes;
+  for (const int64_t size : options.bytes) {
+    bytes.push_back(std::to_string(size));
+  }
+  const bool threads = backend == "thread";
+  LaunchOptions launching;
+  launching.command = bench_worker(
+      "allreduce", {"--nproc", std::to_string(options.nproc), "--backends", backend,
+                    "--bytes", join(bytes, ","), "--repeats",
+                    std::to_string(options.repeats), "--result-file", result_file});
+  launching.nproc_per_node = threads ? 1 : options.nproc;
+  launching.first_rank_owns_terminal = true;
+  return launch(launching);
+}
+
+struct PrivateDirectory {
+  const std::string path = make_private_directory();
+  ~PrivateDirectory() {
+    remove_all(path);
+  }
+};
+
+// Each backend gets ranks of its own: what one leaves behind (threads that spin,
+// sockets) is not in the next one's way.
+int run_allreduce(const Arguments& arguments) {
+  const auto options = parse_bench_allreduce(arguments);
+  if (read_rank_env()) {
+    exec_program(bench_worker("allreduce", arguments), rank_variables(1));
+  }
+  const PrivateDirectory directory;
+  std::vector<std::string> results;
+  for (const auto& backend : options.backends) {
+    const std::string file = directory.path + "/result";
+    const int code = launch_backend(options, backend, file);
+    if (code != 0) {
+      return code;
+    }
+    results.push_back(read_file(file));
+    if (!options.json) {
+      fmt::print("{}", results.back());
+    }
+  }
+  if (options.json) {
+    fmt::print("{{\"results\": [{}]}}\n", join(results));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int run_bench(const Arguments& arguments) {
+  return choose_bench(arguments, {&run_step, &run_loader, &run_allreduce});
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,115 @@
+#include "app/bench_flags.h"
+
+#include "app/command_line.h"
+
+namespace tandem::app {
+
+namespace {
+
+constexpr const char* kHelp =
+    "tandem bench step        whole training steps: forward, backward, update\n"
+    "tandem bench loader      batches from bytes in memory, one thread\n"
+    "tandem bench allreduce   sums of a buffer over ranks, by backend\n"
+    "\neach with --json; --help says more\n";
+
+void add_data_flags(CLI::App& app, RunConfig& config) {
+  app.add_option("--model", config.model, "which network; the loader pads for it");
+  app.add_option("--data", config.data, "digits, mnist, or a folder of IDX files");
+  app.add_option("--batch-size", config.batch_size, "samples per batch");
+}
+
+void add_json_flag(CLI::App& app, bool& json) {
+  app.add_flag("--json", json, "print one JSON object");
+}
+
+}  // namespace
+
+BenchStepOptions parse_bench_step(const Arguments& arguments) {
+  CLI::App app(
+      "Times whole training steps of one rank, the loader's batch included: median "
+      "and spread over --steps, after --warmup.",
+      "tandem bench step");
+  BenchStepOptions options;
+  options.config.log_every = 1;
+  add_data_flags(app, options.config);
+  app.add_option("--executor", options.config.executor, "as in tandem train");
+  app.add_option("--precision", options.config.precision, "as in tandem train");
+  app.add_option("--optimizer", options.config.optimizer, "as in tandem train");
+  app.add_option("--threads", options.threads, "CPU threads of the rank")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--steps", options.steps, "steps to time")->check(CLI::PositiveNumber);
+  app.add_option("--warmup", options.warmup, "steps before them")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag(
+      "--prefetched", options.prefetched, "fetch 32 batches beforehand, not in the time");
+  add_json_flag(app, options.json);
+  parse(app, arguments);
+  check(options.config);
+  return options;
+}
+
+BenchLoaderOptions parse_bench_loader(const Arguments& arguments) {
+  CLI::App app(
+      "Times the loader alone, on one thread, over whole epochs of shuffled samples: "
+      "computing the order, gathering and normalising.",
+      "tandem bench loader");
+  BenchLoaderOptions options;
+  add_data_flags(app, options.config);
+  app.add_option("--epochs", options.epochs, "epochs to time, after one more")
+      ->check(CLI::PositiveNumber);
+  add_json_flag(app, options.json);
+  parse(app, arguments);
+  check(options.config);
+  return options;
+}
+
+BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
+  CLI::App app(
+      "Times all-reduce of a float32 buffer over ranks on this host, for each backend "
+      "and size: median of the slowest rank's time.",
+      "tandem bench allreduce");
+  BenchAllReduceOptions options;
+  app.add_option("--nproc", options.nproc, "ranks")->check(CLI::Range(1, 4096));
+  app.add_option("--backends", options.backends, "thread, gloo, ...; commas between")
+      ->delimiter(',');
+  app.add_option("--bytes", options.bytes, "sizes of the buffer; commas between")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  app.add_option("--repeats", options.repeats, "operations to time, after 5 more")
+      ->check(CLI::PositiveNumber);
+  add_json_flag(app, options.json);
+  app.add_option("--result-file", options.result_file)->group("");
+  parse(app, arguments);
+  for (const int64_t bytes : options.bytes) {
+    if (bytes % 4 != 0) {
+      throw ConfigError(
+          "[bench] " + std::to_string(bytes) +
+          " bytes are no whole number of float32; change --bytes to a multiple of 4");
+    }
+  }
+  return options;
+}
+
+int choose_bench(const Arguments& arguments, const BenchActions& actions) {
+  const std::string action = arguments.empty() ? "" : arguments[0];
+  const Arguments rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
+  if (action == "step") {
+    return actions.step(rest);
+  }
+  if (action == "loader") {
+    return actions.loader(rest);
+  }
+  if (action == "allreduce") {
+    return actions.allreduce(rest);
+  }
+  if (action == "--help" || action == "-h") {
+    std::cout << kHelp;
+    return 0;
+  }
+  throw ConfigError(
+      "[command line] bench cannot '" + action + "'" +
+      did_you_mean(action, {"step", "loader", "allreduce"}) +
+      "; use tandem bench step, loader or allreduce");
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,180 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tandem/base/files.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A file includes its own folder and strictly lower layers.
+const std::map<std::string, int> kLayers = {
+    {"base", 0},  {"core", 1},     {"launch", 1}, {"comm", 2}, {"data", 2}, {"model", 2},
+    {"optim", 2}, {"exec", 3},     {"parallel", 4}, {"train", 5}, {"app", 6}};
+
+std::vector<std::string> includes_of(const std::string& text) {
+  static const std::regex line("^[ \t]*#[ \t]*include[ \t]*[\"<]([^\">]+)[\">]");
+  std::vector<std::string> paths;
+  std::istringstream lines(text);
+  for (std::string one; std::getline(lines, one);) {
+    std::smatch found;
+    if (std::regex_search(one, found, line)) {
+      paths.push_back(found[1]);
+    }
+  }
+  return paths;
+}
+
+// "comm" for "tandem/comm/gloo.h", "app" for "app/main.cpp", "" for what is in
+// no folder: the umbrella header, which includes all.
+std::string folder_of(const std::string& path) {
+  static const std::regex inner("^tandem/([^/]+)/");
+  std::smatch found;
+  if (std::regex_search(path, found, inner)) {
+    return found[1];
+  }
+  return path.rfind("app/", 0) == 0 ? "app" : "";
+}
+
+bool starts_with(const std::string& text, const std::string& start) {
+  return text.rfind(start, 0) == 0;
+}
+
+bool is_libtorch(const std::string& include) {
+  return starts_with(include, "torch/") || starts_with(include, "ATen/") ||
+      starts_with(include, "c10/");
+}
+
+std::optional<std::string> forbidden_edge(
+    const std::string& path, const std::string& include) {
+  const std::string from = folder_of(path);
+  const std::string to = folder_of(include);
+  if (from.empty() || to.empty() || from == to) {
+    return std::nullopt;
+  }
+  if (kLayers.count(from) == 0 || kLayers.count(to) == 0) {
+    return path + " and " + include + ": a folder without a layer";
+  }
+  if (kLayers.at(from) > kLayers.at(to)) {
+    return std::nullopt;
+  }
+  return path + " includes " + include;
+}
+
+// What one file does that the architecture forbids.
+std::vector<std::string> violations(const std::string& path, const std::string& text) {
+  std::vector<std::string> found;
+  const std::string folder = folder_of(path);
+  for (const auto& include : includes_of(text)) {
+    if (const auto edge = forbidden_edge(path, include)) {
+      found.push_back(*edge);
+    }
+    if (starts_with(include, "torch/csrc/distributed") && folder != "comm") {
+      found.push_back(path + ": c10d outside of comm");
+    }
+    if (include == "torch/torch.h" && path.substr(path.size() - 2) == ".h") {
+      found.push_back(path + ": torch/torch.h in a header");
+    }
+    if (is_libtorch(include) && (folder == "base" || folder == "launch")) {
+      found.push_back(path + ": LibTorch in the thin program");
+    }
+  }
+  // TORCH_VERSION itself is a text to print; its numbers make decisions.
+  if (path != "tandem/core/torch_compat.h" &&
+      text.find("TORCH_VERSION_M") != std::string::npos) {
+    found.push_back(path + ": a LibTorch version outside of torch_compat.h");
+  }
+  return found;
+}
+
+std::vector<std::string> source_files() {
+  const std::filesystem::path root = TANDEM_SOURCE_DIR;
+  std::vector<std::string> files;
+  for (const char* folder : {"tandem", "app"}) {
+    if (!std::filesystem::exists(root / folder)) {
+      continue;
+    }
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
+      const auto extension = entry.path().extension();
+      if (extension == ".h" || extension == ".cpp") {
+        files.push_back(entry.path().lexically_relative(root).string());
+      }
+    }
+  }
+  return files;
+}
+
+TEST(Architecture, FilesIncludeOnlyLowerLayers) {
+  const auto files = source_files();
+  ASSERT_GT(files.size(), 50u);
+  for (const auto& path : files) {
+    const auto text = read_file(std::string(TANDEM_SOURCE_DIR) + "/" + path);
+    EXPECT_THAT(violations(path, text), IsEmpty());
+  }
+}
+
+TEST(Architecture, CheckerCatchesPlantedEdges) {
+  const auto check = [](const std::string& path, const std::string& include) {
+    return violations(path, "#pragma once\n#include <vector>\n" + include + "\nint x;\n");
+  };
+  // A sibling, a higher layer, a folder that nobody placed.
+  EXPECT_THAT(
+      check("tandem/data/loader.h", "#include \"tandem/comm/thread.h\""),
+      ElementsAre("tandem/data/loader.h includes tandem/comm/thread.h"));
+  EXPECT_THAT(
+      check("tandem/launch/report.cpp", "  #  include \"tandem/core/arena.h\""),
+      ElementsAre(HasSubstr("includes tandem/core/arena.h")));
+  EXPECT_THAT(
+      check("tandem/exec/eager.cpp", "#include \"tandem/parallel/strategy.h\""),
+      ElementsAre(HasSubstr("tandem/exec/eager.cpp includes")));
+  EXPECT_THAT(
+      check("tandem/train/trainer.cpp", "#include \"app/command.h\""),
+      ElementsAre(HasSubstr("includes app/command.h")));
+  EXPECT_THAT(
+      check("tandem/fetch/http.cpp", "#include \"tandem/base/error.h\""),
+      ElementsAre(HasSubstr("without a layer")));
+
+  EXPECT_THAT(
+      check("tandem/train/x.cpp", "#include <torch/csrc/distributed/c10d/Store.hpp>"),
+      ElementsAre(HasSubstr("c10d")));
+  EXPECT_THAT(
+      check("tandem/model/x.h", "#include <torch/torch.h>"),
+      ElementsAre(HasSubstr("in a header")));
+  EXPECT_THAT(
+      check("tandem/base/x.cpp", "#include <ATen/core/Tensor.h>"),
+      ElementsAre(HasSubstr("thin program")));
+  EXPECT_THAT(
+      check("tandem/comm/x.cpp", "#if TORCH_VERSION_MAJOR >= 2"),
+      ElementsAre(HasSubstr("torch_compat")));
+}
+
+TEST(Architecture, CheckerLetsAllowedEdgesPass) {
+  const auto check = [](const std::string& path, const std::string& include) {
+    return violations(path, include + "\n");
+  };
+  EXPECT_THAT(
+      check("tandem/train/trainer.cpp", "#include \"tandem/base/error.h\""), IsEmpty());
+  EXPECT_THAT(
+      check("tandem/comm/gloo.cpp", "#include \"tandem/comm/gloo.h\""), IsEmpty());
+  EXPECT_THAT(
+      check("tandem/comm/x.cpp", "#include <torch/csrc/distributed/c10d/Store.hpp>"),
+      IsEmpty());
+  EXPECT_THAT(check("tandem/tandem.h", "#include \"tandem/train/trainer.h\""), IsEmpty());
+  EXPECT_THAT(check("app/main.cpp", "#include \"tandem/train/trainer.h\""), IsEmpty());
+  EXPECT_THAT(
+      check("tandem/base/x.h", "// #include \"tandem/train/trainer.h\""), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tandem
