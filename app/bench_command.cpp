@@ -20,10 +20,13 @@ std::vector<std::string> bench_worker(const std::string& action, const Arguments
 // BLAS reads its number of threads when it is loaded: too late for the worker.
 [[noreturn]] void become_bench(
     const std::string& action, const Arguments& arguments, int threads) {
-  Variables variables = rank_variables(1);
   const auto text = std::to_string(threads);
-  variables.emplace_back("OMP_NUM_THREADS", text);
-  variables.emplace_back("OPENBLAS_NUM_THREADS", text);
+  Variables variables = {{"OMP_NUM_THREADS", text}, {"OPENBLAS_NUM_THREADS", text}};
+  for (const auto& entry : rank_variables(1)) {
+    if (entry.first != "OMP_NUM_THREADS" && entry.first != "OPENBLAS_NUM_THREADS") {
+      variables.push_back(entry);
+    }
+  }
   exec_program(bench_worker(action, arguments), variables);
 }
 
@@ -43,13 +46,16 @@ int launch_backend(
   for (const int64_t size : options.bytes) {
     bytes.push_back(std::to_string(size));
   }
-  const bool threads = backend == "thread";
+  Arguments arguments = {
+      "--nproc", std::to_string(options.nproc), "--backends", backend,
+      "--bytes", join(bytes, ","), "--repeats", std::to_string(options.repeats),
+      "--result-file", result_file};
+  if (options.json) {
+    arguments.emplace_back("--json");
+  }
   LaunchOptions launching;
-  launching.command = bench_worker(
-      "allreduce", {"--nproc", std::to_string(options.nproc), "--backends", backend,
-                    "--bytes", join(bytes, ","), "--repeats",
-                    std::to_string(options.repeats), "--result-file", result_file});
-  launching.nproc_per_node = threads ? 1 : options.nproc;
+  launching.command = bench_worker("allreduce", arguments);
+  launching.nproc_per_node = backend == "thread" ? 1 : options.nproc;
   launching.first_rank_owns_terminal = true;
   return launch(launching);
 }

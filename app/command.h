@@ -20,10 +20,10 @@ struct Command {
 int run_train(const Arguments& arguments);
 int run_launch(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
+int run_bench(const Arguments& arguments);
 /// Subcommands that need LibTorch from the start: becomes the worker.
 int run_eval(const Arguments& arguments);
 int run_data(const Arguments& arguments);
-int run_bench(const Arguments& arguments);
 
 /// The worker's program file, beside this one.
 std::string worker_path();

@@ -33,8 +33,4 @@ int run_data(const Arguments& arguments) {
   become_worker("data", arguments);
 }
 
-int run_bench(const Arguments& arguments) {
-  become_worker("bench", arguments);
-}
-
 }  // namespace tandem::app

@@ -14,6 +14,7 @@ const std::vector<Command> kCommands = {
     {"launch", "start a program of yours n times, as torchrun does", &run_launch},
     {"eval", "evaluate a checkpoint", &run_eval},
     {"data", "make or check a data set", &run_data},
+    {"bench", "time a step, the loader, an all-reduce", &run_bench},
     {"doctor", "what this build and this machine can do", &run_doctor},
     {"version", "print the version", &show_version},
 };

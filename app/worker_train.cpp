@@ -1,9 +1,9 @@
 #include "app/command_line.h"
+#include "app/run_as_rank.h"
 #include "app/train_flags.h"
 #include "tandem/base/signals.h"
 #include "tandem/comm/join.h"
 #include "tandem/comm/thread.h"
-#include "tandem/launch/report.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::app {
@@ -27,39 +27,18 @@ void train_as_threads(const RunConfig& config) {
       timeout_of(config));
 }
 
-// Under our launcher the launcher prints, once, what went wrong first.
-bool report_to_launcher(const std::exception& error) {
-  const auto env = read_rank_env();
-  if (!env || env->store.empty()) {
-    return false;
-  }
-  try {
-    StoreClient store(env->store, Milliseconds(1'000));
-    leave_report(store, env->rank, error);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 }  // namespace
 
 int work_train(const Arguments& arguments) {
   catch_signals();
-  try {
+  return run_as_rank([&] {
     const RunConfig config = parse_train_arguments(arguments);
     if (config.ranks == "thread") {
       train_as_threads(config);
     } else {
       train_as_process(config);
     }
-    return 0;
-  } catch (const std::exception& error) {
-    if (report_to_launcher(error)) {
-      return exit_code(error);
-    }
-    throw;
-  }
+  });
 }
 
 }  // namespace tandem::app

@@ -231,6 +231,17 @@ at::Tensor nth_of(const at::Tensor& whole, size_t index, size_t count) {
   return whole.view(-1).narrow(0, static_cast<int64_t>(index) * part, part);
 }
 
+const char* name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::max:
+      return "max";
+    default:
+      return "sum";
+  }
+}
+
 std::string kind_of(const std::string& operation, const at::Tensor& tensor) {
   return operation + " of " + std::to_string(tensor.numel()) + " " +
       c10::toString(tensor.scalar_type());
@@ -252,7 +263,8 @@ class ThreadCommunicator : public Communicator {
 
  protected:
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
-    return meet(kind_of("all_reduce", tensor), tensor, tensor, [op](auto& parts) {
+    const auto kind = kind_of(std::string("all_reduce ") + name_of(op), tensor);
+    return meet(kind, tensor, tensor, [op](auto& parts) {
       auto total = parts[0].input;
       for (size_t i = 1; i < parts.size(); ++i) {
         reduce_into(total, parts[i].input, op);

@@ -182,8 +182,7 @@ class ModelArenas {
   std::vector<NamedTensor> state() const;
 
   /// Makes .grad a view of the gradient arena again where it is not (a user's
-  /// zero_grad() may have unset it), keeping the gradient's value: an unset one
-  /// is zero.
+  /// zero_grad() may have unset it), keeping the gradient's value: none is zero.
   void attach_gradients();
 
   /// Throws ConfigError that names the first parameter which is no longer in

@@ -1,37 +1,28 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/csrc/autograd/variable.h>
 #include <c10/core/GradMode.h>
 
 #include <map>
 
 #include "tandem/base/error.h"
+#include "tandem/exec/gradient_hooks.h"
 #include "tandem/exec/stage_executor.h"
 
 namespace tandem {
 
 namespace {
 
-namespace autograd = torch::autograd;
-
 class EagerExecutor : public StageExecutor {
  public:
   EagerExecutor(Model& model, ModelArenas& arenas, const StageOptions& options)
-      : model_(model), arenas_(arenas), options_(options) {
-    for (size_t slot = 0; slot < arenas.tensors().size(); ++slot) {
-      if (arenas.tensors()[slot].requires_grad()) {
-        hook(slot);
-      }
-    }
-  }
-
-  ~EagerExecutor() override {
-    for (auto& hooked : hooks_) {
-      hooked.accumulator->del_post_hook(hooked.key);
-    }
-  }
+      : model_(model),
+        arenas_(arenas),
+        options_(options),
+        hooks_(arenas, [this](size_t slot) {
+          if (sink_ != nullptr) {
+            sink_->gradient_ready(slot);
+          }
+        }) {}
 
   StageResult forward(int slot, const Batch& batch, const StepContext& context) override {
     const c10::AutoGradMode grad(context.training);
@@ -88,27 +79,6 @@ class EagerExecutor : public StageExecutor {
     at::Tensor output;
     at::Tensor loss;
   };
-  struct Hook {
-    // The tensor holds its accumulator only weakly.
-    std::shared_ptr<autograd::Node> accumulator;
-    uintptr_t key;
-  };
-
-  // A post hook of the accumulator runs once .grad is written.
-  void hook(size_t slot) {
-    auto accumulator = autograd::impl::grad_accumulator(arenas_.tensors()[slot]);
-    const auto key = accumulator->add_post_hook(
-        std::make_unique<autograd::utils::LambdaPostHook>(
-            [this, slot](
-                const autograd::variable_list& outputs, const autograd::variable_list&) {
-              if (sink_ != nullptr) {
-                sink_->gradient_ready(slot);
-              }
-              return outputs;
-            }));
-    hooks_.push_back({std::move(accumulator), key});
-  }
-
   at::ScalarType dtype() const {
     const auto& segments = arenas_.parameters().layout().segments();
     return segments.empty() ? at::kFloat : segments.front().dtype;
@@ -145,9 +115,10 @@ class EagerExecutor : public StageExecutor {
   Model& model_;
   ModelArenas& arenas_;
   StageOptions options_;
-  std::vector<Hook> hooks_;
   std::map<int, InFlight> in_flight_;
+  // The sink of the backward that is running.
   GradientSink* sink_ = nullptr;
+  GradientHooks hooks_;
 };
 
 }  // namespace

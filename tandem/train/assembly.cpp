@@ -11,16 +11,24 @@ namespace {
 // "decay_bias_and_norm = false" puts vectors (biases, norms) into this group.
 constexpr int64_t kNoDecayGroup = 1;
 
+LossKind default_loss(const RunConfig& config) {
+  return config.model == kCustomModel ? LossKind::cross_entropy
+                                      : find_model(config.model).loss;
+}
+
+int64_t pad_of(const RunConfig& config) {
+  return config.model == kCustomModel ? 0 : find_model(config.model).pad;
+}
+
 Loss loss_of(const RunConfig& config) {
   Loss loss;
-  loss.kind = config.loss == "auto" ? find_model(config.model).loss
-                                    : parse_loss_kind(config.loss);
+  loss.kind = config.loss == "auto" ? default_loss(config) : parse_loss_kind(config.loss);
   loss.reduction = config.reduction == "sum" ? Reduction::sum : Reduction::mean;
   return loss;
 }
 
 ModelOptions model_options(const RunConfig& config, const Dataset& data) {
-  const int64_t border = 2 * find_model(config.model).pad;
+  const int64_t border = 2 * pad_of(config);
   ModelOptions options;
   options.input = {data.channels, data.height + border, data.width + border};
   options.num_classes = data.num_classes;
@@ -58,9 +66,12 @@ StrategyOptions strategy_options(const RunConfig& config) {
 
 }  // namespace
 
-Assembly assemble(const RunConfig& config, const Dataset& train, Communicator& comm) {
+Assembly assemble(
+    const RunConfig& config, const Dataset& train, Communicator& comm,
+    std::unique_ptr<Model> model) {
   Assembly parts;
-  parts.model = make_model(config.model, model_options(config, train));
+  parts.model =
+      model ? std::move(model) : make_model(config.model, model_options(config, train));
   ModelArenaOptions arena_options;
   arena_options.divisor = comm.size();
   if (!config.decay_bias_and_norm) {
@@ -87,7 +98,7 @@ LoaderOptions loader_options(const RunConfig& config) {
   options.batch_size = config.batch_size;
   options.mean = config.mean;
   options.std = config.std;
-  options.pad = find_model(config.model).pad;
+  options.pad = pad_of(config);
   return options;
 }
 

@@ -26,8 +26,16 @@ struct Assembly {
   std::unique_ptr<Strategy> strategy;
 };
 
+/// A config's `model` when the program brings its own.
+constexpr const char* kCustomModel = "custom";
+
+/// `model`: the program's own (config.model is then "custom"), or null to make the
+/// one that the config names.
+///
 /// Throws ConfigError for names that do not exist and parts that do not fit.
-Assembly assemble(const RunConfig& config, const Dataset& train, Communicator& comm);
+Assembly assemble(
+    const RunConfig& config, const Dataset& train, Communicator& comm,
+    std::unique_ptr<Model> model = nullptr);
 
 /// How images become inputs of the config's model.
 LoaderOptions loader_options(const RunConfig& config);

@@ -25,11 +25,13 @@ constexpr int64_t kTracedSteps = 20;
 
 class Trainer {
  public:
-  Trainer(const RunConfig& config, const DatasetSplits& data, Communicator& comm)
+  Trainer(
+      const RunConfig& config, const DatasetSplits& data, Communicator& comm,
+      std::unique_ptr<Model> model)
       : config_(config),
         data_(data),
         comm_(comm),
-        parts_(assemble(config, data.train, comm)),
+        parts_(assemble(config, data.train, comm, std::move(model))),
         loader_(data.train, sampler_options(), training_loader_options()),
         steps_per_epoch_(count_steps()),
         schedule_(make_lr_schedule(
@@ -312,8 +314,10 @@ class Trainer {
 
 }  // namespace
 
-Summary train(const RunConfig& config, const DatasetSplits& data, Communicator& comm) {
-  return Trainer(config, data, comm).run();
+Summary train(
+    const RunConfig& config, const DatasetSplits& data, Communicator& comm,
+    std::unique_ptr<Model> model) {
+  return Trainer(config, data, comm, std::move(model)).run();
 }
 
 }  // namespace tandem

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <memory>
+
 #include "tandem/comm/communicator.h"
 #include "tandem/data/dataset.h"
+#include "tandem/model/model.h"
 #include "tandem/train/config.h"
 #include "tandem/train/run_directory.h"
 
@@ -13,6 +16,10 @@ namespace tandem {
 /// Returns the summary, the same on every rank. Throws ConfigError, DataError or
 /// CommError; a run that a signal stopped has saved a checkpoint (with --out)
 /// and throws Error that says how to go on.
-Summary train(const RunConfig& config, const DatasetSplits& data, Communicator& comm);
+///
+/// `model`: the program's own instead of the config's (see assemble()).
+Summary train(
+    const RunConfig& config, const DatasetSplits& data, Communicator& comm,
+    std::unique_ptr<Model> model = nullptr);
 
 }  // namespace tandem

@@ -1,0 +1,179 @@
+#include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/core.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "app/bench_flags.h"
+#include "app/bench_spread.h"
+#include "app/worker_bench.h"
+#include "tandem/base/error.h"
+#include "tandem/train/assembly.h"
+#include "tandem/train/run_directory.h"
+
+namespace tandem::app {
+
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kPrefetchedBatches = 32;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+SamplerOptions whole_set(const Dataset& dataset) {
+  SamplerOptions options;
+  options.size = dataset.size;
+  return options;
+}
+
+// Full batches without end: the short one at the end of an epoch is left out.
+class FullBatches {
+ public:
+  FullBatches(const Dataset& dataset, const LoaderOptions& options)
+      : loader_(dataset, whole_set(dataset), options), batch_size_(options.batch_size) {
+    if (dataset.size < batch_size_) {
+      throw ConfigError(fmt::format(
+          "[bench] the data set has {} samples, fewer than a batch of {}; lower "
+          "--batch-size",
+          dataset.size, batch_size_));
+    }
+  }
+
+  Batch next() {
+    Batch batch;
+    while (epoch_ < 0 || !loader_.next(batch) || batch.count() < batch_size_) {
+      loader_.seek(++epoch_);
+    }
+    return batch;
+  }
+
+ private:
+  Loader loader_;
+  int64_t batch_size_;
+  int64_t epoch_ = -1;
+};
+
+// Milliseconds of each step after the warm-up.
+std::vector<double> time_steps(const BenchStepOptions& options) {
+  const auto data = load_dataset(options.config.data).train;
+  auto comm = make_single_communicator();
+  const Assembly parts = assemble(options.config, data, *comm);
+  LoaderOptions loading = loader_options(options.config);
+  loading.num_buffers = options.prefetched ? kPrefetchedBatches : 2;
+  FullBatches batches(data, loading);
+  std::vector<Batch> fetched;
+  while (options.prefetched && fetched.size() < kPrefetchedBatches) {
+    fetched.push_back(batches.next());
+  }
+  parts.strategy->start();
+  StepContext context;
+  context.lr = parts.optimizer->base_lr();
+  auto sums = at::zeros({3}, at::kDouble);
+  std::vector<double> times;
+  for (; context.step < options.warmup + options.steps; ++context.step) {
+    const auto start = Clock::now();
+    const auto place = static_cast<size_t>(context.step % kPrefetchedBatches);
+    const Batch batch = options.prefetched ? fetched[place] : batches.next();
+    sums += parts.strategy->train_step({batch}, context);
+    if (context.step >= options.warmup) {
+      times.push_back(1000 * seconds_since(start));
+    }
+  }
+  return times;
+}
+
+int bench_step(const Arguments& arguments) {
+  const auto options = parse_bench_step(arguments);
+  at::set_num_threads(options.threads);
+  const Spread spread = spread_of(time_steps(options));
+  const RunConfig& config = options.config;
+  const double rate = 1000 * static_cast<double>(config.batch_size) / spread.median;
+  if (!options.json) {
+    fmt::print(
+        "{}, batch {}, executor {}, {}, {} threads, batches {}: {:.2f} ms per step (p10 "
+        "{:.2f}, p90 {:.2f}), {:.0f} samples/s\n",
+        config.model, config.batch_size, config.executor, config.precision,
+        options.threads, options.prefetched ? "fetched beforehand" : "fetched in the step",
+        spread.median, spread.p10, spread.p90, rate);
+    return 0;
+  }
+  ordered_json json;
+  json["ms_per_step"] = spread.median;
+  json["p10"] = spread.p10;
+  json["p90"] = spread.p90;
+  json["samples_per_second"] = rate;
+  json["steps"] = options.steps;
+  json["model"] = config.model;
+  json["data"] = config.data;
+  json["batch"] = config.batch_size;
+  json["prefetched"] = options.prefetched;
+  json["threads"] = options.threads;
+  json["executor"] = config.executor;
+  json["precision"] = config.precision;
+  json["optimizer"] = config.optimizer;
+  add_machine(json);
+  fmt::print("{}\n", json.dump());
+  return 0;
+}
+
+// Samples per second of each epoch after the first.
+std::vector<double> time_epochs(const BenchLoaderOptions& options) {
+  const auto data = load_dataset(options.config.data).train;
+  Loader loader(data, whole_set(data), loader_options(options.config));
+  std::vector<double> rates;
+  Batch batch;
+  for (int64_t epoch = 0; epoch <= options.epochs; ++epoch) {
+    const auto start = Clock::now();
+    loader.seek(epoch);
+    while (loader.next(batch)) {
+    }
+    if (epoch > 0) {
+      rates.push_back(static_cast<double>(data.size) / seconds_since(start));
+    }
+  }
+  return rates;
+}
+
+int bench_loader(const Arguments& arguments) {
+  const auto options = parse_bench_loader(arguments);
+  at::set_num_threads(1);
+  const Spread spread = spread_of(time_epochs(options));
+  const RunConfig& config = options.config;
+  if (!options.json) {
+    fmt::print(
+        "{}, batch {}, 1 thread: {:.0f} samples/s (p10 {:.0f}, p90 {:.0f})\n", config.data,
+        config.batch_size, spread.median, spread.p10, spread.p90);
+    return 0;
+  }
+  ordered_json json;
+  json["samples_per_second"] = spread.median;
+  json["p10"] = spread.p10;
+  json["p90"] = spread.p90;
+  json["epochs"] = options.epochs;
+  json["data"] = config.data;
+  json["batch"] = config.batch_size;
+  json["threads"] = 1;
+  add_machine(json);
+  fmt::print("{}\n", json.dump());
+  return 0;
+}
+
+}  // namespace
+
+void add_machine(ordered_json& json) {
+  const auto environment = ordered_json::parse(environment_json());
+  for (const char* key : {"libtorch", "cpu", "instruction_sets"}) {
+    json[key] = environment.at(key);
+  }
+}
+
+int work_bench(const Arguments& arguments) {
+  return choose_bench(arguments, {&bench_step, &bench_loader, &bench_allreduce});
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "app/command.h"
+
+namespace tandem::app {
+
+/// `bench allreduce` in a rank's process.
+int bench_allreduce(const Arguments& arguments);
+
+/// Adds LibTorch's version, the CPU and its instruction sets.
+void add_machine(nlohmann::ordered_json& json);
+
+}  // namespace tandem::app

@@ -1,0 +1,50 @@
+#include "tandem/exec/gradient_hooks.h"
+
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <vector>
+
+namespace tandem {
+
+namespace autograd = torch::autograd;
+
+struct GradientHooks::Hook {
+  // The tensor holds its accumulator only weakly.
+  std::shared_ptr<autograd::Node> accumulator;
+  uintptr_t key;
+};
+
+struct GradientHooks::State {
+  std::function<void(size_t)> written;
+  std::vector<Hook> hooks;
+};
+
+GradientHooks::GradientHooks(ModelArenas& arenas, std::function<void(size_t)> written)
+    : state_(std::make_unique<State>()) {
+  state_->written = std::move(written);
+  for (size_t slot = 0; slot < arenas.tensors().size(); ++slot) {
+    if (!arenas.tensors()[slot].requires_grad()) {
+      continue;
+    }
+    auto accumulator = autograd::impl::grad_accumulator(arenas.tensors()[slot]);
+    auto hook = [state = state_.get(), slot](
+                    const autograd::variable_list& outputs,
+                    const autograd::variable_list&) {
+      state->written(slot);
+      return outputs;
+    };
+    const auto key = accumulator->add_post_hook(
+        std::make_unique<autograd::utils::LambdaPostHook>(std::move(hook)));
+    state_->hooks.push_back({std::move(accumulator), key});
+  }
+}
+
+GradientHooks::~GradientHooks() {
+  for (auto& hook : state_->hooks) {
+    hook.accumulator->del_post_hook(hook.key);
+  }
+}
+
+}  // namespace tandem

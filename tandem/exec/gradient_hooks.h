@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "tandem/core/arena.h"
+
+namespace tandem {
+
+/// Calls a function each time autograd has written a parameter's gradient, as long
+/// as this object lives. The call comes from the thread that runs backward, once
+/// per backward for each parameter that the loss depends on.
+///
+/// Source: torch/csrc/distributed/c10d/reducer.cpp, which hooks the same place.
+class GradientHooks {
+ public:
+  /// `written(slot)`: the parameter's place in the arenas' layout.
+  GradientHooks(ModelArenas& arenas, std::function<void(size_t slot)> written);
+  ~GradientHooks();
+  GradientHooks(const GradientHooks&) = delete;
+  GradientHooks& operator=(const GradientHooks&) = delete;
+
+ private:
+  struct Hook;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,79 @@
+#include "tandem/parallel/distributed_data_parallel.h"
+
+#include <torch/csrc/autograd/engine.h>
+
+#include "tandem/exec/gradient_hooks.h"
+#include "tandem/parallel/grad_reducer.h"
+
+namespace tandem {
+
+struct DistributedDataParallel::State {
+  State(
+      const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
+      Communicator& group, int64_t bucket_bytes)
+      : comm(group),
+        arenas(parameters, buffers),
+        reducer(
+            comm, arenas.gradients(),
+            plan_buckets(arenas.gradients().layout(), SyncMode::overlap, bucket_bytes),
+            true),
+        hooks(arenas, [this](size_t slot) { written(slot); }) {}
+
+  void start() {
+    comm.check_equal(
+        "the models", arenas.parameters().layout().describe() +
+            arenas.buffers().layout().describe() + describe(reducer.buckets()));
+    for (Arena* arena : {&arenas.parameters(), &arenas.buffers()}) {
+      for (const auto& range : arena->layout().ranges()) {
+        comm.broadcast(arena->slice(range), 0, arena->name())->wait();
+      }
+    }
+  }
+
+  void written(size_t slot) {
+    if (!sync) {
+      return;
+    }
+    if (!running) {
+      running = true;
+      arenas.attach_gradients();
+      reducer.begin(nullptr);
+      torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+    }
+    reducer.gradient_ready(slot);
+  }
+
+  void finish() {
+    running = false;
+    reducer.finish();
+    for (const auto& range : arenas.gradients().layout().trainable_ranges()) {
+      arenas.gradients().slice(range).div_(comm.size());
+    }
+  }
+
+  Communicator& comm;
+  ModelArenas arenas;
+  GradReducer reducer;
+  bool sync = true;
+  bool running = false;
+  GradientHooks hooks;
+};
+
+DistributedDataParallel::DistributedDataParallel(
+    const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
+    Communicator& comm, const DistributedDataParallelOptions& options)
+    : state_(std::make_unique<State>(parameters, buffers, comm, options.bucket_bytes)) {
+  state_->start();
+}
+
+DistributedDataParallel::~DistributedDataParallel() = default;
+
+void DistributedDataParallel::set_sync(bool sync) {
+  state_->sync = sync;
+}
+
+ModelArenas& DistributedDataParallel::arenas() {
+  return state_->arenas;
+}
+
+}  // namespace tandem

@@ -1,0 +1,31 @@
+#pragma once
+
+/// The public API, in reading order. It includes no torch/torch.h.
+
+// Which rank am I, and how do I reach the others?
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/comm/communicator.h"
+#include "tandem/comm/join.h"
+#include "tandem/comm/thread.h"
+
+// Data, models, optimizers.
+#include "tandem/core/arena.h"
+#include "tandem/data/dataset.h"
+#include "tandem/data/loader.h"
+#include "tandem/data/sampler.h"
+#include "tandem/model/model.h"
+#include "tandem/optim/lr_schedule.h"
+#include "tandem/optim/optimizer.h"
+
+// How a rank computes, and how ranks stay in step.
+#include "tandem/exec/stage_executor.h"
+#include "tandem/parallel/distributed_data_parallel.h"
+#include "tandem/parallel/strategy.h"
+
+// The whole run.
+#include "tandem/train/assembly.h"
+#include "tandem/train/checkpoint.h"
+#include "tandem/train/config.h"
+#include "tandem/train/trainer.h"

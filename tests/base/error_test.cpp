@@ -1,0 +1,92 @@
+#include "tandem/base/error.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(DidYouMean, NamesTheNearestCandidate) {
+  EXPECT_EQ(
+      did_you_mean("adma", {"sgd", "adam", "adadelta"}), ", did you mean 'adam'?");
+  EXPECT_EQ(
+      did_you_mean("data_paralel", {"sequential", "data_parallel"}),
+      ", did you mean 'data_parallel'?");
+}
+
+TEST(DidYouMean, NamesTheFirstOfEquallyNear) {
+  EXPECT_EQ(did_you_mean("layer3", {"layer1", "layer2"}), ", did you mean 'layer1'?");
+}
+
+TEST(DidYouMean, CountsInsertedLostAndSwappedLetters) {
+  for (const auto* name : {"momentu", "mommentum", "nomentum", "mometnum"}) {
+    EXPECT_EQ(did_you_mean(name, {"momentum"}), ", did you mean 'momentum'?") << name;
+  }
+}
+
+TEST(DidYouMean, IsEmptyWhenNothingIsNear) {
+  EXPECT_EQ(did_you_mean("pipeline", {"sgd", "adam"}), "");
+  EXPECT_EQ(did_you_mean("pipeline", {}), "");
+}
+
+TEST(DidYouMean, ForgivesMoreInLongNames) {
+  // Four letters differ, of thirteen.
+  EXPECT_EQ(
+      did_you_mean("bucketbytessz", {"bucket_bytes"}),
+      ", did you mean 'bucket_bytes'?");
+  EXPECT_EQ(did_you_mean("abcd", {"wxyd"}), "");
+}
+
+TEST(ExitCode, IsTwoForMisuseOnly) {
+  EXPECT_EQ(exit_code(ConfigError("x")), 2);
+  EXPECT_EQ(exit_code(DataError("x")), 1);
+  EXPECT_EQ(exit_code(CommError("x", "y")), 1);
+  EXPECT_EQ(exit_code(InternalError("x")), 1);
+  EXPECT_EQ(exit_code(std::runtime_error("x")), 1);
+}
+
+TEST(FirstLine, DropsWhatFollowsTheNewline) {
+  EXPECT_EQ(
+      first_line(std::runtime_error("bad shape\nframe #0\nframe #1")), "bad shape");
+  EXPECT_EQ(first_line(std::runtime_error("bad shape")), "bad shape");
+  EXPECT_EQ(first_line(std::runtime_error("")), "");
+}
+
+TEST(CommError, TellsOperationPeerAndCause) {
+  const CommError with_peer("all_reduce #17", "connection reset", 3);
+  EXPECT_STREQ(
+      with_peer.what(), "[comm] all_reduce #17 failed (rank 3): connection reset");
+  EXPECT_EQ(with_peer.peer(), 3);
+  const CommError without("barrier", "timed out");
+  EXPECT_STREQ(without.what(), "[comm] barrier failed: timed out");
+  EXPECT_EQ(without.peer(), std::nullopt);
+}
+
+TEST(Join, PutsSeparatorsBetween) {
+  EXPECT_EQ(join({}), "");
+  EXPECT_EQ(join({"a"}), "a");
+  EXPECT_EQ(join({"a", "b", "c"}), "a, b, c");
+  EXPECT_EQ(join({"a", "b"}, "|"), "a|b");
+}
+
+TEST(Join, KeepsEmptyParts) {
+  EXPECT_EQ(join({"", "a", "", "b"}), ", a, , b");
+}
+
+TEST(Check, ThrowsWithConditionPlaceAndMessage) {
+  const int ranks = 3;
+  EXPECT_NO_THROW(TANDEM_CHECK(ranks == 3, "never"));
+  try {
+    TANDEM_CHECK(ranks == 4, "lost a rank");
+    FAIL() << "no error";
+  } catch (const InternalError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("[internal] lost a rank"));
+    EXPECT_THAT(error.what(), HasSubstr("ranks == 4 is false"));
+    EXPECT_THAT(error.what(), HasSubstr("error_test.cpp:"));
+  }
+}
+
+}  // namespace
+}  // namespace tandem

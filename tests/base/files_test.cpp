@@ -1,0 +1,312 @@
+#include "tandem/base/files.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "tandem/base/process.h"
+#include "tests/base/test_tools.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+// While it lives no file of this process grows beyond `bytes`: a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  sighandler_t handler_;
+};
+
+TEST(ReadFile, ReturnsEveryByte) {
+  const TempDir directory;
+  std::string bytes(100'000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(i * 31);
+  }
+  replace_file(directory.file("x"), bytes);
+  EXPECT_TRUE(read_file(directory.file("x")) == bytes);
+}
+
+TEST(ReadFile, ReadsAnEmptyFile) {
+  const TempDir directory;
+  replace_file(directory.file("x"), "");
+  EXPECT_EQ(read_file(directory.file("x")), "");
+  EXPECT_EQ(read_file("/dev/null"), "");
+}
+
+TEST(ReadFile, ReadsAFileOfUnknownSize) {
+  EXPECT_THAT(read_file("/proc/self/status"), HasSubstr("VmSize"));
+}
+
+TEST(ReadFile, NamesThePathAndTheReason) {
+  const TempDir directory;
+  const std::string missing = directory.file("missing");
+  EXPECT_THAT(
+      message_of<DataError>([&] { read_file(missing); }),
+      AllOf(StartsWith("[files]"), HasSubstr(missing), HasSubstr("No such file")));
+  EXPECT_THAT(
+      message_of<DataError>([&] { read_file(directory.path()); }),
+      AllOf(HasSubstr(directory.path()), HasSubstr("is a directory")));
+  const std::string long_name = directory.file(std::string(300, 'x'));
+  EXPECT_THAT(
+      message_of<DataError>([&] { read_file(long_name); }),
+      AllOf(HasSubstr(long_name), HasSubstr("too long")));
+}
+
+TEST(ReadFile, DoesNotTakeAReadErrorForAnEmptyFile) {
+  EXPECT_THAT(
+      message_of<DataError>([&] { read_file("/proc/self/mem"); }),
+      HasSubstr("Input/output error"));
+}
+
+TEST(ReplaceFile, ReplacesTheWholeFile) {
+  const TempDir directory;
+  replace_file(directory.file("x"), "a longer text");
+  replace_file(directory.file("x"), "short");
+  EXPECT_EQ(read_file(directory.file("x")), "short");
+  EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
+}
+
+TEST(ReplaceFile, MakesAFileThatOthersMayRead) {
+  const TempDir directory;
+  replace_file(directory.file("x"), "text");
+  struct stat status {};
+  ASSERT_EQ(stat(directory.file("x").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0644u);
+}
+
+TEST(ReplaceFile, KeepsTheOldFileUntilTheNewOneIsWhole) {
+  const TempDir directory;
+  replace_file(directory.file("x"), "old");
+  replace_file(directory.file("x"), [&](int fd) {
+    write_all(fd, "new", 3, "x");
+    EXPECT_EQ(read_file(directory.file("x")), "old");
+  });
+  EXPECT_EQ(read_file(directory.file("x")), "new");
+}
+
+TEST(ReplaceFile, KeepsTheOldFileWhenTheWriterThrows) {
+  const TempDir directory;
+  replace_file(directory.file("x"), "old");
+  const auto write = [](int fd) {
+    write_all(fd, "half", 4, "x");
+    throw std::runtime_error("the model is gone");
+  };
+  EXPECT_EQ(
+      message_of<std::runtime_error>([&] { replace_file(directory.file("x"), write); }),
+      "the model is gone");
+  EXPECT_EQ(read_file(directory.file("x")), "old");
+  EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
+}
+
+TEST(ReplaceFile, KeepsTheOldFileWhenTheDiskIsFull) {
+  const TempDir directory;
+  const std::string path = directory.file("x");
+  replace_file(path, "old");
+  {
+    const FileSizeLimit limit(1000);
+    EXPECT_THAT(
+        message_of<DataError>([&] { replace_file(path, std::string(5000, 'x')); }),
+        AllOf(StartsWith("[files] cannot write"), HasSubstr(path)));
+  }
+  EXPECT_EQ(read_file(path), "old");
+  EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
+}
+
+TEST(ReplaceFile, NamesThePathWhenItsDirectoryIsMissing) {
+  const TempDir directory;
+  const std::string path = directory.file("missing/x");
+  EXPECT_THAT(
+      message_of<DataError>([&] { replace_file(path, "text"); }),
+      AllOf(HasSubstr("'" + path + "'"), HasSubstr("No such file")));
+  EXPECT_THAT(list_directory(directory.path()), IsEmpty());
+}
+
+TEST(ReplaceFile, DoesNotReplaceADirectory) {
+  const TempDir directory;
+  make_directories(directory.file("x/inside"));
+  EXPECT_THAT(
+      message_of<DataError>([&] { replace_file(directory.file("x"), "text"); }),
+      HasSubstr(directory.file("x")));
+  EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
+  EXPECT_TRUE(file_exists(directory.file("x/inside")));
+}
+
+TEST(ReplaceFile, LeaksNoDescriptors) {
+  const TempDir directory;
+  const auto open_files = [] { return list_directory("/proc/self/fd").size(); };
+  const size_t before = open_files();
+  replace_file(directory.file("x"), "text");
+  EXPECT_THROW(
+      replace_file(directory.file("x"), [](int) { throw DataError("no"); }), DataError);
+  read_file(directory.file("x"));
+  EXPECT_THROW(read_file(directory.path()), DataError);
+  EXPECT_EQ(open_files(), before);
+}
+
+TEST(WriteAll, TellsToFreeSpace) {
+  const int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(
+      message_of<DataError>([&] { write_all(fd, "text", 4, "checkpoint"); }),
+      "[files] cannot write 'checkpoint': No space left on device; free some space");
+  close(fd);
+}
+
+TEST(MakeDirectories, MakesParentsAndAcceptsWhatIsThere) {
+  const TempDir directory;
+  make_directories(directory.file("a/b/c"));
+  make_directories(directory.file("a/b/c"));
+  make_directories(directory.file("a/b/"));
+  EXPECT_THAT(list_directory(directory.file("a/b")), ElementsAre("c"));
+}
+
+TEST(MakeDirectories, NamesThePathWhenAFileIsInTheWay) {
+  const TempDir directory;
+  replace_file(directory.file("a"), "text");
+  for (const auto* path : {"a", "a/b"}) {
+    EXPECT_THAT(
+        message_of<DataError>([&] { make_directories(directory.file(path)); }),
+        AllOf(HasSubstr(directory.file(path)), HasSubstr("Not a directory")));
+  }
+}
+
+TEST(RemoveAll, RemovesTreesFilesAndNothing) {
+  const TempDir directory;
+  make_directories(directory.file("a/b"));
+  replace_file(directory.file("a/b/c"), "text");
+  remove_all(directory.file("a"));
+  EXPECT_FALSE(file_exists(directory.file("a")));
+  EXPECT_NO_THROW(remove_all(directory.file("a")));
+}
+
+TEST(ListDirectory, SortsNames) {
+  const TempDir directory;
+  for (const auto* name : {"step-2", "step-10", "latest"}) {
+    replace_file(directory.file(name), "");
+  }
+  EXPECT_THAT(
+      list_directory(directory.path()), ElementsAre("latest", "step-10", "step-2"));
+}
+
+TEST(ListDirectory, NamesTheMissingDirectory) {
+  EXPECT_THAT(
+      message_of<DataError>([] { list_directory("/missing/place"); }),
+      AllOf(HasSubstr("/missing/place"), HasSubstr("No such file")));
+}
+
+TEST(PrivateDirectory, IsNewAndOnlyOurs) {
+  const TempDir first;
+  const TempDir second;
+  EXPECT_NE(first.path(), second.path());
+  struct stat status {};
+  ASSERT_EQ(stat(first.path().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700u);
+}
+
+TEST(CacheDirectory, FollowsTheEnvironment) {
+  const auto cache_with = [](const Variables& variables) {
+    for (const auto& [name, value] : variables) {
+      setenv(name.c_str(), value.c_str(), 1);
+    }
+    return cache_directory();
+  };
+  const std::string home = getenv("HOME") == nullptr ? "" : getenv("HOME");
+  EXPECT_EQ(cache_with({{"XDG_CACHE_HOME", "/fast"}}), "/fast/tandem");
+  EXPECT_EQ(cache_with({{"XDG_CACHE_HOME", ""}, {"HOME", "/me"}}), "/me/.cache/tandem");
+  setenv("HOME", home.c_str(), 1);
+  unsetenv("XDG_CACHE_HOME");
+}
+
+TEST(ExecutablePath, IsThisTest) {
+  EXPECT_THAT(executable_path(), StartsWith("/"));
+  EXPECT_TRUE(file_exists(executable_path()));
+}
+
+TEST(FileLock, ExcludesAnotherHandle) {
+  const TempDir directory;
+  auto first = std::make_unique<FileLock>(directory.file("lock"));
+  std::atomic<bool> second_holds{false};
+  std::thread waiter([&] {
+    const FileLock second(directory.file("lock"));
+    second_holds = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_FALSE(second_holds);
+  first.reset();
+  waiter.join();
+  EXPECT_TRUE(second_holds);
+}
+
+TEST(FileLock, ExcludesAnotherProcess) {
+  const TempDir directory;
+  const std::string path = directory.file("lock");
+  const auto try_lock = [&] {
+    return run_command({"flock", "--nonblock", path, "true"}).status.code;
+  };
+  {
+    const FileLock lock(path);
+    EXPECT_EQ(try_lock(), 1);
+  }
+  EXPECT_EQ(try_lock(), 0);
+}
+
+TEST(FileLock, WaitsForAnotherProcess) {
+  const TempDir directory;
+  const std::string path = directory.file("lock");
+  Process holder(
+      {{"flock", path, "sh", "-c", "echo 1 > " + directory.file("held") + "; sleep 30"},
+       {},
+       false});
+  ASSERT_EQ(number_in(directory.file("held")), 1);
+  std::atomic<bool> held{false};
+  std::thread waiter([&] {
+    const FileLock lock(path);
+    held = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_FALSE(held);
+  holder.signal(SIGKILL);
+  waiter.join();
+  EXPECT_TRUE(held);
+}
+
+TEST(FileLock, MakesItsDirectory) {
+  const TempDir directory;
+  const FileLock lock(directory.file("cache/data/lock"));
+  EXPECT_TRUE(file_exists(directory.file("cache/data/lock")));
+}
+
+TEST(FileLock, NamesThePathThatCannotBeLocked) {
+  const TempDir directory;
+  EXPECT_THAT(
+      message_of<DataError>([&] { const FileLock lock(directory.path()); }),
+      AllOf(HasSubstr("cannot lock"), EndsWith("Is a directory")));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,276 @@
+#include "tandem/base/rank_env.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/base/test_tools.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Environment = std::map<std::string, std::string>;
+
+std::optional<RankEnv> read(const Environment& environment) {
+  return read_rank_env([&](const std::string& name) -> std::optional<std::string> {
+    const auto found = environment.find(name);
+    return found == environment.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+std::string refusal(const Environment& environment) {
+  return message_of<ConfigError>([&] { read(environment); });
+}
+
+Environment with(Environment environment, const Environment& more) {
+  for (const auto& [name, value] : more) {
+    environment[name] = value;
+  }
+  return environment;
+}
+
+Environment without(Environment environment, const std::string& name) {
+  environment.erase(name);
+  return environment;
+}
+
+const Environment kTorchrun = {{"RANK", "5"},          {"WORLD_SIZE", "8"},
+                               {"LOCAL_RANK", "1"},    {"LOCAL_WORLD_SIZE", "4"},
+                               {"GROUP_RANK", "2"},    {"MASTER_ADDR", "node-a"},
+                               {"MASTER_PORT", "4567"}};
+
+const Environment kOpenMpi = {
+    {"OMPI_COMM_WORLD_RANK", "3"},
+    {"OMPI_COMM_WORLD_SIZE", "6"},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+
+const Environment kSlurm = {
+    {"SLURM_PROCID", "7"},       {"SLURM_NTASKS", "10"},
+    {"SLURM_LOCALID", "1"},      {"SLURM_NTASKS_PER_NODE", "2"},
+    {"SLURM_NODEID", "3"},       {"SLURM_STEP_ID", "0"},
+    {"SLURM_JOB_ID", "1234567"}, {"SLURM_NODELIST", "host[5-9]"}};
+
+const Environment kPmi = {
+    {"PMI_RANK", "2"},
+    {"PMI_SIZE", "4"},
+    {"MPI_LOCALRANKID", "1"},
+    {"MPI_LOCALNRANKS", "3"}};
+
+TEST(RankEnv, IsEmptyWhenNoLauncherStartedUs) {
+  EXPECT_EQ(read({}), std::nullopt);
+  EXPECT_EQ(read({{"MASTER_ADDR", "node-a"}, {"PATH", "/bin"}}), std::nullopt);
+}
+
+TEST(RankEnv, ReadsTorchrunsVariables) {
+  const auto env = read(kTorchrun);
+  ASSERT_TRUE(env);
+  EXPECT_EQ(env->source, "env");
+  EXPECT_EQ(env->rank, 5);
+  EXPECT_EQ(env->world_size, 8);
+  EXPECT_EQ(env->local_rank, 1);
+  EXPECT_EQ(env->local_world_size, 4);
+  EXPECT_EQ(env->node_rank, 2);
+  EXPECT_EQ(env->master_addr, "node-a");
+  EXPECT_EQ(env->master_port, 4567);
+  EXPECT_EQ(env->store, "");
+  EXPECT_FALSE(env->agent_store);
+}
+
+TEST(RankEnv, NeedsOnlyRankAndWorldSize) {
+  const auto env = read({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
+  ASSERT_TRUE(env);
+  EXPECT_EQ(env->rank, 1);
+  EXPECT_EQ(env->world_size, 2);
+  EXPECT_EQ(env->local_rank, 0);
+  EXPECT_EQ(env->local_world_size, 1);
+  EXPECT_EQ(env->node_rank, 0);
+  EXPECT_EQ(env->master_addr, "127.0.0.1");
+  EXPECT_EQ(env->master_port, 29500);
+}
+
+TEST(RankEnv, KnowsTorchrunsAgentStore) {
+  EXPECT_TRUE(
+      read(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}}))->agent_store);
+  EXPECT_FALSE(
+      read(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}))->agent_store);
+}
+
+TEST(RankEnv, ReadsOpenMpisVariables) {
+  const auto env = read(kOpenMpi);
+  ASSERT_TRUE(env);
+  EXPECT_EQ(env->source, "openmpi");
+  EXPECT_EQ(env->rank, 3);
+  EXPECT_EQ(env->world_size, 6);
+  EXPECT_EQ(env->local_rank, 1);
+  EXPECT_EQ(env->local_world_size, 2);
+}
+
+TEST(RankEnv, DoesNotTakeOpenMpisRankOnTheNodeForTheNodesRank) {
+  EXPECT_EQ(read(with(kOpenMpi, {{"OMPI_COMM_WORLD_NODE_RANK", "1"}}))->node_rank, 0);
+}
+
+TEST(RankEnv, ReadsSlurmsVariables) {
+  const auto env = read(kSlurm);
+  ASSERT_TRUE(env);
+  EXPECT_EQ(env->source, "slurm");
+  EXPECT_EQ(env->rank, 7);
+  EXPECT_EQ(env->world_size, 10);
+  EXPECT_EQ(env->local_rank, 1);
+  EXPECT_EQ(env->local_world_size, 2);
+  EXPECT_EQ(env->node_rank, 3);
+}
+
+TEST(RankEnv, MeetsAtTheFirstHostOfSlurmsNodeList) {
+  const auto first_of = [](const std::string& list) {
+    return read(with(kSlurm, {{"SLURM_NODELIST", list}}))->master_addr;
+  };
+  EXPECT_EQ(first_of("host[5-9]"), "host5");
+  EXPECT_EQ(first_of("host[05-09,12]"), "host05");
+  EXPECT_EQ(first_of("host[7,9-12]"), "host7");
+  EXPECT_EQ(first_of("host[3]"), "host3");
+  EXPECT_EQ(first_of("host5"), "host5");
+  EXPECT_EQ(first_of("alpha,beta,gamma"), "alpha");
+  EXPECT_EQ(first_of("alpha,host[5-9]"), "alpha");
+  EXPECT_EQ(first_of("host[5-9],alpha"), "host5");
+  EXPECT_EQ(first_of("gpu-a-[01-03]"), "gpu-a-01");
+}
+
+TEST(RankEnv, TakesThePortFromSlurmsJobId) {
+  EXPECT_EQ(read(kSlurm)->master_port, 15000 + 4567);
+  EXPECT_EQ(read(with(kSlurm, {{"SLURM_JOB_ID", "42"}}))->master_port, 15000 + 42);
+  EXPECT_EQ(read(without(kSlurm, "SLURM_JOB_ID"))->master_port, 29500);
+}
+
+TEST(RankEnv, PrefersMasterVariablesToSlurms) {
+  const auto env =
+      read(with(kSlurm, {{"MASTER_ADDR", "other"}, {"MASTER_PORT", "777"}}));
+  EXPECT_EQ(env->master_addr, "other");
+  EXPECT_EQ(env->master_port, 777);
+}
+
+TEST(RankEnv, IgnoresSlurmOutsideSrun) {
+  EXPECT_EQ(read(without(kSlurm, "SLURM_STEP_ID")), std::nullopt);
+  EXPECT_EQ(read(with(kSlurm, {{"SLURM_JOB_NAME", "bash"}})), std::nullopt);
+  EXPECT_EQ(read(with(kSlurm, {{"SLURM_JOB_NAME", "interactive"}})), std::nullopt);
+  EXPECT_TRUE(read(with(kSlurm, {{"SLURM_JOB_NAME", "training"}})));
+}
+
+TEST(RankEnv, ReadsPmisVariables) {
+  const auto env = read(kPmi);
+  ASSERT_TRUE(env);
+  EXPECT_EQ(env->source, "pmi");
+  EXPECT_EQ(env->rank, 2);
+  EXPECT_EQ(env->world_size, 4);
+  EXPECT_EQ(env->local_rank, 1);
+  EXPECT_EQ(env->local_world_size, 3);
+  EXPECT_EQ(env->node_rank, 0);
+}
+
+TEST(RankEnv, PrefersEnvThenOpenMpiThenSlurmThenPmi) {
+  auto all = with(with(with(kTorchrun, kOpenMpi), kSlurm), kPmi);
+  EXPECT_EQ(read(all)->source, "env");
+  all.erase("RANK");
+  EXPECT_EQ(read(all)->source, "openmpi");
+  all.erase("OMPI_COMM_WORLD_RANK");
+  EXPECT_EQ(read(all)->source, "slurm");
+  all.erase("SLURM_PROCID");
+  EXPECT_EQ(read(all)->source, "pmi");
+}
+
+TEST(RankEnv, KeepsTandemsStoreForEveryLauncher) {
+  for (const auto& launcher : {kTorchrun, kOpenMpi, kSlurm, kPmi}) {
+    const auto env = read(with(launcher, {{"TANDEM_STORE", "unix:/tmp/x/store"}}));
+    EXPECT_EQ(env->store, "unix:/tmp/x/store") << env->source;
+  }
+}
+
+TEST(RankEnv, NamesTheMissingVariable) {
+  EXPECT_THAT(
+      refusal(without(kTorchrun, "WORLD_SIZE")),
+      AllOf(HasSubstr("[env]"), HasSubstr("WORLD_SIZE"), HasSubstr("not set")));
+  EXPECT_THAT(
+      refusal(without(kOpenMpi, "OMPI_COMM_WORLD_SIZE")),
+      HasSubstr("OMPI_COMM_WORLD_SIZE"));
+  EXPECT_THAT(refusal(without(kSlurm, "SLURM_NTASKS")), HasSubstr("SLURM_NTASKS"));
+  EXPECT_THAT(refusal(without(kPmi, "PMI_SIZE")), HasSubstr("PMI_SIZE"));
+}
+
+TEST(RankEnv, RefusesAWorldSizeWithoutARank) {
+  EXPECT_THAT(
+      refusal(without(kTorchrun, "RANK")),
+      HasSubstr("environment variable RANK expected, but not set"));
+  // Exported by hand for the ranks of another launcher.
+  EXPECT_EQ(read(with(kOpenMpi, {{"WORLD_SIZE", "6"}}))->source, "openmpi");
+}
+
+TEST(RankEnv, NamesTheMalformedVariable) {
+  for (const auto& [name, value] : kTorchrun) {
+    if (name == "MASTER_ADDR") {
+      continue;
+    }
+    for (const auto* bad :
+         {"", "two", "2x", "1.5", "99999999999999999999", "-1", "1 "}) {
+      EXPECT_THAT(
+          refusal(with(kTorchrun, {{name, bad}})),
+          AllOf(HasSubstr(name + " is '" + bad + "'"), HasSubstr("whole number")));
+    }
+  }
+}
+
+TEST(RankEnv, RefusesNumbersOutOfRange) {
+  EXPECT_THAT(refusal(with(kTorchrun, {{"RANK", "8"}})), HasSubstr("from 0 to 7"));
+  EXPECT_EQ(read(with(kTorchrun, {{"RANK", "7"}}))->rank, 7);
+  EXPECT_THAT(refusal(with(kTorchrun, {{"WORLD_SIZE", "0"}})), HasSubstr("WORLD_SIZE"));
+  EXPECT_THAT(
+      refusal(with(kTorchrun, {{"MASTER_PORT", "0"}})), HasSubstr("MASTER_PORT"));
+  EXPECT_THAT(
+      refusal(with(kTorchrun, {{"MASTER_PORT", "65536"}})), HasSubstr("MASTER_PORT"));
+  EXPECT_THAT(
+      refusal(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "0"}})),
+      HasSubstr("LOCAL_WORLD_SIZE"));
+}
+
+TEST(RankEnv, SurvivesTheWayThroughVariables) {
+  RankEnv env;
+  env.rank = 5;
+  env.world_size = 8;
+  env.local_rank = 1;
+  env.local_world_size = 4;
+  env.node_rank = 2;
+  env.master_addr = "node-a";
+  env.master_port = 4567;
+  for (const auto* store : {"", "tcp:node-a:4567"}) {
+    env.store = store;
+    const auto variables = to_variables(env);
+    const auto again = read({variables.begin(), variables.end()});
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->source, "env");
+    EXPECT_EQ(again->rank, 5);
+    EXPECT_EQ(again->world_size, 8);
+    EXPECT_EQ(again->local_rank, 1);
+    EXPECT_EQ(again->local_world_size, 4);
+    EXPECT_EQ(again->node_rank, 2);
+    EXPECT_EQ(again->master_addr, "node-a");
+    EXPECT_EQ(again->master_port, 4567);
+    EXPECT_EQ(again->store, store);
+  }
+}
+
+TEST(RankEnv, ReadsTheProcessesOwnEnvironment) {
+  ASSERT_EQ(setenv("TANDEM_TEST_VARIABLE", "a=b", 1), 0);
+  EXPECT_EQ(get_env("TANDEM_TEST_VARIABLE"), "a=b");
+  ASSERT_EQ(unsetenv("TANDEM_TEST_VARIABLE"), 0);
+  EXPECT_EQ(get_env("TANDEM_TEST_VARIABLE"), std::nullopt);
+}
+
+TEST(UsableCpus, IsAtLeastOne) {
+  EXPECT_GE(usable_cpus(), 1);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,462 @@
+#include "tandem/base/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <set>
+
+#include "tandem/base/store_protocol.h"
+#include "tests/base/test_tools.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+// For what must come; a test that waits this long has failed.
+constexpr Milliseconds kLong{10'000};
+// For what must not come.
+constexpr Milliseconds kShort{30};
+
+class Store : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::string free_address() const {
+    return GetParam() == "unix" ? "unix:" + directory_.file("store")
+                                : "tcp:127.0.0.1:0";
+  }
+
+  TempDir directory_;
+  StoreServer server_{free_address(), "run 7"};
+  StoreClient client_{server_.address(), kLong, "run 7"};
+  StoreClient other_{server_.address(), kLong, "run 7"};
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Over, Store, ::testing::Values("unix", "tcp"),
+    [](const auto& param) { return param.param; });
+
+// An answer proves that the server still serves the clients it had.
+void expect_alive(StoreClient& client) {
+  client.set("alive", "yes");
+  EXPECT_EQ(client.get("alive", kLong), "yes");
+}
+
+Socket connect_raw(const std::string& address, const std::string& first_bytes) {
+  Socket socket = connect_once(address);
+  EXPECT_TRUE(socket);
+  EXPECT_TRUE(
+      socket.send_all(first_bytes.data(), first_bytes.size(), Clock::now() + kLong));
+  return socket;
+}
+
+std::string frame(const std::string& bytes) {
+  return store_protocol::encode_length(static_cast<uint32_t>(bytes.size())) + bytes;
+}
+
+// Waits for the end of the stream, ignoring what comes before.
+bool closed_by_server(Socket& socket) {
+  const auto deadline = Clock::now() + kLong;
+  char byte = 0;
+  while (socket.receive_all(&byte, 1, deadline)) {
+  }
+  return Clock::now() < deadline;
+}
+
+TEST_P(Store, GivesOneClientWhatAnotherSet) {
+  client_.set("key", "value");
+  EXPECT_EQ(other_.get("key", kLong), "value");
+  client_.set("key", "");
+  EXPECT_EQ(other_.get("key", kLong), "");
+}
+
+TEST_P(Store, NamesTheRealPort) {
+  if (GetParam() == "unix") {
+    EXPECT_EQ(server_.address(), free_address());
+  } else {
+    EXPECT_THAT(
+        server_.address(), ::testing::MatchesRegex("tcp:127.0.0.1:[1-9][0-9]*"));
+  }
+}
+
+TEST_P(Store, GetWaitsUntilAnotherClientSets) {
+  auto value =
+      std::async(std::launch::async, [&] { return client_.get("late", kLong); });
+  EXPECT_EQ(value.wait_for(kShort), std::future_status::timeout);
+  other_.set("late", "here");
+  EXPECT_EQ(value.get(), "here");
+}
+
+TEST_P(Store, GetWaitsUntilTheServersOwnerSets) {
+  auto value =
+      std::async(std::launch::async, [&] { return client_.get("late", kLong); });
+  EXPECT_EQ(value.wait_for(kShort), std::future_status::timeout);
+  server_.set("late", "here");
+  EXPECT_EQ(value.get(), "here");
+}
+
+TEST_P(Store, ServersOwnerSeesWhatClientsSet) {
+  EXPECT_EQ(server_.get("key"), std::nullopt);
+  client_.set("key", "value");
+  EXPECT_EQ(server_.get("key"), "value");
+}
+
+TEST_P(Store, WaitWaitsForEveryKey) {
+  auto done = std::async(std::launch::async, [&] {
+    client_.wait({"a", "b", "c"}, kLong);
+  });
+  other_.set("a", "");
+  other_.set("c", "");
+  EXPECT_EQ(done.wait_for(kShort), std::future_status::timeout);
+  other_.add("b", 1);
+  EXPECT_NO_THROW(done.get());
+}
+
+TEST_P(Store, WaitReturnsAtOnceWhenTheKeysAreThere) {
+  client_.set("a", "1");
+  client_.wait({"a"}, Milliseconds(0));
+  EXPECT_EQ(client_.get("a", Milliseconds(0)), "1");
+}
+
+TEST_P(Store, TimeOutNamesTheKeyAndKeepsTheConnection) {
+  EXPECT_THAT(
+      message_of<CommError>([&] { client_.get("address/3", kShort); }),
+      AllOf(HasSubstr("address/3"), HasSubstr("30 ms")));
+  EXPECT_THAT(
+      message_of<CommError>([&] {
+        client_.wait({"ready/1", "ready/2"}, kShort);
+      }),
+      HasSubstr("ready/1, ready/2"));
+  other_.set("address/3", "found");
+  EXPECT_EQ(client_.get("address/3", kLong), "found");
+}
+
+TEST_P(Store, TimeOutOfOneClientLeavesTheOthersWaiting) {
+  auto value =
+      std::async(std::launch::async, [&] { return other_.get("late", kLong); });
+  EXPECT_THROW(client_.get("late", kShort), CommError);
+  client_.set("late", "here");
+  EXPECT_EQ(value.get(), "here");
+}
+
+TEST_P(Store, AddCountsFromZeroInBothDirections) {
+  EXPECT_EQ(client_.add("count", 5), 5);
+  EXPECT_EQ(other_.add("count", -8), -3);
+  EXPECT_EQ(client_.add("count", 0), -3);
+  EXPECT_EQ(client_.get("count", kLong), "-3");
+  client_.set("count", "4000000000000");
+  EXPECT_EQ(client_.add("count", 1), 4'000'000'000'001);
+}
+
+TEST_P(Store, CompareSetChangesOnlyTheExpectedValue) {
+  EXPECT_EQ(client_.compare_set("leader", "rank 1", "rank 2"), "");
+  EXPECT_FALSE(client_.has({"leader"}));
+  EXPECT_EQ(client_.compare_set("leader", "", "rank 0"), "rank 0");
+  EXPECT_EQ(other_.compare_set("leader", "", "rank 1"), "rank 0");
+  EXPECT_EQ(other_.compare_set("leader", "rank 0", "rank 1"), "rank 1");
+  EXPECT_EQ(client_.get("leader", kLong), "rank 1");
+}
+
+TEST_P(Store, CompareSetWakesThoseWhoWait) {
+  auto value =
+      std::async(std::launch::async, [&] { return other_.get("leader", kLong); });
+  client_.compare_set("leader", "", "rank 0");
+  EXPECT_EQ(value.get(), "rank 0");
+}
+
+TEST_P(Store, HasNeedsEveryKey) {
+  client_.set("a", "");
+  client_.set("b", "");
+  EXPECT_TRUE(other_.has({"a"}));
+  EXPECT_TRUE(other_.has({"a", "b"}));
+  EXPECT_FALSE(other_.has({"a", "x", "b"}));
+}
+
+TEST_P(Store, RemoveSaysWhetherTheKeyWasThere) {
+  client_.set("a", "1");
+  EXPECT_TRUE(other_.remove("a"));
+  EXPECT_FALSE(other_.remove("a"));
+  EXPECT_FALSE(client_.has({"a"}));
+}
+
+TEST_P(Store, CountsKeys) {
+  EXPECT_EQ(client_.num_keys(), 0);
+  client_.set("a", "1");
+  client_.set("a", "2");
+  client_.add("b", 1);
+  EXPECT_EQ(other_.num_keys(), 2);
+  client_.remove("a");
+  EXPECT_EQ(other_.num_keys(), 1);
+}
+
+TEST_P(Store, KeepsBinaryKeysAndValues) {
+  std::string bytes;
+  for (int i = 0; i < 256; ++i) {
+    bytes.push_back(static_cast<char>(i));
+  }
+  client_.set(bytes, bytes);
+  EXPECT_EQ(other_.get(bytes, kLong), bytes);
+}
+
+TEST_P(Store, KeepsFiveMegabytes) {
+  std::string value(5'000'000, '\0');
+  for (size_t i = 0; i < value.size(); ++i) {
+    value[i] = static_cast<char>((i * 2654435761u) >> 13);
+  }
+  client_.set("large", value);
+  EXPECT_TRUE(other_.get("large", kLong) == value);
+  expect_alive(client_);
+}
+
+TEST_P(Store, RefusesAValueThatPassesTheFrame) {
+  const std::string value(store_protocol::kMaxFrameBytes, 'x');
+  EXPECT_THAT(
+      message_of<ConfigError>([&] { client_.set("huge", value); }),
+      AllOf(HasSubstr("huge"), HasSubstr("bytes")));
+  expect_alive(client_);
+}
+
+TEST_P(Store, AddsOfManyClientsAllCount) {
+  constexpr int kClients = 8;
+  constexpr int kAdds = 40;
+  std::vector<std::future<std::vector<int64_t>>> results;
+  for (int i = 0; i < kClients; ++i) {
+    results.push_back(std::async(std::launch::async, [&] {
+      StoreClient own(server_.address(), kLong, "run 7");
+      std::vector<int64_t> sums;
+      for (int j = 0; j < kAdds; ++j) {
+        sums.push_back(own.add("count", 1));
+      }
+      return sums;
+    }));
+  }
+  std::set<int64_t> all;
+  for (auto& result : results) {
+    for (const int64_t sum : result.get()) {
+      EXPECT_TRUE(all.insert(sum).second) << sum;
+    }
+  }
+  EXPECT_EQ(all.size(), size_t{kClients * kAdds});
+  EXPECT_EQ(*all.rbegin(), kClients * kAdds);
+}
+
+TEST_P(Store, OneClientServesManyThreads) {
+  std::vector<std::future<void>> done;
+  for (int i = 0; i < 4; ++i) {
+    done.push_back(std::async(std::launch::async, [&, i] {
+      const std::string key = "thread/" + std::to_string(i);
+      for (int j = 0; j < 40; ++j) {
+        client_.set(key, std::to_string(j));
+        if (client_.get(key, kLong) != std::to_string(j) ||
+            client_.add("count", 1) < 1) {
+          throw std::runtime_error("answers were mixed up");
+        }
+      }
+    }));
+  }
+  for (auto& thread : done) {
+    EXPECT_NO_THROW(thread.get());
+  }
+  EXPECT_EQ(client_.add("count", 0), 160);
+}
+
+TEST_P(Store, RefusesAnotherRunsToken) {
+  for (const std::string token : {"", "run 8", "run 77", "run"}) {
+    EXPECT_THAT(
+        message_of<CommError>([&] { StoreClient(server_.address(), kShort, token); }),
+        AllOf(HasSubstr(server_.address()), HasSubstr("something else answers")))
+        << token;
+  }
+  expect_alive(client_);
+}
+
+TEST_P(Store, ClosesConnectionsThatDoNotGreet) {
+  const auto request =
+      store_protocol::encode({store_protocol::Operation::num_keys, 0, {}});
+  for (const std::string& bytes :
+       {frame("GET / HTTP/1.1"), std::string("GET / HTTP/1.1\r\nHost: me\r\n\r\n"),
+        frame(request), frame(""), std::string(100'000, '\xff')}) {
+    Socket stranger = connect_once(server_.address());
+    // The server may close before it has all of it.
+    stranger.send_all(bytes.data(), bytes.size(), Clock::now() + kLong);
+    EXPECT_TRUE(closed_by_server(stranger)) << bytes.substr(0, 20);
+  }
+  expect_alive(client_);
+}
+
+TEST_P(Store, ClosesConnectionsWithAnOversizeFrame) {
+  auto greeted = connect_raw(
+      server_.address(),
+      frame(store_protocol::hello("run 7")) +
+          store_protocol::encode_length(store_protocol::kMaxFrameBytes + 1));
+  EXPECT_TRUE(closed_by_server(greeted));
+  expect_alive(client_);
+}
+
+TEST_P(Store, RefusesABadRequestAndKeepsTheConnection) {
+  using store_protocol::Operation;
+  const auto good = store_protocol::encode({Operation::set, 0, {"from raw", "1"}});
+  auto greeted = connect_raw(
+      server_.address(), frame(store_protocol::hello("run 7")) + frame("") +
+                             frame("garbage") + frame(good.substr(0, good.size() - 1)) +
+                             frame(good));
+  const std::string expected = frame(std::string(1, '\0')) + frame("\2") + frame("\2") +
+                               frame("\2") + frame(std::string(1, '\0'));
+  std::string replies(expected.size(), '?');
+  EXPECT_TRUE(
+      greeted.receive_all(replies.data(), replies.size(), Clock::now() + kLong));
+  EXPECT_EQ(replies, expected);
+  EXPECT_EQ(client_.get("from raw", kLong), "1");
+}
+
+TEST_P(Store, HalfAFrameDisturbsNobody) {
+  const auto whole =
+      frame(store_protocol::hello("run 7")) +
+      frame(store_protocol::encode({store_protocol::Operation::set, 0, {"half", "1"}}));
+  std::vector<Socket> stuck;
+  for (const size_t size : {size_t{1}, size_t{3}, size_t{10}, whole.size() - 1}) {
+    stuck.push_back(connect_raw(server_.address(), whole.substr(0, size)));
+  }
+  expect_alive(client_);
+  stuck.clear();
+  expect_alive(client_);
+  EXPECT_FALSE(client_.has({"half"}));
+}
+
+TEST_P(Store, AFrameMayComeByteByByte) {
+  const auto whole =
+      frame(store_protocol::hello("run 7")) +
+      frame(store_protocol::encode({store_protocol::Operation::set, 0, {"slow", "1"}}));
+  auto slow = connect_raw(server_.address(), "");
+  for (const char byte : whole) {
+    ASSERT_TRUE(slow.send_all(&byte, 1, Clock::now() + kLong));
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(client_.get("slow", kLong), "1");
+}
+
+TEST_P(Store, AClientThatLeavesWhileItWaitsDisturbsNobody) {
+  const auto waiting =
+      frame(store_protocol::hello("run 7")) +
+      frame(store_protocol::encode({store_protocol::Operation::get, 10'000, {"late"}}));
+  connect_raw(server_.address(), waiting);
+  expect_alive(client_);
+  client_.set("late", "1");
+  expect_alive(other_);
+}
+
+TEST_P(Store, AClientThatDoesNotReadDisturbsNobody) {
+  client_.set("large", std::string(5'000'000, 'x'));
+  auto request = frame(store_protocol::hello("run 7"));
+  for (int i = 0; i < 4; ++i) {
+    request +=
+        frame(store_protocol::encode({store_protocol::Operation::get, 0, {"large"}}));
+  }
+  const auto lazy = connect_raw(server_.address(), request);
+  expect_alive(client_);
+}
+
+TEST(StoreClient, ConnectsToAServerThatStartsLater) {
+  const TempDir directory;
+  const std::string address = "unix:" + directory.file("store");
+  auto value = std::async(std::launch::async, [&] {
+    StoreClient client(address, kLong);
+    return client.get("key", kLong);
+  });
+  std::this_thread::sleep_for(kShort);
+  StoreServer server(address);
+  server.set("key", "value");
+  EXPECT_EQ(value.get(), "value");
+}
+
+TEST(StoreClient, NamesTheAddressWhereNobodyAnswers) {
+  const TempDir directory;
+  const std::string address = "unix:" + directory.file("store");
+  EXPECT_THAT(
+      message_of<CommError>([&] { StoreClient(address, kShort); }),
+      AllOf(HasSubstr(address), HasSubstr("nobody answers"), HasSubstr("MASTER_ADDR")));
+}
+
+TEST(StoreClient, FailsSoonWhenTheServerGoes) {
+  auto server = std::make_unique<StoreServer>("tcp:127.0.0.1:0");
+  StoreClient waiting(server->address(), kLong);
+  StoreClient idle(server->address(), kLong);
+  const auto start = Clock::now();
+  auto value = std::async(
+      std::launch::async, [&] { return waiting.get("never", Milliseconds(600'000)); });
+  EXPECT_EQ(value.wait_for(kShort), std::future_status::timeout);
+  const std::string address = server->address();
+  server.reset();
+  EXPECT_THAT(
+      message_of<CommError>([&] { value.get(); }),
+      AllOf(HasSubstr("never"), HasSubstr(address), HasSubstr("gone")));
+  EXPECT_THROW(idle.set("key", "value"), CommError);
+  EXPECT_THROW(idle.set("key", "value"), CommError);
+  EXPECT_LT(Clock::now() - start, kLong);
+}
+
+TEST(StoreServer, StopsWhileClientsWait) {
+  auto server = std::make_unique<StoreServer>("tcp:127.0.0.1:0");
+  StoreClient client(server->address(), kLong);
+  auto value =
+      std::async(std::launch::async, [&] { return client.get("never", kLong); });
+  server.reset();
+  EXPECT_THROW(value.get(), CommError);
+}
+
+TEST(StoreServer, RefusesAnAddressInUse) {
+  const StoreServer server("tcp:127.0.0.1:0");
+  EXPECT_THAT(
+      message_of<ConfigError>([&] { const StoreServer second(server.address()); }),
+      AllOf(HasSubstr(server.address()), HasSubstr("choose another port")));
+}
+
+TEST(StoreServer, LeavesNoSocketFile) {
+  const TempDir directory;
+  const std::string address = "unix:" + directory.file("store");
+  for (int i = 0; i < 2; ++i) {
+    const StoreServer server(address);
+    EXPECT_TRUE(file_exists(directory.file("store")));
+  }
+  EXPECT_FALSE(file_exists(directory.file("store")));
+}
+
+TEST(StoreServer, RefusesAddressesOfUnknownForm) {
+  for (const std::string address :
+       {"", "store", "unix:", "tcp:", "tcp:host", "tcp::1", "udp:127.0.0.1:1"}) {
+    EXPECT_THAT(
+        message_of<ConfigError>([&] { const StoreServer server(address); }),
+        HasSubstr("'" + address + "'"));
+    EXPECT_THROW(StoreClient(address, kShort), ConfigError) << address;
+  }
+}
+
+TEST(StoreServer, RefusesPortsThatAreNone) {
+  for (const std::string port : {"x", "65536", "99999", "-1", ""}) {
+    const std::string address = "tcp:127.0.0.1:" + port;
+    EXPECT_THAT(
+        message_of<ConfigError>([&] { const StoreServer server(address); }),
+        HasSubstr(address));
+  }
+}
+
+TEST(StoreServer, RefusesASocketPathThatIsTooLong) {
+  EXPECT_THAT(
+      message_of<ConfigError>(
+          [&] { const StoreServer server("unix:/tmp/" + std::string(200, 'x')); }),
+      HasSubstr("TMPDIR"));
+}
+
+TEST(StoreServer, TwoLiveInOneProcess) {
+  StoreServer first("tcp:127.0.0.1:0");
+  StoreServer second("tcp:127.0.0.1:0");
+  StoreClient client(first.address(), kLong);
+  client.set("key", "value");
+  EXPECT_EQ(first.get("key"), "value");
+  EXPECT_EQ(second.get("key"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+
+namespace tandem {
+
+/// A directory of the test's own, removed with the object.
+class TempDir {
+ public:
+  ~TempDir() {
+    remove_all(path_);
+  }
+  std::string file(const std::string& name) const {
+    return path_ + "/" + name;
+  }
+  const std::string& path() const {
+    return path_;
+  }
+
+ private:
+  const std::string path_ = make_private_directory();
+};
+
+/// The message of the Expected that `act` throws; fails when it throws none.
+template <typename Expected, typename Act>
+std::string message_of(Act act) {
+  try {
+    act();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+/// Waits until `condition` holds, for much longer than it should take.
+template <typename Condition>
+bool eventually(Condition condition) {
+  for (int i = 0; i < 2000; ++i) {
+    if (condition()) {
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+/// False also for a process that ended but was not reaped yet.
+inline bool is_running(int pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string id;
+  std::string name;
+  char state = 'X';
+  stat >> id >> name >> state;
+  return state != 'Z' && state != 'X';
+}
+
+/// The number in a file that another process writes.
+inline int number_in(const std::string& path) {
+  int number = 0;
+  eventually([&] {
+    std::ifstream file(path);
+    std::string line;
+    // A line that is not ended yet may still grow.
+    if (std::getline(file, line) && !file.eof()) {
+      number = std::stoi(line);
+    }
+    return number != 0;
+  });
+  EXPECT_NE(number, 0) << path;
+  return number;
+}
+
+}  // namespace tandem

@@ -1,0 +1,165 @@
+// What every backend refuses, compares and counts.
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+
+using Messages = std::vector<std::string>;
+
+class CommContract : public testing::TestWithParam<const char*> {};
+
+TEST_P(CommContract, TensorsThatAreNotContiguousAreRefused) {
+  const auto messages = on_each_rank(GetParam(), 2, [](Communicator& comm) {
+    const auto gaps = at::zeros({4, 6}).narrow(1, 0, 3);
+    const auto turned = at::zeros({3, 4}).t();
+    const auto good = at::zeros({12});
+    const auto twice = at::zeros({24});
+    const std::vector<std::pair<std::string, std::function<void()>>> calls = {
+        {"all_reduce", [&] { comm.all_reduce(gaps); }},
+        {"all_reduce", [&] { comm.all_reduce(turned); }},
+        {"all_reduce", [&] { comm.all_reduce(at::Tensor()); }},
+        {"broadcast", [&] { comm.broadcast(gaps, 0); }},
+        {"reduce_scatter", [&] { comm.reduce_scatter(gaps, twice); }},
+        {"reduce_scatter", [&] { comm.reduce_scatter(at::zeros({6}), gaps); }},
+        {"all_gather", [&] { comm.all_gather(twice, gaps); }},
+        {"scatter", [&] { comm.scatter(gaps, twice, comm.rank()); }},
+        {"gather", [&] { comm.gather(twice, gaps, comm.rank()); }},
+        {"send", [&] { comm.send(gaps, 1 - comm.rank(), 1); }},
+        {"recv", [&] { comm.recv(gaps, 1 - comm.rank(), 1); }}};
+    Messages wrong;
+    for (const auto& [name, call] : calls) {
+      const auto message = error_of<ConfigError>(call);
+      if (message.find(name) == std::string::npos ||
+          message.find("not contiguous") == std::string::npos) {
+        wrong.push_back(name + ": " + message);
+      }
+    }
+    comm.all_reduce(good)->wait();  // the group is still in step
+    return wrong;
+  });
+  EXPECT_THAT(messages, Each(testing::IsEmpty()));
+}
+
+TEST_P(CommContract, RootsPeersAndSizesThatCannotBeAreRefused) {
+  for (const int size : {1, 3}) {
+    const auto messages = on_each_rank(GetParam(), size, [](Communicator& comm) {
+      const auto x = at::zeros({4});
+      const auto all = at::zeros({4 * comm.size()});
+      Messages got;
+      for (const int root : {-1, comm.size()}) {
+        got.push_back(error_of<ConfigError>([&] { comm.broadcast(x, root); }));
+        got.push_back(error_of<ConfigError>([&] { comm.scatter(x, all, root); }));
+        got.push_back(error_of<ConfigError>([&] { comm.gather(all, x, root); }));
+        got.push_back(error_of<ConfigError>([&] { comm.send(x, root, 0); }));
+        got.push_back(error_of<ConfigError>([&] { comm.recv(x, root, 0); }));
+      }
+      const auto range = "ranks 0 to " + std::to_string(comm.size() - 1);
+      for (auto& message : got) {
+        message = message.find(range) == std::string::npos ? message : "refused";
+      }
+      const auto odd = at::zeros({4 * comm.size() + 1});
+      const auto other = at::zeros({4 * comm.size()}, at::kDouble);
+      for (const auto& bad : {odd, other}) {
+        got.push_back(error_of<ConfigError>([&] { comm.reduce_scatter(x, bad); }));
+        got.push_back(error_of<ConfigError>([&] { comm.all_gather(bad, x); }));
+        got.push_back(error_of<ConfigError>([&] { comm.scatter(x, bad, comm.rank()); }));
+        got.push_back(error_of<ConfigError>([&] { comm.gather(bad, x, comm.rank()); }));
+      }
+      for (size_t i = 10; i < got.size(); ++i) {
+        got[i] = got[i].find("elements of one dtype") == std::string::npos ? got[i]
+                                                                           : "refused";
+      }
+      comm.barrier();
+      return got;
+    });
+    for (const auto& got : messages) {
+      EXPECT_THAT(got, Each("refused"));
+    }
+  }
+}
+
+TEST_P(CommContract, CheckEqualNamesARankThatDiffers) {
+  for (int size = 1; size <= 4; ++size) {
+    for (int odd_one = 0; odd_one < size; ++odd_one) {
+      const auto messages = on_each_rank(GetParam(), size, [&](Communicator& comm) {
+        comm.check_equal("the plans", "equal");
+        const std::string text = comm.rank() == odd_one ? "1 2 4" : "1 2 3";
+        return error_of<ConfigError>([&] { comm.check_equal("the plans", text); });
+      });
+      const int named = odd_one == 0 ? 1 : odd_one;
+      if (size == 1) {
+        EXPECT_THAT(messages, Each("(no error)"));
+      } else {
+        EXPECT_THAT(
+            messages,
+            Each(HasSubstr(
+                "the plans differ: rank 0 and rank " + std::to_string(named) + ";")));
+      }
+    }
+  }
+}
+
+TEST_P(CommContract, StatsCountOperationsAndTheirBytes) {
+  const auto stats = on_each_rank(GetParam(), 2, [](Communicator& comm) {
+    EXPECT_EQ(comm.stats().operations, 0);
+    comm.all_reduce(at::zeros({5}))->wait();
+    comm.broadcast(at::zeros({3}, at::kDouble), 1)->wait();
+    return comm.stats();
+  });
+  for (const auto& one : stats) {
+    EXPECT_EQ(one.operations, 2);
+    EXPECT_EQ(one.bytes, 5 * 4 + 3 * 8);
+    EXPECT_GE(one.waited_seconds, 0);
+  }
+}
+
+TEST_P(CommContract, ErrorsNameTheOperationItsNumberAndItsLabel) {
+  const auto messages = on_each_rank(GetParam(), 2, [](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 1) {
+      return std::string();
+    }
+    const auto work = comm.all_reduce(at::zeros({3}), ReduceOp::sum, "bucket 4");
+    return error_of<CommError>([&] { work->wait(std::chrono::milliseconds(100)); });
+  });
+  EXPECT_THAT(messages[0], HasSubstr("all_reduce #2 (bucket 4)"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Backends, CommContract, testing::Values("thread", "gloo"),
+    [](const auto& backend) { return std::string(backend.param); });
+
+TEST(SingleCommunicator, NeedsNoneOfTheOthersAndCountsNothing) {
+  const auto comm = make_single_communicator();
+  EXPECT_EQ(comm->rank(), 0);
+  EXPECT_EQ(comm->size(), 1);
+  const auto x = at::zeros({3}).fill_(2);
+  auto gathered = at::zeros({3});
+  comm->all_reduce(x)->wait();
+  comm->all_gather(gathered, x)->wait();
+  comm->barrier();
+  EXPECT_TRUE(comm->broadcast(x, 0)->test());
+  EXPECT_TRUE(gathered.equal(x));
+  EXPECT_EQ(comm->split(3)->size(), 1);
+  EXPECT_EQ(comm->stats().operations, 0);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,117 @@
+#include "tandem/comm/gloo.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+
+namespace tandem {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+TEST(Gloo, GroupWithoutOneOfItsRanksFailsAtTheTimeout) {
+  const TestStore store;
+  GlooOptions options;
+  options.timeout = milliseconds(500);
+  const auto start = Clock::now();
+  const auto message = error_of<CommError>(
+      [&] { make_gloo_communicator(store.client(), "lonely", 0, 2, options); });
+  EXPECT_THAT(message, Not(AnyOf(HasSubstr("(no error)"), HasSubstr("(another"))));
+  EXPECT_GE(Clock::now() - start, milliseconds(400));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST(Gloo, APeerThatGoesAwayEndsTheOthersOperationsAtOnce) {
+  std::vector<std::string> messages(3);
+  const auto start = Clock::now();
+  try {
+    run_gloo_ranks(3, [&](Communicator& comm) {
+      comm.barrier();
+      if (comm.rank() == 2) {
+        throw std::runtime_error("gone");  // its sockets close
+      }
+      messages[static_cast<size_t>(comm.rank())] = error_of<CommError>([&] {
+        for (int i = 0; i < 3; ++i) {
+          comm.all_reduce(at::zeros({100}))->wait();
+        }
+      });
+    });
+    FAIL() << "the error of rank 2 was lost";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "gone");
+  }
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+  EXPECT_THAT(messages[0], HasSubstr("all_reduce #"));
+  EXPECT_THAT(messages[1], HasSubstr("all_reduce #"));
+}
+
+TEST(Gloo, APeerThatIsTooLateEndsTheOperationAtTheTimeout) {
+  std::string message;
+  const auto start = Clock::now();
+  milliseconds took{0};
+  run_gloo_ranks(
+      2,
+      [&](Communicator& comm) {
+        comm.barrier();
+        if (comm.rank() == 0) {
+          message =
+              error_of<CommError>([&] { comm.all_reduce(at::zeros({3}))->wait(); });
+          took = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+        } else {
+          std::this_thread::sleep_for(milliseconds(900));
+        }
+      },
+      milliseconds(300));
+  EXPECT_THAT(message, HasSubstr("all_reduce #2"));
+  EXPECT_THAT(message, Not(HasSubstr("\n")));
+  EXPECT_LT(took, milliseconds(900));
+}
+
+TEST(Gloo, GroupsOfDifferentNamesShareAStore) {
+  const TestStore store;
+  std::vector<double> sums(4);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      const auto comm = make_gloo_communicator(
+          store.client(), i < 2 ? "first" : "second", i % 2, 2);
+      auto tensor = at::full({1}, 1 << i, at::kDouble);
+      comm->all_reduce(tensor)->wait();
+      sums[static_cast<size_t>(i)] = tensor.item<double>();
+      comm->barrier();
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(sums, (std::vector<double>{3, 3, 12, 12}));
+}
+
+TEST(Gloo, BFloat16IsSummedInFloat32) {
+  // In bfloat16 256 + 1 is 256 again: only a wider sum gets past it.
+  const auto sums = on_each_rank("gloo", 4, [](Communicator& comm) {
+    auto x = at::full({2}, comm.rank() == 0 ? 256 : 1, at::kBFloat16);
+    comm.all_reduce(x)->wait();
+    return x;
+  });
+  for (const auto& sum : sums) {
+    EXPECT_EQ(sum[0].item<float>(), 260);  // 259 rounded to even
+  }
+}
+
+}  // namespace
+}  // namespace tandem

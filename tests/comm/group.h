@@ -1,0 +1,98 @@
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tandem/base/files.h"
+#include "tandem/base/store.h"
+#include "tandem/comm/gloo.h"
+#include "tandem/comm/thread.h"
+
+namespace tandem {
+
+/// A store server on a Unix socket in a directory that goes away with it.
+class TestStore {
+ public:
+  TestStore() : server_("unix:" + directory_ + "/store") {}
+  ~TestStore() {
+    remove_all(directory_);
+  }
+  TestStore(const TestStore&) = delete;
+  TestStore& operator=(const TestStore&) = delete;
+
+  std::shared_ptr<StoreClient> client() const {
+    return std::make_shared<StoreClient>(server_.address(), Milliseconds(5'000));
+  }
+
+ private:
+  std::string directory_ = make_private_directory();
+  StoreServer server_;
+};
+
+/// run_ranks() over Gloo: threads of this process that talk TCP.
+inline void run_gloo_ranks(
+    int size, const std::function<void(Communicator&)>& body,
+    std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {
+  const TestStore store;
+  GlooOptions options;
+  options.timeout = timeout;
+  std::mutex mutex;
+  std::exception_ptr first_error;
+  std::vector<std::unique_ptr<Communicator>> communicators(static_cast<size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      // Kept until all have ended, but for one that fails: so the others learn.
+      auto& mine = communicators[static_cast<size_t>(rank)];
+      try {
+        mine = make_gloo_communicator(store.client(), "test", rank, size, options);
+        body(*mine);
+      } catch (...) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        if (!first_error) {
+          first_error = std::current_exception();
+        }
+        mine.reset();
+      }
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  // Rank 0 last: it may still be in an operation that the others never entered.
+  while (!communicators.empty()) {
+    communicators.pop_back();
+  }
+  if (first_error) {
+    std::rethrow_exception(first_error);
+  }
+}
+
+/// Runs `body` on ranks of a backend by its name: "thread" or "gloo".
+inline void run_backend(
+    const std::string& backend, int size,
+    const std::function<void(Communicator&)>& body) {
+  if (backend == "gloo") {
+    run_gloo_ranks(size, body);
+  } else {
+    run_ranks(size, body, std::chrono::milliseconds(20'000));
+  }
+}
+
+/// What `body` returns on each rank, in rank order.
+template <typename Body>
+auto on_each_rank(const std::string& backend, int size, const Body& body) {
+  using Result = decltype(body(std::declval<Communicator&>()));
+  std::vector<Result> results(static_cast<size_t>(size));
+  run_backend(backend, size, [&](Communicator& comm) {
+    results[static_cast<size_t>(comm.rank())] = body(comm);
+  });
+  return results;
+}
+
+}  // namespace tandem
