@@ -67,8 +67,8 @@ std::string did_you_mean(
 std::string join(
     const std::vector<std::string>& parts, const std::string& separator) {
   std::string text;
-  for (const auto& part : parts) {
-    text += (text.empty() ? "" : separator) + part;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    text += (i == 0 ? "" : separator) + parts[i];
   }
   return text;
 }

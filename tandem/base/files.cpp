@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
@@ -29,6 +27,7 @@ std::string parent_of(const std::string& path) {
 [[noreturn]] void fail(const std::string& what, const std::string& path) {
   const std::string reason = std::strerror(errno);
   const std::string advice = errno == ENOSPC ? "; free some space"
+      : errno == EISDIR                      ? "; name a file in it"
       : errno == EACCES || errno == EROFS    ? "; choose a place you may write to"
                                              : "";
   throw DataError("[files] cannot " + what + " '" + path + "': " + reason + advice);
@@ -37,29 +36,36 @@ std::string parent_of(const std::string& path) {
 }  // namespace
 
 std::string read_file(const std::string& path) {
-  if (fs::is_directory(path)) {
-    throw DataError("[files] '" + path + "' is a directory; name a file in it");
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  if (!file || !(content << file.rdbuf()) ) {
-    if (file && file.peek() == std::ifstream::traits_type::eof()) {
-      return "";
-    }
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
     fail("read", path);
   }
-  return content.str();
+  std::string content;
+  char buffer[1 << 16];
+  ssize_t got = 0;
+  do {
+    got = read(fd, buffer, sizeof(buffer));
+    content.append(buffer, static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  } while (got > 0 || (got < 0 && errno == EINTR));
+  const int reason = errno;
+  close(fd);
+  if (got < 0) {
+    errno = reason;
+    fail("read", path);
+  }
+  return content;
 }
 
 void write_all(int fd, const void* data, size_t size, const std::string& path) {
   const char* next = static_cast<const char*>(data);
   while (size > 0) {
     const ssize_t written = write(fd, next, size);
-    if (written < 0) {
+    if (written >= 0) {
+      next += written;
+      size -= static_cast<size_t>(written);
+    } else if (errno != EINTR) {
       fail("write", path);
     }
-    next += written;
-    size -= static_cast<size_t>(written);
   }
 }
 

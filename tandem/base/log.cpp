@@ -1,5 +1,6 @@
 #include "tandem/base/log.h"
 
+#include <fmt/core.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 

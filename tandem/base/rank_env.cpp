@@ -26,9 +26,9 @@ struct LauncherNames {
 
 const LauncherNames kLaunchers[] = {
     {"env", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"},
+    // Its ..._NODE_RANK counts processes on the node, not nodes.
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-     "OMPI_COMM_WORLD_NODE_RANK"},
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", ""},
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
      "SLURM_NTASKS_PER_NODE", "SLURM_NODEID"},
     {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ""},
@@ -136,6 +136,10 @@ std::optional<RankEnv> read_rank_env(const GetEnv& get) {
     env.node_rank = optional_number(get, names.node_rank, 0, 0, kMost);
     read_master(names, get, env);
     return env;
+  }
+  // Else each process would train as if it were the only one.
+  if (const auto size = get("WORLD_SIZE")) {
+    required(get, "RANK", 0, std::numeric_limits<int>::max());
   }
   return std::nullopt;
 }

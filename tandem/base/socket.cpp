@@ -26,17 +26,26 @@ struct Parsed {
   std::string port;
 };
 
+bool is_port(const std::string& text) {
+  return !text.empty() && text.size() <= 5 &&
+      text.find_first_not_of("0123456789") == std::string::npos &&
+      std::stoi(text) <= 65535;
+}
+
 Parsed parse(const std::string& address) {
   if (address.rfind("unix:", 0) == 0 && address.size() > 5) {
     return {true, address.substr(5), ""};
   }
   const size_t colon = address.rfind(':');
   if (address.rfind("tcp:", 0) == 0 && colon > 4) {
-    return {false, address.substr(4, colon - 4), address.substr(colon + 1)};
+    const std::string port = address.substr(colon + 1);
+    if (is_port(port)) {
+      return {false, address.substr(4, colon - 4), port};
+    }
   }
   throw ConfigError(
       "[store] address '" + address +
-      "' has no known form; use unix:PATH or tcp:HOST:PORT");
+      "' has no known form; use unix:PATH or tcp:HOST:PORT with a port up to 65535");
 }
 
 using AddrInfo = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;

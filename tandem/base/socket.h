@@ -40,7 +40,8 @@ struct Listener {
 
 /// Addresses are "unix:PATH" or "tcp:HOST:PORT". A TCP socket is bound to
 /// HOST's own address; when HOST is not an address of this machine (a
-/// forwarded name), to all of them. Throws ConfigError.
+/// forwarded name), to all of them. Throws ConfigError when the address has
+/// another form or is in use, CommError when the host name does not resolve.
 Listener listen_at(const std::string& address);
 
 /// One attempt to connect; an empty Socket when nobody listens yet. Throws

@@ -31,7 +31,8 @@ class StoreServer {
   /// `address` "tcp:HOST:0" takes a free port; see address(). `token` must be
   /// the same on both sides: it tells this run's store from another's.
   ///
-  /// Throws ConfigError when the address is in use or cannot be resolved.
+  /// Throws ConfigError when the address has another form or is in use,
+  /// CommError when the host name does not resolve.
   explicit StoreServer(const std::string& address, const std::string& token = "");
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
@@ -68,7 +69,8 @@ class StoreClient {
 
   /// All calls may come from any thread; they take turns on one connection.
   /// All throw CommError when the server is gone, and get() and wait() also
-  /// when `timeout` passes first, naming the keys.
+  /// when `timeout` passes first, naming the keys. A request, with its keys and
+  /// values, holds less than 64 MiB.
   void set(const std::string& key, const std::string& value);
   std::string get(const std::string& key, Milliseconds timeout);
   void wait(const std::vector<std::string>& keys, Milliseconds timeout);

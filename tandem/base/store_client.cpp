@@ -75,6 +75,9 @@ StoreClient::StoreClient(
 
 std::string StoreClient::call(
     const std::string& what, const std::string& request, Milliseconds timeout) {
+  TANDEM_CHECK(
+      request.size() <= store_protocol::kMaxFrameBytes,
+      "store " + what + " takes " + std::to_string(request.size()) + " bytes");
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto deadline = Clock::now() + timeout + kReplyTimeout;
   std::string reply;

@@ -154,7 +154,9 @@ class StoreServer::Table {
       if (!from.greeted) {
         from.greeted = frame == store_protocol::hello(token_);
         from.closing = !from.greeted;
-        reply(from, Status::ok);
+        if (from.greeted) {
+          reply(from, Status::ok);
+        }
         continue;
       }
       Request request;

@@ -4,6 +4,26 @@
 
 namespace tandem {
 
+namespace {
+
+// As JSON text: names may come from the user.
+std::string quoted(const std::string& text) {
+  std::string json = "\"";
+  for (const char letter : text) {
+    if (static_cast<unsigned char>(letter) < 0x20) {
+      json += fmt::format("\\u{:04x}", static_cast<int>(letter));
+      continue;
+    }
+    if (letter == '"' || letter == '\\') {
+      json += '\\';
+    }
+    json += letter;
+  }
+  return json + '"';
+}
+
+}  // namespace
+
 int64_t Trace::now_us() const {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::steady_clock::now() - start_)
@@ -28,11 +48,11 @@ std::string Trace::to_json(int rank) const {
   std::string text = "[";
   for (const auto& event : events()) {
     text += fmt::format(
-        R"({}{{"name":"{}","cat":"{}","ph":"{}","ts":{},"dur":{},"pid":{},"tid":"{}",)"
+        R"({}{{"name":{},"cat":{},"ph":"{}","ts":{},"dur":{},"pid":{},"tid":{},)"
         R"("args":{{"bytes":{}}}}})",
-        text.size() > 1 ? ",\n" : "", event.name, event.category,
+        text.size() > 1 ? ",\n" : "", quoted(event.name), quoted(event.category),
         event.duration_us > 0 ? "X" : "i", event.at_us, event.duration_us, rank,
-        event.category, event.bytes);
+        quoted(event.category), event.bytes);
   }
   return text + "]\n";
 }

@@ -21,6 +21,17 @@ std::vector<float> normalisation_table(const LoaderOptions& options) {
   return table;
 }
 
+// Shuffled images lie in random places: a loop that only reads them waits for
+// memory three quarters of its time.
+constexpr int64_t kImagesAhead = 2;
+
+void prefetch(const uint8_t* data, int64_t bytes) {
+  constexpr int64_t kCacheLine = 64;
+  for (int64_t offset = 0; offset < bytes; offset += kCacheLine) {
+    __builtin_prefetch(data + offset);
+  }
+}
+
 void check(const LoaderOptions& options) {
   if (options.batch_size < 1) {
     throw ConfigError(
@@ -98,11 +109,16 @@ int64_t Loader::global_count(int64_t first) const {
 
 void Loader::gather(const int64_t* indices, int64_t count, float* out) const {
   const float* table = normalised_.data();
+  const uint8_t* pixels = dataset_.pixels->data();
+  const int64_t image_bytes = dataset_.image_bytes();
   const int64_t pad = options_.pad;
   const int64_t out_width = dataset_.width + 2 * pad;
   const int64_t plane = (dataset_.height + 2 * pad) * out_width;
   for (int64_t i = 0; i < count; ++i) {
-    const uint8_t* from = dataset_.pixels->data() + indices[i] * dataset_.image_bytes();
+    if (i + kImagesAhead < count) {
+      prefetch(pixels + indices[i + kImagesAhead] * image_bytes, image_bytes);
+    }
+    const uint8_t* from = pixels + indices[i] * image_bytes;
     for (int64_t channel = 0; channel < dataset_.channels; ++channel) {
       float* to = out + (i * dataset_.channels + channel) * plane + pad * out_width + pad;
       for (int64_t row = 0; row < dataset_.height; ++row) {

@@ -1,5 +1,6 @@
 #include "tandem/launch/launcher.h"
 
+#include <fmt/core.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -98,6 +99,9 @@ int weight(const Supervisor::Ending& ending, const std::optional<FailureReport>&
                                     ending.status.signal == SIGINT)
         ? 1
         : 4;
+  }
+  if (ending.stopped_by_us && !report) {
+    return 1;
   }
   return report && report->consequence ? 2 : 3;
 }

@@ -40,8 +40,8 @@ struct LaunchOptions {
 /// says which rank failed first and how. No rank outlives the call; the kernel
 /// kills them when the launcher itself is killed.
 ///
-/// Call from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and
-/// SIGCHLD are blocked from then on.
+/// Call from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
+/// SIGCHLD and SIGPIPE are blocked from then on.
 ///
 /// Throws ConfigError when an option cannot be or the program does not exist.
 int launch(const LaunchOptions& options);

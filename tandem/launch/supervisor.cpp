@@ -17,6 +17,9 @@ namespace tandem {
 namespace {
 
 constexpr int kPollMs = 100;
+// Reads of 16 KiB from one pipe before the others get their turn. Together more
+// than a pipe holds.
+constexpr int kReadsPerTurn = 64;
 
 sigset_t watched_signals() {
   sigset_t set;
@@ -67,9 +70,11 @@ void kill_orphans() {
 }  // namespace
 
 Supervisor::Supervisor(double grace_seconds) : grace_seconds_(grace_seconds) {
-  const sigset_t set = watched_signals();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  sigset_t set = watched_signals();
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  // Where our output goes may close; we notice when we write.
+  sigaddset(&set, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
   TANDEM_CHECK(signal_fd_ >= 0, "no signalfd");
 }
 
@@ -137,7 +142,9 @@ void Supervisor::reap(std::vector<Ending>& endings) {
       forward(*stream);
       print_lines(stream->to, stream->prefix, stream->line, true);
     }
-    endings.push_back({child.rank, child.process.pid(), *status, stopping_});
+    // A SIGKILL that is not ours may be the reason why others ended before.
+    const bool by_us = status->signal == SIGKILL ? killed_ : stopping_;
+    endings.push_back({child.rank, child.process.pid(), *status, by_us});
   }
   const bool failed = std::any_of(endings.begin(), endings.end(), [](const Ending& ending) {
     return !ending.status.ok();
@@ -169,7 +176,7 @@ void Supervisor::enforce_grace() {
 
 void Supervisor::forward(Stream& stream) {
   char buffer[1 << 14];
-  while (stream.from >= 0) {
+  for (int turn = 0; turn < kReadsPerTurn && stream.from >= 0; ++turn) {
     const ssize_t got = read(stream.from, buffer, sizeof(buffer));
     if (got > 0) {
       stream.line.append(buffer, static_cast<size_t>(got));

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tests/comm/group.h"
 
 namespace tandem {
@@ -134,7 +135,7 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsSliceOfTheSum) {
                          .view({kCount, comm.size()});
         auto output = at::full({kCount}, -1.0, at::kDouble);
         comm.reduce_scatter(output, input)->wait();
-        EXPECT_EQ(input[0][0].item<double>(), 100 * comm.rank());  // left as it was
+        TANDEM_CHECK(input[0][0].item<double>() == 100 * comm.rank(), "input changed");
         return output;
       },
       [](int size, int rank, const at::Tensor& output) {
@@ -301,7 +302,7 @@ TEST_P(Collectives, SeveralOperationsMayBeInFlight) {
         }
         for (auto work = works.rbegin(); work != works.rend(); ++work) {
           (*work)->wait();
-          EXPECT_TRUE((*work)->test());
+          TANDEM_CHECK((*work)->test(), "not ended after wait()");
         }
         return tensors;
       },

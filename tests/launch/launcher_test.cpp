@@ -205,7 +205,7 @@ TEST_F(Launch, KillsARankThatIgnoresSigtermAfterTheGrace) {
       " 0) trap '' TERM; " +
           kWritePid +
           "exec 3> $DIR/fifo; exec sleep 30;;"
-          " 1) read line < $DIR/fifo & sleep 0.05; cat $DIR/pid0 > /dev/null; exit 3;;"
+          " 1) exec 4< $DIR/fifo; exit 3;;"
           "esac");
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(
@@ -296,7 +296,7 @@ TEST_F(Launch, NoGrandchildSurvives) {
 TEST_F(Launch, HearsSignalsAndEndsWhileARankFloodsTheOutput) {
   const auto result = run_command(
       {"sh", "-c",
-       "exec $HELPER launch --nproc 2 sh -c '[ $RANK = 1 ] && exit 3; exec yes'"
+       "exec $HELPER launch --nproc 2 sh -c '[ $RANK = 1 ] && sleep 0.3 && exit 3; exec yes'"
        " > /dev/null"},
       {}, 20);
   EXPECT_EQ(result.status.describe(), "exited with code 1");

@@ -1,0 +1,143 @@
+#include "tandem/data/dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/data/idx.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const char* const kTrainImages = "/train-images-idx3-ubyte";
+const char* const kTrainLabels = "/train-labels-idx1-ubyte";
+const char* const kTestImages = "/t10k-images-idx3-ubyte";
+const char* const kTestLabels = "/t10k-labels-idx1-ubyte";
+
+IdxArray images(int64_t count, int64_t height, int64_t width, uint8_t value) {
+  const auto size = static_cast<size_t>(count * height * width);
+  return {{count, height, width}, std::vector<uint8_t>(size, value)};
+}
+
+IdxArray labels(const std::vector<uint8_t>& values) {
+  return {{static_cast<int64_t>(values.size())}, values};
+}
+
+// 4 training and 3 test images of 2 x 5; some files compressed.
+void write_folder(const std::string& folder) {
+  make_directories(folder);
+  write_idx(folder + kTrainImages, images(4, 2, 5, 7));
+  write_idx(folder + kTrainLabels + ".gz", labels({0, 3, 1, 3}));
+  write_idx(folder + kTestImages + ".gz", images(3, 2, 5, 9));
+  write_idx(folder + kTestLabels, labels({5, 0, 1}));
+}
+
+TEST(Dataset, FolderOfIdxFilesIsLoaded) {
+  const Scratch scratch;
+  write_folder(scratch / "data");
+  const DatasetSplits splits = load_dataset(scratch / "data");
+  EXPECT_EQ(splits.train.size, 4);
+  EXPECT_EQ(splits.train.channels, 1);
+  EXPECT_EQ(splits.train.height, 2);
+  EXPECT_EQ(splits.train.width, 5);
+  EXPECT_EQ(splits.train.image_bytes(), 10);
+  EXPECT_EQ(*splits.train.pixels, std::vector<uint8_t>(40, 7));
+  EXPECT_THAT(*splits.train.labels, ElementsAre(0, 3, 1, 3));
+  EXPECT_EQ(splits.test.size, 3);
+  EXPECT_EQ(*splits.test.pixels, std::vector<uint8_t>(30, 9));
+  // The test part has the larger label, and both must agree.
+  EXPECT_EQ(splits.train.num_classes, 6);
+  EXPECT_EQ(splits.test.num_classes, 6);
+  EXPECT_THAT(splits.train.class_names, ElementsAre("0", "1", "2", "3", "4", "5"));
+}
+
+TEST(Dataset, LimitKeepsTheFirstSamplesOfBothParts) {
+  const Scratch scratch;
+  write_folder(scratch / "data");
+  const DatasetSplits two = load_dataset(scratch / "data", 2);
+  EXPECT_EQ(two.train.size, 2);
+  EXPECT_EQ(two.test.size, 2);
+  EXPECT_EQ(two.train.num_classes, 6);
+  const DatasetSplits many = load_dataset(scratch / "data", 100);
+  EXPECT_EQ(many.train.size, 4);
+  EXPECT_EQ(many.test.size, 3);
+}
+
+TEST(Dataset, PartsThatDoNotFitTogetherAreNamed) {
+  const Scratch scratch;
+  const std::string folder = scratch / "data";
+  write_folder(folder);
+  write_idx(folder + kTestLabels, labels({5, 0, 1, 1}));
+  EXPECT_THAT(
+      error_of<DataError>([&] { load_idx_folder(folder); }),
+      AllOf(
+          HasSubstr(folder + kTestImages + ".gz' holds 3 images"),
+          HasSubstr(folder + kTestLabels + "' 4 labels")));
+
+  write_folder(folder);
+  write_idx(folder + kTrainImages, images(4, 5, 2, 7));
+  EXPECT_THAT(
+      error_of<DataError>([&] { load_idx_folder(folder); }),
+      AllOf(HasSubstr(folder), HasSubstr("5x2"), HasSubstr("2x5")));
+
+  write_folder(folder);
+  remove_all(folder + kTrainLabels + ".gz");
+  EXPECT_THAT(
+      error_of<DataError>([&] { load_idx_folder(folder); }),
+      AllOf(HasSubstr("'" + folder + "'"), HasSubstr("train-labels-idx1-ubyte")));
+
+  // Images where labels should be.
+  write_idx(folder + kTrainLabels, images(4, 2, 5, 7));
+  EXPECT_THAT(
+      error_of<DataError>([&] { load_idx_folder(folder); }),
+      AllOf(HasSubstr(kTrainLabels), HasSubstr("swapped")));
+}
+
+TEST(Dataset, UnknownNameIsMisuseAndNamesTheNearest) {
+  EXPECT_THAT(
+      error_of<ConfigError>([] { load_dataset("mnits"); }),
+      AllOf(HasSubstr("did you mean 'mnist'"), HasSubstr("digits")));
+}
+
+TEST(Dataset, MnistIsFoundInTheFolderThatTheEnvironmentNames) {
+  const Scratch scratch;
+  write_folder(scratch / "mnist");
+  setenv("TANDEM_DATA", scratch.path().c_str(), 1);
+  const DatasetSplits splits = load_dataset("mnist");
+  EXPECT_EQ(splits.train.name, "mnist");
+  EXPECT_EQ(splits.train.size, 4);
+  remove_all(scratch / "mnist");
+  setenv("XDG_CACHE_HOME", scratch.path().c_str(), 1);
+  EXPECT_THAT(
+      error_of<DataError>([] { load_dataset("mnist"); }),
+      AllOf(HasSubstr(scratch.path() + "/mnist"), HasSubstr("--data")));
+  unsetenv("TANDEM_DATA");
+  unsetenv("XDG_CACHE_HOME");
+}
+
+TEST(Dataset, WrittenDigitsAreReadAgain) {
+  const Scratch scratch;
+  write_digits(scratch / "digits", 30, 20);
+  const DatasetSplits splits = load_idx_folder(scratch / "digits");
+  EXPECT_EQ(splits.train.size, 30);
+  EXPECT_EQ(splits.test.size, 20);
+  EXPECT_EQ(splits.train.height, 28);
+  EXPECT_EQ(splits.train.width, 28);
+  EXPECT_EQ(splits.train.num_classes, 10);
+  EXPECT_NE(
+      std::vector<uint8_t>(splits.train.pixels->begin(), splits.train.pixels->begin() + 784),
+      std::vector<uint8_t>(splits.test.pixels->begin(), splits.test.pixels->begin() + 784));
+}
+
+}  // namespace
+}  // namespace tandem

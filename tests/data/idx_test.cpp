@@ -1,0 +1,184 @@
+#include "tandem/data/idx.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <zlib.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string bytes(const std::vector<int>& values) {
+  return {values.begin(), values.end()};
+}
+
+void write_gzip(const std::string& path, const std::string& content) {
+  gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, content.data(), static_cast<unsigned>(content.size()));
+  gzclose(file);
+}
+
+// 2 x 3 x 2, counting from 20.
+const std::string kGood =
+    bytes({0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 2,
+           20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31});
+
+int64_t most_memory_kb() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+TEST(Idx, ReadsWhatTheFormatSays) {
+  const Scratch scratch;
+  replace_file(scratch / "plain", kGood);
+  write_gzip(scratch / "packed", kGood);
+  for (const char* name : {"plain", "packed"}) {
+    const IdxArray array = read_idx(scratch / name, 3);
+    EXPECT_EQ(array.dims, (std::vector<int64_t>{2, 3, 2}));
+    std::vector<uint8_t> counting(12);
+    std::iota(counting.begin(), counting.end(), uint8_t{20});
+    EXPECT_EQ(array.values, counting);
+  }
+  // Bytes above 127, and a dimension that needs two.
+  IdxArray large{{1, 258}, std::vector<uint8_t>(258, 0xFE)};
+  write_idx(scratch / "large", large);
+  EXPECT_EQ(read_idx(scratch / "large", 2).dims, large.dims);
+  EXPECT_EQ(read_idx(scratch / "large", 2).values, large.values);
+}
+
+TEST(Idx, RoundTripsPlainAndCompressed) {
+  const Scratch scratch;
+  IdxArray array{{300, 40, 100}, std::vector<uint8_t>(300 * 40 * 100)};  // > 1 MiB
+  for (size_t i = 0; i < array.values.size(); ++i) {
+    array.values[i] = static_cast<uint8_t>(i * i / 7);
+  }
+  const std::vector<std::pair<std::string, std::string>> names = {
+      {"images", bytes({0, 0, 8, 3})}, {"images.gz", bytes({0x1f, 0x8b})}};
+  for (const auto& [name, magic] : names) {
+    write_idx(scratch / name, array);
+    EXPECT_THAT(read_file(scratch / name), StartsWith(magic));
+    const IdxArray back = read_idx(scratch / name, 3);
+    EXPECT_EQ(back.dims, array.dims);
+    EXPECT_EQ(back.values, array.values);
+  }
+  EXPECT_THAT(
+      error_of<DataError>([&] { write_idx(scratch / "no/such/folder", array); }),
+      HasSubstr("no/such/folder"));
+}
+
+TEST(Idx, BrokenFilesAreNamedWithWhatIsWrong) {
+  struct Case {
+    std::string content;
+    size_t num_dims;
+    std::string said;
+  };
+  const std::string header = kGood.substr(0, 16);
+  const std::vector<Case> cases = {
+      {"", 3, "too short"},
+      {bytes({0, 0, 8}), 3, "too short"},
+      {"<html>404</html>", 3, "wrong magic"},
+      {bytes({1, 0, 8, 3}) + kGood.substr(4), 3, "wrong magic"},
+      {bytes({0, 1, 8, 3}) + kGood.substr(4), 3, "wrong magic"},
+      {bytes({0, 0, 13, 3}) + kGood.substr(4), 3, "wrong magic"},  // float32
+      {kGood, 1, "3 dimensions, expected 1"},
+      {header.substr(0, 4), 3, "inside its header"},
+      {header.substr(0, 15), 3, "inside its header"},
+      {header, 3, "after 0 of the 12 bytes"},
+      {kGood.substr(0, 27), 3, "after 11 of the 12 bytes"},
+      {kGood + "x", 3, "goes on after the 12 bytes"},
+      {bytes({0, 0, 8, 1, 0, 0, 0, 0}), 1, "dimension of 0"}};
+  const Scratch scratch;
+  for (const auto& [content, num_dims, said] : cases) {
+    SCOPED_TRACE(said);
+    replace_file(scratch / "plain", content);
+    write_gzip(scratch / "packed", content);
+    for (const char* name : {"plain", "packed"}) {
+      EXPECT_THAT(
+          error_of<DataError>([&, count = num_dims] { read_idx(scratch / name, count); }),
+          AllOf(HasSubstr("'" + (scratch / name) + "'"), HasSubstr(said)));
+    }
+  }
+}
+
+TEST(Idx, MissingFileOrADirectoryIsNamed) {
+  const Scratch scratch;
+  EXPECT_THAT(
+      error_of<DataError>([&] { read_idx(scratch / "nowhere", 3); }),
+      AllOf(HasSubstr("nowhere' cannot be opened"), HasSubstr("No such file")));
+  make_directories(scratch / "folder");
+  EXPECT_THAT(
+      error_of<DataError>([&] { read_idx(scratch / "folder", 3); }),
+      AllOf(HasSubstr("folder'"), HasSubstr("directory")));
+}
+
+TEST(Idx, GzipTornAnywhereIsDamaged) {
+  const Scratch scratch;
+  std::string noise = bytes({0, 0, 8, 1, 0, 0, 0x03, 0xe8});
+  for (int i = 0; i < 1000; ++i) {
+    noise += static_cast<char>(i * i * 31 / 7);  // does not compress
+  }
+  write_gzip(scratch / "whole", noise);
+  const std::string whole = read_file(scratch / "whole");
+  ASSERT_EQ(read_idx(scratch / "whole", 1).values.size(), 1000u);
+  // In the header, the data, and the checksum behind it.
+  const std::vector<size_t> lengths = {5,  11, 40, whole.size() / 2, whole.size() - 9,
+                                       whole.size() - 8, whole.size() - 1};
+  for (const size_t length : lengths) {
+    replace_file(scratch / "torn", whole.substr(0, length));
+    EXPECT_THAT(
+        error_of<DataError>([&] { read_idx(scratch / "torn", 1); }),
+        AllOf(HasSubstr("torn'"), HasSubstr("damaged")))
+        << length << " of " << whole.size();
+  }
+}
+
+TEST(Idx, GzipWithAFlippedBitIsDamaged) {
+  const Scratch scratch;
+  write_gzip(scratch / "whole", kGood);
+  const std::string whole = read_file(scratch / "whole");
+  for (const size_t from_end : {size_t{6}, size_t{2}}) {  // checksum, length
+    std::string flipped = whole;
+    flipped[whole.size() - from_end] ^= 4;
+    replace_file(scratch / "flipped", flipped);
+    EXPECT_THAT(
+        error_of<DataError>([&] { read_idx(scratch / "flipped", 3); }),
+        AllOf(HasSubstr("flipped'"), HasSubstr("damaged")));
+  }
+}
+
+TEST(Idx, AHeaderThatPromisesTooMuchTakesNoMemory) {
+  const Scratch scratch;
+  const int64_t before = most_memory_kb();
+  // 64 GB, believable; then more than any file holds, also when multiplied out.
+  replace_file(
+      scratch / "large",
+      bytes({0, 0, 8, 3, 0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff, 0, 0, 0, 16, 1, 2, 3}));
+  EXPECT_THAT(
+      error_of<DataError>([&] { read_idx(scratch / "large", 3); }),
+      HasSubstr("after 3 of the 68717379600 bytes"));
+  replace_file(
+      scratch / "absurd", bytes({0, 0, 8, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                                 0xff, 0xff, 0xff, 0xff, 1}));
+  EXPECT_THAT(
+      error_of<DataError>([&] { read_idx(scratch / "absurd", 3); }),
+      AllOf(HasSubstr("absurd'"), HasSubstr("dimension of 4294967295")));
+  EXPECT_LT(most_memory_kb() - before, 32 * 1024);
+}
+
+}  // namespace
+}  // namespace tandem

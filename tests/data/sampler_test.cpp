@@ -1,0 +1,139 @@
+#include "tandem/data/sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tests/core/expect.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+using Shards = std::vector<std::vector<int64_t>>;
+
+constexpr int64_t kWorlds[] = {1, 2, 3, 4, 8};
+constexpr int64_t kSizes[] = {1, 7, 10, 100};
+
+Shards all_shards(SamplerOptions options, int64_t epoch) {
+  Shards shards;
+  for (options.shard = 0; options.shard < options.num_shards; ++options.shard) {
+    shards.push_back(shard_indices(options, epoch));
+    EXPECT_EQ(static_cast<int64_t>(shards.back().size()), shard_size(options));
+  }
+  return shards;
+}
+
+// The tables below are what this prints, with Debian's PyTorch 1.13:
+//   s = DistributedSampler(dataset, world, rank, shuffle=shuffle, seed=seed,
+//                          drop_last=drop_last); s.set_epoch(epoch); list(s)
+TEST(Sampler, GivesTheIndicesOfPythonsDistributedSampler) {
+  struct Case {
+    SamplerOptions options;
+    int64_t epoch;
+    Shards expected;
+  };
+  // Size, shards, shard, seed, shuffle, tail; epoch.
+  const std::vector<Case> cases = {
+      {{7, 3, 0, 0, true, Tail::pad}, 2, {{2, 0, 5}, {4, 6, 2}, {3, 1, 4}}},
+      {{7, 3, 0, 0, true, Tail::drop}, 2, {{2, 0}, {4, 6}, {3, 1}}},
+      {{10, 4, 0, 5, true, Tail::pad}, 1, {{0, 8, 4}, {7, 3, 6}, {5, 9, 0}, {1, 2, 7}}},
+      {{7, 2, 0, 0, false, Tail::pad}, 0, {{0, 2, 4, 6}, {1, 3, 5, 0}}},
+      {{1, 4, 0, 3, true, Tail::pad}, 9, {{0}, {0}, {0}, {0}}},
+      {{3, 8, 0, 1, true, Tail::pad}, 0, {{1}, {2}, {0}, {1}, {2}, {0}, {1}, {2}}},
+      {{3, 8, 0, 1, true, Tail::drop}, 0, {{}, {}, {}, {}, {}, {}, {}, {}}}};
+  for (const auto& [options, epoch, expected] : cases) {
+    EXPECT_EQ(all_shards(options, epoch), expected)
+        << options.size << " over " << options.num_shards;
+  }
+}
+
+// FNV-1a over the number of indices, then the indices, of every rank in turn, for
+//   shuffle in (False, True): drop_last in (False, True):
+//   (seed, epoch) in ((0, 0), (0, 3), (7, 3), (1234567890123, 40)).
+TEST(Sampler, GivesPythonsIndicesForEverySizeAndWorld) {
+  constexpr uint64_t kPython[4][5] = {
+      {7131060345685132389u, 11385589426426784165u, 15378338412253661669u,
+       10903798076931467301u, 15082117367439658277u},
+      {385472767447170069u, 14965402707361569676u, 226124587553353855u,
+       5801670687544781117u, 3785588425482417941u},
+      {1865910208433890661u, 3561313026931871361u, 9739917899059793479u,
+       3107583672641121466u, 6315825272312300656u},
+      {1000696637280407321u, 17400592919838032797u, 14924148033395548552u,
+       5219271894422361957u, 13236093833646107525u}};
+  constexpr std::pair<uint64_t, int64_t> kSeedsAndEpochs[] = {
+      {0, 0}, {0, 3}, {7, 3}, {1234567890123, 40}};
+  for (size_t i = 0; i < std::size(kSizes); ++i) {
+    for (size_t j = 0; j < std::size(kWorlds); ++j) {
+      uint64_t hash = 0xcbf29ce484222325u;
+      const auto add = [&hash](uint64_t value) {
+        hash = (hash ^ value) * 0x100000001b3u;
+      };
+      for (const bool shuffle : {false, true}) {
+        for (const Tail tail : {Tail::pad, Tail::drop}) {
+          for (const auto& [seed, epoch] : kSeedsAndEpochs) {
+            for (const auto& shard :
+                 all_shards({kSizes[i], kWorlds[j], 0, seed, shuffle, tail}, epoch)) {
+              add(shard.size());
+              std::for_each(shard.begin(), shard.end(), add);
+            }
+          }
+        }
+      }
+      EXPECT_EQ(hash, kPython[i][j]) << kSizes[i] << " over " << kWorlds[j];
+    }
+  }
+}
+
+TEST(Sampler, KeepVisitsEachSampleOnce) {
+  for (const int64_t size : kSizes) {
+    for (const int64_t world : kWorlds) {
+      for (const bool shuffle : {false, true}) {
+        std::vector<int64_t> seen;
+        for (const auto& shard :
+             all_shards({size, world, 0, 11, shuffle, Tail::keep}, 2)) {
+          EXPECT_GE(static_cast<int64_t>(shard.size()), size / world);
+          EXPECT_LE(static_cast<int64_t>(shard.size()), size / world + 1);
+          seen.insert(seen.end(), shard.begin(), shard.end());
+        }
+        std::sort(seen.begin(), seen.end());
+        std::vector<int64_t> each(static_cast<size_t>(size));
+        std::iota(each.begin(), each.end(), int64_t{0});
+        EXPECT_EQ(seen, each) << size << " over " << world;
+      }
+    }
+  }
+}
+
+TEST(Sampler, PositionsCountTheEpochAcrossShardsAndTellPadding) {
+  // 7 samples over 3 shards: places 0..2, positions 0..8, of which 7 and 8 repeat.
+  SamplerOptions options{7, 3, 0, 0, false, Tail::pad};
+  std::vector<bool> padding;
+  for (int64_t position = 0; position < 9; ++position) {
+    options.shard = position % 3;
+    EXPECT_EQ(position_of(options, position / 3), position);
+    padding.push_back(is_padding(options, position));
+  }
+  EXPECT_EQ(
+      padding,
+      (std::vector<bool>{false, false, false, false, false, false, false, true, true}));
+}
+
+TEST(Sampler, SizesThatCannotBeAreRefused) {
+  const auto message = [](SamplerOptions options) {
+    return error_of<ConfigError>([&] { shard_indices(options, 0); });
+  };
+  EXPECT_THAT(message({0, 1, 0}), HasSubstr("empty"));
+  EXPECT_THAT(message({5, 0, 0}), HasSubstr("shard 0 of 0"));
+  EXPECT_THAT(message({5, 2, 2}), HasSubstr("shard 2 of 2"));
+  EXPECT_THAT(message({5, 2, -1}), HasSubstr("shard -1 of 2"));
+}
+
+}  // namespace
+}  // namespace tandem
