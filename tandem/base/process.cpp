@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <map>
 #include <sstream>
 
 #include "tandem/base/error.h"
@@ -19,19 +21,35 @@ namespace tandem {
 
 namespace {
 
+constexpr int kReadsPerTurn = 64;
+
+ConfigError cannot_execute(const std::string& path, int reason) {
+  return ConfigError(
+      "[launch] cannot execute '" + path + "': " + std::strerror(reason) +
+      "; name an executable file");
+}
+
+bool is_program(const std::string& path) {
+  std::error_code ignored;
+  return access(path.c_str(), X_OK) == 0 &&
+      std::filesystem::is_regular_file(path, ignored);
+}
+
 // argv and environment in the form that execve takes.
 class ExecImage {
  public:
   ExecImage(const std::vector<std::string>& command, const Variables& variables)
       : path_(find_program(command.at(0))), arguments_(command) {
+    std::map<std::string, std::string> entries;
     for (char** entry = environ; *entry != nullptr; ++entry) {
       const std::string text = *entry;
-      if (!overridden(text.substr(0, text.find('=')), variables)) {
-        environment_.push_back(text);
-      }
+      entries.emplace(text.substr(0, text.find('=')), text);
     }
     for (const auto& [name, value] : variables) {
-      environment_.push_back(name + "=" + value);
+      entries[name] = name + "=" + value;
+    }
+    for (const auto& entry : entries) {
+      environment_.push_back(entry.second);
     }
     point_to(arguments_, argv_);
     point_to(environment_, envp_);
@@ -47,31 +65,17 @@ class ExecImage {
   }
 
  private:
-  static bool overridden(const std::string& name, const Variables& variables) {
-    for (const auto& entry : variables) {
-      if (entry.first == name) {
-        return true;
-      }
-    }
-    return false;
-  }
-
   static std::string find_program(const std::string& name) {
     if (name.find('/') == std::string::npos) {
       std::istringstream folders(get_env("PATH").value_or("/usr/bin:/bin"));
       for (std::string folder; std::getline(folders, folder, ':');) {
         const std::string path = folder + "/" + name;
-        if (access(path.c_str(), X_OK) == 0) {
+        if (is_program(path)) {
           return path;
         }
       }
       throw ConfigError(
           "[launch] program '" + name + "' is not in PATH; name it with its path");
-    }
-    if (access(name.c_str(), X_OK) != 0) {
-      throw ConfigError(
-          "[launch] cannot execute '" + name + "': " + std::strerror(errno) +
-          "; name an executable file");
     }
     return name;
   }
@@ -109,8 +113,11 @@ Pipe open_pipe() {
   return {ends[0], ends[1]};
 }
 
+// In the child. `failure` takes the errno when the program cannot be executed;
+// otherwise exec closes it.
 [[noreturn]] void become(
-    const ExecImage& image, pid_t parent, const Pipe& output, const Pipe& error) {
+    const ExecImage& image, pid_t parent, const Pipe& output, const Pipe& error,
+    const Pipe& failure) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) {
     _exit(127);
@@ -124,13 +131,27 @@ Pipe open_pipe() {
     dup2(error.write_end, STDERR_FILENO);
   }
   image.exec();
+  const int reason = errno;
+  [[maybe_unused]] const auto told = write(failure.write_end, &reason, sizeof(reason));
   _exit(126);
 }
 
-// Appends what can be read now; false at end of file.
+// Waits until the child has become its program; the errno if it could not.
+int exec_failure(const Pipe& failure) {
+  close(failure.write_end);
+  int reason = 0;
+  pollfd entry{failure.read_end, POLLIN, 0};
+  while (poll(&entry, 1, -1) < 0 && errno == EINTR) {
+  }
+  const ssize_t got = read(failure.read_end, &reason, sizeof(reason));
+  close(failure.read_end);
+  return got == static_cast<ssize_t>(sizeof(reason)) ? reason : 0;
+}
+
+// Appends what can be read now, a megabyte at most; false at end of file.
 bool drain(int fd, std::string& text) {
   char buffer[1 << 14];
-  for (;;) {
+  for (int turn = 0; turn < kReadsPerTurn; ++turn) {
     const ssize_t got = read(fd, buffer, sizeof(buffer));
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
       return false;
@@ -140,6 +161,7 @@ bool drain(int fd, std::string& text) {
     }
     text.append(buffer, static_cast<size_t>(got));
   }
+  return true;
 }
 
 }  // namespace
@@ -161,11 +183,12 @@ Process::Process(const ProcessOptions& options) {
     output = open_pipe();
     error = open_pipe();
   }
+  const Pipe failure = open_pipe();
   const pid_t parent = getpid();
   pid_ = fork();
   TANDEM_CHECK(pid_ >= 0, "cannot start another process");
   if (pid_ == 0) {
-    become(image, parent, output, error);
+    become(image, parent, output, error, failure);
   }
   setpgid(pid_, pid_);
   if (options.pipe_output) {
@@ -174,9 +197,17 @@ Process::Process(const ProcessOptions& options) {
     output_fd_ = output.read_end;
     error_fd_ = error.read_end;
   }
+  if (const int reason = exec_failure(failure); reason != 0) {
+    end();
+    throw cannot_execute(image.path(), reason);
+  }
 }
 
 Process::~Process() {
+  end();
+}
+
+void Process::end() {
   if (pid_ > 0 && !status_) {
     signal(SIGKILL);
     wait();
@@ -237,15 +268,17 @@ CommandResult run_command(
   Process process({command, variables, true});
   bool output_open = true;
   bool error_open = true;
-  while (output_open || error_open) {
+  while (output_open || error_open || !process.poll()) {
     pollfd entries[2] = {
         {output_open ? process.output_fd() : -1, POLLIN, 0},
         {error_open ? process.error_fd() : -1, POLLIN, 0}};
-    poll(entries, 2, 100);
+    // Without pipes to watch, the end is near.
+    poll(entries, 2, output_open || error_open ? 100 : 1);
     output_open = output_open && drain(process.output_fd(), result.output);
     error_open = error_open && drain(process.error_fd(), result.errors);
     if (elapsed() > timeout_seconds) {
       process.signal(SIGKILL);
+      break;
     }
   }
   result.status = process.wait();
@@ -256,8 +289,7 @@ CommandResult run_command(
 void exec_program(const std::vector<std::string>& command, const Variables& variables) {
   const ExecImage image(command, variables);
   image.exec();
-  throw ConfigError(
-      "[launch] cannot execute '" + image.path() + "': " + std::strerror(errno));
+  throw cannot_execute(image.path(), errno);
 }
 
 }  // namespace tandem

@@ -27,7 +27,7 @@ struct ExitStatus {
 struct ProcessOptions {
   // Program (searched in PATH unless it has a slash) and arguments.
   std::vector<std::string> command;
-  // Set in its environment, on top of ours.
+  // Set in its environment, on top of ours; of two with one name the later wins.
   Variables variables;
   // Connect standard output and error to pipes, instead of sharing ours.
   bool pipe_output = false;
@@ -63,6 +63,8 @@ class Process {
   void signal(int number);
 
  private:
+  void end();
+
   pid_t pid_ = -1;
   int output_fd_ = -1;
   int error_fd_ = -1;

@@ -138,7 +138,7 @@ std::optional<RankEnv> read_rank_env(const GetEnv& get) {
     return env;
   }
   // Else each process would train as if it were the only one.
-  if (const auto size = get("WORLD_SIZE")) {
+  if (get("WORLD_SIZE")) {
     required(get, "RANK", 0, std::numeric_limits<int>::max());
   }
   return std::nullopt;

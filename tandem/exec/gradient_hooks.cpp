@@ -10,9 +10,12 @@ namespace tandem {
 
 namespace autograd = torch::autograd;
 
+// A std::shared_ptr in older LibTorch, an intrusive one in the newest.
+using NodePtr = decltype(autograd::impl::grad_accumulator(at::Tensor()));
+
 struct GradientHooks::Hook {
   // The tensor holds its accumulator only weakly.
-  std::shared_ptr<autograd::Node> accumulator;
+  NodePtr accumulator;
   uintptr_t key;
 };
 

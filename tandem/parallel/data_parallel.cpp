@@ -36,7 +36,10 @@ class DataParallel : public Strategy {
             parts_.arenas.buffers().layout().describe() + describe(reducer_.buckets()));
     broadcast(parts_.arenas.parameters());
     broadcast(parts_.arenas.buffers());
-    changed();
+    // Frozen parameters came from rank 0 too.
+    for (const auto& range : parts_.arenas.parameters().layout().ranges()) {
+      parts_.executor.parameters_changed(range);
+    }
   }
 
   at::Tensor train_step(
@@ -123,12 +126,6 @@ class DataParallel : public Strategy {
     }
     for (const auto& range : trainable()) {
       parts_.optimizer.update(range, step);
-      parts_.executor.parameters_changed(range);
-    }
-  }
-
-  void changed() {
-    for (const auto& range : trainable()) {
       parts_.executor.parameters_changed(range);
     }
   }

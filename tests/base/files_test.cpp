@@ -70,7 +70,7 @@ TEST(ReadFile, NamesThePathAndTheReason) {
       AllOf(StartsWith("[files]"), HasSubstr(missing), HasSubstr("No such file")));
   EXPECT_THAT(
       message_of<DataError>([&] { read_file(directory.path()); }),
-      AllOf(HasSubstr(directory.path()), HasSubstr("is a directory")));
+      AllOf(HasSubstr(directory.path()), HasSubstr("Is a directory; name a file")));
   const std::string long_name = directory.file(std::string(300, 'x'));
   EXPECT_THAT(
       message_of<DataError>([&] { read_file(long_name); }),
@@ -305,7 +305,7 @@ TEST(FileLock, NamesThePathThatCannotBeLocked) {
   const TempDir directory;
   EXPECT_THAT(
       message_of<DataError>([&] { const FileLock lock(directory.path()); }),
-      AllOf(HasSubstr("cannot lock"), EndsWith("Is a directory")));
+      AllOf(HasSubstr("cannot lock"), EndsWith("Is a directory; name a file in it")));
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ TEST_P(Store, KeepsFiveMegabytes) {
 TEST_P(Store, RefusesAValueThatPassesTheFrame) {
   const std::string value(store_protocol::kMaxFrameBytes, 'x');
   EXPECT_THAT(
-      message_of<ConfigError>([&] { client_.set("huge", value); }),
+      message_of<InternalError>([&] { client_.set("huge", value); }),
       AllOf(HasSubstr("huge"), HasSubstr("bytes")));
   expect_alive(client_);
 }

@@ -175,7 +175,6 @@ TEST(Loader, BatchesTellTheirPlaceInTheEpochAndTheGlobalBatch) {
   SamplerOptions sampler;
   sampler.num_shards = 3;
   sampler.seed = 5;
-  std::vector<Batch> global;
   for (sampler.shard = 0; sampler.shard < 3; ++sampler.shard) {
     Loader loader(colours(20), sampler, raw(4));
     EXPECT_EQ(loader.num_batches(), 2);

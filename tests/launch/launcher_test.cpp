@@ -163,7 +163,10 @@ TEST_F(Launch, PrefersItsOptionsToItsDefaults) {
 
 TEST_F(Launch, NamesTheRankThatFailedAndItsCode) {
   const auto result = run_launcher(
-      {"--nproc", "3"}, kWritePid + "[ $RANK = 1 ] && exit 3; exec sleep 30");
+      {"--nproc", "3"},
+      kWritePid +
+          "[ $RANK = 1 ] || exec sleep 30;"
+          "until [ -s $DIR/pid0 ] && [ -s $DIR/pid2 ]; do sleep 0.01; done; exit 3");
   EXPECT_EQ(result.status.code, 1);
   const std::string pid = std::to_string(pid_of(1));
   EXPECT_THAT(result.errors, HasSubstr("rank 1 (pid " + pid + ") exited with code 3"));
@@ -273,7 +276,7 @@ TEST_F(Launch, ForwardsSigusr1) {
 TEST_F(Launch, NoRankSurvivesAKilledLauncher) {
   Process launcher(
       {launching({"--nproc", "3"}, "trap '' TERM HUP; " + kWritePid + "exec sleep 30"),
-       {},
+       {{"TMPDIR", directory_.path()}},
        false});
   for (const int rank : {0, 1, 2}) {
     EXPECT_TRUE(is_running(pid_of(rank)));
@@ -296,7 +299,8 @@ TEST_F(Launch, NoGrandchildSurvives) {
 TEST_F(Launch, HearsSignalsAndEndsWhileARankFloodsTheOutput) {
   const auto result = run_command(
       {"sh", "-c",
-       "exec $HELPER launch --nproc 2 sh -c '[ $RANK = 1 ] && sleep 0.3 && exit 3; exec yes'"
+       "exec $HELPER launch --nproc 2 sh -c '[ $RANK = 1 ] && sleep 0.3 && exit 3; "
+       "exec yes'"
        " > /dev/null"},
       {}, 20);
   EXPECT_EQ(result.status.describe(), "exited with code 1");

@@ -1,0 +1,114 @@
+"""Two hosts and a network between them, on one machine: network namespaces joined
+by a veth pair whose ends send at 1 Gbit/s."""
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+import time
+
+from measure import ENVIRONMENT, Failed, run
+
+RATE = ["tbf", "rate", "1gbit", "burst", "256kb", "latency", "50ms"]
+PORT = "29517"
+
+
+class TwoHosts:
+    """A context in which the two namespaces exist. Needs root."""
+
+    def __init__(self):
+        number = os.getpid() % 100000
+        self.names = [f"tandem-bench-{number}-{i}" for i in (0, 1)]
+        self.links = [f"tb{number}.{i}" for i in (0, 1)]
+        self.addresses = ["10.231.77.1", "10.231.77.2"]
+
+    def __enter__(self):
+        if os.geteuid() != 0:
+            raise Failed("skipped: network namespaces need root")
+        try:
+            self._set_up()
+        except BaseException:
+            self._take_down()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self._take_down()
+
+    def _set_up(self):
+        for name in self.names:
+            run(["ip", "netns", "add", name])
+        (first, second), (near, far) = self.names, self.links
+        run(["ip", "link", "add", near, "netns", first, "type", "veth",
+             "peer", "name", far, "netns", second])
+        for name, link, address in zip(self.names, self.links, self.addresses):
+            run(["ip", "-n", name, "addr", "add", address + "/24", "dev", link])
+            run(["ip", "-n", name, "link", "set", "lo", "up"])
+            run(["ip", "-n", name, "link", "set", link, "up"])
+            run(["tc", "-n", name, "qdisc", "add", "dev", link, "root", *RATE])
+
+    def _take_down(self):
+        # The link goes with its namespaces.
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL,
+                           check=False)
+
+    def rank_command(self, rank, command):
+        """The command as rank `rank` of 2, on its own host and its own core: a rank
+        that wanders between cores of two hosts is nothing a network can do."""
+        core = sorted(os.sched_getaffinity(0))[rank % len(os.sched_getaffinity(0))]
+        variables = {**ENVIRONMENT, "RANK": str(rank), "WORLD_SIZE": "2",
+                     "MASTER_ADDR": self.addresses[0], "MASTER_PORT": PORT}
+        return ["ip", "netns", "exec", self.names[rank], "taskset", "-c", str(core), "env",
+                *(f"{name}={value}" for name, value in variables.items()), *command]
+
+    def run_ranks(self, commands, timeout=600):
+        """Runs a command per host to its end; returns the output of rank 0."""
+        outputs = [tempfile.TemporaryFile("w+") for _ in commands]
+        ranks = [subprocess.Popen(self.rank_command(i, command), stdout=outputs[i],
+                                  stderr=subprocess.STDOUT)
+                 for i, command in enumerate(commands)]
+        deadline = time.monotonic() + timeout
+        try:
+            while any(rank.poll() is None for rank in ranks):
+                failed = any(rank.poll() not in (None, 0) for rank in ranks)
+                if failed or time.monotonic() > deadline:
+                    break
+                time.sleep(0.05)
+        finally:
+            for rank in ranks:
+                if rank.poll() is None:
+                    rank.kill()
+                rank.wait()
+        for rank, output, command in zip(ranks, outputs, commands):
+            output.seek(0)
+            if rank.returncode != 0:
+                tail = output.read().strip().splitlines()[-1:]
+                raise Failed(f"{shlex.join(command)}: {tail or rank.returncode}")
+        outputs[0].seek(0)
+        return outputs[0].read()
+
+
+def train_command(program, data, sync, steps, out):
+    return [program, "train", "--model", "net", "--data", data, "--sync", sync,
+            "--limit", str(2 * 64 * steps), "--out", out]
+
+
+def ms_per_step(hosts, program, data, sync, steps):
+    """Milliseconds per step after the first report: the first steps are slower."""
+    with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
+        hosts.run_ranks([train_command(program, data, sync, steps, f"{folder}/{rank}")
+                         for rank in (0, 1)])
+        with open(f"{folder}/0/metrics.jsonl", encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+    reports = [line for line in lines if line["kind"] == "train"]
+    first, last = reports[0], reports[-1]
+    return 1000 * (last["train_seconds"] - first["train_seconds"]) / (
+        last["step"] - first["step"])
+
+
+def all_reduce_ms(hosts, program, num_bytes):
+    command = [program, "bench", "allreduce", "--nproc", "2", "--backends", "gloo",
+               "--bytes", str(num_bytes), "--repeats", "10", "--json"]
+    output = hosts.run_ranks([command, command])
+    return json.loads(output.strip().splitlines()[-1])["results"][0]["ms"]

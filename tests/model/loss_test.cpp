@@ -1,0 +1,89 @@
+#include "tandem/model/loss.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tests/core/expect.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+at::Tensor outputs() {
+  return at::tensor({1.0, -2.0, 0.5, 0.0, 3.0, -1.0, 2.0, 2.0, -4.0}, at::kDouble)
+      .view({3, 3});
+}
+
+at::Tensor classes() {
+  return at::tensor({2, 1, 0}, at::kLong);
+}
+
+// torch.nn.functional's, with reduction="sum".
+TEST(Loss, SumsAreThoseOfPython) {
+  const auto x = outputs();
+  const auto targets = at::eye(3, at::kDouble) * 2;
+  EXPECT_NEAR(
+      summed_loss(LossKind::cross_entropy, x, classes()).item<double>(),
+      1.76486659535544, 1e-14);
+  EXPECT_EQ(summed_loss(LossKind::nll, x, classes()).item<double>(), -5.5);
+  EXPECT_EQ(summed_loss(LossKind::mse, x, targets).item<double>(), 51.25);
+}
+
+TEST(Loss, WeightTimesSumIsPythonsMean) {
+  const Loss cross_entropy{LossKind::cross_entropy, Reduction::mean};
+  const Loss mse{LossKind::mse, Reduction::mean};
+  EXPECT_NEAR(
+      1.76486659535544 * loss_weight(cross_entropy, 3, 1), 0.58828886511848, 1e-14);
+  EXPECT_NEAR(51.25 * loss_weight(mse, 3, 3), 5.694444444444445, 1e-14);
+  EXPECT_EQ(loss_weight({LossKind::nll, Reduction::mean}, 40, 1), 1.0 / 40);
+  for (const auto kind : {LossKind::cross_entropy, LossKind::nll, LossKind::mse}) {
+    EXPECT_EQ(loss_weight({kind, Reduction::sum}, 40, 3), 1);
+  }
+}
+
+TEST(Loss, SumsAddUpOverAnyCutOfTheBatch) {
+  const auto x = outputs();
+  for (const auto kind : {LossKind::cross_entropy, LossKind::nll}) {
+    const double whole = summed_loss(kind, x, classes()).item<double>();
+    const double front =
+        summed_loss(kind, x.narrow(0, 0, 1), classes().narrow(0, 0, 1)).item<double>();
+    const double back =
+        summed_loss(kind, x.narrow(0, 1, 2), classes().narrow(0, 1, 2)).item<double>();
+    EXPECT_NEAR(front + back, whole, 1e-14);
+  }
+}
+
+TEST(Loss, CountsTheSamplesWhoseLargestOutputIsTheTarget) {
+  const auto x = outputs();
+  EXPECT_EQ(
+      count_correct(LossKind::nll, x, at::tensor({0, 1, 2}, at::kLong)).item<int64_t>(),
+      2);
+  EXPECT_EQ(count_correct(LossKind::nll, x, classes()).item<int64_t>(), 2);
+  EXPECT_EQ(
+      count_correct(LossKind::cross_entropy, x, at::tensor({1, 0, 2}, at::kLong))
+          .item<int64_t>(),
+      0);
+  EXPECT_EQ(count_correct(LossKind::mse, x, x).item<int64_t>(), 0);
+}
+
+TEST(Loss, NamesGoThereAndBack) {
+  for (const std::string name : {"cross_entropy", "nll", "mse"}) {
+    EXPECT_EQ(name_of(parse_loss_kind(name)), name);
+  }
+  EXPECT_EQ(parse_loss_kind("mse"), LossKind::mse);
+  EXPECT_THAT(
+      error_of<ConfigError>([] { parse_loss_kind("nnl"); }),
+      AllOf(HasSubstr("did you mean 'nll'"), HasSubstr("cross_entropy")));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,46 @@
+// The drawn digits are as hard as they should be, and MNIST trains.
+
+#include <gtest/gtest.h>
+
+#include "program.h"
+#include "tandem/base/rank_env.h"
+
+namespace tandem {
+namespace {
+
+double accuracy_of(const std::vector<std::string>& arguments) {
+  const Scratch scratch;
+  auto all = arguments;
+  all.insert(all.begin(), "train");
+  all.insert(all.end(), {"--out", scratch / "run"});
+  const auto result = tandem_run(all);
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  return json_number(scratch / "run/summary.json", "test_accuracy");
+}
+
+TEST(Digits, AreTooHardForALinearModel) {
+  const double accuracy = accuracy_of(
+      {"--model", "simplenet", "--epochs", "5", "--optimizer", "sgd", "--lr", "0.01"});
+  EXPECT_LE(accuracy, 92);
+  EXPECT_GE(accuracy, 70);
+}
+
+TEST(Digits, AreEasyForAConvolutionalOneAfterOneEpoch) {
+  EXPECT_GE(accuracy_of({"--model", "net", "--nproc", "2", "--lr", "1.0"}), 97);
+}
+
+TEST(Mnist, TrainsOnTwoRanks) {
+  const auto root = get_env("TANDEM_DATA").value_or("");
+  if (!file_exists(root + "/mnist/train-images-idx3-ubyte.gz") &&
+      !file_exists(root + "/train-images-idx3-ubyte.gz")) {
+    GTEST_SKIP() << "MNIST is not in $TANDEM_DATA";
+  }
+  // A quarter of an epoch.
+  EXPECT_GE(
+      accuracy_of({TANDEM_SOURCE_DIR "/recipes/003-ddp.toml", "--epochs", "1", "--limit",
+                   "16000"}),
+      94);
+}
+
+}  // namespace
+}  // namespace tandem

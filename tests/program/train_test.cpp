@@ -1,0 +1,183 @@
+// Whole runs of the real program on real processes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <thread>
+
+#include "program.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+// Small enough for a test, large enough for two epochs of several steps.
+std::vector<std::string> small_run(const std::string& out) {
+  return {"train", "--model", "convnet", "--limit", "1280", "--epochs", "2",
+          "--schedule", "step", "--out", out};
+}
+
+std::vector<std::string> with(
+    std::vector<std::string> arguments, const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+std::string hash_of_run(const std::vector<std::string>& arguments, const std::string& out) {
+  const auto result = tandem_run(arguments);
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  return json_value(out + "/summary.json", "parameters_sha256");
+}
+
+TEST(Train, ThreadRanksGiveTheBitsOfProcessRanks) {
+  const Scratch scratch;
+  const auto processes = scratch / "processes";
+  const auto threads = scratch / "threads";
+  const auto a = hash_of_run(with(small_run(processes), {"--nproc", "2"}), processes);
+  const auto b = hash_of_run(
+      with(small_run(threads), {"--nproc", "2", "--ranks", "thread"}), threads);
+  EXPECT_EQ(a.size(), 64u);
+  EXPECT_EQ(a, b);
+}
+
+TEST(Train, ConfigTomlRepeatsTheRun) {
+  const Scratch scratch;
+  const auto first = scratch / "first";
+  const auto again = scratch / "again";
+  const auto a = hash_of_run(small_run(first), first);
+  const auto b = hash_of_run({"train", first + "/config.toml", "--out", again}, again);
+  EXPECT_EQ(a, b);
+}
+
+TEST(Train, ResumingGivesTheBitsOfNotStopping) {
+  const Scratch scratch;
+  const auto whole = scratch / "whole";
+  const auto parts = scratch / "parts";
+  const auto a = hash_of_run(with(small_run(whole), {"--checkpoint-every", "13"}), whole);
+  // Step 13 is in the middle of the first epoch of 20 steps.
+  const auto b = hash_of_run(
+      with(small_run(parts), {"--resume", whole + "/checkpoints/step-00000026"}), parts);
+  EXPECT_EQ(a, b);
+}
+
+TEST(Train, RunDirectoryHoldsWhatTheDesignPromises) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  ASSERT_TRUE(tandem_run(with(small_run(out), {"--trace"})).status.ok());
+  for (const char* name :
+       {"config.toml", "environment.json", "metrics.jsonl", "summary.json", "trace.json",
+        "checkpoints/step-00000040/model.safetensors",
+        "checkpoints/step-00000040/training.safetensors"}) {
+    EXPECT_TRUE(file_exists(out + "/" + name)) << name;
+  }
+  const auto summary = out + "/summary.json";
+  EXPECT_EQ(json_number(summary, "steps"), 40);
+  EXPECT_EQ(json_number(summary, "world_size"), 1);
+  EXPECT_GT(json_number(summary, "samples_per_second"), 0);
+  EXPECT_GT(json_number(summary, "test_accuracy"), 40);
+}
+
+TEST(Train, EvalOfTheCheckpointGivesTheRunsAccuracy) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto trained = tandem_run(small_run(out));
+  ASSERT_TRUE(trained.status.ok()) << trained.errors;
+  const auto evaluated = tandem_run(
+      {"eval", "--checkpoint", out + "/checkpoints/step-00000040", "--limit", "1280"});
+  ASSERT_TRUE(evaluated.status.ok()) << evaluated.errors;
+  const size_t last = trained.output.rfind("Test set: ");
+  const auto result = trained.output.substr(last, trained.output.find('(', last) - last);
+  EXPECT_THAT(evaluated.output, HasSubstr(result));
+}
+
+TEST(Train, ShowsPlainLinesWhereThereIsNoTerminal) {
+  const auto result = tandem_run({"train", "--limit", "640", "--model", "simplenet"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("epoch 1/1  step 10/10  loss "));
+  EXPECT_THAT(result.output, HasSubstr("Test set: Average loss: "));
+  EXPECT_THAT(result.output, Not(HasSubstr("\033")));
+}
+
+TEST(Train, DryRunDoesTwoStepsAndSavesNothing) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto result = tandem_run({"train", "--dry-run", "--limit", "1000", "--out", out});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_EQ(json_number(out + "/summary.json", "steps"), 2);
+  EXPECT_FALSE(file_exists(out + "/checkpoints"));
+}
+
+TEST(Train, RanksMeetThroughVariablesSetByHand) {
+  const Variables common = {
+      {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29731"}};
+  const auto variables = [&](const char* rank) {
+    auto all = common;
+    all.emplace_back("RANK", rank);
+    return all;
+  };
+  CommandResult second;
+  std::thread other([&] {
+    second = tandem_run({"train", "--limit", "640"}, variables("1"));
+  });
+  const auto first = tandem_run({"train", "--limit", "640"}, variables("0"));
+  other.join();
+  EXPECT_TRUE(first.status.ok()) << first.errors;
+  EXPECT_TRUE(second.status.ok()) << second.errors;
+  EXPECT_THAT(first.output, HasSubstr("2 ranks over gloo"));
+  EXPECT_THAT(first.output, HasSubstr("Test set: "));
+  EXPECT_EQ(second.output, "");
+}
+
+// Process ids of the workers whose command line holds `mark`.
+std::vector<pid_t> workers_of(const std::string& mark) {
+  std::vector<pid_t> found;
+  for (const auto& name : list_directory("/proc")) {
+    const pid_t pid = std::atoi(name.c_str());
+    if (pid <= 0) {
+      continue;
+    }
+    std::ifstream file("/proc/" + name + "/cmdline");
+    std::stringstream text;
+    text << file.rdbuf();
+    if (text.str().find("tandem-worker") != std::string::npos &&
+        text.str().find(mark) != std::string::npos) {
+      found.push_back(pid);
+    }
+  }
+  return found;
+}
+
+TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  CommandResult result;
+  std::thread run([&] {
+    result = tandem_run({"train", "--nproc", "2", "--epochs", "50", "--out", out});
+  });
+  // Training has begun once there are metrics.
+  const auto metrics = out + "/metrics.jsonl";
+  for (int i = 0; i < 600 && !(file_exists(metrics) && !read_file(metrics).empty()); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  const auto workers = workers_of(out);
+  EXPECT_EQ(workers.size(), 2u);
+  if (!workers.empty()) {
+    kill(workers.back(), SIGKILL);
+  }
+  const auto killed = std::chrono::steady_clock::now();
+  run.join();
+  const auto took = std::chrono::steady_clock::now() - killed;
+  // Not a matter of speed: the promise is that nobody hangs.
+  EXPECT_LT(took, std::chrono::seconds(10));
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(result.errors, HasSubstr("was killed by SIGKILL"));
+  EXPECT_THAT(result.errors, HasSubstr("rank "));
+  EXPECT_THAT(result.errors, HasSubstr(std::to_string(workers.back())));
+  EXPECT_TRUE(workers_of(out).empty());
+}
+
+}  // namespace
+}  // namespace tandem

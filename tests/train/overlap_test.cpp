@@ -1,0 +1,88 @@
+// Overlap is real: nearly all gradient bytes are on their way before the first
+// convolution's backward starts.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tandem/comm/thread.h"
+#include "tandem/train/assembly.h"
+
+namespace tandem {
+namespace {
+
+DatasetSplits small_digits() {
+  return load_dataset("digits", 64);
+}
+
+// One step of `net` on two ranks; the events of rank 0 in order of time.
+std::vector<Trace::Event> trace_step(const std::string& sync) {
+  RunConfig config;
+  config.sync = sync;
+  const auto data = small_digits();
+  Trace trace;
+  run_ranks(2, [&](Communicator& comm) {
+    Assembly parts = assemble(config, data.train, comm);
+    parts.strategy->start();
+    SamplerOptions shard;
+    shard.num_shards = comm.size();
+    shard.shard = comm.rank();
+    LoaderOptions options;
+    options.batch_size = 8;
+    Loader loader(data.train, shard, options);
+    loader.seek(0);
+    Batch batch;
+    loader.next(batch);
+    StepContext context;
+    context.lr = 1;
+    context.trace = comm.rank() == 0 ? &trace : nullptr;
+    parts.strategy->train_step({batch}, context);
+  });
+  return trace.events();
+}
+
+// Bytes of buckets launched before the first convolution's backward, and of all.
+std::pair<int64_t, int64_t> early_and_all_bytes(const std::vector<Trace::Event>& events) {
+  int64_t early = 0;
+  int64_t all = 0;
+  bool convolution_started = false;
+  for (const auto& event : events) {
+    convolution_started =
+        convolution_started || event.name.rfind("backward conv", 0) == 0;
+    all += event.bytes;
+    early += convolution_started ? 0 : event.bytes;
+  }
+  EXPECT_TRUE(convolution_started);
+  return {early, all};
+}
+
+TEST(Overlap, HandsOverNearlyAllBytesBeforeTheFirstConvolutionsBackward) {
+  const auto [early, all] = early_and_all_bytes(trace_step("overlap"));
+  EXPECT_GE(all, 1'199'882 * 4);
+  EXPECT_GE(static_cast<double>(early), 0.95 * static_cast<double>(all));
+}
+
+TEST(Overlap, FlatHandsOverNothingBeforeBackwardEnds) {
+  const auto [early, all] = early_and_all_bytes(trace_step("flat"));
+  EXPECT_GE(all, 1'199'882 * 4);
+  EXPECT_EQ(early, 0);
+}
+
+TEST(Overlap, EventsComeInTheOrderOfBackward) {
+  const auto events = trace_step("overlap");
+  std::vector<std::string> layers;
+  for (const auto& event : events) {
+    if (event.category == "compute") {
+      layers.push_back(event.name);
+    }
+  }
+  EXPECT_EQ(
+      layers, (std::vector<std::string>{
+                  "backward fc2", "backward fc1", "backward conv2", "backward conv1"}));
+  EXPECT_TRUE(std::is_sorted(events.begin(), events.end(), [](auto& a, auto& b) {
+    return a.at_us < b.at_us;
+  }));
+}
+
+}  // namespace
+}  // namespace tandem
