@@ -11,7 +11,8 @@ namespace tandem::app {
 
 namespace {
 
-std::vector<std::string> bench_worker(const std::string& action, const Arguments& arguments) {
+std::vector<std::string> bench_worker(
+    const std::string& action, const Arguments& arguments) {
   std::vector<std::string> command = {worker_path(), "bench", action};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
@@ -46,10 +47,11 @@ int launch_backend(
   for (const int64_t size : options.bytes) {
     bytes.push_back(std::to_string(size));
   }
-  Arguments arguments = {
-      "--nproc", std::to_string(options.nproc), "--backends", backend,
-      "--bytes", join(bytes, ","), "--repeats", std::to_string(options.repeats),
-      "--result-file", result_file};
+  Arguments arguments = {"--nproc",       std::to_string(options.nproc),
+                         "--backends",    backend,
+                         "--bytes",       join(bytes, ","),
+                         "--repeats",     std::to_string(options.repeats),
+                         "--result-file", result_file};
   if (options.json) {
     arguments.emplace_back("--json");
   }

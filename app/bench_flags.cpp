@@ -30,7 +30,6 @@ BenchStepOptions parse_bench_step(const Arguments& arguments) {
       "and spread over --steps, after --warmup.",
       "tandem bench step");
   BenchStepOptions options;
-  options.config.log_every = 1;
   add_data_flags(app, options.config);
   app.add_option("--executor", options.config.executor, "as in tandem train");
   app.add_option("--precision", options.config.precision, "as in tandem train");
@@ -41,7 +40,8 @@ BenchStepOptions parse_bench_step(const Arguments& arguments) {
   app.add_option("--warmup", options.warmup, "steps before them")
       ->check(CLI::NonNegativeNumber);
   app.add_flag(
-      "--prefetched", options.prefetched, "fetch 32 batches beforehand, not in the time");
+      "--prefetched", options.prefetched,
+      "fetch 32 batches beforehand, not in the time");
   add_json_flag(app, options.json);
   parse(app, arguments);
   check(options.config);
@@ -92,7 +92,8 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
 
 int choose_bench(const Arguments& arguments, const BenchActions& actions) {
   const std::string action = arguments.empty() ? "" : arguments[0];
-  const Arguments rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
+  const Arguments rest(
+      arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
   if (action == "step") {
     return actions.step(rest);
   }

@@ -95,10 +95,12 @@ int bench_step(const Arguments& arguments) {
   const double rate = 1000 * static_cast<double>(config.batch_size) / spread.median;
   if (!options.json) {
     fmt::print(
-        "{}, batch {}, executor {}, {}, {} threads, batches {}: {:.2f} ms per step (p10 "
+        "{}, batch {}, executor {}, {}, {} threads, batches {}: {:.2f} ms per step "
+        "(p10 "
         "{:.2f}, p90 {:.2f}), {:.0f} samples/s\n",
         config.model, config.batch_size, config.executor, config.precision,
-        options.threads, options.prefetched ? "fetched beforehand" : "fetched in the step",
+        options.threads,
+        options.prefetched ? "fetched beforehand" : "fetched in the step",
         spread.median, spread.p10, spread.p90, rate);
     return 0;
   }
@@ -146,8 +148,8 @@ int bench_loader(const Arguments& arguments) {
   const RunConfig& config = options.config;
   if (!options.json) {
     fmt::print(
-        "{}, batch {}, 1 thread: {:.0f} samples/s (p10 {:.0f}, p90 {:.0f})\n", config.data,
-        config.batch_size, spread.median, spread.p10, spread.p90);
+        "{}, batch {}, 1 thread: {:.0f} samples/s (p10 {:.0f}, p90 {:.0f})\n",
+        config.data, config.batch_size, spread.median, spread.p10, spread.p90);
     return 0;
   }
   ordered_json json;

@@ -27,7 +27,8 @@ constexpr int64_t kWarmup = 5;
 
 // Milliseconds of each repeat, the slowest rank's: an all-reduce is done when the
 // last rank has the sum. Collective.
-std::vector<double> time_all_reduce(Communicator& comm, int64_t bytes, int64_t repeats) {
+std::vector<double> time_all_reduce(
+    Communicator& comm, int64_t bytes, int64_t repeats) {
   auto buffer = at::full({bytes / 4}, 1.0, at::kFloat);
   auto times = at::empty({repeats}, at::kDouble);
   for (int64_t i = -kWarmup; i < repeats; ++i) {

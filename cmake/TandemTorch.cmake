@@ -29,4 +29,9 @@ endif()
 
 add_library(tandem_torch INTERFACE)
 target_link_libraries(tandem_torch INTERFACE ${TORCH_LIBRARIES})
+if(TANDEM_TORCH_PYTHON)
+  # Its libraries find each other by their own run paths; the linker would look for
+  # what they need in the system's directories and may find an older one.
+  target_link_options(tandem_torch INTERFACE -Wl,--allow-shlib-undefined)
+endif()
 target_compile_definitions(tandem_torch INTERFACE USE_C10D_GLOO USE_DISTRIBUTED)

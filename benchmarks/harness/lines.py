@@ -5,7 +5,7 @@ import shlex
 import tempfile
 
 import two_hosts
-from measure import Failed, ratios, run, run_json, run_pairs, summary, wall_ms
+from measure import ratios, run, run_json, run_pairs, summary, wall_ms
 
 PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "peers")
 PYTHON = "/usr/bin/python3"
@@ -30,35 +30,36 @@ def peer(name, *arguments):
     return [PYTHON, os.path.relpath(os.path.join(PEERS, name)), *arguments]
 
 
-def row(what, unit, ours, theirs=None, ratio=None, ratio_name="", goal=None, commands=()):
-    """A row of the table. `goal`: (sign, number), for the ratio or, without one, for
-    ours."""
+def row(what, unit, ours, commands=(), against=None, ratio=None, goal=None):
+    """A row of the table. `against`: (name, values) of the other side; `ratio`:
+    (name, values). `goal`: (sign, number), for the ratio or, without one, for ours."""
     return {"what": what, "unit": unit, "ours": summary(ours),
-            "theirs": summary(theirs) if theirs else None,
-            "ratio": summary(ratio) if ratio else None, "ratio_name": ratio_name,
+            "against": against and {"name": against[0], **summary(against[1])},
+            "ratio": ratio and {"name": ratio[0], **summary(ratio[1])},
             "goal": goal, "commands": [shlex.join(command) for command in commands]}
 
 
 def step(settings, log):
-    """Training steps of net, one rank, one thread: PyTorch's work, our loop."""
+    """Training steps of net, one rank, one thread."""
     num = ["--steps", str(settings.size(40, 8)), "--warmup", str(settings.size(8, 3))]
     ours = [settings.program, "bench", "step", "--model", "net", "--data", settings.data,
             "--executor", "eager", "--precision", "fp32", "--threads", "1",
             "--prefetched", *num, "--json"]
     theirs = peer("step.py", "--data", settings.data, "--threads", "1", *num)
-    values = run_pairs(log, "step", settings.pairs, {
-        "ours": lambda: run_json(ours)["ms_per_step"],
-        "PyTorch": lambda: run_json(theirs)["ms_per_step"]})
+    values = run_pairs(log, "step", settings.pairs, "ms_per_step", {
+        "ours": lambda: run_json(ours), "PyTorch": lambda: run_json(theirs)})
     a, b = values["ours"], values["PyTorch"]
     what = "step of net, eager, fp32, batch 64, 1 thread"
-    return [row(what, "ms", a, b, ratios(b, a), "PyTorch / ours", None, (ours, theirs)),
-            row(what, "ms", a, b, ratios(a, b), "ours / PyTorch", ("<=", 1.05))]
+    return [row(what, "ms", a, (ours, theirs), ("PyTorch", b),
+                ("PyTorch / ours", ratios(b, a))),
+            row(what, "ms", a, (), ("PyTorch", b), ("ours / PyTorch", ratios(a, b)),
+                ("<=", 1.05))]
 
 
-def train_rate(command, out):
+def train(command, out):
     run([*command, "--out", out])
     with open(os.path.join(out, "summary.json"), encoding="utf-8") as file:
-        return json.load(file)["samples_per_second"]
+        return json.load(file)
 
 
 def ddp(settings, log):
@@ -68,12 +69,12 @@ def ddp(settings, log):
             settings.data, "--limit", limit]
     theirs = peer("ddp.py", "--data", settings.data, "--nproc", "2", "--limit", limit)
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
-        values = run_pairs(log, "ddp", min(settings.pairs, 5), {
-            "ours": lambda: train_rate(ours, folder),
-            "PyTorch": lambda: run_json(theirs)["samples_per_second"]})
+        values = run_pairs(log, "ddp", min(settings.pairs, 5), "samples_per_second", {
+            "ours": lambda: train(ours, folder), "PyTorch": lambda: run_json(theirs)})
     a, b = values["ours"], values["PyTorch"]
-    return [row("2 ranks of net over Gloo, training only", "samples/s", a, b, ratios(a, b),
-                "ours / PyTorch", (">=", 1.0), (ours, theirs))]
+    return [row("2 ranks of net on one machine, training only", "samples/s", a,
+                (ours, theirs), ("DDP, Gloo", b), ("ours / PyTorch", ratios(a, b)),
+                (">=", 1.0))]
 
 
 def loader(settings, log):
@@ -81,14 +82,12 @@ def loader(settings, log):
     ours = [settings.program, "bench", "loader", "--data", settings.data, "--json"]
     theirs = peer("loader.py", "--data", settings.data, "--epochs", "1",
                   "--limit", str(settings.size(20000, 5000)))
-    values = run_pairs(log, "loader", min(settings.pairs, 3), {
-        "ours": lambda: run_json(ours)["samples_per_second"],
-        "PyTorch": lambda: run_json(theirs)["samples_per_second"]})
+    values = run_pairs(log, "loader", min(settings.pairs, 3), "samples_per_second", {
+        "ours": lambda: run_json(ours), "PyTorch": lambda: run_json(theirs)})
     a, b = values["ours"], values["PyTorch"]
-    return [row("loader alone, 1 thread", "samples/s", a, b, None, "", (">=", 1e6),
-                (ours, theirs)),
-            row("loader alone, 1 thread", "samples/s", a, b, ratios(a, b),
-                "ours / PyTorch")]
+    return [row("loader alone, 1 thread", "samples/s", a, (ours, theirs), goal=(">=", 1e6)),
+            row("loader alone, 1 thread", "samples/s", a, (), ("torchvision", b),
+                ("ours / PyTorch", ratios(a, b)))]
 
 
 def startup(settings, log):
@@ -98,8 +97,7 @@ def startup(settings, log):
         command = [settings.program, *arguments]
         values = wall_ms(command, settings.size(21, 5))
         log.add(kind="runs", line="startup", command=command, values=values)
-        rows.append(row("tandem " + shlex.join(arguments), "ms", values,
-                        commands=(command,)))
+        rows.append(row("tandem " + shlex.join(arguments), "ms", values, (command,)))
     return rows
 
 
@@ -107,25 +105,23 @@ def overlap(settings, log):
     """All-reduce while backward goes on, against one all-reduce after it."""
     steps = settings.size(80, 30)
     with two_hosts.TwoHosts() as hosts:
-        wire = two_hosts.all_reduce_ms(hosts, settings.program, NET_BYTES // 4 * 4)
-        log.add(kind="run", line="overlap", side="all-reduce", value=wire)
+        wire = two_hosts.all_reduce_ms(hosts, settings.program, NET_BYTES)
+        log.add(kind="run", line="overlap", side="all-reduce", ms=wire)
 
         def side(sync):
-            return lambda: two_hosts.ms_per_step(
+            return lambda: two_hosts.time_training(
                 hosts, settings.program, settings.data, sync, steps)
 
         pairs = settings.pairs if settings.quick else max(5, min(settings.pairs, 7))
-        values = run_pairs(log, "overlap", pairs,
+        values = run_pairs(log, "overlap", pairs, "ms_per_step",
                            {sync: side(sync) for sync in ("overlap", "flat")})
         command = hosts.rank_command(0, two_hosts.train_command(
             settings.program, settings.data, "overlap", steps, "OUT"))
     a, b = values["overlap"], values["flat"]
-    return [row("all-reduce of net's gradients over 1 Gbit/s", "ms", [wire]),
-            row("2 hosts, 1 Gbit/s: --sync overlap (left) and flat (right)", "ms per step",
-                a, b, ratios(a, b), "overlap / flat", ("<=", 0.85), (command,))]
+    return [row("all-reduce of net's gradients, 2 hosts, 1 Gbit/s", "ms", [wire]),
+            row("net, --sync overlap, 2 hosts, 1 Gbit/s", "ms per step", a, (command,),
+                ("--sync flat", b), ("overlap / flat", ratios(a, b)), ("<=", 0.85))]
 
 
 LINES = {"step": step, "ddp": ddp, "loader": loader, "startup": startup,
          "overlap": overlap}
-
-__all__ = ["Failed", "LINES", "Settings"]

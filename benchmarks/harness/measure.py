@@ -7,7 +7,8 @@ import subprocess
 import time
 
 # One compute thread per rank everywhere, and quiet libraries.
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "GLOG_minloglevel": "2"}
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+               "GLOG_minloglevel": "2", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 class Failed(Exception):
@@ -67,19 +68,19 @@ class Log:
         self.file.flush()
 
 
-def run_pairs(log, line, pairs, sides):
+def run_pairs(log, line, pairs, key, sides):
     """Runs two sides in turn, the first of a pair changing, so that what else the
     machine does falls on both. `sides` maps a name to a function that returns a
-    number. Returns a list of numbers per name."""
+    dictionary, of which `key` is the number. Returns a list of numbers per name."""
     values = {name: [] for name in sides}
     for pair in range(pairs):
         order = list(sides) if pair % 2 == 0 else list(reversed(sides))
         for name in order:
-            value = sides[name]()
-            values[name].append(value)
-            log.add(kind="run", line=line, pair=pair, side=name, value=value,
-                    load=os.getloadavg()[0])
-            print(f"  pair {pair + 1}/{pairs}  {name}: {value:.4g}", flush=True)
+            result = sides[name]()
+            values[name].append(result[key])
+            log.add(kind="run", line=line, pair=pair, side=name,
+                    load=os.getloadavg()[0], **result)
+            print(f"  pair {pair + 1}/{pairs}  {name}: {result[key]:.4g}", flush=True)
     return values
 
 

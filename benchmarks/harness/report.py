@@ -21,17 +21,17 @@ def output_of(*command):
     return done.stdout.strip()
 
 
-def machine(program):
+def machine(program, data):
     """What the numbers depend on."""
-    about = run_json([program, "bench", "step", "--model", "simplenet", "--steps", "1",
-                      "--warmup", "0", "--json"])
+    about = run_json([program, "bench", "step", "--model", "simplenet", "--data", data,
+                      "--steps", "1", "--warmup", "0", "--json"])
     versions = output_of("/usr/bin/python3", "-c", (
         "import torch, torchvision, PIL, sys;"
         "print(sys.version.split()[0], torch.__version__, torchvision.__version__,"
         "PIL.__version__);"
         "print([l.strip(' -') for l in torch.__config__.show().splitlines()"
         "       if 'capability' in l][0])")).splitlines()
-    changed = output_of("git", "status", "--porcelain")
+    changed = output_of("git", "--no-optional-locks", "status", "--porcelain")
     return {
         "date": time.strftime("%Y-%m-%d %H:%M"),
         "cpu": about["cpu"], "cpu_model": cpu_field("model\t"),
@@ -64,9 +64,10 @@ def number(value):
 def cell(part):
     if part is None:
         return ""
-    if part["count"] == 1:
-        return number(part["median"])
-    return f"{number(part['median'])} ({number(part['p10'])} to {number(part['p90'])})"
+    text = part.get("name", "") + " " + number(part["median"])
+    if part["count"] > 1:
+        text += f" ({number(part['p10'])} to {number(part['p90'])})"
+    return text.strip()
 
 
 def verdict(row):
@@ -79,12 +80,12 @@ def verdict(row):
 
 
 def table(rows):
-    lines = ["| what | unit | tandem | PyTorch | ratio | goal |",
+    lines = ["| what | unit | tandem | against | ratio | goal |",
              "| --- | --- | --- | --- | --- | --- |"]
     for row in rows:
-        ratio = f"{row['ratio_name']} {cell(row['ratio'])}" if row["ratio"] else ""
-        lines.append("| " + " | ".join([row["what"], row["unit"], cell(row["ours"]),
-                                        cell(row["theirs"]), ratio, verdict(row)]) + " |")
+        cells = [cell(row[key]) for key in ("ours", "against", "ratio")]
+        lines.append("| " + " | ".join([row["what"], row["unit"], *cells, verdict(row)]) +
+                     " |")
     return "\n".join(lines)
 
 

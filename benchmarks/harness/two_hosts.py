@@ -56,7 +56,8 @@ class TwoHosts:
     def rank_command(self, rank, command):
         """The command as rank `rank` of 2, on its own host and its own core: a rank
         that wanders between cores of two hosts is nothing a network can do."""
-        core = sorted(os.sched_getaffinity(0))[rank % len(os.sched_getaffinity(0))]
+        cores = sorted(os.sched_getaffinity(0))
+        core = cores[rank % len(cores)]
         variables = {**ENVIRONMENT, "RANK": str(rank), "WORLD_SIZE": "2",
                      "MASTER_ADDR": self.addresses[0], "MASTER_PORT": PORT}
         return ["ip", "netns", "exec", self.names[rank], "taskset", "-c", str(core), "env",
@@ -94,7 +95,7 @@ def train_command(program, data, sync, steps, out):
             "--limit", str(2 * 64 * steps), "--out", out]
 
 
-def ms_per_step(hosts, program, data, sync, steps):
+def time_training(hosts, program, data, sync, steps):
     """Milliseconds per step after the first report: the first steps are slower."""
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
         hosts.run_ranks([train_command(program, data, sync, steps, f"{folder}/{rank}")
@@ -103,8 +104,8 @@ def ms_per_step(hosts, program, data, sync, steps):
             lines = [json.loads(line) for line in file]
     reports = [line for line in lines if line["kind"] == "train"]
     first, last = reports[0], reports[-1]
-    return 1000 * (last["train_seconds"] - first["train_seconds"]) / (
-        last["step"] - first["step"])
+    seconds = last["train_seconds"] - first["train_seconds"]
+    return {"ms_per_step": 1000 * seconds / (last["step"] - first["step"])}
 
 
 def all_reduce_ms(hosts, program, num_bytes):

@@ -92,8 +92,9 @@ const BackendEntry& find_backend(const std::string& name) {
 }  // namespace
 
 JoinedRun::~JoinedRun() {
+  const bool formed = comm != nullptr;
   comm.reset();
-  if (store && server) {
+  if (store && server && formed) {
     try {
       std::vector<std::string> all;
       for (int rank = 1; rank < env.world_size; ++rank) {
@@ -119,6 +120,8 @@ JoinedRun join_run(const JoinOptions& options) {
 }
 
 JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
+  // Misuse shows before anybody is met.
+  const auto* backend = env.world_size > 1 ? &find_backend(options.backend) : nullptr;
   JoinedRun run;
   run.env = env;
   set_thread_rank(env.rank, env.world_size);
@@ -134,12 +137,9 @@ JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
     }
     run.store = find_store(env, options.timeout);
   }
-  if (env.world_size == 1) {
-    run.comm = make_single_communicator();
-    return run;
-  }
-  run.comm = find_backend(options.backend)
-                 .make(run.store, env, interface_address(env), options);
+  run.comm = backend == nullptr
+      ? make_single_communicator()
+      : backend->make(run.store, env, interface_address(env), options);
   return run;
 }
 

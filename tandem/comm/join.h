@@ -39,8 +39,8 @@ struct JoinedRun {
 /// Under torchrun the agent's own store occupies MASTER_PORT; the ranks then
 /// meet at one of the ports behind it.
 ///
-/// Throws ConfigError for an environment that cannot be, CommError when not all
-/// ranks come in time.
+/// Throws ConfigError for an environment that cannot be or an unknown backend
+/// (naming the nearest), CommError when not all ranks come in time.
 JoinedRun join_run(const JoinOptions& options = {});
 JoinedRun join_run(const RankEnv& env, const JoinOptions& options);
 

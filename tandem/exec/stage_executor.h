@@ -75,8 +75,8 @@ class StageExecutor {
       int slot, const at::Tensor& grad_output, const StepContext& context,
       GradientSink& sink) = 0;
 
-  /// The optimizer changed these parameters: packed or converted copies of them
-  /// are stale.
+  /// The optimizer or a broadcast changed these parameters: packed or converted
+  /// copies of them are stale.
   virtual void parameters_changed(const ArenaRange& range) = 0;
 
   virtual Readiness readiness() const = 0;

@@ -140,8 +140,7 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsSliceOfTheSum) {
       },
       [](int size, int rank, const at::Tensor& output) {
         const auto sum = at::arange(times_slots(size)) * size + 50 * size * (size - 1);
-        EXPECT_TRUE(
-            output.equal(sum.narrow(0, rank * kCount, kCount).to(at::kDouble)));
+        EXPECT_TRUE(output.equal(sum.narrow(0, rank * kCount, kCount).to(at::kDouble)));
       });
 }
 
@@ -154,6 +153,20 @@ TEST_P(Collectives, AllGatherGivesAllInputsInRankOrder) {
       },
       [](int size, int, const at::Tensor& output) {
         EXPECT_TRUE(output.view(-1).equal(all_numbers(size)));
+      });
+}
+
+TEST_P(Collectives, AllGatherMayGatherInPlace) {
+  at_each_size(
+      [](Communicator& comm) {
+        auto output = at::full({times_slots(comm.size())}, -1.0);
+        const auto mine = output.narrow(0, comm.rank() * kCount, kCount);
+        mine.copy_(numbers(comm.rank()));
+        comm.all_gather(output, mine)->wait();
+        return output;
+      },
+      [](int size, int, const at::Tensor& output) {
+        EXPECT_TRUE(output.equal(all_numbers(size)));
       });
 }
 

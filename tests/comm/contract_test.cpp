@@ -79,7 +79,8 @@ TEST_P(CommContract, RootsPeersAndSizesThatCannotBeAreRefused) {
       for (const auto& bad : {odd, other}) {
         got.push_back(error_of<ConfigError>([&] { comm.reduce_scatter(x, bad); }));
         got.push_back(error_of<ConfigError>([&] { comm.all_gather(bad, x); }));
-        got.push_back(error_of<ConfigError>([&] { comm.scatter(x, bad, comm.rank()); }));
+        got.push_back(
+            error_of<ConfigError>([&] { comm.scatter(x, bad, comm.rank()); }));
         got.push_back(error_of<ConfigError>([&] { comm.gather(bad, x, comm.rank()); }));
       }
       for (size_t i = 10; i < got.size(); ++i) {

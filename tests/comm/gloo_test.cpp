@@ -87,8 +87,8 @@ TEST(Gloo, GroupsOfDifferentNamesShareAStore) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
-      const auto comm = make_gloo_communicator(
-          store.client(), i < 2 ? "first" : "second", i % 2, 2);
+      const auto comm =
+          make_gloo_communicator(store.client(), i < 2 ? "first" : "second", i % 2, 2);
       auto tensor = at::full({1}, 1 << i, at::kDouble);
       comm->all_reduce(tensor)->wait();
       sums[static_cast<size_t>(i)] = tensor.item<double>();

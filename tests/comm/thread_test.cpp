@@ -35,12 +35,13 @@ void sleep_ms(int ms) {
 // Of very different sizes, so that the order of summation shows.
 at::Tensor wild_numbers(int rank) {
   const auto index = at::arange(1000, at::kDouble);
-  return (at::sin(index * (1.7 + rank)) * (index * 0.1 + 1).pow(3 * rank)).to(at::kFloat);
+  return (at::sin(index * (1.7 + rank)) * (index * 0.1 + 1).pow(3 * rank))
+      .to(at::kFloat);
 }
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.nbytes() == b.nbytes() &&
-      std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0;
+         std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0;
 }
 
 TEST(ThreadGroup, SumsInRankOrderWhateverTheCutAndWhoeverComesLast) {
@@ -79,7 +80,8 @@ TEST(ThreadGroup, ReduceScatterSumsInRankOrderToo) {
     parts[static_cast<size_t>(comm.rank())] = part;
   });
   for (int64_t i = 0; i < 3; ++i) {
-    EXPECT_TRUE(same_bits(parts[static_cast<size_t>(i)], expected.narrow(0, 333 * i, 333)));
+    EXPECT_TRUE(
+        same_bits(parts[static_cast<size_t>(i)], expected.narrow(0, 333 * i, 333)));
   }
 }
 
@@ -91,17 +93,23 @@ TEST(ThreadGroup, RanksThatCallDifferentOperationsAllGetAnError) {
     std::string said;
   };
   const auto reduce = [](int64_t size, at::ScalarType dtype) {
-    return [=](Communicator& comm) { return comm.all_reduce(at::zeros({size}, dtype)); };
+    return
+        [=](Communicator& comm) { return comm.all_reduce(at::zeros({size}, dtype)); };
   };
   const auto broadcast = [](int root) {
     return [=](Communicator& comm) { return comm.broadcast(at::zeros({4}), root); };
   };
   const std::vector<Case> cases = {
-      {reduce(4, at::kFloat), broadcast(0), "rank 0 called all_reduce sum of 4 Float, rank "},
-      {reduce(4, at::kFloat), reduce(5, at::kFloat), "called all_reduce sum of 5 Float"},
-      {reduce(4, at::kFloat), reduce(4, at::kDouble), "called all_reduce sum of 4 Double"},
+      {reduce(4, at::kFloat), broadcast(0),
+       "rank 0 called all_reduce sum of 4 Float, rank "},
+      {reduce(4, at::kFloat), reduce(5, at::kFloat),
+       "called all_reduce sum of 5 Float"},
+      {reduce(4, at::kFloat), reduce(4, at::kDouble),
+       "called all_reduce sum of 4 Double"},
       {reduce(4, at::kFloat),
-       [](Communicator& comm) { return comm.all_reduce(at::zeros({4}), ReduceOp::max); },
+       [](Communicator& comm) {
+         return comm.all_reduce(at::zeros({4}), ReduceOp::max);
+       },
        "called all_reduce max of 4 Float"},
       {broadcast(0), broadcast(1), "called broadcast from 1 of 4 Float"}};
   for (const auto& [zero, others, said] : cases) {

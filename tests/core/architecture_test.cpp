@@ -20,8 +20,8 @@ using testing::IsEmpty;
 
 // A file includes its own folder and strictly lower layers.
 const std::map<std::string, int> kLayers = {
-    {"base", 0},  {"core", 1},     {"launch", 1}, {"comm", 2}, {"data", 2}, {"model", 2},
-    {"optim", 2}, {"exec", 3},     {"parallel", 4}, {"train", 5}, {"app", 6}};
+    {"base", 0},  {"core", 1}, {"launch", 1},   {"comm", 2},  {"data", 2}, {"model", 2},
+    {"optim", 2}, {"exec", 3}, {"parallel", 4}, {"train", 5}, {"app", 6}};
 
 std::vector<std::string> includes_of(const std::string& text) {
   static const std::regex line("^[ \t]*#[ \t]*include[ \t]*[\"<]([^\">]+)[\">]");
@@ -53,7 +53,7 @@ bool starts_with(const std::string& text, const std::string& start) {
 
 bool is_libtorch(const std::string& include) {
   return starts_with(include, "torch/") || starts_with(include, "ATen/") ||
-      starts_with(include, "c10/");
+         starts_with(include, "c10/");
 }
 
 std::optional<std::string> forbidden_edge(
@@ -105,7 +105,8 @@ std::vector<std::string> source_files() {
     if (!std::filesystem::exists(root / folder)) {
       continue;
     }
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(root / folder)) {
       const auto extension = entry.path().extension();
       if (extension == ".h" || extension == ".cpp") {
         files.push_back(entry.path().lexically_relative(root).string());
@@ -126,7 +127,8 @@ TEST(Architecture, FilesIncludeOnlyLowerLayers) {
 
 TEST(Architecture, CheckerCatchesPlantedEdges) {
   const auto check = [](const std::string& path, const std::string& include) {
-    return violations(path, "#pragma once\n#include <vector>\n" + include + "\nint x;\n");
+    return violations(
+        path, "#pragma once\n#include <vector>\n" + include + "\nint x;\n");
   };
   // A sibling, a higher layer, a folder that nobody placed.
   EXPECT_THAT(
@@ -170,7 +172,8 @@ TEST(Architecture, CheckerLetsAllowedEdgesPass) {
   EXPECT_THAT(
       check("tandem/comm/x.cpp", "#include <torch/csrc/distributed/c10d/Store.hpp>"),
       IsEmpty());
-  EXPECT_THAT(check("tandem/tandem.h", "#include \"tandem/train/trainer.h\""), IsEmpty());
+  EXPECT_THAT(
+      check("tandem/tandem.h", "#include \"tandem/train/trainer.h\""), IsEmpty());
   EXPECT_THAT(check("app/main.cpp", "#include \"tandem/train/trainer.h\""), IsEmpty());
   EXPECT_THAT(
       check("tandem/base/x.h", "// #include \"tandem/train/trainer.h\""), IsEmpty());

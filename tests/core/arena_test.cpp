@@ -88,7 +88,8 @@ TEST(ModelArenas, ParametersKeepTheirValuesAsViewsOfTheArena) {
   model.w2.detach().mul_(2);
   EXPECT_TRUE(arena.view(0).equal(counting(200, {5, 7}) * 2));
   // The whole arena is what is in the slots: padding is zero.
-  const double total = (model.w1.sum() + model.b1.sum() + model.w2.sum()).item<double>();
+  const double total =
+      (model.w1.sum() + model.b1.sum() + model.w2.sum()).item<double>();
   EXPECT_EQ(arena.segment(0).sum().item<double>(), total);
 }
 
@@ -135,7 +136,9 @@ TEST(ModelArenas, ChannelsLastParametersAndGradientsStayChannelsLast) {
   EXPECT_TRUE(weight.grad().is_alias_of(arenas.gradients().segment(0)));
   EXPECT_TRUE(arenas.gradients().view(0).equal(factor));
   // In memory the channel is what changes first.
-  EXPECT_EQ(arenas.parameters().segment(0)[1].item<float>(), values[0][1][0][0].item<float>());
+  EXPECT_EQ(
+      arenas.parameters().segment(0)[1].item<float>(),
+      values[0][1][0][0].item<float>());
 }
 
 TEST(ModelArenas, TiedWeightsHaveOneSlotUnderTheirFirstName) {
@@ -159,8 +162,11 @@ TEST(ModelArenas, FrozenAndDoubleParametersLieApart) {
   auto held = counting(10, {3});
   auto wide = parameter(20, {3}, at::kDouble);
   ModelArenaOptions options;
-  options.group_of = [](const NamedTensor& entry) { return entry.name == "held" ? 5 : 2; };
-  ModelArenas arenas({{"trained", trained}, {"held", held}, {"wide", wide}}, {}, options);
+  options.group_of = [](const NamedTensor& entry) {
+    return entry.name == "held" ? 5 : 2;
+  };
+  ModelArenas arenas(
+      {{"trained", trained}, {"held", held}, {"wide", wide}}, {}, options);
   const auto& layout = arenas.parameters().layout();
   ASSERT_EQ(layout.segments().size(), 3u);
   EXPECT_EQ(layout.segments()[0].dtype, at::kDouble);

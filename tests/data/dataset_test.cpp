@@ -135,8 +135,10 @@ TEST(Dataset, WrittenDigitsAreReadAgain) {
   EXPECT_EQ(splits.train.width, 28);
   EXPECT_EQ(splits.train.num_classes, 10);
   EXPECT_NE(
-      std::vector<uint8_t>(splits.train.pixels->begin(), splits.train.pixels->begin() + 784),
-      std::vector<uint8_t>(splits.test.pixels->begin(), splits.test.pixels->begin() + 784));
+      std::vector<uint8_t>(
+          splits.train.pixels->begin(), splits.train.pixels->begin() + 784),
+      std::vector<uint8_t>(
+          splits.test.pixels->begin(), splits.test.pixels->begin() + 784));
 }
 
 }  // namespace

@@ -33,9 +33,8 @@ void write_gzip(const std::string& path, const std::string& content) {
 }
 
 // 2 x 3 x 2, counting from 20.
-const std::string kGood =
-    bytes({0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 2,
-           20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31});
+const std::string kGood = bytes({0, 0, 8,  3,  0,  0,  0,  2,  0,  0,  0,  3,  0,  0,
+                                 0, 2, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31});
 
 int64_t most_memory_kb() {
   rusage usage{};
@@ -109,7 +108,8 @@ TEST(Idx, BrokenFilesAreNamedWithWhatIsWrong) {
     write_gzip(scratch / "packed", content);
     for (const char* name : {"plain", "packed"}) {
       EXPECT_THAT(
-          error_of<DataError>([&, count = num_dims] { read_idx(scratch / name, count); }),
+          error_of<DataError>(
+              [&, count = num_dims] { read_idx(scratch / name, count); }),
           AllOf(HasSubstr("'" + (scratch / name) + "'"), HasSubstr(said)));
     }
   }
@@ -136,8 +136,13 @@ TEST(Idx, GzipTornAnywhereIsDamaged) {
   const std::string whole = read_file(scratch / "whole");
   ASSERT_EQ(read_idx(scratch / "whole", 1).values.size(), 1000u);
   // In the header, the data, and the checksum behind it.
-  const std::vector<size_t> lengths = {5,  11, 40, whole.size() / 2, whole.size() - 9,
-                                       whole.size() - 8, whole.size() - 1};
+  const std::vector<size_t> lengths = {5,
+                                       11,
+                                       40,
+                                       whole.size() / 2,
+                                       whole.size() - 9,
+                                       whole.size() - 8,
+                                       whole.size() - 1};
   for (const size_t length : lengths) {
     replace_file(scratch / "torn", whole.substr(0, length));
     EXPECT_THAT(
@@ -172,8 +177,9 @@ TEST(Idx, AHeaderThatPromisesTooMuchTakesNoMemory) {
       error_of<DataError>([&] { read_idx(scratch / "large", 3); }),
       HasSubstr("after 3 of the 68717379600 bytes"));
   replace_file(
-      scratch / "absurd", bytes({0, 0, 8, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-                                 0xff, 0xff, 0xff, 0xff, 1}));
+      scratch / "absurd", bytes(
+                              {0, 0, 8, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                               0xff, 0xff, 0xff, 0xff, 0xff, 1}));
   EXPECT_THAT(
       error_of<DataError>([&] { read_idx(scratch / "absurd", 3); }),
       AllOf(HasSubstr("absurd'"), HasSubstr("dimension of 4294967295")));

@@ -81,8 +81,9 @@ bool shows_its_labels(const Batch& batch) {
   const auto inputs = batch.inputs.contiguous().view({batch.count(), kImageBytes});
   for (int64_t i = 0; i < batch.count(); ++i) {
     for (int64_t within = 0; within < kImageBytes; ++within) {
-      const auto expected = static_cast<float>(pixel(targets_of(batch)[static_cast<size_t>(i)],
-                                                     within)) / 255.0f;
+      const auto expected =
+          static_cast<float>(pixel(targets_of(batch)[static_cast<size_t>(i)], within)) /
+          255.0f;
       if (inputs[i][within].item<float>() != expected) {
         return false;
       }
@@ -102,7 +103,8 @@ TEST(Loader, NormalisesToTheBitsOfTorchvision) {
     std::string sha256;
   };
   const std::vector<Case> cases = {
-      {0.1307, 0.3081, "0103dbab6b16bfcaea0aa75d7377b4b22bb6792081600921bee4a17ff9c4d33e"},
+      {0.1307, 0.3081,
+       "0103dbab6b16bfcaea0aa75d7377b4b22bb6792081600921bee4a17ff9c4d33e"},
       {0.5, 0.5, "d15e8ce72284446496a6de66e8a4795818530b44cd2c3dd415077364535c3c1a"},
       {0, 1, "010413efe9fc4438fee48de66c4d09f377b28af6a9fe2522201e8c1dbb831fc8"}};
   auto pixels = std::make_shared<std::vector<uint8_t>>(256);
@@ -160,8 +162,7 @@ TEST(Loader, PadsWithBlackBeforeNormalising) {
         pixel(targets_of(batch)[0], 23) / 255.0, 1e-6);
     // Everything else is (0 - mean) / std.
     const double sum = batch.inputs.to(at::kDouble).sum().item<double>();
-    const double border =
-        sum - inner.to(at::kDouble).sum().item<double>();
+    const double border = sum - inner.to(at::kDouble).sum().item<double>();
     EXPECT_NEAR(border, -0.5 * (48 - 8) * 3 * static_cast<double>(batch.count()), 1e-4);
     EXPECT_EQ(batch.inputs[0][1][1][3].item<float>(), -0.5f);
     EXPECT_EQ(batch.inputs[0][1][4][3].item<float>(), -0.5f);
@@ -252,6 +253,7 @@ TEST(Loader, BatchesStayValidForAsManyAsThereAreBuffers) {
 }
 
 TEST(Loader, EvaluationShardsShowEachSampleOnce) {
+  // 13 over 4 shards: 4, 3, 3 and 3 samples, in batches of 3.
   std::vector<int> seen(13, 0);
   for (int64_t shard = 0; shard < 4; ++shard) {
     SamplerOptions sampler = in_order();
@@ -261,6 +263,15 @@ TEST(Loader, EvaluationShardsShowEachSampleOnce) {
     Loader loader(colours(13), sampler, raw(3));
     for (const int64_t target : epoch_targets(loader, 0)) {
       ++seen[static_cast<size_t>(target)];
+    }
+    EXPECT_EQ(loader.num_batches(), shard == 0 ? 2 : 1);
+    Batch batch;
+    loader.seek(0);
+    ASSERT_TRUE(loader.next(batch));
+    EXPECT_EQ(batch.global_count, 12);
+    if (shard == 0) {
+      ASSERT_TRUE(loader.next(batch));
+      EXPECT_EQ(batch.global_count, 1);
     }
   }
   EXPECT_EQ(seen, std::vector<int>(13, 1));

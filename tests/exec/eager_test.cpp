@@ -135,7 +135,8 @@ void expect_gradients(const Rig& rig, const std::vector<at::Tensor>& expected) {
   ASSERT_EQ(own.size(), expected.size());
   for (size_t i = 0; i < own.size(); ++i) {
     EXPECT_GT(expected[i].abs().max().item<double>(), 0) << own[i].name;
-    EXPECT_TRUE(own[i].tensor.grad().allclose(expected[i], 1e-13, 1e-15)) << own[i].name;
+    EXPECT_TRUE(own[i].tensor.grad().allclose(expected[i], 1e-13, 1e-15))
+        << own[i].name;
   }
 }
 
@@ -209,13 +210,13 @@ TEST(EagerExecutor, ReportsSharedOnceAndUnusedAndFrozenNever) {
   for (int i = 0; i < 2; ++i) {
     rig.step(batch, training());
   }
-  EXPECT_THAT(
-      rig.recorder.names(), ElementsAre("last", "shared", "last", "shared"));
+  EXPECT_THAT(rig.recorder.names(), ElementsAre("last", "shared", "last", "shared"));
   EXPECT_EQ(unused.grad().abs().sum().item<double>(), 0);
   EXPECT_FALSE(frozen.grad().defined());
 
   auto copy = shared.detach().clone().set_requires_grad(true);
-  const auto y = batch.inputs.matmul(copy).tanh().matmul(frozen).matmul(copy) + last.detach();
+  const auto y =
+      batch.inputs.matmul(copy).tanh().matmul(frozen).matmul(copy) + last.detach();
   summed_loss(LossKind::mse, y, batch.targets).backward();
   EXPECT_TRUE(shared.grad().allclose(copy.grad() * 2, 1e-13));
 }
@@ -230,8 +231,7 @@ TEST(EagerExecutor, TwoMicroBatchesMayBeInFlight) {
   rig.arenas.gradients().zero();
   rig.executor->backward(0, {}, context, rig.recorder);
   expect_gradients(rig, plain_gradients(images(5, 6), 1));
-  EXPECT_THROW(
-      rig.executor->backward(0, {}, context, rig.recorder), InternalError);
+  EXPECT_THROW(rig.executor->backward(0, {}, context, rig.recorder), InternalError);
 }
 
 TEST(EagerExecutor, EvaluationLeavesNoGraphAndTouchesNothingInFlight) {
@@ -242,8 +242,7 @@ TEST(EagerExecutor, EvaluationLeavesNoGraphAndTouchesNothingInFlight) {
   EXPECT_FALSE(result.output.requires_grad());
   EXPECT_FALSE(result.output.grad_fn());
   EXPECT_EQ(result.sums[2].item<int64_t>(), 6);
-  EXPECT_THROW(
-      rig.executor->backward(0, {}, evaluating, rig.recorder), InternalError);
+  EXPECT_THROW(rig.executor->backward(0, {}, evaluating, rig.recorder), InternalError);
 
   rig.executor->forward(0, images(5, 6), training());
   const auto again = rig.executor->forward(0, images(40, 3), evaluating);
@@ -351,7 +350,8 @@ TEST(EagerExecutor, StagesPassActivationsForwardAndGradientsBack) {
     EXPECT_EQ(rig->recorder.names().size(), 1u);
   }
   for (size_t i = 0; i < 3; ++i) {
-    EXPECT_TRUE(stages.weights[i].grad().allclose(copies.weights[i].grad(), 1e-13)) << i;
+    EXPECT_TRUE(stages.weights[i].grad().allclose(copies.weights[i].grad(), 1e-13))
+        << i;
   }
 }
 

@@ -65,7 +65,8 @@ TEST(Philox, TheReferenceInThisFileGivesTheKnownAnswers) {
       philox({kOnes, kOnes, kOnes, kOnes}, {kOnes, kOnes}),
       (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(
-      philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+      philox(
+          {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
       (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
@@ -128,7 +129,8 @@ TEST(DropoutMask, DoesNotDependOnWhatWasDrawnBeforeNorOnTheDtype) {
 TEST(DropoutMask, SeedEpochLayerAndPositionEachGiveAnother) {
   const SampleContext base{0x1111, 5, 9, 1};
   std::vector<at::Tensor> masks = {mask_of(base), mask_of(base, 4)};
-  for (const uint64_t seed : {uint64_t{0x1112}, uint64_t{0x1111} + (uint64_t{1} << 32)}) {
+  for (const uint64_t seed :
+       {uint64_t{0x1112}, uint64_t{0x1111} + (uint64_t{1} << 32)}) {
     auto other = base;
     other.seed = seed;
     masks.push_back(mask_of(other));

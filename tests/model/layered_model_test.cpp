@@ -74,7 +74,8 @@ TEST(LayeredModel, EqualsPlainOperatorsForwardAndBackward) {
 TEST(LayeredModel, BatchNormCountsAsPythonsInTrainingOnly) {
   const auto model = make_model("convnet_bn", double_options(3));
   const auto x = waves({4, 1, 28, 28});
-  const auto expect_row = [](const at::Tensor& row, const std::vector<double>& expected) {
+  const auto expect_row = [](const at::Tensor& row,
+                             const std::vector<double>& expected) {
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT_NEAR(row[static_cast<int64_t>(i)].item<double>(), expected[i], 1e-12);
     }
@@ -88,7 +89,8 @@ TEST(LayeredModel, BatchNormCountsAsPythonsInTrainingOnly) {
   expect_row(
       buffers[1].tensor, {0.868496218351903, 1.20967055005581, 0.832206970210664});
   expect_row(
-      buffers[3].tensor, {-0.00230762730148742, 0.0557478553070866, 0.0032884603552867});
+      buffers[3].tensor,
+      {-0.00230762730148742, 0.0557478553070866, 0.0032884603552867});
   expect_row(
       buffers[4].tensor, {0.829970778152029, 0.85023761979562, 0.837911512266606});
   EXPECT_EQ(buffers[2].tensor.item<int64_t>(), 2);
@@ -166,7 +168,8 @@ TEST(LayeredModel, DoubleWeightsAreTheFloatOnesWidened) {
 
 TEST(LayeredModel, TellsEachLayerAndItsOutput) {
   const auto model = make_layered_model(
-      {flatten(), linear("a", 6, 4), dropout(0.5), linear("b", 4, 2)}, double_options());
+      {flatten(), linear("a", 6, 4), dropout(0.5), linear("b", 4, 2)},
+      double_options());
   std::vector<std::pair<std::string, int64_t>> told;
   ForwardContext context;
   context.after_layer = [&](const Layer& layer, const at::Tensor& output) {
@@ -174,8 +177,9 @@ TEST(LayeredModel, TellsEachLayerAndItsOutput) {
   };
   model->forward(waves({2, 2, 3}), context);
   EXPECT_THAT(
-      told, ElementsAre(
-                std::pair("", 6), std::pair("a", 4), std::pair("", 4), std::pair("b", 2)));
+      told,
+      ElementsAre(
+          std::pair("", 6), std::pair("a", 4), std::pair("", 4), std::pair("b", 2)));
   ASSERT_NE(model->layers(), nullptr);
   EXPECT_EQ(model->layers()->size(), 4u);
 }

@@ -29,8 +29,8 @@ NamedTensor entry(
 // Slots at 0, 16, 48, 64 and 176; they end at 10, 36, 53, 164 and 179.
 ArenaLayout five() {
   return ArenaLayout(
-      {entry("a", 10), entry("b", 20), entry("c", 5), entry("d", 100), entry("e", 3)}, {},
-      4);
+      {entry("a", 10), entry("b", 20), entry("c", 5), entry("d", 100), entry("e", 3)},
+      {}, 4);
 }
 
 // (begin, end, slots) of each bucket.
@@ -56,7 +56,8 @@ TEST(BucketPlan, OverlapClosesABucketBeforeItWouldPassItsBytes) {
   EXPECT_EQ(
       plan(layout, SyncMode::overlap, 131 * 4),
       (Plan{{0, 53, {0, 1, 2}}, {64, 179, {3, 4}}}));
-  EXPECT_EQ(plan(layout, SyncMode::overlap, 1 << 20), (Plan{{0, 179, {0, 1, 2, 3, 4}}}));
+  EXPECT_EQ(
+      plan(layout, SyncMode::overlap, 1 << 20), (Plan{{0, 179, {0, 1, 2, 3, 4}}}));
 }
 
 TEST(BucketPlan, ParameterHasABucketForEachAndFlatOneForAll) {
@@ -71,8 +72,8 @@ TEST(BucketPlan, ParameterHasABucketForEachAndFlatOneForAll) {
 
 TEST(BucketPlan, BucketsHoldOneSegmentAndNoFrozenParameter) {
   const ArenaLayout layout(
-      {entry("a", 3), entry("frozen", 3, at::kFloat, false), entry("wide", 5, at::kDouble),
-       entry("b", 4), entry("wider", 2, at::kDouble)},
+      {entry("a", 3), entry("frozen", 3, at::kFloat, false),
+       entry("wide", 5, at::kDouble), entry("b", 4), entry("wider", 2, at::kDouble)},
       {}, 1);
   for (const auto sync : {SyncMode::flat, SyncMode::overlap}) {
     const auto buckets = plan_buckets(layout, sync, 1 << 20);

@@ -1,0 +1,129 @@
+#include "tandem/comm/join.h"
+
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::AllOf;
+using testing::AnyOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+
+RankEnv env_of(int rank, int world_size) {
+  RankEnv env;
+  env.rank = env.local_rank = rank;
+  env.world_size = env.local_world_size = world_size;
+  return env;
+}
+
+JoinOptions patient() {
+  JoinOptions options;
+  options.timeout = milliseconds(10'000);
+  return options;
+}
+
+// A port that was free a moment ago.
+int free_port() {
+  const StoreServer probe("tcp:127.0.0.1:0");
+  return std::stoi(probe.address().substr(probe.address().rfind(':') + 1));
+}
+
+// Joins with each environment at once, and sums 1, 2, 4, ... over the group; what
+// each rank got, or its error.
+std::vector<std::string> join_all(const std::vector<RankEnv>& envs) {
+  std::vector<std::string> results(envs.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < envs.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        const JoinedRun run = join_run(envs[i], patient());
+        auto sum = at::full({1}, 1 << run.comm->rank(), at::kInt);
+        run.comm->all_reduce(sum)->wait();
+        results[i] = run.comm->backend() + " " + std::to_string(sum.item<int>());
+      } catch (const std::exception& error) {
+        results[i] = error.what();
+      }
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  return results;
+}
+
+TEST(JoinRun, AloneIsAGroupOfOneWithoutAStore) {
+  const JoinedRun run = join_run(env_of(0, 1), patient());
+  EXPECT_EQ(run.comm->size(), 1);
+  EXPECT_EQ(run.store, nullptr);
+  EXPECT_EQ(run.server, nullptr);
+}
+
+TEST(JoinRun, RanksMeetInTheLaunchersStore) {
+  const std::string directory = make_private_directory();
+  {
+    const StoreServer server("unix:" + directory + "/store");
+    std::vector<RankEnv> envs;
+    for (int rank = 0; rank < 3; ++rank) {
+      envs.push_back(env_of(rank, 3));
+      envs.back().store = server.address();
+    }
+    EXPECT_THAT(join_all(envs), Each("gloo 7"));
+  }
+  remove_all(directory);
+}
+
+TEST(JoinRun, WithoutALauncherRank0ServesTheStore) {
+  std::vector<RankEnv> envs = {env_of(1, 2), env_of(0, 2)};
+  envs[0].master_port = envs[1].master_port = free_port();
+  EXPECT_THAT(join_all(envs), Each("gloo 3"));
+}
+
+TEST(JoinRun, UnderTorchrunRanksMeetBehindTheAgentsPort) {
+  // Somebody else's store, as the agent's: it answers, but not to us.
+  const StoreServer agent("tcp:127.0.0.1:0", "the agent's");
+  std::vector<RankEnv> envs = {env_of(0, 2), env_of(1, 2)};
+  for (auto& env : envs) {
+    env.agent_store = true;
+    env.master_port = std::stoi(agent.address().substr(agent.address().rfind(':') + 1));
+  }
+  EXPECT_THAT(join_all(envs), Each("gloo 3"));
+}
+
+TEST(JoinRun, RankThatStaysAwayIsAnErrorAtTheTimeout) {
+  RankEnv env = env_of(0, 2);
+  env.master_port = free_port();
+  JoinOptions options;
+  options.timeout = milliseconds(400);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(
+      error_of<CommError>([&] { join_run(env, options); }),
+      Not(AnyOf(HasSubstr("(no error)"), HasSubstr("(another"))));
+  // Nor does the store wait for it to leave.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(3'000));
+}
+
+TEST(JoinRun, UnknownBackendIsRefusedNamingTheNearestBeforeAnyoneIsMet) {
+  JoinOptions options = patient();
+  options.backend = "glo";
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { join_run(env_of(1, 2), options); }),
+      AllOf(HasSubstr("did you mean 'gloo'"), HasSubstr("auto")));
+  EXPECT_EQ(join_run(env_of(0, 1), options).comm->size(), 1);  // needs none
+}
+
+}  // namespace
+}  // namespace tandem
