@@ -108,8 +108,10 @@ int choose_bench(const Arguments& arguments, const BenchActions& actions) {
     return 0;
   }
   throw ConfigError(
-      "[command line] bench cannot '" + action + "'" +
-      did_you_mean(action, {"step", "loader", "allreduce"}) +
+      "[command line] bench " +
+      (action.empty() ? "needs to know what to measure"
+                      : "cannot '" + action + "'" +
+                            did_you_mean(action, {"step", "loader", "allreduce"})) +
       "; use tandem bench step, loader or allreduce");
 }
 
