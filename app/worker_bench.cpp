@@ -58,8 +58,14 @@ class FullBatches {
   int64_t epoch_ = -1;
 };
 
-// Milliseconds of each step after the warm-up.
-std::vector<double> time_steps(const BenchStepOptions& options) {
+struct StepTimes {
+  // Of each step after the warm-up.
+  std::vector<double> ms;
+  // Which one "auto" chose.
+  std::string executor;
+};
+
+StepTimes time_steps(const BenchStepOptions& options) {
   const auto data = load_dataset(options.config.data).train;
   auto comm = make_single_communicator();
   const Assembly parts = assemble(options.config, data, *comm);
@@ -74,14 +80,14 @@ std::vector<double> time_steps(const BenchStepOptions& options) {
   StepContext context;
   context.lr = parts.optimizer->base_lr();
   auto sums = at::zeros({3}, at::kDouble);
-  std::vector<double> times;
+  StepTimes times{{}, parts.executor->name()};
   for (; context.step < options.warmup + options.steps; ++context.step) {
     const auto start = Clock::now();
     const auto place = static_cast<size_t>(context.step % kPrefetchedBatches);
     const Batch batch = options.prefetched ? fetched[place] : batches.next();
     sums += parts.strategy->train_step({batch}, context);
     if (context.step >= options.warmup) {
-      times.push_back(1000 * seconds_since(start));
+      times.ms.push_back(1000 * seconds_since(start));
     }
   }
   return times;
@@ -90,7 +96,8 @@ std::vector<double> time_steps(const BenchStepOptions& options) {
 int bench_step(const Arguments& arguments) {
   const auto options = parse_bench_step(arguments);
   at::set_num_threads(options.threads);
-  const Spread spread = spread_of(time_steps(options));
+  const StepTimes times = time_steps(options);
+  const Spread spread = spread_of(times.ms);
   const RunConfig& config = options.config;
   const double rate = 1000 * static_cast<double>(config.batch_size) / spread.median;
   if (!options.json) {
@@ -98,7 +105,7 @@ int bench_step(const Arguments& arguments) {
         "{}, batch {}, executor {}, {}, {} threads, batches {}: {:.2f} ms per step "
         "(p10 "
         "{:.2f}, p90 {:.2f}), {:.0f} samples/s\n",
-        config.model, config.batch_size, config.executor, config.precision,
+        config.model, config.batch_size, times.executor, config.precision,
         options.threads,
         options.prefetched ? "fetched beforehand" : "fetched in the step",
         spread.median, spread.p10, spread.p90, rate);
@@ -115,7 +122,7 @@ int bench_step(const Arguments& arguments) {
   json["batch"] = config.batch_size;
   json["prefetched"] = options.prefetched;
   json["threads"] = options.threads;
-  json["executor"] = config.executor;
+  json["executor"] = times.executor;
   json["precision"] = config.precision;
   json["optimizer"] = config.optimizer;
   add_machine(json);

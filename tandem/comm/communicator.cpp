@@ -107,6 +107,15 @@ void Communicator::check_root(const char* operation, int root) const {
   }
 }
 
+void Communicator::check_peer(const char* operation, int peer) const {
+  check_root(operation, peer);
+  if (peer == rank_) {
+    throw ConfigError(
+        "[comm] " + std::string(operation) + " names rank " + std::to_string(peer) +
+        ", which is this rank itself; copy the tensor instead");
+  }
+}
+
 WorkPtr Communicator::all_reduce(at::Tensor tensor, ReduceOp op, const std::string& label) {
   check_tensor("all_reduce", tensor);
   return launch("all_reduce", label, tensor, [&] { return do_all_reduce(tensor, op); });
@@ -172,15 +181,13 @@ WorkPtr Communicator::gather(
 
 WorkPtr Communicator::send(at::Tensor tensor, int peer, int tag, const std::string& label) {
   check_tensor("send", tensor);
-  check_root("send", peer);
-  TANDEM_CHECK(peer != rank_, "a rank sends to itself");
+  check_peer("send", peer);
   return launch("send", label, tensor, [&] { return do_send(tensor, peer, tag); });
 }
 
 WorkPtr Communicator::recv(at::Tensor tensor, int peer, int tag, const std::string& label) {
   check_tensor("recv", tensor);
-  check_root("recv", peer);
-  TANDEM_CHECK(peer != rank_, "a rank receives from itself");
+  check_peer("recv", peer);
   return launch("recv", label, tensor, [&] { return do_recv(tensor, peer, tag); });
 }
 

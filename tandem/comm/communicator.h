@@ -141,6 +141,7 @@ class Communicator {
       const at::Tensor& payload,
       Start&& start);
   void check_root(const char* operation, int root) const;
+  void check_peer(const char* operation, int peer) const;
 
   int rank_;
   int size_;

@@ -2,6 +2,8 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <csignal>
+#include <ctime>
 #include <functional>
 
 #include "tandem/base/error.h"
@@ -10,6 +12,31 @@
 namespace tandem {
 
 namespace {
+
+// Gloo writes to sockets that a peer may have closed, and the SIGPIPE of that
+// would end the process. While one of these lives this thread gets none, nor do,
+// ever, the threads it starts; it then takes the one that may have come.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoSigpipe() {
+    if (sigismember(&before_, SIGPIPE) == 0) {
+      const timespec now{};
+      sigtimedwait(&pipe_, nullptr, &now);
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_;
+  sigset_t before_;
+};
 
 class GlooWork : public Work {
  public:
@@ -102,6 +129,7 @@ class GlooCommunicator : public Communicator {
         store_(std::move(store)),
         name_(name),
         options_(options) {
+    const NoSigpipe guard;
     auto group_options = c10d::ProcessGroupGloo::Options::create(options.timeout);
     group_options->devices.push_back(
         c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
@@ -179,11 +207,13 @@ class GlooCommunicator : public Communicator {
 
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
     std::vector<at::Tensor> tensors{movable(tensor)};
+    const NoSigpipe guard;
     return running(group_->send(tensors, peer, tag));
   }
 
   WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
     std::vector<at::Tensor> tensors{movable(tensor)};
+    const NoSigpipe guard;
     return running(group_->recv(tensors, peer, tag));
   }
 

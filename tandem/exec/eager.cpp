@@ -73,6 +73,10 @@ class EagerExecutor : public StageExecutor {
     return Readiness::per_parameter;
   }
 
+  const char* name() const override {
+    return "eager";
+  }
+
  private:
   struct InFlight {
     at::Tensor input;

@@ -80,6 +80,9 @@ class StageExecutor {
   virtual void parameters_changed(const ArenaRange& range) = 0;
 
   virtual Readiness readiness() const = 0;
+
+  /// Its row in executor_table(): what "auto" chose.
+  virtual const char* name() const = 0;
 };
 
 /// Which part of a model a stage is.

@@ -4,6 +4,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/parallel/grad_reducer.h"
+#include "tandem/parallel/replicas.h"
 #include "tandem/parallel/strategies.h"
 
 namespace tandem {
@@ -30,12 +31,7 @@ class DataParallel : public Strategy {
             options.sync == SyncMode::overlap) {}
 
   void start() override {
-    parts_.comm.check_equal(
-        "the models or bucket plans",
-        parts_.arenas.parameters().layout().describe() +
-            parts_.arenas.buffers().layout().describe() + describe(reducer_.buckets()));
-    broadcast(parts_.arenas.parameters());
-    broadcast(parts_.arenas.buffers());
+    start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
     // Frozen parameters came from rank 0 too.
     for (const auto& range : parts_.arenas.parameters().layout().ranges()) {
       parts_.executor.parameters_changed(range);
@@ -77,7 +73,7 @@ class DataParallel : public Strategy {
   void before_evaluation() override {
     switch (options_.buffers) {
       case BufferSync::broadcast:
-        broadcast(parts_.arenas.buffers());
+        broadcast_arena(parts_.comm, parts_.arenas.buffers());
         break;
       case BufferSync::average:
         average_buffers();
@@ -127,12 +123,6 @@ class DataParallel : public Strategy {
     for (const auto& range : trainable()) {
       parts_.optimizer.update(range, step);
       parts_.executor.parameters_changed(range);
-    }
-  }
-
-  void broadcast(Arena& arena) {
-    for (const auto& range : arena.layout().ranges()) {
-      parts_.comm.broadcast(arena.slice(range), 0, arena.name())->wait();
     }
   }
 

@@ -4,6 +4,7 @@
 
 #include "tandem/exec/gradient_hooks.h"
 #include "tandem/parallel/grad_reducer.h"
+#include "tandem/parallel/replicas.h"
 
 namespace tandem {
 
@@ -18,17 +19,6 @@ struct DistributedDataParallel::State {
             plan_buckets(arenas.gradients().layout(), SyncMode::overlap, bucket_bytes),
             true),
         hooks(arenas, [this](size_t slot) { written(slot); }) {}
-
-  void start() {
-    comm.check_equal(
-        "the models", arenas.parameters().layout().describe() +
-            arenas.buffers().layout().describe() + describe(reducer.buckets()));
-    for (Arena* arena : {&arenas.parameters(), &arenas.buffers()}) {
-      for (const auto& range : arena->layout().ranges()) {
-        comm.broadcast(arena->slice(range), 0, arena->name())->wait();
-      }
-    }
-  }
 
   void written(size_t slot) {
     if (!sync) {
@@ -63,7 +53,7 @@ DistributedDataParallel::DistributedDataParallel(
     const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
     Communicator& comm, const DistributedDataParallelOptions& options)
     : state_(std::make_unique<State>(parameters, buffers, comm, options.bucket_bytes)) {
-  state_->start();
+  start_alike(comm, state_->arenas, state_->reducer.buckets());
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;

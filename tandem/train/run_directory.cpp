@@ -138,7 +138,7 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["sync"] = config.sync;
   json["ranks"] = config.ranks;
   json["backend"] = summary.backend;
-  json["executor"] = config.executor;
+  json["executor"] = summary.executor;
   json["precision"] = config.precision;
   json["exposed_comm_ms_per_step"] = summary.exposed_comm_ms_per_step;
   json["parameters_sha256"] = summary.parameters_sha256;

@@ -48,6 +48,7 @@ struct Summary {
   int64_t steps = 0;
   int world_size = 1;
   std::string backend;
+  std::string executor;
   std::string parameters_sha256;
 };
 

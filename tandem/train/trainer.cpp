@@ -267,6 +267,7 @@ class Trainer {
     summary.steps = position_.step;
     summary.world_size = comm_.size();
     summary.backend = comm_.backend();
+    summary.executor = parts_.executor->name();
     summary.parameters_sha256 = parts_.arenas->parameters_sha256();
     directory_.finish(summary, config_);
     progress_.say(fmt::format(

@@ -96,6 +96,20 @@ TEST_P(CommContract, RootsPeersAndSizesThatCannotBeAreRefused) {
   }
 }
 
+TEST_P(CommContract, MessagesToOneselfAreRefused) {
+  for (const int size : {1, 2}) {
+    const auto messages = on_each_rank(GetParam(), size, [](Communicator& comm) {
+      const auto x = at::zeros({4});
+      return Messages{
+          error_of<ConfigError>([&] { comm.send(x, comm.rank(), 0); }),
+          error_of<ConfigError>([&] { comm.recv(x, comm.rank(), 0); })};
+    });
+    for (const auto& got : messages) {
+      EXPECT_THAT(got, Each(HasSubstr("itself")));
+    }
+  }
+}
+
 TEST_P(CommContract, CheckEqualNamesARankThatDiffers) {
   for (int size = 1; size <= 4; ++size) {
     for (int odd_one = 0; odd_one < size; ++odd_one) {

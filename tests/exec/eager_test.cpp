@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/exec/gradient_hooks.h"
 #include "tandem/exec/stage_executor.h"
 #include "tests/core/expect.h"
 
@@ -281,20 +282,25 @@ TEST(EagerExecutor, ErrorOfTheSinkArrivesAsItIs) {
   }
 }
 
-TEST(EagerExecutor, OneThatIsGoneReportsNoMore) {
+TEST(GradientHooks, ReportAsLongAsTheyLive) {
   const auto model = small_net();
   ModelArenas arenas(model->parameters(), {});
-  Recorder first(arenas.gradients());
-  Recorder second(arenas.gradients());
-  auto executor = make_eager_executor(*model, arenas, {});
-  executor->forward(0, images(5, 6), training());
-  executor->backward(0, {}, training(), first);
-  executor.reset();
-  executor = make_eager_executor(*model, arenas, {});
-  executor->forward(0, images(5, 6), training());
-  executor->backward(0, {}, training(), second);
-  EXPECT_EQ(first.names().size(), 4u);
-  EXPECT_EQ(second.names().size(), 4u);
+  const auto backward = [&] {
+    model->forward(waves(0, {2, 1, 8, 8}), {}).sum().backward();
+  };
+  std::vector<size_t> first;
+  std::vector<size_t> second;
+  {
+    const GradientHooks outer(arenas, [&](size_t slot) { first.push_back(slot); });
+    {
+      const GradientHooks inner(arenas, [&](size_t slot) { second.push_back(slot); });
+      backward();
+    }
+    backward();
+  }
+  backward();
+  EXPECT_EQ(first.size(), 8u);
+  EXPECT_THAT(second, UnorderedElementsAre(0, 1, 2, 3));
 }
 
 // Three stages of one parameter each, and the whole they are cut from.

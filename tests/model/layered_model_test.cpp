@@ -68,6 +68,20 @@ TEST(LayeredModel, EqualsPlainOperatorsForwardAndBackward) {
   }
 }
 
+TEST(LayeredModel, LeavesItsInputAsItWas) {
+  const auto x = waves({2, 2, 3, 3});
+  ASSERT_LT(x.min().item<double>(), 0);
+  for (const bool flat : {false, true}) {
+    std::vector<Layer> layers = {relu()};
+    if (flat) {
+      layers.insert(layers.begin(), flatten());
+    }
+    const auto output = make_layered_model(layers, double_options())->forward(x, {});
+    EXPECT_EQ(output.min().item<double>(), 0);
+    EXPECT_TRUE(x.equal(waves({2, 2, 3, 3})));
+  }
+}
+
 // torch.manual_seed(3); model = ConvNet().double() of document 004
 // x = torch.linspace(-1, 2, 4 * 784, dtype=torch.float64).sin().view(4, 1, 28, 28)
 // model(x); y = model(2 * x + 1); then model.eval()(x)

@@ -143,6 +143,26 @@ TEST(Zoo, BatchNormsBuffersHavePythonsNamesAndShapes) {
   EXPECT_EQ(model->buffers()[2].tensor.scalar_type(), at::kLong);
 }
 
+TEST(Zoo, DropoutsAreThoseOfTheDocuments) {
+  using Dropouts = std::vector<std::pair<LayerKind, double>>;
+  const std::vector<std::pair<std::string, Dropouts>> expected = {
+      {"net", {{LayerKind::dropout, 0.25}, {LayerKind::dropout, 0.5}}},
+      {"convnet", {{LayerKind::dropout2d, 0.1}, {LayerKind::dropout2d, 0.25}}},
+      {"net5x5", {{LayerKind::dropout2d, 0.2}}},
+      {"simplenet", {}},
+      {"mymodel", {}},
+      {"convnet_bn", {}}};
+  for (const auto& [name, dropouts] : expected) {
+    Dropouts found;
+    for (const auto& layer : find_model(name).layers(options_for(name))) {
+      if (layer.p > 0) {
+        found.emplace_back(layer.kind, layer.p);
+      }
+    }
+    EXPECT_EQ(found, dropouts) << name;
+  }
+}
+
 // torch.manual_seed(seed); model = Class(); h = hashlib.sha256()
 // for k, v in model.named_parameters():
 //     h.update(k.encode() + b"\0" + v.detach().numpy().tobytes())

@@ -74,6 +74,9 @@ class ToldExecutor : public StageExecutor {
   Readiness readiness() const override {
     return inner_.readiness();
   }
+  const char* name() const override {
+    return inner_.name();
+  }
 
  private:
   StageExecutor& inner_;

@@ -29,7 +29,7 @@ TEST(Install, AProjectOfItsOwnBuildsAgainstIt) {
       "target_link_libraries(mine PRIVATE tandem::tandem)\n");
   const auto build = scratch / "build";
   expect_ok(run_command(
-      {"cmake", "-S", source, "-B", build, "-DCMAKE_PREFIX_PATH=" + prefix,
+      {"cmake", "-G", "Ninja", "-S", source, "-B", build, "-DCMAKE_PREFIX_PATH=" + prefix,
        "-DCMAKE_CXX_COMPILER_LAUNCHER="}));
   expect_ok(run_command({"cmake", "--build", build}));
   const auto run = run_command(
