@@ -17,7 +17,8 @@ namespace {
 
 // A fact, and the command that mends it when something is wrong.
 void finding(bool good, const std::string& text, const std::string& mend = "") {
-  fmt::print("{} {}{}\n", good ? "ok  " : "look", text, good ? "" : "\n     mend: " + mend);
+  fmt::print(
+      "{} {}{}\n", good ? "ok  " : "look", text, good ? "" : "\n     mend: " + mend);
 }
 
 std::string cpu_line(const std::string& name) {
@@ -41,17 +42,17 @@ void look_at_cpu() {
   finding(
       !sets.empty(),
       fmt::format(
-          "CPU:{}, {} usable, instruction sets:{}", cpu_line("model name"), usable_cpus(),
-          sets.empty() ? " none of avx2 and later" : sets),
+          "CPU:{}, {} usable, instruction sets:{}", cpu_line("model name"),
+          usable_cpus(), sets.empty() ? " none of avx2 and later" : sets),
       "none; tandem runs, slowly");
 }
 
 void look_at_memory() {
   struct statvfs shm {};
   const bool known = statvfs("/dev/shm", &shm) == 0;
-  const double gib = known
-      ? static_cast<double>(shm.f_bavail) * static_cast<double>(shm.f_frsize) / (1 << 30)
-      : 0;
+  const double gib = known ? static_cast<double>(shm.f_bavail) *
+                                 static_cast<double>(shm.f_frsize) / (1 << 30)
+                           : 0;
   finding(
       gib > 0.25, fmt::format("shared memory: {:.1f} GiB free in /dev/shm", gib),
       "mount -o remount,size=2G /dev/shm");
@@ -65,7 +66,8 @@ void look_at_blas() {
   }
   const std::string file = path;
   finding(
-      file.find("openblas") != std::string::npos || file.find("mkl") != std::string::npos,
+      file.find("openblas") != std::string::npos ||
+          file.find("mkl") != std::string::npos,
       "BLAS for LibTorch: " + file, "apt-get install libopenblas0-pthread");
 }
 
@@ -73,8 +75,8 @@ void look_at_data() {
   const auto root = get_env("TANDEM_DATA");
   bool found = file_exists(cache_directory() + "/mnist/train-images-idx3-ubyte.gz");
   for (const char* below : {"", "/mnist"}) {
-    found = found ||
-        (root && file_exists(*root + below + "/train-images-idx3-ubyte.gz"));
+    found =
+        found || (root && file_exists(*root + below + "/train-images-idx3-ubyte.gz"));
   }
   finding(
       found, found ? "data: MNIST found" : "data: no MNIST (digits needs none)",
@@ -99,7 +101,8 @@ void look_at_worker() {
 }  // namespace
 
 int run_doctor(const Arguments& arguments) {
-  CLI::App app("What this build and this machine can do, and what to change.", "tandem doctor");
+  CLI::App app(
+      "What this build and this machine can do, and what to change.", "tandem doctor");
   parse(app, arguments);
   fmt::print("tandem {}\n", TANDEM_VERSION);
   look_at_cpu();

@@ -38,8 +38,8 @@ inline int run_command_line(
       names.emplace_back(command.name);
     }
     throw ConfigError(
-        "[command line] unknown command '" + all[0] + "'" + did_you_mean(all[0], names) +
-        "; see tandem --help");
+        "[command line] unknown command '" + all[0] + "'" +
+        did_you_mean(all[0], names) + "; see tandem --help");
   } catch (const HelpShown&) {
     return 0;
   } catch (const std::exception& error) {

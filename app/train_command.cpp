@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "app/command_line.h"
 #include "app/train_flags.h"
 #include "tandem/base/files.h"
@@ -14,7 +16,19 @@ std::vector<std::string> worker_command(const Arguments& arguments) {
   return command;
 }
 
-void check_world(const RunConfig& config, const RankEnv& env) {
+bool has_flag(const Arguments& arguments, const std::vector<std::string>& flags) {
+  return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& text) {
+    const auto name = text.substr(0, text.find('='));
+    return std::find(flags.begin(), flags.end(), name) != flags.end();
+  });
+}
+
+// A recipe's own nproc is for when tandem launches; a flag was meant for now.
+void check_world(
+    const RunConfig& config, const RankEnv& env, const Arguments& arguments) {
+  if (!has_flag(arguments, {"--nproc", "--nnodes"})) {
+    return;
+  }
   const int asked = config.num_ranks_here() * static_cast<int>(config.nnodes);
   if (asked > 1 && asked != env.world_size) {
     throw ConfigError(
@@ -27,9 +41,13 @@ void check_world(const RunConfig& config, const RankEnv& env) {
 }  // namespace
 
 int run_train(const Arguments& arguments) {
+  if (has_flag(arguments, {"--help", "-h"})) {
+    // Only the worker knows the models, strategies and so on.
+    exec_program(worker_command(arguments), rank_variables(1));
+  }
   const RunConfig config = parse_train_arguments(arguments);
   if (const auto env = read_rank_env()) {
-    check_world(config, *env);
+    check_world(config, *env, arguments);
     exec_program(worker_command(arguments), rank_variables(env->local_world_size));
   }
   const int ranks = config.num_ranks_here();

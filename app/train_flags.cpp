@@ -23,10 +23,12 @@ void add_flags(CLI::App& app, Flags& flags) {
   for (const auto& field : config_fields()) {
     const std::string name = field.flag().substr(2);
     const std::string underscores = field.name;
-    const std::string names = name == underscores ? "--" + name : "--" + name + ",--" + underscores;
+    const std::string names =
+        name == underscores ? "--" + name : "--" + name + ",--" + underscores;
     CLI::Option* option = nullptr;
     if (is_bool(field)) {
-      option = app.add_flag(names + ",!--no-" + name, flags.switches[&field], field.help);
+      option =
+          app.add_flag(names + ",!--no-" + name, flags.switches[&field], field.help);
     } else {
       option = app.add_option(names, flags.texts[&field], field.help);
       option->type_name("= " + to_toml(defaults, field));
@@ -67,8 +69,9 @@ RunConfig parse_train_arguments(const Arguments& arguments) {
     if (option->count() == 0) {
       continue;
     }
-    const std::string text =
-        is_bool(field) ? (flags.switches[&field] ? "true" : "false") : flags.texts[&field];
+    const std::string text = is_bool(field)
+                                 ? (flags.switches[&field] ? "true" : "false")
+                                 : flags.texts[&field];
     set_field(config, field, text, field.flag());
   }
   for (const auto& assignment : assignments) {

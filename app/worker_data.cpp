@@ -82,7 +82,8 @@ int work_data(const Arguments& arguments) {
     return 0;
   }
   throw ConfigError(
-      "[command line] data cannot '" + action + "'" + did_you_mean(action, {"make", "check"}) +
+      "[command line] data cannot '" + action + "'" +
+      did_you_mean(action, {"make", "check"}) +
       "; use tandem data make or tandem data check");
 }
 

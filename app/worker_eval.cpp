@@ -13,12 +13,16 @@ int work_eval(const Arguments& arguments) {
   std::string data;
   int64_t limit = 0;
   int64_t batch_size = 1000;
-  app.add_option("--checkpoint", checkpoint, "a checkpoint's directory, or its model.safetensors")
+  app.add_option(
+         "--checkpoint", checkpoint,
+         "a checkpoint's directory, or its model.safetensors")
       ->required();
-  app.add_option("--data", data, "digits, mnist or a folder; default: what it was trained on");
+  app.add_option(
+      "--data", data, "digits, mnist or a folder; default: what it was trained on");
   app.add_option("--limit", limit, "first N samples only; 0: all")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--batch-size", batch_size, "samples per batch")->check(CLI::PositiveNumber);
+  app.add_option("--batch-size", batch_size, "samples per batch")
+      ->check(CLI::PositiveNumber);
   parse(app, arguments);
 
   RunConfig config = config_from(load_model(checkpoint, nullptr));

@@ -1,9 +1,14 @@
+#include <fmt/core.h>
+
 #include "app/command_line.h"
 #include "app/run_as_rank.h"
 #include "app/train_flags.h"
 #include "tandem/base/signals.h"
 #include "tandem/comm/join.h"
 #include "tandem/comm/thread.h"
+#include "tandem/optim/lr_schedule.h"
+#include "tandem/optim/optimizer.h"
+#include "tandem/parallel/strategy.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::app {
@@ -27,12 +32,39 @@ void train_as_threads(const RunConfig& config) {
       timeout_of(config));
 }
 
+template <typename Table>
+void print_choices(const char* flag, const Table& table) {
+  fmt::print("\n{}\n", flag);
+  for (const auto& entry : table) {
+    fmt::print("  {:<14} {}\n", entry.name, entry.help);
+  }
+}
+
+void print_all_choices() {
+  print_choices("--model", model_table());
+  print_choices("--data", dataset_table());
+  print_choices("--strategy", strategy_table());
+  print_choices("--optimizer", optimizer_table());
+  print_choices("--schedule", lr_schedule_table());
+  print_choices("--executor", executor_table());
+  print_choices("--backend (between processes)", backend_table());
+}
+
+RunConfig parse_or_help(const Arguments& arguments) {
+  try {
+    return parse_train_arguments(arguments);
+  } catch (const HelpShown&) {
+    print_all_choices();
+    throw;
+  }
+}
+
 }  // namespace
 
 int work_train(const Arguments& arguments) {
   catch_signals();
   return run_as_rank([&] {
-    const RunConfig config = parse_train_arguments(arguments);
+    const RunConfig config = parse_or_help(arguments);
     if (config.ranks == "thread") {
       train_as_threads(config);
     } else {

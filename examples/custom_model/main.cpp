@@ -32,7 +32,8 @@ std::unique_ptr<tandem::Model> make_skip_net() {
     parameters.push_back({item.key(), item.value()});
   }
   return tandem::make_function_model(
-      [net](const at::Tensor& images) mutable { return net->forward(images); }, parameters);
+      [net](const at::Tensor& images) mutable { return net->forward(images); },
+      parameters);
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ int main(int argc, char** argv) {
     double loss_sum = 0;
     while (loader.next(batch)) {
       optimizer.zero_grad();
-      auto loss =
-          torch::nn::functional::cross_entropy(net->forward(batch.inputs), batch.targets);
+      auto loss = torch::nn::functional::cross_entropy(
+          net->forward(batch.inputs), batch.targets);
       loss.backward();
       optimizer.step();
       loss_sum += loss.item<double>();

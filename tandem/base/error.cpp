@@ -23,8 +23,7 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 }
 
 std::string comm_message(
-    const std::string& operation,
-    const std::string& cause,
+    const std::string& operation, const std::string& cause,
     const std::optional<int>& peer) {
   std::string text = "[comm] " + operation + " failed";
   if (peer) {
@@ -36,9 +35,7 @@ std::string comm_message(
 }  // namespace
 
 CommError::CommError(
-    const std::string& operation,
-    const std::string& cause,
-    std::optional<int> peer)
+    const std::string& operation, const std::string& cause, std::optional<int> peer)
     : Error(comm_message(operation, cause, peer)), peer_(peer) {}
 
 int exit_code(const std::exception& error) {
@@ -64,8 +61,7 @@ std::string did_you_mean(
   return best == nullptr ? "" : ", did you mean '" + *best + "'?";
 }
 
-std::string join(
-    const std::vector<std::string>& parts, const std::string& separator) {
+std::string join(const std::vector<std::string>& parts, const std::string& separator) {
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {
     text += (i == 0 ? "" : separator) + parts[i];

@@ -33,8 +33,7 @@ class CommError : public Error {
   /// `operation`: for instance "all_reduce #17 (bucket 2)". `cause`: what the
   /// backend said. `peer`: the rank that failed, where it is known.
   CommError(
-      const std::string& operation,
-      const std::string& cause,
+      const std::string& operation, const std::string& cause,
       std::optional<int> peer = std::nullopt);
 
   std::optional<int> peer() const {
@@ -72,9 +71,9 @@ std::string join(
 }  // namespace tandem
 
 /// Throws InternalError unless `condition` holds. For our own mistakes only.
-#define TANDEM_CHECK(condition, message)                              \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      ::tandem::fail_check(#condition, __FILE__, __LINE__, message);  \
-    }                                                                 \
+#define TANDEM_CHECK(condition, message)                             \
+  do {                                                               \
+    if (!(condition)) {                                              \
+      ::tandem::fail_check(#condition, __FILE__, __LINE__, message); \
+    }                                                                \
   } while (false)

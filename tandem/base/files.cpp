@@ -26,10 +26,11 @@ std::string parent_of(const std::string& path) {
 
 [[noreturn]] void fail(const std::string& what, const std::string& path) {
   const std::string reason = std::strerror(errno);
-  const std::string advice = errno == ENOSPC ? "; free some space"
-      : errno == EISDIR                      ? "; name a file in it"
-      : errno == EACCES || errno == EROFS    ? "; choose a place you may write to"
-                                             : "";
+  const std::string advice = errno == ENOSPC   ? "; free some space"
+                             : errno == EISDIR ? "; name a file in it"
+                             : errno == EACCES || errno == EROFS
+                                 ? "; choose a place you may write to"
+                                 : "";
   throw DataError("[files] cannot " + what + " '" + path + "': " + reason + advice);
 }
 
@@ -77,7 +78,8 @@ void replace_file(const std::string& path, const std::function<void(int fd)>& wr
   }
   try {
     write(fd);
-    if (fchmod(fd, 0644) != 0 || fsync(fd) != 0 || rename(temporary.c_str(), path.c_str()) != 0) {
+    if (fchmod(fd, 0644) != 0 || fsync(fd) != 0 ||
+        rename(temporary.c_str(), path.c_str()) != 0) {
       fail("write", path);
     }
   } catch (...) {
@@ -86,7 +88,8 @@ void replace_file(const std::string& path, const std::function<void(int fd)>& wr
     throw;
   }
   close(fd);
-  const int directory = open(parent_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int directory =
+      open(parent_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory >= 0) {
     fsync(directory);
     close(directory);
@@ -94,7 +97,8 @@ void replace_file(const std::string& path, const std::function<void(int fd)>& wr
 }
 
 void replace_file(const std::string& path, const std::string& content) {
-  replace_file(path, [&](int fd) { write_all(fd, content.data(), content.size(), path); });
+  replace_file(
+      path, [&](int fd) { write_all(fd, content.data(), content.size(), path); });
 }
 
 void make_directories(const std::string& path) {

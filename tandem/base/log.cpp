@@ -29,9 +29,8 @@ spdlog::logger& logger() {
 }
 
 std::string with_rank(const std::string& message) {
-  return current_world_size > 1
-      ? fmt::format("[rank {}] {}", current_rank, message)
-      : message;
+  return current_world_size > 1 ? fmt::format("[rank {}] {}", current_rank, message)
+                                : message;
 }
 
 }  // namespace

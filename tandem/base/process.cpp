@@ -32,7 +32,7 @@ ConfigError cannot_execute(const std::string& path, int reason) {
 bool is_program(const std::string& path) {
   std::error_code ignored;
   return access(path.c_str(), X_OK) == 0 &&
-      std::filesystem::is_regular_file(path, ignored);
+         std::filesystem::is_regular_file(path, ignored);
 }
 
 // argv and environment in the form that execve takes.
@@ -171,8 +171,8 @@ std::string ExitStatus::describe() const {
     return "exited with code " + std::to_string(code);
   }
   const char* name = sigabbrev_np(signal);
-  return "was killed by " +
-      (name == nullptr ? "signal " + std::to_string(signal) : "SIG" + std::string(name));
+  return "was killed by " + (name == nullptr ? "signal " + std::to_string(signal)
+                                             : "SIG" + std::string(name));
 }
 
 Process::Process(const ProcessOptions& options) {
@@ -256,8 +256,7 @@ void Process::signal(int number) {
 }
 
 CommandResult run_command(
-    const std::vector<std::string>& command,
-    const Variables& variables,
+    const std::vector<std::string>& command, const Variables& variables,
     double timeout_seconds) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();

@@ -81,8 +81,7 @@ struct CommandResult {
 /// Runs a command to its end and keeps what it printed; kills it after
 /// `timeout_seconds` (the status then says SIGKILL).
 CommandResult run_command(
-    const std::vector<std::string>& command,
-    const Variables& variables = {},
+    const std::vector<std::string>& command, const Variables& variables = {},
     double timeout_seconds = 600);
 
 /// Becomes another program: the process id stays. Throws ConfigError.

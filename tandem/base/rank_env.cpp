@@ -29,8 +29,8 @@ const LauncherNames kLaunchers[] = {
     // Its ..._NODE_RANK counts processes on the node, not nodes.
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", ""},
-    {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
-     "SLURM_NTASKS_PER_NODE", "SLURM_NODEID"},
+    {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
+     "SLURM_NODEID"},
     {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ""},
 };
 
@@ -103,6 +103,10 @@ void read_master(const LauncherNames& names, const GetEnv& get, RankEnv& env) {
   env.store = get("TANDEM_STORE").value_or("");
 }
 
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
 double cgroup_cpus() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string quota;
@@ -130,11 +134,14 @@ std::optional<RankEnv> read_rank_env(const GetEnv& get) {
     env.source = names.source;
     env.world_size = required(get, names.world_size, 1, kMost);
     env.rank = required(get, names.rank, 0, env.world_size - 1);
-    env.local_rank = optional_number(get, names.local_rank, 0, 0, kMost);
-    env.local_world_size =
-        optional_number(get, names.local_world_size, 1, 1, kMost);
-    env.node_rank = optional_number(get, names.node_rank, 0, 0, kMost);
     read_master(names, get, env);
+    // Ranks that meet at a loopback address are all on this host.
+    const bool one_host = get("MASTER_ADDR") && is_loopback(env.master_addr);
+    env.local_rank =
+        optional_number(get, names.local_rank, one_host ? env.rank : 0, 0, kMost);
+    env.local_world_size = optional_number(
+        get, names.local_world_size, one_host ? env.world_size : 1, 1, kMost);
+    env.node_rank = optional_number(get, names.node_rank, 0, 0, kMost);
     return env;
   }
   // Else each process would train as if it were the only one.

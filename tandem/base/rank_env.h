@@ -34,7 +34,8 @@ std::optional<std::string> get_env(const std::string& name);
 
 /// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
 /// MASTER_PORT (torchrun, Kubeflow), else the names of SLURM (inside srun),
-/// Open MPI and PMI. Returns nullopt when no launcher started this process.
+/// Open MPI and PMI. Without LOCAL_WORLD_SIZE a loopback MASTER_ADDR says that all
+/// ranks are on this host. Returns nullopt when no launcher started this process.
 ///
 /// Throws ConfigError that names the variable when one is missing beside the
 /// others, is not a number, or is out of range.

@@ -28,8 +28,8 @@ struct Parsed {
 
 bool is_port(const std::string& text) {
   return !text.empty() && text.size() <= 5 &&
-      text.find_first_not_of("0123456789") == std::string::npos &&
-      std::stoi(text) <= 65535;
+         text.find_first_not_of("0123456789") == std::string::npos &&
+         std::stoi(text) <= 65535;
 }
 
 Parsed parse(const std::string& address) {
@@ -92,10 +92,11 @@ int bound_port(int fd) {
 
 [[noreturn]] void fail_to_listen(const std::string& address) {
   const std::string advice = errno == EADDRINUSE
-      ? "choose another port, or 0 for a free one"
-      : "check the address";
+                                 ? "choose another port, or 0 for a free one"
+                                 : "check the address";
   throw ConfigError(
-      "[store] cannot listen at " + address + ": " + std::strerror(errno) + "; " + advice);
+      "[store] cannot listen at " + address + ": " + std::strerror(errno) + "; " +
+      advice);
 }
 
 Listener listen_unix(const std::string& address, const std::string& path) {
@@ -119,8 +120,8 @@ Listener listen_tcp(const std::string& address, const Parsed& at) {
   Socket socket(::socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   bool bound = bind_to(socket, *info);
   if (!bound && errno == EADDRNOTAVAIL) {
-    const auto any = resolve(
-        info->ai_family == AF_INET6 ? "::" : "0.0.0.0", at.port, SOCK_STREAM);
+    const auto any =
+        resolve(info->ai_family == AF_INET6 ? "::" : "0.0.0.0", at.port, SOCK_STREAM);
     bound = bind_to(socket, *any);
   }
   if (!bound || listen(socket.fd(), SOMAXCONN) != 0) {
@@ -220,7 +221,8 @@ Socket connect_once(const std::string& address) {
     const auto name = unix_address(at.host_or_path);
     Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const auto* target = reinterpret_cast<const sockaddr*>(&name);
-    return connect(socket.fd(), target, sizeof(name)) == 0 ? std::move(socket) : Socket();
+    return connect(socket.fd(), target, sizeof(name)) == 0 ? std::move(socket)
+                                                           : Socket();
   }
   const auto info = resolve(at.host_or_path, at.port, SOCK_STREAM);
   for (const addrinfo* entry = info.get(); entry != nullptr; entry = entry->ai_next) {

@@ -40,11 +40,12 @@ bool shake_hands(Socket& socket, const std::string& token) {
   const auto deadline = Clock::now() + Milliseconds(2'000);
   std::string reply;
   return send_frame(socket, store_protocol::hello(token), deadline) &&
-      receive_frame(socket, reply, deadline) &&
-      static_cast<Status>(reply[0]) == Status::ok;
+         receive_frame(socket, reply, deadline) &&
+         static_cast<Status>(reply[0]) == Status::ok;
 }
 
-std::string encode(Operation operation, Milliseconds timeout, std::vector<std::string> texts) {
+std::string encode(
+    Operation operation, Milliseconds timeout, std::vector<std::string> texts) {
   return store_protocol::encode({operation, timeout.count(), std::move(texts)});
 }
 
@@ -70,7 +71,8 @@ StoreClient::StoreClient(
       "joining the run at " + address,
       std::string(socket_ ? "something else answers there" : "nobody answers there") +
           " after " + std::to_string(timeout.count() / 1000) +
-          " s; check that rank 0 runs, and that MASTER_ADDR and MASTER_PORT are its own");
+          " s; check that rank 0 runs, and that MASTER_ADDR and MASTER_PORT are its "
+          "own");
 }
 
 std::string StoreClient::call(
@@ -91,9 +93,8 @@ std::string StoreClient::call(
       return reply.substr(1);
     case Status::timed_out:
       throw CommError(
-          "store " + what,
-          "no answer within " + std::to_string(timeout.count()) +
-              " ms; a rank has not arrived");
+          "store " + what, "no answer within " + std::to_string(timeout.count()) +
+                               " ms; a rank has not arrived");
     default:
       throw CommError("store " + what, "the store refused the request");
   }
@@ -119,7 +120,8 @@ int64_t StoreClient::add(const std::string& key, int64_t amount) {
 std::string StoreClient::compare_set(
     const std::string& key, const std::string& expected, const std::string& desired) {
   return call(
-      "compare_set " + key, encode(Operation::compare_set, {}, {key, expected, desired}), {});
+      "compare_set " + key,
+      encode(Operation::compare_set, {}, {key, expected, desired}), {});
 }
 
 bool StoreClient::has(const std::vector<std::string>& keys) {

@@ -125,11 +125,14 @@ class StoreServer::Table {
     }
     const auto left =
         std::chrono::duration_cast<Milliseconds>(until - Clock::now()).count();
-    poll(entries.data(), entries.size(), static_cast<int>(std::max<int64_t>(left, 0) + 1));
+    poll(
+        entries.data(), entries.size(),
+        static_cast<int>(std::max<int64_t>(left, 0) + 1));
     uint64_t count = 0;
     [[maybe_unused]] const auto drained = read(wake_.fd(), &count, sizeof(count));
     if ((entries[0].revents & POLLIN) != 0) {
-      Socket accepted(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      Socket accepted(
+          accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (accepted) {
         connections_.emplace_back(std::move(accepted));
       }
@@ -172,8 +175,8 @@ class StoreServer::Table {
     if (request.operation == Operation::get || request.operation == Operation::wait) {
       from.pending = request;
       const auto most = int64_t{1} << 40;
-      from.deadline = Clock::now() +
-          Milliseconds(std::clamp<int64_t>(request.timeout_ms, 0, most));
+      from.deadline =
+          Clock::now() + Milliseconds(std::clamp<int64_t>(request.timeout_ms, 0, most));
       return;
     }
     const std::lock_guard<std::mutex> lock(mutex_);

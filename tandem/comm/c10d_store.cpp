@@ -19,8 +19,7 @@ Bytes to_bytes(const std::string& text) {
 class C10dStore : public c10d::Store {
  public:
   C10dStore(
-      std::shared_ptr<StoreClient> client,
-      std::string prefix,
+      std::shared_ptr<StoreClient> client, std::string prefix,
       std::chrono::milliseconds timeout)
       : c10d::Store(timeout), client_(std::move(client)), prefix_(std::move(prefix)) {}
 
@@ -32,9 +31,10 @@ class C10dStore : public c10d::Store {
     client_->set(full(key), to_text(value));
   }
 
-  Bytes compareSet(const std::string& key, const Bytes& expected, const Bytes& desired)
-      override {
-    return to_bytes(client_->compare_set(full(key), to_text(expected), to_text(desired)));
+  Bytes compareSet(
+      const std::string& key, const Bytes& expected, const Bytes& desired) override {
+    return to_bytes(
+        client_->compare_set(full(key), to_text(expected), to_text(desired)));
   }
 
   Bytes get(const std::string& key) override {
@@ -61,8 +61,9 @@ class C10dStore : public c10d::Store {
     wait(keys, timeout_);
   }
 
-  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout)
-      override {
+  void wait(
+      const std::vector<std::string>& keys,
+      const std::chrono::milliseconds& timeout) override {
     client_->wait(full(keys), timeout);
   }
 
@@ -84,8 +85,7 @@ class C10dStore : public c10d::Store {
 }  // namespace
 
 c10::intrusive_ptr<c10d::Store> make_c10d_store(
-    std::shared_ptr<StoreClient> client,
-    const std::string& prefix,
+    std::shared_ptr<StoreClient> client, const std::string& prefix,
     std::chrono::milliseconds timeout) {
   return c10::make_intrusive<C10dStore>(std::move(client), prefix, timeout);
 }

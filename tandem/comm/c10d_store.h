@@ -13,8 +13,7 @@ namespace tandem {
 /// agents. Keys get `prefix` and a slash. Thread-safe. Include in .cpp files of
 /// comm only: the header is heavy.
 c10::intrusive_ptr<c10d::Store> make_c10d_store(
-    std::shared_ptr<StoreClient> client,
-    const std::string& prefix,
+    std::shared_ptr<StoreClient> client, const std::string& prefix,
     std::chrono::milliseconds timeout);
 
 }  // namespace tandem

@@ -25,14 +25,17 @@ class FinishedWork : public Work {
 void check_tensor(const std::string& operation, const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_contiguous()) {
     throw ConfigError(
-        "[comm] " + operation + " was given a tensor that is not contiguous; call "
+        "[comm] " + operation +
+        " was given a tensor that is not contiguous; call "
         ".contiguous() and copy the result back");
   }
 }
 
 void check_numel(
-    const std::string& operation, const at::Tensor& whole, const at::Tensor& part, int size) {
-  if (whole.numel() != part.numel() * size || whole.scalar_type() != part.scalar_type()) {
+    const std::string& operation, const at::Tensor& whole, const at::Tensor& part,
+    int size) {
+  if (whole.numel() != part.numel() * size ||
+      whole.scalar_type() != part.scalar_type()) {
     throw ConfigError(
         "[comm] " + operation + " needs " + std::to_string(size) + " x " +
         std::to_string(part.numel()) + " elements of one dtype, got " +
@@ -78,9 +81,7 @@ class CheckedWork : public Work {
 
 template <typename Start>
 WorkPtr Communicator::launch(
-    const char* operation,
-    const std::string& label,
-    const at::Tensor& payload,
+    const char* operation, const std::string& label, const at::Tensor& payload,
     Start&& start) {
   if (size_ == 1) {
     return std::make_shared<FinishedWork>();
@@ -89,7 +90,7 @@ WorkPtr Communicator::launch(
   ++stats_.operations;
   stats_.bytes += static_cast<int64_t>(payload.nbytes());
   const std::string name = std::string(operation) + " #" + std::to_string(sequence_) +
-      (label.empty() ? "" : " (" + label + ")");
+                           (label.empty() ? "" : " (" + label + ")");
   try {
     return std::make_shared<CheckedWork>(*this, name, start());
   } catch (const Error&) {
@@ -116,7 +117,8 @@ void Communicator::check_peer(const char* operation, int peer) const {
   }
 }
 
-WorkPtr Communicator::all_reduce(at::Tensor tensor, ReduceOp op, const std::string& label) {
+WorkPtr Communicator::all_reduce(
+    at::Tensor tensor, ReduceOp op, const std::string& label) {
   check_tensor("all_reduce", tensor);
   return launch("all_reduce", label, tensor, [&] { return do_all_reduce(tensor, op); });
 }
@@ -147,7 +149,8 @@ WorkPtr Communicator::all_gather(
   if (size_ == 1) {
     output.view(-1).copy_(input.view(-1));
   }
-  return launch("all_gather", label, output, [&] { return do_all_gather(output, input); });
+  return launch(
+      "all_gather", label, output, [&] { return do_all_gather(output, input); });
 }
 
 WorkPtr Communicator::scatter(
@@ -179,20 +182,23 @@ WorkPtr Communicator::gather(
   return launch("gather", label, input, [&] { return do_gather(output, input, root); });
 }
 
-WorkPtr Communicator::send(at::Tensor tensor, int peer, int tag, const std::string& label) {
+WorkPtr Communicator::send(
+    at::Tensor tensor, int peer, int tag, const std::string& label) {
   check_tensor("send", tensor);
   check_peer("send", peer);
   return launch("send", label, tensor, [&] { return do_send(tensor, peer, tag); });
 }
 
-WorkPtr Communicator::recv(at::Tensor tensor, int peer, int tag, const std::string& label) {
+WorkPtr Communicator::recv(
+    at::Tensor tensor, int peer, int tag, const std::string& label) {
   check_tensor("recv", tensor);
   check_peer("recv", peer);
   return launch("recv", label, tensor, [&] { return do_recv(tensor, peer, tag); });
 }
 
 void Communicator::barrier(const std::string& label) {
-  all_reduce(at::zeros({1}, at::kFloat), ReduceOp::sum, label.empty() ? "barrier" : label)
+  all_reduce(
+      at::zeros({1}, at::kFloat), ReduceOp::sum, label.empty() ? "barrier" : label)
       ->wait();
 }
 

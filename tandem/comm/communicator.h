@@ -136,9 +136,7 @@ class Communicator {
 
   template <typename Start>
   WorkPtr launch(
-      const char* operation,
-      const std::string& label,
-      const at::Tensor& payload,
+      const char* operation, const std::string& label, const at::Tensor& payload,
       Start&& start);
   void check_root(const char* operation, int root) const;
   void check_peer(const char* operation, int peer) const;

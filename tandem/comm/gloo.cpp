@@ -120,10 +120,7 @@ at::Tensor flat(const at::Tensor& tensor) {
 class GlooCommunicator : public Communicator {
  public:
   GlooCommunicator(
-      std::shared_ptr<StoreClient> store,
-      const std::string& name,
-      int rank,
-      int size,
+      std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
       const GlooOptions& options)
       : Communicator(rank, size, "gloo"),
         store_(std::move(store)),
@@ -237,10 +234,7 @@ class GlooCommunicator : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_gloo_communicator(
-    std::shared_ptr<StoreClient> store,
-    const std::string& name,
-    int rank,
-    int size,
+    std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
     const GlooOptions& options) {
   if (size == 1) {
     return make_single_communicator();

@@ -31,10 +31,7 @@ struct GlooOptions {
 ///
 /// Throws CommError when not all ranks come within the timeout.
 std::unique_ptr<Communicator> make_gloo_communicator(
-    std::shared_ptr<StoreClient> store,
-    const std::string& name,
-    int rank,
-    int size,
+    std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
     const GlooOptions& options = {});
 
 }  // namespace tandem

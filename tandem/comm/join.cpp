@@ -22,7 +22,7 @@ std::unique_ptr<Communicator> make_gloo(
 
 std::string run_token() {
   return get_env("TORCHELASTIC_RUN_ID").value_or("") + "/" +
-      get_env("TORCHELASTIC_RESTART_COUNT").value_or("0");
+         get_env("TORCHELASTIC_RESTART_COUNT").value_or("0");
 }
 
 std::vector<std::string> meeting_points(const RankEnv& env) {
@@ -72,8 +72,9 @@ std::shared_ptr<StoreClient> find_store(const RankEnv& env, Milliseconds timeout
 // node 0. Variables set by hand leave LOCAL_WORLD_SIZE at 1: then the route to
 // MASTER_ADDR tells, and it is loopback again when that is.
 std::string interface_address(const RankEnv& env) {
-  return env.local_world_size == env.world_size ? "127.0.0.1"
-                                                : local_address_towards(env.master_addr);
+  return env.local_world_size == env.world_size
+             ? "127.0.0.1"
+             : local_address_towards(env.master_addr);
 }
 
 const BackendEntry& find_backend(const std::string& name) {
@@ -138,8 +139,8 @@ JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
     run.store = find_store(env, options.timeout);
   }
   run.comm = backend == nullptr
-      ? make_single_communicator()
-      : backend->make(run.store, env, interface_address(env), options);
+                 ? make_single_communicator()
+                 : backend->make(run.store, env, interface_address(env), options);
   return run;
 }
 

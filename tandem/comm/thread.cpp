@@ -32,7 +32,8 @@ struct Meeting {
   std::vector<Part> parts;
   int arrived = 0;
   bool done = false;
-  std::exception_ptr error;
+  // What went wrong, as text: each rank throws an exception of its own.
+  std::string error;
 };
 
 struct Message {
@@ -94,8 +95,8 @@ class ThreadGroup {
     const auto limit = timeout.count() > 0 ? timeout : timeout_;
     const bool ended = changed_.wait_for(
         lock, limit, [&] { return meeting.done || failed_rank_ >= 0; });
-    if (meeting.done && meeting.error) {
-      std::rethrow_exception(meeting.error);
+    if (meeting.done && !meeting.error.empty()) {
+      throw std::runtime_error(meeting.error);
     }
     if (meeting.done) {
       return;
@@ -103,8 +104,8 @@ class ThreadGroup {
     throw std::runtime_error(
         ended ? "rank " + std::to_string(failed_rank_) + " stopped"
               : "no answer within " + std::to_string(limit.count()) + " ms; " +
-                std::to_string(meeting.arrived) + " of " + std::to_string(size_) +
-                " ranks arrived");
+                    std::to_string(meeting.arrived) + " of " + std::to_string(size_) +
+                    " ranks arrived");
   }
 
   void fail(int rank) {
@@ -141,12 +142,12 @@ class ThreadGroup {
   }
 
   void finish(Meeting& meeting, const Combine& combine) {
-    std::exception_ptr error;
+    std::string error;
     try {
       check_same(meeting.parts);
       combine(meeting.parts);
-    } catch (...) {
-      error = std::current_exception();
+    } catch (const std::exception& failure) {
+      error = first_line(failure);
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     meeting.error = error;
@@ -158,8 +159,8 @@ class ThreadGroup {
     for (size_t i = 1; i < parts.size(); ++i) {
       if (parts[i].kind != parts[0].kind) {
         throw std::runtime_error(
-            "rank 0 called " + parts[0].kind + ", rank " + std::to_string(i) + " called " +
-            parts[i].kind);
+            "rank 0 called " + parts[0].kind + ", rank " + std::to_string(i) +
+            " called " + parts[i].kind);
       }
     }
   }
@@ -168,12 +169,12 @@ class ThreadGroup {
     while (!sent.empty() && !received.empty()) {
       auto& from = sent.front();
       auto& to = received.front();
-      std::exception_ptr error;
+      std::string error;
       if (from.tensor.numel() == to.tensor.numel() &&
           from.tensor.scalar_type() == to.tensor.scalar_type()) {
         to.tensor.view(-1).copy_(from.tensor.view(-1));
       } else {
-        error = std::make_exception_ptr(std::runtime_error("sizes or dtypes differ"));
+        error = "sizes or dtypes differ";
       }
       for (auto* meeting : {from.meeting.get(), to.meeting.get()}) {
         meeting->error = error;
@@ -244,7 +245,7 @@ const char* name_of(ReduceOp op) {
 
 std::string kind_of(const std::string& operation, const at::Tensor& tensor) {
   return operation + " of " + std::to_string(tensor.numel()) + " " +
-      c10::toString(tensor.scalar_type());
+         c10::toString(tensor.scalar_type());
 }
 
 class ThreadCommunicator : public Communicator {
@@ -327,11 +328,13 @@ class ThreadCommunicator : public Communicator {
   }
 
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
-    return std::make_shared<ThreadWork>(group_, group_->send(rank(), peer, tag, tensor));
+    return std::make_shared<ThreadWork>(
+        group_, group_->send(rank(), peer, tag, tensor));
   }
 
   WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
-    return std::make_shared<ThreadWork>(group_, group_->recv(peer, rank(), tag, tensor));
+    return std::make_shared<ThreadWork>(
+        group_, group_->recv(peer, rank(), tag, tensor));
   }
 
   int failed_peer() const override {
@@ -340,9 +343,7 @@ class ThreadCommunicator : public Communicator {
 
  private:
   WorkPtr meet(
-      const std::string& kind,
-      const at::Tensor& input,
-      const at::Tensor& output,
+      const std::string& kind, const at::Tensor& input, const at::Tensor& output,
       const ThreadGroup::Combine& combine) {
     const auto meeting =
         group_->arrive(rank(), sequence_++, {kind, input, output}, combine);
@@ -370,8 +371,7 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(
 }
 
 void run_ranks(
-    int size,
-    const std::function<void(Communicator&)>& body,
+    int size, const std::function<void(Communicator&)>& body,
     std::chrono::milliseconds timeout) {
   const auto group = std::make_shared<ThreadGroup>(size, timeout);
   auto communicators = communicators_of(group, size);

@@ -23,8 +23,7 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(
 /// When one throws, the others' operations fail, and the first error is thrown
 /// here.
 void run_ranks(
-    int size,
-    const std::function<void(Communicator&)>& body,
+    int size, const std::function<void(Communicator&)>& body,
     std::chrono::milliseconds timeout = kDefaultCommTimeout);
 
 }  // namespace tandem

@@ -33,10 +33,8 @@ int64_t aligned_numel(at::ScalarType dtype) {
 // Below autograd's view tracking: the optimizer and the reducer write these in
 // place, and a tracked view of a leaf would not let them.
 at::Tensor untracked_view(
-    const at::Tensor& flat,
-    const std::vector<int64_t>& dims,
-    const std::vector<int64_t>& strides,
-    int64_t offset) {
+    const at::Tensor& flat, const std::vector<int64_t>& dims,
+    const std::vector<int64_t>& strides, int64_t offset) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   return flat.as_strided(dims, strides, flat.storage_offset() + offset);
 }
@@ -86,8 +84,7 @@ void move_into(Arena& arena, const std::vector<NamedTensor>& tensors) {
 }  // namespace
 
 ArenaLayout::ArenaLayout(
-    const std::vector<NamedTensor>& tensors,
-    const std::vector<int64_t>& groups,
+    const std::vector<NamedTensor>& tensors, const std::vector<int64_t>& groups,
     int64_t divisor) {
   TANDEM_CHECK(divisor > 0, "the divisor of an arena must be positive");
   std::set<std::string> names;
@@ -103,9 +100,9 @@ ArenaLayout::ArenaLayout(
     const Segment wanted{
         tensor.scalar_type(), tensor.device(), tensor.requires_grad(), 0};
     size_t at = 0;
-    while (at < segments_.size() &&
-           (segments_[at].dtype != wanted.dtype || segments_[at].device != wanted.device ||
-            segments_[at].trainable != wanted.trainable)) {
+    while (at < segments_.size() && (segments_[at].dtype != wanted.dtype ||
+                                     segments_[at].device != wanted.device ||
+                                     segments_[at].trainable != wanted.trainable)) {
       ++at;
     }
     if (at == segments_.size()) {
@@ -144,12 +141,13 @@ std::string ArenaLayout::describe() const {
   std::string lines;
   for (const auto& slot : slots_) {
     lines += slot.name + " " + text(slot.dims) + " strides " + text(slot.strides) +
-        " at " + std::to_string(slot.segment) + ":" + std::to_string(slot.offset) + "\n";
+             " at " + std::to_string(slot.segment) + ":" + std::to_string(slot.offset) +
+             "\n";
   }
   for (const auto& segment : segments_) {
     lines += std::string(c10::toString(segment.dtype)) + " " + segment.device.str() +
-        (segment.trainable ? " trainable " : " frozen ") + std::to_string(segment.numel) +
-        "\n";
+             (segment.trainable ? " trainable " : " frozen ") +
+             std::to_string(segment.numel) + "\n";
   }
   return lines;
 }
@@ -157,7 +155,8 @@ std::string ArenaLayout::describe() const {
 ArenaAllocator heap_allocator() {
   return [](const std::string&, int64_t, const Segment& segment) {
     return at::zeros(
-        {segment.numel}, at::TensorOptions().dtype(segment.dtype).device(segment.device));
+        {segment.numel},
+        at::TensorOptions().dtype(segment.dtype).device(segment.device));
   };
 }
 
@@ -165,7 +164,8 @@ ArenaAllocator shared_allocator(
     std::function<void(const std::string&, int64_t, int)> created) {
   return [created](const std::string& name, int64_t index, const Segment& segment) {
     const int fd = memfd_create(("tandem-" + name).c_str(), 0);
-    const auto bytes = segment.numel * static_cast<int64_t>(c10::elementSize(segment.dtype));
+    const auto bytes =
+        segment.numel * static_cast<int64_t>(c10::elementSize(segment.dtype));
     if (fd < 0 || ftruncate(fd, bytes) != 0) {
       throw DataError(
           "[arena] cannot make " + std::to_string(bytes) + " bytes of shared memory: " +
@@ -179,13 +179,14 @@ ArenaAllocator shared_allocator(
 }
 
 at::Tensor map_shared(int fd, const Segment& segment) {
-  const auto bytes = static_cast<size_t>(segment.numel) * c10::elementSize(segment.dtype);
+  const auto bytes =
+      static_cast<size_t>(segment.numel) * c10::elementSize(segment.dtype);
   struct stat info {};
   const bool large_enough =
       fstat(fd, &info) == 0 && static_cast<size_t>(info.st_size) >= bytes;
   void* memory = large_enough
-      ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-      : MAP_FAILED;
+                     ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                     : MAP_FAILED;
   close(fd);
   if (memory == MAP_FAILED) {
     throw DataError(
@@ -198,12 +199,12 @@ at::Tensor map_shared(int fd, const Segment& segment) {
 }
 
 Arena::Arena(
-    std::shared_ptr<const ArenaLayout> layout,
-    const std::string& name,
+    std::shared_ptr<const ArenaLayout> layout, const std::string& name,
     const ArenaAllocator& allocate)
     : layout_(std::move(layout)), name_(name) {
   for (size_t i = 0; i < layout_->segments().size(); ++i) {
-    segments_.push_back(allocate(name, static_cast<int64_t>(i), layout_->segments()[i]));
+    segments_.push_back(
+        allocate(name, static_cast<int64_t>(i), layout_->segments()[i]));
   }
 }
 
@@ -223,16 +224,13 @@ void Arena::zero() {
 }
 
 ModelArenas::ModelArenas(
-    const std::vector<NamedTensor>& parameters,
-    const std::vector<NamedTensor>& buffers,
+    const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
     const ModelArenaOptions& options)
     : ModelArenas(parameters, buffers, lay_out(parameters, options), options) {}
 
 ModelArenas::ModelArenas(
-    std::vector<NamedTensor> parameters,
-    std::vector<NamedTensor> buffers,
-    std::shared_ptr<const ArenaLayout> layout,
-    const ModelArenaOptions& options)
+    std::vector<NamedTensor> parameters, std::vector<NamedTensor> buffers,
+    std::shared_ptr<const ArenaLayout> layout, const ModelArenaOptions& options)
     : named_parameters_(std::move(parameters)),
       named_buffers_(std::move(buffers)),
       parameters_(layout, "parameters", options.allocate_parameters),
@@ -265,8 +263,8 @@ void ModelArenas::attach_gradients() {
       continue;
     }
     auto& gradient = tensor.mutable_grad();
-    if (gradient.defined() && gradient.is_alias_of(
-            gradients_.segment(gradients_.layout().slots()[i].segment))) {
+    if (gradient.defined() && gradient.is_alias_of(gradients_.segment(
+                                  gradients_.layout().slots()[i].segment))) {
       continue;
     }
     auto view = gradients_.view(i);

@@ -64,8 +64,7 @@ class ArenaLayout {
   /// Throws ConfigError for a tensor with gaps or overlaps in memory, or a
   /// name that occurs twice.
   ArenaLayout(
-      const std::vector<NamedTensor>& tensors,
-      const std::vector<int64_t>& groups,
+      const std::vector<NamedTensor>& tensors, const std::vector<int64_t>& groups,
       int64_t divisor);
 
   const std::vector<Slot>& slots() const {
@@ -112,8 +111,7 @@ at::Tensor map_shared(int fd, const Segment& segment);
 class Arena {
  public:
   Arena(
-      std::shared_ptr<const ArenaLayout> layout,
-      const std::string& name,
+      std::shared_ptr<const ArenaLayout> layout, const std::string& name,
       const ArenaAllocator& allocate = heap_allocator());
 
   const ArenaLayout& layout() const {
@@ -161,8 +159,7 @@ class ModelArenas {
   /// lists are in order of registration.
   ModelArenas(
       const std::vector<NamedTensor>& parameters,
-      const std::vector<NamedTensor>& buffers,
-      const ModelArenaOptions& options = {});
+      const std::vector<NamedTensor>& buffers, const ModelArenaOptions& options = {});
 
   Arena& parameters() {
     return parameters_;
@@ -195,10 +192,8 @@ class ModelArenas {
 
  private:
   ModelArenas(
-      std::vector<NamedTensor> parameters,
-      std::vector<NamedTensor> buffers,
-      std::shared_ptr<const ArenaLayout> layout,
-      const ModelArenaOptions& options);
+      std::vector<NamedTensor> parameters, std::vector<NamedTensor> buffers,
+      std::shared_ptr<const ArenaLayout> layout, const ModelArenaOptions& options);
 
   std::vector<NamedTensor> named_parameters_;
   std::vector<NamedTensor> named_buffers_;

@@ -92,8 +92,8 @@ DatasetSplits load_mnist() {
     }
   }
   throw DataError(
-      "[data] MNIST is in none of " + join(folders) +
-      "; put its four IDX files into one of them, or name their folder with --data");
+      "[data] MNIST is not in " + join(folders, " or ") +
+      "; put its four IDX files there, or name their folder with --data");
 }
 
 Dataset first_samples(Dataset split, int64_t limit) {
@@ -107,7 +107,8 @@ Dataset first_samples(Dataset split, int64_t limit) {
 
 const std::vector<DatasetEntry>& dataset_table() {
   static const std::vector<DatasetEntry> table = {
-      {"digits", "60,000 + 10,000 digits that tandem draws itself, offline", &load_digits},
+      {"digits", "60,000 + 10,000 digits that tandem draws itself, offline",
+       &load_digits},
       {"mnist", "MNIST, from $TANDEM_DATA or the cache", &load_mnist},
   };
   return table;
@@ -126,8 +127,8 @@ DatasetSplits load_dataset(const std::string& name_or_folder, int64_t limit) {
   }
   if (!found && !file_exists(name_or_folder)) {
     throw ConfigError(
-        "[data] '" + name_or_folder + "' is neither a folder nor one of " + join(names) +
-        did_you_mean(name_or_folder, names));
+        "[data] '" + name_or_folder + "' is neither a folder nor one of " +
+        join(names) + did_you_mean(name_or_folder, names));
   }
   if (!found) {
     splits = load_idx_folder(name_or_folder);
@@ -142,9 +143,10 @@ DatasetSplits load_idx_folder(const std::string& folder) {
   auto& [train, test] = splits;
   if (train.height != test.height || train.width != test.width) {
     throw DataError(
-        "[data] '" + folder + "': training images are " + std::to_string(train.height) + "x" +
-        std::to_string(train.width) + ", test images " + std::to_string(test.height) + "x" +
-        std::to_string(test.width) + "; they must agree");
+        "[data] '" + folder + "': training images are " + std::to_string(train.height) +
+        "x" + std::to_string(train.width) + ", test images " +
+        std::to_string(test.height) + "x" + std::to_string(test.width) +
+        "; they must agree");
   }
   train.num_classes = test.num_classes = std::max(train.num_classes, test.num_classes);
   for (int64_t i = 0; i < train.num_classes; ++i) {

@@ -52,7 +52,9 @@ class Rng {
     return z ^ (z >> 31);
   }
 
-  uint64_t below(uint64_t n) { return (next() >> 32) * n >> 32; }
+  uint64_t below(uint64_t n) {
+    return (next() >> 32) * n >> 32;
+  }
 
   double uniform(double low, double high) {
     return low + (high - low) * (static_cast<double>(next() >> 11) * 0x1p-53);
@@ -66,7 +68,9 @@ class Rng {
     return sum / 3;
   }
 
-  bool chance(double p) { return uniform(0, 1) < p; }
+  bool chance(double p) {
+    return uniform(0, 1) < p;
+  }
 
  private:
   uint64_t state_;
@@ -81,10 +85,18 @@ struct Point {
   double x;
   double y;
 
-  bool operator==(Point p) const { return x == p.x && y == p.y; }
-  Point operator+(Point p) const { return {x + p.x, y + p.y}; }
-  Point operator-(Point p) const { return {x - p.x, y - p.y}; }
-  friend Point operator*(double s, Point p) { return {s * p.x, s * p.y}; }
+  bool operator==(Point p) const {
+    return x == p.x && y == p.y;
+  }
+  Point operator+(Point p) const {
+    return {x + p.x, y + p.y};
+  }
+  Point operator-(Point p) const {
+    return {x - p.x, y - p.y};
+  }
+  friend Point operator*(double s, Point p) {
+    return {s * p.x, s * p.y};
+  }
 };
 
 using Stroke = std::vector<Point>;
@@ -156,8 +168,7 @@ using Alphabet = std::array<std::vector<Glyph>, 10>;
 Alphabet make_alphabet() {
   Alphabet alphabet;
   for (const Style& style : kStyles) {
-    alphabet.at(static_cast<size_t>(style.digit))
-        .push_back(parse_path(style.path));
+    alphabet.at(static_cast<size_t>(style.digit)).push_back(parse_path(style.path));
   }
   return alphabet;
 }
@@ -187,8 +198,7 @@ class Hand {
 
   Point place(Point glyph_point) const {
     const Point from_centre = glyph_point - Point{50, 50};
-    const Point flat =
-        centre_ + from_centre.x * across_ + from_centre.y * down_;
+    const Point flat = centre_ + from_centre.x * across_ + from_centre.y * down_;
     return flat + warp_at(flat);
   }
 
@@ -199,7 +209,9 @@ class Hand {
     return std::clamp(pixels * (kKnots - 1) / kSide, 0.0, kKnots - 1.001);
   }
 
-  static double smooth(double t) { return t * t * (3 - 2 * t); }
+  static double smooth(double t) {
+    return t * t * (3 - 2 * t);
+  }
 
   Point warp_at(Point p) const {
     const double x = clamp_to_lattice(p.x);
@@ -246,8 +258,7 @@ class Canvas {
         const Point off = p - t * along;
         const double distance = std::sqrt(off.x * off.x + off.y * off.y);
         const double radius = a.radius + t * (b.radius - a.radius);
-        const double cover =
-            std::clamp((radius - distance) / edge + 0.5, 0.0, 1.0);
+        const double cover = std::clamp((radius - distance) / edge + 0.5, 0.0, 1.0);
         double& value = values_[static_cast<size_t>(y * kSide + x)];
         value = std::max(value, ink * cover);
       }
@@ -283,8 +294,8 @@ Point on_curve(Point a, Point b, Point c, Point d, double t) {
   const Point m1 = 0.5 * (d - b);
   const double t2 = t * t;
   const double t3 = t2 * t;
-  return (2 * t3 - 3 * t2 + 1) * b + (t3 - 2 * t2 + t) * m0 +
-         (3 * t2 - 2 * t3) * c + (t3 - t2) * m1;
+  return (2 * t3 - 3 * t2 + 1) * b + (t3 - 2 * t2 + t) * m0 + (3 * t2 - 2 * t3) * c +
+         (t3 - t2) * m1;
 }
 
 // A corner's two points move together and so stay a corner.
@@ -299,11 +310,7 @@ Stroke jittered(const Stroke& stroke, Rng& rng) {
 }
 
 void draw_stroke(
-    const Stroke& stroke,
-    const Hand& hand,
-    const Pen& pen,
-    Rng& rng,
-    Canvas& canvas) {
+    const Stroke& stroke, const Hand& hand, const Pen& pen, Rng& rng, Canvas& canvas) {
   constexpr int kSteps = 5;
   const Stroke points = jittered(stroke, rng);
   const auto dot = [&](Point p) {
@@ -317,8 +324,8 @@ void draw_stroke(
     const Point before = points[i == 0 ? 0 : i - 1];
     const Point after = points[std::min(i + 2, points.size() - 1)];
     for (int step = 1; step <= kSteps; ++step) {
-      const Dot here = dot(on_curve(
-          before, points[i], points[i + 1], after, step / double{kSteps}));
+      const Dot here =
+          dot(on_curve(before, points[i], points[i + 1], after, step / double{kSteps}));
       canvas.draw(last, here, pen.ink, pen.edge);
       last = here;
     }
@@ -340,18 +347,15 @@ void draw_stray(const Pen& pen, Rng& rng, Canvas& canvas) {
   const double inward = side > 0 ? -1 : 1;
   const Point from = {side, rng.uniform(0, kSide)};
   const Point reach = {
-      inward * rng.uniform(1, kStrayReach),
-      rng.uniform(-kStrayReach, kStrayReach)};
-  canvas.draw(
-      {from, pen.radius}, {from + reach, pen.radius}, pen.ink, pen.edge);
+      inward * rng.uniform(1, kStrayReach), rng.uniform(-kStrayReach, kStrayReach)};
+  canvas.draw({from, pen.radius}, {from + reach, pen.radius}, pen.ink, pen.edge);
 }
 
 void draw_digit(const std::vector<Glyph>& styles, Rng& rng, uint8_t* pixels) {
   const Glyph& glyph = styles[rng.below(styles.size())];
   const Hand hand(rng);
   const Pen pen = {
-      rng.uniform(kMinPenRadius, kMaxPenRadius),
-      rng.uniform(kMinInk, 1),
+      rng.uniform(kMinPenRadius, kMaxPenRadius), rng.uniform(kMinInk, 1),
       rng.uniform(kMinEdge, kMaxEdge)};
   Canvas canvas;
   if (rng.chance(kStrayChance)) {
@@ -377,9 +381,7 @@ DigitImages draw_digits(int64_t count, uint64_t seed) {
       const uint8_t label = label_of(seed, i);
       images.labels[static_cast<size_t>(i)] = label;
       draw_digit(
-          alphabet[label],
-          rng,
-          &images.pixels[static_cast<size_t>(i * kPixels)]);
+          alphabet[label], rng, &images.pixels[static_cast<size_t>(i * kPixels)]);
     }
   };
   const int64_t cores = std::max(1u, std::thread::hardware_concurrency());

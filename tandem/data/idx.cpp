@@ -46,9 +46,9 @@ class ByteReader {
     int code = Z_OK;
     const char* message = gzerror(file_, &code);
     if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
-      const std::string reason = code == Z_ERRNO ? std::strerror(errno)
-          : code == Z_BUF_ERROR                  ? "it ends in the middle"
-                                                 : message;
+      const std::string reason = code == Z_ERRNO       ? std::strerror(errno)
+                                 : code == Z_BUF_ERROR ? "it ends in the middle"
+                                                       : message;
       fail(path_, "is damaged: " + reason + "; fetch it again");
     }
     return static_cast<size_t>(got);
@@ -71,7 +71,7 @@ std::vector<int64_t> read_header(
   if (magic[3] != num_dims) {
     fail(
         path, "has " + std::to_string(magic[3]) + " dimensions, expected " +
-            std::to_string(num_dims) + "; are images and labels swapped?");
+                  std::to_string(num_dims) + "; are images and labels swapped?");
   }
   std::vector<int64_t> dims;
   for (size_t i = 0; i < num_dims; ++i) {
@@ -80,7 +80,8 @@ std::vector<int64_t> read_header(
       fail(path, "ends inside its header; fetch it again");
     }
     dims.push_back(
-        int64_t{bytes[0]} << 24 | int64_t{bytes[1]} << 16 | int64_t{bytes[2]} << 8 | bytes[3]);
+        int64_t{bytes[0]} << 24 | int64_t{bytes[1]} << 16 | int64_t{bytes[2]} << 8 |
+        bytes[3]);
   }
   return dims;
 }
@@ -89,7 +90,9 @@ int64_t product(const std::string& path, const std::vector<int64_t>& dims) {
   int64_t total = 1;
   for (const int64_t dim : dims) {
     if (dim <= 0 || total > kMostBytes / dim) {
-      fail(path, "has a dimension of " + std::to_string(dim) + " in its header; fetch it again");
+      fail(
+          path, "has a dimension of " + std::to_string(dim) +
+                    " in its header; fetch it again");
     }
     total *= dim;
   }
@@ -105,20 +108,22 @@ IdxArray read_idx(const std::string& path, size_t num_dims) {
   const auto total = static_cast<size_t>(product(path, array.dims));
   while (array.values.size() < total) {
     const size_t have = array.values.size();
-    const size_t wanted = std::min({total - have, std::max(kChunkBytes, have), kMostChunk});
+    const size_t wanted =
+        std::min({total - have, std::max(kChunkBytes, have), kMostChunk});
     array.values.resize(have + wanted);
     const size_t got = reader.read(array.values.data() + have, wanted);
     if (got < wanted) {
       fail(
           path, "ends after " + std::to_string(have + got) + " of the " +
-              std::to_string(total) + " bytes that its header promises; fetch it again");
+                    std::to_string(total) +
+                    " bytes that its header promises; fetch it again");
     }
   }
   uint8_t extra = 0;
   if (reader.read(&extra, 1) != 0) {
     fail(
         path, "goes on after the " + std::to_string(total) +
-            " bytes that its header promises; fetch it again");
+                  " bytes that its header promises; fetch it again");
   }
   return array;
 }
@@ -138,7 +143,8 @@ void write_idx(const std::string& path, const IdxArray& array) {
     TANDEM_CHECK(file != nullptr, "gzdopen failed");
     const bool written =
         gzwrite(file, header.data(), static_cast<unsigned>(header.size())) > 0 &&
-        gzwrite(file, array.values.data(), static_cast<unsigned>(array.values.size())) > 0;
+        gzwrite(file, array.values.data(), static_cast<unsigned>(array.values.size())) >
+            0;
     const int reason = errno;
     if (gzclose(file) != Z_OK || !written) {
       fail(path, std::string("cannot be written: ") + std::strerror(reason));

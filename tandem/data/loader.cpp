@@ -124,7 +124,8 @@ void Loader::gather(const int64_t* indices, int64_t count, float* out) const {
     }
     const uint8_t* from = pixels + indices[i] * image_bytes;
     for (int64_t channel = 0; channel < dataset_.channels; ++channel) {
-      float* to = out + (i * dataset_.channels + channel) * plane + pad * out_width + pad;
+      float* to =
+          out + (i * dataset_.channels + channel) * plane + pad * out_width + pad;
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t column = 0; column < columns; ++column) {
           to[column] = table[from[column]];

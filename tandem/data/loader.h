@@ -49,7 +49,9 @@ struct LoaderOptions {
 class Loader {
  public:
   /// Throws ConfigError for sizes that cannot be.
-  Loader(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOptions& options);
+  Loader(
+      const Dataset& dataset, const SamplerOptions& sampler,
+      const LoaderOptions& options);
 
   int64_t num_batches() const {
     return num_batches_;

@@ -16,7 +16,8 @@ void check(const SamplerOptions& options) {
   if (options.size < 1) {
     throw ConfigError("[data] the data set is empty; name another with --data");
   }
-  if (options.num_shards < 1 || options.shard < 0 || options.shard >= options.num_shards) {
+  if (options.num_shards < 1 || options.shard < 0 ||
+      options.shard >= options.num_shards) {
     throw ConfigError(
         "[data] shard " + std::to_string(options.shard) + " of " +
         std::to_string(options.num_shards) + " cannot be");

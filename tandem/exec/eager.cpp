@@ -24,7 +24,8 @@ class EagerExecutor : public StageExecutor {
           }
         }) {}
 
-  StageResult forward(int slot, const Batch& batch, const StepContext& context) override {
+  StageResult forward(
+      int slot, const Batch& batch, const StepContext& context) override {
     const c10::AutoGradMode grad(context.training);
     auto input = batch.inputs.to(dtype());
     if (context.training && !options_.first) {
@@ -88,7 +89,8 @@ class EagerExecutor : public StageExecutor {
     return segments.empty() ? at::kFloat : segments.front().dtype;
   }
 
-  static ForwardContext forward_context(const Batch& batch, const StepContext& context) {
+  static ForwardContext forward_context(
+      const Batch& batch, const StepContext& context) {
     ForwardContext forward;
     forward.training = context.training;
     forward.samples = {

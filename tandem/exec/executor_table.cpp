@@ -12,7 +12,8 @@ const std::vector<ExecutorEntry>& executor_table() {
 }
 
 std::unique_ptr<StageExecutor> make_executor(
-    const std::string& name, Model& model, ModelArenas& arenas, const StageOptions& options) {
+    const std::string& name, Model& model, ModelArenas& arenas,
+    const StageOptions& options) {
   std::vector<std::string> names = {"auto"};
   for (const auto& entry : executor_table()) {
     if (name == entry.name || name == "auto") {

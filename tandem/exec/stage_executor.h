@@ -67,7 +67,8 @@ class StageExecutor {
 
   /// `slot` says which micro-batch in flight this is; backward with the same
   /// slot uses what forward kept. Up to the number of slots may be in flight.
-  virtual StageResult forward(int slot, const Batch& batch, const StepContext& context) = 0;
+  virtual StageResult forward(
+      int slot, const Batch& batch, const StepContext& context) = 0;
 
   /// `grad_output` is undefined on the last stage: the loss is the end. Returns
   /// the gradient of the stage's input, undefined on the first stage.
@@ -108,6 +109,7 @@ const std::vector<ExecutorEntry>& executor_table();
 /// "auto" takes the fastest that can run the model. Throws ConfigError for an
 /// unknown name (naming the nearest).
 std::unique_ptr<StageExecutor> make_executor(
-    const std::string& name, Model& model, ModelArenas& arenas, const StageOptions& options);
+    const std::string& name, Model& model, ModelArenas& arenas,
+    const StageOptions& options);
 
 }  // namespace tandem

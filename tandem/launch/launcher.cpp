@@ -32,10 +32,12 @@ void check(const LaunchOptions& options) {
         " processes on this host, expected 1 to " + std::to_string(kMostRanks) +
         "; change --nproc");
   }
-  if (options.nnodes < 1 || options.node_rank < 0 || options.node_rank >= options.nnodes) {
+  if (options.nnodes < 1 || options.node_rank < 0 ||
+      options.node_rank >= options.nnodes) {
     throw ConfigError(
         "[launch] node rank " + std::to_string(options.node_rank) + " of " +
-        std::to_string(options.nnodes) + " nodes; --node-rank counts from 0 to nnodes - 1");
+        std::to_string(options.nnodes) +
+        " nodes; --node-rank counts from 0 to nnodes - 1");
   }
   if (options.nnodes > 1 && options.master_port == 0) {
     throw ConfigError(
@@ -89,16 +91,17 @@ Process start_rank(
 }
 
 // A killed rank is the cause; then a rank's own error; then what followed.
-int weight(const Supervisor::Ending& ending, const std::optional<FailureReport>& report) {
+int weight(
+    const Supervisor::Ending& ending, const std::optional<FailureReport>& report) {
   if (ending.status.ok()) {
     return 0;
   }
   if (ending.status.signal != 0) {
-    return ending.stopped_by_us && (ending.status.signal == SIGTERM ||
-                                    ending.status.signal == SIGKILL ||
-                                    ending.status.signal == SIGINT)
-        ? 1
-        : 4;
+    return ending.stopped_by_us &&
+                   (ending.status.signal == SIGTERM ||
+                    ending.status.signal == SIGKILL || ending.status.signal == SIGINT)
+               ? 1
+               : 4;
   }
   if (ending.stopped_by_us && !report) {
     return 1;
@@ -107,15 +110,15 @@ int weight(const Supervisor::Ending& ending, const std::optional<FailureReport>&
 }
 
 int conclude(
-    const std::vector<Supervisor::Ending>& endings,
-    const StoreServer* store,
+    const std::vector<Supervisor::Ending>& endings, const StoreServer* store,
     int stop_signal) {
   const auto report_of = [&](int rank) {
     return store == nullptr ? std::nullopt : find_report(*store, rank);
   };
   const Supervisor::Ending* worst = &endings.front();
   for (const auto& ending : endings) {
-    if (weight(ending, report_of(ending.rank)) > weight(*worst, report_of(worst->rank))) {
+    if (weight(ending, report_of(ending.rank)) >
+        weight(*worst, report_of(worst->rank))) {
       worst = &ending;
     }
   }

@@ -18,8 +18,8 @@ void leave_report(StoreClient& store, int rank, const std::exception& error) {
   const bool consequence = dynamic_cast<const CommError*>(&error) != nullptr;
   try {
     store.set(
-        key_of(rank),
-        std::to_string(exit_code(error)) + (consequence ? "c" : "r") + first_line(error));
+        key_of(rank), std::to_string(exit_code(error)) + (consequence ? "c" : "r") +
+                          first_line(error));
   } catch (const Error&) {
     // The launcher is gone; there is nobody left to tell.
   }

@@ -51,8 +51,7 @@ void print_lines(int to, const std::string& prefix, std::string& text, bool all)
 
 // What a rank's own children left behind came to us (subreaper); none stays.
 void kill_orphans() {
-  const std::string list =
-      "/proc/self/task/" + std::to_string(getpid()) + "/children";
+  const std::string list = "/proc/self/task/" + std::to_string(getpid()) + "/children";
   for (int round = 0; round < 100; ++round) {
     std::ifstream children(list);
     bool any = false;
@@ -146,9 +145,9 @@ void Supervisor::reap(std::vector<Ending>& endings) {
     const bool by_us = status->signal == SIGKILL ? killed_ : stopping_;
     endings.push_back({child.rank, child.process.pid(), *status, by_us});
   }
-  const bool failed = std::any_of(endings.begin(), endings.end(), [](const Ending& ending) {
-    return !ending.status.ok();
-  });
+  const bool failed = std::any_of(
+      endings.begin(), endings.end(),
+      [](const Ending& ending) { return !ending.status.ok(); });
   if (failed && !stopping_) {
     stop_others(SIGTERM);
   }
@@ -161,7 +160,7 @@ void Supervisor::stop_others(int first_signal) {
   if (!stopping_) {
     stopping_ = true;
     kill_at_ = Clock::now() +
-        std::chrono::milliseconds(static_cast<int64_t>(grace_seconds_ * 1000));
+               std::chrono::milliseconds(static_cast<int64_t>(grace_seconds_ * 1000));
   }
 }
 

@@ -30,7 +30,8 @@ struct Counter {
 
 using Words = uint32_t[4][kLanes];
 
-TANDEM_ALWAYS_INLINE void philox(uint32_t first_block, const Counter& counter, Words& x) {
+TANDEM_ALWAYS_INLINE void philox(
+    uint32_t first_block, const Counter& counter, Words& x) {
   for (uint32_t i = 0; i < kLanes; ++i) {
     x[0][i] = first_block + i;
     x[1][i] = counter.position;
@@ -73,24 +74,22 @@ TANDEM_ALWAYS_INLINE void fill_sample(
 }
 
 TANDEM_SIMD_CLONES void fill_float(
-    const Counter& counter, uint32_t threshold, double scale, float* out, int64_t elements) {
+    const Counter& counter, uint32_t threshold, double scale, float* out,
+    int64_t elements) {
   fill_sample(counter, threshold, static_cast<float>(scale), out, elements);
 }
 
 TANDEM_SIMD_CLONES void fill_double(
-    const Counter& counter, uint32_t threshold, double scale, double* out, int64_t elements) {
+    const Counter& counter, uint32_t threshold, double scale, double* out,
+    int64_t elements) {
   fill_sample(counter, threshold, scale, out, elements);
 }
 
 }  // namespace
 
 at::Tensor dropout_mask(
-    const SampleContext& context,
-    int64_t layer,
-    int64_t num_samples,
-    int64_t elements,
-    double p,
-    at::ScalarType dtype) {
+    const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
+    double p, at::ScalarType dtype) {
   if (!(p >= 0 && p < 1)) {
     throw ConfigError(
         "[model] a dropout probability of " + std::to_string(p) +
@@ -109,7 +108,8 @@ at::Tensor dropout_mask(
       fill_double(
           counter, threshold, scale, mask.data_ptr<double>() + i * elements, elements);
     } else {
-      fill_float(counter, threshold, scale, mask.data_ptr<float>() + i * elements, elements);
+      fill_float(
+          counter, threshold, scale, mask.data_ptr<float>() + i * elements, elements);
     }
   }
   return mask;

@@ -26,11 +26,7 @@ struct SampleContext {
 ///
 /// `num_samples` x `elements`, of `dtype` float32 or float64.
 at::Tensor dropout_mask(
-    const SampleContext& context,
-    int64_t layer,
-    int64_t num_samples,
-    int64_t elements,
-    double p,
-    at::ScalarType dtype);
+    const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
+    double p, at::ScalarType dtype);
 
 }  // namespace tandem

@@ -109,7 +109,8 @@ class LayeredModel : public Model {
       if (tensors_[i].running_mean.defined()) {
         all.push_back({layers_[i].name + ".running_mean", tensors_[i].running_mean});
         all.push_back({layers_[i].name + ".running_var", tensors_[i].running_var});
-        all.push_back({layers_[i].name + ".num_batches_tracked", tensors_[i].num_batches});
+        all.push_back(
+            {layers_[i].name + ".num_batches_tracked", tensors_[i].num_batches});
       }
     }
     return all;
@@ -125,8 +126,7 @@ class LayeredModel : public Model {
     LayerTensors& tensors = tensors_[index];
     switch (layer.kind) {
       case LayerKind::conv2d:
-        return at::conv2d(
-            x, tensors.weight, tensors.bias, layer.stride, layer.padding);
+        return at::conv2d(x, tensors.weight, tensors.bias, layer.stride, layer.padding);
       case LayerKind::linear:
         return at::linear(x, tensors.weight, tensors.bias);
       case LayerKind::batch_norm2d:
@@ -151,7 +151,8 @@ class LayeredModel : public Model {
                          layers_[index - 1].kind == LayerKind::linear);
   }
 
-  static at::Tensor batch_norm(LayerTensors& tensors, const at::Tensor& x, bool training) {
+  static at::Tensor batch_norm(
+      LayerTensors& tensors, const at::Tensor& x, bool training) {
     if (training) {
       tensors.num_batches.add_(1);
     }
@@ -160,14 +161,17 @@ class LayeredModel : public Model {
         training, kBatchNormMomentum, kBatchNormEpsilon, false);
   }
 
-  at::Tensor drop(size_t index, const at::Tensor& x, const SampleContext& samples) const {
+  at::Tensor drop(
+      size_t index, const at::Tensor& x, const SampleContext& samples) const {
     const Layer& layer = layers_[index];
     const bool whole_channels = layer.kind == LayerKind::dropout2d && x.dim() == 4;
     const int64_t elements = whole_channels ? x.size(1) : x.numel() / x.size(0);
     auto mask = dropout_mask(
-        samples, static_cast<int64_t>(index), x.size(0), elements, layer.p, x.scalar_type());
+        samples, static_cast<int64_t>(index), x.size(0), elements, layer.p,
+        x.scalar_type());
     return x.mul(
-        whole_channels ? mask.view({x.size(0), x.size(1), 1, 1}) : mask.view(x.sizes()));
+        whole_channels ? mask.view({x.size(0), x.size(1), 1, 1})
+                       : mask.view(x.sizes()));
   }
 
   std::vector<Layer> layers_;
@@ -178,8 +182,7 @@ class FunctionModel : public Model {
  public:
   FunctionModel(
       std::function<at::Tensor(const at::Tensor&)> forward,
-      std::vector<NamedTensor> parameters,
-      std::vector<NamedTensor> buffers,
+      std::vector<NamedTensor> parameters, std::vector<NamedTensor> buffers,
       std::function<void(bool)> set_training)
       : forward_(std::move(forward)),
         parameters_(std::move(parameters)),
@@ -219,8 +222,7 @@ std::unique_ptr<Model> make_layered_model(
 
 std::unique_ptr<Model> make_function_model(
     std::function<at::Tensor(const at::Tensor&)> forward,
-    std::vector<NamedTensor> parameters,
-    std::vector<NamedTensor> buffers,
+    std::vector<NamedTensor> parameters, std::vector<NamedTensor> buffers,
     std::function<void(bool training)> set_training) {
   return std::make_unique<FunctionModel>(
       std::move(forward), std::move(parameters), std::move(buffers),

@@ -33,7 +33,9 @@ struct Layer {
   double p = 0;
 };
 
-Layer conv2d(const std::string& name, int64_t in, int64_t out, int64_t kernel, int64_t padding = 0);
+Layer conv2d(
+    const std::string& name, int64_t in, int64_t out, int64_t kernel,
+    int64_t padding = 0);
 Layer linear(const std::string& name, int64_t in, int64_t out);
 Layer batch_norm2d(const std::string& name, int64_t channels);
 Layer relu();

@@ -16,7 +16,8 @@ const std::vector<std::string> kNames = {"cross_entropy", "nll", "mse"};
 
 }  // namespace
 
-at::Tensor summed_loss(LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
+at::Tensor summed_loss(
+    LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
   switch (kind) {
     case LossKind::nll:
       return at::nll_loss(output, targets, {}, at::Reduction::Sum);
@@ -27,7 +28,8 @@ at::Tensor summed_loss(LossKind kind, const at::Tensor& output, const at::Tensor
   }
 }
 
-double loss_weight(const Loss& loss, int64_t global_count, int64_t elements_per_sample) {
+double loss_weight(
+    const Loss& loss, int64_t global_count, int64_t elements_per_sample) {
   if (loss.reduction == Reduction::sum) {
     return 1;
   }
@@ -35,7 +37,8 @@ double loss_weight(const Loss& loss, int64_t global_count, int64_t elements_per_
   return 1.0 / static_cast<double>(global_count * per_sample);
 }
 
-at::Tensor count_correct(LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
+at::Tensor count_correct(
+    LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
   if (kind == LossKind::mse) {
     return at::zeros({}, at::kLong);
   }

@@ -18,7 +18,8 @@ struct Loss {
 
 /// The loss added up over all samples (and elements, for MSE), not averaged.
 /// A scalar with autograd history.
-at::Tensor summed_loss(LossKind kind, const at::Tensor& output, const at::Tensor& targets);
+at::Tensor summed_loss(
+    LossKind kind, const at::Tensor& output, const at::Tensor& targets);
 
 /// The factor that makes summed losses of all ranks and micro-batches together
 /// the loss asked for: 1 for `sum`, else 1 / (samples in the global batch, times
@@ -26,7 +27,8 @@ at::Tensor summed_loss(LossKind kind, const at::Tensor& output, const at::Tensor
 double loss_weight(const Loss& loss, int64_t global_count, int64_t elements_per_sample);
 
 /// Number of samples whose largest output is the target; 0 for MSE.
-at::Tensor count_correct(LossKind kind, const at::Tensor& output, const at::Tensor& targets);
+at::Tensor count_correct(
+    LossKind kind, const at::Tensor& output, const at::Tensor& targets);
 
 /// "cross_entropy", "nll", "mse". Throws ConfigError for another name.
 LossKind parse_loss_kind(const std::string& name);

@@ -29,7 +29,8 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  virtual at::Tensor forward(const at::Tensor& input, const ForwardContext& context) = 0;
+  virtual at::Tensor forward(
+      const at::Tensor& input, const ForwardContext& context) = 0;
 
   /// In order of registration, with the names of Python's state_dict(). The
   /// tensors are the model's own: changing one changes the model.
@@ -87,8 +88,7 @@ std::unique_ptr<Model> make_layered_model(
 /// reproducible with process ranks only.
 std::unique_ptr<Model> make_function_model(
     std::function<at::Tensor(const at::Tensor&)> forward,
-    std::vector<NamedTensor> parameters,
-    std::vector<NamedTensor> buffers = {},
+    std::vector<NamedTensor> parameters, std::vector<NamedTensor> buffers = {},
     std::function<void(bool training)> set_training = {});
 
 }  // namespace tandem

@@ -39,31 +39,52 @@ class Shape {
 std::vector<Layer> net(const ModelOptions& o) {
   const auto features = Shape(o).conv(3).conv(3).pool(2).features(64);
   return {
-      conv2d("conv1", o.input.channels, 32, 3), relu(),
-      conv2d("conv2", 32, 64, 3), relu(),
-      max_pool2d(2), dropout(0.25), flatten(),
-      linear("fc1", features, 128), relu(), dropout(0.5),
-      linear("fc2", 128, o.num_classes), log_softmax()};
+      conv2d("conv1", o.input.channels, 32, 3),
+      relu(),
+      conv2d("conv2", 32, 64, 3),
+      relu(),
+      max_pool2d(2),
+      dropout(0.25),
+      flatten(),
+      linear("fc1", features, 128),
+      relu(),
+      dropout(0.5),
+      linear("fc2", 128, o.num_classes),
+      log_softmax()};
 }
 
 std::vector<Layer> convnet(const ModelOptions& o) {
   const auto features = Shape(o).conv(3).conv(3).pool(2).features(32);
   return {
-      conv2d("cn1", o.input.channels, 16, 3), relu(),
-      conv2d("cn2", 16, 32, 3), relu(),
-      max_pool2d(2), dropout2d(0.10), flatten(),
-      linear("fc1", features, 64), relu(), dropout2d(0.25),
-      linear("fc2", 64, o.num_classes), log_softmax()};
+      conv2d("cn1", o.input.channels, 16, 3),
+      relu(),
+      conv2d("cn2", 16, 32, 3),
+      relu(),
+      max_pool2d(2),
+      dropout2d(0.10),
+      flatten(),
+      linear("fc1", features, 64),
+      relu(),
+      dropout2d(0.25),
+      linear("fc2", 64, o.num_classes),
+      log_softmax()};
 }
 
 // The document's summary shows fc1 with 64 inputs, which needs a third pool.
 std::vector<Layer> net5x5(const ModelOptions& o) {
   const auto features = Shape(o).conv(5).pool(2).conv(5).pool(2).pool(2).features(16);
   return {
-      conv2d("conv1", o.input.channels, 8, 5), max_pool2d(2), relu(),
-      conv2d("conv2", 8, 16, 5), dropout2d(0.2), max_pool2d(2), relu(),
-      max_pool2d(2), flatten(),
-      linear("fc1", features, 120), relu(),
+      conv2d("conv1", o.input.channels, 8, 5),
+      max_pool2d(2),
+      relu(),
+      conv2d("conv2", 8, 16, 5),
+      dropout2d(0.2),
+      max_pool2d(2),
+      relu(),
+      max_pool2d(2),
+      flatten(),
+      linear("fc1", features, 120),
+      relu(),
       linear("fc2", 120, o.num_classes)};
 }
 
@@ -74,19 +95,30 @@ std::vector<Layer> simplenet(const ModelOptions& o) {
 std::vector<Layer> mymodel(const ModelOptions& o) {
   const auto features = Shape(o).conv(3).pool(2).conv(3).pool(2).features(64);
   return {
-      conv2d("conv1", o.input.channels, 32, 3), relu(), max_pool2d(2),
-      conv2d("conv2", 32, 64, 3), relu(), max_pool2d(2), flatten(),
-      linear("fc1", features, 128), relu(),
+      conv2d("conv1", o.input.channels, 32, 3),
+      relu(),
+      max_pool2d(2),
+      conv2d("conv2", 32, 64, 3),
+      relu(),
+      max_pool2d(2),
+      flatten(),
+      linear("fc1", features, 128),
+      relu(),
       linear("fc2", 128, o.num_classes)};
 }
 
 std::vector<Layer> convnet_bn(const ModelOptions& o) {
   const auto features = Shape(o).pool(2).pool(2).features(32);
   return {
-      conv2d("layer1.0", o.input.channels, 16, 5, 2), batch_norm2d("layer1.1", 16),
-      relu(), max_pool2d(2),
-      conv2d("layer2.0", 16, 32, 5, 2), batch_norm2d("layer2.1", 32),
-      relu(), max_pool2d(2), flatten(),
+      conv2d("layer1.0", o.input.channels, 16, 5, 2),
+      batch_norm2d("layer1.1", 16),
+      relu(),
+      max_pool2d(2),
+      conv2d("layer2.0", 16, 32, 5, 2),
+      batch_norm2d("layer2.1", 32),
+      relu(),
+      max_pool2d(2),
+      flatten(),
       linear("fc", features, o.num_classes)};
 }
 
@@ -123,7 +155,8 @@ const ModelEntry& find_model(const std::string& name) {
       "; there are " + join(names));
 }
 
-std::unique_ptr<Model> make_model(const std::string& name, const ModelOptions& options) {
+std::unique_ptr<Model> make_model(
+    const std::string& name, const ModelOptions& options) {
   return make_layered_model(find_model(name).layers(options), options);
 }
 

@@ -20,12 +20,8 @@ struct Factors {
 // loop, which they then vectorize.
 template <typename T>
 TANDEM_ALWAYS_INLINE void update_each(
-    int64_t n,
-    T* __restrict param,
-    const T* __restrict grad,
-    T* __restrict square_avg,
-    T* __restrict acc_delta,
-    const Factors<T> f) {
+    int64_t n, T* __restrict param, const T* __restrict grad, T* __restrict square_avg,
+    T* __restrict acc_delta, const Factors<T> f) {
   for (int64_t i = 0; i < n; ++i) {
     T g = f.gradient_scale * grad[i];
     if (f.weight_decay != 0) {
@@ -41,21 +37,13 @@ TANDEM_ALWAYS_INLINE void update_each(
 }
 
 TANDEM_SIMD_CLONES void update_elements(
-    int64_t n,
-    float* param,
-    const float* grad,
-    float* square_avg,
-    float* acc_delta,
+    int64_t n, float* param, const float* grad, float* square_avg, float* acc_delta,
     Factors<float> f) {
   update_each(n, param, grad, square_avg, acc_delta, f);
 }
 
 TANDEM_SIMD_CLONES void update_elements(
-    int64_t n,
-    double* param,
-    const double* grad,
-    double* square_avg,
-    double* acc_delta,
+    int64_t n, double* param, const double* grad, double* square_avg, double* acc_delta,
     Factors<double> f) {
   update_each(n, param, grad, square_avg, acc_delta, f);
 }
@@ -63,9 +51,7 @@ TANDEM_SIMD_CLONES void update_elements(
 class Adadelta final : public FusedOptimizer {
  public:
   Adadelta(
-      const OptimizerOptions& options,
-      Arena& parameters,
-      Arena& gradients,
+      const OptimizerOptions& options, Arena& parameters, Arena& gradients,
       const std::vector<ParameterGroup>& groups)
       : FusedOptimizer(options, 1, 0, parameters, gradients, groups),
         rho_(options.rho),
@@ -81,16 +67,10 @@ class Adadelta final : public FusedOptimizer {
     with_dtype(run, [&](auto zero) {
       using T = decltype(zero);
       update_elements(
-          run.size(),
-          data<T>(parameters_, run),
-          data<T>(gradients_, run),
-          data<T>(square_avg_, run),
-          data<T>(acc_delta_, run),
-          {static_cast<T>(context.gradient_scale),
-           static_cast<T>(context.weight_decay),
-           static_cast<T>(rho_),
-           static_cast<T>(1 - rho_),
-           static_cast<T>(eps_),
+          run.size(), data<T>(parameters_, run), data<T>(gradients_, run),
+          data<T>(square_avg_, run), data<T>(acc_delta_, run),
+          {static_cast<T>(context.gradient_scale), static_cast<T>(context.weight_decay),
+           static_cast<T>(rho_), static_cast<T>(1 - rho_), static_cast<T>(eps_),
            static_cast<T>(-context.lr)});
     });
   }
@@ -104,9 +84,7 @@ class Adadelta final : public FusedOptimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adadelta(
-    const OptimizerOptions& options,
-    Arena& parameters,
-    Arena& gradients,
+    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
   return std::make_unique<Adadelta>(options, parameters, gradients, groups);
 }

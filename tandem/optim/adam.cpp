@@ -26,13 +26,8 @@ struct Factors {
 // elements: compilers take them out of the loop, which they then vectorize.
 template <typename T>
 TANDEM_ALWAYS_INLINE void update_each(
-    int64_t n,
-    T* __restrict param,
-    const T* __restrict grad,
-    T* __restrict exp_avg,
-    T* __restrict exp_avg_sq,
-    T* __restrict maximum,
-    const Factors<T> f) {
+    int64_t n, T* __restrict param, const T* __restrict grad, T* __restrict exp_avg,
+    T* __restrict exp_avg_sq, T* __restrict maximum, const Factors<T> f) {
   const bool amsgrad = maximum != nullptr;
   for (int64_t i = 0; i < n; ++i) {
     T p = param[i];
@@ -55,24 +50,14 @@ TANDEM_ALWAYS_INLINE void update_each(
 }
 
 TANDEM_SIMD_CLONES void update_elements(
-    int64_t n,
-    float* param,
-    const float* grad,
-    float* exp_avg,
-    float* exp_avg_sq,
-    float* maximum,
-    Factors<float> f) {
+    int64_t n, float* param, const float* grad, float* exp_avg, float* exp_avg_sq,
+    float* maximum, Factors<float> f) {
   update_each(n, param, grad, exp_avg, exp_avg_sq, maximum, f);
 }
 
 TANDEM_SIMD_CLONES void update_elements(
-    int64_t n,
-    double* param,
-    const double* grad,
-    double* exp_avg,
-    double* exp_avg_sq,
-    double* maximum,
-    Factors<double> f) {
+    int64_t n, double* param, const double* grad, double* exp_avg, double* exp_avg_sq,
+    double* maximum, Factors<double> f) {
   update_each(n, param, grad, exp_avg, exp_avg_sq, maximum, f);
 }
 
@@ -80,11 +65,8 @@ class Adam final : public FusedOptimizer {
  public:
   // `decoupled`: AdamW.
   Adam(
-      bool decoupled,
-      const OptimizerOptions& options,
-      Arena& parameters,
-      Arena& gradients,
-      const std::vector<ParameterGroup>& groups)
+      bool decoupled, const OptimizerOptions& options, Arena& parameters,
+      Arena& gradients, const std::vector<ParameterGroup>& groups)
       : FusedOptimizer(
             options, 1e-3, decoupled ? 1e-2 : 0, parameters, gradients, groups),
         decoupled_(decoupled),
@@ -124,13 +106,9 @@ class Adam final : public FusedOptimizer {
     with_dtype(run, [&](auto zero) {
       using T = decltype(zero);
       update_elements(
-          run.size(),
-          data<T>(parameters_, run),
-          data<T>(gradients_, run),
-          data<T>(exp_avg_, run),
-          data<T>(exp_avg_sq_, run),
-          maximum_ == nullptr ? nullptr : data<T>(*maximum_, run),
-          factors<T>(context));
+          run.size(), data<T>(parameters_, run), data<T>(gradients_, run),
+          data<T>(exp_avg_, run), data<T>(exp_avg_sq_, run),
+          maximum_ == nullptr ? nullptr : data<T>(*maximum_, run), factors<T>(context));
     });
   }
 
@@ -146,17 +124,13 @@ class Adam final : public FusedOptimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adam(
-    const OptimizerOptions& options,
-    Arena& parameters,
-    Arena& gradients,
+    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
   return std::make_unique<Adam>(false, options, parameters, gradients, groups);
 }
 
 std::unique_ptr<Optimizer> make_adamw(
-    const OptimizerOptions& options,
-    Arena& parameters,
-    Arena& gradients,
+    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
   return std::make_unique<Adam>(true, options, parameters, gradients, groups);
 }

@@ -38,12 +38,8 @@ class FusedOptimizer : public Optimizer {
   /// Throws ConfigError as make_optimizer says, for what is not particular to
   /// one algorithm.
   FusedOptimizer(
-      const OptimizerOptions& options,
-      double default_lr,
-      double default_weight_decay,
-      Arena& parameters,
-      Arena& gradients,
-      const std::vector<ParameterGroup>& groups);
+      const OptimizerOptions& options, double default_lr, double default_weight_decay,
+      Arena& parameters, Arena& gradients, const std::vector<ParameterGroup>& groups);
 
   /// A new arena of zeros.
   Arena& add_state(const std::string& name);
@@ -101,32 +97,23 @@ double checked_eps(const OptimizerOptions& options, double default_eps);
 /// Throws ConfigError when a setting differs from its default which is neither
 /// lr nor weight_decay nor one of `known`.
 void check_known_settings(
-    const std::string& optimizer,
-    const OptimizerOptions& options,
+    const std::string& optimizer, const OptimizerOptions& options,
     std::initializer_list<const char*> known);
 
 std::unique_ptr<Optimizer> make_sgd(
-    const OptimizerOptions& options,
-    Arena& parameters,
-    Arena& gradients,
+    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups);
 
 std::unique_ptr<Optimizer> make_adam(
-    const OptimizerOptions& options,
-    Arena& parameters,
-    Arena& gradients,
+    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups);
 
 std::unique_ptr<Optimizer> make_adamw(
-    const OptimizerOptions& options,
-    Arena& parameters,
-    Arena& gradients,
+    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups);
 
 std::unique_ptr<Optimizer> make_adadelta(
-    const OptimizerOptions& options,
-    Arena& parameters,
-    Arena& gradients,
+    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups);
 
 }  // namespace tandem

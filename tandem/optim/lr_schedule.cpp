@@ -25,8 +25,8 @@ void check_setting(
 void check_count(const std::string& name, int64_t value, int64_t least) {
   if (value < least) {
     throw ConfigError(fmt::format(
-        "[schedule] {} is {}, expected at least {}; change {}",
-        name, value, least, name));
+        "[schedule] {} is {}, expected at least {}; change {}", name, value, least,
+        name));
   }
 }
 
@@ -96,16 +96,12 @@ class OneCycle final : public LrSchedule {
         top_(options.pct_start * static_cast<double>(num_steps) - 1),
         last_(static_cast<double>(num_steps - 1)) {
     check_setting(
-        "pct_start",
-        options.pct_start,
-        options.pct_start >= 0 && options.pct_start <= 1,
-        "0 to 1");
+        "pct_start", options.pct_start,
+        options.pct_start >= 0 && options.pct_start <= 1, "0 to 1");
     check_setting(
         "div_factor", options.div_factor, options.div_factor > 0, "more than 0");
     check_setting(
-        "final_div_factor",
-        options.final_div_factor,
-        options.final_div_factor > 0,
+        "final_div_factor", options.final_div_factor, options.final_div_factor > 0,
         "more than 0");
   }
 
@@ -136,8 +132,8 @@ class WarmUp final : public LrSchedule {
   double lr(int64_t epoch, int64_t step) const override {
     const double full = schedule_->lr(epoch, step);
     return step >= num_steps_
-        ? full
-        : full * static_cast<double>(step + 1) / static_cast<double>(num_steps_);
+               ? full
+               : full * static_cast<double>(step + 1) / static_cast<double>(num_steps_);
   }
 
  private:
@@ -156,17 +152,13 @@ std::unique_ptr<LrSchedule> make_step(
 }
 
 std::unique_ptr<LrSchedule> make_cosine(
-    const LrScheduleOptions& options,
-    double base_lr,
-    int64_t epochs,
+    const LrScheduleOptions& options, double base_lr, int64_t epochs,
     int64_t steps_per_epoch) {
   return std::make_unique<Cosine>(options, base_lr, epochs * steps_per_epoch);
 }
 
 std::unique_ptr<LrSchedule> make_one_cycle(
-    const LrScheduleOptions& options,
-    double base_lr,
-    int64_t epochs,
+    const LrScheduleOptions& options, double base_lr, int64_t epochs,
     int64_t steps_per_epoch) {
   return std::make_unique<OneCycle>(options, base_lr, epochs * steps_per_epoch);
 }
@@ -185,9 +177,7 @@ const std::vector<LrScheduleEntry>& lr_schedule_table() {
 }
 
 std::unique_ptr<LrSchedule> make_lr_schedule(
-    const LrScheduleOptions& options,
-    double base_lr,
-    int64_t epochs,
+    const LrScheduleOptions& options, double base_lr, int64_t epochs,
     int64_t steps_per_epoch) {
   check_setting("lr", base_lr, base_lr >= 0, "at least 0");
   check_count("warmup_steps", options.warmup_steps, 0);

@@ -42,9 +42,7 @@ class LrSchedule {
 /// Throws ConfigError for an unknown name (naming the nearest) or a value out
 /// of range.
 std::unique_ptr<LrSchedule> make_lr_schedule(
-    const LrScheduleOptions& options,
-    double base_lr,
-    int64_t epochs,
+    const LrScheduleOptions& options, double base_lr, int64_t epochs,
     int64_t steps_per_epoch);
 
 /// One row per schedule, for help texts.
@@ -52,7 +50,8 @@ struct LrScheduleEntry {
   const char* name;
   const char* help;
   std::unique_ptr<LrSchedule> (*make)(
-      const LrScheduleOptions&, double base_lr, int64_t epochs, int64_t steps_per_epoch);
+      const LrScheduleOptions&, double base_lr, int64_t epochs,
+      int64_t steps_per_epoch);
 };
 const std::vector<LrScheduleEntry>& lr_schedule_table();
 

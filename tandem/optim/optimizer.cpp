@@ -38,12 +38,8 @@ std::vector<std::string> changed_settings(const OptimizerOptions& options) {
 }  // namespace
 
 FusedOptimizer::FusedOptimizer(
-    const OptimizerOptions& options,
-    double default_lr,
-    double default_weight_decay,
-    Arena& parameters,
-    Arena& gradients,
-    const std::vector<ParameterGroup>& groups)
+    const OptimizerOptions& options, double default_lr, double default_weight_decay,
+    Arena& parameters, Arena& gradients, const std::vector<ParameterGroup>& groups)
     : parameters_(parameters),
       gradients_(gradients),
       lr_(value_or(options.lr, default_lr)),
@@ -55,9 +51,7 @@ FusedOptimizer::FusedOptimizer(
   for (const auto& group : groups_) {
     check_setting("lr_scale", group.lr_scale, group.lr_scale >= 0, "at least 0");
     check_setting(
-        "weight_decay_scale",
-        group.weight_decay_scale,
-        group.weight_decay_scale >= 0,
+        "weight_decay_scale", group.weight_decay_scale, group.weight_decay_scale >= 0,
         "at least 0");
   }
   check_arenas();
@@ -124,15 +118,13 @@ void FusedOptimizer::update(const ArenaRange& range, const UpdateContext& contex
       runs.begin(), runs.end(), [&](const Run& r) { return r.end <= range.begin; });
   for (; run != runs.end() && run->begin < range.end; ++run) {
     const ArenaRange part{
-        range.segment, std::max(run->begin, range.begin), std::min(run->end, range.end)};
+        range.segment, std::max(run->begin, range.begin),
+        std::min(run->end, range.end)};
     if (part.size() > 0) {
       const auto& group = groups_[run->group];
       update_run(
-          part,
-          {context.lr * group.lr_scale,
-           weight_decay_ * group.weight_decay_scale,
-           context.gradient_scale,
-           context.step});
+          part, {context.lr * group.lr_scale, weight_decay_ * group.weight_decay_scale,
+                 context.gradient_scale, context.step});
     }
   }
 }
@@ -165,8 +157,7 @@ double checked_eps(const OptimizerOptions& options, double default_eps) {
 }
 
 void check_known_settings(
-    const std::string& optimizer,
-    const OptimizerOptions& options,
+    const std::string& optimizer, const OptimizerOptions& options,
     std::initializer_list<const char*> known) {
   for (const auto& name : changed_settings(options)) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
@@ -191,9 +182,7 @@ const std::vector<OptimizerEntry>& optimizer_table() {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(
-    const OptimizerOptions& options,
-    Arena& parameters,
-    Arena& gradients,
+    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
   std::vector<std::string> names;
   for (const auto& entry : optimizer_table()) {

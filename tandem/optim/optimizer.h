@@ -78,9 +78,7 @@ class Optimizer {
 /// Throws ConfigError for an unknown name (naming the nearest), a value out of
 /// range, or a setting that the optimizer does not have.
 std::unique_ptr<Optimizer> make_optimizer(
-    const OptimizerOptions& options,
-    Arena& parameters,
-    Arena& gradients,
+    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups = {ParameterGroup{}});
 
 /// One row per optimizer, for help texts.

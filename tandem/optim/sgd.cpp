@@ -33,10 +33,7 @@ TANDEM_ALWAYS_INLINE void update_plain(
 
 template <typename T>
 TANDEM_ALWAYS_INLINE void update_with_momentum(
-    int64_t n,
-    T* __restrict param,
-    const T* __restrict grad,
-    T* __restrict buffer,
+    int64_t n, T* __restrict param, const T* __restrict grad, T* __restrict buffer,
     const Factors<T> f) {
   for (int64_t i = 0; i < n; ++i) {
     T g = f.gradient_scale * grad[i];
@@ -69,9 +66,7 @@ TANDEM_SIMD_CLONES void update_elements(
 
 class Sgd final : public FusedOptimizer {
  public:
-  Sgd(const OptimizerOptions& options,
-      Arena& parameters,
-      Arena& gradients,
+  Sgd(const OptimizerOptions& options, Arena& parameters, Arena& gradients,
       const std::vector<ParameterGroup>& groups)
       : FusedOptimizer(options, 1e-3, 0, parameters, gradients, groups),
         momentum_(options.momentum),
@@ -96,17 +91,11 @@ class Sgd final : public FusedOptimizer {
     with_dtype(run, [&](auto zero) {
       using T = decltype(zero);
       update_elements(
-          run.size(),
-          data<T>(parameters_, run),
-          data<T>(gradients_, run),
+          run.size(), data<T>(parameters_, run), data<T>(gradients_, run),
           buffer_ == nullptr ? nullptr : data<T>(*buffer_, run),
-          {static_cast<T>(context.gradient_scale),
-           static_cast<T>(context.weight_decay),
-           static_cast<T>(momentum_),
-           static_cast<T>(1 - dampening_),
-           static_cast<T>(-context.lr),
-           context.step == 1,
-           nesterov_});
+          {static_cast<T>(context.gradient_scale), static_cast<T>(context.weight_decay),
+           static_cast<T>(momentum_), static_cast<T>(1 - dampening_),
+           static_cast<T>(-context.lr), context.step == 1, nesterov_});
     });
   }
 
@@ -119,9 +108,7 @@ class Sgd final : public FusedOptimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_sgd(
-    const OptimizerOptions& options,
-    Arena& parameters,
-    Arena& gradients,
+    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
   return std::make_unique<Sgd>(options, parameters, gradients, groups);
 }

@@ -56,8 +56,9 @@ std::vector<Bucket> plan_buckets(
 std::string describe(const std::vector<Bucket>& buckets) {
   std::string lines;
   for (const auto& bucket : buckets) {
-    lines += std::to_string(bucket.range.segment) + " " + std::to_string(bucket.range.begin) +
-        " " + std::to_string(bucket.range.end) + "\n";
+    lines += std::to_string(bucket.range.segment) + " " +
+             std::to_string(bucket.range.begin) + " " +
+             std::to_string(bucket.range.end) + "\n";
   }
   return lines;
 }

@@ -156,7 +156,8 @@ std::unique_ptr<Strategy> make_sequential(
   if (parts.comm.size() > 1) {
     throw ConfigError(
         "[parallel] strategy sequential is for one rank, but there are " +
-        std::to_string(parts.comm.size()) + "; use --strategy data_parallel or --nproc 1");
+        std::to_string(parts.comm.size()) +
+        "; use --strategy data_parallel or --nproc 1");
   }
   return make_data_parallel(options, parts);
 }

@@ -10,8 +10,9 @@ namespace tandem {
 
 struct DistributedDataParallel::State {
   State(
-      const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
-      Communicator& group, int64_t bucket_bytes)
+      const std::vector<NamedTensor>& parameters,
+      const std::vector<NamedTensor>& buffers, Communicator& group,
+      int64_t bucket_bytes)
       : comm(group),
         arenas(parameters, buffers),
         reducer(
@@ -28,7 +29,8 @@ struct DistributedDataParallel::State {
       running = true;
       arenas.attach_gradients();
       reducer.begin(nullptr);
-      torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [this] { finish(); });
     }
     reducer.gradient_ready(slot);
   }

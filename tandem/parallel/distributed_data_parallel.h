@@ -21,7 +21,8 @@ struct DistributedDataParallelOptions {
 ///
 ///   auto run = tandem::join_run();
 ///   tandem::DistributedDataParallel ddp(*net, *run.comm);
-///   auto mine = tandem::shard_indices({60000, run.comm->size(), run.comm->rank()}, epoch);
+///   auto mine = tandem::shard_indices({60000, run.comm->size(), run.comm->rank()},
+///   epoch);
 ///
 /// All ranks start with rank 0's parameters and buffers. The parameters' memory
 /// moves into an arena, so make this before the optimizer and do not move the

@@ -6,7 +6,8 @@
 namespace tandem {
 
 GradReducer::GradReducer(
-    Communicator& comm, Arena& gradients, std::vector<Bucket> buckets, bool during_backward)
+    Communicator& comm, Arena& gradients, std::vector<Bucket> buckets,
+    bool during_backward)
     : comm_(comm),
       buckets_(std::move(buckets)),
       during_backward_(during_backward),
@@ -42,10 +43,11 @@ void GradReducer::gradient_ready(size_t slot) {
 void GradReducer::launch_next() {
   if (trace_ != nullptr) {
     trace_->mark(
-        "comm", "bucket " + std::to_string(next_), static_cast<int64_t>(slices_[next_].nbytes()));
+        "comm", "bucket " + std::to_string(next_),
+        static_cast<int64_t>(slices_[next_].nbytes()));
   }
-  works_[next_] =
-      comm_.all_reduce(slices_[next_], ReduceOp::sum, "bucket " + std::to_string(next_));
+  works_[next_] = comm_.all_reduce(
+      slices_[next_], ReduceOp::sum, "bucket " + std::to_string(next_));
   ++next_;
 }
 

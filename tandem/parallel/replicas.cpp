@@ -6,7 +6,8 @@ void start_alike(
     Communicator& comm, ModelArenas& arenas, const std::vector<Bucket>& buckets) {
   comm.check_equal(
       "the models or bucket plans", arenas.parameters().layout().describe() +
-          arenas.buffers().layout().describe() + describe(buckets));
+                                        arenas.buffers().layout().describe() +
+                                        describe(buckets));
   broadcast_arena(comm, arenas.parameters());
   broadcast_arena(comm, arenas.buffers());
 }

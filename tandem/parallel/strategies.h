@@ -8,6 +8,7 @@ namespace tandem {
 
 /// The factories behind strategy_table().
 std::unique_ptr<Strategy> make_sequential(const StrategyOptions&, const StrategyParts&);
-std::unique_ptr<Strategy> make_data_parallel(const StrategyOptions&, const StrategyParts&);
+std::unique_ptr<Strategy> make_data_parallel(
+    const StrategyOptions&, const StrategyParts&);
 
 }  // namespace tandem

@@ -7,8 +7,7 @@ namespace {
 
 template <typename Value>
 Value parse_choice(
-    const std::string& flag,
-    const std::string& text,
+    const std::string& flag, const std::string& text,
     const std::vector<std::pair<std::string, Value>>& choices) {
   std::vector<std::string> names;
   for (const auto& [name, value] : choices) {
@@ -39,7 +38,8 @@ TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer) {
 const std::vector<StrategyEntry>& strategy_table() {
   static const std::vector<StrategyEntry> table = {
       {"sequential", "one rank; the reference for the others", &make_sequential},
-      {"data_parallel", "replicas, gradients averaged in every step", &make_data_parallel},
+      {"data_parallel", "replicas, gradients averaged in every step",
+       &make_data_parallel},
   };
   return table;
 }

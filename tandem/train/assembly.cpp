@@ -22,7 +22,8 @@ int64_t pad_of(const RunConfig& config) {
 
 Loss loss_of(const RunConfig& config) {
   Loss loss;
-  loss.kind = config.loss == "auto" ? default_loss(config) : parse_loss_kind(config.loss);
+  loss.kind =
+      config.loss == "auto" ? default_loss(config) : parse_loss_kind(config.loss);
   loss.reduction = config.reduction == "sum" ? Reduction::sum : Reduction::mean;
   return loss;
 }
@@ -89,7 +90,8 @@ Assembly assemble(
   stage.loss = loss_of(config);
   parts.executor = make_executor(config.executor, *parts.model, *parts.arenas, stage);
   parts.strategy = make_strategy(
-      strategy_options(config), {comm, *parts.executor, *parts.arenas, *parts.optimizer});
+      strategy_options(config),
+      {comm, *parts.executor, *parts.arenas, *parts.optimizer});
   return parts;
 }
 

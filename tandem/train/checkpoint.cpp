@@ -70,14 +70,16 @@ void copy_into(const SafetensorsFile& file, const std::vector<NamedTensor>& targ
   }
 }
 
-int64_t number(const SafetensorsFile& file, const std::string& key, const std::string& path) {
+int64_t number(
+    const SafetensorsFile& file, const std::string& key, const std::string& path) {
   const auto found = file.metadata.find(key);
   char* end = nullptr;
   const int64_t value =
       found == file.metadata.end() ? -1 : std::strtoll(found->second.c_str(), &end, 10);
   if (value < 0 || *end != '\0') {
     throw DataError(
-        "[checkpoint] '" + path + "' does not say its " + key + "; use another checkpoint");
+        "[checkpoint] '" + path + "' does not say its " + key +
+        "; use another checkpoint");
   }
   return value;
 }

@@ -23,7 +23,8 @@ std::string with(std::string text, char from, char to) {
     const ConfigField& field, const std::string& text, const std::string& where,
     const std::string& wanted) {
   throw ConfigError(
-      "[config] " + where + ": " + field.name + " is '" + text + "', expected " + wanted);
+      "[config] " + where + ": " + field.name + " is '" + text + "', expected " +
+      wanted);
 }
 
 std::string quoted(const std::string& text) {
@@ -57,7 +58,8 @@ void check_at_least(const char* field, int64_t value, int64_t least) {
 }
 
 void check_one_of(
-    const char* field, const std::string& value, const std::vector<std::string>& choices) {
+    const char* field, const std::string& value,
+    const std::vector<std::string>& choices) {
   if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
     throw ConfigError(
         "[config] " + std::string(field) + " cannot be '" + value + "'" +
@@ -76,7 +78,8 @@ int RunConfig::num_ranks_here() const {
   const long value = std::strtol(nproc.c_str(), &end, 10);
   if (nproc.empty() || *end != '\0' || errno != 0 || value < 1 || value > 4096) {
     throw ConfigError(
-        "[config] nproc is '" + nproc + "', expected 1 to 4096 or auto; change --nproc");
+        "[config] nproc is '" + nproc +
+        "', expected 1 to 4096 or auto; change --nproc");
   }
   return static_cast<int>(value);
 }
@@ -93,14 +96,14 @@ const std::vector<ConfigField>& config_fields() {
       {"data", "mean", &C::mean, "subtracted from pixels in 0..1"},
       {"data", "std", &C::std, "then divides them"},
       {"data", "limit", &C::limit, "use the first N samples only; 0: all"},
-      {"model", "model", &C::model, "which network"},
+      {"model", "model", &C::model, "which network; see the end"},
       {"model", "loss", &C::loss, "auto, cross_entropy, nll or mse"},
       {"model", "reduction", &C::reduction, "mean or sum over the global batch"},
       {"training", "epochs", &C::epochs, "passes over the data"},
       {"training", "batch_size", &C::batch_size, "samples per rank and micro-batch"},
       {"training", "accumulate", &C::accumulate, "micro-batches per optimizer step"},
       {"training", "seed", &C::seed, "of weights, order and dropout"},
-      {"training", "optimizer", &C::optimizer, "sgd, adam, adamw or adadelta"},
+      {"training", "optimizer", &C::optimizer, "which optimizer; see the end"},
       {"training", "lr", &C::lr, "learning rate; -1: the optimizer's default"},
       {"training", "weight_decay", &C::weight_decay, "-1: the optimizer's default"},
       {"training", "decay_bias_and_norm", &C::decay_bias_and_norm,
@@ -114,7 +117,7 @@ const std::vector<ConfigField>& config_fields() {
       {"training", "amsgrad", &C::amsgrad, "of adam and adamw"},
       {"training", "rho", &C::rho, "of adadelta"},
       {"training", "clip_norm", &C::clip_norm, "largest norm of all gradients; 0: any"},
-      {"training", "schedule", &C::schedule, "constant, step, cosine or one_cycle"},
+      {"training", "schedule", &C::schedule, "how lr changes; see the end"},
       {"training", "gamma", &C::gamma, "of step: factor on the learning rate"},
       {"training", "step_size", &C::step_size, "of step: epochs between factors"},
       {"training", "min_lr", &C::min_lr, "of cosine: the last learning rate"},
@@ -123,7 +126,7 @@ const std::vector<ConfigField>& config_fields() {
       {"training", "final_div_factor", &C::final_div_factor,
        "of one_cycle: first lr / last lr"},
       {"training", "warmup_steps", &C::warmup_steps, "steps over which lr rises"},
-      {"parallel", "strategy", &C::strategy, "how ranks stay in step"},
+      {"parallel", "strategy", &C::strategy, "how ranks stay in step; see the end"},
       {"parallel", "sync", &C::sync, "parameter, flat or overlap"},
       {"parallel", "bucket_bytes", &C::bucket_bytes, "bytes per bucket of overlap"},
       {"parallel", "buffers", &C::buffers, "broadcast, average or off: batch norm's"},
@@ -145,7 +148,8 @@ const std::vector<ConfigField>& config_fields() {
        "also save every N steps; 0: at the end of epochs"},
       {"output", "keep_checkpoints", &C::keep_checkpoints, "newest to keep; 0: all"},
       {"output", "log_every", &C::log_every, "steps between reports"},
-      {"output", "eval_batch_size", &C::eval_batch_size, "samples per evaluation batch"},
+      {"output", "eval_batch_size", &C::eval_batch_size,
+       "samples per evaluation batch"},
       {"output", "trace", &C::trace, "write trace.json of the first steps"},
       {"output", "dry_run", &C::dry_run, "everything, but two steps only"},
   };
@@ -172,14 +176,14 @@ void set_field(
   char* end = nullptr;
   errno = 0;
   if (const auto* member = std::get_if<std::string RunConfig::*>(&field.member)) {
-    config.**member = text;
+    config.** member = text;
   } else if (const auto* whole = std::get_if<int64_t RunConfig::*>(&field.member)) {
-    config.**whole = std::strtoll(text.c_str(), &end, 10);
+    config.** whole = std::strtoll(text.c_str(), &end, 10);
     if (text.empty() || *end != '\0' || errno != 0) {
       wrong_type(field, text, where, "a whole number");
     }
   } else if (const auto* real = std::get_if<double RunConfig::*>(&field.member)) {
-    config.**real = std::strtod(text.c_str(), &end);
+    config.** real = std::strtod(text.c_str(), &end);
     if (text.empty() || *end != '\0' || !std::isfinite(config.**real)) {
       wrong_type(field, text, where, "a number");
     }
@@ -235,8 +239,13 @@ void check(const RunConfig& config) {
   check_one_of("device", config.device, {"auto", "cpu"});
   if (!(config.timeout_seconds > 0) || !(config.std > 0) || !(config.clip_norm >= 0)) {
     throw ConfigError(
-        "[config] timeout_seconds and std must be positive, clip_norm 0 or more; change "
+        "[config] timeout_seconds and std must be positive, clip_norm 0 or more; "
+        "change "
         "--timeout-seconds, --std or --clip-norm");
+  }
+  if (config.resume == "auto" && config.out.empty()) {
+    throw ConfigError(
+        "[config] resume is auto, but there is no run directory; name it with --out");
   }
   const int ranks = config.num_ranks_here();
   if (config.ranks == "thread" && config.nnodes > 1) {
@@ -245,7 +254,8 @@ void check(const RunConfig& config) {
         std::to_string(config.nnodes) + " nodes; use --ranks process");
   }
   const bool thread_backend = config.backend == "thread";
-  if (config.backend != "auto" && thread_backend != (config.ranks == "thread") && ranks > 1) {
+  if (config.backend != "auto" && thread_backend != (config.ranks == "thread") &&
+      ranks > 1) {
     throw ConfigError(
         "[config] backend " + config.backend + " does not serve " + config.ranks +
         " ranks; use --backend auto");

@@ -24,7 +24,8 @@ TestReport evaluate(
     StepContext context;
     context.training = false;
     Batch batch;
-    for (int64_t i = 0; (limit_batches == 0 || i < limit_batches) && loader.next(batch); ++i) {
+    for (int64_t i = 0; (limit_batches == 0 || i < limit_batches) && loader.next(batch);
+         ++i) {
       sums += strategy.evaluate_batch(batch, context);
     }
   }

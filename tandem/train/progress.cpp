@@ -24,8 +24,8 @@ std::string bar(double done) {
 std::string clock_text(double seconds) {
   const auto whole = static_cast<int64_t>(std::max(0.0, seconds));
   return whole >= 3600
-      ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
-      : fmt::format("{}:{:02}", whole / 60, whole % 60);
+             ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+             : fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ void Progress::show(const TrainReport& report) {
   const auto steps = static_cast<double>(std::max<int64_t>(1, report.steps_per_epoch));
   const double in_epoch = static_cast<double>(report.step_in_epoch) / steps;
   const double done = (static_cast<double>(report.epoch) + in_epoch) /
-      static_cast<double>(std::max<int64_t>(1, epochs_));
+                      static_cast<double>(std::max<int64_t>(1, epochs_));
   const double left = done > 0 ? report.train_seconds * (1 - done) / done : 0;
   if (!terminal_) {
     fmt::print(

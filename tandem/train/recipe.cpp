@@ -38,27 +38,28 @@ std::string text_of(const toml::node& node) {
   return text.str();
 }
 
-void check_type(const ConfigField& field, const toml::node& node, const std::string& where) {
+void check_type(
+    const ConfigField& field, const toml::node& node, const std::string& where) {
   const bool text = std::holds_alternative<std::string RunConfig::*>(field.member);
   // nproc takes a number or "auto".
-  const bool number_as_text = text && std::string(field.name) == "nproc" && node.is_integer();
+  const bool number_as_text =
+      text && std::string(field.name) == "nproc" && node.is_integer();
   if (text != node.is_string() && !number_as_text) {
     throw ConfigError(
-        "[config] " + where + ": " + field.name + " = " + text_of(node) + ", expected " +
-        (text ? "a text in quotes" : "a value without quotes"));
+        "[config] " + where + ": " + field.name + " = " + text_of(node) +
+        ", expected " + (text ? "a text in quotes" : "a value without quotes"));
   }
 }
 
 void check_version(const toml::node& node, const std::string& where) {
   if (const auto version = node.value<int64_t>(); version != kFormatVersion) {
     throw ConfigError(
-        "[config] " + where + ": format_version is " + text_of(node) + ", this program reads " +
-        std::to_string(kFormatVersion) + "; update tandem");
+        "[config] " + where + ": format_version is " + text_of(node) +
+        ", this program reads " + std::to_string(kFormatVersion) + "; update tandem");
   }
 }
 
-void apply(
-    RunConfig& config, const std::string& path, std::set<std::string>& seen);
+void apply(RunConfig& config, const std::string& path, std::set<std::string>& seen);
 
 void apply_base(
     RunConfig& config, const toml::node& node, const std::string& path,

@@ -37,7 +37,8 @@ std::vector<std::string> instruction_sets() {
   const std::string flags = " " + cpu_field("flags") + " ";
   std::vector<std::string> found;
   for (const char* name :
-       {"avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8"}) {
+       {"avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16",
+        "amx_int8"}) {
     if (flags.find(" " + std::string(name) + " ") != std::string::npos) {
       found.emplace_back(name);
     }
@@ -56,7 +57,7 @@ std::string environment_json() {
   json["instruction_sets"] = instruction_sets();
   json["usable_cpus"] = usable_cpus();
   json["memory_gib"] = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-      static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1 << 30);
+                       static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1 << 30);
   json["threads_per_rank"] = at::get_num_threads();
   json["host"] = system.nodename;
   json["system"] = std::string(system.sysname) + " " + system.release;
@@ -66,7 +67,8 @@ std::string environment_json() {
   return json.dump(2) + "\n";
 }
 
-RunDirectory::RunDirectory(const std::string& path, const RunConfig& config, bool append)
+RunDirectory::RunDirectory(
+    const std::string& path, const RunConfig& config, bool append)
     : path_(path) {
   if (path_.empty()) {
     return;

@@ -34,7 +34,8 @@ struct TestReport {
   int64_t count = 0;
 
   double accuracy() const {
-    return count > 0 ? 100.0 * static_cast<double>(correct) / static_cast<double>(count) : 0;
+    return count > 0 ? 100.0 * static_cast<double>(correct) / static_cast<double>(count)
+                     : 0;
   }
 };
 

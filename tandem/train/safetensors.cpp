@@ -20,15 +20,15 @@ struct DtypeName {
   const char* name;
 };
 const DtypeName kDtypes[] = {
-    {at::kFloat, "F32"}, {at::kDouble, "F64"}, {at::kHalf, "F16"}, {at::kBFloat16, "BF16"},
-    {at::kLong, "I64"},  {at::kInt, "I32"},    {at::kByte, "U8"},  {at::kBool, "BOOL"},
+    {at::kFloat, "F32"},     {at::kDouble, "F64"}, {at::kHalf, "F16"},
+    {at::kBFloat16, "BF16"}, {at::kLong, "I64"},   {at::kInt, "I32"},
+    {at::kByte, "U8"},       {at::kBool, "BOOL"},
 };
 
 constexpr uint64_t kMostHeaderBytes = 100u << 20;
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
-  throw DataError(
-      "[checkpoint] '" + path + "' " + what + "; use another checkpoint");
+  throw DataError("[checkpoint] '" + path + "' " + what + "; use another checkpoint");
 }
 
 const char* dtype_name(at::ScalarType dtype) {

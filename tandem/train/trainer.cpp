@@ -23,6 +23,23 @@ namespace {
 constexpr int64_t kDryRunSteps = 2;
 constexpr int64_t kTracedSteps = 20;
 
+// Where this rank writes, "" for nowhere. Checkpoints are kept by their step: a new
+// run's would be the first to go, so it does not mix with an old one's.
+std::string own_directory(const RunConfig& config, const Communicator& comm) {
+  if (comm.rank() != 0 || config.out.empty()) {
+    return "";
+  }
+  if (config.resume.empty() &&
+      !newest_checkpoint(config.out + "/checkpoints").empty()) {
+    throw ConfigError(
+        "[train] '" + config.out +
+        "' holds the checkpoints of an earlier run; go on with --resume auto, or "
+        "choose "
+        "another --out");
+  }
+  return config.out;
+}
+
 class Trainer {
  public:
   Trainer(
@@ -37,8 +54,7 @@ class Trainer {
         schedule_(make_lr_schedule(
             schedule_options(config), parts_.optimizer->base_lr(), config.epochs,
             steps_per_epoch_)),
-        directory_(
-            comm.rank() == 0 ? config.out : "", config, !config.resume.empty()),
+        directory_(own_directory(config, comm), config, !config.resume.empty()),
         progress_(config.epochs, comm.rank() == 0) {}
 
   Summary run() {
@@ -141,11 +157,12 @@ class Trainer {
     while (position_.step_in_epoch < steps_per_epoch_) {
       train_step();
       const bool report_due = position_.step_in_epoch % config_.log_every == 0 ||
-          position_.step_in_epoch == steps_per_epoch_;
+                              position_.step_in_epoch == steps_per_epoch_;
       if (report_due) {
         report();
       }
-      if (config_.checkpoint_every > 0 && position_.step % config_.checkpoint_every == 0) {
+      if (config_.checkpoint_every > 0 &&
+          position_.step % config_.checkpoint_every == 0) {
         save();
       }
     }
@@ -228,7 +245,8 @@ class Trainer {
     LoaderOptions options = loader_options(config_);
     options.batch_size = config_.eval_batch_size;
     auto report = evaluate(
-        *parts_.strategy, comm_, data_.test, options, config_.dry_run ? kDryRunSteps : 0);
+        *parts_.strategy, comm_, data_.test, options,
+        config_.dry_run ? kDryRunSteps : 0);
     report.epoch = position_.epoch;
     report.step = position_.step;
     directory_.add(report);

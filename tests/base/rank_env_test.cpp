@@ -272,5 +272,19 @@ TEST(UsableCpus, IsAtLeastOne) {
   EXPECT_GE(usable_cpus(), 1);
 }
 
+TEST(RankEnv, ALoopbackMasterMeansThatAllRanksAreOnThisHost) {
+  std::map<std::string, std::string> variables = {
+      {"RANK", "1"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"}};
+  const auto get = [&](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+  EXPECT_EQ(read_rank_env(get)->local_world_size, 3);
+  EXPECT_EQ(read_rank_env(get)->local_rank, 1);
+  variables["MASTER_ADDR"] = "node-a";
+  EXPECT_EQ(read_rank_env(get)->local_world_size, 1);
+  EXPECT_EQ(read_rank_env(get)->local_rank, 0);
+}
+
 }  // namespace
 }  // namespace tandem

@@ -17,8 +17,7 @@ using Image = std::vector<uint8_t>;
 using ClassMeans = std::array<std::array<double, kPixels>, 10>;
 
 Image image_at(const DigitImages& images, size_t i) {
-  const auto begin =
-      images.pixels.begin() + static_cast<std::ptrdiff_t>(i * kPixels);
+  const auto begin = images.pixels.begin() + static_cast<std::ptrdiff_t>(i * kPixels);
   return Image(begin, begin + static_cast<std::ptrdiff_t>(kPixels));
 }
 
@@ -59,10 +58,8 @@ TEST(Digits, ImageDependsOnSeedAndIndexAlone) {
   const DigitImages many = draw_digits(3000, 7);  // several threads
   ASSERT_EQ(few.pixels.size(), 105 * kPixels);
   ASSERT_EQ(few.labels.size(), 105u);
-  EXPECT_TRUE(
-      std::equal(few.labels.begin(), few.labels.end(), many.labels.begin()));
-  EXPECT_TRUE(
-      std::equal(few.pixels.begin(), few.pixels.end(), many.pixels.begin()));
+  EXPECT_TRUE(std::equal(few.labels.begin(), few.labels.end(), many.labels.begin()));
+  EXPECT_TRUE(std::equal(few.pixels.begin(), few.pixels.end(), many.pixels.begin()));
 }
 
 TEST(Digits, AreTheSameBytesOnEveryMachine) {

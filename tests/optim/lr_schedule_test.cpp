@@ -20,7 +20,8 @@ LrScheduleOptions named(const std::string& name) {
   return options;
 }
 
-void expect_lrs_by_step(const LrSchedule& schedule, const std::vector<double>& expected) {
+void expect_lrs_by_step(
+    const LrSchedule& schedule, const std::vector<double>& expected) {
   for (size_t step = 0; step < expected.size(); ++step) {
     EXPECT_NEAR(schedule.lr(0, static_cast<int64_t>(step)), expected[step], 1e-15)
         << "step " << step;

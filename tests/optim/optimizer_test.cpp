@@ -136,15 +136,15 @@ std::function<ReferenceStep(std::vector<at::Tensor>&)> torch_step(Make make) {
 
 void expect_agrees_with_torch_sgd(const OptimizerOptions& options) {
   expect_agrees(options, torch_step([options](auto& parameters) {
-    const double decay = options.weight_decay;
-    return std::make_shared<torch::optim::SGD>(
-        parameters,
-        torch::optim::SGDOptions(options.lr)
-            .momentum(options.momentum)
-            .dampening(options.dampening)
-            .nesterov(options.nesterov)
-            .weight_decay(decay == OptimizerOptions::kUnset ? 0 : decay));
-  }));
+                  const double decay = options.weight_decay;
+                  return std::make_shared<torch::optim::SGD>(
+                      parameters,
+                      torch::optim::SGDOptions(options.lr)
+                          .momentum(options.momentum)
+                          .dampening(options.dampening)
+                          .nesterov(options.nesterov)
+                          .weight_decay(decay == OptimizerOptions::kUnset ? 0 : decay));
+                }));
 }
 
 OptimizerOptions named(const std::string& name) {
@@ -234,14 +234,14 @@ TEST(Adam, AgreesWithLibTorch) {
       options.weight_decay = decay;
       options.amsgrad = amsgrad;
       expect_agrees(options, torch_step([options](auto& parameters) {
-        return std::make_shared<torch::optim::Adam>(
-            parameters,
-            torch::optim::AdamOptions(options.lr)
-                .betas(std::make_tuple(options.beta1, options.beta2))
-                .eps(options.eps)
-                .weight_decay(options.weight_decay)
-                .amsgrad(options.amsgrad));
-      }));
+                      return std::make_shared<torch::optim::Adam>(
+                          parameters,
+                          torch::optim::AdamOptions(options.lr)
+                              .betas(std::make_tuple(options.beta1, options.beta2))
+                              .eps(options.eps)
+                              .weight_decay(options.weight_decay)
+                              .amsgrad(options.amsgrad));
+                    }));
     }
   }
 }
@@ -254,32 +254,28 @@ TEST(AdamW, AgreesWithLibTorch) {
       options.weight_decay = decay;
       options.amsgrad = amsgrad;
       expect_agrees(options, torch_step([options](auto& parameters) {
-        return std::make_shared<torch::optim::AdamW>(
-            parameters,
-            torch::optim::AdamWOptions(options.lr)
-                .weight_decay(options.weight_decay)
-                .amsgrad(options.amsgrad));
-      }));
+                      return std::make_shared<torch::optim::AdamW>(
+                          parameters, torch::optim::AdamWOptions(options.lr)
+                                          .weight_decay(options.weight_decay)
+                                          .amsgrad(options.amsgrad));
+                    }));
     }
   }
 }
 
 TEST(Adam, HasLibTorchsDefaults) {
   expect_agrees(named("adam"), torch_step([](auto& parameters) {
-    return std::make_shared<torch::optim::Adam>(parameters);
-  }));
+                  return std::make_shared<torch::optim::Adam>(parameters);
+                }));
   expect_agrees(named("adamw"), torch_step([](auto& parameters) {
-    return std::make_shared<torch::optim::AdamW>(parameters);
-  }));
+                  return std::make_shared<torch::optim::AdamW>(parameters);
+                }));
 }
 
 // torch.optim.adadelta._single_tensor_adadelta, line by line: LibTorch has no
 // Adadelta for C++.
 ReferenceStep adadelta_step(
-    const std::vector<at::Tensor>& parameters,
-    double lr,
-    double rho,
-    double eps,
+    const std::vector<at::Tensor>& parameters, double lr, double rho, double eps,
     double decay) {
   std::vector<at::Tensor> square_avgs;
   std::vector<at::Tensor> acc_deltas;

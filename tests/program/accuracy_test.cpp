@@ -37,8 +37,9 @@ TEST(Mnist, TrainsOnTwoRanks) {
   }
   // A quarter of an epoch.
   EXPECT_GE(
-      accuracy_of({TANDEM_SOURCE_DIR "/recipes/003-ddp.toml", "--epochs", "1", "--limit",
-                   "16000"}),
+      accuracy_of(
+          {TANDEM_SOURCE_DIR "/recipes/003-ddp.toml", "--epochs", "1", "--limit",
+           "16000"}),
       94);
 }
 

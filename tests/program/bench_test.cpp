@@ -12,7 +12,8 @@ using testing::HasSubstr;
 
 TEST(Bench, StepPrintsItsFigureAndWhatItMeasured) {
   const auto result = tandem_run(
-      {"bench", "step", "--model", "simplenet", "--steps", "5", "--warmup", "1", "--json"});
+      {"bench", "step", "--model", "simplenet", "--steps", "5", "--warmup", "1",
+       "--json"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   for (const char* key : {"ms_per_step", "model", "batch", "threads", "executor"}) {
     EXPECT_THAT(result.output, HasSubstr("\"" + std::string(key) + "\""));

@@ -18,11 +18,13 @@ TEST(Program, HelpNamesEveryCommand) {
   }
 }
 
-TEST(Program, TrainHelpNamesEverySetting) {
+TEST(Program, TrainHelpNamesSettingsAndChoices) {
   const auto help = tandem_run({"train", "--help"});
   EXPECT_TRUE(help.status.ok());
-  for (const char* flag : {"--model", "--nproc", "--sync", "--lr", "--resume", "--set"}) {
-    EXPECT_THAT(help.output, HasSubstr(flag));
+  for (const char* text :
+       {"--model", "--nproc", "--sync", "--set", "convnet_bn", "data_parallel",
+        "adadelta", "one_cycle", "gloo"}) {
+    EXPECT_THAT(help.output, HasSubstr(text));
   }
 }
 
@@ -32,7 +34,8 @@ TEST(Program, LinksNoLibTorch) {
   EXPECT_THAT(libraries.output, Not(HasSubstr("torch")));
   EXPECT_THAT(libraries.output, Not(HasSubstr("c10")));
   EXPECT_THAT(
-      run_command({"/usr/bin/ldd", program("tandem-worker")}).output, HasSubstr("torch"));
+      run_command({"/usr/bin/ldd", program("tandem-worker")}).output,
+      HasSubstr("torch"));
 }
 
 // Misuse: one line that names the culprit and the remedy, and the exit code.
@@ -81,19 +84,23 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{{"train", "--set", "bach_size=3"}, 2, {"bach_size", "'batch_size'"}},
         Misuse{{"train", "--sync", "overlp", "--limit", "64"}, 2, {"'overlap'"}},
         Misuse{{"train", "--optimizer", "sdg", "--limit", "64"}, 2, {"'sgd'"}},
-        Misuse{{"train", "--ranks", "thread", "--backend", "gloo", "--nproc", "2"},
-               2,
-               {"gloo", "thread"}},
-        Misuse{{"train", "--strategy", "sequential", "--nproc", "2", "--limit", "64"},
-               2,
-               {"sequential", "--nproc 1"}},
+        Misuse{
+            {"train", "--ranks", "thread", "--backend", "gloo", "--nproc", "2"},
+            2,
+            {"gloo", "thread"}},
+        Misuse{
+            {"train", "--strategy", "sequential", "--nproc", "2", "--limit", "64"},
+            2,
+            {"sequential", "--nproc 1"}},
         Misuse{{"train", "nosuch.toml"}, 1, {"nosuch.toml"}},
         Misuse{{"train", "--data", "nosuch"}, 2, {"nosuch", "digits"}},
         Misuse{{"train", "--data", "/proc"}, 1, {"/proc", "train-images"}},
         Misuse{{"train", "--limit", "64", "--out", "/proc/no"}, 1, {"/proc/no"}},
-        Misuse{{"train", "--limit", "64", "--resume", "/nosuch", "--out", "SCRATCH"},
-               1,
-               {"/nosuch"}},
+        Misuse{
+            {"train", "--limit", "64", "--resume", "/nosuch", "--out", "SCRATCH"},
+            1,
+            {"/nosuch"}},
+        Misuse{{"train", "--resume", "auto"}, 2, {"--out"}},
         Misuse{{"eval"}, 2, {"--checkpoint"}},
         Misuse{{"eval", "--checkpoint", "/nosuch"}, 1, {"/nosuch"}},
         Misuse{{"data", "chek", "digits"}, 2, {"'check'"}},

@@ -22,9 +22,10 @@ CommandResult ip(const std::string& arguments) {
 class TwoHosts {
  public:
   TwoHosts() : id_(std::to_string(getpid())), net_(std::to_string(getpid() % 250)) {
-    ok_ = ip("netns add " + name(0)).status.ok() && ip("netns add " + name(1)).status.ok() &&
-        ip("link add " + cable(0) + " type veth peer name " + cable(1)).status.ok() &&
-        plug(0) && plug(1);
+    ok_ = ip("netns add " + name(0)).status.ok() &&
+          ip("netns add " + name(1)).status.ok() &&
+          ip("link add " + cable(0) + " type veth peer name " + cable(1)).status.ok() &&
+          plug(0) && plug(1);
   }
   ~TwoHosts() {
     ip("link del " + cable(0) + " 2>/dev/null");
@@ -55,10 +56,11 @@ class TwoHosts {
   }
   bool plug(int host) const {
     return ip("link set " + cable(host) + " netns " + name(host)).status.ok() &&
-        ip("-n " + name(host) + " addr add " + address(host) + "/24 dev " + cable(host))
-            .status.ok() &&
-        ip("-n " + name(host) + " link set " + cable(host) + " up").status.ok() &&
-        ip("-n " + name(host) + " link set lo up").status.ok();
+           ip("-n " + name(host) + " addr add " + address(host) + "/24 dev " +
+              cable(host))
+               .status.ok() &&
+           ip("-n " + name(host) + " link set " + cable(host) + " up").status.ok() &&
+           ip("-n " + name(host) + " link set lo up").status.ok();
   }
 
   std::string id_;
@@ -74,9 +76,23 @@ TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {
   const Scratch scratch;
   const auto arguments = [&](int host) {
     return std::vector<std::string>{
-        "train", "--model", "simplenet", "--limit", "1280", "--nproc", "2", "--nnodes", "2",
-        "--node-rank", std::to_string(host), "--master-addr", hosts.address(0),
-        "--master-port", "29500", "--out", scratch / ("run" + std::to_string(host))};
+        "train",
+        "--model",
+        "simplenet",
+        "--limit",
+        "1280",
+        "--nproc",
+        "2",
+        "--nnodes",
+        "2",
+        "--node-rank",
+        std::to_string(host),
+        "--master-addr",
+        hosts.address(0),
+        "--master-port",
+        "29500",
+        "--out",
+        scratch / ("run" + std::to_string(host))};
   };
   CommandResult second;
   std::thread other([&] { second = hosts.run(1, arguments(1)); });

@@ -25,12 +25,13 @@ TEST(Install, AProjectOfItsOwnBuildsAgainstIt) {
       "cmake_minimum_required(VERSION 3.25)\n"
       "project(mine LANGUAGES CXX)\n"
       "find_package(tandem REQUIRED)\n"
-      "add_executable(mine " TANDEM_SOURCE_DIR "/examples/hello_ranks/main.cpp)\n"
+      "add_executable(mine " TANDEM_SOURCE_DIR
+      "/examples/hello_ranks/main.cpp)\n"
       "target_link_libraries(mine PRIVATE tandem::tandem)\n");
   const auto build = scratch / "build";
   expect_ok(run_command(
-      {"cmake", "-G", "Ninja", "-S", source, "-B", build, "-DCMAKE_PREFIX_PATH=" + prefix,
-       "-DCMAKE_CXX_COMPILER_LAUNCHER="}));
+      {"cmake", "-G", "Ninja", "-S", source, "-B", build,
+       "-DCMAKE_PREFIX_PATH=" + prefix, "-DCMAKE_CXX_COMPILER_LAUNCHER="}));
   expect_ok(run_command({"cmake", "--build", build}));
   const auto run = run_command(
       {prefix + "/bin/tandem", "launch", "--nproc-per-node", "3", build + "/mine"});
@@ -58,7 +59,8 @@ TEST(Examples, OwnLoopEndsWithEqualWeightsOnAllRanks) {
   const auto weights_of = [&](const std::string& rank) {
     const std::string mark = "[rank " + rank + "] weights ";
     const size_t at = run.output.find(mark);
-    return at == std::string::npos ? "none " + rank : run.output.substr(at + mark.size(), 64);
+    return at == std::string::npos ? "none " + rank
+                                   : run.output.substr(at + mark.size(), 64);
   };
   EXPECT_EQ(weights_of("0"), weights_of("1"));
 }

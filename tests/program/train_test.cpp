@@ -16,8 +16,8 @@ using testing::HasSubstr;
 
 // Small enough for a test, large enough for two epochs of several steps.
 std::vector<std::string> small_run(const std::string& out) {
-  return {"train", "--model", "convnet", "--limit", "1280", "--epochs", "2",
-          "--schedule", "step", "--out", out};
+  return {"train", "--model",    "convnet", "--limit", "1280", "--epochs",
+          "2",     "--schedule", "step",    "--out",   out};
 }
 
 std::vector<std::string> with(
@@ -26,7 +26,8 @@ std::vector<std::string> with(
   return arguments;
 }
 
-std::string hash_of_run(const std::vector<std::string>& arguments, const std::string& out) {
+std::string hash_of_run(
+    const std::vector<std::string>& arguments, const std::string& out) {
   const auto result = tandem_run(arguments);
   EXPECT_TRUE(result.status.ok()) << result.errors;
   return json_value(out + "/summary.json", "parameters_sha256");
@@ -56,10 +57,12 @@ TEST(Train, ResumingGivesTheBitsOfNotStopping) {
   const Scratch scratch;
   const auto whole = scratch / "whole";
   const auto parts = scratch / "parts";
-  const auto a = hash_of_run(with(small_run(whole), {"--checkpoint-every", "13"}), whole);
+  const auto a =
+      hash_of_run(with(small_run(whole), {"--checkpoint-every", "13"}), whole);
   // Step 13 is in the middle of the first epoch of 20 steps.
   const auto b = hash_of_run(
-      with(small_run(parts), {"--resume", whole + "/checkpoints/step-00000026"}), parts);
+      with(small_run(parts), {"--resume", whole + "/checkpoints/step-00000026"}),
+      parts);
   EXPECT_EQ(a, b);
 }
 
@@ -68,8 +71,8 @@ TEST(Train, RunDirectoryHoldsWhatTheDesignPromises) {
   const auto out = scratch / "run";
   ASSERT_TRUE(tandem_run(with(small_run(out), {"--trace"})).status.ok());
   for (const char* name :
-       {"config.toml", "environment.json", "metrics.jsonl", "summary.json", "trace.json",
-        "checkpoints/step-00000040/model.safetensors",
+       {"config.toml", "environment.json", "metrics.jsonl", "summary.json",
+        "trace.json", "checkpoints/step-00000040/model.safetensors",
         "checkpoints/step-00000040/training.safetensors"}) {
     EXPECT_TRUE(file_exists(out + "/" + name)) << name;
   }
@@ -78,6 +81,22 @@ TEST(Train, RunDirectoryHoldsWhatTheDesignPromises) {
   EXPECT_EQ(json_number(summary, "world_size"), 1);
   EXPECT_GT(json_number(summary, "samples_per_second"), 0);
   EXPECT_GT(json_number(summary, "test_accuracy"), 40);
+}
+
+TEST(Train, ANewRunDoesNotMixWithAnOldOnesCheckpoints) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const std::vector<std::string> command = {"train",     "--limit", "640", "--model",
+                                            "simplenet", "--out",   out};
+  ASSERT_TRUE(tandem_run(command).status.ok());
+  const auto summary = read_file(out + "/summary.json");
+  const auto again = tandem_run(command);
+  EXPECT_EQ(again.status.code, 2);
+  EXPECT_THAT(again.errors, HasSubstr("--resume auto"));
+  EXPECT_EQ(read_file(out + "/summary.json"), summary);
+  const auto resumed = tandem_run(with(command, {"--resume", "auto", "--epochs", "2"}));
+  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_EQ(json_number(out + "/summary.json", "steps"), 20);
 }
 
 TEST(Train, EvalOfTheCheckpointGivesTheRunsAccuracy) {
@@ -89,7 +108,8 @@ TEST(Train, EvalOfTheCheckpointGivesTheRunsAccuracy) {
       {"eval", "--checkpoint", out + "/checkpoints/step-00000040", "--limit", "1280"});
   ASSERT_TRUE(evaluated.status.ok()) << evaluated.errors;
   const size_t last = trained.output.rfind("Test set: ");
-  const auto result = trained.output.substr(last, trained.output.find('(', last) - last);
+  const auto result =
+      trained.output.substr(last, trained.output.find('(', last) - last);
   EXPECT_THAT(evaluated.output, HasSubstr(result));
 }
 
@@ -104,7 +124,8 @@ TEST(Train, ShowsPlainLinesWhereThereIsNoTerminal) {
 TEST(Train, DryRunDoesTwoStepsAndSavesNothing) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const auto result = tandem_run({"train", "--dry-run", "--limit", "1000", "--out", out});
+  const auto result =
+      tandem_run({"train", "--dry-run", "--limit", "1000", "--out", out});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 2);
   EXPECT_FALSE(file_exists(out + "/checkpoints"));
@@ -159,7 +180,8 @@ TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {
   });
   // Training has begun once there are metrics.
   const auto metrics = out + "/metrics.jsonl";
-  for (int i = 0; i < 600 && !(file_exists(metrics) && !read_file(metrics).empty()); ++i) {
+  for (int i = 0; i < 600 && !(file_exists(metrics) && !read_file(metrics).empty());
+       ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   const auto workers = workers_of(out);

@@ -42,7 +42,8 @@ std::vector<Trace::Event> trace_step(const std::string& sync) {
 }
 
 // Bytes of buckets launched before the first convolution's backward, and of all.
-std::pair<int64_t, int64_t> early_and_all_bytes(const std::vector<Trace::Event>& events) {
+std::pair<int64_t, int64_t> early_and_all_bytes(
+    const std::vector<Trace::Event>& events) {
   int64_t early = 0;
   int64_t all = 0;
   bool convolution_started = false;
