@@ -1,6 +1,7 @@
 """The lines of the report. Each function measures one and returns its rows."""
 import json
 import os
+import shutil
 import shlex
 import tempfile
 
@@ -57,6 +58,8 @@ def step(settings, log):
 
 
 def train(command, out):
+    # A run refuses to mix with the checkpoints of another.
+    shutil.rmtree(out, ignore_errors=True)
     run([*command, "--out", out])
     with open(os.path.join(out, "summary.json"), encoding="utf-8") as file:
         return json.load(file)
