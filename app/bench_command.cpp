@@ -22,12 +22,9 @@ std::vector<std::string> bench_worker(
 [[noreturn]] void become_bench(
     const std::string& action, const Arguments& arguments, int threads) {
   const auto text = std::to_string(threads);
-  Variables variables = {{"OMP_NUM_THREADS", text}, {"OPENBLAS_NUM_THREADS", text}};
-  for (const auto& entry : rank_variables(1)) {
-    if (entry.first != "OMP_NUM_THREADS" && entry.first != "OPENBLAS_NUM_THREADS") {
-      variables.push_back(entry);
-    }
-  }
+  Variables variables = rank_variables(1);
+  variables.emplace_back("OMP_NUM_THREADS", text);
+  variables.emplace_back("OPENBLAS_NUM_THREADS", text);
   exec_program(bench_worker(action, arguments), variables);
 }
 

@@ -230,12 +230,8 @@ class Trainer {
   [[noreturn]] void stop() const {
     throw Error(fmt::format(
         "[train] stopped by a signal at step {}; {}", position_.step,
-        directory_has_checkpoints() ? "go on with --resume auto"
-                                    : "set --out to save checkpoints"));
-  }
-
-  bool directory_has_checkpoints() const {
-    return !config_.out.empty();
+        config_.out.empty() ? "set --out to save checkpoints"
+                            : "go on with --resume auto"));
   }
 
   // --- evaluation, checkpoints, end ---
