@@ -35,10 +35,10 @@ BenchStepOptions parse_bench_step(const Arguments& arguments) {
   app.add_option("--precision", options.config.precision, "as in tandem train");
   app.add_option("--optimizer", options.config.optimizer, "as in tandem train");
   app.add_option("--threads", options.threads, "CPU threads of the rank")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--steps", options.steps, "steps to time")->check(CLI::PositiveNumber);
+      ->check(whole_number(1, 4096));
+  app.add_option("--steps", options.steps, "steps to time")->check(whole_number(1));
   app.add_option("--warmup", options.warmup, "steps before them")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   app.add_flag(
       "--prefetched", options.prefetched,
       "fetch 32 batches beforehand, not in the time");
@@ -56,7 +56,7 @@ BenchLoaderOptions parse_bench_loader(const Arguments& arguments) {
   BenchLoaderOptions options;
   add_data_flags(app, options.config);
   app.add_option("--epochs", options.epochs, "epochs to time, after one more")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   add_json_flag(app, options.json);
   parse(app, arguments);
   check(options.config);
@@ -69,14 +69,14 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
       "and size: median of the slowest rank's time.",
       "tandem bench allreduce");
   BenchAllReduceOptions options;
-  app.add_option("--nproc", options.nproc, "ranks")->check(CLI::Range(1, 4096));
+  app.add_option("--nproc", options.nproc, "ranks")->check(whole_number(1, 4096));
   app.add_option("--backends", options.backends, "thread, gloo, ...; commas between")
       ->delimiter(',');
   app.add_option("--bytes", options.bytes, "sizes of the buffer; commas between")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   app.add_option("--repeats", options.repeats, "operations to time, after 5 more")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   add_json_flag(app, options.json);
   app.add_option("--result-file", options.result_file)->group("");
   parse(app, arguments);

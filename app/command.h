@@ -21,9 +21,13 @@ int run_train(const Arguments& arguments);
 int run_launch(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
+int run_compare(const Arguments& arguments);
+int run_scaling(const Arguments& arguments);
+int run_report(const Arguments& arguments);
 /// Subcommands that need LibTorch from the start: becomes the worker.
 int run_eval(const Arguments& arguments);
 int run_data(const Arguments& arguments);
+int run_export(const Arguments& arguments);
 
 /// The worker's program file, beside this one.
 std::string worker_path();
@@ -32,6 +36,7 @@ std::string worker_path();
 int work_train(const Arguments& arguments);
 int work_eval(const Arguments& arguments);
 int work_data(const Arguments& arguments);
+int work_export(const Arguments& arguments);
 int work_bench(const Arguments& arguments);
 int work_doctor(const Arguments& arguments);
 

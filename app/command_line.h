@@ -10,6 +10,31 @@ namespace tandem::app {
 /// Thrown by parse() for --help: the text was printed, there is nothing to do.
 struct HelpShown {};
 
+/// A check for add_option: a whole number from `least` to `most`.
+inline CLI::Validator whole_number(int64_t least, int64_t most = 1'000'000'000) {
+  const auto check = [=](const std::string& text) -> std::string {
+    int64_t value = 0;
+    const bool fits =
+        CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+    return fits ? ""
+                : "'" + text + "' is not a whole number from " + std::to_string(least) +
+                      " to " + std::to_string(most);
+  };
+  return {check, ""};
+}
+
+/// What CLI11 says about a flag with no value, or with two, in plain words.
+inline std::string explain(const CLI::ParseError& error) {
+  std::string text = first_line(error);
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) {
+    return text;
+  }
+  const std::string flag = text.substr(0, text.find(':'));
+  return text.find("received") != std::string::npos
+             ? flag + " is given more than once; leave all but one out"
+             : flag + " has no value; write one after it";
+}
+
 /// Parses arguments with CLI11; its complaints become ConfigError, unknown flags
 /// with the nearest known one.
 inline void parse(CLI::App& app, const Arguments& arguments) {
@@ -22,7 +47,7 @@ inline void parse(CLI::App& app, const Arguments& arguments) {
     std::cout << app.help();
     throw HelpShown{};
   } catch (const CLI::ParseError& error) {
-    throw ConfigError("[command line] " + first_line(error));
+    throw ConfigError("[command line] " + explain(error));
   }
   std::vector<std::string> flags;
   for (const auto* option : app.get_options()) {

@@ -33,4 +33,8 @@ int run_data(const Arguments& arguments) {
   become_worker("data", arguments);
 }
 
+int run_export(const Arguments& arguments) {
+  become_worker("export", arguments);
+}
+
 }  // namespace tandem::app

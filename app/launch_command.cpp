@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "app/command_line.h"
+#include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/launch/launcher.h"
 
@@ -8,17 +9,177 @@ namespace tandem::app {
 
 namespace {
 
+// torchrun's, which have nothing to do here.
+const char* const kIgnoredOptions[] = {
+    "--rdzv-backend,--rdzv_backend",
+    "--rdzv-id,--rdzv_id",
+    "--rdzv-conf,--rdzv_conf",
+    "--max-restarts,--max_restarts",
+    "--monitor-interval,--monitor_interval",
+    "--start-method,--start_method",
+    "--role",
+    "--log-dir,--log_dir",
+    "-r,--redirects",
+    "-t,--tee",
+    "--local-addr,--local_addr",
+};
+
+struct LaunchFlags {
+  std::string nproc = "1";
+  std::string nnodes = "1";
+  std::string rdzv_endpoint;
+  bool no_python = false;
+  bool module = false;
+  bool no_use_env = false;
+  bool standalone = false;
+  bool use_env = false;
+};
+
+int parse_count(
+    const std::string& flag, const std::string& text, int most,
+    const std::string& or_else = "") {
+  char* end = nullptr;
+  const long value = std::strtol(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0' || value < 1 || value > most) {
+    throw ConfigError(
+        "[launch] " + flag + " is '" + text + "', expected 1 to " +
+        std::to_string(most) + or_else + "; change it");
+  }
+  return static_cast<int>(value);
+}
+
 int parse_nproc(const std::string& text) {
   if (text == "auto" || text == "cpu") {
     return usable_cpus();
   }
-  char* end = nullptr;
-  const long value = std::strtol(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value < 1 || value > 4096) {
-    throw ConfigError(
-        "[launch] --nproc-per-node is '" + text + "', expected 1 to 4096, auto or cpu");
+  return parse_count("--nproc-per-node", text, 4096, ", auto or cpu");
+}
+
+// torchrun's MIN:MAX, as far as they are one number.
+int parse_nnodes(const std::string& text) {
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos) {
+    return parse_count("--nnodes", text, 1 << 16);
   }
-  return static_cast<int>(value);
+  const std::string least = text.substr(0, colon);
+  if (least != text.substr(colon + 1)) {
+    throw ConfigError(
+        "[launch] --nnodes is '" + text +
+        "', but the number of hosts cannot change in a run here; give one number");
+  }
+  return parse_count("--nnodes", least, 1 << 16);
+}
+
+void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
+  app.add_option(
+      "--nproc-per-node,--nproc_per_node,--nproc", flags.nproc,
+      "ranks on this host; auto: one per CPU");
+  app.add_option("--nnodes", flags.nnodes, "hosts");
+  app.add_option(
+         "--node-rank,--node_rank", options.node_rank, "which host this is, from 0")
+      ->check(whole_number(0, 1 << 16));
+  app.add_option(
+      "--master-addr,--master_addr", options.master_addr, "address of node 0");
+  app.add_option(
+         "--master-port,--master_port", options.master_port, "port; 0: a free one")
+      ->check(whole_number(0, 65535));
+  app.add_option(
+      "--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
+      "HOST:PORT of node 0, another form of the two above");
+  app.add_option(
+      "--grace-seconds,--grace_seconds,--shutdown-timeout,--shutdown_timeout",
+      options.grace_seconds, "between SIGTERM and SIGKILL");
+  app.add_flag("--standalone", flags.standalone, "one host, a free port (the default)");
+  app.add_flag(
+      "--no-python,--no_python", flags.no_python,
+      "run the program as it is (the default, but for NAME.py: python3 -u NAME.py)");
+  app.add_flag("-m,--module", flags.module, "the program is a module: python3 -u -m");
+  app.add_flag(
+      "--use-env,--use_env", flags.use_env,
+      "ranks read LOCAL_RANK (the default, as with torchrun)");
+  app.add_flag(
+      "--no-use-env,--no_use_env", flags.no_use_env,
+      "also pass --local-rank=N, as torch.distributed.launch does without --use-env");
+  for (const char* names : kIgnoredOptions) {
+    app.add_option_function<std::string>(
+           names, [](const std::string&) {}, "ignored")
+        ->group("torchrun's, without effect here");
+  }
+  app.add_option("program", options.command, "the program and its arguments");
+}
+
+// Everything from the first word that is no flag belongs to the program.
+Arguments::const_iterator find_program(const CLI::App& app, const Arguments& all) {
+  auto word = all.begin();
+  while (word != all.end() && word->rfind('-', 0) == 0 && *word != "--") {
+    const auto* option = app.get_option_no_throw(*word);
+    const bool is_switch = *word == "-h" || *word == "--help" ||
+                           (option != nullptr && option->get_items_expected_max() == 0);
+    const bool has_value = word->find('=') != std::string::npos;
+    word += is_switch || has_value || word + 1 == all.end() ? 1 : 2;
+  }
+  return word;
+}
+
+void say_what_is_ignored(const CLI::App& app, bool endpoint_ignored) {
+  std::vector<std::string> ignored;
+  for (const char* names : kIgnoredOptions) {
+    const std::string text = names;
+    const std::string name = text.substr(text.find("--"));
+    const std::string first = name.substr(0, name.find(','));
+    if (app.get_option(first)->count() > 0) {
+      ignored.push_back(first);
+    }
+  }
+  if (endpoint_ignored) {
+    ignored.emplace_back("--rdzv-endpoint");
+  }
+  if (!ignored.empty()) {
+    log_warning("[launch] without effect here: " + join(ignored));
+  }
+}
+
+// torchrun numbers hosts as they come; here each says its number.
+void use_endpoint(const std::string& endpoint, bool numbered, LaunchOptions& options) {
+  const size_t colon = endpoint.rfind(':');
+  if (!numbered) {
+    throw ConfigError(
+        "[launch] --rdzv-endpoint does not number the hosts here; add --node-rank, 0 "
+        "on the host of the endpoint");
+  }
+  if (colon == std::string::npos) {
+    throw ConfigError(
+        "[launch] --rdzv-endpoint is '" + endpoint +
+        "', expected HOST:PORT; change "
+        "it");
+  }
+  options.master_addr = endpoint.substr(0, colon);
+  options.master_port =
+      parse_count("--rdzv-endpoint's port", endpoint.substr(colon + 1), 65535);
+}
+
+// The program as a rank runs it, and where --local-rank belongs in it.
+void complete_command(const LaunchFlags& flags, LaunchOptions& options) {
+  auto& command = options.command;
+  if (flags.module && flags.no_python) {
+    throw ConfigError(
+        "[launch] --module names a Python module; leave it or --no-python out");
+  }
+  if (command.empty()) {
+    return;
+  }
+  const std::string& program = command[0];
+  const bool script = !flags.no_python && program.size() > 3 &&
+                      program.compare(program.size() - 3, 3, ".py") == 0;
+  options.local_rank_at = flags.no_use_env ? 1 : 0;
+  if (flags.module || script) {
+    Arguments python = {get_env("PYTHON_EXEC").value_or("python3"), "-u"};
+    if (flags.module) {
+      python.emplace_back("-m");
+    }
+    command.insert(command.begin(), python.begin(), python.end());
+    options.local_rank_at += flags.no_use_env ? python.size() : 0;
+  }
 }
 
 }  // namespace
@@ -26,43 +187,27 @@ int parse_nproc(const std::string& text) {
 int run_launch(const Arguments& arguments) {
   CLI::App app(
       "Starts a program n times on this host, each with RANK, WORLD_SIZE, LOCAL_RANK, "
-      "MASTER_ADDR and MASTER_PORT set. Flags are torchrun's; dashes or underscores.",
+      "MASTER_ADDR and MASTER_PORT set. Takes the flags of torchrun and of python -m "
+      "torch.distributed.launch, with dashes or underscores, then the program.",
       "tandem launch");
   LaunchOptions options;
-  std::string nproc = "1";
-  bool ignored = false;
-  app.add_option(
-      "--nproc-per-node,--nproc_per_node,--nproc", nproc, "ranks; auto: one per CPU");
-  app.add_option("--nnodes", options.nnodes, "hosts");
-  app.add_option(
-      "--node-rank,--node_rank", options.node_rank, "which host this is, from 0");
-  app.add_option(
-      "--master-addr,--master_addr", options.master_addr, "address of node 0");
-  app.add_option(
-      "--master-port,--master_port", options.master_port, "port; 0: a free one");
-  app.add_option(
-      "--grace-seconds,--grace_seconds", options.grace_seconds,
-      "between SIGTERM and SIGKILL");
-  app.add_flag("--standalone", ignored, "one host (the default)");
-  app.add_flag(
-      "--no-python,--no_python", ignored, "the program is run as it is (always)");
-  app.add_option("program", options.command, "the program and its arguments");
+  LaunchFlags flags;
+  add_options(app, options, flags);
   app.prefix_command();
-  // Everything from the first word that is no flag belongs to the program.
-  auto first = arguments.begin();
-  while (first != arguments.end() && first->rfind("-", 0) == 0 && *first != "--") {
-    const bool takes_value = first->find('=') == std::string::npos &&
-                             *first != "--standalone" && first->rfind("--no", 0) != 0 &&
-                             *first != "--help" && *first != "-h";
-    const bool is_nnodes = *first == "--nnodes";
-    first += (takes_value || is_nnodes) && first + 1 != arguments.end() ? 2 : 1;
+  const auto program = find_program(app, arguments);
+  parse(app, {arguments.begin(), program});
+  const bool dashes = program != arguments.end() && *program == "--";
+  options.command.assign(program + (dashes ? 1 : 0), arguments.end());
+  options.nproc_per_node = parse_nproc(flags.nproc);
+  options.nnodes = flags.standalone ? 1 : parse_nnodes(flags.nnodes);
+  const bool has_endpoint = !flags.rdzv_endpoint.empty();
+  const bool needs_endpoint = options.nnodes > 1 && options.master_port == 0;
+  if (has_endpoint && needs_endpoint) {
+    use_endpoint(
+        flags.rdzv_endpoint, app.get_option("--node-rank")->count() > 0, options);
   }
-  parse(app, {arguments.begin(), first});
-  if (first != arguments.end() && *first == "--") {
-    ++first;
-  }
-  options.command.assign(first, arguments.end());
-  options.nproc_per_node = parse_nproc(nproc);
+  complete_command(flags, options);
+  say_what_is_ignored(app, has_endpoint && !needs_endpoint);
   return launch(options);
 }
 

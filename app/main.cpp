@@ -12,7 +12,11 @@ int show_version(const Arguments&) {
 const std::vector<Command> kCommands = {
     {"train", "train a model on one or more ranks", &run_train},
     {"launch", "start a program of yours n times, as torchrun does", &run_launch},
+    {"compare", "run recipes; one table, one report", &run_compare},
+    {"scaling", "runtime against number of ranks", &run_scaling},
+    {"report", "write the report of a run or comparison again", &run_report},
     {"eval", "evaluate a checkpoint", &run_eval},
+    {"export", "write a checkpoint's model for Python", &run_export},
     {"data", "make or check a data set", &run_data},
     {"bench", "time a step, the loader, an all-reduce", &run_bench},
     {"doctor", "what this build and this machine can do", &run_doctor},

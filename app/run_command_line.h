@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 
 #include "app/command.h"
 #include "app/command_line.h"
@@ -19,6 +22,15 @@ inline std::string list_commands(const std::vector<Command>& commands) {
   return lines;
 }
 
+/// Throws DataError when what was printed did not arrive.
+inline void check_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw DataError(
+        "[app] cannot write the output: " + std::string(std::strerror(errno)) +
+        "; send it elsewhere");
+  }
+}
+
 /// Finds and runs the subcommand of argv. Prints one line for an error. Returns
 /// the exit code: 0 done, 1 failed, 2 misused.
 inline int run_command_line(
@@ -33,7 +45,12 @@ inline int run_command_line(
     std::vector<std::string> names;
     for (const auto& command : commands) {
       if (all[0] == command.name) {
-        return command.run({all.begin() + 1, all.end()});
+        const int code = command.run({all.begin() + 1, all.end()});
+        // What train prints is only progress; what the others print is their result.
+        if (all[0] != "train") {
+          check_output();
+        }
+        return code;
       }
       names.emplace_back(command.name);
     }

@@ -1,10 +1,13 @@
 #include <algorithm>
 
 #include "app/command_line.h"
+#include "app/flag_names.h"
+#include "app/run_as_rank.h"
 #include "app/train_flags.h"
 #include "tandem/base/files.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/launch/launcher.h"
+#include "tandem/launch/mpirun.h"
 
 namespace tandem::app {
 
@@ -38,9 +41,15 @@ void check_world(
   }
 }
 
-}  // namespace
+[[noreturn]] void ask_for_mpirun(int ranks, const Arguments& arguments) {
+  std::vector<std::string> command = {executable_path(), "train"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  throw ConfigError(
+      "[launch] this run's ranks are for mpirun to start; run: " +
+      shell_line(mpirun_command(ranks, command)));
+}
 
-int run_train(const Arguments& arguments) {
+int train_or_launch(const Arguments& arguments) {
   if (has_flag(arguments, {"--help", "-h"})) {
     // Only the worker knows the models, strategies and so on.
     exec_program(worker_command(arguments), rank_variables(1));
@@ -51,6 +60,10 @@ int run_train(const Arguments& arguments) {
     exec_program(worker_command(arguments), rank_variables(env->local_world_size));
   }
   const int ranks = config.num_ranks_here();
+  if (config.launcher == "mpirun" ||
+      (config.backend == "mpi" && config.ranks == "process")) {
+    ask_for_mpirun(ranks, arguments);
+  }
   if (config.ranks == "thread" || (ranks == 1 && config.nnodes == 1)) {
     exec_program(worker_command(arguments), rank_variables(ranks));
   }
@@ -61,8 +74,21 @@ int run_train(const Arguments& arguments) {
   launching.node_rank = static_cast<int>(config.node_rank);
   launching.master_addr = config.master_addr;
   launching.master_port = static_cast<int>(config.master_port);
+  launching.timeout_seconds = config.timeout_seconds;
+  launching.stop_grace_seconds = config.grace_seconds;
   launching.first_rank_owns_terminal = true;
+  // Ranks that report for themselves say who they are where the template does.
+  launching.prefix_output = config.log_ranks == "0";
   return launch(launching);
+}
+
+}  // namespace
+
+int run_train(const Arguments& arguments) {
+  int code = 0;
+  const int failure =
+      run_as_rank([&] { code = train_or_launch(with_own_names(arguments)); });
+  return failure != 0 ? failure : code;
 }
 
 }  // namespace tandem::app

@@ -1,8 +1,11 @@
 #include "app/train_flags.h"
 
+#include <algorithm>
 #include <map>
 
 #include "app/command_line.h"
+#include "app/flag_names.h"
+#include "tandem/base/rank_env.h"
 
 namespace tandem::app {
 
@@ -22,18 +25,32 @@ void add_flags(CLI::App& app, Flags& flags) {
   const RunConfig defaults;
   for (const auto& field : config_fields()) {
     const std::string name = field.flag().substr(2);
-    const std::string underscores = field.name;
-    const std::string names =
-        name == underscores ? "--" + name : "--" + name + ",--" + underscores;
+    std::string names = "--" + name;
+    if (name != field.name) {
+      names += std::string(",--") + field.name;
+    }
+    names += listed_names(field);
     CLI::Option* option = nullptr;
     if (is_bool(field)) {
-      option =
-          app.add_flag(names + ",!--no-" + name, flags.switches[&field], field.help);
+      names += ",!--no-" + name;
+      option = app.add_flag(names, flags.switches[&field], field.help);
     } else {
       option = app.add_option(names, flags.texts[&field], field.help);
       option->type_name("= " + to_toml(defaults, field));
     }
     option->group(field.section);
+  }
+}
+
+// What `export MASTER_ADDR=10.0.0.1 MASTER_PORT=8888` on each host says.
+void read_master_variables(RunConfig& config) {
+  for (const char* name : {"master_addr", "master_port"}) {
+    std::string variable = name;
+    std::transform(variable.begin(), variable.end(), variable.begin(), ::toupper);
+    const std::string value = get_env(variable).value_or("");
+    if (!value.empty()) {
+      set_field(config, find_field(name, variable), value, variable);
+    }
   }
 }
 
@@ -43,6 +60,25 @@ std::pair<std::string, std::string> split_assignment(const std::string& text) {
     throw ConfigError("[command line] --set " + text + ": expected key=value");
   }
   return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+void apply_command_line(
+    RunConfig& config, const CLI::App& app, const Flags& flags,
+    const std::vector<std::string>& assignments) {
+  for (const auto& field : config_fields()) {
+    const auto* option = app.get_option(field.flag());
+    if (option->count() == 0) {
+      continue;
+    }
+    const std::string text = is_bool(field)
+                                 ? (flags.switches.at(&field) ? "true" : "false")
+                                 : flags.texts.at(&field);
+    set_field(config, field, text, field.flag());
+  }
+  for (const auto& assignment : assignments) {
+    const auto [key, value] = split_assignment(assignment);
+    set_field(config, find_field(key, "--set"), value, "--set " + key);
+  }
 }
 
 }  // namespace
@@ -58,25 +94,17 @@ RunConfig parse_train_arguments(const Arguments& arguments) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_flags(app, flags);
-  parse(app, arguments);
+  parse(app, with_own_names(arguments));
 
   RunConfig config;
   if (!recipe.empty()) {
     read_recipe(config, recipe);
   }
-  for (const auto& field : config_fields()) {
-    const auto* option = app.get_option(field.flag());
-    if (option->count() == 0) {
-      continue;
-    }
-    const std::string text = is_bool(field)
-                                 ? (flags.switches[&field] ? "true" : "false")
-                                 : flags.texts[&field];
-    set_field(config, field, text, field.flag());
-  }
-  for (const auto& assignment : assignments) {
-    const auto [key, value] = split_assignment(assignment);
-    set_field(config, find_field(key, "--set"), value, "--set " + key);
+  apply_command_line(config, app, flags, assignments);
+  // One host needs no address; one left over from another run would be in its way.
+  if (config.nnodes > 1 && !get_env("RANK")) {
+    read_master_variables(config);
+    apply_command_line(config, app, flags, assignments);
   }
   check(config);
   return config;

@@ -6,7 +6,8 @@
 namespace tandem::app {
 
 /// Reads `train`'s arguments: [RECIPE.toml] [--flags] [--set key=value]. Flags win
-/// over the recipe, --set over flags. Checks the result.
+/// over the recipe, --set over flags. For several hosts, where no launcher started us,
+/// MASTER_ADDR and MASTER_PORT win over the recipe, and flags over them. Checks the result.
 RunConfig parse_train_arguments(const Arguments& arguments);
 
 }  // namespace tandem::app

@@ -41,11 +41,13 @@ int make(const Arguments& arguments) {
   int64_t test = 10'000;
   app.add_option("name", name, "digits")->required();
   app.add_option("--out", out, "folder for the four files")->required();
-  app.add_option("--train", train, "training images")->check(CLI::PositiveNumber);
-  app.add_option("--test", test, "test images")->check(CLI::PositiveNumber);
+  app.add_option("--train", train, "training images")
+      ->check(whole_number(1, 10'000'000));
+  app.add_option("--test", test, "test images")->check(whole_number(1, 10'000'000));
   parse(app, arguments);
   if (name != "digits") {
-    throw ConfigError("[data] only digits can be made, not '" + name + "'");
+    throw ConfigError(
+        "[data] only digits can be made, not '" + name + "'; name digits");
   }
   write_digits(out, train, test);
   fmt::print("wrote {} + {} digits to {}\n", train, test, out);

@@ -1,11 +1,27 @@
 #include <fmt/core.h>
 
+#include <filesystem>
+
 #include "app/command_line.h"
+#include "tandem/base/files.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/evaluation.h"
 
 namespace tandem::app {
+
+namespace {
+
+void check_is_checkpoint(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(model_file(path), ignored)) {
+    throw DataError(
+        "[checkpoint] '" + path +
+        "' has no model.safetensors; name a directory such as RUN/checkpoints/step-N");
+  }
+}
+
+}  // namespace
 
 int work_eval(const Arguments& arguments) {
   CLI::App app("Evaluates a checkpoint on the test part of a data set.", "tandem eval");
@@ -20,11 +36,12 @@ int work_eval(const Arguments& arguments) {
   app.add_option(
       "--data", data, "digits, mnist or a folder; default: what it was trained on");
   app.add_option("--limit", limit, "first N samples only; 0: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   app.add_option("--batch-size", batch_size, "samples per batch")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, 1 << 24));
   parse(app, arguments);
 
+  check_is_checkpoint(checkpoint);
   RunConfig config = config_from(load_model(checkpoint, nullptr));
   if (!data.empty()) {
     config.data = data;

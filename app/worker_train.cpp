@@ -9,6 +9,7 @@
 #include "tandem/optim/lr_schedule.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/parallel/strategy.h"
+#include "tandem/train/scatter.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::app {
@@ -19,16 +20,31 @@ std::chrono::milliseconds timeout_of(const RunConfig& config) {
   return std::chrono::milliseconds(static_cast<int64_t>(config.timeout_seconds * 1000));
 }
 
+// The ranks that do not read the files need not have them.
+DatasetSplits load_shared(const RunConfig& config, Communicator& comm) {
+  return scatter_dataset(
+      [&] { return load_dataset(config.data, config.limit); },
+      static_cast<uint64_t>(config.seed), comm);
+}
+
 void train_as_process(const RunConfig& config) {
   const auto env = read_rank_env().value_or(RankEnv{});
   JoinedRun run = join_run(env, {config.backend, timeout_of(config)});
-  train(config, load_dataset(config.data, config.limit), *run.comm);
+  train(
+      config,
+      config.share == "scatter" ? load_shared(config, *run.comm)
+                                : load_dataset(config.data, config.limit),
+      *run.comm);
 }
 
 void train_as_threads(const RunConfig& config) {
-  const auto data = load_dataset(config.data, config.limit);
+  const bool scatter = config.share == "scatter";
+  const auto data = scatter ? DatasetSplits() : load_dataset(config.data, config.limit);
   run_ranks(
-      config.num_ranks_here(), [&](Communicator& comm) { train(config, data, comm); },
+      config.num_ranks_here(),
+      [&](Communicator& comm) {
+        train(config, scatter ? load_shared(config, comm) : data, comm);
+      },
       timeout_of(config));
 }
 
@@ -36,7 +52,7 @@ template <typename Table>
 void print_choices(const char* flag, const Table& table) {
   fmt::print("\n{}\n", flag);
   for (const auto& entry : table) {
-    fmt::print("  {:<14} {}\n", entry.name, entry.help);
+    fmt::print("  {:<17} {}\n", entry.name, entry.help);
   }
 }
 

@@ -20,7 +20,9 @@ target_compile_options(tandem_warnings INTERFACE
   $<$<BOOL:${TANDEM_WERROR}>:-Werror>)
 
 if(TANDEM_SANITIZE)
-  add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -g1)
+  # Undefined behaviour ends the program instead of printing a line.
+  add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${TANDEM_SANITIZE})
 endif()
 

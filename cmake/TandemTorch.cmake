@@ -29,6 +29,10 @@ endif()
 
 add_library(tandem_torch INTERFACE)
 target_link_libraries(tandem_torch INTERFACE ${TORCH_LIBRARIES})
+if(Torch_VERSION VERSION_LESS 2)
+  # We call Gloo itself for bfloat16, which LibTorch 1.13 does not know how to sum.
+  target_link_libraries(tandem_torch INTERFACE gloo)
+endif()
 if(TANDEM_TORCH_PYTHON)
   # Its libraries find each other by their own run paths; the linker would look for
   # what they need in the system's directories and may find an older one.

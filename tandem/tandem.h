@@ -8,6 +8,7 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/comm/join.h"
+#include "tandem/comm/spawn.h"
 #include "tandem/comm/thread.h"
 
 // Data, models, optimizers.
@@ -29,3 +30,4 @@
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/config.h"
 #include "tandem/train/trainer.h"
+#include "tandem/train/weights.h"

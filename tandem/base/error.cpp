@@ -1,6 +1,7 @@
 #include "tandem/base/error.h"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 
 namespace tandem {
@@ -22,6 +23,32 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
+std::string printable(std::string text) {
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  std::replace_if(text.begin(), text.end(), is_control, '?');
+  return text;
+}
+
+// LibTorch's allocator has no type of its own for this, only a long text.
+constexpr const char* kTriedToAllocate = "you tried to allocate ";
+
+bool is_out_of_memory(const std::exception& error, const std::string& text) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         text.find(kTriedToAllocate) != std::string::npos;
+}
+
+std::string explain_out_of_memory(const std::string& text) {
+  const size_t at = text.find(kTriedToAllocate);
+  const size_t number = at + std::string(kTriedToAllocate).size();
+  const std::string bytes =
+      at == std::string::npos
+          ? ""
+          : " for " + text.substr(number, text.find(' ', number) - number) + " bytes";
+  return "[memory] there is not enough memory" + bytes +
+         "; lower --batch-size, --eval-batch-size, --accumulate or --nproc, or choose "
+         "another --model";
+}
+
 std::string comm_message(
     const std::string& operation, const std::string& cause,
     const std::optional<int>& peer) {
@@ -34,6 +61,8 @@ std::string comm_message(
 
 }  // namespace
 
+Error::Error(const std::string& message) : std::runtime_error(printable(message)) {}
+
 CommError::CommError(
     const std::string& operation, const std::string& cause, std::optional<int> peer)
     : Error(comm_message(operation, cause, peer)), peer_(peer) {}
@@ -44,6 +73,9 @@ int exit_code(const std::exception& error) {
 
 std::string first_line(const std::exception& error) {
   const std::string text = error.what();
+  if (is_out_of_memory(error, text)) {
+    return explain_out_of_memory(text);
+  }
   return text.substr(0, text.find('\n'));
 }
 
@@ -52,6 +84,10 @@ std::string did_you_mean(
   const std::string* best = nullptr;
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
   for (const auto& candidate : candidates) {
+    // A much longer name is far without counting, which would take long.
+    if (name.size() >= candidate.size() + best_distance) {
+      continue;
+    }
     const size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) {
       best_distance = distance;

@@ -7,11 +7,12 @@
 
 namespace tandem {
 
-/// The errors of tandem. `what()` is one line without a newline: the part in
-/// brackets, what was found, what was wanted, what to change.
+/// The errors of tandem. `what()` is one line: the part in brackets, what was
+/// found, what was wanted, what to change. Control characters, which names in a
+/// damaged or hostile file may hold, become '?'.
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string& message);
 };
 
 /// The user asked for something that cannot be: a flag, a recipe, a size.

@@ -24,19 +24,36 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+std::string advice(int reason) {
+  switch (reason) {
+    case ENOSPC:
+    case EDQUOT:
+      return "; free some space";
+    case EISDIR:
+      return "; name a file in it";
+    case ENOENT:
+      return "; check the path";
+    case ENOTDIR:
+    case EEXIST:
+      return "; something there is no directory, choose another path";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "; choose a place that you may use";
+    default:
+      return "";
+  }
+}
+
 [[noreturn]] void fail(const std::string& what, const std::string& path) {
   const std::string reason = std::strerror(errno);
-  const std::string advice = errno == ENOSPC   ? "; free some space"
-                             : errno == EISDIR ? "; name a file in it"
-                             : errno == EACCES || errno == EROFS
-                                 ? "; choose a place you may write to"
-                                 : "";
-  throw DataError("[files] cannot " + what + " '" + path + "': " + reason + advice);
+  throw DataError(
+      "[files] cannot " + what + " '" + path + "': " + reason + advice(errno));
 }
 
 }  // namespace
 
-std::string read_file(const std::string& path) {
+std::string read_file(const std::string& path, size_t most_bytes) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     fail("read", path);
@@ -47,12 +64,17 @@ std::string read_file(const std::string& path) {
   do {
     got = read(fd, buffer, sizeof(buffer));
     content.append(buffer, static_cast<size_t>(std::max<ssize_t>(got, 0)));
-  } while (got > 0 || (got < 0 && errno == EINTR));
+  } while (content.size() <= most_bytes && (got > 0 || (got < 0 && errno == EINTR)));
   const int reason = errno;
   close(fd);
   if (got < 0) {
     errno = reason;
     fail("read", path);
+  }
+  if (content.size() > most_bytes) {
+    throw DataError(
+        "[files] '" + path + "' holds more than " + std::to_string(most_bytes) +
+        " bytes; name another file");
   }
   return content;
 }
@@ -88,17 +110,20 @@ void replace_file(const std::string& path, const std::function<void(int fd)>& wr
     throw;
   }
   close(fd);
-  const int directory =
-      open(parent_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory >= 0) {
-    fsync(directory);
-    close(directory);
-  }
+  sync_directory(parent_of(path));
 }
 
 void replace_file(const std::string& path, const std::string& content) {
   replace_file(
       path, [&](int fd) { write_all(fd, content.data(), content.size(), path); });
+}
+
+void sync_directory(const std::string& path) {
+  const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory >= 0) {
+    fsync(directory);
+    close(directory);
+  }
 }
 
 void make_directories(const std::string& path) {

@@ -1,13 +1,16 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
 namespace tandem {
 
-/// The whole file. Throws DataError that names the path and the reason.
-std::string read_file(const std::string& path);
+/// The whole file. Throws DataError that names the path and the reason, also
+/// when the file holds more than `most_bytes`, of which no more are read.
+std::string read_file(
+    const std::string& path, size_t most_bytes = std::numeric_limits<size_t>::max());
 
 /// Replaces a file in one step: `write` gets a descriptor of a new file beside
 /// it, which is then flushed to disk and renamed over `path`. Readers see the
@@ -21,6 +24,10 @@ void write_all(int fd, const void* data, size_t size, const std::string& path);
 
 /// Makes a directory and its parents. Throws DataError.
 void make_directories(const std::string& path);
+
+/// Makes what was renamed in a directory last through a power cut, where the file
+/// system can.
+void sync_directory(const std::string& path);
 
 /// Removes a file or a directory with all it holds; a missing one is fine.
 void remove_all(const std::string& path);

@@ -89,6 +89,10 @@ std::string first_slurm_host(const std::string& list) {
 void read_master(const LauncherNames& names, const GetEnv& get, RankEnv& env) {
   const bool slurm = std::string(names.source) == "slurm";
   if (const auto addr = get("MASTER_ADDR")) {
+    if (addr->empty()) {
+      throw ConfigError(
+          "[env] MASTER_ADDR is empty, expected a host; set it to rank 0's");
+    }
     env.master_addr = *addr;
   } else if (const auto nodes = get("SLURM_NODELIST"); slurm && nodes) {
     env.master_addr = first_slurm_host(*nodes);
@@ -117,6 +121,20 @@ double cgroup_cpus() {
   return std::atof(quota.c_str()) / period;
 }
 
+void check_local(const RankEnv& env) {
+  if (env.local_world_size > env.world_size) {
+    throw ConfigError(
+        "[env] LOCAL_WORLD_SIZE is " + std::to_string(env.local_world_size) +
+        ", but WORLD_SIZE only " + std::to_string(env.world_size) + "; correct one");
+  }
+  if (env.local_rank >= env.local_world_size) {
+    throw ConfigError(
+        "[env] LOCAL_RANK is " + std::to_string(env.local_rank) + ", expected 0 to " +
+        std::to_string(env.local_world_size - 1) + " for LOCAL_WORLD_SIZE " +
+        std::to_string(env.local_world_size) + "; correct one");
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> get_env(const std::string& name) {
@@ -141,6 +159,9 @@ std::optional<RankEnv> read_rank_env(const GetEnv& get) {
         optional_number(get, names.local_rank, one_host ? env.rank : 0, 0, kMost);
     env.local_world_size = optional_number(
         get, names.local_world_size, one_host ? env.world_size : 1, 1, kMost);
+    if (get("LOCAL_WORLD_SIZE") && env.source == "env") {
+      check_local(env);
+    }
     env.node_rank = optional_number(get, names.node_rank, 0, 0, kMost);
     return env;
   }

@@ -33,4 +33,10 @@ std::string Sha256::hex_digest() {
   return hex;
 }
 
+std::string sha256_hex(const void* data, size_t size) {
+  Sha256 hash;
+  hash.update(data, size);
+  return hash.hex_digest();
+}
+
 }  // namespace tandem

@@ -4,6 +4,8 @@
 #include <csignal>
 #include <initializer_list>
 
+#include "tandem/base/rank_env.h"
+
 namespace tandem {
 
 namespace {
@@ -25,8 +27,10 @@ extern "C" void on_signal(int number) {
 void catch_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
-  // A second one of these ends the process as usual.
-  action.sa_flags = SA_RESTART | SA_RESETHAND;
+  // A second one of these ends the process as usual; under our launcher, which may
+  // send the same signal that a terminal or a service manager sends to all, it is
+  // the launcher that ends us after a while.
+  action.sa_flags = SA_RESTART | (get_env("TANDEM_STORE") ? 0 : SA_RESETHAND);
   for (const int number : {SIGTERM, SIGINT}) {
     sigaction(number, &action, nullptr);
   }

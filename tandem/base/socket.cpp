@@ -1,6 +1,8 @@
 #include "tandem/base/socket.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/core.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,8 +15,10 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 
 namespace tandem {
 
@@ -48,6 +52,8 @@ Parsed parse(const std::string& address) {
       "' has no known form; use unix:PATH or tcp:HOST:PORT with a port up to 65535");
 }
 
+constexpr auto kBetweenLookups = std::chrono::milliseconds(200);
+
 using AddrInfo = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 AddrInfo resolve(const std::string& host, const std::string& port, int type) {
@@ -57,10 +63,7 @@ AddrInfo resolve(const std::string& host, const std::string& port, int type) {
   addrinfo* found = nullptr;
   const int code = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   if (code != 0) {
-    throw CommError(
-        "resolving host '" + host + "'",
-        std::string(gai_strerror(code)) +
-            "; set --master-addr or MASTER_ADDR to a name or address that resolves");
+    throw ResolveError(host, gai_strerror(code));
   }
   return {found, &freeaddrinfo};
 }
@@ -150,7 +153,43 @@ bool wait_until_ready(int fd, short events, Socket::Deadline deadline) {
   }
 }
 
+// One that is not done by `deadline` is as good as refused.
+bool connect_by(
+    const Socket& socket, const sockaddr* address, socklen_t size,
+    Socket::Deadline deadline) {
+  const int flags = fcntl(socket.fd(), F_GETFL);
+  fcntl(socket.fd(), F_SETFL, flags | O_NONBLOCK);
+  if (connect(socket.fd(), address, size) != 0) {
+    int reason = errno;
+    socklen_t reason_size = sizeof(reason);
+    if (reason != EINPROGRESS || !wait_until_ready(socket.fd(), POLLOUT, deadline) ||
+        getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &reason, &reason_size) != 0 ||
+        reason != 0) {
+      return false;
+    }
+  }
+  fcntl(socket.fd(), F_SETFL, flags);
+  return true;
+}
+
 }  // namespace
+
+ResolveError::ResolveError(const std::string& host, const std::string& cause)
+    : CommError(
+          "resolving host '" + host + "'",
+          cause +
+              "; set --master-addr or MASTER_ADDR to a name or address that "
+              "resolves"),
+      host_(host),
+      cause_(cause) {}
+
+void warn_if_unresolved_since(
+    std::chrono::steady_clock::time_point start, const ResolveError& error) {
+  constexpr auto kPatience = std::chrono::seconds(5);
+  if (std::chrono::steady_clock::now() - start > kPatience) {
+    log_warning(error.reason() + "; trying again");
+  }
+}
 
 Socket& Socket::operator=(Socket&& other) noexcept {
   if (this != &other) {
@@ -210,12 +249,31 @@ bool Socket::receive_all(void* data, size_t size, Deadline deadline) {
   return true;
 }
 
-Listener listen_at(const std::string& address) {
+Listener listen_at(const std::string& address, std::chrono::milliseconds timeout) {
+  using Clock = std::chrono::steady_clock;
   const Parsed at = parse(address);
-  return at.is_unix ? listen_unix(address, at.host_or_path) : listen_tcp(address, at);
+  const auto start = Clock::now();
+  for (;;) {
+    try {
+      return at.is_unix ? listen_unix(address, at.host_or_path)
+                        : listen_tcp(address, at);
+    } catch (const ResolveError& error) {
+      if (timeout.count() == 0) {
+        throw;
+      }
+      if (Clock::now() - start >= timeout) {
+        throw ResolveError(
+            at.host_or_path, fmt::format(
+                                 "{}, after {} s", error.cause(),
+                                 static_cast<double>(timeout.count()) / 1000));
+      }
+      warn_if_unresolved_since(start, error);
+    }
+    std::this_thread::sleep_for(kBetweenLookups);
+  }
 }
 
-Socket connect_once(const std::string& address) {
+Socket connect_once(const std::string& address, Socket::Deadline deadline) {
   const Parsed at = parse(address);
   if (at.is_unix) {
     const auto name = unix_address(at.host_or_path);
@@ -225,9 +283,17 @@ Socket connect_once(const std::string& address) {
                                                            : Socket();
   }
   const auto info = resolve(at.host_or_path, at.port, SOCK_STREAM);
+  int left = 0;
   for (const addrinfo* entry = info.get(); entry != nullptr; entry = entry->ai_next) {
+    ++left;
+  }
+  for (const addrinfo* entry = info.get(); entry != nullptr;
+       entry = entry->ai_next, --left) {
+    // A silent address leaves the others their share of the time.
+    const auto now = std::chrono::steady_clock::now();
+    const auto share = now + (deadline - now) / left;
     Socket socket(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (connect(socket.fd(), entry->ai_addr, entry->ai_addrlen) == 0) {
+    if (connect_by(socket, entry->ai_addr, entry->ai_addrlen, share)) {
       const int on = 1;
       setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
       return socket;

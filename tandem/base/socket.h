@@ -3,6 +3,8 @@
 #include <chrono>
 #include <string>
 
+#include "tandem/base/error.h"
+
 namespace tandem {
 
 /// Owns a file descriptor of a stream socket; moves, does not copy.
@@ -38,16 +40,41 @@ struct Listener {
   std::string address;
 };
 
+/// A host name has no address, or not yet: a cluster's name service may learn a
+/// name after the host has started.
+class ResolveError : public CommError {
+ public:
+  ResolveError(const std::string& host, const std::string& cause);
+
+  /// What the name service said.
+  const std::string& cause() const {
+    return cause_;
+  }
+  /// "host 'NAME' does not resolve: CAUSE".
+  std::string reason() const {
+    return "host '" + host_ + "' does not resolve: " + cause_;
+  }
+
+ private:
+  std::string host_;
+  std::string cause_;
+};
+
+/// For a loop that waits for a name: says so once, when it has taken seconds.
+void warn_if_unresolved_since(
+    std::chrono::steady_clock::time_point start, const ResolveError& error);
+
 /// Addresses are "unix:PATH" or "tcp:HOST:PORT". A TCP socket is bound to
 /// HOST's own address; when HOST is not an address of this machine (a
 /// forwarded name), to all of them. Throws ConfigError when the address has
-/// another form or is in use, CommError when the host name does not resolve.
-Listener listen_at(const std::string& address);
+/// another form or is in use, ResolveError when the host name does not resolve
+/// within `timeout`.
+Listener listen_at(const std::string& address, std::chrono::milliseconds timeout = {});
 
-/// One attempt to connect; an empty Socket when nobody listens yet. Throws
-/// ConfigError when the address has another form, CommError when the host
-/// name does not resolve.
-Socket connect_once(const std::string& address);
+/// One attempt to connect; an empty Socket when nobody listens yet, or when the
+/// host says nothing until `deadline`. Throws ConfigError when the address has
+/// another form, ResolveError when the host name does not resolve.
+Socket connect_once(const std::string& address, Socket::Deadline deadline);
 
 /// The address of this machine's interface that routes to `host`, as text.
 /// Throws CommError when the host does not resolve or cannot be routed to.

@@ -32,8 +32,10 @@ class StoreServer {
   /// the same on both sides: it tells this run's store from another's.
   ///
   /// Throws ConfigError when the address has another form or is in use,
-  /// CommError when the host name does not resolve.
-  explicit StoreServer(const std::string& address, const std::string& token = "");
+  /// CommError when the host name does not resolve within `timeout`.
+  explicit StoreServer(
+      const std::string& address, const std::string& token = "",
+      Milliseconds timeout = {});
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
@@ -63,7 +65,8 @@ class StoreClient {
  public:
   /// Connects, trying again until `timeout`: the server may start later.
   ///
-  /// Throws CommError that names the address when nobody answers in time.
+  /// Throws CommError that names the address when nobody answers in time, or its
+  /// host name does not resolve by then.
   StoreClient(
       const std::string& address, Milliseconds timeout, const std::string& token = "");
 

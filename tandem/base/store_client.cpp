@@ -1,4 +1,7 @@
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <charconv>
 #include <thread>
 
 #include "tandem/base/error.h"
@@ -16,6 +19,12 @@ namespace {
 
 // Calls that do not wait for a key answer at once; this is for a dead network.
 constexpr Milliseconds kReplyTimeout{30'000};
+// A silent address may not keep us from the host's next one, or from a new try.
+constexpr Milliseconds kAttempt{10'000};
+
+std::string seconds_text(Milliseconds time) {
+  return fmt::format("{} s", static_cast<double>(time.count()) / 1000);
+}
 
 bool send_frame(Socket& socket, const std::string& bytes, Clock::time_point deadline) {
   const auto frame =
@@ -23,13 +32,15 @@ bool send_frame(Socket& socket, const std::string& bytes, Clock::time_point dead
   return socket.send_all(frame.data(), frame.size(), deadline);
 }
 
-bool receive_frame(Socket& socket, std::string& bytes, Clock::time_point deadline) {
+bool receive_frame(
+    Socket& socket, std::string& bytes, Clock::time_point deadline,
+    uint32_t most_bytes = store_protocol::kMaxFrameBytes) {
   char header[4];
   if (!socket.receive_all(header, sizeof(header), deadline)) {
     return false;
   }
   const uint32_t length = store_protocol::decode_length(header);
-  if (length == 0 || length > store_protocol::kMaxFrameBytes) {
+  if (length == 0 || length > most_bytes) {
     return false;
   }
   bytes.resize(length);
@@ -40,7 +51,7 @@ bool shake_hands(Socket& socket, const std::string& token) {
   const auto deadline = Clock::now() + Milliseconds(2'000);
   std::string reply;
   return send_frame(socket, store_protocol::hello(token), deadline) &&
-         receive_frame(socket, reply, deadline) &&
+         receive_frame(socket, reply, deadline, 1) &&
          static_cast<Status>(reply[0]) == Status::ok;
 }
 
@@ -49,17 +60,35 @@ std::string encode(
   return store_protocol::encode({operation, timeout.count(), std::move(texts)});
 }
 
+int64_t to_number(const std::string& what, const std::string& text) {
+  int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end) {
+    throw CommError("store " + what, "the store answered '" + text + "'");
+  }
+  return number;
+}
+
 }  // namespace
 
 StoreClient::StoreClient(
     const std::string& address, Milliseconds timeout, const std::string& token)
     : address_(address) {
-  const auto deadline = Clock::now() + timeout;
+  const auto start = Clock::now();
+  const auto deadline = start + timeout;
   auto pause = Milliseconds(1);
+  std::string cause;
   for (;;) {
-    socket_ = connect_once(address);
-    if (socket_ && shake_hands(socket_, token)) {
-      return;
+    try {
+      socket_ = connect_once(address, std::min(deadline, Clock::now() + kAttempt));
+      if (socket_ && shake_hands(socket_, token)) {
+        return;
+      }
+      cause = socket_ ? "something else answers there" : "nobody answers there";
+    } catch (const ResolveError& error) {
+      cause = error.reason();
+      warn_if_unresolved_since(start, error);
     }
     if (Clock::now() + pause > deadline) {
       break;
@@ -69,9 +98,8 @@ StoreClient::StoreClient(
   }
   throw CommError(
       "joining the run at " + address,
-      std::string(socket_ ? "something else answers there" : "nobody answers there") +
-          " after " + std::to_string(timeout.count() / 1000) +
-          " s; check that rank 0 runs, and that MASTER_ADDR and MASTER_PORT are its "
+      cause + ", after " + seconds_text(timeout) +
+          "; check that rank 0 runs, and that MASTER_ADDR and MASTER_PORT are its "
           "own");
 }
 
@@ -94,7 +122,8 @@ std::string StoreClient::call(
     case Status::timed_out:
       throw CommError(
           "store " + what, "no answer within " + std::to_string(timeout.count()) +
-                               " ms; a rank has not arrived");
+                               " ms: a rank has not arrived; start every rank, or "
+                               "wait longer with --timeout-seconds");
     default:
       throw CommError("store " + what, "the store refused the request");
   }
@@ -114,7 +143,7 @@ void StoreClient::wait(const std::vector<std::string>& keys, Milliseconds timeou
 
 int64_t StoreClient::add(const std::string& key, int64_t amount) {
   const auto request = encode(Operation::add, {}, {key, std::to_string(amount)});
-  return std::stoll(call("add " + key, request, {}));
+  return to_number("add " + key, call("add " + key, request, {}));
 }
 
 std::string StoreClient::compare_set(
@@ -133,7 +162,8 @@ bool StoreClient::remove(const std::string& key) {
 }
 
 int64_t StoreClient::num_keys() {
-  return std::stoll(call("num_keys", encode(Operation::num_keys, {}, {}), {}));
+  const auto reply = call("num_keys", encode(Operation::num_keys, {}, {}), {});
+  return to_number("num_keys", reply);
 }
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/store.h"
+#include "tandem/base/store_connection.h"
 #include "tandem/base/store_protocol.h"
 
 namespace tandem {
@@ -23,45 +24,16 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-struct Connection {
-  explicit Connection(Socket accepted) : socket(std::move(accepted)) {}
-
-  Socket socket;
-  std::string input;
-  std::string output;
-  bool greeted = false;
-  bool closing = false;
-  // Set while a get or wait has no answer yet.
-  std::optional<Request> pending;
-  Clock::time_point deadline;
-};
-
-void reply(Connection& to, Status status, const std::string& value = "") {
-  to.output += store_protocol::encode_length(static_cast<uint32_t>(1 + value.size()));
-  to.output.push_back(static_cast<char>(status));
-  to.output += value;
-}
-
-// Takes one whole frame off the input; false when there is none yet.
-bool next_frame(Connection& from, std::string& frame) {
-  if (from.input.size() < 4) {
-    return false;
-  }
-  const uint32_t length = store_protocol::decode_length(from.input.data());
-  if (length > store_protocol::kMaxFrameBytes) {
-    from.closing = true;
-    return false;
-  }
-  if (from.input.size() < 4 + size_t{length}) {
-    return false;
-  }
-  frame = from.input.substr(4, length);
-  from.input.erase(0, 4 + size_t{length});
-  return true;
-}
+// How long the listener rests when there is no descriptor for another client.
+constexpr Milliseconds kAcceptPause{100};
 
 int64_t to_number(const std::string& text) {
   return std::strtoll(text.c_str(), nullptr, 10);
+}
+
+// Wraps around: a client must not be able to overflow the server's arithmetic.
+int64_t sum(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
 
 }  // namespace
@@ -96,14 +68,14 @@ class StoreServer::Table {
     while (!stopping_) {
       wait_for_events(listener);
       for (auto& connection : connections_) {
-        receive(connection);
+        connection.receive();
         handle(connection);
       }
       answer_waiting();
       for (auto& connection : connections_) {
-        send_out(connection);
+        connection.send_out();
       }
-      connections_.remove_if([](const Connection& c) { return c.closing; });
+      connections_.remove_if([](const StoreConnection& c) { return c.closing; });
     }
   }
 
@@ -114,64 +86,69 @@ class StoreServer::Table {
   }
 
   void wait_for_events(int listener) {
-    std::vector<pollfd> entries = {{listener, POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
-    auto until = Clock::now() + Milliseconds(60'000);
+    const bool accepting = Clock::now() >= accept_after_;
+    auto until = accepting ? Clock::now() + Milliseconds(60'000) : accept_after_;
+    std::vector<pollfd> entries = {
+        {listener, static_cast<short>(accepting ? POLLIN : 0), 0},
+        {wake_.fd(), POLLIN, 0}};
     for (const auto& connection : connections_) {
-      const int events = connection.output.empty() ? POLLIN : POLLIN | POLLOUT;
-      entries.push_back({connection.socket.fd(), static_cast<short>(events), 0});
+      entries.push_back({connection.fd(), connection.events(), 0});
       if (connection.pending) {
         until = std::min(until, connection.deadline);
+      } else if (connection.has_frame()) {
+        until = Clock::now();
       }
     }
     const auto left =
         std::chrono::duration_cast<Milliseconds>(until - Clock::now()).count();
     poll(
         entries.data(), entries.size(),
-        static_cast<int>(std::max<int64_t>(left, 0) + 1));
+        static_cast<int>(std::max<int64_t>(left + 1, 0)));
     uint64_t count = 0;
     [[maybe_unused]] const auto drained = read(wake_.fd(), &count, sizeof(count));
+    size_t i = 2;
+    for (auto& connection : connections_) {
+      connection.closing = (entries[i++].revents & (POLLHUP | POLLERR)) != 0;
+    }
     if ((entries[0].revents & POLLIN) != 0) {
-      Socket accepted(
-          accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (accepted) {
-        connections_.emplace_back(std::move(accepted));
-      }
+      accept_one(listener);
     }
   }
 
-  void receive(Connection& from) {
-    char buffer[1 << 16];
-    for (;;) {
-      const ssize_t got = recv(from.socket.fd(), buffer, sizeof(buffer), 0);
-      if (got <= 0) {
-        from.closing = got == 0 || (errno != EAGAIN && errno != EINTR);
-        return;
-      }
-      from.input.append(buffer, static_cast<size_t>(got));
+  void accept_one(int listener) {
+    Socket accepted(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (accepted) {
+      connections_.emplace_back(
+          std::move(accepted), store_protocol::hello(token_).size());
+    } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+      // No descriptor or no memory: the client stays in the queue, so that polling
+      // for it at once would return at once.
+      accept_after_ = Clock::now() + kAcceptPause;
     }
   }
 
-  void handle(Connection& from) {
+  void handle(StoreConnection& from) {
     std::string frame;
-    while (!from.closing && !from.pending && next_frame(from, frame)) {
+    while (from.next_frame(frame)) {
       if (!from.greeted) {
-        from.greeted = frame == store_protocol::hello(token_);
-        from.closing = !from.greeted;
-        if (from.greeted) {
-          reply(from, Status::ok);
+        if (frame != store_protocol::hello(token_)) {
+          from.closing = true;
+          return;
         }
+        from.greet();
+        from.reply(Status::ok);
         continue;
       }
       Request request;
       if (store_protocol::decode(frame, request)) {
         answer(from, request);
       } else {
-        reply(from, Status::bad_request);
+        from.reply(Status::bad_request);
       }
     }
   }
 
-  void answer(Connection& from, const Request& request) {
+  void answer(StoreConnection& from, const Request& request) {
     if (request.operation == Operation::get || request.operation == Operation::wait) {
       from.pending = request;
       const auto most = int64_t{1} << 40;
@@ -180,7 +157,7 @@ class StoreServer::Table {
       return;
     }
     const std::lock_guard<std::mutex> lock(mutex_);
-    reply(from, Status::ok, apply(request));
+    from.reply(Status::ok, apply(request));
   }
 
   // The operations that never wait. Called with the lock held.
@@ -192,7 +169,7 @@ class StoreServer::Table {
         return "";
       case Operation::add: {
         auto& value = values_[texts[0]];
-        value = std::to_string(to_number(value) + to_number(texts[1]));
+        value = std::to_string(sum(to_number(value), to_number(texts[1])));
         return value;
       }
       case Operation::compare_set: {
@@ -229,25 +206,13 @@ class StoreServer::Table {
       const auto& keys = connection.pending->texts;
       if (has_all(keys)) {
         const bool get = connection.pending->operation == Operation::get;
-        reply(connection, Status::ok, get ? values_[keys[0]] : "");
+        connection.reply(Status::ok, get ? values_[keys[0]] : "");
       } else if (now >= connection.deadline) {
-        reply(connection, Status::timed_out);
+        connection.reply(Status::timed_out);
       } else {
         continue;
       }
       connection.pending.reset();
-    }
-  }
-
-  void send_out(Connection& to) {
-    while (!to.output.empty()) {
-      const ssize_t sent =
-          send(to.socket.fd(), to.output.data(), to.output.size(), MSG_NOSIGNAL);
-      if (sent <= 0) {
-        to.closing = to.closing || (errno != EAGAIN && errno != EINTR);
-        return;
-      }
-      to.output.erase(0, static_cast<size_t>(sent));
     }
   }
 
@@ -256,12 +221,14 @@ class StoreServer::Table {
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::map<std::string, std::string> values_;
-  std::list<Connection> connections_;
+  std::list<StoreConnection> connections_;
+  Clock::time_point accept_after_{};
 };
 
-StoreServer::StoreServer(const std::string& address, const std::string& token)
+StoreServer::StoreServer(
+    const std::string& address, const std::string& token, Milliseconds timeout)
     : table_(std::make_unique<Table>(token)) {
-  auto listener = listen_at(address);
+  auto listener = listen_at(address, timeout);
   address_ = listener.address;
   listener_ = std::move(listener.socket);
   fcntl(listener_.fd(), F_SETFL, O_NONBLOCK);

@@ -5,6 +5,8 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
 
@@ -202,16 +204,33 @@ void Communicator::barrier(const std::string& label) {
       ->wait();
 }
 
+at::Tensor Communicator::stack(const at::Tensor& mine, const std::string& label) {
+  std::vector<int64_t> shape = {size_};
+  shape.insert(shape.end(), mine.sizes().begin(), mine.sizes().end());
+  auto all = at::empty(shape, mine.options());
+  all_gather(all, mine.contiguous(), label)->wait();
+  return all;
+}
+
+std::string Communicator::broadcast_text(
+    const std::string& text, int root, const std::string& label) {
+  auto length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
+  broadcast(length, root, label)->wait();
+  auto bytes = at::empty({length.item<int64_t>()}, at::kChar);
+  if (rank_ == root) {
+    std::copy(text.begin(), text.end(), static_cast<char*>(bytes.data_ptr()));
+  }
+  broadcast(bytes, root, label)->wait();
+  return {static_cast<const char*>(bytes.data_ptr()), bytes.nbytes()};
+}
+
 void Communicator::check_equal(const std::string& what, const std::string& text) {
-  Sha256 hash;
-  hash.update(text.data(), text.size());
-  std::string digest = hash.hex_digest();
+  std::string digest = sha256_hex(text.data(), text.size());
   const auto width = static_cast<int64_t>(digest.size());
-  const auto mine = at::from_blob(digest.data(), {width}, at::kChar).clone();
-  auto all = at::empty({size_ * width}, at::kChar);
-  all_gather(all, mine, what)->wait();
+  const auto all =
+      stack(at::from_blob(digest.data(), {width}, at::kChar).clone(), what);
   for (int other = 1; other < size_; ++other) {
-    if (!all.narrow(0, 0, width).equal(all.narrow(0, other * width, width))) {
+    if (!all[0].equal(all[other])) {
       throw ConfigError(
           "[comm] " + what + " differ: rank 0 and rank " + std::to_string(other) +
           "; start all ranks with the same flags, recipe and program");
@@ -220,8 +239,7 @@ void Communicator::check_equal(const std::string& what, const std::string& text)
 }
 
 Communicator::Place Communicator::place_in_split(int color) {
-  auto all = at::empty({size_}, at::kInt);
-  all_gather(all, at::full({1}, color, at::kInt), "split")->wait();
+  const auto all = stack(at::full({1}, color, at::kInt), "split");
   Place place{0, 0};
   for (int other = 0; other < size_; ++other) {
     const bool same = all.data_ptr<int>()[other] == color;

@@ -104,6 +104,14 @@ class Communicator {
   /// Ranks with the same `color` form a new group, in order of rank. Collective.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 
+  /// All ranks' tensors, stacked in rank order: size() x the shape of `mine`.
+  /// Collective; waits.
+  at::Tensor stack(const at::Tensor& mine, const std::string& label = "");
+
+  /// The root's text on every rank; others may give anything. Collective; waits.
+  std::string broadcast_text(
+      const std::string& text, int root, const std::string& label = "");
+
   /// Compares a text on all ranks; throws ConfigError "`what` differ: rank 0 and
   /// rank 2" on every rank unless all are equal. Collective.
   void check_equal(const std::string& what, const std::string& text);

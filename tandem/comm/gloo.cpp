@@ -1,42 +1,21 @@
 #include "tandem/comm/gloo.h"
 
+#include <c10/util/BFloat16.h>
+#include <gloo/allreduce.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include <csignal>
-#include <ctime>
+#include <algorithm>
 #include <functional>
 
 #include "tandem/base/error.h"
 #include "tandem/comm/c10d_store.h"
+#include "tandem/comm/no_sigpipe.h"
+#include "tandem/comm/tensorpipe_rpc.h"
+#include "tandem/core/torch_compat.h"
 
 namespace tandem {
 
 namespace {
-
-// Gloo writes to sockets that a peer may have closed, and the SIGPIPE of that
-// would end the process. While one of these lives this thread gets none, nor do,
-// ever, the threads it starts; it then takes the one that may have come.
-class NoSigpipe {
- public:
-  NoSigpipe() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~NoSigpipe() {
-    if (sigismember(&before_, SIGPIPE) == 0) {
-      const timespec now{};
-      sigtimedwait(&pipe_, nullptr, &now);
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoSigpipe(const NoSigpipe&) = delete;
-  NoSigpipe& operator=(const NoSigpipe&) = delete;
-
- private:
-  sigset_t pipe_;
-  sigset_t before_;
-};
 
 class GlooWork : public Work {
  public:
@@ -91,6 +70,89 @@ c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
   }
 }
 
+#if TANDEM_GLOO_SUMS_BFLOAT16
+using GlooGroup = c10d::ProcessGroupGloo;
+#else
+// One step of a reduction: Gloo asks for out[i] = op(a[i], b[i]).
+template <typename Op>
+void combine(void* out, const void* a, const void* b, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const float left = static_cast<const c10::BFloat16*>(a)[i];
+    const float right = static_cast<const c10::BFloat16*>(b)[i];
+    static_cast<c10::BFloat16*>(out)[i] = Op()(left, right);
+  }
+}
+
+struct Sum {
+  float operator()(float a, float b) const {
+    return a + b;
+  }
+};
+struct Least {
+  float operator()(float a, float b) const {
+    return std::min(a, b);
+  }
+};
+struct Most {
+  float operator()(float a, float b) const {
+    return std::max(a, b);
+  }
+};
+
+gloo::AllreduceOptions::Func combine_by(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::min:
+      return &combine<Least>;
+    case ReduceOp::max:
+      return &combine<Most>;
+    default:
+      return &combine<Sum>;
+  }
+}
+
+class Bfloat16Reduction : public c10d::ProcessGroupGloo::AsyncWork {
+ public:
+  Bfloat16Reduction(
+      std::shared_ptr<gloo::Context> context, at::Tensor tensor, ReduceOp op,
+      uint32_t tag)
+      : AsyncWork({{tensor}}),
+        context_(std::move(context)),
+        tensor_(std::move(tensor)),
+        op_(op),
+        tag_(tag) {}
+
+  void run() override {
+    gloo::AllreduceOptions options(context_);
+    options.setReduceFunction(combine_by(op_));
+    options.setTag(tag_);
+    options.setOutput(
+        tensor_.data_ptr<c10::BFloat16>(), static_cast<size_t>(tensor_.numel()));
+    gloo::allreduce(options);
+  }
+
+ private:
+  std::shared_ptr<gloo::Context> context_;
+  at::Tensor tensor_;
+  ReduceOp op_;
+  uint32_t tag_;
+};
+
+// Takes a tag at the call and runs on the group's threads, as its own operations do.
+class GlooGroup : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+
+  c10::intrusive_ptr<c10d::Work> reduce_bfloat16(
+      const at::Tensor& tensor, ReduceOp op) {
+    const uint32_t tag = nextTag();
+    auto work =
+        c10::make_intrusive<Bfloat16Reduction>(getContext(tag), tensor, op, tag);
+    enqueue(work);
+    return work;
+  }
+};
+#endif
+
 // What Gloo moves but does not know: bool and bfloat16 as plain bytes.
 at::Tensor movable(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
@@ -117,7 +179,7 @@ at::Tensor flat(const at::Tensor& tensor) {
   return movable(tensor).view(-1);
 }
 
-class GlooCommunicator : public Communicator {
+class GlooCommunicator : public Communicator, public RpcBackend {
  public:
   GlooCommunicator(
       std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
@@ -131,7 +193,7 @@ class GlooCommunicator : public Communicator {
     group_options->devices.push_back(
         c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
     group_options->threads = options.threads;
-    group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
+    group_ = c10::make_intrusive<GlooGroup>(
         make_c10d_store(store_, name_, options.timeout), rank, size, group_options);
   }
 
@@ -142,20 +204,26 @@ class GlooCommunicator : public Communicator {
     return make_gloo_communicator(store_, name, place.rank, place.size, options_);
   }
 
+  std::unique_ptr<Rpc> make_rpc() override {
+    TensorPipeOptions options;
+    options.address = options_.address;
+    options.timeout = options_.timeout;
+    const auto name = name_ + "/rpc" + std::to_string(num_rpcs_++);
+    return make_tensorpipe_rpc(store_, name, rank(), size(), options);
+  }
+
  protected:
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
-    auto wide = tensor;
-    std::function<void()> then;
+#if !TANDEM_GLOO_SUMS_BFLOAT16
     if (tensor.scalar_type() == at::kBFloat16) {
-      wide = tensor.to(at::kFloat);
-      then = [tensor, wide] { tensor.copy_(wide); };
-    } else if (tensor.scalar_type() == at::kBool) {
-      wide = tensor.view(at::kByte);
+      return running(group_->reduce_bfloat16(tensor, op));
     }
+#endif
     c10d::AllreduceOptions options;
     options.reduceOp = to_c10d(op);
-    std::vector<at::Tensor> tensors{wide};
-    return running(group_->allreduce(tensors, options), then);
+    std::vector<at::Tensor> tensors{
+        tensor.scalar_type() == at::kBool ? tensor.view(at::kByte) : tensor};
+    return running(group_->allreduce(tensors, options));
   }
 
   WorkPtr do_broadcast(at::Tensor tensor, int root) override {
@@ -215,20 +283,16 @@ class GlooCommunicator : public Communicator {
   }
 
  private:
-  WorkPtr running(
-      c10::intrusive_ptr<c10d::Work> work, std::function<void()> then = {}) const {
-    WorkPtr running = std::make_shared<GlooWork>(std::move(work), options_.timeout);
-    if (!then) {
-      return running;
-    }
-    return std::make_shared<FollowedWork>(std::move(running), std::move(then));
+  WorkPtr running(c10::intrusive_ptr<c10d::Work> work) const {
+    return std::make_shared<GlooWork>(std::move(work), options_.timeout);
   }
 
   std::shared_ptr<StoreClient> store_;
   std::string name_;
   GlooOptions options_;
   int num_splits_ = 0;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  int num_rpcs_ = 0;
+  c10::intrusive_ptr<GlooGroup> group_;
 };
 
 }  // namespace

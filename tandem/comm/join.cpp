@@ -1,9 +1,12 @@
 #include "tandem/comm/join.h"
 
+#include <algorithm>
+
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/socket.h"
 #include "tandem/comm/gloo.h"
+#include "tandem/comm/mpi.h"
 
 namespace tandem {
 
@@ -11,13 +14,51 @@ namespace {
 
 constexpr int kPortsBehindAgent = 8;
 
+// A rank that leaves sooner breaks connections that others are still making.
+void wait_until_all_have_formed(
+    StoreClient& store, const RankEnv& env, Milliseconds timeout) {
+  std::vector<std::string> all;
+  for (int rank = 0; rank < env.world_size; ++rank) {
+    all.push_back("formed/" + std::to_string(rank));
+  }
+  store.set(all[static_cast<size_t>(env.rank)], "1");
+  store.wait(all, timeout);
+}
+
 std::unique_ptr<Communicator> make_gloo(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env,
     const std::string& address, const JoinOptions& options) {
   GlooOptions gloo;
   gloo.address = address;
   gloo.timeout = options.timeout;
-  return make_gloo_communicator(store, "world", env.rank, env.world_size, gloo);
+  auto world = make_gloo_communicator(store, "world", env.rank, env.world_size, gloo);
+  wait_until_all_have_formed(*store, env, options.timeout);
+  return world;
+}
+
+std::unique_ptr<Communicator> make_mpi(
+    const std::shared_ptr<StoreClient>&, const RankEnv& env, const std::string&,
+    const JoinOptions& options) {
+  // srun starts MPI's ranks too, by PMIx.
+  const bool started = get_env("OMPI_COMM_WORLD_SIZE") || get_env("PMIX_RANK");
+  if (has_mpi() && !started) {
+    throw ConfigError(
+        "[comm] backend mpi needs ranks that mpirun started, and it did not start this "
+        "process; put 'mpirun -np " +
+        std::to_string(std::max(2, env.world_size)) +
+        "' before the command, or use --backend gloo");
+  }
+  MpiOptions mpi;
+  mpi.timeout = options.timeout;
+  auto comm = make_mpi_communicator(mpi);
+  if (comm->size() != env.world_size || comm->rank() != env.rank) {
+    throw ConfigError(
+        "[comm] MPI says rank " + std::to_string(comm->rank()) + " of " +
+        std::to_string(comm->size()) + ", the environment rank " +
+        std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
+        "; start the ranks with Open MPI's mpirun, and unset RANK and WORLD_SIZE");
+  }
+  return comm;
 }
 
 std::string run_token() {
@@ -36,16 +77,16 @@ std::vector<std::string> meeting_points(const RankEnv& env) {
   return points;
 }
 
-std::unique_ptr<StoreServer> serve(const RankEnv& env) {
+std::unique_ptr<StoreServer> serve(const RankEnv& env, Milliseconds timeout) {
   const auto points = meeting_points(env);
   for (size_t i = 0; i + 1 < points.size(); ++i) {
     try {
-      return std::make_unique<StoreServer>(points[i], run_token());
+      return std::make_unique<StoreServer>(points[i], run_token(), timeout);
     } catch (const ConfigError& error) {
       log_debug(error.what());
     }
   }
-  return std::make_unique<StoreServer>(points.back(), run_token());
+  return std::make_unique<StoreServer>(points.back(), run_token(), timeout);
 }
 
 // Tries the meeting points in turn: one may belong to somebody else.
@@ -122,10 +163,14 @@ JoinedRun join_run(const JoinOptions& options) {
 
 JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
   // Misuse shows before anybody is met.
-  const auto* backend = env.world_size > 1 ? &find_backend(options.backend) : nullptr;
+  const auto& backend = find_backend(options.backend);
   JoinedRun run;
   run.env = env;
   set_thread_rank(env.rank, env.world_size);
+  if (backend.has_launcher) {
+    run.comm = backend.make(nullptr, env, "", options);
+    return run;
+  }
   if (env.world_size == 1 && env.store.empty()) {
     run.comm = make_single_communicator();
     return run;
@@ -134,20 +179,24 @@ JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
     run.store = std::make_shared<StoreClient>(env.store, options.timeout);
   } else {
     if (env.rank == 0) {
-      run.server = serve(env);
+      run.server = serve(env, options.timeout);
     }
     run.store = find_store(env, options.timeout);
   }
-  run.comm = backend == nullptr
+  run.comm = env.world_size == 1
                  ? make_single_communicator()
-                 : backend->make(run.store, env, interface_address(env), options);
+                 : backend.make(run.store, env, interface_address(env), options);
   return run;
 }
 
 const std::vector<BackendEntry>& backend_table() {
   // "auto" takes the first.
   static const std::vector<BackendEntry> table = {
-      {"gloo", "TCP between processes and hosts", &make_gloo},
+      {"gloo", "TCP between processes and hosts", false, &make_gloo},
+      {"mpi",
+       has_mpi() ? "Open MPI, for ranks that mpirun started"
+                 : "Open MPI; not in this build: install libopenmpi-dev, build again",
+       true, &make_mpi},
   };
   return table;
 }

@@ -23,7 +23,7 @@ struct JoinedRun {
   RankEnv env;
   // Only at rank 0, and only when no launcher runs the store.
   std::unique_ptr<StoreServer> server;
-  // Null in a run of one rank without a launcher.
+  // Null in a run of one rank without a launcher, and with the backend mpi.
   std::shared_ptr<StoreClient> store;
   std::unique_ptr<Communicator> comm;
 
@@ -34,7 +34,8 @@ struct JoinedRun {
 };
 
 /// Meets the other ranks as the environment says (rank_env.h) and forms the
-/// group. A process that no launcher started is a group of one.
+/// group. A process that no launcher started is a group of one. Ranks of the backend
+/// mpi meet by mpirun alone; mpirun is then a must, also for one rank.
 ///
 /// Under torchrun the agent's own store occupies MASTER_PORT; the ranks then
 /// meet at one of the ports behind it.
@@ -48,6 +49,8 @@ JoinedRun join_run(const RankEnv& env, const JoinOptions& options);
 struct BackendEntry {
   const char* name;
   const char* help;
+  // Its own launcher brings the ranks together: `store` is null, `address` empty.
+  bool has_launcher;
   std::unique_ptr<Communicator> (*make)(
       const std::shared_ptr<StoreClient>& store, const RankEnv& env,
       const std::string& address, const JoinOptions& options);

@@ -13,6 +13,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/comm/thread_rpc.h"
 
 namespace tandem {
 
@@ -117,6 +118,9 @@ class ThreadGroup {
     for (const auto& [key, group] : splits_) {
       group->fail(rank);
     }
+    for (const auto& [number, mailboxes] : rpc_mailboxes_) {
+      mailboxes->fail(rank);
+    }
   }
 
   int failed_rank() {
@@ -132,6 +136,19 @@ class ThreadGroup {
       group = std::make_shared<ThreadGroup>(size, timeout_);
     }
     return group;
+  }
+
+  // Of the ranks' `number`th Rpc; the same object for all of them.
+  std::shared_ptr<ThreadMailboxes> mailboxes(int64_t number) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto& mailboxes = rpc_mailboxes_[number];
+    if (!mailboxes) {
+      mailboxes = std::make_shared<ThreadMailboxes>(size_, timeout_);
+      if (failed_rank_ >= 0) {
+        mailboxes->fail(failed_rank_);
+      }
+    }
+    return mailboxes;
   }
 
  private:
@@ -194,6 +211,7 @@ class ThreadGroup {
   std::map<int64_t, std::shared_ptr<Meeting>> meetings_;
   std::map<std::tuple<int, int, int>, Mailbox> mailboxes_;
   std::map<std::pair<int64_t, int>, std::shared_ptr<ThreadGroup>> splits_;
+  std::map<int64_t, std::shared_ptr<ThreadMailboxes>> rpc_mailboxes_;
 };
 
 class ThreadWork : public Work {
@@ -248,7 +266,7 @@ std::string kind_of(const std::string& operation, const at::Tensor& tensor) {
          c10::toString(tensor.scalar_type());
 }
 
-class ThreadCommunicator : public Communicator {
+class ThreadCommunicator : public Communicator, public RpcBackend {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int rank, int size)
       : Communicator(rank, size, "thread"), group_(std::move(group)) {}
@@ -260,6 +278,10 @@ class ThreadCommunicator : public Communicator {
     }
     return std::make_unique<ThreadCommunicator>(
         group_->child(sequence_, color, place.size), place.rank, place.size);
+  }
+
+  std::unique_ptr<Rpc> make_rpc() override {
+    return make_thread_rpc(group_->mailboxes(num_rpcs_++), rank());
   }
 
  protected:
@@ -352,6 +374,7 @@ class ThreadCommunicator : public Communicator {
 
   std::shared_ptr<ThreadGroup> group_;
   int64_t sequence_ = 0;
+  int64_t num_rpcs_ = 0;
 };
 
 std::vector<std::unique_ptr<Communicator>> communicators_of(

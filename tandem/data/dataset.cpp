@@ -1,6 +1,10 @@
 #include "tandem/data/dataset.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <set>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -15,6 +19,9 @@ namespace {
 
 constexpr int64_t kDigitsTrain = 60'000;
 constexpr int64_t kDigitsTest = 10'000;
+constexpr int64_t kDigitClasses = 10;
+// When it is there, the other three are.
+constexpr const char* kLastFile = "t10k-labels-idx1-ubyte";
 // Part of the cache's path: a new drawing gets a new folder.
 constexpr const char* kDigitsVersion = "digits-1";
 
@@ -61,9 +68,32 @@ IdxArray label_array(const DigitImages& images) {
   return {{static_cast<int64_t>(images.labels.size())}, images.labels};
 }
 
+void move_file(const std::string& from, const std::string& to) {
+  std::error_code error;
+  std::filesystem::rename(from, to, error);
+  if (error) {
+    throw DataError(
+        "[data] cannot write '" + to + "': " + error.message() +
+        "; choose another folder");
+  }
+}
+
+// Both sets hold the digits 0 to 9.
+DatasetSplits named(
+    DatasetSplits splits, const std::string& name, const std::string& folder) {
+  if (splits.train.num_classes > kDigitClasses) {
+    throw DataError(
+        "[data] '" + folder + "' has a label of " +
+        std::to_string(splits.train.num_classes - 1) + ", but " + name +
+        " has only 0 to 9; fetch its label files again");
+  }
+  splits.train.name = splits.test.name = name;
+  return splits;
+}
+
 DatasetSplits load_digits() {
   const std::string folder = cache_directory() + "/" + kDigitsVersion;
-  const std::string last = folder + "/t10k-labels-idx1-ubyte";
+  const std::string last = folder + "/" + kLastFile;
   if (!file_exists(last)) {
     const FileLock lock(cache_directory() + "/digits.lock");
     if (!file_exists(last)) {
@@ -71,9 +101,7 @@ DatasetSplits load_digits() {
       write_digits(folder, kDigitsTrain, kDigitsTest);
     }
   }
-  auto splits = load_idx_folder(folder);
-  splits.train.name = splits.test.name = "digits";
-  return splits;
+  return named(load_idx_folder(folder), "digits", folder);
 }
 
 DatasetSplits load_mnist() {
@@ -86,9 +114,7 @@ DatasetSplits load_mnist() {
   for (const auto& folder : folders) {
     if (file_exists(folder + "/train-images-idx3-ubyte.gz") ||
         file_exists(folder + "/train-images-idx3-ubyte")) {
-      auto splits = load_idx_folder(folder);
-      splits.train.name = splits.test.name = "mnist";
-      return splits;
+      return named(load_idx_folder(folder), "mnist", folder);
     }
   }
   throw DataError(
@@ -101,6 +127,40 @@ Dataset first_samples(Dataset split, int64_t limit) {
     split.size = limit;
   }
   return split;
+}
+
+void check_is_folder(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) {
+    throw DataError(
+        "[data] '" + path +
+        "' is no folder; --data takes digits, mnist, or a folder of MNIST's four IDX "
+        "files");
+  }
+  list_directory(path);  // throws when it may not be read
+}
+
+// A stray byte in a label file would else pass for a class that nothing teaches.
+void check_labels(
+    const std::string& folder, const Dataset& train, const Dataset& test) {
+  if (test.num_classes > train.num_classes) {
+    throw DataError(
+        "[data] '" + folder + "': a test label is " +
+        std::to_string(test.num_classes - 1) + ", but training labels end at " +
+        std::to_string(train.num_classes - 1) + "; fetch the label files again");
+  }
+}
+
+// Sparse labels are legal, but seldom meant.
+void warn_of_gaps(const std::string& folder, const Dataset& train) {
+  const std::set<uint8_t> found(train.labels->begin(), train.labels->end());
+  const auto num_found = static_cast<int64_t>(found.size());
+  if (2 * num_found < train.num_classes && thread_rank() == 0) {
+    log_warning(
+        "'" + folder + "': training labels go up to " +
+        std::to_string(train.num_classes - 1) + ", but only " +
+        std::to_string(num_found) + " of them occur; is the label file damaged?");
+  }
 }
 
 }  // namespace
@@ -131,7 +191,9 @@ DatasetSplits load_dataset(const std::string& name_or_folder, int64_t limit) {
         join(names) + did_you_mean(name_or_folder, names));
   }
   if (!found) {
+    check_is_folder(name_or_folder);
     splits = load_idx_folder(name_or_folder);
+    warn_of_gaps(name_or_folder, splits.train);
   }
   splits.train = first_samples(std::move(splits.train), limit);
   splits.test = first_samples(std::move(splits.test), limit);
@@ -148,7 +210,8 @@ DatasetSplits load_idx_folder(const std::string& folder) {
         std::to_string(test.height) + "x" + std::to_string(test.width) +
         "; they must agree");
   }
-  train.num_classes = test.num_classes = std::max(train.num_classes, test.num_classes);
+  check_labels(folder, train, test);
+  test.num_classes = train.num_classes;
   for (int64_t i = 0; i < train.num_classes; ++i) {
     train.class_names.push_back(std::to_string(i));
   }
@@ -157,13 +220,30 @@ DatasetSplits load_idx_folder(const std::string& folder) {
 }
 
 void write_digits(const std::string& folder, int64_t num_train, int64_t num_test) {
-  make_directories(folder);
   const auto train = draw_digits(num_train, 2);
   const auto test = draw_digits(num_test, 3);
-  write_idx(folder + "/train-images-idx3-ubyte", image_array(train));
-  write_idx(folder + "/train-labels-idx1-ubyte", label_array(train));
-  write_idx(folder + "/t10k-images-idx3-ubyte", image_array(test));
-  write_idx(folder + "/t10k-labels-idx1-ubyte", label_array(test));
+  const bool is_new = !file_exists(folder);
+  make_directories(folder);
+  // All four or none: they are of no use alone.
+  const std::string part = folder + "/part-" + std::to_string(getpid()) + "/";
+  try {
+    make_directories(part);
+    const std::pair<std::string, IdxArray> files[] = {
+        {"train-images-idx3-ubyte", image_array(train)},
+        {"train-labels-idx1-ubyte", label_array(train)},
+        {"t10k-images-idx3-ubyte", image_array(test)},
+        {kLastFile, label_array(test)}};
+    for (const auto& [name, array] : files) {
+      write_idx(part + name, array);
+    }
+    for (const auto& file : files) {
+      move_file(part + file.first, folder + "/" + file.first);
+    }
+  } catch (...) {
+    remove_all(is_new ? folder : part);
+    throw;
+  }
+  remove_all(part);
 }
 
 }  // namespace tandem

@@ -23,6 +23,12 @@ struct Dataset {
   std::shared_ptr<const std::vector<uint8_t>> labels;
   std::vector<std::string> class_names;
 
+  // Of data that was scattered (train/scatter.h): `size` counts all shares, and
+  // `pixels` and `labels` hold one, from sample `first_held` on. Only a sampler with
+  // as many blocks reads it.
+  int64_t num_shares = 1;
+  int64_t first_held = 0;
+
   int64_t image_bytes() const {
     return channels * height * width;
   }

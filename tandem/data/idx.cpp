@@ -1,12 +1,15 @@
 #include "tandem/data/idx.h"
 
 #include <unistd.h>
+// zlib's input is const only when asked.
+#define ZLIB_CONST
 #include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
+#include <new>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -24,40 +27,91 @@ constexpr size_t kMostChunk = size_t{1} << 30;
   throw DataError("[data] '" + path + "' " + what);
 }
 
-// Reads gzip and plain files alike.
+constexpr std::string_view kGzipMagic = "\x1f\x8b";
+
+// Takes the bytes of a gzip or a plain file one after the other.
 class ByteReader {
  public:
-  explicit ByteReader(const std::string& path) : path_(path) {
-    errno = 0;
-    file_ = gzopen(path.c_str(), "rb");
-    if (file_ == nullptr) {
-      fail(path, std::string("cannot be opened: ") + std::strerror(errno));
+  ByteReader(std::string_view bytes, std::string name)
+      : rest_(bytes),
+        name_(std::move(name)),
+        packed_(bytes.substr(0, kGzipMagic.size()) == kGzipMagic) {
+    // 16 asks for a gzip header and its checksum.
+    if (packed_ && inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) {
+      throw std::bad_alloc();
     }
-    gzbuffer(file_, 1 << 17);
   }
   ~ByteReader() {
-    gzclose(file_);
+    if (packed_) {
+      inflateEnd(&stream_);
+    }
   }
   ByteReader(const ByteReader&) = delete;
   ByteReader& operator=(const ByteReader&) = delete;
 
-  size_t read(void* data, size_t size) {
-    const int got = gzread(file_, data, static_cast<unsigned>(size));
-    int code = Z_OK;
-    const char* message = gzerror(file_, &code);
-    if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
-      const std::string reason = code == Z_ERRNO       ? std::strerror(errno)
-                                 : code == Z_BUF_ERROR ? "it ends in the middle"
-                                                       : message;
-      fail(path_, "is damaged: " + reason + "; fetch it again");
-    }
-    return static_cast<size_t>(got);
+  // Fewer than `size` at the end. `size` and what is left are below 4 GiB.
+  size_t read(uint8_t* data, size_t size) {
+    return packed_ ? unpack(data, size) : copy(data, size);
   }
 
  private:
-  std::string path_;
-  gzFile file_;
+  size_t copy(uint8_t* data, size_t size) {
+    const size_t got = rest_.copy(reinterpret_cast<char*>(data), size);
+    rest_.remove_prefix(got);
+    return got;
+  }
+
+  size_t unpack(uint8_t* data, size_t size) {
+    stream_.next_out = data;
+    stream_.avail_out = static_cast<uInt>(size);
+    while (stream_.avail_out > 0 && !ended_) {
+      inflate_some();
+    }
+    return size - stream_.avail_out;
+  }
+
+  void inflate_some() {
+    const size_t given = std::min(rest_.size(), kMostChunk);
+    stream_.next_in = reinterpret_cast<const Bytef*>(rest_.data());
+    stream_.avail_in = static_cast<uInt>(given);
+    const int code = inflate(&stream_, Z_NO_FLUSH);
+    rest_.remove_prefix(given - stream_.avail_in);
+    if (code == Z_STREAM_END) {
+      next_member();
+    } else if (code != Z_OK) {
+      const std::string reason = code == Z_BUF_ERROR      ? "it ends in the middle"
+                                 : stream_.msg != nullptr ? stream_.msg
+                                                          : zError(code);
+      fail(name_, "is damaged: " + reason + "; fetch it again");
+    }
+  }
+
+  // A gzip file may be several, one after the other, but nothing else.
+  void next_member() {
+    ended_ = rest_.empty();
+    if (!ended_ && rest_.substr(0, kGzipMagic.size()) != kGzipMagic) {
+      fail(
+          name_, "is damaged: " + std::to_string(rest_.size()) +
+                     " other bytes follow its gzip data; fetch it again");
+    }
+    inflateReset(&stream_);
+  }
+
+  std::string_view rest_;
+  const std::string name_;
+  const bool packed_;
+  bool ended_ = false;
+  z_stream stream_{};
 };
+
+std::string numbers_text(
+    const std::vector<int64_t>& numbers, const std::string& between) {
+  std::vector<std::string> texts;
+  for (const int64_t number : numbers) {
+    texts.push_back(std::to_string(number));
+  }
+  return join(texts, between);
+}
 
 std::vector<int64_t> read_header(
     ByteReader& reader, const std::string& path, size_t num_dims) {
@@ -66,7 +120,10 @@ std::vector<int64_t> read_header(
     fail(path, "is too short for an IDX file; fetch it again");
   }
   if (magic[0] != 0 || magic[1] != 0 || magic[2] != kUnsignedByte) {
-    fail(path, "is not an IDX file of bytes (wrong magic number)");
+    fail(
+        path, "is not an IDX file of bytes (wrong magic number " +
+                  numbers_text({magic[0], magic[1], magic[2]}, " ") +
+                  ", expected 0 0 8); name another file or fetch it again");
   }
   if (magic[3] != num_dims) {
     fail(
@@ -90,9 +147,12 @@ int64_t product(const std::string& path, const std::vector<int64_t>& dims) {
   int64_t total = 1;
   for (const int64_t dim : dims) {
     if (dim <= 0 || total > kMostBytes / dim) {
+      const int64_t worst =
+          dim <= 0 ? dim : *std::max_element(dims.begin(), dims.end());
       fail(
-          path, "has a dimension of " + std::to_string(dim) +
-                    " in its header; fetch it again");
+          path, "has a dimension of " + std::to_string(worst) + " in its header (" +
+                    numbers_text(dims, "x") +
+                    " bytes, expected 1 byte to 64 GiB); fetch it again");
     }
     total *= dim;
   }
@@ -102,7 +162,11 @@ int64_t product(const std::string& path, const std::vector<int64_t>& dims) {
 }  // namespace
 
 IdxArray read_idx(const std::string& path, size_t num_dims) {
-  ByteReader reader(path);
+  return parse_idx(read_file(path), path, num_dims);
+}
+
+IdxArray parse_idx(std::string_view bytes, const std::string& path, size_t num_dims) {
+  ByteReader reader(bytes, path);
   IdxArray array;
   array.dims = read_header(reader, path, num_dims);
   const auto total = static_cast<size_t>(product(path, array.dims));
@@ -147,7 +211,9 @@ void write_idx(const std::string& path, const IdxArray& array) {
             0;
     const int reason = errno;
     if (gzclose(file) != Z_OK || !written) {
-      fail(path, std::string("cannot be written: ") + std::strerror(reason));
+      fail(
+          path, std::string("cannot be written: ") + std::strerror(reason) +
+                    "; choose another place");
     }
   });
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tandem {
@@ -18,9 +19,12 @@ struct IdxArray {
 ///
 /// Throws DataError that names the file when it is missing, not IDX, of another
 /// type or rank than `num_dims`, shorter or longer than its header says, or a
-/// damaged gzip. Memory grows with the data found, not with what the header
-/// claims.
+/// damaged gzip or one with other bytes behind it. Memory grows with the data
+/// found, not with what the header claims.
 IdxArray read_idx(const std::string& path, size_t num_dims);
+
+/// The same for a file's bytes; `name` is for the messages.
+IdxArray parse_idx(std::string_view bytes, const std::string& name, size_t num_dims);
 
 /// Writes it in one step (files.h), compressed when `path` ends in ".gz".
 void write_idx(const std::string& path, const IdxArray& array);

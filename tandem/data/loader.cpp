@@ -38,6 +38,10 @@ void check(const LoaderOptions& options) {
         "[data] a batch of " + std::to_string(options.batch_size) +
         " samples cannot be; set --batch-size to 1 or more");
   }
+  if (options.micro_batches < 1) {
+    throw ConfigError(
+        "[data] a step needs a micro-batch; set --accumulate to 1 or more");
+  }
   if (!(options.std > 0) || options.pad < 0) {
     throw ConfigError("[data] std must be positive and pad not negative; change --std");
   }
@@ -50,67 +54,93 @@ Loader::Loader(
     : dataset_(dataset), sampler_(sampler), options_(options) {
   check(options);
   sampler_.size = dataset.size;
-  num_batches_ = (shard_size(sampler_) + options.batch_size - 1) / options.batch_size;
   normalised_ = normalisation_table(options);
-  for (int64_t i = 0; i < std::max<int64_t>(1, options.num_buffers); ++i) {
+  // What the data can fill; a batch may be said to be much larger.
+  const int64_t most = std::max<int64_t>(1, shard_size(sampler_));
+  const int64_t batch_size = std::min(options.batch_size, most);
+  const int64_t num_buffers = std::clamp<int64_t>(options.num_buffers, 1, most + 1);
+  for (int64_t i = 0; i < num_buffers; ++i) {
     Batch buffer;
     const int64_t border = 2 * options.pad;
     buffer.inputs = at::empty(
-        {options.batch_size, dataset.channels, dataset.height + border,
-         dataset.width + border},
+        {batch_size, dataset.channels, dataset.height + border, dataset.width + border},
         at::kFloat);
     buffer.inputs.fill_(normalised_[0]);
-    buffer.targets = at::empty({options.batch_size}, at::kLong);
+    buffer.targets = at::empty({batch_size}, at::kLong);
+    buffer.samples = at::empty({batch_size}, at::kLong);
     buffers_.push_back(std::move(buffer));
   }
 }
 
-void Loader::seek(int64_t epoch, int64_t batch) {
-  if (epoch != epoch_) {
+int64_t Loader::num_batches() const {
+  const int64_t size = shard_size(sampler_);
+  const int64_t last = size % samples_per_step();
+  return size / samples_per_step() * options_.micro_batches +
+         std::min(last, options_.micro_batches);
+}
+
+int64_t Loader::num_steps() const {
+  const int64_t samples = tandem::end_position(sampler_) - sampler_.first_position;
+  const int64_t step = samples_per_step() * sampler_.num_shards;
+  return (samples + step - 1) / step;
+}
+
+void Loader::seek(int64_t epoch, int64_t first_position) {
+  if (epoch != epoch_ || first_position != sampler_.first_position) {
+    sampler_.first_position = first_position;
     indices_ = shard_indices(sampler_, epoch);
     epoch_ = epoch;
   }
-  batch_ = batch;
+  step_ = 0;
+  micro_ = 0;
+}
+
+int64_t Loader::global_count() const {
+  const int64_t step = samples_per_step() * sampler_.num_shards;
+  return std::min(step, end_position() - sampler_.first_position - step_ * step);
 }
 
 bool Loader::next(Batch& batch) {
   TANDEM_CHECK(epoch_ >= 0, "seek() comes before next()");
-  if (batch_ >= num_batches_) {
+  const int64_t first = step_ * samples_per_step();
+  const auto total = static_cast<int64_t>(indices_.size());
+  const int64_t stride = options_.micro_batches;
+  const int64_t in_step = std::min(samples_per_step(), total - first);
+  // No shard has more samples than the first.
+  const int64_t most =
+      options_.empty_batches
+          ? (global_count() + sampler_.num_shards - 1) / sampler_.num_shards
+          : in_step;
+  if (most <= micro_) {
     return false;
   }
-  const int64_t first = batch_ * options_.batch_size;
-  const auto total = static_cast<int64_t>(indices_.size());
-  const int64_t count = std::min(options_.batch_size, total - first);
+  const int64_t count = std::max<int64_t>(0, (in_step - micro_ + stride - 1) / stride);
   const Batch& buffer = buffers_[next_buffer_];
   next_buffer_ = (next_buffer_ + 1) % buffers_.size();
-  const int64_t* indices = indices_.data() + first;
-  gather(indices, count, buffer.inputs.data_ptr<float>());
+  int64_t* samples = buffer.samples.data_ptr<int64_t>();
   int64_t* targets = buffer.targets.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
-    targets[i] = (*dataset_.labels)[static_cast<size_t>(indices[i])];
+    samples[i] = indices_[static_cast<size_t>(first + micro_ + i * stride)];
+    targets[i] =
+        (*dataset_.labels)[static_cast<size_t>(samples[i] - dataset_.first_held)];
   }
+  gather(samples, count, buffer.inputs.data_ptr<float>());
   batch.inputs = buffer.inputs.narrow(0, 0, count);
   batch.targets = buffer.targets.narrow(0, 0, count);
-  batch.first_position = position_of(sampler_, first);
-  batch.position_stride = sampler_.num_shards;
-  batch.global_count = global_count(first);
-  ++batch_;
+  batch.samples = buffer.samples.narrow(0, 0, count);
+  batch.first_position = position_of(sampler_, first + micro_);
+  batch.position_stride = sampler_.num_shards * stride;
+  batch.global_count = global_count();
+  micro_ = (micro_ + 1) % stride;
+  step_ += micro_ == 0 ? 1 : 0;
   return true;
-}
-
-int64_t Loader::global_count(int64_t first) const {
-  int64_t total = 0;
-  SamplerOptions other = sampler_;
-  for (other.shard = 0; other.shard < sampler_.num_shards; ++other.shard) {
-    total += std::clamp<int64_t>(shard_size(other) - first, 0, options_.batch_size);
-  }
-  return total;
 }
 
 void Loader::gather(const int64_t* indices, int64_t count, float* out) const {
   const float* table = normalised_.data();
   const uint8_t* pixels = dataset_.pixels->data();
   const int64_t image_bytes = dataset_.image_bytes();
+  const int64_t first = dataset_.first_held;
   const int64_t pad = options_.pad;
   // Without a border a plane is one long row: each end of a short one costs a
   // branch that the CPU guesses wrong.
@@ -120,9 +150,9 @@ void Loader::gather(const int64_t* indices, int64_t count, float* out) const {
   const int64_t plane = (dataset_.height + 2 * pad) * out_width;
   for (int64_t i = 0; i < count; ++i) {
     if (i + kImagesAhead < count) {
-      prefetch(pixels + indices[i + kImagesAhead] * image_bytes, image_bytes);
+      prefetch(pixels + (indices[i + kImagesAhead] - first) * image_bytes, image_bytes);
     }
-    const uint8_t* from = pixels + indices[i] * image_bytes;
+    const uint8_t* from = pixels + (indices[i] - first) * image_bytes;
     for (int64_t channel = 0; channel < dataset_.channels; ++channel) {
       float* to =
           out + (i * dataset_.channels + channel) * plane + pad * out_width + pad;

@@ -17,11 +17,13 @@ struct Batch {
   at::Tensor inputs;
   // int64, one class per sample; or float targets for MSE.
   at::Tensor targets;
+  // int64, which samples of the data set these are. Undefined where nobody knows.
+  at::Tensor samples;
   // Sample i has global position first_position + i * position_stride in its
   // epoch (sampler.h). Dropout masks follow from it.
   int64_t first_position = 0;
   int64_t position_stride = 1;
-  // Samples in this step's batch of all shards together.
+  // Samples of the whole optimizer step: all shards and micro-batches together.
   int64_t global_count = 0;
 
   int64_t count() const {
@@ -30,8 +32,15 @@ struct Batch {
 };
 
 struct LoaderOptions {
-  // Samples per batch of this shard.
+  // Samples per micro-batch of this shard.
   int64_t batch_size = 64;
+  // Micro-batches per optimizer step (gradient accumulation). A step's samples are
+  // dealt to them in turn, as they are to shards: n ranks see the same batches as one
+  // rank with n times as many micro-batches.
+  int64_t micro_batches = 1;
+  // Give a batch without samples too, where another shard's has some: so that every
+  // rank makes as many forward passes.
+  bool empty_batches = false;
   // A pixel p becomes (p / 255 - mean) / std, in float32 as torchvision does.
   double mean = 0.1307;
   double std = 0.3081;
@@ -53,32 +62,44 @@ class Loader {
       const Dataset& dataset, const SamplerOptions& sampler,
       const LoaderOptions& options);
 
-  int64_t num_batches() const {
-    return num_batches_;
+  /// Micro-batches of this shard from the place of the last seek() to the end.
+  int64_t num_batches() const;
+
+  /// Optimizer steps from there to the end: the same for all shards, also when the
+  /// last step has samples for some of them only.
+  int64_t num_steps() const;
+
+  /// Global position behind the last sample of all shards.
+  int64_t end_position() const {
+    return tandem::end_position(sampler_);
   }
 
-  /// Goes to a batch of an epoch. Any order.
-  void seek(int64_t epoch, int64_t batch = 0);
+  /// Goes to a global position of an epoch (sampler.h). Any order.
+  void seek(int64_t epoch, int64_t first_position = 0);
 
-  /// The next batch, or false at the end of the epoch. The tensors are valid
+  /// The next micro-batch, or false at the end of the epoch. The tensors are valid
   /// until num_buffers more batches were taken.
   bool next(Batch& batch);
 
  private:
-  // Samples of all shards from their place `first` on, at most a batch of each.
-  int64_t global_count(int64_t first) const;
+  int64_t samples_per_step() const {
+    return options_.batch_size * options_.micro_batches;
+  }
+  // Samples of the step at hand, of all shards and micro-batches.
+  int64_t global_count() const;
   void gather(const int64_t* indices, int64_t count, float* out) const;
 
   Dataset dataset_;
   SamplerOptions sampler_;
   LoaderOptions options_;
-  int64_t num_batches_;
   // What a pixel of value p becomes.
   std::vector<float> normalised_;
   std::vector<Batch> buffers_;
   std::vector<int64_t> indices_;
   int64_t epoch_ = -1;
-  int64_t batch_ = 0;
+  // The next micro-batch: steps since seek(), and which of the step's.
+  int64_t step_ = 0;
+  int64_t micro_ = 0;
   size_t next_buffer_ = 0;
 };
 

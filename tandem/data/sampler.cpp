@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randperm.h>
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 
@@ -22,19 +23,51 @@ void check(const SamplerOptions& options) {
         "[data] shard " + std::to_string(options.shard) + " of " +
         std::to_string(options.num_shards) + " cannot be");
   }
+  if (options.blocks < 1 || options.size % options.blocks != 0 ||
+      options.first_position % options.blocks != 0) {
+    throw ConfigError(
+        "[data] " + std::to_string(options.size) + " samples from position " +
+        std::to_string(options.first_position) + " on cannot lie in " +
+        std::to_string(options.blocks) + " blocks; go on with as many ranks as before");
+  }
+  if (options.first_position < 0) {
+    throw ConfigError(
+        "[data] position " + std::to_string(options.first_position) +
+        " of an epoch cannot be");
+  }
 }
 
-std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch) {
-  std::vector<int64_t> order(static_cast<size_t>(options.size));
+int64_t samples_left(const SamplerOptions& options) {
+  return std::max<int64_t>(0, options.size - options.first_position);
+}
+
+std::vector<int64_t> block_order(const SamplerOptions& options, int64_t epoch) {
+  const int64_t size = options.size / options.blocks;
+  std::vector<int64_t> order(static_cast<size_t>(size));
   if (!options.shuffle) {
     std::iota(order.begin(), order.end(), int64_t{0});
     return order;
   }
   const auto seed = options.seed + static_cast<uint64_t>(epoch);
   const auto generator = at::detail::createCPUGenerator(seed);
-  const auto permutation = at::randperm(options.size, generator, at::kLong);
+  const auto permutation = at::randperm(size, generator, at::kLong);
   const int64_t* values = permutation.data_ptr<int64_t>();
-  order.assign(values, values + options.size);
+  order.assign(values, values + size);
+  return order;
+}
+
+std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch) {
+  const auto places = block_order(options, epoch);
+  if (options.blocks == 1) {
+    return places;
+  }
+  std::vector<int64_t> order;
+  order.reserve(static_cast<size_t>(options.size));
+  for (const int64_t place : places) {
+    for (int64_t block = 0; block < options.blocks; ++block) {
+      order.push_back(block * options.size / options.blocks + place);
+    }
+  }
   return order;
 }
 
@@ -43,14 +76,21 @@ std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch) {
 int64_t shard_size(const SamplerOptions& options) {
   check(options);
   const int64_t shards = options.num_shards;
+  const int64_t left = samples_left(options);
   switch (options.tail) {
     case Tail::pad:
-      return (options.size + shards - 1) / shards;
+      return (left + shards - 1) / shards;
     case Tail::drop:
-      return options.size / shards;
+      return left / shards;
     default:
-      return (options.size - options.shard + shards - 1) / shards;
+      return std::max<int64_t>(0, left - options.shard + shards - 1) / shards;
   }
+}
+
+int64_t end_position(const SamplerOptions& options) {
+  return options.first_position + (options.tail == Tail::keep
+                                       ? samples_left(options)
+                                       : shard_size(options) * options.num_shards);
 }
 
 std::vector<int64_t> shard_indices(const SamplerOptions& options, int64_t epoch) {

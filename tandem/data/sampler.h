@@ -23,14 +23,22 @@ struct SamplerOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   Tail tail = Tail::pad;
+  // The samples lie in so many equal blocks, which are shuffled each for itself and
+  // taken in turn: position p is of block p % blocks. So each of as many shards reads
+  // one block in every epoch, for data that was scattered. `size` and
+  // `first_position` are multiples of it.
+  int64_t blocks = 1;
+  // Global positions before this one are done, by whatever number of shards: these
+  // shards divide the rest. For a run that goes on with another number of ranks.
+  int64_t first_position = 0;
 };
 
 /// The samples of one shard in one epoch, in order: exactly the indices of
 /// torch.utils.data.DistributedSampler (after set_epoch(epoch)) for `pad` and
 /// `drop`. A pure function.
 ///
-/// The sample at place i of a shard has global position i * num_shards + shard
-/// in the epoch; see position_of.
+/// The sample at place i of a shard has global position first_position +
+/// i * num_shards + shard in the epoch; see position_of.
 ///
 /// Source: torch/utils/data/distributed.py. Throws ConfigError for sizes that
 /// cannot be.
@@ -39,9 +47,12 @@ std::vector<int64_t> shard_indices(const SamplerOptions& options, int64_t epoch)
 /// Number of samples in the shard.
 int64_t shard_size(const SamplerOptions& options);
 
+/// The global positions that all shards take together end before this one.
+int64_t end_position(const SamplerOptions& options);
+
 /// Global position in the epoch of the sample at place `place` of the shard.
 inline int64_t position_of(const SamplerOptions& options, int64_t place) {
-  return place * options.num_shards + options.shard;
+  return options.first_position + place * options.num_shards + options.shard;
 }
 
 /// Whether a global position repeats a sample only to fill up the shards.

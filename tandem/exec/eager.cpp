@@ -3,8 +3,11 @@
 #include <c10/core/GradMode.h>
 
 #include <map>
+#include <numeric>
+#include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/exec/autocast.h"
 #include "tandem/exec/gradient_hooks.h"
 #include "tandem/exec/stage_executor.h"
 
@@ -32,14 +35,21 @@ class EagerExecutor : public StageExecutor {
       input = input.detach().set_requires_grad(true);
     }
     StageResult result;
-    result.output = model_.forward(input, forward_context(batch, context));
+    {
+      const Autocast autocast(options_.bf16 && context.training);
+      result.output =
+          model_.forward(input, forward_context(batch, context)).to(dtype());
+    }
     at::Tensor loss;
     if (options_.last) {
       loss = summed_loss(options_.loss.kind, result.output, batch.targets);
       result.sums = sums_of(result.output, loss, batch);
     }
     if (context.training) {
-      in_flight_[slot] = {input, result.output, loss};
+      layer_outputs_.push_back(result.output.storage().getWeakStorageImpl());
+      layer_outputs_.push_back(input.storage().getWeakStorageImpl());
+      in_flight_[slot] = {input, result.output, loss, std::move(layer_outputs_)};
+      layer_outputs_.clear();
     }
     return result;
   }
@@ -74,31 +84,52 @@ class EagerExecutor : public StageExecutor {
     return Readiness::per_parameter;
   }
 
+  int64_t kept_bytes() const override {
+    // Layers that work in place share a storage.
+    std::map<const c10::StorageImpl*, int64_t> kept;
+    for (const auto& [slot, flight] : in_flight_) {
+      for (const auto& weak : flight.layer_outputs) {
+        if (const auto storage = weak.lock()) {
+          kept[storage.get()] = static_cast<int64_t>(storage->nbytes());
+        }
+      }
+    }
+    return std::accumulate(
+        kept.begin(), kept.end(), int64_t{0},
+        [](int64_t sum, const auto& storage) { return sum + storage.second; });
+  }
+
   const char* name() const override {
     return "eager";
   }
 
  private:
+  using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
   struct InFlight {
     at::Tensor input;
     at::Tensor output;
     at::Tensor loss;
+    // Those that autograd does not keep are gone.
+    std::vector<WeakStorage> layer_outputs;
   };
+
   at::ScalarType dtype() const {
     const auto& segments = arenas_.parameters().layout().segments();
     return segments.empty() ? at::kFloat : segments.front().dtype;
   }
 
-  static ForwardContext forward_context(
-      const Batch& batch, const StepContext& context) {
+  ForwardContext forward_context(const Batch& batch, const StepContext& context) {
     ForwardContext forward;
     forward.training = context.training;
     forward.samples = {
         context.seed, context.epoch, batch.first_position, batch.position_stride};
-    if (Trace* trace = context.training ? context.trace : nullptr) {
-      // A hook on a layer's output runs just before the layer's backward.
-      forward.after_layer = [trace](const Layer& layer, const at::Tensor& output) {
-        if (!layer.name.empty()) {
+    if (context.training) {
+      forward.after_layer = [this, trace = context.trace](
+                                const Layer& layer, const at::Tensor& output) {
+        layer_outputs_.push_back(output.storage().getWeakStorageImpl());
+        if (trace != nullptr && !layer.name.empty()) {
+          // Runs just before the layer's backward.
           output.register_hook([trace, name = layer.name](const at::Tensor&) {
             trace->mark("compute", "backward " + name);
           });
@@ -122,6 +153,8 @@ class EagerExecutor : public StageExecutor {
   ModelArenas& arenas_;
   StageOptions options_;
   std::map<int, InFlight> in_flight_;
+  // Of the forward that is running.
+  std::vector<WeakStorage> layer_outputs_;
   // The sink of the backward that is running.
   GradientSink* sink_ = nullptr;
   GradientHooks hooks_;

@@ -7,6 +7,8 @@ const std::vector<ExecutorEntry>& executor_table() {
   // "auto" tries the rows from the top.
   static const std::vector<ExecutorEntry> table = {
       {"eager", "LibTorch's operators and autograd; any model", &make_eager_executor},
+      {"onednn", "compiled into oneDNN primitives; layered models in fp32",
+       &make_onednn_executor},
   };
   return table;
 }

@@ -41,6 +41,12 @@ class GradientSink {
   virtual void gradient_ready(size_t slot) = 0;
 };
 
+/// For micro-batches whose gradients only add up: nobody waits for them yet.
+class NoSink : public GradientSink {
+ public:
+  void gradient_ready(size_t) override {}
+};
+
 /// What forward gives.
 struct StageResult {
   // Activations for the next stage; of the last stage the model's output.
@@ -82,6 +88,12 @@ class StageExecutor {
 
   virtual Readiness readiness() const = 0;
 
+  /// Bytes of inputs and layer outputs that wait for their backward, of all slots in
+  /// flight. 0 where the executor does not know.
+  virtual int64_t kept_bytes() const {
+    return 0;
+  }
+
   /// Its row in executor_table(): what "auto" chose.
   virtual const char* name() const = 0;
 };
@@ -91,11 +103,20 @@ struct StageOptions {
   Loss loss;
   bool first = true;
   bool last = true;
+  // Convolutions and matrix products of training in bfloat16; parameters, gradients,
+  // the loss and what goes on to the next stage stay what they are.
+  bool bf16 = false;
 };
 
 /// Runs a model through autograd, any model. The arenas are the model's own and
 /// outlive the executor, as does the model.
 std::unique_ptr<StageExecutor> make_eager_executor(
+    Model& model, ModelArenas& arenas, const StageOptions& options);
+
+/// Compiles a layered model in float32 into oneDNN primitives with planned memory:
+/// layouts propagated, ReLUs fused, no autograd graph. Throws ConfigError for a model
+/// that it cannot compile.
+std::unique_ptr<StageExecutor> make_onednn_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 
 /// One row per executor, for help texts.

@@ -9,11 +9,11 @@
 #include <memory>
 
 #include "tandem/base/error.h"
-#include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/socket.h"
 #include "tandem/base/store.h"
+#include "tandem/launch/meeting_directory.h"
 #include "tandem/launch/report.h"
 #include "tandem/launch/supervisor.h"
 
@@ -43,6 +43,18 @@ void check(const LaunchOptions& options) {
     throw ConfigError(
         "[launch] several nodes need one port that all know; set --master-port");
   }
+  if (options.master_port < 0 || options.master_port > 65535) {
+    throw ConfigError(
+        "[launch] the port is " + std::to_string(options.master_port) +
+        ", expected 1 to 65535, or 0 for a free one; change --master-port");
+  }
+  if (!(options.grace_seconds >= 0 && options.grace_seconds <= 1e6)) {
+    throw ConfigError(
+        "[launch] the grace is " + fmt::format("{}", options.grace_seconds) +
+        " seconds, expected 0 to 1000000; change --grace-seconds");
+  }
+  TANDEM_CHECK(
+      options.local_rank_at <= options.command.size(), "--local-rank has no place");
 }
 
 // A port that was free a moment ago, for programs that open their own store.
@@ -51,30 +63,49 @@ int free_port(const std::string& host) {
   return std::stoi(listener.address.substr(listener.address.rfind(':') + 1));
 }
 
+std::string master_address(const LaunchOptions& options) {
+  return "tcp:" + options.master_addr + ":" + std::to_string(options.master_port);
+}
+
+// What may take long comes before the supervisor, which blocks signals: node 0 waits
+// until its name resolves, the others until they reach its launcher.
+std::unique_ptr<StoreClient> wait_for_first_node(const LaunchOptions& options) {
+  const Milliseconds timeout(static_cast<int64_t>(options.timeout_seconds * 1000));
+  if (options.nnodes == 1 || timeout.count() == 0) {
+    return nullptr;
+  }
+  if (options.node_rank > 0) {
+    return std::make_unique<StoreClient>(master_address(options), timeout);
+  }
+  listen_at(master_address(options), timeout);
+  return nullptr;
+}
+
 // Where the ranks of this run meet: here, or at node 0.
 struct Rendezvous {
-  std::string directory;
+  // Outlives the server, whose socket is in it.
+  std::unique_ptr<MeetingDirectory> directory;
   std::unique_ptr<StoreServer> server;
+  std::unique_ptr<StoreClient> client;
   std::string address;
 
-  explicit Rendezvous(const LaunchOptions& options) {
+  Rendezvous(const LaunchOptions& options, std::unique_ptr<StoreClient> first_node)
+      : client(std::move(first_node)) {
     if (options.nnodes == 1) {
-      directory = make_private_directory();
-      server = std::make_unique<StoreServer>("unix:" + directory + "/store");
+      directory = std::make_unique<MeetingDirectory>();
+      server = std::make_unique<StoreServer>(directory->store_address());
       address = server->address();
       return;
     }
-    address = "tcp:" + options.master_addr + ":" + std::to_string(options.master_port);
+    address = master_address(options);
     if (options.node_rank == 0) {
       server = std::make_unique<StoreServer>(address);
     }
   }
 
-  ~Rendezvous() {
-    server.reset();
-    if (!directory.empty()) {
-      remove_all(directory);
-    }
+  std::optional<FailureReport> report_of(int rank) const {
+    return server ? find_report(*server, rank)
+                  : (client ? find_report(*client, rank) : std::nullopt);
   }
 };
 
@@ -82,6 +113,11 @@ Process start_rank(
     const LaunchOptions& options, const RankEnv& env, const Variables& defaults) {
   ProcessOptions process;
   process.command = options.command;
+  if (options.local_rank_at > 0) {
+    process.command.insert(
+        process.command.begin() + static_cast<std::ptrdiff_t>(options.local_rank_at),
+        "--local-rank=" + std::to_string(env.local_rank));
+  }
   process.variables = to_variables(env);
   process.variables.insert(process.variables.end(), defaults.begin(), defaults.end());
   process.variables.insert(
@@ -90,57 +126,67 @@ Process start_rank(
   return Process(process);
 }
 
-// A killed rank is the cause; then a rank's own error; then what followed.
+bool was_killed(const Supervisor::Ending& ending) {
+  const int signal = ending.status.signal;
+  const bool by_us = ending.stopped_by_us &&
+                     (signal == SIGTERM || signal == SIGKILL || signal == SIGINT);
+  return signal != 0 && !by_us;
+}
+
+// A killed rank is the cause; then a rank's own error, also when we stopped it on its
+// way out; then what followed.
 int weight(
     const Supervisor::Ending& ending, const std::optional<FailureReport>& report) {
   if (ending.status.ok()) {
     return 0;
   }
-  if (ending.status.signal != 0) {
-    return ending.stopped_by_us &&
-                   (ending.status.signal == SIGTERM ||
-                    ending.status.signal == SIGKILL || ending.status.signal == SIGINT)
-               ? 1
-               : 4;
+  if (was_killed(ending)) {
+    return 4;
   }
-  if (ending.stopped_by_us && !report) {
-    return 1;
+  if (report) {
+    return report->consequence ? 2 : 3;
   }
-  return report && report->consequence ? 2 : 3;
+  return ending.stopped_by_us ? 1 : 3;
 }
 
-int conclude(
-    const std::vector<Supervisor::Ending>& endings, const StoreServer* store,
+// What ranks decided together is nobody's own failure.
+bool all_report(
+    const std::vector<Supervisor::Ending>& endings, const Rendezvous& rendezvous,
+    const std::string& message) {
+  return std::all_of(endings.begin(), endings.end(), [&](const auto& ending) {
+    const auto report = rendezvous.report_of(ending.rank);
+    return report && report->message == message;
+  });
+}
+
+LaunchOutcome conclude(
+    const std::vector<Supervisor::Ending>& endings, const Rendezvous& rendezvous,
     int stop_signal) {
-  const auto report_of = [&](int rank) {
-    return store == nullptr ? std::nullopt : find_report(*store, rank);
-  };
   const Supervisor::Ending* worst = &endings.front();
   for (const auto& ending : endings) {
-    if (weight(ending, report_of(ending.rank)) >
-        weight(*worst, report_of(worst->rank))) {
+    if (weight(ending, rendezvous.report_of(ending.rank)) >
+        weight(*worst, rendezvous.report_of(worst->rank))) {
       worst = &ending;
     }
   }
   if (worst->status.ok()) {
-    return 0;
+    return {};
   }
-  const auto report = report_of(worst->rank);
-  if (report && worst->status.signal == 0) {
-    const bool everybody = report->code == 2 || endings.size() == 1 || stop_signal != 0;
+  const auto report = rendezvous.report_of(worst->rank);
+  if (report && !was_killed(*worst)) {
+    const bool everybody = report->code == 2 || stop_signal != 0 ||
+                           all_report(endings, rendezvous, report->message);
     const std::string who =
         everybody ? "" : "rank " + std::to_string(worst->rank) + " failed: ";
-    log_error(who + report->message);
-    return report->code;
+    return {report->code, who + report->message};
   }
   if (stop_signal != 0) {
-    log_error(fmt::format("stopped by SIG{}", sigabbrev_np(stop_signal)));
-    return 1;
+    return {1, fmt::format("stopped by SIG{}", sigabbrev_np(stop_signal))};
   }
-  log_error(fmt::format(
-      "rank {} (pid {}) {}; the other ranks were stopped", worst->rank, worst->pid,
-      worst->status.describe()));
-  return 1;
+  return {
+      1, fmt::format(
+             "rank {} (pid {}) {}; the other ranks were stopped", worst->rank,
+             worst->pid, worst->status.describe())};
 }
 
 }  // namespace
@@ -165,11 +211,23 @@ Variables rank_variables(int nproc) {
 }
 
 int launch(const LaunchOptions& options) {
+  const auto outcome = launch_ranks(options);
+  if (outcome.code != 0) {
+    log_error(outcome.reason);
+  }
+  return outcome.code;
+}
+
+LaunchOutcome launch_ranks(const LaunchOptions& options) {
   check(options);
+  auto first_node = wait_for_first_node(options);
   // Grandchildren whose parent died come to us instead of to init.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  Supervisor supervisor(options.grace_seconds);
-  const Rendezvous rendezvous(options);
+  Supervisor supervisor(
+      options.grace_seconds, options.stop_grace_seconds < 0
+                                 ? options.grace_seconds
+                                 : options.stop_grace_seconds);
+  const Rendezvous rendezvous(options, std::move(first_node));
   RankEnv env;
   env.world_size = options.nnodes * options.nproc_per_node;
   env.local_world_size = options.nproc_per_node;
@@ -184,10 +242,10 @@ int launch(const LaunchOptions& options) {
     env.rank = options.node_rank * options.nproc_per_node + local;
     supervisor.add(
         env.rank, start_rank(options, env, defaults),
-        "[rank " + std::to_string(env.rank) + "] ");
+        "[rank " + std::to_string(env.rank) + "] ", options.prefix_output);
   }
   const auto endings = supervisor.run();
-  return conclude(endings, rendezvous.server.get(), supervisor.stop_signal());
+  return conclude(endings, rendezvous, supervisor.stop_signal());
 }
 
 }  // namespace tandem

@@ -26,12 +26,30 @@ struct LaunchOptions {
   // Rank 0 of this host shares our terminal; the others' lines get a prefix.
   // Otherwise every rank's lines do.
   bool first_rank_owns_terminal = false;
+  // False: lines of standard output get none, those of standard error still do.
+  bool prefix_output = true;
 
-  // Between SIGTERM and SIGKILL, when a rank failed or we were told to stop.
+  // Where "--local-rank=N" goes into the command, for programs that want it; 0:
+  // nowhere.
+  size_t local_rank_at = 0;
+
+  // Between SIGTERM and SIGKILL, when a rank failed, and when we were told to stop
+  // (negative: the same).
   double grace_seconds = 5;
+  double stop_grace_seconds = -1;
+
+  // How long to wait before ranks are started: node 0 until master_addr resolves,
+  // the others until its launcher answers. 0: the ranks wait themselves.
+  double timeout_seconds = 0;
 
   // More variables for the ranks.
   Variables variables;
+};
+
+/// What became of a run: launch()'s exit code and line, "" when all is well.
+struct LaunchOutcome {
+  int code = 0;
+  std::string reason;
 };
 
 /// Starts the ranks, forwards their output and our signals, and ends them all
@@ -43,8 +61,12 @@ struct LaunchOptions {
 /// Call from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
 /// SIGCHLD and SIGPIPE are blocked from then on.
 ///
-/// Throws ConfigError when an option cannot be or the program does not exist.
+/// Throws ConfigError when an option cannot be or the program does not exist,
+/// CommError when node 0's launcher is not found in time.
 int launch(const LaunchOptions& options);
+
+/// The same, without printing the line.
+LaunchOutcome launch_ranks(const LaunchOptions& options);
 
 /// OMP_NUM_THREADS and its like for a host with `nproc` ranks: the usable CPUs
 /// divided among them, where the user did not set them. And what keeps

@@ -1,6 +1,7 @@
 #include "tandem/launch/report.h"
 
 #include "tandem/base/error.h"
+#include "tandem/base/rank_env.h"
 
 namespace tandem {
 
@@ -8,6 +9,13 @@ namespace {
 
 std::string key_of(int rank) {
   return "failure/" + std::to_string(rank);
+}
+
+std::optional<FailureReport> parse_report(const std::optional<std::string>& value) {
+  if (!value || value->size() < 2) {
+    return std::nullopt;
+  }
+  return FailureReport{(*value)[0] - '0', (*value)[1] == 'c', value->substr(2)};
 }
 
 }  // namespace
@@ -25,12 +33,31 @@ void leave_report(StoreClient& store, int rank, const std::exception& error) {
   }
 }
 
+bool report_to_launcher(const std::exception& error) {
+  const auto env = read_rank_env();
+  if (!env || env->store.empty()) {
+    return false;
+  }
+  try {
+    StoreClient store(env->store, Milliseconds(1'000));
+    leave_report(store, env->rank, error);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 std::optional<FailureReport> find_report(const StoreServer& store, int rank) {
-  const auto value = store.get(key_of(rank));
-  if (!value || value->size() < 2) {
+  return parse_report(store.get(key_of(rank)));
+}
+
+std::optional<FailureReport> find_report(StoreClient& store, int rank) {
+  try {
+    const auto key = key_of(rank);
+    return store.has({key}) ? parse_report(store.get(key, {})) : std::nullopt;
+  } catch (const Error&) {
     return std::nullopt;
   }
-  return FailureReport{(*value)[0] - '0', (*value)[1] == 'c', value->substr(2)};
 }
 
 }  // namespace tandem

@@ -21,7 +21,13 @@ struct FailureReport {
 /// the exit code still tells that the rank failed.
 void leave_report(StoreClient& store, int rank, const std::exception& error);
 
+/// The same for this process, as its environment says. False when it is no rank of
+/// our launcher's, which alone reads reports.
+bool report_to_launcher(const std::exception& error);
+
 /// The report of a rank, nullopt when it left none.
 std::optional<FailureReport> find_report(const StoreServer& store, int rank);
+/// The same from another host; nullopt also when the store is gone.
+std::optional<FailureReport> find_report(StoreClient& store, int rank);
 
 }  // namespace tandem

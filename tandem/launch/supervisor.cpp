@@ -49,16 +49,25 @@ void print_lines(int to, const std::string& prefix, std::string& text, bool all)
   }
 }
 
+std::set<pid_t> children_of_this_thread() {
+  std::ifstream file("/proc/self/task/" + std::to_string(getpid()) + "/children");
+  std::set<pid_t> children;
+  for (pid_t pid = 0; file >> pid;) {
+    children.insert(pid);
+  }
+  return children;
+}
+
 // What a rank's own children left behind came to us (subreaper); none stays.
-void kill_orphans() {
-  const std::string list = "/proc/self/task/" + std::to_string(getpid()) + "/children";
+void kill_orphans(const std::set<pid_t>& others) {
   for (int round = 0; round < 100; ++round) {
-    std::ifstream children(list);
     bool any = false;
-    for (pid_t pid = 0; children >> pid;) {
-      kill(pid, SIGKILL);
-      waitpid(pid, nullptr, 0);
-      any = true;
+    for (const pid_t pid : children_of_this_thread()) {
+      if (others.count(pid) == 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, nullptr, 0);
+        any = true;
+      }
     }
     if (!any) {
       return;
@@ -68,7 +77,10 @@ void kill_orphans() {
 
 }  // namespace
 
-Supervisor::Supervisor(double grace_seconds) : grace_seconds_(grace_seconds) {
+Supervisor::Supervisor(double grace_seconds, double stop_grace_seconds)
+    : grace_seconds_(grace_seconds),
+      stop_grace_seconds_(stop_grace_seconds),
+      others_(children_of_this_thread()) {
   sigset_t set = watched_signals();
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   // Where our output goes may close; we notice when we write.
@@ -81,8 +93,9 @@ Supervisor::~Supervisor() {
   close(signal_fd_);
 }
 
-void Supervisor::add(int rank, Process process, const std::string& prefix) {
-  Stream output{process.output_fd(), STDOUT_FILENO, prefix, ""};
+void Supervisor::add(
+    int rank, Process process, const std::string& prefix, bool prefix_output) {
+  Stream output{process.output_fd(), STDOUT_FILENO, prefix_output ? prefix : "", ""};
   Stream error{process.error_fd(), STDERR_FILENO, prefix, ""};
   children_.push_back({rank, std::move(process), std::move(output), std::move(error)});
 }
@@ -99,7 +112,7 @@ std::vector<Supervisor::Ending> Supervisor::run() {
     reap(endings);
     enforce_grace();
   }
-  kill_orphans();
+  kill_orphans(others_);
   return endings;
 }
 
@@ -121,8 +134,12 @@ void Supervisor::read_signals() {
         child.process.signal(SIGUSR1);
       }
     } else if (number != SIGCHLD) {
+      const bool impatient = number == SIGINT && stop_signal_ == SIGINT;
       stop_signal_ = number;
-      stop_others(number == SIGHUP || number == SIGQUIT ? SIGTERM : number);
+      stop_others(
+          number == SIGHUP || number == SIGQUIT ? SIGTERM : number,
+          stop_grace_seconds_);
+      kill_at_ = impatient ? Clock::now() : kill_at_;
     }
   }
 }
@@ -149,18 +166,18 @@ void Supervisor::reap(std::vector<Ending>& endings) {
       endings.begin(), endings.end(),
       [](const Ending& ending) { return !ending.status.ok(); });
   if (failed && !stopping_) {
-    stop_others(SIGTERM);
+    stop_others(SIGTERM, grace_seconds_);
   }
 }
 
-void Supervisor::stop_others(int first_signal) {
+void Supervisor::stop_others(int first_signal, double grace_seconds) {
   for (auto& child : children_) {
     child.process.signal(first_signal);
   }
   if (!stopping_) {
     stopping_ = true;
     kill_at_ = Clock::now() +
-               std::chrono::milliseconds(static_cast<int64_t>(grace_seconds_ * 1000));
+               std::chrono::milliseconds(static_cast<int64_t>(grace_seconds * 1000));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,17 +23,19 @@ class Supervisor {
   };
 
   /// Blocks the signals that it waits for; see launch().
-  explicit Supervisor(double grace_seconds);
+  Supervisor(double grace_seconds, double stop_grace_seconds);
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  /// Takes over a rank's process. Lines from its pipes get `prefix`.
-  void add(int rank, Process process, const std::string& prefix);
+  /// Takes over a rank's process. Lines from its pipes get `prefix`; those of
+  /// standard output only with `prefix_output`.
+  void add(
+      int rank, Process process, const std::string& prefix, bool prefix_output = true);
 
   /// Forwards output and signals until every rank has ended, in the order of
   /// their ends. After the first failure the others get SIGTERM, and SIGKILL
-  /// when the grace time is over.
+  /// when the grace time is over. A second SIGINT ends the grace at once.
   std::vector<Ending> run();
 
   /// The signal that told us to stop, 0 for none.
@@ -59,13 +62,16 @@ class Supervisor {
   void wait_for_events();
   void read_signals();
   void reap(std::vector<Ending>& endings);
-  void stop_others(int first_signal);
+  void stop_others(int first_signal, double grace_seconds);
   void enforce_grace();
   static void forward(Stream& stream);
 
   double grace_seconds_;
+  double stop_grace_seconds_;
   int signal_fd_;
   std::vector<Child> children_;
+  // Processes that somebody else in this program started before.
+  std::set<pid_t> others_;
   int stop_signal_ = 0;
   bool stopping_ = false;
   bool killed_ = false;

@@ -8,6 +8,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tandem/base/error.h"
@@ -71,10 +72,30 @@ LayerTensors make_tensors(
   return tensors;
 }
 
+// Also without samples.
+int64_t elements_per_sample(const at::Tensor& x) {
+  int64_t elements = 1;
+  for (int64_t dim = 1; dim < x.dim(); ++dim) {
+    elements *= x.size(dim);
+  }
+  return elements;
+}
+
+bool is_dropout(const Layer& layer) {
+  return layer.kind == LayerKind::dropout || layer.kind == LayerKind::dropout2d;
+}
+
 class LayeredModel : public Model {
  public:
   LayeredModel(std::vector<Layer> layers, const ModelOptions& options)
-      : layers_(std::move(layers)) {
+      : layers_(std::move(layers)), stack_statistics_(options.stack_statistics) {
+    if (!options.dropout) {
+      layers_.erase(
+          std::remove_if(layers_.begin(), layers_.end(), is_dropout), layers_.end());
+    }
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      layers_[i].place = static_cast<int64_t>(i);
+    }
     const auto generator = at::detail::createCPUGenerator(options.seed);
     for (const auto& layer : layers_) {
       tensors_.push_back(make_tensors(layer, options.dtype, generator));
@@ -120,6 +141,12 @@ class LayeredModel : public Model {
     return &layers_;
   }
 
+  void keep_layers(size_t begin, size_t end) override {
+    TANDEM_CHECK(begin < end && end <= layers_.size(), "no such layers");
+    layers_ = {layers_.begin() + begin, layers_.begin() + end};
+    tensors_ = {tensors_.begin() + begin, tensors_.begin() + end};
+  }
+
  private:
   at::Tensor apply(size_t index, const at::Tensor& x, const ForwardContext& context) {
     const Layer& layer = layers_[index];
@@ -141,7 +168,9 @@ class LayeredModel : public Model {
       case LayerKind::flatten:
         return x.flatten(1);
       default:
-        return at::log_softmax(x, 1);
+        // Autocast hands on bfloat16, whose steps near a loss of 0.01 are too coarse.
+        return at::log_softmax(
+            x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x, 1);
     }
   }
 
@@ -151,10 +180,15 @@ class LayeredModel : public Model {
                          layers_[index - 1].kind == LayerKind::linear);
   }
 
-  static at::Tensor batch_norm(
-      LayerTensors& tensors, const at::Tensor& x, bool training) {
+  at::Tensor batch_norm(
+      LayerTensors& tensors, const at::Tensor& x, bool training) const {
     if (training) {
       tensors.num_batches.add_(1);
+    }
+    if (training && stack_statistics_) {
+      return sync_batch_norm(
+          x, tensors.weight, tensors.bias, tensors.running_mean, tensors.running_var,
+          kBatchNormMomentum, kBatchNormEpsilon, stack_statistics_);
     }
     return at::batch_norm(
         x, tensors.weight, tensors.bias, tensors.running_mean, tensors.running_var,
@@ -165,10 +199,11 @@ class LayeredModel : public Model {
       size_t index, const at::Tensor& x, const SampleContext& samples) const {
     const Layer& layer = layers_[index];
     const bool whole_channels = layer.kind == LayerKind::dropout2d && x.dim() == 4;
-    const int64_t elements = whole_channels ? x.size(1) : x.numel() / x.size(0);
-    auto mask = dropout_mask(
-        samples, static_cast<int64_t>(index), x.size(0), elements, layer.p,
-        x.scalar_type());
+    const int64_t elements = whole_channels ? x.size(1) : elements_per_sample(x);
+    const auto dtype = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    const auto mask =
+        dropout_mask(samples, layer.place, x.size(0), elements, layer.p, dtype)
+            .to(x.scalar_type());
     return x.mul(
         whole_channels ? mask.view({x.size(0), x.size(1), 1, 1})
                        : mask.view(x.sizes()));
@@ -176,6 +211,7 @@ class LayeredModel : public Model {
 
   std::vector<Layer> layers_;
   std::vector<LayerTensors> tensors_;
+  StackFunction stack_statistics_;
 };
 
 class FunctionModel : public Model {
@@ -214,6 +250,10 @@ class FunctionModel : public Model {
 };
 
 }  // namespace
+
+void Model::keep_layers(size_t, size_t) {
+  TANDEM_CHECK(false, "a model that is not a plain sequence has no layers to keep");
+}
 
 std::unique_ptr<Model> make_layered_model(
     std::vector<Layer> layers, const ModelOptions& options) {

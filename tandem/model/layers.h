@@ -31,6 +31,8 @@ struct Layer {
   int64_t padding = 0;
   // Dropout's probability.
   double p = 0;
+  // Its place in the whole model: dropout masks follow from it. The model sets it.
+  int64_t place = 0;
 };
 
 Layer conv2d(

@@ -12,6 +12,7 @@
 #include "tandem/model/dropout.h"
 #include "tandem/model/layers.h"
 #include "tandem/model/loss.h"
+#include "tandem/model/sync_batch_norm.h"
 
 namespace tandem {
 
@@ -43,6 +44,11 @@ class Model {
   virtual const std::vector<Layer>* layers() const {
     return nullptr;
   }
+
+  /// Drops all layers but [begin, end). What is left, a pipeline's stage, has the
+  /// names, values and dropout masks of the whole model. Only where layers() is not
+  /// null.
+  virtual void keep_layers(size_t begin, size_t end);
 };
 
 /// Size of one input.
@@ -59,6 +65,11 @@ struct ModelOptions {
   // torch.manual_seed(seed).
   uint64_t seed = 0;
   at::ScalarType dtype = at::kFloat;
+  // False leaves the dropout layers out.
+  bool dropout = true;
+  // Batch norm in training takes its statistics from the samples of all ranks, by
+  // this (sync_batch_norm.h); empty: from those at hand.
+  StackFunction stack_statistics;
 };
 
 /// One row per model, for the factory and for help texts.

@@ -11,7 +11,9 @@ namespace {
 class Shape {
  public:
   explicit Shape(const ModelOptions& options)
-      : height_(options.input.height), width_(options.input.width) {}
+      : input_(options.input),
+        height_(options.input.height),
+        width_(options.input.width) {}
 
   Shape& conv(int64_t kernel, int64_t padding = 0) {
     height_ += 2 * padding - kernel + 1;
@@ -26,12 +28,16 @@ class Shape {
   int64_t features(int64_t channels) const {
     if (height_ < 1 || width_ < 1) {
       throw ConfigError(
-          "[model] the images are too small for this model; choose another --model");
+          "[model] images of " + std::to_string(input_.height) + "x" +
+          std::to_string(input_.width) +
+          " are too small for this model's convolutions and pools; choose another "
+          "--model");
     }
     return channels * height_ * width_;
   }
 
  private:
+  InputShape input_;
   int64_t height_;
   int64_t width_;
 };

@@ -46,6 +46,8 @@ struct UpdateContext {
   int64_t step = 1;
 };
 
+class GradScaler;
+
 /// Updates parameters from gradients, in one pass over a range of the arenas.
 ///
 /// The strategy decides which ranges, and when: the whole arena, one bucket,
@@ -70,6 +72,12 @@ class Optimizer {
 
   /// The base learning rate: options.lr or the default.
   virtual double base_lr() const = 0;
+
+  /// What the loss is to be scaled with (grad_scaler.h); null: nothing. The strategy
+  /// multiplies loss_weight by its scale, and asks it before update().
+  virtual GradScaler* scaler() {
+    return nullptr;
+  }
 };
 
 /// `parameters` and `gradients` must outlive the optimizer and share a layout

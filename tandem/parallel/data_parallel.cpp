@@ -1,8 +1,11 @@
 #include <ATen/ops/zeros.h>
 
-#include <cmath>
+#include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/optim/grad_scaler.h"
+#include "tandem/parallel/arena_update.h"
 #include "tandem/parallel/grad_reducer.h"
 #include "tandem/parallel/replicas.h"
 #include "tandem/parallel/strategies.h"
@@ -11,11 +14,11 @@ namespace tandem {
 
 namespace {
 
-// All micro-batches but the last only add to the arena.
-class NoSink : public GradientSink {
- public:
-  void gradient_ready(size_t) override {}
-};
+// Of a mean, the loss weight has already made the gradients of many ranks small.
+WireFormat wire_of(const StrategyOptions& options, const Communicator& comm) {
+  const bool sums = options.loss.reduction == Reduction::sum;
+  return {options.comm_hook, sums ? 1.0 / comm.size() : 1.0};
+}
 
 // With a group of one this is the sequential strategy: every collective does
 // nothing.
@@ -28,22 +31,27 @@ class DataParallel : public Strategy {
             parts.comm, parts.arenas.gradients(),
             plan_buckets(
                 parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
-            options.sync == SyncMode::overlap) {}
+            options.sync == SyncMode::overlap, wire_of(options, parts.comm)) {}
 
   void start() override {
     start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
-    // Frozen parameters came from rank 0 too.
-    for (const auto& range : parts_.arenas.parameters().layout().ranges()) {
-      parts_.executor.parameters_changed(range);
+    for (Arena* arena : parts_.optimizer.state()) {
+      broadcast_arena(parts_.comm, *arena);
     }
+    // Frozen parameters came from rank 0 too.
+    tell_executor(parts_);
   }
 
   at::Tensor train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     parts_.arenas.gradients().zero();
     StepContext weighted = context;
-    weighted.loss_weight = weight_of(micro_batches);
     auto sums = at::zeros({3}, at::kDouble);
+    if (micro_batches.empty()) {
+      reducer_.begin(context.trace);
+    } else {
+      weighted.loss_weight = loss_scale() * weight_of(micro_batches.front());
+    }
     for (size_t i = 0; i < micro_batches.size(); ++i) {
       const bool last = i + 1 == micro_batches.size();
       sums += parts_.executor.forward(0, micro_batches[i], weighted).sums;
@@ -52,9 +60,14 @@ class DataParallel : public Strategy {
       }
       GradientSink& sink = last ? static_cast<GradientSink&>(reducer_) : no_sink_;
       parts_.executor.backward(0, {}, weighted, sink);
+      if (last) {
+        warn_of_unused();
+      }
     }
     reducer_.finish();
-    update(context);
+    if (gradients_are_usable(context)) {
+      update(context);
+    }
     return sums;
   }
 
@@ -71,16 +84,7 @@ class DataParallel : public Strategy {
   }
 
   void before_evaluation() override {
-    switch (options_.buffers) {
-      case BufferSync::broadcast:
-        broadcast_arena(parts_.comm, parts_.arenas.buffers());
-        break;
-      case BufferSync::average:
-        average_buffers();
-        break;
-      case BufferSync::off:
-        break;
-    }
+    settle_buffers(parts_.comm, parts_.arenas, options_.buffers);
   }
 
   TrainingState collect_state() override {
@@ -93,55 +97,68 @@ class DataParallel : public Strategy {
   }
 
   double global_norm() override {
-    double squares = 0;
-    for (const auto& range : trainable()) {
-      const double norm = parts_.arenas.gradients().slice(range).norm().item<double>();
-      squares += norm * norm;
-    }
-    return std::sqrt(squares);
+    return own_gradient_norm(parts_.arenas);
   }
 
  private:
-  std::vector<ArenaRange> trainable() const {
-    return parts_.arenas.parameters().layout().trainable_ranges();
+  double weight_of(const Batch& batch) const {
+    const auto& targets = batch.targets;
+    const int64_t elements = targets.numel() > 0 ? targets.numel() / batch.count() : 1;
+    return loss_weight(options_.loss, batch.global_count, elements);
   }
 
-  double weight_of(const std::vector<Batch>& micro_batches) const {
-    int64_t global_count = 0;
-    for (const auto& batch : micro_batches) {
-      global_count += batch.global_count;
+  double loss_scale() const {
+    const GradScaler* scaler = parts_.optimizer.scaler();
+    return scaler != nullptr ? scaler->scale() : 1;
+  }
+
+  // Undoes the loss scale. All ranks have the same gradients here, so they decide
+  // alike whether to leave the step out.
+  bool gradients_are_usable(const StepContext& context) {
+    GradScaler* scaler = parts_.optimizer.scaler();
+    if (scaler == nullptr) {
+      return true;
     }
-    const auto& targets = micro_batches.front().targets;
-    return loss_weight(options_.loss, global_count, targets.numel() / targets.size(0));
+    const bool finite = scaler->unscale(parts_.arenas.gradients());
+    scaler->update(finite);
+    if (!finite && !scaler->is_dynamic() && !std::exchange(warned_of_scale_, true)) {
+      log_warning(
+          "[parallel] step " + std::to_string(context.step + 1) +
+          " was left out: its gradients overflow; lower --loss-scale, or set it to "
+          "dynamic");
+    }
+    return finite;
+  }
+
+  // Says once what PyTorch would stop at: the reduction goes on without them.
+  void warn_of_unused() {
+    if (std::exchange(looked_for_unused_, true)) {
+      return;
+    }
+    std::vector<std::string> names;
+    for (const size_t slot : reducer_.unused_slots()) {
+      names.push_back(parts_.arenas.parameters().layout().slots()[slot].name);
+    }
+    if (!names.empty()) {
+      log_warning(
+          "[parallel] the loss does not depend on " + join(names) +
+          "; their gradients count as zero. Freeze them (requires_grad_(false)) if "
+          "that is meant");
+    }
   }
 
   void update(const StepContext& context) {
-    UpdateContext step{context.lr, 1, context.step + 1};
-    if (options_.clip_norm > 0) {
-      step.gradient_scale = std::min(1.0, options_.clip_norm / (global_norm() + 1e-6));
-    }
-    for (const auto& range : trainable()) {
-      parts_.optimizer.update(range, step);
-      parts_.executor.parameters_changed(range);
-    }
-  }
-
-  // Means of the real-valued buffers; counters are equal already.
-  void average_buffers() {
-    Arena& buffers = parts_.arenas.buffers();
-    for (const auto& range : buffers.layout().ranges()) {
-      auto slice = buffers.slice(range);
-      if (at::isFloatingType(slice.scalar_type())) {
-        parts_.comm.all_reduce(slice, ReduceOp::sum, "buffers")->wait();
-        slice.div_(parts_.comm.size());
-      }
-    }
+    clip_and_update(options_, parts_, {context.lr, 1, context.step + 1}, [this] {
+      return global_norm();
+    });
   }
 
   StrategyOptions options_;
   StrategyParts parts_;
   GradReducer reducer_;
   NoSink no_sink_;
+  bool looked_for_unused_ = false;
+  bool warned_of_scale_ = false;
 };
 
 }  // namespace

@@ -12,13 +12,14 @@ struct DistributedDataParallel::State {
   State(
       const std::vector<NamedTensor>& parameters,
       const std::vector<NamedTensor>& buffers, Communicator& group,
-      int64_t bucket_bytes)
+      const DistributedDataParallelOptions& options)
       : comm(group),
         arenas(parameters, buffers),
         reducer(
             comm, arenas.gradients(),
-            plan_buckets(arenas.gradients().layout(), SyncMode::overlap, bucket_bytes),
-            true),
+            plan_buckets(
+                arenas.gradients().layout(), SyncMode::overlap, options.bucket_bytes),
+            true, {options.comm_hook, 1.0 / group.size()}),
         hooks(arenas, [this](size_t slot) { written(slot); }) {}
 
   void written(size_t slot) {
@@ -54,7 +55,7 @@ struct DistributedDataParallel::State {
 DistributedDataParallel::DistributedDataParallel(
     const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
     Communicator& comm, const DistributedDataParallelOptions& options)
-    : state_(std::make_unique<State>(parameters, buffers, comm, options.bucket_bytes)) {
+    : state_(std::make_unique<State>(parameters, buffers, comm, options)) {
   start_alike(comm, state_->arenas, state_->reducer.buckets());
 }
 

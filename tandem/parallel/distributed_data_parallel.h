@@ -10,6 +10,9 @@
 namespace tandem {
 
 struct DistributedDataParallelOptions {
+  // Round buckets to 16 bits on the way.
+  CommHook comm_hook = CommHook::none;
+
   // --- speed ---
   // A bucket is sent when it holds this many bytes.
   int64_t bucket_bytes = 1024 * 1024;

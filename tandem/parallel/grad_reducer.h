@@ -10,7 +10,20 @@
 
 namespace tandem {
 
+/// How buckets travel.
+struct WireFormat {
+  CommHook hook = CommHook::none;
+  // With a hook: a factor that gradients have on the way and lose on arrival, for sums
+  // of many ranks that fp16 (up to 65504) could not hold.
+  double scale = 1;
+};
+
 /// Sums the gradient arena over ranks, bucket by bucket.
+///
+/// With a comm hook a bucket is rounded to 16 bits, summed as such, and widened
+/// again: half the bytes (a quarter, of float64), and the same bits on all ranks. A
+/// group of one sends nothing, so it rounds nothing. Source: PyTorch's
+/// fp16_compress_hook and bf16_compress_hook (ddp_comm_hooks/default_hooks.py).
 ///
 /// Buckets are launched in plan order, never in order of arrival: a bucket that
 /// is full waits for those before it. A parameter whose gradient never comes
@@ -24,7 +37,7 @@ class GradReducer : public GradientSink {
   /// `during_backward`: launch full buckets at once, not only in finish().
   GradReducer(
       Communicator& comm, Arena& gradients, std::vector<Bucket> buckets,
-      bool during_backward);
+      bool during_backward, const WireFormat& wire = {});
 
   /// Before the backward whose gradients are reduced.
   void begin(Trace* trace);
@@ -34,21 +47,31 @@ class GradReducer : public GradientSink {
   /// Launches what is left and waits for all. Throws CommError.
   void finish();
 
+  /// Slots whose gradient did not come since begin(): parameters that this rank's
+  /// loss does not depend on.
+  std::vector<size_t> unused_slots() const;
+
   const std::vector<Bucket>& buckets() const {
     return buckets_;
   }
 
  private:
   void launch_next();
+  void pack(size_t bucket);
+  void unpack(size_t bucket);
 
   Communicator& comm_;
   std::vector<Bucket> buckets_;
   bool during_backward_;
-  // Per bucket: its slice of the arena, gradients still missing, work in flight.
+  double scale_;
+  // Per bucket: its slice of the arena, what is sent for it (the slice itself without
+  // a hook), gradients still missing, work in flight.
   std::vector<at::Tensor> slices_;
+  std::vector<at::Tensor> sent_;
   std::vector<size_t> missing_;
   std::vector<WorkPtr> works_;
   std::vector<size_t> bucket_of_slot_;
+  std::vector<bool> ready_;
   size_t next_ = 0;
   Trace* trace_ = nullptr;
 };

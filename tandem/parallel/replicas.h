@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "tandem/comm/communicator.h"
@@ -13,6 +14,22 @@ namespace tandem {
 /// (Gloo would abort the process on the first size that does).
 void start_alike(
     Communicator& comm, ModelArenas& arenas, const std::vector<Bucket>& buckets);
+
+/// Replicas that are not what they should be.
+struct Drift {
+  // Ranks whose parameters differ from rank 0's.
+  std::vector<int> ranks;
+  // The first parameter in which the first of them does.
+  std::string parameter;
+};
+
+/// Compares the parameters of all ranks by hashes of their bytes; every rank gets
+/// the same answer. Collective.
+Drift find_drift(Communicator& comm, ModelArenas& arenas);
+
+/// Brings buffers in step before an evaluation or a checkpoint, as `how` says.
+/// Collective.
+void settle_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how);
 
 /// Every rank's copy of `arena` becomes rank 0's. Collective.
 void broadcast_arena(Communicator& comm, Arena& arena);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,9 @@ struct DataShard {
   int64_t num_shards = 1;
   // -1: this rank reads no data (a parameter server).
   int64_t shard = 0;
+  // False where another rank reads the same samples and answers for them (all
+  // stages of a pipeline but the last): the audit then counts them once.
+  bool counted = true;
 };
 
 /// A training run's tensors by name: the model's parameters and buffers with the
@@ -54,8 +58,26 @@ enum class SyncMode {
 };
 
 /// How buffers (batch norm's running statistics) are kept in step before an
-/// evaluation or a checkpoint. In training mode nothing reads them.
-enum class BufferSync { broadcast, average, off };
+/// evaluation or a checkpoint. In training mode nothing reads them. With `sync`
+/// (SyncBatchNorm) they come from the samples of all ranks and are equal anyway.
+enum class BufferSync { broadcast, average, off, sync };
+
+/// What buckets are converted to on the way.
+enum class CommHook { none, fp16, bf16 };
+
+/// In which order a pipeline's stages work on micro-batches.
+enum class PipelineSchedule {
+  // All forwards, then all backwards.
+  gpipe,
+  // One forward, one backward, as soon as the pipeline is full.
+  one_forward_one_backward,
+};
+
+/// When parameters are averaged.
+struct AverageEvery {
+  // Optimizer steps; 0: at the ends of epochs; -1: at the end of the run only.
+  int64_t steps = 0;
+};
 
 struct StrategyOptions {
   std::string name = "data_parallel";
@@ -65,7 +87,18 @@ struct StrategyOptions {
   // Scale gradients down to this global 2-norm; 0: leave them.
   double clip_norm = 0;
 
+  // averaging
+  AverageEvery average_every;
+  // pipeline; 0: as many as the number of ranks leaves
+  int64_t stages = 0;
+  int64_t replicas = 0;
+  PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
+  // parameter_server
+  bool asynchronous = false;
+  int64_t max_staleness = 4;
+
   // --- speed ---
+  CommHook comm_hook = CommHook::none;
   // A bucket is sent when it holds this many bytes. Larger buckets mean fewer
   // messages, which start later.
   int64_t bucket_bytes = 1024 * 1024;
@@ -84,12 +117,14 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  /// Makes all ranks start alike (broadcast from rank 0) and compares their
-  /// layouts. Collective; call once, and again after loading a checkpoint.
+  /// Makes all ranks start alike (broadcast from rank 0, optimizer state too) and
+  /// compares their layouts. Collective; call after loading a checkpoint, and again
+  /// to bring ranks that drifted apart back together.
   virtual void start() = 0;
 
-  /// One optimizer step over the micro-batches given, of which each rank has the
-  /// same number; a rank that reads no data gets none and serves the others.
+  /// One optimizer step over the micro-batches given. Each rank makes the same
+  /// number of steps; one that has no data left, or reads none, gets no batches and
+  /// takes part in what the others do.
   /// Returns {summed loss, right answers, samples} of this rank's
   /// batches, float64; on a stage that sees no loss, zeros.
   virtual at::Tensor train_step(
@@ -97,6 +132,10 @@ class Strategy {
 
   /// The same sums for one batch in evaluation mode, no gradients.
   virtual at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) = 0;
+
+  /// After an epoch's last step, before the evaluation; `last`: no step follows.
+  /// Collective.
+  virtual void end_epoch(bool /*last*/) {}
 
   virtual DataShard data_shard() const = 0;
   virtual Consistency consistency() const = 0;
@@ -109,11 +148,29 @@ class Strategy {
   virtual TrainingState collect_state() = 0;
 
   /// What a checkpoint must hold of this rank beside the logical file: error
-  /// feedback, local parameters. Empty when there is nothing.
+  /// feedback, local parameters. Empty when there is nothing. To resume, values are
+  /// loaded into these tensors, after start().
   virtual std::vector<NamedTensor> rank_state() = 0;
 
   /// 2-norm of the step's gradients over all ranks' parts.
   virtual double global_norm() = 0;
+
+  /// The ranks that hold the same parameters as this one where `sharded`; null: no
+  /// others, or all.
+  virtual Communicator* replicas() {
+    return nullptr;
+  }
+
+  /// What it did in groups of its own, beside those of StrategyParts::comm.
+  virtual CommStats own_comm_stats() const {
+    return {};
+  }
+
+  /// What it measured of itself, for summary.json: by name, a value per stage or
+  /// rank. Complete at rank 0. Collective.
+  virtual std::map<std::string, std::vector<double>> measurements() {
+    return {};
+  }
 };
 
 /// One row per strategy, for the factory and help texts.
@@ -121,6 +178,10 @@ struct StrategyEntry {
   const char* name;
   const char* help;
   std::unique_ptr<Strategy> (*make)(const StrategyOptions&, const StrategyParts&);
+  // Each rank has its stage of the model only (parallel/grid.h says which).
+  bool has_stages = false;
+  // It reduces gradients in buckets, which a comm_hook can compress.
+  bool has_buckets = false;
 };
 const std::vector<StrategyEntry>& strategy_table();
 
@@ -131,5 +192,9 @@ std::unique_ptr<Strategy> make_strategy(
 
 SyncMode parse_sync_mode(const std::string& name);
 BufferSync parse_buffer_sync(const std::string& name);
+CommHook parse_comm_hook(const std::string& name);
+PipelineSchedule parse_pipeline_schedule(const std::string& name);
+/// "epoch", "end", or a number of steps.
+AverageEvery parse_average_every(const std::string& text);
 
 }  // namespace tandem

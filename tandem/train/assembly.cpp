@@ -2,7 +2,16 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/model/stages.h"
+#include "tandem/optim/grad_scaler.h"
+#include "tandem/parallel/grid.h"
+#include "tandem/parallel/parameter_server.h"
+#include "tandem/parallel/shared_parameters.h"
+#include "tandem/train/weights.h"
 
 namespace tandem {
 
@@ -28,14 +37,46 @@ Loss loss_of(const RunConfig& config) {
   return loss;
 }
 
-ModelOptions model_options(const RunConfig& config, const Dataset& data) {
+ModelOptions model_options(
+    const RunConfig& config, const Dataset& data,
+    const std::shared_ptr<StatisticsGroup>& statistics) {
   const int64_t border = 2 * pad_of(config);
   ModelOptions options;
   options.input = {data.channels, data.height + border, data.width + border};
   options.num_classes = data.num_classes;
   options.seed = static_cast<uint64_t>(config.seed);
   options.dtype = config.precision == "fp64" ? at::kDouble : at::kFloat;
+  options.dropout = config.dropout;
+  if (statistics != nullptr) {
+    options.stack_statistics = [statistics](const at::Tensor& mine) {
+      return statistics->stack(mine);
+    };
+  }
   return options;
+}
+
+std::unique_ptr<Model> model_of(
+    const RunConfig& config, const Dataset& train, std::unique_ptr<Model> own,
+    const std::shared_ptr<StatisticsGroup>& statistics) {
+  if (own && !config.dropout) {
+    throw ConfigError(
+        "[model] the program's own model decides about its dropout; leave out "
+        "--no-dropout");
+  }
+  if (own && statistics != nullptr) {
+    throw ConfigError(
+        "[model] the program's own model computes its batch norm itself; change "
+        "--buffers sync to broadcast or average");
+  }
+  auto model = own ? std::move(own)
+                   : make_model(config.model, model_options(config, train, statistics));
+  if (!config.init.empty()) {
+    auto state = model->parameters();
+    const auto buffers = model->buffers();
+    state.insert(state.end(), buffers.begin(), buffers.end());
+    load_weights(config.init, state);
+  }
+  return model;
 }
 
 OptimizerOptions optimizer_options(const RunConfig& config) {
@@ -62,6 +103,87 @@ StrategyOptions strategy_options(const RunConfig& config) {
   options.loss = loss_of(config);
   options.clip_norm = config.clip_norm;
   options.bucket_bytes = config.bucket_bytes;
+  options.comm_hook = parse_comm_hook(config.comm_hook);
+  options.average_every = parse_average_every(config.average_every);
+  options.stages = config.stages;
+  options.replicas = config.replicas;
+  options.pipeline_schedule = parse_pipeline_schedule(config.pipeline_schedule);
+  options.asynchronous = config.server_updates == "asynchronous";
+  options.max_staleness = config.max_staleness;
+  return options;
+}
+
+// The other strategies update parameters where nobody sees all gradients.
+void check_scales_loss(const RunConfig& config) {
+  if (config.strategy != "data_parallel" && config.strategy != "sequential") {
+    throw ConfigError(
+        "[parallel] --loss-scale works with --strategy data_parallel or sequential, "
+        "not "
+        "with " +
+        config.strategy + "; change one of them");
+  }
+}
+
+// Compiled layers do not ask the model for its statistics.
+void check_takes_statistics(const StageExecutor& executor) {
+  if (executor.name() != std::string("eager")) {
+    throw ConfigError(
+        "[parallel] --buffers sync needs --executor eager, not " +
+        std::string(executor.name()) + "; change one of them");
+  }
+}
+
+// Each forward pass of a rank waits for all others'.
+void check_all_ranks_step_together(
+    const Strategy& strategy, const Communicator& comm, const std::string& name) {
+  if (strategy.consistency() != Consistency::replicated ||
+      strategy.data_shard().num_shards != comm.size()) {
+    throw ConfigError(
+        "[parallel] --buffers sync needs ranks that all make the same steps on samples "
+        "of their own, which those of strategy " +
+        name + " do not; change --strategy to data_parallel, or --buffers");
+  }
+}
+
+bool has_stages(const std::string& strategy) {
+  const auto& table = strategy_table();
+  return std::any_of(table.begin(), table.end(), [&](const StrategyEntry& entry) {
+    return strategy == entry.name && entry.has_stages;
+  });
+}
+
+// Leaves in `model` what this rank computes.
+StageOptions stage_of(
+    const RunConfig& config, const Dataset& train, const Communicator& comm,
+    Model& model) {
+  StageOptions options;
+  options.loss = loss_of(config);
+  options.bf16 = config.precision == "bf16";
+  if (!has_stages(config.strategy)) {
+    if (config.stages > 1) {
+      throw ConfigError(fmt::format(
+          "[parallel] strategy {} does not divide the model into {} stages; use "
+          "--strategy pipeline, or leave out --stages",
+          config.strategy, config.stages));
+    }
+    return options;
+  }
+  const Grid grid = make_grid(config.stages, config.replicas, comm.rank(), comm.size());
+  const auto input = model_options(config, train, nullptr).input;
+  const auto stages = keep_stage(model, input, grid.stages, grid.stage);
+  if (comm.rank() == 0) {
+    log_info(fmt::format(
+        "[parallel] {} stages x {} replicas: {}", grid.stages, grid.replicas, stages));
+  }
+  if (comm.rank() == 0 && config.strategy == "pipeline" &&
+      config.accumulate < grid.stages) {
+    log_warning(fmt::format(
+        "[parallel] {} micro-batches a step leave {} of {} stages without work at any "
+        "time; raise --accumulate and lower --batch-size",
+        config.accumulate, grid.stages - config.accumulate, grid.stages));
+  }
+  options.first = grid.stage == 0;
+  options.last = grid.stage + 1 == grid.stages;
   return options;
 }
 
@@ -71,8 +193,14 @@ Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
     std::unique_ptr<Model> model) {
   Assembly parts;
-  parts.model =
-      model ? std::move(model) : make_model(config.model, model_options(config, train));
+  if (parse_buffer_sync(config.buffers) == BufferSync::sync) {
+    parts.statistics = std::make_shared<StatisticsGroup>(comm);
+  }
+  parts.model = model_of(config, train, std::move(model), parts.statistics);
+  for (const auto& parameter : parts.model->parameters()) {
+    parts.parameter_names.push_back(parameter.name);
+  }
+  const StageOptions stage = stage_of(config, train, comm, *parts.model);
   ModelArenaOptions arena_options;
   arena_options.divisor = comm.size();
   if (!config.decay_bias_and_norm) {
@@ -80,18 +208,35 @@ Assembly assemble(
       return parameter.tensor.dim() < 2 ? kNoDecayGroup : 0;
     };
   }
+  if (config.strategy == kHogwild) {
+    arena_options.allocate_parameters =
+        share_parameters(comm, parts.model->parameters());
+  }
   parts.arenas = std::make_unique<ModelArenas>(
       parts.model->parameters(), parts.model->buffers(), arena_options);
+  const StrategyOptions strategy = strategy_options(config);
+  ModelArenas* updated = parts.arenas.get();
+  if (updates_elsewhere(strategy, comm)) {
+    parts.no_arenas = std::make_unique<ModelArenas>(
+        std::vector<NamedTensor>{}, std::vector<NamedTensor>{});
+    updated = parts.no_arenas.get();
+  }
   const std::vector<ParameterGroup> groups = {{1, 1}, {1, 0}};
   parts.optimizer = make_optimizer(
-      optimizer_options(config), parts.arenas->parameters(), parts.arenas->gradients(),
-      groups);
-  StageOptions stage;
-  stage.loss = loss_of(config);
+      optimizer_options(config), updated->parameters(), updated->gradients(), groups);
+  if (const auto scale = parse_loss_scale(config.loss_scale)) {
+    parts.optimizer = make_scaled_optimizer(std::move(parts.optimizer), *scale);
+  }
   parts.executor = make_executor(config.executor, *parts.model, *parts.arenas, stage);
-  parts.strategy = make_strategy(
-      strategy_options(config),
-      {comm, *parts.executor, *parts.arenas, *parts.optimizer});
+  parts.strategy =
+      make_strategy(strategy, {comm, *parts.executor, *parts.arenas, *parts.optimizer});
+  if (parts.optimizer->scaler() != nullptr) {
+    check_scales_loss(config);
+  }
+  if (parts.statistics != nullptr) {
+    check_takes_statistics(*parts.executor);
+    check_all_ranks_step_together(*parts.strategy, comm, config.strategy);
+  }
   return parts;
 }
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tandem/comm/communicator.h"
 #include "tandem/data/dataset.h"
@@ -11,6 +12,7 @@
 #include "tandem/model/model.h"
 #include "tandem/optim/lr_schedule.h"
 #include "tandem/optim/optimizer.h"
+#include "tandem/parallel/statistics_group.h"
 #include "tandem/parallel/strategy.h"
 #include "tandem/train/config.h"
 
@@ -19,8 +21,15 @@ namespace tandem {
 /// The parts of one rank's run, put together as a config says. Members are in
 /// order of use: each may refer to those above it.
 struct Assembly {
+  // Null where batch norm keeps to its own samples.
+  std::shared_ptr<StatisticsGroup> statistics;
+  // This rank's stage where the strategy has stages.
   std::unique_ptr<Model> model;
+  // Of the whole model, in order of registration.
+  std::vector<std::string> parameter_names;
   std::unique_ptr<ModelArenas> arenas;
+  // What the optimizer updates where that is not the model: nothing.
+  std::unique_ptr<ModelArenas> no_arenas;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<StageExecutor> executor;
   std::unique_ptr<Strategy> strategy;
@@ -30,9 +39,10 @@ struct Assembly {
 constexpr const char* kCustomModel = "custom";
 
 /// `model`: the program's own (config.model is then "custom"), or null to make the
-/// one that the config names.
+/// one that the config names. Either starts from the weights of config.init.
 ///
-/// Throws ConfigError for names that do not exist and parts that do not fit.
+/// Throws ConfigError for names that do not exist and parts that do not fit; for
+/// config.init as load_weights().
 Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
     std::unique_ptr<Model> model = nullptr);

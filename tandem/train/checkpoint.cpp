@@ -1,13 +1,22 @@
 #include "tandem/train/checkpoint.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <map>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/log.h"
+#include "tandem/train/rank_files.h"
 #include "tandem/train/safetensors.h"
+#include "tandem/train/tensor_list.h"
 
 namespace tandem {
 
@@ -16,15 +25,11 @@ namespace {
 constexpr const char* kFormat = "1";
 constexpr const char* kModelFile = "/model.safetensors";
 constexpr const char* kTrainingFile = "/training.safetensors";
+constexpr const char* kRankPrefix = "rank-";
 constexpr const char* kPrefix = "step-";
-
-std::string shape_text(const at::Tensor& tensor) {
-  std::vector<std::string> dims;
-  for (const int64_t dim : tensor.sizes()) {
-    dims.push_back(std::to_string(dim));
-  }
-  return tensor.dim() == 0 ? "scalar" : join(dims, "x");
-}
+constexpr const char* kTemporary = "tmp-";
+constexpr const char* kDamaged = "damaged-";
+constexpr const char* kLeft = "left-";
 
 void check_format(const std::string& path, const SafetensorsFile& file) {
   const auto found = file.metadata.find("format_version");
@@ -32,41 +37,6 @@ void check_format(const std::string& path, const SafetensorsFile& file) {
     throw DataError(
         "[checkpoint] '" + path + "' has format " + found->second +
         ", this program reads " + kFormat + "; update tandem");
-  }
-}
-
-const at::Tensor* find(const SafetensorsFile& file, const std::string& name) {
-  for (const auto& entry : file.tensors) {
-    if (entry.name == name) {
-      return &entry.tensor;
-    }
-  }
-  return nullptr;
-}
-
-// Comes before the first tensor is changed: all or nothing.
-void check_fits(
-    const std::string& path, const SafetensorsFile& file,
-    const std::vector<NamedTensor>& targets) {
-  for (const auto& target : targets) {
-    const auto* source = find(file, target.name);
-    if (source == nullptr) {
-      throw ConfigError(
-          "[checkpoint] '" + path + "' has no tensor '" + target.name +
-          "'; it is of another model or optimizer, name the right --model");
-    }
-    if (source->sizes() != target.tensor.sizes()) {
-      throw ConfigError(
-          "[checkpoint] '" + path + "': tensor '" + target.name + "' is " +
-          shape_text(*source) + ", the model wants " + shape_text(target.tensor) +
-          "; name the right --model");
-    }
-  }
-}
-
-void copy_into(const SafetensorsFile& file, const std::vector<NamedTensor>& targets) {
-  for (const auto& target : targets) {
-    target.tensor.detach().copy_(*find(file, target.name));
   }
 }
 
@@ -84,22 +54,114 @@ int64_t number(
   return value;
 }
 
-std::vector<std::string> checkpoints_in(const std::string& directory) {
-  std::vector<std::string> found;
+// The step of a checkpoint's name, -1 for what is none: a user's copy, for instance.
+int64_t step_of(const std::string& name) {
+  const std::string digits = name.substr(std::min(name.size(), std::strlen(kPrefix)));
+  const bool is_checkpoint =
+      name.rfind(kPrefix, 0) == 0 && !digits.empty() && digits.size() < 18 &&
+      digits.find_first_not_of("0123456789") == std::string::npos;
+  return is_checkpoint ? std::stoll(digits) : -1;
+}
+
+// By step.
+std::map<int64_t, std::string> checkpoints_in(const std::string& directory) {
+  std::map<int64_t, std::string> found;
   if (file_exists(directory)) {
     for (const auto& name : list_directory(directory)) {
-      if (name.rfind(kPrefix, 0) == 0) {
-        found.push_back(directory + "/" + name);
+      if (step_of(name) >= 0) {
+        found[step_of(name)] = directory + "/" + name;
       }
     }
   }
   return found;
 }
 
+[[noreturn]] void cannot_rename(const std::string& from, const std::string& to) {
+  throw DataError(
+      "[checkpoint] cannot rename '" + from + "' to '" + to +
+      "': " + std::strerror(errno) + "; choose another --out");
+}
+
+// A directory cannot be renamed over another. They can change places, so that there is
+// a checkpoint at every moment; network file systems cannot do that.
 void rename_over(const std::string& from, const std::string& to) {
-  remove_all(to);
-  if (std::rename(from.c_str(), to.c_str()) != 0) {
-    throw DataError("[checkpoint] cannot rename '" + from + "' to '" + to + "'");
+  if (file_exists(to)) {
+    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+      remove_all(from);
+      return;
+    }
+    if (errno != EINVAL && errno != ENOSYS) {
+      cannot_rename(from, to);
+    }
+    const std::string old = from + "-old";
+    if (std::rename(to.c_str(), old.c_str()) != 0) {
+      cannot_rename(to, old);
+    }
+    rename_over(from, to);
+    remove_all(old);
+  } else if (std::rename(from.c_str(), to.c_str()) != 0) {
+    cannot_rename(from, to);
+  }
+}
+
+// Out of the way of what counts as a checkpoint.
+void set_aside(const std::string& path, const std::string& prefix) {
+  const size_t slash = path.rfind('/') + 1;
+  rename_over(path, path.substr(0, slash) + prefix + path.substr(slash));
+}
+
+// Also what a killed run left behind while it wrote.
+void remove_temporaries(const std::string& directory) {
+  for (const auto& name : list_directory(directory)) {
+    if (name.rfind(kTemporary, 0) == 0) {
+      remove_all(directory + "/" + name);
+    }
+  }
+}
+
+// What is wrong with a checkpoint's files, "" when they are whole. A file that is there
+// but cannot be read says nothing about the checkpoint: that throws.
+std::string damage_of(const std::string& path) {
+  std::vector<std::string> files = {path + kModelFile, path + kTrainingFile};
+  for (const auto& name : list_directory(path)) {
+    if (name.rfind(kRankPrefix, 0) == 0) {
+      files.push_back(path + "/" + name);
+    }
+  }
+  for (const auto& file : files) {
+    if (!file_exists(file)) {
+      return "[checkpoint] '" + file + "' is missing";
+    }
+    const auto bytes = read_file(file);
+    try {
+      parse_safetensors(bytes, file);
+    } catch (const DataError& error) {
+      return first_line(error);
+    }
+  }
+  return "";
+}
+
+void write_rank_files(
+    const std::string& directory, const std::vector<std::string>& files) {
+  const int size = static_cast<int>(files.size());
+  for (int rank = 0; rank < size; ++rank) {
+    const auto& bytes = files[static_cast<size_t>(rank)];
+    if (!bytes.empty()) {
+      replace_file(directory + "/" + rank_file_name(rank, size), bytes);
+    }
+  }
+}
+
+void check_finite(const std::vector<NamedTensor>& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    if (at::isFloatingType(tensor.scalar_type()) &&
+        !tensor.detach().isfinite().all().item<bool>()) {
+      throw DataError(
+          "[checkpoint] '" + name +
+          "' has values that are not finite, so nothing was saved; lower --lr, or set "
+          "--clip-norm");
+    }
   }
 }
 
@@ -109,8 +171,10 @@ std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content, int64_t keep) {
   const std::string path =
       directory + fmt::format("/{}{:08}", kPrefix, content.position.step);
-  const std::string temporary = directory + "/tmp-" + std::to_string(getpid());
-  remove_all(temporary);
+  const std::string temporary = directory + "/" + kTemporary + std::to_string(getpid());
+  check_finite(content.state.model);
+  make_directories(directory);
+  remove_temporaries(directory);
   make_directories(temporary);
   try {
     SafetensorsFile model{content.state.model, content.description};
@@ -122,16 +186,20 @@ std::string save_checkpoint(
         {"epoch", std::to_string(content.position.epoch)},
         {"step_in_epoch", std::to_string(content.position.step_in_epoch)},
         {"step", std::to_string(content.position.step)},
+        {"samples_in_epoch", std::to_string(content.position.samples_in_epoch)},
         {"config", content.config}};
     write_safetensors(temporary + kTrainingFile, training);
+    write_rank_files(temporary, content.rank_files);
     rename_over(temporary, path);
+    sync_directory(directory);
   } catch (...) {
     remove_all(temporary);
     throw;
   }
-  auto all = checkpoints_in(directory);
-  for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < all.size(); ++i) {
-    remove_all(all[i]);
+  const auto all = checkpoints_in(directory);
+  auto surplus = keep > 0 ? static_cast<int64_t>(all.size()) - keep : 0;
+  for (auto entry = all.begin(); surplus > 0; ++entry, --surplus) {
+    remove_all(entry->second);
   }
   return path;
 }
@@ -143,30 +211,67 @@ void load_checkpoint(const std::string& path, CheckpointContent& content) {
   check_format(path, training);
   const Position position{
       number(training, "epoch", path), number(training, "step_in_epoch", path),
-      number(training, "step", path)};
-  check_fits(path, model, content.state.model);
-  check_fits(path, training, content.state.optimizer);
-  copy_into(model, content.state.model);
-  copy_into(training, content.state.optimizer);
+      number(training, "step", path), number(training, "samples_in_epoch", path)};
+  check_fits("checkpoint", path, model.tensors, content.state.model, Fit::complete);
+  check_fits(
+      "checkpoint", path, training.tensors, content.state.optimizer, Fit::complete);
+  copy_values(model.tensors, content.state.model);
+  copy_values(training.tensors, content.state.optimizer);
   content.position = position;
   content.description = model.metadata;
+  const auto config = training.metadata.find("config");
+  content.config = config == training.metadata.end() ? "" : config->second;
+}
+
+std::string model_file(const std::string& path) {
+  return file_exists(path + kModelFile) ? path + kModelFile : path;
 }
 
 std::map<std::string, std::string> load_model(
     const std::string& path, const std::vector<NamedTensor>* tensors) {
-  const bool is_directory = file_exists(path + kModelFile);
-  const auto file = read_safetensors(is_directory ? path + kModelFile : path);
+  const auto file = read_safetensors(model_file(path));
   check_format(path, file);
   if (tensors != nullptr) {
-    check_fits(path, file, *tensors);
-    copy_into(file, *tensors);
+    check_fits("checkpoint", path, file.tensors, *tensors, Fit::complete);
+    copy_values(file.tensors, *tensors);
   }
   return file.metadata;
 }
 
 std::string newest_checkpoint(const std::string& directory) {
   const auto all = checkpoints_in(directory);
-  return all.empty() ? "" : all.back();
+  return all.empty() ? "" : all.rbegin()->second;
+}
+
+std::string newest_whole_checkpoint(const std::string& directory) {
+  const auto all = checkpoints_in(directory);
+  for (auto entry = all.rbegin(); entry != all.rend(); ++entry) {
+    const auto& path = entry->second;
+    const std::string damage = damage_of(path);
+    if (damage.empty()) {
+      return path;
+    }
+    if (std::next(entry) == all.rend()) {
+      throw DataError(
+          "[checkpoint] no checkpoint in '" + directory +
+          "' is whole, the oldest: " + damage + "; choose another --out to start anew");
+    }
+    log_warning(damage + "; going back to the one before it");
+    set_aside(path, kDamaged);
+  }
+  return "";
+}
+
+void leave_later_checkpoints(const std::string& directory, int64_t step) {
+  const auto all = checkpoints_in(directory);
+  for (auto entry = all.upper_bound(step); entry != all.end(); ++entry) {
+    log_warning(
+        "[checkpoint] '" + entry->second +
+        "' is later than where the run goes on; it "
+        "becomes " +
+        kLeft + "...");
+    set_aside(entry->second, kLeft);
+  }
 }
 
 }  // namespace tandem

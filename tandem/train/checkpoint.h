@@ -17,6 +17,9 @@ struct Position {
   // Optimizer steps done in this epoch, and since the run began.
   int64_t step_in_epoch = 0;
   int64_t step = 0;
+  // Global position in the epoch (data/sampler.h): samples that all ranks together
+  // have taken. Another number of ranks goes on from here.
+  int64_t samples_in_epoch = 0;
 };
 
 /// A checkpoint is a directory:
@@ -24,8 +27,10 @@ struct Position {
 ///                         state_dict(); metadata: model, normalisation, classes
 ///   training.safetensors  optimizer state as "<state>/<parameter>"; metadata:
 ///                         position, the run's config
+///   rank-0000-of-0004.safetensors ... only where ranks have something of their own
+///                         (rank_files.h), for a run of as many
 /// Two files, so that Python loads the first with strict=True. It is written
-/// beside, flushed to disk and renamed: it is there whole or not at all. It does
+/// beside, flushed to disk and renamed: it is there whole or not at all. The two do
 /// not depend on strategy or world size.
 struct CheckpointContent {
   TrainingState state;
@@ -34,10 +39,13 @@ struct CheckpointContent {
   std::map<std::string, std::string> description;
   // The run's config.toml.
   std::string config;
+  // Bytes of the ranks' files, to be saved. load_rank_file() loads them.
+  std::vector<std::string> rank_files;
 };
 
 /// Writes DIR/step-00000469 and removes all but the newest `keep` (0: none).
-/// Returns its path. Rank 0 calls. Throws DataError; older ones then stay.
+/// Returns its path. Rank 0 calls. Throws DataError, also for values that are not
+/// finite; older ones then stay.
 std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content, int64_t keep);
 
@@ -49,12 +57,29 @@ std::string save_checkpoint(
 /// another shape when it is of another model.
 void load_checkpoint(const std::string& path, CheckpointContent& content);
 
+/// The file with a checkpoint's model: in `path` when that is its directory, else
+/// `path` itself.
+std::string model_file(const std::string& path);
+
 /// Only the model's part: `path` is the directory or its model.safetensors.
 /// Returns the description. With `tensors` null only that is read.
 std::map<std::string, std::string> load_model(
     const std::string& path, const std::vector<NamedTensor>* tensors);
 
-/// The newest checkpoint in a directory, "" when there is none.
+/// The newest checkpoint in a directory, "" when there is none. Only names of
+/// "step-" and digits are checkpoints.
 std::string newest_checkpoint(const std::string& directory);
+
+/// The newest checkpoint that is whole, hashes checked; "" when there is none at all.
+/// A damaged one before it is named in a warning and renamed to "damaged-...", out of
+/// the way of the count that save_checkpoint keeps.
+///
+/// Throws DataError when there are only damaged ones (to start anew unasked would
+/// throw the run away), or when one is there but cannot be read.
+std::string newest_whole_checkpoint(const std::string& directory);
+
+/// Renames the checkpoints behind `step` to "left-...": a run that goes on from
+/// there leaves them, and neither keeps nor resumes them.
+void leave_later_checkpoints(const std::string& directory, int64_t step);
 
 }  // namespace tandem

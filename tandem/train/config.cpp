@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/train/line_format.h"
 
 namespace tandem {
 
@@ -33,7 +34,7 @@ std::string quoted(const std::string& text) {
     if (c == '"' || c == '\\') {
       out += '\\';
     }
-    if (static_cast<unsigned char>(c) < 0x20) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
       out += fmt::format("\\u{:04x}", static_cast<int>(c));
     } else {
       out += c;
@@ -48,12 +49,77 @@ std::string float_text(double value) {
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 
-void check_at_least(const char* field, int64_t value, int64_t least) {
-  constexpr int64_t kMost = int64_t{1} << 40;
-  if (value < least || value > kMost) {
+// Every number's range, ends included.
+struct Range {
+  const char* field;
+  double least;
+  double most;
+  // -1 stands for the optimizer's own default.
+  bool or_default = false;
+};
+
+constexpr double kMany = 1e12;
+// The smallest and largest that stay finite, and not 0, in float32.
+constexpr double kTiny = 1e-37;
+constexpr double kLarge = 1e37;
+
+const Range kRanges[] = {
+    {"mean", -kLarge, kLarge},
+    {"std", kTiny, kLarge},
+    {"limit", 0, kMany},
+    {"epochs", 0, 1e9},
+    {"batch_size", 1, 1 << 24},
+    {"accumulate", 1, 1 << 14},
+    {"seed", 0, 9007199254740992},
+    {"lr", 0, kLarge, true},
+    {"weight_decay", 0, kLarge, true},
+    {"eps", kTiny, kLarge, true},
+    {"momentum", 0, 1},
+    {"dampening", 0, 1},
+    {"beta1", 0, 1},
+    {"beta2", 0, 1},
+    {"rho", 0, 1},
+    {"clip_norm", 0, kLarge},
+    {"min_delta", 0, kLarge},
+    {"gamma", 0, kLarge},
+    {"step_size", 1, 1e9},
+    {"min_lr", 0, kLarge},
+    {"pct_start", 0, 1},
+    {"div_factor", kTiny, kLarge},
+    {"final_div_factor", kTiny, kLarge},
+    {"warmup_steps", 0, kMany},
+    {"bucket_bytes", 1, kMany},
+    {"stages", 0, 4096},
+    {"replicas", 0, 4096},
+    {"max_staleness", 0, kMany},
+    {"nnodes", 1, 1 << 16},
+    {"node_rank", 0, (1 << 16) - 1},
+    {"master_port", 0, 65535},
+    {"timeout_seconds", 0.001, 1e7},
+    {"grace_seconds", 0, 1e6},
+    {"checkpoint_every", 0, kMany},
+    {"checkpoint_minutes", 0, kLarge},
+    {"keep_checkpoints", 0, kMany},
+    {"log_every", 1, kMany},
+    {"eval_batch_size", 1, 1 << 24},
+};
+
+double number_of(const RunConfig& config, const ConfigField& field) {
+  if (const auto* whole = std::get_if<int64_t RunConfig::*>(&field.member)) {
+    return static_cast<double>(config.**whole);
+  }
+  return config.*std::get<double RunConfig::*>(field.member);
+}
+
+void check_range(const RunConfig& config, const Range& range) {
+  const auto& field = find_field(range.field, "check");
+  const double value = number_of(config, field);
+  const bool fits = value >= range.least && value <= range.most;
+  if (!fits && !(range.or_default && value == -1)) {
     throw ConfigError(fmt::format(
-        "[config] {} is {}, expected {} to {}; change --{}", field, value, least, kMost,
-        with(field, '_', '-')));
+        "[config] {} is {}, expected {} to {}{}; change {}", field.name,
+        to_toml(config, field), range.least, range.most,
+        range.or_default ? ", or -1 for the optimizer's default" : "", field.flag()));
   }
 }
 
@@ -96,7 +162,17 @@ const std::vector<ConfigField>& config_fields() {
       {"data", "mean", &C::mean, "subtracted from pixels in 0..1"},
       {"data", "std", &C::std, "then divides them"},
       {"data", "limit", &C::limit, "use the first N samples only; 0: all"},
+      {"data", "uneven", &C::uneven,
+       "samples that do not divide by the ranks: pad (repeat some), drop, join "
+       "(each once; ranks without any go along) or error"},
+      {"data", "share", &C::share,
+       "how ranks come to their samples: sampler (each reads the files) or scatter "
+       "(rank 0 reads, and sends every rank an equal random share)"},
       {"model", "model", &C::model, "which network; see the end"},
+      {"model", "init", &C::init,
+       "weights to start from: a checkpoint, a safetensors file or one that Python's "
+       "torch.save(state_dict) wrote"},
+      {"model", "dropout", &C::dropout, "false: the model's dropout layers do nothing"},
       {"model", "loss", &C::loss, "auto, cross_entropy, nll or mse"},
       {"model", "reduction", &C::reduction, "mean or sum over the global batch"},
       {"training", "epochs", &C::epochs, "passes over the data"},
@@ -117,6 +193,8 @@ const std::vector<ConfigField>& config_fields() {
       {"training", "amsgrad", &C::amsgrad, "of adam and adamw"},
       {"training", "rho", &C::rho, "of adadelta"},
       {"training", "clip_norm", &C::clip_norm, "largest norm of all gradients; 0: any"},
+      {"training", "min_delta", &C::min_delta,
+       "converged when an epoch's loss improves by less; 0: train all epochs"},
       {"training", "schedule", &C::schedule, "how lr changes; see the end"},
       {"training", "gamma", &C::gamma, "of step: factor on the learning rate"},
       {"training", "step_size", &C::step_size, "of step: epochs between factors"},
@@ -129,25 +207,69 @@ const std::vector<ConfigField>& config_fields() {
       {"parallel", "strategy", &C::strategy, "how ranks stay in step; see the end"},
       {"parallel", "sync", &C::sync, "parameter, flat or overlap"},
       {"parallel", "bucket_bytes", &C::bucket_bytes, "bytes per bucket of overlap"},
-      {"parallel", "buffers", &C::buffers, "broadcast, average or off: batch norm's"},
+      {"parallel", "buffers", &C::buffers,
+       "batch norm's: broadcast, average, off, or sync (statistics of all ranks' "
+       "samples in every step)"},
+      {"parallel", "comm_hook", &C::comm_hook,
+       "compress gradients on the way: none, fp16 or bf16"},
+      {"parallel", "average_every", &C::average_every,
+       "of averaging: a number of steps, epoch, or end (of the run)"},
+      {"parallel", "stages", &C::stages,
+       "of pipeline: parts of the model; 0: ranks / replicas"},
+      {"parallel", "replicas", &C::replicas,
+       "of pipeline: copies of the pipeline; 0: ranks / stages"},
+      {"parallel", "pipeline_schedule", &C::pipeline_schedule,
+       "gpipe or 1f1b, which holds fewer activations"},
+      {"parallel", "server_updates", &C::server_updates,
+       "of parameter_server: synchronous or asynchronous"},
+      {"parallel", "max_staleness", &C::max_staleness,
+       "of asynchronous updates: steps that a worker may be ahead of the slowest"},
+      {"parallel", "drift_check", &C::drift_check,
+       "when replicas' parameters differ: stop, resync (from rank 0) or off"},
       {"parallel", "executor", &C::executor, "auto or eager"},
-      {"parallel", "precision", &C::precision, "fp32 or fp64"},
+      {"parallel", "precision", &C::precision,
+       "fp32, fp64, or bf16 (convolutions and matrix products of training in bfloat16, "
+       "parameters and gradients in float32)"},
+      {"parallel", "loss_scale", &C::loss_scale,
+       "against underflow of gradients: none, dynamic, or a number"},
       {"parallel", "device", &C::device, "auto or cpu"},
       {"ranks", "nproc", &C::nproc, "ranks on this host; auto: one per usable CPU"},
       {"ranks", "ranks", &C::ranks, "process or thread"},
-      {"ranks", "backend", &C::backend, "auto, gloo, or thread for thread ranks"},
+      {"ranks", "backend", &C::backend,
+       "auto, gloo, mpi (under mpirun), or thread for thread ranks"},
+      {"ranks", "launcher", &C::launcher,
+       "what starts the ranks: tandem, or mpirun for backend mpi"},
       {"ranks", "nnodes", &C::nnodes, "hosts"},
-      {"ranks", "node_rank", &C::node_rank, "which of them this is, from 0"},
-      {"ranks", "master_addr", &C::master_addr, "address of node 0"},
-      {"ranks", "master_port", &C::master_port, "port at node 0; 0: a free one"},
+      {"ranks", "node_rank", &C::node_rank, "which of them this is, from 0 (also -nr)"},
+      {"ranks", "master_addr", &C::master_addr, "address of node 0 (also MASTER_ADDR)"},
+      {"ranks", "master_port", &C::master_port,
+       "port at node 0 (also MASTER_PORT); 0: a free one"},
       {"ranks", "timeout_seconds", &C::timeout_seconds,
        "longest wait for another rank"},
+      {"ranks", "grace_seconds", &C::grace_seconds,
+       "for saving after SIGTERM, before ranks are killed"},
       {"output", "out", &C::out, "run directory; none: nothing is written"},
       {"output", "resume", &C::resume, "checkpoint to go on from, or auto"},
       {"output", "checkpoint_every", &C::checkpoint_every,
        "also save every N steps; 0: at the end of epochs"},
+      {"output", "checkpoint_minutes", &C::checkpoint_minutes,
+       "also save when so many minutes have passed; 0: never"},
       {"output", "keep_checkpoints", &C::keep_checkpoints, "newest to keep; 0: all"},
       {"output", "log_every", &C::log_every, "steps between reports"},
+      {"output", "log_ranks", &C::log_ranks,
+       "who reports: 0 (for all ranks together), host (the first of each host, its "
+       "own numbers) or all (each its own)"},
+      {"output", "start_line", &C::start_line,
+       "template of a first line; {rank} {share} {epochs} and the like stand for "
+       "values"},
+      {"output", "log_line", &C::log_line,
+       "template of reports, such as 'step {step}/{steps} loss {loss:.4f}'; off: none"},
+      {"output", "epoch_line", &C::epoch_line,
+       "template of a line after each epoch's training"},
+      {"output", "converged_line", &C::converged_line,
+       "template of a line when min_delta ends a rank's training"},
+      {"output", "test_line", &C::test_line, "template of test results; off: none"},
+      {"output", "end_line", &C::end_line, "template of the last line"},
       {"output", "eval_batch_size", &C::eval_batch_size,
        "samples per evaluation batch"},
       {"output", "trace", &C::trace, "write trace.json of the first steps"},
@@ -221,45 +343,121 @@ std::string to_toml(const RunConfig& config) {
   return text;
 }
 
-void check(const RunConfig& config) {
-  check_at_least("epochs", config.epochs, 0);
-  check_at_least("batch_size", config.batch_size, 1);
-  check_at_least("accumulate", config.accumulate, 1);
-  check_at_least("limit", config.limit, 0);
-  check_at_least("seed", config.seed, 0);
-  check_at_least("bucket_bytes", config.bucket_bytes, 1);
-  check_at_least("checkpoint_every", config.checkpoint_every, 0);
-  check_at_least("keep_checkpoints", config.keep_checkpoints, 0);
-  check_at_least("log_every", config.log_every, 1);
-  check_at_least("eval_batch_size", config.eval_batch_size, 1);
-  check_at_least("nnodes", config.nnodes, 1);
-  check_one_of("reduction", config.reduction, {"mean", "sum"});
-  check_one_of("ranks", config.ranks, {"process", "thread"});
-  check_one_of("precision", config.precision, {"fp32", "fp64"});
-  check_one_of("device", config.device, {"auto", "cpu"});
-  if (!(config.timeout_seconds > 0) || !(config.std > 0) || !(config.clip_norm >= 0)) {
-    throw ConfigError(
-        "[config] timeout_seconds and std must be positive, clip_norm 0 or more; "
-        "change "
-        "--timeout-seconds, --std or --clip-norm");
+namespace {
+
+bool is_utf8(const std::string& text) {
+  size_t following = 0;
+  for (const unsigned char byte : text) {
+    const bool follows = (byte & 0xc0) == 0x80;
+    if (follows != (following > 0)) {
+      return false;
+    }
+    if (follows) {
+      --following;
+    } else if (byte >= 0x80) {
+      if (byte < 0xc2 || byte > 0xf4) {
+        return false;
+      }
+      following = byte >= 0xf0 ? 3 : (byte >= 0xe0 ? 2 : 1);
+    }
   }
-  if (config.resume == "auto" && config.out.empty()) {
-    throw ConfigError(
-        "[config] resume is auto, but there is no run directory; name it with --out");
+  return following == 0;
+}
+
+// Neither a recipe nor a checkpoint can hold anything else.
+void check_texts(const RunConfig& config) {
+  for (const auto& field : config_fields()) {
+    const auto* member = std::get_if<std::string RunConfig::*>(&field.member);
+    if (member != nullptr && !is_utf8(config.**member)) {
+      throw ConfigError(
+          std::string("[config] ") + field.name +
+          " holds bytes that are not UTF-8; change " + field.flag());
+    }
   }
-  const int ranks = config.num_ranks_here();
+}
+
+void check_lines(const RunConfig& config) {
+  const LineValues values;
+  format_line("start_line", config.start_line, values);
+  format_line("log_line", config.log_line, values);
+  format_line("epoch_line", config.epoch_line, values);
+  format_line("converged_line", config.converged_line, values);
+  format_line("test_line", config.test_line, values);
+  format_line("end_line", config.end_line, values);
+}
+
+void check_loss_scale(const std::string& text) {
+  if (text == "none" || text == "dynamic") {
+    return;
+  }
+  char* end = nullptr;
+  const double scale = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(scale >= kTiny && scale <= kLarge)) {
+    throw ConfigError(
+        "[config] loss_scale is '" + text +
+        "', expected none, dynamic or a number above 0; change --loss-scale");
+  }
+}
+
+void check_ranks(const RunConfig& config) {
+  config.num_ranks_here();
   if (config.ranks == "thread" && config.nnodes > 1) {
     throw ConfigError(
         "[config] thread ranks live in one process, but there are " +
         std::to_string(config.nnodes) + " nodes; use --ranks process");
   }
+  if (config.strategy == "hogwild" && config.nnodes > 1) {
+    throw ConfigError(
+        "[config] hogwild's ranks share memory, but there are " +
+        std::to_string(config.nnodes) +
+        " nodes; use --nnodes 1, or --strategy averaging");
+  }
+  if (config.node_rank >= config.nnodes) {
+    throw ConfigError(fmt::format(
+        "[config] node_rank is {}, expected 0 to {} for {} nodes; change --node-rank "
+        "or --nnodes",
+        config.node_rank, config.nnodes - 1, config.nnodes));
+  }
   const bool thread_backend = config.backend == "thread";
-  if (config.backend != "auto" && thread_backend != (config.ranks == "thread") &&
-      ranks > 1) {
+  if (config.backend != "auto" && thread_backend != (config.ranks == "thread")) {
     throw ConfigError(
         "[config] backend " + config.backend + " does not serve " + config.ranks +
         " ranks; use --backend auto");
   }
+  if (config.launcher == "mpirun" && config.ranks == "thread") {
+    throw ConfigError(
+        "[config] mpirun starts processes, but ranks is thread; use --ranks process, "
+        "or --launcher tandem");
+  }
+}
+
+}  // namespace
+
+void check(const RunConfig& config) {
+  check_texts(config);
+  for (const auto& range : kRanges) {
+    check_range(config, range);
+  }
+  check_one_of("uneven", config.uneven, {"pad", "drop", "join", "error"});
+  check_one_of("drift_check", config.drift_check, {"stop", "resync", "off"});
+  check_one_of("share", config.share, {"sampler", "scatter"});
+  check_one_of("comm_hook", config.comm_hook, {"none", "fp16", "bf16"});
+  check_one_of("pipeline_schedule", config.pipeline_schedule, {"gpipe", "1f1b"});
+  check_one_of(
+      "server_updates", config.server_updates, {"synchronous", "asynchronous"});
+  check_one_of("launcher", config.launcher, {"tandem", "mpirun"});
+  check_one_of("log_ranks", config.log_ranks, {"0", "host", "all"});
+  check_loss_scale(config.loss_scale);
+  check_lines(config);
+  check_one_of("reduction", config.reduction, {"mean", "sum"});
+  check_one_of("ranks", config.ranks, {"process", "thread"});
+  check_one_of("precision", config.precision, {"fp32", "fp64", "bf16"});
+  check_one_of("device", config.device, {"auto", "cpu"});
+  if (config.resume == "auto" && config.out.empty()) {
+    throw ConfigError(
+        "[config] resume is auto, but there is no run directory; name it with --out");
+  }
+  check_ranks(config);
 }
 
 }  // namespace tandem

@@ -14,10 +14,14 @@ struct RunConfig {
   std::string name = "run";
 
   std::string model = "net";
+  std::string init;
+  bool dropout = true;
   std::string data = "digits";
   double mean = 0.1307;
   double std = 0.3081;
   int64_t limit = 0;
+  std::string uneven = "pad";
+  std::string share = "sampler";
 
   int64_t epochs = 1;
   int64_t batch_size = 64;
@@ -39,6 +43,7 @@ struct RunConfig {
   bool amsgrad = false;
   double rho = 0.9;
   double clip_norm = 0;
+  double min_delta = 0;
 
   std::string schedule = "constant";
   double gamma = 0.7;
@@ -53,24 +58,43 @@ struct RunConfig {
   std::string sync = "overlap";
   int64_t bucket_bytes = 1048576;
   std::string buffers = "broadcast";
+  std::string comm_hook = "none";
+  std::string average_every = "epoch";
+  int64_t stages = 0;
+  int64_t replicas = 0;
+  std::string pipeline_schedule = "1f1b";
+  std::string server_updates = "synchronous";
+  int64_t max_staleness = 4;
+  std::string drift_check = "stop";
   std::string executor = "auto";
   std::string precision = "fp32";
+  std::string loss_scale = "none";
   std::string device = "auto";
 
   std::string nproc = "1";
   std::string ranks = "process";
   std::string backend = "auto";
+  std::string launcher = "tandem";
   int64_t nnodes = 1;
   int64_t node_rank = 0;
   std::string master_addr = "127.0.0.1";
   int64_t master_port = 0;
   double timeout_seconds = 300;
+  double grace_seconds = 30;
 
   std::string out;
   std::string resume;
   int64_t checkpoint_every = 0;
+  double checkpoint_minutes = 0;
   int64_t keep_checkpoints = 3;
   int64_t log_every = 10;
+  std::string log_ranks = "0";
+  std::string start_line;
+  std::string log_line;
+  std::string epoch_line;
+  std::string converged_line;
+  std::string test_line;
+  std::string end_line;
   int64_t eval_batch_size = 1000;
   bool trace = false;
   bool dry_run = false;

@@ -11,7 +11,7 @@ TestReport evaluate(
   const DataShard shard = strategy.data_shard();
   auto sums = at::zeros({3}, at::kDouble);
   // With fewer samples than ranks some have none.
-  if (shard.shard < dataset.size) {
+  if (shard.shard >= 0 && shard.shard < dataset.size) {
     SamplerOptions sampler;
     sampler.size = dataset.size;
     sampler.num_shards = shard.num_shards;

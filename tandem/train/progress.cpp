@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tandem/base/rank_env.h"
+
 namespace tandem {
 
 namespace {
@@ -30,52 +32,96 @@ std::string clock_text(double seconds) {
 
 }  // namespace
 
-Progress::Progress(int64_t epochs, bool enabled)
-    : epochs_(epochs), enabled_(enabled), terminal_(isatty(STDOUT_FILENO) == 1) {}
+Progress::Progress(const RunConfig& config, bool first, bool prints)
+    : config_(config),
+      first_(first),
+      prints_(prints),
+      draws_(
+          isatty(STDOUT_FILENO) == 1 && config.log_ranks == "0" &&
+          config.log_line.empty() &&
+          // mpirun gives its ranks terminals, whatever its own output is.
+          !get_env("OMPI_COMM_WORLD_SIZE")) {}
 
-void Progress::show(const TrainReport& report) {
-  if (!enabled_) {
+void Progress::show(const LineValues& values) {
+  if (!prints_ || config_.log_line == "off") {
     return;
   }
-  const auto steps = static_cast<double>(std::max<int64_t>(1, report.steps_per_epoch));
-  const double in_epoch = static_cast<double>(report.step_in_epoch) / steps;
-  const double done = (static_cast<double>(report.epoch) + in_epoch) /
-                      static_cast<double>(std::max<int64_t>(1, epochs_));
-  const double left = done > 0 ? report.train_seconds * (1 - done) / done : 0;
-  if (!terminal_) {
-    fmt::print(
-        "epoch {}/{}  step {}/{}  loss {:.6f}  {:.0f} samples/s\n", report.epoch + 1,
-        epochs_, report.step_in_epoch, report.steps_per_epoch, report.loss,
-        report.samples_per_second);
+  if (draws_) {
+    draw(values);
+  } else if (!config_.log_line.empty()) {
+    print(format_line("log_line", config_.log_line, values));
   } else {
-    fmt::print(
-        "\r\033[Kepoch {}/{} {} {:3.0f}%  {:.0f} samples/s  loss {:.4f}  {} left",
-        report.epoch + 1, epochs_, bar(in_epoch), 100 * in_epoch,
-        report.samples_per_second, report.loss, clock_text(left));
-    drawn_ = true;
+    print(fmt::format(
+        "{}epoch {}/{}  step {}/{}  loss {:.6f}  {:.0f} samples/s",
+        config_.log_ranks == "0" ? "" : fmt::format("rank {}  ", values.rank),
+        values.epoch, values.epochs, values.step, values.steps, values.loss,
+        values.samples_per_second));
   }
+}
+
+void Progress::draw(const LineValues& values) {
+  const double in_epoch = static_cast<double>(values.step) /
+                          static_cast<double>(std::max<int64_t>(1, values.steps));
+  const double done = (static_cast<double>(values.epoch_index) + in_epoch) /
+                      static_cast<double>(std::max<int64_t>(1, values.epochs));
+  const double left = done > 0 ? values.seconds * (1 - done) / done : 0;
+  fmt::print(
+      "\r\033[Kepoch {}/{} {} {:3.0f}%  {:.0f} samples/s  loss {:.4f}  {} left",
+      values.epoch, values.epochs, bar(in_epoch), 100 * in_epoch,
+      values.samples_per_second, values.loss, clock_text(left));
   std::fflush(stdout);
+  drawn_ = true;
 }
 
 void Progress::show(const TestReport& report) {
-  say(fmt::format(
-      "Test set: Average loss: {:.4f}, Accuracy: {}/{} ({:.0f}%)", report.loss,
-      report.correct, report.count, report.accuracy()));
+  if (!first_ || config_.test_line == "off") {
+    return;
+  }
+  LineValues values;
+  values.epoch = report.epoch + 1;
+  values.epoch_index = report.epoch;
+  values.epochs = config_.epochs;
+  values.loss = report.loss;
+  values.accuracy = report.accuracy();
+  values.correct = report.correct;
+  values.count = report.count;
+  print(
+      config_.test_line.empty()
+          ? fmt::format(
+                "Test set: Average loss: {:.4f}, Accuracy: {}/{} ({:.0f}%)",
+                report.loss, report.correct, report.count, report.accuracy())
+          : format_line("test_line", config_.test_line, values));
+}
+
+void Progress::end(const LineValues& values) {
+  if (first_) {
+    print(
+        config_.end_line.empty()
+            ? fmt::format(
+                  "Finished training in {:.1f} s, {:.0f} samples/s", values.seconds,
+                  values.samples_per_second)
+            : format_line("end_line", config_.end_line, values));
+  }
+}
+
+void Progress::line(
+    const std::string& setting, const std::string& pattern, const LineValues& values) {
+  if (prints_ && !pattern.empty()) {
+    print(format_line(setting, pattern, values));
+  }
 }
 
 void Progress::say(const std::string& line) {
-  if (enabled_) {
-    clear_line();
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
+  if (first_) {
+    print(line);
   }
 }
 
-void Progress::clear_line() {
-  if (drawn_) {
-    fmt::print("\r\033[K");
-    drawn_ = false;
-  }
+// One write a line: the ranks of a host share a terminal.
+void Progress::print(const std::string& line) {
+  fmt::print("{}{}\n", drawn_ ? "\r\033[K" : "", line);
+  std::fflush(stdout);
+  drawn_ = false;
 }
 
 }  // namespace tandem

@@ -3,30 +3,45 @@
 #include <cstdint>
 #include <string>
 
+#include "tandem/train/config.h"
+#include "tandem/train/line_format.h"
 #include "tandem/train/run_directory.h"
 
 namespace tandem {
 
-/// Shows rank 0's progress on standard output: one line that is drawn again and
-/// again on a terminal, a line per report elsewhere.
+/// Shows a rank's progress on standard output: one line that is drawn again and
+/// again on a terminal, a line per report elsewhere, or what the config's templates
+/// say. Each line is written at once, so ranks' lines do not mix.
 class Progress {
  public:
-  Progress(int64_t epochs, bool enabled);
+  /// `first`: rank 0, which speaks for all; `prints`: reports are shown.
+  Progress(const RunConfig& config, bool first, bool prints);
 
-  void show(const TrainReport& report);
+  /// A report of training steps.
+  void show(const LineValues& values);
 
-  /// "Test set: Average loss: 0.0262, Accuracy: 9924/10000 (99%)".
+  /// "Test set: Average loss: 0.0262, Accuracy: 9924/10000 (99%)". Rank 0's.
   void show(const TestReport& report);
 
-  /// A line of its own.
+  /// The last line. Rank 0's.
+  void end(const LineValues& values);
+
+  /// A line from a template of the config, nothing when that is empty.
+  void line(
+      const std::string& setting, const std::string& pattern, const LineValues& values);
+
+  /// A line of rank 0's own.
   void say(const std::string& line);
 
  private:
-  void clear_line();
+  void print(const std::string& line);
+  void draw(const LineValues& values);
 
-  int64_t epochs_;
-  bool enabled_;
-  bool terminal_;
+  const RunConfig& config_;
+  bool first_;
+  bool prints_;
+  // Draws one line again and again.
+  bool draws_;
   bool drawn_ = false;
 };
 

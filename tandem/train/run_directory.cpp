@@ -7,8 +7,12 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -76,12 +80,7 @@ RunDirectory::RunDirectory(
   make_directories(path_);
   replace_file(path_ + "/config.toml", to_toml(config));
   replace_file(path_ + "/environment.json", environment_json());
-  const std::string metrics = path_ + "/metrics.jsonl";
-  const int mode = append ? O_APPEND : O_TRUNC;
-  metrics_fd_ = open(metrics.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0644);
-  if (metrics_fd_ < 0) {
-    throw DataError("[files] cannot write '" + metrics + "'; choose another --out");
-  }
+  open_metrics(append ? O_APPEND : O_TRUNC);
 }
 
 RunDirectory::~RunDirectory() {
@@ -90,9 +89,47 @@ RunDirectory::~RunDirectory() {
   }
 }
 
+void RunDirectory::open_metrics(int mode) {
+  const std::string path = path_ + "/metrics.jsonl";
+  metrics_fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0644);
+  if (metrics_fd_ < 0) {
+    throw DataError(
+        "[files] cannot write '" + path + "': " + std::strerror(errno) +
+        "; choose another --out");
+  }
+}
+
+void RunDirectory::forget_after(int64_t step) {
+  if (metrics_fd_ < 0) {
+    return;
+  }
+  const std::string path = path_ + "/metrics.jsonl";
+  std::istringstream lines(read_file(path));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    // A killed run may have left half a line.
+    const auto json = ordered_json::parse(line, nullptr, false);
+    const bool known =
+        json.is_object() && json.contains("step") && json["step"].is_number_integer();
+    if (known && json["step"].get<int64_t>() <= step) {
+      kept += line + "\n";
+    }
+  }
+  replace_file(path, kept);
+  close(std::exchange(metrics_fd_, -1));
+  open_metrics(O_APPEND);
+}
+
 void RunDirectory::append_line(const std::string& line) {
   if (metrics_fd_ >= 0) {
-    write_all(metrics_fd_, line.data(), line.size(), path_ + "/metrics.jsonl");
+    const off_t before = lseek(metrics_fd_, 0, SEEK_END);
+    try {
+      write_all(metrics_fd_, line.data(), line.size(), path_ + "/metrics.jsonl");
+    } catch (const DataError&) {
+      // A full disk may take half a line; readers want whole ones.
+      [[maybe_unused]] const int cut = ftruncate(metrics_fd_, before);
+      throw;
+    }
   }
 }
 
@@ -102,6 +139,7 @@ void RunDirectory::add(const TrainReport& report) {
   json["kind"] = "train";
   json["epoch"] = report.epoch + 1;
   json["step"] = report.step;
+  json["samples"] = report.samples;
   json["loss"] = report.loss;
   json["train_accuracy"] = report.train_accuracy;
   json["lr"] = report.lr;
@@ -116,6 +154,8 @@ void RunDirectory::add(const TestReport& report) {
   json["kind"] = "test";
   json["epoch"] = report.epoch + 1;
   json["step"] = report.step;
+  json["samples"] = report.samples;
+  json["train_seconds"] = report.train_seconds;
   json["test_loss"] = report.loss;
   json["test_accuracy"] = report.accuracy();
   append_line(json.dump() + "\n");
@@ -130,6 +170,7 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["name"] = config.name;
   json["test_accuracy"] = summary.test.accuracy();
   json["test_loss"] = summary.test.loss;
+  json["train_accuracy"] = summary.train_accuracy;
   json["train_seconds"] = summary.train_seconds;
   json["samples_per_second"] = summary.samples_per_second;
   json["world_size"] = summary.world_size;
@@ -142,7 +183,14 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["backend"] = summary.backend;
   json["executor"] = summary.executor;
   json["precision"] = config.precision;
+  json["loss_scale"] = summary.loss_scale;
+  json["skipped_steps"] = summary.skipped_steps;
   json["exposed_comm_ms_per_step"] = summary.exposed_comm_ms_per_step;
+  for (const auto& [name, values] : summary.measurements) {
+    json[name] = values;
+  }
+  json["bytes_sent_per_rank"] = summary.bytes_sent_per_rank;
+  json["peak_memory_mib"] = summary.peak_memory_mib;
   json["parameters_sha256"] = summary.parameters_sha256;
   replace_file(path_ + "/summary.json", json.dump(2) + "\n");
 }

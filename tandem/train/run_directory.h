@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "tandem/comm/communicator.h"
 #include "tandem/train/config.h"
@@ -14,8 +16,9 @@ struct TrainReport {
   int64_t epoch = 0;
   int64_t step_in_epoch = 0;
   int64_t steps_per_epoch = 0;
-  // Optimizer steps since the run began.
+  // Optimizer steps since the run began, and samples of all ranks in them.
   int64_t step = 0;
+  int64_t samples = 0;
   // Mean loss per sample.
   double loss = 0;
   // Percent.
@@ -29,6 +32,9 @@ struct TrainReport {
 struct TestReport {
   int64_t epoch = 0;
   int64_t step = 0;
+  int64_t samples = 0;
+  // Of training so far.
+  double train_seconds = 0;
   double loss = 0;
   int64_t correct = 0;
   int64_t count = 0;
@@ -42,15 +48,28 @@ struct TestReport {
 /// summary.json, at the end of a run.
 struct Summary {
   TestReport test;
+  // Percent, over the last epoch that this process trained; in a run whose ranks do
+  // not make their steps together, of rank 0's samples.
+  double train_accuracy = 0;
   double train_seconds = 0;
   double samples_per_second = 0;
   double exposed_comm_ms_per_step = 0;
+  // With a loss scale: steps left out because gradients overflowed, and the scale at
+  // the end.
+  int64_t skipped_steps = 0;
+  double loss_scale = 1;
+  // Payload of the tensors that a rank handed over, mean over ranks.
+  double bytes_sent_per_rank = 0;
+  // PSS: each process's own peak, added up over the ranks' processes.
+  double peak_memory_mib = 0;
   int64_t epochs = 0;
   int64_t steps = 0;
   int world_size = 1;
   std::string backend;
   std::string executor;
   std::string parameters_sha256;
+  // Strategy::measurements().
+  std::map<std::string, std::vector<double>> measurements;
 };
 
 /// The files of a run: config.toml, environment.json, metrics.jsonl,
@@ -67,6 +86,8 @@ class RunDirectory {
 
   void add(const TrainReport& report);
   void add(const TestReport& report);
+  /// Drops the metrics of steps after this one: a resumed run makes them again.
+  void forget_after(int64_t step);
   void finish(const Summary& summary, const RunConfig& config);
 
   /// Where checkpoints go, "" when nowhere.
@@ -76,6 +97,7 @@ class RunDirectory {
   }
 
  private:
+  void open_metrics(int mode);
   void append_line(const std::string& line);
 
   std::string path_;

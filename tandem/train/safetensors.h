@@ -18,14 +18,22 @@ struct SafetensorsFile {
 /// the header, little-endian; a JSON header with dtype, shape and offsets per
 /// tensor; the tensors' bytes. Readable by Python's safetensors.torch.load_file.
 ///
-/// Replaces `path` in one step (files.h). Adds the metadata "sha256": of the
-/// tensors' bytes. float32, float64, float16, bfloat16, int64, int32, uint8,
-/// bool. Throws DataError.
+/// Replaces `path` in one step (files.h). Adds the metadata "sha256": of names,
+/// shapes, values and the other metadata, in whatever order they lie. float32, float64,
+/// float16, bfloat16, int64, int32, uint8, bool. Throws DataError.
 void write_safetensors(const std::string& path, const SafetensorsFile& file);
 
+/// What write_safetensors() writes.
+std::string safetensors_bytes(const SafetensorsFile& file);
+
 /// Throws DataError that names the file and the first thing wrong with it: too
-/// short, a header that is not JSON, an unknown dtype, sizes that do not match
-/// the shape or the file, a hash that differs.
+/// short, a header that is not JSON or names something twice, an unknown dtype,
+/// sizes that do not match the shape or the file, tensors that overlap or leave
+/// bytes between them, a hash that differs.
 SafetensorsFile read_safetensors(const std::string& path);
+
+/// The same for a file's bytes; `path` is for the messages. The tensors own
+/// their memory.
+SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& path);
 
 }  // namespace tandem

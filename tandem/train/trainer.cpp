@@ -1,20 +1,27 @@
 #include "tandem/train/trainer.h"
 
-#include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
-#include "tandem/base/signals.h"
+#include "tandem/optim/grad_scaler.h"
+#include "tandem/parallel/replicas.h"
+#include "tandem/train/agreement.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/checkpoint.h"
+#include "tandem/train/convergence.h"
 #include "tandem/train/evaluation.h"
-#include "tandem/train/progress.h"
+#include "tandem/train/partition_audit.h"
+#include "tandem/train/peak_memory.h"
+#include "tandem/train/reporter.h"
+#include "tandem/train/saving.h"
+#include "tandem/train/start_checks.h"
+#include "tandem/train/totals.h"
+#include "tandem/train/trace_file.h"
 
 namespace tandem {
 
@@ -23,21 +30,11 @@ namespace {
 constexpr int64_t kDryRunSteps = 2;
 constexpr int64_t kTracedSteps = 20;
 
-// Where this rank writes, "" for nowhere. Checkpoints are kept by their step: a new
-// run's would be the first to go, so it does not mix with an old one's.
-std::string own_directory(const RunConfig& config, const Communicator& comm) {
-  if (comm.rank() != 0 || config.out.empty()) {
-    return "";
+Tail tail_of(const std::string& uneven) {
+  if (uneven == "pad") {
+    return Tail::pad;
   }
-  if (config.resume.empty() &&
-      !newest_checkpoint(config.out + "/checkpoints").empty()) {
-    throw ConfigError(
-        "[train] '" + config.out +
-        "' holds the checkpoints of an earlier run; go on with --resume auto, or "
-        "choose "
-        "another --out");
-  }
-  return config.out;
+  return uneven == "drop" ? Tail::drop : Tail::keep;
 }
 
 class Trainer {
@@ -49,27 +46,41 @@ class Trainer {
         data_(data),
         comm_(comm),
         parts_(assemble(config, data.train, comm, std::move(model))),
+        saving_(config, data.train, comm, parts_),
         loader_(data.train, sampler_options(), training_loader_options()),
-        steps_per_epoch_(count_steps()),
+        steps_per_epoch_(loader_.num_steps()),
         schedule_(make_lr_schedule(
             schedule_options(config), parts_.optimizer->base_lr(), config.epochs,
-            steps_per_epoch_)),
-        directory_(own_directory(config, comm), config, !config.resume.empty()),
-        progress_(config.epochs, comm.rank() == 0) {}
+            dry(steps_per_epoch_))),
+        agreement_(comm, config.checkpoint_minutes),
+        audit_(comm, sampler_options()),
+        reporter_(config, comm, *parts_.strategy),
+        convergence_(comm, config.min_delta, parts_.strategy->data_shard().shard >= 0) {
+  }
 
   Summary run() {
-    resume();
+    check_shares();
+    check_steps();
+    const std::string out = saving_.directory();
+    const bool resumed = saving_.resume(position_);
+    if (resumed) {
+      check_steps();
+    }
     parts_.strategy->start();
+    saving_.resume_own(own_state());
+    check_replicas();
+    open_directory(out, resumed);
+    agreement_.begin(position_.step);
+    first_step_ = position_.step;
     announce();
-    reset_clock();
     TestReport test;
-    if (position_.epoch >= config_.epochs) {
+    if (is_finished()) {
       test = evaluate_now();
     }
-    while (position_.epoch < config_.epochs) {
+    while (!is_finished()) {
       train_epoch();
       test = evaluate_now();
-      position_ = {position_.epoch + 1, 0, position_.step};
+      position_ = {position_.epoch + 1, 0, position_.step, 0};
       save();
     }
     write_trace();
@@ -77,7 +88,9 @@ class Trainer {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
+  bool is_finished() const {
+    return position_.epoch >= config_.epochs || convergence_.all();
+  }
 
   // --- set-up ---
 
@@ -86,168 +99,275 @@ class Trainer {
     SamplerOptions options;
     options.size = data_.train.size;
     options.num_shards = shard.num_shards;
-    options.shard = shard.shard;
+    // A rank that reads no data counts the steps of one that does.
+    options.shard = std::max<int64_t>(0, shard.shard);
     options.seed = static_cast<uint64_t>(config_.seed);
+    options.tail = tail_of(config_.uneven);
+    options.blocks = data_.train.num_shares;
     return options;
   }
 
   LoaderOptions training_loader_options() const {
     LoaderOptions options = loader_options(config_);
+    options.micro_batches = config_.accumulate;
     options.num_buffers = config_.accumulate + 1;
+    options.empty_batches = parts_.statistics != nullptr;
     return options;
   }
 
-  int64_t count_steps() const {
-    const int64_t steps =
-        (loader_.num_batches() + config_.accumulate - 1) / config_.accumulate;
+  int64_t dry(int64_t steps) const {
     return config_.dry_run ? std::min(steps, kDryRunSteps) : steps;
   }
 
-  CheckpointContent content_of(TrainingState state) const {
-    CheckpointContent content;
-    content.state = std::move(state);
-    content.position = position_;
-    content.description = describe_model(config_, data_.train);
-    content.config = to_toml(config_);
-    return content;
+  int64_t samples_per_step() const {
+    return config_.batch_size * config_.accumulate *
+           parts_.strategy->data_shard().num_shards;
   }
 
-  void resume() {
-    if (config_.resume.empty()) {
-      return;
+  // Scattered data is where it is: no strategy may ask a rank for another's.
+  void check_shares() const {
+    const DataShard shard = parts_.strategy->data_shard();
+    if (data_.train.num_shares > 1 &&
+        (shard.num_shards != data_.train.num_shares || shard.shard != comm_.rank())) {
+      throw ConfigError(fmt::format(
+          "[data] share scatter gives each of {} ranks a share, but with strategy {} "
+          "{} of them read samples; use --share sampler",
+          data_.train.num_shares, config_.strategy, shard.num_shards));
     }
-    std::string path = config_.resume;
-    if (path == "auto") {
-      path = newest_checkpoint(config_.out + "/checkpoints");
-      if (path.empty()) {
-        log_info("nothing to resume in '" + config_.out + "'; starting anew");
-        return;
-      }
+  }
+
+  // From where the run is to the end of the epoch.
+  void check_steps() {
+    SamplerOptions rest = sampler_options();
+    rest.first_position = position_.samples_in_epoch;
+    loader_.seek(position_.epoch, position_.samples_in_epoch);
+    check_same_steps(shard_size(rest), loader_.num_steps(), config_.uneven, comm_);
+    if (position_.step == 0 && loader_.num_steps() == 0) {
+      throw ConfigError(fmt::format(
+          "[data] {} samples on {} ranks leave no step to make; use fewer ranks, or "
+          "--uneven pad or join",
+          rest.size, rest.num_shards));
     }
-    auto loaded = content_of(local_state(*parts_.arenas, *parts_.optimizer));
-    load_checkpoint(path, loaded);
-    position_ = loaded.position;
-    if (position_.step_in_epoch >= steps_per_epoch_) {
-      position_ = {position_.epoch + 1, 0, position_.step};
+  }
+
+  // What only looks, or has nothing left to do, changes nothing of an earlier run.
+  void open_directory(const std::string& out, bool resumed) {
+    const bool finished =
+        is_finished() && !out.empty() && file_exists(out + "/summary.json");
+    const bool looks_on = resumed && (config_.dry_run || finished);
+    directory_ = std::make_unique<RunDirectory>(looks_on ? "" : out, config_, resumed);
+    reporter_.write_to(*directory_);
+    if (resumed && !looks_on && !out.empty()) {
+      directory_->forget_after(position_.step);
+      leave_later_checkpoints(directory_->checkpoints(), position_.step);
     }
-    log_info(fmt::format("resuming from {} at step {}", path, position_.step));
+  }
+
+  // What only this rank has.
+  std::vector<NamedTensor> own_state() {
+    auto state = parts_.strategy->rank_state();
+    if (convergence_.wanted() || !state.empty()) {
+      const auto ending = convergence_.state();
+      state.insert(state.end(), ending.begin(), ending.end());
+      state.push_back({"epoch_sums", reporter_.epoch_sums()});
+    }
+    return state;
   }
 
   void announce() {
-    progress_.say(fmt::format(
+    reporter_.say(fmt::format(
         "{} ({} parameters) on {}: {} samples, {} x batch {}{}, {}, {} ranks over {}",
-        config_.model, count_parameters(), data_.train.name, data_.train.size,
-        parts_.strategy->data_shard().num_shards, config_.batch_size,
+        config_.model, count_parameters(parts_, comm_), data_.train.name,
+        data_.train.size, parts_.strategy->data_shard().num_shards, config_.batch_size,
         config_.accumulate > 1 ? fmt::format(" x {}", config_.accumulate) : "",
         config_.strategy, comm_.size(), comm_.backend()));
+    const bool reads = parts_.strategy->data_shard().shard >= 0;
+    reporter_.start(reads ? shard_size(sampler_options()) : 0, data_.train.size);
   }
 
-  int64_t count_parameters() const {
-    int64_t count = 0;
-    for (const auto& tensor : parts_.arenas->tensors()) {
-      count += tensor.numel();
-    }
-    return count;
+  bool sharded() const {
+    return parts_.strategy->consistency() == Consistency::sharded;
   }
 
   // --- training ---
 
   void train_epoch() {
-    loader_.seek(position_.epoch, position_.step_in_epoch * config_.accumulate);
-    while (position_.step_in_epoch < steps_per_epoch_) {
+    loader_.seek(position_.epoch, position_.samples_in_epoch);
+    audit_.begin(position_.epoch, position_.samples_in_epoch);
+    // Steps of a resumed epoch's first part may have been of another size.
+    last_step_ = dry(position_.step_in_epoch + loader_.num_steps());
+    while (position_.step_in_epoch < last_step_) {
       train_step();
-      const bool report_due = position_.step_in_epoch % config_.log_every == 0 ||
-                              position_.step_in_epoch == steps_per_epoch_;
-      if (report_due) {
-        report();
-      }
-      if (config_.checkpoint_every > 0 &&
-          position_.step % config_.checkpoint_every == 0) {
-        save();
-      }
+      after_step();
     }
+    // A rank that converged reads nothing any more.
+    if (!config_.dry_run && !convergence_.some()) {
+      audit_.finish();
+    }
+    end_epoch();
+    check_replicas();
+  }
+
+  void end_epoch() {
+    const double loss = reporter_.end_epoch(place());
+    if (convergence_.note(loss)) {
+      reporter_.converged(place());
+    }
+    parts_.strategy->end_epoch(
+        convergence_.all() || position_.epoch + 1 == config_.epochs);
+  }
+
+  ReportPlace place() const {
+    return {
+        position_.epoch,
+        position_.step_in_epoch,
+        last_step_,
+        position_.step,
+        position_.samples_in_epoch,
+        data_.train.size,
+        lr_};
+  }
+
+  // The schedule's step counts as if the whole run had this world size.
+  double current_lr() const {
+    const int64_t step = position_.samples_in_epoch / samples_per_step();
+    return schedule_->lr(
+        position_.epoch, position_.epoch * dry(steps_per_epoch_) + step);
   }
 
   void train_step() {
-    std::vector<Batch> batches;
-    Batch batch;
-    while (static_cast<int64_t>(batches.size()) < config_.accumulate &&
-           loader_.next(batch)) {
-      batches.push_back(batch);
-    }
+    const auto batches = next_batches();
     StepContext context;
     context.step = position_.step;
     context.epoch = position_.epoch;
     context.seed = static_cast<uint64_t>(config_.seed);
-    context.lr = schedule_->lr(position_.epoch, position_.step);
+    context.lr = current_lr();
     context.trace = config_.trace && position_.step < kTracedSteps ? &trace_ : nullptr;
-    sums_ += parts_.strategy->train_step(batches, context);
+    lr_ = context.lr;
+    const ReportPlace before = place();
+    const auto sums = parts_.strategy->train_step(batches, context);
     ++position_.step_in_epoch;
     ++position_.step;
+    position_.samples_in_epoch = std::min(
+        position_.samples_in_epoch + samples_per_step(), loader_.end_position());
+    // A server's sums are its workers', who say themselves what is wrong with them.
+    if (parts_.strategy->data_shard().shard >= 0) {
+      agreement_.note_loss(position_.step, sums[0].item<double>());
+    }
+    reporter_.add_step(sums, before);
   }
 
-  // Adds up what all ranks saw since the last report, and agrees on what signals
-  // asked for: one small reduction serves both.
-  void report() {
-    auto totals = at::zeros({5}, at::kDouble);
-    totals.narrow(0, 0, 3).copy_(sums_);
-    totals[3].fill_(stop_signal() != 0 ? 1.0 : 0.0);
-    totals[4].fill_(take_save_request() ? 1.0 : 0.0);
-    sums_.zero_();
-    comm_.all_reduce(totals, ReduceOp::sum, "report")->wait();
-    const double* values = totals.data_ptr<double>();
-    const double samples = std::max(1.0, values[2]);
-    add_to_clock(values[2]);
-    TrainReport report;
-    report.epoch = position_.epoch;
-    report.step_in_epoch = position_.step_in_epoch;
-    report.steps_per_epoch = steps_per_epoch_;
-    report.step = position_.step;
-    report.loss = values[0] / samples;
-    report.train_accuracy = 100 * values[1] / samples;
-    report.lr = schedule_->lr(position_.epoch, position_.step - 1);
-    report.samples_per_second = recent_rate_;
-    report.train_seconds = train_seconds_;
-    check_finite(report);
-    directory_.add(report);
-    progress_.show(report);
-    if (values[4] > 0 || values[3] > 0) {
+  std::vector<Batch> next_batches() {
+    std::vector<Batch> batches;
+    const DataShard shard = parts_.strategy->data_shard();
+    if (shard.shard < 0 || convergence_.mine()) {
+      return batches;
+    }
+    Batch batch;
+    while (static_cast<int64_t>(batches.size()) < config_.accumulate &&
+           loader_.next(batch)) {
+      if (shard.counted) {
+        audit_.add(batch.samples);
+      }
+      batches.push_back(batch);
+    }
+    return batches;
+  }
+
+  void after_step() {
+    const bool last = position_.step_in_epoch == last_step_;
+    const bool report_due = last || position_.step_in_epoch % config_.log_every == 0;
+    // The end of an epoch saves by itself, after the evaluation.
+    const bool save_due = !last && config_.checkpoint_every > 0 &&
+                          position_.step % config_.checkpoint_every == 0;
+    // To agree is to wait for each other.
+    const bool agreement_due = reporter_.in_lockstep()
+                                   ? report_due || agreement_.is_due(position_.step)
+                                   : last;
+    const bool agree = save_due || agreement_due;
+    const Decision decision = agree ? agreement_.decide(position_.step) : Decision{};
+    if (decision.bad_rank >= 0) {
+      stop_for_loss(decision);
+    }
+    if (report_due) {
+      reporter_.report(place());
+      memory_.look();
+    }
+    if (save_due || decision.save || decision.stopping_rank >= 0) {
+      check_replicas();
       save();
     }
-    if (values[3] > 0) {
-      stop();
+    if (decision.stopping_rank >= 0) {
+      // A rank that ends sooner would have the others stopped while rank 0 writes.
+      comm_.barrier("stop");
+      stop_for_signal(decision);
     }
   }
 
-  void check_finite(const TrainReport& report) const {
-    if (!std::isfinite(report.loss)) {
-      throw Error(fmt::format(
-          "[train] the loss is {} at step {}; lower --lr, or set --clip-norm",
-          report.loss, report.step));
-    }
+  std::string last_checkpoint() const {
+    return config_.out.empty() ? "" : newest_checkpoint(config_.out + "/checkpoints");
   }
 
-  [[noreturn]] void stop() const {
+  [[noreturn]] void stop_for_loss(const Decision& decision) const {
+    const std::string kept = last_checkpoint();
     throw Error(fmt::format(
-        "[train] stopped by a signal at step {}; {}", position_.step,
+        "[train] the loss is not finite at step {} on rank {}; lower --lr, or set "
+        "--clip-norm{}",
+        decision.bad_step, decision.bad_rank,
+        kept.empty() ? "" : "; the last good checkpoint is " + kept));
+  }
+
+  [[noreturn]] void stop_for_signal(const Decision& decision) const {
+    throw Error(fmt::format(
+        "[train] stopped by a signal to rank {} at step {}; {}", decision.stopping_rank,
+        position_.step,
         config_.out.empty() ? "set --out to save checkpoints"
+        : config_.dry_run   ? "a dry run saves nothing"
                             : "go on with --resume auto"));
   }
 
   // --- evaluation, checkpoints, end ---
 
+  // Replicas that differ compute something else than what was asked for, silently.
+  void check_replicas() {
+    if (config_.drift_check == "off" || !reporter_.in_lockstep()) {
+      return;
+    }
+    Communicator* replicas = parts_.strategy->replicas();
+    const Drift drift =
+        find_drift(replicas != nullptr ? *replicas : comm_, *parts_.arenas);
+    if (drift.ranks.empty()) {
+      return;
+    }
+    const std::string found = fmt::format(
+        "[train] parameter '{}' of {} {} is not that of {} 0 after step {}",
+        drift.parameter, sharded() ? "replica" : "rank", drift.ranks.front(),
+        sharded() ? "replica" : "rank", position_.step);
+    if (config_.drift_check == "stop") {
+      throw Error(
+          found +
+          "; look for code that changes parameters on some ranks only, or go on "
+          "from rank 0's with --drift-check resync");
+    }
+    log_warning(found + "; all ranks go on with rank 0's");
+    parts_.strategy->start();
+  }
+
   TestReport evaluate_now() {
-    pause_clock();
+    reporter_.clock().pause();
     LoaderOptions options = loader_options(config_);
     options.batch_size = config_.eval_batch_size;
     auto report = evaluate(
         *parts_.strategy, comm_, data_.test, options,
         config_.dry_run ? kDryRunSteps : 0);
-    report.epoch = position_.epoch;
+    // Behind the last epoch it is still the last one's model.
+    report.epoch = std::clamp<int64_t>(
+        position_.epoch, 0, std::max<int64_t>(1, config_.epochs) - 1);
     report.step = position_.step;
-    directory_.add(report);
-    progress_.show(report);
-    reset_clock();
+    report.samples = position_.epoch * data_.train.size +
+                     std::min(position_.samples_in_epoch, data_.train.size);
+    reporter_.show(report);
+    reporter_.clock().resume();
     return report;
   }
 
@@ -255,76 +375,81 @@ class Trainer {
     if (config_.out.empty() || config_.dry_run) {
       return;
     }
-    pause_clock();
-    const auto content = content_of(parts_.strategy->collect_state());
-    if (comm_.rank() == 0) {
-      save_checkpoint(directory_.checkpoints(), content, config_.keep_checkpoints);
-    }
-    reset_clock();
+    reporter_.clock().pause();
+    // First: it may set this rank's own values aside.
+    auto state = parts_.strategy->collect_state();
+    saving_.save(directory_->checkpoints(), position_, std::move(state), own_state());
+    agreement_.saved();
+    reporter_.clock().resume();
   }
 
   void write_trace() {
-    if (config_.trace && !config_.out.empty() && comm_.rank() == 0) {
-      replace_file(config_.out + "/trace.json", trace_.to_json(comm_.rank()));
+    if (!config_.trace || config_.out.empty()) {
+      return;
+    }
+    const std::string trace = trace_of_all_ranks(trace_, comm_);
+    if (comm_.rank() == 0) {
+      replace_file(config_.out + "/trace.json", trace);
     }
   }
 
   Summary conclude(const TestReport& test) {
     Summary summary;
     summary.test = test;
-    summary.train_seconds = train_seconds_;
-    summary.samples_per_second =
-        train_seconds_ > 0 ? total_samples_ / train_seconds_ : 0;
-    const auto steps = static_cast<double>(std::max<int64_t>(1, position_.step));
-    summary.exposed_comm_ms_per_step = 1000 * comm_.stats().waited_seconds / steps;
+    summary.train_seconds = reporter_.clock().seconds();
+    summary.samples_per_second = reporter_.clock().mean_rate();
+    const auto steps =
+        static_cast<double>(std::max<int64_t>(1, position_.step - first_step_));
+    summary.train_accuracy = reporter_.epoch_accuracy();
+    summary.exposed_comm_ms_per_step =
+        1000 * traffic(parts_, comm_).waited_seconds / steps;
+    summary.bytes_sent_per_rank = mean_bytes(parts_, comm_);
+    // Thread ranks are one process.
+    const bool own_process = config_.ranks == "process" || comm_.rank() == 0;
+    summary.peak_memory_mib = total_memory(own_process ? memory_.mib() : 0, comm_);
+    if (const auto* scaler = parts_.optimizer->scaler()) {
+      summary.skipped_steps = scaler->skipped_steps();
+      summary.loss_scale = scaler->scale();
+      reporter_.say(fmt::format(
+          "{} of {} steps were left out because gradients overflowed; the loss scale "
+          "is now {}",
+          summary.skipped_steps, position_.step, summary.loss_scale));
+    }
     summary.epochs = position_.epoch;
     summary.steps = position_.step;
     summary.world_size = comm_.size();
     summary.backend = comm_.backend();
     summary.executor = parts_.executor->name();
-    summary.parameters_sha256 = parts_.arenas->parameters_sha256();
-    directory_.finish(summary, config_);
-    progress_.say(fmt::format(
-        "Finished training in {:.1f} s, {:.0f} samples/s", summary.train_seconds,
-        summary.samples_per_second));
+    summary.measurements = parts_.strategy->measurements();
+    summary.parameters_sha256 = parameters_sha256(parts_, comm_);
+    directory_->finish(summary, config_);
+    reporter_.end();
     return summary;
-  }
-
-  // --- the clock: training only, without evaluation and saving ---
-
-  void reset_clock() {
-    started_ = Clock::now();
-  }
-
-  void pause_clock() {
-    train_seconds_ += std::chrono::duration<double>(Clock::now() - started_).count();
-    started_ = Clock::now();
-  }
-
-  void add_to_clock(double samples) {
-    const double before = train_seconds_;
-    pause_clock();
-    total_samples_ += samples;
-    recent_rate_ = samples / std::max(1e-9, train_seconds_ - before);
   }
 
   const RunConfig& config_;
   const DatasetSplits& data_;
   Communicator& comm_;
   Assembly parts_;
+  Saving saving_;
   Loader loader_;
+  // Of a whole epoch at this world size.
   int64_t steps_per_epoch_;
+  // Steps that earlier processes of this run made.
+  int64_t first_step_ = 0;
+  // step_in_epoch at the end of this epoch.
+  int64_t last_step_ = 0;
   std::unique_ptr<LrSchedule> schedule_;
-  RunDirectory directory_;
-  Progress progress_;
+  Agreement agreement_;
+  PartitionAudit audit_;
+  // Made when nothing can go wrong any more before the first step.
+  std::unique_ptr<RunDirectory> directory_;
+  Reporter reporter_;
+  PeakMemory memory_;
   Position position_;
-  // Since the last report, this rank: loss, right answers, samples.
-  at::Tensor sums_ = at::zeros({3}, at::kDouble);
+  double lr_ = 0;
+  Convergence convergence_;
   Trace trace_;
-  Clock::time_point started_;
-  double train_seconds_ = 0;
-  double total_samples_ = 0;
-  double recent_rate_ = 0;
 };
 
 }  // namespace
@@ -332,6 +457,8 @@ class Trainer {
 Summary train(
     const RunConfig& config, const DatasetSplits& data, Communicator& comm,
     std::unique_ptr<Model> model) {
+  // Before the parts are made: some talk to those of the other ranks.
+  check_same_run(config, data.train, comm);
   return Trainer(config, data, comm, std::move(model)).run();
 }
 

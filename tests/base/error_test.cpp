@@ -39,6 +39,18 @@ TEST(DidYouMean, ForgivesMoreInLongNames) {
   EXPECT_EQ(did_you_mean("abcd", {"wxyd"}), "");
 }
 
+TEST(DidYouMean, IsEmptyForANameOfManyMegabytes) {
+  // Counting edits of this would take minutes: the test's time limit is the check.
+  const std::vector<std::string> names(100, std::string(1000, 'x'));
+  EXPECT_EQ(did_you_mean(std::string(20'000'000, 'x'), names), "");
+}
+
+TEST(Error, IsOneLineOfPrintableCharacters) {
+  const std::string name("a\nb\x1b[2J\x7f\0c", 10);
+  EXPECT_STREQ(DataError("'" + name + "' \xc3\xa4").what(), "'a?b?[2J??c' \xc3\xa4");
+  EXPECT_STREQ(CommError("x\ny", "z\r").what(), "[comm] x?y failed: z?");
+}
+
 TEST(ExitCode, IsTwoForMisuseOnly) {
   EXPECT_EQ(exit_code(ConfigError("x")), 2);
   EXPECT_EQ(exit_code(DataError("x")), 1);
@@ -52,6 +64,23 @@ TEST(FirstLine, DropsWhatFollowsTheNewline) {
       first_line(std::runtime_error("bad shape\nframe #0\nframe #1")), "bad shape");
   EXPECT_EQ(first_line(std::runtime_error("bad shape")), "bad shape");
   EXPECT_EQ(first_line(std::runtime_error("")), "");
+}
+
+TEST(FirstLine, SaysWhatToLowerWhenMemoryIsShort) {
+  const auto expect_advice = [](const std::exception& error, const std::string& start) {
+    const std::string line = first_line(error);
+    EXPECT_EQ(line.substr(0, start.size()), start);
+    EXPECT_NE(line.find("--batch-size"), std::string::npos);
+    EXPECT_EQ(line.find('\n'), std::string::npos);
+  };
+  expect_advice(std::bad_alloc(), "[memory] there is not enough memory; lower");
+  // As LibTorch says it.
+  expect_advice(
+      std::runtime_error(
+          "[enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't "
+          "allocate memory: you tried to allocate 52613349376 bytes. Error code 12 "
+          "(Cannot allocate memory)\nframe #0"),
+      "[memory] there is not enough memory for 52613349376 bytes; lower");
 }
 
 TEST(CommError, TellsOperationPeerAndCause) {

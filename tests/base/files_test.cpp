@@ -62,6 +62,16 @@ TEST(ReadFile, ReadsAFileOfUnknownSize) {
   EXPECT_THAT(read_file("/proc/self/status"), HasSubstr("VmSize"));
 }
 
+TEST(ReadFile, ReadsNoMoreThanItMay) {
+  const TempDir directory;
+  replace_file(directory.file("five"), "12345");
+  EXPECT_EQ(read_file(directory.file("five"), 5), "12345");
+  EXPECT_THAT(
+      message_of<DataError>([&] { read_file(directory.file("five"), 4); }),
+      AllOf(HasSubstr("five'"), HasSubstr("more than 4 bytes")));
+  EXPECT_THROW(read_file("/dev/zero", 1 << 20), DataError);
+}
+
 TEST(ReadFile, NamesThePathAndTheReason) {
   const TempDir directory;
   const std::string missing = directory.file("missing");

@@ -2,22 +2,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <future>
 #include <set>
 
-#include "tandem/base/store_protocol.h"
-#include "tests/base/test_tools.h"
+#include "tests/base/store_tools.h"
 
 namespace tandem {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Clock = std::chrono::steady_clock;
 
-// For what must come; a test that waits this long has failed.
-constexpr Milliseconds kLong{10'000};
 // For what must not come.
 constexpr Milliseconds kShort{30};
 
@@ -37,33 +34,6 @@ class Store : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(
     Over, Store, ::testing::Values("unix", "tcp"),
     [](const auto& param) { return param.param; });
-
-// An answer proves that the server still serves the clients it had.
-void expect_alive(StoreClient& client) {
-  client.set("alive", "yes");
-  EXPECT_EQ(client.get("alive", kLong), "yes");
-}
-
-Socket connect_raw(const std::string& address, const std::string& first_bytes) {
-  Socket socket = connect_once(address);
-  EXPECT_TRUE(socket);
-  EXPECT_TRUE(
-      socket.send_all(first_bytes.data(), first_bytes.size(), Clock::now() + kLong));
-  return socket;
-}
-
-std::string frame(const std::string& bytes) {
-  return store_protocol::encode_length(static_cast<uint32_t>(bytes.size())) + bytes;
-}
-
-// Waits for the end of the stream, ignoring what comes before.
-bool closed_by_server(Socket& socket) {
-  const auto deadline = Clock::now() + kLong;
-  char byte = 0;
-  while (socket.receive_all(&byte, 1, deadline)) {
-  }
-  return Clock::now() < deadline;
-}
 
 TEST_P(Store, GivesOneClientWhatAnotherSet) {
   client_.set("key", "value");
@@ -278,7 +248,7 @@ TEST_P(Store, ClosesConnectionsThatDoNotGreet) {
   for (const std::string& bytes :
        {frame("GET / HTTP/1.1"), std::string("GET / HTTP/1.1\r\nHost: me\r\n\r\n"),
         frame(request), frame(""), std::string(100'000, '\xff')}) {
-    Socket stranger = connect_once(server_.address());
+    Socket stranger = connect_once(server_.address(), Clock::now() + kLong);
     // The server may close before it has all of it.
     stranger.send_all(bytes.data(), bytes.size(), Clock::now() + kLong);
     EXPECT_TRUE(closed_by_server(stranger)) << bytes.substr(0, 20);
@@ -377,6 +347,40 @@ TEST(StoreClient, NamesTheAddressWhereNobodyAnswers) {
   EXPECT_THAT(
       message_of<CommError>([&] { StoreClient(address, kShort); }),
       AllOf(HasSubstr(address), HasSubstr("nobody answers"), HasSubstr("MASTER_ADDR")));
+}
+
+TEST(StoreClient, TriesANameUntilTheTimeoutAndSaysHowLong) {
+  const auto start = Clock::now();
+  EXPECT_THAT(
+      message_of<CommError>(
+          [&] { StoreClient("tcp:no-such-host.invalid:1", Milliseconds(300)); }),
+      AllOf(HasSubstr("'no-such-host.invalid' does not resolve"), HasSubstr("0.3 s")));
+  EXPECT_GE(Clock::now() - start, Milliseconds(250));
+}
+
+TEST(StoreServer, TriesItsNameUntilTheTimeout) {
+  const auto start = Clock::now();
+  EXPECT_THAT(
+      message_of<ResolveError>([&] {
+        const StoreServer server("tcp:no-such-host.invalid:0", "", Milliseconds(300));
+      }),
+      AllOf(HasSubstr("no-such-host.invalid"), HasSubstr("0.3 s")));
+  EXPECT_GE(Clock::now() - start, Milliseconds(250));
+}
+
+// A listener whose queue is full answers no more, as a host behind a firewall.
+TEST(Connect, EndsAtTheDeadlineWhenTheHostIsSilent) {
+  const Listener full = listen_at("tcp:127.0.0.1:0");
+  listen(full.socket.fd(), 0);
+  std::vector<Socket> crowd;
+  do {
+    crowd.push_back(connect_once(full.address, Clock::now() + Milliseconds(100)));
+  } while (crowd.back() && crowd.size() < 100);
+  EXPECT_FALSE(crowd.back());
+  // Without a deadline the kernel tries for two minutes.
+  EXPECT_THAT(
+      message_of<CommError>([&] { StoreClient(full.address, Milliseconds(300)); }),
+      HasSubstr("nobody answers"));
 }
 
 TEST(StoreClient, FailsSoonWhenTheServerGoes) {

@@ -1,7 +1,10 @@
 #include "tandem/comm/gloo.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -101,15 +104,41 @@ TEST(Gloo, GroupsOfDifferentNamesShareAStore) {
   EXPECT_EQ(sums, (std::vector<double>{3, 3, 12, 12}));
 }
 
-TEST(Gloo, BFloat16IsSummedInFloat32) {
-  // In bfloat16 256 + 1 is 256 again: only a wider sum gets past it.
-  const auto sums = on_each_rank("gloo", 4, [](Communicator& comm) {
-    auto x = at::full({2}, comm.rank() == 0 ? 256 : 1, at::kBFloat16);
-    comm.all_reduce(x)->wait();
-    return x;
+TEST(Gloo, BFloat16IsReducedAsSuchToTheSameBitsOnAllRanks) {
+  struct Reduced {
+    at::Tensor sum;
+    at::Tensor least;
+    at::Tensor most;
+    int64_t bytes;
+  };
+  // Several of Gloo's segments.
+  constexpr int64_t kMany = 1'500'000;
+  const auto values = [](int rank) {
+    return (at::arange(kMany) * (0.7 + rank)).sin().to(at::kBFloat16);
+  };
+  const auto ranks = on_each_rank("gloo", 3, [&](Communicator& comm) {
+    Reduced reduced{
+        values(comm.rank()), values(comm.rank()), values(comm.rank()),
+        comm.stats().bytes};
+    const auto sum = comm.all_reduce(reduced.sum);
+    const auto least = comm.all_reduce(reduced.least, ReduceOp::min);
+    comm.all_reduce(reduced.most, ReduceOp::max)->wait();
+    least->wait();
+    sum->wait();
+    reduced.bytes = comm.stats().bytes - reduced.bytes;
+    return reduced;
   });
-  for (const auto& sum : sums) {
-    EXPECT_EQ(sum[0].item<float>(), 260);  // 259 rounded to even
+  const auto a = values(0);
+  const auto b = values(1);
+  const auto c = values(2);
+  const auto exact = a.to(at::kDouble) + b.to(at::kDouble) + c.to(at::kDouble);
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank.bytes, 3 * 2 * kMany);
+    EXPECT_TRUE(rank.sum.equal(ranks[0].sum));
+    // Two additions of numbers up to 3, with 8 bits.
+    EXPECT_LE((rank.sum - exact).abs().max().item<double>(), 2 * 3.0 / 256 / 2);
+    EXPECT_TRUE(rank.least.equal(at::minimum(at::minimum(a, b), c)));
+    EXPECT_TRUE(rank.most.equal(at::maximum(at::maximum(a, b), c)));
   }
 }
 

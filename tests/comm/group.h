@@ -12,6 +12,7 @@
 #include "tandem/base/store.h"
 #include "tandem/comm/gloo.h"
 #include "tandem/comm/thread.h"
+#include "tests/comm/mpi_ranks.h"
 
 namespace tandem {
 
@@ -73,21 +74,37 @@ inline void run_gloo_ranks(
   }
 }
 
-/// Runs `body` on ranks of a backend by its name: "thread" or "gloo".
+/// The backends that table-driven tests go through: those of this build.
+inline std::vector<const char*> all_backends() {
+  return has_mpi() ? std::vector<const char*>{"thread", "gloo", "mpi"}
+                   : std::vector<const char*>{"thread", "gloo"};
+}
+
+/// Runs `body` on ranks of a backend by its name: "thread", "gloo" or "mpi".
 inline void run_backend(
     const std::string& backend, int size,
     const std::function<void(Communicator&)>& body) {
   if (backend == "gloo") {
     run_gloo_ranks(size, body);
+  } else if (backend == "mpi" && !is_mpi_rank()) {
+    rerun_under_mpirun();
+  } else if (backend == "mpi") {
+    run_mpi_ranks(size, body);
   } else {
     run_ranks(size, body, std::chrono::milliseconds(20'000));
   }
 }
 
-/// What `body` returns on each rank, in rank order.
+/// What `body` returns on each rank, in rank order. For "mpi" only what it returns on
+/// this process's rank: nothing where that takes no part.
 template <typename Body>
 auto on_each_rank(const std::string& backend, int size, const Body& body) {
   using Result = decltype(body(std::declval<Communicator&>()));
+  if (backend == "mpi") {
+    std::vector<Result> own;
+    run_backend(backend, size, [&](Communicator& comm) { own.push_back(body(comm)); });
+    return own;
+  }
   std::vector<Result> results(static_cast<size_t>(size));
   run_backend(backend, size, [&](Communicator& comm) {
     results[static_cast<size_t>(comm.rank())] = body(comm);

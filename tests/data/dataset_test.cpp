@@ -37,9 +37,9 @@ IdxArray labels(const std::vector<uint8_t>& values) {
 void write_folder(const std::string& folder) {
   make_directories(folder);
   write_idx(folder + kTrainImages, images(4, 2, 5, 7));
-  write_idx(folder + kTrainLabels + ".gz", labels({0, 3, 1, 3}));
+  write_idx(folder + kTrainLabels + ".gz", labels({0, 3, 1, 5}));
   write_idx(folder + kTestImages + ".gz", images(3, 2, 5, 9));
-  write_idx(folder + kTestLabels, labels({5, 0, 1}));
+  write_idx(folder + kTestLabels, labels({3, 0, 1}));
 }
 
 TEST(Dataset, FolderOfIdxFilesIsLoaded) {
@@ -52,10 +52,10 @@ TEST(Dataset, FolderOfIdxFilesIsLoaded) {
   EXPECT_EQ(splits.train.width, 5);
   EXPECT_EQ(splits.train.image_bytes(), 10);
   EXPECT_EQ(*splits.train.pixels, std::vector<uint8_t>(40, 7));
-  EXPECT_THAT(*splits.train.labels, ElementsAre(0, 3, 1, 3));
+  EXPECT_THAT(*splits.train.labels, ElementsAre(0, 3, 1, 5));
   EXPECT_EQ(splits.test.size, 3);
   EXPECT_EQ(*splits.test.pixels, std::vector<uint8_t>(30, 9));
-  // The test part has the larger label, and both must agree.
+  // The test part's largest label is 3, and both must agree.
   EXPECT_EQ(splits.train.num_classes, 6);
   EXPECT_EQ(splits.test.num_classes, 6);
   EXPECT_THAT(splits.train.class_names, ElementsAre("0", "1", "2", "3", "4", "5"));

@@ -132,7 +132,7 @@ TEST(Loader, GathersChannelsRowsAndColumns) {
   Loader loader(colours(5), in_order(), raw(2));
   EXPECT_EQ(loader.num_batches(), 3);
   Batch batch;
-  loader.seek(0, 1);
+  loader.seek(0, 2);
   ASSERT_TRUE(loader.next(batch));
   EXPECT_THAT(batch.inputs.sizes().vec(), ElementsAre(2, 3, 2, 4));
   EXPECT_THAT(targets_of(batch), ElementsAre(2, 3));
@@ -223,11 +223,11 @@ TEST(Loader, SeekGivesTheSameBatchAsGoingThere) {
   Loader loader(colours(40), sampler, raw(3));
   const auto whole = epoch_targets(loader, 4);
   EXPECT_EQ(whole.size(), 20u);
-  const auto tail = epoch_targets(loader, 4, 5);
+  const auto tail = epoch_targets(loader, 4, 30);
   EXPECT_EQ(tail, std::vector<int64_t>(whole.begin() + 15, whole.end()));
   Loader fresh(colours(40), sampler, raw(3));
   Batch batch;
-  fresh.seek(4, 5);
+  fresh.seek(4, 30);
   ASSERT_TRUE(fresh.next(batch));
   EXPECT_EQ(batch.first_position, 31);
   EXPECT_TRUE(shows_its_labels(batch));
@@ -275,6 +275,77 @@ TEST(Loader, EvaluationShardsShowEachSampleOnce) {
     }
   }
   EXPECT_EQ(seen, std::vector<int>(13, 1));
+}
+
+// Two ranks, two micro-batches of four: the samples are dealt to all four in turn.
+TEST(Loader, DealsAStepsSamplesToMicroBatchesAsToShards) {
+  SamplerOptions sampler = in_order();
+  sampler.num_shards = 2;
+  sampler.shard = 1;
+  sampler.tail = Tail::keep;
+  auto options = raw(4);
+  options.micro_batches = 2;
+  options.num_buffers = 5;
+  // 16 in the first step, 5 in the second: positions 16 to 20.
+  Loader loader(colours(21), sampler, options);
+  EXPECT_EQ(loader.num_steps(), 2);
+  EXPECT_EQ(loader.num_batches(), 4);
+  loader.seek(0);
+  std::vector<std::vector<int64_t>> taken;
+  std::vector<int64_t> global_counts;
+  for (Batch batch; loader.next(batch);) {
+    taken.push_back(targets_of(batch));
+    global_counts.push_back(batch.global_count);
+    EXPECT_EQ(batch.first_position, taken.back()[0]);
+    EXPECT_EQ(batch.position_stride, 4);
+    EXPECT_TRUE(batch.samples.equal(batch.targets));
+  }
+  EXPECT_THAT(
+      taken, testing::ElementsAre(
+                 testing::ElementsAre(1, 5, 9, 13), testing::ElementsAre(3, 7, 11, 15),
+                 testing::ElementsAre(17), testing::ElementsAre(19)));
+  EXPECT_THAT(global_counts, testing::ElementsAre(16, 16, 5, 5));
+}
+
+// 10 samples over 3 shards of 2 micro-batches of 1: a step takes 6, the last one has 4.
+TEST(Loader, CanGiveEveryShardAsManyBatches) {
+  for (const int64_t shard : {0, 1, 2}) {
+    SCOPED_TRACE(shard);
+    auto options = raw(1);
+    options.micro_batches = 2;
+    SamplerOptions sampler;
+    sampler.num_shards = 3;
+    sampler.shard = shard;
+    sampler.shuffle = false;
+    sampler.tail = Tail::keep;
+    const auto counts = [&] {
+      Loader loader(colours(10), sampler, options);
+      loader.seek(0);
+      std::vector<int64_t> all;
+      Batch batch;
+      while (loader.next(batch)) {
+        EXPECT_EQ(batch.count(), batch.targets.numel());
+        EXPECT_EQ(batch.global_count, all.size() < 2 ? 6 : 4);
+        all.push_back(batch.count());
+      }
+      return all;
+    };
+    const bool first = shard == 0;
+    EXPECT_EQ(counts().size(), first ? 4u : 3u);
+    options.empty_batches = true;
+    EXPECT_EQ(counts(), (std::vector<int64_t>{1, 1, 1, first ? 1 : 0}));
+  }
+}
+
+TEST(Loader, ABatchLargerThanTheDataTakesTheDatasMemory) {
+  auto options = raw(int64_t{1} << 40);
+  options.num_buffers = int64_t{1} << 40;
+  Loader loader(colours(6), in_order(), options);
+  loader.seek(0);
+  Batch batch;
+  ASSERT_TRUE(loader.next(batch));
+  EXPECT_EQ(batch.count(), 6);
+  EXPECT_EQ(batch.inputs.storage().nbytes(), 6u * kImageBytes * sizeof(float));
 }
 
 TEST(Loader, ALimitedDatasetIsReadNoFurther) {

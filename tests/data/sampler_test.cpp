@@ -54,6 +54,59 @@ TEST(Sampler, GivesTheIndicesOfPythonsDistributedSampler) {
   }
 }
 
+TEST(Sampler, BlocksAreReadByOneShardEachInEveryEpoch) {
+  SamplerOptions options;
+  options.size = 12;
+  options.num_shards = options.blocks = 3;
+  Shards before;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    auto shards = all_shards(options, epoch);
+    EXPECT_NE(shards, before);
+    before = shards;
+    for (int64_t shard = 0; shard < 3; ++shard) {
+      auto& indices = shards[static_cast<size_t>(shard)];
+      std::sort(indices.begin(), indices.end());
+      const int64_t first = 4 * shard;
+      EXPECT_EQ(
+          indices, std::vector<int64_t>({first, first + 1, first + 2, first + 3}));
+    }
+  }
+}
+
+TEST(Sampler, BlocksGoOnWhereTheyWereAndFitOneShardToo) {
+  SamplerOptions options;
+  options.size = 12;
+  options.num_shards = options.blocks = 3;
+  const auto whole = all_shards(options, 5);
+  options.first_position = 6;
+  const auto rest = all_shards(options, 5);
+  for (size_t shard = 0; shard < 3; ++shard) {
+    EXPECT_EQ(
+        rest[shard],
+        std::vector<int64_t>(whole[shard].begin() + 2, whole[shard].end()));
+  }
+  // One shard sees what the three see together, in turn.
+  options.num_shards = 1;
+  options.first_position = 0;
+  const auto one = all_shards(options, 5)[0];
+  for (size_t position = 0; position < 12; ++position) {
+    EXPECT_EQ(one[position], whole[position % 3][position / 3]);
+  }
+}
+
+TEST(Sampler, BlocksThatDoNotDivideAreRefused) {
+  SamplerOptions options;
+  options.size = 12;
+  options.blocks = 5;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { shard_indices(options, 0); }), HasSubstr("5 blocks"));
+  options.blocks = 4;
+  options.first_position = 6;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { shard_indices(options, 0); }),
+      HasSubstr("as many ranks as before"));
+}
+
 // FNV-1a over the number of indices, then the indices, of every rank in turn, for
 //   shuffle in (False, True): drop_last in (False, True):
 //   (seed, epoch) in ((0, 0), (0, 3), (7, 3), (1234567890123, 40)).

@@ -376,15 +376,42 @@ TEST(EagerExecutor, TraceMarksTheBackwardOfEachNamedLayer) {
 }
 
 TEST(ExecutorTable, MakesByNameAndNamesTheNearest) {
-  const auto model = small_net();
+  const auto model = make_model("net", {});
   ModelArenas arenas(model->parameters(), {});
   EXPECT_NE(make_executor("auto", *model, arenas, {}), nullptr);
   for (const auto& entry : executor_table()) {
-    EXPECT_NE(make_executor(entry.name, *model, arenas, {}), nullptr) << entry.name;
+    try {
+      EXPECT_EQ(
+          make_executor(entry.name, *model, arenas, {})->name(),
+          std::string(entry.name));
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("not in this build"));
+    }
   }
   EXPECT_THAT(
       error_of<ConfigError>([&] { make_executor("eagre", *model, arenas, {}); }),
       AllOf(HasSubstr("did you mean 'eager'"), HasSubstr("auto")));
+}
+
+TEST(EagerExecutor, CountsTheBytesItKeepsForBackward) {
+  Rig rig(small_net());
+  const int64_t samples = 3;
+  const auto batch = images(0, samples);
+  rig.executor->forward(0, batch, training());
+  // The image, the convolution's output, which relu changes in place, what dropout
+  // gives to the linear layer, and its output. The pool's output is gone.
+  const int64_t of_one_batch =
+      samples * (64 + 3 * 36 + 27 + 4) * static_cast<int64_t>(sizeof(double));
+  EXPECT_EQ(rig.executor->kept_bytes(), of_one_batch);
+  rig.executor->forward(1, batch, training());
+  EXPECT_EQ(rig.executor->kept_bytes(), 2 * of_one_batch);
+  auto evaluation = training();
+  evaluation.training = false;
+  rig.executor->forward(2, batch, evaluation);
+  rig.executor->backward(0, {}, training(), rig.recorder);
+  EXPECT_EQ(rig.executor->kept_bytes(), of_one_batch);
+  rig.executor->backward(1, {}, training(), rig.recorder);
+  EXPECT_EQ(rig.executor->kept_bytes(), 0);
 }
 
 }  // namespace

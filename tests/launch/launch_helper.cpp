@@ -1,7 +1,8 @@
 // What the tests of launching need to run in a process of its own.
 //
 //   launch [--nproc N] [--nnodes N] [--node-rank N] [--master-port N]
-//          [--grace SECONDS] [--terminal] [--set NAME VALUE] COMMAND...
+//          [--grace SECONDS] [--terminal] [--no-prefix] [--local-rank-at N]
+//          [--set NAME VALUE] COMMAND...
 //   start COMMAND...              a child, and waits for it
 //   exec COMMAND...               becomes the command
 //   fail config|comm|data TEXT    as a rank: leaves a report and exits
@@ -37,6 +38,10 @@ int launch_with(const Words& words) {
       options.grace_seconds = std::stod(next());
     } else if (flag == "--terminal") {
       options.first_rank_owns_terminal = true;
+    } else if (flag == "--no-prefix") {
+      options.prefix_output = false;
+    } else if (flag == "--local-rank-at") {
+      options.local_rank_at = std::stoul(next());
     } else if (flag == "--set") {
       const auto name = next();
       options.variables.emplace_back(name, next());

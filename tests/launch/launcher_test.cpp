@@ -92,7 +92,8 @@ TEST_F(Launch, GivesAllRanksOnePortAndOneStore) {
   const auto result = run_launcher({"--nproc", "2"}, "echo $MASTER_PORT $TANDEM_STORE");
   const auto lines = sorted_lines(result.output);
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_THAT(lines[0], MatchesRegex("\\[rank 0\\] [1-9][0-9]* unix:/.*/store"));
+  EXPECT_THAT(
+      lines[0], MatchesRegex("\\[rank 0\\] [1-9][0-9]* unix:/.*/launcher-store"));
   EXPECT_EQ(lines[0].substr(9), lines[1].substr(9));
 }
 
@@ -140,6 +141,23 @@ TEST_F(Launch, MayLeaveTheTerminalToRankZero) {
       run_launcher({"--nproc", "2", "--terminal"}, "echo a; echo b >&2");
   EXPECT_THAT(sorted_lines(result.output), ElementsAre("[rank 1] a", "a"));
   EXPECT_THAT(sorted_lines(result.errors), ElementsAre("[rank 1] b", "b"));
+}
+
+TEST_F(Launch, MayLeaveOutputWithoutPrefixesButNotErrors) {
+  const auto result =
+      run_launcher({"--nproc", "2", "--no-prefix"}, "echo a$RANK; echo b$RANK >&2");
+  EXPECT_THAT(sorted_lines(result.output), ElementsAre("a0", "a1"));
+  EXPECT_THAT(sorted_lines(result.errors), ElementsAre("[rank 0] b0", "[rank 1] b1"));
+}
+
+TEST_F(Launch, MayPassTheLocalRankAsAnArgument) {
+  const auto result = run_command(
+      {TANDEM_TEST_HELPER, "launch", "--nproc", "2", "--local-rank-at", "2", "echo",
+       "a", "b"},
+      {}, 20);
+  EXPECT_THAT(
+      sorted_lines(result.output),
+      ElementsAre("[rank 0] a --local-rank=0 b", "[rank 1] a --local-rank=1 b"));
 }
 
 TEST_F(Launch, SetsThreadsUnlessTheUserDid) {

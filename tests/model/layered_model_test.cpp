@@ -153,6 +153,20 @@ TEST(LayeredModel, Dropout2dDropsWholeChannels) {
   EXPECT_TRUE(model->forward(x, evaluation()).equal(x));
 }
 
+TEST(LayeredModel, WithoutDropoutTrainingGivesWhatEvaluationDoes) {
+  auto options = double_options(1);
+  const auto x = waves({6, 1, 28, 28});
+  for (const std::string name : {"net", "convnet", "net5x5"}) {
+    options.dropout = true;
+    const auto with = make_model(name, options);
+    options.dropout = false;
+    const auto without = make_model(name, options);
+    const auto expected = with->forward(x, evaluation());
+    EXPECT_FALSE(with->forward(x, {}).equal(expected)) << name;
+    EXPECT_TRUE(without->forward(x, {}).equal(expected)) << name;
+  }
+}
+
 TEST(LayeredModel, OutputsDoNotDependOnHowTheBatchIsCut) {
   for (const std::string name : {"net", "convnet", "net5x5"}) {
     const auto model = make_model(name, double_options(1));

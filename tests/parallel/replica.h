@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <memory>
@@ -12,7 +13,10 @@
 #include "tandem/data/loader.h"
 #include "tandem/exec/stage_executor.h"
 #include "tandem/model/model.h"
+#include "tandem/model/stages.h"
 #include "tandem/optim/optimizer.h"
+#include "tandem/parallel/grid.h"
+#include "tandem/parallel/statistics_group.h"
 #include "tandem/parallel/strategy.h"
 
 namespace tandem {
@@ -35,8 +39,10 @@ inline std::vector<Layer> small_net_layers() {
 }
 
 inline std::unique_ptr<Model> make_small_model(
-    const std::vector<Layer>& layers, uint64_t seed = 1) {
+    const std::vector<Layer>& layers, uint64_t seed = 1,
+    const StackFunction& stack_statistics = {}) {
   ModelOptions options;
+  options.stack_statistics = stack_statistics;
   options.seed = seed;
   options.dtype = at::kDouble;
   return make_layered_model(layers, options);
@@ -63,9 +69,25 @@ inline Dataset noise_images(int64_t size) {
   return dataset;
 }
 
+/// What of `model` a rank computes; leaves only that in it. For 8 x 8 images.
+inline StageOptions stage_of(
+    Model& model, const Communicator& comm, const StrategyOptions& options) {
+  StageOptions stage;
+  stage.loss = options.loss;
+  if (options.name == "pipeline") {
+    const Grid grid =
+        make_grid(options.stages, options.replicas, comm.rank(), comm.size());
+    keep_stage(model, {1, 8, 8}, grid.stages, grid.stage);
+    stage.first = grid.stage == 0;
+    stage.last = grid.stage + 1 == grid.stages;
+  }
+  return stage;
+}
+
 /// One rank's parts, put together.
 struct Replica {
   std::unique_ptr<Model> model;
+  StageOptions stage;
   ModelArenas arenas;
   std::unique_ptr<StageExecutor> executor;
   std::unique_ptr<Optimizer> optimizer;
@@ -75,19 +97,44 @@ struct Replica {
       std::unique_ptr<Model> from, Communicator& comm, const StrategyOptions& options,
       const OptimizerOptions& optimizer_options)
       : model(std::move(from)),
+        stage(stage_of(*model, comm, options)),
         arenas(model->parameters(), model->buffers()),
-        executor(make_eager_executor(*model, arenas, {options.loss, true, true})),
+        executor(make_eager_executor(*model, arenas, stage)),
         optimizer(
             make_optimizer(optimizer_options, arenas.parameters(), arenas.gradients())),
         strategy(make_strategy(options, {comm, *executor, arenas, *optimizer})) {}
 
-  /// All parameters, one after the other.
+  /// All parameters of this rank, one after the other.
   at::Tensor parameters() const {
-    std::vector<at::Tensor> flat;
-    for (const auto& entry : model->parameters()) {
-      flat.push_back(entry.tensor.detach().reshape(-1));
+    return flat(model->parameters());
+  }
+  /// All buffers.
+  at::Tensor buffers() const {
+    return flat(model->buffers());
+  }
+
+  /// The whole model's where stages were put together again (rank 0), else this
+  /// rank's. Collective.
+  std::vector<NamedTensor> whole_parameters() const {
+    const bool in_stages = strategy->consistency() == Consistency::sharded;
+    std::vector<NamedTensor> whole;
+    for (const auto& [name, tensor] :
+         in_stages ? strategy->collect_state().model : arenas.state()) {
+      const auto kind = name.substr(name.rfind('.') + 1);
+      if (kind == "weight" || kind == "bias") {
+        whole.push_back({name, tensor.detach().clone()});
+      }
     }
-    return at::cat(flat).clone();
+    return whole;
+  }
+
+ private:
+  static at::Tensor flat(const std::vector<NamedTensor>& tensors) {
+    std::vector<at::Tensor> parts = {at::zeros({0}, at::kDouble)};
+    for (const auto& entry : tensors) {
+      parts.push_back(entry.tensor.detach().to(at::kDouble).reshape(-1));
+    }
+    return at::cat(parts).clone();
   }
 };
 
@@ -100,6 +147,7 @@ struct RunOptions {
   int64_t global_batch = 24;
   int64_t micro_batches = 1;
   int64_t data_size = 60;
+  Tail tail = Tail::pad;
   int64_t epochs = 2;
   double lr = 0.05;
 
@@ -112,25 +160,53 @@ struct RunOptions {
 };
 
 struct RunResult {
+  // Of the whole model at rank 0.
   at::Tensor parameters;
+  at::Tensor buffers;
   std::string sha256;
   // Of all steps: loss, right answers, samples of this rank.
   at::Tensor sums;
 };
 
+/// Document 003's `net`, dropout included, for noise_images().
+inline std::vector<Layer> net_layers() {
+  ModelOptions options;
+  options.input = {1, 8, 8};
+  options.num_classes = 5;
+  return find_model("net").layers(options);
+}
+
+/// Document 004's `convnet_bn`, likewise.
+inline std::vector<Layer> convnet_bn_layers() {
+  ModelOptions options;
+  options.input = {1, 8, 8};
+  options.num_classes = 5;
+  return find_model("convnet_bn").layers(options);
+}
+
 /// Trains on this rank's share of noise_images().
 inline RunResult train_small_net(Communicator& comm, const RunOptions& options) {
+  const bool sync = options.strategy.buffers == BufferSync::sync;
+  StatisticsGroup statistics(comm);
+  const auto stack = [&](const at::Tensor& mine) { return statistics.stack(mine); };
   Replica replica(
-      make_small_model(options.layers), comm, options.strategy, options.optimizer);
+      make_small_model(
+          options.layers, 1, sync ? StackFunction(stack) : StackFunction()),
+      comm, options.strategy, options.optimizer);
   replica.strategy->start();
+  const DataShard shard = replica.strategy->data_shard();
+  const bool reads = shard.shard >= 0;
   SamplerOptions sampler;
-  sampler.num_shards = replica.strategy->data_shard().num_shards;
-  sampler.shard = replica.strategy->data_shard().shard;
+  sampler.num_shards = shard.num_shards;
+  sampler.shard = reads ? shard.shard : 0;
   sampler.seed = options.seed;
+  sampler.tail = options.tail;
   LoaderOptions loading;
   loading.batch_size =
       options.global_batch / sampler.num_shards / options.micro_batches;
+  loading.micro_batches = options.micro_batches;
   loading.num_buffers = options.micro_batches;
+  loading.empty_batches = sync;
   Loader loader(noise_images(options.data_size), sampler, loading);
   RunResult result;
   StepContext context;
@@ -138,23 +214,26 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
   context.lr = options.lr;
   for (context.epoch = 0; context.epoch < options.epochs; ++context.epoch) {
     loader.seek(context.epoch);
-    for (;;) {
+    for (int64_t left = loader.num_steps(); left > 0; --left) {
       std::vector<Batch> batches;
       Batch batch;
-      while (static_cast<int64_t>(batches.size()) < options.micro_batches &&
+      while (reads && static_cast<int64_t>(batches.size()) < options.micro_batches &&
              loader.next(batch)) {
         batches.push_back(batch);
-      }
-      if (batches.empty()) {
-        break;
       }
       const auto sums = replica.strategy->train_step(batches, context);
       result.sums = result.sums.defined() ? result.sums + sums : sums;
       ++context.step;
     }
   }
-  result.parameters = replica.parameters();
-  result.sha256 = replica.arenas.parameters_sha256();
+  result.buffers = replica.buffers();
+  const auto whole = replica.whole_parameters();
+  std::vector<at::Tensor> flat;
+  for (const auto& entry : whole) {
+    flat.push_back(entry.tensor.reshape(-1));
+  }
+  result.parameters = at::cat(flat);
+  result.sha256 = ModelArenas(whole, {}).parameters_sha256();
   return result;
 }
 

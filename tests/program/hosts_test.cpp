@@ -1,80 +1,44 @@
-// Two hosts: network namespaces with their own addresses, joined by a cable.
+// Several hosts: network namespaces with their own addresses.
+
+#include "hosts.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <thread>
-
-#include "program.h"
 
 namespace tandem {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::Not;
+using testing::StartsWith;
 
-CommandResult ip(const std::string& arguments) {
-  return run_command({"/bin/sh", "-c", "ip " + arguments}, {}, 30);
+constexpr const char* kNoHosts = "no network namespaces (not root, or no ip command)";
+
+std::vector<std::string> lines_with(const std::string& text, const std::string& mark) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(mark) != std::string::npos) {
+      found.push_back(line);
+    }
+  }
+  return found;
 }
 
-// Two namespaces, 10.77.P.1 and 10.77.P.2 with P from our process id, so that two
-// test runs do not meet. Removed at the end.
-class TwoHosts {
- public:
-  TwoHosts() : id_(std::to_string(getpid())), net_(std::to_string(getpid() % 250)) {
-    ok_ = ip("netns add " + name(0)).status.ok() &&
-          ip("netns add " + name(1)).status.ok() &&
-          ip("link add " + cable(0) + " type veth peer name " + cable(1)).status.ok() &&
-          plug(0) && plug(1);
-  }
-  ~TwoHosts() {
-    ip("link del " + cable(0) + " 2>/dev/null");
-    ip("netns del " + name(0) + " 2>/dev/null");
-    ip("netns del " + name(1) + " 2>/dev/null");
-  }
-  TwoHosts(const TwoHosts&) = delete;
-  TwoHosts& operator=(const TwoHosts&) = delete;
-
-  bool ok() const {
-    return ok_;
-  }
-  std::string address(int host) const {
-    return "10.77." + net_ + "." + std::to_string(host + 1);
-  }
-  CommandResult run(int host, const std::vector<std::string>& arguments) const {
-    std::vector<std::string> command = {"ip", "netns", "exec", name(host), program()};
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    return run_command(command, {}, 120);
-  }
-
- private:
-  std::string name(int host) const {
-    return "tandem" + id_ + (host == 0 ? "a" : "b");
-  }
-  std::string cable(int host) const {
-    return "td" + id_ + (host == 0 ? "a" : "b");
-  }
-  bool plug(int host) const {
-    return ip("link set " + cable(host) + " netns " + name(host)).status.ok() &&
-           ip("-n " + name(host) + " addr add " + address(host) + "/24 dev " +
-              cable(host))
-               .status.ok() &&
-           ip("-n " + name(host) + " link set " + cable(host) + " up").status.ok() &&
-           ip("-n " + name(host) + " link set lo up").status.ok();
-  }
-
-  std::string id_;
-  std::string net_;
-  bool ok_ = false;
-};
+// A recipe of ours on data that needs no file.
+std::string recipe(const std::string& name) {
+  return TANDEM_SOURCE_DIR "/recipes/" + name + ".toml";
+}
 
 TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {
-  const TwoHosts hosts;
+  const Hosts hosts(2);
   if (!hosts.ok()) {
-    GTEST_SKIP() << "no network namespaces (not root, or no ip command)";
+    GTEST_SKIP() << kNoHosts;
   }
   const Scratch scratch;
-  const auto arguments = [&](int host) {
+  const auto results = hosts.run_all([&](int host) {
+    const auto number = std::to_string(host);
     return std::vector<std::string>{
         "train",
         "--model",
@@ -86,25 +50,155 @@ TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {
         "--nnodes",
         "2",
         "--node-rank",
-        std::to_string(host),
+        number,
         "--master-addr",
         hosts.address(0),
         "--master-port",
         "29500",
         "--out",
-        scratch / ("run" + std::to_string(host))};
+        scratch / ("run" + number)};
+  });
+  for (const auto& result : results) {
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    EXPECT_THAT(result.errors, Not(HasSubstr("hostname")));
+  }
+  EXPECT_THAT(results[0].output, HasSubstr("4 ranks over gloo"));
+  EXPECT_THAT(results[0].output, HasSubstr("/1280 ("));
+  EXPECT_EQ(json_number(scratch / "run0/summary.json", "world_size"), 4);
+}
+
+// Document 000: machines x processes, by the document's names of the flags.
+TEST(Hosts, LocalRankZeroOfEachMachinePrints) {
+  const Hosts hosts(2);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  const auto results = hosts.run_all([&](int host) {
+    return std::vector<std::string>{"train",           recipe("000-gloo"),
+                                    "--data",          "digits",
+                                    "--limit",         "1024",
+                                    "--log-every",     "2",
+                                    "--num-machines",  "2",
+                                    "--num-processes", "2",
+                                    "--machine-id",    std::to_string(host),
+                                    "--master-addr",   hosts.address(0)};
+  });
+  std::vector<std::string> printed;
+  for (const auto& result : results) {
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const auto lines = lines_with(result.output, "training loss");
+    ASSERT_EQ(lines.size(), 1u) << result.output;
+    EXPECT_THAT(lines[0], StartsWith("epoch: 0 [2/2 (100%)]\t training loss: "));
+    printed.push_back(lines[0]);
+  }
+  // Each its own loss.
+  EXPECT_NE(printed[0], printed[1]);
+  EXPECT_THAT(results[0].output, HasSubstr("4 ranks over gloo"));
+  EXPECT_THAT(results[0].output, HasSubstr("Finished training in "));
+}
+
+// Document 004: -n nodes -g gpus -nr rank, and the address in the environment.
+TEST(Hosts, FourNodesWithTwoRanksEachTrainTogether) {
+  const Hosts hosts(4);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  const auto results = hosts.run_all(
+      [&](int host) {
+        return std::vector<std::string>{"train",       recipe("004-nodes-gpus"),
+                                        "--data",      "digits",
+                                        "--limit",     "1600",
+                                        "--log-every", "1",
+                                        "-n",          "4",
+                                        "-g",          "2",
+                                        "-nr",         std::to_string(host)};
+      },
+      {{"MASTER_ADDR", hosts.address(0)}, {"MASTER_PORT", "8889"}});
+  for (const auto& result : results) {
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const auto lines = lines_with(result.output, "Epoch [");
+    ASSERT_EQ(lines.size(), 4u) << result.output;
+    EXPECT_THAT(lines[0], MatchesRegex("Epoch .1/2., Step .1/2., Loss: [0-9.]+"));
+    EXPECT_THAT(lines[3], MatchesRegex("Epoch .2/2., Step .2/2., Loss: [0-9.]+"));
+  }
+  EXPECT_THAT(results[0].output, HasSubstr("8 ranks over gloo"));
+  EXPECT_THAT(results[0].output, HasSubstr("Training complete in: "));
+}
+
+TEST(Hosts, AProgramSpawnsRanksOnBoth) {
+  const Hosts hosts(2);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  const auto spawning = [&](int host) {
+    return hosts.run(
+        host, {"hosts"}, {{"HOST", std::to_string(host)}, {"HOST_0", hosts.address(0)}},
+        "spawn_helper");
   };
   CommandResult second;
-  std::thread other([&] { second = hosts.run(1, arguments(1)); });
-  const auto first = hosts.run(0, arguments(0));
+  std::thread other([&] { second = spawning(1); });
+  const auto first = spawning(0);
   other.join();
   EXPECT_TRUE(first.status.ok()) << first.errors;
   EXPECT_TRUE(second.status.ok()) << second.errors;
-  EXPECT_THAT(first.output, HasSubstr("4 ranks over gloo"));
-  EXPECT_THAT(first.output, HasSubstr("/1280 ("));
-  EXPECT_EQ(json_number(scratch / "run0/summary.json", "world_size"), 4);
-  EXPECT_THAT(first.errors + second.errors, Not(HasSubstr("hostname")));
+  EXPECT_THAT(first.output, HasSubstr("1 of 4, 4 met\n"));
+  EXPECT_THAT(second.output, HasSubstr("3 of 4, 4 met\n"));
+  EXPECT_THAT(second.output, EndsWith("host ended\n"));
 }
+
+struct OverHosts {
+  const char* strategy;
+  std::vector<std::string> settings;
+  // How the first line counts readers.
+  const char* readers;
+};
+
+class HostsWith : public testing::TestWithParam<OverHosts> {};
+
+TEST_P(HostsWith, TwoRanksOnEachOfTwoTrain) {
+  const Hosts hosts(2);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  const auto results = hosts.run_all([&](int host) {
+    std::vector<std::string> arguments = {
+        "train",
+        "--strategy",
+        GetParam().strategy,
+        "--model",
+        "mymodel",
+        "--limit",
+        "1280",
+        "--nproc",
+        "2",
+        "--nnodes",
+        "2",
+        "--node-rank",
+        std::to_string(host),
+        "--master-addr",
+        hosts.address(0),
+        "--master-port",
+        "29500"};
+    const auto& settings = GetParam().settings;
+    arguments.insert(arguments.end(), settings.begin(), settings.end());
+    return arguments;
+  });
+  for (const auto& result : results) {
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+  }
+  EXPECT_THAT(
+      results[0].output, HasSubstr(
+                             std::string(GetParam().readers) + " x batch 64, " +
+                             GetParam().strategy + ", 4 ranks"));
+  EXPECT_THAT(results[0].output, HasSubstr("/1280 ("));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, HostsWith,
+    testing::Values(
+        OverHosts{"parameter_server", {}, "3"}, OverHosts{"averaging", {}, "4"},
+        OverHosts{"pipeline", {"--stages", "2"}, "2"}),
+    [](const auto& row) { return std::string(row.param.strategy); });
 
 TEST(Hosts, AnUnknownMasterNameIsSaidInOneLine) {
   const auto result = tandem_run(

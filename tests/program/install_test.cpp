@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <set>
+
 #include "program.h"
 
 namespace tandem {
@@ -14,11 +17,36 @@ void expect_ok(const CommandResult& result) {
   EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
 }
 
-TEST(Install, AProjectOfItsOwnBuildsAgainstIt) {
-  const Scratch scratch;
-  const auto prefix = scratch / "prefix";
-  expect_ok(run_command({"cmake", "--install", TANDEM_BINARY_DIR, "--prefix", prefix}));
-  const auto source = scratch / "project";
+// An installed tandem in "prefix", and projects that are built against it.
+class Install : public testing::Test {
+ protected:
+  Install() {
+    expect_ok(
+        run_command({"cmake", "--install", TANDEM_BINARY_DIR, "--prefix", prefix_}));
+  }
+  // Where the programs of the project are.
+  std::string build(const std::string& source) const {
+    const auto build = scratch_ / "build";
+    expect_ok(run_command(
+        {"cmake", "-G", "Ninja", "-S", source, "-B", build,
+         "-DCMAKE_PREFIX_PATH=" + prefix_, "-DCMAKE_CXX_COMPILER_LAUNCHER="}));
+    expect_ok(run_command({"cmake", "--build", build}));
+    return build;
+  }
+  // A user's copy of an example.
+  std::string copy(const std::string& example) const {
+    const auto source = scratch_ / example;
+    std::filesystem::copy(
+        std::string(TANDEM_SOURCE_DIR "/examples/") + example, source);
+    return source;
+  }
+
+  const Scratch scratch_;
+  const std::string prefix_ = scratch_ / "prefix";
+};
+
+TEST_F(Install, AProjectOfItsOwnBuildsAgainstIt) {
+  const auto source = scratch_ / "project";
   make_directories(source);
   replace_file(
       source + "/CMakeLists.txt",
@@ -28,16 +56,26 @@ TEST(Install, AProjectOfItsOwnBuildsAgainstIt) {
       "add_executable(mine " TANDEM_SOURCE_DIR
       "/examples/hello_ranks/main.cpp)\n"
       "target_link_libraries(mine PRIVATE tandem::tandem)\n");
-  const auto build = scratch / "build";
-  expect_ok(run_command(
-      {"cmake", "-G", "Ninja", "-S", source, "-B", build,
-       "-DCMAKE_PREFIX_PATH=" + prefix, "-DCMAKE_CXX_COMPILER_LAUNCHER="}));
-  expect_ok(run_command({"cmake", "--build", build}));
   const auto run = run_command(
-      {prefix + "/bin/tandem", "launch", "--nproc-per-node", "3", build + "/mine"});
+      {prefix_ + "/bin/tandem", "launch", "--nproc-per-node", "3",
+       build(source) + "/mine"});
   expect_ok(run);
   EXPECT_THAT(run.output, HasSubstr("hello from rank 2 of 3"));
   EXPECT_THAT(run.output, HasSubstr("1 + ... + 3 = 6"));
+}
+
+TEST_F(Install, ACopyOfTheLaunchedExampleBuildsAndRuns) {
+  const auto run = run_command(
+      {prefix_ + "/bin/tandem", "launch", "--nproc_per_node=2",
+       build(copy("launch")) + "/launch"});
+  expect_ok(run);
+  EXPECT_THAT(run.output, HasSubstr("[rank 1] Epoch: 9, Loss: "));
+}
+
+TEST_F(Install, ACopyOfTheSpawningExampleBuildsAndRuns) {
+  const auto run = run_command({build(copy("spawn")) + "/spawn", "2"});
+  expect_ok(run);
+  EXPECT_THAT(run.output, testing::EndsWith("2 ranks have ended\n"));
 }
 
 CommandResult launch_example(int ranks, const std::vector<std::string>& command) {
@@ -63,6 +101,42 @@ TEST(Examples, OwnLoopEndsWithEqualWeightsOnAllRanks) {
                                    : run.output.substr(at + mark.size(), 64);
   };
   EXPECT_EQ(weights_of("0"), weights_of("1"));
+}
+
+// The lines with `mark`, from behind it.
+std::vector<std::string> lines_after(const std::string& text, const std::string& mark) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find(mark);
+    if (at != std::string::npos) {
+      found.push_back(line.substr(at + mark.size()));
+    }
+  }
+  return found;
+}
+
+// Document 002's two programs: ten lines of each rank, whose losses are of its own
+// data, and one set of weights.
+void expect_document_002(const CommandResult& run, size_t ranks) {
+  expect_ok(run);
+  const auto losses = lines_after(run.output, "Epoch: 9, Loss: ");
+  EXPECT_EQ(losses.size(), ranks);
+  EXPECT_EQ(std::set<std::string>(losses.begin(), losses.end()).size(), ranks);
+  EXPECT_EQ(lines_after(run.output, "Epoch: ").size(), 10 * ranks);
+  const auto weights = lines_after(run.output, "weights ");
+  EXPECT_EQ(weights.size(), ranks);
+  EXPECT_EQ(std::set<std::string>(weights.begin(), weights.end()).size(), 1u);
+}
+
+TEST(Examples, AProgramIsStartedByALauncher) {
+  expect_document_002(launch_example(2, {"launch"}), 2);
+}
+
+TEST(Examples, AProgramStartsItsOwnRanks) {
+  const auto run = run_command({program("spawn"), "3"});
+  expect_document_002(run, 3);
+  EXPECT_THAT(run.output, testing::EndsWith("3 ranks have ended\n"));
 }
 
 TEST(Examples, CustomModelLearns) {

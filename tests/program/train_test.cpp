@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "program.h"
+#include "workers.h"
 
 namespace tandem {
 namespace {
@@ -150,25 +151,6 @@ TEST(Train, RanksMeetThroughVariablesSetByHand) {
   EXPECT_THAT(first.output, HasSubstr("2 ranks over gloo"));
   EXPECT_THAT(first.output, HasSubstr("Test set: "));
   EXPECT_EQ(second.output, "");
-}
-
-// Process ids of the workers whose command line holds `mark`.
-std::vector<pid_t> workers_of(const std::string& mark) {
-  std::vector<pid_t> found;
-  for (const auto& name : list_directory("/proc")) {
-    const pid_t pid = std::atoi(name.c_str());
-    if (pid <= 0) {
-      continue;
-    }
-    std::ifstream file("/proc/" + name + "/cmdline");
-    std::stringstream text;
-    text << file.rdbuf();
-    if (text.str().find("tandem-worker") != std::string::npos &&
-        text.str().find(mark) != std::string::npos) {
-      found.push_back(pid);
-    }
-  }
-  return found;
 }
 
 TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {

@@ -1,0 +1,99 @@
+#include "app/flag_names.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tandem/base/error.h"
+
+namespace tandem::app {
+
+namespace {
+
+// Other names of settings. Those with one dash are not all that CLI11 can parse.
+struct OtherNames {
+  const char* field;
+  std::vector<std::string> names;
+};
+
+const std::vector<OtherNames>& other_names() {
+  static const std::vector<OtherNames> table = {
+      {"accumulate", {"--micro-batches"}},
+      {"nnodes", {"--num-machines", "--nodes", "-n"}},
+      {"nproc", {"--num-processes", "--gpus", "-g"}},
+      {"node_rank", {"--machine-id", "--nr", "-nr"}},
+  };
+  return table;
+}
+
+std::string with_dashes(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+// A word of the command line: "--name", "--name=value", or "-n4".
+struct Word {
+  std::string name;
+  // With its "=".
+  std::string value;
+};
+
+Word split_word(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals != std::string::npos) {
+    return {with_dashes(text.substr(0, equals)), text.substr(equals)};
+  }
+  const size_t digit = text.find_first_of("0123456789");
+  const bool attached = digit != std::string::npos && digit > 1 && text[1] != '-' &&
+                        text.find_first_not_of("0123456789", digit) == text.npos;
+  return attached ? Word{text.substr(0, digit), "=" + text.substr(digit)}
+                  : Word{with_dashes(text), ""};
+}
+
+// The setting that a flag names by one of several names, or null.
+const ConfigField* find_renamed(const std::string& flag) {
+  for (const auto& entry : other_names()) {
+    const auto& field = find_field(entry.field, "other_names");
+    const auto& names = entry.names;
+    if (flag == field.flag() ||
+        std::find(names.begin(), names.end(), flag) != names.end()) {
+      return &field;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string listed_names(const ConfigField& field) {
+  std::string listed;
+  for (const auto& entry : other_names()) {
+    for (const auto& name : entry.names) {
+      const bool parsable = name[1] == '-' || name.size() == 2;
+      listed += field.name == std::string(entry.field) && parsable ? "," + name : "";
+    }
+  }
+  return listed;
+}
+
+Arguments with_own_names(const Arguments& arguments) {
+  Arguments own;
+  std::map<const ConfigField*, std::string> given;
+  for (const auto& argument : arguments) {
+    const Word word = split_word(argument);
+    const auto* field = find_renamed(word.name);
+    if (field == nullptr) {
+      own.push_back(argument);
+      continue;
+    }
+    const auto& first = given.emplace(field, word.name).first->second;
+    if (first != word.name) {
+      throw ConfigError(
+          "[command line] " + first + " and " + word.name +
+          " are two names of one setting; leave one out");
+    }
+    own.push_back(field->flag() + word.value);
+  }
+  return own;
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "app/command.h"
+#include "tandem/train/config.h"
+
+namespace tandem::app {
+
+/// The arguments with our own flags for the other names that they have (--accumulate
+/// for --micro-batches, --node-rank for -nr). Throws ConfigError when a setting is
+/// given by two names.
+Arguments with_own_names(const Arguments& arguments);
+
+/// ",--num-machines,--nodes,-n": a setting's other names, as CLI11 takes them.
+std::string listed_names(const ConfigField& field);
+
+}  // namespace tandem::app

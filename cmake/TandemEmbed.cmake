@@ -1,0 +1,26 @@
+# tandem_embed(TARGET NAME FILE): const std::string_view NAME in tandem::app, the
+# file's bytes, declared by whoever uses it. Runs as a script to write one.
+
+if(CMAKE_SCRIPT_MODE_FILE)
+  file(READ ${FILE} bytes HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+  file(WRITE ${OUT}
+    "#include <string_view>\n\n"
+    "namespace tandem::app {\n"
+    "static const unsigned char bytes[] = {${bytes}};\n"
+    "extern const std::string_view ${NAME};\n"
+    "const std::string_view ${NAME}(\n"
+    "    reinterpret_cast<const char*>(bytes), sizeof(bytes));\n"
+    "}  // namespace tandem::app\n")
+  return()
+endif()
+
+set(TANDEM_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_FILE})
+function(tandem_embed target name file)
+  set(out ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  add_custom_command(OUTPUT ${out}
+    COMMAND ${CMAKE_COMMAND} -D FILE=${file} -D NAME=${name} -D OUT=${out}
+            -P ${TANDEM_EMBED_SCRIPT}
+    DEPENDS ${file} ${TANDEM_EMBED_SCRIPT} VERBATIM)
+  target_sources(${target} PRIVATE ${out})
+endfunction()

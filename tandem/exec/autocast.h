@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace tandem {
+
+/// While it lives, operators of this thread that gain by it compute on the CPU in
+/// bfloat16, with LibTorch's autocast: convolutions and matrix products, not sums or
+/// losses. What it finds it puts back.
+class Autocast {
+ public:
+  /// `on` false: does nothing.
+  explicit Autocast(bool on);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  bool on_;
+  bool enabled_before_ = false;
+  bool cached_before_ = false;
+  at::ScalarType dtype_before_ = at::kBFloat16;
+};
+
+}  // namespace tandem

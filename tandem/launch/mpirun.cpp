@@ -1,0 +1,49 @@
+#include "tandem/launch/mpirun.h"
+
+#include <unistd.h>
+
+namespace tandem {
+
+namespace {
+
+bool is_plain(const std::string& word) {
+  return !word.empty() &&
+         word.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+             "_-+./:=,@%") == std::string::npos;
+}
+
+std::string quoted(const std::string& word) {
+  std::string text = "'";
+  for (const char c : word) {
+    text += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return text + "'";
+}
+
+}  // namespace
+
+std::vector<std::string> mpirun_command(
+    int ranks, const std::vector<std::string>& command) {
+  std::vector<std::string> all = {"mpirun"};
+  if (geteuid() == 0) {
+    all.emplace_back("--allow-run-as-root");
+  }
+  for (const auto& word :
+       {std::string("--oversubscribe"), std::string("--bind-to"), std::string("none"),
+        std::string("-np"), std::to_string(ranks)}) {
+    all.push_back(word);
+  }
+  all.insert(all.end(), command.begin(), command.end());
+  return all;
+}
+
+std::string shell_line(const std::vector<std::string>& command) {
+  std::string line;
+  for (const auto& word : command) {
+    line += (line.empty() ? "" : " ") + (is_plain(word) ? word : quoted(word));
+  }
+  return line;
+}
+
+}  // namespace tandem

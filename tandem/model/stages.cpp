@@ -1,0 +1,161 @@
+#include "tandem/model/stages.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// To write a value and read it again takes about the time of so many multiplications
+// on a CPU: without this a first convolution looks cheap.
+constexpr double kCostPerValue = 10;
+
+bool begins_a_stage(const Layer& layer) {
+  return layer.kind == LayerKind::conv2d || layer.kind == LayerKind::linear;
+}
+
+// A convolution or linear layer and what goes with it.
+struct Unit {
+  LayerRange layers;
+  double cost = 0;
+};
+
+// Follows the size of one sample through the layers, and counts what they cost.
+class CostCounter {
+ public:
+  explicit CostCounter(const InputShape& input)
+      : height_(static_cast<double>(input.height)),
+        width_(static_cast<double>(input.width)),
+        values_(static_cast<double>(input.channels) * height_ * width_) {}
+
+  double cost_of(const Layer& layer) {
+    if (layer.kind == LayerKind::flatten) {
+      return 0;
+    }
+    const auto weights = static_cast<double>(layer.in * layer.out);
+    double multiplications = 0;
+    if (layer.kind == LayerKind::conv2d || layer.kind == LayerKind::max_pool2d) {
+      const double places = height_ * width_;
+      height_ = slid_over(layer, height_);
+      width_ = slid_over(layer, width_);
+      values_ *= height_ * width_ / places;
+    }
+    if (layer.kind == LayerKind::conv2d) {
+      values_ *= static_cast<double>(layer.out) / static_cast<double>(layer.in);
+      multiplications =
+          weights * static_cast<double>(layer.kernel * layer.kernel) * height_ * width_;
+    } else if (layer.kind == LayerKind::linear) {
+      values_ = static_cast<double>(layer.out);
+      multiplications = weights;
+    }
+    return multiplications + kCostPerValue * values_;
+  }
+
+ private:
+  static double slid_over(const Layer& layer, double size) {
+    const auto border = static_cast<double>(2 * layer.padding - layer.kernel);
+    return std::floor((size + border) / static_cast<double>(layer.stride)) + 1;
+  }
+
+  double height_;
+  double width_;
+  double values_;
+};
+
+std::vector<Unit> units_of(const std::vector<Layer>& layers, const InputShape& input) {
+  std::vector<Unit> units;
+  CostCounter counter(input);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const double cost = counter.cost_of(layers[i]);
+    if (begins_a_stage(layers[i])) {
+      units.push_back({{units.empty() ? 0 : i, i}, 0});
+    }
+    if (!units.empty()) {
+      units.back().layers.end = i + 1;
+      units.back().cost += cost;
+    }
+  }
+  return units;
+}
+
+std::string names_in(const std::vector<Layer>& layers, const LayerRange& range) {
+  std::vector<std::string> names;
+  for (size_t i = range.begin; i < range.end; ++i) {
+    if (begins_a_stage(layers[i])) {
+      names.push_back(layers[i].name);
+    }
+  }
+  return join(names, " ");
+}
+
+}  // namespace
+
+std::vector<LayerRange> split_layers(
+    const std::vector<Layer>& layers, const InputShape& input, int64_t stages) {
+  const auto units = units_of(layers, input);
+  const size_t count = units.size();
+  const auto wanted = static_cast<size_t>(stages);
+  if (stages < 1 || wanted > count) {
+    throw ConfigError(
+        "[model] " + std::to_string(stages) + " stages need as many layers to begin " +
+        "with, but the model has " + std::to_string(count) + " (" +
+        names_in(layers, {0, layers.size()}) + "); lower --stages or --nproc");
+  }
+  // best[s][u]: the most expensive of s + 1 stages that take the units from u on;
+  // next[s][u]: where the first of them ends.
+  std::vector<std::vector<double>> best(wanted, std::vector<double>(count, kInfinity));
+  std::vector<std::vector<size_t>> next(wanted, std::vector<size_t>(count, count));
+  for (size_t s = 0; s < wanted; ++s) {
+    for (size_t u = 0; u + s < count; ++u) {
+      double cost = 0;
+      for (size_t end = u + 1; end + s <= count; ++end) {
+        cost += units[end - 1].cost;
+        if (s == 0 && end < count) {
+          continue;
+        }
+        const double worst = s == 0 ? cost : std::max(cost, best[s - 1][end]);
+        if (worst <= best[s][u]) {
+          best[s][u] = worst;
+          next[s][u] = end;
+        }
+      }
+    }
+  }
+  std::vector<LayerRange> ranges;
+  size_t unit = 0;
+  for (size_t s = wanted; s-- > 0;) {
+    const size_t end = next[s][unit];
+    ranges.push_back({units[unit].layers.begin, units[end - 1].layers.end});
+    unit = end;
+  }
+  return ranges;
+}
+
+std::string keep_stage(
+    Model& model, const InputShape& input, int64_t stages, int64_t stage) {
+  if (stages == 1) {
+    return "the whole model";
+  }
+  if (model.layers() == nullptr) {
+    throw ConfigError(
+        "[model] a pipeline divides a model between its layers, and this one is not a "
+        "plain sequence of them; choose a --model of tandem, or --strategy "
+        "data_parallel");
+  }
+  const auto ranges = split_layers(*model.layers(), input, stages);
+  std::vector<std::string> names;
+  for (const auto& range : ranges) {
+    names.push_back(names_in(*model.layers(), range));
+  }
+  const auto& mine = ranges[static_cast<size_t>(stage)];
+  model.keep_layers(mine.begin, mine.end);
+  return join(names, " | ");
+}
+
+}  // namespace tandem

@@ -1,0 +1,146 @@
+#include "tandem/model/sync_batch_norm.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/batch_norm_update_stats.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/native_batch_norm_backward.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace tandem {
+
+namespace {
+
+namespace autograd = torch::autograd;
+
+// Per channel, of the samples of all ranks.
+struct Statistics {
+  at::Tensor mean;
+  // Biased.
+  at::Tensor variance;
+  double count = 0;
+};
+
+// {means, variances, count} of this rank's samples, float64.
+at::Tensor own_statistics(const at::Tensor& x) {
+  const int64_t channels = x.size(1);
+  if (x.numel() == 0) {
+    return at::zeros({2 * channels + 1}, at::kDouble);
+  }
+  const auto [mean, variance] = at::batch_norm_update_stats(x, {}, {}, 0);
+  const auto count = static_cast<double>(x.numel() / channels);
+  return at::cat(
+      {mean.to(at::kDouble), variance.to(at::kDouble),
+       at::full({1}, count, at::kDouble)});
+}
+
+Statistics of_all_ranks(const at::Tensor& x, const StackFunction& stack) {
+  const int64_t channels = x.size(1);
+  const auto all = stack(own_statistics(x));
+  const auto means = all.narrow(1, 0, channels);
+  const auto variances = all.narrow(1, channels, channels);
+  const auto counts = all.narrow(1, 2 * channels, 1);
+  Statistics statistics;
+  statistics.count = counts.sum().item<double>();
+  const auto mean = (means * counts).sum(0) / statistics.count;
+  const auto squares = (variances + (means - mean).square()) * counts;
+  statistics.mean = mean.to(x.scalar_type());
+  statistics.variance = (squares.sum(0) / statistics.count).to(x.scalar_type());
+  return statistics;
+}
+
+void update_running(
+    at::Tensor& running_mean, at::Tensor& running_var, const Statistics& batch,
+    double momentum) {
+  const double unbiased = batch.count / std::max(1.0, batch.count - 1);
+  running_mean.mul_(1 - momentum).add_(batch.mean, momentum);
+  running_var.mul_(1 - momentum).add_(batch.variance, momentum * unbiased);
+}
+
+// (x - mean) / sqrt(variance + epsilon) * weight + bias, in one pass.
+at::Tensor normalise(
+    const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+    const Statistics& by, double epsilon) {
+  return x.numel() == 0
+             ? at::empty_like(x)
+             : std::get<0>(at::native_batch_norm(
+                   x, weight, bias, by.mean, by.variance, false, 0, epsilon));
+}
+
+// An operator's backward gets its std::function in this.
+struct Stack : torch::CustomClassHolder {
+  explicit Stack(StackFunction function) : call(std::move(function)) {}
+  StackFunction call;
+};
+
+struct SyncBatchNorm : autograd::Function<SyncBatchNorm> {
+  static at::Tensor forward(
+      autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+      const at::Tensor& bias, const Statistics& batch, double epsilon,
+      const StackFunction& stack) {
+    context->save_for_backward({x, weight, batch.mean, batch.variance});
+    context->saved_data["count"] = batch.count;
+    context->saved_data["epsilon"] = epsilon;
+    context->saved_data["stack"] =
+        c10::IValue::make_capsule(c10::make_intrusive<Stack>(stack));
+    return normalise(x, weight, bias, batch, epsilon);
+  }
+
+  static autograd::variable_list backward(
+      autograd::AutogradContext* context, const autograd::variable_list& outputs) {
+    const auto saved = context->get_saved_variables();
+    const auto& x = saved[0];
+    const auto& weight = saved[1];
+    const Statistics batch{saved[2], saved[3], context->saved_data["count"].toDouble()};
+    const double epsilon = context->saved_data["epsilon"].toDouble();
+    const auto stack = c10::static_intrusive_pointer_cast<Stack>(
+        context->saved_data["stack"].toCapsule());
+
+    at::Tensor grad_x = at::zeros_like(x);
+    // Sums over this rank's samples of dy * (x - mean) / std, and of dy.
+    at::Tensor grad_weight = at::zeros_like(weight);
+    at::Tensor grad_bias = at::zeros_like(weight);
+    if (x.numel() > 0) {
+      // As if the statistics did not depend on x ...
+      std::tie(grad_x, grad_weight, grad_bias) = at::native_batch_norm_backward(
+          outputs[0], x, weight, batch.mean, batch.variance, {}, {}, false, epsilon,
+          {true, true, true});
+    }
+    const auto sums =
+        stack->call(at::cat({grad_weight, grad_bias}).to(at::kDouble)).sum(0);
+    // ... and what follows from that they do.
+    const auto scale = weight / (batch.variance + epsilon).sqrt() / batch.count;
+    const auto parts = sums.to(weight.scalar_type()).chunk(2);
+    grad_x.sub_(normalise(x, parts[0] * scale, parts[1] * scale, batch, epsilon));
+    return {grad_x, grad_weight, grad_bias, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor sync_batch_norm(
+    const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+    at::Tensor& running_mean, at::Tensor& running_var, double momentum, double epsilon,
+    const StackFunction& stack) {
+  // Autocast's bfloat16 is for products; sums are made in the parameters' type.
+  const auto wide = x.to(weight.scalar_type());
+  Statistics batch;
+  {
+    const c10::AutoGradMode no_grad(false);
+    batch = of_all_ranks(wide.detach(), stack);
+    update_running(running_mean, running_var, batch, momentum);
+  }
+  return SyncBatchNorm::apply(wide, weight, bias, batch, epsilon, stack)
+      .to(x.scalar_type());
+}
+
+}  // namespace tandem

@@ -1,0 +1,195 @@
+#include "tandem/optim/grad_scaler.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "tandem/base/error.h"
+#include "tandem/core/simd.h"
+#include "tandem/optim/kernels.h"
+
+namespace tandem {
+
+namespace {
+
+enum Slots : size_t { kScale, kGrowthTracker, kSkippedSteps };
+
+Arena make_state() {
+  const std::vector<NamedTensor> tensors = {
+      {"scale", at::zeros({}, at::kFloat)},
+      {"growth_tracker", at::zeros({}, at::kLong)},
+      {"skipped_steps", at::zeros({}, at::kLong)}};
+  return Arena(
+      std::make_shared<const ArenaLayout>(tensors, std::vector<int64_t>(), 1),
+      "grad_scaler");
+}
+
+// A sum of products with 0 is 0 unless a value is not finite; sums of several lanes
+// vectorise without leave to reorder.
+constexpr int64_t kLanes = 32;
+
+template <typename T>
+TANDEM_ALWAYS_INLINE bool unscale_elements(int64_t n, T* values, T factor) {
+  T poison[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      poison[lane] += values[i + lane] * T(0);
+      values[i + lane] *= factor;
+    }
+  }
+  for (; i < n; ++i) {
+    poison[0] += values[i] * T(0);
+    values[i] *= factor;
+  }
+  bool finite = true;
+  for (const T lane : poison) {
+    finite = finite && lane == T(0);
+  }
+  return finite;
+}
+
+TANDEM_SIMD_CLONES bool unscale_all(int64_t n, float* values, float factor) {
+  return unscale_elements(n, values, factor);
+}
+
+TANDEM_SIMD_CLONES bool unscale_all(int64_t n, double* values, double factor) {
+  return unscale_elements(n, values, factor);
+}
+
+int64_t& count_of(const Arena& state, size_t slot) {
+  return *state.view(slot).data_ptr<int64_t>();
+}
+
+float& scale_of(const Arena& state) {
+  return *state.view(kScale).data_ptr<float>();
+}
+
+class ScaledOptimizer : public Optimizer {
+ public:
+  ScaledOptimizer(
+      std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options)
+      : optimizer_(std::move(optimizer)), scaler_(options) {}
+
+  void update(const ArenaRange& range, const UpdateContext& context) override {
+    UpdateContext counted = context;
+    counted.step -= scaler_.skipped_steps();
+    optimizer_->update(range, counted);
+  }
+
+  std::vector<Arena*> state() override {
+    auto arenas = optimizer_->state();
+    arenas.push_back(&scaler_.state());
+    return arenas;
+  }
+
+  double base_lr() const override {
+    return optimizer_->base_lr();
+  }
+
+  GradScaler* scaler() override {
+    return &scaler_;
+  }
+
+ private:
+  std::unique_ptr<Optimizer> optimizer_;
+  GradScaler scaler_;
+};
+
+}  // namespace
+
+GradScaler::GradScaler(const GradScalerOptions& options)
+    : options_(options), state_(make_state()) {
+  const auto initial = static_cast<float>(options.initial_scale);
+  check_setting(
+      "loss_scale", options.initial_scale, std::isnormal(initial) && initial > 0,
+      "none, dynamic, or a number more than 0 that float32 can hold");
+  check_setting(
+      "growth_factor", options.growth_factor, options.growth_factor > 1, "more than 1");
+  check_setting(
+      "backoff_factor", options.backoff_factor,
+      options.backoff_factor > 0 && options.backoff_factor < 1, "between 0 and 1");
+  check_setting(
+      "growth_interval", static_cast<double>(options.growth_interval),
+      options.growth_interval >= 1, "at least 1");
+  scale_of(state_) = initial;
+}
+
+double GradScaler::scale() const {
+  return scale_of(state_);
+}
+
+bool GradScaler::unscale(Arena& gradients) const {
+  // Python's way to the factor, with its rounding.
+  const double factor = 1.0 / scale();
+  bool finite = true;
+  for (const auto& range : gradients.layout().trainable_ranges()) {
+    const auto slice = gradients.slice(range);
+    const bool all =
+        slice.scalar_type() == at::kDouble
+            ? unscale_all(slice.numel(), slice.data_ptr<double>(), factor)
+            : unscale_all(
+                  slice.numel(), slice.data_ptr<float>(), static_cast<float>(factor));
+    finite = finite && all;
+  }
+  return finite;
+}
+
+void GradScaler::update(bool finite) {
+  float& scale = scale_of(state_);
+  int64_t& tracker = count_of(state_, kGrowthTracker);
+  count_of(state_, kSkippedSteps) += finite ? 0 : 1;
+  if (!options_.dynamic) {
+    return;
+  }
+  if (!finite) {
+    const auto less = static_cast<float>(scale * options_.backoff_factor);
+    if (!std::isnormal(less)) {
+      throw Error(
+          "[optim] gradients are not finite at any loss scale; lower --lr, or set "
+          "--clip-norm");
+    }
+    scale = less;
+    tracker = 0;
+  } else if (++tracker == options_.growth_interval) {
+    const auto more = static_cast<float>(scale * options_.growth_factor);
+    scale = std::isfinite(more) ? more : scale;
+    tracker = 0;
+  }
+}
+
+int64_t GradScaler::skipped_steps() const {
+  return count_of(state_, kSkippedSteps);
+}
+
+std::optional<GradScalerOptions> parse_loss_scale(const std::string& text) {
+  GradScalerOptions options;
+  if (text == "none") {
+    return std::nullopt;
+  }
+  if (text == "dynamic") {
+    return options;
+  }
+  char* end = nullptr;
+  options.initial_scale = std::strtod(text.c_str(), &end);
+  options.dynamic = false;
+  const auto scale = static_cast<float>(options.initial_scale);
+  if (text.empty() || *end != '\0' || !std::isnormal(scale) || scale < 0) {
+    throw ConfigError(
+        "[optim] loss_scale is '" + text +
+        "', expected none, dynamic, or a number more than 0; change --loss-scale");
+  }
+  return options;
+}
+
+std::unique_ptr<Optimizer> make_scaled_optimizer(
+    std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options) {
+  return std::make_unique<ScaledOptimizer>(std::move(optimizer), options);
+}
+
+}  // namespace tandem

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tandem/core/arena.h"
+#include "tandem/optim/optimizer.h"
+
+namespace tandem {
+
+/// Those of torch.cuda.amp.GradScaler.
+struct GradScalerOptions {
+  double initial_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  // Steps without overflow after which the scale grows.
+  int64_t growth_interval = 2000;
+  // False: the scale stays what it is.
+  bool dynamic = true;
+};
+
+/// Keeps small gradients from vanishing in 16 bits on their way: the loss is
+/// multiplied by a scale before backward, the gradients are divided by it
+/// afterwards. A step whose gradients overflowed is left out, and a dynamic scale
+/// then shrinks; after many good ones it grows.
+///
+/// Ranks that see the same gradients decide alike. Not thread-safe.
+///
+/// Source: torch/cuda/amp/grad_scaler.py and ATen's _amp_update_scale_.
+class GradScaler {
+ public:
+  /// Throws ConfigError for values out of range.
+  explicit GradScaler(const GradScalerOptions& options);
+
+  /// Factor on the loss of the step to come.
+  double scale() const;
+
+  /// Divides trainable gradients (float32, float64) by the scale, in one pass. False
+  /// when one of them was not finite: then leave the step out.
+  bool unscale(Arena& gradients) const;
+
+  /// Ends a step. `finite` is what unscale() returned.
+  ///
+  /// Throws Error when the scale has shrunk to nothing: then it is not the scale that
+  /// makes the gradients overflow.
+  void update(bool finite);
+
+  int64_t skipped_steps() const;
+  bool is_dynamic() const {
+    return options_.dynamic;
+  }
+
+  /// "scale", "growth_tracker", "skipped_steps": what a checkpoint keeps.
+  Arena& state() {
+    return state_;
+  }
+
+ private:
+  GradScalerOptions options_;
+  Arena state_;
+};
+
+/// "none": nothing; "dynamic"; or a fixed scale. Throws ConfigError.
+std::optional<GradScalerOptions> parse_loss_scale(const std::string& text);
+
+/// `optimizer` with a scaler beside it: its state is the optimizer's state too, and
+/// steps that were left out do not count.
+std::unique_ptr<Optimizer> make_scaled_optimizer(
+    std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options);
+
+}  // namespace tandem

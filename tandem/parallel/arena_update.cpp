@@ -1,0 +1,39 @@
+#include "tandem/parallel/arena_update.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tandem {
+
+double own_gradient_squares(ModelArenas& arenas) {
+  double squares = 0;
+  for (const auto& range : arenas.gradients().layout().trainable_ranges()) {
+    const double norm = arenas.gradients().slice(range).norm().item<double>();
+    squares += norm * norm;
+  }
+  return squares;
+}
+
+double own_gradient_norm(ModelArenas& arenas) {
+  return std::sqrt(own_gradient_squares(arenas));
+}
+
+void clip_and_update(
+    const StrategyOptions& options, const StrategyParts& parts, UpdateContext step,
+    const std::function<double()>& norm) {
+  if (options.clip_norm > 0) {
+    step.gradient_scale = std::min(1.0, options.clip_norm / (norm() + 1e-6));
+  }
+  for (const auto& range : parts.arenas.parameters().layout().trainable_ranges()) {
+    parts.optimizer.update(range, step);
+    parts.executor.parameters_changed(range);
+  }
+}
+
+void tell_executor(const StrategyParts& parts) {
+  for (const auto& range : parts.arenas.parameters().layout().ranges()) {
+    parts.executor.parameters_changed(range);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "tandem/parallel/strategy.h"
+
+namespace tandem {
+
+/// What strategies do with a whole arena in each step.
+
+/// Sum of the squares of the gradients in this rank's arena; and its root, their
+/// 2-norm.
+double own_gradient_squares(ModelArenas& arenas);
+double own_gradient_norm(ModelArenas& arenas);
+
+/// One pass of the optimizer over all trainable parameters, gradients scaled down to
+/// options.clip_norm; `norm` is called only when there is one. The executor is told.
+void clip_and_update(
+    const StrategyOptions& options, const StrategyParts& parts, UpdateContext step,
+    const std::function<double()>& norm);
+
+/// All parameters may have changed, frozen ones too.
+void tell_executor(const StrategyParts& parts);
+
+}  // namespace tandem

@@ -1,0 +1,148 @@
+#include "tandem/train/document.h"
+
+#include <filesystem>
+
+#include "tandem/base/error.h"
+#include "tandem/train/recipe_toml.h"
+
+namespace tandem {
+
+namespace {
+
+[[noreturn]] void refuse(
+    const std::string& path, const toml::node& node, const std::string& key,
+    const std::string& wanted) {
+  throw ConfigError(
+      "[config] " + at_line(path, node) + ": " + key + " must be " + wanted +
+      "; change it");
+}
+
+// A part of a recipe, nullptr without it.
+const toml::table* part_of(
+    const toml::table& recipe, const std::string& path, const std::string& name) {
+  const auto* node = recipe.get(name);
+  if (node != nullptr && node->as_table() == nullptr) {
+    refuse(path, *node, name, "a table, [" + name + "]");
+  }
+  return node == nullptr ? nullptr : node->as_table();
+}
+
+double number_of(
+    const std::string& path, const toml::node& node, const std::string& key) {
+  if (!node.is_number()) {
+    refuse(path, node, key, "a number");
+  }
+  return node.is_integer() ? static_cast<double>(*node.value_exact<int64_t>())
+                           : *node.value_exact<double>();
+}
+
+std::string text_of(
+    const std::string& path, const toml::node& node, const std::string& key) {
+  if (!node.is_string()) {
+    refuse(path, node, key, "a text in quotes");
+  }
+  return *node.value_exact<std::string>();
+}
+
+const toml::array& list_of(
+    const std::string& path, const toml::node& node, const std::string& key) {
+  if (node.as_array() == nullptr || node.as_array()->empty()) {
+    refuse(path, node, key, "a list in brackets");
+  }
+  return *node.as_array();
+}
+
+std::vector<int> rank_counts(
+    const std::string& path, const toml::node& node, const std::string& key) {
+  std::vector<int> counts;
+  for (const auto& item : list_of(path, node, key)) {
+    const auto count = item.value_exact<int64_t>().value_or(0);
+    if (count < 1 || count > 4096) {
+      refuse(path, item, key, "a list of whole numbers from 1 to 4096");
+    }
+    counts.push_back(static_cast<int>(count));
+  }
+  return counts;
+}
+
+[[noreturn]] void unknown(
+    const std::string& path, const toml::node& node, const std::string& key,
+    const std::vector<std::string>& known) {
+  throw ConfigError(
+      "[config] " + at_line(path, node) + ": unknown key '" + key + "'" +
+      did_you_mean(key, known) + "; choose one of " + join(known));
+}
+
+}  // namespace
+
+DocumentFigures read_document(const std::string& path) {
+  DocumentFigures figures;
+  const auto recipe = parse_recipe(path);
+  const auto* table = part_of(recipe, path, "document");
+  if (table == nullptr) {
+    return figures;
+  }
+  std::vector<int> processes;
+  std::vector<double> minutes;
+  for (const auto& [name, node] : *table) {
+    const std::string key(name.str());
+    if (key == "machine") {
+      figures.machine = text_of(path, node, key);
+    } else if (key == "seconds") {
+      figures.seconds = number_of(path, node, key);
+    } else if (key == "test_accuracy") {
+      figures.test_accuracy = number_of(path, node, key);
+    } else if (key == "train_accuracy") {
+      figures.train_accuracy = number_of(path, node, key);
+    } else if (key == "processes") {
+      processes = rank_counts(path, node, key);
+    } else if (key == "minutes") {
+      for (const auto& item : list_of(path, node, key)) {
+        minutes.push_back(number_of(path, item, key));
+      }
+    } else {
+      unknown(
+          path, node, key,
+          {"machine", "seconds", "test_accuracy", "train_accuracy", "processes",
+           "minutes"});
+    }
+  }
+  for (size_t i = 0; table->get("processes") == nullptr && i < minutes.size(); ++i) {
+    processes.push_back(static_cast<int>(i) + 1);
+  }
+  if (processes.size() != minutes.size()) {
+    refuse(path, *table, "processes and minutes", "lists of one length");
+  }
+  for (size_t i = 0; i < processes.size(); ++i) {
+    figures.scaling.emplace_back(processes[i], 60 * minutes[i]);
+  }
+  return figures;
+}
+
+std::optional<ScalingRecipe> read_scaling_recipe(const std::string& path) {
+  const auto recipe = parse_recipe(path);
+  const auto* table = part_of(recipe, path, "scaling");
+  if (table == nullptr) {
+    return std::nullopt;
+  }
+  ScalingRecipe scaling;
+  const auto folder = std::filesystem::path(path).parent_path();
+  for (const auto& [name, node] : *table) {
+    const std::string key(name.str());
+    if (key == "nproc") {
+      scaling.nproc = rank_counts(path, node, key);
+    } else if (key == "recipes") {
+      for (const auto& item : list_of(path, node, key)) {
+        scaling.recipes.push_back((folder / text_of(path, item, key)).string());
+      }
+    } else {
+      unknown(path, node, key, {"recipes", "nproc"});
+    }
+  }
+  if (scaling.recipes.empty()) {
+    refuse(path, *table, "[scaling]", "a table with a list of recipes");
+  }
+  return scaling;
+}
+
+}  // namespace tandem

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tandem {
+
+/// What a line of a run's output can show. Names are those of the fields.
+struct LineValues {
+  int64_t rank = 0;
+  // From 1; epoch_index and step_index from 0.
+  int64_t epoch = 0;
+  int64_t epoch_index = 0;
+  int64_t epochs = 0;
+  int64_t step = 0;
+  int64_t step_index = 0;
+  int64_t steps = 0;
+  // Percent of the epoch's steps.
+  double step_percent = 0;
+  // Samples of the epoch before this step, of `total`; percent of them.
+  int64_t samples = 0;
+  int64_t total = 0;
+  double percent = 0;
+  // Samples that this rank reads in an epoch.
+  int64_t share = 0;
+  double loss = 0;
+  // Percent.
+  double accuracy = 0;
+  int64_t correct = 0;
+  int64_t count = 0;
+  double lr = 0;
+  double samples_per_second = 0;
+  // Of training so far.
+  double seconds = 0;
+  double minutes = 0;
+};
+
+/// A line from a template such as "Epoch [{epoch}/{epochs}], Loss: {loss:.4f}":
+/// names of LineValues in braces, with fmt's format specifications.
+///
+/// Throws ConfigError that names `setting` when the template is not one.
+std::string format_line(
+    const std::string& setting, const std::string& pattern, const LineValues& values);
+
+}  // namespace tandem

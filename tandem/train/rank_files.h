@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/comm/communicator.h"
+#include "tandem/core/arena.h"
+
+namespace tandem {
+
+// What a checkpoint holds beside the logical state: of each rank what only it has,
+// such as parameters between averages. One file per rank, all written by rank 0, which
+// owns the directory. A run of another number of ranks does without.
+
+/// The name of a rank's file in a checkpoint's directory.
+std::string rank_file_name(int rank, int size);
+
+/// The ranks' tensors as safetensors files, in rank order at rank 0 and empty at the
+/// others; empty too when no rank has any. `strategy` is noted in them. Collective.
+std::vector<std::string> gather_rank_files(
+    const std::vector<NamedTensor>& tensors, const std::string& strategy,
+    Communicator& comm);
+
+/// Loads this rank's file of a checkpoint into `tensors`, in place. False, and nothing
+/// is changed on any rank, when the checkpoint has no files of so many ranks with this
+/// strategy. Collective. Throws DataError for a file that is damaged, ConfigError for
+/// one that does not fit.
+bool load_rank_file(
+    const std::string& checkpoint, const std::vector<NamedTensor>& tensors,
+    const std::string& strategy, Communicator& comm);
+
+}  // namespace tandem

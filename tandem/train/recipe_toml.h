@@ -1,0 +1,18 @@
+#pragma once
+
+#include <toml++/toml.h>
+
+#include <string>
+
+namespace tandem {
+
+// Of the sources that read recipes only: needs toml++.
+
+/// The recipe's table. Throws DataError when the file cannot be read, ConfigError
+/// with file and line for what is no TOML.
+toml::table parse_recipe(const std::string& path);
+
+/// "recipe.toml:3".
+std::string at_line(const std::string& path, const toml::node& node);
+
+}  // namespace tandem

@@ -1,0 +1,97 @@
+#include "tandem/train/saving.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/train/rank_files.h"
+#include "tandem/train/start_checks.h"
+
+namespace tandem {
+
+Saving::Saving(
+    const RunConfig& config, const Dataset& train, Communicator& comm, Assembly& parts)
+    : config_(config), train_(train), comm_(comm), parts_(parts) {}
+
+// Checkpoints are kept by their step: a new run's would be the first to go, so it does
+// not mix with an old one's.
+std::string Saving::directory() const {
+  if (comm_.rank() != 0 || config_.out.empty()) {
+    return "";
+  }
+  const std::string checkpoints = config_.out + "/checkpoints";
+  const bool goes_on =
+      config_.resume == "auto" || config_.resume.rfind(checkpoints + "/", 0) == 0;
+  if (!goes_on && !newest_checkpoint(checkpoints).empty()) {
+    throw ConfigError(
+        "[train] '" + config_.out +
+        "' holds the checkpoints of an earlier run; go on with --resume auto, or "
+        "choose another --out");
+  }
+  return config_.out;
+}
+
+CheckpointContent Saving::content(TrainingState state, const Position& position) const {
+  CheckpointContent content;
+  content.state = std::move(state);
+  content.position = position;
+  content.description = describe_model(config_, train_);
+  content.config = to_toml(config_);
+  return content;
+}
+
+// Rank 0 chooses, so that all go on from the same one.
+std::string Saving::checkpoint_to_resume() const {
+  std::string path = config_.resume;
+  if (path == "auto" && comm_.rank() == 0) {
+    path = newest_whole_checkpoint(config_.out + "/checkpoints");
+  }
+  return comm_.broadcast_text(path, 0, "resume");
+}
+
+bool Saving::resume(Position& position) {
+  if (config_.resume.empty()) {
+    return false;
+  }
+  const std::string path = checkpoint_to_resume();
+  if (path.empty()) {
+    log_info("nothing to resume in '" + config_.out + "'; starting anew");
+    return false;
+  }
+  auto loaded = content(local_state(*parts_.arenas, *parts_.optimizer), position);
+  load_checkpoint(path, loaded);
+  position = loaded.position;
+  // Shares of another number of ranks are other shares.
+  position.samples_in_epoch -= position.samples_in_epoch % train_.num_shares;
+  resumed_from_ = path;
+  log_info(fmt::format("resuming from {} at step {}", path, position.step));
+  const std::string changed = changed_settings(loaded.config, config_);
+  if (!changed.empty()) {
+    log_info("settings that changed since then: " + changed);
+  }
+  return true;
+}
+
+void Saving::resume_own(const std::vector<NamedTensor>& own) const {
+  if (!resumed_from_.empty() &&
+      !load_rank_file(resumed_from_, own, config_.strategy, comm_) &&
+      comm_.rank() == 0) {
+    log_warning(fmt::format(
+        "{} holds no state of {} ranks with strategy {}; all go on from its model",
+        resumed_from_, comm_.size(), config_.strategy));
+  }
+}
+
+void Saving::save(
+    const std::string& directory, const Position& position, TrainingState state,
+    const std::vector<NamedTensor>& own) {
+  auto whole = content(std::move(state), position);
+  whole.rank_files = gather_rank_files(own, config_.strategy, comm_);
+  if (comm_.rank() == 0) {
+    save_checkpoint(directory, whole, config_.keep_checkpoints);
+  }
+}
+
+}  // namespace tandem

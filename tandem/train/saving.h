@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/comm/communicator.h"
+#include "tandem/train/assembly.h"
+#include "tandem/train/checkpoint.h"
+#include "tandem/train/config.h"
+
+namespace tandem {
+
+/// How a run goes on from a checkpoint, and leaves them. All calls are collective; what
+/// they are given outlives it.
+class Saving {
+ public:
+  Saving(
+      const RunConfig& config, const Dataset& train, Communicator& comm,
+      Assembly& parts);
+
+  /// Where this rank writes, "" for nowhere. Throws ConfigError when an earlier run's
+  /// checkpoints are there that this one does not go on from.
+  std::string directory() const;
+
+  /// Loads the checkpoint that config.resume names, "auto" for the newest whole one,
+  /// and sets `position`. False when the run begins anew. Throws as load_checkpoint().
+  bool resume(Position& position);
+
+  /// Then, after Strategy::start(): what only this rank has, into the tensors of `own`.
+  /// Where the checkpoint has nothing for these ranks, it says so.
+  void resume_own(const std::vector<NamedTensor>& own) const;
+
+  /// Writes a checkpoint into `directory` (rank 0's): what Strategy::collect_state()
+  /// gave, and what only this rank has.
+  void save(
+      const std::string& directory, const Position& position, TrainingState state,
+      const std::vector<NamedTensor>& own);
+
+ private:
+  CheckpointContent content(TrainingState state, const Position& position) const;
+  std::string checkpoint_to_resume() const;
+
+  const RunConfig& config_;
+  const Dataset& train_;
+  Communicator& comm_;
+  Assembly& parts_;
+  // The checkpoint, "" in a run that began here.
+  std::string resumed_from_;
+};
+
+}  // namespace tandem

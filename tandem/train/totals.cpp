@@ -1,0 +1,76 @@
+#include "tandem/train/totals.h"
+
+#include <ATen/ops/full.h>
+
+#include <vector>
+
+#include "tandem/comm/rpc.h"
+
+namespace tandem {
+
+namespace {
+
+bool is_sharded(const Assembly& parts) {
+  return parts.strategy->consistency() == Consistency::sharded;
+}
+
+double sum_over_ranks(double mine, const char* label, Communicator& comm) {
+  auto sum = at::full({1}, mine, at::kDouble);
+  comm.all_reduce(sum, ReduceOp::sum, label)->wait();
+  return sum.item<double>();
+}
+
+}  // namespace
+
+int64_t count_parameters(const Assembly& parts, Communicator& comm) {
+  int64_t count = 0;
+  for (const auto& tensor : parts.arenas->tensors()) {
+    count += tensor.numel();
+  }
+  if (!is_sharded(parts)) {
+    return count;
+  }
+  const double all = sum_over_ranks(static_cast<double>(count), "parameters", comm);
+  return static_cast<int64_t>(all) / parts.strategy->data_shard().num_shards;
+}
+
+std::string parameters_sha256(Assembly& parts, Communicator& comm) {
+  if (!is_sharded(parts)) {
+    return parts.arenas->parameters_sha256();
+  }
+  const auto state = parts.strategy->collect_state();
+  std::vector<NamedTensor> whole;
+  for (const auto& name : parts.parameter_names) {
+    for (const auto& entry : state.model) {
+      if (entry.name == name) {
+        whole.push_back({name, entry.tensor.detach().clone()});
+      }
+    }
+  }
+  return comm.broadcast_text(ModelArenas(whole, {}).parameters_sha256(), 0, "hash");
+}
+
+CommStats traffic(const Assembly& parts, const Communicator& comm) {
+  CommStats sum = all_stats(comm);
+  const auto add = [&](const CommStats& part) {
+    sum.operations += part.operations;
+    sum.bytes += part.bytes;
+    sum.waited_seconds += part.waited_seconds;
+  };
+  add(parts.strategy->own_comm_stats());
+  if (parts.statistics) {
+    add(parts.statistics->stats());
+  }
+  return sum;
+}
+
+double mean_bytes(const Assembly& parts, Communicator& comm) {
+  const auto mine = static_cast<double>(traffic(parts, comm).bytes);
+  return sum_over_ranks(mine, "traffic", comm) / comm.size();
+}
+
+double total_memory(double mib_of_this_process, Communicator& comm) {
+  return sum_over_ranks(mib_of_this_process, "memory", comm);
+}
+
+}  // namespace tandem

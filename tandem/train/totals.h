@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tandem/comm/communicator.h"
+#include "tandem/train/assembly.h"
+
+namespace tandem {
+
+/// Figures of a whole run, put together from what each rank has. All collective.
+
+/// Of the whole model, wherever its stages are.
+int64_t count_parameters(const Assembly& parts, Communicator& comm);
+
+/// SHA-256 of the whole model's parameters, as Arena's: independent of the strategy.
+std::string parameters_sha256(Assembly& parts, Communicator& comm);
+
+/// What this rank did in all groups that it is in. Not collective.
+CommStats traffic(const Assembly& parts, const Communicator& comm);
+
+/// Bytes that a rank handed over, mean over the ranks.
+double mean_bytes(const Assembly& parts, Communicator& comm);
+
+/// The peaks of all processes added up; 0 from ranks that share another's process.
+double total_memory(double mib_of_this_process, Communicator& comm);
+
+}  // namespace tandem

@@ -1,0 +1,186 @@
+// What strangers, crowds and errors may do to the store's server.
+
+#include "tandem/base/store.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <limits>
+#include <thread>
+
+#include "tests/base/store_tools.h"
+
+namespace tandem {
+namespace {
+
+using store_protocol::Operation;
+using testing::HasSubstr;
+
+std::string request(Operation operation, const std::vector<std::string>& texts) {
+  return frame(store_protocol::encode({operation, 10'000, texts}));
+}
+
+const std::string kOk(1, '\0');
+
+TEST(StoreServer, GivesStrangersNoMemory) {
+  // The first frame says who comes; longer than that, nobody waits for it.
+  const StoreServer server("tcp:127.0.0.1:0", "run 7");
+  for (const uint32_t length : {store_protocol::kMaxFrameBytes, 1000u, 21u}) {
+    Socket stranger =
+        connect_raw(server.address(), store_protocol::encode_length(length) + "tandem");
+    EXPECT_TRUE(closed_by_server(stranger)) << length;
+  }
+  StoreClient client(server.address(), kLong, "run 7");
+  client.set("large", std::string(1'000'000, 'x'));
+  expect_alive(client);
+}
+
+TEST(StoreServer, AnswersWhatWasSentWithoutWaiting) {
+  const StoreServer server("tcp:127.0.0.1:0", "run 7");
+  constexpr size_t kCount = 20'000;
+  std::string asked = frame(store_protocol::hello("run 7"));
+  std::string answers = frame(kOk);
+  for (size_t i = 0; i < kCount; ++i) {
+    asked += request(Operation::add, {"count", "1"});
+    answers += frame(kOk + std::to_string(i + 1));
+  }
+  Socket socket = connect_once(server.address(), Clock::now() + kLong);
+  auto sent = std::async(std::launch::async, [&] {
+    return socket.send_all(asked.data(), asked.size(), Clock::now() + kLong);
+  });
+  std::string received(answers.size(), '?');
+  EXPECT_TRUE(
+      socket.receive_all(received.data(), received.size(), Clock::now() + kLong));
+  EXPECT_TRUE(sent.get());
+  EXPECT_TRUE(received == answers);
+}
+
+TEST(StoreServer, GoesOnWithWhatFollowsAGetThatWaited) {
+  StoreServer server("tcp:127.0.0.1:0", "run 7");
+  Socket socket = connect_raw(
+      server.address(), frame(store_protocol::hello("run 7")) +
+                            request(Operation::get, {"late"}) +
+                            request(Operation::num_keys, {}));
+  StoreClient client(server.address(), kLong, "run 7");
+  client.set("late", "here");
+  const std::string expected = frame(kOk) + frame(kOk + "here") + frame(kOk + "1");
+  std::string received(expected.size(), '?');
+  EXPECT_TRUE(
+      socket.receive_all(received.data(), received.size(), Clock::now() + kLong));
+  EXPECT_EQ(received, expected);
+}
+
+TEST(StoreServer, WrapsASumAroundAndLivesOn) {
+  const StoreServer server("tcp:127.0.0.1:0");
+  StoreClient client(server.address(), kLong);
+  client.add("count", std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(client.add("count", 1), std::numeric_limits<int64_t>::min());
+  expect_alive(client);
+}
+
+TEST(StoreClient, RefusesAnswersThatAreNoNumbers) {
+  auto listener = listen_at("tcp:127.0.0.1:0");
+  auto impostor = std::async(std::launch::async, [&] {
+    Socket peer(accept(listener.socket.fd(), nullptr, nullptr));
+    const std::string answers = frame(kOk) + frame(kOk + "many");
+    peer.send_all(answers.data(), answers.size(), Clock::now() + kLong);
+    closed_by_server(peer);
+  });
+  {
+    StoreClient client(listener.address, kLong);
+    EXPECT_THAT(
+        message_of<CommError>([&] { client.add("count", 1); }), HasSubstr("'many'"));
+  }
+  impostor.get();
+}
+
+std::vector<std::string> threads() {
+  return list_directory("/proc/self/task");
+}
+
+// The state letter of a thread: 'S' sleeps, 'R' runs. The descriptor is open before
+// there are none left.
+class ThreadState {
+ public:
+  explicit ThreadState(const std::string& id)
+      : file_(open(("/proc/self/task/" + id + "/stat").c_str(), O_RDONLY)) {}
+
+  bool sleeps() const {
+    char text[200] = {};
+    const auto got = pread(file_.fd(), text, sizeof(text) - 1, 0);
+    const char* name_end = got > 0 ? std::strchr(text, ')') : nullptr;
+    return name_end != nullptr && name_end[2] == 'S';
+  }
+
+ private:
+  Socket file_;  // closes any descriptor
+};
+
+// Takes every descriptor that this process may have, until it goes.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &limit_);
+    rlimit few = limit_;
+    few.rlim_cur = static_cast<rlim_t>(Socket(open("/dev/null", O_RDONLY)).fd()) + 20;
+    setrlimit(RLIMIT_NOFILE, &few);
+    for (int fd = 0; fd >= 0;) {
+      fd = open("/dev/null", O_RDONLY);
+      taken_.emplace_back(fd);
+    }
+    taken_.pop_back();
+  }
+  ~NoDescriptors() {
+    setrlimit(RLIMIT_NOFILE, &limit_);
+  }
+  void give_back_one() {
+    taken_.pop_back();
+  }
+
+ private:
+  rlimit limit_{};
+  std::vector<Socket> taken_;
+};
+
+TEST(StoreServer, SleepsWhileThereIsNoDescriptorForAClient) {
+  // A sanitizer begins a thread of its own with the first one.
+  std::thread([] {}).join();
+  const auto before = threads();
+  const StoreServer server("tcp:127.0.0.1:0", "run 7");
+  std::vector<std::string> own;
+  const auto after = threads();
+  std::set_difference(
+      after.begin(), after.end(), before.begin(), before.end(),
+      std::back_inserter(own));
+  ASSERT_EQ(own.size(), 1u);
+  const ThreadState thread(own[0]);
+  Socket crowd;
+  {
+    NoDescriptors none;
+    none.give_back_one();
+    crowd = connect_raw(server.address(), frame(store_protocol::hello("run 7")));
+    // A server that asks again and again is never seen asleep so often.
+    EXPECT_TRUE(eventually([&] {
+      for (int i = 0; i < 20; ++i) {
+        std::this_thread::sleep_for(Milliseconds(1));
+        if (!thread.sleeps()) {
+          return false;
+        }
+      }
+      return true;
+    }));
+  }
+  std::string answer(5, '?');
+  EXPECT_TRUE(crowd.receive_all(answer.data(), answer.size(), Clock::now() + kLong));
+  EXPECT_EQ(answer, frame(kOk));
+}
+
+}  // namespace
+}  // namespace tandem

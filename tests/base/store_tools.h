@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "tandem/base/store.h"
+#include "tandem/base/store_protocol.h"
+#include "tests/base/test_tools.h"
+
+namespace tandem {
+
+using Clock = std::chrono::steady_clock;
+
+// For what must come; a test that waits this long has failed.
+constexpr Milliseconds kLong{10'000};
+
+// An answer proves that the server still serves the clients it had.
+inline void expect_alive(StoreClient& client) {
+  client.set("alive", "yes");
+  EXPECT_EQ(client.get("alive", kLong), "yes");
+}
+
+inline Socket connect_raw(const std::string& address, const std::string& first_bytes) {
+  Socket socket = connect_once(address, Clock::now() + kLong);
+  EXPECT_TRUE(socket);
+  EXPECT_TRUE(
+      socket.send_all(first_bytes.data(), first_bytes.size(), Clock::now() + kLong));
+  return socket;
+}
+
+inline std::string frame(const std::string& bytes) {
+  return store_protocol::encode_length(static_cast<uint32_t>(bytes.size())) + bytes;
+}
+
+// Waits for the end of the stream, ignoring what comes before.
+inline bool closed_by_server(Socket& socket) {
+  const auto deadline = Clock::now() + kLong;
+  char byte = 0;
+  while (socket.receive_all(&byte, 1, deadline)) {
+  }
+  return Clock::now() < deadline;
+}
+
+}  // namespace tandem

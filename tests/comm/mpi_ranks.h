@@ -1,0 +1,68 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tandem/base/files.h"
+#include "tandem/base/process.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/comm/mpi.h"
+#include "tandem/launch/mpirun.h"
+
+namespace tandem {
+
+// MPI's ranks are processes that mpirun starts, so a test runs twice: the test
+// program starts itself under mpirun, with only this test, and there every process
+// does the test as one rank.
+
+constexpr int kMpiRanks = 4;
+
+/// Whether this process is a rank that rerun_under_mpirun() started.
+inline bool is_mpi_rank() {
+  return get_env("OMPI_COMM_WORLD_RANK").has_value();
+}
+
+/// For ranks under the address sanitizer: Open MPI leaks, from plugins that are gone by
+/// the time the leaks could be told by name.
+inline std::string asan_options() {
+  return get_env("ASAN_OPTIONS").value_or("") + ":detect_leaks=0";
+}
+
+/// Runs the current test once on ranks of mpirun, and fails when it fails there. The
+/// ranks find a directory of theirs in TANDEM_TEST_DIRECTORY.
+inline void rerun_under_mpirun(int ranks = kMpiRanks) {
+  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+  const std::string name = std::string(test->test_suite_name()) + "." + test->name();
+  static std::string last;
+  if (last == name) {
+    return;
+  }
+  last = name;
+  const std::string directory = make_private_directory();
+  const auto result = run_command(
+      mpirun_command(
+          ranks, {executable_path(), "--gtest_color=no", "--gtest_filter=" + name}),
+      {{"TANDEM_TEST_DIRECTORY", directory}, {"ASAN_OPTIONS", asan_options()}}, 100);
+  remove_all(directory);
+  EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
+  EXPECT_NE(result.output.find("[  PASSED  ] 1 test."), std::string::npos)
+      << result.output;
+}
+
+/// In a rank of mpirun: runs `body` on the first `size` of them.
+inline void run_mpi_ranks(int size, const std::function<void(Communicator&)>& body) {
+  MpiOptions options;
+  options.timeout = std::chrono::milliseconds(20'000);
+  static const auto world = make_mpi_communicator(options);
+  const bool takes_part = world->rank() < size;
+  const auto group = world->split(takes_part ? 0 : 1);
+  if (takes_part) {
+    body(*group);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,149 @@
+// Calls between thread ranks. Between processes: tests/program/rpc_test.cpp.
+
+#include "tandem/comm/rpc.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tandem/base/error.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr Milliseconds kShort{200};
+
+TEST(ThreadRpc, AnswersGoToWhoAskedInAnyOrder) {
+  const auto answers = on_each_rank("thread", 4, [](Communicator& comm) {
+    const auto rpc = make_rpc(comm);
+    if (comm.rank() > 0) {
+      const auto number = at::full({2}, comm.rank());
+      auto answer = rpc->call(0, {"from " + std::to_string(comm.rank()), {number}});
+      return answer.header + ", " + std::to_string(answer.tensors[0][1].item<int>());
+    }
+    std::vector<RpcRequest> requests;
+    for (int i = 1; i < comm.size(); ++i) {
+      requests.push_back(rpc->next());
+    }
+    for (auto request = requests.rbegin(); request != requests.rend(); ++request) {
+      EXPECT_EQ(request->message.header, "from " + std::to_string(request->from));
+      request->reply(
+          {"to " + std::to_string(request->from),
+           {request->message.tensors[0].mul(10)}});
+    }
+    return std::string();
+  });
+  EXPECT_EQ(answers[1], "to 1, 10");
+  EXPECT_EQ(answers[2], "to 2, 20");
+  EXPECT_EQ(answers[3], "to 3, 30");
+}
+
+TEST(ThreadRpc, TensorsOnTheWayAreTheReceiversOwn) {
+  on_each_rank("thread", 2, [](Communicator& comm) {
+    const auto rpc = make_rpc(comm);
+    const auto mine = at::zeros({3});
+    if (comm.rank() == 1) {
+      const auto answer = rpc->call(0, {"", {mine}});
+      comm.barrier();
+      EXPECT_EQ(answer.tensors[0].sum().item<double>(), 0);
+      EXPECT_EQ(mine.sum().item<double>(), 0);
+    } else {
+      auto request = rpc->next();
+      request.message.tensors[0].fill_(1);
+      request.reply({"", {mine}});
+      mine.fill_(2);
+      comm.barrier();
+    }
+    return 0;
+  });
+}
+
+TEST(ThreadRpc, CallsCountAmongWhatTheCommunicatorDid) {
+  const auto stats = on_each_rank("thread", 2, [](Communicator& comm) {
+    const auto rpc = make_rpc(comm);
+    comm.barrier();
+    const auto before = all_stats(comm);
+    if (comm.rank() == 0) {
+      rpc->next().reply({"", {at::zeros({5})}});
+    } else {
+      rpc->call(0, {"", {at::zeros({3}), at::zeros({1}, at::kDouble)}});
+    }
+    auto after = all_stats(comm);
+    after.operations -= before.operations;
+    after.bytes -= before.bytes;
+    return after;
+  });
+  EXPECT_EQ(stats[0].operations, 1);
+  EXPECT_EQ(stats[0].bytes, 5 * 4);
+  EXPECT_EQ(stats[1].operations, 1);
+  EXPECT_EQ(stats[1].bytes, 3 * 4 + 8);
+}
+
+TEST(ThreadRpc, WaitsEndAtTheTimeout) {
+  run_ranks(
+      2,
+      [](Communicator& comm) {
+        const auto rpc = make_rpc(comm);
+        const auto message = error_of<CommError>([&] {
+          if (comm.rank() == 0) {
+            rpc->call(1, {});
+          } else {
+            rpc->next().reply({});  // this one comes
+            rpc->next();
+          }
+        });
+        if (comm.rank() == 1) {
+          EXPECT_THAT(message, AllOf(HasSubstr("request"), HasSubstr("200 ms")));
+        }
+      },
+      kShort);
+  run_ranks(
+      2,
+      [](Communicator& comm) {
+        const auto rpc = make_rpc(comm);
+        if (comm.rank() == 0) {
+          EXPECT_THAT(
+              error_of<CommError>([&] { rpc->call(1, {}); }),
+              AllOf(HasSubstr("rank 1"), HasSubstr("200 ms")));
+        }
+      },
+      kShort);
+}
+
+TEST(ThreadRpc, APeerThatStoppedIsNamed) {
+  for (const int stopping : {0, 2}) {
+    std::vector<std::string> messages(3);
+    EXPECT_THROW(
+        run_ranks(
+            3,
+            [&](Communicator& comm) {
+              const auto rpc = make_rpc(comm);
+              if (comm.rank() == stopping) {
+                throw DataError("[test] stops");
+              }
+              messages[static_cast<size_t>(comm.rank())] = error_of<CommError>([&] {
+                comm.rank() == 0 ? void(rpc->next()) : void(rpc->call(0, {}));
+                comm.rank() == 0 ? void(rpc->next()) : void(rpc->call(0, {}));
+              });
+            }),
+        DataError);
+    EXPECT_THAT(
+        messages[1], HasSubstr("rank " + std::to_string(stopping) + " stopped"));
+  }
+}
+
+TEST(Rpc, ABackendWithoutSaysSo) {
+  const auto comm = make_single_communicator();
+  EXPECT_FALSE(has_rpc(*comm));
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { make_rpc(*comm); }), HasSubstr("--backend gloo"));
+}
+
+}  // namespace
+}  // namespace tandem

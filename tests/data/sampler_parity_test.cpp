@@ -1,0 +1,94 @@
+// Our sampler against PyTorch's own, asked now: sampler_test.cpp has tables of what
+// one version said once.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <sstream>
+
+#include "tandem/base/sha256.h"
+#include "tandem/data/sampler.h"
+#include "tests/parity/python.h"
+
+namespace tandem {
+namespace {
+
+// A line per size and world: the hash of every rank's indices in every setting.
+constexpr const char* kPython = R"(
+import array, hashlib, sys
+from torch.utils.data import DistributedSampler
+
+settings = [(False, 0, 0)] + [(True, s, e) for s, e in
+            ((0, 0), (0, 1), (5, 3), (1234567890123, 40))]
+sizes = [int(text) for text in sys.argv[1:]]
+for size in sizes:
+    for world in range(1, 9):
+        sha256 = hashlib.sha256()
+        for shuffle, seed, epoch in settings:
+            for drop_last in (False, True):
+                for rank in range(world):
+                    sampler = DistributedSampler(
+                        range(size), world, rank, shuffle, seed, drop_last)
+                    sampler.set_epoch(epoch)
+                    indices = list(sampler)
+                    sha256.update(array.array('q', [len(indices)] + indices))
+        print(size, world, sha256.hexdigest())
+)";
+
+struct Setting {
+  bool shuffle;
+  uint64_t seed;
+  int64_t epoch;
+};
+constexpr Setting kSettings[] = {
+    {false, 0, 0}, {true, 0, 0}, {true, 0, 1}, {true, 5, 3}, {true, 1234567890123, 40}};
+
+std::string our_line(int64_t size, int64_t world) {
+  Sha256 hash;
+  for (const auto& [shuffle, seed, epoch] : kSettings) {
+    for (const Tail tail : {Tail::pad, Tail::drop}) {
+      for (int64_t rank = 0; rank < world; ++rank) {
+        const auto indices =
+            shard_indices({size, world, rank, seed, shuffle, tail}, epoch);
+        const auto count = static_cast<int64_t>(indices.size());
+        hash.update(&count, sizeof(count));
+        hash.update(indices.data(), indices.size() * sizeof(int64_t));
+      }
+    }
+  }
+  return std::to_string(size) + " " + std::to_string(world) + " " + hash.hex_digest();
+}
+
+void expect_pythons_indices(const std::vector<int64_t>& sizes) {
+  std::vector<std::string> arguments = {"-c", kPython};
+  for (const int64_t size : sizes) {
+    arguments.push_back(std::to_string(size));
+  }
+  const auto result = run_python(arguments);
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  std::istringstream lines(result.output);
+  for (const int64_t size : sizes) {
+    for (int64_t world = 1; world <= 8; ++world) {
+      std::string line;
+      ASSERT_TRUE(std::getline(lines, line));
+      EXPECT_EQ(our_line(size, world), line);
+    }
+  }
+}
+
+TEST(ParitySampler, GivesPythonsIndicesForSizesUpTo100OverUpTo8Ranks) {
+  TANDEM_NEEDS_PYTHON_TORCH();
+  std::vector<int64_t> sizes;
+  for (int64_t size = 1; size <= 100; ++size) {
+    sizes.push_back(size);
+  }
+  expect_pythons_indices(sizes);
+}
+
+TEST(ParitySampler, GivesPythonsIndicesForMnistAndItsNeighbours) {
+  TANDEM_NEEDS_PYTHON_TORCH();
+  expect_pythons_indices({10'000, 59'999, 60'000});
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,21 @@
+// What torch.save writes inside its zip: whatever the bytes, nothing is followed
+// beyond them.
+
+#include "tandem/train/pickle.h"
+#include "tests/fuzz/fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tandem;
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  fuzz::accepts([&] {
+    const Pickle pickle(bytes, "input");
+    const PickleValue& root = pickle.root();
+    fuzz::expect(
+        root.kind != PickleValue::Kind::dict || root.items.size() % 2 == 0,
+        "each key has a value");
+    for (const PickleValue* item : root.items) {
+      fuzz::expect(item != nullptr, "each item is there");
+    }
+  });
+  return 0;
+}

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tandem/base/files.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace tandem::fuzz {
+
+inline const MemoryFile kGzipFile;
+
+/// What zlib's own reader unpacks, at most `most` bytes; good reports whether zlib was
+/// content to the end.
+inline std::string unpacked(const std::string& packed, size_t most, bool& good) {
+  kGzipFile.write(packed);
+  std::string plain(most, '\0');
+  gzFile file = gzopen(kGzipFile.path().c_str(), "rb");
+  const int got = gzread(file, plain.data(), static_cast<unsigned>(most));
+  good = gzclose(file) == Z_OK && got >= 0;
+  plain.resize(static_cast<size_t>(std::max(got, 0)));
+  return plain;
+}
+
+inline std::string packed(const std::string& plain) {
+  kGzipFile.write("");
+  gzFile file = gzopen(kGzipFile.path().c_str(), "wb1");
+  gzwrite(file, plain.data(), static_cast<unsigned>(plain.size()));
+  gzclose(file);
+  return read_file(kGzipFile.path());
+}
+
+}  // namespace tandem::fuzz

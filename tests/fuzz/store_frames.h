@@ -1,0 +1,56 @@
+#pragma once
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tandem/base/store_protocol.h"
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+
+namespace tandem::fuzz {
+
+/// The whole frames at the front of `bytes`, which keeps the rest.
+inline std::vector<std::string> take_frames(std::string& bytes) {
+  std::vector<std::string> frames;
+  while (bytes.size() >= 4) {
+    const size_t length = store_protocol::decode_length(bytes.data());
+    if (bytes.size() < 4 + length) {
+      break;
+    }
+    frames.push_back(bytes.substr(4, length));
+    bytes.erase(0, 4 + length);
+  }
+  return frames;
+}
+
+inline void mutate(std::string& text) {
+  const size_t size = text.size();
+  text.resize(size + 16);
+  text.resize(
+      LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(text.data()), size, text.size()));
+}
+
+/// Changes one frame so that its lengths still fit, which changes of single bytes
+/// hardly ever do: another operation, a text more or less, other texts.
+inline std::string mutated_frame(const std::string& frame, std::minstd_rand& random) {
+  store_protocol::Request request;
+  std::string changed = frame;
+  if (!store_protocol::decode(frame, request)) {
+    mutate(changed);
+    return changed;
+  }
+  const size_t choice = random() % 4;
+  if (choice == 0) {
+    request.operation = static_cast<store_protocol::Operation>(random() % 10);
+  } else if (choice == 1 || request.texts.empty()) {
+    request.texts.emplace_back("k");
+  } else if (choice == 2) {
+    request.texts.pop_back();
+  } else {
+    mutate(request.texts[random() % request.texts.size()]);
+  }
+  return store_protocol::encode(request);
+}
+
+}  // namespace tandem::fuzz

@@ -1,0 +1,63 @@
+#include "tandem/launch/meeting_directory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "tests/base/test_tools.h"
+
+namespace tandem {
+namespace {
+
+class Meeting : public ::testing::Test {
+ protected:
+  Meeting() {
+    setenv("TMPDIR", folder_.path().c_str(), 1);
+  }
+  ~Meeting() override {
+    unsetenv("TMPDIR");
+  }
+
+  static void serve(const MeetingDirectory& directory) {
+    replace_file(directory.store_address().substr(5), "a store");
+  }
+  std::vector<std::string> names() const {
+    return list_directory(folder_.path());
+  }
+
+  TempDir folder_;
+};
+
+TEST_F(Meeting, DirectoryGoesWithItsOwner) {
+  auto directory = std::make_unique<MeetingDirectory>();
+  serve(*directory);
+  EXPECT_EQ(names().size(), 1U);
+  directory.reset();
+  EXPECT_TRUE(names().empty());
+}
+
+TEST_F(Meeting, LivingLaunchersDoNotDisturbEachOther) {
+  const MeetingDirectory first;
+  serve(first);
+  const MeetingDirectory second;
+  serve(second);
+  EXPECT_EQ(names().size(), 2U);
+}
+
+TEST_F(Meeting, TheNextLauncherRemovesWhatAKilledOneLeft) {
+  make_directories(folder_.file("tandem-killed"));
+  replace_file(folder_.file("tandem-killed/launcher-store"), "");
+  // Not a launcher's: no store in it, or another name.
+  make_directories(folder_.file("tandem-result"));
+  make_directories(folder_.file("somebody-else"));
+  replace_file(folder_.file("somebody-else/launcher-store"), "");
+  {
+    const MeetingDirectory directory;
+    EXPECT_EQ(names().size(), 3U);
+  }
+  EXPECT_EQ(names(), (std::vector<std::string>{"somebody-else", "tandem-result"}));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,158 @@
+#include "tandem/model/stages.h"
+
+#include <ATen/ops/linspace.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tests/core/expect.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using Range = std::pair<size_t, size_t>;
+
+std::vector<Range> split(
+    const std::vector<Layer>& layers, int64_t stages,
+    const InputShape& input = {1, 8, 8}) {
+  std::vector<Range> ranges;
+  for (const auto& range : split_layers(layers, input, stages)) {
+    ranges.emplace_back(range.begin, range.end);
+  }
+  return ranges;
+}
+
+// Linear layers whose costs are in these proportions, an activation after each.
+std::vector<Layer> layers_that_cost(const std::vector<int64_t>& costs) {
+  std::vector<Layer> layers = {flatten()};
+  for (const int64_t cost : costs) {
+    layers.push_back(linear("fc" + std::to_string(layers.size() / 2), 1, cost));
+    layers.push_back(relu());
+  }
+  return layers;
+}
+
+TEST(SplitLayers, TheMostExpensiveStageCostsAsLittleAsCanBe) {
+  const auto layers = layers_that_cost({5, 1, 1, 4});
+  EXPECT_THAT(split(layers, 1), ElementsAre(Range(0, 9)));
+  EXPECT_THAT(split(layers, 2), ElementsAre(Range(0, 5), Range(5, 9)));
+  EXPECT_THAT(split(layers, 3), ElementsAre(Range(0, 3), Range(3, 7), Range(7, 9)));
+  EXPECT_THAT(
+      split(layers, 4),
+      ElementsAre(Range(0, 3), Range(3, 5), Range(5, 7), Range(7, 9)));
+  EXPECT_THAT(
+      split(layers_that_cost({1, 1, 1, 9}), 2), ElementsAre(Range(0, 7), Range(7, 9)));
+  EXPECT_THAT(
+      split(layers_that_cost({9, 1, 1, 1}), 2), ElementsAre(Range(0, 3), Range(3, 9)));
+}
+
+TEST(SplitLayers, AConvolutionCostsItsWindowAtEachPlace) {
+  // 8x8 -> 6x6: 36 * 9 * 2 = 648 multiplications, 72 + 72 + 18 values written: 2268.
+  // Pooled to 3x3, padded: 9 * 9 * 2 * 4 = 648, 36 values: 1008. Linear: 46 a feature.
+  // So its stage takes the second convolution up to 49 features (3262 < 2268 + 1008).
+  const auto layers = [](int64_t features) {
+    return std::vector<Layer>{
+        conv2d("a", 1, 2, 3),    relu(),    max_pool2d(2),
+        conv2d("b", 2, 4, 3, 1), flatten(), linear("c", 36, features)};
+  };
+  EXPECT_THAT(split(layers(49), 2), ElementsAre(Range(0, 3), Range(3, 6)));
+  EXPECT_THAT(split(layers(50), 2), ElementsAre(Range(0, 5), Range(5, 6)));
+  EXPECT_THAT(split(layers(1), 3), ElementsAre(Range(0, 3), Range(3, 5), Range(5, 6)));
+}
+
+TEST(SplitLayers, ModelsOfTheDocumentsAreCutBeforeConvolutionsAndLinearLayers) {
+  for (const auto& entry : model_table()) {
+    ModelOptions options;
+    options.input = {1, 28 + 2 * entry.pad, 28 + 2 * entry.pad};
+    const auto layers = entry.layers(options);
+    for (const int64_t stages : {1, 2, 3, 4}) {
+      const auto message = error_of<ConfigError>([&] {
+        const auto ranges = split_layers(layers, options.input, stages);
+        ASSERT_EQ(ranges.size(), static_cast<size_t>(stages));
+        size_t at = 0;
+        for (const auto& range : ranges) {
+          EXPECT_EQ(range.begin, at);
+          const auto kind = layers[range.begin].kind;
+          EXPECT_TRUE(
+              at == 0 || kind == LayerKind::conv2d || kind == LayerKind::linear);
+          at = range.end;
+        }
+        EXPECT_EQ(at, layers.size());
+      });
+      const std::string name = entry.name;
+      const int64_t most = name == "simplenet" ? 1 : name == "convnet_bn" ? 3 : 4;
+      EXPECT_EQ(message == "(no error)", stages <= most) << name << " " << stages;
+    }
+  }
+}
+
+TEST(SplitLayers, MoreStagesThanLayersIsAnErrorThatNamesThem) {
+  EXPECT_THAT(
+      error_of<ConfigError>([] {
+        split(layers_that_cost({1, 1}), 3);
+      }),
+      AllOf(HasSubstr("3 stages"), HasSubstr("2 (fc0 fc1)"), HasSubstr("--stages")));
+}
+
+std::unique_ptr<Model> model_of_three() {
+  ModelOptions options;
+  options.seed = 4;
+  options.dtype = at::kDouble;
+  return make_layered_model(
+      {conv2d("conv", 1, 3, 3), batch_norm2d("norm", 3), relu(), dropout(0.4),
+       flatten(), linear("fc1", 108, 7), relu(), dropout(0.5), linear("fc2", 7, 3),
+       log_softmax()},
+      options);
+}
+
+TEST(KeepStage, StagesOneAfterTheOtherAreTheWholeModel) {
+  const auto whole = model_of_three();
+  ForwardContext context;
+  context.samples = {7, 1, 5, 2};
+  const auto images = at::linspace(-1, 1, 4 * 64, at::kDouble).view({4, 1, 8, 8});
+  at::Tensor x = images;
+  std::vector<NamedTensor> parameters;
+  std::vector<NamedTensor> buffers;
+  for (const int64_t stage : {0, 1, 2}) {
+    const auto part = model_of_three();
+    EXPECT_EQ(keep_stage(*part, {1, 8, 8}, 3, stage), "conv | fc1 | fc2");
+    x = part->forward(x.detach(), context);
+    for (const auto& entry : part->parameters()) {
+      parameters.push_back(entry);
+    }
+    for (const auto& entry : part->buffers()) {
+      buffers.push_back(entry);
+    }
+  }
+  EXPECT_TRUE(x.equal(whole->forward(images, context)));
+  const auto expect_equal = [](const auto& found, const auto& wanted) {
+    ASSERT_EQ(found.size(), wanted.size());
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_EQ(found[i].name, wanted[i].name);
+      EXPECT_TRUE(found[i].tensor.equal(wanted[i].tensor)) << wanted[i].name;
+    }
+  };
+  expect_equal(parameters, whole->parameters());
+  expect_equal(buffers, whole->buffers());
+}
+
+TEST(KeepStage, AModelThatIsNoSequenceCannotBeDivided) {
+  auto model = make_function_model([](const at::Tensor& x) { return x; }, {});
+  EXPECT_THAT(
+      error_of<ConfigError>([&] {
+        keep_stage(*model, {1, 8, 8}, 2, 0);
+      }),
+      AllOf(HasSubstr("layers"), HasSubstr("--strategy data_parallel")));
+  EXPECT_EQ(keep_stage(*model, {1, 8, 8}, 1, 0), "the whole model");
+}
+
+}  // namespace
+}  // namespace tandem

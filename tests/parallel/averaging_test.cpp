@@ -1,0 +1,238 @@
+// What parameter averaging does, beside the identities.
+
+#include <ATen/ops/stack.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/comm/group.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+std::vector<Layer> batch_norm_layers() {
+  return {
+      conv2d("conv", 1, 3, 3), batch_norm2d("bn", 3), relu(), max_pool2d(2), flatten(),
+      linear("fc", 27, 5),     log_softmax()};
+}
+
+StrategyOptions averaging(int64_t steps) {
+  StrategyOptions options;
+  options.name = "averaging";
+  options.loss.kind = LossKind::nll;
+  options.average_every.steps = steps;
+  return options;
+}
+
+OptimizerOptions sgd() {
+  OptimizerOptions options;
+  options.momentum = 0.9;
+  return options;
+}
+
+// A rank that trains on other images than the others.
+struct Rank {
+  explicit Rank(Communicator& from, int64_t steps)
+      : comm(from),
+        replica(make_small_model(batch_norm_layers()), from, averaging(steps), sgd()) {
+    replica.strategy->start();
+    SamplerOptions sampler;
+    sampler.num_shards = comm.size();
+    sampler.shard = comm.rank();
+    LoaderOptions options;
+    options.batch_size = 5;
+    options.num_buffers = 8;
+    loader = std::make_unique<Loader>(noise_images(60), sampler, options);
+    loader->seek(0);
+    context.lr = 0.1;
+  }
+
+  void step(bool with_samples = true) {
+    Batch batch;
+    std::vector<Batch> batches;
+    if (with_samples && loader->next(batch)) {
+      batches.push_back(batch);
+    }
+    replica.strategy->train_step(batches, context);
+    ++context.step;
+  }
+
+  // Running statistics too.
+  at::Tensor values() const {
+    std::vector<at::Tensor> flat;
+    for (const auto& entry : replica.arenas.state()) {
+      flat.push_back(entry.tensor.detach().reshape(-1).to(at::kDouble));
+    }
+    return at::cat(flat).clone();
+  }
+
+  at::Tensor mean_of_all() {
+    return comm.stack(values()).mean(0);
+  }
+
+  bool equal_on_all_ranks() {
+    const auto all = comm.stack(values());
+    for (int rank = 1; rank < comm.size(); ++rank) {
+      if (!all[rank].equal(all[0])) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  Communicator& comm;
+  Replica replica;
+  std::unique_ptr<Loader> loader;
+  StepContext context;
+};
+
+// Collects what is wrong: ranks do not assert.
+class Complaints {
+ public:
+  void unless(bool holds, const std::string& what) {
+    if (!holds) {
+      all_ += what + "; ";
+    }
+  }
+  const std::string& text() const {
+    return all_;
+  }
+
+ private:
+  std::string all_;
+};
+
+void expect_no_complaints(
+    int size, const std::function<void(Communicator&, Complaints&)>& body) {
+  const auto texts = on_each_rank("thread", size, [&](Communicator& comm) {
+    Complaints complaints;
+    body(comm, complaints);
+    return complaints.text();
+  });
+  EXPECT_THAT(texts, testing::Each(""));
+}
+
+bool near(const at::Tensor& a, const at::Tensor& b) {
+  return relative_difference(a, b) <= 1e-12;
+}
+
+TEST(Averaging, ComesEveryFewStepsAlsoWhereARankHasNoSamplesLeft) {
+  expect_no_complaints(3, [](Communicator& comm, Complaints& complaints) {
+    Rank rank(comm, 2);
+    rank.step();
+    complaints.unless(!rank.equal_on_all_ranks(), "equal after one step");
+    const auto before = rank.values();
+    rank.step(comm.rank() != 1);
+    complaints.unless(rank.equal_on_all_ranks(), "not equal after two");
+    complaints.unless(
+        !rank.values().equal(before), "rank without samples kept its own");
+  });
+}
+
+TEST(Averaging, ARankWithoutSamplesKeepsItsValuesBetweenAverages) {
+  expect_no_complaints(2, [](Communicator& comm, Complaints& complaints) {
+    Rank rank(comm, -1);
+    rank.step();
+    const auto before = rank.values();
+    rank.step(comm.rank() == 0);
+    complaints.unless(rank.values().equal(before) == (comm.rank() == 1), "values");
+  });
+}
+
+TEST(Averaging, EndsOfEpochsAverageAsAskedAndTheEndAlways) {
+  for (const int64_t steps : {-1, 0, 100}) {
+    expect_no_complaints(2, [&](Communicator& comm, Complaints& complaints) {
+      Rank rank(comm, steps);
+      rank.step();
+      const auto mean = rank.mean_of_all();
+      rank.replica.strategy->end_epoch(false);
+      complaints.unless(rank.equal_on_all_ranks() == (steps == 0), "after an epoch");
+      rank.replica.strategy->end_epoch(true);
+      complaints.unless(rank.equal_on_all_ranks(), "at the end");
+      complaints.unless(near(rank.values(), mean), "not the mean");
+    });
+  }
+}
+
+TEST(Averaging, LookingAtTheAverageDisturbsNobody) {
+  const auto train = [](Communicator& comm, bool look) {
+    Rank rank(comm, 3);
+    for (int i = 0; i < 5; ++i) {
+      rank.step();
+      if (look) {
+        const auto mean = rank.mean_of_all();
+        rank.replica.strategy->before_evaluation();
+        TANDEM_CHECK(near(rank.values(), mean), "evaluates something else");
+        const auto state = rank.replica.strategy->collect_state();
+        rank.replica.strategy->rank_state();
+      }
+    }
+    rank.replica.strategy->end_epoch(true);
+    return rank.values();
+  };
+  const auto looked =
+      on_each_rank("thread", 2, [&](Communicator& comm) { return train(comm, true); });
+  const auto not_looked =
+      on_each_rank("thread", 2, [&](Communicator& comm) { return train(comm, false); });
+  EXPECT_TRUE(looked[0].equal(not_looked[0]));
+  EXPECT_TRUE(looked[1].equal(not_looked[1]));
+}
+
+TEST(Averaging, AnAverageIsNotTakenTwice) {
+  // The mean of three equal numbers may be another number.
+  expect_no_complaints(3, [](Communicator& comm, Complaints& complaints) {
+    Rank rank(comm, 1);
+    rank.step();
+    const auto average = rank.values();
+    rank.replica.strategy->before_evaluation();
+    complaints.unless(rank.values().equal(average), "changed");
+  });
+}
+
+TEST(Averaging, ARunGoesOnFromTheRanksOwnState) {
+  expect_no_complaints(2, [](Communicator& comm, Complaints& complaints) {
+    Rank whole(comm, -1);
+    Rank resumed(comm, -1);
+    whole.step();
+    whole.step();
+    whole.replica.strategy->collect_state();
+    const auto saved = whole.replica.strategy->rank_state();
+    const auto targets = resumed.replica.strategy->rank_state();
+    complaints.unless(saved.size() == targets.size(), "another number of tensors");
+    for (size_t i = 0; i < saved.size(); ++i) {
+      complaints.unless(saved[i].name == targets[i].name, "another name");
+      targets[i].tensor.detach().copy_(saved[i].tensor);
+    }
+    Batch batch;
+    resumed.loader->next(batch);
+    resumed.loader->next(batch);
+    resumed.context.step = 2;
+    whole.step();
+    resumed.step();
+    complaints.unless(resumed.values().equal(whole.values()), "values");
+    complaints.unless(!resumed.equal_on_all_ranks(), "ranks are equal");
+  });
+}
+
+TEST(Averaging, BuffersThatAreNotSharedStayOnesOwn) {
+  expect_no_complaints(2, [](Communicator& comm, Complaints& complaints) {
+    auto options = averaging(0);
+    options.buffers = BufferSync::off;
+    Replica replica(make_small_model(batch_norm_layers()), comm, options, sgd());
+    replica.strategy->start();
+    for (const auto& buffer : replica.model->buffers()) {
+      buffer.tensor.fill_(comm.rank());
+    }
+    replica.strategy->train_step({}, StepContext());
+    replica.strategy->end_epoch(true);
+    for (const auto& buffer : replica.model->buffers()) {
+      complaints.unless(buffer.tensor.eq(comm.rank()).all().item<bool>(), buffer.name);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,380 @@
+#!/usr/bin/env python3
+"""PyTorch's side of the parity tests: the same training, files and samples, by
+torch.nn, torch.optim, DistributedDataParallel and DistributedSampler.
+
+Needs torch only (no numpy, no safetensors package). One rank has one thread.
+"""
+import argparse
+import ctypes
+import datetime
+import gzip
+import json
+import os
+import socket
+import struct
+import sys
+import tempfile
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DistributedSampler
+
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16,
+          "BF16": torch.bfloat16, "I64": torch.int64}
+
+
+class Net(nn.Module):
+    """Document 003's network without its dropouts, for images of any even size."""
+
+    def __init__(self, side=28):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, 3, 1)
+        self.conv2 = nn.Conv2d(32, 64, 3, 1)
+        self.fc1 = nn.Linear(64 * (side // 2 - 2) ** 2, 128)
+        self.fc2 = nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = F.relu(self.conv1(x))
+        x = F.relu(self.conv2(x))
+        x = F.max_pool2d(x, 2)
+        x = torch.flatten(x, 1)
+        x = F.relu(self.fc1(x))
+        return F.log_softmax(self.fc2(x), dim=1)
+
+
+class ConvNetBn(nn.Module):
+    """Document 004's network: it has buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer1 = nn.Sequential(
+            nn.Conv2d(1, 16, 5, padding=2), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2))
+        self.layer2 = nn.Sequential(
+            nn.Conv2d(16, 32, 5, padding=2), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2))
+        self.fc = nn.Linear(1568, 10)
+
+    def forward(self, x):
+        return self.fc(torch.flatten(self.layer2(self.layer1(x)), 1))
+
+
+MODELS = {"net": Net, "convnet_bn": ConvNetBn}
+
+
+# --- files ---
+
+def load_safetensors(path):
+    with open(path, "rb") as file:
+        length, = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+        data = bytearray(file.read())
+    tensors = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            dtype = DTYPES[entry["dtype"]]
+            flat = torch.frombuffer(data[begin:end], dtype=dtype)
+            tensors[name] = flat.reshape(entry["shape"])
+    return tensors
+
+
+def bytes_of(tensor):
+    flat = tensor.detach().contiguous()
+    return ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size())
+
+
+def save_safetensors(tensors, path):
+    header, data = {}, b""
+    for name, tensor in tensors.items():
+        raw = bytes_of(tensor)
+        dtype = next(key for key, value in DTYPES.items() if value == tensor.dtype)
+        header[name] = {"dtype": dtype, "shape": list(tensor.shape),
+                        "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def load_weights(path):
+    if path.endswith(".safetensors"):
+        return load_safetensors(path)
+    return torch.load(path, weights_only=True)
+
+
+def read_idx(folder, name, dims):
+    for path in (f"{folder}/{name}", f"{folder}/{name}.gz"):
+        if os.path.exists(path):
+            with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
+                raw = file.read()
+            shape = struct.unpack(f">{dims}I", raw[4:4 + 4 * dims])
+            flat = torch.frombuffer(bytearray(raw[4 + 4 * dims:]), dtype=torch.uint8)
+            return flat.reshape(shape)
+    sys.exit(f"no {name} in {folder}")
+
+
+def read_images(folder, part):
+    """Images as ToTensor() and Normalize((0.1307,), (0.3081,)) give them: float32."""
+    pixels = read_idx(folder, f"{part}-images-idx3-ubyte", 3)
+    images = pixels.unsqueeze(1).to(torch.float32).div(255)
+    mean = torch.as_tensor((0.1307,), dtype=torch.float32).view(-1, 1, 1)
+    std = torch.as_tensor((0.3081,), dtype=torch.float32).view(-1, 1, 1)
+    labels = read_idx(folder, f"{part}-labels-idx1-ubyte", 1).to(torch.int64)
+    return images.sub_(mean).div_(std), labels
+
+
+# --- training ---
+
+def make_optimizer(name, parameters, lr):
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=lr, momentum=0.9, weight_decay=5e-4)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW,
+            "adadelta": torch.optim.Adadelta}[name]
+    return kind(parameters, lr=lr)
+
+
+def batches_of(args, rank, shards, epoch, size):
+    """Indices per step of one process, which takes the batches of `shards` ranks."""
+    orders = []
+    for shard in range(rank, rank + shards):
+        sampler = DistributedSampler(
+            range(size), num_replicas=args.world, rank=shard, seed=args.seed)
+        sampler.set_epoch(epoch)
+        orders.append(list(sampler))
+    for first in range(0, len(orders[0]), args.batch_size):
+        yield [i for order in orders for i in order[first:first + args.batch_size]]
+
+
+def add_noise(net, seed):
+    """Changes weights by a last bit or not, up or down: how far apart does PyTorch
+    itself get from that?"""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in net.parameters():
+            way = torch.randint(0, 3, weight.shape, generator=generator) - 1
+            weight.mul_(1 + torch.finfo(weight.dtype).eps * way)
+
+
+def train_rank(rank, args, meeting):
+    torch.set_num_threads(1)
+    together = args.world > 1 and not args.one_process
+    if together:
+        dist.init_process_group(
+            "gloo", init_method="file://" + meeting, rank=rank, world_size=args.world)
+    dtype = torch.float64 if args.precision == "fp64" else torch.float32
+    images, labels = read_images(args.data, "train")
+    images = images[:, :, ::args.stride, ::args.stride]
+    net = Net(images.shape[-1]).to(dtype)
+    net.load_state_dict(torch.load(args.init))
+    if args.noise:
+        add_noise(net, args.noise)
+    model = DistributedDataParallel(net) if together else net
+    optimizer = make_optimizer(args.optimizer, model.parameters(), args.lr)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7)
+    shards = args.world if args.one_process else 1
+    for epoch in range(args.epochs):
+        for batch in batches_of(args, rank, shards, epoch, len(labels)):
+            optimizer.zero_grad()
+            output = model(images[batch].to(dtype))
+            loss = F.nll_loss(output, labels[batch], reduction=args.reduction)
+            loss.backward()
+            optimizer.step()
+            mean = loss.detach() / (len(batch) if args.reduction == "sum" else 1)
+            if together:
+                dist.all_reduce(mean)
+                mean /= args.world
+            if rank == 0:
+                print(repr(mean.item()), flush=True)
+        scheduler.step()
+
+
+def train(args):
+    """Writes the initial weights to --init, trains, prints a loss per step."""
+    torch.manual_seed(args.seed)
+    side = read_idx(args.data, "train-images-idx3-ubyte", 3).shape[-1] // args.stride
+    torch.save(Net(side).state_dict(), args.init)
+    if args.world == 1 or args.one_process:
+        train_rank(0, args, "")
+        return
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    with tempfile.TemporaryDirectory() as folder:
+        # Forked: nothing here has used a thread yet, and torch is imported once.
+        torch.multiprocessing.start_processes(
+            train_rank, (args, folder + "/meeting"), nprocs=args.world,
+            start_method="fork")
+
+
+# --- the weights' way from one program to the other ---
+
+def save(args):
+    """A model with weights of its own, in every form that people save."""
+    torch.manual_seed(args.seed)
+    model = MODELS[args.model]().to(getattr(torch, args.dtype))
+    model(torch.randn(8, 1, 28, 28, dtype=getattr(torch, args.dtype)))
+    state = model.state_dict()
+    optimizer = torch.optim.Adam(model.parameters())
+    sum(p.sum() for p in model.parameters()).backward()
+    optimizer.step()
+    state = model.state_dict()
+    forms = {
+        "state.pt": state,
+        "plain.bin": dict(state),
+        "replica.pt": {"module." + name: value for name, value in state.items()},
+        "parameters.pth": {name: nn.Parameter(value, False) if value.is_floating_point()
+                           else value for name, value in state.items()},
+        "nested.pt": {"epoch": 3, "best": 0.5, "name": "run", "state_dict": state,
+                      "optimizer": optimizer.state_dict(), "args": argparse.Namespace()},
+        "trainer.pt": {"model": state, "seeds": [1, 2**40, -2**70], "done": True},
+        "strided.pt": {name: strided(value) for name, value in state.items()},
+    }
+    for name, value in forms.items():
+        torch.save(value, f"{args.out}/{name}")
+    save_safetensors(state, f"{args.out}/state.safetensors")
+    # What is not a state dict.
+    torch.save(list(state.values()), f"{args.out}/list.pt")
+    torch.save(model, f"{args.out}/module.pt")
+    torch.save({"epoch": 3, "loss": 0.5}, f"{args.out}/numbers.pt")
+    torch.save(state, f"{args.out}/old.pt", _use_new_zipfile_serialization=False)
+    torch.jit.script(model).save(f"{args.out}/script.pt")
+
+
+def strided(tensor):
+    """The same values, as a part of a storage that lies in another order."""
+    wide = torch.zeros(tuple(tensor.shape) + (3,), dtype=tensor.dtype)
+    wide[..., 1] = tensor
+    return wide.permute(*reversed(range(wide.dim()))).contiguous() \
+        .permute(*reversed(range(wide.dim())))[..., 1]
+
+
+def logits(args):
+    """Loads --weights with strict=True; writes the outputs for --inputs."""
+    inputs = load_safetensors(args.inputs)["inputs"]
+    model = MODELS[args.model]().to(inputs.dtype).eval()
+    model.load_state_dict(load_weights(args.weights), strict=True)
+    with torch.no_grad():
+        save_safetensors({"logits": model(inputs)}, args.out)
+
+
+def same(args):
+    """Whether two files hold the same names, dtypes, shapes and bits."""
+    a, b = load_weights(args.first), load_weights(args.second)
+    wrong = [name for name in a if name in b and (
+        a[name].dtype != b[name].dtype or a[name].shape != b[name].shape
+        or bytes_of(a[name]) != bytes_of(b[name]))]
+    if sorted(a) != sorted(b) or wrong:
+        sys.exit(f"differ: {list(a)} {list(b)} {wrong}")
+    print(len(a), "tensors are the same")
+
+
+def evaluate(args):
+    """Prints the mean test loss and how many of how many are right."""
+    images, labels = read_images(args.data, "t10k")
+    model = Net().eval()
+    model.load_state_dict(load_weights(args.weights), strict=True)
+    with torch.no_grad():
+        output = model(images)
+    loss = F.nll_loss(output, labels).item()
+    right = int(output.argmax(dim=1).eq(labels).sum())
+    print(f"Average loss: {loss:.4f}, Accuracy: {right}/{len(labels)}")
+
+
+# --- one group of our ranks and PyTorch's ---
+
+class TandemStore(dist.Store):
+    """Our rendezvous store's protocol (tandem/base/store_protocol.h)."""
+
+    SET, GET, WAIT, ADD = 1, 2, 3, 4
+    TIMEOUT_MS = 30_000
+
+    def __init__(self, address):
+        super().__init__()
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(address[len("unix:"):])
+        self.exchange(b"tandem-store 1 ")
+
+    def exchange(self, frame):
+        self.socket.sendall(struct.pack("<I", len(frame)) + frame)
+        reply = self.receive(struct.unpack("<I", self.receive(4))[0])
+        if reply[:1] != b"\0":
+            raise RuntimeError(f"the store answered {reply!r}")
+        return reply[1:]
+
+    def receive(self, size):
+        data = b""
+        while len(data) < size:
+            data += self.socket.recv(size - len(data)) or sys.exit("the store closed")
+        return data
+
+    def request(self, operation, *texts):
+        frame = struct.pack("<BqI", operation, self.TIMEOUT_MS, len(texts))
+        for text in texts:
+            raw = text if isinstance(text, bytes) else text.encode()
+            frame += struct.pack("<I", len(raw)) + raw
+        return self.exchange(frame)
+
+    def set(self, key, value):
+        self.request(self.SET, key, value)
+
+    def get(self, key):
+        return self.request(self.GET, key)
+
+    def wait(self, keys, timeout=None):
+        self.request(self.WAIT, *keys)
+
+    def add(self, key, amount):
+        return int(self.request(self.ADD, key, str(amount)))
+
+
+def join(args):
+    """Rank 1 of a group whose rank 0 is tests/comm/mixed_group_test.cpp."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    store = TandemStore(args.store)
+    group = dist.ProcessGroupGloo(
+        dist.PrefixStore("mixed", store), 1, 2, datetime.timedelta(seconds=30))
+    torch.manual_seed(args.seed)
+    model = Net().double()
+    optimizer = make_optimizer("sgd", model.parameters(), 0.05)
+    inputs = torch.linspace(-1, 2, 4 * 784, dtype=torch.float64).sin() + 1
+    labels = torch.tensor([4, 5, 6, 7])
+    for _ in range(args.steps):
+        optimizer.zero_grad()
+        output = model(inputs.view(4, 1, 28, 28))
+        (F.nll_loss(output, labels, reduction="sum") / 8).backward()
+        for parameter in model.parameters():
+            group.allreduce(parameter.grad).wait()
+        optimizer.step()
+    for parameter in model.parameters():
+        group.broadcast(parameter.detach(), 1).wait()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(function, **options):
+        sub = commands.add_parser(function.__name__)
+        sub.set_defaults(run=function)
+        for name, default in options.items():
+            if default is False:
+                sub.add_argument(f"--{name}".replace("_", "-"), action="store_true")
+            else:
+                sub.add_argument(f"--{name}".replace("_", "-"), default=default,
+                                 type=type(default), required=default == "")
+
+    command(train, data="", init="", world=1, one_process=False, optimizer="sgd",
+            lr=0.1, batch_size=8, epochs=1, seed=0, precision="fp64", reduction="mean",
+            noise=0, stride=1)
+    command(save, model="net", dtype="float32", seed=1, out="")
+    command(logits, model="net", weights="", inputs="", out="")
+    command(same, first="", second="")
+    command(join, store="", seed=1, steps=3)
+    command(evaluate, data="", weights="")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()

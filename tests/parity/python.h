@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/base/process.h"
+#include "tandem/base/rank_env.h"
+
+namespace tandem {
+
+/// The Python that plays PyTorch's side: Debian's, or that of $TANDEM_TEST_PYTHON.
+inline std::string python() {
+  return get_env("TANDEM_TEST_PYTHON").value_or("/usr/bin/python3");
+}
+
+/// Runs it on one thread.
+inline CommandResult run_python(const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = {python()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return run_command(
+      command, {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}}, 300);
+}
+
+/// Runs tests/parity/peer.py.
+inline CommandResult run_peer(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), TANDEM_SOURCE_DIR "/tests/parity/peer.py");
+  return run_python(arguments);
+}
+
+/// Found, not imported: that takes a second, and a broken one should fail a test.
+inline bool python_has_torch() {
+  return run_python({"-c",
+                     "import importlib.util as u, sys; "
+                     "sys.exit(u.find_spec('torch') is None)"})
+      .status.ok();
+}
+
+}  // namespace tandem
+
+/// scripts/setup installs it.
+#define TANDEM_NEEDS_PYTHON_TORCH()                                   \
+  do {                                                                \
+    if (!::tandem::python_has_torch()) {                              \
+      GTEST_SKIP() << ::tandem::python() << " has no module 'torch'"; \
+    }                                                                 \
+  } while (false)

@@ -1,0 +1,250 @@
+// Parameter averaging and MPI ranks, as a user runs them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <regex>
+#include <thread>
+
+#include "program.h"
+#include "tandem/launch/mpirun.h"
+#include "workers.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string kRecipe =
+    std::string(TANDEM_SOURCE_DIR) + "/recipes/001-mpi-averaging.toml";
+
+std::vector<std::string> with(
+    std::vector<std::string> arguments, const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// Two epochs of 20 steps, momentum and batch norm with values of each rank's own.
+std::vector<std::string> averaging(
+    const std::string& out, const std::string& ranks = "2") {
+  return {"train",       "--strategy", "averaging", "--model",      "convnet_bn",
+          "--optimizer", "sgd",        "--lr",      "0.05",         "--momentum",
+          "0.9",         "--limit",    "1280",      "--batch-size", "32",
+          "--epochs",    "2",          "--nproc",   ranks,          "--share",
+          "scatter",     "--out",      out};
+}
+
+std::string hash_of(const std::string& out) {
+  return json_value(out + "/summary.json", "parameters_sha256");
+}
+
+CommandResult run_under_mpirun(
+    int ranks, const std::vector<std::string>& arguments,
+    const std::string& name = "tandem") {
+  return run_command(mpirun_command(ranks, with({program(name)}, arguments)), {}, 300);
+}
+
+bool this_build_has_mpi() {
+  return tandem_run({"train", "--help"}).output.find("Open MPI, for") !=
+         std::string::npos;
+}
+
+TEST(Averaging, ProcessAndThreadRanksGiveTheSameBits) {
+  for (const std::string every : {"3", "epoch", "end"}) {
+    const Scratch scratch;
+    const auto run = [&](const std::string& ranks) {
+      const auto out = scratch / ranks;
+      const auto result = tandem_run(
+          with(averaging(out), {"--ranks", ranks, "--average-every", every}));
+      EXPECT_TRUE(result.status.ok()) << result.errors;
+      return hash_of(out);
+    };
+    const auto processes = run("process");
+    EXPECT_EQ(processes.size(), 64u);
+    EXPECT_EQ(processes, run("thread")) << every;
+  }
+}
+
+TEST(Averaging, ResumingBetweenAveragesGivesTheBitsOfNotStopping) {
+  const Scratch scratch;
+  const auto whole = scratch / "whole";
+  const auto parts = scratch / "parts";
+  const std::vector<std::string> more = {"--ranks", "thread",      "--average-every",
+                                         "7",       "--min-delta", "1e-9"};
+  ASSERT_TRUE(tandem_run(with(
+                             with(averaging(whole), more),
+                             {"--checkpoint-every", "9", "--keep-checkpoints", "0"}))
+                  .status.ok());
+  // Step 9 is in the middle of the first epoch and two steps behind an average.
+  const auto checkpoint = whole + "/checkpoints/step-00000009";
+  EXPECT_TRUE(file_exists(checkpoint + "/rank-0001-of-0002.safetensors"));
+  const auto result =
+      tandem_run(with(with(averaging(parts), more), {"--resume", checkpoint}));
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.errors, Not(HasSubstr("holds no state")));
+  EXPECT_EQ(hash_of(parts), hash_of(whole));
+}
+
+TEST(Averaging, AnotherNumberOfRanksGoesOnFromTheAverageAndSaysSo) {
+  const Scratch scratch;
+  const auto first = scratch / "first";
+  const auto second = scratch / "second";
+  const std::vector<std::string> more = {
+      "--ranks", "thread", "--checkpoint-every", "9", "--keep-checkpoints", "0"};
+  ASSERT_TRUE(tandem_run(with(averaging(first), more)).status.ok());
+  const auto result = tandem_run(with(
+      with(averaging(second, "3"), more),
+      {"--resume", first + "/checkpoints/step-00000009"}));
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("holds no state of 3 ranks"));
+  EXPECT_EQ(hash_of(second).size(), 64u);
+}
+
+// The first loss of each rank in lines such as the document's.
+int lines_with(const std::string& text, const std::string& pattern) {
+  const std::regex wanted(pattern);
+  return static_cast<int>(std::distance(
+      std::sregex_iterator(text.begin(), text.end(), wanted), std::sregex_iterator()));
+}
+
+TEST(Averaging, ARankThatConvergedJoinsAveragesUntilAllHave) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto result = tandem_run(
+      {"train",       kRecipe,  "--launcher", "tandem", "--backend",       "auto",
+       "--ranks",     "thread", "--nproc",    "3",      "--data",          "digits",
+       "--limit",     "960",    "--epochs",   "40",     "--average-every", "4",
+       "--min-delta", "0.2",    "--out",      out});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  int epochs = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto number = std::to_string(rank);
+    EXPECT_EQ(
+        lines_with(
+            result.output,
+            "--- Converged on rank " + number + " after [0-9]+ epochs ---"),
+        1);
+    const int mine = lines_with(
+        result.output, "rank: " + number +
+                           " -- epoch: [0-9]+ --> loss: [0-9.]+ -- accuracy: [0-9.]+%");
+    EXPECT_GT(mine, 1);
+    epochs = std::max(epochs, mine);
+  }
+  EXPECT_EQ(json_number(out + "/summary.json", "epochs"), epochs);
+  EXPECT_LT(epochs, 40);
+  // Resuming a run that all ranks ended ends at once.
+  const auto again = tandem_run({"train", out + "/config.toml", "--resume", "auto"});
+  EXPECT_TRUE(again.status.ok()) << again.errors;
+  EXPECT_EQ(lines_with(again.output, "-- epoch: "), 0);
+}
+
+TEST(MpiRun, RecipeAloneSaysWhatToRun) {
+  const auto result = tandem_run({"train", kRecipe, "--nproc", "3"});
+  EXPECT_EQ(result.status.code, 2);
+  EXPECT_THAT(
+      result.errors, AllOf(
+                         HasSubstr("run: mpirun "), HasSubstr(" -np 3 "),
+                         HasSubstr("train " + kRecipe + " --nproc 3")));
+  EXPECT_EQ(lines_with(result.errors, "\n"), 1);
+}
+
+TEST(MpiRun, BackendMpiWithoutMpirunIsMisuse) {
+  for (const std::string name : {"tandem", "tandem-worker"}) {
+    const auto result = run_command({program(name), "train", "--backend", "mpi"});
+    EXPECT_EQ(result.status.code, 2) << name;
+    EXPECT_THAT(result.errors, HasSubstr("mpirun"));
+    EXPECT_EQ(lines_with(result.errors, "\n"), 1);
+  }
+  const auto threads =
+      tandem_run({"train", "--backend", "mpi", "--ranks", "thread", "--nproc", "2"});
+  EXPECT_EQ(threads.status.code, 2);
+  EXPECT_THAT(threads.errors, HasSubstr("does not serve thread ranks"));
+  const auto both = tandem_run({"train", "--launcher", "mpirun", "--ranks", "thread"});
+  EXPECT_EQ(both.status.code, 2);
+  EXPECT_THAT(both.errors, HasSubstr("--launcher tandem"));
+}
+
+TEST(MpiRun, RecipeOfTheDocumentPrintsItsLines) {
+  if (!this_build_has_mpi()) {
+    GTEST_SKIP() << "this build has no MPI";
+  }
+  const auto result = run_under_mpirun(
+      2, {"train", kRecipe, "--data", "digits", "--limit", "961", "--epochs", "2"});
+  EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
+  for (const std::string rank : {"0", "1"}) {
+    EXPECT_THAT(result.output, HasSubstr("480 data samples ---> Worker: " + rank));
+    for (const std::string epoch : {"1", "2"}) {
+      EXPECT_EQ(
+          lines_with(
+              result.output, "rank: " + rank + " -- epoch: " + epoch +
+                                 " --> loss: [0-9]\\.[0-9]{6} -- accuracy: "
+                                 "[0-9]+\\.[0-9]%"),
+          1);
+    }
+  }
+  EXPECT_EQ(lines_with(result.output, "Total Time taken by 0 : [0-9.]+ minutes"), 1);
+  EXPECT_EQ(lines_with(result.output, "Test set: "), 2);
+  EXPECT_THAT(
+      result.output + result.errors, HasSubstr("1 of 961 samples are left out"));
+}
+
+TEST(MpiRun, GivesTheBitsOfGlooAtTwoRanks) {
+  if (!this_build_has_mpi()) {
+    GTEST_SKIP() << "this build has no MPI";
+  }
+  const Scratch scratch;
+  const std::vector<std::string> run = {"train",   "--model", "convnet",
+                                        "--limit", "640",     "--out"};
+  const auto gloo = tandem_run(with(run, {scratch / "gloo", "--nproc", "2"}));
+  const auto mpi = run_under_mpirun(
+      2, with(run, {scratch / "mpi", "--backend", "mpi"}), "tandem-worker");
+  EXPECT_TRUE(gloo.status.ok()) << gloo.errors;
+  EXPECT_TRUE(mpi.status.ok()) << mpi.output << mpi.errors;
+  EXPECT_EQ(hash_of(scratch / "gloo").size(), 64u);
+  EXPECT_EQ(hash_of(scratch / "mpi"), hash_of(scratch / "gloo"));
+  EXPECT_EQ(json_value(scratch / "mpi/summary.json", "backend"), "mpi");
+}
+
+TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
+  if (!this_build_has_mpi()) {
+    GTEST_SKIP() << "this build has no MPI";
+  }
+  // Rank 0 alone reads, and fails; rank 1 waits for it.
+  const auto result = run_under_mpirun(
+      2, {"train", kRecipe, "--data", "/nowhere", "--timeout-seconds", "250"});
+  EXPECT_FALSE(result.status.ok());
+  EXPECT_THAT(result.output + result.errors, HasSubstr("error: [data] '/nowhere'"));
+}
+
+TEST(MpiRun, AKilledRankEndsTheRunWithALineAboutIt) {
+  if (!this_build_has_mpi()) {
+    GTEST_SKIP() << "this build has no MPI";
+  }
+  const Scratch scratch;
+  const auto mark = scratch / "killed";
+  std::thread killer([&] {
+    for (int i = 0; i < 6'000; ++i) {
+      const auto workers = workers_of(mark);
+      if (workers.size() == 2 && file_exists(mark + "/metrics.jsonl")) {
+        kill(workers.back(), SIGKILL);
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  const auto result = run_under_mpirun(
+      2, {"train", "--backend", "mpi", "--model", "convnet", "--epochs", "1000",
+          "--limit", "1280", "--out", mark});
+  killer.join();
+  EXPECT_FALSE(result.status.ok());
+  EXPECT_THAT(result.output + result.errors, HasSubstr("signal 9 (Killed)"));
+  EXPECT_TRUE(workers_of(mark).empty());
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,170 @@
+// Places that cannot be written, and disks that are full.
+
+#include "bad_input.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+void with_file(const Stage& stage) {
+  stage.data("data");
+  stage.write("file", "x");
+}
+
+void with_run(const Stage& stage) {
+  stage.data("data");
+  stage.finished_run("run");
+}
+
+std::vector<std::string> into(
+    const std::string& out, const std::vector<std::string>& more = {}) {
+  auto arguments = train({"--out", out});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Output, BadInput,
+    testing::Values(
+        BadInputCase{
+            "OfAnEarlierRun",
+            into("@/run"),
+            2,
+            {"@/run", "earlier run", "--resume auto"},
+            &with_run},
+        BadInputCase{
+            "OfAnEarlierRunForTwoRanks",
+            into("@/run", {"--nproc", "2"}),
+            2,
+            {"@/run", "earlier run", "--resume auto"},
+            &with_run},
+        BadInputCase{
+            "IsAFile", into("@/file"), 1, {"@/file", "another path"}, &with_file},
+        BadInputCase{
+            "IsAFileForTwoRanks",
+            into("@/file", {"--nproc", "2"}),
+            1,
+            {"@/file", "another path"},
+            &with_file},
+        BadInputCase{
+            "UnderAFile",
+            into("@/file/run"),
+            1,
+            {"@/file/run", "another path"},
+            &with_file},
+        BadInputCase{
+            "MayNotBeWritten",
+            into("@/locked"),
+            1,
+            {"@/locked/config.toml", "Permission denied", "may use"},
+            data_and([](const Stage& stage) {
+              fs::create_directory(stage / "locked");
+              fs::permissions(
+                  stage / "locked", fs::perms::owner_read | fs::perms::owner_exec);
+            }),
+            {},
+            kBound},
+        BadInputCase{
+            "DanglingLink",
+            into("@/link"),
+            1,
+            {"@/link", "another path"},
+            data_and([](const Stage& stage) {
+              fs::create_symlink("gone", stage / "link");
+            })},
+        BadInputCase{"InProc", into("/proc/run"), 1, {"/proc/run"}, &with_data},
+        BadInputCase{
+            "InSysForTwoRanks",
+            into("/sys/run", {"--nproc", "2"}),
+            1,
+            {"/sys/run"},
+            &with_data},
+        BadInputCase{
+            "OnAReadOnlyDisk",
+            into("@/disk/run"),
+            1,
+            {"@/disk/run", "Read-only", "may use"},
+            &with_data,
+            {},
+            {},
+            "ro"},
+        BadInputCase{
+            "OnAReadOnlyDiskForTwoRanks",
+            into("@/disk/run", {"--nproc", "2"}),
+            1,
+            {"@/disk/run", "Read-only", "may use"},
+            &with_data,
+            {},
+            {},
+            "ro"}),
+    name_of_case);
+
+// The checkpoint that was whole before the disk was full is good.
+void evaluate_first_checkpoint(const Stage& stage) {
+  const auto result = tandem_run(
+      {"eval", "--checkpoint", stage / "disk.after/run/checkpoints/step-00000001"});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+}
+
+void expect_whole_lines(const Stage& stage) {
+  const std::string lines = stage.read("disk.after/run/metrics.jsonl");
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines.back(), '\n');
+  EXPECT_EQ(lines[lines.rfind('\n', lines.size() - 2) + 1], '{');
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    FullDisk, BadInput,
+    testing::Values(
+        BadInputCase{
+            "AtTheStart",
+            into("@/disk/run"),
+            1,
+            {"@/disk/run/", "No space left", "free some space"},
+            &with_data,
+            {},
+            {},
+            "size=4k"},
+        BadInputCase{
+            "AtTheFirstCheckpoint",
+            into("@/disk/run"),
+            1,
+            {"@/disk/run/checkpoints/", ".safetensors", "No space left"},
+            &with_data,
+            {},
+            {},
+            "size=64k"},
+        BadInputCase{
+            "AtTheFirstCheckpointForTwoRanks",
+            into("@/disk/run", {"--nproc", "2"}),
+            1,
+            {"@/disk/run/checkpoints/", ".safetensors", "No space left"},
+            &with_data,
+            {},
+            {},
+            "size=64k"},
+        BadInputCase{
+            "AtALaterCheckpoint",
+            into("@/disk/run", {"--epochs", "6"}),
+            1,
+            {"@/disk/run/checkpoints/", ".safetensors", "No space left"},
+            &with_data,
+            {},
+            {},
+            "size=160k",
+            &evaluate_first_checkpoint},
+        BadInputCase{
+            "InTheMetrics",
+            into("@/disk/run", {"--batch-size", "1", "--log-every", "1"}),
+            1,
+            {"@/disk/run/metrics.jsonl", "No space left"},
+            &with_data,
+            {},
+            {},
+            "size=16k",
+            &expect_whole_lines}),
+    name_of_case);
+
+}  // namespace
+}  // namespace tandem

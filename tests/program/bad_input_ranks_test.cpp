@@ -1,0 +1,224 @@
+// Ranks that do not fit together or do not find each other, and `tandem launch`.
+
+#include "bad_input.h"
+
+namespace tandem {
+namespace {
+
+// One rank as somebody else's launcher starts it. "train" runs on "@/data".
+BadInputCase rank(
+    const std::string& name, const Variables& variables, int code,
+    const std::vector<std::string>& says, const std::vector<std::string>& flags = {}) {
+  return {name, train(flags), code, says, &with_data, variables};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    World, BadInput,
+    testing::Values(
+        rank(
+            "SizeDiffersFromNproc", {{"RANK", "0"}, {"WORLD_SIZE", "3"}}, 2,
+            {"2 ranks", "WORLD_SIZE is 3", "--nproc"}, {"--nproc", "2"}),
+        rank(
+            "RankBeyondSize", {{"RANK", "3"}, {"WORLD_SIZE", "3"}}, 2,
+            {"RANK is '3'", "0 to 2"}),
+        rank(
+            "RankNegative", {{"RANK", "-1"}, {"WORLD_SIZE", "2"}}, 2,
+            {"RANK is '-1'", "0 to 1"}),
+        rank("RankAlone", {{"RANK", "0"}}, 2, {"WORLD_SIZE", "not set"}),
+        rank("SizeAlone", {{"WORLD_SIZE", "2"}}, 2, {"RANK", "not set"}),
+        rank("RankAsText", {{"RANK", "x"}, {"WORLD_SIZE", "2"}}, 2, {"RANK is 'x'"}),
+        rank(
+            "SizeAsText", {{"RANK", "0"}, {"WORLD_SIZE", "two"}}, 2,
+            {"WORLD_SIZE is 'two'"}),
+        rank(
+            "SizeZero", {{"RANK", "0"}, {"WORLD_SIZE", "0"}}, 2, {"WORLD_SIZE is '0'"}),
+        rank("Empty", {{"RANK", ""}, {"WORLD_SIZE", ""}}, 2, {"WORLD_SIZE is ''"}),
+        rank(
+            "LocalRankAsText",
+            {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "x"}}, 2,
+            {"LOCAL_RANK is 'x'"}),
+        rank(
+            "LocalRankBeyondLocalSize",
+            {{"RANK", "0"},
+             {"WORLD_SIZE", "4"},
+             {"LOCAL_RANK", "2"},
+             {"LOCAL_WORLD_SIZE", "2"}},
+            2, {"LOCAL_RANK is 2", "0 to 1", "LOCAL_WORLD_SIZE"}),
+        rank(
+            "LocalSizeBeyondSize",
+            {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "3"}}, 2,
+            {"LOCAL_WORLD_SIZE is 3", "WORLD_SIZE only 2"}),
+        rank(
+            "PortAsText", {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "abc"}},
+            2, {"MASTER_PORT is 'abc'", "1 to 65535"}),
+        rank(
+            "PortBeyondRange",
+            {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}}, 2,
+            {"MASTER_PORT is '70000'", "1 to 65535"}),
+        rank(
+            "AddressEmpty", {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", ""}},
+            2, {"MASTER_ADDR is empty"}),
+        rank(
+            "PortAsTextWithoutRank", {{"MASTER_PORT", "abc"}}, 2,
+            {"MASTER_PORT", "'abc'", "whole number"}, {"--nnodes", "2"}),
+        rank(
+            "PortBeyondRangeWithoutRank", {{"MASTER_PORT", "70000"}}, 2,
+            {"master_port is 70000", "to 65535"}, {"--nnodes", "2"}),
+        rank(
+            "StoreOfUnknownForm",
+            {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"TANDEM_STORE", "rubbish"}}, 2,
+            {"'rubbish'", "unix:PATH"})),
+    name_of_case);
+
+Variables meeting(
+    const std::string& own_rank, const std::string& host, const std::string& port) {
+  return {
+      {"RANK", own_rank},
+      {"WORLD_SIZE", "2"},
+      {"MASTER_ADDR", host},
+      {"MASTER_PORT", port}};
+}
+
+const std::vector<std::string> kSoon = {"--timeout-seconds", "1"};
+const std::string kNoHost = "no-such-host.invalid";
+
+std::vector<std::string> host(
+    const std::string& number, const std::string& address, const std::string& port) {
+  return train(
+      {"--nproc", "2", "--nnodes", "2", "--node-rank", number, "--master-addr", address,
+       "--master-port", port, "--timeout-seconds", "1", "--out", "@/out"});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Meeting, BadInput,
+    testing::Values(
+        rank(
+            "PortTaken", meeting("0", "127.0.0.1", "@port"), 2,
+            {"127.0.0.1:@port", "already in use", "choose another port"}, kSoon),
+        rank(
+            "SomebodyElseAnswers", meeting("1", "127.0.0.1", "@port"), 1,
+            {"127.0.0.1:@port", "something else answers", "MASTER_PORT"}, kSoon),
+        rank(
+            "NobodyAnswers", meeting("1", "127.0.0.1", "@free"), 1,
+            {"127.0.0.1:@free", "nobody answers", "after 1 s", "MASTER_PORT"}, kSoon),
+        rank(
+            "HostIsSilent", meeting("1", "127.0.0.1", "@full"), 1,
+            {"127.0.0.1:@full", "nobody answers", "after 1 s"}, kSoon),
+        rank(
+            "OtherRankStaysAway", meeting("0", "127.0.0.1", "@free"), 1,
+            {"a rank has not arrived", "1000 ms", "--timeout-seconds"}, kSoon),
+        rank(
+            "HostDoesNotResolve", meeting("1", kNoHost, "4511"), 1,
+            {"'no-such-host.invalid' does not resolve", "after 1 s", "MASTER_ADDR"},
+            kSoon),
+        rank(
+            "OwnHostDoesNotResolve", meeting("0", kNoHost, "4511"), 1,
+            {"'no-such-host.invalid'", "after 1 s", "MASTER_ADDR"}, kSoon),
+        BadInputCase{
+            "FirstHostPortTaken",
+            host("0", "127.0.0.1", "@port"),
+            2,
+            {"127.0.0.1:@port", "already in use"},
+            &with_data},
+        BadInputCase{
+            "FirstHostSomebodyElseAnswers",
+            host("1", "127.0.0.1", "@port"),
+            1,
+            {"127.0.0.1:@port", "something else answers"},
+            &with_data},
+        BadInputCase{
+            "FirstHostAbsent",
+            host("1", "127.0.0.1", "@free"),
+            1,
+            {"127.0.0.1:@free", "nobody answers", "after 1 s"},
+            &with_data},
+        BadInputCase{
+            "FirstHostUnknown",
+            host("1", kNoHost, "4511"),
+            1,
+            {"'no-such-host.invalid' does not resolve", "after 1 s"},
+            &with_data},
+        BadInputCase{
+            "FirstHostUnknownToItself",
+            host("0", kNoHost, "4511"),
+            1,
+            {"'no-such-host.invalid'", "after 1 s"},
+            &with_data},
+        BadInputCase{
+            "SecondHostAbsent",
+            host("0", "127.0.0.1", "@free"),
+            1,
+            {"a rank has not arrived", "--timeout-seconds"},
+            &with_data}),
+    name_of_case);
+
+BadInputCase launching(
+    const std::string& name, const std::vector<std::string>& flags,
+    const std::vector<std::string>& says, int code = 2) {
+  std::vector<std::string> arguments = {"launch"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  const auto prepare = [](const Stage& stage) {
+    stage.write("text", "hello\n");
+    stage.write("script", "#!/no/such/interpreter\n");
+    std::filesystem::permissions(stage / "script", std::filesystem::perms::all);
+  };
+  return {name, arguments, code, says, prepare};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Launch, BadInput,
+    testing::Values(
+        launching("Nothing", {}, {"no program"}),
+        launching("Missing", {"/no/such/program"}, {"/no/such/program", "No such"}),
+        launching("NotInPath", {"nosuchprogram"}, {"nosuchprogram", "PATH"}),
+        launching("NotExecutable", {"@/text"}, {"@/text", "executable"}),
+        launching(
+            "NotExecutableTwice", {"--nproc", "2", "@/text"}, {"@/text", "executable"}),
+        launching("Directory", {"/tmp"}, {"/tmp", "executable"}),
+        launching("WithoutInterpreter", {"@/script"}, {"@/script", "executable"}),
+        launching("NoRanks", {"--nproc", "0", "true"}, {"'0'", "1 to 4096"}),
+        launching("RanksAsText", {"--nproc", "none", "true"}, {"'none'", "1 to 4096"}),
+        launching("NoHosts", {"--nnodes", "0", "true"}, {"--nnodes", "'0'", "1 to"}),
+        launching("HostsAsText", {"--nnodes", "x", "true"}, {"--nnodes", "'x'"}),
+        launching("HostsWithoutPort", {"--nnodes", "2", "true"}, {"--master-port"}),
+        launching(
+            "HostBeyondHosts",
+            {"--nnodes", "2", "--node-rank", "2", "--master-port", "4242", "true"},
+            {"node rank 2 of 2", "--node-rank"}),
+        launching("Port", {"--master-port", "99999", "true"}, {"'99999'", "65535"}),
+        launching(
+            "PortTaken", {"--nnodes", "2", "--master-port", "@port", "true"},
+            {"127.0.0.1:@port", "already in use"}),
+        launching(
+            "Grace", {"--grace-seconds", "-1", "true"}, {"-1", "--grace-seconds"}),
+        launching("HostsThatVary", {"--nnodes=1:4", "true"}, {"'1:4'", "one number"}),
+        launching(
+            "EndpointWithoutNumber",
+            {"--nnodes=2", "--rdzv-endpoint=127.0.0.1:4242", "true"},
+            {"--rdzv-endpoint", "--node-rank"}),
+        launching(
+            "EndpointWithoutPort",
+            {"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=127.0.0.1", "true"},
+            {"'127.0.0.1'", "HOST:PORT"}),
+        launching(
+            "EndpointWithPortAsText",
+            {"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=127.0.0.1:x", "true"},
+            {"'x'", "1 to 65535"}),
+        launching(
+            "ModuleThatIsNone", {"-m", "--no-python", "true"},
+            {"--module", "--no-python"}),
+        launching("UnknownFlag", {"--nporc", "2", "true"}, {"--nporc", "'--nproc'"}),
+        launching(
+            "RanksThatMisuseTrain",
+            {"--nproc", "2", program(), "train", "--modle", "net"},
+            {"--modle", "'--model'"}),
+        launching(
+            "RanksThatLaunchAgain", {"--nproc", "2", program(), "train", "-g", "4"},
+            {"ask for 4 ranks", "WORLD_SIZE is 2"}),
+        launching(
+            "RanksThatFail", {"--nproc", "2", "sh", "-c", "exit 3"},
+            {"rank", "exited with code 3", "stopped"}, 1)),
+    name_of_case);
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,341 @@
+// compare, scaling and report: real runs, and the report in a real browser.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "program.h"
+#include "tandem/train/document.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> with(
+    std::vector<std::string> arguments, const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// Recipes of a run of a second or two, and where comparisons of them go.
+class Compare : public testing::Test {
+ protected:
+  void SetUp() override {
+    recipe("one", "strategy = \"sequential\"\n[document]\nseconds = 52.3\n");
+    recipe(
+        "two",
+        "nproc = 2\n[document]\nmachine = \"two of them\"\nseconds = 91.3\n"
+        "test_accuracy = 99.24\n");
+    recipe("threads", "nproc = 2\nranks = \"thread\"\n");
+  }
+
+  std::string recipe(const std::string& name, const std::string& settings) const {
+    const auto path = scratch_ / (name + ".toml");
+    replace_file(
+        path,
+        "model = \"simplenet\"\nlog_every = 3\nlimit = 6400\nepochs = 3\n" + settings);
+    return path;
+  }
+
+  CommandResult compare(const std::vector<std::string>& recipes) const {
+    std::vector<std::string> command = {"compare"};
+    for (const auto& name : recipes) {
+      command.push_back(scratch_ / (name + ".toml"));
+    }
+    return tandem_run(with(
+        command,
+        {"--data", "digits", "--limit", "1280", "--epochs", "2", "--out", out_}));
+  }
+
+  const Scratch scratch_;
+  const std::string out_ = scratch_ / "out";
+};
+
+int64_t count_lines(const std::string& path, const std::string& with_text) {
+  std::ifstream file(path);
+  int64_t count = 0;
+  for (std::string line; std::getline(file, line);) {
+    count += line.find(with_text) != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+TEST_F(Compare, WritesOneTableOfAllRecipes) {
+  const auto result = compare({"one", "two", "threads"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.output,
+      AllOf(
+          HasSubstr("recipe"), HasSubstr("samples/s"), HasSubstr("\none "),
+          HasSubstr("52.3 s"), HasSubstr("91.3 s, 99.24 %"), HasSubstr("\nthreads ")));
+  std::istringstream lines(result.output);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 100u) << line;
+  }
+  const auto table = read_file(out_ + "/table.json");
+  for (const char* key :
+       {"test_accuracy", "train_accuracy", "wall_seconds", "train_seconds",
+        "samples_per_second", "bytes_sent_per_rank", "exposed_comm_ms_per_step",
+        "peak_memory_mib", "\"machine\": \"two of them\""}) {
+    EXPECT_THAT(table, HasSubstr(key));
+  }
+  EXPECT_THAT(read_file(out_ + "/table.md"), HasSubstr("\n| two | 2 | "));
+  for (const char* name : {"one", "two", "threads"}) {
+    const auto run = out_ + "/" + name;
+    EXPECT_EQ(json_number(run + "/summary.json", "epochs"), 2) << name;
+    EXPECT_THAT(read_file(run + "/output.txt"), HasSubstr("Test set: ")) << name;
+  }
+}
+
+TEST_F(Compare, SummaryHasTrafficAndMemory) {
+  ASSERT_TRUE(compare({"one", "two", "threads"}).status.ok());
+  const auto value = [&](const char* name, const char* key) {
+    return json_number(out_ + "/" + name + "/summary.json", key);
+  };
+  EXPECT_EQ(value("one", "bytes_sent_per_rank"), 0);
+  // 20 steps of 7850 float32 gradients at least; the same for threads.
+  EXPECT_GE(value("two", "bytes_sent_per_rank"), 20 * 7850 * 4);
+  EXPECT_LE(value("two", "bytes_sent_per_rank"), 20 * 7850 * 4 * 1.5);
+  EXPECT_EQ(
+      value("two", "bytes_sent_per_rank"), value("threads", "bytes_sent_per_rank"));
+  EXPECT_GT(value("one", "peak_memory_mib"), 20);
+  EXPECT_GT(value("two", "train_accuracy"), 30);
+}
+
+TEST_F(Compare, ARunEqualsThatOfTrain) {
+  ASSERT_TRUE(compare({"two"}).status.ok());
+  const auto own = scratch_ / "own";
+  ASSERT_TRUE(tandem_run({"train", scratch_ / "two.toml", "--limit", "1280", "--epochs",
+                          "2", "--out", own})
+                  .status.ok());
+  EXPECT_EQ(
+      json_value(out_ + "/two/summary.json", "parameters_sha256"),
+      json_value(own + "/summary.json", "parameters_sha256"));
+}
+
+TEST_F(Compare, GoesOnAfterAFailureAndEndsWithOne) {
+  // A loss that is not finite ends a run.
+  recipe("broken", "optimizer = \"sgd\"\nlr = 1e36\n");
+  const auto result = compare({"broken", "one"});
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(
+      result.output,
+      AllOf(
+          HasSubstr("broken (failed)"), HasSubstr("broken failed: [train] the loss is"),
+          HasSubstr("\none ")));
+  EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
+  EXPECT_TRUE(file_exists(out_ + "/report.html"));
+}
+
+TEST_F(Compare, SkipsWhatThisBuildCannotAndSaysWhy) {
+  recipe("unknown", "strategy = \"telepathy\"\n");
+  recipe("hosts", "nnodes = 2\n");
+  replace_file(scratch_ / "curve.toml", "[scaling]\nrecipes = [\"one.toml\"]\n");
+  const auto result = compare({"unknown", "hosts", "curve", "one"});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.output,
+      AllOf(
+          HasSubstr("unknown skipped: [parallel] unknown strategy 'telepathy'"),
+          HasSubstr("hosts skipped: it wants 2 hosts"),
+          HasSubstr("curve skipped: it is for tandem scaling"), HasSubstr("\none ")));
+  const auto nothing =
+      tandem_run({"compare", scratch_ / "unknown.toml", "--out", scratch_ / "nothing"});
+  EXPECT_EQ(nothing.status.code, 1);
+}
+
+TEST_F(Compare, SkipsARecipeForMpirunWhereThereIsNone) {
+  const auto mpi = recipe("mpi", "launcher = \"mpirun\"\nnproc = 2\n");
+  const auto result = tandem_run(
+      {"compare", mpi, scratch_ / "one.toml", "--limit", "640", "--out", out_},
+      {{"PATH", scratch_ / "no-programs"}});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("mpi skipped: mpirun is missing"));
+  EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
+}
+
+TEST_F(Compare, RefusesWrongInputBeforeTheFirstRun) {
+  const auto refused = [&](const std::vector<std::string>& arguments, int code,
+                           const std::string& reason) {
+    const auto result = tandem_run(with(arguments, {"--out", out_}));
+    EXPECT_EQ(result.status.code, code) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr(reason));
+    EXPECT_FALSE(file_exists(out_));
+  };
+  const auto one = scratch_ / "one.toml";
+  recipe("mistyped", "epoch = 3\n");
+  recipe("odd", "[document]\nsecond = 3\n");
+  recipe("uneven", "[document]\nprocesses = [1, 2]\nminutes = [12.1]\n");
+  refused({"compare"}, 2, "recipes is required");
+  refused({"compare", one, "--epoch", "1"}, 2, "--epochs");
+  refused({"compare", one, "--limit", "x"}, 2, "'x' is not a whole number");
+  refused({"compare", one, "--set", "lr"}, 2, "expected key=value");
+  refused({"compare", one, scratch_ / "none.toml"}, 1, "none.toml");
+  refused({"compare", one, scratch_ / "mistyped.toml"}, 2, "did you mean 'epochs'");
+  refused({"compare", one, scratch_ / "odd.toml"}, 2, "did you mean 'seconds'");
+  refused({"compare", one, scratch_ / "uneven.toml"}, 2, "lists of one length");
+  refused({"scaling", one, "--nproc", "1,x"}, 2, "'1,x'");
+  refused({"scaling", one, "--nproc", "2,2"}, 2, "different numbers");
+  refused({"scaling", one, "--nproc", "0"}, 2, "'0'");
+}
+
+TEST_F(Compare, DoesNotMixWithAnEarlierComparison) {
+  ASSERT_TRUE(compare({"one"}).status.ok());
+  const auto before = read_file(out_ + "/table.json");
+  const auto again = compare({"threads"});
+  EXPECT_EQ(again.status.code, 2);
+  EXPECT_THAT(again.errors, HasSubstr("choose another --out"));
+  EXPECT_EQ(read_file(out_ + "/table.json"), before);
+}
+
+TEST_F(Compare, RecipesOfOneNameGetDirectoriesOfTheirOwn) {
+  ASSERT_TRUE(compare({"one", "one"}).status.ok());
+  EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
+  EXPECT_TRUE(file_exists(out_ + "/one-2/summary.json"));
+}
+
+TEST_F(Compare, ScalingRunsEachNumberOfRanks) {
+  recipe("curve", "[document]\nminutes = [12.12, 9.4, 11.84]\n");
+  const auto result = tandem_run(
+      {"scaling", scratch_ / "curve.toml", "--nproc", "1,2", "--data", "digits",
+       "--limit", "1280", "--epochs", "1", "--out", out_});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.output, AllOf(
+                         HasSubstr("speed-up"), HasSubstr("curve-1"),
+                         HasSubstr("curve-2"), HasSubstr("727"), HasSubstr("564")));
+  EXPECT_EQ(json_number(out_ + "/curve-2/summary.json", "world_size"), 2);
+  EXPECT_THAT(read_file(out_ + "/scaling.json"), HasSubstr("\"kind\": \"scaling\""));
+  EXPECT_TRUE(file_exists(out_ + "/report.html"));
+}
+
+TEST_F(Compare, AScalingRecipeNamesRecipesAndRanks) {
+  replace_file(
+      scratch_ / "curves.toml",
+      "[scaling]\nrecipes = [\"one.toml\", \"threads.toml\"]\nnproc = [1]\n");
+  const auto result = tandem_run(
+      {"scaling", scratch_ / "curves.toml", "--limit", "640", "--epochs", "1", "--out",
+       out_});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_TRUE(file_exists(out_ + "/one-1/summary.json"));
+  EXPECT_TRUE(file_exists(out_ + "/threads-1/summary.json"));
+  const auto trained = tandem_run({"train", scratch_ / "curves.toml"});
+  EXPECT_EQ(trained.status.code, 2);
+  EXPECT_THAT(trained.errors, HasSubstr("start it with tandem scaling"));
+}
+
+TEST_F(Compare, ReportIsMadeAgainFromWhatIsThere) {
+  ASSERT_TRUE(compare({"one", "threads"}).status.ok());
+  const auto before = read_file(out_ + "/report.html");
+  remove_all(out_ + "/report.html");
+  ASSERT_TRUE(tandem_run({"report", out_}).status.ok());
+  EXPECT_EQ(read_file(out_ + "/report.html"), before);
+  // Of one run alone, too.
+  ASSERT_TRUE(tandem_run({"report", out_ + "/one"}).status.ok());
+  EXPECT_TRUE(file_exists(out_ + "/one/report.html"));
+
+  const auto nothing = tandem_run({"report", scratch_ / "nothing"});
+  EXPECT_EQ(nothing.status.code, 1);
+  EXPECT_THAT(nothing.errors, HasSubstr("metrics.jsonl"));
+  replace_file(out_ + "/table.json", "{\"rows\": 3}");
+  const auto broken = tandem_run({"report", out_});
+  EXPECT_EQ(broken.status.code, 1);
+  EXPECT_THAT(broken.errors, HasSubstr("has no rows"));
+}
+
+// The page as a browser leaves it once its scripts have run; "" without a browser.
+std::string drawn_page(const std::string& path, const std::string& profile) {
+  for (const char* browser : {"/usr/bin/chromium", "/usr/bin/google-chrome"}) {
+    if (file_exists(browser)) {
+      return run_command(
+                 {browser, "--headless", "--no-sandbox", "--disable-gpu",
+                  "--user-data-dir=" + profile, "--window-size=1200,1600",
+                  "--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom",
+                  "file://" + path},
+                 {}, 300)
+          .output;
+    }
+  }
+  return "";
+}
+
+int64_t points_of(const std::string& page, const std::string& chart) {
+  const std::regex figure("<figure id=\"" + chart + "\" data-points=\"([0-9]+)\"");
+  std::smatch found;
+  return std::regex_search(page, found, figure) ? std::stoll(found[1]) : -1;
+}
+
+TEST_F(Compare, ChartsDrawEveryRowOfTheMetrics) {
+  // A name that is HTML must stay a text.
+  recipe("a<b>&", "nproc = 2\nranks = \"thread\"\n");
+  const std::vector<std::string> names = {"one", "two", "a<b>&"};
+  const auto result = compare(names);
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  int64_t train_rows = 0;
+  int64_t test_rows = 0;
+  for (const auto& name : names) {
+    const auto metrics = out_ + "/" + name + "/metrics.jsonl";
+    train_rows += count_lines(metrics, "\"kind\":\"train\"");
+    test_rows += count_lines(metrics, "\"kind\":\"test\"");
+  }
+  EXPECT_EQ(test_rows, 6);
+  const auto html = read_file(out_ + "/report.html");
+  EXPECT_THAT(html, AllOf(Not(HasSubstr("http://")), Not(HasSubstr("https://"))));
+  EXPECT_THAT(html, AllOf(HasSubstr("a&lt;b&gt;&amp;"), Not(HasSubstr("<td>a<b>"))));
+  const auto page = drawn_page(out_ + "/report.html", scratch_ / "profile");
+  if (page.empty()) {
+    GTEST_SKIP() << "no chromium to open the report in; scripts/setup --ci";
+  }
+  for (const char* x : {"samples", "seconds"}) {
+    EXPECT_EQ(points_of(page, std::string("loss-") + x), train_rows);
+    EXPECT_EQ(points_of(page, std::string("accuracy-") + x), test_rows);
+  }
+  for (const char* bars : {"seconds", "rate", "bytes", "exposed", "memory"}) {
+    EXPECT_EQ(points_of(page, bars), 3) << bars;
+  }
+  // Figures of documents: 52.3 s and 91.3 s among the bars, 99.24 % on the curve.
+  EXPECT_THAT(
+      page, HasSubstr("id=\"seconds\" data-points=\"3\" "
+                      "data-document-points=\"2\""));
+  EXPECT_THAT(page, HasSubstr("data-document-points=\"1\""));
+}
+
+TEST_F(Compare, ScalingChartHasAPointPerRun) {
+  recipe("curve", "[document]\nminutes = [12.12, 9.4]\n");
+  ASSERT_TRUE(
+      tandem_run({"scaling", scratch_ / "curve.toml", scratch_ / "threads.toml",
+                  "--nproc", "1,2", "--limit", "640", "--epochs", "1", "--out", out_})
+          .status.ok());
+  const auto page = drawn_page(out_ + "/report.html", scratch_ / "profile");
+  if (page.empty()) {
+    GTEST_SKIP() << "no chromium to open the report in; scripts/setup --ci";
+  }
+  EXPECT_EQ(points_of(page, "scaling-seconds"), 4);
+  EXPECT_EQ(points_of(page, "scaling-speed-up"), 4);
+  EXPECT_THAT(page, HasSubstr("data-points=\"4\" data-document-points=\"2\""));
+}
+
+TEST(Recipes, DocumentsAndScalingsCanBeRead) {
+  const std::string folder = std::string(TANDEM_SOURCE_DIR) + "/recipes";
+  for (const auto& name : list_directory(folder)) {
+    if (name.find(".toml") == std::string::npos) {
+      continue;
+    }
+    const auto path = folder + "/" + name;
+    EXPECT_NO_THROW(read_document(path)) << name;
+    EXPECT_NO_THROW(read_scaling_recipe(path)) << name;
+  }
+  EXPECT_EQ(read_document(folder + "/000-single.toml").seconds, 52.3);
+  EXPECT_EQ(read_document(folder + "/003-single.toml").seconds, 143.5);
+  EXPECT_EQ(read_document(folder + "/003-single.toml").test_accuracy, 99.22);
+  EXPECT_EQ(read_document(folder + "/003-ddp.toml").test_accuracy, 99.24);
+  EXPECT_TRUE(read_document(folder + "/002-ddp.toml").empty());
+}
+
+}  // namespace
+}  // namespace tandem

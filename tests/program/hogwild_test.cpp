@@ -1,0 +1,135 @@
+// Hogwild by the real program: ranks really step at the same time, and the result is as
+// good as that of one rank.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "program.h"
+
+namespace tandem {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+struct Step {
+  int64_t start = 0;
+  int64_t end = 0;
+};
+
+// The steps of each of two ranks, by the trace of all.
+std::vector<std::vector<Step>> steps_in(const std::string& trace) {
+  std::vector<std::vector<Step>> steps(2);
+  std::istringstream lines(read_file(trace));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find("\"cat\":\"step\"");
+    long long start = 0;
+    long long took = 0;
+    int rank = 0;
+    if (at != std::string::npos &&
+        std::sscanf(
+            line.c_str() + at,
+            "\"cat\":\"step\",\"ph\":\"X\",\"ts\":%lld,\"dur\":%lld,\"pid\":%d", &start,
+            &took, &rank) == 3) {
+      steps.at(static_cast<size_t>(rank)).push_back({start, start + took});
+    }
+  }
+  return steps;
+}
+
+int64_t overlapping(const std::vector<Step>& ones, const std::vector<Step>& others) {
+  int64_t count = 0;
+  for (const auto& one : ones) {
+    for (const auto& other : others) {
+      if (one.start < other.end && other.start < one.end) {
+        ++count;
+        break;
+      }
+    }
+  }
+  return count;
+}
+
+class Hogwild : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Ranks, Hogwild, testing::Values("thread", "process"),
+    [](const auto& row) { return std::string(row.param); });
+
+TEST_P(Hogwild, StepsOfDifferentRanksOverlapInTime) {
+  const Scratch scratch;
+  const auto result = tandem_run(
+      {"train", "--strategy", "hogwild", "--nproc", "2", "--ranks", GetParam(),
+       "--model", "net5x5", "--optimizer", "sgd", "--lr", "0.1", "--limit", "1280",
+       "--trace", "--out", scratch / "run"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto steps = steps_in(scratch / "run/trace.json");
+  // All ten of each rank are in it.
+  ASSERT_EQ(steps[0].size(), 10u);
+  ASSERT_EQ(steps[1].size(), 10u);
+  for (const auto& rank : steps) {
+    EXPECT_EQ(overlapping(rank, {{rank[0].start - 10, rank[0].start - 1}}), 0);
+    for (size_t i = 1; i < rank.size(); ++i) {
+      EXPECT_GE(rank[i].start, rank[i - 1].end);
+    }
+  }
+  EXPECT_GT(overlapping(steps[0], steps[1]), 0);
+}
+
+double accuracy_of(const std::vector<std::string>& more) {
+  const Scratch scratch;
+  std::vector<std::string> arguments = {
+      "train",  "--model", "simplenet", "--optimizer",  "sgd", "--lr",
+      "0.02",   "--limit", "6000",      "--epochs",     "8",   "--schedule",
+      "cosine", "--out",   "",          "--batch-size", "32",  "--log-line",
+      "off",    "--seed",  "1"};
+  arguments[14] = scratch / "run";
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const auto result = tandem_run(arguments);
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  return json_number(scratch / "run/summary.json", "test_accuracy");
+}
+
+TEST_P(Hogwild, IsAsAccurateAsOneRank) {
+  const double one = accuracy_of({});
+  EXPECT_GE(one, 80);
+  EXPECT_NEAR(
+      accuracy_of({"--strategy", "hogwild", "--nproc", "2", "--ranks", GetParam()}),
+      one, 0.5);
+}
+
+TEST_P(Hogwild, GoesOnFromACheckpoint) {
+  const Scratch scratch;
+  const std::vector<std::string> command = {
+      "train",   "--strategy",  "hogwild", "--nproc",      "2",
+      "--ranks", GetParam(),    "--model", "simplenet",    "--lr",
+      "0.01",    "--optimizer", "sgd",     "--momentum",   "0.9",
+      "--limit", "1280",        "--out",   scratch / "run"};
+  ASSERT_TRUE(tandem_run(command).status.ok());
+  auto more = command;
+  more.insert(more.end(), {"--resume", "auto", "--epochs", "2"});
+  const auto resumed = tandem_run(more);
+  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_EQ(json_number(scratch / "run/summary.json", "steps"), 20);
+}
+
+TEST(HogwildRecipe, PrintsTheLinesOfItsDocument) {
+  const auto result = tandem_run(
+      {"train", TANDEM_SOURCE_DIR "/recipes/001-hogwild.toml", "--data", "digits",
+       "--limit", "640", "--epochs", "2"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("320 data samples ---> Worker: 0\n"));
+  EXPECT_THAT(result.output, HasSubstr("320 data samples ---> Worker: 1\n"));
+  for (const char* start : {"rank: 0 -- epoch: 2", "rank: 1 -- epoch: 2"}) {
+    EXPECT_THAT(
+        result.output, ContainsRegex(
+                           std::string(start) +
+                           " --> loss: [0-9]\\.[0-9]{6} -- accuracy: [0-9]+\\.[0-9]%"));
+  }
+  EXPECT_THAT(result.output, ContainsRegex("Time taken: [0-9.e-]+ minutes\n$"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "program.h"
+
+namespace tandem {
+
+/// Hosts: network namespaces, each with an address of its own, plugged into one
+/// switch that leads nowhere else. Removed at the end.
+class Hosts {
+ public:
+  explicit Hosts(int count) : count_(count), id_(std::to_string(getpid())) {
+    const std::string hub = " -n " + name(-1) + " ";
+    ok_ = ip("netns add " + name(-1)) && ip(hub + "link add hub type bridge") &&
+          ip(hub + "link set hub up");
+    for (int host = 0; host < count_; ++host) {
+      ok_ = ok_ && add(host);
+    }
+  }
+  ~Hosts() {
+    for (int host = -1; host < count_; ++host) {
+      ip("netns del " + name(host) + " 2>/dev/null");
+    }
+  }
+  Hosts(const Hosts&) = delete;
+  Hosts& operator=(const Hosts&) = delete;
+
+  /// False without the right to make them.
+  bool ok() const {
+    return ok_;
+  }
+  std::string address(int host) const {
+    return "10.77.0." + std::to_string(host + 1);
+  }
+  /// Runs a program of ours on a host.
+  CommandResult run(
+      int host, const std::vector<std::string>& arguments,
+      const Variables& variables = {}, const std::string& own = "tandem") const {
+    std::vector<std::string> command = {
+        "ip", "netns", "exec", name(host), program(own)};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return run_command(command, variables, 600);
+  }
+  /// The same on all hosts at once; `arguments` of each.
+  template <typename ArgumentsOf>
+  std::vector<CommandResult> run_all(
+      const ArgumentsOf& arguments, const Variables& variables = {}) const {
+    std::vector<CommandResult> results(static_cast<size_t>(count_));
+    std::vector<std::thread> threads;
+    for (int host = 0; host < count_; ++host) {
+      threads.emplace_back([&, host] {
+        results[static_cast<size_t>(host)] = run(host, arguments(host), variables);
+      });
+    }
+    for (auto& thread : threads) {
+      thread.join();
+    }
+    return results;
+  }
+
+ private:
+  static bool ip(const std::string& arguments) {
+    return run_command({"/bin/sh", "-c", "ip " + arguments}, {}, 30).status.ok();
+  }
+  // -1: the switch.
+  std::string name(int host) const {
+    return "tandem" + id_ + (host < 0 ? "hub" : std::string(1, char('a' + host)));
+  }
+  // A cable from the switch's namespace; its end there is named as the host.
+  bool add(int host) const {
+    const std::string port = "port" + std::to_string(host);
+    return ip("netns add " + name(host)) &&
+           ip("-n " + name(-1) + " link add " + port +
+              " type veth peer name eth0 netns " + name(host)) &&
+           ip("-n " + name(-1) + " link set " + port + " master hub up") &&
+           ip("-n " + name(host) + " addr add " + address(host) + "/24 dev eth0") &&
+           ip("-n " + name(host) + " link set eth0 up") &&
+           ip("-n " + name(host) + " link set lo up");
+  }
+
+  int count_;
+  std::string id_;
+  bool ok_ = false;
+};
+
+}  // namespace tandem

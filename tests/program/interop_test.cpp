@@ -1,0 +1,115 @@
+// Weights between the real program and PyTorch, as a user moves them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "program.h"
+#include "tests/parity/python.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+class InteropProgram : public testing::Test {
+ protected:
+  void SetUp() override {
+    TANDEM_NEEDS_PYTHON_TORCH();
+    const auto made = tandem_run(
+        {"data", "make", "digits", "--out", data_, "--train", "640", "--test", "500"});
+    ASSERT_TRUE(made.status.ok()) << made.errors;
+  }
+
+  // "Average loss: 0.1234, Accuracy: 480/500".
+  std::string python_says(const std::string& weights) {
+    const auto result = run_peer({"evaluate", "--data", data_, "--weights", weights});
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    return result.output.substr(0, result.output.find('\n'));
+  }
+
+  std::string tandem_says(const std::vector<std::string>& arguments) {
+    const auto result = tandem_run(arguments);
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    const size_t begin = result.output.rfind("Average loss");
+    return result.output.substr(begin, result.output.find(" (", begin) - begin);
+  }
+
+  Scratch scratch_;
+  std::string data_ = scratch_ / "digits";
+};
+
+TEST_F(InteropProgram, CheckpointAndItsExportsGivePythonOurResult) {
+  const auto out = scratch_ / "run";
+  const auto trained = tandem_run(
+      {"train", "--data", data_, "--model", "net", "--nproc", "2", "--out", out});
+  ASSERT_TRUE(trained.status.ok()) << trained.errors;
+  const auto checkpoint = out + "/checkpoints/step-00000005";
+  const auto ours = tandem_says({"eval", "--checkpoint", checkpoint});
+  EXPECT_THAT(ours, HasSubstr("/500"));
+  EXPECT_EQ(python_says(checkpoint + "/model.safetensors"), ours);
+  for (const char* name : {"net.pt", "net.safetensors"}) {
+    SCOPED_TRACE(name);
+    const auto file = scratch_ / name;
+    const auto exported =
+        tandem_run({"export", "--checkpoint", checkpoint, "--out", file});
+    ASSERT_TRUE(exported.status.ok()) << exported.errors;
+    EXPECT_THAT(exported.output, HasSubstr("8 tensors"));
+    const auto same = run_peer(
+        {"same", "--first", file, "--second", checkpoint + "/model.safetensors"});
+    EXPECT_TRUE(same.status.ok()) << same.errors;
+    EXPECT_EQ(python_says(file), ours);
+    // And back again.
+    EXPECT_EQ(
+        tandem_says({"train", "--data", data_, "--epochs", "0", "--init", file}), ours);
+  }
+}
+
+TEST_F(InteropProgram, PythonsWeightsGiveItsResultHere) {
+  ASSERT_TRUE(run_peer({"save", "--out", scratch_ / "."}).status.ok());
+  const auto theirs = python_says(scratch_ / "state.pt");
+  EXPECT_THAT(theirs, HasSubstr("/500"));
+  for (const char* name : {"state.pt", "state.safetensors", "replica.pt"}) {
+    EXPECT_EQ(
+        tandem_says(
+            {"train", "--data", data_, "--epochs", "0", "--init", scratch_ / name,
+             "--seed", "8"}),
+        theirs)
+        << name;
+  }
+  EXPECT_EQ(
+      tandem_says(
+          {"train", "--data", data_, "--epochs", "0", "--init", scratch_ / "state.pt",
+           "--nproc", "2"}),
+      theirs);
+}
+
+TEST_F(InteropProgram, WeightsThatWillNotDoEndTheRunWithOneLine) {
+  ASSERT_TRUE(run_peer({"save", "--out", scratch_ / "."}).status.ok());
+  replace_file(scratch_ / "text.pt", "not weights\n");
+  struct Case {
+    std::string model;
+    std::string file;
+    int code;
+    std::string says;
+  };
+  const std::vector<Case> cases = {
+      {"convnet", "state.pt", 2, "'cn1.weight'"},
+      {"net", "module.pt", 1, "torch.save(model.state_dict(), path)"},
+      {"net", "text.pt", 1, "neither a checkpoint"}};
+  for (const auto& [model, file, code, says] : cases) {
+    for (const char* ranks : {"1", "2"}) {
+      const auto result = tandem_run(
+          {"train", "--data", data_, "--model", model, "--init", scratch_ / file,
+           "--nproc", ranks});
+      EXPECT_EQ(result.status.code, code) << result.errors;
+      EXPECT_THAT(result.errors, HasSubstr(says));
+      EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
+          << result.errors;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem

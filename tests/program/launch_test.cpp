@@ -1,0 +1,197 @@
+// `tandem launch` with the arguments that users know from Python, and the names that
+// `tandem train`'s flags have in the documents.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "program.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> sorted_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+CommandResult launch(
+    std::vector<std::string> arguments, const Variables& variables = {}) {
+  arguments.insert(arguments.begin(), "launch");
+  return tandem_run(arguments, variables);
+}
+
+struct Form {
+  const char* name;
+  std::vector<std::string> flags;
+};
+
+void PrintTo(const Form& form, std::ostream* out) {
+  *out << form.name;
+}
+
+class LaunchForm : public testing::TestWithParam<Form> {};
+
+TEST_P(LaunchForm, StartsTwoRanksOfTheProgramWithItsArguments) {
+  auto arguments = GetParam().flags;
+  arguments.insert(
+      arguments.end(),
+      {"sh", "-c", "echo $RANK of $WORLD_SIZE, $LOCAL_RANK: $*", "sh", "--epochs=3"});
+  const auto result = launch(arguments);
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      sorted_lines(result.output),
+      ElementsAre("[rank 0] 0 of 2, 0: --epochs=3", "[rank 1] 1 of 2, 1: --epochs=3"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Python, LaunchForm,
+    testing::Values(
+        Form{"Document002", {"--nproc_per_node=2"}},
+        Form{"Separate", {"--nproc_per_node", "2"}},
+        Form{
+            "DistributedLaunch",
+            {"--nproc_per_node=2", "--nnodes=1", "--node_rank=0",
+             "--master_addr=127.0.0.1", "--master_port=29544", "--use_env",
+             "--no_python"}},
+        Form{"Torchrun", {"--standalone", "--nproc-per-node=2", "--no-python"}},
+        Form{"Elastic", {"--nnodes=1:1", "--nproc-per-node", "2", "--max-restarts=0"}},
+        Form{
+            "Rendezvous",
+            {"--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--rdzv-id", "7",
+             "--nproc-per-node=2"}},
+        Form{"Dashes", {"--nproc-per-node=2", "--"}}),
+    [](const auto& form) { return std::string(form.param.name); });
+
+TEST(LaunchProgram, SaysInOneLineWhatHasNoEffect) {
+  const auto result = launch({"--rdzv_id=7", "--max-restarts", "3", "true"});
+  EXPECT_TRUE(result.status.ok());
+  EXPECT_EQ(
+      result.errors,
+      "tandem: warning: [launch] without effect here: --rdzv-id, --max-restarts\n");
+  EXPECT_EQ(launch({"--standalone", "--use-env", "true"}).errors, "");
+}
+
+TEST(LaunchProgram, TakesTheMeetingPointFromTheRendezvousEndpoint) {
+  const auto result = launch(
+      {"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=127.0.0.1:4567", "sh", "-c",
+       "echo $MASTER_ADDR $MASTER_PORT $GROUP_RANK"});
+  EXPECT_EQ(result.output, "[rank 1] 127.0.0.1 4567 1\n");
+}
+
+TEST(LaunchProgram, PassesTheLocalRankOnlyWhenAskedTo) {
+  EXPECT_EQ(launch({"echo", "a"}).output, "[rank 0] a\n");
+  EXPECT_EQ(launch({"--use-env", "echo", "a"}).output, "[rank 0] a\n");
+  EXPECT_EQ(
+      launch({"--no-use-env", "echo", "a"}).output, "[rank 0] --local-rank=0 a\n");
+}
+
+// `echo` plays Python.
+TEST(LaunchProgram, StartsScriptsAndModulesWithPython) {
+  const Variables echo = {{"PYTHON_EXEC", "echo"}};
+  EXPECT_EQ(launch({"train.py", "x"}, echo).output, "[rank 0] -u train.py x\n");
+  EXPECT_EQ(
+      launch({"-m", "my.train", "x"}, echo).output, "[rank 0] -u -m my.train x\n");
+  EXPECT_EQ(
+      launch({"--no-use-env", "--module", "my.train", "x"}, echo).output,
+      "[rank 0] -u -m my.train --local-rank=0 x\n");
+  EXPECT_THAT(
+      launch({"--no-python", "./train.py"}, echo).errors, HasSubstr("./train.py"));
+}
+
+// --- tandem train ---
+
+class TrainNames : public testing::TestWithParam<Form> {};
+
+TEST_P(TrainNames, AreThoseOfOurFlags) {
+  const Scratch scratch;
+  auto arguments = GetParam().flags;
+  arguments.insert(
+      arguments.begin(),
+      {"train", "--model", "simplenet", "--limit", "256", "--out", scratch / "run"});
+  const auto result = tandem_run(arguments);
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_EQ(json_number(scratch / "run/summary.json", "world_size"), 2);
+  EXPECT_THAT(result.output, HasSubstr("2 x batch 64 x 2,"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Documents, TrainNames,
+    testing::Values(
+        Form{"Own", {"--nproc", "2", "--nnodes=1", "--node-rank=0", "--accumulate=2"}},
+        Form{
+            "Document000",
+            {"--num-machines", "1", "--num-processes", "2", "--machine-id", "0",
+             "--micro-batches", "2"}},
+        Form{
+            "Underscores",
+            {"--num_machines=1", "--num_processes=2", "--machine_id=0",
+             "--micro_batches=2"}},
+        Form{"Document004", {"-n", "1", "-g", "2", "-nr", "0", "--micro-batches", "2"}},
+        Form{"Equals", {"-n=1", "-g=2", "-nr=0", "--micro-batches=2"}},
+        Form{"Attached", {"-n1", "-g2", "-nr0", "--micro-batches=2"}},
+        Form{"Long", {"--nodes=1", "--gpus=2", "--nr=0", "--micro-batches=2"}}),
+    [](const auto& form) { return std::string(form.param.name); });
+
+TEST(TrainHelp, ListsAllNames) {
+  const auto help = tandem_run({"train", "--help"});
+  for (const char* name :
+       {"--micro-batches", "--num-machines", "--num-processes", "--machine-id", "-n,",
+        "-g,", "-nr"}) {
+    EXPECT_THAT(help.output, HasSubstr(name));
+  }
+}
+
+// Where nothing listens the launcher of host 1 says whom it looks for.
+std::string looks_for(
+    const std::vector<std::string>& flags, const Variables& variables) {
+  const Scratch scratch;
+  replace_file(scratch / "r.toml", "master_addr = \"127.0.0.2\"\nmaster_port = 4002\n");
+  std::vector<std::string> arguments = {"train", scratch / "r.toml",  "-n",  "2", "-nr",
+                                        "1",     "--timeout-seconds", "0.05"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  return tandem_run(arguments, variables).errors;
+}
+
+TEST(TrainMaster, ComesFromTheFlagElseTheEnvironmentElseTheRecipe) {
+  const Variables environment = {{"MASTER_ADDR", "127.0.0.3"}, {"MASTER_PORT", "4003"}};
+  EXPECT_THAT(looks_for({}, {}), HasSubstr("127.0.0.2:4002"));
+  EXPECT_THAT(looks_for({}, environment), HasSubstr("127.0.0.3:4003"));
+  EXPECT_THAT(
+      looks_for({"--master-addr", "127.0.0.4"}, environment),
+      HasSubstr("127.0.0.4:4003"));
+  EXPECT_THAT(
+      looks_for({"--master-addr=127.0.0.4", "--master-port=4004"}, environment),
+      HasSubstr("127.0.0.4:4004"));
+  EXPECT_THAT(looks_for({}, {{"MASTER_ADDR", ""}}), HasSubstr("127.0.0.2:4002"));
+}
+
+TEST(TrainMaster, IsOfNoConcernToOneHost) {
+  const auto result = tandem_run(
+      {"train", "--model", "simplenet", "--limit", "256", "--nproc", "2"},
+      {{"MASTER_ADDR", "no-such-host.invalid"}, {"MASTER_PORT", "x"}});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+}
+
+TEST(TrainOutput, OfAllRanksIsAsTheTemplateSays) {
+  const auto result = tandem_run(
+      {"train", "--model", "simplenet", "--limit", "256", "--nproc", "2", "--log-ranks",
+       "all", "--log-line", "rank {rank}, step {step}"});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("\nrank 0, step 2\n"));
+  EXPECT_THAT(result.output, HasSubstr("\nrank 1, step 2\n"));
+  EXPECT_THAT(result.output, Not(HasSubstr("[rank")));
+}
+
+}  // namespace
+}  // namespace tandem

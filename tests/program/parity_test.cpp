@@ -1,0 +1,220 @@
+// The real program against PyTorch on the same data, weights and order: the loss of
+// every step. docs/numerics.md says what is compared and what was measured.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "program.h"
+#include "tests/parity/python.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+// 403 samples do not divide by 2 ranks, nor a rank's 202 by its batch: the last
+// batch of each epoch is smaller. 51 steps an epoch, the learning rate falls after
+// each.
+constexpr int kSamples = 403;
+constexpr size_t kStepsPerEpoch = 51;
+
+struct Training {
+  std::string name;
+  int world;
+  std::string optimizer;
+  std::string lr;
+  std::string precision = "fp64";
+  std::string reduction = "mean";
+  // In float64 on a CPU 28 x 28 images take five times as long.
+  int side = 14;
+  size_t epochs = 4;
+};
+
+std::ostream& operator<<(std::ostream& out, const Training& training) {
+  return out << training.name;
+}
+
+std::vector<double> losses_of_metrics(const std::string& path) {
+  std::vector<double> losses;
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find("\"loss\":");
+    if (line.find("\"kind\":\"train\"") != std::string::npos &&
+        at != std::string::npos) {
+      losses.push_back(std::strtod(line.c_str() + at + 7, nullptr));
+    }
+  }
+  return losses;
+}
+
+std::vector<double> losses_of_lines(const std::string& text) {
+  std::vector<double> losses;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    losses.push_back(std::strtod(line.c_str(), nullptr));
+  }
+  return losses;
+}
+
+// Every second row and column of images of 28 x 28.
+void halve_images(const std::string& path) {
+  constexpr size_t kHeader = 16;
+  constexpr size_t kSide = 28;
+  const std::string whole = read_file(path);
+  std::string half = whole.substr(0, kHeader);
+  half[11] = half[15] = static_cast<char>(kSide / 2);
+  for (size_t i = 0; i < whole.size() - kHeader; ++i) {
+    if (i % 2 == 0 && i / kSide % 2 == 0) {
+      half += whole[kHeader + i];
+    }
+  }
+  replace_file(path, half);
+}
+
+void make_data(const Training& training, const Scratch& scratch) {
+  const auto folder = scratch / "digits";
+  const auto made = tandem_run(
+      {"data", "make", "digits", "--out", folder, "--train", std::to_string(kSamples),
+       "--test", "16"});
+  EXPECT_TRUE(made.status.ok()) << made.errors;
+  if (training.side == 14) {
+    halve_images(folder + "/train-images-idx3-ubyte");
+    halve_images(folder + "/t10k-images-idx3-ubyte");
+  }
+}
+
+// What both programs are told. A global batch of 8 at either world.
+std::vector<std::string> settings(const Training& training, const Scratch& scratch) {
+  return {"--data",       scratch / "digits",
+          "--init",       scratch / "initial.pt",
+          "--optimizer",  training.optimizer,
+          "--lr",         training.lr,
+          "--batch-size", std::to_string(8 / training.world),
+          "--epochs",     std::to_string(training.epochs),
+          "--seed",       "3",
+          "--precision",  training.precision,
+          "--reduction",  training.reduction};
+}
+
+// Writes the initial weights too.
+std::vector<double> train_in_python(const Training& training, const Scratch& scratch) {
+  auto command = settings(training, scratch);
+  command.insert(command.begin(), {"train", "--world", std::to_string(training.world)});
+  // DistributedDataParallel averages what ranks sum: the batches of all ranks then
+  // go through one process.
+  if (training.reduction == "sum") {
+    command.emplace_back("--one-process");
+  }
+  const auto result = run_peer(command);
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  return losses_of_lines(result.output);
+}
+
+std::vector<double> train_here(const Training& training, const Scratch& scratch) {
+  const auto out = scratch / "run";
+  auto command = settings(training, scratch);
+  command.insert(
+      command.begin(), {"train", "--nproc", std::to_string(training.world), "--model",
+                        "net", "--no-dropout", "--schedule", "step", "--gamma", "0.7",
+                        "--step-size", "1", "--log-every", "1", "--out", out});
+  if (training.optimizer == "sgd") {
+    command.insert(command.end(), {"--momentum", "0.9", "--weight-decay", "0.0005"});
+  }
+  const auto result = tandem_run(command, {{"OMP_NUM_THREADS", "1"}});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  return losses_of_metrics(out + "/metrics.jsonl");
+}
+
+double largest_relative_difference(
+    const std::vector<double>& ours, const std::vector<double>& theirs, size_t steps) {
+  double largest = 0;
+  for (size_t i = 0; i < steps; ++i) {
+    largest = std::max(largest, std::abs(ours[i] - theirs[i]) / std::abs(theirs[i]));
+  }
+  return largest;
+}
+
+double mean(const std::vector<double>& losses, size_t begin, size_t end) {
+  double sum = 0;
+  for (size_t i = begin; i < end; ++i) {
+    sum += losses[i];
+  }
+  return sum / static_cast<double>(end - begin);
+}
+
+class Parity : public testing::TestWithParam<Training> {
+ protected:
+  void SetUp() override {
+    TANDEM_NEEDS_PYTHON_TORCH();
+    make_data(GetParam(), scratch_);
+    theirs_ = train_in_python(GetParam(), scratch_);
+    ours_ = train_here(GetParam(), scratch_);
+    ASSERT_EQ(theirs_.size(), kStepsPerEpoch * GetParam().epochs);
+    ASSERT_EQ(ours_.size(), theirs_.size());
+    // Not the parity of two runs that stand still.
+    const size_t end = theirs_.size();
+    ASSERT_LT(mean(theirs_, end - 20, end), 0.8 * mean(theirs_, 0, 20));
+  }
+
+  Scratch scratch_;
+  std::vector<double> ours_;
+  std::vector<double> theirs_;
+};
+
+std::string name_of(const testing::TestParamInfo<Training>& info) {
+  return info.param.name;
+}
+
+using ParityFloat64 = Parity;
+
+TEST_P(ParityFloat64, EveryLossIsPyTorchs) {
+  const double difference = largest_relative_difference(ours_, theirs_, theirs_.size());
+  printf(
+      "largest relative difference of %zu steps: %.2g\n", theirs_.size(), difference);
+  EXPECT_LE(difference, 1e-9);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Training, ParityFloat64,
+    testing::Values(
+        Training{"sgd_1", 1, "sgd", "0.02"}, Training{"sgd_2", 2, "sgd", "0.02"},
+        Training{"adam_1", 1, "adam", "0.001"}, Training{"adam_2", 2, "adam", "0.001"},
+        Training{"adamw_1", 1, "adamw", "0.001"},
+        Training{"adamw_2", 2, "adamw", "0.001"},
+        Training{"adadelta_1", 1, "adadelta", "0.5"},
+        Training{"adadelta_2", 2, "adadelta", "0.5"},
+        Training{"sum_2", 2, "sgd", "0.0025", "fp64", "sum"},
+        Training{"document_003", 2, "adadelta", "1", "fp64", "mean", 28, 1}),
+    name_of);
+
+using ParityFloat32 = Parity;
+
+// Rounding grows: from some step on, different orders of summation give different
+// runs. Until then each loss is the same, after it the training is.
+TEST_P(ParityFloat32, FirstLossesArePyTorchsAndTheRestTrainsAsWell) {
+  const double first = largest_relative_difference(ours_, theirs_, 20);
+  const double late = mean(ours_, 150, 200) / mean(theirs_, 150, 200) - 1;
+  printf("largest relative difference of 20 steps: %.2g\n", first);
+  printf("mean loss of steps 150 to 200: %+.2g relative\n", late);
+  EXPECT_LE(first, 1e-4);
+  EXPECT_LE(std::abs(late), 0.02);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Training, ParityFloat32,
+    testing::Values(
+        Training{"sgd_1", 1, "sgd", "0.02", "fp32"},
+        Training{"sgd_2", 2, "sgd", "0.02", "fp32"},
+        Training{"adam_1", 1, "adam", "0.001", "fp32"},
+        Training{"adam_2", 2, "adam", "0.001", "fp32"},
+        Training{"adamw_1", 1, "adamw", "0.001", "fp32"},
+        Training{"adamw_2", 2, "adamw", "0.001", "fp32"},
+        Training{"adadelta_1", 1, "adadelta", "0.5", "fp32"},
+        Training{"adadelta_2", 2, "adadelta", "0.5", "fp32"}),
+    name_of);
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,83 @@
+// The recipes that divide the model, as real processes; few samples.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "program.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+std::string recipe(const std::string& name) {
+  return std::string(TANDEM_SOURCE_DIR) + "/recipes/" + name + ".toml";
+}
+
+// On digits; returns the hash of what was trained.
+std::string train_recipe(
+    const std::string& name, const std::string& out,
+    const std::vector<std::string>& more = {}) {
+  std::vector<std::string> command = {"train",   recipe(name), "--data",      "digits",
+                                      "--limit", "640",        "--epochs",    "1",
+                                      "--out",   out,          "--log-every", "5"};
+  command.insert(command.end(), more.begin(), more.end());
+  const auto result = tandem_run(command);
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("mymodel (315146 parameters) on digits"));
+  EXPECT_THAT(result.output, HasSubstr("step 10/10"));
+  EXPECT_THAT(result.errors, HasSubstr("stage 1: "));
+  return json_value(out + "/summary.json", "parameters_sha256");
+}
+
+TEST(PipelineRecipes, SchedulesDifferInWhatTheyKeepNotInWhatTheyCompute) {
+  const Scratch scratch;
+  const auto few = train_recipe("002-pipeline", scratch / "1f1b");
+  const auto all = train_recipe("002-pipeline-gpipe", scratch / "gpipe");
+  const auto threads =
+      train_recipe("002-pipeline", scratch / "threads", {"--ranks", "thread"});
+  EXPECT_EQ(few.size(), 64u);
+  EXPECT_EQ(all, few);
+  EXPECT_EQ(threads, few);
+  const auto summary = [&](const std::string& run) {
+    const auto text = read_file(scratch / (run + "/summary.json"));
+    std::string dense;
+    for (const char c : text) {
+      dense += c == ' ' || c == '\n' ? "" : std::string(1, c);
+    }
+    return dense;
+  };
+  EXPECT_THAT(summary("1f1b"), HasSubstr("\"stage_most_in_flight\":[2.0,1.0]"));
+  EXPECT_THAT(summary("gpipe"), HasSubstr("\"stage_most_in_flight\":[4.0,4.0]"));
+}
+
+TEST(PipelineRecipes, ModelParallelTrainsAndItsCheckpointIsAWholeModel) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  train_recipe("002-model-parallel", out);
+  const auto evaluated = tandem_run(
+      {"eval", "--checkpoint", out + "/checkpoints/step-00000010", "--limit", "640"});
+  ASSERT_TRUE(evaluated.status.ok()) << evaluated.errors;
+  EXPECT_THAT(
+      evaluated.output,
+      HasSubstr(
+          "Accuracy: " +
+          std::to_string(static_cast<int>(
+              6.4 * json_number(out + "/summary.json", "test_accuracy") + 0.5)) +
+          "/640"));
+}
+
+TEST(PipelineRecipes, HybridTrainsOnTwoByTwoRanks) {
+  const Scratch scratch;
+  const auto processes = train_recipe("002-hybrid", scratch / "processes");
+  const auto threads =
+      train_recipe("002-hybrid", scratch / "threads", {"--ranks", "thread"});
+  EXPECT_EQ(processes, threads);
+  EXPECT_EQ(json_number(scratch / "threads/summary.json", "world_size"), 4);
+}
+
+}  // namespace
+}  // namespace tandem

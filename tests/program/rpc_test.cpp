@@ -1,0 +1,194 @@
+// RPC and the parameter server between processes, over TensorPipe.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <sstream>
+#include <thread>
+
+#include "program.h"
+#include "workers.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::Each;
+using testing::Ge;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Le;
+using testing::Not;
+
+CommandResult rpc_ranks(const std::string& ranks, std::vector<std::string> words) {
+  std::vector<std::string> arguments = {
+      "launch", "--nproc", ranks, "--", program("rpc_ranks")};
+  arguments.insert(arguments.end(), words.begin(), words.end());
+  return tandem_run(arguments);
+}
+
+TEST(Rpc, ProcessesCallEachOtherBothWaysAndEndQuietly) {
+  const auto result = rpc_ranks("3", {"call"});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_EQ(result.output, "[rank 0] all called\n");
+  EXPECT_THAT(result.errors, IsEmpty());
+}
+
+TEST(Rpc, APeerThatIsGoneIsNamed) {
+  const auto server = rpc_ranks("3", {"gone", "0"});
+  EXPECT_THAT(server.output, HasSubstr("rank 1 lost rank 0: "));
+  EXPECT_THAT(server.output, HasSubstr("rank 2 lost rank 0: "));
+  // A rank that only waits for requests finds out too.
+  const auto worker = rpc_ranks("2", {"gone", "1"});
+  EXPECT_THAT(worker.output, HasSubstr("rank 0 lost rank 1: "));
+}
+
+TEST(Rpc, WaitsEndAtTheTimeout) {
+  const auto result = rpc_ranks("2", {"late"});
+  EXPECT_THAT(result.output, HasSubstr("rank 0: [comm] a request of another rank"));
+  EXPECT_THAT(result.output, HasSubstr("rank 1: [comm] the answer of rank 0"));
+}
+
+TEST(Rpc, StalenessReachesItsBoundAndNeverPassesIt) {
+  const int64_t bound = 3;
+  const auto result = rpc_ranks("4", {"slow", "3", "20"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  std::istringstream words(result.output.substr(result.output.find(']') + 1));
+  std::vector<int64_t> staleness;
+  for (int64_t one = 0; words >> one;) {
+    staleness.push_back(one);
+  }
+  ASSERT_EQ(staleness.size(), 60u);
+  EXPECT_THAT(staleness, Each(AllOf(Ge(0), Le(bound))));
+  EXPECT_EQ(*std::max_element(staleness.begin(), staleness.end()), bound);
+}
+
+std::vector<std::string> server_run(
+    const std::string& out, const std::vector<std::string>& more,
+    const std::string& epochs = "2") {
+  std::vector<std::string> arguments = {"train",      "--strategy", "parameter_server",
+                                        "--model",    "convnet",    "--limit",
+                                        "1280",       "--epochs",   epochs,
+                                        "--schedule", "step",       "--nproc",
+                                        "3",          "--out",      out};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+std::string hash_of(const std::string& out) {
+  return json_value(out + "/summary.json", "parameters_sha256");
+}
+
+TEST(ParameterServerProgram, SynchronousProcessesGiveTheBitsOfDataParallelThreads) {
+  const Scratch scratch;
+  const auto result = tandem_run(server_run(scratch / "server", {}));
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("3 ranks over gloo"));
+  const auto replicas = tandem_run(
+      {"train", "--model", "convnet", "--limit", "1280", "--epochs", "2", "--schedule",
+       "step", "--nproc", "2", "--ranks", "thread", "--out", scratch / "replicas"});
+  ASSERT_TRUE(replicas.status.ok()) << replicas.errors;
+  EXPECT_EQ(hash_of(scratch / "server").size(), 64u);
+  EXPECT_EQ(hash_of(scratch / "server"), hash_of(scratch / "replicas"));
+  EXPECT_EQ(
+      json_value(scratch / "server/summary.json", "test_accuracy"),
+      json_value(scratch / "replicas/summary.json", "test_accuracy"));
+}
+
+TEST(ParameterServerProgram, ResumingGivesTheBitsOfNotStopping) {
+  const Scratch scratch;
+  const auto whole = scratch / "whole";
+  const auto parts = scratch / "parts";
+  // Step 13 is in the middle of the second epoch of 10 steps.
+  ASSERT_TRUE(tandem_run(server_run(whole, {"--checkpoint-every", "13"})).status.ok());
+  const auto result =
+      tandem_run(server_run(parts, {"--resume", whole + "/checkpoints/step-00000013"}));
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_EQ(hash_of(whole), hash_of(parts));
+}
+
+TEST(ParameterServerProgram, AsynchronousTrainsAndSaysItsStaleness) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto result = tandem_run(server_run(
+      out, {"--server-updates", "asynchronous", "--max-staleness", "2",
+            "--checkpoint-every", "7"}));
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("staleness of the server's updates: at most "));
+  EXPECT_THAT(result.errors, HasSubstr("of 2 steps allowed"));
+  EXPECT_GT(json_number(out + "/summary.json", "test_accuracy"), 40);
+  EXPECT_EQ(json_number(out + "/summary.json", "steps"), 20);
+  const auto resumed = tandem_run(
+      server_run(out, {"--server-updates", "asynchronous", "--resume", "auto"}, "3"));
+  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_EQ(json_number(out + "/summary.json", "steps"), 30);
+}
+
+// The rank of a worker process, by what it was started with.
+std::string rank_of(pid_t pid) {
+  const auto variables = read_file("/proc/" + std::to_string(pid) + "/environ");
+  const std::string name = std::string(1, '\0') + "RANK=";
+  const size_t at = variables.find(name);
+  return at == std::string::npos ? "" : variables.substr(at + name.size(), 1);
+}
+
+class KilledServerRun : public testing::TestWithParam<const char*> {};
+
+TEST_P(KilledServerRun, EndsWithOneClearLine) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  CommandResult result;
+  std::thread run([&] {
+    result = tandem_run(server_run(
+        out, {"--server-updates", "asynchronous", "--grace-seconds", "5"}, "2000"));
+  });
+  const auto metrics = out + "/metrics.jsonl";
+  for (int i = 0; i < 600 && !(file_exists(metrics) && !read_file(metrics).empty());
+       ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  pid_t killed = 0;
+  for (const pid_t pid : workers_of(out)) {
+    if (rank_of(pid) == GetParam()) {
+      killed = pid;
+      kill(pid, SIGKILL);
+    }
+  }
+  run.join();
+  EXPECT_GT(killed, 0);
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(
+      result.errors,
+      AllOf(
+          HasSubstr("rank " + std::string(GetParam())), HasSubstr("killed by SIGKILL"),
+          HasSubstr(std::to_string(killed))));
+  // One line, not each survivor's own story.
+  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
+      << result.errors;
+  EXPECT_TRUE(workers_of(out).empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ranks, KilledServerRun, testing::Values("0", "2"),
+    [](const auto& rank) { return "Rank" + std::string(rank.param); });
+
+TEST(ParameterServerProgram, WrongInputIsOneLine) {
+  const auto alone = tandem_run({"train", "--strategy", "parameter_server"});
+  EXPECT_EQ(alone.status.code, 2);
+  EXPECT_THAT(alone.errors, HasSubstr("use --nproc 2 at least"));
+  const auto updates = tandem_run(
+      {"train", "--strategy", "parameter_server", "--server-updates", "asynchronus"});
+  EXPECT_EQ(updates.status.code, 2);
+  EXPECT_THAT(updates.errors, HasSubstr("'asynchronous'"));
+  const auto bound =
+      tandem_run({"train", "--strategy", "parameter_server", "--max-staleness", "-1"});
+  EXPECT_EQ(bound.status.code, 2);
+  EXPECT_THAT(bound.errors, HasSubstr("max_staleness"));
+}
+
+}  // namespace
+}  // namespace tandem

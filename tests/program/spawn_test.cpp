@@ -1,0 +1,122 @@
+// tandem::spawn in real programs.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "program.h"
+#include "tests/base/test_tools.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+CommandResult helper(const std::string& word, const Variables& variables = {}) {
+  return run_command({program("spawn_helper"), word}, variables, 120);
+}
+
+std::vector<std::string> sorted_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+TEST(Spawn, RunsEachCallsBodyOnItsRanksAndTheRestInTheParent) {
+  const auto run = helper("twice");
+  EXPECT_TRUE(run.status.ok()) << run.errors;
+  // What comes before a call is run by its ranks too.
+  EXPECT_THAT(
+      sorted_lines(run.output),
+      ElementsAre(
+          "[rank 0] before", "[rank 0] between", "[rank 0] second 0 of 3",
+          "[rank 1] before", "[rank 1] between", "[rank 1] second 1 of 3",
+          "[rank 2] before", "[rank 2] between", "[rank 2] second 2 of 3", "after",
+          "before", "before", "before", "between", "first 0 of 2", "first 1 of 2"));
+  EXPECT_THAT(run.output, EndsWith("after\n"));
+  EXPECT_EQ(run.errors, "");
+}
+
+TEST(Spawn, ThrowsWithTheReasonOfTheRankThatFailed) {
+  const auto run = helper("fail");
+  EXPECT_TRUE(run.status.ok());
+  EXPECT_EQ(run.output, "failure: rank 1 failed: [files] no such file\n");
+  EXPECT_EQ(run.errors, "");
+}
+
+TEST(Spawn, ThrowsAConfigErrorForMisuse) {
+  EXPECT_EQ(helper("misuse").output, "misuse: [grid] 3 x 2\n");
+}
+
+TEST(Spawn, SaysHowARankWasKilled) {
+  EXPECT_THAT(
+      helper("killed").output,
+      MatchesRegex("failure: rank 1 .pid [0-9]+. was killed by SIGKILL; .*\n"));
+}
+
+TEST(Spawn, SaysHowARankLeft) {
+  EXPECT_THAT(
+      helper("leaves").output,
+      MatchesRegex("failure: rank 1 .pid [0-9]+. exited with code 3; .*\n"));
+}
+
+TEST(Spawn, RefusesANumberThatDependsOnTheProcess) {
+  const auto run = helper("numbers");
+  EXPECT_EQ(run.status.code, 2);
+  EXPECT_THAT(run.errors, HasSubstr("asked for 2 ranks"));
+  EXPECT_THAT(run.errors, HasSubstr("for 3"));
+}
+
+TEST(Spawn, LeavesOtherChildrenAndSignalsAsTheyWere) {
+  const auto run = helper("keeps");
+  EXPECT_TRUE(run.status.ok()) << run.errors;
+  EXPECT_EQ(run.output, "the child lives\nSIGTERM is free\n");
+}
+
+TEST(Spawn, PassesSignalsOnAndThrowsWhenAllHaveEnded) {
+  const Scratch scratch;
+  Process parent(
+      {{"sh", "-c", "cd $0 && exec $1 stay", scratch / ".", program("spawn_helper")},
+       {},
+       true});
+  bool up = false;
+  for (int turn = 0; turn < 10 && !up; ++turn) {
+    up = eventually([&] { return file_exists(scratch / "up"); });
+  }
+  ASSERT_TRUE(up);
+  // The parent alone, not its group.
+  kill(parent.pid(), SIGTERM);
+  EXPECT_TRUE(parent.wait().ok());
+  char buffer[1000];
+  const auto size = read(parent.output_fd(), buffer, sizeof(buffer));
+  EXPECT_EQ(
+      std::string(buffer, static_cast<size_t>(std::max<ssize_t>(size, 0))),
+      "failure: stopped by SIGTERM\n");
+}
+
+TEST(Spawn, TheProgramThatARankStartsIsNoRank) {
+  const auto run = helper("outer");
+  EXPECT_TRUE(run.status.ok()) << run.errors;
+  EXPECT_THAT(run.output, HasSubstr("inner said: "));
+  EXPECT_THAT(run.output, HasSubstr("0 of 2"));
+  EXPECT_THAT(run.output, HasSubstr("1 of 2"));
+}
+
+TEST(Spawn, RefusesAProcessThatIsOneOfSeveralRanks) {
+  const auto run = helper("inner", {{"RANK", "1"}, {"WORLD_SIZE", "2"}});
+  EXPECT_EQ(run.status.code, 2);
+  EXPECT_THAT(run.errors, HasSubstr("rank 1 of 2 already; call join_run()"));
+}
+
+}  // namespace
+}  // namespace tandem

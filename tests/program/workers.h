@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tandem/base/files.h"
+
+namespace tandem {
+
+/// Process ids of the workers whose command line holds `mark`.
+inline std::vector<pid_t> workers_of(const std::string& mark) {
+  std::vector<pid_t> found;
+  for (const auto& name : list_directory("/proc")) {
+    const pid_t pid = std::atoi(name.c_str());
+    if (pid <= 0) {
+      continue;
+    }
+    std::ifstream file("/proc/" + name + "/cmdline");
+    std::stringstream text;
+    text << file.rdbuf();
+    if (text.str().find("tandem-worker") != std::string::npos &&
+        text.str().find(mark) != std::string::npos) {
+      found.push_back(pid);
+    }
+  }
+  return found;
+}
+
+/// The process that started `pid`.
+inline pid_t parent_of_process(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  // "pid (name) state parent": the name may hold anything.
+  std::istringstream rest(text.substr(text.rfind(')') + 2));
+  std::string state;
+  pid_t parent = 0;
+  rest >> state >> parent;
+  return parent;
+}
+
+}  // namespace tandem

@@ -1,0 +1,141 @@
+// What becomes of batch norm's running statistics, and of each rank's test accuracy,
+// under each setting of --buffers.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tandem/base/error.h"
+#include "tandem/train/assembly.h"
+#include "tandem/train/trainer.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+struct RankResult {
+  // Running means and variances.
+  at::Tensor statistics;
+  double accuracy = 0;
+};
+
+RunConfig config_with(const std::string& buffers) {
+  RunConfig config;
+  config.model = "convnet_bn";
+  config.buffers = buffers;
+  config.optimizer = "sgd";
+  config.lr = 0.05;
+  config.batch_size = 8;
+  return config;
+}
+
+Loader loader_of(const Dataset& data, int shard, int num_shards, int64_t batch_size) {
+  SamplerOptions sampler;
+  sampler.num_shards = num_shards;
+  sampler.shard = shard;
+  LoaderOptions options;
+  options.batch_size = batch_size;
+  return Loader(data, sampler, options);
+}
+
+// Each rank answers for the whole test set, with its own running statistics.
+double accuracy_of(Strategy& strategy, const Dataset& test) {
+  StepContext context;
+  context.training = false;
+  auto loader = loader_of(test, 0, 1, 200);
+  loader.seek(0);
+  double correct = 0;
+  for (Batch batch; loader.next(batch);) {
+    correct += strategy.evaluate_batch(batch, context)[1].item<double>();
+  }
+  return 100 * correct / static_cast<double>(test.size);
+}
+
+std::vector<RankResult> train_with(const std::string& buffers) {
+  const auto data = load_dataset("digits", 400);
+  const auto config = config_with(buffers);
+  return on_each_rank("thread", 2, [&](Communicator& comm) {
+    Assembly parts = assemble(config, data.train, comm);
+    parts.strategy->start();
+    auto loader = loader_of(data.train, comm.rank(), comm.size(), config.batch_size);
+    loader.seek(0);
+    StepContext context;
+    context.lr = config.lr;
+    for (Batch batch; loader.next(batch); ++context.step) {
+      parts.strategy->train_step({batch}, context);
+    }
+    parts.strategy->before_evaluation();
+    RankResult result;
+    std::vector<at::Tensor> flat;
+    for (const auto& buffer : parts.model->buffers()) {
+      flat.push_back(buffer.tensor.to(at::kDouble).reshape(-1));
+    }
+    result.statistics = at::cat(flat);
+    result.accuracy = accuracy_of(*parts.strategy, data.test);
+    return result;
+  });
+}
+
+double largest_difference(const std::vector<RankResult>& ranks) {
+  return (ranks[0].statistics - ranks[1].statistics).abs().max().item<double>();
+}
+
+TEST(Buffers, LeftAloneDifferBetweenRanksAndSoDoTestAccuracies) {
+  const auto ranks = train_with("off");
+  RecordProperty("statistics", std::to_string(largest_difference(ranks)));
+  RecordProperty("accuracy_0", std::to_string(ranks[0].accuracy));
+  RecordProperty("accuracy_1", std::to_string(ranks[1].accuracy));
+  EXPECT_GT(largest_difference(ranks), 1e-3);
+  EXPECT_NE(ranks[0].accuracy, ranks[1].accuracy);
+}
+
+TEST(Buffers, KeptInStepAreEqualAndSoAreTestAccuracies) {
+  for (const std::string buffers : {"broadcast", "average", "sync"}) {
+    SCOPED_TRACE(buffers);
+    const auto ranks = train_with(buffers);
+    RecordProperty(buffers, std::to_string(ranks[0].accuracy));
+    EXPECT_EQ(largest_difference(ranks), 0);
+    EXPECT_EQ(ranks[0].accuracy, ranks[1].accuracy);
+    EXPECT_GT(ranks[0].accuracy, 20);
+  }
+}
+
+// 33 samples: each epoch's last step has one, which leaves rank 1 a batch without
+// samples. The resumed run starts there.
+TEST(Buffers, SyncRunsOnUnevenDataAndGoesOnFromACheckpoint) {
+  const Scratch scratch;
+  auto config = config_with("sync");
+  config.uneven = "join";
+  config.accumulate = 2;
+  config.epochs = 2;
+  config.checkpoint_every = 3;
+  config.out = scratch / "whole";
+  const auto data = load_dataset("digits", 33);
+  const auto run = [&] {
+    return on_each_rank("gloo", 2, [&](Communicator& comm) {
+      return train(config, data, comm).parameters_sha256;
+    });
+  };
+  const auto whole = run();
+  EXPECT_EQ(whole[0], whole[1]);
+  config.resume = scratch / "whole/checkpoints/step-00000003";
+  config.out = scratch / "resumed";
+  EXPECT_EQ(run(), whole);
+}
+
+TEST(Buffers, SyncIsNotForAProgramsOwnModel) {
+  auto config = config_with("sync");
+  config.model = kCustomModel;
+  const auto data = load_dataset("digits", 10);
+  const auto comm = make_single_communicator();
+  const auto message = error_of<ConfigError>(
+      [&] { assemble(config, data.train, *comm, make_function_model({}, {})); });
+  EXPECT_THAT(message, testing::HasSubstr("change --buffers sync"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,46 @@
+// Training with gradients of 16 bits is as accurate, and replicas do not drift (the run
+// would stop: drift_check).
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tandem/train/trainer.h"
+#include "tests/comm/group.h"
+
+namespace tandem {
+namespace {
+
+std::vector<Summary> train_with(
+    const std::string& hook, const std::string& backend, const DatasetSplits& data) {
+  RunConfig config;
+  config.model = "simplenet";
+  config.optimizer = "sgd";
+  config.lr = 0.05;
+  config.epochs = 4;
+  config.batch_size = 32;
+  config.nproc = "2";
+  config.comm_hook = hook;
+  config.log_line = "off";
+  return on_each_rank(
+      backend, 2, [&](Communicator& comm) { return train(config, data, comm); });
+}
+
+TEST(CommHookTraining, IsAsAccurateAndAllRanksEndWithTheSameBits) {
+  const auto data = load_dataset("digits", 4000);
+  const auto exact = train_with("none", "thread", data);
+  EXPECT_GE(exact[0].test.accuracy(), 70);
+  for (const std::string hook : {"fp16", "bf16"}) {
+    for (const std::string backend : {"thread", "gloo"}) {
+      SCOPED_TRACE(hook + " " + backend);
+      const auto ranks = train_with(hook, backend, data);
+      EXPECT_NEAR(ranks[0].test.accuracy(), exact[0].test.accuracy(), 1);
+      EXPECT_EQ(ranks[1].parameters_sha256, ranks[0].parameters_sha256);
+      EXPECT_NE(ranks[0].parameters_sha256, exact[0].parameters_sha256);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem

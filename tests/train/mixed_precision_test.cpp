@@ -1,0 +1,242 @@
+// Runs whose products are in bfloat16, and runs whose gradients have the range of 16
+// bits, which a loss scale of 65536 leaves at first.
+
+#include <ATen/ops/log_softmax.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/train/assembly.h"
+#include "tandem/train/safetensors.h"
+#include "tandem/train/trainer.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+using Forward =
+    std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight)>;
+
+std::unique_ptr<Model> linear_model(const Forward& forward) {
+  auto weight = (at::arange(320, at::kFloat).view({64, 5}) / 320).sin() / 10;
+  weight.set_requires_grad(true);
+  return make_function_model(
+      [=](const at::Tensor& x) { return forward(x.flatten(1), weight); },
+      {{"weight", weight}});
+}
+
+// The gradient of the weight passes through 16 bits, where 65504 is the largest number.
+at::Tensor with_half_gradients(const at::Tensor& x, const at::Tensor& weight) {
+  return 10 * x.matmul(weight.to(at::kHalf).to(at::kFloat));
+}
+
+RunConfig small_config() {
+  RunConfig config;
+  config.model = "custom";
+  config.batch_size = 8;
+  config.epochs = 3;
+  config.optimizer = "sgd";
+  config.momentum = 0.9;
+  config.lr = 0.001;
+  config.ranks = "thread";
+  config.nproc = "2";
+  return config;
+}
+
+std::vector<Summary> train_on_two_ranks(
+    const RunConfig& config, const Forward& forward) {
+  const DatasetSplits data = {noise_images(64), noise_images(10)};
+  return on_each_rank("thread", 2, [&](Communicator& comm) {
+    return train(config, data, comm, linear_model(forward));
+  });
+}
+
+TEST(LossScale, ShrinksUntilGradientsFitAndTheRunGoesOn) {
+  auto config = small_config();
+  const auto unscaled = train_on_two_ranks(config, with_half_gradients);
+  EXPECT_EQ(unscaled[0].skipped_steps, 0);
+  EXPECT_EQ(unscaled[0].loss_scale, 1);
+  config.loss_scale = "dynamic";
+  const auto ranks = train_on_two_ranks(config, with_half_gradients);
+  const auto& summary = ranks[0];
+  EXPECT_GT(summary.skipped_steps, 0);
+  EXPECT_LT(summary.skipped_steps, summary.steps);
+  EXPECT_EQ(
+      summary.loss_scale,
+      65536 / std::pow(2.0, static_cast<double>(summary.skipped_steps)));
+  EXPECT_TRUE(std::isfinite(summary.test.loss));
+  EXPECT_EQ(ranks[1].parameters_sha256, summary.parameters_sha256);
+  EXPECT_EQ(ranks[1].skipped_steps, summary.skipped_steps);
+  EXPECT_NE(summary.parameters_sha256, unscaled[0].parameters_sha256);
+}
+
+TEST(LossScale, AFixedScaleThatIsTooLargeLeavesStepsOutAndSaysSo) {
+  auto config = small_config();
+  config.loss_scale = "1e9";
+  testing::internal::CaptureStderr();
+  const auto ranks = train_on_two_ranks(config, with_half_gradients);
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      HasSubstr("step 1 was left out: its gradients overflow; lower --loss-scale"));
+  EXPECT_EQ(ranks[0].skipped_steps, ranks[0].steps);
+}
+
+// A power of 2 changes no digit of numbers that stay in range.
+TEST(LossScale, ThatOverflowsNothingChangesNoBit) {
+  const Forward plain = [](const at::Tensor& x, const at::Tensor& weight) {
+    return x.matmul(weight);
+  };
+  auto config = small_config();
+  const auto unscaled = train_on_two_ranks(config, plain);
+  for (const std::string scale : {"dynamic", "8"}) {
+    config.loss_scale = scale;
+    const auto scaled = train_on_two_ranks(config, plain);
+    EXPECT_EQ(scaled[0].parameters_sha256, unscaled[0].parameters_sha256);
+    EXPECT_EQ(scaled[0].skipped_steps, 0);
+  }
+  // Clipping looks at gradients that were scaled back.
+  config.clip_norm = 0.1;
+  const auto clipped = train_on_two_ranks(config, plain);
+  config.loss_scale = "none";
+  EXPECT_EQ(
+      clipped[0].parameters_sha256,
+      train_on_two_ranks(config, plain)[0].parameters_sha256);
+}
+
+TEST(LossScale, AResumedRunHasItsBits) {
+  const Scratch scratch;
+  auto config = small_config();
+  config.loss_scale = "dynamic";
+  config.checkpoint_every = 1;
+  config.keep_checkpoints = 0;
+  config.out = scratch / "whole";
+  const auto whole = train_on_two_ranks(config, with_half_gradients);
+  ASSERT_GT(whole[0].skipped_steps, 1);
+  for (const std::string step : {"00000001", "00000002", "00000005"}) {
+    config.resume = scratch / "whole" + "/checkpoints/step-" + step;
+    config.out = scratch / step;
+    const auto resumed = train_on_two_ranks(config, with_half_gradients);
+    EXPECT_EQ(resumed[0].parameters_sha256, whole[0].parameters_sha256) << step;
+    EXPECT_EQ(resumed[0].skipped_steps, whole[0].skipped_steps) << step;
+    EXPECT_EQ(resumed[0].loss_scale, whole[0].loss_scale) << step;
+  }
+}
+
+TEST(LossScale, ALossThatIsNotFiniteStillStopsTheRun) {
+  auto config = small_config();
+  config.loss_scale = "dynamic";
+  const auto message = error_of<Error>([&] {
+    train_on_two_ranks(config, [](const at::Tensor& x, const at::Tensor& weight) {
+      return x.matmul(weight) * std::nan("");
+    });
+  });
+  EXPECT_THAT(message, HasSubstr("the loss is not finite at step 1"));
+}
+
+TEST(Bf16, IsForProductsOfTrainingOnly) {
+  auto config = small_config();
+  config.precision = "bf16";
+  std::vector<at::ScalarType> training;
+  std::vector<at::ScalarType> evaluation;
+  const DatasetSplits data = {noise_images(64), noise_images(10)};
+  const auto comm = make_single_communicator();
+  train(
+      config, data, *comm,
+      linear_model([&](const at::Tensor& x, const at::Tensor& weight) {
+        EXPECT_EQ(x.scalar_type(), at::kFloat);
+        const auto y = x.matmul(weight);
+        (weight.requires_grad() && y.requires_grad() ? training : evaluation)
+            .push_back(y.scalar_type());
+        return y;
+      }));
+  ASSERT_EQ(training.size(), 24u);
+  ASSERT_EQ(evaluation.size(), 3u);
+  EXPECT_THAT(training, testing::Each(at::kBFloat16));
+  EXPECT_THAT(evaluation, testing::Each(at::kFloat));
+}
+
+// Parameters and losses of three steps on two ranks.
+struct Run {
+  at::Tensor parameters;
+  double loss = 0;
+};
+
+Run train_digits(const std::string& model, const std::string& precision) {
+  RunConfig config;
+  config.model = model;
+  config.precision = precision;
+  config.buffers = "sync";
+  config.optimizer = "sgd";
+  config.batch_size = 8;
+  const auto data = load_dataset("digits", 64);
+  return on_each_rank("thread", 2, [&](Communicator& comm) {
+    Assembly parts = assemble(config, data.train, comm);
+    parts.strategy->start();
+    SamplerOptions shard;
+    shard.num_shards = comm.size();
+    shard.shard = comm.rank();
+    LoaderOptions options = loader_options(config);
+    Loader loader(data.train, shard, options);
+    loader.seek(0);
+    StepContext context;
+    context.lr = 0.05;
+    Run run;
+    Batch batch;
+    for (; context.step < 3 && loader.next(batch); ++context.step) {
+      run.loss = parts.strategy->train_step({batch}, context)[0].item<double>();
+    }
+    std::vector<at::Tensor> flat;
+    for (const auto& tensor : parts.arenas->tensors()) {
+      EXPECT_EQ(tensor.scalar_type(), at::kFloat);
+      EXPECT_EQ(tensor.grad().scalar_type(), at::kFloat);
+      flat.push_back(tensor.detach().reshape(-1));
+    }
+    run.parameters = at::cat(flat);
+    return run;
+  })[0];
+}
+
+TEST(Bf16, TrainsEveryModelNearlyAsFloat32Does) {
+  for (const auto& model : model_table()) {
+    SCOPED_TRACE(model.name);
+    const auto narrow = train_digits(model.name, "bf16");
+    const auto wide = train_digits(model.name, "fp32");
+    const double difference = relative_difference(narrow.parameters, wide.parameters);
+    RecordProperty(model.name, std::to_string(difference));
+    EXPECT_GT(difference, 0);
+    EXPECT_LT(difference, 0.02);
+    EXPECT_NEAR(narrow.loss, wide.loss, 0.02 * wide.loss);
+  }
+}
+
+TEST(Bf16, CheckpointsStayFloat32) {
+  const Scratch scratch;
+  RunConfig config = small_config();
+  config.model = "simplenet";
+  config.precision = "bf16";
+  config.loss_scale = "dynamic";
+  config.out = scratch / "run";
+  config.nproc = "1";
+  config.epochs = 1;
+  const auto comm = make_single_communicator();
+  const auto summary = train(config, load_dataset("digits", 32), *comm);
+  const auto folder = config.out + "/checkpoints/step-00000004";
+  for (const auto& entry : read_safetensors(folder + "/model.safetensors").tensors) {
+    EXPECT_EQ(entry.tensor.scalar_type(), at::kFloat) << entry.name;
+  }
+  const auto training = read_safetensors(folder + "/training.safetensors").tensors;
+  EXPECT_EQ(training.size(), 5u);  // momentum of weight and bias, and the scaler's
+}
+
+}  // namespace
+}  // namespace tandem

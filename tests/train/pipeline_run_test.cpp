@@ -1,0 +1,209 @@
+// Whole runs whose ranks hold a part of the model each.
+
+#include <c10/core/GradMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/train/checkpoint.h"
+#include "tandem/train/trainer.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+
+// Three epochs of five steps of 24 samples; the last has four left.
+RunConfig small_run(const std::string& strategy) {
+  RunConfig config;
+  config.model = "net5x5";
+  config.precision = "fp64";
+  config.ranks = "thread";
+  config.strategy = strategy;
+  config.batch_size = 8;
+  config.accumulate = 3;
+  config.epochs = 3;
+  config.uneven = "join";
+  config.optimizer = "adam";
+  config.lr = 0.001;
+  config.eval_batch_size = 16;
+  config.schedule = "step";
+  return config;
+}
+
+const DatasetSplits& digits() {
+  static const DatasetSplits data = load_dataset("digits", 100);
+  return data;
+}
+
+std::vector<Summary> run(int size, const RunConfig& config) {
+  return on_each_rank("thread", size, [&](Communicator& comm) {
+    return train(config, digits(), comm);
+  });
+}
+
+TEST(PipelineRun, EndsWithTheWholeModelsHashOnAllRanks) {
+  const auto whole = run(1, small_run("sequential"))[0];
+  for (const std::string schedule : {"gpipe", "1f1b"}) {
+    for (const int stages : {2, 3}) {
+      auto config = small_run("pipeline");
+      config.pipeline_schedule = schedule;
+      for (const auto& rank : run(stages, config)) {
+        EXPECT_EQ(rank.parameters_sha256, whole.parameters_sha256);
+        EXPECT_EQ(rank.test.correct, whole.test.correct);
+        EXPECT_EQ(rank.test.count, 100);
+        EXPECT_NEAR(rank.test.loss, whole.test.loss, 1e-12);
+        EXPECT_EQ(
+            rank.measurements.at("stage_peak_activation_bytes").size(),
+            static_cast<size_t>(stages));
+      }
+    }
+  }
+}
+
+TEST(PipelineRun, AHybridIsDataParallel) {
+  const auto replicas = run(2, small_run("data_parallel"));
+  auto config = small_run("pipeline");
+  config.stages = 2;
+  const auto grid = run(4, config);
+  EXPECT_EQ(grid[3].parameters_sha256, replicas[0].parameters_sha256);
+  EXPECT_EQ(grid[0].test.correct, replicas[0].test.correct);
+  config.stages = 1;
+  EXPECT_EQ(run(2, config)[0].parameters_sha256, replicas[0].parameters_sha256);
+}
+
+TEST(PipelineRun, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
+  const Scratch scratch;
+  auto config = small_run("pipeline");
+  config.out = scratch / "whole";
+  config.checkpoint_every = 7;
+  config.keep_checkpoints = 0;
+  const auto whole = run(3, config)[0].parameters_sha256;
+  config.out = scratch / "parts";
+  // The second of the second epoch's five steps.
+  config.resume = scratch / "whole/checkpoints/step-00000007";
+  EXPECT_EQ(run(3, config)[0].parameters_sha256, whole);
+}
+
+TEST(PipelineRun, ItsCheckpointsMoveToOtherStagesAndStrategiesAndBack) {
+  const Scratch scratch;
+  auto config = small_run("sequential");
+  const auto whole = run(1, config)[0].parameters_sha256;
+  // An epoch each way.
+  struct Way {
+    const char* strategy;
+    int size;
+  };
+  int64_t epochs = 0;
+  for (const Way& way :
+       {Way{"pipeline", 2}, Way{"data_parallel", 1}, Way{"model_parallel", 4}}) {
+    config.strategy = way.strategy;
+    config.epochs = ++epochs;
+    config.out = scratch / std::to_string(epochs);
+    const auto last = run(way.size, config)[0].parameters_sha256;
+    config.resume = newest_checkpoint(config.out + "/checkpoints");
+    EXPECT_EQ(last == whole, epochs == 3);
+  }
+}
+
+TEST(PipelineRun, SamplesThatDoNotDivideAreReadOnce) {
+  // The audit stops a run in which they are not.
+  for (const std::string uneven : {"pad", "drop", "join"}) {
+    auto config = small_run("pipeline");
+    config.uneven = uneven;
+    config.stages = 2;
+    config.epochs = 1;
+    EXPECT_EQ(run(6, config)[0].test.count, 100);
+  }
+}
+
+// A sequence of layers with a parameter that changes by itself.
+class NudgedModel : public Model {
+ public:
+  NudgedModel() : model_(make_model("net5x5", options())) {}
+
+  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
+    if (++calls_ == 5) {
+      const c10::AutoGradMode no_grad(false);
+      model_->parameters()[0].tensor.view(-1)[2].add_(1e-9);
+    }
+    return model_->forward(input, context);
+  }
+  std::vector<NamedTensor> parameters() const override {
+    return model_->parameters();
+  }
+  std::vector<NamedTensor> buffers() const override {
+    return model_->buffers();
+  }
+  const std::vector<Layer>* layers() const override {
+    return model_->layers();
+  }
+  void keep_layers(size_t begin, size_t end) override {
+    model_->keep_layers(begin, end);
+  }
+
+ private:
+  static ModelOptions options() {
+    ModelOptions options;
+    options.dtype = at::kDouble;
+    return options;
+  }
+
+  std::unique_ptr<Model> model_;
+  int calls_ = 0;
+};
+
+TEST(PipelineRun, ReplicasOfAStageThatDriftStopTheRunByName) {
+  auto config = small_run("pipeline");
+  config.model = "custom";
+  config.stages = 2;
+  config.log_every = 1;
+  const auto run_nudged = [&] {
+    return on_each_rank("thread", 4, [&](Communicator& comm) {
+      auto model = std::make_unique<NudgedModel>();
+      auto other = make_model("net5x5", [] {
+        ModelOptions options;
+        options.dtype = at::kDouble;
+        return options;
+      }());
+      return train(
+          config, digits(), comm,
+          comm.rank() == 3 ? std::unique_ptr<Model>(std::move(model))
+                           : std::move(other));
+    });
+  };
+  EXPECT_THAT(
+      error_of<Error>(run_nudged),
+      AllOf(
+          HasSubstr("parameter 'conv2.weight' of replica 1"), HasSubstr("replica 0")));
+  config.drift_check = "resync";
+  EXPECT_EQ(run_nudged()[3].test.count, 100);
+}
+
+TEST(PipelineRun, AModelOfTheProgramsOwnIsRefused) {
+  auto config = small_run("pipeline");
+  config.model = "custom";
+  const auto messages = on_each_rank("thread", 2, [&](Communicator& comm) {
+    return error_of<ConfigError>([&] {
+      auto model = make_function_model([](const at::Tensor& x) { return x; }, {});
+      train(config, digits(), comm, std::move(model));
+    });
+  });
+  EXPECT_THAT(
+      messages,
+      Each(AllOf(HasSubstr("layers"), HasSubstr("--strategy data_parallel"))));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,199 @@
+// What a run prints: who reports, by which templates, and when it has converged.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "tandem/comm/thread.h"
+#include "tandem/train/trainer.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::IsSupersetOf;
+using testing::Not;
+using testing::SizeIs;
+using testing::StartsWith;
+
+using Lines = std::vector<std::string>;
+
+// Two thread ranks: 64 samples, four steps of 8 samples and rank.
+RunConfig small_config() {
+  RunConfig config;
+  config.model = "simplenet";
+  config.batch_size = 8;
+  config.optimizer = "sgd";
+  config.lr = 0.1;
+  config.ranks = "thread";
+  config.nproc = "2";
+  config.log_every = 2;
+  return config;
+}
+
+struct Result {
+  // As the lines come; ranks' order among each other is open.
+  Lines lines;
+  Summary summary;
+};
+
+Result run(const RunConfig& config) {
+  const DatasetSplits data{noise_images(64), noise_images(10)};
+  Result result;
+  testing::internal::CaptureStdout();
+  run_ranks(2, [&](Communicator& comm) {
+    const auto summary = train(config, data, comm);
+    if (comm.rank() == 0) {
+      result.summary = summary;
+    }
+  });
+  std::istringstream output(testing::internal::GetCapturedStdout());
+  for (std::string line; std::getline(output, line);) {
+    result.lines.push_back(line);
+  }
+  return result;
+}
+
+Lines starting_with(const Lines& lines, const std::string& start) {
+  Lines found;
+  std::copy_if(
+      lines.begin(), lines.end(), std::back_inserter(found),
+      [&](const auto& line) { return line.rfind(start, 0) == 0; });
+  return found;
+}
+
+double last_number(const std::string& line) {
+  return std::stod(line.substr(line.rfind(' ') + 1));
+}
+
+TEST(Reports, AreRankZerosUnlessAskedOtherwise) {
+  const auto lines = run(small_config()).lines;
+  ASSERT_THAT(lines, SizeIs(5));
+  EXPECT_THAT(lines[0], HasSubstr("64 samples, 2 x batch 8"));
+  EXPECT_THAT(lines[1], StartsWith("epoch 1/1  step 2/4  loss "));
+  EXPECT_THAT(lines[2], StartsWith("epoch 1/1  step 4/4  loss "));
+  EXPECT_THAT(lines[3], StartsWith("Test set: Average loss: "));
+  EXPECT_THAT(lines[4], StartsWith("Finished training in "));
+}
+
+TEST(Reports, OfAllRanksHoldTheirOwnLossesOfWhichTheRunsIsTheMean) {
+  auto config = small_config();
+  config.log_line = "{rank} step {step} of {count} samples: {loss:.9f}";
+  const auto together = starting_with(run(config).lines, "0 step");
+  config.log_ranks = "all";
+  const auto lines = run(config).lines;
+  const auto first = starting_with(lines, "0 step");
+  const auto second = starting_with(lines, "1 step");
+  ASSERT_THAT(together, SizeIs(2));
+  ASSERT_THAT(first, SizeIs(2));
+  ASSERT_THAT(second, SizeIs(2));
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_THAT(together[i], HasSubstr("of 32 samples"));
+    EXPECT_THAT(first[i], HasSubstr("of 16 samples"));
+    const double a = last_number(first[i]);
+    const double b = last_number(second[i]);
+    EXPECT_GT(std::abs(a - b), 1e-6);
+    EXPECT_NEAR(last_number(together[i]), (a + b) / 2, 1e-8);
+  }
+}
+
+TEST(Reports, OfAllRanksSayWhoseTheyAreWithoutATemplateToo) {
+  auto config = small_config();
+  config.log_ranks = "all";
+  const auto lines = run(config).lines;
+  EXPECT_THAT(starting_with(lines, "rank 0  epoch 1/1  step "), SizeIs(2));
+  EXPECT_THAT(starting_with(lines, "rank 1  epoch 1/1  step "), SizeIs(2));
+}
+
+TEST(Reports, OfAHostAreThoseOfItsFirstRank) {
+  auto config = small_config();
+  config.log_ranks = "host";
+  config.log_line = "{rank} step {step} of {count}";
+  // Threads share a host.
+  EXPECT_THAT(starting_with(run(config).lines, "0 step"), SizeIs(2));
+  EXPECT_THAT(starting_with(run(config).lines, "1 step"), IsEmpty());
+}
+
+TEST(Reports, FollowTheTemplates) {
+  auto config = small_config();
+  config.epochs = 2;
+  config.log_ranks = "all";
+  config.start_line = "{rank}: {share} of {total} samples";
+  config.log_line = "off";
+  config.epoch_line = "{rank}: epoch {epoch} over {count}";
+  config.test_line = "{correct} of {count} after {epoch}/{epochs}";
+  config.end_line = "end";
+  const auto lines = run(config).lines;
+  EXPECT_THAT(
+      lines, IsSupersetOf(
+                 {"0: 32 of 64 samples", "1: 32 of 64 samples", "0: epoch 1 over 32",
+                  "1: epoch 1 over 32", "0: epoch 2 over 32", "1: epoch 2 over 32"}));
+  EXPECT_THAT(lines, SizeIs(1 + 6 + 2 + 1));
+  EXPECT_THAT(lines, Contains(testing::EndsWith("of 10 after 2/2")));
+  EXPECT_EQ(lines.back(), "end");
+}
+
+TEST(Reports, CanBeOff) {
+  auto config = small_config();
+  config.log_line = "off";
+  config.test_line = "off";
+  EXPECT_THAT(
+      run(config).lines,
+      ElementsAre(HasSubstr("2 x batch 8"), StartsWith("Finished training in ")));
+}
+
+TEST(Converged, TrainingEndsWhenALossImprovesByLessThanMinDelta) {
+  auto config = small_config();
+  config.epochs = 6;
+  config.lr = 0;
+  config.min_delta = 1e-4;
+  config.log_ranks = "all";
+  config.converged_line = "Converged on rank {rank} in epoch {epoch}";
+  const auto result = run(config);
+  // Nothing is better than the first epoch.
+  EXPECT_EQ(result.summary.epochs, 2);
+  EXPECT_EQ(result.summary.steps, 8);
+  EXPECT_THAT(
+      result.lines,
+      IsSupersetOf(
+          {"Converged on rank 0 in epoch 2", "Converged on rank 1 in epoch 2"}));
+}
+
+TEST(Converged, RankZeroSaysSoWithoutATemplate) {
+  auto config = small_config();
+  config.epochs = 6;
+  config.lr = 0;
+  config.min_delta = 0.5;
+  EXPECT_THAT(
+      starting_with(run(config).lines, "Converged"),
+      ElementsAre("Converged in epoch 2: the loss improved by less than 0.5"));
+}
+
+TEST(Converged, TrainingGoesOnWhileTheLossImproves) {
+  auto config = small_config();
+  config.epochs = 3;
+  config.lr = 0.02;
+  config.converged_line = "Converged";
+  config.min_delta = 1e-9;
+  auto result = run(config);
+  EXPECT_EQ(result.summary.epochs, 3);
+  EXPECT_THAT(result.lines, Not(Contains("Converged")));
+  config.min_delta = 1e3;
+  result = run(config);
+  EXPECT_EQ(result.summary.epochs, 2);
+  EXPECT_THAT(result.lines, Contains("Converged"));
+  // 0 trains all epochs, whatever the loss does.
+  config.min_delta = 0;
+  config.lr = 0;
+  EXPECT_EQ(run(config).summary.epochs, 3);
+}
+
+}  // namespace
+}  // namespace tandem

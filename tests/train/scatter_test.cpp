@@ -1,0 +1,201 @@
+#include "tandem/train/scatter.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/randperm.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/train/trainer.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+DatasetSplits whole_data(int64_t size) {
+  DatasetSplits data{noise_images(size), noise_images(10)};
+  data.train.name = "noise";
+  data.train.class_names = {"a", "b c", "d", "e", "f"};
+  return data;
+}
+
+std::vector<DatasetSplits> scattered(
+    int size, int64_t samples, uint64_t seed = 3,
+    const std::string& backend = "thread") {
+  return on_each_rank(backend, size, [&](Communicator& comm) {
+    const auto load = [&] {
+      // The others have no files.
+      TANDEM_CHECK(comm.rank() == 0, "a rank that must not read does");
+      return whole_data(samples);
+    };
+    return scatter_dataset(load, seed, comm);
+  });
+}
+
+std::vector<uint8_t> image(const Dataset& data, int64_t place) {
+  const auto from = data.pixels->begin() + place * data.image_bytes();
+  return {from, from + data.image_bytes()};
+}
+
+TEST(Scatter, SharesAreRandomSplitsOfWhatRankZeroRead) {
+  for (const std::string backend : {"thread", "gloo"}) {
+    const auto whole = whole_data(61).train;
+    const auto ranks = scattered(3, 61, 3, backend);
+    const auto order = at::randperm(61, at::detail::createCPUGenerator(3), at::kLong);
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      const auto& mine = ranks[static_cast<size_t>(rank)].train;
+      EXPECT_EQ(mine.size, 60);
+      EXPECT_EQ(mine.num_shares, 3);
+      EXPECT_EQ(mine.first_held, 20 * rank);
+      EXPECT_EQ(mine.labels->size(), 20u);
+      EXPECT_EQ(mine.pixels->size(), 20u * 64);
+      EXPECT_EQ(mine.num_classes, 5);
+      EXPECT_EQ(mine.name, "noise");
+      EXPECT_EQ(mine.class_names, whole.class_names);
+      for (int64_t place = 0; place < 20; ++place) {
+        const auto sample = order[20 * rank + place].item<int64_t>();
+        EXPECT_EQ(image(mine, place), image(whole, sample));
+        EXPECT_EQ(
+            (*mine.labels)[static_cast<size_t>(place)],
+            (*whole.labels)[static_cast<size_t>(sample)]);
+      }
+    }
+  }
+}
+
+TEST(Scatter, EveryRankHasTheWholeTestSet) {
+  const auto whole = whole_data(61).test;
+  for (const auto& rank : scattered(2, 61)) {
+    EXPECT_EQ(rank.test.size, 10);
+    EXPECT_EQ(rank.test.num_shares, 1);
+    EXPECT_EQ(*rank.test.pixels, *whole.pixels);
+    EXPECT_EQ(*rank.test.labels, *whole.labels);
+  }
+}
+
+TEST(Scatter, AnotherSeedGivesOtherShares) {
+  EXPECT_EQ(*scattered(2, 40, 1)[0].train.pixels, *scattered(2, 40, 1)[0].train.pixels);
+  EXPECT_NE(*scattered(2, 40, 1)[0].train.pixels, *scattered(2, 40, 2)[0].train.pixels);
+}
+
+TEST(Scatter, ALimitKeepsMoreBytesThanSamples) {
+  const auto load = [] {
+    auto data = whole_data(61);
+    data.train.size = 20;
+    data.test.size = 4;
+    return data;
+  };
+  const auto ranks = on_each_rank(
+      "thread", 2, [&](Communicator& comm) { return scatter_dataset(load, 3, comm); });
+  EXPECT_EQ(ranks[0].train.size, 20);
+  EXPECT_EQ(ranks[1].test.labels->size(), 4u);
+}
+
+TEST(Scatter, OneRankHasTheDataAsItIs) {
+  const auto data = scattered(1, 61)[0].train;
+  EXPECT_EQ(data.size, 61);
+  EXPECT_EQ(data.num_shares, 1);
+  EXPECT_EQ(*data.pixels, *whole_data(61).train.pixels);
+}
+
+TEST(Scatter, FewerSamplesThanRanksAreAnError) {
+  EXPECT_THAT(
+      error_of<DataError>([] { scattered(3, 2); }),
+      HasSubstr("2 samples cannot be shared among 3 ranks"));
+}
+
+TEST(Scatter, RankZerosErrorIsTheRuns) {
+  const auto run = [] {
+    on_each_rank("thread", 2, [](Communicator& comm) {
+      return scatter_dataset(
+          []() -> DatasetSplits { throw DataError("[data] no such folder"); }, 1, comm);
+    });
+  };
+  EXPECT_THAT(error_of<DataError>(run), HasSubstr("no such folder"));
+}
+
+RunConfig config_of(const std::string& strategy) {
+  RunConfig config;
+  config.model = "net5x5";
+  config.precision = "fp64";
+  config.strategy = strategy;
+  config.share = "scatter";
+  config.batch_size = 8;
+  config.epochs = 2;
+  config.optimizer = "sgd";
+  config.lr = 0.05;
+  config.ranks = "thread";
+  config.nproc = "2";
+  return config;
+}
+
+DatasetSplits digits(int64_t size) {
+  return load_dataset("digits", size);
+}
+
+// The trainer's audit counts every sample of every share.
+TEST(Scatter, EveryStrategyThatReadsByShardsTrainsOnShares) {
+  for (const std::string strategy : {"data_parallel", "averaging"}) {
+    for (const int64_t size : {64, 75}) {
+      const auto hashes = on_each_rank("thread", 2, [&](Communicator& comm) {
+        const auto data = scatter_dataset([&] { return digits(size); }, 1, comm);
+        return train(config_of(strategy), data, comm).parameters_sha256;
+      });
+      EXPECT_EQ(hashes[0], hashes[1]) << strategy;
+    }
+  }
+}
+
+TEST(Scatter, LoadersOfSharesReadWhatOneWouldReadInTurn) {
+  const auto config = config_of("data_parallel");
+  const auto shared = on_each_rank("thread", 2, [&](Communicator& comm) {
+    const auto data = scatter_dataset([&] { return digits(64); }, 1, comm);
+    return data;
+  });
+  auto all = shared[0];
+  for (auto* bytes : {&all.train.pixels, &all.train.labels}) {
+    auto both = **bytes;
+    const auto& other =
+        bytes == &all.train.pixels ? *shared[1].train.pixels : *shared[1].train.labels;
+    both.insert(both.end(), other.begin(), other.end());
+    *bytes = std::make_shared<const std::vector<uint8_t>>(both);
+  }
+  const auto one = make_single_communicator();
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { train(config, all, *one); }),
+      HasSubstr("share scatter gives each of 2 ranks a share"));
+  LoaderOptions loading;
+  loading.batch_size = 8;
+  SamplerOptions sampler;
+  sampler.blocks = 2;
+  Loader whole(all.train, sampler, loading);
+  whole.seek(1);
+  for (int shard = 0; shard < 2; ++shard) {
+    sampler.num_shards = 2;
+    sampler.shard = shard;
+    Loader part(shared[static_cast<size_t>(shard)].train, sampler, loading);
+    part.seek(1);
+    Batch of_whole;
+    Batch of_part;
+    whole.seek(1);
+    whole.next(of_whole);
+    part.next(of_part);
+    EXPECT_TRUE(
+        of_part.inputs.slice(0, 0, 4).equal(of_whole.inputs.slice(0, shard, 8, 2)));
+    EXPECT_TRUE(
+        of_part.targets.slice(0, 0, 4).equal(of_whole.targets.slice(0, shard, 8, 2)));
+    EXPECT_EQ(of_part.global_count, 16);
+  }
+}
+
+}  // namespace
+}  // namespace tandem

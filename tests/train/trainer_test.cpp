@@ -1,0 +1,188 @@
+// What train() watches over, with models that misbehave as users' own may.
+
+#include "tandem/train/trainer.h"
+
+#include <ATen/ops/log_softmax.h>
+#include <c10/core/GradMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// Changes a step's output, or the weight behind it, at one rank.
+using Mischief = std::function<at::Tensor(
+    int64_t call, const at::Tensor& output, at::Tensor& weight)>;
+
+std::unique_ptr<Model> linear_model(const Mischief& mischief = {}) {
+  auto weight = (at::arange(320, at::kDouble).view({64, 5}) / 320).sin() / 10;
+  weight.set_requires_grad(true);
+  auto calls = std::make_shared<int64_t>(0);
+  return make_function_model(
+      [=](const at::Tensor& x) mutable {
+        auto output = x.flatten(1).to(at::kDouble).matmul(weight).log_softmax(1);
+        ++*calls;
+        return mischief ? mischief(*calls, output, weight) : output;
+      },
+      {{"weight", weight}});
+}
+
+RunConfig small_config() {
+  RunConfig config;
+  config.model = "custom";
+  config.batch_size = 8;
+  config.epochs = 2;
+  config.optimizer = "sgd";
+  config.lr = 0.1;
+  config.ranks = "thread";
+  config.nproc = "2";
+  return config;
+}
+
+DatasetSplits small_data(int64_t size = 64) {
+  return {noise_images(size), noise_images(10)};
+}
+
+// Rank 1's model is the one that misbehaves.
+std::vector<std::string> hashes_of(
+    const RunConfig& config, const Mischief& mischief, int64_t size = 64) {
+  const auto data = small_data(size);
+  return on_each_rank("thread", 2, [&](Communicator& comm) {
+    auto model = linear_model(comm.rank() == 1 ? mischief : Mischief());
+    return train(config, data, comm, std::move(model)).parameters_sha256;
+  });
+}
+
+at::Tensor nudge_at_call_3(int64_t call, const at::Tensor& output, at::Tensor& weight) {
+  const c10::AutoGradMode no_grad(false);
+  if (call == 3) {
+    weight.detach().view(-1)[7].add_(1e-9);
+  }
+  return output;
+}
+
+TEST(Trainer, ReplicasThatDriftStopTheRunByName) {
+  const auto message =
+      error_of<Error>([] { hashes_of(small_config(), nudge_at_call_3); });
+  EXPECT_THAT(
+      message, AllOf(
+                   HasSubstr("parameter 'weight' of rank 1"), HasSubstr("after step 4"),
+                   HasSubstr("--drift-check resync")));
+}
+
+TEST(Trainer, ReplicasThatDriftCanBeBroughtBack) {
+  auto config = small_config();
+  config.drift_check = "resync";
+  const auto hashes = hashes_of(config, nudge_at_call_3);
+  EXPECT_EQ(hashes[0], hashes[1]);
+  config.drift_check = "off";
+  const auto apart = hashes_of(config, nudge_at_call_3);
+  EXPECT_NE(apart[0], apart[1]);
+}
+
+TEST(Trainer, ALossThatIsNotFiniteStopsTheRunWithStepAndRankAndKeepsTheCheckpoint) {
+  const Scratch scratch;
+  auto config = small_config();
+  config.out = scratch / "run";
+  config.checkpoint_every = 1;
+  config.epochs = 5;
+  const auto message = error_of<Error>([&] {
+    hashes_of(config, [](int64_t call, const at::Tensor& output, at::Tensor&) {
+      return call == 3 ? output * std::nan("") : output;
+    });
+  });
+  EXPECT_THAT(
+      message, AllOf(
+                   HasSubstr("not finite at step 3 on rank 1"),
+                   HasSubstr("checkpoints/step-00000002")));
+  EXPECT_FALSE(file_exists(config.out + "/checkpoints/step-00000003"));
+}
+
+TEST(Trainer, ParametersTheLossDoesNotDependOnAreNamed) {
+  testing::internal::CaptureStderr();
+  const auto comm = make_single_communicator();
+  auto weight = at::zeros({64, 5}, at::kDouble).set_requires_grad(true);
+  auto spare = at::zeros({3}, at::kDouble).set_requires_grad(true);
+  auto config = small_config();
+  config.nproc = "1";
+  train(
+      config, small_data(), *comm,
+      make_function_model(
+          [weight](const at::Tensor& x) {
+            return x.flatten(1).to(at::kDouble).matmul(weight).log_softmax(1);
+          },
+          {{"weight", weight}, {"spare", spare}}));
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      AllOf(
+          HasSubstr("does not depend on spare;"), HasSubstr("requires_grad_(false)")));
+}
+
+TEST(Trainer, UnevenDataFollowsThePolicy) {
+  auto config = small_config();
+  const auto comm = make_single_communicator();
+  config.accumulate = 2;
+  const auto whole = train(config, small_data(61), *comm, linear_model());
+  config.accumulate = 1;
+  // 61 samples over two ranks: 31 and 30.
+  config.uneven = "join";
+  const auto joined = hashes_of(config, {}, 61);
+  EXPECT_EQ(joined[0], whole.parameters_sha256);
+  EXPECT_EQ(joined[1], joined[0]);
+  config.uneven = "pad";
+  EXPECT_NE(hashes_of(config, {}, 61)[0], joined[0]);
+  config.uneven = "drop";
+  EXPECT_NE(hashes_of(config, {}, 61)[0], joined[0]);
+  config.uneven = "error";
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { hashes_of(config, {}, 61); }),
+      HasSubstr("rank 0 has 31 samples in 4 steps, rank 1 has 30 in 4"));
+  EXPECT_EQ(hashes_of(config, {}, 62).size(), 2u);
+  config.uneven = "drop";
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { hashes_of(config, {}, 1); }),
+      HasSubstr("1 samples on 2 ranks leave no step"));
+}
+
+// 33 samples: the last step has one, which leaves rank 1 nothing to do.
+TEST(Trainer, ARankWithoutSamplesGoesAlong) {
+  auto config = small_config();
+  config.uneven = "join";
+  const auto joined = hashes_of(config, {}, 33);
+  config.accumulate = 2;
+  const auto comm = make_single_communicator();
+  const auto whole = train(config, small_data(33), *comm, linear_model());
+  EXPECT_EQ(joined[0], whole.parameters_sha256);
+  EXPECT_EQ(joined[1], joined[0]);
+}
+
+TEST(Trainer, RanksWithOtherSettingsAreToldBeforeTheFirstStep) {
+  const auto message = error_of<ConfigError>([&] {
+    const auto data = small_data();
+    run_ranks(2, [&](Communicator& comm) {
+      auto config = small_config();
+      config.batch_size = comm.rank() == 0 ? 8 : 4;
+      train(config, data, comm, linear_model());
+    });
+  });
+  EXPECT_THAT(message, AllOf(HasSubstr("batch_size"), HasSubstr("rank 1")));
+}
+
+}  // namespace
+}  // namespace tandem
