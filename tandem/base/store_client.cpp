@@ -90,10 +90,11 @@ StoreClient::StoreClient(
       cause = error.reason();
       warn_if_unresolved_since(start, error);
     }
-    if (Clock::now() + pause > deadline) {
+    const auto now = Clock::now();
+    if (now >= deadline) {
       break;
     }
-    std::this_thread::sleep_for(pause);
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - now));
     pause = std::min(pause * 2, Milliseconds(200));
   }
   throw CommError(
