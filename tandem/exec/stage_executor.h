@@ -86,6 +86,11 @@ class StageExecutor {
   /// copies of them are stale.
   virtual void parameters_changed(const ArenaRange& range) = 0;
 
+  /// A step begins: the gradient arena counts as zero. Where the next backward
+  /// overwrites it, nothing is written now; so a backward must follow before anybody
+  /// reads it.
+  virtual void zero_gradients() = 0;
+
   virtual Readiness readiness() const = 0;
 
   /// Bytes of inputs and layer outputs that wait for their backward, of all slots in
