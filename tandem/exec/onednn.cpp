@@ -161,6 +161,9 @@ class OnednnExecutor : public StageExecutor {
            layers_[first_with_gradient_].slots.empty()) {
       ++first_with_gradient_;
     }
+    if (options_.first && first_with_gradient_ < layers_.size()) {
+      layers_[first_with_gradient_].fused.first = true;
+    }
     at::parallel_for(0, at::get_num_threads(), 1, [](int64_t, int64_t) {
       _mm_setcsr(_mm_getcsr() | kFlushDenormals);
     });

@@ -87,13 +87,20 @@ class Convolution : public OnednnOp {
     return (in + 2 * layer_.padding - layer_.kernel) / layer_.stride + 1;
   }
 
+  // In bf16 forward and backward each prefer another layout, by less than going from
+  // one to the other takes.
+  memory::desc images(const OnednnDims& dims) const {
+    return context_.compute == OnednnType::bf16
+               ? memory::desc(dims, OnednnType::bf16, memory::format_tag::nhwc)
+               : any_desc(dims, context_.compute);
+  }
+
   onednn::ConvolutionShape shape(OnednnType weights) const {
-    const OnednnType compute = context_.compute;
     return {
-        any_desc(in_dims_, compute),
+        images(in_dims_),
         any_desc({layer_.out, layer_.in, layer_.kernel, layer_.kernel}, weights),
         plain_desc({layer_.out}),
-        any_desc(out_dims_, compute),
+        images(out_dims_),
         {layer_.stride, layer_.stride},
         {layer_.padding, layer_.padding}};
   }

@@ -71,6 +71,8 @@ struct FusedLayer {
   // The ReLU beside it: behind a convolution, linear layer or batch norm, on either
   // side of a max pool.
   bool relu = false;
+  // Nobody wants the gradient of its input.
+  bool first = false;
 };
 
 /// Compiles a layer. Returns null for one that has no compiled form.
@@ -79,6 +81,11 @@ std::unique_ptr<OnednnOp> make_onednn_op(
     const OnednnContext& context);
 
 std::unique_ptr<OnednnOp> make_onednn_convolution(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+/// For a first layer of few channels.
+bool fits_small_convolution(const FusedLayer& fused);
+std::unique_ptr<OnednnOp> make_onednn_small_convolution(
     const FusedLayer& fused, const OnednnTensors& tensors,
     const OnednnContext& context);
 /// The output is float32, whatever it computes in.

@@ -246,7 +246,9 @@ std::unique_ptr<OnednnOp> make_onednn_op(
     const OnednnContext& context) {
   switch (fused.layer.kind) {
     case LayerKind::conv2d:
-      return make_onednn_convolution(fused, tensors, context);
+      return fits_small_convolution(fused)
+                 ? make_onednn_small_convolution(fused, tensors, context)
+                 : make_onednn_convolution(fused, tensors, context);
     case LayerKind::linear:
       return make_onednn_linear(fused, tensors, context);
     case LayerKind::batch_norm2d:

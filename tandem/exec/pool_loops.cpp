@@ -1,89 +1,14 @@
-// Compiled once for each instruction set (CMakeLists.txt), so it includes nothing that
-// other files share code with.
+// Compiled once for each instruction set, see lanes.h.
 
 #include "tandem/exec/pool_loops.h"
 
 #include <cstring>
 
-#include "tandem/exec/bf16.h"
+#include "tandem/exec/lanes.h"
 
 namespace tandem::TANDEM_ISA {
 
 namespace {
-
-// The compiler's own vectors: it does not vectorise loops of a few turns, and takes
-// vectors that the instruction set has not to pieces.
-#if defined(__AVX512F__)
-constexpr int kWidest = 16;
-#elif defined(__AVX2__)
-constexpr int kWidest = 8;
-#else
-constexpr int kWidest = 4;
-#endif
-
-template <int L>
-struct Vectors;
-
-template <>
-struct Vectors<16> {
-  using Floats __attribute__((vector_size(64))) = float;
-  using Ints __attribute__((vector_size(64))) = int32_t;
-  using Words __attribute__((vector_size(64))) = uint32_t;
-  using Halves __attribute__((vector_size(32))) = uint16_t;
-  using Bytes __attribute__((vector_size(16))) = uint8_t;
-};
-
-template <>
-struct Vectors<8> {
-  using Floats __attribute__((vector_size(32))) = float;
-  using Ints __attribute__((vector_size(32))) = int32_t;
-  using Words __attribute__((vector_size(32))) = uint32_t;
-  using Halves __attribute__((vector_size(16))) = uint16_t;
-  using Bytes __attribute__((vector_size(8))) = uint8_t;
-};
-
-template <>
-struct Vectors<4> {
-  using Floats __attribute__((vector_size(16))) = float;
-  using Ints __attribute__((vector_size(16))) = int32_t;
-  using Words __attribute__((vector_size(16))) = uint32_t;
-  using Halves __attribute__((vector_size(8))) = uint16_t;
-  using Bytes __attribute__((vector_size(4))) = uint8_t;
-};
-
-// L neighbouring values.
-template <int L>
-struct Lanes {
-  using Floats = typename Vectors<L>::Floats;
-  using Ints = typename Vectors<L>::Ints;
-  using Words = typename Vectors<L>::Words;
-  using Halves = typename Vectors<L>::Halves;
-  using Bytes = typename Vectors<L>::Bytes;
-
-  template <typename Vector>
-  TANDEM_ALWAYS_INLINE static void load_bits(Vector& into, const void* from) {
-    std::memcpy(&into, from, sizeof(into));
-  }
-  TANDEM_ALWAYS_INLINE static void load(Floats& into, const float* from) {
-    load_bits(into, from);
-  }
-  TANDEM_ALWAYS_INLINE static void load(Floats& into, const Bf16* from) {
-    Halves halves;
-    load_bits(halves, from);
-    const Words words = __builtin_convertvector(halves, Words) << 16;
-    std::memcpy(&into, &words, sizeof(into));
-  }
-  TANDEM_ALWAYS_INLINE static void store(const Floats& from, float* to) {
-    std::memcpy(to, &from, sizeof(from));
-  }
-  // Each is a bf16 already: nothing to round.
-  TANDEM_ALWAYS_INLINE static void store(const Floats& from, Bf16* to) {
-    Words words;
-    std::memcpy(&words, &from, sizeof(words));
-    const Halves halves = __builtin_convertvector(words >> 16, Halves);
-    std::memcpy(to, &halves, sizeof(halves));
-  }
-};
 
 // The windows of L neighbouring lanes; `pixel` and `row` are steps in the input.
 template <int L, typename T>
