@@ -322,14 +322,18 @@ class OnednnExecutor : public StageExecutor {
   bool accumulate_ = true;
 };
 
-// Why it cannot compile a model, "" when it can.
-std::string obstacle(
+}  // namespace
+
+std::string onednn_obstacle(
     const Model& model, const ModelArenas& arenas, const StageOptions& options) {
   if (options.bf16 && kernel_isa() != Isa::avx512) {
     return "bf16 needs AVX-512, which this CPU has not, or ONEDNN_MAX_CPU_ISA forbids";
   }
   if (model.layers() == nullptr) {
     return "the model is not a plain sequence of layers";
+  }
+  if (options.stacked_statistics) {
+    return "its batch norm takes statistics from this rank's samples only";
   }
   for (const auto& named : arenas.state()) {
     if (at::isFloatingType(named.tensor.scalar_type()) &&
@@ -346,11 +350,9 @@ std::string obstacle(
   return "";
 }
 
-}  // namespace
-
 std::unique_ptr<StageExecutor> make_onednn_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options) {
-  const std::string reason = obstacle(model, arenas, options);
+  const std::string reason = onednn_obstacle(model, arenas, options);
   if (!reason.empty()) {
     throw ConfigError(
         "[exec] executor onednn cannot run this model: " + reason +
