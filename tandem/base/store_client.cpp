@@ -21,6 +21,8 @@ namespace {
 constexpr Milliseconds kReplyTimeout{30'000};
 // A silent address may not keep us from the host's next one, or from a new try.
 constexpr Milliseconds kAttempt{10'000};
+// What the last one gets, however late it is: it finds out why.
+constexpr Milliseconds kLastAttempt(100);
 
 std::string seconds_text(Milliseconds time) {
   return fmt::format("{} s", static_cast<double>(time.count()) / 1000);
@@ -81,7 +83,9 @@ StoreClient::StoreClient(
   std::string cause;
   for (;;) {
     try {
-      socket_ = connect_once(address, std::min(deadline, Clock::now() + kAttempt));
+      const auto now = Clock::now();
+      socket_ = connect_once(
+          address, std::min(std::max(deadline, now + kLastAttempt), now + kAttempt));
       if (socket_ && shake_hands(socket_, token)) {
         return;
       }
