@@ -87,7 +87,7 @@ def optimizer(settings, log):
         return values
 
     return run_sides(log, "optimizer", settings.rounds(5),
-                     {name: Side(command, measure) for name in ("",)})
+                     {"optimizer": Side(command, measure)})
 
 
 def loader(settings, log):

@@ -103,7 +103,7 @@ class Measured:
     def reason(self, name):
         """Why there is no value of this name."""
         for side, why in self.missing.items():
-            if name.startswith(side):
+            if name.startswith(side) or len(self.commands) == 1:
                 return why
         return "not measured"
 
