@@ -20,7 +20,7 @@ constexpr double kUnset = -1;
 struct PlanFlags {
   std::string nodes = "1..1024";
   int ranks_per_node = 1;
-  int cores_per_node = 0;
+  double crowding = kUnset;
   bool measure = false;
   std::string from;
   double step_ms = kUnset;
@@ -63,9 +63,10 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
   app.add_option("--ranks-per-node", flags.ranks_per_node, "ranks of each node")
       ->check(whole_number(1, 65536));
   app.add_option(
-         "--cores-per-node", flags.cores_per_node,
-         "cores for ranks, which take turns if there are fewer; 0: enough")
-      ->check(whole_number(0, 65536));
+         "--crowding", flags.crowding,
+         "how many times as long a step takes when all ranks of a node compute: 2 for "
+         "4 ranks on 2 cores")
+      ->check(at_least_zero());
   app.add_flag("--measure", flags.measure, "time a step and the node's sums here, now");
   app.add_option(
       "--from", flags.from, "directory of a run, to take step and bytes from");
@@ -194,7 +195,7 @@ PlanInputs inputs_of(const PlanFlags& flags) {
     scaling.buckets = flat_bucket(scaling.buckets);
   }
   scaling.ranks_per_node = flags.ranks_per_node;
-  scaling.cores_per_node = flags.cores_per_node;
+  scaling.crowding = flags.crowding != kUnset ? flags.crowding : scaling.crowding;
   scaling.bandwidth = flags.bandwidth_gbit * kBytesPerGigabit;
   scaling.latency_ms = flags.latency_us / 1000;
   scaling.local_ms = flags.local_ms != kUnset ? flags.local_ms : scaling.local_ms;
@@ -224,7 +225,7 @@ void print_json(const PlanInputs& inputs, const std::vector<ScalingPoint>& point
   json["step_ms"] = scaling.step_ms;
   json["buckets"] = buckets_text(scaling.buckets);
   json["ranks_per_node"] = scaling.ranks_per_node;
-  json["cores_per_node"] = scaling.cores_per_node;
+  json["crowding"] = scaling.crowding;
   json["local_ms"] = scaling.local_ms;
   json["comm_cpu_ms"] = scaling.comm_cpu_ms;
   json["bandwidth_gbit"] = scaling.bandwidth / kBytesPerGigabit;
@@ -248,12 +249,13 @@ void print_table(const PlanInputs& inputs, const std::vector<ScalingPoint>& poin
   const ScalingInputs& scaling = inputs.scaling;
   fmt::print(
       "One rank alone ({}): {:.4g} ms a step, {:.4g} MB of gradients in {} message{}.\n"
-      "A node: {} rank{}, {:.3g} ms to add up inside. Between nodes: {:.4g} Gbit/s, "
-      "{:.4g} us, {:.3g} ms of the processor.\n\n",
+      "A node: {} rank{}, {:.3g} times as long when all compute, {:.3g} ms to add up "
+      "inside.\nBetween nodes: {:.4g} Gbit/s, {:.4g} us, {:.3g} ms of the "
+      "processor.\n\n",
       inputs.origin, scaling.step_ms, flat_bucket(scaling.buckets).front().bytes / 1e6,
       scaling.buckets.size(), scaling.buckets.size() == 1 ? "" : "s",
-      scaling.ranks_per_node, scaling.ranks_per_node == 1 ? "" : "s", scaling.local_ms,
-      scaling.bandwidth / kBytesPerGigabit, 1000 * scaling.latency_ms,
+      scaling.ranks_per_node, scaling.ranks_per_node == 1 ? "" : "s", scaling.crowding,
+      scaling.local_ms, scaling.bandwidth / kBytesPerGigabit, 1000 * scaling.latency_ms,
       scaling.comm_cpu_ms);
   RunTable table;
   table.titles = {"nodes", "ranks", "step ms", "comm ms", "exposed ms", "efficiency %"};

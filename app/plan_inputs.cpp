@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -87,6 +88,22 @@ double time_all_reduce(
     ms += result.at("ms").get<double>();
   }
   return ms;
+}
+
+// Milliseconds of a step of one of `ranks` that run beside each other, each for
+// itself: the mean of their medians.
+double time_crowded_step(const Arguments& arguments, int ranks) {
+  std::vector<std::future<double>> steps;
+  for (int i = 0; i < ranks; ++i) {
+    steps.push_back(std::async(std::launch::async, [&arguments] {
+      return run_bench_json(arguments).at("ms_per_step").get<double>();
+    }));
+  }
+  double sum = 0;
+  for (auto& step : steps) {
+    sum += step.get();
+  }
+  return sum / ranks;
 }
 
 // The communicator that ranks of one host get.
@@ -181,6 +198,10 @@ PlanInputs measure_inputs(
          bucket.at("lead_ms").get<double>()});
   }
   scaling.ranks_per_node = ranks_per_node;
+  if (ranks_per_node > 1) {
+    scaling.crowding =
+        std::max(1.0, time_crowded_step(arguments, ranks_per_node) / scaling.step_ms);
+  }
   scaling.local_ms = time_inside_node(scaling.buckets, ranks_per_node);
   scaling.comm_cpu_ms = time_all_reduce(scaling.buckets, 2, "gloo");
   inputs.batch_size = step.value("batch", 0);

@@ -50,23 +50,21 @@ def ms_per_step(folder):
             / (last["step"] - first["step"]))
 
 
-def training(settings, ranks, steps, flags):
-    return train_command(settings, "net", 1, ranks * 64 * steps, "--executor", "onednn",
-                         *flags)
+def training(settings, nproc, ranks, steps, flags=()):
+    """`nproc` of `ranks` ranks are this command's."""
+    return train_command(settings, "net", nproc, ranks * 64 * steps, "--executor",
+                         "onednn", *flags)
 
 
 def plan(settings, log):
     """Steps of 1, 2 and 4 ranks on this host, and what tandem plan expects of them."""
-    cores = len(os.sched_getaffinity(0))
     sides = {}
     for ranks in RANKS:
-        measured = [*training(settings, ranks, settings.size(120, 30), []), "--nproc",
-                    str(ranks)]
+        measured = training(settings, ranks, ranks, settings.size(120, 30))
         sides[f"ranks {ranks}"] = Side(measured, lambda ranks=ranks, command=measured: {
             f"ranks {ranks}": train_ms(command)})
         flags = ["--measure", "--model", "net", "--data", settings.data, "--executor",
-                 "onednn", "--nodes", "1", "--ranks-per-node", str(ranks),
-                 "--cores-per-node", str(cores)]
+                 "onednn", "--nodes", "1", "--ranks-per-node", str(ranks)]
         sides[f"plan {ranks}"] = Side(
             [settings.program, "plan", *flags], lambda ranks=ranks, flags=flags: {
                 f"plan {ranks}": plan_json(settings, *flags)["rows"][0]["step_ms"]})
@@ -91,7 +89,7 @@ class Link:
 
     def command(self, way, out="OUT"):
         # One rank a host; the variables that rank_command() sets are its launcher.
-        return [*training(self.settings, 2, self.steps, WAYS[way]), "--out", out]
+        return [*training(self.settings, 1, 2, self.steps, WAYS[way]), "--out", out]
 
     def train(self, way):
         with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:

@@ -70,10 +70,14 @@ def summary(values):
 class Log:
     """The .jsonl beside the report: every single run."""
 
-    def __init__(self, path):
+    def __init__(self, path, entries=()):
         self.file = open(path, "w", encoding="utf-8")
+        self.entries = []
+        for entry in entries:
+            self.add(**entry)
 
     def add(self, **fields):
+        self.entries.append(fields)
         self.file.write(json.dumps(fields) + "\n")
         self.file.flush()
 

@@ -1,4 +1,5 @@
 """The machine, and the page that the numbers become."""
+import json
 import os
 import re
 import subprocess
@@ -43,6 +44,7 @@ def machine(settings):
         "usable_cpus": len(os.sched_getaffinity(0)),
         "instruction_sets": " ".join(about["instruction_sets"]),
         "threads": "1 per rank",
+        "ONEDNN_MAX_CPU_ISA": os.environ.get("ONEDNN_MAX_CPU_ISA", "not set"),
         "system": " ".join(os.uname()[i] for i in (0, 2)),
         "tandem": output_of(settings.program, "version"),
         "commit": output_of("git", "rev-parse", "--short", "HEAD") +
@@ -89,13 +91,18 @@ def verdict(row, value):
     return "met" if met(row.least) else "missed"
 
 
+def why(reason):
+    """What a program said, without how it was called."""
+    return reason.split("error: ")[-1]
+
+
 def figure(row, measured):
     """A row of the table as JSON: both sides, the ratio, the verdict; or why not."""
     made = {"line": row.line, "what": row.what, "unit": row.unit, "sign": row.sign,
             "least": row.least, "strive": row.strive}
     for name in filter(None, (row.above, row.below)):
         if name not in measured.values:
-            return {**made, "missing": f"{name}: {measured.reason(name)}"}
+            return {**made, "missing": f"{name}: {why(measured.reason(name))}"}
     above = measured.values[row.above]
     made["above"] = {"name": row.above, **summary(above)}
     value = made["above"]["median"]
@@ -148,7 +155,39 @@ def table(rows):
     return "\n".join(lines)
 
 
-def page(facts, rows, commands, invocation, jsonl, changes):
+def other_lines(path, lines):
+    """What an earlier run of the day has of lines that are not measured again, and
+    where it was measured."""
+    kept = []
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            kept = [json.loads(text) for text in file]
+    for entry in kept:
+        if entry["kind"] == "machine":
+            entry["lines"] = [line for line in entry.get("lines", []) if line not in lines]
+    return [entry for entry in kept
+            if entry.get("line") not in lines and entry.get("lines") != []]
+
+
+def in_order(entries):
+    """The rows among the entries of a log, as in the table."""
+    order = {row.what: place for place, row in enumerate(ROWS)}
+    rows = [entry for entry in entries if entry["kind"] == "row"]
+    return sorted(rows, key=lambda row: order.get(row["what"], len(order)))
+
+
+def origins(entries):
+    """A line per run that the page is made of."""
+    runs = [entry for entry in entries if entry["kind"] == "machine"]
+    return "\n".join(f"- measured {run['date']}, commit {run['commit']}, load average "
+                     f"before {run['load average before']:.2f}: {', '.join(run['lines'])}"
+                     for run in runs)
+
+
+def page(facts, entries, invocation, jsonl, changes):
+    rows = in_order(entries)
+    commands = [command for entry in entries if entry["kind"] == "commands"
+                for command in entry["commands"]]
     missing = [f"- {row['what']}: {row['missing']}" for row in rows if "missing" in row]
     parts = [
         f"# Measurements of {facts['date']}",
@@ -177,6 +216,7 @@ def page(facts, rows, commands, invocation, jsonl, changes):
         "from a step of one rank, and from sums over the link of 1 KB and of all gradients.",
         "```\n" + "\n".join(commands) + "\n```",
         "## Where",
-        "\n".join(f"- {name}: {value}" for name, value in facts.items()),
+        "\n".join(f"- {name}: {value}" for name, value in facts.items()) + "\n" +
+        origins(entries),
     ]
     return "\n\n".join(parts) + "\n"

@@ -23,8 +23,11 @@ void check(const ScalingInputs& inputs, int nodes) {
       "a step's time must be more than 0 ms; change --step-ms");
   want(nodes >= 1, "there must be at least 1 node; change --nodes");
   want(
-      inputs.ranks_per_node >= 1 && inputs.cores_per_node >= 0,
+      inputs.ranks_per_node >= 1,
       "a node has at least 1 rank; change --ranks-per-node");
+  want(
+      std::isfinite(inputs.crowding) && inputs.crowding >= 1,
+      "no step is faster beside others than alone; change --crowding to 1 or more");
   want(
       nodes == 1 || inputs.bandwidth > 0,
       "several nodes need a link; set --bandwidth-gbit");
@@ -45,12 +48,6 @@ void check(const ScalingInputs& inputs, int nodes) {
 ScalingPoint predict_step(const ScalingInputs& inputs, int nodes) {
   check(inputs, nodes);
   const double n = nodes;
-  // Ranks that share a core take turns, and their backward lasts as much longer.
-  const double turns = inputs.cores_per_node == 0
-                           ? 1
-                           : std::max(
-                                 1.0, static_cast<double>(inputs.ranks_per_node) /
-                                          inputs.cores_per_node);
   // A ring: 2 (n - 1) messages of a share of 1 / n each, one after the other.
   const double messages = 2 * (n - 1);
   double comm_ms = 0;
@@ -62,7 +59,7 @@ ScalingPoint predict_step(const ScalingInputs& inputs, int nodes) {
     comm_ms += messages == 0 ? 0
                              : messages * (inputs.latency_ms +
                                            1000 * bucket->bytes / n / inputs.bandwidth);
-    end_ms = std::max(end_ms, comm_ms - turns * bucket->lead_ms);
+    end_ms = std::max(end_ms, comm_ms - inputs.crowding * bucket->lead_ms);
   }
   // What is hidden still takes its share of the core from backward.
   const double cpu_ms = inputs.comm_cpu_ms * messages / n;
@@ -72,7 +69,7 @@ ScalingPoint predict_step(const ScalingInputs& inputs, int nodes) {
   point.ranks = nodes * inputs.ranks_per_node;
   point.comm_ms = comm_ms;
   point.exposed_ms = inputs.local_ms + end_ms + (comm_ms - end_ms) * cpu_share;
-  point.step_ms = turns * inputs.step_ms + point.exposed_ms;
+  point.step_ms = inputs.crowding * inputs.step_ms + point.exposed_ms;
   point.efficiency = inputs.step_ms / point.step_ms;
   return point;
 }

@@ -23,8 +23,9 @@ struct ScalingInputs {
 
   // --- a node ---
   int ranks_per_node = 1;
-  // Cores for ranks, one each; ranks beyond take turns. 0: enough.
-  int cores_per_node = 0;
+  // How many times as long a step takes when all ranks of a node compute at once:
+  // they share memory, and take turns where there are more of them than cores.
+  double crowding = 1;
   // Time per step of adding up gradients among the ranks of a node. It is work of
   // the same cores, so backward hides none of it.
   double local_ms = 0;

@@ -75,7 +75,7 @@ TEST(ScalingModel, HiddenCommunicationCostsItsProcessorTime) {
   EXPECT_DOUBLE_EQ(predict_step(busy, 2).exposed_ms, 9.5);
 }
 
-TEST(ScalingModel, RanksOfANodeAddUpFirstAndTakeTurns) {
+TEST(ScalingModel, RanksOfANodeAddUpFirstAndShareIt) {
   auto node = inputs();
   node.ranks_per_node = 4;
   node.local_ms = 3;
@@ -83,11 +83,12 @@ TEST(ScalingModel, RanksOfANodeAddUpFirstAndTakeTurns) {
   EXPECT_EQ(predict_step(node, 8).ranks, 32);
   // The ring is of nodes, not of ranks.
   EXPECT_DOUBLE_EQ(predict_step(node, 2).step_ms, 103 + 1.5);
-  node.cores_per_node = 2;
+  node.crowding = 2;
   EXPECT_DOUBLE_EQ(predict_step(node, 1).step_ms, 203);
   EXPECT_DOUBLE_EQ(predict_step(node, 1).efficiency, 100.0 / 203);
-  node.cores_per_node = 8;
-  EXPECT_DOUBLE_EQ(predict_step(node, 1).step_ms, 103);
+  // Backward lasts longer too: it hides twice as much.
+  node.bandwidth = 5e7;
+  EXPECT_DOUBLE_EQ(predict_step(node, 2).exposed_ms, 3 + 161.5 - 100);
 }
 
 TEST(ScalingModel, EfficiencyOnlyFallsWithNodesLatencyAndSlowness) {
@@ -138,6 +139,7 @@ TEST(ScalingModel, RefusesWhatCannotBe) {
   refused([](ScalingInputs& in) { in.bandwidth = 0; });
   refused([](ScalingInputs& in) { in.latency_ms = -1; });
   refused([](ScalingInputs& in) { in.ranks_per_node = 0; });
+  refused([](ScalingInputs& in) { in.crowding = 0.5; });
   refused([](ScalingInputs& in) { in.buckets[0].lead_ms = -1; });
   refused([](ScalingInputs&) {}, 0);
   EXPECT_THROW(even_buckets(1e6, 0, 30), ConfigError);
