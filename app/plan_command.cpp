@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/command_line.h"
@@ -19,7 +20,8 @@ constexpr double kUnset = -1;
 // As written; kUnset where a measurement or a default stands.
 struct PlanFlags {
   std::string nodes = "1..1024";
-  int ranks_per_node = 1;
+  // 0: one, or those of the run.
+  int ranks_per_node = 0;
   double crowding = kUnset;
   bool measure = false;
   std::string from;
@@ -60,7 +62,9 @@ CLI::Validator at_least_zero(double most = 1e15) {
 
 void add_flags(CLI::App& app, PlanFlags& flags) {
   app.add_option("--nodes", flags.nodes, "1..1024 (each twice the last), or 1,2,4");
-  app.add_option("--ranks-per-node", flags.ranks_per_node, "ranks of each node")
+  app.add_option(
+         "--ranks-per-node", flags.ranks_per_node,
+         "ranks of each node (1; with --from the run's)")
       ->check(whole_number(1, 65536));
   app.add_option(
          "--crowding", flags.crowding,
@@ -146,6 +150,12 @@ void check_flags(const PlanFlags& flags) {
         "[plan] a step's time is wanted from one source; give one of --measure, --from "
         "RUN_DIRECTORY or --step-ms");
   }
+  if (!flags.from.empty() && flags.ranks_per_node > 0) {
+    throw ConfigError(
+        "[plan] a run has its ranks per node already; leave --ranks-per-node out, or "
+        "name "
+        "a run with as many");
+  }
   if (by_hand && flags.buckets.empty() && flags.gradient_bytes == 0) {
     throw ConfigError(
         "[plan] --step-ms does not say how much is sent; add --gradient-bytes, 4 per "
@@ -174,7 +184,8 @@ PlanInputs by_hand(const PlanFlags& flags) {
 PlanInputs inputs_of(const PlanFlags& flags) {
   PlanInputs inputs;
   if (flags.measure) {
-    inputs = measure_inputs(step_flags(flags), flags.ranks_per_node, flags.halves());
+    inputs = measure_inputs(
+        step_flags(flags), std::max(1, flags.ranks_per_node), flags.halves());
   } else if (!flags.from.empty()) {
     inputs = inputs_from_run(
         flags.from, flags.gradient_bytes, flags.bucket_bytes, flags.overlap);
@@ -194,7 +205,9 @@ PlanInputs inputs_of(const PlanFlags& flags) {
   if (flags.sync == "flat") {
     scaling.buckets = flat_bucket(scaling.buckets);
   }
-  scaling.ranks_per_node = flags.ranks_per_node;
+  if (flags.from.empty()) {
+    scaling.ranks_per_node = std::max(1, flags.ranks_per_node);
+  }
   scaling.crowding = flags.crowding != kUnset ? flags.crowding : scaling.crowding;
   scaling.bandwidth = flags.bandwidth_gbit * kBytesPerGigabit;
   scaling.latency_ms = flags.latency_us / 1000;
@@ -248,7 +261,7 @@ void print_json(const PlanInputs& inputs, const std::vector<ScalingPoint>& point
 void print_table(const PlanInputs& inputs, const std::vector<ScalingPoint>& points) {
   const ScalingInputs& scaling = inputs.scaling;
   fmt::print(
-      "One rank alone ({}): {:.4g} ms a step, {:.4g} MB of gradients in {} message{}.\n"
+      "A step ({}): {:.4g} ms, {:.4g} MB of gradients in {} message{}.\n"
       "A node: {} rank{}, {:.3g} times as long when all compute, {:.3g} ms to add up "
       "inside.\nBetween nodes: {:.4g} Gbit/s, {:.4g} us, {:.3g} ms of the "
       "processor.\n\n",

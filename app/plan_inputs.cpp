@@ -12,6 +12,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
+#include "tandem/train/config.h"
 
 namespace tandem::app {
 
@@ -138,17 +139,9 @@ double number_in(const json& object, const char* key, const std::string& path) {
   return found->get<double>();
 }
 
-struct Reports {
-  // Of a step, between reports.
-  double median_ms = 0;
-  // Samples of all ranks in a step.
-  double samples = 0;
-};
-
-// The first report holds the first steps, which are slower.
-Reports read_reports(const std::string& path) {
+// Between reports. The first report holds the first steps, which are slower.
+double median_step_ms(const std::string& path) {
   std::vector<double> ms;
-  Reports reports;
   double step = 0;
   double seconds = 0;
   std::istringstream lines(read_file(path));
@@ -159,10 +152,8 @@ Reports read_reports(const std::string& path) {
     }
     const double new_step = number_in(line, "step", path);
     const double new_seconds = number_in(line, "train_seconds", path);
-    if (step > 0 && new_step > step) {
+    if (step > 0 && new_step > step && new_seconds > seconds) {
       ms.push_back(1000 * (new_seconds - seconds) / (new_step - step));
-    } else {
-      reports.samples = number_in(line, "samples", path) / std::max(1.0, new_step);
     }
     step = new_step;
     seconds = new_seconds;
@@ -170,11 +161,10 @@ Reports read_reports(const std::string& path) {
   if (ms.empty()) {
     throw DataError(
         "[plan] '" + path +
-        "' has fewer than two reports of training; name a longer "
-        "run, or one with a smaller --log-every");
+        "' has fewer than two reports of training; name a longer run, or one with a "
+        "smaller --log-every");
   }
-  reports.median_ms = spread_of(ms).median;
-  return reports;
+  return spread_of(ms).median;
 }
 
 }  // namespace
@@ -222,9 +212,14 @@ PlanInputs inputs_from_run(
         "[plan] '" + directory + "' is a run with strategy " +
         summary.value("strategy", "?") + "; name one with data_parallel");
   }
+  RunConfig config;
+  read_recipe(config, directory + "/config.toml");
+  if (config.nnodes > 1) {
+    throw ConfigError(fmt::format(
+        "[plan] '{}' is a run on {} hosts; name one on a single host", directory,
+        config.nnodes));
+  }
   const double ranks = number_in(summary, "world_size", path);
-  const double exposed =
-      ranks > 1 ? number_in(summary, "exposed_comm_ms_per_step", path) : 0;
   if (gradient_bytes == 0 && ranks > 1) {
     gradient_bytes = number_in(summary, "bytes_sent_per_rank", path) /
                      std::max(1.0, number_in(summary, "steps", path));
@@ -235,19 +230,12 @@ PlanInputs inputs_from_run(
         "' is a run of one rank, which sends no gradients; add "
         "--gradient-bytes, 4 per parameter");
   }
-  const Reports reports = read_reports(directory + "/metrics.jsonl");
   PlanInputs inputs;
-  inputs.scaling.step_ms = reports.median_ms - exposed;
-  if (inputs.scaling.step_ms <= 0) {
-    throw DataError(
-        "[plan] '" + directory +
-        "' says that communication took all of its steps; "
-        "name another run");
-  }
+  inputs.scaling.ranks_per_node = static_cast<int>(ranks);
+  inputs.scaling.step_ms = median_step_ms(directory + "/metrics.jsonl");
   inputs.scaling.buckets =
       even_buckets(gradient_bytes, bucket_bytes, overlap * inputs.scaling.step_ms);
-  inputs.batch_size =
-      static_cast<int64_t>(reports.samples / std::max(1.0, ranks) + 0.5);
+  inputs.batch_size = config.batch_size * config.accumulate;
   inputs.origin = fmt::format(
       "from {}: {}, {}, {} ranks", directory, summary.value("model", "?"),
       summary.value("executor", "?"), ranks);

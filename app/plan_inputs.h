@@ -25,8 +25,9 @@ struct PlanInputs {
 /// DataError with what the bench said.
 PlanInputs measure_inputs(const Arguments& step_flags, int ranks_per_node, bool halves);
 
-/// Reads the run directory of a data-parallel run: the median step of metrics.jsonl
-/// less what summary.json says of exposed communication, and the bytes it sent.
+/// Reads the run directory of a data-parallel run on one host, which is the node: its
+/// ranks, the median step of metrics.jsonl with all that they add up inside, and the
+/// bytes that a rank sent by summary.json.
 /// `gradient_bytes`: of all gradients, 0 to take the run's; a run of one rank sends
 /// none. Buckets come evenly during `overlap` of the step. Throws DataError for files
 /// that are missing or broken, ConfigError for a run that cannot tell.

@@ -60,7 +60,7 @@ TEST(Plan, ATableHasARowPerNumberOfNodes) {
   EXPECT_THAT(
       result.output,
       AllOf(
-          HasSubstr("One rank alone (as given): 27 ms"), HasSubstr("efficiency %"),
+          HasSubstr("A step (as given): 27 ms"), HasSubstr("efficiency %"),
           HasSubstr("\n1 "), HasSubstr("\n512 "), HasSubstr("\n1000 ")));
 }
 
@@ -90,8 +90,12 @@ TEST(Plan, ReadsARun) {
   const auto result = plan({"--from", two, "--nodes", "2", "--json"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(
-      result.output,
-      AllOf(HasSubstr("from " + two + ": simplenet"), HasSubstr("\"batch\":64")));
+      result.output, AllOf(
+                         HasSubstr("from " + two + ": simplenet"),
+                         HasSubstr("\"batch\":64"), HasSubstr("\"ranks\":4")));
+  const auto crowded = plan({"--from", two, "--ranks-per-node", "3"});
+  EXPECT_EQ(crowded.status.code, 2);
+  EXPECT_THAT(crowded.errors, HasSubstr("leave --ranks-per-node out"));
   const auto one = train("1");
   const auto silent = plan({"--from", one});
   EXPECT_EQ(silent.status.code, 2);
