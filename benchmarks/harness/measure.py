@@ -91,6 +91,17 @@ class Side:
         self.measure = measure
 
 
+def measure(side):
+    """A side's values. Output of another form than expected, of an older or newer
+    program, fails this side and not the whole run."""
+    try:
+        return side.measure()
+    except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError,
+            OSError) as error:
+        raise Failed(f"{shlex.join(side.command)}: its output was not understood "
+                     f"({type(error).__name__}: {error})") from error
+
+
 class Measured:
     """What a line found: a list of numbers per value, commands, and reasons why a
     side is not there."""
@@ -122,7 +133,7 @@ def run_sides(log, line, rounds, sides):
             if name in measured.missing:
                 continue
             try:
-                result = sides[name].measure()
+                result = measure(sides[name])
             except Failed as error:
                 measured.missing[name] = str(error)
                 log.add(kind="missing", line=line, side=name, reason=str(error))

@@ -57,6 +57,7 @@ class Report(unittest.TestCase):
             try:
                 found = measure.run_sides(log, "x", 3, {
                     "ours": measure.Side(["a"], lambda: {"ours": 1}),
+                    "odd": measure.Side(["c"], lambda: {"odd": {}["ms"]}),
                     "theirs": measure.Side(["b"], fail)})
             finally:
                 sys.stdout = shown
@@ -65,6 +66,9 @@ class Report(unittest.TestCase):
         made = report.figure(Row("x", "x", "ms", "theirs fp32", "ours"), found)
         self.assertEqual(made["missing"], "theirs fp32: no such thing")
         self.assertIn("not there", report.table([made]))
+        odd = report.figure(Row("x", "x", "ms", "odd", "ours"), found)
+        self.assertEqual(odd["missing"], "odd: c: its output was not understood "
+                                         "(KeyError: 'ms')")
 
     def test_lines_that_are_measured_again_replace_their_entries_alone(self):
         entries = [{"kind": "machine", "lines": ["step", "epoch"], "date": "d",
