@@ -209,10 +209,11 @@ def page(facts, entries, invocation, jsonl, changes):
         "first batch's fetch to the last step. All-reduces are timed after a barrier, the "
         "slowest rank's; Open MPI has its defaults. Start-up ends with the first step's "
         "line of output; the PyTorch side leaves torchvision out. Memory is the highest "
-        "proportional set size of both ranks together, without what started them; PyTorch's parent shares its ranks' libraries, which "
-        "makes their figure smaller. The two "
+        "proportional set size of both ranks together, without what started them; "
+        "PyTorch's parent shares its ranks' libraries, which makes their figure smaller. "
+        "The two "
         "hosts are network namespaces joined by a veth pair with `tc qdisc ... tbf rate "
-        "... burst 256kb latency 50ms` on both ends; each rank has a core of its own, as "
+        "... latency 50ms` and a burst of 2 ms on both ends; each rank has a core of its own, as "
         "on a host of its own, and the first 10 steps are not counted. `plan` predicts "
         "from a step of one rank, and from sums over the link of 1 KB and of all gradients.",
         "```\n" + "\n".join(commands) + "\n```",

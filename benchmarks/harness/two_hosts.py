@@ -9,14 +9,17 @@ import time
 
 from measure import ENVIRONMENT, Failed, run
 
-SHAPE = "tbf rate {rate} burst 256kb latency 50ms"
+# What may be sent at once is 2 ms of the rate: a step that begins with more than that
+# for nothing would see a faster link than it has.
+SHAPE = "tbf rate {rate} burst {burst}kb latency 50ms"
+BURST_KB = {"1gbit": 256, "100mbit": 32}
 PORT = "29517"
 numbers = itertools.count()
 
 
 class TwoHosts:
-    """A context in which the two namespaces exist. `rate`: as tc takes it. Needs
-    root."""
+    """A context in which the two namespaces exist. `rate`: as tc takes it, of BURST_KB.
+    Needs root."""
 
     def __init__(self, rate):
         number = f"{os.getpid() % 100000}.{next(numbers)}"
@@ -49,7 +52,7 @@ class TwoHosts:
             run(["ip", "-n", name, "link", "set", "lo", "up"])
             run(["ip", "-n", name, "link", "set", link, "up"])
             run(["tc", "-n", name, "qdisc", "add", "dev", link, "root",
-                 *SHAPE.format(rate=self.rate).split()])
+                 *SHAPE.format(rate=self.rate, burst=BURST_KB[self.rate]).split()])
 
     def _take_down(self):
         # The link goes with its namespaces.

@@ -76,6 +76,28 @@ TEST(Plan, MeasuresAStepItself) {
   EXPECT_THAT(result.output, HasSubstr("\"batch\":16"));
 }
 
+TEST(Plan, BenchStepTellsWhenGradientsCanTravel) {
+  const auto result = tandem_run(
+      {"bench", "step", "--model", "net", "--batch-size", "2", "--steps", "3",
+       "--warmup", "1", "--json"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto number = [&](const std::string& key, size_t from = 0) {
+    const size_t at = result.output.find("\"" + key + "\":", from);
+    return at == std::string::npos ? -1
+                                   : std::atof(&result.output[at + key.size() + 3]);
+  };
+  EXPECT_GT(number("ms_before_update"), 0);
+  EXPECT_LE(number("ms_before_update"), number("p90"));
+  // fc2; fc1, larger than a bucket; the convolutions, which come last.
+  const auto buckets = result.output.find("\"buckets\"");
+  ASSERT_NE(buckets, std::string::npos);
+  const auto large = result.output.find("\"bytes\":4718592", buckets);
+  ASSERT_NE(large, std::string::npos);
+  const auto last = result.output.find("\"bytes\"", large + 1);
+  ASSERT_NE(last, std::string::npos);
+  EXPECT_GT(number("lead_ms", large), number("lead_ms", last));
+}
+
 TEST(Plan, ReadsARun) {
   const Scratch scratch;
   const auto train = [&](const std::string& nproc) {
