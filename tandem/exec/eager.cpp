@@ -80,6 +80,10 @@ class EagerExecutor : public StageExecutor {
 
   void parameters_changed(const ArenaRange&) override {}
 
+  void zero_gradients() override {
+    arenas_.gradients().zero();
+  }
+
   Readiness readiness() const override {
     return Readiness::per_parameter;
   }

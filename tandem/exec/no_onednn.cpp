@@ -10,4 +10,8 @@ std::unique_ptr<StageExecutor> make_onednn_executor(
       "build with Debian's libtorch-dev, or use --executor eager");
 }
 
+std::string onednn_obstacle(const Model&, const ModelArenas&, const StageOptions&) {
+  return "it is not in this build, whose LibTorch is not Debian's";
+}
+
 }  // namespace tandem

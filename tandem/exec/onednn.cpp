@@ -1,10 +1,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/scatter_add.h>
-#include <ATen/ops/softmax.h>
-#include <ATen/ops/zeros_like.h>
 #include <xmmintrin.h>
 
 #include <map>
@@ -15,6 +11,8 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/exec/isa.h"
+#include "tandem/exec/loss_kernels.h"
 #include "tandem/exec/onednn_ops.h"
 #include "tandem/exec/stage_executor.h"
 
@@ -40,11 +38,9 @@ class FlushDenormals {
   unsigned before_;
 };
 
-// A layer with its tensors. A ReLU that is part of the layer before has none of its
-// own.
+// A layer with its tensors.
 struct BoundLayer {
-  Layer layer;
-  bool fused_relu = false;
+  FusedLayer fused;
   OnednnTensors tensors;
   // Places of the parameters in the arenas' layout; empty: there are none. In the order
   // of the arena.
@@ -55,23 +51,50 @@ struct BoundLayer {
 // in flight.
 struct Plan {
   dnnl::memory input;
+  at::Tensor input_tensor;
   // One for each bound layer.
   std::vector<std::unique_ptr<OnednnOp>> ops;
-  // In rows.
-  dnnl::memory output;
   LayoutChange output_change;
-  // In rows, written before backward.
-  dnnl::memory grad_output;
-  // In rows, when the stage before wants it.
-  dnnl::memory grad_input;
+  // In rows of float32, as are the gradients beside it.
+  at::Tensor output;
+  // Written before backward.
+  at::Tensor grad_output;
+  // Where the stage before wants it.
+  at::Tensor grad_input;
   LayoutChange grad_input_change;
   at::Tensor targets;
   // Of the input and the layers' outputs.
   int64_t bytes = 0;
+  // What the tensors lie on.
+  std::vector<dnnl::memory> kept;
 };
 
-at::Tensor tensor_over(const dnnl::memory& memory) {
-  return at::from_blob(memory.get_data_handle(), memory.get_desc().dims(), at::kFloat);
+at::Tensor tensor_over(Plan& plan, const dnnl::memory& memory) {
+  plan.kept.push_back(memory);
+  return at::from_blob(memory.get_data_handle(), dims_of(memory), at::kFloat);
+}
+
+bool takes_relu_behind(LayerKind kind) {
+  return kind == LayerKind::conv2d || kind == LayerKind::linear ||
+         kind == LayerKind::batch_norm2d || kind == LayerKind::max_pool2d;
+}
+
+// A ReLU goes with the pool behind it, whose gradient then needs no pass for the ReLU,
+// or else with the layer before it.
+std::vector<FusedLayer> fuse_relus(const std::vector<Layer>& layers) {
+  std::vector<FusedLayer> fused;
+  bool pool_takes_it = false;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const bool relu = layers[i].kind == LayerKind::relu;
+    if (relu && i + 1 < layers.size() && layers[i + 1].kind == LayerKind::max_pool2d) {
+      pool_takes_it = true;
+    } else if (relu && !fused.empty() && takes_relu_behind(fused.back().layer.kind)) {
+      fused.back().relu = true;
+    } else {
+      fused.push_back({layers[i], std::exchange(pool_takes_it, false)});
+    }
+  }
+  return fused;
 }
 
 // Finds the tensors of layers in a model's arenas.
@@ -89,36 +112,31 @@ class Binder {
 
   std::vector<BoundLayer> bind(const std::vector<Layer>& layers) const {
     std::vector<BoundLayer> bound;
-    for (size_t i = 0; i < layers.size(); ++i) {
-      BoundLayer entry;
-      entry.layer = layers[i];
-      bind_tensors(entry);
-      entry.fused_relu = i + 1 < layers.size() &&
-                         layers[i + 1].kind == LayerKind::relu &&
-                         (entry.layer.kind == LayerKind::conv2d ||
-                          entry.layer.kind == LayerKind::linear);
-      i += entry.fused_relu ? 1 : 0;
-      bound.push_back(std::move(entry));
+    for (const auto& fused : fuse_relus(layers)) {
+      bound.push_back({fused, tensors_of(fused.layer), slots_of(fused.layer)});
     }
     return bound;
   }
 
  private:
-  void bind_tensors(BoundLayer& entry) const {
-    const std::string weight = entry.layer.name + ".weight";
-    const std::string bias = entry.layer.name + ".bias";
-    if (slots_.count(weight) == 0) {
-      return;
+  // In the order of the arena, last registered first.
+  std::vector<size_t> slots_of(const Layer& layer) const {
+    const auto weight = slots_.find(layer.name + ".weight");
+    return weight == slots_.end()
+               ? std::vector<size_t>{}
+               : std::vector<size_t>{slots_.at(layer.name + ".bias"), weight->second};
+  }
+
+  OnednnTensors tensors_of(const Layer& layer) const {
+    const auto slots = slots_of(layer);
+    if (slots.empty()) {
+      return {};
     }
-    entry.slots = {slots_.at(bias), slots_.at(weight)};
-    entry.tensors = {
-        tensors_.at(weight),
-        tensors_.at(bias),
-        arenas_.gradients().view(slots_.at(weight)),
-        arenas_.gradients().view(slots_.at(bias)),
-        buffer(entry.layer.name + ".running_mean"),
-        buffer(entry.layer.name + ".running_var"),
-        buffer(entry.layer.name + ".num_batches_tracked")};
+    return {
+        tensors_.at(layer.name + ".weight"),        tensors_.at(layer.name + ".bias"),
+        arenas_.gradients().view(slots[1]),         arenas_.gradients().view(slots[0]),
+        buffer(layer.name + ".running_mean"),       buffer(layer.name + ".running_var"),
+        buffer(layer.name + ".num_batches_tracked")};
   }
 
   at::Tensor buffer(const std::string& name) const {
@@ -143,6 +161,9 @@ class OnednnExecutor : public StageExecutor {
            layers_[first_with_gradient_].slots.empty()) {
       ++first_with_gradient_;
     }
+    if (options_.first && first_with_gradient_ < layers_.size()) {
+      layers_[first_with_gradient_].fused.first = true;
+    }
     at::parallel_for(0, at::get_num_threads(), 1, [](int64_t, int64_t) {
       _mm_setcsr(_mm_getcsr() | kFlushDenormals);
     });
@@ -152,7 +173,7 @@ class OnednnExecutor : public StageExecutor {
       int slot, const Batch& batch, const StepContext& context) override {
     const FlushDenormals flush;
     Plan& plan = plan_for(slot, batch.inputs.sizes().vec(), context.training);
-    tensor_over(plan.input).copy_(batch.inputs);
+    plan.input_tensor.copy_(batch.inputs);
     const OnednnPass pass{
         {context.seed, context.epoch, batch.first_position, batch.position_stride},
         parameters_version_};
@@ -160,11 +181,11 @@ class OnednnExecutor : public StageExecutor {
       op->forward(pass);
     }
     plan.output_change.run(stream_);
-    plan.targets = batch.targets;
+    plan.targets = batch.targets.contiguous();
     StageResult result;
-    result.output = tensor_over(plan.output);
+    result.output = plan.output;
     if (options_.last) {
-      result.sums = sums_of(result.output, batch);
+      result.sums = sums_of(plan);
     }
     if (context.training) {
       in_flight_[slot] = &plan;
@@ -180,20 +201,30 @@ class OnednnExecutor : public StageExecutor {
     const FlushDenormals flush;
     Plan& plan = *found->second;
     in_flight_.erase(found);
-    const auto grad = tensor_over(plan.grad_output);
-    grad.copy_(options_.last ? loss_gradient(plan, context.loss_weight) : grad_output);
+    if (options_.last) {
+      loss_gradient(
+          options_.loss.kind, plan.output, plan.targets, context.loss_weight,
+          plan.grad_output.data_ptr<float>());
+    } else {
+      plan.grad_output.copy_(grad_output);
+    }
     for (size_t i = layers_.size(); i-- > first_with_gradient_;) {
       run_backward(plan, i, context, sink);
     }
+    accumulate_ = true;
     if (options_.first) {
       return {};
     }
     plan.grad_input_change.run(stream_);
-    return tensor_over(plan.grad_input).clone();
+    return plan.grad_input.clone();
   }
 
   void parameters_changed(const ArenaRange&) override {
     ++parameters_version_;
+  }
+
+  void zero_gradients() override {
+    accumulate_ = false;
   }
 
   Readiness readiness() const override {
@@ -216,7 +247,10 @@ class OnednnExecutor : public StageExecutor {
   Plan& plan_for(int slot, const std::vector<int64_t>& dims, bool training) {
     Plan& plan = plans_[PlanKey{slot, dims, training}];
     if (plan.ops.empty()) {
-      fill(plan, dims, {engine_, stream_, training});
+      // Evaluation is in float32.
+      const auto compute =
+          training && options_.bf16 ? OnednnType::bf16 : OnednnType::f32;
+      fill(plan, dims, {engine_, stream_, training, compute});
     }
     return plan;
   }
@@ -224,26 +258,26 @@ class OnednnExecutor : public StageExecutor {
   void fill(Plan& plan, const std::vector<int64_t>& dims, const OnednnContext& context)
       const {
     plan.input = plain_memory(dims, engine_);
+    plan.input_tensor = tensor_over(plan, plan.input);
     dnnl::memory value = plan.input;
     for (const auto& bound : layers_) {
-      plan.ops.push_back(
-          make_onednn_op(bound.layer, bound.fused_relu, bound.tensors, context));
+      plan.ops.push_back(make_onednn_op(bound.fused, bound.tensors, context));
       plan.bytes += static_cast<int64_t>(value.get_desc().get_size());
       value = plan.ops.back()->plan_forward(value);
     }
-    const auto rows = plain_memory(value.get_desc().dims(), engine_);
-    plan.output = plan.output_change.plan(value, rows.get_desc(), context);
+    value = plan.output_change.plan(value, plain_desc(dims_of(value)), context);
+    plan.output = tensor_over(plan, value);
     if (!context.training) {
       return;
     }
-    plan.grad_output = rows;
-    dnnl::memory grad = rows;
+    dnnl::memory grad = plain_memory(dims_of(value), engine_);
+    plan.grad_output = tensor_over(plan, grad);
     for (size_t i = layers_.size(); i-- > first_with_gradient_;) {
       grad = plan.ops[i]->plan_backward(grad, wants_input_grad(i));
     }
     if (!options_.first) {
-      plan.grad_input =
-          plan.grad_input_change.plan(grad, plan.input.get_desc(), context);
+      plan.grad_input = tensor_over(
+          plan, plan.grad_input_change.plan(grad, plain_desc(dims), context));
     }
   }
 
@@ -254,10 +288,10 @@ class OnednnExecutor : public StageExecutor {
   void run_backward(
       Plan& plan, size_t index, const StepContext& context, GradientSink& sink) const {
     const BoundLayer& bound = layers_[index];
-    if (context.trace != nullptr && !bound.layer.name.empty()) {
-      context.trace->mark("compute", "backward " + bound.layer.name);
+    if (context.trace != nullptr && !bound.fused.layer.name.empty()) {
+      context.trace->mark("compute", "backward " + bound.fused.layer.name);
     }
-    plan.ops[index]->backward_parameters();
+    plan.ops[index]->backward_parameters(accumulate_);
     for (const size_t slot : bound.slots) {
       sink.gradient_ready(slot);
     }
@@ -266,25 +300,14 @@ class OnednnExecutor : public StageExecutor {
     }
   }
 
-  at::Tensor sums_of(const at::Tensor& output, const Batch& batch) const {
+  at::Tensor sums_of(const Plan& plan) const {
+    const LossSums found = sum_losses(options_.loss.kind, plan.output, plan.targets);
     auto sums = at::empty({3}, at::kDouble);
-    sums[0].copy_(summed_loss(options_.loss.kind, output, batch.targets));
-    sums[1].copy_(count_correct(options_.loss.kind, output, batch.targets));
-    sums[2].fill_(batch.count());
+    auto* values = sums.data_ptr<double>();
+    values[0] = found.loss;
+    values[1] = found.correct;
+    values[2] = static_cast<double>(plan.targets.size(0));
     return sums;
-  }
-
-  at::Tensor loss_gradient(const Plan& plan, double weight) const {
-    const auto output = tensor_over(plan.output);
-    if (options_.loss.kind == LossKind::mse) {
-      return output.sub(plan.targets).mul_(2 * weight);
-    }
-    const auto classes = plan.targets.unsqueeze(1);
-    if (options_.loss.kind == LossKind::nll) {
-      return at::zeros_like(output).scatter_(1, classes, -weight);
-    }
-    return output.softmax(1).mul_(weight).scatter_add_(
-        1, classes, at::full(classes.sizes(), -weight, output.options()));
   }
 
   StageOptions options_;
@@ -295,16 +318,22 @@ class OnednnExecutor : public StageExecutor {
   std::map<PlanKey, Plan> plans_;
   std::map<int, Plan*> in_flight_;
   int64_t parameters_version_ = 0;
+  // Whether the gradient arena holds something to add to.
+  bool accumulate_ = true;
 };
 
-// Why it cannot compile a model, "" when it can.
-std::string obstacle(
+}  // namespace
+
+std::string onednn_obstacle(
     const Model& model, const ModelArenas& arenas, const StageOptions& options) {
-  if (options.bf16) {
-    return "it computes in float32, not in bf16";
+  if (options.bf16 && kernel_isa() != Isa::avx512) {
+    return "bf16 needs AVX-512, which this CPU has not, or ONEDNN_MAX_CPU_ISA forbids";
   }
   if (model.layers() == nullptr) {
     return "the model is not a plain sequence of layers";
+  }
+  if (options.stacked_statistics) {
+    return "its batch norm takes statistics from this rank's samples only";
   }
   for (const auto& named : arenas.state()) {
     if (at::isFloatingType(named.tensor.scalar_type()) &&
@@ -321,11 +350,9 @@ std::string obstacle(
   return "";
 }
 
-}  // namespace
-
 std::unique_ptr<StageExecutor> make_onednn_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options) {
-  const std::string reason = obstacle(model, arenas, options);
+  const std::string reason = onednn_obstacle(model, arenas, options);
   if (!reason.empty()) {
     throw ConfigError(
         "[exec] executor onednn cannot run this model: " + reason +

@@ -1,24 +1,12 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <dnnl.hpp>
-#include <functional>
 #include <memory>
-#include <string>
 
+#include "tandem/exec/onednn_memory.h"
 #include "tandem/model/dropout.h"
 #include "tandem/model/layers.h"
 
 namespace tandem {
-
-/// What the operations of one plan share.
-struct OnednnContext {
-  dnnl::engine engine;
-  dnnl::stream stream;
-  // Whether there is a backward.
-  bool training = true;
-};
 
 /// What changes from one pass to the next.
 struct OnednnPass {
@@ -43,49 +31,76 @@ struct OnednnTensors {
 /// plan_forward() and plan_backward() nothing is allocated. Not thread-safe.
 class OnednnOp {
  public:
+  explicit OnednnOp(const OnednnContext& context) : context_(context) {}
   virtual ~OnednnOp() = default;
 
-  /// Where the output will be, in the layout that suits the operation.
+  /// Where the output will be, in the layout and type that suit the operation.
   virtual dnnl::memory plan_forward(const dnnl::memory& input) = 0;
 
-  /// `grad_output` has any layout. Returns where the input's gradient will be; an
-  /// empty memory unless `wants_input_grad`.
+  /// `grad_output` has any layout and type. Returns where the input's gradient will
+  /// be; an empty memory unless `wants_input_grad`.
   virtual dnnl::memory plan_backward(
       const dnnl::memory& grad_output, bool wants_input_grad) = 0;
 
   virtual void forward(const OnednnPass& pass) = 0;
 
-  /// Adds parameters' gradients into the arena.
-  virtual void backward_parameters() {}
+  /// Writes parameters' gradients into the arena; `accumulate`: adds them.
+  virtual void backward_parameters(bool accumulate) {
+    static_cast<void>(accumulate);
+  }
   virtual void backward_input() = 0;
+
+ protected:
+  const dnnl::stream& stream() const {
+    return context_.stream;
+  }
+  dnnl::memory make(const dnnl::memory::desc& desc) const {
+    return {desc, context_.engine};
+  }
+  dnnl::prop_kind forward_kind() const {
+    return context_.training ? dnnl::prop_kind::forward_training
+                             : dnnl::prop_kind::forward_inference;
+  }
+
+  OnednnContext context_;
 };
 
-/// Compiles a layer. `fused_relu`: the ReLU behind a convolution or linear layer is
-/// part of it.
-///
-/// Returns null for a layer that has no compiled form.
+/// A layer, and what else it does in the same pass over its output.
+struct FusedLayer {
+  Layer layer;
+  // The ReLU beside it: behind a convolution, linear layer or batch norm, on either
+  // side of a max pool.
+  bool relu = false;
+  // Nobody wants the gradient of its input.
+  bool first = false;
+};
+
+/// Compiles a layer. Returns null for one that has no compiled form.
 std::unique_ptr<OnednnOp> make_onednn_op(
-    const Layer& layer, bool fused_relu, const OnednnTensors& tensors,
+    const FusedLayer& fused, const OnednnTensors& tensors,
     const OnednnContext& context);
 
-/// `dims` of float32 in rows, at `data` (null: memory of its own).
-dnnl::memory plain_memory(
-    const dnnl::memory::dims& dims, const dnnl::engine& engine, float* data = nullptr);
-
-/// A copy into another layout, planned once; nothing where the layout is the same.
-class LayoutChange {
- public:
-  LayoutChange() = default;
-  /// Returns where the values will be in layout `wanted`: `from` itself when it fits.
-  dnnl::memory plan(
-      const dnnl::memory& from, const dnnl::memory::desc& wanted,
-      const OnednnContext& context);
-  void run(const dnnl::stream& stream);
-
- private:
-  dnnl::memory from_;
-  dnnl::memory to_;
-  dnnl::reorder reorder_;
-};
+std::unique_ptr<OnednnOp> make_onednn_convolution(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+/// For a first layer of few channels.
+bool fits_small_convolution(const FusedLayer& fused);
+std::unique_ptr<OnednnOp> make_onednn_small_convolution(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+/// The output is float32, whatever it computes in.
+std::unique_ptr<OnednnOp> make_onednn_linear(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_batch_norm(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_max_pool(
+    const FusedLayer& fused, const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_dropout(
+    const Layer& layer, const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_relu(const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_flatten(const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_log_softmax(const OnednnContext& context);
 
 }  // namespace tandem

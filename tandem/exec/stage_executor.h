@@ -86,6 +86,11 @@ class StageExecutor {
   /// copies of them are stale.
   virtual void parameters_changed(const ArenaRange& range) = 0;
 
+  /// A step begins: the gradient arena counts as zero. Where the next backward
+  /// overwrites it, nothing is written now; so a backward must follow before anybody
+  /// reads it.
+  virtual void zero_gradients() = 0;
+
   virtual Readiness readiness() const = 0;
 
   /// Bytes of inputs and layer outputs that wait for their backward, of all slots in
@@ -106,6 +111,8 @@ struct StageOptions {
   // Convolutions and matrix products of training in bfloat16; parameters, gradients,
   // the loss and what goes on to the next stage stay what they are.
   bool bf16 = false;
+  // Batch norm takes its statistics from the samples of all ranks.
+  bool stacked_statistics = false;
 };
 
 /// Runs a model through autograd, any model. The arenas are the model's own and
@@ -113,22 +120,32 @@ struct StageOptions {
 std::unique_ptr<StageExecutor> make_eager_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 
-/// Compiles a layered model in float32 into oneDNN primitives with planned memory:
-/// layouts propagated, ReLUs fused, no autograd graph. Throws ConfigError for a model
-/// that it cannot compile.
+/// Compiles a layered model into oneDNN primitives and kernels of our own with planned
+/// memory: layouts propagated, ReLUs fused, no autograd graph. In float32, or bfloat16
+/// with AVX-512. Throws ConfigError for a model that it cannot compile.
 std::unique_ptr<StageExecutor> make_onednn_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
+
+/// Why it cannot, in a few words; "" when it can.
+std::string onednn_obstacle(
+    const Model& model, const ModelArenas& arenas, const StageOptions& options);
 
 /// One row per executor, for help texts.
 struct ExecutorEntry {
   const char* name;
   const char* help;
   std::unique_ptr<StageExecutor> (*make)(Model&, ModelArenas&, const StageOptions&);
+  // Null: it runs every model.
+  std::string (*obstacle)(const Model&, const ModelArenas&, const StageOptions&);
 };
+
+/// The fastest first.
 const std::vector<ExecutorEntry>& executor_table();
 
-/// "auto" takes the fastest that can run the model. Throws ConfigError for an
-/// unknown name (naming the nearest).
+/// "auto" takes the fastest that can run the model, and logs why another cannot.
+///
+/// Throws ConfigError for an unknown name (naming the nearest), and for one that
+/// cannot run the model.
 std::unique_ptr<StageExecutor> make_executor(
     const std::string& name, Model& model, ModelArenas& arenas,
     const StageOptions& options);

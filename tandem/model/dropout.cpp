@@ -73,16 +73,42 @@ TANDEM_ALWAYS_INLINE void fill_sample(
   }
 }
 
-TANDEM_SIMD_CLONES void fill_float(
-    const Counter& counter, uint32_t threshold, double scale, float* out,
+TANDEM_SIMD_CLONES void fill(
+    const Counter& counter, uint32_t threshold, float scale, float* out,
     int64_t elements) {
-  fill_sample(counter, threshold, static_cast<float>(scale), out, elements);
+  fill_sample(counter, threshold, scale, out, elements);
 }
 
-TANDEM_SIMD_CLONES void fill_double(
+TANDEM_SIMD_CLONES void fill(
     const Counter& counter, uint32_t threshold, double scale, double* out,
     int64_t elements) {
   fill_sample(counter, threshold, scale, out, elements);
+}
+
+TANDEM_SIMD_CLONES void fill(
+    const Counter& counter, uint32_t threshold, uint8_t scale, uint8_t* out,
+    int64_t elements) {
+  fill_sample(counter, threshold, scale, out, elements);
+}
+
+template <typename T>
+void fill_samples(
+    const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
+    double p, T scale, T* out) {
+  if (!(p >= 0 && p < 1)) {
+    throw ConfigError(
+        "[model] a dropout probability of " + std::to_string(p) +
+        " cannot be; choose one from 0 to less than 1");
+  }
+  const auto threshold = static_cast<uint32_t>(std::lround(p * 65536));
+  for (int64_t i = 0; i < num_samples; ++i) {
+    const int64_t position = context.first_position + i * context.position_stride;
+    const Counter counter{
+        static_cast<uint32_t>(position), static_cast<uint32_t>(context.epoch),
+        static_cast<uint32_t>(layer), static_cast<uint32_t>(context.seed),
+        static_cast<uint32_t>(context.seed >> 32)};
+    fill(counter, threshold, scale, out + i * elements, elements);
+  }
 }
 
 }  // namespace
@@ -90,29 +116,23 @@ TANDEM_SIMD_CLONES void fill_double(
 at::Tensor dropout_mask(
     const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
     double p, at::ScalarType dtype) {
-  if (!(p >= 0 && p < 1)) {
-    throw ConfigError(
-        "[model] a dropout probability of " + std::to_string(p) +
-        " cannot be; choose one from 0 to less than 1");
-  }
-  const auto threshold = static_cast<uint32_t>(std::lround(p * 65536));
-  const double scale = 1 / (1 - p);
   auto mask = at::empty({num_samples, elements}, dtype);
-  for (int64_t i = 0; i < num_samples; ++i) {
-    const int64_t position = context.first_position + i * context.position_stride;
-    const Counter counter{
-        static_cast<uint32_t>(position), static_cast<uint32_t>(context.epoch),
-        static_cast<uint32_t>(layer), static_cast<uint32_t>(context.seed),
-        static_cast<uint32_t>(context.seed >> 32)};
-    if (dtype == at::kDouble) {
-      fill_double(
-          counter, threshold, scale, mask.data_ptr<double>() + i * elements, elements);
-    } else {
-      fill_float(
-          counter, threshold, scale, mask.data_ptr<float>() + i * elements, elements);
-    }
+  const double scale = 1 / (1 - p);
+  if (dtype == at::kDouble) {
+    fill_samples(
+        context, layer, num_samples, elements, p, scale, mask.data_ptr<double>());
+  } else {
+    fill_samples(
+        context, layer, num_samples, elements, p, static_cast<float>(scale),
+        mask.data_ptr<float>());
   }
   return mask;
+}
+
+void dropout_keep(
+    const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
+    double p, uint8_t* keep) {
+  fill_samples(context, layer, num_samples, elements, p, uint8_t{1}, keep);
 }
 
 }  // namespace tandem

@@ -29,4 +29,10 @@ at::Tensor dropout_mask(
     const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
     double p, at::ScalarType dtype);
 
+/// The same as bytes, 1 where the mask is not 0, into `keep`: `num_samples` x
+/// `elements`.
+void dropout_keep(
+    const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
+    double p, uint8_t* keep);
+
 }  // namespace tandem

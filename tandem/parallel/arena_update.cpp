@@ -30,6 +30,15 @@ void clip_and_update(
   }
 }
 
+void start_gradients(
+    const StrategyParts& parts, const std::vector<Batch>& micro_batches) {
+  if (micro_batches.empty()) {
+    parts.arenas.gradients().zero();
+  } else {
+    parts.executor.zero_gradients();
+  }
+}
+
 void tell_executor(const StrategyParts& parts) {
   for (const auto& range : parts.arenas.parameters().layout().ranges()) {
     parts.executor.parameters_changed(range);

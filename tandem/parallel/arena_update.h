@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "tandem/parallel/strategy.h"
 
@@ -19,6 +20,10 @@ double own_gradient_norm(ModelArenas& arenas);
 void clip_and_update(
     const StrategyOptions& options, const StrategyParts& parts, UpdateContext step,
     const std::function<double()>& norm);
+
+/// A step begins; the gradients are zero, or will be overwritten by its first backward.
+void start_gradients(
+    const StrategyParts& parts, const std::vector<Batch>& micro_batches);
 
 /// All parameters may have changed, frozen ones too.
 void tell_executor(const StrategyParts& parts);

@@ -44,7 +44,7 @@ class DataParallel : public Strategy {
 
   at::Tensor train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
-    parts_.arenas.gradients().zero();
+    start_gradients(parts_, micro_batches);
     StepContext weighted = context;
     auto sums = at::zeros({3}, at::kDouble);
     if (micro_batches.empty()) {

@@ -22,7 +22,7 @@ double weight_of(const Loss& loss, const std::vector<Batch>& micro_batches) {
 at::Tensor step_alone(
     const StrategyOptions& options, const StrategyParts& parts,
     const std::vector<Batch>& micro_batches, const StepContext& context) {
-  parts.arenas.gradients().zero();
+  start_gradients(parts, micro_batches);
   StepContext weighted = context;
   weighted.loss_weight = weight_of(options.loss, micro_batches);
   auto sums = at::zeros({3}, at::kDouble);

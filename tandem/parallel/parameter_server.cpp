@@ -139,7 +139,7 @@ class Worker : public ParameterServer {
  private:
   at::Tensor compute(
       const std::vector<Batch>& micro_batches, const StepContext& context) {
-    parts_.arenas.gradients().zero();
+    start_gradients(parts_, micro_batches);
     StepContext weighted = context;
     weighted.loss_weight = weight_of(micro_batches);
     auto sums = at::zeros({3}, at::kDouble);

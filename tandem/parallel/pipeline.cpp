@@ -48,7 +48,7 @@ class Pipeline : public Strategy {
 
   at::Tensor train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
-    parts_.arenas.gradients().zero();
+    start_gradients(parts_, micro_batches);
     const auto count = static_cast<int64_t>(micro_batches.size());
     StepContext weighted = context;
     if (micro_batches.empty()) {

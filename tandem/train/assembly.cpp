@@ -124,15 +124,6 @@ void check_scales_loss(const RunConfig& config) {
   }
 }
 
-// Compiled layers do not ask the model for its statistics.
-void check_takes_statistics(const StageExecutor& executor) {
-  if (executor.name() != std::string("eager")) {
-    throw ConfigError(
-        "[parallel] --buffers sync needs --executor eager, not " +
-        std::string(executor.name()) + "; change one of them");
-  }
-}
-
 // Each forward pass of a rank waits for all others'.
 void check_all_ranks_step_together(
     const Strategy& strategy, const Communicator& comm, const std::string& name) {
@@ -200,7 +191,7 @@ Assembly assemble(
   for (const auto& parameter : parts.model->parameters()) {
     parts.parameter_names.push_back(parameter.name);
   }
-  const StageOptions stage = stage_of(config, train, comm, *parts.model);
+  StageOptions stage = stage_of(config, train, comm, *parts.model);
   ModelArenaOptions arena_options;
   arena_options.divisor = comm.size();
   if (!config.decay_bias_and_norm) {
@@ -227,6 +218,7 @@ Assembly assemble(
   if (const auto scale = parse_loss_scale(config.loss_scale)) {
     parts.optimizer = make_scaled_optimizer(std::move(parts.optimizer), *scale);
   }
+  stage.stacked_statistics = parts.statistics != nullptr;
   parts.executor = make_executor(config.executor, *parts.model, *parts.arenas, stage);
   parts.strategy =
       make_strategy(strategy, {comm, *parts.executor, *parts.arenas, *parts.optimizer});
@@ -234,7 +226,6 @@ Assembly assemble(
     check_scales_loss(config);
   }
   if (parts.statistics != nullptr) {
-    check_takes_statistics(*parts.executor);
     check_all_ranks_step_together(*parts.strategy, comm, config.strategy);
   }
   return parts;

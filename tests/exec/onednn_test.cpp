@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -141,6 +142,21 @@ TEST_P(OnednnModel, StepsEqualAutogradsAlsoWhenTheBatchSizeChanges) {
     expect_same_state(compiled_, eager_);
   }
   EXPECT_EQ(compiled_.sink.slots.size(), eager_.sink.slots.size());
+}
+
+TEST_P(OnednnModel, TheFirstBackwardOfAStepOverwritesGradientsAndOthersAdd) {
+  const auto garbage = std::numeric_limits<float>::quiet_NaN();
+  for (int step = 0; step < 2; ++step) {
+    for (Rig* rig : {&compiled_, &eager_}) {
+      for (size_t i = 0; i < rig->arenas.gradients().layout().slots().size(); ++i) {
+        rig->arenas.gradients().view(i).fill_(garbage);
+      }
+      rig->executor->zero_gradients();
+      rig->step(batch(0, 6), context_of(true));
+      rig->step(batch(40, 3), context_of(true));
+    }
+    expect_same_state(compiled_, eager_);
+  }
 }
 
 TEST_P(OnednnModel, EvaluationEquals) {

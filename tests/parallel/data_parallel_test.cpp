@@ -71,6 +71,9 @@ class ToldExecutor : public StageExecutor {
   void parameters_changed(const ArenaRange& range) override {
     told.emplace_back(range.segment, range.size());
   }
+  void zero_gradients() override {
+    inner_.zero_gradients();
+  }
   Readiness readiness() const override {
     return inner_.readiness();
   }

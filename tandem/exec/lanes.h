@@ -1,0 +1,101 @@
+#pragma once
+
+// For files that are compiled once for each instruction set (CMakeLists.txt): those
+// must share no inline function with others, so all of this has internal linkage, and
+// such files include little else.
+
+#include <cstdint>
+#include <cstring>
+
+#include "tandem/exec/bf16.h"
+
+namespace tandem::TANDEM_ISA {
+
+namespace {
+
+// The compiler's own vectors: it does not vectorise loops of a few turns, and takes
+// vectors that the instruction set has not to pieces.
+#if defined(__AVX512F__)
+constexpr int kWidest = 16;
+#elif defined(__AVX2__)
+constexpr int kWidest = 8;
+#else
+constexpr int kWidest = 4;
+#endif
+
+template <int L>
+struct Vectors;
+
+template <>
+struct Vectors<16> {
+  using Floats __attribute__((vector_size(64))) = float;
+  using Ints __attribute__((vector_size(64))) = int32_t;
+  using Words __attribute__((vector_size(64))) = uint32_t;
+  using Halves __attribute__((vector_size(32))) = uint16_t;
+  using Bytes __attribute__((vector_size(16))) = uint8_t;
+};
+
+template <>
+struct Vectors<8> {
+  using Floats __attribute__((vector_size(32))) = float;
+  using Ints __attribute__((vector_size(32))) = int32_t;
+  using Words __attribute__((vector_size(32))) = uint32_t;
+  using Halves __attribute__((vector_size(16))) = uint16_t;
+  using Bytes __attribute__((vector_size(8))) = uint8_t;
+};
+
+template <>
+struct Vectors<4> {
+  using Floats __attribute__((vector_size(16))) = float;
+  using Ints __attribute__((vector_size(16))) = int32_t;
+  using Words __attribute__((vector_size(16))) = uint32_t;
+  using Halves __attribute__((vector_size(8))) = uint16_t;
+  using Bytes __attribute__((vector_size(4))) = uint8_t;
+};
+
+// A number as a type.
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
+
+// L neighbouring values.
+template <int L>
+struct Lanes {
+  using Floats = typename Vectors<L>::Floats;
+  using Ints = typename Vectors<L>::Ints;
+  using Words = typename Vectors<L>::Words;
+  using Halves = typename Vectors<L>::Halves;
+  using Bytes = typename Vectors<L>::Bytes;
+
+  template <typename Vector>
+  TANDEM_ALWAYS_INLINE static void load_bits(Vector& into, const void* from) {
+    std::memcpy(&into, from, sizeof(into));
+  }
+  TANDEM_ALWAYS_INLINE static void load(Floats& into, const float* from) {
+    load_bits(into, from);
+  }
+  TANDEM_ALWAYS_INLINE static void load(Floats& into, const Bf16* from) {
+    Halves halves;
+    load_bits(halves, from);
+    const Words words = __builtin_convertvector(halves, Words) << 16;
+    std::memcpy(&into, &words, sizeof(into));
+  }
+  TANDEM_ALWAYS_INLINE static void store(const Floats& from, float* to) {
+    std::memcpy(to, &from, sizeof(from));
+  }
+  // As narrow() rounds.
+  TANDEM_ALWAYS_INLINE static void store(const Floats& from, Bf16* to) {
+    Words words;
+    std::memcpy(&words, &from, sizeof(words));
+    const Words rounded = (words + 0x7FFF + ((words >> 16) & 1)) >> 16;
+    const auto is_nan = from != from;
+    const Halves halves =
+        __builtin_convertvector(is_nan ? Words{} + 0x7FC0 : rounded, Halves);
+    std::memcpy(to, &halves, sizeof(halves));
+  }
+};
+
+}  // namespace
+
+}  // namespace tandem::TANDEM_ISA

@@ -1,0 +1,199 @@
+#include <type_traits>
+#include <utility>
+
+#include "tandem/exec/onednn_ops.h"
+#include "tandem/exec/onednn_primitives.h"
+#include "tandem/exec/pointwise_kernels.h"
+
+namespace tandem {
+
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+
+class Convolution : public OnednnOp {
+ public:
+  Convolution(
+      const FusedLayer& fused, const OnednnTensors& tensors,
+      const OnednnContext& context)
+      : OnednnOp(context), layer_(fused.layer), relu_(fused.relu), tensors_(tensors) {}
+
+  memory plan_forward(const memory& input) override {
+    input_ = input;
+    in_dims_ = dims_of(input);
+    out_dims_ = {in_dims_[0], layer_.out, extent(in_dims_[2]), extent(in_dims_[3])};
+    dnnl::primitive_attr attributes;
+    if (relu_) {
+      dnnl::post_ops relu;
+      relu.append_eltwise(1, algorithm::eltwise_relu, 0, 0);
+      attributes.set_post_ops(relu);
+    }
+    pd_ = with_fastest([&](algorithm which) {
+      return onednn::convolution_forward(
+          context_.engine, forward_kind(), which, shape(context_.compute), attributes);
+    });
+    output_ = make(pd_.dst_desc());
+    forward_ = {
+        dnnl::convolution_forward(pd_),
+        {{DNNL_ARG_SRC, input_change_.plan(input, pd_.src_desc(), context_)},
+         {DNNL_ARG_WEIGHTS, weight_change_.plan(
+                                plain_over(tensors_.weight, context_.engine),
+                                pd_.weights_desc(), context_)},
+         {DNNL_ARG_BIAS, plain_over(tensors_.bias, context_.engine)},
+         {DNNL_ARG_DST, output_}}};
+    return output_;
+  }
+
+  memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
+    // The mask of the ReLU is the output's: same layout.
+    grad_output_ = relu_ ? grad_change_.plan(grad_output, output_.get_desc(), context_)
+                         : grad_output;
+    plan_weights_gradient();
+    return wants_input_grad ? plan_input_gradient() : memory();
+  }
+
+  void forward(const OnednnPass& pass) override {
+    input_change_.run(stream());
+    if (std::exchange(packed_version_, pass.parameters_version) !=
+        pass.parameters_version) {
+      weight_change_.run(stream());
+      back_weight_change_.run(stream());
+    }
+    forward_.run(stream());
+  }
+
+  void backward_parameters(bool accumulate) override {
+    grad_change_.run(stream());
+    if (relu_) {
+      mask_gradient();
+    }
+    weights_input_change_.run(stream());
+    weights_grad_change_.run(stream());
+    backward_weights_.run(stream());
+    store_weights_.run(stream(), accumulate);
+    store_gradient(
+        data_of<float>(diff_bias_), layer_.out, accumulate,
+        tensors_.bias_grad.data_ptr<float>());
+  }
+
+  void backward_input() override {
+    data_grad_change_.run(stream());
+    backward_data_.run(stream());
+  }
+
+ private:
+  int64_t extent(int64_t in) const {
+    return (in + 2 * layer_.padding - layer_.kernel) / layer_.stride + 1;
+  }
+
+  // In bf16 forward and backward each prefer another layout, by less than going from
+  // one to the other takes.
+  memory::desc images(const OnednnDims& dims) const {
+    return context_.compute == OnednnType::bf16
+               ? memory::desc(dims, OnednnType::bf16, memory::format_tag::nhwc)
+               : any_desc(dims, context_.compute);
+  }
+
+  onednn::ConvolutionShape shape(OnednnType weights) const {
+    return {
+        images(in_dims_),
+        any_desc({layer_.out, layer_.in, layer_.kernel, layer_.kernel}, weights),
+        plain_desc({layer_.out}),
+        images(out_dims_),
+        {layer_.stride, layer_.stride},
+        {layer_.padding, layer_.padding}};
+  }
+
+  // Winograd's products for 3x3 windows, where oneDNN has them for this shape and this
+  // CPU; a fixed rule, so that all ranks and a resumed run choose alike.
+  template <typename Make>
+  std::invoke_result_t<Make, algorithm> with_fastest(Make&& make_pd) const {
+    if (context_.compute == OnednnType::f32 && layer_.kernel == 3 &&
+        layer_.stride == 1 && layer_.in % 16 == 0 && layer_.out % 16 == 0) {
+      try {
+        return make_pd(algorithm::convolution_winograd);
+      } catch (const dnnl::error&) {
+        // Not for this CPU.
+      }
+    }
+    return make_pd(algorithm::convolution_direct);
+  }
+
+  void plan_weights_gradient() {
+    const auto pd = with_fastest([&](algorithm which) {
+      return onednn::convolution_backward_weights(
+          context_.engine, which, shape(OnednnType::f32), pd_);
+    });
+    const memory diff_weights = make(pd.diff_weights_desc());
+    diff_bias_ = make(pd.diff_bias_desc());
+    backward_weights_ = {
+        dnnl::convolution_backward_weights(pd),
+        {{DNNL_ARG_SRC, weights_input_change_.plan(input_, pd.src_desc(), context_)},
+         {DNNL_ARG_DIFF_DST,
+          weights_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
+         {DNNL_ARG_DIFF_WEIGHTS, diff_weights},
+         {DNNL_ARG_DIFF_BIAS, diff_bias_}}};
+    store_weights_.plan(diff_weights, tensors_.weight_grad, context_);
+  }
+
+  memory plan_input_gradient() {
+    const auto pd = with_fastest([&](algorithm which) {
+      return onednn::convolution_backward_data(
+          context_.engine, which, shape(context_.compute), pd_);
+    });
+    const memory grad_input = make(pd.diff_src_desc());
+    backward_data_ = {
+        dnnl::convolution_backward_data(pd),
+        {{DNNL_ARG_DIFF_DST,
+          data_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
+         {DNNL_ARG_WEIGHTS, back_weight_change_.plan(
+                                plain_over(tensors_.weight, context_.engine),
+                                pd.weights_desc(), context_)},
+         {DNNL_ARG_DIFF_SRC, grad_input}}};
+    return grad_input;
+  }
+
+  void mask_gradient() {
+    const int64_t count = elements_of(output_);
+    if (context_.compute == OnednnType::bf16) {
+      rectify_gradient(data_of<Bf16>(output_), count, data_of<Bf16>(grad_output_));
+    } else {
+      rectify_gradient(data_of<float>(output_), count, data_of<float>(grad_output_));
+    }
+  }
+
+  Layer layer_;
+  bool relu_;
+  OnednnTensors tensors_;
+  OnednnDims in_dims_;
+  OnednnDims out_dims_;
+  memory input_;
+  memory output_;
+  memory grad_output_;
+  memory diff_bias_;
+  dnnl::convolution_forward::primitive_desc pd_;
+  BoundPrimitive forward_;
+  BoundPrimitive backward_weights_;
+  BoundPrimitive backward_data_;
+  GradientStore store_weights_;
+  LayoutChange input_change_;
+  LayoutChange weight_change_;
+  LayoutChange grad_change_;
+  LayoutChange weights_input_change_;
+  LayoutChange weights_grad_change_;
+  LayoutChange data_grad_change_;
+  LayoutChange back_weight_change_;
+  // Of the packed copies.
+  int64_t packed_version_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<OnednnOp> make_onednn_convolution(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context) {
+  return std::make_unique<Convolution>(fused, tensors, context);
+}
+
+}  // namespace tandem

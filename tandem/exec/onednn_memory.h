@@ -1,0 +1,99 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <dnnl.hpp>
+#include <utility>
+#include <vector>
+
+namespace tandem {
+
+/// What the operations of one plan share.
+struct OnednnContext {
+  dnnl::engine engine;
+  dnnl::stream stream;
+  // Whether there is a backward.
+  bool training = true;
+  // f32 or bf16: what convolutions and matrix products read, and what is kept between
+  // layers. Their sums, parameters and gradients of parameters are float32.
+  dnnl::memory::data_type compute = dnnl::memory::data_type::f32;
+};
+
+using OnednnType = dnnl::memory::data_type;
+using OnednnDims = dnnl::memory::dims;
+
+// The spelling of these differs between oneDNN 2 and 3.
+OnednnDims dims_of(const dnnl::memory& memory);
+OnednnType type_of(const dnnl::memory& memory);
+
+/// Of the buffer in elements, padded channels included.
+int64_t elements_of(const dnnl::memory& memory);
+
+template <typename T>
+T* data_of(const dnnl::memory& memory) {
+  return static_cast<T*>(memory.get_data_handle());
+}
+
+/// In rows, as LibTorch has it.
+dnnl::memory::desc plain_desc(
+    const OnednnDims& dims, OnednnType type = OnednnType::f32);
+/// In the layout that the primitive likes best.
+dnnl::memory::desc any_desc(const OnednnDims& dims, OnednnType type);
+
+/// `dims` in rows, at `data` (null: memory of its own, 64-byte aligned).
+dnnl::memory plain_memory(
+    const OnednnDims& dims, const dnnl::engine& engine, void* data = nullptr,
+    OnednnType type = OnednnType::f32);
+/// Over a contiguous float32 tensor.
+dnnl::memory plain_over(const at::Tensor& tensor, const dnnl::engine& engine);
+
+/// A primitive with its arguments, bound once: running it allocates nothing.
+class BoundPrimitive {
+ public:
+  using Arguments = std::vector<std::pair<int, dnnl::memory>>;
+
+  BoundPrimitive() = default;
+  BoundPrimitive(dnnl::primitive primitive, Arguments arguments);
+
+  /// Does nothing where nothing is bound.
+  void run(const dnnl::stream& stream) const;
+
+ private:
+  dnnl::primitive primitive_;
+  Arguments arguments_;
+  std::vector<dnnl_exec_arg_t> bound_;
+};
+
+/// A copy into another layout or type, planned once; nothing where both are the same.
+class LayoutChange {
+ public:
+  LayoutChange() = default;
+  /// Returns where the values will be as `wanted`: `from` itself when it fits.
+  dnnl::memory plan(
+      const dnnl::memory& from, const dnnl::memory::desc& wanted,
+      const OnednnContext& context);
+  void run(const dnnl::stream& stream) const {
+    reorder_.run(stream);
+  }
+
+ private:
+  BoundPrimitive reorder_;
+};
+
+/// Brings a gradient from a primitive's layout into the arena.
+class GradientStore {
+ public:
+  void plan(
+      const dnnl::memory& from, const at::Tensor& gradient,
+      const OnednnContext& context);
+  /// Adds to what the arena holds, or replaces it.
+  void run(const dnnl::stream& stream, bool accumulate) const {
+    (accumulate ? add_ : set_).run(stream);
+  }
+
+ private:
+  BoundPrimitive set_;
+  BoundPrimitive add_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tandem {
+
+enum class Bf16 : uint16_t;
+
+/// Images as pooling sees them: `outer` planes of rows of pixels, each of `lanes`
+/// neighbouring values, a multiple of 8: all channels where they come last, 8 or 16 of
+/// them in oneDNN's blocked layouts.
+struct PoolShape {
+  int64_t outer = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t lanes = 0;
+  // Of the square windows, which do not overlap; what is left over at the right and
+  // at the bottom is in none.
+  int64_t kernel = 0;
+
+  int64_t out_height() const {
+    return height / kernel;
+  }
+  int64_t out_width() const {
+    return width / kernel;
+  }
+};
+
+/// Of a window whose largest value the ReLU cuts off: no input has a gradient.
+constexpr uint8_t kNoInput = 255;
+
+// One plane, for each instruction set that there is code for.
+#define TANDEM_POOL_LOOPS(isa)                                                         \
+  namespace isa {                                                                      \
+  void max_pool_plane(                                                                 \
+      const PoolShape& shape, bool relu, const float* in, float* out, uint8_t* which); \
+  void max_pool_plane(                                                                 \
+      const PoolShape& shape, bool relu, const Bf16* in, Bf16* out, uint8_t* which);   \
+  void spread_plane(                                                                   \
+      const PoolShape& shape, const uint8_t* which, const float* grad_out,             \
+      float* grad_in);                                                                 \
+  void spread_plane(                                                                   \
+      const PoolShape& shape, const uint8_t* which, const Bf16* grad_out,              \
+      Bf16* grad_in);                                                                  \
+  }
+TANDEM_POOL_LOOPS(avx512)
+TANDEM_POOL_LOOPS(avx2)
+TANDEM_POOL_LOOPS(base)
+#undef TANDEM_POOL_LOOPS
+
+}  // namespace tandem
