@@ -12,7 +12,7 @@ from models import tandem_flags
 from table import SMALL
 
 # Samples of a short epoch: a few seconds of PyTorch's time.
-SAMPLES = {"net": 12800, "convnet": 12800, "net5x5": 25600, "simplenet": 51200,
+SAMPLES = {"net": 19200, "convnet": 12800, "net5x5": 25600, "simplenet": 51200,
            "mymodel": 12800, "convnet_bn": 19200}
 
 

@@ -43,6 +43,7 @@ ROWS = [
     *(Row("models", f"epoch of {name}, 2 ranks, data included, fp32", "s", f"DDP {name}", f"ours {name}", ">=", 3, 10) for name in SMALL),
     *(Row("allreduce", f"all-reduce, 2 ranks, {size}, Gloo / shm", "ms", f"gloo {size}", f"shm {size}", ">=", *GLOO_GOALS.get(size, ())) for size in SIZES),
     *(Row("allreduce", f"all-reduce, 2 ranks, {size}, Open MPI / shm", "ms", f"Open MPI {size}", f"shm {size}", ">=", 1, 1.5) for size in SIZES),
+    *(Row("allreduce", f"all-reduce, 2 ranks, {size}, Open MPI / shm, private memory", "ms", f"Open MPI {size}", f"shm {size} private") for size in SIZES),
     Row("loader", "loader, 1 thread: ours / torchvision", "samples/s", "ours", "torchvision", ">=", 100, 300),
     Row("startup", "process start to first step, gzip IDX on disk", "ms", "PyTorch", "ours", ">=", 1.8, 2.5),
     Row("startup", "tandem --help", "ms", "help", None),
