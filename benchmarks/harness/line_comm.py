@@ -12,7 +12,7 @@ import two_hosts
 BACKENDS = ("gloo", "shm")
 
 
-def by_size(name, command, timeout=300):
+def by_size(name, command, needs=None):
     """Milliseconds per size of a command that prints results. Where the buffer may lie
     in shared or private memory, the first is what training uses."""
     names = {size: label for label, size in SIZES.items()}
@@ -20,8 +20,8 @@ def by_size(name, command, timeout=300):
     def measure():
         private = {"private": " private"}
         return {f"{name} {names[found['bytes']]}{private.get(found.get('memory'), '')}":
-                found["ms"] for found in run_json(command, timeout)["results"]}
-    return Side(command, measure)
+                found["ms"] for found in run_json(command, timeout=300)["results"]}
+    return Side(command, measure, needs)
 
 
 def allreduce(settings, log):
@@ -32,9 +32,10 @@ def allreduce(settings, log):
         settings.program, "bench", "allreduce", "--nproc", "2", "--backends", backend,
         "--bytes", ",".join(sizes), "--repeats", repeats, "--json"])
         for backend in BACKENDS}
+    program = settings.built("bench_mpi_allreduce")
     sides["Open MPI"] = by_size("Open MPI", [
         "env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun",
-        "-np", "2", settings.built("bench_mpi_allreduce"), *sizes, "--repeats", repeats])
+        "-np", "2", program, *sizes, "--repeats", repeats], needs=program)
     return run_sides(log, "allreduce", settings.rounds(7), sides)
 
 

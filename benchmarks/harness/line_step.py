@@ -8,7 +8,7 @@ NEWEST = {"newest fp32": [], "newest bf16": ["--precision", "bf16"],
           "newest compiled bf16": ["--precision", "bf16", "--compile"]}
 
 
-def json_side(command, values):
+def json_side(command, values, needs=None):
     """A side whose command prints JSON; `values`: {name: key in it}."""
     def measure():
         found = run_json(command)
@@ -16,7 +16,7 @@ def json_side(command, values):
         if absent:
             raise Failed(f"it does not tell {absent[0]}")
         return {name: found[key] for name, key in values.items()}
-    return Side(command, measure)
+    return Side(command, measure, needs)
 
 
 def our_step(settings, executor, precision):
@@ -69,9 +69,10 @@ def primitives(settings, log):
         ours, bare = f"ours {precision} without optimizer", f"primitives {precision}"
         sides[ours] = json_side([*core, *our_step(settings, "onednn", precision)],
                                 {ours: "ms_before_update"})
+        program = settings.built("bench_primitives")
         sides[bare] = json_side(
-            [*core, settings.built("bench_primitives"), "--precision", precision,
-             "--repeats", str(settings.size(40, 5))], {bare: "ms"})
+            [*core, program, "--precision", precision, "--repeats",
+             str(settings.size(40, 5))], {bare: "ms"}, needs=program)
     return run_sides(log, "primitives", settings.rounds(7), sides)
 
 

@@ -84,16 +84,20 @@ class Log:
 
 class Side:
     """One side of a comparison. `measure()` returns {name of a value: number};
-    `command` is for the report."""
+    `command` is for the report; without the program `needs` there is no such side."""
 
-    def __init__(self, command, measure):
+    def __init__(self, command, measure, needs=None):
         self.command = command
         self.measure = measure
+        self.needs = needs
 
 
 def measure(side):
     """A side's values. Output of another form than expected, of an older or newer
     program, fails this side and not the whole run."""
+    if side.needs and not os.access(side.needs, os.X_OK):
+        raise Failed(f"{side.needs} is missing; build the target "
+                     f"{os.path.basename(side.needs)}")
     try:
         return side.measure()
     except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError,

@@ -1,8 +1,6 @@
 """What the command line of scripts/bench asks for."""
 import os
 
-from measure import Failed
-
 PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "peers")
 
 
@@ -30,8 +28,5 @@ class Settings:
         return [os.path.relpath(os.path.join(PEERS, name))]
 
     def built(self, name):
-        """A program of benchmarks/, beside tandem."""
-        path = os.path.join(os.path.dirname(self.program), name)
-        if not os.access(path, os.X_OK):
-            raise Failed(f"{path} is missing; build the target {name}")
-        return path
+        """A program of benchmarks/, beside tandem; it may be missing."""
+        return os.path.join(os.path.dirname(self.program), name)

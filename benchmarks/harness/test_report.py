@@ -58,6 +58,7 @@ class Report(unittest.TestCase):
                 found = measure.run_sides(log, "x", 3, {
                     "ours": measure.Side(["a"], lambda: {"ours": 1}),
                     "odd": measure.Side(["c"], lambda: {"odd": {}["ms"]}),
+                    "gone": measure.Side(["d"], lambda: {"gone": 1}, "/no/bench_x"),
                     "theirs": measure.Side(["b"], fail)})
             finally:
                 sys.stdout = shown
@@ -66,6 +67,7 @@ class Report(unittest.TestCase):
         made = report.figure(Row("x", "x", "ms", "theirs fp32", "ours"), found)
         self.assertEqual(made["missing"], "theirs fp32: no such thing")
         self.assertIn("not there", report.table([made]))
+        self.assertIn("build the target bench_x", found.missing["gone"])
         odd = report.figure(Row("x", "x", "ms", "odd", "ours"), found)
         self.assertEqual(odd["missing"], "odd: c: its output was not understood "
                                          "(KeyError: 'ms')")
