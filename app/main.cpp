@@ -14,6 +14,7 @@ const std::vector<Command> kCommands = {
     {"launch", "start a program of yours n times, as torchrun does", &run_launch},
     {"compare", "run recipes; one table, one report", &run_compare},
     {"scaling", "runtime against number of ranks", &run_scaling},
+    {"plan", "step time and efficiency at any number of nodes, predicted", &run_plan},
     {"report", "write the report of a run or comparison again", &run_report},
     {"eval", "evaluate a checkpoint", &run_eval},
     {"export", "write a checkpoint's model for Python", &run_export},

@@ -2,6 +2,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -61,9 +62,39 @@ class FullBatches {
 struct StepTimes {
   // Of each step after the warm-up.
   std::vector<double> ms;
+  // Of each, until the optimizer begins; empty where the strategy does not tell.
+  std::vector<double> ms_before_update;
+  // Bytes of each bucket of gradients, and per step how long before the optimizer
+  // begins it was complete: the time in which it could travel.
+  std::vector<int64_t> bucket_bytes;
+  std::vector<std::vector<double>> bucket_lead_ms;
   // Which one "auto" chose.
   std::string executor;
 };
+
+// Adds what the parts of a step said of themselves.
+void add_marks(StepTimes& times, const Trace& trace) {
+  const auto events = trace.events();
+  const auto update = std::find_if(
+      events.begin(), events.end(),
+      [](const Trace::Event& event) { return event.name == "update"; });
+  if (update == events.end()) {
+    return;
+  }
+  times.ms_before_update.push_back(static_cast<double>(update->at_us) / 1000);
+  size_t bucket = 0;
+  for (const auto& event : events) {
+    if (event.category != "comm") {
+      continue;
+    }
+    if (bucket == times.bucket_bytes.size()) {
+      times.bucket_bytes.push_back(event.bytes);
+      times.bucket_lead_ms.emplace_back();
+    }
+    times.bucket_lead_ms[bucket++].push_back(
+        static_cast<double>(update->at_us - event.at_us) / 1000);
+  }
+}
 
 StepTimes time_steps(const BenchStepOptions& options) {
   const auto data = load_dataset(options.config.data).train;
@@ -80,17 +111,31 @@ StepTimes time_steps(const BenchStepOptions& options) {
   StepContext context;
   context.lr = parts.optimizer->base_lr();
   auto sums = at::zeros({3}, at::kDouble);
-  StepTimes times{{}, parts.executor->name()};
+  StepTimes times;
+  times.executor = parts.executor->name();
   for (; context.step < options.warmup + options.steps; ++context.step) {
     const auto start = Clock::now();
+    Trace trace;
+    context.trace = &trace;
     const auto place = static_cast<size_t>(context.step % kPrefetchedBatches);
     const Batch batch = options.prefetched ? fetched[place] : batches.next();
     sums += parts.strategy->train_step({batch}, context);
     if (context.step >= options.warmup) {
       times.ms.push_back(1000 * seconds_since(start));
+      add_marks(times, trace);
     }
   }
   return times;
+}
+
+ordered_json buckets_json(const StepTimes& times) {
+  auto buckets = ordered_json::array();
+  for (size_t i = 0; i < times.bucket_bytes.size(); ++i) {
+    buckets.push_back(
+        {{"bytes", times.bucket_bytes[i]},
+         {"lead_ms", spread_of(times.bucket_lead_ms[i]).median}});
+  }
+  return buckets;
 }
 
 int bench_step(const Arguments& arguments) {
@@ -115,6 +160,10 @@ int bench_step(const Arguments& arguments) {
   json["ms_per_step"] = spread.median;
   json["p10"] = spread.p10;
   json["p90"] = spread.p90;
+  if (!times.ms_before_update.empty()) {
+    json["ms_before_update"] = spread_of(times.ms_before_update).median;
+    json["buckets"] = buckets_json(times);
+  }
   json["samples_per_second"] = rate;
   json["steps"] = options.steps;
   json["model"] = config.model;

@@ -1,4 +1,4 @@
-"""Running commands, pairs of them in turn, and what the numbers say together."""
+"""Running commands, sides of a comparison in turn, and what the numbers say together."""
 import json
 import os
 import shlex
@@ -12,36 +12,46 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
 
 
 class Failed(Exception):
-    """A line of the report cannot be measured; the message says why."""
+    """Something cannot be measured; the message says why."""
+
+
+def start(command, **options):
+    try:
+        return subprocess.Popen(command, env={**os.environ, **ENVIRONMENT}, text=True,
+                                **options)
+    except OSError as error:
+        raise Failed(str(error)) from error
 
 
 def run(command, timeout=900):
     """Standard output of a command that must succeed."""
+    process = start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, timeout=timeout,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Failed(str(error)) from error
-    if done.returncode != 0:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise Failed(f"{shlex.join(command)}: {lines[-1] if lines else done.returncode}")
-    return done.stdout
+        output, errors = process.communicate(timeout=timeout)
+    except BaseException as error:
+        process.kill()
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise Failed(f"{shlex.join(command)}: no end after {timeout} s") from error
+        raise
+    if process.returncode != 0:
+        lines = (errors or output).strip().splitlines()
+        raise Failed(f"{shlex.join(command)}: {lines[-1] if lines else process.returncode}")
+    return output
 
 
-def run_json(command):
+def run_json(command, timeout=900):
     """The JSON object on the last line that a command prints."""
-    return json.loads(run(command).strip().splitlines()[-1])
+    try:
+        return json.loads(run(command, timeout).strip().splitlines()[-1])
+    except (IndexError, ValueError) as error:
+        raise Failed(f"{shlex.join(command)}: its last line is no JSON") from error
 
 
-def wall_ms(command, times):
-    """Wall-clock milliseconds of each of `times` runs, after two more."""
-    values = []
-    for i in range(-2, times):
-        start = time.perf_counter()
-        run(command)
-        if i >= 0:
-            values.append(1000 * (time.perf_counter() - start))
-    return values
+def wall_ms(command):
+    begin = time.perf_counter()
+    run(command)
+    return 1000 * (time.perf_counter() - begin)
 
 
 def quantile(values, q):
@@ -60,28 +70,85 @@ def summary(values):
 class Log:
     """The .jsonl beside the report: every single run."""
 
-    def __init__(self, path):
+    def __init__(self, path, entries=()):
         self.file = open(path, "w", encoding="utf-8")
+        self.entries = []
+        for entry in entries:
+            self.add(**entry)
 
     def add(self, **fields):
+        self.entries.append(fields)
         self.file.write(json.dumps(fields) + "\n")
         self.file.flush()
 
 
-def run_pairs(log, line, pairs, key, sides):
-    """Runs two sides in turn, the first of a pair changing, so that what else the
-    machine does falls on both. `sides` maps a name to a function that returns a
-    dictionary, of which `key` is the number. Returns a list of numbers per name."""
-    values = {name: [] for name in sides}
-    for pair in range(pairs):
-        order = list(sides) if pair % 2 == 0 else list(reversed(sides))
-        for name in order:
-            result = sides[name]()
-            values[name].append(result[key])
-            log.add(kind="run", line=line, pair=pair, side=name,
-                    load=os.getloadavg()[0], **result)
-            print(f"  pair {pair + 1}/{pairs}  {name}: {result[key]:.4g}", flush=True)
-    return values
+class Side:
+    """One side of a comparison. `measure()` returns {name of a value: number};
+    `command` is for the report; without the program `needs` there is no such side."""
+
+    def __init__(self, command, measure, needs=None):
+        self.command = command
+        self.measure = measure
+        self.needs = needs
+
+
+def measure(side):
+    """A side's values. Output of another form than expected, of an older or newer
+    program, fails this side and not the whole run."""
+    if side.needs and not os.access(side.needs, os.X_OK):
+        raise Failed(f"{side.needs} is missing; build the target "
+                     f"{os.path.basename(side.needs)}")
+    try:
+        return side.measure()
+    except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError,
+            OSError) as error:
+        raise Failed(f"{shlex.join(side.command)}: its output was not understood "
+                     f"({type(error).__name__}: {error})") from error
+
+
+class Measured:
+    """What a line found: a list of numbers per value, commands, and reasons why a
+    side is not there."""
+
+    def __init__(self):
+        self.values = {}
+        self.commands = []
+        self.missing = {}
+
+    def add(self, result):
+        for name, number in result.items():
+            self.values.setdefault(name, []).append(number)
+
+    def reason(self, name):
+        """Why there is no value of this name."""
+        for side, why in self.missing.items():
+            if name.startswith(side) or len(self.commands) == 1:
+                return why
+        return "not measured"
+
+
+def run_sides(log, line, rounds, sides):
+    """Measures all sides in turn, forwards and backwards by turns, so that what else
+    the machine does falls on all of them. A side that fails is not tried again."""
+    measured = Measured()
+    measured.commands = [shlex.join(side.command) for side in sides.values()]
+    for number in range(rounds):
+        for name in list(sides) if number % 2 == 0 else list(reversed(sides)):
+            if name in measured.missing:
+                continue
+            try:
+                result = measure(sides[name])
+            except Failed as error:
+                measured.missing[name] = str(error)
+                log.add(kind="missing", line=line, side=name, reason=str(error))
+                print(f"  {name}: not there: {error}", flush=True)
+                continue
+            measured.add(result)
+            log.add(kind="run", line=line, round=number, side=name,
+                    load=os.getloadavg()[0], values=result)
+            text = ", ".join(f"{key} {value:.4g}" for key, value in result.items())
+            print(f"  {number + 1}/{rounds}  {text}", flush=True)
+    return measured
 
 
 def ratios(above, below):

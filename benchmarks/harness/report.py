@@ -1,10 +1,12 @@
 """The machine, and the page that the numbers become."""
+import json
 import os
 import re
 import subprocess
 import time
 
-from measure import run_json
+from measure import Failed, ratios, run_json, summary
+from table import ROWS
 
 
 def cpu_field(name):
@@ -16,43 +18,105 @@ def cpu_field(name):
 
 
 def output_of(*command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                          text=True, check=False)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              text=True, check=False)
+    except OSError:
+        return ""
     return done.stdout.strip()
 
 
-def machine(program, data):
+def torch_versions(python):
+    found = output_of(python, "-c", (
+        "import torch, sys;"
+        "print(sys.version.split()[0], torch.__version__, *[l.strip(' -') for l in"
+        " torch.__config__.show().splitlines() if 'capability' in l][:1], sep=', ')"))
+    return found or "none"
+
+
+def machine(settings):
     """What the numbers depend on."""
-    about = run_json([program, "bench", "step", "--model", "simplenet", "--data", data,
-                      "--steps", "1", "--warmup", "0", "--json"])
-    versions = output_of("/usr/bin/python3", "-c", (
-        "import torch, torchvision, PIL, sys;"
-        "print(sys.version.split()[0], torch.__version__, torchvision.__version__,"
-        "PIL.__version__);"
-        "print([l.strip(' -') for l in torch.__config__.show().splitlines()"
-        "       if 'capability' in l][0])")).splitlines()
-    changed = output_of("git", "--no-optional-locks", "status", "--porcelain")
-    return {
+    about = run_json([settings.program, "bench", "step", "--model", "simplenet", "--data",
+                      settings.data, "--steps", "1", "--warmup", "0", "--json"])
+    facts = {
         "date": time.strftime("%Y-%m-%d %H:%M"),
         "cpu": about["cpu"], "cpu_model": cpu_field("model\t"),
         "usable_cpus": len(os.sched_getaffinity(0)),
         "instruction_sets": " ".join(about["instruction_sets"]),
+        "threads": "1 per rank",
+        "ONEDNN_MAX_CPU_ISA": os.environ.get("ONEDNN_MAX_CPU_ISA", "not set"),
         "system": " ".join(os.uname()[i] for i in (0, 2)),
-        "tandem": output_of(program, "version"),
+        "tandem": output_of(settings.program, "version"),
         "commit": output_of("git", "rev-parse", "--short", "HEAD") +
-                  (" with changes" if changed else ""),
+                  (" with changes" if output_of(
+                      "git", "--no-optional-locks", "status", "--porcelain") else ""),
         "libtorch": about["libtorch"],
-        "python, torch, torchvision, PIL": versions[0] if versions else "none",
-        "torch": versions[1] if len(versions) > 1 else "",
+        "onednn": onednn_version(settings),
+        "mpi": output_of("mpirun", "--version").splitlines()[:1],
+        "python, torch": torch_versions(settings.python),
         "blas": os.path.realpath("/usr/lib/x86_64-linux-gnu/libblas.so.3"),
         "load average before": os.getloadavg()[0],
     }
+    facts["mpi"] = facts["mpi"][0] if facts["mpi"] else "none"
+    if settings.newest:
+        facts["newest python, torch"] = torch_versions(settings.newest)
+    return facts
+
+
+def onednn_version(settings):
+    try:
+        return run_json([settings.built("bench_primitives"), "--repeats", "1", "--batch",
+                         "1"])["onednn"]
+    except Failed:
+        return "unknown"
 
 
 def file_stem(facts):
     cpu = re.sub(r"\((R|TM)\)", "", facts["cpu"]).lower()
     cpu = re.sub(r"[^a-z0-9]+", "-", cpu).strip("-")
     return f"{facts['date'][:10]}-{cpu}"
+
+
+def verdict(row, value):
+    """"", "at least", "strive" or "missed": which goal is met."""
+    if row.least is None:
+        return ""
+    if row.sign == "+-":
+        return "met" if abs(value - 1) <= row.least else "missed"
+
+    def met(goal):
+        return value >= goal if row.sign == ">=" else value <= goal
+    if row.strive is not None and met(row.strive):
+        return "met, and more"
+    return "met" if met(row.least) else "missed"
+
+
+def why(reason):
+    """What a program said, without how it was called."""
+    return reason.split("error: ")[-1]
+
+
+def figure(row, measured):
+    """A row of the table as JSON: both sides, the ratio, the verdict; or why not."""
+    made = {"line": row.line, "what": row.what, "unit": row.unit, "sign": row.sign,
+            "least": row.least, "strive": row.strive}
+    for name in filter(None, (row.above, row.below)):
+        if name not in measured.values:
+            return {**made, "missing": f"{name}: {why(measured.reason(name))}"}
+    above = measured.values[row.above]
+    made["above"] = {"name": row.above, **summary(above)}
+    value = made["above"]["median"]
+    if row.below:
+        below = measured.values[row.below]
+        made["below"] = {"name": row.below, **summary(below)}
+        made["ratio"] = summary(ratios(above, below))
+        made["ratio"]["of_medians"] = value / made["below"]["median"]
+        value = made["ratio"]["median"]
+    return {**made, "verdict": verdict(row, value)}
+
+
+def figures(line, measured):
+    return [figure(row, measured) for row in ROWS if row.line == line]
 
 
 def number(value):
@@ -70,46 +134,91 @@ def cell(part):
     return text.strip()
 
 
-def verdict(row):
-    if row["goal"] is None:
+def goal(row, key):
+    if row[key] is None:
         return ""
-    sign, wanted = row["goal"]
-    value = (row["ratio"] or row["ours"])["median"]
-    met = value <= wanted if sign == "<=" else value >= wanted
-    return f"{sign} {number(wanted)}: {'met' if met else 'missed'}"
+    if row["sign"] == "+-":
+        return f"1 +- {row[key]}"
+    return ("<= " if row["sign"] == "<=" else "") + number(row[key])
 
 
 def table(rows):
-    lines = ["| what | unit | tandem | against | ratio | goal |",
-             "| --- | --- | --- | --- | --- | --- |"]
+    lines = ["| measure | unit | above | below | ratio | at least | strive for | |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for row in rows:
-        cells = [cell(row[key]) for key in ("ours", "against", "ratio")]
-        lines.append("| " + " | ".join([row["what"], row["unit"], *cells, verdict(row)]) +
-                     " |")
+        cells = [cell(row.get(key)) for key in ("above", "below", "ratio")]
+        if "missing" in row:
+            cells = ["not there", "", ""]
+        lines.append("| " + " | ".join([
+            row["what"], row["unit"], *cells, goal(row, "least"), goal(row, "strive"),
+            row.get("verdict", "")]) + " |")
     return "\n".join(lines)
 
 
-def page(facts, rows, failures, invocation, jsonl):
-    commands = [command for row in rows for command in row["commands"]]
+def other_lines(path, lines):
+    """What an earlier run of the day has of lines that are not measured again, and
+    where it was measured."""
+    kept = []
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            kept = [json.loads(text) for text in file]
+    for entry in kept:
+        if entry["kind"] == "machine":
+            entry["lines"] = [line for line in entry.get("lines", []) if line not in lines]
+    return [entry for entry in kept
+            if entry.get("line") not in lines and entry.get("lines") != []]
+
+
+def in_order(entries):
+    """The rows among the entries of a log, as in the table."""
+    order = {row.what: place for place, row in enumerate(ROWS)}
+    rows = [entry for entry in entries if entry["kind"] == "row"]
+    return sorted(rows, key=lambda row: order.get(row["what"], len(order)))
+
+
+def origins(entries):
+    """A line per run that the page is made of."""
+    runs = [entry for entry in entries if entry["kind"] == "machine"]
+    return "\n".join(f"- measured {run['date']}, commit {run['commit']}, load average "
+                     f"before {run['load average before']:.2f}: {', '.join(run['lines'])}"
+                     for run in runs)
+
+
+def page(facts, entries, invocation, jsonl, changes):
+    rows = in_order(entries)
+    commands = [command for entry in entries if entry["kind"] == "commands"
+                for command in entry["commands"]]
+    missing = [f"- {row['what']}: {row['missing']}" for row in rows if "missing" in row]
     parts = [
         f"# Measurements of {facts['date']}",
         f"`{invocation}`. Each cell is a median, in brackets the 10th and 90th percentile. "
-        "What is compared ran in turn, in pairs; a ratio is the median of the pairs' "
-        f"ratios. Every single run is in [{jsonl}]({jsonl}).",
+        "What is compared ran in turn; a ratio is the median of the ratios of runs that "
+        f"stood side by side. Every single run is in [{jsonl}]({jsonl}).",
         table(rows),
     ]
-    parts += [f"Not measured: {name}: {why}" for name, why in failures.items()]
+    if missing:
+        parts += ["Not there:", "\n".join(missing)]
+    if changes:
+        parts += ["## What changed", changes]
     parts += [
         "## How",
-        "One compute thread per rank (`OMP_NUM_THREADS=1`, `OPENBLAS_NUM_THREADS=1`). "
-        "Both sides read the same MNIST, with dropout on, batch 64, Adadelta, lr 1. "
-        "The step's batches are fetched beforehand on both sides. The rate of two ranks "
-        "counts training only, the loader included, from the first step on. The two "
+        "One compute thread per rank (`OMP_NUM_THREADS=1`, `OPENBLAS_NUM_THREADS=1`). All "
+        "sides read the same MNIST, with dropout on; model, batch size and optimizer are "
+        "those of its document (`benchmarks/peers/models.py`). The step's batches are "
+        "fetched beforehand on both sides. An epoch is a part of MNIST, timed from the "
+        "first batch's fetch to the last step. All-reduces are timed after a barrier, the "
+        "slowest rank's; Open MPI has its defaults. Start-up ends with the first step's "
+        "line of output; the PyTorch side leaves torchvision out. Memory is the highest "
+        "proportional set size of both ranks together, without what started them; "
+        "PyTorch's parent shares its ranks' libraries, which makes their figure smaller. "
+        "The two "
         "hosts are network namespaces joined by a veth pair with `tc qdisc ... tbf rate "
-        "1gbit burst 256kb latency 50ms` on both ends; each rank has a core of its own "
-        "(`taskset`), as on a host of its own, and the first 10 steps are not counted.",
+        "... latency 50ms` and a burst of 2 ms on both ends; each rank has a core of its own, as "
+        "on a host of its own, and the first 10 steps are not counted. `plan` predicts "
+        "from a step of one rank, and from sums over the link of 1 KB and of all gradients.",
         "```\n" + "\n".join(commands) + "\n```",
         "## Where",
-        "\n".join(f"- {name}: {value}" for name, value in facts.items()),
+        "\n".join(f"- {name}: {value}" for name, value in facts.items()) + "\n" +
+        origins(entries),
     ]
     return "\n\n".join(parts) + "\n"

@@ -1,6 +1,6 @@
 """Two hosts and a network between them, on one machine: network namespaces joined
-by a veth pair whose ends send at 1 Gbit/s."""
-import json
+by a veth pair whose ends send at a given rate."""
+import itertools
 import os
 import shlex
 import subprocess
@@ -9,16 +9,22 @@ import time
 
 from measure import ENVIRONMENT, Failed, run
 
-RATE = ["tbf", "rate", "1gbit", "burst", "256kb", "latency", "50ms"]
+# What may be sent at once is 2 ms of the rate: a step that begins with more than that
+# for nothing would see a faster link than it has.
+SHAPE = "tbf rate {rate} burst {burst}kb latency 50ms"
+BURST_KB = {"1gbit": 256, "100mbit": 32}
 PORT = "29517"
+numbers = itertools.count()
 
 
 class TwoHosts:
-    """A context in which the two namespaces exist. Needs root."""
+    """A context in which the two namespaces exist. `rate`: as tc takes it, of BURST_KB.
+    Needs root."""
 
-    def __init__(self):
-        number = os.getpid() % 100000
-        self.names = [f"tandem-bench-{number}-{i}" for i in (0, 1)]
+    def __init__(self, rate):
+        number = f"{os.getpid() % 100000}.{next(numbers)}"
+        self.rate = rate
+        self.names = [f"tandem-bench-{number}.{i}" for i in (0, 1)]
         self.links = [f"tb{number}.{i}" for i in (0, 1)]
         self.addresses = ["10.231.77.1", "10.231.77.2"]
 
@@ -45,7 +51,8 @@ class TwoHosts:
             run(["ip", "-n", name, "addr", "add", address + "/24", "dev", link])
             run(["ip", "-n", name, "link", "set", "lo", "up"])
             run(["ip", "-n", name, "link", "set", link, "up"])
-            run(["tc", "-n", name, "qdisc", "add", "dev", link, "root", *RATE])
+            run(["tc", "-n", name, "qdisc", "add", "dev", link, "root",
+                 *SHAPE.format(rate=self.rate, burst=BURST_KB[self.rate]).split()])
 
     def _take_down(self):
         # The link goes with its namespaces.
@@ -88,28 +95,3 @@ class TwoHosts:
                 raise Failed(f"{shlex.join(command)}: {tail or rank.returncode}")
         outputs[0].seek(0)
         return outputs[0].read()
-
-
-def train_command(program, data, sync, steps, out):
-    return [program, "train", "--model", "net", "--data", data, "--sync", sync,
-            "--limit", str(2 * 64 * steps), "--out", out]
-
-
-def time_training(hosts, program, data, sync, steps):
-    """Milliseconds per step after the first report: the first steps are slower."""
-    with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
-        hosts.run_ranks([train_command(program, data, sync, steps, f"{folder}/{rank}")
-                         for rank in (0, 1)])
-        with open(f"{folder}/0/metrics.jsonl", encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
-    reports = [line for line in lines if line["kind"] == "train"]
-    first, last = reports[0], reports[-1]
-    seconds = last["train_seconds"] - first["train_seconds"]
-    return {"ms_per_step": 1000 * seconds / (last["step"] - first["step"])}
-
-
-def all_reduce_ms(hosts, program, num_bytes):
-    command = [program, "bench", "allreduce", "--nproc", "2", "--backends", "gloo",
-               "--bytes", str(num_bytes), "--repeats", "10", "--json"]
-    output = hosts.run_ranks([command, command])
-    return json.loads(output.strip().splitlines()[-1])["results"][0]["ms"]

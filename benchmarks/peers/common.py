@@ -1,17 +1,17 @@
-"""What the PyTorch peers share: the net of document 003, MNIST, quantiles.
+"""What the PyTorch peers share: MNIST, quantiles, the line they print.
 
 Imports nothing that reads thread settings: call limit_threads() before torch is
 imported, since BLAS reads its number of threads when it is loaded.
 """
 import contextlib
 import gzip
+import importlib.util
 import json
 import os
 import shutil
 import statistics
 import tempfile
 
-MEAN, STD = 0.1307, 0.3081
 FILES = [f"{part}-{what}" for part in ("train", "t10k")
          for what in ("images-idx3-ubyte", "labels-idx1-ubyte")]
 
@@ -39,43 +39,38 @@ def torchvision_root(folder):
         yield root
 
 
-def mnist(root):
+def mnist(root, recipe):
     """The training part through PIL, ToTensor and Normalize, as PyTorch's own
     MNIST example reads it."""
     from torchvision import datasets, transforms
-    transform = transforms.Compose(
-        [transforms.ToTensor(), transforms.Normalize((MEAN,), (STD,))])
-    return datasets.MNIST(root, train=True, transform=transform)
+    steps = [transforms.Pad(recipe.pad)] if recipe.pad else []
+    steps.append(transforms.ToTensor())
+    if recipe.std != 1:
+        steps.append(transforms.Normalize((recipe.mean,), (recipe.std,)))
+    return datasets.MNIST(root, train=True, transform=transforms.Compose(steps))
 
 
-def make_net():
+def read_idx(folder, name):
+    """An IDX file of bytes, gzip or plain, as a tensor; without torchvision."""
     import torch
-    from torch import nn
-    import torch.nn.functional as F
+    path = os.path.join(folder, name)
+    packed = not os.path.exists(path)
+    with (gzip.open(path + ".gz") if packed else open(path, "rb")) as file:
+        raw = bytearray(file.read())
+    dims = [int.from_bytes(raw[4 + 4 * i:8 + 4 * i], "big") for i in range(raw[3])]
+    return torch.frombuffer(raw, dtype=torch.uint8, offset=4 + 4 * raw[3]).view(dims)
 
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv1 = nn.Conv2d(1, 32, 3, 1)
-            self.conv2 = nn.Conv2d(32, 64, 3, 1)
-            self.dropout1 = nn.Dropout(0.25)
-            self.dropout2 = nn.Dropout(0.5)
-            self.fc1 = nn.Linear(9216, 128)
-            self.fc2 = nn.Linear(128, 10)
 
-        def forward(self, x):
-            x = F.relu(self.conv1(x))
-            x = F.relu(self.conv2(x))
-            x = F.max_pool2d(x, 2)
-            x = self.dropout1(x)
-            x = torch.flatten(x, 1)
-            x = F.relu(self.fc1(x))
-            x = self.dropout2(x)
-            x = self.fc2(x)
-            return F.log_softmax(x, dim=1)
+def read_part(folder, part):
+    """(pixels, labels) of "train" or "t10k"."""
+    return (read_idx(folder, f"{part}-images-idx3-ubyte"),
+            read_idx(folder, f"{part}-labels-idx1-ubyte").long())
 
-    torch.manual_seed(0)
-    return Net()
+
+def batch_of(pixels, labels, order, recipe):
+    """Samples of the given order, normalised."""
+    images = pixels[order].unsqueeze(1).float().div_(255)
+    return images.sub_(recipe.mean).div_(recipe.std), labels[order]
 
 
 def spread(values):
@@ -93,7 +88,8 @@ def spread(values):
 
 def report(**fields):
     import torch
-    import torchvision
     fields["torch"] = torch.__version__
-    fields["torchvision"] = torchvision.__version__
+    if importlib.util.find_spec("torchvision"):
+        import torchvision
+        fields["torchvision"] = torchvision.__version__
     print(json.dumps(fields), flush=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""PyTorch's counterpart of `tandem train --nproc N --data mnist`: the net under
+"""PyTorch's counterpart of `tandem train --nproc N --data mnist`: a model under
 DistributedDataParallel over Gloo, with DistributedSampler and torchvision's loader.
 
-usage: ddp.py --data FOLDER [--nproc 2] [--batch-size 64] [--limit N] [--workers 0]
+usage: ddp.py --data FOLDER [--model net] [--nproc 2] [--limit N] [--workers 0]
 
 One epoch of training, 1 thread per rank. The clock runs from the first batch's
 fetch to the last step of the slowest rank, as that of summary.json does.
@@ -11,8 +11,10 @@ import argparse
 import os
 import socket
 import time
+import warnings
 
 import common
+import models
 
 
 def free_port():
@@ -21,13 +23,12 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def train_epoch(model, loader, optimizer):
-    import torch.nn.functional as F
+def train_epoch(model, loader, optimizer, loss_of):
     steps = 0
     for data, target in loader:
         optimizer.zero_grad()
         output = model(data)
-        loss = F.nll_loss(output, target)
+        loss = loss_of(output, target)
         loss.backward()
         optimizer.step()
         steps += 1
@@ -45,25 +46,28 @@ def run_rank(rank, args, root, port):
     from torch.utils.data.distributed import DistributedSampler
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=args.nproc)
-    dataset = common.mnist(root)
+    # Dropout2d of vectors, in convnet.
+    warnings.filterwarnings("ignore", message="dropout2d")
+    recipe = models.RECIPES[args.model]
+    dataset = common.mnist(root, recipe)
     if args.limit:
         dataset = Subset(dataset, range(args.limit))
     sampler = DistributedSampler(dataset)
     sampler.set_epoch(0)
-    loader = DataLoader(dataset, batch_size=args.batch_size, sampler=sampler,
+    loader = DataLoader(dataset, batch_size=recipe.batch_size, sampler=sampler,
                         num_workers=args.workers)
-    model = DistributedDataParallel(common.make_net())
-    optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
+    model = DistributedDataParallel(models.make_model(args.model))
+    optimizer = models.make_optimizer(args.model, model.parameters())
     model.train()
     dist.barrier()
     start = time.perf_counter()
-    steps = train_epoch(model, loader, optimizer)
+    steps = train_epoch(model, loader, optimizer, models.make_loss(args.model))
     dist.barrier()
     seconds = time.perf_counter() - start
     if rank == 0:
         common.report(samples_per_second=len(sampler) * args.nproc / seconds,
                       train_seconds=seconds, steps=steps, world_size=args.nproc,
-                      batch=args.batch_size, workers=args.workers, threads=1)
+                      model=args.model, batch=recipe.batch_size, workers=args.workers, threads=1)
     dist.destroy_process_group()
 
 
@@ -71,7 +75,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
     parser.add_argument("--nproc", type=int, default=2)
-    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--model", choices=list(models.RECIPES), default="net")
     parser.add_argument("--limit", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0,
                         help="loader processes per rank")

@@ -10,6 +10,7 @@ import argparse
 import time
 
 import common
+import models
 
 
 def time_epochs(args):
@@ -18,7 +19,7 @@ def time_epochs(args):
     torch.set_num_threads(1)
     rates = []
     with common.torchvision_root(args.data) as root:
-        dataset = common.mnist(root)
+        dataset = common.mnist(root, models.RECIPES["net"])
         if args.limit:
             dataset = Subset(dataset, range(args.limit))
         loader = DataLoader(dataset, batch_size=args.batch_size, shuffle=True,

@@ -1,44 +1,48 @@
 #!/usr/bin/python3
-"""PyTorch's counterpart of `tandem bench step --prefetched`.
+"""PyTorch's counterpart of `tandem bench step --model net --prefetched`.
 
 usage: step.py --data FOLDER [--batch-size 64] [--threads 1] [--steps 50]
-               [--warmup 10] [--precision fp32|bf16]
+               [--warmup 10] [--precision fp32|bf16] [--compile]
 
 A step is zero_grad, forward, nll_loss, backward, Adadelta(lr=1). 32 batches are
 fetched beforehand. fp32 is PyTorch as it comes; bf16 is autocast over a
-channels_last model, the fastest we found for it.
+channels_last model, the fastest we found for it. --compile: torch.compile(model).
 """
 import argparse
 import contextlib
 import time
 
 import common
+import models
+
+NAME = "net"
 
 
 def batches(args, count):
     import torch
-    from torch.utils.data import DataLoader
-    with common.torchvision_root(args.data) as root:
-        loader = DataLoader(common.mnist(root), batch_size=args.batch_size, shuffle=True,
-                            generator=torch.Generator().manual_seed(0))
-        source = iter(loader)
-        return [next(source) for _ in range(count)]
+    pixels, labels = common.read_part(args.data, "train")
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    size = args.batch_size
+    return [common.batch_of(pixels, labels, order[i * size:(i + 1) * size],
+                            models.RECIPES[NAME]) for i in range(count)]
 
 
 def time_steps(args):
     import torch
-    import torch.nn.functional as F
     torch.set_num_threads(args.threads)
     fetched = batches(args, 32)
-    model = common.make_net()
+    model = models.make_model(NAME)
+    loss_of = models.make_loss(NAME)
     autocast = contextlib.nullcontext
     if args.precision == "bf16":
         model = model.to(memory_format=torch.channels_last)
 
         def autocast():
             return torch.autocast("cpu", dtype=torch.bfloat16)
-    optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
+    optimizer = models.make_optimizer(NAME, model.parameters())
     model.train()
+    if args.compile:
+        model = torch.compile(model)
     times = []
     for step in range(args.warmup + args.steps):
         start = time.perf_counter()
@@ -46,7 +50,7 @@ def time_steps(args):
         optimizer.zero_grad()
         with autocast():
             output = model(data)
-            loss = F.nll_loss(output, target)
+            loss = loss_of(output, target)
         loss.backward()
         optimizer.step()
         if step >= args.warmup:
@@ -62,13 +66,14 @@ def main():
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--compile", action="store_true")
     args = parser.parse_args()
     common.limit_threads(args.threads)
     median, p10, p90 = common.spread(time_steps(args))
     common.report(ms_per_step=median, p10=p10, p90=p90,
                   samples_per_second=1000 * args.batch_size / median,
                   batch=args.batch_size, threads=args.threads, steps=args.steps,
-                  precision=args.precision)
+                  precision=args.precision, compiled=args.compile)
 
 
 if __name__ == "__main__":

@@ -148,6 +148,9 @@ class DataParallel : public Strategy {
   }
 
   void update(const StepContext& context) {
+    if (context.trace != nullptr) {
+      context.trace->mark("compute", "update");
+    }
     clip_and_update(options_, parts_, {context.lr, 1, context.step + 1}, [this] {
       return global_norm();
     });

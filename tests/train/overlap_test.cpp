@@ -79,7 +79,8 @@ TEST(Overlap, EventsComeInTheOrderOfBackward) {
   }
   EXPECT_EQ(
       layers, (std::vector<std::string>{
-                  "backward fc2", "backward fc1", "backward conv2", "backward conv1"}));
+                  "backward fc2", "backward fc1", "backward conv2", "backward conv1",
+                  "update"}));
   EXPECT_TRUE(std::is_sorted(events.begin(), events.end(), [](auto& a, auto& b) {
     return a.at_us < b.at_us;
   }));

@@ -1,0 +1,168 @@
+// tandem plan: figures from each of its sources, and what it refuses.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "program.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+CommandResult plan(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "plan");
+  return tandem_run(arguments);
+}
+
+// The number after "key": in row `row` of the output's JSON.
+double figure(const std::string& output, size_t row, const std::string& key) {
+  size_t at = output.find("\"rows\"");
+  for (size_t i = 0; i <= row && at != std::string::npos; ++i) {
+    at = output.find("{\"nodes\"", at + 1);
+  }
+  at = output.find("\"" + key + "\":", at);
+  return at == std::string::npos ? -1 : std::atof(&output[at + key.size() + 3]);
+}
+
+TEST(Plan, PredictsFromFlags) {
+  // 8 MB over 8 Gbit/s, all of it after backward: two nodes send 4 MB twice.
+  const auto result = plan(
+      {"--step-ms", "100", "--gradient-bytes", "8e6", "--sync", "flat",
+       "--bandwidth-gbit", "8", "--latency-us", "500", "--batch-size", "64", "--nodes",
+       "1,2", "--json"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_DOUBLE_EQ(figure(result.output, 0, "step_ms"), 100);
+  EXPECT_DOUBLE_EQ(figure(result.output, 0, "samples_per_second"), 640);
+  EXPECT_DOUBLE_EQ(figure(result.output, 1, "comm_ms"), 2 * (0.5 + 4));
+  EXPECT_DOUBLE_EQ(figure(result.output, 1, "step_ms"), 109);
+  EXPECT_DOUBLE_EQ(figure(result.output, 1, "efficiency"), 100.0 / 109);
+}
+
+TEST(Plan, SixteenBitsHalveTheBytes) {
+  const auto result = plan(
+      {"--step-ms", "100", "--buckets", "6e6@50,2e6@0", "--comm-hook", "bf16",
+       "--bandwidth-gbit", "8", "--latency-us", "0", "--nodes", "2", "--json"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_DOUBLE_EQ(figure(result.output, 0, "comm_ms"), 4);
+  // The first bucket is hidden.
+  EXPECT_DOUBLE_EQ(figure(result.output, 0, "exposed_ms"), 1);
+}
+
+TEST(Plan, ATableHasARowPerNumberOfNodes) {
+  const auto result =
+      plan({"--step-ms", "27", "--gradient-bytes", "4799528", "--nodes", "1..1000"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.output,
+      AllOf(
+          HasSubstr("A step (as given): 27 ms"), HasSubstr("efficiency %"),
+          HasSubstr("\n1 "), HasSubstr("\n512 "), HasSubstr("\n1000 ")));
+}
+
+TEST(Plan, MeasuresAStepItself) {
+  const auto result = plan(
+      {"--measure", "--model", "simplenet", "--batch-size", "16", "--nodes", "1,4",
+       "--json"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("measured here: simplenet"));
+  EXPECT_GT(figure(result.output, 0, "step_ms"), 0);
+  EXPECT_GT(figure(result.output, 1, "step_ms"), figure(result.output, 0, "step_ms"));
+  // Its 7850 parameters, in whichever buckets.
+  EXPECT_THAT(result.output, HasSubstr("\"batch\":16"));
+}
+
+TEST(Plan, BenchStepTellsWhenGradientsCanTravel) {
+  const auto result = tandem_run(
+      {"bench", "step", "--model", "net", "--batch-size", "2", "--steps", "3",
+       "--warmup", "1", "--json"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto number = [&](const std::string& key, size_t from = 0) {
+    const size_t at = result.output.find("\"" + key + "\":", from);
+    return at == std::string::npos ? -1
+                                   : std::atof(&result.output[at + key.size() + 3]);
+  };
+  EXPECT_GT(number("ms_before_update"), 0);
+  EXPECT_LE(number("ms_before_update"), number("p90"));
+  // fc2; fc1, larger than a bucket; the convolutions, which come last.
+  const auto buckets = result.output.find("\"buckets\"");
+  ASSERT_NE(buckets, std::string::npos);
+  const auto large = result.output.find("\"bytes\":4718592", buckets);
+  ASSERT_NE(large, std::string::npos);
+  const auto last = result.output.find("\"bytes\"", large + 1);
+  ASSERT_NE(last, std::string::npos);
+  EXPECT_GT(number("lead_ms", large), number("lead_ms", last));
+}
+
+TEST(Plan, ReadsARun) {
+  const Scratch scratch;
+  const auto train = [&](const std::string& nproc) {
+    const auto out = scratch / nproc;
+    const auto result = tandem_run(
+        {"train", "--model", "simplenet", "--nproc", nproc, "--limit", "2560",
+         "--log-every", "5", "--out", out});
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    return out;
+  };
+  const auto two = train("2");
+  const auto result = plan({"--from", two, "--nodes", "2", "--json"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.output, AllOf(
+                         HasSubstr("from " + two + ": simplenet"),
+                         HasSubstr("\"batch\":64"), HasSubstr("\"ranks\":4")));
+  const auto crowded = plan({"--from", two, "--ranks-per-node", "3"});
+  EXPECT_EQ(crowded.status.code, 2);
+  EXPECT_THAT(crowded.errors, HasSubstr("leave --ranks-per-node out"));
+  const auto one = train("1");
+  const auto silent = plan({"--from", one});
+  EXPECT_EQ(silent.status.code, 2);
+  EXPECT_THAT(silent.errors, HasSubstr("add --gradient-bytes"));
+  EXPECT_TRUE(plan({"--from", one, "--gradient-bytes", "31400"}).status.ok());
+}
+
+TEST(Plan, RefusesInOneLine) {
+  const Scratch scratch;
+  replace_file(scratch / "summary.json", "{\"strategy\": \"hogwild\"}");
+  const std::vector<std::string> good = {"--step-ms", "27", "--gradient-bytes", "5e6"};
+  const auto refused = [&](const std::vector<std::string>& more, const char* reason,
+                           bool alone = false, int code = 2) {
+    auto arguments = alone ? std::vector<std::string>() : good;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto result = plan(arguments);
+    EXPECT_EQ(result.status.code, code) << result.errors << reason;
+    EXPECT_THAT(result.errors, HasSubstr(reason));
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
+    EXPECT_EQ(result.output, "");
+  };
+  refused({}, "give one of --measure, --from RUN_DIRECTORY or --step-ms", true);
+  refused({"--measure"}, "from one source");
+  refused({"--step-ms", "27"}, "add --gradient-bytes", true);
+  refused({"--step-ms", "0", "--gradient-bytes", "1"}, "change --step-ms", true);
+  refused({"--step-ms", "-3", "--gradient-bytes", "1"}, "'-3'", true);
+  refused({"--nodes", "4..1"}, "ends before it begins");
+  refused({"--nodes", "1..x"}, "--nodes is '1..x'");
+  refused({"--nodes", "0"}, "--nodes is '0'");
+  refused({"--nodes", "1,,2"}, "--nodes is '1,,2'");
+  refused({"--node", "3"}, "did you mean '--nodes'");
+  refused({"--bandwidth-gbit", "0"}, "set --bandwidth-gbit");
+  refused({"--bandwidth-gbit", "fast"}, "'fast'");
+  refused({"--overlap", "1.5"}, "'1.5' is not a number from 0 to 1");
+  refused({"--buckets", "5@"}, "--buckets has '5@'");
+  refused({"--bucket-bytes", "0"}, "change --bucket-bytes");
+  refused({"--ranks-per-node", "0"}, "'0' is not a whole number");
+  refused({"--crowding", "0.5"}, "change --crowding to 1 or more");
+  refused({"--sync", "overlapp"}, "did you mean 'overlap'");
+  refused({"--comm-hook", "fp8"}, "choose one of none, fp16, bf16");
+  refused({"--model", "net"}, "add --measure");
+  refused({"--measure", "--model", "nett"}, "did you mean 'net'", true);
+  refused({"--from", scratch / "none"}, "summary.json", true, 1);
+  refused({"--from", scratch / ""}, "strategy hogwild", true);
+}
+
+}  // namespace
+}  // namespace tandem
