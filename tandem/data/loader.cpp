@@ -121,8 +121,7 @@ bool Loader::next(Batch& batch) {
   int64_t* targets = buffer.targets.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
     samples[i] = indices_[static_cast<size_t>(first + micro_ + i * stride)];
-    targets[i] =
-        (*dataset_.labels)[static_cast<size_t>(samples[i] - dataset_.first_held)];
+    targets[i] = dataset_.labels[static_cast<size_t>(samples[i] - dataset_.first_held)];
   }
   gather(samples, count, buffer.inputs.data_ptr<float>());
   batch.inputs = buffer.inputs.narrow(0, 0, count);
@@ -138,7 +137,7 @@ bool Loader::next(Batch& batch) {
 
 void Loader::gather(const int64_t* indices, int64_t count, float* out) const {
   const float* table = normalised_.data();
-  const uint8_t* pixels = dataset_.pixels->data();
+  const uint8_t* pixels = dataset_.pixels.data();
   const int64_t image_bytes = dataset_.image_bytes();
   const int64_t first = dataset_.first_held;
   const int64_t pad = options_.pad;
