@@ -37,6 +37,11 @@ int run_loader(const Arguments& arguments) {
   become_bench("loader", arguments, 1);
 }
 
+int run_optimizer(const Arguments& arguments) {
+  parse_bench_optimizer(arguments);
+  become_bench("optimizer", arguments, 1);
+}
+
 int launch_backend(
     const BenchAllReduceOptions& options, const std::string& backend,
     const std::string& result_file) {
@@ -95,7 +100,8 @@ int run_allreduce(const Arguments& arguments) {
 }  // namespace
 
 int run_bench(const Arguments& arguments) {
-  return choose_bench(arguments, {&run_step, &run_loader, &run_allreduce});
+  return choose_bench(
+      arguments, {&run_step, &run_loader, &run_optimizer, &run_allreduce});
 }
 
 }  // namespace tandem::app

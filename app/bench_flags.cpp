@@ -9,6 +9,7 @@ namespace {
 constexpr const char* kHelp =
     "tandem bench step        whole training steps: forward, backward, update\n"
     "tandem bench loader      batches from bytes in memory, one thread\n"
+    "tandem bench optimizer   one update of all parameters, against a memcpy\n"
     "tandem bench allreduce   sums of a buffer over ranks, by backend\n"
     "\neach with --json; --help says more\n";
 
@@ -63,6 +64,26 @@ BenchLoaderOptions parse_bench_loader(const Arguments& arguments) {
   return options;
 }
 
+BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments) {
+  CLI::App app(
+      "Times one update of all parameters (float32, one thread) and, in turns with it, "
+      "a "
+      "memcpy that reads and writes as many bytes together: medians.",
+      "tandem bench optimizer");
+  BenchOptimizerOptions options;
+  app.add_option(
+         "--optimizers", options.optimizers,
+         "sgd, adam, ...; commas between; sgd has momentum (default: all)")
+      ->delimiter(',');
+  app.add_option("--parameters", options.parameters, "how many; net's by default")
+      ->check(whole_number(1, 1'000'000'000));
+  app.add_option("--repeats", options.repeats, "updates to time, after 5 more")
+      ->check(whole_number(1));
+  add_json_flag(app, options.json);
+  parse(app, arguments);
+  return options;
+}
+
 BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
   CLI::App app(
       "Times all-reduce of a float32 buffer over ranks on this host, for each backend "
@@ -100,6 +121,9 @@ int choose_bench(const Arguments& arguments, const BenchActions& actions) {
   if (action == "loader") {
     return actions.loader(rest);
   }
+  if (action == "optimizer") {
+    return actions.optimizer(rest);
+  }
   if (action == "allreduce") {
     return actions.allreduce(rest);
   }
@@ -109,10 +133,11 @@ int choose_bench(const Arguments& arguments, const BenchActions& actions) {
   }
   throw ConfigError(
       "[command line] bench " +
-      (action.empty() ? "needs to know what to measure"
-                      : "cannot '" + action + "'" +
-                            did_you_mean(action, {"step", "loader", "allreduce"})) +
-      "; use tandem bench step, loader or allreduce");
+      (action.empty()
+           ? "needs to know what to measure"
+           : "cannot '" + action + "'" +
+                 did_you_mean(action, {"step", "loader", "optimizer", "allreduce"})) +
+      "; use tandem bench step, loader, optimizer or allreduce");
 }
 
 }  // namespace tandem::app

@@ -28,6 +28,16 @@ struct BenchLoaderOptions {
   bool json = false;
 };
 
+/// What `tandem bench optimizer` measures: one pass over an arena, one thread.
+struct BenchOptimizerOptions {
+  // Empty: all of the table.
+  std::vector<std::string> optimizers;
+  // Those of `net`.
+  int64_t parameters = 1'199'882;
+  int64_t repeats = 41;
+  bool json = false;
+};
+
 /// What `tandem bench allreduce` measures: the sum of a float32 buffer.
 struct BenchAllReduceOptions {
   int nproc = 2;
@@ -43,13 +53,15 @@ struct BenchAllReduceOptions {
 /// The thin program reads the flags too: it sets threads and starts ranks.
 BenchStepOptions parse_bench_step(const Arguments& arguments);
 BenchLoaderOptions parse_bench_loader(const Arguments& arguments);
+BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments);
 BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments);
 
-/// Runs one of three by the first argument; prints help; throws ConfigError for
+/// Runs one of these by the first argument; prints help; throws ConfigError for
 /// another name.
 struct BenchActions {
   int (*step)(const Arguments&);
   int (*loader)(const Arguments&);
+  int (*optimizer)(const Arguments&);
   int (*allreduce)(const Arguments&);
 };
 int choose_bench(const Arguments& arguments, const BenchActions& actions);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "app/command_line.h"
 #include "app/flag_names.h"
@@ -6,6 +7,7 @@
 #include "app/train_flags.h"
 #include "tandem/base/files.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/data/prepared_data.h"
 #include "tandem/launch/launcher.h"
 #include "tandem/launch/mpirun.h"
 
@@ -60,15 +62,27 @@ int train_or_launch(const Arguments& arguments) {
     exec_program(worker_command(arguments), rank_variables(env->local_world_size));
   }
   const int ranks = config.num_ranks_here();
+  const bool one_process =
+      config.ranks == "thread" || (ranks == 1 && config.nnodes == 1);
   if (config.launcher == "mpirun" ||
       (config.backend == "mpi" && config.ranks == "process")) {
     ask_for_mpirun(ranks, arguments);
   }
-  if (config.ranks == "thread" || (ranks == 1 && config.nnodes == 1)) {
-    exec_program(worker_command(arguments), rank_variables(ranks));
+  // Rank 0 alone reads what is scattered, and of several hosts only node 0 has it.
+  std::optional<DataReader> reader;
+  Variables variables;
+  if (one_process || config.share != "scatter") {
+    reader.emplace(config.data, config.limit);
+    variables = reader->variables();
+  }
+  if (one_process) {
+    const auto more = rank_variables(ranks);
+    variables.insert(variables.end(), more.begin(), more.end());
+    exec_program(worker_command(arguments), variables);
   }
   LaunchOptions launching;
   launching.command = worker_command(arguments);
+  launching.variables = variables;
   launching.nproc_per_node = ranks;
   launching.nnodes = static_cast<int>(config.nnodes);
   launching.node_rank = static_cast<int>(config.node_rank);

@@ -231,7 +231,8 @@ void add_machine(ordered_json& json) {
 }
 
 int work_bench(const Arguments& arguments) {
-  return choose_bench(arguments, {&bench_step, &bench_loader, &bench_allreduce});
+  return choose_bench(
+      arguments, {&bench_step, &bench_loader, &bench_optimizer, &bench_allreduce});
 }
 
 }  // namespace tandem::app

@@ -6,6 +6,9 @@
 
 namespace tandem::app {
 
+/// `bench optimizer`: passes over arenas that hold no model.
+int bench_optimizer(const Arguments& arguments);
+
 /// `bench allreduce` in a rank's process.
 int bench_allreduce(const Arguments& arguments);
 

@@ -15,7 +15,7 @@ void describe(const char* part, const Dataset& data) {
   double squares = 0;
   const auto bytes = static_cast<size_t>(data.size * data.image_bytes());
   for (size_t i = 0; i < bytes; ++i) {
-    const double value = (*data.pixels)[i] / 255.0;
+    const double value = data.pixels[i] / 255.0;
     sum += value;
     squares += value * value;
   }
@@ -23,7 +23,7 @@ void describe(const char* part, const Dataset& data) {
   const double std = std::sqrt(squares / static_cast<double>(bytes) - mean * mean);
   std::array<int64_t, 256> counts{};
   for (int64_t i = 0; i < data.size; ++i) {
-    ++counts[(*data.labels)[static_cast<size_t>(i)]];
+    ++counts[data.labels[static_cast<size_t>(i)]];
   }
   fmt::print(
       "{}: {} images of {}x{}, mean {:.4f}, std {:.4f}\n", part, data.size, data.height,

@@ -6,6 +6,7 @@
 #include "tandem/base/signals.h"
 #include "tandem/comm/join.h"
 #include "tandem/comm/thread.h"
+#include "tandem/data/prepared_data.h"
 #include "tandem/optim/lr_schedule.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/parallel/strategy.h"
@@ -23,7 +24,7 @@ std::chrono::milliseconds timeout_of(const RunConfig& config) {
 // The ranks that do not read the files need not have them.
 DatasetSplits load_shared(const RunConfig& config, Communicator& comm) {
   return scatter_dataset(
-      [&] { return load_dataset(config.data, config.limit); },
+      [&] { return load_prepared_dataset(config.data, config.limit); },
       static_cast<uint64_t>(config.seed), comm);
 }
 
@@ -33,13 +34,14 @@ void train_as_process(const RunConfig& config) {
   train(
       config,
       config.share == "scatter" ? load_shared(config, *run.comm)
-                                : load_dataset(config.data, config.limit),
+                                : load_prepared_dataset(config.data, config.limit),
       *run.comm);
 }
 
 void train_as_threads(const RunConfig& config) {
   const bool scatter = config.share == "scatter";
-  const auto data = scatter ? DatasetSplits() : load_dataset(config.data, config.limit);
+  const auto data =
+      scatter ? DatasetSplits() : load_prepared_dataset(config.data, config.limit);
   run_ranks(
       config.num_ranks_here(),
       [&](Communicator& comm) {

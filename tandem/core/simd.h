@@ -8,6 +8,7 @@
 /// in the choice, and clang 14 makes its symbols global.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define TANDEM_HAS_SIMD 1
 #define TANDEM_SIMD_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define TANDEM_SIMD_CLONES

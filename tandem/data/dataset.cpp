@@ -54,8 +54,8 @@ Dataset load_split(const std::string& folder, const std::string& prefix) {
   split.height = images.dims[1];
   split.width = images.dims[2];
   split.num_classes = 1 + *std::max_element(labels.values.begin(), labels.values.end());
-  split.pixels = std::make_shared<const std::vector<uint8_t>>(std::move(images.values));
-  split.labels = std::make_shared<const std::vector<uint8_t>>(std::move(labels.values));
+  split.pixels = std::move(images.values);
+  split.labels = std::move(labels.values);
   return split;
 }
 
@@ -153,7 +153,7 @@ void check_labels(
 
 // Sparse labels are legal, but seldom meant.
 void warn_of_gaps(const std::string& folder, const Dataset& train) {
-  const std::set<uint8_t> found(train.labels->begin(), train.labels->end());
+  const std::set<uint8_t> found(train.labels.begin(), train.labels.end());
   const auto num_found = static_cast<int64_t>(found.size());
   if (2 * num_found < train.num_classes && thread_rank() == 0) {
     log_warning(

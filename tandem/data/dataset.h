@@ -1,14 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
+
+#include "tandem/data/bytes.h"
 
 namespace tandem {
 
 /// Labelled images, as bytes in memory. Copies share the memory, which nobody
-/// changes, so thread ranks use one.
+/// changes, so thread ranks use one; process ranks do with prepared_data.h.
 struct Dataset {
   // What a message calls it: a name or a path.
   std::string name;
@@ -18,9 +19,9 @@ struct Dataset {
   int64_t width = 0;
   int64_t num_classes = 0;
   // size x channels x height x width bytes.
-  std::shared_ptr<const std::vector<uint8_t>> pixels;
+  Bytes pixels;
   // size bytes, each less than num_classes.
-  std::shared_ptr<const std::vector<uint8_t>> labels;
+  Bytes labels;
   std::vector<std::string> class_names;
 
   // Of data that was scattered (train/scatter.h): `size` counts all shares, and

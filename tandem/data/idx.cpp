@@ -1,5 +1,6 @@
 #include "tandem/data/idx.h"
 
+#include <libdeflate.h>
 #include <unistd.h>
 // zlib's input is const only when asked.
 #define ZLIB_CONST
@@ -8,7 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -159,6 +162,40 @@ int64_t product(const std::string& path, const std::vector<int64_t>& dims) {
   return total;
 }
 
+// A gzip file of one member in one go, in a third of zlib's time. Nothing where there
+// is anything unusual about it: zlib then says what.
+std::optional<std::vector<uint8_t>> unpack_at_once(
+    std::string_view bytes, size_t header, size_t total) {
+  // Gzip ends with the size of what it holds. What a file claims beyond this many times
+  // its own size may not be there.
+  constexpr size_t kMostPacked = 64;
+  uint32_t size = 0;
+  if (bytes.substr(0, kGzipMagic.size()) != kGzipMagic || bytes.size() < sizeof(size)) {
+    return std::nullopt;
+  }
+  const auto* end = reinterpret_cast<const uint8_t*>(bytes.data() + bytes.size());
+  size = uint32_t{end[-1]} << 24 | uint32_t{end[-2]} << 16 | uint32_t{end[-3]} << 8 |
+         end[-4];
+  if (size != header + total || size / kMostPacked > bytes.size()) {
+    return std::nullopt;
+  }
+  const std::unique_ptr<
+      libdeflate_decompressor, decltype(&libdeflate_free_decompressor)>
+      unpacker(libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
+  if (unpacker == nullptr) {
+    throw std::bad_alloc();
+  }
+  std::vector<uint8_t> values(size);
+  size_t used = 0;
+  const auto result = libdeflate_gzip_decompress_ex(
+      unpacker.get(), bytes.data(), bytes.size(), values.data(), size, &used, nullptr);
+  if (result != LIBDEFLATE_SUCCESS || used != bytes.size()) {
+    return std::nullopt;
+  }
+  values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(header));
+  return values;
+}
+
 }  // namespace
 
 IdxArray read_idx(const std::string& path, size_t num_dims) {
@@ -170,6 +207,11 @@ IdxArray parse_idx(std::string_view bytes, const std::string& path, size_t num_d
   IdxArray array;
   array.dims = read_header(reader, path, num_dims);
   const auto total = static_cast<size_t>(product(path, array.dims));
+  const size_t header = sizeof(uint32_t) * (1 + num_dims);
+  if (auto values = unpack_at_once(bytes, header, total)) {
+    array.values = std::move(*values);
+    return array;
+  }
   while (array.values.size() < total) {
     const size_t have = array.values.size();
     const size_t wanted =

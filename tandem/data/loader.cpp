@@ -11,25 +11,20 @@ namespace tandem {
 
 namespace {
 
-std::vector<float> normalisation_table(const LoaderOptions& options) {
-  std::vector<float> table(256);
-  const auto mean = static_cast<float>(options.mean);
-  const auto std = static_cast<float>(options.std);
-  for (size_t pixel = 0; pixel < table.size(); ++pixel) {
-    table[pixel] = (static_cast<float>(pixel) / 255.0f - mean) / std;
-  }
-  return table;
-}
-
 // Shuffled images lie in random places: a loop that only reads them waits for
 // memory three quarters of its time.
-constexpr int64_t kImagesAhead = 2;
+constexpr int64_t kImagesAhead = 4;
 
 void prefetch(const uint8_t* data, int64_t bytes) {
   constexpr int64_t kCacheLine = 64;
   for (int64_t offset = 0; offset < bytes; offset += kCacheLine) {
     __builtin_prefetch(data + offset);
   }
+}
+
+// A view costs an allocation; a full batch needs none.
+at::Tensor first_rows(const at::Tensor& rows, int64_t count) {
+  return count == rows.size(0) ? rows : rows.narrow(0, 0, count);
 }
 
 void check(const LoaderOptions& options) {
@@ -51,10 +46,12 @@ void check(const LoaderOptions& options) {
 
 Loader::Loader(
     const Dataset& dataset, const SamplerOptions& sampler, const LoaderOptions& options)
-    : dataset_(dataset), sampler_(sampler), options_(options) {
+    : dataset_(dataset),
+      sampler_(sampler),
+      options_(options),
+      normalise_(options.mean, options.std) {
   check(options);
   sampler_.size = dataset.size;
-  normalised_ = normalisation_table(options);
   // What the data can fill; a batch may be said to be much larger.
   const int64_t most = std::max<int64_t>(1, shard_size(sampler_));
   const int64_t batch_size = std::min(options.batch_size, most);
@@ -65,7 +62,7 @@ Loader::Loader(
     buffer.inputs = at::empty(
         {batch_size, dataset.channels, dataset.height + border, dataset.width + border},
         at::kFloat);
-    buffer.inputs.fill_(normalised_[0]);
+    buffer.inputs.fill_(normalise_(0));
     buffer.targets = at::empty({batch_size}, at::kLong);
     buffer.samples = at::empty({batch_size}, at::kLong);
     buffers_.push_back(std::move(buffer));
@@ -121,13 +118,12 @@ bool Loader::next(Batch& batch) {
   int64_t* targets = buffer.targets.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
     samples[i] = indices_[static_cast<size_t>(first + micro_ + i * stride)];
-    targets[i] =
-        (*dataset_.labels)[static_cast<size_t>(samples[i] - dataset_.first_held)];
+    targets[i] = dataset_.labels[static_cast<size_t>(samples[i] - dataset_.first_held)];
   }
   gather(samples, count, buffer.inputs.data_ptr<float>());
-  batch.inputs = buffer.inputs.narrow(0, 0, count);
-  batch.targets = buffer.targets.narrow(0, 0, count);
-  batch.samples = buffer.samples.narrow(0, 0, count);
+  batch.inputs = first_rows(buffer.inputs, count);
+  batch.targets = first_rows(buffer.targets, count);
+  batch.samples = first_rows(buffer.samples, count);
   batch.first_position = position_of(sampler_, first + micro_);
   batch.position_stride = sampler_.num_shards * stride;
   batch.global_count = global_count();
@@ -137,8 +133,7 @@ bool Loader::next(Batch& batch) {
 }
 
 void Loader::gather(const int64_t* indices, int64_t count, float* out) const {
-  const float* table = normalised_.data();
-  const uint8_t* pixels = dataset_.pixels->data();
+  const uint8_t* pixels = dataset_.pixels.data();
   const int64_t image_bytes = dataset_.image_bytes();
   const int64_t first = dataset_.first_held;
   const int64_t pad = options_.pad;
@@ -157,9 +152,7 @@ void Loader::gather(const int64_t* indices, int64_t count, float* out) const {
       float* to =
           out + (i * dataset_.channels + channel) * plane + pad * out_width + pad;
       for (int64_t row = 0; row < rows; ++row) {
-        for (int64_t column = 0; column < columns; ++column) {
-          to[column] = table[from[column]];
-        }
+        normalise_.row(from, columns, to);
         from += columns;
         to += out_width;
       }

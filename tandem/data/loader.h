@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/normalise.h"
 #include "tandem/data/sampler.h"
 
 namespace tandem {
@@ -54,7 +55,8 @@ struct LoaderOptions {
 
 /// Batches of one shard of a data set. It owns the epoch: the order follows
 /// from (seed, epoch), there is no set_epoch to forget. Gathers and normalises
-/// in one pass from bytes. Not thread-safe; deterministic.
+/// in one vectorised pass from bytes, into memory that is used again. Not thread-safe;
+/// deterministic.
 class Loader {
  public:
   /// Throws ConfigError for sizes that cannot be.
@@ -92,8 +94,7 @@ class Loader {
   Dataset dataset_;
   SamplerOptions sampler_;
   LoaderOptions options_;
-  // What a pixel of value p becomes.
-  std::vector<float> normalised_;
+  Normaliser normalise_;
   std::vector<Batch> buffers_;
   std::vector<int64_t> indices_;
   int64_t epoch_ = -1;

@@ -18,6 +18,10 @@ struct Factors {
 
 // The condition is the same for all elements: compilers take it out of the
 // loop, which they then vectorize.
+//
+// PyTorch divides one root by another. The root of the quotient differs in the last bit
+// and costs one root, not two: with two the pass waits for them, not for memory. (In
+// float32 the quotient leaves the range of normal numbers for gradients above 1e16.)
 template <typename T>
 TANDEM_ALWAYS_INLINE void update_each(
     int64_t n, T* __restrict param, const T* __restrict grad, T* __restrict square_avg,
@@ -29,7 +33,7 @@ TANDEM_ALWAYS_INLINE void update_each(
     }
     const T s = f.rho * square_avg[i] + f.one_minus_rho * g * g;
     const T a = acc_delta[i];
-    const T delta = std::sqrt(a + f.eps) / std::sqrt(s + f.eps) * g;
+    const T delta = std::sqrt((a + f.eps) / (s + f.eps)) * g;
     square_avg[i] = s;
     acc_delta[i] = f.rho * a + f.one_minus_rho * delta * delta;
     param[i] += f.minus_lr * delta;

@@ -15,17 +15,17 @@ namespace tandem {
 
 namespace {
 
-using Bytes = std::vector<uint8_t>;
-
 enum Fact { kSize, kTestSize, kChannels, kHeight, kWidth, kClasses, kNumFacts };
 
 at::Tensor bytes_of(int64_t count) {
   return at::empty({count}, at::kByte);
 }
 
-std::shared_ptr<const Bytes> vector_of(const at::Tensor& bytes) {
+Bytes shared_bytes(const at::Tensor& bytes) {
   const auto* data = bytes.data_ptr<uint8_t>();
-  return std::make_shared<const Bytes>(data, data + bytes.numel());
+  return {
+      std::shared_ptr<const uint8_t>(std::make_shared<const at::Tensor>(bytes), data),
+      static_cast<size_t>(bytes.numel())};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -76,27 +76,26 @@ at::Tensor in_order(
   return bytes;
 }
 
-std::shared_ptr<const Bytes> share_of(
-    const std::shared_ptr<const Bytes>& whole, const at::Tensor& order, int64_t share,
-    int64_t width, Communicator& comm) {
+Bytes share_of(
+    const Bytes& whole, const at::Tensor& order, int64_t share, int64_t width,
+    Communicator& comm) {
   at::Tensor all;
   if (comm.rank() == 0) {
-    all = in_order(*whole, order.data_ptr<int64_t>(), share * comm.size(), width);
+    all = in_order(whole, order.data_ptr<int64_t>(), share * comm.size(), width);
   }
   const auto mine = bytes_of(share * width);
   comm.scatter(mine, all, 0, "data")->wait();
-  return vector_of(mine);
+  return shared_bytes(mine);
 }
 
-std::shared_ptr<const Bytes> copy_to_all(
-    const std::shared_ptr<const Bytes>& whole, int64_t bytes, Communicator& comm) {
+Bytes copy_to_all(const Bytes& whole, int64_t bytes, Communicator& comm) {
   const auto copy = bytes_of(bytes);
   if (comm.rank() == 0) {
     // A limit keeps the whole vector.
-    std::memcpy(copy.data_ptr(), whole->data(), static_cast<size_t>(bytes));
+    std::memcpy(copy.data_ptr(), whole.data(), static_cast<size_t>(bytes));
   }
   comm.broadcast(copy, 0, "data")->wait();
-  return comm.rank() == 0 ? whole : vector_of(copy);
+  return comm.rank() == 0 ? whole : shared_bytes(copy);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ std::string describe(const Dataset& data) {
   const std::string labels =
       data.num_shares > 1
           ? fmt::format("in {} shares", data.num_shares)
-          : sha256_hex(data.labels->data(), static_cast<size_t>(data.size));
+          : sha256_hex(data.labels.data(), static_cast<size_t>(data.size));
   return fmt::format(
       "{} samples of {}x{}x{} in {} classes, labels {}", data.size, data.channels,
       data.height, data.width, data.num_classes, labels);

@@ -51,10 +51,10 @@ TEST(Dataset, FolderOfIdxFilesIsLoaded) {
   EXPECT_EQ(splits.train.height, 2);
   EXPECT_EQ(splits.train.width, 5);
   EXPECT_EQ(splits.train.image_bytes(), 10);
-  EXPECT_EQ(*splits.train.pixels, std::vector<uint8_t>(40, 7));
-  EXPECT_THAT(*splits.train.labels, ElementsAre(0, 3, 1, 5));
+  EXPECT_EQ(splits.train.pixels, std::vector<uint8_t>(40, 7));
+  EXPECT_THAT(splits.train.labels, ElementsAre(0, 3, 1, 5));
   EXPECT_EQ(splits.test.size, 3);
-  EXPECT_EQ(*splits.test.pixels, std::vector<uint8_t>(30, 9));
+  EXPECT_EQ(splits.test.pixels, std::vector<uint8_t>(30, 9));
   // The test part's largest label is 3, and both must agree.
   EXPECT_EQ(splits.train.num_classes, 6);
   EXPECT_EQ(splits.test.num_classes, 6);
@@ -136,9 +136,9 @@ TEST(Dataset, WrittenDigitsAreReadAgain) {
   EXPECT_EQ(splits.train.num_classes, 10);
   EXPECT_NE(
       std::vector<uint8_t>(
-          splits.train.pixels->begin(), splits.train.pixels->begin() + 784),
+          splits.train.pixels.begin(), splits.train.pixels.begin() + 784),
       std::vector<uint8_t>(
-          splits.test.pixels->begin(), splits.test.pixels->begin() + 784));
+          splits.test.pixels.begin(), splits.test.pixels.begin() + 784));
 }
 
 }  // namespace

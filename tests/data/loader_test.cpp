@@ -28,13 +28,13 @@ uint8_t pixel(int64_t sample, int64_t within) {
 }
 
 Dataset colours(int64_t size) {
-  auto pixels = std::make_shared<std::vector<uint8_t>>();
-  auto labels = std::make_shared<std::vector<uint8_t>>();
+  std::vector<uint8_t> pixels;
+  std::vector<uint8_t> labels;
   for (int64_t sample = 0; sample < size; ++sample) {
     for (int64_t within = 0; within < kImageBytes; ++within) {
-      pixels->push_back(pixel(sample, within));
+      pixels.push_back(pixel(sample, within));
     }
-    labels->push_back(static_cast<uint8_t>(sample));
+    labels.push_back(static_cast<uint8_t>(sample));
   }
   Dataset dataset;
   dataset.size = size;
@@ -107,13 +107,13 @@ TEST(Loader, NormalisesToTheBitsOfTorchvision) {
        "0103dbab6b16bfcaea0aa75d7377b4b22bb6792081600921bee4a17ff9c4d33e"},
       {0.5, 0.5, "d15e8ce72284446496a6de66e8a4795818530b44cd2c3dd415077364535c3c1a"},
       {0, 1, "010413efe9fc4438fee48de66c4d09f377b28af6a9fe2522201e8c1dbb831fc8"}};
-  auto pixels = std::make_shared<std::vector<uint8_t>>(256);
-  std::iota(pixels->begin(), pixels->end(), uint8_t{0});
+  std::vector<uint8_t> pixels(256);
+  std::iota(pixels.begin(), pixels.end(), uint8_t{0});
   Dataset ramp;
   ramp.size = 1;
   ramp.height = ramp.width = 16;
   ramp.pixels = pixels;
-  ramp.labels = std::make_shared<std::vector<uint8_t>>(1);
+  ramp.labels = std::vector<uint8_t>(1);
   for (const auto& [mean, std, sha256] : cases) {
     LoaderOptions options;
     options.mean = mean;

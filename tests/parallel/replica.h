@@ -50,14 +50,14 @@ inline std::unique_ptr<Model> make_small_model(
 
 /// 8 x 8 images of noise in 5 classes.
 inline Dataset noise_images(int64_t size) {
-  auto pixels = std::make_shared<std::vector<uint8_t>>();
-  auto labels = std::make_shared<std::vector<uint8_t>>();
+  std::vector<uint8_t> pixels;
+  std::vector<uint8_t> labels;
   uint32_t state = 12345;
   for (int64_t i = 0; i < size * 64; ++i) {
     state = state * 1664525 + 1013904223;
-    pixels->push_back(static_cast<uint8_t>(state >> 24));
+    pixels.push_back(static_cast<uint8_t>(state >> 24));
     if (i % 64 == 0) {
-      labels->push_back(static_cast<uint8_t>(state >> 20) % 5);
+      labels.push_back(static_cast<uint8_t>(state >> 20) % 5);
     }
   }
   Dataset dataset;

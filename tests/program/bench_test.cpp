@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <nlohmann/json.hpp>
+
 #include "program.h"
 
 namespace tandem {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(Bench, StepPrintsItsFigureAndWhatItMeasured) {
   const auto result = tandem_run(
@@ -29,6 +33,34 @@ TEST(Bench, AllreduceListsEveryBackend) {
   EXPECT_THAT(result.output, HasSubstr("\"gloo\""));
   EXPECT_THAT(result.output, HasSubstr("\"thread\""));
   EXPECT_THAT(result.output, HasSubstr("65536"));
+}
+
+TEST(Bench, OptimizerCountsTheBytesOfEachOfTheTable) {
+  const auto result = tandem_run(
+      {"bench", "optimizer", "--parameters", "1000", "--repeats", "3", "--json"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto json = nlohmann::json::parse(result.output);
+  // Bytes per parameter: each array read and written, but the gradient only read.
+  const std::map<std::string, int> expected = {
+      {"sgd", 4 * 5}, {"adam", 4 * 7}, {"adamw", 4 * 7}, {"adadelta", 4 * 7}};
+  std::map<std::string, int> found;
+  for (const auto& row : json.at("results")) {
+    found[row.at("optimizer")] = row.at("bytes").get<int>() / 1000;
+    EXPECT_GT(row.at("ratio_to_memcpy").get<double>(), 0);
+  }
+  EXPECT_EQ(found, expected);
+}
+
+TEST(Bench, OptimizerTimesTheOnesNamed) {
+  const auto result = tandem_run(
+      {"bench", "optimizer", "--parameters", "1000", "--optimizers", "adam,sgd"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("\nadam "));
+  EXPECT_THAT(result.output, HasSubstr("\nsgd "));
+  EXPECT_THAT(result.output, Not(HasSubstr("adadelta")));
+  EXPECT_THAT(
+      tandem_run({"bench", "optimizer", "--optimizers", "adma"}).errors,
+      HasSubstr("'adam'"));
 }
 
 TEST(Bench, UnknownMeasurementNamesTheNearest) {

@@ -153,6 +153,53 @@ TEST(Train, RanksMeetThroughVariablesSetByHand) {
   EXPECT_EQ(second.output, "");
 }
 
+int count(const std::string& text, const std::string& what) {
+  int found = 0;
+  for (size_t at = text.find(what); at != std::string::npos;
+       at = text.find(what, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+TEST(Train, TheDataOfAHostIsReadOnceForAllItsRanks) {
+  const Scratch scratch;
+  ASSERT_TRUE(tandem_run({"data", "make", "digits", "--train", "64", "--test", "32",
+                          "--out", scratch / "data"})
+                  .status.ok());
+  struct Case {
+    std::vector<std::string> arguments;
+    Variables variables;
+    int mapped;
+  };
+  const std::vector<Case> cases = {
+      {{}, {}, 1},
+      {{"--nproc", "2"}, {}, 2},
+      {{"--nproc", "2", "--ranks", "thread"}, {}, 1},
+      // Nobody else needs what rank 0 scatters.
+      {{"--nproc", "2", "--share", "scatter"}, {}, 0},
+      // Another's launcher: each rank reads for itself.
+      {{},
+       {{"RANK", "0"},
+        {"WORLD_SIZE", "1"},
+        {"LOCAL_RANK", "0"},
+        {"MASTER_ADDR", "127.0.0.1"},
+        {"MASTER_PORT", "29541"}},
+       0}};
+  for (const auto& one : cases) {
+    auto variables = one.variables;
+    variables.emplace_back("TANDEM_LOG", "debug");
+    const auto result = tandem_run(
+        with(
+            {"train", "--data", scratch / "data", "--model", "simplenet", "--dry-run"},
+            one.arguments),
+        variables);
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    EXPECT_EQ(count(result.errors, "memory that ranks share"), one.mapped)
+        << testing::PrintToString(one.arguments) << result.errors;
+  }
+}
+
 TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {
   const Scratch scratch;
   const auto out = scratch / "run";

@@ -42,7 +42,7 @@ std::vector<DatasetSplits> scattered(
 }
 
 std::vector<uint8_t> image(const Dataset& data, int64_t place) {
-  const auto from = data.pixels->begin() + place * data.image_bytes();
+  const auto from = data.pixels.begin() + place * data.image_bytes();
   return {from, from + data.image_bytes()};
 }
 
@@ -56,8 +56,8 @@ TEST(Scatter, SharesAreRandomSplitsOfWhatRankZeroRead) {
       EXPECT_EQ(mine.size, 60);
       EXPECT_EQ(mine.num_shares, 3);
       EXPECT_EQ(mine.first_held, 20 * rank);
-      EXPECT_EQ(mine.labels->size(), 20u);
-      EXPECT_EQ(mine.pixels->size(), 20u * 64);
+      EXPECT_EQ(mine.labels.size(), 20u);
+      EXPECT_EQ(mine.pixels.size(), 20u * 64);
       EXPECT_EQ(mine.num_classes, 5);
       EXPECT_EQ(mine.name, "noise");
       EXPECT_EQ(mine.class_names, whole.class_names);
@@ -65,8 +65,8 @@ TEST(Scatter, SharesAreRandomSplitsOfWhatRankZeroRead) {
         const auto sample = order[20 * rank + place].item<int64_t>();
         EXPECT_EQ(image(mine, place), image(whole, sample));
         EXPECT_EQ(
-            (*mine.labels)[static_cast<size_t>(place)],
-            (*whole.labels)[static_cast<size_t>(sample)]);
+            mine.labels[static_cast<size_t>(place)],
+            whole.labels[static_cast<size_t>(sample)]);
       }
     }
   }
@@ -77,14 +77,14 @@ TEST(Scatter, EveryRankHasTheWholeTestSet) {
   for (const auto& rank : scattered(2, 61)) {
     EXPECT_EQ(rank.test.size, 10);
     EXPECT_EQ(rank.test.num_shares, 1);
-    EXPECT_EQ(*rank.test.pixels, *whole.pixels);
-    EXPECT_EQ(*rank.test.labels, *whole.labels);
+    EXPECT_EQ(rank.test.pixels, whole.pixels);
+    EXPECT_EQ(rank.test.labels, whole.labels);
   }
 }
 
 TEST(Scatter, AnotherSeedGivesOtherShares) {
-  EXPECT_EQ(*scattered(2, 40, 1)[0].train.pixels, *scattered(2, 40, 1)[0].train.pixels);
-  EXPECT_NE(*scattered(2, 40, 1)[0].train.pixels, *scattered(2, 40, 2)[0].train.pixels);
+  EXPECT_EQ(scattered(2, 40, 1)[0].train.pixels, scattered(2, 40, 1)[0].train.pixels);
+  EXPECT_NE(scattered(2, 40, 1)[0].train.pixels, scattered(2, 40, 2)[0].train.pixels);
 }
 
 TEST(Scatter, ALimitKeepsMoreBytesThanSamples) {
@@ -97,14 +97,14 @@ TEST(Scatter, ALimitKeepsMoreBytesThanSamples) {
   const auto ranks = on_each_rank(
       "thread", 2, [&](Communicator& comm) { return scatter_dataset(load, 3, comm); });
   EXPECT_EQ(ranks[0].train.size, 20);
-  EXPECT_EQ(ranks[1].test.labels->size(), 4u);
+  EXPECT_EQ(ranks[1].test.labels.size(), 4u);
 }
 
 TEST(Scatter, OneRankHasTheDataAsItIs) {
   const auto data = scattered(1, 61)[0].train;
   EXPECT_EQ(data.size, 61);
   EXPECT_EQ(data.num_shares, 1);
-  EXPECT_EQ(*data.pixels, *whole_data(61).train.pixels);
+  EXPECT_EQ(data.pixels, whole_data(61).train.pixels);
 }
 
 TEST(Scatter, FewerSamplesThanRanksAreAnError) {
@@ -163,11 +163,11 @@ TEST(Scatter, LoadersOfSharesReadWhatOneWouldReadInTurn) {
   });
   auto all = shared[0];
   for (auto* bytes : {&all.train.pixels, &all.train.labels}) {
-    auto both = **bytes;
+    std::vector<uint8_t> both(bytes->begin(), bytes->end());
     const auto& other =
-        bytes == &all.train.pixels ? *shared[1].train.pixels : *shared[1].train.labels;
+        bytes == &all.train.pixels ? shared[1].train.pixels : shared[1].train.labels;
     both.insert(both.end(), other.begin(), other.end());
-    *bytes = std::make_shared<const std::vector<uint8_t>>(both);
+    *bytes = both;
   }
   const auto one = make_single_communicator();
   EXPECT_THAT(

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace tandem {
+
+/// Bytes that nobody changes. Copies share the memory, be it a vector or a mapping
+/// that processes share; it is freed with the last copy. Thread-safe.
+class Bytes {
+ public:
+  using value_type = uint8_t;
+  using const_iterator = const uint8_t*;
+
+  Bytes() = default;
+
+  /// Takes over a vector's memory.
+  Bytes(std::vector<uint8_t> values) {  // NOLINT(google-explicit-constructor)
+    const auto owner = std::make_shared<const std::vector<uint8_t>>(std::move(values));
+    data_ = std::shared_ptr<const uint8_t>(owner, owner->data());
+    size_ = owner->size();
+  }
+
+  /// `data` holds `size` bytes and knows how to free them.
+  Bytes(std::shared_ptr<const uint8_t> data, size_t size)
+      : data_(std::move(data)), size_(size) {}
+
+  const uint8_t* data() const {
+    return data_.get();
+  }
+  size_t size() const {
+    return size_;
+  }
+  bool empty() const {
+    return size_ == 0;
+  }
+  const_iterator begin() const {
+    return data();
+  }
+  const_iterator end() const {
+    return data() + size_;
+  }
+  uint8_t operator[](size_t at) const {
+    return data()[at];
+  }
+
+  friend bool operator==(const Bytes& a, const Bytes& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+  friend bool operator!=(const Bytes& a, const Bytes& b) {
+    return !(a == b);
+  }
+
+ private:
+  std::shared_ptr<const uint8_t> data_;
+  size_t size_ = 0;
+};
+
+}  // namespace tandem
