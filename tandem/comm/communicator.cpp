@@ -238,6 +238,10 @@ void Communicator::check_equal(const std::string& what, const std::string& text)
   }
 }
 
+at::Tensor Communicator::make_buffer(int64_t numel, at::ScalarType dtype) {
+  return at::zeros({numel}, dtype);
+}
+
 Communicator::Place Communicator::place_in_split(int color) {
   const auto all = stack(at::full({1}, color, at::kInt), "split");
   Place place{0, 0};

@@ -7,6 +7,7 @@
 #include "tandem/base/socket.h"
 #include "tandem/comm/gloo.h"
 #include "tandem/comm/mpi.h"
+#include "tandem/comm/shm.h"
 
 namespace tandem {
 
@@ -34,6 +35,19 @@ std::unique_ptr<Communicator> make_gloo(
   auto world = make_gloo_communicator(store, "world", env.rank, env.world_size, gloo);
   wait_until_all_have_formed(*store, env, options.timeout);
   return world;
+}
+
+ShmOptions shm_options(const JoinOptions& options) {
+  ShmOptions shm;
+  shm.timeout = options.timeout;
+  return shm;
+}
+
+std::unique_ptr<Communicator> make_shm(
+    const std::shared_ptr<StoreClient>& store, const RankEnv& env, const std::string&,
+    const JoinOptions& options) {
+  return make_shm_communicator(
+      store, "world", env.rank, env.world_size, shm_options(options));
 }
 
 std::unique_ptr<Communicator> make_mpi(
@@ -192,6 +206,7 @@ JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
 const std::vector<BackendEntry>& backend_table() {
   // "auto" takes the first.
   static const std::vector<BackendEntry> table = {
+      {"shm", "shared memory between processes of one host", false, &make_shm},
       {"gloo", "TCP between processes and hosts", false, &make_gloo},
       {"mpi",
        has_mpi() ? "Open MPI, for ranks that mpirun started"
