@@ -124,9 +124,10 @@ void ShmCollectives::wait(
     if (deadline == Clock::time_point{}) {
       deadline = now + limit;
     } else if (now > deadline) {
+      const int awaited = awaited_rank(operation);
       throw std::runtime_error(
-          "no answer within " + std::to_string(limit.count()) + " ms; waited for rank " +
-          std::to_string(awaited_rank(operation)));
+          "no answer within " + std::to_string(limit.count()) + " ms" +
+          (awaited < 0 ? "" : "; waited for rank " + std::to_string(awaited)));
     }
     look_for_lost_ranks(operation);
   };
@@ -333,7 +334,8 @@ void ShmCollectives::end(ShmOperation& operation) {
   queue_.pop_front();
 }
 
-// Whom the group waits for: the operation at the front of the queue decides.
+// Whom the group waits for: the operation at the front of the queue decides. -1: for
+// nobody's part, but for somebody to have done with an earlier one.
 int ShmCollectives::awaited_rank(const ShmOperation& operation) const {
   const auto& front = queue_.empty() ? operation : *queue_.front();
   const auto slot = front.number_ % Block::kAnnouncements;
@@ -348,12 +350,12 @@ int ShmCollectives::awaited_rank(const ShmOperation& operation) const {
       return other;
     }
   }
-  return (rank() + 1) % size();
+  return -1;
 }
 
 void ShmCollectives::look_for_lost_ranks(const ShmOperation& operation) {
   const int awaited = awaited_rank(operation);
-  const bool left = block(awaited).state.load() == Block::left;
+  const bool left = awaited >= 0 && block(awaited).state.load() == Block::left;
   for (int other = 0; other < size(); ++other) {
     const bool died =
         group_.family->region().died(group_.family_ranks[static_cast<size_t>(other)]);
