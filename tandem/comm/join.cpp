@@ -157,9 +157,7 @@ std::shared_ptr<StoreClient> find_store(const RankEnv& env, Milliseconds timeout
 // node 0. Variables set by hand leave LOCAL_WORLD_SIZE at 1: then the route to
 // MASTER_ADDR tells, and it is loopback again when that is.
 std::string interface_address(const RankEnv& env) {
-  return is_one_host(env)
-             ? "127.0.0.1"
-             : local_address_towards(env.master_addr);
+  return is_one_host(env) ? "127.0.0.1" : local_address_towards(env.master_addr);
 }
 
 const BackendEntry kAuto = {"auto", "", false, &make_best};

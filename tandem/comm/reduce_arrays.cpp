@@ -102,11 +102,11 @@ TANDEM_ALWAYS_INLINE void add_all(
   }
 }
 
-#define TANDEM_ADD_ALL(name, T)                                                    \
-  TANDEM_SIMD_CLONES void name(                                                    \
-      T* const* to, int64_t num_to, const T* const* from, int64_t num_from,        \
-      int64_t count) {                                                             \
-    add_all(to, num_to, from, num_from, count);                                    \
+#define TANDEM_ADD_ALL(name, T)                                             \
+  TANDEM_SIMD_CLONES void name(                                             \
+      T* const* to, int64_t num_to, const T* const* from, int64_t num_from, \
+      int64_t count) {                                                      \
+    add_all(to, num_to, from, num_from, count);                             \
   }
 TANDEM_ADD_ALL(add_floats, float)
 TANDEM_ADD_ALL(add_doubles, double)
@@ -117,8 +117,8 @@ TANDEM_ADD_ALL(add_ints, int32_t)
 
 template <typename T, typename Add>
 void add_as(
-    const Add& add_arrays, c10::ArrayRef<char*> to,
-    c10::ArrayRef<const char*> from, int64_t count) {
+    const Add& add_arrays, c10::ArrayRef<char*> to, c10::ArrayRef<const char*> from,
+    int64_t count) {
   add_arrays(
       reinterpret_cast<T* const*>(to.data()), static_cast<int64_t>(to.size()),
       reinterpret_cast<const T* const*>(from.data()), static_cast<int64_t>(from.size()),
@@ -126,8 +126,8 @@ void add_as(
 }
 
 bool add_by_loop(
-    at::ScalarType dtype, c10::ArrayRef<char*> to,
-    c10::ArrayRef<const char*> from, int64_t count) {
+    at::ScalarType dtype, c10::ArrayRef<char*> to, c10::ArrayRef<const char*> from,
+    int64_t count) {
   switch (dtype) {
     case at::kFloat:
       add_as<float>(add_floats, to, from, count);

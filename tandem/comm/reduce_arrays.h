@@ -2,8 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <c10/util/ArrayRef.h>
+#include <cstdint>
 
 #include "tandem/comm/communicator.h"
 

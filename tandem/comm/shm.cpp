@@ -54,8 +54,7 @@ class ShmCommunicator : public Communicator, public RpcBackend {
 
  protected:
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
-    return collectives_.start(
-        shm_all_reduce(collectives_, in_main_memory(tensor), op));
+    return collectives_.start(shm_all_reduce(collectives_, in_main_memory(tensor), op));
   }
   WorkPtr do_broadcast(at::Tensor tensor, int root) override {
     return collectives_.start(
@@ -70,12 +69,12 @@ class ShmCommunicator : public Communicator, public RpcBackend {
         shm_all_gather(collectives_, in_main_memory(output), in_main_memory(input)));
   }
   WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
-    return collectives_.start(shm_scatter(
-        collectives_, in_main_memory(output), in_main_memory(input), root));
+    return collectives_.start(
+        shm_scatter(collectives_, in_main_memory(output), in_main_memory(input), root));
   }
   WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
-    return collectives_.start(shm_gather(
-        collectives_, in_main_memory(output), in_main_memory(input), root));
+    return collectives_.start(
+        shm_gather(collectives_, in_main_memory(output), in_main_memory(input), root));
   }
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
     return messages_.send(in_main_memory(tensor), peer, tag);

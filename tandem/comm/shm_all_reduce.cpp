@@ -115,7 +115,8 @@ class AllReduce : public ShmOperation {
     return bytes / static_cast<int64_t>(tensor_.element_size());
   }
 
-  // What lies in `payloads` at `part`, summed into `to`, where this rank's own still is.
+  // What lies in `payloads` at `part`, summed into `to`, where this rank's own still
+  // is.
   void sum(const PerRank<const char>& payloads, const Run& part, char* to) const {
     PerRank<const char> from;
     for (int other = 0; other < size_; ++other) {

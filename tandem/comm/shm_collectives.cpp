@@ -270,11 +270,10 @@ PerRank<char> ShmCollectives::shared_places(const ShmOperation& operation) const
   for (int other = 0; other < size(); ++other) {
     const auto& theirs = block(other).announcements[slot];
     places.push_back(
-        other == rank()
-            ? static_cast<char*>(operation.in_place()->data_ptr())
-            : group_.family->segments().open(
-                  group_.family_ranks[static_cast<size_t>(other)],
-                  {theirs.segment, theirs.offset}));
+        other == rank() ? static_cast<char*>(operation.in_place()->data_ptr())
+                        : group_.family->segments().open(
+                              group_.family_ranks[static_cast<size_t>(other)],
+                              {theirs.segment, theirs.offset}));
   }
   return places;
 }
@@ -365,7 +364,9 @@ void ShmCollectives::look_for_lost_ranks(const ShmOperation& operation) {
     // What it did before may be all that was wanted.
     progress();
     if (!operation.ended_ && error_.empty()) {
-      fail("rank " + std::to_string(other) + (died ? " died" : " left the group"), other);
+      fail(
+          "rank " + std::to_string(other) + (died ? " died" : " left the group"),
+          other);
     }
     return;
   }

@@ -162,8 +162,7 @@ bool ShmMessages::pull(int from) {
       }
     }
     auto& arrival = peer.arrivals.back();
-    const int64_t some =
-        std::min(arrival.header.bytes - arrival.got, bytes_in(ring));
+    const int64_t some = std::min(arrival.header.bytes - arrival.got, bytes_in(ring));
     char* to = arrival.wanted_by ? arrival.wanted_by->memory : arrival.kept.data();
     read_ring(ring, to + arrival.got, some);
     arrival.got += some;
@@ -244,8 +243,8 @@ void ShmMessages::wait(const Message& message, std::chrono::milliseconds timeout
       deadline = now + limit;
     } else if (now > deadline) {
       throw std::runtime_error(
-          "no answer within " + std::to_string(limit.count()) + " ms; waited for rank " +
-          std::to_string(message.peer));
+          "no answer within " + std::to_string(limit.count()) +
+          " ms; waited for rank " + std::to_string(message.peer));
     }
     look_for_lost_rank(message);
   };

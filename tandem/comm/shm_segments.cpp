@@ -53,8 +53,8 @@ ShmSegments::~ShmSegments() {
 }
 
 at::Tensor ShmSegments::allocate(int64_t numel, at::ScalarType dtype) {
-  const auto bytes = std::max<size_t>(
-      1, static_cast<size_t>(numel) * c10::elementSize(dtype));
+  const auto bytes =
+      std::max<size_t>(1, static_cast<size_t>(numel) * c10::elementSize(dtype));
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto free = std::find_if(
       own_.begin(), own_.end(), [](const Own& own) { return own.memory == nullptr; });
@@ -78,7 +78,8 @@ at::Tensor ShmSegments::allocate(int64_t numel, at::ScalarType dtype) {
   entry.bytes = static_cast<int64_t>(bytes);
   entry.version.store(free->version, std::memory_order_release);
   return at::from_blob(
-      memory, {numel}, [self = shared_from_this(), slot](void*) { self->release(slot); },
+      memory, {numel},
+      [self = shared_from_this(), slot](void*) { self->release(slot); },
       at::TensorOptions().dtype(dtype));
 }
 

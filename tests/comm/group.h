@@ -39,8 +39,8 @@ class TestStore {
 /// run_ranks() with communicators that each thread makes for itself, in a store.
 inline void run_joining_ranks(
     int size, const std::function<void(Communicator&)>& body,
-    const std::function<std::unique_ptr<Communicator>(
-        std::shared_ptr<StoreClient>, int rank)>& make) {
+    const std::function<
+        std::unique_ptr<Communicator>(std::shared_ptr<StoreClient>, int rank)>& make) {
   const TestStore store;
   std::mutex mutex;
   std::exception_ptr first_error;

@@ -23,7 +23,8 @@ void say(const std::string& line) {
 
 at::Tensor numbers(int rank, int64_t count) {
   const auto index = at::arange(count, at::kDouble);
-  return ((index * (0.7 + rank)).sin() * (index.remainder(17) - 8).exp()).to(at::kFloat);
+  return ((index * (0.7 + rank)).sin() * (index.remainder(17) - 8).exp())
+      .to(at::kFloat);
 }
 
 // Small and large, where they lie and by way of the region, and one to the next.
@@ -62,12 +63,16 @@ void lose_last(Communicator& comm, const std::string& how) {
       } else if (how == "message") {
         comm.recv(small, comm.size() - 1, 0)->wait();
       } else {
-        comm.all_reduce(how == "small" ? small : how == "large" ? large : shared)
+        comm.all_reduce(
+                how == "small"   ? small
+                : how == "large" ? large
+                                 : shared)
             ->wait();
       }
     }
   } catch (const CommError& error) {
-    say(std::string(error.what()) + ", peer " + std::to_string(error.peer().value_or(-1)));
+    say(std::string(error.what()) + ", peer " +
+        std::to_string(error.peer().value_or(-1)));
   }
   _exit(0);
 }
