@@ -9,6 +9,13 @@
 
 #include "tandem/core/simd.h"
 
+// Arrays are the same or apart: no element depends on an earlier one.
+#if defined(__clang__)
+#define TANDEM_NO_DEPENDENCES _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TANDEM_NO_DEPENDENCES _Pragma("GCC ivdep")
+#endif
+
 namespace tandem {
 
 namespace {
@@ -53,7 +60,7 @@ TANDEM_ALWAYS_INLINE BFloat16Bits add(BFloat16Bits a, BFloat16Bits b) {
 // `to` may be `a` or `b`: an element is written after both have been read.
 template <typename T>
 TANDEM_ALWAYS_INLINE void add_two(T* to, const T* a, const T* b, int64_t count) {
-#pragma GCC ivdep
+  TANDEM_NO_DEPENDENCES
   for (int64_t i = 0; i < count; ++i) {
     to[i] = add(a[i], b[i]);
   }
@@ -62,7 +69,7 @@ TANDEM_ALWAYS_INLINE void add_two(T* to, const T* a, const T* b, int64_t count) 
 template <typename T>
 TANDEM_ALWAYS_INLINE void add_two_to_two(
     T* x, T* y, const T* a, const T* b, int64_t count) {
-#pragma GCC ivdep
+  TANDEM_NO_DEPENDENCES
   for (int64_t i = 0; i < count; ++i) {
     const T sum = add(a[i], b[i]);
     x[i] = sum;
