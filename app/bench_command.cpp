@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include "app/bench_flags.h"
 #include "tandem/base/error.h"
@@ -42,6 +43,23 @@ int run_optimizer(const Arguments& arguments) {
   become_bench("optimizer", arguments, 1);
 }
 
+// With mpirun's defaults: it ties ranks to cores, and they never give way.
+int run_under_mpirun(const std::vector<std::string>& command, int nproc) {
+  std::vector<std::string> all = {"mpirun", "-np", std::to_string(nproc)};
+  if (geteuid() == 0) {
+    all.emplace_back("--allow-run-as-root");
+  }
+  if (nproc > usable_cpus()) {
+    all.emplace_back("--oversubscribe");
+  }
+  all.insert(all.end(), command.begin(), command.end());
+  const auto result = run_command(all, rank_variables(nproc), 3'600);
+  if (!result.status.ok()) {
+    throw Error("[bench] mpirun failed: " + result.output + result.errors);
+  }
+  return 0;
+}
+
 int launch_backend(
     const BenchAllReduceOptions& options, const std::string& backend,
     const std::string& result_file) {
@@ -57,8 +75,12 @@ int launch_backend(
   if (options.json) {
     arguments.emplace_back("--json");
   }
+  const auto command = bench_worker("allreduce", arguments);
+  if (backend == "mpi") {
+    return run_under_mpirun(command, options.nproc);
+  }
   LaunchOptions launching;
-  launching.command = bench_worker("allreduce", arguments);
+  launching.command = command;
   launching.nproc_per_node = backend == "thread" ? 1 : options.nproc;
   launching.first_rank_owns_terminal = true;
   return launch(launching);

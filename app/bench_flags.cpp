@@ -87,11 +87,13 @@ BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments) {
 BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
   CLI::App app(
       "Times all-reduce of a float32 buffer over ranks on this host, for each backend "
-      "and size: median of the slowest rank's time.",
+      "and size: median of the slowest rank's time. Ranks keep to a core each where "
+      "there are enough.",
       "tandem bench allreduce");
   BenchAllReduceOptions options;
   app.add_option("--nproc", options.nproc, "ranks")->check(whole_number(1, 4096));
-  app.add_option("--backends", options.backends, "thread, gloo, ...; commas between")
+  app.add_option(
+         "--backends", options.backends, "thread, shm, gloo, mpi; commas between")
       ->delimiter(',');
   app.add_option("--bytes", options.bytes, "sizes of the buffer; commas between")
       ->delimiter(',')

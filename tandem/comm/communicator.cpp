@@ -47,11 +47,23 @@ void check_numel(
 
 }  // namespace
 
+// Put together only for an error: it takes longer than a small sum.
+struct OperationName {
+  const char* operation;
+  int64_t sequence;
+  std::string label;
+
+  std::string text() const {
+    return std::string(operation) + " #" + std::to_string(sequence) +
+           (label.empty() ? "" : " (" + label + ")");
+  }
+};
+
 // Gives a backend's error the operation's name, and measures the wait.
 class CheckedWork : public Work {
  public:
-  CheckedWork(Communicator& owner, std::string operation, WorkPtr work)
-      : owner_(owner), operation_(std::move(operation)), work_(std::move(work)) {}
+  CheckedWork(Communicator& owner, OperationName name, WorkPtr work)
+      : owner_(owner), name_(std::move(name)), work_(std::move(work)) {}
 
   bool test() override {
     return work_->test();
@@ -65,7 +77,7 @@ class CheckedWork : public Work {
       owner_.stats_.waited_seconds += seconds_since(start);
       const int peer = owner_.failed_peer();
       throw CommError(
-          operation_, first_line(error),
+          name_.text(), first_line(error),
           peer >= 0 ? std::optional<int>(peer) : std::nullopt);
     }
     owner_.stats_.waited_seconds += seconds_since(start);
@@ -77,7 +89,7 @@ class CheckedWork : public Work {
   }
 
   Communicator& owner_;
-  std::string operation_;
+  OperationName name_;
   WorkPtr work_;
 };
 
@@ -91,14 +103,13 @@ WorkPtr Communicator::launch(
   ++sequence_;
   ++stats_.operations;
   stats_.bytes += static_cast<int64_t>(payload.nbytes());
-  const std::string name = std::string(operation) + " #" + std::to_string(sequence_) +
-                           (label.empty() ? "" : " (" + label + ")");
+  OperationName name{operation, sequence_, label};
   try {
     return std::make_shared<CheckedWork>(*this, name, start());
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw CommError(name, first_line(error));
+    throw CommError(name.text(), first_line(error));
   }
 }
 
@@ -236,6 +247,10 @@ void Communicator::check_equal(const std::string& what, const std::string& text)
           "; start all ranks with the same flags, recipe and program");
     }
   }
+}
+
+at::Tensor Communicator::make_buffer(int64_t numel, at::ScalarType dtype) {
+  return at::zeros({numel}, dtype);
 }
 
 Communicator::Place Communicator::place_in_split(int color) {

@@ -101,6 +101,11 @@ class Communicator {
   /// Returns when all ranks have called it.
   void barrier(const std::string& label = "");
 
+  /// A flat tensor of zeros in main memory, best for what this group reduces: a backend
+  /// may reduce parts of it where they lie. Not collective; any thread. It may outlive
+  /// the communicator.
+  virtual at::Tensor make_buffer(int64_t numel, at::ScalarType dtype);
+
   /// Ranks with the same `color` form a new group, in order of rank. Collective.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 

@@ -7,6 +7,7 @@
 #include "tandem/base/socket.h"
 #include "tandem/comm/gloo.h"
 #include "tandem/comm/mpi.h"
+#include "tandem/comm/shm.h"
 
 namespace tandem {
 
@@ -34,6 +35,49 @@ std::unique_ptr<Communicator> make_gloo(
   auto world = make_gloo_communicator(store, "world", env.rank, env.world_size, gloo);
   wait_until_all_have_formed(*store, env, options.timeout);
   return world;
+}
+
+ShmOptions shm_options(const JoinOptions& options) {
+  ShmOptions shm;
+  shm.timeout = options.timeout;
+  return shm;
+}
+
+bool is_one_host(const RankEnv& env) {
+  return env.local_world_size == env.world_size;
+}
+
+std::unique_ptr<Communicator> make_shm(
+    const std::shared_ptr<StoreClient>& store, const RankEnv& env, const std::string&,
+    const JoinOptions& options) {
+  if (!is_one_host(env)) {
+    throw ConfigError(
+        "[comm] backend shm is for ranks of one host, but of " +
+        std::to_string(env.world_size) + " ranks " +
+        std::to_string(env.local_world_size) +
+        " are on this one; use --backend auto, or correct LOCAL_WORLD_SIZE");
+  }
+  return make_shm_communicator(
+      store, "world", env.rank, env.world_size, shm_options(options));
+}
+
+// Shared memory where the launcher says that all ranks are on this host, and they can
+// have it; otherwise TCP.
+std::unique_ptr<Communicator> make_best(
+    const std::shared_ptr<StoreClient>& store, const RankEnv& env,
+    const std::string& address, const JoinOptions& options) {
+  if (is_one_host(env)) {
+    std::string why_not;
+    auto comm = try_shm_communicator(
+        store, "world", env.rank, env.world_size, shm_options(options), why_not);
+    if (comm != nullptr) {
+      return comm;
+    }
+    if (env.rank == 0) {
+      log_info("[comm] over gloo, since: " + why_not);
+    }
+  }
+  return make_gloo(store, env, address, options);
 }
 
 std::unique_ptr<Communicator> make_mpi(
@@ -113,15 +157,18 @@ std::shared_ptr<StoreClient> find_store(const RankEnv& env, Milliseconds timeout
 // node 0. Variables set by hand leave LOCAL_WORLD_SIZE at 1: then the route to
 // MASTER_ADDR tells, and it is loopback again when that is.
 std::string interface_address(const RankEnv& env) {
-  return env.local_world_size == env.world_size
-             ? "127.0.0.1"
-             : local_address_towards(env.master_addr);
+  return is_one_host(env) ? "127.0.0.1" : local_address_towards(env.master_addr);
 }
 
+const BackendEntry kAuto = {"auto", "", false, &make_best};
+
 const BackendEntry& find_backend(const std::string& name) {
-  std::vector<std::string> names = {"auto"};
+  std::vector<std::string> names = {kAuto.name};
+  if (name == kAuto.name) {
+    return kAuto;
+  }
   for (const auto& entry : backend_table()) {
-    if (name == entry.name || name == "auto") {
+    if (name == entry.name) {
       return entry;
     }
     names.emplace_back(entry.name);
@@ -190,8 +237,9 @@ JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
 }
 
 const std::vector<BackendEntry>& backend_table() {
-  // "auto" takes the first.
+  // "auto" is shm on one host, gloo on several.
   static const std::vector<BackendEntry> table = {
+      {"shm", "shared memory between processes of one host", false, &make_shm},
       {"gloo", "TCP between processes and hosts", false, &make_gloo},
       {"mpi",
        has_mpi() ? "Open MPI, for ranks that mpirun started"

@@ -2,11 +2,22 @@
 
 #include <torch/csrc/autograd/engine.h>
 
+#include "tandem/comm/buffers.h"
 #include "tandem/exec/gradient_hooks.h"
 #include "tandem/parallel/grad_reducer.h"
 #include "tandem/parallel/replicas.h"
 
 namespace tandem {
+
+namespace {
+
+ModelArenaOptions in_buffers_of(Communicator& comm) {
+  ModelArenaOptions options;
+  options.allocate_gradients = buffers_of(comm);
+  return options;
+}
+
+}  // namespace
 
 struct DistributedDataParallel::State {
   State(
@@ -14,7 +25,7 @@ struct DistributedDataParallel::State {
       const std::vector<NamedTensor>& buffers, Communicator& group,
       const DistributedDataParallelOptions& options)
       : comm(group),
-        arenas(parameters, buffers),
+        arenas(parameters, buffers, in_buffers_of(group)),
         reducer(
             comm, arenas.gradients(),
             plan_buckets(

@@ -9,12 +9,16 @@ namespace tandem {
 
 namespace {
 
-at::Tensor sent_for(const at::Tensor& slice, CommHook hook) {
+at::Tensor sent_for(Communicator& comm, const at::Tensor& slice, CommHook hook) {
+  const auto empty = [&](at::ScalarType dtype) {
+    return slice.is_cpu() ? comm.make_buffer(slice.numel(), dtype)
+                          : at::empty({slice.numel()}, slice.options().dtype(dtype));
+  };
   switch (hook) {
     case CommHook::fp16:
-      return at::empty({slice.numel()}, slice.options().dtype(at::kHalf));
+      return empty(at::kHalf);
     case CommHook::bf16:
-      return at::empty({slice.numel()}, slice.options().dtype(at::kBFloat16));
+      return empty(at::kBFloat16);
     default:
       return slice;
   }
@@ -36,7 +40,7 @@ GradReducer::GradReducer(
   for (size_t i = 0; i < buckets_.size(); ++i) {
     slices_.push_back(gradients.slice(buckets_[i].range));
     sent_.push_back(
-        sent_for(slices_.back(), comm.size() > 1 ? wire.hook : CommHook::none));
+        sent_for(comm, slices_.back(), comm.size() > 1 ? wire.hook : CommHook::none));
     for (const size_t slot : buckets_[i].slots) {
       bucket_of_slot_[slot] = i;
     }

@@ -6,28 +6,17 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/base/host.h"
 
 namespace tandem {
 
 namespace {
 
-// Where process ids mean the same: this boot of the kernel, this container.
-std::string own_host() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  char processes[64] = {};
-  if (readlink("/proc/self/ns/pid", processes, sizeof(processes) - 1) < 0) {
-    processes[0] = '\0';
-  }
-  return boot + " " + processes;
-}
-
 void check_one_host(Communicator& comm) {
-  const bool same = comm.broadcast_text(own_host(), 0, "host") == own_host();
+  const bool same = comm.broadcast_text(host_identity(), 0, "host") == host_identity();
   const auto all = comm.stack(at::full({1}, same ? 1 : 0, at::kInt), "host");
   for (int rank = 1; rank < comm.size(); ++rank) {
     if (all.data_ptr<int>()[rank] == 0) {

@@ -6,6 +6,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/comm/buffers.h"
 #include "tandem/model/stages.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/grid.h"
@@ -199,6 +200,8 @@ Assembly assemble(
       return parameter.tensor.dim() < 2 ? kNoDecayGroup : 0;
     };
   }
+  arena_options.allocate_gradients = buffers_of(comm);
+  arena_options.allocate_parameters = buffers_of(comm);
   if (config.strategy == kHogwild) {
     arena_options.allocate_parameters =
         share_parameters(comm, parts.model->parameters());

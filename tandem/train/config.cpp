@@ -236,7 +236,7 @@ const std::vector<ConfigField>& config_fields() {
       {"ranks", "nproc", &C::nproc, "ranks on this host; auto: one per usable CPU"},
       {"ranks", "ranks", &C::ranks, "process or thread"},
       {"ranks", "backend", &C::backend,
-       "auto, gloo, mpi (under mpirun), or thread for thread ranks"},
+       "auto, shm (one host), gloo, mpi (under mpirun), or thread for thread ranks"},
       {"ranks", "launcher", &C::launcher,
        "what starts the ranks: tandem, or mpirun for backend mpi"},
       {"ranks", "nnodes", &C::nnodes, "hosts"},
@@ -411,6 +411,11 @@ void check_ranks(const RunConfig& config) {
         "[config] hogwild's ranks share memory, but there are " +
         std::to_string(config.nnodes) +
         " nodes; use --nnodes 1, or --strategy averaging");
+  }
+  if (config.backend == "shm" && config.nnodes > 1) {
+    throw ConfigError(
+        "[config] backend shm is for ranks of one host, but there are " +
+        std::to_string(config.nnodes) + " nodes; use --backend auto");
   }
   if (config.node_rank >= config.nnodes) {
     throw ConfigError(fmt::format(

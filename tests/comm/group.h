@@ -11,6 +11,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/store.h"
 #include "tandem/comm/gloo.h"
+#include "tandem/comm/shm.h"
 #include "tandem/comm/thread.h"
 #include "tests/comm/mpi_ranks.h"
 
@@ -35,13 +36,12 @@ class TestStore {
   StoreServer server_;
 };
 
-/// run_ranks() over Gloo: threads of this process that talk TCP.
-inline void run_gloo_ranks(
+/// run_ranks() with communicators that each thread makes for itself, in a store.
+inline void run_joining_ranks(
     int size, const std::function<void(Communicator&)>& body,
-    std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {
+    const std::function<
+        std::unique_ptr<Communicator>(std::shared_ptr<StoreClient>, int rank)>& make) {
   const TestStore store;
-  GlooOptions options;
-  options.timeout = timeout;
   std::mutex mutex;
   std::exception_ptr first_error;
   std::vector<std::unique_ptr<Communicator>> communicators(static_cast<size_t>(size));
@@ -51,7 +51,7 @@ inline void run_gloo_ranks(
       // Kept until all have ended, but for one that fails: so the others learn.
       auto& mine = communicators[static_cast<size_t>(rank)];
       try {
-        mine = make_gloo_communicator(store.client(), "test", rank, size, options);
+        mine = make(store.client(), rank);
         body(*mine);
       } catch (...) {
         const std::lock_guard<std::mutex> lock(mutex);
@@ -74,18 +74,42 @@ inline void run_gloo_ranks(
   }
 }
 
-/// The backends that table-driven tests go through: those of this build.
-inline std::vector<const char*> all_backends() {
-  return has_mpi() ? std::vector<const char*>{"thread", "gloo", "mpi"}
-                   : std::vector<const char*>{"thread", "gloo"};
+/// Over Gloo: threads of this process that talk TCP.
+inline void run_gloo_ranks(
+    int size, const std::function<void(Communicator&)>& body,
+    std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {
+  GlooOptions options;
+  options.timeout = timeout;
+  run_joining_ranks(size, body, [&](auto store, int rank) {
+    return make_gloo_communicator(store, "test", rank, size, options);
+  });
 }
 
-/// Runs `body` on ranks of a backend by its name: "thread", "gloo" or "mpi".
+/// Over shared memory: threads of this process, each with mappings of its own.
+inline void run_shm_ranks(
+    int size, const std::function<void(Communicator&)>& body,
+    std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {
+  ShmOptions options;
+  options.timeout = timeout;
+  run_joining_ranks(size, body, [&](auto store, int rank) {
+    return make_shm_communicator(store, "test", rank, size, options);
+  });
+}
+
+/// The backends that table-driven tests go through: those of this build.
+inline std::vector<const char*> all_backends() {
+  return has_mpi() ? std::vector<const char*>{"thread", "shm", "gloo", "mpi"}
+                   : std::vector<const char*>{"thread", "shm", "gloo"};
+}
+
+/// Runs `body` on ranks of a backend by its name: "thread", "shm", "gloo" or "mpi".
 inline void run_backend(
     const std::string& backend, int size,
     const std::function<void(Communicator&)>& body) {
   if (backend == "gloo") {
     run_gloo_ranks(size, body);
+  } else if (backend == "shm") {
+    run_shm_ranks(size, body);
   } else if (backend == "mpi" && !is_mpi_rank()) {
     rerun_under_mpirun();
   } else if (backend == "mpi") {

@@ -81,7 +81,7 @@ TEST(JoinRun, RanksMeetInTheLaunchersStore) {
       envs.push_back(env_of(rank, 3));
       envs.back().store = server.address();
     }
-    EXPECT_THAT(join_all(envs), Each("gloo 7"));
+    EXPECT_THAT(join_all(envs), Each("shm 7"));
   }
   remove_all(directory);
 }
@@ -89,7 +89,7 @@ TEST(JoinRun, RanksMeetInTheLaunchersStore) {
 TEST(JoinRun, WithoutALauncherRank0ServesTheStore) {
   std::vector<RankEnv> envs = {env_of(1, 2), env_of(0, 2)};
   envs[0].master_port = envs[1].master_port = free_port();
-  EXPECT_THAT(join_all(envs), Each("gloo 3"));
+  EXPECT_THAT(join_all(envs), Each("shm 3"));
 }
 
 TEST(JoinRun, UnderTorchrunRanksMeetBehindTheAgentsPort) {
@@ -100,7 +100,7 @@ TEST(JoinRun, UnderTorchrunRanksMeetBehindTheAgentsPort) {
     env.agent_store = true;
     env.master_port = std::stoi(agent.address().substr(agent.address().rfind(':') + 1));
   }
-  EXPECT_THAT(join_all(envs), Each("gloo 3"));
+  EXPECT_THAT(join_all(envs), Each("shm 3"));
 }
 
 TEST(JoinRun, RankThatStaysAwayIsAnErrorAtTheTimeout) {

@@ -80,7 +80,7 @@ TEST_P(CommHooks, WhatArrivesIsTheSumOfTheRoundedGradients) {
                            gradient_of(1, dtype).to(wire_dtype).to(at::kDouble))
                               .to(wire_dtype)
                               .to(dtype);
-    for (const std::string backend : {"thread", "gloo"}) {
+    for (const std::string backend : {"thread", "shm", "gloo"}) {
       SCOPED_TRACE(backend);
       const auto ranks = reduce(backend, 2, {GetParam().hook}, [&](int rank) {
         return gradient_of(rank, dtype);
@@ -93,7 +93,7 @@ TEST_P(CommHooks, WhatArrivesIsTheSumOfTheRoundedGradients) {
 }
 
 TEST_P(CommHooks, TwoBytesTravelForEachGradient) {
-  for (const std::string backend : {"thread", "gloo"}) {
+  for (const std::string backend : {"thread", "shm", "gloo"}) {
     const auto own = [](int rank) { return gradient_of(rank, at::kFloat); };
     EXPECT_EQ(reduce(backend, 2, {}, own)[0].bytes, 4 * kCount);
     EXPECT_EQ(reduce(backend, 2, {GetParam().hook}, own)[0].bytes, 2 * kCount);
@@ -101,7 +101,7 @@ TEST_P(CommHooks, TwoBytesTravelForEachGradient) {
 }
 
 TEST_P(CommHooks, AllRanksGetTheSameBits) {
-  for (const std::string backend : {"thread", "gloo"}) {
+  for (const std::string backend : {"thread", "shm", "gloo"}) {
     const auto ranks = reduce(backend, 4, {GetParam().hook}, [](int rank) {
       return gradient_of(rank, at::kFloat);
     });
@@ -138,7 +138,7 @@ TEST_P(CommHooks, ReplicasStayEqualAndNearThoseWithoutAHook) {
     };
     const auto exact = train("thread", 3);
     options.strategy.comm_hook = GetParam().hook;
-    for (const std::string backend : {"thread", "gloo"}) {
+    for (const std::string backend : {"thread", "shm", "gloo"}) {
       const auto ranks = train(backend, 3);
       EXPECT_EQ(ranks[1].sha256, ranks[0].sha256);
       EXPECT_EQ(ranks[2].sha256, ranks[0].sha256);

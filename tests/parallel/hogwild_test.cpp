@@ -66,7 +66,7 @@ StepContext step_of(double lr) {
 
 class Sharing : public testing::TestWithParam<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(Backends, Sharing, testing::Values("thread", "gloo"));
+INSTANTIATE_TEST_SUITE_P(Backends, Sharing, testing::Values("thread", "shm", "gloo"));
 
 TEST_P(Sharing, AllRanksStartWithRank0sParametersAndSeeEachOthersWrites) {
   const auto before = std::make_unique<Replica>(

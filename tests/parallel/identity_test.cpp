@@ -135,6 +135,12 @@ const std::vector<Division> kDivisions = {
     {"two_gloo_parameter", 2, "gloo", kParameter, 1, 2, 60, 0},
     {"two_gloo_flat", 2, "gloo", kFlat, 1, 2, 60, 0},
     {"two_gloo_overlap", 2, "gloo", kOverlap, 1, 2, 60, 0},
+    {"two_shm_parameter", 2, "shm", kParameter, 1, 2, 60, 0},
+    {"two_shm_flat", 2, "shm", kFlat, 1, 2, 60, 0},
+    {"two_shm_overlap", 2, "shm", kOverlap, 1, 2, 60, 0},
+    {"two_shm_uneven", 2, "shm", kOverlap, 1, 2, 61, 0},
+    {"three_shm_overlap", 3, "shm", kOverlap, 1, 1, 60, kTolerance},
+    {"four_shm_uneven", 4, "shm", kOverlap, 1, 1, 61, kTolerance},
     {"two_mpi_parameter", 2, "mpi", kParameter, 1, 2, 60, 0},
     {"two_mpi_flat", 2, "mpi", kFlat, 1, 2, 60, 0},
     {"two_mpi_overlap", 2, "mpi", kOverlap, 1, 2, 60, 0},
@@ -214,6 +220,7 @@ const Division kBatchNormDivisions[] = {
     {"two_threads", 2, "thread", kOverlap, 1, 1, 60, kTolerance},
     {"two_threads_uneven", 2, "thread", kOverlap, 1, 1, 61, kTolerance},
     {"two_gloo_uneven", 2, "gloo", kOverlap, 1, 1, 61, kTolerance},
+    {"two_shm_uneven", 2, "shm", kOverlap, 1, 1, 61, kTolerance},
     {"two_gloo_without_samples", 2, "gloo", kParameter, 1, 1, 49, kTolerance},
     {"three_threads_flat_uneven", 3, "thread", kFlat, 1, 1, 61, kTolerance},
     {"three_gloo_without_samples", 3, "gloo", kOverlap, 1, 1, 49, kTolerance},
@@ -366,6 +373,9 @@ const Pipelining kPipelines[] = {
     {"two_stages_few_left", "thread", 2, 1, k1f1b, 4, 1, 4, 49, 0},
     {"three_stages_gpipe", "thread", 3, 1, kGpipe, 6, 1, 6, 60, 0},
     {"three_stages_1f1b", "thread", 3, 1, k1f1b, 6, 1, 6, 60, 0},
+    {"two_stages_gpipe_shm", "shm", 2, 1, kGpipe, 4, 1, 4, 60, 0},
+    {"three_stages_1f1b_shm", "shm", 3, 1, k1f1b, 6, 1, 6, 60, 0},
+    {"hybrid_shm", "shm", 2, 2, k1f1b, 2, 2, 2, 60, 0},
     {"three_stages_gpipe_gloo", "gloo", 3, 1, kGpipe, 6, 1, 6, 60, 0},
     {"three_stages_1f1b_gloo", "gloo", 3, 1, k1f1b, 6, 1, 6, 60, 0},
     {"three_stages_uneven_gloo", "gloo", 3, 1, k1f1b, 4, 1, 4, 61, 0},
@@ -482,6 +492,20 @@ TEST(DataParallelIdentity, TwoRanksOverGlooEqualTwoThreadsBitForBit) {
   const auto processes = train_in_parallel(2, options, "gloo");
   EXPECT_EQ(processes[0].sha256, threads[0].sha256);
   EXPECT_EQ(processes[1].sha256, threads[0].sha256);
+}
+
+TEST(DataParallelIdentity, RanksThatShareMemoryEqualThreadsBitForBit) {
+  RunOptions options;
+  for (const int size : {2, 3, 4}) {
+    for (const auto hook : {CommHook::none, CommHook::bf16, CommHook::fp16}) {
+      SCOPED_TRACE(size);
+      options.strategy.comm_hook = hook;
+      const auto threads = train_in_parallel(size, options);
+      for (const auto& rank : train_in_parallel(size, options, "shm")) {
+        EXPECT_EQ(rank.sha256, threads[0].sha256);
+      }
+    }
+  }
 }
 
 TEST(DataParallelIdentity, MicroBatchesEqualOneBatchAsLargeAsAllOfThem) {

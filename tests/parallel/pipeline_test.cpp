@@ -166,7 +166,7 @@ TEST(Pipeline, ItsCheckpointAndEvaluationAreThoseOfTheWholeModel) {
   sequential.loss.kind = LossKind::nll;
   for (const auto& layers : {batch_norm_layers(), small_net_layers()}) {
     const auto whole = run(1, sequential, 4, layers)[0];
-    for (const std::string backend : {"thread", "gloo"}) {
+    for (const std::string backend : {"thread", "shm", "gloo"}) {
       for (const int stages : {2, 4}) {
         const auto ranks = run(stages, pipeline(stages), 4, layers, backend);
         expect_same_tensors(ranks[0].state.model, whole.state.model);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/comm/buffers.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/data/loader.h"
 #include "tandem/exec/stage_executor.h"
@@ -84,6 +85,14 @@ inline StageOptions stage_of(
   return stage;
 }
 
+/// As in a run: what the group reduces lies where it reduces best.
+inline ModelArenaOptions in_buffers_of(Communicator& comm) {
+  ModelArenaOptions options;
+  options.allocate_parameters = buffers_of(comm);
+  options.allocate_gradients = buffers_of(comm);
+  return options;
+}
+
 /// One rank's parts, put together.
 struct Replica {
   std::unique_ptr<Model> model;
@@ -98,7 +107,7 @@ struct Replica {
       const OptimizerOptions& optimizer_options)
       : model(std::move(from)),
         stage(stage_of(*model, comm, options)),
-        arenas(model->parameters(), model->buffers()),
+        arenas(model->parameters(), model->buffers(), in_buffers_of(comm)),
         executor(make_eager_executor(*model, arenas, stage)),
         optimizer(
             make_optimizer(optimizer_options, arenas.parameters(), arenas.gradients())),

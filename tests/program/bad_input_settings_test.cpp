@@ -239,6 +239,10 @@ INSTANTIATE_TEST_SUITE_P(
         setting(
             "ThreadBackendForProcesses", {"--backend", "thread", "--nproc", "2"},
             {"thread", "process", "--backend auto"}),
+        setting(
+            "SharedMemoryOverHosts",
+            {"--backend", "shm", "--nnodes", "2", "--master-port", "29411"},
+            {"shm", "one host", "--backend auto"}),
         setting("ResumeAutoWithoutOut", {"--resume", "auto"}, {"--out"}),
         setting("NodesWithoutPort", {"--nnodes", "2"}, {"--master-port"})),
     name_of_case);

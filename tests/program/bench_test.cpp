@@ -26,12 +26,14 @@ TEST(Bench, StepPrintsItsFigureAndWhatItMeasured) {
 
 TEST(Bench, AllreduceListsEveryBackend) {
   const auto result = tandem_run(
-      {"bench", "allreduce", "--nproc", "2", "--backends", "gloo,thread", "--bytes",
+      {"bench", "allreduce", "--nproc", "2", "--backends", "gloo,shm,thread", "--bytes",
        "65536", "--json"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("\"results\""));
   EXPECT_THAT(result.output, HasSubstr("\"gloo\""));
   EXPECT_THAT(result.output, HasSubstr("\"thread\""));
+  EXPECT_THAT(result.output, HasSubstr("\"shm\",\"memory\":\"shared\""));
+  EXPECT_THAT(result.output, HasSubstr("\"shm\",\"memory\":\"private\""));
   EXPECT_THAT(result.output, HasSubstr("65536"));
 }
 

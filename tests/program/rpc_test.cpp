@@ -87,7 +87,7 @@ TEST(ParameterServerProgram, SynchronousProcessesGiveTheBitsOfDataParallelThread
   const Scratch scratch;
   const auto result = tandem_run(server_run(scratch / "server", {}));
   ASSERT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("3 ranks over gloo"));
+  EXPECT_THAT(result.output, HasSubstr("3 ranks over shm"));
   const auto replicas = tandem_run(
       {"train", "--model", "convnet", "--limit", "1280", "--epochs", "2", "--schedule",
        "step", "--nproc", "2", "--ranks", "thread", "--out", scratch / "replicas"});

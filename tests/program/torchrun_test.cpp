@@ -56,7 +56,7 @@ TEST_F(Torchrun, GivesTheBitsOfOurOwnLauncher) {
     SCOPED_TRACE(name);
     const auto result = start({program(name), "train"}, with_out(name));
     EXPECT_TRUE(result.status.ok()) << result.errors;
-    EXPECT_THAT(result.output, HasSubstr("2 ranks over gloo"));
+    EXPECT_THAT(result.output, HasSubstr("2 ranks over shm"));
     EXPECT_EQ(hash_of(scratch_ / name), expected);
   }
 }

@@ -148,7 +148,7 @@ TEST(Train, RanksMeetThroughVariablesSetByHand) {
   other.join();
   EXPECT_TRUE(first.status.ok()) << first.errors;
   EXPECT_TRUE(second.status.ok()) << second.errors;
-  EXPECT_THAT(first.output, HasSubstr("2 ranks over gloo"));
+  EXPECT_THAT(first.output, HasSubstr("2 ranks over shm"));
   EXPECT_THAT(first.output, HasSubstr("Test set: "));
   EXPECT_EQ(second.output, "");
 }

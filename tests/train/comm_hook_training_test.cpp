@@ -32,7 +32,7 @@ TEST(CommHookTraining, IsAsAccurateAndAllRanksEndWithTheSameBits) {
   const auto exact = train_with("none", "thread", data);
   EXPECT_GE(exact[0].test.accuracy(), 70);
   for (const std::string hook : {"fp16", "bf16"}) {
-    for (const std::string backend : {"thread", "gloo"}) {
+    for (const std::string backend : {"thread", "shm", "gloo"}) {
       SCOPED_TRACE(hook + " " + backend);
       const auto ranks = train_with(hook, backend, data);
       EXPECT_NEAR(ranks[0].test.accuracy(), exact[0].test.accuracy(), 1);

@@ -58,7 +58,7 @@ class RankFiles : public testing::Test {
 };
 
 TEST_F(RankFiles, GiveEachRankItsOwn) {
-  for (const std::string backend : {"thread", "gloo"}) {
+  for (const std::string backend : {"thread", "shm", "gloo"}) {
     const auto path = save(3, backend);
     EXPECT_THAT(
         list_directory(path),

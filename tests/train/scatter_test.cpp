@@ -47,7 +47,7 @@ std::vector<uint8_t> image(const Dataset& data, int64_t place) {
 }
 
 TEST(Scatter, SharesAreRandomSplitsOfWhatRankZeroRead) {
-  for (const std::string backend : {"thread", "gloo"}) {
+  for (const std::string backend : {"thread", "shm", "gloo"}) {
     const auto whole = whole_data(61).train;
     const auto ranks = scattered(3, 61, 3, backend);
     const auto order = at::randperm(61, at::detail::createCPUGenerator(3), at::kLong);

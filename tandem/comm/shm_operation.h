@@ -1,0 +1,80 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <string>
+
+#include "tandem/comm/communicator.h"
+
+namespace tandem {
+
+class ShmCollectives;
+
+/// Pointers to one place per rank, in rank order.
+template <typename T>
+using PerRank = c10::SmallVector<T*, 8>;
+
+/// One rank's part in one collective, as the rounds that it takes. In each round every
+/// rank may put something where the others see it, and when all have, takes what it
+/// needs of theirs. What is small has one round, which travels with the announcement.
+class ShmOperation : public Work {
+ public:
+  bool test() final;
+  void wait(std::chrono::milliseconds timeout) final;
+
+ protected:
+  /// What was called: equal on all ranks, or it is an error.
+  struct Call {
+    // A letter; see describe_call().
+    char name = ' ';
+    // A ReduceOp; -1: there is none.
+    int reduction = -1;
+    int root = -1;
+    at::ScalarType dtype = at::kFloat;
+    int64_t numel = 0;
+  };
+
+  ShmOperation(ShmCollectives& group, const Call& call) : group_(group), call_(call) {}
+
+  /// The most that a rank puts into the round if it takes only one.
+  virtual int64_t bytes_at_once() const = 0;
+
+  /// The tensor that could be worked on where it lies, if its memory is shared.
+  virtual const at::Tensor* in_place() const {
+    return nullptr;
+  }
+
+  /// All ranks' in_place() tensors are shared: here they are. Called before the rounds.
+  virtual void use_shared(const PerRank<char>&) {}
+
+  virtual int64_t rounds() const = 0;
+
+  /// Whether a round may be filled before the one before it was taken.
+  virtual bool runs_ahead() const {
+    return true;
+  }
+
+  /// Puts this rank's part of a round into `payload`.
+  virtual void fill(int64_t round, char* payload) = 0;
+
+  /// Takes the others'; this rank's own is among them.
+  virtual void take(int64_t round, const PerRank<const char>& payloads) = 0;
+
+ private:
+  friend class ShmCollectives;
+
+  ShmCollectives& group_;
+  Call call_;
+  // How far it is; ShmCollectives's.
+  uint64_t number_ = 0;
+  bool announced_ = false;
+  int arrived_ = 0;
+  bool started_ = false;
+  int64_t filled_ = 0;
+  int64_t taken_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace tandem
