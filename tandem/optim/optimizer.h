@@ -55,7 +55,8 @@ class GradScaler;
 /// several ranges gives the same bits as updating it in one.
 ///
 /// Numerics are those of torch.optim (1.13, single tensor), in the parameter's
-/// dtype: float32 or float64. Different ranges may be updated by different
+/// dtype: float32 or float64; Adam and Adadelta divide and take roots less often, so
+/// their last bit may differ. Different ranges may be updated by different
 /// threads at a time.
 class Optimizer {
  public:
