@@ -1,6 +1,8 @@
+#include <memory>
 #include <type_traits>
 #include <utility>
 
+#include "tandem/exec/amx_weights_gradient.h"
 #include "tandem/exec/onednn_ops.h"
 #include "tandem/exec/onednn_primitives.h"
 #include "tandem/exec/pointwise_kernels.h"
@@ -34,9 +36,10 @@ class Convolution : public OnednnOp {
           context_.engine, forward_kind(), which, shape(context_.compute), attributes);
     });
     output_ = make(pd_.dst_desc());
+    source_ = input_change_.plan(input, pd_.src_desc(), context_);
     forward_ = {
         dnnl::convolution_forward(pd_),
-        {{DNNL_ARG_SRC, input_change_.plan(input, pd_.src_desc(), context_)},
+        {{DNNL_ARG_SRC, source_},
          {DNNL_ARG_WEIGHTS, weight_change_.plan(
                                 plain_over(tensors_.weight, context_.engine),
                                 pd_.weights_desc(), context_)},
@@ -68,8 +71,14 @@ class Convolution : public OnednnOp {
     if (relu_) {
       mask_gradient();
     }
-    weights_input_change_.run(stream());
     weights_grad_change_.run(stream());
+    if (amx_weights_ != nullptr) {
+      amx_weights_->run(
+          accumulate, tensors_.weight_grad.data_ptr<float>(),
+          tensors_.bias_grad.data_ptr<float>());
+      return;
+    }
+    weights_input_change_.run(stream());
     backward_weights_.run(stream());
     store_weights_.run(stream(), accumulate);
     store_gradient(
@@ -121,6 +130,13 @@ class Convolution : public OnednnOp {
   }
 
   void plan_weights_gradient() {
+    if (AmxWeightsGradient::fits(layer_, in_dims_, context_)) {
+      amx_weights_ = std::make_unique<AmxWeightsGradient>(
+          layer_, source_,
+          weights_grad_change_.plan(grad_output_, output_.get_desc(), context_),
+          context_);
+      return;
+    }
     const auto pd = with_fastest([&](algorithm which) {
       return onednn::convolution_backward_weights(
           context_.engine, which, shape(OnednnType::f32), pd_);
@@ -169,12 +185,16 @@ class Convolution : public OnednnOp {
   OnednnDims in_dims_;
   OnednnDims out_dims_;
   memory input_;
+  // The same as forward reads it.
+  memory source_;
   memory output_;
   memory grad_output_;
   memory diff_bias_;
   dnnl::convolution_forward::primitive_desc pd_;
   BoundPrimitive forward_;
   BoundPrimitive backward_weights_;
+  // Instead of that, where it fits.
+  std::unique_ptr<AmxWeightsGradient> amx_weights_;
   BoundPrimitive backward_data_;
   GradientStore store_weights_;
   LayoutChange input_change_;

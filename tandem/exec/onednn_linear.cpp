@@ -1,6 +1,11 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "tandem/exec/amx_linear.h"
+#include "tandem/exec/isa.h"
 #include "tandem/exec/onednn_ops.h"
 #include "tandem/exec/onednn_primitives.h"
 #include "tandem/exec/pointwise_kernels.h"
@@ -221,11 +226,119 @@ class Bf16Linear : public Linear {
   int64_t packed_version_ = -1;
 };
 
+// bfloat16 products with float32 sums, by kernels of our own that read the weights
+// where they are: no copy of them, and none of their gradient.
+class AmxLinear : public Linear {
+ public:
+  using Linear::Linear;
+
+  memory plan_forward(const memory& input) override {
+    plan_rows(dims_of(input)[0]);
+    shape_ = {count_, in_, out_};
+    in_type_ = type_of(input);
+    input_ = input_change_.plan(
+        input, plain_desc({count_, in_}, OnednnType::bf16), context_);
+    plan_parts();
+    scratch_bytes_ = std::max(
+        amx::forward_scratch(shape_, part(0, out_)), amx::backward_scratch(shape_));
+    scratch_ = bytes(parts_ * scratch_bytes_);
+    return output_;
+  }
+
+  memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
+    plan_grad_output(grad_output);
+    rounded_grad_ = bytes(amx::rounded_grad_bytes(shape_));
+    grad_input_ =
+        wants_input_grad ? make(plain_desc({count_, in_}, in_type_)) : memory();
+    return grad_input_;
+  }
+
+  void forward(const OnednnPass&) override {
+    input_change_.run(stream());
+    in_parts(out_, [&](amx::Range outputs, void* scratch) {
+      amx::linear_forward(
+          shape_, outputs, data_of<Bf16>(input_), weight(),
+          tensors_.bias.data_ptr<float>(), relu_, data_of<float>(output_), scratch);
+    });
+  }
+
+  void backward_parameters(bool accumulate) override {
+    finish_grad_output(accumulate);
+    void* grad = rounded_grad_.get_data_handle();
+    amx::round_grad(shape_, data_of<float>(grad_output_), grad);
+    in_parts(in_, [&](amx::Range inputs, void* scratch) {
+      amx::linear_backward_weight(
+          shape_, inputs, grad, data_of<Bf16>(input_), accumulate,
+          tensors_.weight_grad.data_ptr<float>(), scratch);
+    });
+  }
+
+  // After backward_parameters(), which rounds the gradient.
+  void backward_input() override {
+    if (in_type_ == OnednnType::bf16) {
+      multiply_input<Bf16>();
+    } else {
+      multiply_input<float>();
+    }
+  }
+
+ private:
+  memory bytes(int64_t count) const {
+    return make(plain_desc({count}, OnednnType::u8));
+  }
+
+  // As many as there are threads; one where the others would not pay.
+  void plan_parts() {
+    constexpr int64_t kProductsOfAPart = 4'000'000;
+    const int64_t products = count_ * in_ * out_;
+    parts_ = std::clamp<int64_t>(
+        products / kProductsOfAPart, 1, std::max(1, at::get_num_threads()));
+  }
+
+  amx::Range part(int64_t index, int64_t total) const {
+    const int64_t grains = (total + amx::kLinearGrain - 1) / amx::kLinearGrain;
+    const int64_t length = (grains + parts_ - 1) / parts_ * amx::kLinearGrain;
+    return {std::min(total, index * length), std::min(total, (index + 1) * length)};
+  }
+
+  template <typename Body>
+  void in_parts(int64_t total, const Body& body) const {
+    at::parallel_for(0, parts_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        body(part(i, total), data_of<char>(scratch_) + i * scratch_bytes_);
+      }
+    });
+  }
+
+  template <typename T>
+  void multiply_input() const {
+    in_parts(in_, [&](amx::Range inputs, void* scratch) {
+      amx::linear_backward_input(
+          shape_, inputs, rounded_grad_.get_data_handle(), weight(),
+          data_of<T>(grad_input_), scratch);
+    });
+  }
+
+  amx::LinearShape shape_;
+  OnednnType in_type_ = OnednnType::f32;
+  memory input_;
+  memory grad_input_;
+  memory rounded_grad_;
+  int64_t parts_ = 1;
+  // Of one part; a multiple of 64.
+  int64_t scratch_bytes_ = 0;
+  memory scratch_;
+  LayoutChange input_change_;
+};
+
 }  // namespace
 
 std::unique_ptr<OnednnOp> make_onednn_linear(
     const FusedLayer& fused, const OnednnTensors& tensors,
     const OnednnContext& context) {
+  if (context.compute == OnednnType::bf16 && has_amx()) {
+    return std::make_unique<AmxLinear>(fused, tensors, context);
+  }
   if (context.compute == OnednnType::bf16) {
     return std::make_unique<Bf16Linear>(fused, tensors, context);
   }

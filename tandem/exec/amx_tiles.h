@@ -1,0 +1,116 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+// What the kernels with AMX tiles share. Only files compiled for AMX include it, so all
+// of it may be inlined there.
+//
+// A tile is 16 rows of 64 bytes. Products of bfloat16 take from the left 16 rows of 32
+// values, and from the right 16 rows of 16 pairs: the pair (i, j) holds rows 2i and
+// 2i + 1 of column j. The sums are 16 rows of 16 float32.
+
+namespace tandem::amx {
+
+namespace {
+
+constexpr int64_t kTile = 16;
+// Values that one product of tiles sums over.
+constexpr int64_t kDepth = 32;
+constexpr int64_t kTileBytes = 1024;
+constexpr int64_t kRowBytes = 64;
+// Of a tile, in elements.
+constexpr int64_t kSums = 256;
+constexpr int64_t kHalves = 512;
+
+constexpr int64_t up_to(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// The compiler does not know what tiles read and write: between them and other code
+// on the same memory there must be this.
+inline void fence() {
+  __asm__ volatile("" ::: "memory");
+}
+
+// oneDNN's kernels set tiles up for themselves, and so must we.
+class TileScope {
+ public:
+  TileScope() {
+    static constexpr TileConfig kConfig;
+    _tile_loadconfig(&kConfig);
+    fence();
+  }
+  ~TileScope() {
+    fence();
+    _tile_release();
+  }
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+};
+
+// The first `count` of 16 or 32 lanes; none where negative.
+inline __mmask16 first_16(int64_t count) {
+  return count >= 16  ? static_cast<__mmask16>(0xFFFF)
+         : count <= 0 ? static_cast<__mmask16>(0)
+                      : static_cast<__mmask16>((1U << count) - 1);
+}
+inline __mmask32 first_32(int64_t count) {
+  return count >= 32  ? static_cast<__mmask32>(~0U)
+         : count <= 0 ? static_cast<__mmask32>(0)
+                      : static_cast<__mmask32>((1U << count) - 1);
+}
+
+inline __m512i narrow_pair(__m512 low, __m512 high) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+}
+
+// Lane i of the result is the pair (even[i], odd[i]).
+inline __m512i interleave(__m512 even, __m512 odd) {
+  const __m512i order = _mm512_set_epi16(
+      31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5,
+      20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return _mm512_permutexvar_epi16(order, narrow_pair(even, odd));
+}
+inline __m512i interleave(__m256i even, __m256i odd) {
+  return _mm512_or_si512(
+      _mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
+}
+
+// Rows become columns, in place.
+inline void transpose(__m512i (&r)[16]) {
+  __m512i t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  for (int i = 0; i < 16; i += 8) {
+    for (int j = 0; j < 4; ++j) {
+      t[i + j] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0x88);
+      t[i + j + 4] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0xDD);
+    }
+  }
+  for (int i = 0; i < 8; ++i) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xDD);
+  }
+}
+
+}  // namespace
+
+}  // namespace tandem::amx
