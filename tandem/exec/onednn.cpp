@@ -333,7 +333,8 @@ std::string onednn_obstacle(
     return "the model is not a plain sequence of layers";
   }
   if (options.stacked_statistics) {
-    return "its batch norm takes statistics from this rank's samples only";
+    return "with --buffers sync batch norm takes other ranks' statistics, and this one "
+           "does not";
   }
   for (const auto& named : arenas.state()) {
     if (at::isFloatingType(named.tensor.scalar_type()) &&

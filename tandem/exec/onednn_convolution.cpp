@@ -1,6 +1,5 @@
 #include <memory>
 #include <type_traits>
-#include <utility>
 
 #include "tandem/exec/amx_weights_gradient.h"
 #include "tandem/exec/onednn_ops.h"
@@ -25,24 +24,18 @@ class Convolution : public OnednnOp {
     input_ = input;
     in_dims_ = dims_of(input);
     out_dims_ = {in_dims_[0], layer_.out, extent(in_dims_[2]), extent(in_dims_[3])};
-    dnnl::primitive_attr attributes;
-    if (relu_) {
-      dnnl::post_ops relu;
-      relu.append_eltwise(1, algorithm::eltwise_relu, 0, 0);
-      attributes.set_post_ops(relu);
-    }
     pd_ = with_fastest([&](algorithm which) {
       return onednn::convolution_forward(
-          context_.engine, forward_kind(), which, shape(context_.compute), attributes);
+          context_.engine, forward_kind(), which, shape(context_.compute),
+          attributes_with_relu(relu_));
     });
     output_ = make(pd_.dst_desc());
     source_ = input_change_.plan(input, pd_.src_desc(), context_);
     forward_ = {
         dnnl::convolution_forward(pd_),
         {{DNNL_ARG_SRC, source_},
-         {DNNL_ARG_WEIGHTS, weight_change_.plan(
-                                plain_over(tensors_.weight, context_.engine),
-                                pd_.weights_desc(), context_)},
+         {DNNL_ARG_WEIGHTS,
+          packed_.plan(tensors_.weight, pd_.weights_desc(), context_)},
          {DNNL_ARG_BIAS, plain_over(tensors_.bias, context_.engine)},
          {DNNL_ARG_DST, output_}}};
     return output_;
@@ -58,11 +51,7 @@ class Convolution : public OnednnOp {
 
   void forward(const OnednnPass& pass) override {
     input_change_.run(stream());
-    if (std::exchange(packed_version_, pass.parameters_version) !=
-        pass.parameters_version) {
-      weight_change_.run(stream());
-      back_weight_change_.run(stream());
-    }
+    packed_.refresh(pass.parameters_version, stream());
     forward_.run(stream());
   }
 
@@ -163,9 +152,7 @@ class Convolution : public OnednnOp {
         dnnl::convolution_backward_data(pd),
         {{DNNL_ARG_DIFF_DST,
           data_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
-         {DNNL_ARG_WEIGHTS, back_weight_change_.plan(
-                                plain_over(tensors_.weight, context_.engine),
-                                pd.weights_desc(), context_)},
+         {DNNL_ARG_WEIGHTS, packed_.plan(tensors_.weight, pd.weights_desc(), context_)},
          {DNNL_ARG_DIFF_SRC, grad_input}}};
     return grad_input;
   }
@@ -196,16 +183,13 @@ class Convolution : public OnednnOp {
   // Instead of that, where it fits.
   std::unique_ptr<AmxWeightsGradient> amx_weights_;
   BoundPrimitive backward_data_;
+  PackedCopies packed_;
   GradientStore store_weights_;
   LayoutChange input_change_;
-  LayoutChange weight_change_;
   LayoutChange grad_change_;
   LayoutChange weights_input_change_;
   LayoutChange weights_grad_change_;
   LayoutChange data_grad_change_;
-  LayoutChange back_weight_change_;
-  // Of the packed copies.
-  int64_t packed_version_ = -1;
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "tandem/exec/amx_linear.h"
 #include "tandem/exec/isa.h"
@@ -125,21 +124,14 @@ class Bf16Linear : public Linear {
   memory plan_forward(const memory& input) override {
     plan_rows(dims_of(input)[0]);
     input_ = input;
-    dnnl::primitive_attr attributes;
-    if (relu_) {
-      dnnl::post_ops relu;
-      relu.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
-      attributes.set_post_ops(relu);
-    }
     pd_ = onednn::inner_product_forward(
         context_.engine, forward_kind(), source(), weights(OnednnType::bf16),
-        plain_desc({out_}), output_.get_desc(), attributes);
+        plain_desc({out_}), output_.get_desc(), attributes_with_relu(relu_));
     forward_ = {
         dnnl::inner_product_forward(pd_),
         {{DNNL_ARG_SRC, input_change_.plan(input, pd_.src_desc(), context_)},
-         {DNNL_ARG_WEIGHTS, weight_change_.plan(
-                                plain_over(tensors_.weight, context_.engine),
-                                pd_.weights_desc(), context_)},
+         {DNNL_ARG_WEIGHTS,
+          packed_.plan(tensors_.weight, pd_.weights_desc(), context_)},
          {DNNL_ARG_BIAS, plain_over(tensors_.bias, context_.engine)},
          {DNNL_ARG_DST, output_}}};
     return output_;
@@ -162,11 +154,7 @@ class Bf16Linear : public Linear {
 
   void forward(const OnednnPass& pass) override {
     input_change_.run(stream());
-    if (std::exchange(packed_version_, pass.parameters_version) !=
-        pass.parameters_version) {
-      weight_change_.run(stream());
-      back_weight_change_.run(stream());
-    }
+    packed_.refresh(pass.parameters_version, stream());
     forward_.run(stream());
   }
 
@@ -203,9 +191,7 @@ class Bf16Linear : public Linear {
         dnnl::inner_product_backward_data(pd),
         {{DNNL_ARG_DIFF_DST,
           data_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
-         {DNNL_ARG_WEIGHTS, back_weight_change_.plan(
-                                plain_over(tensors_.weight, context_.engine),
-                                pd.weights_desc(), context_)},
+         {DNNL_ARG_WEIGHTS, packed_.plan(tensors_.weight, pd.weights_desc(), context_)},
          {DNNL_ARG_DIFF_SRC, grad_input}}};
     return grad_input;
   }
@@ -215,15 +201,12 @@ class Bf16Linear : public Linear {
   BoundPrimitive forward_;
   BoundPrimitive backward_weights_;
   BoundPrimitive backward_data_;
+  PackedCopies packed_;
   GradientStore store_weights_;
   LayoutChange input_change_;
-  LayoutChange weight_change_;
-  LayoutChange back_weight_change_;
   LayoutChange weights_input_change_;
   LayoutChange weights_grad_change_;
   LayoutChange data_grad_change_;
-  // Of the packed copies.
-  int64_t packed_version_ = -1;
 };
 
 // bfloat16 products with float32 sums, by kernels of our own that read the weights

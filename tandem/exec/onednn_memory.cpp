@@ -74,6 +74,36 @@ memory LayoutChange::plan(
   return to;
 }
 
+memory PackedCopies::plan(
+    const at::Tensor& parameter, const memory::desc& wanted,
+    const OnednnContext& context) {
+  changes_.emplace_back();
+  return changes_.back().plan(plain_over(parameter, context.engine), wanted, context);
+}
+
+void PackedCopies::refresh(int64_t parameters_version, const dnnl::stream& stream) {
+  if (std::exchange(version_, parameters_version) == parameters_version) {
+    return;
+  }
+  for (const auto& change : changes_) {
+    change.run(stream);
+  }
+}
+
+dnnl::primitive_attr attributes_with_relu(bool relu) {
+  dnnl::primitive_attr attributes;
+  if (relu) {
+    dnnl::post_ops behind;
+#if DNNL_VERSION_MAJOR >= 3
+    behind.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
+#else
+    behind.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+#endif
+    attributes.set_post_ops(behind);
+  }
+  return attributes;
+}
+
 void GradientStore::plan(
     const memory& from, const at::Tensor& gradient, const OnednnContext& context) {
   const memory to = plain_over(gradient, context.engine);

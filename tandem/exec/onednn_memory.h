@@ -80,6 +80,24 @@ class LayoutChange {
   BoundPrimitive reorder_;
 };
 
+/// Copies of parameters in the layouts and types that primitives like.
+class PackedCopies {
+ public:
+  /// Returns where the copy will be: the parameter itself when it fits.
+  dnnl::memory plan(
+      const at::Tensor& parameter, const dnnl::memory::desc& wanted,
+      const OnednnContext& context);
+  /// Copies again unless the parameters are still of this version.
+  void refresh(int64_t parameters_version, const dnnl::stream& stream);
+
+ private:
+  std::vector<LayoutChange> changes_;
+  int64_t version_ = -1;
+};
+
+/// A ReLU behind the primitive, in the same pass; or nothing.
+dnnl::primitive_attr attributes_with_relu(bool relu);
+
 /// Brings a gradient from a primitive's layout into the arena.
 class GradientStore {
  public:

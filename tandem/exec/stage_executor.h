@@ -142,12 +142,13 @@ struct ExecutorEntry {
 /// The fastest first.
 const std::vector<ExecutorEntry>& executor_table();
 
-/// "auto" takes the fastest that can run the model, and logs why another cannot.
+/// "auto" takes the fastest that can run the model. Where it passes over one,
+/// `why_not`, if not null, becomes the reason.
 ///
 /// Throws ConfigError for an unknown name (naming the nearest), and for one that
 /// cannot run the model.
 std::unique_ptr<StageExecutor> make_executor(
     const std::string& name, Model& model, ModelArenas& arenas,
-    const StageOptions& options);
+    const StageOptions& options, std::string* why_not = nullptr);
 
 }  // namespace tandem

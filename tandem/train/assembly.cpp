@@ -222,7 +222,8 @@ Assembly assemble(
     parts.optimizer = make_scaled_optimizer(std::move(parts.optimizer), *scale);
   }
   stage.stacked_statistics = parts.statistics != nullptr;
-  parts.executor = make_executor(config.executor, *parts.model, *parts.arenas, stage);
+  parts.executor = make_executor(
+      config.executor, *parts.model, *parts.arenas, stage, &parts.executor_passed_over);
   parts.strategy =
       make_strategy(strategy, {comm, *parts.executor, *parts.arenas, *parts.optimizer});
   if (parts.optimizer->scaler() != nullptr) {

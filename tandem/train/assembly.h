@@ -32,6 +32,8 @@ struct Assembly {
   std::unique_ptr<ModelArenas> no_arenas;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<StageExecutor> executor;
+  // Why "auto" did not take a faster one; empty when it did.
+  std::string executor_passed_over;
   std::unique_ptr<Strategy> strategy;
 };
 

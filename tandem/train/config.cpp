@@ -101,6 +101,7 @@ const Range kRanges[] = {
     {"checkpoint_minutes", 0, kLarge},
     {"keep_checkpoints", 0, kMany},
     {"log_every", 1, kMany},
+    {"eval_every", 1, 1 << 24},
     {"eval_batch_size", 1, 1 << 24},
 };
 
@@ -270,6 +271,8 @@ const std::vector<ConfigField>& config_fields() {
        "template of a line when min_delta ends a rank's training"},
       {"output", "test_line", &C::test_line, "template of test results; off: none"},
       {"output", "end_line", &C::end_line, "template of the last line"},
+      {"output", "eval_every", &C::eval_every,
+       "evaluate after every n-th epoch, and after the last"},
       {"output", "eval_batch_size", &C::eval_batch_size,
        "samples per evaluation batch"},
       {"output", "trace", &C::trace, "write trace.json of the first steps"},

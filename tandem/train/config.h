@@ -95,6 +95,7 @@ struct RunConfig {
   std::string converged_line;
   std::string test_line;
   std::string end_line;
+  int64_t eval_every = 1;
   int64_t eval_batch_size = 1000;
   bool trace = false;
   bool dry_run = false;

@@ -79,7 +79,9 @@ class Trainer {
     }
     while (!is_finished()) {
       train_epoch();
-      test = evaluate_now();
+      if (is_evaluated()) {
+        test = evaluate_now();
+      }
       position_ = {position_.epoch + 1, 0, position_.step, 0};
       save();
     }
@@ -90,6 +92,13 @@ class Trainer {
  private:
   bool is_finished() const {
     return position_.epoch >= config_.epochs || convergence_.all();
+  }
+
+  // The epoch that has just ended.
+  bool is_evaluated() const {
+    const int64_t epochs = position_.epoch + 1;
+    return epochs >= config_.epochs || convergence_.all() ||
+           epochs % config_.eval_every == 0;
   }
 
   // --- set-up ---
@@ -181,6 +190,10 @@ class Trainer {
         data_.train.size, parts_.strategy->data_shard().num_shards, config_.batch_size,
         config_.accumulate > 1 ? fmt::format(" x {}", config_.accumulate) : "",
         config_.strategy, comm_.size(), comm_.backend()));
+    if (!parts_.executor_passed_over.empty()) {
+      reporter_.say(fmt::format(
+          "executor {}: {}", parts_.executor->name(), parts_.executor_passed_over));
+    }
     const bool reads = parts_.strategy->data_shard().shard >= 0;
     reporter_.start(reads ? shard_size(sampler_options()) : 0, data_.train.size);
   }

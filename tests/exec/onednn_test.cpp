@@ -311,6 +311,24 @@ TEST(Onednn, StagesPassActivationsForwardAndGradientsBack) {
   expect_close(first_gradient[0], first_gradient[1], "gradient of the first stage");
 }
 
+TEST(Onednn, AutoTakesItWhereItCanAndSaysWhyNotElsewhere) {
+  ModelOptions options;
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    options.dtype = dtype;
+    const auto model = make_model("net", options);
+    ModelArenas arenas(model->parameters(), model->buffers());
+    std::string why_not;
+    const auto executor = make_executor("auto", *model, arenas, {}, &why_not);
+    if (dtype == at::kFloat) {
+      EXPECT_STREQ(executor->name(), "onednn");
+      EXPECT_EQ(why_not, "");
+    } else {
+      EXPECT_STREQ(executor->name(), "eager");
+      EXPECT_THAT(why_not, AllOf(HasSubstr("onednn"), HasSubstr("float32")));
+    }
+  }
+}
+
 TEST(Onednn, SaysWhatItCannotCompile) {
   ModelOptions options;
   options.dtype = at::kDouble;

@@ -112,6 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"--batch-size", "99999999999999999999"}),
         setting(
             "EvaluationBatch", {"--eval-batch-size", "0"}, {"eval_batch_size is 0"}),
+        setting("EvaluationNever", {"--eval-every", "0"}, {"eval_every is 0"}),
         setting("Epochs", {"--epochs", "-1"}, {"epochs is -1", "0 to"}),
         setting("EpochsAsText", {"--epochs", "x"}, {"--epochs", "'x'", "whole number"}),
         setting("EpochsAsFraction", {"--epochs", "1.5"}, {"'1.5'", "whole number"}),
@@ -228,8 +229,8 @@ INSTANTIATE_TEST_SUITE_P(
             {"--executor", "onednn", "--buffers", "sync", "--model", "convnet_bn"},
             {"--buffers sync", "--executor eager"}),
         setting(
-            "CompiledLayersInBf16", {"--executor", "onednn", "--precision", "bf16"},
-            {"bf16", "--executor eager"}),
+            "CompiledLayersInFloat64", {"--executor", "onednn", "--precision", "fp64"},
+            {"float32", "--executor eager"}),
         setting(
             "SequentialOnTwoRanks", {"--strategy", "sequential", "--nproc", "2"},
             {"sequential", "--nproc 1"}),

@@ -122,6 +122,19 @@ TEST(Train, ShowsPlainLinesWhereThereIsNoTerminal) {
   EXPECT_THAT(result.output, Not(HasSubstr("\033")));
 }
 
+TEST(Train, EvaluatesAfterEveryNthEpochAndTheLast) {
+  const auto result = tandem_run(
+      {"train", "--limit", "128", "--model", "simplenet", "--epochs", "5",
+       "--eval-every", "2", "--test-line", "tested epoch {epoch}"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  for (const char* epoch : {"2", "4", "5"}) {
+    EXPECT_THAT(result.output, HasSubstr("tested epoch " + std::string(epoch)));
+  }
+  for (const char* epoch : {"1", "3"}) {
+    EXPECT_THAT(result.output, Not(HasSubstr("tested epoch " + std::string(epoch))));
+  }
+}
+
 TEST(Train, DryRunDoesTwoStepsAndSavesNothing) {
   const Scratch scratch;
   const auto out = scratch / "run";
