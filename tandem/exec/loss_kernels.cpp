@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tandem/base/error.h"
 
@@ -80,6 +81,10 @@ LossSums sum_losses(
     sums.loss += class_loss(kind, row, classes[i]);
     const auto* most = std::max_element(row.values, row.values + row.width);
     sums.correct += most - row.values == classes[i] ? 1 : 0;
+  }
+  // What float32 cannot hold is a training that went astray, as it is in PyTorch.
+  if (sums.loss > std::numeric_limits<float>::max()) {
+    sums.loss = std::numeric_limits<double>::infinity();
   }
   return sums;
 }

@@ -120,7 +120,7 @@ TEST_F(Compare, ARunEqualsThatOfTrain) {
 
 TEST_F(Compare, GoesOnAfterAFailureAndEndsWithOne) {
   // A loss that is not finite ends a run.
-  recipe("broken", "optimizer = \"sgd\"\nlr = 1e38\n");
+  recipe("broken", "optimizer = \"sgd\"\nlr = 1e36\n");
   const auto result = compare({"broken", "one"});
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(
