@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "tandem/comm/reduce_arrays.h"
 #include "tandem/comm/shm_collectives.h"
@@ -70,13 +69,13 @@ class AllReduce : public ShmOperation {
       sum_shared_slice();
     } else if (!by_slices_) {
       const Run run = chunk(round);
-      std::memcpy(payload, memory_ + run.begin, static_cast<size_t>(run.bytes));
+      copy_bytes(payload, memory_ + run.begin, static_cast<size_t>(run.bytes));
     } else {
       const Run run = chunk(round / 2);
       // First all of the chunk, then the slice that this rank has summed.
       const Run part =
           round % 2 == 0 ? Run{0, run.bytes} : slice_of(run.bytes, rank_, size_);
-      std::memcpy(
+      copy_bytes(
           payload + part.begin, memory_ + run.begin + part.begin,
           static_cast<size_t>(part.bytes));
     }
@@ -96,7 +95,7 @@ class AllReduce : public ShmOperation {
       for (int other = 0; other < size_; ++other) {
         const Run part = slice_of(run.bytes, other, size_);
         if (other != rank_) {
-          std::memcpy(
+          copy_bytes(
               memory_ + run.begin + part.begin,
               payloads[static_cast<size_t>(other)] + part.begin,
               static_cast<size_t>(part.bytes));

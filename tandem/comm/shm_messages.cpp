@@ -1,7 +1,6 @@
 #include "tandem/comm/shm_messages.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 
 namespace tandem {
@@ -28,8 +27,8 @@ void write_ring(ShmRing& ring, const void* from, int64_t bytes) {
   const size_t place = at % ShmRing::kBytes;
   const size_t first = std::min(static_cast<size_t>(bytes), ShmRing::kBytes - place);
   const char* source = static_cast<const char*>(from);
-  std::memcpy(ring.data + place, source, first);
-  std::memcpy(ring.data, source + first, static_cast<size_t>(bytes) - first);
+  copy_bytes(ring.data + place, source, first);
+  copy_bytes(ring.data, source + first, static_cast<size_t>(bytes) - first);
   ring.written.store(at + static_cast<uint64_t>(bytes), std::memory_order_release);
 }
 
@@ -38,8 +37,8 @@ void read_ring(ShmRing& ring, void* to, int64_t bytes) {
   const size_t place = at % ShmRing::kBytes;
   const size_t first = std::min(static_cast<size_t>(bytes), ShmRing::kBytes - place);
   char* target = static_cast<char*>(to);
-  std::memcpy(target, ring.data + place, first);
-  std::memcpy(target + first, ring.data, static_cast<size_t>(bytes) - first);
+  copy_bytes(target, ring.data + place, first);
+  copy_bytes(target + first, ring.data, static_cast<size_t>(bytes) - first);
   ring.read.store(at + static_cast<uint64_t>(bytes), std::memory_order_release);
 }
 
@@ -229,7 +228,7 @@ void ShmMessages::deliver(Arrival& arrival) {
                     c10::toString(static_cast<at::ScalarType>(arrival.header.dtype)) +
                     "; sizes or dtypes differ";
   } else if (!arrival.kept.empty()) {
-    std::memcpy(message.memory, arrival.kept.data(), arrival.kept.size());
+    copy_bytes(message.memory, arrival.kept.data(), arrival.kept.size());
   }
   message.ended = true;
 }

@@ -1,7 +1,6 @@
 // The collectives that move data: one or all ranks give, each takes what is its own.
 
 #include <algorithm>
-#include <cstring>
 
 #include "tandem/comm/reduce_arrays.h"
 #include "tandem/comm/shm_collectives.h"
@@ -47,13 +46,13 @@ class Move : public ShmOperation {
   // Part number `index` of the whole, `bytes_` each, from and to a payload.
   void put(
       int64_t round, const char* whole, int index, char* payload, int place) const {
-    std::memcpy(
+    copy_bytes(
         payload + place * length(round), whole + index * bytes_ + begin(round),
         static_cast<size_t>(length(round)));
   }
   void get(
       int64_t round, const char* payload, int place, char* whole, int index) const {
-    std::memcpy(
+    copy_bytes(
         whole + index * bytes_ + begin(round), payload + place * length(round),
         static_cast<size_t>(length(round)));
   }
