@@ -7,37 +7,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/core/bf16.h"
 #include "tandem/core/simd.h"
-
-// Arrays are the same or apart: no element depends on an earlier one.
-#if defined(__clang__)
-#define TANDEM_NO_DEPENDENCES _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define TANDEM_NO_DEPENDENCES _Pragma("GCC ivdep")
-#endif
 
 namespace tandem {
 
 namespace {
-
-TANDEM_ALWAYS_INLINE float widen(uint16_t half) {
-  const uint32_t bits = uint32_t{half} << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-// To the nearest, ties to even; what is no number stays none.
-TANDEM_ALWAYS_INLINE uint16_t round_to_bfloat16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-  return static_cast<uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? 0x7fc0U : rounded);
-}
-
-struct BFloat16Bits {
-  uint16_t bits;
-};
 
 template <typename T>
 TANDEM_ALWAYS_INLINE T add(T a, T b) {
@@ -53,14 +28,14 @@ TANDEM_ALWAYS_INLINE int32_t add(int32_t a, int32_t b) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
 }
 template <>
-TANDEM_ALWAYS_INLINE BFloat16Bits add(BFloat16Bits a, BFloat16Bits b) {
-  return {round_to_bfloat16(widen(a.bits) + widen(b.bits))};
+TANDEM_ALWAYS_INLINE Bf16 add(Bf16 a, Bf16 b) {
+  return narrow<Bf16>(widen(a) + widen(b));
 }
 
 // `to` may be `a` or `b`: an element is written after both have been read.
 template <typename T>
 TANDEM_ALWAYS_INLINE void add_two(T* to, const T* a, const T* b, int64_t count) {
-  TANDEM_NO_DEPENDENCES
+  TANDEM_ELEMENTWISE
   for (int64_t i = 0; i < count; ++i) {
     to[i] = add(a[i], b[i]);
   }
@@ -69,7 +44,7 @@ TANDEM_ALWAYS_INLINE void add_two(T* to, const T* a, const T* b, int64_t count) 
 template <typename T>
 TANDEM_ALWAYS_INLINE void add_two_to_two(
     T* x, T* y, const T* a, const T* b, int64_t count) {
-  TANDEM_NO_DEPENDENCES
+  TANDEM_ELEMENTWISE
   for (int64_t i = 0; i < count; ++i) {
     const T sum = add(a[i], b[i]);
     x[i] = sum;
@@ -117,7 +92,7 @@ TANDEM_ALWAYS_INLINE void add_all(
   }
 TANDEM_ADD_ALL(add_floats, float)
 TANDEM_ADD_ALL(add_doubles, double)
-TANDEM_ADD_ALL(add_bfloat16s, BFloat16Bits)
+TANDEM_ADD_ALL(add_bfloat16s, Bf16)
 TANDEM_ADD_ALL(add_longs, int64_t)
 TANDEM_ADD_ALL(add_ints, int32_t)
 #undef TANDEM_ADD_ALL
@@ -143,7 +118,7 @@ bool add_by_loop(
       add_as<double>(add_doubles, to, from, count);
       return true;
     case at::kBFloat16:
-      add_as<BFloat16Bits>(add_bfloat16s, to, from, count);
+      add_as<Bf16>(add_bfloat16s, to, from, count);
       return true;
     case at::kLong:
       add_as<int64_t>(add_longs, to, from, count);

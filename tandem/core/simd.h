@@ -15,3 +15,11 @@
 #endif
 
 #define TANDEM_ALWAYS_INLINE inline __attribute__((always_inline))
+
+/// Before a loop over elements of arrays that are the same or apart, never overlapping
+/// otherwise: no element depends on an earlier one, and the compiler need not look.
+#if defined(__clang__)
+#define TANDEM_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TANDEM_ELEMENTWISE _Pragma("GCC ivdep")
+#endif

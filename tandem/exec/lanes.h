@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tandem/exec/bf16.h"
+#include "tandem/core/bf16.h"
 
 namespace tandem::TANDEM_ISA {
 

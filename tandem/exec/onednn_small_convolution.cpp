@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tandem/exec/bf16.h"
+#include "tandem/core/bf16.h"
 #include "tandem/exec/isa.h"
 #include "tandem/exec/onednn_ops.h"
 #include "tandem/exec/pointwise_kernels.h"

@@ -13,9 +13,6 @@ namespace {
 // Of elements that one thread takes at least.
 constexpr int64_t kGrain = 32'768;
 
-// In place or apart, never overlapping otherwise: the compiler need not look.
-#define TANDEM_ELEMENTWISE _Pragma("GCC ivdep")
-
 template <typename T>
 TANDEM_ALWAYS_INLINE void rectify_each(const T* in, int64_t count, T* out) {
   TANDEM_ELEMENTWISE

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "tandem/exec/bf16.h"
+#include "tandem/core/bf16.h"
 
 namespace tandem {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tandem/exec/bf16.h"
+#include "tandem/core/bf16.h"
 #include "tandem/exec/pool_loops.h"
 
 namespace tandem {
