@@ -23,8 +23,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tandem/exec/onednn_primitives.h"
+
 namespace {
 
+using tandem::onednn::describe;
+using tandem::onednn::describe_backward;
 using Dims = dnnl::memory::dims;
 using Type = dnnl::memory::data_type;
 using Tag = dnnl::memory::format_tag;
@@ -38,31 +42,6 @@ struct Options {
   Type type = Type::f32;
   int repeats = 30;
 };
-
-// oneDNN 3 has no operation descriptors.
-#if DNNL_VERSION_MAJOR >= 3
-template <typename Primitive, typename... Arguments>
-auto describe(const dnnl::engine& engine, const Arguments&... arguments) {
-  return typename Primitive::primitive_desc(engine, arguments...);
-}
-template <typename Primitive, typename Hint, typename... Arguments>
-auto describe_backward(
-    const dnnl::engine& engine, const Hint& hint, const Arguments&... arguments) {
-  return typename Primitive::primitive_desc(engine, arguments..., hint);
-}
-#else
-template <typename Primitive, typename... Arguments>
-auto describe(const dnnl::engine& engine, const Arguments&... arguments) {
-  return typename Primitive::primitive_desc(
-      typename Primitive::desc(arguments...), engine);
-}
-template <typename Primitive, typename Hint, typename... Arguments>
-auto describe_backward(
-    const dnnl::engine& engine, const Hint& hint, const Arguments&... arguments) {
-  return typename Primitive::primitive_desc(
-      typename Primitive::desc(arguments...), engine, hint);
-}
-#endif
 
 // A primitive ready to run, and where its time goes.
 struct Case {
@@ -92,8 +71,8 @@ class Cases {
       const Dims zeros = {0, 0};
       try {
         const auto forward = describe<dnnl::convolution_forward>(
-            engine_, dnnl::prop_kind::forward_training, algorithm, src, weight, bias,
-            dst, ones, zeros, zeros);
+            engine_, {}, dnnl::prop_kind::forward_training, algorithm, src, weight,
+            bias, dst, ones, zeros, zeros);
         add_forward<dnnl::convolution_forward>(
             {layer, "forward", name, {}, {}}, forward);
         add_if_there({layer, "backward weights", name, {}, {}}, [&](Case one) {
@@ -123,7 +102,7 @@ class Cases {
     const auto dst = any({options_.batch, out});
     const std::string name = "inner product";
     const auto forward = describe<dnnl::inner_product_forward>(
-        engine_, dnnl::prop_kind::forward_training, src, weight, bias, dst);
+        engine_, {}, dnnl::prop_kind::forward_training, src, weight, bias, dst);
     add_forward<dnnl::inner_product_forward>({layer, "forward", name, {}, {}}, forward);
     add_backward_weights<dnnl::inner_product_backward_weights>(
         {layer, "backward weights", name, {}, {}},

@@ -31,8 +31,14 @@ class BatchNorm : public OnednnOp {
 
   memory plan_forward(const memory& input) override {
     input_ = input;
-    pd_ = onednn::batch_norm_forward(
-        context_.engine, forward_kind(), input.get_desc(), kEpsilon, flags_);
+    const auto data = input.get_desc();
+#if DNNL_VERSION_MAJOR >= 3
+    pd_ = onednn::describe<dnnl::batch_normalization_forward>(
+        context_.engine, {}, forward_kind(), data, data, kEpsilon, flags_);
+#else
+    pd_ = onednn::describe<dnnl::batch_normalization_forward>(
+        context_.engine, {}, forward_kind(), data, kEpsilon, flags_);
+#endif
     const memory output = make(pd_.dst_desc());
     mean_ = context_.training ? make(pd_.mean_desc()) : over(tensors_.running_mean);
     variance_ =
@@ -51,8 +57,15 @@ class BatchNorm : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
-    const auto pd = onednn::batch_norm_backward(
-        context_.engine, input_.get_desc(), kEpsilon, flags_, pd_);
+    const auto data = input_.get_desc();
+    const auto kind = dnnl::prop_kind::backward;
+#if DNNL_VERSION_MAJOR >= 3
+    const auto pd = onednn::describe_backward<dnnl::batch_normalization_backward>(
+        context_.engine, pd_, kind, data, data, data, kEpsilon, flags_);
+#else
+    const auto pd = onednn::describe_backward<dnnl::batch_normalization_backward>(
+        context_.engine, pd_, kind, data, data, kEpsilon, flags_);
+#endif
     const memory grad_input = make(pd.diff_src_desc());
     const auto channels = plain_desc({tensors_.weight.size(0)});
     scale_grad_ = make(channels);

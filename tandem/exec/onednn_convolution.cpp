@@ -25,9 +25,10 @@ class Convolution : public OnednnOp {
     in_dims_ = dims_of(input);
     out_dims_ = {in_dims_[0], layer_.out, extent(in_dims_[2]), extent(in_dims_[3])};
     pd_ = with_fastest([&](algorithm which) {
-      return onednn::convolution_forward(
-          context_.engine, forward_kind(), which, shape(context_.compute),
-          attributes_with_relu(relu_));
+      return onednn::describe<dnnl::convolution_forward>(
+          context_.engine, attributes_with_relu(relu_), forward_kind(), which,
+          images(in_dims_), weights(context_.compute), bias(), images(out_dims_),
+          stride(), padding(), padding());
     });
     output_ = make(pd_.dst_desc());
     source_ = input_change_.plan(input, pd_.src_desc(), context_);
@@ -93,14 +94,17 @@ class Convolution : public OnednnOp {
                : any_desc(dims, context_.compute);
   }
 
-  onednn::ConvolutionShape shape(OnednnType weights) const {
-    return {
-        images(in_dims_),
-        any_desc({layer_.out, layer_.in, layer_.kernel, layer_.kernel}, weights),
-        plain_desc({layer_.out}),
-        images(out_dims_),
-        {layer_.stride, layer_.stride},
-        {layer_.padding, layer_.padding}};
+  memory::desc weights(OnednnType type) const {
+    return any_desc({layer_.out, layer_.in, layer_.kernel, layer_.kernel}, type);
+  }
+  memory::desc bias() const {
+    return plain_desc({layer_.out});
+  }
+  OnednnDims stride() const {
+    return {layer_.stride, layer_.stride};
+  }
+  OnednnDims padding() const {
+    return {layer_.padding, layer_.padding};
   }
 
   // Winograd's products for 3x3 windows, where oneDNN has them for this shape and this
@@ -127,8 +131,9 @@ class Convolution : public OnednnOp {
       return;
     }
     const auto pd = with_fastest([&](algorithm which) {
-      return onednn::convolution_backward_weights(
-          context_.engine, which, shape(OnednnType::f32), pd_);
+      return onednn::describe_backward<dnnl::convolution_backward_weights>(
+          context_.engine, pd_, which, images(in_dims_), weights(OnednnType::f32),
+          bias(), images(out_dims_), stride(), padding(), padding());
     });
     const memory diff_weights = make(pd.diff_weights_desc());
     diff_bias_ = make(pd.diff_bias_desc());
@@ -144,8 +149,9 @@ class Convolution : public OnednnOp {
 
   memory plan_input_gradient() {
     const auto pd = with_fastest([&](algorithm which) {
-      return onednn::convolution_backward_data(
-          context_.engine, which, shape(context_.compute), pd_);
+      return onednn::describe_backward<dnnl::convolution_backward_data>(
+          context_.engine, pd_, which, images(in_dims_), weights(context_.compute),
+          images(out_dims_), stride(), padding(), padding());
     });
     const memory grad_input = make(pd.diff_src_desc());
     backward_data_ = {

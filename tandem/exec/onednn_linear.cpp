@@ -124,9 +124,9 @@ class Bf16Linear : public Linear {
   memory plan_forward(const memory& input) override {
     plan_rows(dims_of(input)[0]);
     input_ = input;
-    pd_ = onednn::inner_product_forward(
-        context_.engine, forward_kind(), source(), weights(OnednnType::bf16),
-        plain_desc({out_}), output_.get_desc(), attributes_with_relu(relu_));
+    pd_ = onednn::describe<dnnl::inner_product_forward>(
+        context_.engine, attributes_with_relu(relu_), forward_kind(), source(),
+        weights(OnednnType::bf16), plain_desc({out_}), output_.get_desc());
     forward_ = {
         dnnl::inner_product_forward(pd_),
         {{DNNL_ARG_SRC, input_change_.plan(input, pd_.src_desc(), context_)},
@@ -139,8 +139,8 @@ class Bf16Linear : public Linear {
 
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
     plan_grad_output(grad_output);
-    const auto pd = onednn::inner_product_backward_weights(
-        context_.engine, source(), weights(OnednnType::f32), grad(), pd_);
+    const auto pd = onednn::describe_backward<dnnl::inner_product_backward_weights>(
+        context_.engine, pd_, source(), weights(OnednnType::f32), grad());
     const memory diff_weights = make(pd.diff_weights_desc());
     backward_weights_ = {
         dnnl::inner_product_backward_weights(pd),
@@ -183,9 +183,9 @@ class Bf16Linear : public Linear {
   }
 
   memory plan_input_gradient() {
-    const auto pd = onednn::inner_product_backward_data(
-        context_.engine, any_desc({count_, in_}, type_of(input_)),
-        weights(OnednnType::bf16), grad(), pd_);
+    const auto pd = onednn::describe_backward<dnnl::inner_product_backward_data>(
+        context_.engine, pd_, any_desc({count_, in_}, type_of(input_)),
+        weights(OnednnType::bf16), grad());
     const memory grad_input = make(pd.diff_src_desc());
     backward_data_ = {
         dnnl::inner_product_backward_data(pd),

@@ -2,119 +2,29 @@
 
 #include <dnnl.hpp>
 
-// The descriptions of primitives, whose spelling differs between oneDNN 2 and 3.
-
+/// The descriptions of primitives, whose spelling differs between oneDNN 2 and 3: there
+/// are operation descriptors in 2 only. `arguments` are those of both, in their order.
 namespace tandem::onednn {
 
-using dnnl::algorithm;
-using dnnl::engine;
-using dnnl::primitive_attr;
-using dnnl::prop_kind;
-using Desc = dnnl::memory::desc;
-using Dims = dnnl::memory::dims;
-
-/// A convolution's tensors; the same on both sides are stride and padding.
-struct ConvolutionShape {
-  Desc source;
-  Desc weights;
-  Desc bias;
-  Desc destination;
-  Dims stride;
-  Dims padding;
-};
-
-inline dnnl::convolution_forward::primitive_desc convolution_forward(
-    const engine& on, prop_kind kind, algorithm which, const ConvolutionShape& s,
-    const primitive_attr& attributes) {
+template <typename Primitive, typename... Arguments>
+typename Primitive::primitive_desc describe(
+    const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+    const Arguments&... arguments) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {on,       kind,      which,     s.source,  s.weights, s.bias, s.destination,
-          s.stride, s.padding, s.padding, attributes};
+  return {engine, arguments..., attributes};
 #else
-  return {
-      {kind, which, s.source, s.weights, s.bias, s.destination, s.stride, s.padding,
-       s.padding},
-      attributes,
-      on};
+  return {typename Primitive::desc(arguments...), attributes, engine};
 #endif
 }
 
-inline dnnl::convolution_backward_weights::primitive_desc convolution_backward_weights(
-    const engine& on, algorithm which, const ConvolutionShape& s,
-    const dnnl::convolution_forward::primitive_desc& forward) {
+/// `forward`: the description of the forward primitive.
+template <typename Primitive, typename Forward, typename... Arguments>
+typename Primitive::primitive_desc describe_backward(
+    const dnnl::engine& engine, const Forward& forward, const Arguments&... arguments) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {on,       which,     s.source,  s.weights, s.bias, s.destination,
-          s.stride, s.padding, s.padding, forward};
+  return {engine, arguments..., forward};
 #else
-  return {
-      {which, s.source, s.weights, s.bias, s.destination, s.stride, s.padding,
-       s.padding},
-      on,
-      forward};
-#endif
-}
-
-inline dnnl::convolution_backward_data::primitive_desc convolution_backward_data(
-    const engine& on, algorithm which, const ConvolutionShape& s,
-    const dnnl::convolution_forward::primitive_desc& forward) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {on,       which,     s.source,  s.weights, s.destination,
-          s.stride, s.padding, s.padding, forward};
-#else
-  return {
-      {which, s.source, s.weights, s.destination, s.stride, s.padding, s.padding},
-      on,
-      forward};
-#endif
-}
-
-inline dnnl::inner_product_forward::primitive_desc inner_product_forward(
-    const engine& on, prop_kind kind, const Desc& source, const Desc& weights,
-    const Desc& bias, const Desc& destination, const primitive_attr& attributes) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {on, kind, source, weights, bias, destination, attributes};
-#else
-  return {{kind, source, weights, bias, destination}, attributes, on};
-#endif
-}
-
-inline dnnl::inner_product_backward_weights::primitive_desc
-inner_product_backward_weights(
-    const engine& on, const Desc& source, const Desc& weights, const Desc& destination,
-    const dnnl::inner_product_forward::primitive_desc& forward) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {on, source, weights, destination, forward};
-#else
-  return {{source, weights, destination}, on, forward};
-#endif
-}
-
-inline dnnl::inner_product_backward_data::primitive_desc inner_product_backward_data(
-    const engine& on, const Desc& source, const Desc& weights, const Desc& destination,
-    const dnnl::inner_product_forward::primitive_desc& forward) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {on, source, weights, destination, forward};
-#else
-  return {{source, weights, destination}, on, forward};
-#endif
-}
-
-inline dnnl::batch_normalization_forward::primitive_desc batch_norm_forward(
-    const engine& on, prop_kind kind, const Desc& data, float epsilon,
-    dnnl::normalization_flags flags) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {on, kind, data, data, epsilon, flags};
-#else
-  return {{kind, data, epsilon, flags}, on};
-#endif
-}
-
-inline dnnl::batch_normalization_backward::primitive_desc batch_norm_backward(
-    const engine& on, const Desc& data, float epsilon, dnnl::normalization_flags flags,
-    const dnnl::batch_normalization_forward::primitive_desc& forward) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {on, prop_kind::backward, data, data, data, epsilon, flags, forward};
-#else
-  return {{prop_kind::backward, data, data, epsilon, flags}, on, forward};
+  return {typename Primitive::desc(arguments...), engine, forward};
 #endif
 }
 
