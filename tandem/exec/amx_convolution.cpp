@@ -13,10 +13,6 @@ namespace {
 constexpr int64_t kOffsets = 3;
 constexpr int64_t kOutTiles = 2;
 
-int64_t smaller(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
 struct Grid {
   explicit Grid(const ConvolutionShape& s)
       : width(s.width + 2 * s.padding),

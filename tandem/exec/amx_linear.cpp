@@ -13,13 +13,6 @@ namespace {
 constexpr int64_t kSampleTiles = 4;
 constexpr int64_t kColumns = 64;
 
-int64_t smaller(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-int64_t larger(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
 // A multiple of `unit`: as many rows of `row_bytes` as the second-level cache holds
 // beside what streams through it.
 int64_t block_of(int64_t row_bytes, int64_t unit, int64_t most) {
@@ -101,32 +94,15 @@ void multiply_forward(
     const char* weights, const char* inputs, int64_t input_stride, int64_t steps,
     bool first, float* sums) {
   if (first) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    zero_four_sums();
   } else {
-    _tile_loadd(0, sums, kRowBytes);
-    _tile_loadd(1, sums + kSums, kRowBytes);
-    _tile_loadd(2, sums + 2 * kSums, kRowBytes);
-    _tile_loadd(3, sums + 3 * kSums, kRowBytes);
+    load_four_sums(sums, kSums, kRowBytes);
   }
   for (int64_t step = 0; step < steps; ++step) {
-    const char* b = inputs + step * input_stride;
-    _tile_loadd(4, weights + step * kTileBytes, kRowBytes);
-    _tile_loadd(5, b, kRowBytes);
-    _tile_dpbf16ps(0, 4, 5);
-    _tile_loadd(6, b + kTileBytes, kRowBytes);
-    _tile_dpbf16ps(1, 4, 6);
-    _tile_loadd(5, b + 2 * kTileBytes, kRowBytes);
-    _tile_dpbf16ps(2, 4, 5);
-    _tile_loadd(6, b + 3 * kTileBytes, kRowBytes);
-    _tile_dpbf16ps(3, 4, 6);
+    multiply_four(
+        weights + step * kTileBytes, inputs + step * input_stride, kTileBytes);
   }
-  _tile_stored(0, sums, kRowBytes);
-  _tile_stored(1, sums + kSums, kRowBytes);
-  _tile_stored(2, sums + 2 * kSums, kRowBytes);
-  _tile_stored(3, sums + 3 * kSums, kRowBytes);
+  store_four_sums(sums, kSums, kRowBytes);
 }
 
 // A tile of sums [output][sample] to rows of samples.
@@ -246,10 +222,7 @@ void pair_inputs(
 // 32 samples by 32 inputs: sums[sample tile][input tile].
 void multiply_input(const char* grad, const char* weights, int64_t steps, float* sums) {
   const int64_t next = steps * kTileBytes;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  zero_four_sums();
   for (int64_t at = 0; at < next; at += kTileBytes) {
     _tile_loadd(4, grad + at, kRowBytes);
     _tile_loadd(6, weights + at, kRowBytes);
@@ -281,33 +254,15 @@ void multiply_weight(
     const char* grad, const char* inputs, int64_t steps, bool accumulate, float* sums,
     int64_t stride) {
   const int64_t next = steps * kTileBytes;
-  const int64_t row = stride * 4;
   if (accumulate) {
-    _tile_loadd(0, sums, row);
-    _tile_loadd(1, sums + kTile, row);
-    _tile_loadd(2, sums + 2 * kTile, row);
-    _tile_loadd(3, sums + 3 * kTile, row);
+    load_four_sums(sums, kTile, stride * 4);
   } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    zero_four_sums();
   }
   for (int64_t at = 0; at < next; at += kTileBytes) {
-    _tile_loadd(4, grad + at, kRowBytes);
-    _tile_loadd(5, inputs + at, kRowBytes);
-    _tile_dpbf16ps(0, 4, 5);
-    _tile_loadd(6, inputs + next + at, kRowBytes);
-    _tile_dpbf16ps(1, 4, 6);
-    _tile_loadd(5, inputs + 2 * next + at, kRowBytes);
-    _tile_dpbf16ps(2, 4, 5);
-    _tile_loadd(6, inputs + 3 * next + at, kRowBytes);
-    _tile_dpbf16ps(3, 4, 6);
+    multiply_four(grad + at, inputs + at, next);
   }
-  _tile_stored(0, sums, row);
-  _tile_stored(1, sums + kTile, row);
-  _tile_stored(2, sums + 2 * kTile, row);
-  _tile_stored(3, sums + 3 * kTile, row);
+  store_four_sums(sums, kTile, stride * 4);
 }
 
 // The same where not all 16 outputs or 64 inputs exist, by way of `buffer`.

@@ -28,6 +28,13 @@ constexpr int64_t up_to(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+constexpr int64_t smaller(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+constexpr int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -84,6 +91,40 @@ inline __m512i interleave(__m512 even, __m512 odd) {
 inline __m512i interleave(__m256i even, __m256i odd) {
   return _mm512_or_si512(
       _mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
+}
+
+// Tiles 0 to 3 as sums: of zeros, or from and to memory at `step` floats from one to
+// the next, with rows of `row_bytes`.
+inline void zero_four_sums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+inline void load_four_sums(const float* sums, int64_t step, int64_t row_bytes) {
+  _tile_loadd(0, sums, row_bytes);
+  _tile_loadd(1, sums + step, row_bytes);
+  _tile_loadd(2, sums + 2 * step, row_bytes);
+  _tile_loadd(3, sums + 3 * step, row_bytes);
+}
+inline void store_four_sums(float* sums, int64_t step, int64_t row_bytes) {
+  _tile_stored(0, sums, row_bytes);
+  _tile_stored(1, sums + step, row_bytes);
+  _tile_stored(2, sums + 2 * step, row_bytes);
+  _tile_stored(3, sums + 3 * step, row_bytes);
+}
+
+// Adds the products of 16 rows at `a` and four tiles at `b`, `b_next` bytes apart.
+inline void multiply_four(const char* a, const char* b, int64_t b_next) {
+  _tile_loadd(4, a, kRowBytes);
+  _tile_loadd(5, b, kRowBytes);
+  _tile_dpbf16ps(0, 4, 5);
+  _tile_loadd(6, b + b_next, kRowBytes);
+  _tile_dpbf16ps(1, 4, 6);
+  _tile_loadd(5, b + 2 * b_next, kRowBytes);
+  _tile_dpbf16ps(2, 4, 5);
+  _tile_loadd(6, b + 3 * b_next, kRowBytes);
+  _tile_dpbf16ps(3, 4, 6);
 }
 
 // Rows become columns, in place.
