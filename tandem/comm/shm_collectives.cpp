@@ -352,23 +352,32 @@ int ShmCollectives::awaited_rank(const ShmOperation& operation) const {
   return -1;
 }
 
+int ShmGroup::lost_with(int rank) const {
+  const int found = family_ranks[static_cast<size_t>(rank)];
+  if (!family->region().died(found)) {
+    return -1;
+  }
+  const auto first = std::find(
+      family_ranks.begin(), family_ranks.end(), family->region().first_lost(found));
+  return first == family_ranks.end() ? rank
+                                     : static_cast<int>(first - family_ranks.begin());
+}
+
 void ShmCollectives::look_for_lost_ranks(const ShmOperation& operation) {
+  int lost = -1;
+  for (int other = 0; lost < 0 && other < size(); ++other) {
+    lost = group_.lost_with(other);
+  }
   const int awaited = awaited_rank(operation);
-  const bool left = awaited >= 0 && block(awaited).state.load() == Block::left;
-  for (int other = 0; other < size(); ++other) {
-    const bool died =
-        group_.family->region().died(group_.family_ranks[static_cast<size_t>(other)]);
-    if (!died && !(left && other == awaited)) {
-      continue;
-    }
-    // What it did before may be all that was wanted.
-    progress();
-    if (!operation.ended_ && error_.empty()) {
-      fail(
-          "rank " + std::to_string(other) + (died ? " died" : " left the group"),
-          other);
-    }
+  const bool died = lost >= 0;
+  if (!died && (awaited < 0 || block(awaited).state.load() != Block::left)) {
     return;
+  }
+  lost = died ? lost : awaited;
+  // What it did before may be all that was wanted.
+  progress();
+  if (!operation.ended_ && error_.empty()) {
+    fail("rank " + std::to_string(lost) + (died ? " died" : " left the group"), lost);
   }
 }
 

@@ -255,8 +255,8 @@ void ShmMessages::wait(const Message& message, std::chrono::milliseconds timeout
 
 void ShmMessages::look_for_lost_rank(const Message& message) {
   const int peer = message.peer;
-  const bool died =
-      group_.family->region().died(group_.family_ranks[static_cast<size_t>(peer)]);
+  const int lost = group_.lost_with(peer);
+  const bool died = lost >= 0;
   const bool left = group_.region->block(peer).state.load() == ShmRankBlock::left;
   if (!died && !left) {
     return;
@@ -264,9 +264,9 @@ void ShmMessages::look_for_lost_rank(const Message& message) {
   // What it sent before may be all that was wanted.
   progress();
   if (!message.ended) {
-    failed_rank_ = peer;
+    failed_rank_ = died ? lost : peer;
     throw std::runtime_error(
-        "rank " + std::to_string(peer) + (died ? " died" : " left the group"));
+        "rank " + std::to_string(failed_rank_) + (died ? " died" : " left the group"));
   }
 }
 

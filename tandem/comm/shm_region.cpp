@@ -20,6 +20,8 @@ namespace {
 // In front of the blocks. Other programs' memory does not begin so.
 struct Header {
   uint64_t nonce;
+  // Rank + 1; 0 while all live.
+  std::atomic<int32_t> first_lost;
 };
 constexpr size_t kHeaderBytes = 4096;
 
@@ -134,6 +136,12 @@ bool ShmRegion::died(int rank) const {
   const bool released =
       fcntl(fd_, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK && rank != rank_;
   return released && block(rank).state.load() == ShmRankBlock::attached;
+}
+
+int ShmRegion::first_lost(int found) const {
+  auto& first = reinterpret_cast<Header*>(memory_)->first_lost;
+  int32_t known = 0;
+  return first.compare_exchange_strong(known, found + 1) ? found : known - 1;
 }
 
 ShmRankBlock& ShmRegion::block(int rank) const {

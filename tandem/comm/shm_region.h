@@ -109,6 +109,10 @@ class ShmRegion {
   /// lock. Known at once, also of a process that its parent has not yet reaped.
   bool died(int rank) const;
 
+  /// Of the ranks that died the one that any rank noticed first: others may have ended
+  /// because of it. `found`: one that this rank has noticed.
+  int first_lost(int found) const;
+
   ShmRankBlock& block(int rank) const;
   ShmRing& ring(int from, int to) const;
 
