@@ -36,6 +36,13 @@ struct CommStats {
   int64_t bytes = 0;
   // Time the caller was blocked in wait(): communication that nothing hid.
   double waited_seconds = 0;
+
+  CommStats& operator+=(const CommStats& other) {
+    operations += other.operations;
+    bytes += other.bytes;
+    waited_seconds += other.waited_seconds;
+    return *this;
+  }
 };
 
 /// A group of ranks that compute together.

@@ -69,9 +69,7 @@ std::unique_ptr<Rpc> make_rpc(Communicator& comm) {
 CommStats all_stats(const Communicator& comm) {
   CommStats stats = comm.stats();
   if (const auto* backend = dynamic_cast<const RpcBackend*>(&comm)) {
-    stats.operations += backend->rpc_stats.operations;
-    stats.bytes += backend->rpc_stats.bytes;
-    stats.waited_seconds += backend->rpc_stats.waited_seconds;
+    stats += backend->rpc_stats;
   }
   return stats;
 }

@@ -37,6 +37,12 @@ double loss_weight(
   return 1.0 / static_cast<double>(global_count * per_sample);
 }
 
+double loss_weight(const Loss& loss, int64_t global_count, const at::Tensor& targets) {
+  return loss_weight(
+      loss, global_count,
+      targets.numel() > 0 ? targets.numel() / targets.size(0) : int64_t{1});
+}
+
 at::Tensor count_correct(
     LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
   if (kind == LossKind::mse) {

@@ -25,6 +25,8 @@ at::Tensor summed_loss(
 /// the loss asked for: 1 for `sum`, else 1 / (samples in the global batch, times
 /// elements per sample for MSE).
 double loss_weight(const Loss& loss, int64_t global_count, int64_t elements_per_sample);
+/// The same for targets such as `targets`: samples x elements, or classes.
+double loss_weight(const Loss& loss, int64_t global_count, const at::Tensor& targets);
 
 /// Number of samples whose largest output is the target; 0 for MSE.
 at::Tensor count_correct(

@@ -50,7 +50,9 @@ class DataParallel : public Strategy {
     if (micro_batches.empty()) {
       reducer_.begin(context.trace);
     } else {
-      weighted.loss_weight = loss_scale() * weight_of(micro_batches.front());
+      const auto& first = micro_batches.front();
+      weighted.loss_weight =
+          loss_scale() * loss_weight(options_.loss, first.global_count, first.targets);
     }
     for (size_t i = 0; i < micro_batches.size(); ++i) {
       const bool last = i + 1 == micro_batches.size();
@@ -101,12 +103,6 @@ class DataParallel : public Strategy {
   }
 
  private:
-  double weight_of(const Batch& batch) const {
-    const auto& targets = batch.targets;
-    const int64_t elements = targets.numel() > 0 ? targets.numel() / batch.count() : 1;
-    return loss_weight(options_.loss, batch.global_count, elements);
-  }
-
   double loss_scale() const {
     const GradScaler* scaler = parts_.optimizer.scaler();
     return scaler != nullptr ? scaler->scale() : 1;

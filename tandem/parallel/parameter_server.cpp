@@ -1,5 +1,4 @@
 #include "tandem/parallel/parameter_server.h"
-#include "tandem/parallel/arena_update.h"
 
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
@@ -10,6 +9,8 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/comm/rpc.h"
+#include "tandem/parallel/arena_update.h"
+#include "tandem/parallel/lone_step.h"
 #include "tandem/parallel/replicas.h"
 #include "tandem/parallel/strategies.h"
 
@@ -125,7 +126,9 @@ class Worker : public ParameterServer {
 
   at::Tensor train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
-    const auto sums = compute(micro_batches, context);
+    StepContext weighted = context;
+    weighted.loss_weight = weight_of(micro_batches);
+    const auto sums = add_up_gradients(parts_, micro_batches, weighted);
     RpcMessage push{kPush, {sums}};
     if (!micro_batches.empty()) {
       for (const auto& range : trainable_) {
@@ -137,35 +140,16 @@ class Worker : public ParameterServer {
   }
 
  private:
-  at::Tensor compute(
-      const std::vector<Batch>& micro_batches, const StepContext& context) {
-    start_gradients(parts_, micro_batches);
-    StepContext weighted = context;
-    weighted.loss_weight = weight_of(micro_batches);
-    auto sums = at::zeros({3}, at::kDouble);
-    NoSink sink;
-    for (const auto& batch : micro_batches) {
-      sums += parts_.executor.forward(0, batch, weighted).sums;
-      parts_.executor.backward(0, {}, weighted, sink);
-    }
-    return sums;
-  }
-
   // A share of the step of all workers; alone, the mean over its own samples.
   double weight_of(const std::vector<Batch>& micro_batches) const {
     if (micro_batches.empty()) {
       return 1;
     }
     const auto& first = micro_batches.front();
-    int64_t count = first.global_count;
-    if (options_.asynchronous) {
-      count = 0;
-      for (const auto& batch : micro_batches) {
-        count += batch.count();
-      }
-    }
     return loss_weight(
-        options_.loss, count, first.targets.numel() / first.targets.size(0));
+        options_.loss,
+        options_.asynchronous ? count_samples(micro_batches) : first.global_count,
+        first.targets);
   }
 
   RpcMessage exchange(RpcMessage push, Trace* trace) {

@@ -54,7 +54,9 @@ class Pipeline : public Strategy {
     if (micro_batches.empty()) {
       reducer_.begin(context.trace);
     } else {
-      weighted.loss_weight = weight_of(micro_batches.front());
+      const auto& first = micro_batches.front();
+      weighted.loss_weight =
+          loss_weight(options_.loss, first.global_count, first.targets);
     }
     sums_ = at::zeros({3}, at::kDouble);
     for (const auto& task :
@@ -127,10 +129,7 @@ class Pipeline : public Strategy {
 
   CommStats own_comm_stats() const override {
     CommStats sum = pipeline_->stats();
-    sum.operations += replicas_->stats().operations;
-    sum.bytes += replicas_->stats().bytes;
-    sum.waited_seconds += replicas_->stats().waited_seconds;
-    return sum;
+    return sum += replicas_->stats();
   }
 
   std::map<std::string, std::vector<double>> measurements() override {
@@ -191,12 +190,6 @@ class Pipeline : public Strategy {
     if (!link_.first()) {
       link_.send_gradient(micro_batch, input_gradient);
     }
-  }
-
-  double weight_of(const Batch& batch) const {
-    const auto& targets = batch.targets;
-    return loss_weight(
-        options_.loss, batch.global_count, targets.numel() / targets.size(0));
   }
 
   void update(const StepContext& context) {

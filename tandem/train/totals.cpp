@@ -52,14 +52,9 @@ std::string parameters_sha256(Assembly& parts, Communicator& comm) {
 
 CommStats traffic(const Assembly& parts, const Communicator& comm) {
   CommStats sum = all_stats(comm);
-  const auto add = [&](const CommStats& part) {
-    sum.operations += part.operations;
-    sum.bytes += part.bytes;
-    sum.waited_seconds += part.waited_seconds;
-  };
-  add(parts.strategy->own_comm_stats());
+  sum += parts.strategy->own_comm_stats();
   if (parts.statistics) {
-    add(parts.statistics->stats());
+    sum += parts.statistics->stats();
   }
   return sum;
 }
