@@ -227,7 +227,8 @@ const std::vector<ConfigField>& config_fields() {
        "of asynchronous updates: steps that a worker may be ahead of the slowest"},
       {"parallel", "drift_check", &C::drift_check,
        "when replicas' parameters differ: stop, resync (from rank 0) or off"},
-      {"parallel", "executor", &C::executor, "auto or eager"},
+      {"parallel", "executor", &C::executor,
+       "auto (onednn, or eager for what that cannot compile), onednn or eager"},
       {"parallel", "precision", &C::precision,
        "fp32, fp64, or bf16 (convolutions and matrix products of training in bfloat16, "
        "parameters and gradients in float32)"},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -22,6 +23,17 @@ inline CommandResult tandem_run(
   std::vector<std::string> command = {program()};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return run_command(command, variables, 800);
+}
+
+/// A program's lines where ranks print in any order.
+inline std::vector<std::string> sorted_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
 }
 
 /// A directory of its own, removed at the end.

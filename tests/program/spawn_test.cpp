@@ -5,8 +5,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "program.h"
 #include "tests/base/test_tools.h"
 
@@ -20,16 +18,6 @@ using testing::MatchesRegex;
 
 CommandResult helper(const std::string& word, const Variables& variables = {}) {
   return run_command({program("spawn_helper"), word}, variables, 120);
-}
-
-std::vector<std::string> sorted_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
-  }
-  std::sort(lines.begin(), lines.end());
-  return lines;
 }
 
 TEST(Spawn, RunsEachCallsBodyOnItsRanksAndTheRestInTheParent) {
