@@ -79,7 +79,9 @@ class Dropout : public OnednnOp {
     samples_ = dims[0];
     const memory::desc rows = plain_desc(dims, type_of(input));
     input_ = change_.plan(input, rows, context_);
-    output_ = make(rows);
+    // In place where the values had to move anyway.
+    const bool moved = input_.get_data_handle() != input.get_data_handle();
+    output_ = moved ? input_ : make(rows);
     keep_.resize(static_cast<size_t>(elements_of(output_) / run_));
     return output_;
   }
