@@ -88,6 +88,11 @@ bool fits_small_convolution(const FusedLayer& fused);
 std::unique_ptr<OnednnOp> make_onednn_small_convolution(
     const FusedLayer& fused, const OnednnTensors& tensors,
     const OnednnContext& context);
+/// For windows of 3 x 3 in float32, on AVX-512.
+bool fits_winograd(const FusedLayer& fused, const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_winograd(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
 /// The output is float32, whatever it computes in.
 std::unique_ptr<OnednnOp> make_onednn_linear(
     const FusedLayer& fused, const OnednnTensors& tensors,

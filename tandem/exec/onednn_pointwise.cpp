@@ -250,6 +250,8 @@ std::unique_ptr<OnednnOp> make_onednn_op(
     case LayerKind::conv2d:
       return fits_small_convolution(fused)
                  ? make_onednn_small_convolution(fused, tensors, context)
+             : fits_winograd(fused, context)
+                 ? make_onednn_winograd(fused, tensors, context)
                  : make_onednn_convolution(fused, tensors, context);
     case LayerKind::linear:
       return make_onednn_linear(fused, tensors, context);

@@ -23,7 +23,7 @@ void rectify(const T* in, int64_t count, T* out);
 template <typename T>
 void rectify_gradient(const T* output, int64_t count, T* grad);
 
-/// out[i] = keep[i / run] ? factor * in[i] : 0. May be in place.
+/// out[i] = keep[i / run] * factor * in[i]; `keep` is 0 or 1. May be in place.
 template <typename T>
 void apply_dropout(
     const uint8_t* keep, int64_t run, float factor, int64_t count, const T* in, T* out);
