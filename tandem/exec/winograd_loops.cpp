@@ -182,56 +182,65 @@ int64_t matrix_stride(int64_t channels) {
   return kRun * channels + kLanes;
 }
 
-// Transforms the tiles [first, first + count): [36][tile][channel].
-void take_inputs(
-    const WinogradShape& s, int64_t first, int64_t count, const float* in, float* to) {
-  const int64_t stride = matrix_stride(s.in_channels);
-  const int64_t plane = s.height * s.width * kLanes;
-  for (int64_t t = 0; t < count; ++t) {
-    const Place at = place_of(s, first + t);
-    for (int64_t c = 0; c < s.in_channels; c += kLanes) {
-      Floats square[6][6];
-      Floats done[6][6];
-      load_square(
-          in + (at.image * s.in_channels + c) / kLanes * plane, s.height, s.width,
-          at.y - s.padding, at.x - s.padding, square);
-      transform<InputTransform>(square, done);
-      float* point = to + t * s.in_channels + c;
-      for (int i = 0; i < 6; ++i) {
-        for (int j = 0; j < 6; ++j, point += stride) {
-          store(done[i][j], point);
-        }
-      }
+// A tile's 36 values, one in each matrix.
+TANDEM_ALWAYS_INLINE void store_points(
+    const Floats (&square)[6][6], float* to, int64_t stride) {
+  for (const auto& row : square) {
+    for (int x = 0; x < 6; ++x, to += stride) {
+      store(row[x], to);
+    }
+  }
+}
+TANDEM_ALWAYS_INLINE void load_points(
+    const float* from, int64_t stride, Floats (&square)[6][6]) {
+  for (auto& row : square) {
+    for (int x = 0; x < 6; ++x, from += stride) {
+      row[x] = load(from);
     }
   }
 }
 
-// The same with the gradient of the output; adds up the bias's.
-void take_grads(
-    const WinogradShape& s, int64_t first, int64_t count, const float* grad, float* to,
-    float* bias_sums) {
-  const int64_t stride = matrix_stride(s.out_channels);
-  const int64_t plane = s.out_height() * s.out_width() * kLanes;
+// What tiles are cut from. Around the images lies `padding`.
+struct Images {
+  const float* data;
+  int64_t channels;
+  int64_t height;
+  int64_t width;
+  int64_t padding;
+};
+
+Images inputs_of(const WinogradShape& s, const float* in) {
+  return {in, s.in_channels, s.height, s.width, s.padding};
+}
+Images grads_of(const WinogradShape& s, const float* grad) {
+  return {grad, s.out_channels, s.out_height(), s.out_width(), 0};
+}
+
+// Transforms the tiles [first, first + count): [36][tile][channel]. `sums`, where not
+// null: adds up each channel.
+template <typename T>
+void take_tiles(
+    const WinogradShape& s, const Images& images, int64_t first, int64_t count,
+    float* to, float* sums) {
+  const int64_t plane = images.height * images.width * kLanes;
   for (int64_t t = 0; t < count; ++t) {
     const Place at = place_of(s, first + t);
-    for (int64_t c = 0; c < s.out_channels; c += kLanes) {
-      Floats square[4][4];
+    for (int64_t c = 0; c < images.channels; c += kLanes) {
+      Floats square[T::kFrom][T::kFrom];
       Floats done[6][6];
       load_square(
-          grad + (at.image * s.out_channels + c) / kLanes * plane, s.out_height(),
-          s.out_width(), at.y, at.x, square);
-      Floats sum = load(bias_sums + c);
-      for (const auto& row : square) {
-        sum += (row[0] + row[1]) + (row[2] + row[3]);
-      }
-      store(sum, bias_sums + c);
-      transform<GradTransform>(square, done);
-      float* point = to + t * s.out_channels + c;
-      for (int i = 0; i < 6; ++i) {
-        for (int j = 0; j < 6; ++j, point += stride) {
-          store(done[i][j], point);
+          images.data + (at.image * images.channels + c) / kLanes * plane,
+          images.height, images.width, at.y - images.padding, at.x - images.padding,
+          square);
+      if (sums != nullptr) {
+        Floats sum = load(sums + c);
+        for (const auto& row : square) {
+          sum += (row[0] + row[1]) + (row[2] + row[3]);
         }
+        store(sum, sums + c);
       }
+      transform<T>(square, done);
+      store_points(done, to + t * images.channels + c, matrix_stride(images.channels));
     }
   }
 }
@@ -248,12 +257,7 @@ void give_outputs(
     for (int64_t c = 0; c < s.out_channels; c += kLanes) {
       Floats square[6][6];
       Floats done[4][4];
-      const float* point = from + t * s.out_channels + c;
-      for (int i = 0; i < 6; ++i) {
-        for (int j = 0; j < 6; ++j, point += stride) {
-          square[i][j] = load(point);
-        }
-      }
+      load_points(from + t * s.out_channels + c, stride, square);
       transform<OutputTransform>(square, done);
       const Floats base = bias == nullptr ? Floats{} : load(bias + c);
       float* to = out + (at.image * s.out_channels + c) / kLanes * plane +
@@ -371,12 +375,7 @@ void winograd_weights(
         }
       }
       transform<WeightsTransform>(window, done);
-      float* to = transformed + row * columns + column;
-      for (int i = 0; i < 6; ++i) {
-        for (int j = 0; j < 6; ++j, to += rows * columns) {
-          store(done[i][j], to);
-        }
-      }
+      store_points(done, transformed + row * columns + column, rows * columns);
     }
   }
 }
@@ -391,7 +390,7 @@ void winograd_convolve(
   float* products = scratch + kPoints * in_stride;
   for (int64_t tile = first; tile < last; tile += kRun) {
     const int64_t count = smaller(kRun, last - tile);
-    take_inputs(s, tile, count, in, inputs);
+    take_tiles<InputTransform>(s, inputs_of(s, in), tile, count, inputs, nullptr);
     for (int64_t point = 0; point < kPoints; ++point) {
       const Factors factors = {
           inputs + point * in_stride,
@@ -415,8 +414,9 @@ void winograd_gradient(
   float* grads = scratch + kPoints * in_stride;
   for (int64_t tile = first; tile < last; tile += kRun) {
     const int64_t count = smaller(kRun, last - tile);
-    take_inputs(s, tile, count, in, inputs);
-    take_grads(s, tile, count, grad_output, grads, bias_sums);
+    take_tiles<InputTransform>(s, inputs_of(s, in), tile, count, inputs, nullptr);
+    take_tiles<GradTransform>(
+        s, grads_of(s, grad_output), tile, count, grads, bias_sums);
     for (int64_t point = 0; point < kPoints; ++point) {
       const Factors factors = {
           inputs + point * in_stride,
@@ -437,14 +437,10 @@ void winograd_finish(
   const int64_t stride = in_channels * 9;
   for (int64_t row = 0; row < in_channels; ++row) {
     for (int64_t column = 0; column < out_channels; column += kLanes) {
-      const float* from = sums + row * out_channels + column;
       Floats square[6][6];
       Floats window[3][3];
-      for (int i = 0; i < 6; ++i) {
-        for (int j = 0; j < 6; ++j, from += in_channels * out_channels) {
-          square[i][j] = load(from);
-        }
-      }
+      load_points(
+          sums + row * out_channels + column, in_channels * out_channels, square);
       transform<WeightsGradTransform>(square, window);
       float* to = weights_grad + column * stride + row * 9;
       for (int tap = 0; tap < 9; ++tap) {

@@ -9,8 +9,7 @@ namespace tandem {
 /// (Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks", 2015.) A run of
 /// tiles goes through all of it at once, so that what lies between stays in the cache.
 ///
-/// Images are float32 in blocks of 16 channels: [image][channels /
-/// 16][height][width][16].
+/// Images are float32 in blocks of 16 channels, oneDNN's nChw16c.
 struct WinogradShape {
   int64_t images = 0;
   int64_t in_channels = 0;
