@@ -7,13 +7,15 @@
 namespace tandem {
 
 std::string host_identity() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  char processes[64] = {};
-  if (readlink("/proc/self/ns/pid", processes, sizeof(processes) - 1) < 0) {
-    processes[0] = '\0';
+  std::string identity;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), identity);
+  for (const char* space : {"/proc/self/ns/pid", "/proc/self/ns/net"}) {
+    char number[64] = {};
+    if (readlink(space, number, sizeof(number) - 1) > 0) {
+      identity += std::string("/") + number;
+    }
   }
-  return boot + "/" + processes;
+  return identity;
 }
 
 }  // namespace tandem

@@ -95,7 +95,8 @@ class Communicator {
       at::Tensor output, at::Tensor input, const std::string& label = "");
 
   /// `output` becomes this rank's slice of the root's `input`, which only the
-  /// root gives (others pass an undefined tensor). And the inverse.
+  /// root gives (others pass an undefined tensor). And the inverse. The root's own part
+  /// may be its slice of the whole.
   WorkPtr scatter(
       at::Tensor output, at::Tensor input, int root, const std::string& label = "");
   WorkPtr gather(

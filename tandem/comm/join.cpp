@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
+#include "tandem/base/host.h"
 #include "tandem/base/log.h"
 #include "tandem/base/socket.h"
 #include "tandem/comm/gloo.h"
+#include "tandem/comm/hierarchical.h"
 #include "tandem/comm/mpi.h"
 #include "tandem/comm/shm.h"
 
@@ -61,8 +63,16 @@ std::unique_ptr<Communicator> make_shm(
       store, "world", env.rank, env.world_size, shm_options(options));
 }
 
+std::unique_ptr<Communicator> make_hierarchy(
+    const std::shared_ptr<StoreClient>& store, const RankEnv& env,
+    const std::string& address, const JoinOptions& options) {
+  return make_hierarchical_communicator(
+      make_gloo(store, env, address, options), store, "world", host_identity(),
+      shm_options(options));
+}
+
 // Shared memory where the launcher says that all ranks are on this host, and they can
-// have it; otherwise TCP.
+// have it; on several hosts, within each.
 std::unique_ptr<Communicator> make_best(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env,
     const std::string& address, const JoinOptions& options) {
@@ -76,8 +86,9 @@ std::unique_ptr<Communicator> make_best(
     if (env.rank == 0) {
       log_info("[comm] over gloo, since: " + why_not);
     }
+    return make_gloo(store, env, address, options);
   }
-  return make_gloo(store, env, address, options);
+  return make_hierarchy(store, env, address, options);
 }
 
 std::unique_ptr<Communicator> make_mpi(
@@ -237,10 +248,12 @@ JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
 }
 
 const std::vector<BackendEntry>& backend_table() {
-  // "auto" is shm on one host, gloo on several.
+  // "auto" is shm on one host, shm+gloo on several.
   static const std::vector<BackendEntry> table = {
       {"shm", "shared memory between processes of one host", false, &make_shm},
       {"gloo", "TCP between processes and hosts", false, &make_gloo},
+      {"shm+gloo", "shared memory on each host, TCP between one rank of each", false,
+       &make_hierarchy},
       {"mpi",
        has_mpi() ? "Open MPI, for ranks that mpirun started"
                  : "Open MPI; not in this build: install libopenmpi-dev, build again",

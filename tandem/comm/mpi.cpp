@@ -299,28 +299,28 @@ class MpiCommunicator : public Communicator {
 
   WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
     auto flight = flight_with({output, input});
-    const auto mine = output.view(-1).narrow(0, rank() * input.numel(), input.numel());
-    const bool in_place = input.numel() == 0 || mine.data_ptr() == input.data_ptr();
     check(MPI_Iallgather(
-        in_place ? MPI_IN_PLACE : memory_of(input), count_of(input), bytes_type(input),
-        memory_of(output), count_of(input), bytes_type(output), comm_,
-        &flight->request));
+        is_own_slice(input, output) ? MPI_IN_PLACE : memory_of(input), count_of(input),
+        bytes_type(input), memory_of(output), count_of(input), bytes_type(output),
+        comm_, &flight->request));
     return in_flight(std::move(flight));
   }
 
   WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
     auto flight = flight_with({output, input});
+    const bool in_place = rank() == root && is_own_slice(output, input);
     check(MPI_Iscatter(
         rank() == root ? memory_of(input) : nullptr, count_of(output),
-        bytes_type(output), memory_of(output), count_of(output), bytes_type(output),
-        root, comm_, &flight->request));
+        bytes_type(output), in_place ? MPI_IN_PLACE : memory_of(output),
+        count_of(output), bytes_type(output), root, comm_, &flight->request));
     return in_flight(std::move(flight));
   }
 
   WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
     auto flight = flight_with({output, input});
+    const bool in_place = rank() == root && is_own_slice(input, output);
     check(MPI_Igather(
-        memory_of(input), count_of(input), bytes_type(input),
+        in_place ? MPI_IN_PLACE : memory_of(input), count_of(input), bytes_type(input),
         rank() == root ? memory_of(output) : nullptr, count_of(input),
         bytes_type(input), root, comm_, &flight->request));
     return in_flight(std::move(flight));
@@ -357,6 +357,13 @@ class MpiCommunicator : public Communicator {
     auto flight = std::make_unique<Flight>();
     flight->tensors = std::move(tensors);
     return flight;
+  }
+
+  // MPI wants to be told where buffers are the same.
+  bool is_own_slice(const at::Tensor& part, const at::Tensor& whole) const {
+    const auto offset = rank() * static_cast<int64_t>(part.nbytes());
+    return part.numel() == 0 || static_cast<char*>(whole.data_ptr()) + offset ==
+                                    static_cast<char*>(part.data_ptr());
   }
 
   WorkPtr in_flight(std::unique_ptr<Flight> flight) const {

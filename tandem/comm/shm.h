@@ -25,7 +25,8 @@ struct ShmOptions {
 /// does a rank that ends.
 ///
 /// make_buffer() gives memory that other ranks read and write in place, of at most 128
-/// buffers at a time; all_reduce of a part of one copies nothing.
+/// buffers at a time; all_reduce of a part of one copies nothing, all_gather into one
+/// only once.
 ///
 /// Throws ConfigError when the ranks are not all on one host, CommError when not all
 /// come within the timeout.

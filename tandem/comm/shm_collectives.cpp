@@ -352,14 +352,14 @@ int ShmCollectives::awaited_rank(const ShmOperation& operation) const {
   return -1;
 }
 
-int ShmGroup::lost_with(int rank) const {
-  const int found = family_ranks[static_cast<size_t>(rank)];
+int ShmGroup::lost_with(int member) const {
+  const int found = family_ranks[static_cast<size_t>(member)];
   if (!family->region().died(found)) {
     return -1;
   }
   const auto first = std::find(
       family_ranks.begin(), family_ranks.end(), family->region().first_lost(found));
-  return first == family_ranks.end() ? rank
+  return first == family_ranks.end() ? member
                                      : static_cast<int>(first - family_ranks.begin());
 }
 

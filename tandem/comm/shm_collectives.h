@@ -26,9 +26,9 @@ struct ShmGroup {
     return static_cast<int>(family_ranks.size());
   }
 
-  /// When `rank` died, the rank whose death was noticed first, as far as it is in this
-  /// group; -1 while it lives.
-  int lost_with(int rank) const;
+  /// When `member` died, the rank whose death was noticed first, as far as it is in
+  /// this group; -1 while it lives.
+  int lost_with(int member) const;
 };
 
 /// Takes a group's collectives through their rounds, in the order of their start.

@@ -29,6 +29,7 @@ bool ShmFamily::progress() {
 }
 
 void ShmFamily::ring(const std::vector<int>& ranks) const {
+  note_core(*region_, rank_);
   ring_sleepers(*region_, rank_, ranks);
 }
 

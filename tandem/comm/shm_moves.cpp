@@ -98,11 +98,29 @@ class AllGather : public Move {
         takes_(root < 0 || root == group.rank()) {}
 
  protected:
+  const at::Tensor* in_place() const override {
+    return root() < 0 ? &output_ : nullptr;
+  }
+  void use_shared(const PerRank<char>& outputs) override {
+    shared_ = outputs;
+  }
+  int64_t rounds() const override {
+    return shared_.empty() ? Move::rounds() : 1;
+  }
+
   void fill(int64_t round, char* payload) override {
-    put(round, memory_of(input_), 0, payload, 0);
+    if (shared_.empty()) {
+      put(round, memory_of(input_), 0, payload, 0);
+    }
+    for (char* output : shared_) {
+      char* to = output + rank_ * bytes_;
+      if (to != memory_of(input_)) {
+        copy_bytes(to, memory_of(input_), static_cast<size_t>(bytes_));
+      }
+    }
   }
   void take(int64_t round, const PerRank<const char>& payloads) override {
-    for (int other = 0; takes_ && other < size_; ++other) {
+    for (int other = 0; shared_.empty() && takes_ && other < size_; ++other) {
       get(round, payloads[static_cast<size_t>(other)], 0, memory_of(output_), other);
     }
   }
@@ -111,6 +129,7 @@ class AllGather : public Move {
   at::Tensor output_;
   at::Tensor input_;
   bool takes_;
+  PerRank<char> shared_;
 };
 
 class Scatter : public Move {

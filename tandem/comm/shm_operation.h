@@ -38,6 +38,10 @@ class ShmOperation : public Work {
 
   ShmOperation(ShmCollectives& group, const Call& call) : group_(group), call_(call) {}
 
+  int root() const {
+    return call_.root;
+  }
+
   /// The most that a rank puts into the round if it takes only one.
   virtual int64_t bytes_at_once() const = 0;
 

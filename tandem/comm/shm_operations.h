@@ -7,9 +7,10 @@ namespace tandem {
 /// The collectives over shared memory; arguments as in communicator.h.
 ///
 /// Sums are in rank order. all_reduce of a tensor in shared memory: each rank sums its
-/// own slice, reading all ranks' tensors, and writes the sum to all of them. Of others:
-/// each rank puts a chunk after the other where the others see it; two ranks, or small
-/// tensors, are summed by each rank whole, else by slices.
+/// own slice, reading all ranks' tensors, and writes the sum to all of them; all_gather
+/// into such tensors: each rank writes its part to all. Of others: each rank puts a
+/// chunk after the other where the others see it; two ranks, or small tensors, are
+/// summed by each rank whole, else by slices.
 
 std::shared_ptr<ShmOperation> shm_all_reduce(
     ShmCollectives& group, const at::Tensor& tensor, ReduceOp op);

@@ -63,7 +63,7 @@ struct ShmRankBlock {
   // A futex: others ring it when this rank sleeps.
   alignas(64) std::atomic<uint32_t> bell;
   std::atomic<uint32_t> sleeping;
-  // Where it was when it last looked for others.
+  // Its core + 1, when it last wrote or waited.
   alignas(64) std::atomic<int32_t> cpu;
   ShmSegmentEntry segments[kSegments];
   ShmAnnouncement announcements[kAnnouncements];

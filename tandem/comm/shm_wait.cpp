@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <ctime>
+#include <utility>
 
 namespace tandem {
 
@@ -32,6 +33,14 @@ constexpr int64_t kYields = 1'000;
 
 }  // namespace
 
+void note_core(const ShmRegion& region, int rank) {
+  const int cpu = sched_getcpu() + 1;
+  auto& mine = region.block(rank).cpu;
+  if (mine.load(std::memory_order_relaxed) != cpu) {
+    mine.store(cpu, std::memory_order_relaxed);
+  }
+}
+
 ShmWait::ShmWait(const ShmRegion& region, int rank, int size)
     : region_(region), rank_(rank), size_(size) {}
 
@@ -44,23 +53,54 @@ bool ShmWait::pause() {
     sched_yield();
     return false;
   }
-  if (round_ % 64 == 16 && shares_core()) {
+  if (round_ % 64 == 16 && !has_own_core()) {
     round_ = kLooks;
   }
   relax();
   return false;
 }
 
-bool ShmWait::shares_core() const {
-  const int cpu = sched_getcpu() + 1;
-  auto& mine = region_.block(rank_).cpu;
-  if (mine.load(std::memory_order_relaxed) != cpu) {
-    mine.store(cpu, std::memory_order_relaxed);
+// Whether no other rank is on this core, if need be after a step aside.
+bool ShmWait::has_own_core() {
+  note_core(region_, rank_);
+  const int core = sched_getcpu();
+  if (!is_taken(core)) {
+    return true;
   }
+  if (std::exchange(stepped_aside_, true)) {
+    return false;
+  }
+  return step_aside(core);
+}
+
+bool ShmWait::is_taken(int core) const {
   for (int other = 0; other < size_; ++other) {
     if (other != rank_ &&
-        region_.block(other).cpu.load(std::memory_order_relaxed) == cpu) {
+        region_.block(other).cpu.load(std::memory_order_relaxed) == core + 1) {
       return true;
+    }
+  }
+  return false;
+}
+
+// The scheduler can leave two ranks on one core for many steps while another idles:
+// each sleeps while the other computes, so the core looks no busier than with one.
+// Binding ranks for good would do so to two runs on one host.
+bool ShmWait::step_aside(int core) const {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    return false;
+  }
+  for (int distance = 1; distance < CPU_SETSIZE; ++distance) {
+    const int other = (core + distance) % CPU_SETSIZE;
+    if (CPU_ISSET(other, &allowed) && !is_taken(other)) {
+      cpu_set_t there;
+      CPU_ZERO(&there);
+      CPU_SET(other, &there);
+      const bool moved = sched_setaffinity(0, sizeof(there), &there) == 0;
+      sched_setaffinity(0, sizeof(allowed), &allowed);
+      note_core(region_, rank_);
+      return moved;
     }
   }
   return false;

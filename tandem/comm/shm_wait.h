@@ -24,13 +24,19 @@ class ShmWait {
   bool pause();
 
  private:
-  bool shares_core() const;
+  bool has_own_core();
+  bool is_taken(int core) const;
+  bool step_aside(int core) const;
 
   const ShmRegion& region_;
   int rank_;
   int size_;
   int64_t round_ = 0;
+  bool stepped_aside_ = false;
 };
+
+/// Says on which core this rank is.
+void note_core(const ShmRegion& region, int rank);
 
 /// Says that this rank is about to sleep, until it goes out of scope. Look once more
 /// for what is waited for before sleep(): what comes later rings.

@@ -152,11 +152,37 @@ std::string ArenaLayout::describe() const {
   return lines;
 }
 
+namespace {
+
+// Null where there is none.
+void* mapped(size_t bytes, int flags, int fd) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+at::Tensor flat_tensor(void* memory, size_t bytes, const Segment& segment) {
+  return at::from_blob(
+      memory, {segment.numel}, [bytes](void* at) { munmap(at, bytes); },
+      at::TensorOptions().dtype(segment.dtype));
+}
+
+size_t bytes_of(const Segment& segment) {
+  return static_cast<size_t>(segment.numel) * c10::elementSize(segment.dtype);
+}
+
+}  // namespace
+
 ArenaAllocator heap_allocator() {
   return [](const std::string&, int64_t, const Segment& segment) {
-    return at::zeros(
-        {segment.numel},
-        at::TensorOptions().dtype(segment.dtype).device(segment.device));
+    const size_t bytes = bytes_of(segment);
+    void* memory = segment.device.is_cpu() && bytes > 0
+                       ? mapped(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1)
+                       : nullptr;
+    return memory != nullptr
+               ? flat_tensor(memory, bytes, segment)
+               : at::zeros(
+                     {segment.numel},
+                     at::TensorOptions().dtype(segment.dtype).device(segment.device));
   };
 }
 
@@ -164,9 +190,8 @@ ArenaAllocator shared_allocator(
     std::function<void(const std::string&, int64_t, int)> created) {
   return [created](const std::string& name, int64_t index, const Segment& segment) {
     const int fd = memfd_create(("tandem-" + name).c_str(), 0);
-    const auto bytes =
-        segment.numel * static_cast<int64_t>(c10::elementSize(segment.dtype));
-    if (fd < 0 || ftruncate(fd, bytes) != 0) {
+    const size_t bytes = bytes_of(segment);
+    if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
       throw DataError(
           "[arena] cannot make " + std::to_string(bytes) + " bytes of shared memory: " +
           std::strerror(errno) + "; free memory or raise its limit");
@@ -179,23 +204,18 @@ ArenaAllocator shared_allocator(
 }
 
 at::Tensor map_shared(int fd, const Segment& segment) {
-  const auto bytes =
-      static_cast<size_t>(segment.numel) * c10::elementSize(segment.dtype);
+  const size_t bytes = bytes_of(segment);
   struct stat info {};
   const bool large_enough =
       fstat(fd, &info) == 0 && static_cast<size_t>(info.st_size) >= bytes;
-  void* memory = large_enough
-                     ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-                     : MAP_FAILED;
+  void* memory = large_enough ? mapped(bytes, MAP_SHARED, fd) : nullptr;
   close(fd);
-  if (memory == MAP_FAILED) {
+  if (memory == nullptr) {
     throw DataError(
         "[arena] the shared mapping is smaller than the " + std::to_string(bytes) +
         " bytes of the segment; start all ranks with the same model");
   }
-  return at::from_blob(
-      memory, {segment.numel}, [bytes](void* at) { munmap(at, bytes); },
-      at::TensorOptions().dtype(segment.dtype));
+  return flat_tensor(memory, bytes, segment);
 }
 
 Arena::Arena(

@@ -92,7 +92,8 @@ class ArenaLayout {
 using ArenaAllocator = std::function<at::Tensor(
     const std::string& name, int64_t index, const Segment& segment)>;
 
-/// Private memory of this process, 64-byte aligned (LibTorch's allocator).
+/// Private memory of this process, 64-byte aligned; in main memory pages take room when
+/// they are used first.
 ArenaAllocator heap_allocator();
 
 /// Memory in an anonymous shared mapping behind a file descriptor, which a

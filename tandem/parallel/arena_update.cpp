@@ -18,14 +18,21 @@ double own_gradient_norm(ModelArenas& arenas) {
   return std::sqrt(own_gradient_squares(arenas));
 }
 
-void clip_and_update(
-    const StrategyOptions& options, const StrategyParts& parts, UpdateContext step,
+UpdateContext clipped(
+    const StrategyOptions& options, UpdateContext step,
     const std::function<double()>& norm) {
   if (options.clip_norm > 0) {
     step.gradient_scale = std::min(1.0, options.clip_norm / (norm() + 1e-6));
   }
+  return step;
+}
+
+void clip_and_update(
+    const StrategyOptions& options, const StrategyParts& parts,
+    const UpdateContext& step, const std::function<double()>& norm) {
+  const auto context = clipped(options, step, norm);
   for (const auto& range : parts.arenas.parameters().layout().trainable_ranges()) {
-    parts.optimizer.update(range, step);
+    parts.optimizer.update(range, context);
     parts.executor.parameters_changed(range);
   }
 }

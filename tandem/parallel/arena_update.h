@@ -15,11 +15,17 @@ namespace tandem {
 double own_gradient_squares(ModelArenas& arenas);
 double own_gradient_norm(ModelArenas& arenas);
 
-/// One pass of the optimizer over all trainable parameters, gradients scaled down to
-/// options.clip_norm; `norm` is called only when there is one. The executor is told.
-void clip_and_update(
-    const StrategyOptions& options, const StrategyParts& parts, UpdateContext step,
+/// `step` with the gradients scaled down to options.clip_norm; `norm` is called only
+/// when there is one.
+UpdateContext clipped(
+    const StrategyOptions& options, UpdateContext step,
     const std::function<double()>& norm);
+
+/// One pass of the optimizer over all trainable parameters, clipped. The executor is
+/// told.
+void clip_and_update(
+    const StrategyOptions& options, const StrategyParts& parts,
+    const UpdateContext& step, const std::function<double()>& norm);
 
 /// A step begins; the gradients are zero, or will be overwritten by its first backward.
 void start_gradients(

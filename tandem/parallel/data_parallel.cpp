@@ -36,10 +36,16 @@ class DataParallel : public Strategy {
   void start() override {
     start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
     for (Arena* arena : parts_.optimizer.state()) {
-      broadcast_arena(parts_.comm, *arena);
+      options_.shard_optimizer ? scatter_shares(parts_.comm, *arena)
+                               : broadcast_arena(parts_.comm, *arena);
     }
     // Frozen parameters came from rank 0 too.
     tell_executor(parts_);
+  }
+
+  void resync() override {
+    collect_shares();
+    start();
   }
 
   at::Tensor train_step(
@@ -91,6 +97,7 @@ class DataParallel : public Strategy {
 
   TrainingState collect_state() override {
     before_evaluation();
+    collect_shares();
     return local_state(parts_.arenas, parts_.optimizer);
   }
 
@@ -147,9 +154,33 @@ class DataParallel : public Strategy {
     if (context.trace != nullptr) {
       context.trace->mark("compute", "update");
     }
-    clip_and_update(options_, parts_, {context.lr, 1, context.step + 1}, [this] {
-      return global_norm();
-    });
+    const UpdateContext step = {context.lr, 1, context.step + 1};
+    const auto norm = [this] { return global_norm(); };
+    if (options_.shard_optimizer) {
+      update_share(clipped(options_, step, norm));
+    } else {
+      clip_and_update(options_, parts_, step, norm);
+    }
+  }
+
+  void update_share(const UpdateContext& step) {
+    const auto ranges = parts_.arenas.parameters().layout().trainable_ranges();
+    for (const auto& range : ranges) {
+      parts_.optimizer.update(share_of(range, parts_.comm), step);
+    }
+    all_gather_shares(parts_.comm, parts_.arenas.parameters());
+    for (const auto& range : ranges) {
+      parts_.executor.parameters_changed(range);
+    }
+  }
+
+  // Rank 0's optimizer state becomes complete.
+  void collect_shares() {
+    for (Arena* arena : parts_.optimizer.state()) {
+      if (options_.shard_optimizer) {
+        gather_shares(parts_.comm, *arena);
+      }
+    }
   }
 
   StrategyOptions options_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
 
 namespace tandem {
@@ -72,6 +73,35 @@ void settle_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how) {
 void broadcast_arena(Communicator& comm, Arena& arena) {
   for (const auto& range : arena.layout().ranges()) {
     comm.broadcast(arena.slice(range), 0, arena.name())->wait();
+  }
+}
+
+ArenaRange share_of(const ArenaRange& segment, const Communicator& comm) {
+  TANDEM_CHECK(
+      segment.begin == 0 && segment.end % comm.size() == 0,
+      "the arena's segments do not divide among the ranks");
+  const int64_t share = segment.end / comm.size();
+  return {segment.segment, comm.rank() * share, (comm.rank() + 1) * share};
+}
+
+void scatter_shares(Communicator& comm, Arena& arena) {
+  for (const auto& range : arena.layout().trainable_ranges()) {
+    const auto whole = comm.rank() == 0 ? arena.slice(range) : at::Tensor();
+    comm.scatter(arena.slice(share_of(range, comm)), whole, 0, arena.name())->wait();
+  }
+}
+
+void gather_shares(Communicator& comm, Arena& arena) {
+  for (const auto& range : arena.layout().trainable_ranges()) {
+    const auto whole = comm.rank() == 0 ? arena.slice(range) : at::Tensor();
+    comm.gather(whole, arena.slice(share_of(range, comm)), 0, arena.name())->wait();
+  }
+}
+
+void all_gather_shares(Communicator& comm, Arena& arena) {
+  for (const auto& range : arena.layout().trainable_ranges()) {
+    const auto mine = arena.slice(share_of(range, comm));
+    comm.all_gather(arena.slice(range), mine, arena.name())->wait();
   }
 }
 

@@ -99,6 +99,13 @@ struct StrategyOptions {
 
   // --- speed ---
   CommHook comm_hook = CommHook::none;
+  // Each rank updates its share of the parameters, keeps the optimizer's state for that
+  // only, and gives the result to the others: the same bits, a part of the work and
+  // memory. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory Optimizations
+  // Toward Training Trillion Parameter Models", SC 2020), as PyTorch's
+  // ZeroRedundancyOptimizer beside DistributedDataParallel: gradients are reduced
+  // whole.
+  bool shard_optimizer = false;
   // A bucket is sent when it holds this many bytes. Larger buckets mean fewer
   // messages, which start later.
   int64_t bucket_bytes = 1024 * 1024;
@@ -117,10 +124,14 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  /// Makes all ranks start alike (broadcast from rank 0, optimizer state too) and
-  /// compares their layouts. Collective; call after loading a checkpoint, and again
-  /// to bring ranks that drifted apart back together.
+  /// Makes all ranks start alike (from rank 0's, optimizer state too) and compares
+  /// their layouts. Collective; call after loading a checkpoint.
   virtual void start() = 0;
+
+  /// Brings ranks that drifted apart back to rank 0's parameters. Collective.
+  virtual void resync() {
+    start();
+  }
 
   /// One optimizer step over the micro-batches given. Each rank makes the same
   /// number of steps; one that has no data left, or reads none, gets no batches and
@@ -180,7 +191,8 @@ struct StrategyEntry {
   std::unique_ptr<Strategy> (*make)(const StrategyOptions&, const StrategyParts&);
   // Each rank has its stage of the model only (parallel/grid.h says which).
   bool has_stages = false;
-  // It reduces gradients in buckets, which a comm_hook can compress.
+  // It reduces gradients in buckets, which a comm_hook can compress, and can share out
+  // the update.
   bool has_buckets = false;
 };
 const std::vector<StrategyEntry>& strategy_table();

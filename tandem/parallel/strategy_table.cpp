@@ -82,7 +82,13 @@ const std::vector<StrategyEntry>& strategy_table() {
 
 namespace {
 
-void check_hook(const StrategyOptions& options, const StrategyEntry& entry) {
+void check_fits(const StrategyOptions& options, const StrategyEntry& entry) {
+  if (options.shard_optimizer && !entry.has_buckets) {
+    throw ConfigError(
+        "[parallel] strategy " + options.name +
+        " cannot share out the optimizer; leave out --optimizer-state, or use "
+        "--strategy data_parallel");
+  }
   if (options.comm_hook != CommHook::none && !entry.has_buckets) {
     throw ConfigError(
         "[parallel] strategy " + options.name +
@@ -98,7 +104,7 @@ std::unique_ptr<Strategy> make_strategy(
   std::vector<std::string> names;
   for (const auto& entry : strategy_table()) {
     if (options.name == entry.name) {
-      check_hook(options, entry);
+      check_fits(options, entry);
       return entry.make(options, parts);
     }
     names.emplace_back(entry.name);

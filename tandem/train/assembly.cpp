@@ -96,7 +96,14 @@ OptimizerOptions optimizer_options(const RunConfig& config) {
   return options;
 }
 
-StrategyOptions strategy_options(const RunConfig& config) {
+// Over shared memory handing out parameters costs less than updating them all.
+bool shards_optimizer(const RunConfig& config, const Communicator& comm) {
+  return config.optimizer_state == "sharded" ||
+         (config.optimizer_state == "auto" && config.strategy == "data_parallel" &&
+          comm.backend() == "shm");
+}
+
+StrategyOptions strategy_options(const RunConfig& config, const Communicator& comm) {
   StrategyOptions options;
   options.name = config.strategy;
   options.sync = parse_sync_mode(config.sync);
@@ -105,6 +112,7 @@ StrategyOptions strategy_options(const RunConfig& config) {
   options.clip_norm = config.clip_norm;
   options.bucket_bytes = config.bucket_bytes;
   options.comm_hook = parse_comm_hook(config.comm_hook);
+  options.shard_optimizer = shards_optimizer(config, comm);
   options.average_every = parse_average_every(config.average_every);
   options.stages = config.stages;
   options.replicas = config.replicas;
@@ -208,7 +216,7 @@ Assembly assemble(
   }
   parts.arenas = std::make_unique<ModelArenas>(
       parts.model->parameters(), parts.model->buffers(), arena_options);
-  const StrategyOptions strategy = strategy_options(config);
+  const StrategyOptions strategy = strategy_options(config, comm);
   ModelArenas* updated = parts.arenas.get();
   if (updates_elsewhere(strategy, comm)) {
     parts.no_arenas = std::make_unique<ModelArenas>(

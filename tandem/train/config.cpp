@@ -213,6 +213,10 @@ const std::vector<ConfigField>& config_fields() {
        "samples in every step)"},
       {"parallel", "comm_hook", &C::comm_hook,
        "compress gradients on the way: none, fp16 or bf16"},
+      {"parallel", "optimizer_state", &C::optimizer_state,
+       "of data_parallel: replicated, sharded (each rank updates its share: ZeRO-1), "
+       "or "
+       "auto (sharded over shm); the same results"},
       {"parallel", "average_every", &C::average_every,
        "of averaging: a number of steps, epoch, or end (of the run)"},
       {"parallel", "stages", &C::stages,
@@ -451,6 +455,8 @@ void check(const RunConfig& config) {
   check_one_of("drift_check", config.drift_check, {"stop", "resync", "off"});
   check_one_of("share", config.share, {"sampler", "scatter"});
   check_one_of("comm_hook", config.comm_hook, {"none", "fp16", "bf16"});
+  check_one_of(
+      "optimizer_state", config.optimizer_state, {"auto", "replicated", "sharded"});
   check_one_of("pipeline_schedule", config.pipeline_schedule, {"gpipe", "1f1b"});
   check_one_of(
       "server_updates", config.server_updates, {"synchronous", "asynchronous"});

@@ -56,6 +56,7 @@ struct RunConfig {
 
   std::string strategy = "data_parallel";
   std::string sync = "overlap";
+  std::string optimizer_state = "auto";
   int64_t bucket_bytes = 1048576;
   std::string buffers = "broadcast";
   std::string comm_hook = "none";

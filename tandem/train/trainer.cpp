@@ -363,7 +363,7 @@ class Trainer {
           "from rank 0's with --drift-check resync");
     }
     log_warning(found + "; all ranks go on with rank 0's");
-    parts_.strategy->start();
+    parts_.strategy->resync();
   }
 
   TestReport evaluate_now() {

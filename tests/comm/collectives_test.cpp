@@ -173,6 +173,28 @@ TEST_P(Collectives, AllGatherMayGatherInPlace) {
       });
 }
 
+TEST_P(Collectives, TheRootMayScatterAndGatherInPlace) {
+  at_each_size(
+      [](Communicator& comm) {
+        const int root = comm.size() - 1;
+        const bool is_root = comm.rank() == root;
+        const auto whole = is_root ? all_numbers(comm.size()) : at::Tensor();
+        const auto mine =
+            is_root ? whole.narrow(0, root * kCount, kCount) : at::full({kCount}, -1.0);
+        comm.scatter(mine, whole, root)->wait();
+        mine.add_(comm.rank());
+        comm.gather(whole, mine, root)->wait();
+        return std::vector<at::Tensor>{mine, whole};
+      },
+      [](int size, int rank, const std::vector<at::Tensor>& got) {
+        EXPECT_TRUE(got[0].equal(numbers(rank) + rank));
+        for (int other = 0; got[1].defined() && other < size; ++other) {
+          EXPECT_TRUE(
+              got[1].narrow(0, other * kCount, kCount).equal(numbers(other) + other));
+        }
+      });
+}
+
 TEST_P(Collectives, ScatterGivesEachRankItsSliceOfTheRoots) {
   at_each_size(
       [](Communicator& comm) {

@@ -161,7 +161,7 @@ TEST_P(CommErrors, ErrorsNameTheOperationItsNumberAndItsLabel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Backends, CommErrors, testing::Values("thread", "shm", "gloo"),
+    Backends, CommErrors, testing::Values("thread", "shm", "gloo", "hierarchical"),
     [](const auto& backend) { return std::string(backend.param); });
 
 INSTANTIATE_TEST_SUITE_P(

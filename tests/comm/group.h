@@ -8,9 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/store.h"
 #include "tandem/comm/gloo.h"
+#include "tandem/comm/hierarchical.h"
 #include "tandem/comm/shm.h"
 #include "tandem/comm/thread.h"
 #include "tests/comm/mpi_ranks.h"
@@ -96,13 +98,32 @@ inline void run_shm_ranks(
   });
 }
 
-/// The backends that table-driven tests go through: those of this build.
-inline std::vector<const char*> all_backends() {
-  return has_mpi() ? std::vector<const char*>{"thread", "shm", "gloo", "mpi"}
-                   : std::vector<const char*>{"thread", "shm", "gloo"};
+/// Over both: hosts of two ranks each.
+inline void run_hierarchical_ranks(
+    int size, const std::function<void(Communicator&)>& body,
+    std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {
+  GlooOptions gloo;
+  gloo.timeout = timeout;
+  ShmOptions shm;
+  shm.timeout = timeout;
+  run_joining_ranks(size, body, [&](auto store, int rank) {
+    auto comm = make_hierarchical_communicator(
+        make_gloo_communicator(store, "test", rank, size, gloo), store, "test",
+        "host " + std::to_string(rank / 2), shm);
+    TANDEM_CHECK(size == 1 || comm->backend() == "shm+gloo", comm->backend());
+    return comm;
+  });
 }
 
-/// Runs `body` on ranks of a backend by its name: "thread", "shm", "gloo" or "mpi".
+/// The backends that table-driven tests go through: those of this build.
+inline std::vector<const char*> all_backends() {
+  return has_mpi()
+             ? std::vector<const char*>{"thread", "shm", "gloo", "hierarchical", "mpi"}
+             : std::vector<const char*>{"thread", "shm", "gloo", "hierarchical"};
+}
+
+/// Runs `body` on ranks of a backend by its name: "thread", "shm", "gloo",
+/// "hierarchical" or "mpi".
 inline void run_backend(
     const std::string& backend, int size,
     const std::function<void(Communicator&)>& body) {
@@ -110,6 +131,8 @@ inline void run_backend(
     run_gloo_ranks(size, body);
   } else if (backend == "shm") {
     run_shm_ranks(size, body);
+  } else if (backend == "hierarchical") {
+    run_hierarchical_ranks(size, body);
   } else if (backend == "mpi" && !is_mpi_rank()) {
     rerun_under_mpirun();
   } else if (backend == "mpi") {

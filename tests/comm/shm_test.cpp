@@ -114,6 +114,16 @@ TEST(Shm, WhatIsLargerThanAChunkIsMovedWhole) {
     auto many = at::zeros({kSize * kCount});
     comm.all_gather(many, of(comm.rank()))->wait();
     TANDEM_CHECK(many.equal(all), "all_gather");
+    auto shared = comm.make_buffer(kSize * kCount, at::kFloat);
+    comm.all_gather(shared, of(comm.rank()))->wait();
+    TANDEM_CHECK(shared.equal(all), "all_gather into buffers");
+    shared.zero_();
+    own(shared).copy_(of(comm.rank()));
+    comm.all_gather(shared, own(shared))->wait();
+    TANDEM_CHECK(shared.equal(all), "all_gather in place");
+    auto mixed = comm.rank() == 1 ? at::zeros({kSize * kCount}) : shared.zero_();
+    comm.all_gather(mixed, of(comm.rank()))->wait();
+    TANDEM_CHECK(mixed.equal(all), "all_gather into some buffers");
     many.zero_();
     comm.gather(many, of(comm.rank()), 2)->wait();
     TANDEM_CHECK(comm.rank() != 2 || many.equal(all), "gather");

@@ -141,6 +141,8 @@ const std::vector<Division> kDivisions = {
     {"two_shm_uneven", 2, "shm", kOverlap, 1, 2, 61, 0},
     {"three_shm_overlap", 3, "shm", kOverlap, 1, 1, 60, kTolerance},
     {"four_shm_uneven", 4, "shm", kOverlap, 1, 1, 61, kTolerance},
+    {"three_on_two_hosts_flat", 3, "hierarchical", kFlat, 1, 1, 60, kTolerance},
+    {"four_on_two_hosts_overlap", 4, "hierarchical", kOverlap, 1, 1, 61, kTolerance},
     {"two_mpi_parameter", 2, "mpi", kParameter, 1, 2, 60, 0},
     {"two_mpi_flat", 2, "mpi", kFlat, 1, 2, 60, 0},
     {"two_mpi_overlap", 2, "mpi", kOverlap, 1, 2, 60, 0},

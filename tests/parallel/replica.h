@@ -88,6 +88,7 @@ inline StageOptions stage_of(
 /// As in a run: what the group reduces lies where it reduces best.
 inline ModelArenaOptions in_buffers_of(Communicator& comm) {
   ModelArenaOptions options;
+  options.divisor = comm.size();
   options.allocate_parameters = buffers_of(comm);
   options.allocate_gradients = buffers_of(comm);
   return options;

@@ -62,7 +62,7 @@ TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {
     EXPECT_TRUE(result.status.ok()) << result.errors;
     EXPECT_THAT(result.errors, Not(HasSubstr("hostname")));
   }
-  EXPECT_THAT(results[0].output, HasSubstr("4 ranks over gloo"));
+  EXPECT_THAT(results[0].output, HasSubstr("4 ranks over shm+gloo"));
   EXPECT_THAT(results[0].output, HasSubstr("/1280 ("));
   EXPECT_EQ(json_number(scratch / "run0/summary.json", "world_size"), 4);
 }
@@ -93,7 +93,7 @@ TEST(Hosts, LocalRankZeroOfEachMachinePrints) {
   }
   // Each its own loss.
   EXPECT_NE(printed[0], printed[1]);
-  EXPECT_THAT(results[0].output, HasSubstr("4 ranks over gloo"));
+  EXPECT_THAT(results[0].output, HasSubstr("4 ranks over shm+gloo"));
   EXPECT_THAT(results[0].output, HasSubstr("Finished training in "));
 }
 
@@ -121,7 +121,7 @@ TEST(Hosts, FourNodesWithTwoRanksEachTrainTogether) {
     EXPECT_THAT(lines[0], MatchesRegex("Epoch .1/2., Step .1/2., Loss: [0-9.]+"));
     EXPECT_THAT(lines[3], MatchesRegex("Epoch .2/2., Step .2/2., Loss: [0-9.]+"));
   }
-  EXPECT_THAT(results[0].output, HasSubstr("8 ranks over gloo"));
+  EXPECT_THAT(results[0].output, HasSubstr("8 ranks over shm+gloo"));
   EXPECT_THAT(results[0].output, HasSubstr("Training complete in: "));
 }
 

@@ -1,0 +1,295 @@
+#include "tandem/comm/hierarchical.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/base/sha256.h"
+#include "tandem/comm/rpc.h"
+
+namespace tandem {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The groups that an all_reduce goes through. Two of each host, so that the operations
+// of each are in one order on all its ranks.
+struct Levels {
+  std::unique_ptr<Communicator> host;
+  std::unique_ptr<Communicator> host_again;
+  // Of the first ranks of all hosts. The other ranks have one of theirs, not used.
+  std::unique_ptr<Communicator> hosts;
+
+  bool leads() const {
+    return host->rank() == 0;
+  }
+};
+
+// An all_reduce on its way through the levels.
+class Reduction {
+ public:
+  enum Level { on_host, between_hosts, back_on_host, done };
+
+  Reduction(Levels& levels, at::Tensor tensor, ReduceOp op)
+      : levels_(levels), tensor_(std::move(tensor)), op_(op) {
+    start();
+  }
+
+  Level level() const {
+    return level_;
+  }
+
+  // Goes on as far as it can without waiting, up to `limit`.
+  bool advance(Level limit) {
+    bool moved = false;
+    while (level_ < limit && work_->test()) {
+      wait({});
+      moved = true;
+    }
+    return moved;
+  }
+
+  // The end of this level.
+  void wait(std::chrono::milliseconds timeout) {
+    work_->wait(timeout);
+    level_ = static_cast<Level>(level_ + 1);
+    start();
+  }
+
+ private:
+  void start() {
+    if (level_ == on_host) {
+      work_ = levels_.host->all_reduce(tensor_, op_, "on this host");
+    } else if (level_ == between_hosts) {
+      work_ = levels_.leads() ? levels_.hosts->all_reduce(tensor_, op_, "between hosts")
+                              : work_;
+    } else if (level_ == back_on_host) {
+      work_ = levels_.host_again->broadcast(tensor_, 0, "on this host");
+    }
+  }
+
+  Levels& levels_;
+  at::Tensor tensor_;
+  ReduceOp op_;
+  Level level_ = on_host;
+  // Of this level; of the one before where this rank has no part in it.
+  WorkPtr work_;
+};
+
+// All that are under way, in the order of their start. None overtakes another, so the
+// operations of each level's group are in that order too.
+class Reductions {
+ public:
+  explicit Reductions(Levels levels) : levels_(std::move(levels)) {}
+
+  Levels& levels() {
+    return levels_;
+  }
+
+  std::shared_ptr<Reduction> start(const at::Tensor& tensor, ReduceOp op) {
+    rethrow();
+    queue_.push_back(std::make_shared<Reduction>(levels_, tensor, op));
+    auto mine = queue_.back();
+    progress();
+    return mine;
+  }
+
+  bool test(const Reduction& reduction) {
+    progress();
+    return reduction.level() == Reduction::done || error_ != nullptr;
+  }
+
+  void wait(const Reduction& reduction, std::chrono::milliseconds timeout) {
+    const auto deadline = Clock::now() + timeout;
+    while (!test(reduction)) {
+      if (timeout.count() > 0 && Clock::now() > deadline) {
+        throw std::runtime_error("timed out waiting for other ranks");
+      }
+      wait_for_front(timeout);
+    }
+    if (reduction.level() != Reduction::done) {
+      rethrow();
+    }
+  }
+
+ private:
+  // What is between hosts is looked after now and then: meanwhile later ones go on.
+  void wait_for_front(std::chrono::milliseconds timeout) {
+    constexpr std::chrono::microseconds kNap{50};
+    Reduction& front = *queue_.front();
+    if (levels_.leads() && front.level() == Reduction::between_hosts) {
+      std::this_thread::sleep_for(kNap);
+      return;
+    }
+    note_error([&] { front.wait(timeout); });
+  }
+
+  void progress() {
+    if (error_ != nullptr) {
+      return;
+    }
+    note_error([&] {
+      auto limit = Reduction::done;
+      for (const auto& reduction : queue_) {
+        reduction->advance(limit);
+        limit = reduction->level();
+      }
+    });
+    while (!queue_.empty() && queue_.front()->level() == Reduction::done) {
+      queue_.pop_front();
+    }
+  }
+
+  template <typename Action>
+  void note_error(const Action& action) {
+    try {
+      action();
+    } catch (const std::exception&) {
+      error_ = std::current_exception();
+    }
+  }
+
+  void rethrow() const {
+    if (error_ != nullptr) {
+      std::rethrow_exception(error_);
+    }
+  }
+
+  Levels levels_;
+  std::deque<std::shared_ptr<Reduction>> queue_;
+  std::exception_ptr error_;
+};
+
+class HierarchicalWork : public Work {
+ public:
+  HierarchicalWork(Reductions& reductions, std::shared_ptr<Reduction> reduction)
+      : reductions_(reductions), reduction_(std::move(reduction)) {}
+
+  bool test() override {
+    return reductions_.test(*reduction_);
+  }
+  void wait(std::chrono::milliseconds timeout) override {
+    reductions_.wait(*reduction_, timeout);
+  }
+
+ private:
+  Reductions& reductions_;
+  std::shared_ptr<Reduction> reduction_;
+};
+
+class HierarchicalCommunicator : public Communicator, public RpcBackend {
+ public:
+  HierarchicalCommunicator(std::unique_ptr<Communicator> world, Levels levels)
+      : Communicator(world->rank(), world->size(), "shm+" + world->backend()),
+        world_(std::move(world)),
+        reductions_(std::move(levels)) {}
+
+  at::Tensor make_buffer(int64_t numel, at::ScalarType dtype) override {
+    return reductions_.levels().host->make_buffer(numel, dtype);
+  }
+  std::unique_ptr<Communicator> split(int color) override {
+    return world_->split(color);
+  }
+  std::unique_ptr<Rpc> make_rpc() override {
+    return tandem::make_rpc(*world_);
+  }
+
+ protected:
+  WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
+    return std::make_shared<HierarchicalWork>(
+        reductions_, reductions_.start(tensor, op));
+  }
+  WorkPtr do_broadcast(at::Tensor tensor, int root) override {
+    return world_->broadcast(tensor, root);
+  }
+  WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
+    return world_->reduce_scatter(output, input);
+  }
+  WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
+    return world_->all_gather(output, input);
+  }
+  WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
+    return world_->scatter(output, input, root);
+  }
+  WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
+    return world_->gather(output, input, root);
+  }
+  WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
+    return world_->send(tensor, peer, tag);
+  }
+  WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
+    return world_->recv(tensor, peer, tag);
+  }
+
+ private:
+  std::unique_ptr<Communicator> world_;
+  Reductions reductions_;
+};
+
+// Which of the ranks of `world` are on this rank's host.
+struct Neighbours {
+  int first = -1;
+  int rank = 0;
+  int size = 0;
+};
+
+Neighbours find_neighbours(Communicator& world, const std::string& host) {
+  std::string digest = sha256_hex(host.data(), host.size());
+  const auto width = static_cast<int64_t>(digest.size());
+  const auto mine = at::from_blob(digest.data(), {width}, at::kChar).clone();
+  const auto all = world.stack(mine, "hosts");
+  Neighbours found;
+  for (int other = 0; other < world.size(); ++other) {
+    if (all[other].equal(mine)) {
+      found.first = found.first < 0 ? other : found.first;
+      found.rank += other < world.rank() ? 1 : 0;
+      ++found.size;
+    }
+  }
+  return found;
+}
+
+// The least of all ranks' numbers.
+int64_t least(Communicator& world, int64_t mine) {
+  auto number = at::full({1}, mine, at::kLong);
+  world.all_reduce(number, ReduceOp::min, "hosts")->wait();
+  return number.item<int64_t>();
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_hierarchical_communicator(
+    std::unique_ptr<Communicator> world, const std::shared_ptr<StoreClient>& store,
+    const std::string& name, const std::string& host, const ShmOptions& options) {
+  const Neighbours neighbours = find_neighbours(*world, host);
+  if (least(*world, -neighbours.size) == -1) {
+    return world;
+  }
+  Levels levels;
+  std::string why_not;
+  levels.host = try_shm_communicator(
+      store, name + "/host" + std::to_string(neighbours.first), neighbours.rank,
+      neighbours.size, options, why_not);
+  const bool all_can = least(*world, levels.host != nullptr ? 1 : 0) == 1;
+  if (!all_can) {
+    if (!why_not.empty() && neighbours.rank == 0) {
+      log_info("[comm] over " + world->backend() + " alone, since: " + why_not);
+    }
+    return world;
+  }
+  levels.host_again = levels.host->split(0);
+  levels.hosts = world->split(levels.leads() ? 0 : 1);
+  // A rank that leaves sooner breaks connections that others are still making.
+  world->barrier("hosts");
+  return std::make_unique<HierarchicalCommunicator>(
+      std::move(world), std::move(levels));
+}
+
+}  // namespace tandem

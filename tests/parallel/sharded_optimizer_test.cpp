@@ -1,0 +1,189 @@
+// The optimizer's work shared out among replicas: ZeRO stage 1.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/parallel/replicas.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+RunOptions options_of(const std::string& optimizer) {
+  RunOptions options;
+  options.optimizer = OptimizerOptions();
+  options.optimizer.name = optimizer;
+  options.optimizer.momentum = optimizer == "sgd" ? 0.9 : 0;
+  options.lr = 0.01;
+  options.epochs = 1;
+  return options;
+}
+
+TEST(ShardedOptimizer, ResultsHaveTheBitsOfReplicatedOnes) {
+  for (const std::string optimizer : {"sgd", "adam", "adamw", "adadelta"}) {
+    for (const int size : {1, 2, 3, 4}) {
+      for (const char* backend : {"thread", "shm", "gloo"}) {
+        SCOPED_TRACE(optimizer + ", " + std::to_string(size) + " over " + backend);
+        RunOptions options = options_of(optimizer);
+        options.strategy.clip_norm = size % 2 == 0 ? 0.5 : 0;
+        const auto train = [&](Communicator& comm) {
+          return train_small_net(comm, options);
+        };
+        const auto replicated = on_each_rank(backend, size, train);
+        options.strategy.shard_optimizer = true;
+        for (const auto& rank : on_each_rank(backend, size, train)) {
+          EXPECT_EQ(rank.sha256, replicated[0].sha256);
+        }
+      }
+    }
+  }
+}
+
+// A rank that makes steps on data of its own.
+struct Stepper {
+  Replica replica;
+  Loader loader;
+  StepContext context;
+
+  Stepper(Communicator& comm, bool sharded, uint64_t seed = 1)
+      : replica(
+            make_small_model(small_net_layers(), seed), comm, strategy(sharded),
+            options_of("adam").optimizer),
+        loader(noise_images(60), sampler(comm), loading()) {
+    context.lr = 0.01;
+    replica.strategy->start();
+  }
+
+  void steps(int count) {
+    for (int i = 0; i < count; ++i, ++context.step) {
+      Batch batch;
+      loader.seek(context.step);
+      loader.next(batch);
+      replica.strategy->train_step({batch}, context);
+    }
+  }
+
+ private:
+  static StrategyOptions strategy(bool sharded) {
+    StrategyOptions options;
+    options.loss.kind = LossKind::nll;
+    options.shard_optimizer = sharded;
+    return options;
+  }
+  static SamplerOptions sampler(const Communicator& comm) {
+    SamplerOptions options;
+    options.num_shards = comm.size();
+    options.shard = comm.rank();
+    return options;
+  }
+  static LoaderOptions loading() {
+    LoaderOptions options;
+    options.batch_size = 6;
+    return options;
+  }
+};
+
+std::vector<NamedTensor> copies(const std::vector<NamedTensor>& tensors) {
+  std::vector<NamedTensor> copied;
+  for (const auto& [name, tensor] : tensors) {
+    copied.push_back({name, tensor.detach().clone()});
+  }
+  return copied;
+}
+
+void load(const std::vector<NamedTensor>& from, const std::vector<NamedTensor>& into) {
+  TANDEM_CHECK(from.size() == into.size(), "other tensors");
+  for (size_t i = 0; i < from.size(); ++i) {
+    into[i].tensor.detach().copy_(from[i].tensor);
+  }
+}
+
+TEST(ShardedOptimizer, EachRankKeepsTheStateOfItsShareUntilItIsCollected) {
+  on_each_rank("shm", 3, [](Communicator& comm) {
+    Stepper sharded(comm, true);
+    Stepper replicated(comm, false);
+    sharded.steps(2);
+    replicated.steps(2);
+    auto& optimizer = *sharded.replica.optimizer;
+    for (const Arena* arena : optimizer.state()) {
+      for (const auto& range : arena->layout().trainable_ranges()) {
+        const ArenaRange share = share_of(range, comm);
+        auto others = arena->slice(range).clone();
+        others.narrow(0, share.begin, share.size()).zero_();
+        TANDEM_CHECK(others.eq(0).all().item<bool>(), "updated more than its share");
+      }
+    }
+    const auto collected = sharded.replica.strategy->collect_state();
+    const auto whole = replicated.replica.strategy->collect_state();
+    for (size_t i = 0; comm.rank() == 0 && i < whole.optimizer.size(); ++i) {
+      TANDEM_CHECK(
+          collected.optimizer[i].tensor.equal(whole.optimizer[i].tensor),
+          collected.optimizer[i].name);
+    }
+    return 0;
+  });
+}
+
+TEST(ShardedOptimizer, GoesOnFromAStateLoadedAtRank0) {
+  on_each_rank("shm", 2, [](Communicator& comm) {
+    Stepper first(comm, true);
+    first.steps(2);
+    const auto state = first.replica.strategy->collect_state();
+    const auto model = copies(state.model);
+    const auto optimizer = copies(state.optimizer);
+    first.steps(2);
+
+    Stepper second(comm, true, 9);
+    second.context.step = 2;
+    if (comm.rank() == 0) {
+      const auto fresh = local_state(second.replica.arenas, *second.replica.optimizer);
+      load(model, fresh.model);
+      load(optimizer, fresh.optimizer);
+    }
+    second.replica.strategy->start();
+    second.steps(2);
+    TANDEM_CHECK(
+        second.replica.parameters().equal(first.replica.parameters()),
+        "another run than without the stop");
+    return 0;
+  });
+}
+
+TEST(ShardedOptimizer, ResyncRepairsParametersAndKeepsEveryRanksState) {
+  on_each_rank("shm", 2, [](Communicator& comm) {
+    Stepper good(comm, true);
+    good.steps(4);
+    Stepper repaired(comm, true);
+    repaired.steps(2);
+    if (comm.rank() == 1) {
+      repaired.replica.model->parameters()[0].tensor.detach().fill_(7);
+    }
+    repaired.replica.strategy->resync();
+    repaired.steps(2);
+    TANDEM_CHECK(
+        repaired.replica.parameters().equal(good.replica.parameters()),
+        "the optimizer's state was lost");
+    return 0;
+  });
+}
+
+TEST(ShardedOptimizer, StrategiesThatCannotSaySo) {
+  on_each_rank("thread", 2, [](Communicator& comm) {
+    RunOptions options;
+    options.strategy.name = "averaging";
+    options.strategy.shard_optimizer = true;
+    const auto error = error_of<ConfigError>([&] { train_small_net(comm, options); });
+    TANDEM_CHECK(
+        error.find("averaging cannot share out the optimizer") != std::string::npos,
+        error);
+    return 0;
+  });
+}
+
+}  // namespace
+}  // namespace tandem
