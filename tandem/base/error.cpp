@@ -65,7 +65,7 @@ Error::Error(const std::string& message) : std::runtime_error(printable(message)
 
 CommError::CommError(
     const std::string& operation, const std::string& cause, std::optional<int> peer)
-    : Error(comm_message(operation, cause, peer)), peer_(peer) {}
+    : Error(comm_message(operation, cause, peer)), cause_(cause), peer_(peer) {}
 
 int exit_code(const std::exception& error) {
   return dynamic_cast<const ConfigError*>(&error) != nullptr ? 2 : 1;

@@ -37,11 +37,15 @@ class CommError : public Error {
       const std::string& operation, const std::string& cause,
       std::optional<int> peer = std::nullopt);
 
+  const std::string& cause() const {
+    return cause_;
+  }
   std::optional<int> peer() const {
     return peer_;
   }
 
  private:
+  std::string cause_;
   std::optional<int> peer_;
 };
 

@@ -75,10 +75,7 @@ class CheckedWork : public Work {
       work_->wait(timeout);
     } catch (const std::exception& error) {
       owner_.stats_.waited_seconds += seconds_since(start);
-      const int peer = owner_.failed_peer();
-      throw CommError(
-          name_.text(), first_line(error),
-          peer >= 0 ? std::optional<int>(peer) : std::nullopt);
+      throw owner_.named_error(name_, error);
     }
     owner_.stats_.waited_seconds += seconds_since(start);
   }
@@ -106,11 +103,23 @@ WorkPtr Communicator::launch(
   OperationName name{operation, sequence_, label};
   try {
     return std::make_shared<CheckedWork>(*this, name, start());
+  } catch (const CommError& error) {
+    throw named_error(name, error);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw CommError(name.text(), first_line(error));
+    throw named_error(name, error);
   }
+}
+
+// Of a group within a group only the cause counts.
+CommError Communicator::named_error(
+    const OperationName& name, const std::exception& error) const {
+  const auto* inner = dynamic_cast<const CommError*>(&error);
+  const int peer = failed_peer();
+  return CommError(
+      name.text(), inner != nullptr ? inner->cause() : first_line(error),
+      peer >= 0 ? std::optional<int>(peer) : std::nullopt);
 }
 
 void Communicator::check_root(const char* operation, int root) const {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/error.h"
+
 namespace tandem {
 
 enum class ReduceOp { sum, min, max };
@@ -154,6 +156,9 @@ class Communicator {
 
  private:
   friend class CheckedWork;
+
+  CommError named_error(
+      const struct OperationName& name, const std::exception& error) const;
 
   template <typename Start>
   WorkPtr launch(

@@ -58,7 +58,14 @@ class Reduction {
 
   // The end of this level.
   void wait(std::chrono::milliseconds timeout) {
-    work_->wait(timeout);
+    try {
+      work_->wait(timeout);
+    } catch (const CommError& error) {
+      // Ranks are counted within the level.
+      throw std::runtime_error(
+          (level_ == between_hosts ? "between hosts: " : "on this host: ") +
+          error.cause());
+    }
     level_ = static_cast<Level>(level_ + 1);
     start();
   }
@@ -66,12 +73,11 @@ class Reduction {
  private:
   void start() {
     if (level_ == on_host) {
-      work_ = levels_.host->all_reduce(tensor_, op_, "on this host");
+      work_ = levels_.host->all_reduce(tensor_, op_);
     } else if (level_ == between_hosts) {
-      work_ = levels_.leads() ? levels_.hosts->all_reduce(tensor_, op_, "between hosts")
-                              : work_;
+      work_ = levels_.leads() ? levels_.hosts->all_reduce(tensor_, op_) : work_;
     } else if (level_ == back_on_host) {
-      work_ = levels_.host_again->broadcast(tensor_, 0, "on this host");
+      work_ = levels_.host_again->broadcast(tensor_, 0);
     }
   }
 

@@ -93,7 +93,7 @@ TEST(Hosts, LocalRankZeroOfEachMachinePrints) {
   }
   // Each its own loss.
   EXPECT_NE(printed[0], printed[1]);
-  EXPECT_THAT(results[0].output, HasSubstr("4 ranks over shm+gloo"));
+  EXPECT_THAT(results[0].output, HasSubstr("4 ranks over gloo"));
   EXPECT_THAT(results[0].output, HasSubstr("Finished training in "));
 }
 
