@@ -10,6 +10,7 @@ from table import LINKS, RANKS, SIZES, WAYS
 import two_hosts
 
 BACKENDS = ("gloo", "shm")
+CROWD_BACKENDS = ("gloo", "shm+gloo")
 
 
 def by_size(name, command, needs=None):
@@ -100,6 +101,18 @@ class Link:
                                   for rank in range(2)])
             return {f"{self.name} {way}": ms_per_step(f"{folder}/0")}
 
+    def crowd_command(self, host, backend, out="OUT"):
+        # Two ranks a host, started by the launcher of each.
+        return self.hosts.host_command(host, [
+            *training(self.settings, 2, 4, self.steps), "--nnodes", "2", "--node-rank",
+            str(host), "--backend", backend, "--out", out])
+
+    def train_crowd(self, backend):
+        with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
+            self.hosts.run([self.crowd_command(host, backend, f"{folder}/{host}")
+                            for host in range(2)])
+            return {f"{self.name} {backend}": ms_per_step(f"{folder}/0")}
+
     def everywhere(self, *arguments):
         command = [self.settings.program, "bench", *arguments, "--json"]
         return json.loads(self.hosts.run_ranks([command] * 2).strip().splitlines()[-1])
@@ -131,12 +144,17 @@ class Link:
         sides = {f"{self.name} {way}": Side(
             self.hosts.rank_command(0, self.command(way)), lambda way=way: self.train(way))
             for way in WAYS}
+        for backend in CROWD_BACKENDS:
+            sides[f"{self.name} {backend}"] = Side(
+                self.crowd_command(0, backend),
+                lambda backend=backend: self.train_crowd(backend))
         sides[f"plan {self.name}"] = Side([self.settings.program, "plan", "..."], self.plan)
         return sides
 
 
 def links(settings, log):
-    """Training on two hosts over links of two speeds: overlap, flat, bf16 on the wire."""
+    """Training on two hosts over links of two speeds: overlap, flat, bf16 on the
+    wire; and with two ranks a host, which add up there first."""
     with contextlib.ExitStack() as stack:
         sides = {}
         for name, rate in LINKS.items():

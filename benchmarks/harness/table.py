@@ -51,6 +51,7 @@ ROWS = [
     Row("memory", "memory per rank (PSS, 2 ranks)", "MiB", "PyTorch", "ours", ">=", 1.5, 2.5),
     *(Row("links", f"net, 2 hosts, {link}, overlap / flat", "ms per step", f"{link} overlap", f"{link} flat", "<=", 0.85 if link == "1 Gbit/s" else None) for link in LINKS),
     *(Row("links", f"net, 2 hosts, {link}, bf16 hook / overlap", "ms per step", f"{link} bf16 hook", f"{link} overlap", "<=") for link in LINKS),
+    *(Row("links", f"net, 2 hosts of 2 ranks, {link}, adding up on each host first / not", "ms per step", f"{link} shm+gloo", f"{link} gloo", "<=") for link in LINKS),
     *(Row("links", f"plan / measured, 2 hosts, {link}, {way}", "ms per step", f"plan {link} {way}", f"{link} {way}", "+-", 0.15) for link in LINKS for way in WAYS),
     *(Row("plan", f"plan / measured, {ranks} ranks on this host", "ms per step", f"plan {ranks}", f"ranks {ranks}", "+-", 0.15) for ranks in RANKS),
 ]

@@ -60,22 +60,33 @@ class TwoHosts:
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL,
                            check=False)
 
-    def rank_command(self, rank, command):
-        """The command as rank `rank` of 2, on its own host and its own core: a rank
-        that wanders between cores of two hosts is nothing a network can do."""
+    def host_command(self, host, command, variables=None):
+        """The command on a host and its own core: a rank that wanders between cores of
+        two hosts is nothing a network can do."""
         cores = sorted(os.sched_getaffinity(0))
-        core = cores[rank % len(cores)]
-        variables = {**ENVIRONMENT, "RANK": str(rank), "WORLD_SIZE": "2",
+        core = cores[host % len(cores)]
+        variables = {**ENVIRONMENT, **(variables or {}),
                      "MASTER_ADDR": self.addresses[0], "MASTER_PORT": PORT}
-        return ["ip", "netns", "exec", self.names[rank], "taskset", "-c", str(core), "env",
+        return ["ip", "netns", "exec", self.names[host], "taskset", "-c", str(core), "env",
                 *(f"{name}={value}" for name, value in variables.items()), *command]
 
-    def run_ranks(self, commands, timeout=600):
-        """Runs a command per host to its end; returns the output of rank 0."""
+    def rank_command(self, rank, command):
+        """The command as rank `rank` of 2, each on a host of its own."""
+        return self.host_command(
+            rank, command, {"RANK": str(rank), "WORLD_SIZE": "2"})
+
+    def run_ranks(self, commands):
+        """Runs a rank per host to its end; returns the output of rank 0."""
+        return self.run([self.rank_command(i, command)
+                         for i, command in enumerate(commands)])
+
+    @staticmethod
+    def run(commands, timeout=600):
+        """Runs commands of this object's at once to their end; returns the output of the
+        first."""
         outputs = [tempfile.TemporaryFile("w+") for _ in commands]
-        ranks = [subprocess.Popen(self.rank_command(i, command), stdout=outputs[i],
-                                  stderr=subprocess.STDOUT)
-                 for i, command in enumerate(commands)]
+        ranks = [subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+                 for command, output in zip(commands, outputs)]
         deadline = time.monotonic() + timeout
         try:
             while any(rank.poll() is None for rank in ranks):

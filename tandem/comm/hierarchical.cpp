@@ -103,7 +103,7 @@ class Reductions {
     rethrow();
     queue_.push_back(std::make_shared<Reduction>(levels_, tensor, op));
     auto mine = queue_.back();
-    progress();
+    meet_on_host(*mine);
     return mine;
   }
 
@@ -126,6 +126,20 @@ class Reductions {
   }
 
  private:
+  // Nothing moves between a rank's calls, which in backward are far apart, and what lies
+  // between hosts takes longest. Ranks of a host are close together: so a moment's
+  // patience lets it begin at once.
+  void meet_on_host(const Reduction& reduction) {
+    constexpr std::chrono::milliseconds kPatience{2};
+    const auto deadline = Clock::now() + kPatience;
+    progress();
+    while (reduction.level() == Reduction::on_host && error_ == nullptr &&
+           Clock::now() < deadline) {
+      std::this_thread::yield();
+      progress();
+    }
+  }
+
   // What is between hosts is looked after now and then: meanwhile later ones go on.
   void wait_for_front(std::chrono::milliseconds timeout) {
     constexpr std::chrono::microseconds kNap{50};
