@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
@@ -9,6 +10,7 @@
 #include "tandem/base/error.h"
 #include "tandem/exec/autocast.h"
 #include "tandem/exec/gradient_hooks.h"
+#include "tandem/exec/isa.h"
 #include "tandem/exec/stage_executor.h"
 
 namespace tandem {
@@ -25,7 +27,13 @@ class EagerExecutor : public StageExecutor {
           if (sink_ != nullptr) {
             sink_->gradient_ready(slot);
           }
-        }) {}
+        }) {
+    if (options.bf16 && kernel_isa() != Isa::avx512) {
+      // LibTorch asks the CPU alone what bfloat16 it has, and fails where
+      // ONEDNN_MAX_CPU_ISA keeps oneDNN from it. For the process: ranks may be threads.
+      at::globalContext().setUserEnabledMkldnn(false);
+    }
+  }
 
   StageResult forward(
       int slot, const Batch& batch, const StepContext& context) override {

@@ -135,6 +135,15 @@ TEST(Train, EvaluatesAfterEveryNthEpochAndTheLast) {
   }
 }
 
+TEST(Train, Bfloat16WithoutAvx512IsEagerAndSaysSo) {
+  const auto result = tandem_run(
+      {"train", "--model", "net", "--limit", "64", "--precision", "bf16"},
+      {{"ONEDNN_MAX_CPU_ISA", "AVX2"}});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("bf16 needs AVX-512"));
+  EXPECT_THAT(result.output, HasSubstr("Finished training in "));
+}
+
 TEST(Train, DryRunDoesTwoStepsAndSavesNothing) {
   const Scratch scratch;
   const auto out = scratch / "run";
