@@ -224,8 +224,7 @@ PlanInputs inputs_from_run(
   }
   const double ranks = number_in(summary, "world_size", path);
   if (gradient_bytes == 0 && ranks > 1) {
-    gradient_bytes = number_in(summary, "bytes_sent_per_rank", path) /
-                     std::max(1.0, number_in(summary, "steps", path));
+    gradient_bytes = number_in(summary, "gradient_bytes", path);
   }
   if (gradient_bytes == 0) {
     throw ConfigError(

@@ -232,6 +232,13 @@ at::Tensor Communicator::stack(const at::Tensor& mine, const std::string& label)
   return all;
 }
 
+at::Tensor Communicator::stack_digests(
+    const std::string& text, const std::string& label) {
+  std::string digest = sha256_hex(text.data(), text.size());
+  const auto width = static_cast<int64_t>(digest.size());
+  return stack(at::from_blob(digest.data(), {width}, at::kChar), label);
+}
+
 std::string Communicator::broadcast_text(
     const std::string& text, int root, const std::string& label) {
   auto length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
@@ -245,10 +252,7 @@ std::string Communicator::broadcast_text(
 }
 
 void Communicator::check_equal(const std::string& what, const std::string& text) {
-  std::string digest = sha256_hex(text.data(), text.size());
-  const auto width = static_cast<int64_t>(digest.size());
-  const auto all =
-      stack(at::from_blob(digest.data(), {width}, at::kChar).clone(), what);
+  const auto all = stack_digests(text, what);
   for (int other = 1; other < size_; ++other) {
     if (!all[0].equal(all[other])) {
       throw ConfigError(

@@ -36,7 +36,7 @@ struct CommStats {
   int64_t operations = 0;
   // Payload of the tensors handed over.
   int64_t bytes = 0;
-  // Time the caller was blocked in wait(): communication that nothing hid.
+  // Time the caller was blocked, in wait() as a rule: communication that nothing hid.
   double waited_seconds = 0;
 
   CommStats& operator+=(const CommStats& other) {
@@ -49,7 +49,7 @@ struct CommStats {
 
 /// A group of ranks that compute together.
 ///
-/// All ranks make the same calls in the same order. Calls return at once; the
+/// All ranks make the same calls in the same order. Calls return at once, or soon; the
 /// operation runs beside the caller until wait(). Tensors are contiguous, of
 /// equal dtype and size on all ranks. A group of one does nothing, so no caller
 /// asks for the size. For the same tensors the result has the same bits each
@@ -123,6 +123,9 @@ class Communicator {
   /// Collective; waits.
   at::Tensor stack(const at::Tensor& mine, const std::string& label = "");
 
+  /// The SHA-256 of each rank's text, as size() rows of 64 hex digits. Collective; waits.
+  at::Tensor stack_digests(const std::string& text, const std::string& label = "");
+
   /// The root's text on every rank; others may give anything. Collective; waits.
   std::string broadcast_text(
       const std::string& text, int root, const std::string& label = "");
@@ -148,6 +151,11 @@ class Communicator {
     int size = 1;
   };
   Place place_in_split(int color);
+
+  // Counts what a backend waited outside of wait().
+  void add_waited(std::chrono::duration<double> time) {
+    stats_.waited_seconds += time.count();
+  }
 
   // The peer that is known to have failed, -1 when none is.
   virtual int failed_peer() const {

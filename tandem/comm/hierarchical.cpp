@@ -1,7 +1,6 @@
 #include "tandem/comm/hierarchical.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 
 #include <deque>
@@ -10,7 +9,6 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/base/sha256.h"
 #include "tandem/comm/rpc.h"
 
 namespace tandem {
@@ -19,12 +17,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// What is between hosts is looked after now and then: meanwhile other things go on.
+constexpr std::chrono::microseconds kNap{50};
+
 // The groups that an all_reduce goes through. Two of each host, so that the operations
 // of each are in one order on all its ranks.
 struct Levels {
   std::unique_ptr<Communicator> host;
   std::unique_ptr<Communicator> host_again;
-  // Of the first ranks of all hosts. The other ranks have one of theirs, not used.
+  // Of the first ranks of all hosts; null on the others.
   std::unique_ptr<Communicator> hosts;
 
   bool leads() const {
@@ -107,6 +108,22 @@ class Reductions {
     return mine;
   }
 
+  void progress() {
+    if (error_ != nullptr) {
+      return;
+    }
+    note_error([&] {
+      auto limit = Reduction::done;
+      for (const auto& reduction : queue_) {
+        reduction->advance(limit);
+        limit = reduction->level();
+      }
+    });
+    while (!queue_.empty() && queue_.front()->level() == Reduction::done) {
+      queue_.pop_front();
+    }
+  }
+
   bool test(const Reduction& reduction) {
     progress();
     return reduction.level() == Reduction::done || error_ != nullptr;
@@ -126,8 +143,8 @@ class Reductions {
   }
 
  private:
-  // Nothing moves between a rank's calls, which in backward are far apart, and what lies
-  // between hosts takes longest. Ranks of a host are close together: so a moment's
+  // Nothing moves between a rank's calls, which in backward are far apart, and what
+  // lies between hosts takes longest. Ranks of a host are close together: so a moment's
   // patience lets it begin at once.
   void meet_on_host(const Reduction& reduction) {
     constexpr std::chrono::milliseconds kPatience{2};
@@ -140,31 +157,13 @@ class Reductions {
     }
   }
 
-  // What is between hosts is looked after now and then: meanwhile later ones go on.
   void wait_for_front(std::chrono::milliseconds timeout) {
-    constexpr std::chrono::microseconds kNap{50};
     Reduction& front = *queue_.front();
     if (levels_.leads() && front.level() == Reduction::between_hosts) {
       std::this_thread::sleep_for(kNap);
       return;
     }
     note_error([&] { front.wait(timeout); });
-  }
-
-  void progress() {
-    if (error_ != nullptr) {
-      return;
-    }
-    note_error([&] {
-      auto limit = Reduction::done;
-      for (const auto& reduction : queue_) {
-        reduction->advance(limit);
-        limit = reduction->level();
-      }
-    });
-    while (!queue_.empty() && queue_.front()->level() == Reduction::done) {
-      queue_.pop_front();
-    }
   }
 
   template <typename Action>
@@ -204,6 +203,32 @@ class HierarchicalWork : public Work {
   std::shared_ptr<Reduction> reduction_;
 };
 
+// An operation of all ranks' group, whose wait moves reductions too: another rank may
+// wait for one of those first.
+class WorldWork : public Work {
+ public:
+  WorldWork(Reductions& reductions, WorkPtr work)
+      : reductions_(reductions), work_(std::move(work)) {}
+
+  bool test() override {
+    reductions_.progress();
+    return work_->test();
+  }
+  void wait(std::chrono::milliseconds timeout) override {
+    const auto deadline = Clock::now() + timeout;
+    while (!test() && (timeout.count() == 0 || Clock::now() < deadline)) {
+      std::this_thread::sleep_for(kNap);
+    }
+    // By now it has ended, or is late.
+    constexpr std::chrono::milliseconds kNoTime{1};
+    work_->wait(timeout.count() == 0 ? timeout : kNoTime);
+  }
+
+ private:
+  Reductions& reductions_;
+  WorkPtr work_;
+};
+
 class HierarchicalCommunicator : public Communicator, public RpcBackend {
  public:
   HierarchicalCommunicator(std::unique_ptr<Communicator> world, Levels levels)
@@ -223,24 +248,28 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
 
  protected:
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
-    return std::make_shared<HierarchicalWork>(
-        reductions_, reductions_.start(tensor, op));
+    const auto start = Clock::now();
+    auto work =
+        std::make_shared<HierarchicalWork>(reductions_, reductions_.start(tensor, op));
+    add_waited(Clock::now() - start);
+    return work;
   }
   WorkPtr do_broadcast(at::Tensor tensor, int root) override {
-    return world_->broadcast(tensor, root);
+    return beside(world_->broadcast(tensor, root));
   }
   WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
-    return world_->reduce_scatter(output, input);
+    return beside(world_->reduce_scatter(output, input));
   }
   WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
-    return world_->all_gather(output, input);
+    return beside(world_->all_gather(output, input));
   }
   WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
-    return world_->scatter(output, input, root);
+    return beside(world_->scatter(output, input, root));
   }
   WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
-    return world_->gather(output, input, root);
+    return beside(world_->gather(output, input, root));
   }
+  // Gloo's messages move in their wait() only: nothing to look after now and then.
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
     return world_->send(tensor, peer, tag);
   }
@@ -249,6 +278,10 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
   }
 
  private:
+  WorkPtr beside(WorkPtr work) {
+    return std::make_shared<WorldWork>(reductions_, std::move(work));
+  }
+
   std::unique_ptr<Communicator> world_;
   Reductions reductions_;
 };
@@ -261,13 +294,10 @@ struct Neighbours {
 };
 
 Neighbours find_neighbours(Communicator& world, const std::string& host) {
-  std::string digest = sha256_hex(host.data(), host.size());
-  const auto width = static_cast<int64_t>(digest.size());
-  const auto mine = at::from_blob(digest.data(), {width}, at::kChar).clone();
-  const auto all = world.stack(mine, "hosts");
+  const auto all = world.stack_digests(host, "hosts");
   Neighbours found;
   for (int other = 0; other < world.size(); ++other) {
-    if (all[other].equal(mine)) {
+    if (all[other].equal(all[world.rank()])) {
       found.first = found.first < 0 ? other : found.first;
       found.rank += other < world.rank() ? 1 : 0;
       ++found.size;
@@ -297,9 +327,12 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(
   levels.host = try_shm_communicator(
       store, name + "/host" + std::to_string(neighbours.first), neighbours.rank,
       neighbours.size, options, why_not);
-  const bool all_can = least(*world, levels.host != nullptr ? 1 : 0) == 1;
-  if (!all_can) {
-    if (!why_not.empty() && neighbours.rank == 0) {
+  const bool can = levels.host != nullptr;
+  const auto first_that_cannot =
+      static_cast<int>(least(*world, can ? world->size() : world->rank()));
+  if (first_that_cannot < world->size()) {
+    why_not = world->broadcast_text(why_not, first_that_cannot, "hosts");
+    if (world->rank() == 0) {
       log_info("[comm] over " + world->backend() + " alone, since: " + why_not);
     }
     return world;
@@ -308,6 +341,9 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(
   levels.hosts = world->split(levels.leads() ? 0 : 1);
   // A rank that leaves sooner breaks connections that others are still making.
   world->barrier("hosts");
+  if (!levels.leads()) {
+    levels.hosts.reset();
+  }
   return std::make_unique<HierarchicalCommunicator>(
       std::move(world), std::move(levels));
 }

@@ -40,7 +40,8 @@ class ShmFamily {
   void remove(ShmProgress& group);
   bool progress();
 
-  /// Rings those of `ranks` that sleep, after something was written for them.
+  /// Rings those of `ranks` that sleep, after something was written for them, and notes
+  /// this rank's core.
   void ring(const std::vector<int>& ranks) const;
 
   /// Makes progress until `ended`: looks on, gives way, then sleeps, and after every

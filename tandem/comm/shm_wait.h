@@ -10,8 +10,10 @@ namespace tandem {
 
 /// How a rank waits for others: it looks again and again, for as long as a peer on
 /// another core needs for a step of its own; then lets other threads have the core;
-/// then sleeps on its bell until one of the others rings. Looking on is of no use, and
-/// left out, while another rank is on the same core.
+/// then sleeps on its bell until one of the others rings. Where another rank was last
+/// seen on the same core, the thread moves, once per wait, to a core without a rank (its
+/// affinity is set for a moment and then put back); if there is none, looking on is of
+/// no use and left out.
 class ShmWait {
  public:
   ShmWait(const ShmRegion& region, int rank, int size);

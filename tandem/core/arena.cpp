@@ -154,6 +154,15 @@ std::string ArenaLayout::describe() const {
 
 namespace {
 
+// AddressSanitizer sees the ends of heap blocks only.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kGuardsHeap = true;
+#elif defined(__has_feature)
+constexpr bool kGuardsHeap = __has_feature(address_sanitizer);
+#else
+constexpr bool kGuardsHeap = false;
+#endif
+
 // Null where there is none.
 void* mapped(size_t bytes, int flags, int fd) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
@@ -175,7 +184,7 @@ size_t bytes_of(const Segment& segment) {
 ArenaAllocator heap_allocator() {
   return [](const std::string&, int64_t, const Segment& segment) {
     const size_t bytes = bytes_of(segment);
-    void* memory = segment.device.is_cpu() && bytes > 0
+    void* memory = segment.device.is_cpu() && bytes > 0 && !kGuardsHeap
                        ? mapped(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1)
                        : nullptr;
     return memory != nullptr

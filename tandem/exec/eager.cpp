@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/base/rank_env.h"
 #include "tandem/exec/autocast.h"
 #include "tandem/exec/gradient_hooks.h"
 #include "tandem/exec/isa.h"
@@ -28,7 +29,8 @@ class EagerExecutor : public StageExecutor {
             sink_->gradient_ready(slot);
           }
         }) {
-    if (options.bf16 && kernel_isa() != Isa::avx512) {
+    if (options.bf16 && kernel_isa() != Isa::avx512 &&
+        get_env("ONEDNN_MAX_CPU_ISA").has_value()) {
       // LibTorch asks the CPU alone what bfloat16 it has, and fails where
       // ONEDNN_MAX_CPU_ISA keeps oneDNN from it. For the process: ranks may be threads.
       at::globalContext().setUserEnabledMkldnn(false);

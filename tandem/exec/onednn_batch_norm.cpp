@@ -76,8 +76,10 @@ class BatchNorm : public OnednnOp {
          {DNNL_ARG_MEAN, mean_},
          {DNNL_ARG_VARIANCE, variance_},
          {DNNL_ARG_SCALE, over(tensors_.weight)},
-         // Not needed, but 2.6 counts its arguments.
+#if DNNL_VERSION_MAJOR < 3
+         // Not needed, but it counts its arguments; as does 3, which wants it away.
          {DNNL_ARG_SHIFT, over(tensors_.bias)},
+#endif
          {DNNL_ARG_WORKSPACE, workspace_},
          {DNNL_ARG_DIFF_DST,
           grad_change_.plan(grad_output, pd.diff_dst_desc(), context_)},

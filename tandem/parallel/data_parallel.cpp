@@ -31,7 +31,11 @@ class DataParallel : public Strategy {
             parts.comm, parts.arenas.gradients(),
             plan_buckets(
                 parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
-            options.sync == SyncMode::overlap, wire_of(options, parts.comm)) {}
+            options.sync == SyncMode::overlap, wire_of(options, parts.comm)) {
+    for (const auto& range : parts.arenas.parameters().layout().trainable_ranges()) {
+      own_.push_back(options.shard_optimizer ? share_of(range, parts.comm) : range);
+    }
+  }
 
   void start() override {
     start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
@@ -164,12 +168,11 @@ class DataParallel : public Strategy {
   }
 
   void update_share(const UpdateContext& step) {
-    const auto ranges = parts_.arenas.parameters().layout().trainable_ranges();
-    for (const auto& range : ranges) {
-      parts_.optimizer.update(share_of(range, parts_.comm), step);
+    for (const auto& range : own_) {
+      parts_.optimizer.update(range, step);
     }
     all_gather_shares(parts_.comm, parts_.arenas.parameters());
-    for (const auto& range : ranges) {
+    for (const auto& range : parts_.arenas.parameters().layout().trainable_ranges()) {
       parts_.executor.parameters_changed(range);
     }
   }
@@ -186,6 +189,8 @@ class DataParallel : public Strategy {
   StrategyOptions options_;
   StrategyParts parts_;
   GradReducer reducer_;
+  // What of the parameters this rank updates.
+  std::vector<ArenaRange> own_;
   NoSink no_sink_;
   bool looked_for_unused_ = false;
   bool warned_of_scale_ = false;

@@ -105,6 +105,8 @@ struct StrategyOptions {
   // Toward Training Trillion Parameter Models", SC 2020), as PyTorch's
   // ZeroRedundancyOptimizer beside DistributedDataParallel: gradients are reduced
   // whole.
+  // The arenas' divisor is the number of ranks. Replicas cannot drift apart: each
+  // parameter comes from one rank in every step.
   bool shard_optimizer = false;
   // A bucket is sent when it holds this many bytes. Larger buckets mean fewer
   // messages, which start later.

@@ -242,7 +242,8 @@ const std::vector<ConfigField>& config_fields() {
       {"ranks", "nproc", &C::nproc, "ranks on this host; auto: one per usable CPU"},
       {"ranks", "ranks", &C::ranks, "process or thread"},
       {"ranks", "backend", &C::backend,
-       "auto, shm (one host), gloo, mpi (under mpirun), or thread for thread ranks"},
+       "auto, shm (one host), shm+gloo (several), gloo, mpi (under mpirun), or thread "
+       "for thread ranks"},
       {"ranks", "launcher", &C::launcher,
        "what starts the ranks: tandem, or mpirun for backend mpi"},
       {"ranks", "nnodes", &C::nnodes, "hosts"},

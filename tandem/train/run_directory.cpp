@@ -189,6 +189,7 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   for (const auto& [name, values] : summary.measurements) {
     json[name] = values;
   }
+  json["gradient_bytes"] = summary.gradient_bytes;
   json["bytes_sent_per_rank"] = summary.bytes_sent_per_rank;
   json["peak_memory_mib"] = summary.peak_memory_mib;
   json["parameters_sha256"] = summary.parameters_sha256;

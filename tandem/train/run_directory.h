@@ -58,6 +58,8 @@ struct Summary {
   // the end.
   int64_t skipped_steps = 0;
   double loss_scale = 1;
+  // What of its gradients a rank's reduction moves in a step.
+  double gradient_bytes = 0;
   // Payload of the tensors that a rank handed over, mean over ranks.
   double bytes_sent_per_rank = 0;
   // PSS: each process's own peak, added up over the ranks' processes.

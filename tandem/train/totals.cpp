@@ -59,6 +59,17 @@ CommStats traffic(const Assembly& parts, const Communicator& comm) {
   return sum;
 }
 
+double gradient_bytes(const RunConfig& config, const Assembly& parts) {
+  double bytes = 0;
+  const auto& gradients = parts.arenas->gradients();
+  for (const auto& range : gradients.layout().trainable_ranges()) {
+    const auto size = gradients.segment(range.segment).element_size();
+    const auto sent = config.comm_hook == "none" ? size : 2;
+    bytes += static_cast<double>(range.size() * static_cast<int64_t>(sent));
+  }
+  return bytes;
+}
+
 double mean_bytes(const Assembly& parts, Communicator& comm) {
   const auto mine = static_cast<double>(traffic(parts, comm).bytes);
   return sum_over_ranks(mine, "traffic", comm) / comm.size();

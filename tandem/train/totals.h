@@ -19,6 +19,10 @@ std::string parameters_sha256(Assembly& parts, Communicator& comm);
 /// What this rank did in all groups that it is in. Not collective.
 CommStats traffic(const Assembly& parts, const Communicator& comm);
 
+/// Bytes of this rank's gradients as a reduction moves them: 16 bits each with a
+/// comm_hook.
+double gradient_bytes(const RunConfig& config, const Assembly& parts);
+
 /// Bytes that a rank handed over, mean over the ranks.
 double mean_bytes(const Assembly& parts, Communicator& comm);
 

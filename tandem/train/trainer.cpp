@@ -416,6 +416,7 @@ class Trainer {
     summary.train_accuracy = reporter_.epoch_accuracy();
     summary.exposed_comm_ms_per_step =
         1000 * traffic(parts_, comm_).waited_seconds / steps;
+    summary.gradient_bytes = gradient_bytes(config_, parts_);
     summary.bytes_sent_per_rank = mean_bytes(parts_, comm_);
     // Thread ranks are one process.
     const bool own_process = config_.ranks == "process" || comm_.rank() == 0;

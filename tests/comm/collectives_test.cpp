@@ -331,6 +331,25 @@ TEST_P(Collectives, BarrierReturnsWhenAllHaveCalledIt) {
       [](int size, int, int seen) { EXPECT_EQ(seen, size); });
 }
 
+TEST_P(Collectives, RanksMayWaitInDifferentOrders) {
+  at_each_size(
+      [](Communicator& comm) {
+        const auto sum = at::full({100'000}, 1.0);
+        const auto text = at::full({kCount}, static_cast<double>(comm.rank()));
+        const auto reduced = comm.all_reduce(sum);
+        if (comm.rank() % 2 == 1) {
+          reduced->wait();
+        }
+        comm.broadcast(text, 1 % comm.size())->wait();
+        reduced->wait();
+        return std::vector<at::Tensor>{sum, text};
+      },
+      [](int size, int, const std::vector<at::Tensor>& got) {
+        EXPECT_TRUE(got[0].eq(size).all().item<bool>());
+        EXPECT_TRUE(got[1].eq(1 % size).all().item<bool>());
+      });
+}
+
 TEST_P(Collectives, SeveralOperationsMayBeInFlight) {
   at_each_size(
       [](Communicator& comm) {

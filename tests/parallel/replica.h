@@ -15,6 +15,7 @@
 #include "tandem/exec/stage_executor.h"
 #include "tandem/model/model.h"
 #include "tandem/model/stages.h"
+#include "tandem/optim/grad_scaler.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/parallel/grid.h"
 #include "tandem/parallel/statistics_group.h"
@@ -105,14 +106,18 @@ struct Replica {
 
   Replica(
       std::unique_ptr<Model> from, Communicator& comm, const StrategyOptions& options,
-      const OptimizerOptions& optimizer_options)
+      const OptimizerOptions& optimizer_options, bool scaled = false)
       : model(std::move(from)),
         stage(stage_of(*model, comm, options)),
         arenas(model->parameters(), model->buffers(), in_buffers_of(comm)),
         executor(make_eager_executor(*model, arenas, stage)),
-        optimizer(
-            make_optimizer(optimizer_options, arenas.parameters(), arenas.gradients())),
-        strategy(make_strategy(options, {comm, *executor, arenas, *optimizer})) {}
+        optimizer(make_optimizer(
+            optimizer_options, arenas.parameters(), arenas.gradients())) {
+    if (scaled) {
+      optimizer = make_scaled_optimizer(std::move(optimizer), {});
+    }
+    strategy = make_strategy(options, {comm, *executor, arenas, *optimizer});
+  }
 
   /// All parameters of this rank, one after the other.
   at::Tensor parameters() const {

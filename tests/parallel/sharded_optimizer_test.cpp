@@ -27,7 +27,7 @@ RunOptions options_of(const std::string& optimizer) {
 TEST(ShardedOptimizer, ResultsHaveTheBitsOfReplicatedOnes) {
   for (const std::string optimizer : {"sgd", "adam", "adamw", "adadelta"}) {
     for (const int size : {1, 2, 3, 4}) {
-      for (const char* backend : {"thread", "shm", "gloo"}) {
+      for (const char* backend : {"thread", "shm", "gloo", "hierarchical"}) {
         SCOPED_TRACE(optimizer + ", " + std::to_string(size) + " over " + backend);
         RunOptions options = options_of(optimizer);
         options.strategy.clip_norm = size % 2 == 0 ? 0.5 : 0;
@@ -50,10 +50,10 @@ struct Stepper {
   Loader loader;
   StepContext context;
 
-  Stepper(Communicator& comm, bool sharded, uint64_t seed = 1)
+  Stepper(Communicator& comm, bool sharded, uint64_t seed = 1, bool scaled = false)
       : replica(
             make_small_model(small_net_layers(), seed), comm, strategy(sharded),
-            options_of("adam").optimizer),
+            options_of("adam").optimizer, scaled),
         loader(noise_images(60), sampler(comm), loading()) {
     context.lr = 0.01;
     replica.strategy->start();
@@ -168,6 +168,51 @@ TEST(ShardedOptimizer, ResyncRepairsParametersAndKeepsEveryRanksState) {
     TANDEM_CHECK(
         repaired.replica.parameters().equal(good.replica.parameters()),
         "the optimizer's state was lost");
+    return 0;
+  });
+}
+
+TEST(ShardedOptimizer, RanksCannotDrift) {
+  on_each_rank("shm", 2, [](Communicator& comm) {
+    Stepper stepper(comm, true);
+    stepper.steps(1);
+    for (const auto& [name, tensor] : stepper.replica.model->parameters()) {
+      tensor.detach().add_(comm.rank());
+    }
+    TANDEM_CHECK(!find_drift(comm, stepper.replica.arenas).ranks.empty(), "no drift");
+    stepper.steps(1);
+    TANDEM_CHECK(find_drift(comm, stepper.replica.arenas).ranks.empty(), "drift");
+    return 0;
+  });
+}
+
+TEST(ShardedOptimizer, AllRanksGetTheLossScaleOfRank0) {
+  on_each_rank("shm", 2, [](Communicator& comm) {
+    Stepper stepper(comm, true, 1, true);
+    auto& optimizer = *stepper.replica.optimizer;
+    for (Arena* arena : optimizer.state()) {
+      for (const auto& range : arena->layout().ranges()) {
+        arena->slice(range).fill_(comm.rank() == 0 ? 2 : 3);
+      }
+    }
+    stepper.replica.strategy->start();
+    TANDEM_CHECK(optimizer.scaler()->scale() == 2, "another scale than rank 0's");
+    return 0;
+  });
+}
+
+TEST(ShardedOptimizer, ArenasThatDoNotDivideAreRefused) {
+  on_each_rank("thread", 3, [](Communicator& comm) {
+    const auto model = make_small_model({flatten(), linear("a", 64, 5)});
+    ModelArenas arenas(model->parameters(), model->buffers());
+    const auto executor = make_eager_executor(*model, arenas, {});
+    const auto optimizer = make_optimizer({}, arenas.parameters(), arenas.gradients());
+    StrategyOptions options;
+    options.shard_optimizer = true;
+    const auto error = error_of<ConfigError>([&] {
+      make_strategy(options, {comm, *executor, arenas, *optimizer});
+    });
+    TANDEM_CHECK(error.find("divisor") != std::string::npos, error);
     return 0;
   });
 }
