@@ -1,4 +1,5 @@
 """Whole runs on this host: epochs, their start, their memory."""
+import concurrent.futures
 import json
 import os
 import signal
@@ -38,6 +39,16 @@ def our_epoch(name, command):
     return Side(command, measure)
 
 
+def lone_pair(name, command):
+    """Two runs at once that know nothing of each other: what this host has for two
+    ranks, whose cores may share caches, memory, and more."""
+    def measure():
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(train_summary, [command] * 2))
+        return {name + " samples/s": sum(run["samples_per_second"] for run in found)}
+    return Side(["two at once:", *command], measure)
+
+
 def ddp_command(settings, model, limit):
     return [settings.python, *settings.peer("ddp.py"), "--data", settings.data,
             "--model", model, "--nproc", "2", "--limit", str(limit)]
@@ -57,6 +68,9 @@ def epoch(settings, log):
         for name, nproc in ((f"ours {precision}", 2), (f"1 rank {precision}", 1)):
             sides[name] = our_epoch(name, train_command(
                 settings, "net", nproc, nproc * limit // 2, *flags))
+        sides[f"2 lone runs {precision}"] = lone_pair(
+            f"2 lone runs {precision}",
+            train_command(settings, "net", 1, limit // 2, *flags))
     return run_sides(log, "epoch", settings.rounds(5), sides)
 
 

@@ -40,6 +40,8 @@ ROWS = [
     Row("epoch", "epoch of net, 2 ranks, data included, bf16 against fp32", "s", "DDP fp32", "ours bf16", ">=", 7, 10),
     Row("epoch", "2 ranks against 1, fp32", "samples/s", "ours fp32 samples/s", "1 rank fp32 samples/s", ">=", 1.85, 2.0),
     Row("epoch", "2 ranks against 1, bf16", "samples/s", "ours bf16 samples/s", "1 rank bf16 samples/s", ">=", 1.85, 2.0),
+    Row("epoch", "2 ranks against two lone runs at once, fp32", "samples/s", "ours fp32 samples/s", "2 lone runs fp32 samples/s"),
+    Row("epoch", "2 ranks against two lone runs at once, bf16", "samples/s", "ours bf16 samples/s", "2 lone runs bf16 samples/s"),
     *(Row("models", f"epoch of {name}, 2 ranks, data included, fp32", "s", f"DDP {name}", f"ours {name}", ">=", 3, 10) for name in SMALL),
     *(Row("allreduce", f"all-reduce, 2 ranks, {size}, Gloo / shm", "ms", f"gloo {size}", f"shm {size}", ">=", *GLOO_GOALS.get(size, ())) for size in SIZES),
     *(Row("allreduce", f"all-reduce, 2 ranks, {size}, Open MPI / shm", "ms", f"Open MPI {size}", f"shm {size}", ">=", 1, 1.5) for size in SIZES),
