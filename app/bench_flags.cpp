@@ -93,7 +93,8 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
   BenchAllReduceOptions options;
   app.add_option("--nproc", options.nproc, "ranks")->check(whole_number(1, 4096));
   app.add_option(
-         "--backends", options.backends, "thread, shm, gloo, mpi; commas between")
+         "--backends", options.backends,
+         "thread, shm, gloo, shm+gloo, mpi; commas between")
       ->delimiter(',');
   app.add_option("--bytes", options.bytes, "sizes of the buffer; commas between")
       ->delimiter(',')

@@ -182,11 +182,7 @@ class Cases {
     dnnl::memory memory(desc, engine_);
     const auto bytes = desc.get_size();
     auto* data = static_cast<char*>(memory.get_data_handle());
-#if DNNL_VERSION_MAJOR >= 3
-    const bool wide = desc.get_data_type() == Type::f32;
-#else
-    const bool wide = desc.data_type() == Type::f32;
-#endif
+    const bool wide = tandem::onednn::type_of(desc) == Type::f32;
     for (size_t i = 0; i < bytes / (wide ? 4 : 2); ++i) {
       const auto value = static_cast<float>(normal_(generator_));
       char raw[4];

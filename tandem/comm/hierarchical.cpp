@@ -1,6 +1,5 @@
 #include "tandem/comm/hierarchical.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <deque>
@@ -48,13 +47,10 @@ class Reduction {
   }
 
   // Goes on as far as it can without waiting, up to `limit`.
-  bool advance(Level limit) {
-    bool moved = false;
+  void advance(Level limit) {
     while (level_ < limit && work_->test()) {
       wait({});
-      moved = true;
     }
-    return moved;
   }
 
   // The end of this level.

@@ -1,5 +1,7 @@
 #include "tandem/exec/onednn_memory.h"
 
+#include "tandem/exec/onednn_primitives.h"
+
 namespace tandem {
 
 using dnnl::memory;
@@ -13,11 +15,7 @@ OnednnDims dims_of(const memory& m) {
 }
 
 OnednnType type_of(const memory& m) {
-#if DNNL_VERSION_MAJOR >= 3
-  return m.get_desc().get_data_type();
-#else
-  return m.get_desc().data_type();
-#endif
+  return onednn::type_of(m.get_desc());
 }
 
 int64_t elements_of(const memory& m) {

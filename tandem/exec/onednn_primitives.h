@@ -2,9 +2,18 @@
 
 #include <dnnl.hpp>
 
-/// The descriptions of primitives, whose spelling differs between oneDNN 2 and 3: there
-/// are operation descriptors in 2 only. `arguments` are those of both, in their order.
+/// The descriptions of primitives and memory, whose spelling differs between oneDNN 2
+/// and 3: there are operation descriptors in 2 only. `arguments` are those of both, in
+/// their order.
 namespace tandem::onednn {
+
+inline dnnl::memory::data_type type_of(const dnnl::memory::desc& description) {
+#if DNNL_VERSION_MAJOR >= 3
+  return description.get_data_type();
+#else
+  return description.data_type();
+#endif
+}
 
 template <typename Primitive, typename... Arguments>
 typename Primitive::primitive_desc describe(

@@ -158,20 +158,14 @@ class DataParallel : public Strategy {
     if (context.trace != nullptr) {
       context.trace->mark("compute", "update");
     }
-    const UpdateContext step = {context.lr, 1, context.step + 1};
-    const auto norm = [this] { return global_norm(); };
-    if (options_.shard_optimizer) {
-      update_share(clipped(options_, step, norm));
-    } else {
-      clip_and_update(options_, parts_, step, norm);
-    }
-  }
-
-  void update_share(const UpdateContext& step) {
+    const auto step = clipped(
+        options_, {context.lr, 1, context.step + 1}, [this] { return global_norm(); });
     for (const auto& range : own_) {
       parts_.optimizer.update(range, step);
     }
-    all_gather_shares(parts_.comm, parts_.arenas.parameters());
+    if (options_.shard_optimizer) {
+      all_gather_shares(parts_.comm, parts_.arenas.parameters());
+    }
     for (const auto& range : parts_.arenas.parameters().layout().trainable_ranges()) {
       parts_.executor.parameters_changed(range);
     }
@@ -179,10 +173,11 @@ class DataParallel : public Strategy {
 
   // Rank 0's optimizer state becomes complete.
   void collect_shares() {
+    if (!options_.shard_optimizer) {
+      return;
+    }
     for (Arena* arena : parts_.optimizer.state()) {
-      if (options_.shard_optimizer) {
-        gather_shares(parts_.comm, *arena);
-      }
+      gather_shares(parts_.comm, *arena);
     }
   }
 

@@ -100,12 +100,10 @@ inline void run_shm_ranks(
 
 /// Over both: hosts of two ranks each.
 inline void run_hierarchical_ranks(
-    int size, const std::function<void(Communicator&)>& body,
-    std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {
+    int size, const std::function<void(Communicator&)>& body) {
   GlooOptions gloo;
-  gloo.timeout = timeout;
   ShmOptions shm;
-  shm.timeout = timeout;
+  gloo.timeout = shm.timeout = std::chrono::milliseconds(20'000);
   run_joining_ranks(size, body, [&](auto store, int rank) {
     auto comm = make_hierarchical_communicator(
         make_gloo_communicator(store, "test", rank, size, gloo), store, "test",
