@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "tests/base/test_tools.h"
+#include "tests/places.h"
 
 namespace tandem {
 namespace {
@@ -244,7 +245,7 @@ TEST(Process, IsKilledWhenTheThreadThatStartedItEnds) {
 TEST(Process, IsKilledWhenTheProcessThatStartedItDies) {
   const TempDir directory;
   Process parent(
-      {{TANDEM_TEST_HELPER, "start", "sh", "-c",
+      {{helper(), "start", "sh", "-c",
         "echo $$ > " + directory.file("pid") + "; exec sleep 30"},
        {},
        false});
@@ -302,7 +303,7 @@ TEST(RunCommand, DoesNotWaitForWhatTheCommandLeftRunning) {
 
 TEST(ExecProgram, KeepsTheProcessId) {
   Process process(
-      {{TANDEM_TEST_HELPER, "exec", "sh", "-c", "echo $$ $ADDED"}, {}, true});
+      {{helper(), "exec", "sh", "-c", "echo $$ $ADDED"}, {}, true});
   EXPECT_TRUE(process.wait().ok());
   char buffer[100];
   const auto size = read(process.output_fd(), buffer, sizeof(buffer));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tandem/base/files.h"
+#include "tests/places.h"
 
 namespace tandem {
 namespace {
@@ -99,7 +100,7 @@ std::vector<std::string> violations(const std::string& path, const std::string& 
 }
 
 std::vector<std::string> source_files() {
-  const std::filesystem::path root = TANDEM_SOURCE_DIR;
+  const std::filesystem::path root = source_dir();
   std::vector<std::string> files;
   for (const char* folder : {"tandem", "app"}) {
     if (!std::filesystem::exists(root / folder)) {
@@ -120,7 +121,7 @@ TEST(Architecture, FilesIncludeOnlyLowerLayers) {
   const auto files = source_files();
   ASSERT_GT(files.size(), 50u);
   for (const auto& path : files) {
-    const auto text = read_file(std::string(TANDEM_SOURCE_DIR) + "/" + path);
+    const auto text = read_file(source_dir() + "/" + path);
     EXPECT_THAT(violations(path, text), IsEmpty());
   }
 }

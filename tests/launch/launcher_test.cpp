@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "tests/base/test_tools.h"
+#include "tests/places.h"
 
 namespace tandem {
 namespace {
@@ -28,7 +29,7 @@ using ::testing::StartsWith;
 using Words = std::vector<std::string>;
 
 Words launching(const Words& flags, const std::string& script) {
-  Words command = {TANDEM_TEST_HELPER, "launch"};
+  Words command = {helper(), "launch"};
   command.insert(command.end(), flags.begin(), flags.end());
   command.insert(command.end(), {"sh", "-c", script});
   return command;
@@ -58,7 +59,7 @@ class Launch : public ::testing::Test {
   Launch() {
     mkfifo(directory_.file("fifo").c_str(), 0600);
     setenv("DIR", directory_.path().c_str(), 1);
-    setenv("HELPER", TANDEM_TEST_HELPER, 1);
+    setenv("HELPER", helper().c_str(), 1);
   }
 
   // The rank's process, which wrote its id with kWritePid.
@@ -152,7 +153,7 @@ TEST_F(Launch, MayLeaveOutputWithoutPrefixesButNotErrors) {
 
 TEST_F(Launch, MayPassTheLocalRankAsAnArgument) {
   const auto result = run_command(
-      {TANDEM_TEST_HELPER, "launch", "--nproc", "2", "--local-rank-at", "2", "echo",
+      {helper(), "launch", "--nproc", "2", "--local-rank-at", "2", "echo",
        "a", "b"},
       {}, 20);
   EXPECT_THAT(
@@ -397,7 +398,7 @@ TEST_F(Launch, PrefersTheFirstReportToARankThatFailsAsItIsStopped) {
 }
 
 TEST_F(Launch, RefusesAProgramThatDoesNotExist) {
-  const auto result = run_command({TANDEM_TEST_HELPER, "launch", "no-such-program"});
+  const auto result = run_command({helper(), "launch", "no-such-program"});
   EXPECT_EQ(result.status.code, 2);
   EXPECT_THAT(result.errors, HasSubstr("'no-such-program'"));
 }

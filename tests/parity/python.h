@@ -5,6 +5,7 @@
 
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
+#include "tests/places.h"
 
 namespace tandem {
 
@@ -23,7 +24,7 @@ inline CommandResult run_python(const std::vector<std::string>& arguments) {
 
 /// Runs tests/parity/peer.py.
 inline CommandResult run_peer(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), TANDEM_SOURCE_DIR "/tests/parity/peer.py");
+  arguments.insert(arguments.begin(), source_dir() + "/tests/parity/peer.py");
   return run_python(arguments);
 }
 

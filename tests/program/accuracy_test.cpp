@@ -38,7 +38,7 @@ TEST(Mnist, TrainsOnTwoRanks) {
   // A quarter of an epoch.
   EXPECT_GE(
       accuracy_of(
-          {TANDEM_SOURCE_DIR "/recipes/003-ddp.toml", "--epochs", "1", "--limit",
+          {source_dir() + "/recipes/003-ddp.toml", "--epochs", "1", "--limit",
            "16000"}),
       94);
 }

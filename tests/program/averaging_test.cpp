@@ -21,7 +21,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 const std::string kRecipe =
-    std::string(TANDEM_SOURCE_DIR) + "/recipes/001-mpi-averaging.toml";
+    source_dir() + "/recipes/001-mpi-averaging.toml";
 
 std::vector<std::string> with(
     std::vector<std::string> arguments, const std::vector<std::string>& more) {

@@ -324,7 +324,7 @@ TEST_F(Compare, ScalingChartHasAPointPerRun) {
 }
 
 TEST(Recipes, DocumentsAndScalingsCanBeRead) {
-  const std::string folder = std::string(TANDEM_SOURCE_DIR) + "/recipes";
+  const std::string folder = source_dir() + "/recipes";
   for (const auto& name : list_directory(folder)) {
     if (name.find(".toml") == std::string::npos) {
       continue;

@@ -117,7 +117,7 @@ TEST_P(Hogwild, GoesOnFromACheckpoint) {
 
 TEST(HogwildRecipe, PrintsTheLinesOfItsDocument) {
   const auto result = tandem_run(
-      {"train", TANDEM_SOURCE_DIR "/recipes/001-hogwild.toml", "--data", "digits",
+      {"train", source_dir() + "/recipes/001-hogwild.toml", "--data", "digits",
        "--limit", "640", "--epochs", "2"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("320 data samples ---> Worker: 0\n"));

@@ -28,7 +28,7 @@ std::vector<std::string> lines_with(const std::string& text, const std::string& 
 
 // A recipe of ours on data that needs no file.
 std::string recipe(const std::string& name) {
-  return TANDEM_SOURCE_DIR "/recipes/" + name + ".toml";
+  return source_dir() + "/recipes/" + name + ".toml";
 }
 
 TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {

@@ -22,7 +22,7 @@ class Install : public testing::Test {
  protected:
   Install() {
     expect_ok(
-        run_command({"cmake", "--install", TANDEM_BINARY_DIR, "--prefix", prefix_}));
+        run_command({"cmake", "--install", binary_dir(), "--prefix", prefix_}));
   }
   // Where the programs of the project are.
   std::string build(const std::string& source) const {
@@ -37,7 +37,7 @@ class Install : public testing::Test {
   std::string copy(const std::string& example) const {
     const auto source = scratch_ / example;
     std::filesystem::copy(
-        std::string(TANDEM_SOURCE_DIR "/examples/") + example, source);
+        source_dir() + "/examples/" + example, source);
     return source;
   }
 
@@ -53,8 +53,9 @@ TEST_F(Install, AProjectOfItsOwnBuildsAgainstIt) {
       "cmake_minimum_required(VERSION 3.25)\n"
       "project(mine LANGUAGES CXX)\n"
       "find_package(tandem REQUIRED)\n"
-      "add_executable(mine " TANDEM_SOURCE_DIR
-      "/examples/hello_ranks/main.cpp)\n"
+      "add_executable(mine " +
+          source_dir() +
+          "/examples/hello_ranks/main.cpp)\n"
       "target_link_libraries(mine PRIVATE tandem::tandem)\n");
   const auto run = run_command(
       {prefix_ + "/bin/tandem", "launch", "--nproc-per-node", "3",

@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 
 std::string recipe(const std::string& name) {
-  return std::string(TANDEM_SOURCE_DIR) + "/recipes/" + name + ".toml";
+  return source_dir() + "/recipes/" + name + ".toml";
 }
 
 // On digits; returns the hash of what was trained.

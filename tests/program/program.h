@@ -9,13 +9,9 @@
 
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
+#include "tests/places.h"
 
 namespace tandem {
-
-/// The real programs, as built.
-inline std::string program(const std::string& name = "tandem") {
-  return std::string(TANDEM_BINARY_DIR) + "/bin/" + name;
-}
 
 /// Runs `tandem ARGUMENTS` to its end.
 inline CommandResult tandem_run(
