@@ -1,6 +1,7 @@
 #include "tandem/core/arena.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
@@ -286,6 +287,8 @@ std::vector<NamedTensor> ModelArenas::state() const {
 }
 
 void ModelArenas::attach_gradients() {
+  // After backward with create_graph a copy would join its graph.
+  const at::NoGradGuard guard;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     auto& tensor = tensors_[i];
     if (!tensor.requires_grad()) {

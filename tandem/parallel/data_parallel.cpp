@@ -73,7 +73,7 @@ class DataParallel : public Strategy {
       GradientSink& sink = last ? static_cast<GradientSink&>(reducer_) : no_sink_;
       parts_.executor.backward(0, {}, weighted, sink);
       if (last) {
-        warn_of_unused();
+        reducer_.warn_of_unused();
       }
     }
     reducer_.finish();
@@ -137,23 +137,6 @@ class DataParallel : public Strategy {
     return finite;
   }
 
-  // Says once what PyTorch would stop at: the reduction goes on without them.
-  void warn_of_unused() {
-    if (std::exchange(looked_for_unused_, true)) {
-      return;
-    }
-    std::vector<std::string> names;
-    for (const size_t slot : reducer_.unused_slots()) {
-      names.push_back(parts_.arenas.parameters().layout().slots()[slot].name);
-    }
-    if (!names.empty()) {
-      log_warning(
-          "[parallel] the loss does not depend on " + join(names) +
-          "; their gradients count as zero. Freeze them (requires_grad_(false)) if "
-          "that is meant");
-    }
-  }
-
   void update(const StepContext& context) {
     if (context.trace != nullptr) {
       context.trace->mark("compute", "update");
@@ -187,7 +170,6 @@ class DataParallel : public Strategy {
   // What of the parameters this rank updates.
   std::vector<ArenaRange> own_;
   NoSink no_sink_;
-  bool looked_for_unused_ = false;
   bool warned_of_scale_ = false;
 };
 

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
 
 namespace tandem {
 
@@ -24,23 +28,36 @@ at::Tensor sent_for(Communicator& comm, const at::Tensor& slice, CommHook hook) 
   }
 }
 
+std::vector<NamedTensor> views_of(
+    const Arena& gradients, const std::vector<size_t>& slots) {
+  std::vector<NamedTensor> views;
+  for (const size_t slot : slots) {
+    views.push_back({gradients.layout().slots()[slot].name, gradients.view(slot)});
+  }
+  return views;
+}
+
 }  // namespace
 
 GradReducer::GradReducer(
     Communicator& comm, Arena& gradients, std::vector<Bucket> buckets,
     bool during_backward, const WireFormat& wire)
     : comm_(comm),
+      gradients_(gradients),
       buckets_(std::move(buckets)),
       during_backward_(during_backward),
       scale_(wire.scale),
+      own_hook_(wire.own),
       missing_(buckets_.size()),
-      works_(buckets_.size()),
+      arrivals_(buckets_.size()),
       bucket_of_slot_(gradients.layout().slots().size(), buckets_.size()),
       ready_(bucket_of_slot_.size()) {
   for (size_t i = 0; i < buckets_.size(); ++i) {
-    slices_.push_back(gradients.slice(buckets_[i].range));
-    sent_.push_back(
-        sent_for(comm, slices_.back(), comm.size() > 1 ? wire.hook : CommHook::none));
+    slices_.push_back(
+        {i, i + 1 == buckets_.size(), gradients.slice(buckets_[i].range),
+         views_of(gradients, buckets_[i].slots)});
+    sent_.push_back(sent_for(
+        comm, slices_.back().flat, comm.size() > 1 ? wire.hook : CommHook::none));
     for (const size_t slot : buckets_[i].slots) {
       bucket_of_slot_[slot] = i;
     }
@@ -51,6 +68,7 @@ void GradReducer::begin(Trace* trace) {
   trace_ = trace;
   next_ = 0;
   std::fill(ready_.begin(), ready_.end(), false);
+  std::fill(arrivals_.begin(), arrivals_.end(), nullptr);
   for (size_t i = 0; i < buckets_.size(); ++i) {
     missing_[i] = buckets_[i].slots.size();
   }
@@ -77,15 +95,31 @@ std::vector<size_t> GradReducer::unused_slots() const {
   return unused;
 }
 
+void GradReducer::warn_of_unused() {
+  if (std::exchange(looked_for_unused_, true)) {
+    return;
+  }
+  std::vector<std::string> names;
+  for (const size_t slot : unused_slots()) {
+    names.push_back(gradients_.layout().slots()[slot].name);
+  }
+  if (!names.empty()) {
+    log_warning(
+        "[parallel] the loss does not depend on " + join(names) +
+        "; their gradients count as zero. Freeze them (requires_grad_(false)) if "
+        "that is meant");
+  }
+}
+
 void GradReducer::pack(size_t bucket) {
-  const auto& slice = slices_[bucket];
+  const auto& slice = slices_[bucket].flat;
   if (!sent_[bucket].is_same(slice)) {
     sent_[bucket].copy_(scale_ == 1 ? slice : slice.mul(scale_));
   }
 }
 
 void GradReducer::unpack(size_t bucket) {
-  auto& slice = slices_[bucket];
+  auto& slice = slices_[bucket].flat;
   if (!sent_[bucket].is_same(slice)) {
     slice.copy_(sent_[bucket]);
     if (scale_ != 1) {
@@ -94,26 +128,34 @@ void GradReducer::unpack(size_t bucket) {
   }
 }
 
+std::function<void()> GradReducer::sum(size_t bucket) {
+  auto work = comm_.all_reduce(
+      sent_[bucket], ReduceOp::sum, "bucket " + std::to_string(bucket));
+  return [this, bucket, work = std::move(work)] {
+    work->wait();
+    unpack(bucket);
+  };
+}
+
 void GradReducer::launch_next() {
-  pack(next_);
+  const size_t bucket = next_++;
+  pack(bucket);
   if (trace_ != nullptr) {
     trace_->mark(
-        "comm", "bucket " + std::to_string(next_),
-        static_cast<int64_t>(sent_[next_].nbytes()));
+        "comm", "bucket " + std::to_string(bucket),
+        static_cast<int64_t>(sent_[bucket].nbytes()));
   }
-  works_[next_] =
-      comm_.all_reduce(sent_[next_], ReduceOp::sum, "bucket " + std::to_string(next_));
-  ++next_;
+  arrivals_[bucket] = own_hook_ ? own_hook_(comm_, slices_[bucket]) : sum(bucket);
 }
 
 void GradReducer::finish() {
   while (next_ < buckets_.size()) {
     launch_next();
   }
-  for (size_t i = 0; i < works_.size(); ++i) {
-    works_[i]->wait();
-    works_[i].reset();
-    unpack(i);
+  for (auto& arrival : arrivals_) {
+    if (const auto arrive = std::exchange(arrival, nullptr)) {
+      arrive();
+    }
   }
 }
 

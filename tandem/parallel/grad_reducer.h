@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "tandem/base/trace.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/exec/stage_executor.h"
+#include "tandem/parallel/bucket_hook.h"
 #include "tandem/parallel/bucket_plan.h"
 
 namespace tandem {
@@ -16,6 +18,8 @@ struct WireFormat {
   // With a hook: a factor that gradients have on the way and lose on arrival, for sums
   // of many ranks that fp16 (up to 65504) could not hold.
   double scale = 1;
+  // Reduces buckets instead of all of this.
+  BucketHook own = {};
 };
 
 /// Sums the gradient arena over ranks, bucket by bucket.
@@ -47,9 +51,18 @@ class GradReducer : public GradientSink {
   /// Launches what is left and waits for all. Throws CommError.
   void finish();
 
+  /// Buckets that were launched since begin().
+  size_t num_launched() const {
+    return next_;
+  }
+
   /// Slots whose gradient did not come since begin(): parameters that this rank's
   /// loss does not depend on.
   std::vector<size_t> unused_slots() const;
+
+  /// Says what PyTorch would stop at, at the first call only: the reduction goes on
+  /// without those slots.
+  void warn_of_unused();
 
   const std::vector<Bucket>& buckets() const {
     return buckets_;
@@ -57,22 +70,26 @@ class GradReducer : public GradientSink {
 
  private:
   void launch_next();
+  std::function<void()> sum(size_t bucket);
   void pack(size_t bucket);
   void unpack(size_t bucket);
 
   Communicator& comm_;
+  const Arena& gradients_;
   std::vector<Bucket> buckets_;
   bool during_backward_;
   double scale_;
+  BucketHook own_hook_;
   // Per bucket: its slice of the arena, what is sent for it (the slice itself without
-  // a hook), gradients still missing, work in flight.
-  std::vector<at::Tensor> slices_;
+  // a hook), gradients still missing, what is left to do once it is in flight.
+  std::vector<GradBucket> slices_;
   std::vector<at::Tensor> sent_;
   std::vector<size_t> missing_;
-  std::vector<WorkPtr> works_;
+  std::vector<std::function<void()>> arrivals_;
   std::vector<size_t> bucket_of_slot_;
   std::vector<bool> ready_;
   size_t next_ = 0;
+  bool looked_for_unused_ = false;
   Trace* trace_ = nullptr;
 };
 
