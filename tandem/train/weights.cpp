@@ -29,7 +29,9 @@ WeightsFormat format_of(const std::string& path) {
         "'; name a checkpoint, a safetensors file or one of torch.save");
   }
   start.resize(static_cast<size_t>(file.gcount()));
-  return weights_format(start, std::filesystem::file_size(path));
+  // A pipe has none, and reading it says what is wrong.
+  std::error_code ignored;
+  return weights_format(start, std::filesystem::file_size(path, ignored));
 }
 
 // A user's file has no hash; a checkpoint's that has none lost it to damage.

@@ -41,12 +41,12 @@ void rehash(const Stage& stage, const std::string& name) {
   for (const auto& [key, value] : metadata.items()) {
     if (key != "sha256") {
       add(key);
-      add(value);
+      add(value.get<std::string>());
     }
   }
   for (const auto& [tensor, entry] : header.items()) {
     add(tensor);
-    add(entry.at("dtype"));
+    add(entry.at("dtype").get<std::string>());
     for (const int64_t dim : entry.at("shape")) {
       add(std::to_string(dim));
     }
@@ -55,7 +55,7 @@ void rehash(const Stage& stage, const std::string& name) {
     const size_t end = range.at(1);
     hash.update(bytes.data() + sizeof(length) + length + begin, end - begin);
   }
-  stage.exchange(name, metadata.at("sha256"), hash.hex_digest());
+  stage.exchange(name, metadata.at("sha256").get<std::string>(), hash.hex_digest());
 }
 
 Prepare exchanged(

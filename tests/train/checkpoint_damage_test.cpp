@@ -1,6 +1,7 @@
 // Damage of every kind: no checkpoint is loaded unless its values are those that were
 // saved.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
