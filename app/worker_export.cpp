@@ -40,6 +40,7 @@ int work_export(const Arguments& arguments) {
   const std::string path = model_file(checkpoint);
   const std::string bytes = read_file(path);
   const auto model = parse_safetensors(bytes, path);
+  stored_hash(model, path);
   if (is_torch) {
     write_torch_file(out, model.tensors);
   } else {

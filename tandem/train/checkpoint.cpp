@@ -10,35 +10,22 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
-#include "tandem/train/rank_files.h"
-#include "tandem/train/safetensors.h"
+#include "tandem/train/checkpoint_files.h"
 #include "tandem/train/tensor_list.h"
 
 namespace tandem {
 
 namespace {
 
-constexpr const char* kFormat = "1";
-constexpr const char* kModelFile = "/model.safetensors";
-constexpr const char* kTrainingFile = "/training.safetensors";
-constexpr const char* kRankPrefix = "rank-";
 constexpr const char* kPrefix = "step-";
 constexpr const char* kTemporary = "tmp-";
 constexpr const char* kDamaged = "damaged-";
 constexpr const char* kLeft = "left-";
-
-void check_format(const std::string& path, const SafetensorsFile& file) {
-  const auto found = file.metadata.find("format_version");
-  if (found != file.metadata.end() && found->second != kFormat) {
-    throw DataError(
-        "[checkpoint] '" + path + "' has format " + found->second +
-        ", this program reads " + kFormat + "; update tandem");
-  }
-}
 
 int64_t number(
     const SafetensorsFile& file, const std::string& key, const std::string& path) {
@@ -119,38 +106,51 @@ void remove_temporaries(const std::string& directory) {
   }
 }
 
-// What is wrong with a checkpoint's files, "" when they are whole. A file that is there
-// but cannot be read says nothing about the checkpoint: that throws.
-std::string damage_of(const std::string& path) {
-  std::vector<std::string> files = {path + kModelFile, path + kTrainingFile};
-  for (const auto& name : list_directory(path)) {
-    if (name.rfind(kRankPrefix, 0) == 0) {
-      files.push_back(path + "/" + name);
-    }
-  }
-  for (const auto& file : files) {
-    if (!file_exists(file)) {
-      return "[checkpoint] '" + file + "' is missing";
-    }
-    const auto bytes = read_file(file);
-    try {
-      parse_safetensors(bytes, file);
-    } catch (const DataError& error) {
-      return first_line(error);
-    }
+std::string file_in(const std::string& path, const std::string& name) {
+  return path + "/" + name;
+}
+
+template <typename Action>
+std::string damage_found_by(Action&& action) {
+  try {
+    action();
+  } catch (const OtherFormat&) {
+    throw;
+  } catch (const DataError& error) {
+    return first_line(error);
   }
   return "";
 }
 
-void write_rank_files(
-    const std::string& directory, const std::vector<std::string>& files) {
-  const int size = static_cast<int>(files.size());
-  for (int rank = 0; rank < size; ++rank) {
-    const auto& bytes = files[static_cast<size_t>(rank)];
-    if (!bytes.empty()) {
-      replace_file(directory + "/" + rank_file_name(rank, size), bytes);
+// What is wrong with a checkpoint's files, "" when they are whole. A file that is there
+// but cannot be read says nothing about the checkpoint: that throws.
+std::string damage_of(const std::string& path) {
+  const auto missing = [&](const std::string& name) {
+    return "[checkpoint] '" + file_in(path, name) + "' is missing";
+  };
+  for (const char* name : {kModelFile, kTrainingFile}) {
+    if (!file_exists(file_in(path, name))) {
+      return missing(name);
     }
   }
+  const auto model = read_file(file_in(path, kModelFile));
+  const auto training = read_file(file_in(path, kTrainingFile));
+  std::map<std::string, std::string> of_ranks;
+  std::string damage = damage_found_by([&] {
+    of_ranks = rank_hashes(parse_checkpoint_files(path, model, training).training);
+  });
+  for (const auto& [name, hash] : of_ranks) {
+    const auto file = file_in(path, name);
+    if (!file_exists(file)) {
+      return missing(name);
+    }
+    const auto bytes = read_file(file);
+    damage = damage_found_by([&, &hash = hash] { parse_rank_file(bytes, file, hash); });
+    if (!damage.empty()) {
+      break;
+    }
+  }
+  return damage;
 }
 
 void check_finite(const std::vector<NamedTensor>& tensors) {
@@ -177,19 +177,16 @@ std::string save_checkpoint(
   remove_temporaries(directory);
   make_directories(temporary);
   try {
-    SafetensorsFile model{content.state.model, content.description};
-    model.metadata["format_version"] = kFormat;
-    write_safetensors(temporary + kModelFile, model);
-    SafetensorsFile training{content.state.optimizer, {}};
-    training.metadata = {
-        {"format_version", kFormat},
+    CheckpointFiles files;
+    files.model = {content.state.model, content.description};
+    files.training.tensors = content.state.optimizer;
+    files.training.metadata = {
         {"epoch", std::to_string(content.position.epoch)},
         {"step_in_epoch", std::to_string(content.position.step_in_epoch)},
         {"step", std::to_string(content.position.step)},
         {"samples_in_epoch", std::to_string(content.position.samples_in_epoch)},
         {"config", content.config}};
-    write_safetensors(temporary + kTrainingFile, training);
-    write_rank_files(temporary, content.rank_files);
+    write_checkpoint_files(temporary, std::move(files), content.rank_files);
     rename_over(temporary, path);
     sync_directory(directory);
   } catch (...) {
@@ -205,10 +202,9 @@ std::string save_checkpoint(
 }
 
 void load_checkpoint(const std::string& path, CheckpointContent& content) {
-  const auto model = read_safetensors(path + kModelFile);
-  const auto training = read_safetensors(path + kTrainingFile);
-  check_format(path, model);
-  check_format(path, training);
+  const auto [model, training] = parse_checkpoint_files(
+      path, read_file(file_in(path, kModelFile)),
+      read_file(file_in(path, kTrainingFile)));
   const Position position{
       number(training, "epoch", path), number(training, "step_in_epoch", path),
       number(training, "step", path), number(training, "samples_in_epoch", path)};
@@ -219,18 +215,20 @@ void load_checkpoint(const std::string& path, CheckpointContent& content) {
   copy_values(training.tensors, content.state.optimizer);
   content.position = position;
   content.description = model.metadata;
+  content.rank_hashes = rank_hashes(training);
   const auto config = training.metadata.find("config");
   content.config = config == training.metadata.end() ? "" : config->second;
 }
 
 std::string model_file(const std::string& path) {
-  return file_exists(path + kModelFile) ? path + kModelFile : path;
+  const auto inside = file_in(path, kModelFile);
+  return file_exists(inside) ? inside : path;
 }
 
 std::map<std::string, std::string> load_model(
     const std::string& path, const std::vector<NamedTensor>* tensors) {
-  const auto file = read_safetensors(model_file(path));
-  check_format(path, file);
+  const auto inside = model_file(path);
+  const auto file = parse_model_file(read_file(inside), inside);
   if (tensors != nullptr) {
     check_fits("checkpoint", path, file.tensors, *tensors, Fit::complete);
     copy_values(file.tensors, *tensors);

@@ -26,12 +26,13 @@ struct Position {
 ///   model.safetensors     parameters and buffers, names as in Python's
 ///                         state_dict(); metadata: model, normalisation, classes
 ///   training.safetensors  optimizer state as "<state>/<parameter>"; metadata:
-///                         position, the run's config
+///                         position, the run's config, the other files' hashes
 ///   rank-0000-of-0004.safetensors ... only where ranks have something of their own
 ///                         (rank_files.h), for a run of as many
 /// Two files, so that Python loads the first with strict=True. It is written
 /// beside, flushed to disk and renamed: it is there whole or not at all. The two do
-/// not depend on strategy or world size.
+/// not depend on strategy or world size. How files tell that they are whole and belong
+/// together: checkpoint_files.h.
 struct CheckpointContent {
   TrainingState state;
   Position position;
@@ -41,6 +42,8 @@ struct CheckpointContent {
   std::string config;
   // Bytes of the ranks' files, to be saved. load_rank_file() loads them.
   std::vector<std::string> rank_files;
+  // Of those of a loaded checkpoint, by name.
+  std::map<std::string, std::string> rank_hashes;
 };
 
 /// Writes DIR/step-00000469 and removes all but the newest `keep` (0: none).
@@ -52,9 +55,9 @@ std::string save_checkpoint(
 /// Loads values into the tensors of `content`, in place: those of this rank are
 /// enough.
 ///
-/// `path` is a checkpoint's directory. Throws DataError when it is damaged or of
-/// a newer format, ConfigError that names the first tensor that is missing or has
-/// another shape when it is of another model.
+/// `path` is a checkpoint's directory. Throws DataError when it is damaged, of another
+/// format, or holds files of two checkpoints, ConfigError that names the first tensor
+/// that is missing or has another shape when it is of another model.
 void load_checkpoint(const std::string& path, CheckpointContent& content);
 
 /// The file with a checkpoint's model: in `path` when that is its directory, else
@@ -62,7 +65,8 @@ void load_checkpoint(const std::string& path, CheckpointContent& content);
 std::string model_file(const std::string& path);
 
 /// Only the model's part: `path` is the directory or its model.safetensors.
-/// Returns the description. With `tensors` null only that is read.
+/// Returns the description. With `tensors` null only that is read. Throws as
+/// load_checkpoint().
 std::map<std::string, std::string> load_model(
     const std::string& path, const std::vector<NamedTensor>* tensors);
 
@@ -75,7 +79,8 @@ std::string newest_checkpoint(const std::string& directory);
 /// the way of the count that save_checkpoint keeps.
 ///
 /// Throws DataError when there are only damaged ones (to start anew unasked would
-/// throw the run away), or when one is there but cannot be read.
+/// throw the run away), or when one is there but cannot be read or is of another
+/// format.
 std::string newest_whole_checkpoint(const std::string& directory);
 
 /// Renames the checkpoints behind `step` to "left-...": a run that goes on from

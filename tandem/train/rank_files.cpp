@@ -8,6 +8,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/train/checkpoint_files.h"
 #include "tandem/train/safetensors.h"
 #include "tandem/train/tensor_list.h"
 
@@ -21,15 +22,6 @@ constexpr const char* kStrategy = "strategy";
 // In words of 8 bytes, of which a backend moves more at once than of bytes.
 at::Tensor words_for(int64_t bytes) {
   return at::zeros({(bytes + 7) / 8}, at::kLong);
-}
-
-bool is_there(const std::string& path, const std::string& strategy) {
-  if (!file_exists(path)) {
-    return false;
-  }
-  const auto metadata = read_safetensors(path).metadata;
-  const auto found = metadata.find(kStrategy);
-  return found != metadata.end() && found->second == strategy;
 }
 
 }  // namespace
@@ -70,20 +62,24 @@ std::vector<std::string> gather_rank_files(
 }
 
 bool load_rank_file(
-    const std::string& checkpoint, const std::vector<NamedTensor>& tensors,
-    const std::string& strategy, Communicator& comm) {
-  const std::string path = checkpoint + "/" + rank_file_name(comm.rank(), comm.size());
-  auto present =
-      at::full({1}, tensors.empty() || is_there(path, strategy) ? 1 : 0, at::kLong);
+    const std::string& checkpoint, const std::map<std::string, std::string>& hashes,
+    const std::vector<NamedTensor>& tensors, const std::string& strategy,
+    Communicator& comm) {
+  const std::string name = rank_file_name(comm.rank(), comm.size());
+  const std::string path = checkpoint + "/" + name;
+  const auto listed = hashes.find(name);
+  SafetensorsFile file;
+  if (!tensors.empty() && listed != hashes.end()) {
+    file = parse_rank_file(read_file(path), path, listed->second);
+  }
+  const bool fits = tensors.empty() || file.metadata[kStrategy] == strategy;
+  auto present = at::full({1}, fits ? 1 : 0, at::kLong);
   comm.all_reduce(present, ReduceOp::min, "rank state")->wait();
   if (present.item<int64_t>() == 0) {
     return false;
   }
-  if (!tensors.empty()) {
-    const auto file = read_safetensors(path);
-    check_fits("checkpoint", path, file.tensors, tensors, Fit::complete);
-    copy_values(file.tensors, tensors);
-  }
+  check_fits("checkpoint", path, file.tensors, tensors, Fit::complete);
+  copy_values(file.tensors, tensors);
   return true;
 }
 

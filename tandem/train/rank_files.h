@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,14 @@ std::vector<std::string> gather_rank_files(
     const std::vector<NamedTensor>& tensors, const std::string& strategy,
     Communicator& comm);
 
-/// Loads this rank's file of a checkpoint into `tensors`, in place. False, and nothing
-/// is changed on any rank, when the checkpoint has no files of so many ranks with this
-/// strategy. Collective. Throws DataError for a file that is damaged, ConfigError for
-/// one that does not fit.
+/// Loads this rank's file of a checkpoint into `tensors`, in place. `hashes` are those
+/// of the files that the checkpoint was saved with (checkpoint.h). False, and nothing
+/// is changed on any rank, when they are none of so many ranks with this strategy.
+/// Collective. Throws DataError for a file that is missing, damaged or of another
+/// checkpoint, ConfigError for one that does not fit.
 bool load_rank_file(
-    const std::string& checkpoint, const std::vector<NamedTensor>& tensors,
-    const std::string& strategy, Communicator& comm);
+    const std::string& checkpoint, const std::map<std::string, std::string>& hashes,
+    const std::vector<NamedTensor>& tensors, const std::string& strategy,
+    Communicator& comm);
 
 }  // namespace tandem

@@ -36,6 +36,13 @@ constexpr uint64_t kMostHeaderBytes = 100u << 20;
   throw DataError("[checkpoint] '" + path + "' " + what + "; use another checkpoint");
 }
 
+[[noreturn]] void fail_hash(const std::string& path, const std::string& why) {
+  throw DataError(
+      "[checkpoint] '" + path + "' is damaged: " + why +
+      "; use another checkpoint, or, if you changed it yourself, save its tensors "
+      "without metadata and begin with them by --init");
+}
+
 const char* dtype_name(at::ScalarType dtype) {
   for (const auto& entry : kDtypes) {
     if (entry.dtype == dtype) {
@@ -203,6 +210,10 @@ SafetensorsFile ready_to_write(SafetensorsFile file) {
 
 }  // namespace
 
+std::string safetensors_hash(const SafetensorsFile& file) {
+  return ready_to_write(file).metadata.at(kHashKey);
+}
+
 std::string safetensors_bytes(const SafetensorsFile& content) {
   const SafetensorsFile file = ready_to_write(content);
   const std::string header = header_of(file);
@@ -215,7 +226,7 @@ std::string safetensors_bytes(const SafetensorsFile& content) {
   return bytes;
 }
 
-void write_safetensors(const std::string& path, const SafetensorsFile& content) {
+std::string write_safetensors(const std::string& path, const SafetensorsFile& content) {
   const SafetensorsFile file = ready_to_write(content);
   const std::string header = header_of(file);
   const uint64_t length = header.size();
@@ -226,6 +237,7 @@ void write_safetensors(const std::string& path, const SafetensorsFile& content) 
       write_all(fd, tensor.data_ptr(), tensor.nbytes(), path);
     }
   });
+  return file.metadata.at(kHashKey);
 }
 
 SafetensorsFile read_safetensors(const std::string& path) {
@@ -263,12 +275,17 @@ SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& p
   check_cover(path, ranges, data.size());
   const auto stored = file.metadata.find(kHashKey);
   if (stored != file.metadata.end() && stored->second != hash_of(file)) {
-    throw DataError(
-        "[checkpoint] '" + path +
-        "' is damaged: its contents do not match its hash; use another checkpoint, or "
-        "take sha256 out of its metadata if you changed it yourself");
+    fail_hash(path, "its contents do not match its hash");
   }
   return file;
+}
+
+const std::string& stored_hash(const SafetensorsFile& file, const std::string& path) {
+  const auto found = file.metadata.find(kHashKey);
+  if (found == file.metadata.end()) {
+    fail_hash(path, "its hash is missing");
+  }
+  return found->second;
 }
 
 }  // namespace tandem

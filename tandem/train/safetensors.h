@@ -20,20 +20,27 @@ struct SafetensorsFile {
 ///
 /// Replaces `path` in one step (files.h). Adds the metadata "sha256": of names,
 /// shapes, values and the other metadata, in whatever order they lie. float32, float64,
-/// float16, bfloat16, int64, int32, uint8, bool. Throws DataError.
-void write_safetensors(const std::string& path, const SafetensorsFile& file);
+/// float16, bfloat16, int64, int32, uint8, bool. Returns the hash. Throws DataError.
+std::string write_safetensors(const std::string& path, const SafetensorsFile& file);
 
 /// What write_safetensors() writes.
 std::string safetensors_bytes(const SafetensorsFile& file);
 
+/// The hash that it writes.
+std::string safetensors_hash(const SafetensorsFile& file);
+
 /// Throws DataError that names the file and the first thing wrong with it: too
 /// short, a header that is not JSON or names something twice, an unknown dtype,
 /// sizes that do not match the shape or the file, tensors that overlap or leave
-/// bytes between them, a hash that differs.
+/// bytes between them, a hash that differs. A user's file has no hash.
 SafetensorsFile read_safetensors(const std::string& path);
 
 /// The same for a file's bytes; `path` is for the messages. The tensors own
 /// their memory.
 SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& path);
+
+/// The hash of a file that was read, which reading compared with its content. Throws
+/// DataError where it is missing, for files that have one unless they are damaged.
+const std::string& stored_hash(const SafetensorsFile& file, const std::string& path);
 
 }  // namespace tandem

@@ -66,6 +66,7 @@ bool Saving::resume(Position& position) {
   // Shares of another number of ranks are other shares.
   position.samples_in_epoch -= position.samples_in_epoch % train_.num_shares;
   resumed_from_ = path;
+  rank_hashes_ = std::move(loaded.rank_hashes);
   log_info(fmt::format("resuming from {} at step {}", path, position.step));
   const std::string changed = changed_settings(loaded.config, config_);
   if (!changed.empty()) {
@@ -76,7 +77,7 @@ bool Saving::resume(Position& position) {
 
 void Saving::resume_own(const std::vector<NamedTensor>& own) const {
   if (!resumed_from_.empty() &&
-      !load_rank_file(resumed_from_, own, config_.strategy, comm_) &&
+      !load_rank_file(resumed_from_, rank_hashes_, own, config_.strategy, comm_) &&
       comm_.rank() == 0) {
     log_warning(fmt::format(
         "{} holds no state of {} ranks with strategy {}; all go on from its model",

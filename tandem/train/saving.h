@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ class Saving {
   Assembly& parts_;
   // The checkpoint, "" in a run that began here.
   std::string resumed_from_;
+  // Of its ranks' files, by name.
+  std::map<std::string, std::string> rank_hashes_;
 };
 
 }  // namespace tandem

@@ -1,13 +1,17 @@
 #include "tandem/train/weights.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/train/checkpoint.h"
+#include "tandem/train/checkpoint_files.h"
 #include "tandem/train/safetensors.h"
 #include "tandem/train/tensor_list.h"
 #include "tandem/train/torch_file.h"
+#include "tandem/train/weights_format.h"
 
 namespace tandem {
 
@@ -15,42 +19,51 @@ namespace {
 
 constexpr const char* kReplicaPrefix = "module.";
 
-// A safetensors file starts with 8 bytes of length, then JSON.
-constexpr size_t kStart = 9;
-
-std::string start_of(const std::string& path) {
+WeightsFormat format_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string start(kStart, '\0');
+  std::string start(kWeightsStart, '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   if (file.bad() || (file.gcount() == 0 && !file.eof())) {
     throw DataError(
         "[weights] cannot read '" + path +
         "'; name a checkpoint, a safetensors file or one of torch.save");
   }
-  return start;
+  start.resize(static_cast<size_t>(file.gcount()));
+  // A pipe has none, and reading it says what is wrong.
+  std::error_code ignored;
+  return weights_format(start, std::filesystem::file_size(path, ignored));
+}
+
+// A user's file has no hash; a checkpoint's that has none lost it to damage.
+std::vector<NamedTensor> read_hashed(const std::string& path, bool in_checkpoint) {
+  auto file = read_safetensors(path);
+  if (in_checkpoint || is_of_checkpoint(file)) {
+    stored_hash(file, path);
+  }
+  return std::move(file.tensors);
 }
 
 std::vector<NamedTensor> read_any(const std::string& path) {
   if (const auto inside = model_file(path); inside != path) {
-    return read_safetensors(inside).tensors;
+    return read_hashed(inside, true);
   }
-  const std::string start = start_of(path);
-  if (start.compare(0, 2, "PK") == 0) {
-    return read_torch_file(path);
+  switch (format_of(path)) {
+    case WeightsFormat::safetensors:
+      return read_hashed(path, false);
+    case WeightsFormat::zip:
+      return read_torch_file(path);
+    case WeightsFormat::legacy_torch:
+      throw DataError(
+          "[weights] '" + path +
+          "' is of torch.save's format before PyTorch 1.6; load it in Python and save "
+          "it again");
+    case WeightsFormat::unknown:
+      break;
   }
-  if (start[0] == '\x80') {
-    throw DataError(
-        "[weights] '" + path +
-        "' is of torch.save's format before PyTorch 1.6; load it in Python and save "
-        "it again");
-  }
-  if (start.back() != '{') {
-    throw DataError(
-        "[weights] '" + path +
-        "' is neither a checkpoint, a safetensors file nor one of torch.save; name "
-        "another file");
-  }
-  return read_safetensors(path).tensors;
+  throw DataError(
+      "[weights] '" + path +
+      "' is neither a checkpoint, a safetensors file nor one of torch.save, or ends in "
+      "its header; name another file");
 }
 
 bool is_of_replica(const NamedTensor& entry) {

@@ -9,10 +9,11 @@ namespace tandem {
 
 /// Reads a model's tensors from a checkpoint's directory, a safetensors file, or
 /// what Python's torch.save(model.state_dict(), path) wrote (torch_file.h); its
-/// content says which, not its name. The prefix "module." of a model that was
-/// wrapped in DistributedDataParallel is taken off.
+/// content says which, not its name (weights_format.h). The prefix "module." of a model
+/// that was wrapped in DistributedDataParallel is taken off.
 ///
-/// Throws DataError when the file is damaged or is something else.
+/// Throws DataError when the file is damaged or is something else; a checkpoint's
+/// without its hash is damaged.
 std::vector<NamedTensor> read_weights(const std::string& path);
 
 /// Loads them into `targets` by name, in place, converted to the targets' dtypes:

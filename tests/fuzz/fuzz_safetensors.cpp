@@ -1,7 +1,9 @@
-// safetensors: what was read, written and read again is the same.
+// safetensors: what was read, written and read again is the same, and what was written
+// is not taken for another format.
 
 #include "tandem/base/files.h"
 #include "tandem/train/safetensors.h"
+#include "tandem/train/weights_format.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
@@ -37,8 +39,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   SafetensorsFile file;
   if (fuzz::accepts([&] { file = parse_safetensors(bytes, "input"); })) {
     write_safetensors(path, file);
-    SafetensorsFile again = read_safetensors(path);
+    const std::string written = read_file(path);
     unlink(path.c_str());
+    fuzz::expect(
+        weights_format(written.substr(0, kWeightsStart), written.size()) ==
+            WeightsFormat::safetensors,
+        "the format is told");
+    const SafetensorsFile again = parse_safetensors(written, path);
     const std::string hash = again.metadata.at("sha256");
     fuzz::expect(
         file.metadata.emplace("sha256", hash).first->second == hash,

@@ -1,6 +1,10 @@
 // Checkpoints that are none.
 
+#include <cstring>
+#include <nlohmann/json.hpp>
+
 #include "bad_input.h"
+#include "tandem/base/sha256.h"
 
 namespace tandem {
 namespace {
@@ -21,12 +25,61 @@ Prepare cut(const std::string& name, size_t size) {
   return checkpoint_and([=](const Stage& stage) { stage.cut(name, size); });
 }
 
+// Gives a file the hash of what it says now (train/safetensors.h), as another build of
+// this program would have written it. What JSON's objects hold comes sorted.
+void rehash(const Stage& stage, const std::string& name) {
+  const std::string bytes = stage.read(name);
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof(length));
+  auto header = nlohmann::json::parse(bytes.substr(sizeof(length), length));
+  Sha256 hash;
+  const auto add = [&](const std::string& text) {
+    hash.update(text.data(), text.size() + 1);
+  };
+  const auto metadata = header.at("__metadata__");
+  header.erase("__metadata__");
+  for (const auto& [key, value] : metadata.items()) {
+    if (key != "sha256") {
+      add(key);
+      add(value.get<std::string>());
+    }
+  }
+  for (const auto& [tensor, entry] : header.items()) {
+    add(tensor);
+    add(entry.at("dtype").get<std::string>());
+    for (const int64_t dim : entry.at("shape")) {
+      add(std::to_string(dim));
+    }
+    const auto& range = entry.at("data_offsets");
+    const size_t begin = range.at(0);
+    const size_t end = range.at(1);
+    hash.update(bytes.data() + sizeof(length) + length + begin, end - begin);
+  }
+  stage.exchange(name, metadata.at("sha256").get<std::string>(), hash.hex_digest());
+}
+
 Prepare exchanged(
+    const std::string& name, const std::string& from, const std::string& to) {
+  return checkpoint_and([=](const Stage& stage) { stage.exchange(name, from, to); });
+}
+
+Prepare exchanged_with_hash(
     const std::string& name, const std::string& from, const std::string& to) {
   return checkpoint_and([=](const Stage& stage) {
     stage.exchange(name, from, to);
-    // Another program's file: nothing vouches for its header.
-    stage.exchange(name, R"("sha256")", R"("nohash")");
+    rehash(stage, name);
+  });
+}
+
+// With files of the checkpoint before it.
+Prepare mixed(const std::string& name) {
+  return data_and([=](const Stage& stage) {
+    stage.finished_run("run");
+    fs::rename(stage / "run/checkpoints/step-00000002", stage / "checkpoint");
+    fs::copy_file(
+        stage / ("run/checkpoints/step-00000001/" + fs::path(name).filename().string()),
+        stage / name, fs::copy_options::overwrite_existing);
+    fs::remove_all(stage / "run");
   });
 }
 
@@ -75,20 +128,30 @@ INSTANTIATE_TEST_SUITE_P(
             "NewerModel",
             resume(),
             1,
-            {"has format 2", "reads 1", "update tandem"},
-            exchanged(kModel, R"("format_version":"1")", R"("format_version":"2")")},
+            {"has format 3", "reads 2", "update tandem"},
+            exchanged_with_hash(
+                kModel, R"("format_version":"2")", R"("format_version":"3")")},
         BadInputCase{
             "NewerModelToEvaluate",
             kEval,
             1,
-            {"has format 2", "update tandem"},
-            exchanged(kModel, R"("format_version":"1")", R"("format_version":"2")")},
+            {"has format 3", "update tandem"},
+            exchanged_with_hash(
+                kModel, R"("format_version":"2")", R"("format_version":"3")")},
         BadInputCase{
             "NewerTrainingState",
             resume(),
             1,
-            {"has format 2", "update tandem"},
-            exchanged(kTraining, R"("format_version":"1")", R"("format_version":"2")")},
+            {"has format 3", "update tandem"},
+            exchanged_with_hash(
+                kTraining, R"("format_version":"2")", R"("format_version":"3")")},
+        BadInputCase{
+            "OlderModel",
+            resume(),
+            1,
+            {"has format 1", "reads 2", "begin with its weights by --init"},
+            exchanged_with_hash(
+                kModel, R"("format_version":"2")", R"("format_version":"1")")},
         BadInputCase{
             "TornInHeader",
             resume(),
@@ -144,6 +207,42 @@ INSTANTIATE_TEST_SUITE_P(
             {"@/" + kTraining, "hash"},
             flipped(kTraining)},
         BadInputCase{
+            "WithoutHash",
+            resume(),
+            1,
+            {"@/" + kModel, "hash is missing", "--init"},
+            exchanged(kModel, R"("sha256")", R"("shb256")")},
+        BadInputCase{
+            "WithoutHashToEvaluate",
+            kEval,
+            1,
+            {"@/" + kModel, "hash is missing"},
+            exchanged(kModel, R"("sha256")", R"("shb256")")},
+        BadInputCase{
+            "WithoutHashToExport",
+            {"export", "--checkpoint", "@/checkpoint", "--out", "@/x.pt"},
+            1,
+            {"@/" + kModel, "hash is missing"},
+            exchanged(kModel, R"("sha256")", R"("shb256")")},
+        BadInputCase{
+            "WithoutHashToBeginWith",
+            train({"--init", "@/" + kModel}),
+            1,
+            {"@/" + kModel, "hash is missing", "without metadata"},
+            exchanged(kModel, R"("sha256")", R"("shb256")")},
+        BadInputCase{
+            "ModelOfAnotherStep",
+            resume(),
+            1,
+            {"@/checkpoint", "of two checkpoints"},
+            mixed(kModel)},
+        BadInputCase{
+            "TrainingStateOfAnotherStepForTwoRanks",
+            resume({"--nproc", "2"}),
+            1,
+            {"@/checkpoint", "of two checkpoints"},
+            mixed(kTraining)},
+        BadInputCase{
             "WrongShape",
             resume(),
             1,
@@ -160,7 +259,7 @@ INSTANTIATE_TEST_SUITE_P(
             kEval,
             2,
             {"simplenot", "'simplenet'"},
-            exchanged(kModel, "simplenet", "simplenot")},
+            exchanged_with_hash(kModel, "simplenet", "simplenot")},
         BadInputCase{
             "WithoutTrainingState",
             resume(),

@@ -7,9 +7,13 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/train/safetensors.h"
+#include "tandem/train/weights.h"
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
@@ -113,25 +117,6 @@ TEST_F(Checkpoints, ATornNewestGivesWayToTheOneBefore) {
   EXPECT_THAT(names(), ElementsAre("damaged-step-00000010", "step-00000010"));
 }
 
-TEST_F(Checkpoints, AFlippedBitIsDamage) {
-  save(9, 1);
-  const auto path = save(10, 2);
-  const auto file = path + "/model.safetensors";
-  for (const size_t from_end : {size_t{3}, size_t{100}}) {
-    auto bytes = read_file(file);
-    bytes[bytes.size() - from_end] =
-        static_cast<char>(bytes[bytes.size() - from_end] ^ 1);
-    replace_file(file, bytes);
-    auto content = content_at(0, 0);
-    EXPECT_THAT(
-        error_of<DataError>([&] { load_checkpoint(path, content); }), HasSubstr(file));
-    EXPECT_EQ(content.state.model[0].tensor[0][0].item<double>(), 0);
-    bytes[bytes.size() - from_end] =
-        static_cast<char>(bytes[bytes.size() - from_end] ^ 1);
-    replace_file(file, bytes);
-  }
-}
-
 TEST_F(Checkpoints, CountByStepAndLeaveCopiesAlone) {
   save(99'999'999, 1);
   make_directories(directory_ + "/step-best");
@@ -153,6 +138,38 @@ TEST_F(Checkpoints, LaterThanWhereTheRunGoesOnAreLeft) {
   save(9, 2, 2);
   EXPECT_EQ(loaded_value(newest_whole_checkpoint(directory_)), 2);
   EXPECT_EQ(names().size(), 4u);
+}
+
+TEST_F(Checkpoints, OfAnotherFormatAreNoDamage) {
+  const auto path = save(9, 1);
+  const std::pair<const char*, const char*> cases[] = {
+      {"1", "begin with its weights by --init"}, {"3", "update tandem"}};
+  for (const char* name : {"/training.safetensors", "/model.safetensors"}) {
+    auto file = read_safetensors(path + name);
+    for (const auto& [format, advice] : cases) {
+      file.metadata["format_version"] = format;
+      write_safetensors(path + name, file);
+      const auto named =
+          AllOf(HasSubstr(std::string("has format ") + format), HasSubstr(advice));
+      EXPECT_THAT(error_of<DataError>([&] { loaded_value(path); }), named);
+      EXPECT_THAT(
+          error_of<DataError>([&] { newest_whole_checkpoint(directory_); }), named);
+      EXPECT_THAT(names(), ElementsAre("step-00000009"));
+    }
+  }
+  // But for its weights.
+  EXPECT_EQ(read_weights(path).at(0).tensor[0][0].item<double>(), 1);
+}
+
+TEST_F(Checkpoints, OfTheSameContentHaveTheSameBytes) {
+  const auto path = save(9, 1);
+  std::vector<std::string> bytes;
+  for (const char* name : {"/model.safetensors", "/training.safetensors"}) {
+    bytes.push_back(read_file(path + name));
+  }
+  save(9, 1);
+  EXPECT_EQ(read_file(path + "/model.safetensors"), bytes[0]);
+  EXPECT_EQ(read_file(path + "/training.safetensors"), bytes[1]);
 }
 
 TEST_F(Checkpoints, OnlyDamagedOnesAreAnErrorNotANewStart) {

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace tandem {
+
+/// What a file of weights can be.
+enum class WeightsFormat {
+  // safetensors.h.
+  safetensors,
+  // A zip archive, as torch.save writes since PyTorch 1.6 (torch_file.h).
+  zip,
+  // What torch.save wrote before: a pickle that begins with a magic number, and still
+  // earlier a tar archive.
+  legacy_torch,
+  unknown,
+};
+
+/// So many bytes of a file's start tell its format; a shorter file gives all it has.
+constexpr size_t kWeightsStart = 512;
+
+/// Tells a file's format by what a file of it must contain, which no file of another
+/// can: a name or a single byte says nothing, since a safetensors file may begin with
+/// any byte. Whether the rest is whole is for the format's reader to find.
+WeightsFormat weights_format(std::string_view start, uint64_t file_size);
+
+}  // namespace tandem
