@@ -1,6 +1,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 
 #include "app/command.h"
 #include "tandem/base/error.h"
@@ -9,6 +12,20 @@ namespace tandem::app {
 
 /// Thrown by parse() for --help: the text was printed, there is nothing to do.
 struct HelpShown {};
+
+/// What a command whose product is its output says when that does not arrive.
+inline DataError cannot_write_output(int reason) {
+  return DataError(
+      "[app] cannot write the output: " + std::string(std::strerror(reason)) +
+      "; send it elsewhere");
+}
+
+/// Writes out what was printed; throws DataError when it did not arrive.
+inline void check_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw cannot_write_output(errno);
+  }
+}
 
 /// A check for add_option: a whole number from `least` to `most`.
 inline CLI::Validator whole_number(int64_t least, int64_t most = 1'000'000'000) {

@@ -12,6 +12,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/base/standard_streams.h"
 
 namespace tandem::app {
 
@@ -87,6 +88,7 @@ std::string comparison_directory(const std::string& out, const std::string& kind
 int run_comparison(
     const std::string& kind, const std::vector<PlannedRun>& runs,
     const std::string& out) {
+  outlive_readers();
   make_directories(out);
   ordered_json table;
   table["format_version"] = kFormatVersion;
@@ -102,7 +104,7 @@ int run_comparison(
     write_all_files(out, kind, table);
   }
   fmt::print("{}", to_text(make_run_table(table, false)));
-  std::fflush(stdout);
+  check_output();
   log_info(fmt::format("[{}] the report is {}/report.html", kind, out));
   const auto count = [&](const char* status) {
     return std::count_if(

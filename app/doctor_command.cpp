@@ -109,7 +109,7 @@ int run_doctor(const Arguments& arguments) {
   look_at_memory();
   look_at_blas();
   look_at_data();
-  std::fflush(stdout);
+  check_output();
   look_at_worker();
   return 0;
 }

@@ -2,14 +2,13 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
+#include <system_error>
 
 #include "app/command.h"
 #include "app/command_line.h"
 #include "tandem/base/log.h"
+#include "tandem/base/standard_streams.h"
 
 namespace tandem::app {
 
@@ -22,43 +21,51 @@ inline std::string list_commands(const std::vector<Command>& commands) {
   return lines;
 }
 
-/// Throws DataError when what was printed did not arrive.
-inline void check_output() {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    throw DataError(
-        "[app] cannot write the output: " + std::string(std::strerror(errno)) +
-        "; send it elsewhere");
+/// Runs the subcommand of the arguments; the exit code.
+inline int run_subcommand(const Arguments& all, const std::vector<Command>& commands) {
+  std::vector<std::string> names;
+  for (const auto& command : commands) {
+    if (all[0] != command.name) {
+      names.emplace_back(command.name);
+      continue;
+    }
+    try {
+      const int code = command.run({all.begin() + 1, all.end()});
+      // What train prints is only progress; what the others print is their result.
+      if (all[0] != "train") {
+        check_output();
+      }
+      return code;
+    } catch (const HelpShown&) {
+      check_output();
+      return 0;
+    }
   }
+  throw ConfigError(
+      "[command line] unknown command '" + all[0] + "'" + did_you_mean(all[0], names) +
+      "; see tandem --help");
 }
 
-/// Finds and runs the subcommand of argv. Prints one line for an error. Returns
-/// the exit code: 0 done, 1 failed, 2 misused.
+/// What main() does: finds and runs the subcommand of argv. Prints one line for an
+/// error. Returns the exit code: 0 done, 1 failed, 2 misused.
 inline int run_command_line(
     int argc, char** argv, const std::vector<Command>& commands,
     const std::string& help) {
-  const Arguments all(argv + 1, argv + argc);
-  if (all.empty() || all[0] == "--help" || all[0] == "-h" || all[0] == "help") {
-    fmt::print("{}", help);
-    return 0;
-  }
   try {
-    std::vector<std::string> names;
-    for (const auto& command : commands) {
-      if (all[0] == command.name) {
-        const int code = command.run({all.begin() + 1, all.end()});
-        // What train prints is only progress; what the others print is their result.
-        if (all[0] != "train") {
-          check_output();
-        }
-        return code;
-      }
-      names.emplace_back(command.name);
+    hold_standard_streams();
+    const Arguments all(argv + 1, argv + argc);
+    if (all.empty() || all[0] == "--help" || all[0] == "-h" || all[0] == "help") {
+      fmt::print("{}", help);
+      check_output();
+      return 0;
     }
-    throw ConfigError(
-        "[command line] unknown command '" + all[0] + "'" +
-        did_you_mean(all[0], names) + "; see tandem --help");
-  } catch (const HelpShown&) {
-    return 0;
+    return run_subcommand(all, commands);
+  } catch (const std::system_error& error) {
+    // fmt's, when more is printed than fits into a buffer.
+    log_error(
+        std::ferror(stdout) != 0 ? first_line(cannot_write_output(error.code().value()))
+                                 : first_line(error));
+    return exit_code(error);
   } catch (const std::exception& error) {
     log_error(first_line(error));
     return exit_code(error);

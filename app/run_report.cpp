@@ -74,7 +74,8 @@ ordered_json empty_curve(const char* values) {
   return curve;
 }
 
-// Every whole line of metrics.jsonl is a point; a killed run leaves half a line.
+// Every whole line of metrics.jsonl that is a report is a point; a killed run leaves
+// half a line.
 void add_curves(ordered_json& run, const std::string& path) {
   run["train"] = empty_curve("loss");
   run["test"] = empty_curve("accuracy");
@@ -87,9 +88,10 @@ void add_curves(ordered_json& run, const std::string& path) {
     if (!line.is_object()) {
       continue;
     }
-    if (line.value("kind", "") == "test") {
+    const std::string kind = line.value("kind", "");
+    if (kind == "test") {
       add_point(run["test"], line, "test_accuracy", "accuracy");
-    } else {
+    } else if (kind == "train") {
       add_point(run["train"], line, "loss", "loss");
     }
   }

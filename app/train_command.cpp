@@ -7,6 +7,7 @@
 #include "app/train_flags.h"
 #include "tandem/base/files.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/standard_streams.h"
 #include "tandem/data/prepared_data.h"
 #include "tandem/launch/launcher.h"
 #include "tandem/launch/mpirun.h"
@@ -57,6 +58,7 @@ int train_or_launch(const Arguments& arguments) {
     exec_program(worker_command(arguments), rank_variables(1));
   }
   const RunConfig config = parse_train_arguments(arguments);
+  outlive_readers();
   if (const auto env = read_rank_env()) {
     check_world(config, *env, arguments);
     exec_program(worker_command(arguments), rank_variables(env->local_world_size));

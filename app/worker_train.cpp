@@ -4,6 +4,7 @@
 #include "app/run_as_rank.h"
 #include "app/train_flags.h"
 #include "tandem/base/signals.h"
+#include "tandem/base/standard_streams.h"
 #include "tandem/comm/join.h"
 #include "tandem/comm/thread.h"
 #include "tandem/data/prepared_data.h"
@@ -83,6 +84,7 @@ int work_train(const Arguments& arguments) {
   catch_signals();
   return run_as_rank([&] {
     const RunConfig config = parse_or_help(arguments);
+    outlive_readers();
     if (config.ranks == "thread") {
       train_as_threads(config);
     } else {

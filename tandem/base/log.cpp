@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 
+#include "tandem/base/no_sigpipe.h"
 #include "tandem/base/rank_env.h"
 
 namespace tandem {
@@ -28,6 +29,12 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+// A reader that has gone must not end a run.
+void write(spdlog::level::level_enum level, const std::string& message) {
+  const NoSigpipe quiet;
+  logger().log(level, message);
+}
+
 std::string with_rank(const std::string& message) {
   return current_world_size > 1 ? fmt::format("[rank {}] {}", current_rank, message)
                                 : message;
@@ -45,12 +52,12 @@ int thread_rank() {
 }
 
 void log_debug(const std::string& message) {
-  logger().debug(with_rank(message));
+  write(spdlog::level::debug, with_rank(message));
 }
 
 void log_info(const std::string& message) {
   if (current_rank == 0) {
-    logger().info(message);
+    write(spdlog::level::info, message);
   }
 }
 
@@ -59,12 +66,12 @@ void log_warning(const std::string& message) {
   static std::set<std::string> seen;
   const std::lock_guard<std::mutex> lock(mutex);
   if (seen.insert(message).second) {
-    logger().warn(with_rank("warning: " + message));
+    write(spdlog::level::warn, with_rank("warning: " + message));
   }
 }
 
 void log_error(const std::string& message) {
-  logger().error(with_rank("error: " + message));
+  write(spdlog::level::err, with_rank("error: " + message));
 }
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
 #include "tandem/base/socket.h"
+#include "tandem/base/standard_streams.h"
 #include "tandem/comm/gloo.h"
 #include "tandem/comm/hierarchical.h"
 #include "tandem/comm/mpi.h"
@@ -220,6 +221,7 @@ JoinedRun join_run(const JoinOptions& options) {
 }
 
 JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
+  hold_standard_streams();
   // Misuse shows before anybody is met.
   const auto& backend = find_backend(options.backend);
   JoinedRun run;

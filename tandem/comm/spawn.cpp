@@ -12,6 +12,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/standard_streams.h"
 #include "tandem/launch/launcher.h"
 #include "tandem/launch/report.h"
 
@@ -156,6 +157,7 @@ JoinedRun join_as_rank(int num_ranks, const SpawnOptions& options) {
 void spawn(
     int num_ranks, const std::function<void(Communicator&)>& body,
     const SpawnOptions& options) {
+  hold_standard_streams();
   const int call = count_calls();
   if (!is_rank()) {
     start_ranks(num_ranks, call, options);

@@ -13,7 +13,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/comm/c10d_store.h"
-#include "tandem/comm/no_sigpipe.h"
+#include "tandem/base/no_sigpipe.h"
 
 namespace tandem {
 

@@ -12,6 +12,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/socket.h"
+#include "tandem/base/standard_streams.h"
 #include "tandem/base/store.h"
 #include "tandem/launch/meeting_directory.h"
 #include "tandem/launch/report.h"
@@ -219,6 +220,7 @@ int launch(const LaunchOptions& options) {
 }
 
 LaunchOutcome launch_ranks(const LaunchOptions& options) {
+  hold_standard_streams();
   check(options);
   auto first_node = wait_for_first_node(options);
   // Grandchildren whose parent died come to us instead of to init.

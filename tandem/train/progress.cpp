@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "tandem/base/rank_env.h"
+#include "tandem/base/standard_streams.h"
 
 namespace tandem {
 
@@ -65,11 +67,10 @@ void Progress::draw(const LineValues& values) {
   const double done = (static_cast<double>(values.epoch_index) + in_epoch) /
                       static_cast<double>(std::max<int64_t>(1, values.epochs));
   const double left = done > 0 ? values.seconds * (1 - done) / done : 0;
-  fmt::print(
+  write(fmt::format(
       "\r\033[Kepoch {}/{} {} {:3.0f}%  {:.0f} samples/s  loss {:.4f}  {} left",
       values.epoch, values.epochs, bar(in_epoch), 100 * in_epoch,
-      values.samples_per_second, values.loss, clock_text(left));
-  std::fflush(stdout);
+      values.samples_per_second, values.loss, clock_text(left)));
   drawn_ = true;
 }
 
@@ -119,9 +120,21 @@ void Progress::say(const std::string& line) {
 
 // One write a line: the ranks of a host share a terminal.
 void Progress::print(const std::string& line) {
-  fmt::print("{}{}\n", drawn_ ? "\r\033[K" : "", line);
-  std::fflush(stdout);
+  write(fmt::format("{}{}\n", drawn_ ? "\r\033[K" : "", line));
   drawn_ = false;
+}
+
+// A run is not about its output: it goes on without.
+void Progress::write(const std::string& text) {
+  const int reason = print_now(stdout, text);
+  lost_ = lost_ == 0 ? reason : lost_;
+}
+
+std::string Progress::lost() const {
+  if (lost_ != 0) {
+    return std::string("standard output: ") + std::strerror(lost_);
+  }
+  return std::ferror(stderr) != 0 ? "standard error" : "";
 }
 
 }  // namespace tandem

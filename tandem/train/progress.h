@@ -33,9 +33,14 @@ class Progress {
   /// A line of rank 0's own.
   void say(const std::string& line);
 
+  /// Where printed lines were lost, and why: "standard output: Broken pipe"; "" when
+  /// all arrived. Log lines of this process count too.
+  std::string lost() const;
+
  private:
   void print(const std::string& line);
   void draw(const LineValues& values);
+  void write(const std::string& text);
 
   const RunConfig& config_;
   bool first_;
@@ -43,6 +48,8 @@ class Progress {
   // Draws one line again and again.
   bool draws_;
   bool drawn_ = false;
+  // The first errno of standard output.
+  int lost_ = 0;
 };
 
 }  // namespace tandem

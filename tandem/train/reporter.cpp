@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
 
 namespace tandem {
@@ -109,7 +110,19 @@ void Reporter::report(const ReportPlace& place) {
   } else if (own.data_ptr<double>()[2] > 0) {
     progress_.show(values_at(place, own));
   }
+  note_lost_output();
   sums_.zero_();
+}
+
+// Once: from there on it is known that lines may be missing.
+void Reporter::note_lost_output() {
+  const std::string lost = progress_.lost();
+  if (lost.empty() || lost_noted_) {
+    return;
+  }
+  lost_noted_ = true;
+  directory_->note_lost_output(lost);
+  log_warning("[train] cannot write to " + lost + "; the run goes on without");
 }
 
 double Reporter::end_epoch(const ReportPlace& place) {
@@ -150,6 +163,7 @@ void Reporter::show(TestReport report) {
   report.train_seconds = clock_.seconds();
   directory_->add(report);
   progress_.show(report);
+  note_lost_output();
 }
 
 void Reporter::end() {
@@ -160,6 +174,7 @@ void Reporter::end() {
   values.minutes = values.seconds / 60;
   values.samples_per_second = clock_.mean_rate();
   progress_.end(values);
+  note_lost_output();
 }
 
 void Reporter::say(const std::string& line) {

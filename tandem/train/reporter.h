@@ -81,6 +81,7 @@ class Reporter {
   void say(const std::string& line);
 
  private:
+  void note_lost_output();
   LineValues values_at(const ReportPlace& place, const at::Tensor& sums) const;
 
   const RunConfig& config_;
@@ -98,6 +99,7 @@ class Reporter {
   at::Tensor epoch_sums_;
   double epoch_accuracy_ = 0;
   ReportPlace before_step_;
+  bool lost_noted_ = false;
 };
 
 }  // namespace tandem

@@ -146,6 +146,7 @@ void RunDirectory::add(const TrainReport& report) {
   json["samples_per_second"] = report.samples_per_second;
   json["train_seconds"] = report.train_seconds;
   append_line(json.dump() + "\n");
+  step_ = report.step;
 }
 
 void RunDirectory::add(const TestReport& report) {
@@ -158,6 +159,16 @@ void RunDirectory::add(const TestReport& report) {
   json["train_seconds"] = report.train_seconds;
   json["test_loss"] = report.loss;
   json["test_accuracy"] = report.accuracy();
+  append_line(json.dump() + "\n");
+  step_ = report.step;
+}
+
+void RunDirectory::note_lost_output(const std::string& where_and_why) {
+  ordered_json json;
+  json["format_version"] = kFormatVersion;
+  json["kind"] = "lost_output";
+  json["step"] = step_;
+  json["where"] = where_and_why;
   append_line(json.dump() + "\n");
 }
 

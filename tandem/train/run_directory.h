@@ -88,6 +88,8 @@ class RunDirectory {
 
   void add(const TrainReport& report);
   void add(const TestReport& report);
+  /// A line of metrics.jsonl of kind "lost_output", at the step of the line before.
+  void note_lost_output(const std::string& where_and_why);
   /// Drops the metrics of steps after this one: a resumed run makes them again.
   void forget_after(int64_t step);
   void finish(const Summary& summary, const RunConfig& config);
@@ -104,6 +106,8 @@ class RunDirectory {
 
   std::string path_;
   int metrics_fd_ = -1;
+  // Of the last report.
+  int64_t step_ = 0;
 };
 
 /// What this machine is, as JSON: CPU, instruction sets, threads, versions.

@@ -8,6 +8,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/base/standard_streams.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/replicas.h"
 #include "tandem/train/agreement.h"
@@ -471,6 +472,7 @@ class Trainer {
 Summary train(
     const RunConfig& config, const DatasetSplits& data, Communicator& comm,
     std::unique_ptr<Model> model) {
+  hold_standard_streams();
   // Before the parts are made: some talk to those of the other ranks.
   check_same_run(config, data.train, comm);
   return Trainer(config, data, comm, std::move(model)).run();

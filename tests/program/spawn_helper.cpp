@@ -93,6 +93,24 @@ void spawn_on_two_hosts() {
   say("host ended");
 }
 
+// Ranks that print a lot between their sums say in a file what came of them.
+void print_between_sums(const std::string& path) {
+  spawn(3, [&](Communicator& comm) {
+    auto sums = at::ones({10'000}, at::kDouble);
+    for (int i = 0; i < 10; ++i) {
+      comm.all_reduce(sums, ReduceOp::sum, "sum")->wait();
+      sums.div_(3);
+      for (int line = 0; line < 100; ++line) {
+        say(std::string(200, 'x'));
+      }
+    }
+    comm.all_reduce(sums, ReduceOp::sum, "sum")->wait();
+    replace_file(
+        path + std::to_string(comm.rank()),
+        std::to_string(sums.sum().item<double>()) + "\n");
+  });
+}
+
 // Rank 1 says that it is there, and stays.
 void stay() {
   end_rank_one([] {
@@ -114,6 +132,7 @@ const std::map<std::string, std::function<void(const std::string&)>> kPrograms =
     {"numbers", [](const auto&) { ask_for_different_numbers(); }},
     {"keeps", [](const auto&) { keep_what_was_there(); }},
     {"stay", [](const auto&) { stay(); }},
+    {"prints", [](const auto&) { print_between_sums(std::getenv("SUMS")); }},
     {"hosts", [](const auto&) { spawn_on_two_hosts(); }},
     {"outer", &start_another_program},
     {"inner",

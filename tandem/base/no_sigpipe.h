@@ -5,9 +5,9 @@
 
 namespace tandem {
 
-/// LibTorch's transports write to sockets that a peer may have closed, and the SIGPIPE
-/// of that would end the process. While one of these lives this thread gets none, nor
-/// do, ever, the threads it starts; it then takes the one that may have come.
+/// What we or LibTorch's transports write to may have been closed at the other end, and
+/// the SIGPIPE of that would end the process. While one of these lives this thread gets
+/// none, nor do, ever, the threads it starts; it then takes the one that may have come.
 class NoSigpipe {
  public:
   NoSigpipe() {

@@ -1,0 +1,138 @@
+#include "tandem/base/standard_streams.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+
+#include "tandem/base/log.h"
+#include "tests/base/test_tools.h"
+
+namespace tandem {
+namespace {
+
+// What a process of its own ends with: the code that `body` returns, 1000 + N for
+// signal N.
+int code_of(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// A pipe that nobody reads.
+int broken_pipe() {
+  int ends[2];
+  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  close(ends[0]);
+  return ends[1];
+}
+
+bool is_dev_null(int fd) {
+  char path[100] = {};
+  const auto link = "/proc/self/fd/" + std::to_string(fd);
+  return readlink(link.c_str(), path, sizeof(path) - 1) > 0 &&
+         std::string(path) == "/dev/null";
+}
+
+class ClosedDescriptors : public testing::TestWithParam<int> {};
+
+TEST_P(ClosedDescriptors, AreTakenSoThatNoFileGetsThem) {
+  const int closed = GetParam();
+  const int code = code_of([=] {
+    // What is open is this pipe, whatever the test was started with.
+    for (const int fd : {0, 1, 2}) {
+      dup2(broken_pipe(), fd);
+    }
+    for (const int fd : {0, 1, 2}) {
+      if ((closed >> fd & 1) != 0) {
+        close(fd);
+      }
+    }
+    hold_standard_streams();
+    for (const int fd : {0, 1, 2}) {
+      if (is_dev_null(fd) != ((closed >> fd & 1) != 0)) {
+        return 10 + fd;
+      }
+      // A program that we become has it too.
+      if ((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0) {
+        return 20 + fd;
+      }
+    }
+    return open("/dev/zero", O_RDONLY) > 2 ? 0 : 30;
+  });
+  EXPECT_EQ(code, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(InAllCombinations, ClosedDescriptors, testing::Range(0, 8));
+
+TEST(StandardStreams, WritingWhereNothingWasOpenStaysAnError) {
+  const int code = code_of([] {
+    close(STDIN_FILENO);
+    close(STDOUT_FILENO);
+    hold_standard_streams();
+    char byte = 0;
+    const bool at_end = read(STDIN_FILENO, &byte, 1) == 0;
+    return at_end ? print_now(stdout, "lost\n") : -1;
+  });
+  EXPECT_EQ(code, EBADF);
+}
+
+TEST(StandardStreams, APrintedLineArrivesAtOnce) {
+  TempDir dir;
+  std::FILE* file = std::fopen(dir.file("out").c_str(), "w");
+  EXPECT_EQ(print_now(file, "one\n"), 0);
+  EXPECT_EQ(read_file(dir.file("out")), "one\n");
+  std::fclose(file);
+}
+
+TEST(StandardStreams, ALostLineIsAnErrnoAndNoSignal) {
+  std::FILE* full = std::fopen("/dev/full", "w");
+  // More than a buffer holds, too.
+  for (const size_t size : {5, 100'000}) {
+    EXPECT_EQ(print_now(full, std::string(size, 'x')), ENOSPC);
+  }
+  std::fclose(full);
+  const int code = code_of([] {
+    dup2(broken_pipe(), STDOUT_FILENO);
+    const int lost = print_now(stdout, "lost\n");
+    sigset_t waiting;
+    sigpending(&waiting);
+    return sigismember(&waiting, SIGPIPE) == 1 ? 100 : lost;
+  });
+  EXPECT_EQ(code, EPIPE);
+}
+
+TEST(StandardStreams, ALogLineForNobodyEndsNothing) {
+  const int code = code_of([] {
+    dup2(broken_pipe(), STDERR_FILENO);
+    log_error("lost");
+    return std::ferror(stderr) != 0 ? 7 : 8;
+  });
+  EXPECT_EQ(code, 7);
+}
+
+TEST(StandardStreams, AProcessOutlivesReadersOnlyWhenItSaysSo) {
+  const auto write_to_nobody = [] {
+    return write(broken_pipe(), "x", 1) < 0 ? errno : 0;
+  };
+  EXPECT_EQ(code_of(write_to_nobody), 1000 + SIGPIPE);
+  EXPECT_EQ(
+      code_of([&] {
+        outlive_readers();
+        return write_to_nobody();
+      }),
+      EPIPE);
+}
+
+}  // namespace
+}  // namespace tandem

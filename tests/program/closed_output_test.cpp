@@ -1,0 +1,352 @@
+// Runs whose standard input, output or error is closed, full, or read by nobody.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "bad_input.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+// `streams` is what a shell says behind a command, such as ">&- 2>&-". "$0" is a name
+// in `folder` that the shell may use.
+CommandResult run_with(
+    const std::string& streams, const std::vector<std::string>& command,
+    const std::string& folder = "", const Variables& variables = {}) {
+  std::vector<std::string> all = {
+      "sh", "-c", "exec \"$@\" " + streams, folder + "/shell"};
+  all.insert(all.end(), command.begin(), command.end());
+  return run_command(all, variables, 300);
+}
+
+// The same with descriptor 4 leading into a pipe that nobody reads.
+CommandResult run_for_nobody(
+    const std::string& streams, const std::vector<std::string>& command,
+    const std::string& folder) {
+  std::vector<std::string> all = {
+      "sh", "-c",
+      R"(mkfifo "$0"; exec 3<>"$0" 4>"$0" 3<&-; exec "$@" )" + streams + " 4>&-",
+      folder + "/fifo"};
+  all.insert(all.end(), command.begin(), command.end());
+  const auto result = run_command(all, {}, 300);
+  remove_all(folder + "/fifo");
+  return result;
+}
+
+// "<&-" and so on for the descriptors whose bits are set.
+std::string closing(int descriptors) {
+  return std::string((descriptors & 1) != 0 ? "<&- " : "") +
+         ((descriptors & 2) != 0 ? ">&- " : "") +
+         ((descriptors & 4) != 0 ? "2>&-" : "");
+}
+
+std::vector<std::string> tandem_command(const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = {program()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+// Every line of metrics.jsonl is whole.
+std::vector<json> metrics_of(const std::string& run) {
+  std::vector<json> found;
+  std::istringstream lines(read_file(run + "/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    found.push_back(json::parse(line, nullptr, false));
+    EXPECT_TRUE(found.back().is_object()) << line;
+  }
+  return found;
+}
+
+// What a run says about its lost output.
+std::vector<std::string> notes_of(const std::string& run) {
+  std::vector<std::string> notes;
+  for (const auto& line : metrics_of(run)) {
+    if (line.value("kind", "") == "lost_output") {
+      notes.push_back(line.value("where", ""));
+    }
+  }
+  return notes;
+}
+
+std::string bits_of(const std::string& run) {
+  return json_value(run + "/summary.json", "parameters_sha256");
+}
+
+struct Way {
+  const char* name;
+  std::vector<std::string> flags;
+};
+
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.name;
+}
+
+const Way kWays[] = {
+    {"OneRank", {}},
+    {"Threads", {"--nproc", "4", "--ranks", "thread"}},
+    {"Shm", {"--nproc", "2", "--backend", "shm", "--drift-check", "off"}},
+    {"Gloo", {"--nproc", "3", "--backend", "gloo", "--drift-check", "off"}},
+    {"Averaging", {"--nproc", "3", "--strategy", "averaging"}}};
+
+class ClosedStreams : public testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    stage_.data("data");
+  }
+
+  // A report for each of many steps.
+  std::vector<std::string> train_into(const std::string& run) const {
+    auto command = tandem_command(
+        {"train", "--data", stage_ / "data", "--model", "simplenet", "--batch-size",
+         "4", "--epochs", "2", "--log-every", "1", "--out", stage_ / run});
+    command.insert(command.end(), GetParam().flags.begin(), GetParam().flags.end());
+    return command;
+  }
+
+  std::string undisturbed_bits() const {
+    const auto result = run_command(train_into("undisturbed"));
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    EXPECT_THAT(notes_of(stage_ / "undisturbed"), IsEmpty());
+    return bits_of(stage_ / "undisturbed");
+  }
+
+  const Stage stage_;
+};
+
+TEST_P(ClosedStreams, ChangeNoBitOfARun) {
+  const auto bits = undisturbed_bits();
+  ASSERT_EQ(bits.size(), 64u);
+  for (int closed = 1; closed < 8; ++closed) {
+    const auto run = "run" + std::to_string(closed);
+    const auto result = run_with(closing(closed), train_into(run));
+    EXPECT_TRUE(result.status.ok()) << closing(closed) << result.errors;
+    EXPECT_EQ(bits_of(stage_ / run), bits) << closing(closed);
+    const auto notes = notes_of(stage_ / run);
+    if ((closed & 2) != 0) {
+      EXPECT_THAT(notes, ElementsAre("standard output: Bad file descriptor"));
+    } else {
+      EXPECT_THAT(notes, IsEmpty()) << closing(closed);
+    }
+  }
+}
+
+// What only fails is the same code for all ways; here, with and without a launcher.
+class FullStreams : public ClosedStreams {};
+
+TEST_P(FullStreams, AndUnreadOnesAreNotedOnceAndChangeNoBit) {
+  const auto bits = undisturbed_bits();
+  const auto expect = [&](const CommandResult& result, const std::string& run,
+                          const std::string& note) {
+    EXPECT_TRUE(result.status.ok()) << run << ": " << result.errors;
+    EXPECT_EQ(bits_of(stage_ / run), bits) << run;
+    EXPECT_THAT(notes_of(stage_ / run), ElementsAre(note)) << run;
+  };
+  const std::string folder = stage_ / "";
+  const auto full = run_with(">/dev/full", train_into("full"));
+  expect(full, "full", "standard output: No space left on device");
+  EXPECT_THAT(sorted_lines(full.errors), SizeIs(1));
+  EXPECT_THAT(
+      full.errors, HasSubstr("cannot write to standard output: No space left on device;"
+                             " the run goes on without"));
+  const auto unread = run_for_nobody(">&4 2>&4", train_into("unread"), folder);
+  expect(unread, "unread", "standard output: Broken pipe");
+  // Something for standard error to lose.
+  auto command = train_into("silent");
+  command.insert(command.end(), {"--resume", "auto"});
+  for (const char* streams : {"2>/dev/full", "2>&-", "2>&4"}) {
+    remove_all(stage_ / "silent");
+    expect(run_for_nobody(streams, command, folder), "silent", "standard error");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, ClosedStreams, testing::ValuesIn(kWays),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, FullStreams, testing::Values(kWays[0], kWays[2]),
+    [](const auto& info) { return std::string(info.param.name); });
+
+class Output : public testing::Test {
+ protected:
+  void SetUp() override {
+    stage_.data("data");
+  }
+
+  std::vector<std::string> small_run(const std::string& run) const {
+    return {"train",   "--data",      stage_ / "data",
+            "--model", "simplenet",   "--epochs",
+            "3",       "--log-every", "1",
+            "--out",   stage_ / run,  "--batch-size",
+            "16"};
+  }
+
+  const Stage stage_;
+};
+
+TEST_F(Output, OfARunMayGoIntoHead) {
+  std::vector<std::string> all = {
+      "sh", "-c", R"({ "$@"; echo $? > "$0"; } 2>&1 | head -1)", stage_ / "code"};
+  auto command = tandem_command(small_run("run"));
+  command.insert(command.end(), {"--nproc", "3"});
+  all.insert(all.end(), command.begin(), command.end());
+  const auto result = run_command(all);
+  EXPECT_THAT(result.output, HasSubstr("simplenet"));
+  EXPECT_EQ(stage_.read("code"), "0\n");
+  EXPECT_EQ(json_number(stage_ / "run/summary.json", "steps"), 6);
+}
+
+TEST_F(Output, ThatWasLostIsNoPointOfAReport) {
+  EXPECT_TRUE(run_with(">/dev/full", tandem_command(small_run("run"))).status.ok());
+  ASSERT_EQ(notes_of(stage_ / "run").size(), 1u);
+  ASSERT_TRUE(tandem_run({"report", stage_ / "run"}).status.ok());
+  const auto page = stage_.read("run/report.html");
+  const size_t data = page.find("id=\"data\"");
+  const auto points = page.substr(data, page.find("</script>", data) - data);
+  EXPECT_THAT(points, HasSubstr("\"loss\":["));
+  EXPECT_THAT(points, Not(HasSubstr("null")));
+}
+
+TEST_F(Output, ThatIsTheProductOfACommandMustArrive) {
+  const std::vector<std::string> commands[] = {
+      {"--help"}, {"version"}, {"train", "--help"}, {"plan", "--help"}, {"doctor"}};
+  for (const auto& arguments : commands) {
+    for (const char* streams : {">/dev/full", ">&-"}) {
+      const auto result = run_with(streams, tandem_command(arguments));
+      EXPECT_EQ(result.status.code, 1) << arguments.front() << streams;
+      EXPECT_THAT(result.errors, HasSubstr("error: [app] cannot write the output: "));
+    }
+  }
+}
+
+TEST_F(Output, OfAComparisonIsItsTableAndNotItsRuns) {
+  stage_.write("one.toml", "model = \"simplenet\"\nnproc = 1\n");
+  stage_.write("three.toml", "model = \"simplenet\"\nnproc = 3\n");
+  const auto result = run_for_nobody(
+      ">&4 2>&4",
+      tandem_command(
+          {"compare", stage_ / "one.toml", stage_ / "three.toml", "--data",
+           stage_ / "data", "--epochs", "1", "--out", stage_ / "out"}),
+      stage_ / "");
+  EXPECT_EQ(result.status.code, 1);
+  for (const char* run : {"out/one", "out/three"}) {
+    EXPECT_EQ(bits_of(stage_ / run).size(), 64u) << run;
+    EXPECT_THAT(notes_of(stage_ / run), IsEmpty()) << run;
+  }
+  EXPECT_TRUE(file_exists(stage_ / "out/report.html"));
+}
+
+// --- programs of the user's ---
+
+TEST_F(Output, OfRanksIsReadOnWhereTheLaunchersGoesNowhere) {
+  // Far more than a pipe holds.
+  const auto command = tandem_command(
+      {"launch", "--nproc", "3", "sh", "-c",
+       "seq 50000; seq 50000 >&2; echo done > \"$0$RANK\"", stage_ / "rank"});
+  const std::string streams[] = {
+      ">&- 2>&-", ">/dev/full 2>/dev/full", ">&4 2>&4", "<&- >&- 2>&-"};
+  for (const auto& where : streams) {
+    EXPECT_TRUE(run_for_nobody(where, command, stage_ / "").status.ok()) << where;
+    for (const char* rank : {"rank0", "rank1", "rank2"}) {
+      EXPECT_EQ(stage_.read(rank), "done\n") << where;
+      remove_all(stage_ / rank);
+    }
+  }
+}
+
+// Files that descriptors 0, 1 and 2 of a rank lead to, as the rank itself wrote them.
+std::string descriptors_in(const std::string& path) {
+  std::string found;
+  for (const auto& line : sorted_lines(read_file(path))) {
+    found += line.substr(0, line.find('[')) + " ";
+  }
+  return found;
+}
+
+TEST_F(Output, OfLaunchedRanksNeverGoesIntoOtherFiles) {
+  const auto command = tandem_command(
+      {"launch", "--nproc", "3", "sh", "-c",
+       R"(for fd in 0 1 2; do at=$(readlink /proc/$$/fd/$fd); echo $at >>"$0$RANK"; done)",
+       stage_ / "rank"});
+  for (const int closed : {1, 3, 5, 7}) {
+    const auto result = run_with(closing(closed), command);
+    EXPECT_TRUE(result.status.ok()) << closing(closed) << result.errors;
+    for (const char* rank : {"rank0", "rank1", "rank2"}) {
+      EXPECT_EQ(descriptors_in(stage_ / rank), "/dev/null pipe: pipe: ");
+      remove_all(stage_ / rank);
+    }
+  }
+}
+
+TEST_F(Output, LeavesTheSignalsOfLaunchedProgramsAsTheyWere) {
+  const std::vector<std::string> look = {
+      "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"};
+  auto command = tandem_command({"launch", "--nproc", "1"});
+  command.insert(command.end(), look.begin(), look.end());
+  std::string expected;
+  for (const auto& line : sorted_lines(run_command(look).output)) {
+    expected += "[rank 0] " + line + "\n";
+  }
+  EXPECT_EQ(run_command(command).output, expected);
+}
+
+TEST_F(Output, OfSpawnedRanksNeverGoesIntoWhatTheyShare) {
+  for (const int closed : {2, 5, 7}) {
+    const auto result = run_with(
+        closing(closed), {program("spawn_helper"), "prints"}, "",
+        {{"SUMS", stage_ / "rank"}});
+    EXPECT_TRUE(result.status.ok()) << closing(closed) << result.errors;
+    for (const char* rank : {"rank0", "rank1", "rank2"}) {
+      EXPECT_EQ(stage_.read(rank), "30000.000000\n") << closing(closed);
+      remove_all(stage_ / rank);
+    }
+  }
+}
+
+TEST_F(Output, OfOtherProgramsNeitherGoesIntoTheirRunNorEndsIt) {
+  stage_.write(
+      "run.toml", "data = \"" + stage_ / "data" + "\"\nlog_every = 1\nepochs = 3\n" +
+                      "batch_size = 16\nout = \"" + stage_ / "run" + "\"\n");
+  const std::vector<std::string> command = {
+      program("custom_model"), stage_ / "run.toml"};
+  const auto expect_run = [&](const std::string& note) {
+    EXPECT_THAT(notes_of(stage_ / "run"), ElementsAre("standard output: " + note));
+    EXPECT_EQ(json_number(stage_ / "run/summary.json", "steps"), 12);
+    remove_all(stage_ / "run");
+  };
+  for (const int closed : {2, 7}) {
+    const auto result = run_with(closing(closed), command);
+    EXPECT_TRUE(result.status.ok()) << closing(closed) << result.errors;
+    expect_run("Bad file descriptor");
+  }
+  // What the program itself prints behind the run may end it.
+  run_for_nobody(">&4", command, stage_ / "");
+  expect_run("Broken pipe");
+}
+
+TEST_F(Output, OfOurExamplesMayBeClosed) {
+  const std::vector<std::string> programs[] = {
+      {program("hello_ranks")}, {program("own_loop"), "1", "256"}};
+  for (const auto& example : programs) {
+    auto command = tandem_command({"launch", "--nproc", "3"});
+    command.insert(command.end(), example.begin(), example.end());
+    const auto closed = run_with("<&- >&- 2>&-", command);
+    EXPECT_TRUE(closed.status.ok()) << example[0] << closed.errors;
+    const auto read = run_with("<&- 2>&-", command);
+    EXPECT_TRUE(read.status.ok()) << example[0] << read.errors;
+    EXPECT_THAT(sorted_lines(read.output), SizeIs(example.size() == 1 ? 4 : 6));
+  }
+}
+
+}  // namespace
+}  // namespace tandem
