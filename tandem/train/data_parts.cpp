@@ -46,7 +46,7 @@ std::string other_parts(const std::string& text, const DataParts& parts) {
       others.push_back(part.first);
     }
   }
-  return join(others, " and ");
+  return join(others);
 }
 
 }  // namespace tandem
