@@ -23,6 +23,10 @@ bool alike(const std::string& before, const std::string& now) {
   return before == now;
 }
 
+bool always(const std::string& /*before*/, const std::string& /*now*/) {
+  return true;
+}
+
 // sgd has a state with momentum, and none without.
 bool both_zero_or_not(const std::string& before, const std::string& now) {
   const std::string zero = "0.0";
@@ -40,25 +44,39 @@ bool left_out_or_alike(const std::string& before, const std::string& now) {
   return now == "\"\"" || before == now;
 }
 
-// What a run keeps to its end: the model, the samples and their order, and what gives
-// the optimizer's state its meaning. Data is not here: it may have moved, and hashes of
-// it are compared instead (data_parts.h). uneven is not: another number of ranks may
-// need another. The rest is for the user to change: number of ranks and how they stay
-// in step, batch sizes, the optimizer's numbers and their schedule, output.
-struct KeptSetting {
+// A run keeps to its end what its model and data are, the order of the data, and what
+// gives the optimizer's state its meaning. So fields of the sections "model" and "data"
+// stay, and all others may change: number of ranks and how they stay in step, batch
+// sizes, the optimizer's numbers and their schedule, output. But for these.
+struct Rule {
   const char* field;
-  bool (*fits)(const std::string& before, const std::string& now) = &alike;
+  bool (*fits)(const std::string& before, const std::string& now);
 };
 
-const KeptSetting kKept[] = {
-    {"model"},     {"init", &left_out_or_alike},
-    {"dropout"},   {"loss"},
-    {"reduction"}, {"mean"},
-    {"std"},       {"limit"},
-    {"share"},     {"seed"},
-    {"optimizer"}, {"momentum", &both_zero_or_not},
-    {"amsgrad"},   {"loss_scale", &both_none_or_not},
+const Rule kRules[] = {
+    // The folder may have moved: hashes of the data are compared (data_parts.h).
+    {"data", &always},
+    // Another number of ranks may need another.
+    {"uneven", &always},
+    {"init", &left_out_or_alike},
+    {"seed", &alike},
+    {"optimizer", &alike},
+    {"momentum", &both_zero_or_not},
+    {"amsgrad", &alike},
+    {"loss_scale", &both_none_or_not},
 };
+
+bool fits_run(
+    const ConfigField& field, const std::string& before, const std::string& now) {
+  const std::string name = field.name;
+  for (const auto& rule : kRules) {
+    if (name == rule.field) {
+      return rule.fits(before, now);
+    }
+  }
+  const std::string section = field.section;
+  return (section != "model" && section != "data") || before == now;
+}
 
 bool is_of_one_start(const ConfigField& field) {
   return std::any_of(
@@ -155,11 +173,10 @@ std::string changed_settings(const std::string& earlier, const RunConfig& config
 
 void check_kept_settings(
     const std::string& earlier, const RunConfig& config, const std::string& origin) {
-  for (const auto& kept : kKept) {
-    const auto& field = find_field(kept.field, "kKept");
+  for (const auto& field : config_fields()) {
     const std::string before = value_in(earlier, field.name);
     const std::string now = to_toml(config, field);
-    if (!before.empty() && !kept.fits(before, now)) {
+    if (!before.empty() && !fits_run(field, before, now)) {
       throw ConfigError(fmt::format(
           "[resume] {} is {}, but '{}' has {}, which a run keeps to its end; change {} "
           "back, or begin another run from its weights with --init",

@@ -7,7 +7,7 @@
 namespace tandem {
 
 // A run that goes on keeps the settings it had: those of its config.toml. Flags change
-// them, but for what decides which numbers the run is about (kKept in the source says
+// them, but for what decides which numbers the run is about (kRules in the source say
 // which); a recipe given again does not.
 
 /// Whether a run with this config goes on from a checkpoint: resume names one, or is
