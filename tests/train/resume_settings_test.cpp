@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
@@ -51,6 +55,22 @@ TEST(KeptSettings, AreRefusedWithFlagBothValuesAndOrigin) {
       refusal(before, now), AllOf(
                                 HasSubstr("seed is 7"), HasSubstr("'runs/a' has 0"),
                                 HasSubstr("--seed"), HasSubstr("--init")));
+}
+
+TEST(KeptSettings, AreModelSamplesAndTheirOrderAndWhatTheOptimizersStateMeans) {
+  const std::vector<std::pair<const char*, const char*>> changes = {
+      {"model", "convnet"}, {"init", "weights"},   {"dropout", "false"},
+      {"loss", "nll"},      {"reduction", "sum"},  {"mean", "0.5"},
+      {"std", "0.5"},       {"limit", "9"},        {"share", "scatter"},
+      {"seed", "7"},        {"optimizer", "adam"}, {"momentum", "0.9"},
+      {"amsgrad", "true"},  {"loss_scale", "2"}};
+  for (const auto& [name, value] : changes) {
+    const RunConfig before;
+    RunConfig now = before;
+    const auto& field = find_field(name, "test");
+    set_field(now, field, value, "test");
+    EXPECT_THAT(refusal(before, now), HasSubstr("change " + field.flag() + " back"));
+  }
 }
 
 // Ranks, epochs and the optimizer's numbers are for the user to change.
