@@ -6,6 +6,7 @@
 #include "app/run_as_rank.h"
 #include "app/train_flags.h"
 #include "tandem/base/files.h"
+#include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/standard_streams.h"
 #include "tandem/data/prepared_data.h"
@@ -57,9 +58,15 @@ int train_or_launch(const Arguments& arguments) {
     // Only the worker knows the models, strategies and so on.
     exec_program(worker_command(arguments), rank_variables(1));
   }
-  const RunConfig config = parse_train_arguments(arguments);
+  std::string kept;
+  const RunConfig config = parse_train_arguments(arguments, &kept);
   outlive_readers();
-  if (const auto env = read_rank_env()) {
+  const auto env = read_rank_env();
+  const bool first = env ? env->rank == 0 : config.node_rank == 0;
+  if (first && !kept.empty()) {
+    log_info("the run keeps its own settings, not the recipe's: " + kept);
+  }
+  if (env) {
     check_world(config, *env, arguments);
     exec_program(worker_command(arguments), rank_variables(env->local_world_size));
   }

@@ -6,6 +6,7 @@
 #include "app/command_line.h"
 #include "app/flag_names.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/train/resume_settings.h"
 
 namespace tandem::app {
 
@@ -83,7 +84,7 @@ void apply_command_line(
 
 }  // namespace
 
-RunConfig parse_train_arguments(const Arguments& arguments) {
+RunConfig parse_train_arguments(const Arguments& arguments, std::string* kept) {
   CLI::App app("Trains a model. Flags win over the recipe.", "tandem train");
   std::string recipe;
   std::vector<std::string> assignments;
@@ -101,6 +102,16 @@ RunConfig parse_train_arguments(const Arguments& arguments) {
     read_recipe(config, recipe);
   }
   apply_command_line(config, app, flags, assignments);
+  const std::string earlier = config_of_earlier_run(config);
+  if (!earlier.empty()) {
+    const RunConfig run = settings_of_run(earlier, config);
+    config = run;
+    apply_command_line(config, app, flags, assignments);
+    check_kept_settings(to_toml(run), config, earlier);
+    if (kept != nullptr && !recipe.empty()) {
+      *kept = kept_settings(recipe, run, config);
+    }
+  }
   // One host needs no address; one left over from another run would be in its way.
   if (config.nnodes > 1 && !get_env("RANK")) {
     read_master_variables(config);

@@ -10,6 +10,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/sha256.h"
 #include "tandem/data/digits.h"
 #include "tandem/data/idx.h"
 
@@ -198,6 +199,18 @@ DatasetSplits load_dataset(const std::string& name_or_folder, int64_t limit) {
   splits.train = first_samples(std::move(splits.train), limit);
   splits.test = first_samples(std::move(splits.test), limit);
   return splits;
+}
+
+DataHashes hashes_of(const Dataset& data) {
+  if (!data.hashes.images.empty()) {
+    return data.hashes;
+  }
+  TANDEM_CHECK(data.num_shares == 1, "a share knows no hash of the whole");
+  // A limit keeps all bytes.
+  return {
+      sha256_hex(
+          data.pixels.data(), static_cast<size_t>(data.size * data.image_bytes())),
+      sha256_hex(data.labels.data(), static_cast<size_t>(data.size))};
 }
 
 DatasetSplits load_idx_folder(const std::string& folder) {

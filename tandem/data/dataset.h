@@ -8,6 +8,12 @@
 
 namespace tandem {
 
+/// SHA-256 in hex: of a data set's first `size` images, and of as many labels.
+struct DataHashes {
+  std::string images;
+  std::string labels;
+};
+
 /// Labelled images, as bytes in memory. Copies share the memory, which nobody
 /// changes, so thread ranks use one; process ranks do with prepared_data.h.
 struct Dataset {
@@ -29,6 +35,9 @@ struct Dataset {
   // as many blocks reads it.
   int64_t num_shares = 1;
   int64_t first_held = 0;
+
+  // Of the whole, also where this is a share; empty when nobody has computed them.
+  DataHashes hashes;
 
   int64_t image_bytes() const {
     return channels * height * width;
@@ -55,6 +64,9 @@ const std::vector<DatasetEntry>& dataset_table();
 /// Throws ConfigError for an unknown name, DataError for what is missing or
 /// broken.
 DatasetSplits load_dataset(const std::string& name_or_folder, int64_t limit = 0);
+
+/// The data set's `hashes`, computed from its bytes where they are not there.
+DataHashes hashes_of(const Dataset& data);
 
 /// The four IDX files of a folder. Throws DataError.
 DatasetSplits load_idx_folder(const std::string& folder);

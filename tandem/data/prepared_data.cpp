@@ -41,7 +41,9 @@ size_t whole_pages(size_t bytes) {
 
 // A line per value; the samples follow in whole pages, as read_split() takes them.
 void describe(const Dataset& split, std::ostream& out) {
+  const DataHashes hashes = hashes_of(split);
   out << split.name << '\n'
+      << hashes.images << ' ' << hashes.labels << '\n'
       << split.size << ' ' << split.channels << ' ' << split.height << ' '
       << split.width << ' ' << split.num_classes << ' ' << split.class_names.size()
       << '\n';
@@ -143,8 +145,8 @@ Dataset read_description(std::istream& in) {
   Dataset split;
   std::getline(in, split.name);
   size_t num_names = 0;
-  in >> split.size >> split.channels >> split.height >> split.width >>
-      split.num_classes >> num_names;
+  in >> split.hashes.images >> split.hashes.labels >> split.size >> split.channels >>
+      split.height >> split.width >> split.num_classes >> num_names;
   in.ignore();
   split.class_names.resize(num_names);
   for (auto& name : split.class_names) {
@@ -236,7 +238,10 @@ DatasetSplits load_prepared_dataset(const std::string& name_or_folder, int64_t l
     log_debug("[data] '" + name_or_folder + "' comes from memory that ranks share");
     return std::move(*splits);
   }
-  return load_dataset(name_or_folder, limit);
+  auto splits = load_dataset(name_or_folder, limit);
+  splits.train.hashes = hashes_of(splits.train);
+  splits.test.hashes = hashes_of(splits.test);
+  return splits;
 }
 
 }  // namespace tandem

@@ -12,10 +12,11 @@ namespace tandem {
 
 /// Reads a data set once for all workers of this host, while they start.
 ///
-/// A child process decompresses the files into memory without a name, which workers
-/// inherit and map; loading LibTorch takes them longer than that. Workers are told by a
-/// variable. When anything goes wrong there, a worker that looks finds nothing and
-/// reads the files itself: so errors come from ranks, as if this did not exist.
+/// A child process decompresses and hashes the files, into memory without a name, which
+/// workers inherit and map; loading LibTorch takes them longer than that. Workers are
+/// told by a variable. When anything goes wrong there, a worker that looks finds
+/// nothing and reads the files itself: so errors come from ranks, as if this did not
+/// exist.
 ///
 /// Make it where there are no other threads. It may be forgotten (exec): the child ends
 /// by itself, and with the process that made it.
@@ -40,7 +41,7 @@ class DataReader {
 
 /// load_dataset(), without reading files where a DataReader prepared the same for this
 /// process: then waits for its child, and maps its memory. The first call uses up the
-/// variable.
+/// variable. Either way with `hashes`, which the child computes for all ranks.
 DatasetSplits load_prepared_dataset(
     const std::string& name_or_folder, int64_t limit = 0);
 

@@ -12,6 +12,7 @@
 #include "tandem/parallel/grid.h"
 #include "tandem/parallel/parameter_server.h"
 #include "tandem/parallel/shared_parameters.h"
+#include "tandem/train/resume_settings.h"
 #include "tandem/train/weights.h"
 
 namespace tandem {
@@ -71,7 +72,8 @@ std::unique_ptr<Model> model_of(
   }
   auto model = own ? std::move(own)
                    : make_model(config.model, model_options(config, train, statistics));
-  if (!config.init.empty()) {
+  // A checkpoint's weights would replace them, and their file may be gone by then.
+  if (!config.init.empty() && !goes_on(config)) {
     auto state = model->parameters();
     const auto buffers = model->buffers();
     state.insert(state.end(), buffers.begin(), buffers.end());

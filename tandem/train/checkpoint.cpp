@@ -16,13 +16,13 @@
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/train/checkpoint_files.h"
+#include "tandem/train/checkpoint_names.h"
 #include "tandem/train/tensor_list.h"
 
 namespace tandem {
 
 namespace {
 
-constexpr const char* kPrefix = "step-";
 constexpr const char* kTemporary = "tmp-";
 constexpr const char* kDamaged = "damaged-";
 constexpr const char* kLeft = "left-";
@@ -41,26 +41,9 @@ int64_t number(
   return value;
 }
 
-// The step of a checkpoint's name, -1 for what is none: a user's copy, for instance.
-int64_t step_of(const std::string& name) {
-  const std::string digits = name.substr(std::min(name.size(), std::strlen(kPrefix)));
-  const bool is_checkpoint =
-      name.rfind(kPrefix, 0) == 0 && !digits.empty() && digits.size() < 18 &&
-      digits.find_first_not_of("0123456789") == std::string::npos;
-  return is_checkpoint ? std::stoll(digits) : -1;
-}
-
-// By step.
-std::map<int64_t, std::string> checkpoints_in(const std::string& directory) {
-  std::map<int64_t, std::string> found;
-  if (file_exists(directory)) {
-    for (const auto& name : list_directory(directory)) {
-      if (step_of(name) >= 0) {
-        found[step_of(name)] = directory + "/" + name;
-      }
-    }
-  }
-  return found;
+std::string text(const SafetensorsFile& file, const std::string& key) {
+  const auto found = file.metadata.find(key);
+  return found == file.metadata.end() ? "" : found->second;
 }
 
 [[noreturn]] void cannot_rename(const std::string& from, const std::string& to) {
@@ -169,8 +152,7 @@ void check_finite(const std::vector<NamedTensor>& tensors) {
 
 std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content, int64_t keep) {
-  const std::string path =
-      directory + fmt::format("/{}{:08}", kPrefix, content.position.step);
+  const std::string path = checkpoint_path(directory, content.position.step);
   const std::string temporary = directory + "/" + kTemporary + std::to_string(getpid());
   check_finite(content.state.model);
   make_directories(directory);
@@ -185,7 +167,8 @@ std::string save_checkpoint(
         {"step_in_epoch", std::to_string(content.position.step_in_epoch)},
         {"step", std::to_string(content.position.step)},
         {"samples_in_epoch", std::to_string(content.position.samples_in_epoch)},
-        {"config", content.config}};
+        {"config", content.config},
+        {"data", content.data}};
     write_checkpoint_files(temporary, std::move(files), content.rank_files);
     rename_over(temporary, path);
     sync_directory(directory);
@@ -201,23 +184,28 @@ std::string save_checkpoint(
   return path;
 }
 
-void load_checkpoint(const std::string& path, CheckpointContent& content) {
+void load_checkpoint(
+    const std::string& path, CheckpointContent& content,
+    const std::function<void(const CheckpointContent&)>& accept) {
   const auto [model, training] = parse_checkpoint_files(
       path, read_file(file_in(path, kModelFile)),
       read_file(file_in(path, kTrainingFile)));
-  const Position position{
+  CheckpointContent said;
+  said.position = {
       number(training, "epoch", path), number(training, "step_in_epoch", path),
       number(training, "step", path), number(training, "samples_in_epoch", path)};
+  said.description = model.metadata;
+  said.config = text(training, "config");
+  said.data = text(training, "data");
+  accept(said);
   check_fits("checkpoint", path, model.tensors, content.state.model, Fit::complete);
   check_fits(
       "checkpoint", path, training.tensors, content.state.optimizer, Fit::complete);
   copy_values(model.tensors, content.state.model);
   copy_values(training.tensors, content.state.optimizer);
-  content.position = position;
-  content.description = model.metadata;
-  content.rank_hashes = rank_hashes(training);
-  const auto config = training.metadata.find("config");
-  content.config = config == training.metadata.end() ? "" : config->second;
+  said.state = std::move(content.state);
+  said.rank_hashes = rank_hashes(training);
+  content = std::move(said);
 }
 
 std::string model_file(const std::string& path) {
@@ -234,11 +222,6 @@ std::map<std::string, std::string> load_model(
     copy_values(file.tensors, *tensors);
   }
   return file.metadata;
-}
-
-std::string newest_checkpoint(const std::string& directory) {
-  const auto all = checkpoints_in(directory);
-  return all.empty() ? "" : all.rbegin()->second;
 }
 
 std::string newest_whole_checkpoint(const std::string& directory) {

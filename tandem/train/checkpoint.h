@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -26,7 +27,8 @@ struct Position {
 ///   model.safetensors     parameters and buffers, names as in Python's
 ///                         state_dict(); metadata: model, normalisation, classes
 ///   training.safetensors  optimizer state as "<state>/<parameter>"; metadata:
-///                         position, the run's config, the other files' hashes
+///                         position, the run's config, hashes of its data and of the
+///                         other files
 ///   rank-0000-of-0004.safetensors ... only where ranks have something of their own
 ///                         (rank_files.h), for a run of as many
 /// Two files, so that Python loads the first with strict=True. It is written
@@ -40,6 +42,8 @@ struct CheckpointContent {
   std::map<std::string, std::string> description;
   // The run's config.toml.
   std::string config;
+  // What it was trained on (train/data_parts.h), "" when nobody said.
+  std::string data;
   // Bytes of the ranks' files, to be saved. load_rank_file() loads them.
   std::vector<std::string> rank_files;
   // Of those of a loaded checkpoint, by name.
@@ -53,12 +57,16 @@ std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content, int64_t keep);
 
 /// Loads values into the tensors of `content`, in place: those of this rank are
-/// enough.
+/// enough. Before any is compared or copied, `accept` gets what the checkpoint says
+/// about itself, without tensors, and may throw.
 ///
 /// `path` is a checkpoint's directory. Throws DataError when it is damaged, of another
 /// format, or holds files of two checkpoints, ConfigError that names the first tensor
 /// that is missing or has another shape when it is of another model.
-void load_checkpoint(const std::string& path, CheckpointContent& content);
+void load_checkpoint(
+    const std::string& path, CheckpointContent& content,
+    const std::function<void(const CheckpointContent&)>& accept =
+        [](const CheckpointContent&) {});
 
 /// The file with a checkpoint's model: in `path` when that is its directory, else
 /// `path` itself.
@@ -69,10 +77,6 @@ std::string model_file(const std::string& path);
 /// load_checkpoint().
 std::map<std::string, std::string> load_model(
     const std::string& path, const std::vector<NamedTensor>* tensors);
-
-/// The newest checkpoint in a directory, "" when there is none. Only names of
-/// "step-" and digits are checkpoints.
-std::string newest_checkpoint(const std::string& directory);
 
 /// The newest checkpoint that is whole, hashes checked; "" when there is none at all.
 /// A damaged one before it is named in a warning and renamed to "damaged-...", out of

@@ -6,14 +6,16 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/train/checkpoint_names.h"
 #include "tandem/train/rank_files.h"
-#include "tandem/train/start_checks.h"
+#include "tandem/train/resume_settings.h"
 
 namespace tandem {
 
 Saving::Saving(
-    const RunConfig& config, const Dataset& train, Communicator& comm, Assembly& parts)
-    : config_(config), train_(train), comm_(comm), parts_(parts) {}
+    const RunConfig& config, const Dataset& train, const DataParts& data,
+    Communicator& comm, Assembly& parts)
+    : config_(config), train_(train), data_(data), comm_(comm), parts_(parts) {}
 
 // Checkpoints are kept by their step: a new run's would be the first to go, so it does
 // not mix with an old one's.
@@ -39,6 +41,7 @@ CheckpointContent Saving::content(TrainingState state, const Position& position)
   content.position = position;
   content.description = describe_model(config_, train_);
   content.config = to_toml(config_);
+  content.data = to_text(data_);
   return content;
 }
 
@@ -51,6 +54,22 @@ std::string Saving::checkpoint_to_resume() const {
   return comm_.broadcast_text(path, 0, "resume");
 }
 
+void Saving::check_continues(
+    const std::string& path, const CheckpointContent& earlier) const {
+  check_kept_settings(earlier.config, config_, path);
+  if (earlier.data.empty()) {
+    log_info("[resume] '" + path + "' does not say what data it was trained on");
+    return;
+  }
+  const std::string others = other_parts(earlier.data, data_);
+  if (!others.empty()) {
+    throw ConfigError(
+        "[resume] the " + others + " are not those that '" + path +
+        "' was trained on, which a run keeps to its end; name its data with --data, or "
+        "begin another run from its weights with --init");
+  }
+}
+
 bool Saving::resume(Position& position) {
   if (config_.resume.empty()) {
     return false;
@@ -61,7 +80,9 @@ bool Saving::resume(Position& position) {
     return false;
   }
   auto loaded = content(local_state(*parts_.arenas, *parts_.optimizer), position);
-  load_checkpoint(path, loaded);
+  load_checkpoint(path, loaded, [&](const CheckpointContent& earlier) {
+    check_continues(path, earlier);
+  });
   position = loaded.position;
   // Shares of another number of ranks are other shares.
   position.samples_in_epoch -= position.samples_in_epoch % train_.num_shares;
@@ -70,7 +91,7 @@ bool Saving::resume(Position& position) {
   log_info(fmt::format("resuming from {} at step {}", path, position.step));
   const std::string changed = changed_settings(loaded.config, config_);
   if (!changed.empty()) {
-    log_info("settings that changed since then: " + changed);
+    log_info("resuming with " + changed);
   }
   return true;
 }

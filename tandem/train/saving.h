@@ -8,6 +8,7 @@
 #include "tandem/train/assembly.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/config.h"
+#include "tandem/train/data_parts.h"
 
 namespace tandem {
 
@@ -16,15 +17,16 @@ namespace tandem {
 class Saving {
  public:
   Saving(
-      const RunConfig& config, const Dataset& train, Communicator& comm,
-      Assembly& parts);
+      const RunConfig& config, const Dataset& train, const DataParts& data,
+      Communicator& comm, Assembly& parts);
 
   /// Where this rank writes, "" for nowhere. Throws ConfigError when an earlier run's
   /// checkpoints are there that this one does not go on from.
   std::string directory() const;
 
   /// Loads the checkpoint that config.resume names, "auto" for the newest whole one,
-  /// and sets `position`. False when the run begins anew. Throws as load_checkpoint().
+  /// and sets `position`. False when the run begins anew. Throws as load_checkpoint(),
+  /// and ConfigError when it is of other data or of settings that a run keeps.
   bool resume(Position& position);
 
   /// Then, after Strategy::start(): what only this rank has, into the tensors of `own`.
@@ -40,9 +42,11 @@ class Saving {
  private:
   CheckpointContent content(TrainingState state, const Position& position) const;
   std::string checkpoint_to_resume() const;
+  void check_continues(const std::string& path, const CheckpointContent& earlier) const;
 
   const RunConfig& config_;
   const Dataset& train_;
+  const DataParts& data_;
   Communicator& comm_;
   Assembly& parts_;
   // The checkpoint, "" in a run that began here.

@@ -38,6 +38,13 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+DataHashes hashes_to_all(const Dataset& whole, Communicator& comm) {
+  const auto mine = comm.rank() == 0 ? hashes_of(whole) : DataHashes();
+  return {
+      comm.broadcast_text(mine.images, 0, "data"),
+      comm.broadcast_text(mine.labels, 0, "data")};
+}
+
 // Sizes and names, equal on all ranks; no samples yet.
 DatasetSplits describe_to_all(const DatasetSplits& whole, Communicator& comm) {
   auto facts = at::empty({kNumFacts}, at::kLong);
@@ -61,6 +68,8 @@ DatasetSplits describe_to_all(const DatasetSplits& whole, Communicator& comm) {
   splits.train.size = fact[kSize];
   splits.test.size = fact[kTestSize];
   splits.test.name = comm.broadcast_text(whole.test.name, 0, "data");
+  splits.train.hashes = hashes_to_all(whole.train, comm);
+  splits.test.hashes = hashes_to_all(whole.test, comm);
   return splits;
 }
 

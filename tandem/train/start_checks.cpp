@@ -6,6 +6,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "tandem/base/error.h"
@@ -29,54 +31,70 @@ at::Tensor digest_of(const std::string& text) {
       .clone();
 }
 
-// Of scattered data each rank has other labels.
-std::string describe(const Dataset& data) {
-  const std::string labels =
-      data.num_shares > 1
-          ? fmt::format("in {} shares", data.num_shares)
-          : sha256_hex(data.labels.data(), static_cast<size_t>(data.size));
-  return fmt::format(
-      "{} samples of {}x{}x{} in {} classes, labels {}", data.size, data.channels,
-      data.height, data.width, data.num_classes, labels);
-}
+// The first rank that has another text than rank 0, and which.
+struct Difference {
+  int rank = 0;
+  size_t at = 0;
+};
 
-// The value of `key = value` in a config.toml.
-std::string value_in(const std::string& toml, const std::string& key) {
-  const std::string start = "\n" + key + " = ";
-  const size_t at = toml.find(start);
-  if (at == std::string::npos) {
-    return "";
-  }
-  const size_t from = at + start.size();
-  return toml.substr(from, toml.find('\n', from) - from);
-}
-
-}  // namespace
-
-void check_same_run(const RunConfig& config, const Dataset& train, Communicator& comm) {
+std::optional<Difference> find_difference(
+    const std::vector<std::string>& texts, const std::string& label,
+    Communicator& comm) {
   std::vector<at::Tensor> digests;
+  for (const auto& text : texts) {
+    digests.push_back(digest_of(text));
+  }
+  const auto all = comm.stack(at::stack(digests), label);
+  for (int rank = 1; rank < comm.size(); ++rank) {
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const auto row = static_cast<int64_t>(i);
+      if (!all[rank][row].equal(all[0][row])) {
+        return Difference{rank, i};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+void check_same_settings(const RunConfig& config, Communicator& comm) {
+  std::vector<std::string> values;
   std::vector<const ConfigField*> fields;
   for (const auto& field : config_fields()) {
     if (!is_local(field)) {
       fields.push_back(&field);
-      digests.push_back(digest_of(to_toml(config, field)));
+      values.push_back(to_toml(config, field));
     }
   }
-  const auto all = comm.stack(at::stack(digests), "settings");
-  for (int rank = 1; rank < comm.size(); ++rank) {
-    for (size_t i = 0; i < fields.size(); ++i) {
-      const auto row = static_cast<int64_t>(i);
-      if (!all[rank][row].equal(all[0][row])) {
-        throw ConfigError(fmt::format(
-            "[train] rank {} has another {} than rank 0 (here it is {}); start all "
-            "ranks with the same {}",
-            rank, fields[i]->name, to_toml(config, *fields[i]), fields[i]->flag()));
-      }
-    }
+  if (const auto found = find_difference(values, "settings", comm)) {
+    const auto& field = *fields[found->at];
+    throw ConfigError(fmt::format(
+        "[train] rank {} has another {} than rank 0 (here it is {}); start all ranks "
+        "with the same {}",
+        found->rank, field.name, values[found->at], field.flag()));
   }
+}
+
+void check_same_data(const DataParts& data, Communicator& comm) {
+  std::vector<std::string> values;
+  for (const auto& part : data) {
+    values.push_back(part.second);
+  }
+  if (const auto found = find_difference(values, "data", comm)) {
+    throw ConfigError(fmt::format(
+        "[train] rank {} has other {} than rank 0 (here: {}); give all hosts the same "
+        "files, or name their folder on each with --data",
+        found->rank, data[found->at].first, values[found->at]));
+  }
+}
+
+}  // namespace
+
+void check_same_run(
+    const RunConfig& config, const DataParts& data, Communicator& comm) {
+  check_same_settings(config, comm);
   comm.check_equal("whether --out is given", config.out.empty() ? "no" : "yes");
   comm.check_equal("whether --resume is given", config.resume.empty() ? "no" : "yes");
-  comm.check_equal("the training data", describe(train));
+  check_same_data(data, comm);
 }
 
 void check_same_steps(
@@ -95,20 +113,6 @@ void check_same_steps(
           rows[0], rows[1], rank, row[0], row[1]));
     }
   }
-}
-
-std::string changed_settings(const std::string& earlier, const RunConfig& config) {
-  std::vector<std::string> changes;
-  for (const auto& field : config_fields()) {
-    const std::string section = field.section;
-    const std::string before = value_in(earlier, field.name);
-    const std::string now = to_toml(config, field);
-    if (section != "output" && section != "ranks" &&
-        std::string(field.name) != "name" && !before.empty() && before != now) {
-      changes.push_back(fmt::format("{} {} -> {}", field.name, before, now));
-    }
-  }
-  return join(changes);
 }
 
 }  // namespace tandem

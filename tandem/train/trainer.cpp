@@ -14,7 +14,9 @@
 #include "tandem/train/agreement.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/checkpoint.h"
+#include "tandem/train/checkpoint_names.h"
 #include "tandem/train/convergence.h"
+#include "tandem/train/data_parts.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/partition_audit.h"
 #include "tandem/train/peak_memory.h"
@@ -41,13 +43,13 @@ Tail tail_of(const std::string& uneven) {
 class Trainer {
  public:
   Trainer(
-      const RunConfig& config, const DatasetSplits& data, Communicator& comm,
-      std::unique_ptr<Model> model)
+      const RunConfig& config, const DatasetSplits& data, const DataParts& data_parts,
+      Communicator& comm, std::unique_ptr<Model> model)
       : config_(config),
         data_(data),
         comm_(comm),
         parts_(assemble(config, data.train, comm, std::move(model))),
-        saving_(config, data.train, comm, parts_),
+        saving_(config, data.train, data_parts, comm, parts_),
         loader_(data.train, sampler_options(), training_loader_options()),
         steps_per_epoch_(loader_.num_steps()),
         schedule_(make_lr_schedule(
@@ -474,8 +476,9 @@ Summary train(
     std::unique_ptr<Model> model) {
   hold_standard_streams();
   // Before the parts are made: some talk to those of the other ranks.
-  check_same_run(config, data.train, comm);
-  return Trainer(config, data, comm, std::move(model)).run();
+  const DataParts data_parts = parts_of(data);
+  check_same_run(config, data_parts, comm);
+  return Trainer(config, data, data_parts, comm, std::move(model)).run();
 }
 
 }  // namespace tandem

@@ -88,6 +88,8 @@ void expect_equal(const Dataset& a, const Dataset& b) {
   EXPECT_EQ(a.class_names, b.class_names);
   EXPECT_EQ(a.pixels, b.pixels);
   EXPECT_EQ(a.labels, b.labels);
+  EXPECT_EQ(hashes_of(a).images, hashes_of(b).images);
+  EXPECT_EQ(hashes_of(a).labels, hashes_of(b).labels);
 }
 
 // Of the mappings of this process; copies of the bytes do not count.
@@ -112,6 +114,8 @@ TEST(PreparedData, IsWhatTheFilesHoldInMemoryThatProcessesShare) {
     EXPECT_TRUE(maps_prepared_memory());
     expect_equal(prepared.train, read.train);
     expect_equal(prepared.test, read.test);
+    EXPECT_EQ(prepared.train.hashes.images.size(), 64u) << "a rank has to hash itself";
+    EXPECT_EQ(read.train.hashes.images, "");
     EXPECT_FALSE(get_env(kVariable)) << "processes of ours would look, too";
   }
   EXPECT_FALSE(maps_prepared_memory());
@@ -142,6 +146,9 @@ TEST(PreparedData, OfALimitHasNoOtherSamples) {
   EXPECT_EQ(prepared.train.labels.size(), 2u);
   EXPECT_EQ(prepared.train.pixels.size(), 30u);
   EXPECT_EQ(prepared.test.size, 2);
+  EXPECT_EQ(
+      prepared.train.hashes.images,
+      hashes_of(load_dataset(scratch.path(), 2).train).images);
   // Sample 499 has it.
   EXPECT_EQ(prepared.train.num_classes, 3);
 }

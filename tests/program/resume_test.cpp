@@ -208,9 +208,12 @@ TEST(Resume, FromAnOlderCheckpointLeavesTheLaterOnes) {
   ASSERT_TRUE(tandem_run(run + Arguments{"--keep-checkpoints", "0"}).status.ok());
   const auto again = tandem_run(
       run +
-      Arguments{"--resume", checkpoint(out, 4), "--lr", "0.1", "--log-every", "1"});
+      Arguments{
+          "--resume", checkpoint(out, 4), "--lr", "0.1", "--keep-checkpoints", "3"});
   ASSERT_TRUE(again.status.ok()) << again.errors;
-  EXPECT_THAT(again.errors, HasSubstr("lr -1.0 -> 0.1"));
+  EXPECT_THAT(
+      again.errors,
+      HasSubstr("lr 0.1 instead of -1.0, keep_checkpoints 3 instead of 0"));
   EXPECT_THAT(
       list_directory(out + "/checkpoints"),
       testing::ElementsAre(
@@ -372,12 +375,12 @@ INSTANTIATE_TEST_SUITE_P(
         Move{
             "two_ranks_to_one",
             {"--nproc", "2", "--batch-size", "32"},
-            {"--accumulate", "2", "--batch-size", "32"},
+            {"--nproc", "1", "--accumulate", "2"},
             0},
         Move{
             "one_rank_to_two",
             {"--accumulate", "2", "--batch-size", "32"},
-            {"--nproc", "2", "--batch-size", "32"},
+            {"--nproc", "2", "--accumulate", "1"},
             0},
         Move{
             "two_ranks_to_four",

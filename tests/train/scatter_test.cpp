@@ -60,6 +60,8 @@ TEST(Scatter, SharesAreRandomSplitsOfWhatRankZeroRead) {
       EXPECT_EQ(mine.pixels.size(), 20u * 64);
       EXPECT_EQ(mine.num_classes, 5);
       EXPECT_EQ(mine.name, "noise");
+      EXPECT_EQ(mine.hashes.images, hashes_of(whole).images);
+      EXPECT_EQ(mine.hashes.labels, hashes_of(whole).labels);
       EXPECT_EQ(mine.class_names, whole.class_names);
       for (int64_t place = 0; place < 20; ++place) {
         const auto sample = order[20 * rank + place].item<int64_t>();

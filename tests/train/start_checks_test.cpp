@@ -17,16 +17,30 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::string with_rank_2(
-    const std::function<void(RunConfig&)>& change, int64_t data_size = 20) {
+    const std::function<void(RunConfig&)>& change,
+    const std::function<void(DatasetSplits&)>& change_data = [](DatasetSplits&) {}) {
   return error_of<ConfigError>([&] {
     run_ranks(3, [&](Communicator& comm) {
       RunConfig config;
+      DatasetSplits data{noise_images(20), noise_images(10)};
       if (comm.rank() == 2) {
         change(config);
+        change_data(data);
       }
-      check_same_run(config, noise_images(comm.rank() == 2 ? data_size : 20), comm);
+      check_same_run(config, parts_of(data), comm);
     });
   });
+}
+
+std::string with_data_of_rank_2(const std::function<void(DatasetSplits&)>& change) {
+  return with_rank_2([](RunConfig&) {}, change);
+}
+
+// The last byte that counts.
+void change_last_byte(Bytes& bytes, int64_t size) {
+  std::vector<uint8_t> copy(bytes.begin(), bytes.end());
+  copy.at(static_cast<size_t>(size) - 1) ^= 1;
+  bytes = copy;
 }
 
 TEST(SameRun, NamesTheSettingThatDiffersAndWhere) {
@@ -51,9 +65,44 @@ TEST(SameRun, HostsMayHaveTheirOwnPathsAndPlaces) {
       "(no error)");
 }
 
-TEST(SameRun, FindsOtherData) {
+TEST(SameRun, NamesThePartOfTheDataThatDiffersAndWhere) {
   EXPECT_THAT(
-      with_rank_2([](RunConfig&) {}, 19), HasSubstr("the training data differ"));
+      with_data_of_rank_2([](DatasetSplits& data) { data.train = noise_images(19); }),
+      HasSubstr("rank 2 has other training images than rank 0"));
+  EXPECT_THAT(
+      with_data_of_rank_2([](DatasetSplits& data) {
+        change_last_byte(data.train.pixels, data.train.size * 64);
+      }),
+      AllOf(HasSubstr("rank 2 has other training images"), HasSubstr("--data")));
+  EXPECT_THAT(
+      with_data_of_rank_2([](DatasetSplits& data) {
+        change_last_byte(data.train.labels, data.train.size);
+      }),
+      HasSubstr("other training labels"));
+  EXPECT_THAT(
+      with_data_of_rank_2([](DatasetSplits& data) {
+        change_last_byte(data.test.pixels, data.test.size * 64);
+      }),
+      HasSubstr("other test images"));
+  // The same bytes in another shape.
+  EXPECT_THAT(
+      with_data_of_rank_2([](DatasetSplits& data) {
+        data.train.height = 4;
+        data.train.width = 16;
+      }),
+      HasSubstr("other training images"));
+}
+
+TEST(SameRun, WhatALimitLeavesOutMayDiffer) {
+  EXPECT_THAT(
+      error_of<ConfigError>([] {
+        run_ranks(3, [](Communicator& comm) {
+          DatasetSplits data{noise_images(20 + comm.rank()), noise_images(10)};
+          data.train.size = 20;
+          check_same_run(RunConfig(), parts_of(data), comm);
+        });
+      }),
+      "(no error)");
 }
 
 std::string with_samples(
@@ -75,20 +124,6 @@ TEST(SameSteps, ARankWithAnotherNumberOfStepsStopsTheRunBeforeItHangs) {
   EXPECT_THAT(
       with_samples({64, 63}, 16, "error"),
       AllOf(HasSubstr("rank 1 has 63"), HasSubstr("--uneven")));
-}
-
-TEST(ChangedSettings, NamesWhatDecidesAboutResults) {
-  RunConfig before;
-  RunConfig now = before;
-  EXPECT_EQ(changed_settings(to_toml(before), now), "");
-  now.out = "/tmp/x";
-  now.nproc = "4";
-  EXPECT_EQ(changed_settings(to_toml(before), now), "");
-  now.lr = 0.5;
-  now.model = "convnet";
-  EXPECT_EQ(
-      changed_settings(to_toml(before), now),
-      "model \"net\" -> \"convnet\", lr -1.0 -> 0.5");
 }
 
 }  // namespace

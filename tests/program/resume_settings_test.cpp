@@ -1,0 +1,178 @@
+// With which settings a run goes on: its own, not those of the recipe it is given
+// again.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "program.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+using Arguments = std::vector<std::string>;
+
+// A run from a recipe, with flags that say otherwise than it.
+class ResumedSettings : public testing::Test {
+ protected:
+  ResumedSettings() {
+    replace_file(
+        recipe_,
+        "model = \"simplenet\"\nepochs = 4\nbatch_size = 16\nlr = 0.5\n"
+        "eval_batch_size = 100\ncheckpoint_every = 5\nkeep_checkpoints = 0\n");
+  }
+
+  CommandResult start(const Arguments& flags = {}) const {
+    Arguments arguments = {"train",   recipe_, "--out",    out_,
+                           "--limit", "160",   "--epochs", "1"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return tandem_run(arguments);
+  }
+  CommandResult resume(const Arguments& more = {}) const {
+    Arguments arguments = {"train", "--resume", "auto", "--out", out_};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return tandem_run(arguments);
+  }
+  CommandResult resume_with_recipe(Arguments more = {}) const {
+    more.insert(more.begin(), recipe_);
+    return resume(more);
+  }
+  std::string config() const {
+    return read_file(out_ + "/config.toml");
+  }
+  double steps() const {
+    return json_number(out_ + "/summary.json", "steps");
+  }
+
+  const Scratch scratch_;
+  const std::string recipe_ = scratch_ / "recipe.toml";
+  const std::string out_ = scratch_ / "run";
+};
+
+TEST_F(ResumedSettings, ARunKeepsItsOwnWhateverTheRecipeSays) {
+  ASSERT_TRUE(start({"--lr", "0.25", "--nproc", "3"}).status.ok());
+  const auto before = config();
+  const auto resumed = resume_with_recipe({"--epochs", "2"});
+  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_THAT(resumed.output, AllOf(HasSubstr("160 samples"), HasSubstr("3 ranks")));
+  EXPECT_THAT(
+      resumed.errors,
+      AllOf(
+          HasSubstr("resuming with epochs 2 instead of 1\n"),
+          HasSubstr(
+              "keeps its own settings, not the recipe's: lr 0.25 instead of 0.5\n")));
+  // Four steps an epoch.
+  EXPECT_EQ(steps(), 8);
+  std::string wanted = before;
+  wanted.replace(wanted.find("epochs = 1"), 10, "epochs = 2");
+  wanted.replace(wanted.find("resume = \"\""), 11, "resume = \"auto\"");
+  EXPECT_EQ(config(), wanted);
+}
+
+TEST_F(ResumedSettings, NeedNoRecipeAndSayNothingWhenNothingChanges) {
+  ASSERT_TRUE(start().status.ok());
+  const auto resumed = resume();
+  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_THAT(
+      resumed.errors,
+      AllOf(Not(HasSubstr("resuming with")), Not(HasSubstr("keeps its own"))));
+  EXPECT_EQ(steps(), 10);
+}
+
+TEST_F(ResumedSettings, WhatWasChangedOnceHoldsFromThenOn) {
+  ASSERT_TRUE(start().status.ok());
+  ASSERT_TRUE(resume({"--epochs", "2", "--set", "lr=0.1"}).status.ok());
+  EXPECT_EQ(steps(), 20);
+  const auto again = resume_with_recipe({"--epochs", "3"});
+  ASSERT_TRUE(again.status.ok()) << again.errors;
+  EXPECT_EQ(steps(), 30);
+  EXPECT_THAT(config(), AllOf(HasSubstr("lr = 0.1\n"), HasSubstr("limit = 160\n")));
+}
+
+TEST_F(ResumedSettings, OfACheckpointInARunAreThatRuns) {
+  ASSERT_TRUE(start().status.ok());
+  const auto elsewhere = scratch_ / "elsewhere";
+  const auto resumed = tandem_run(
+      {"train", recipe_, "--resume", out_ + "/checkpoints/step-00000005/", "--out",
+       elsewhere});
+  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_EQ(json_number(elsewhere + "/summary.json", "steps"), 10);
+  EXPECT_EQ(steps(), 10) << "the first run's own files stay";
+}
+
+TEST_F(ResumedSettings, AreTheRecipesWhereNoCheckpointLies) {
+  const auto fresh = resume_with_recipe({"--limit", "160", "--epochs", "2"});
+  ASSERT_TRUE(fresh.status.ok()) << fresh.errors;
+  EXPECT_THAT(fresh.errors, HasSubstr("starting anew"));
+  EXPECT_EQ(steps(), 20);
+}
+
+TEST_F(ResumedSettings, OfInitialWeightsAreNotReadAgain) {
+  ASSERT_TRUE(start().status.ok());
+  const auto second = scratch_ / "second";
+  const auto weights = out_ + "/checkpoints/step-00000010";
+  const Arguments run = {"train", recipe_, "--limit", "160", "--out", second};
+  auto first = run;
+  first.insert(first.end(), {"--epochs", "1", "--init", weights});
+  ASSERT_TRUE(tandem_run(first).status.ok());
+  remove_all(weights);
+  auto resumed = run;
+  resumed.insert(resumed.end(), {"--epochs", "2", "--resume", "auto"});
+  const auto result = tandem_run(resumed);
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+}
+
+struct Refused {
+  const char* name;
+  Arguments flags;
+  // In the one line that the user sees.
+  std::vector<std::string> says;
+};
+
+void PrintTo(const Refused& refused, std::ostream* out) {
+  *out << refused.name;
+}
+
+class RefusedOnResume : public ResumedSettings,
+                        public testing::WithParamInterface<Refused> {};
+
+TEST_P(RefusedOnResume, InOneLineThatChangesNothing) {
+  ASSERT_TRUE(start({"--nproc", "2", "--optimizer", "sgd"}).status.ok());
+  const auto before = config();
+  const auto refused = resume_with_recipe(GetParam().flags);
+  EXPECT_EQ(refused.status.code, 2);
+  EXPECT_EQ(std::count(refused.errors.begin(), refused.errors.end(), '\n'), 1)
+      << refused.errors;
+  for (const auto& text : GetParam().says) {
+    EXPECT_THAT(refused.errors, HasSubstr(text));
+  }
+  EXPECT_THAT(refused.errors, AllOf(HasSubstr(out_), HasSubstr("--init")));
+  EXPECT_EQ(config(), before);
+  EXPECT_EQ(steps(), 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Resume, RefusedOnResume,
+    testing::Values(
+        Refused{
+            "model",
+            {"--model", "convnet"},
+            {"model is \"convnet\"", "has \"simplenet\"", "change --model back"}},
+        Refused{"seed", {"--seed", "7"}, {"seed is 7", "has 0", "--seed"}},
+        Refused{"limit", {"--limit", "320"}, {"limit is 320", "has 160", "--limit"}},
+        Refused{"std", {"--set", "std=0.5"}, {"std is 0.5", "has 0.3081", "--std"}},
+        Refused{
+            "optimizer",
+            {"--optimizer", "adam"},
+            {"optimizer is \"adam\"", "has \"sgd\""}},
+        Refused{"momentum", {"--momentum", "0.9"}, {"momentum is 0.9", "has 0.0"}},
+        Refused{"dropout", {"--no-dropout"}, {"dropout is false", "has true"}}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+}  // namespace
+}  // namespace tandem
