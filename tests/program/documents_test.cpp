@@ -99,7 +99,7 @@ TEST(DocumentsCompared, AnotherOrderInTheSecondEpochIsSeen) {
   make_digits(scratch / "digits", "1000");
   const Document document{"002-ddp", "1000", "2", ""};
   const auto result = compare(document, scratch, {"--reshuffle"});
-  EXPECT_EQ(result.status.exit_code, 1) << result.errors;
+  EXPECT_EQ(result.status.code, 1) << result.errors;
   EXPECT_THAT(
       result.output,
       AllOf(
