@@ -20,8 +20,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kRecipe =
-    source_dir() + "/recipes/001-mpi-averaging.toml";
+const std::string kRecipe = source_dir() + "/recipes/001-mpi-averaging.toml";
 
 std::vector<std::string> with(
     std::vector<std::string> arguments, const std::vector<std::string>& more) {
@@ -48,6 +47,9 @@ CommandResult run_under_mpirun(
     const std::string& name = "tandem") {
   return run_command(mpirun_command(ranks, with({program(name)}, arguments)), {}, 300);
 }
+
+constexpr const char* kNoMpi =
+    "this build has no MPI; scripts/setup, then a new build: scripts/test -R Mpi";
 
 bool this_build_has_mpi() {
   return tandem_run({"train", "--help"}).output.find("Open MPI, for") !=
@@ -171,7 +173,7 @@ TEST(MpiRun, BackendMpiWithoutMpirunIsMisuse) {
 
 TEST(MpiRun, RecipeOfTheDocumentPrintsItsLines) {
   if (!this_build_has_mpi()) {
-    GTEST_SKIP() << "this build has no MPI";
+    GTEST_SKIP() << kNoMpi;
   }
   const auto result = run_under_mpirun(
       2, {"train", kRecipe, "--data", "digits", "--limit", "961", "--epochs", "2"});
@@ -195,7 +197,7 @@ TEST(MpiRun, RecipeOfTheDocumentPrintsItsLines) {
 
 TEST(MpiRun, GivesTheBitsOfGlooAtTwoRanks) {
   if (!this_build_has_mpi()) {
-    GTEST_SKIP() << "this build has no MPI";
+    GTEST_SKIP() << kNoMpi;
   }
   const Scratch scratch;
   const std::vector<std::string> run = {"train",   "--model", "convnet",
@@ -212,7 +214,7 @@ TEST(MpiRun, GivesTheBitsOfGlooAtTwoRanks) {
 
 TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
   if (!this_build_has_mpi()) {
-    GTEST_SKIP() << "this build has no MPI";
+    GTEST_SKIP() << kNoMpi;
   }
   // Rank 0 alone reads, and fails; rank 1 waits for it.
   const auto result = run_under_mpirun(
@@ -223,7 +225,7 @@ TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
 
 TEST(MpiRun, AKilledRankEndsTheRunWithALineAboutIt) {
   if (!this_build_has_mpi()) {
-    GTEST_SKIP() << "this build has no MPI";
+    GTEST_SKIP() << kNoMpi;
   }
   const Scratch scratch;
   const auto mark = scratch / "killed";
