@@ -3,12 +3,14 @@
 Imports nothing that reads thread settings: call limit_threads() before torch is
 imported, since BLAS reads its number of threads when it is loaded.
 """
+import argparse
 import contextlib
 import gzip
 import importlib.util
 import json
 import os
 import shutil
+import socket
 import statistics
 import tempfile
 
@@ -19,6 +21,12 @@ FILES = [f"{part}-{what}" for part in ("train", "t10k")
 def limit_threads(threads):
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(threads)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -71,6 +79,55 @@ def batch_of(pixels, labels, order, recipe):
     """Samples of the given order, normalised."""
     images = pixels[order].unsqueeze(1).float().div_(255)
     return images.sub_(recipe.mean).div_(recipe.std), labels[order]
+
+
+def document_arguments(epochs):
+    """The arguments of a document's program (documents/)."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True, help="folder of MNIST's files")
+    parser.add_argument("--save-init", required=True,
+                        help="where the initial state dict goes")
+    parser.add_argument("--epochs", type=int, default=epochs)
+    parser.add_argument("--limit", type=int, default=0, help="first samples only")
+    return parser.parse_args()
+
+
+def document_dataset(args, part, recipe):
+    """What torchvision's MNIST gives with ToTensor and Normalize, as a data set."""
+    from torch.utils.data import TensorDataset
+    pixels, labels = read_part(args.data, part)
+    first = slice(args.limit or None)
+    return TensorDataset(*batch_of(pixels, labels, first, recipe))
+
+
+def say(line):
+    """Prints a line by one write: ranks share an output."""
+    os.write(1, (line + "\n").encode())
+
+
+def float64_from(model, path):
+    """The model in float64. With a path its weights, which PyTorch drew in float32,
+    are saved first."""
+    import torch
+    if path:
+        torch.save(model.state_dict(), path)
+    return model.double()
+
+
+def run_document_ranks(train, world_size, args):
+    """train(rank, world_size, args) in processes of their own, as the documents'
+    programs and launchers start them, each on one thread. Exits 1 when one fails."""
+    import multiprocessing
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
+                      GLOO_SOCKET_IFNAME="lo")
+    processes = [multiprocessing.Process(target=train, args=(rank, world_size, args))
+                 for rank in range(world_size)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    if any(process.exitcode for process in processes):
+        raise SystemExit(1)
 
 
 def spread(values):

@@ -9,18 +9,11 @@ fetch to the last step of the slowest rank, as that of summary.json does.
 """
 import argparse
 import os
-import socket
 import time
 import warnings
 
 import common
 import models
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def train_epoch(model, loader, optimizer, loss_of):
@@ -83,7 +76,7 @@ def main():
     common.limit_threads(1)
     import torch.multiprocessing as mp
     with common.torchvision_root(args.data) as root:
-        mp.spawn(run_rank, (args, root, free_port()), nprocs=args.nproc)
+        mp.spawn(run_rank, (args, root, common.free_port()), nprocs=args.nproc)
 
 
 if __name__ == "__main__":

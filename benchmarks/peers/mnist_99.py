@@ -12,7 +12,6 @@ import os
 
 import common
 import models
-from ddp import free_port
 
 BATCH = 32
 TOP_RATE = 0.05
@@ -90,7 +89,7 @@ def main():
     args = parser.parse_args()
     common.limit_threads(1)
     import torch.multiprocessing as mp
-    mp.spawn(run_rank, (args, free_port()), nprocs=2)
+    mp.spawn(run_rank, (args, common.free_port()), nprocs=2)
 
 
 if __name__ == "__main__":

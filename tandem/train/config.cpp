@@ -43,12 +43,6 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-// A TOML float has a point or an exponent.
-std::string float_text(double value) {
-  const std::string text = fmt::format("{}", value);
-  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
-}
-
 // Every number's range, ends included.
 struct Range {
   const char* field;
@@ -169,6 +163,9 @@ const std::vector<ConfigField>& config_fields() {
       {"data", "share", &C::share,
        "how ranks come to their samples: sampler (each reads the files) or scatter "
        "(rank 0 reads, and sends every rank an equal random share)"},
+      {"data", "reshuffle", &C::reshuffle,
+       "false: every epoch has the order of the first, as PyTorch's DistributedSampler "
+       "without set_epoch"},
       {"model", "model", &C::model, "which network; see the end"},
       {"model", "init", &C::init,
        "weights to start from: a checkpoint, a safetensors file or one that Python's "
@@ -263,6 +260,10 @@ const std::vector<ConfigField>& config_fields() {
        "also save when so many minutes have passed; 0: never"},
       {"output", "keep_checkpoints", &C::keep_checkpoints, "newest to keep; 0: all"},
       {"output", "log_every", &C::log_every, "steps between reports"},
+      {"output", "log_at", &C::log_at,
+       "which of them has the report: last+end (their last, and an epoch's last), "
+       "last, "
+       "or first (of N steps those with {batch_index} 0, N, 2 N)"},
       {"output", "log_ranks", &C::log_ranks,
        "who reports: 0 (for all ranks together), host (the first of each host, its "
        "own numbers) or all (each its own)"},
@@ -270,7 +271,10 @@ const std::vector<ConfigField>& config_fields() {
        "template of a first line; {rank} {share} {epochs} and the like stand for "
        "values"},
       {"output", "log_line", &C::log_line,
-       "template of reports, such as 'step {step}/{steps} loss {loss:.4f}'; off: none"},
+       "template of reports, such as 'step {step}/{steps} loss {loss:.4f}'; loss is "
+       "the "
+       "mean since the last report, {batch_loss} that of the rank's last batch alone; "
+       "off: none"},
       {"output", "epoch_line", &C::epoch_line,
        "template of a line after each epoch's training"},
       {"output", "converged_line", &C::converged_line,
@@ -462,6 +466,7 @@ void check(const RunConfig& config) {
   check_one_of(
       "server_updates", config.server_updates, {"synchronous", "asynchronous"});
   check_one_of("launcher", config.launcher, {"tandem", "mpirun"});
+  check_one_of("log_at", config.log_at, {"last+end", "last", "first"});
   check_one_of("log_ranks", config.log_ranks, {"0", "host", "all"});
   check_loss_scale(config.loss_scale);
   check_lines(config);

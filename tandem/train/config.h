@@ -22,6 +22,7 @@ struct RunConfig {
   int64_t limit = 0;
   std::string uneven = "pad";
   std::string share = "sampler";
+  bool reshuffle = true;
 
   int64_t epochs = 1;
   int64_t batch_size = 64;
@@ -89,6 +90,7 @@ struct RunConfig {
   double checkpoint_minutes = 0;
   int64_t keep_checkpoints = 3;
   int64_t log_every = 10;
+  std::string log_at = "last+end";
   std::string log_ranks = "0";
   std::string start_line;
   std::string log_line;

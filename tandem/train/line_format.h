@@ -8,21 +8,29 @@ namespace tandem {
 /// What a line of a run's output can show. Names are those of the fields.
 struct LineValues {
   int64_t rank = 0;
-  // From 1; epoch_index and step_index from 0.
+  // From 1; epoch_index from 0.
   int64_t epoch = 0;
   int64_t epoch_index = 0;
   int64_t epochs = 0;
   int64_t step = 0;
-  int64_t step_index = 0;
   int64_t steps = 0;
   // Percent of the epoch's steps.
   double step_percent = 0;
+  // What this rank read for its last step, all micro-batches together, is its last
+  // batch: its place in the epoch from 0, the percent of the steps that are before it,
+  // and its mean loss, which is no other batch's.
+  int64_t batch_index = 0;
+  double batch_percent = 0;
+  double batch_loss = 0;
+  // Samples that this rank read before it, in the epoch.
+  int64_t own_samples = 0;
   // Samples of the epoch before this step, of `total`; percent of them.
   int64_t samples = 0;
   int64_t total = 0;
   double percent = 0;
   // Samples that this rank reads in an epoch.
   int64_t share = 0;
+  // Mean since the last report.
   double loss = 0;
   // Percent.
   double accuracy = 0;
@@ -36,10 +44,15 @@ struct LineValues {
 };
 
 /// A line from a template such as "Epoch [{epoch}/{epochs}], Loss: {loss:.4f}":
-/// names of LineValues in braces, with fmt's format specifications.
+/// names of LineValues in braces, with fmt's format specifications. Without one a
+/// number is written as Python's print() writes it.
 ///
 /// Throws ConfigError that names `setting` when the template is not one.
 std::string format_line(
     const std::string& setting, const std::string& pattern, const LineValues& values);
+
+/// The fewest digits that are this number again, with a point or an exponent: as TOML
+/// wants a float, and Python's repr() writes it.
+std::string float_text(double value);
 
 }  // namespace tandem

@@ -14,8 +14,9 @@ namespace tandem {
 PartitionAudit::PartitionAudit(Communicator& comm, const SamplerOptions& sampler)
     : comm_(comm), sampler_(sampler), counts_(at::zeros({sampler.size}, at::kInt)) {}
 
-void PartitionAudit::begin(int64_t epoch, int64_t first_position) {
+void PartitionAudit::begin(int64_t epoch, int64_t order, int64_t first_position) {
   epoch_ = epoch;
+  order_ = order;
   sampler_.first_position = first_position;
   counts_.zero_();
 }
@@ -35,7 +36,7 @@ at::Tensor PartitionAudit::planned() const {
   whole.shard = 0;
   whole.first_position = 0;
   whole.tail = Tail::keep;
-  const auto order = shard_indices(whole, epoch_);
+  const auto order = shard_indices(whole, order_);
   auto counts = at::zeros({sampler_.size}, at::kInt);
   const int64_t end = end_position(sampler_);
   for (int64_t position = sampler_.first_position; position < end; ++position) {

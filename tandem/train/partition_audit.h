@@ -19,8 +19,9 @@ class PartitionAudit {
   /// `sampler`: of this rank; its shard does not matter.
   PartitionAudit(Communicator& comm, const SamplerOptions& sampler);
 
-  /// Before the first batch of an epoch, or of the part of it that is left.
-  void begin(int64_t epoch, int64_t first_position);
+  /// Before the first batch of an epoch, or of the part of it that is left. `order` is
+  /// the epoch whose order it has.
+  void begin(int64_t epoch, int64_t order, int64_t first_position);
 
   /// int64 samples of a batch that this rank has read.
   void add(const at::Tensor& samples);
@@ -36,6 +37,7 @@ class PartitionAudit {
   Communicator& comm_;
   SamplerOptions sampler_;
   int64_t epoch_ = 0;
+  int64_t order_ = 0;
   // int32, reads of each sample by this rank.
   at::Tensor counts_;
 };

@@ -1,5 +1,6 @@
 #include "tandem/train/reporter.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
@@ -41,15 +42,21 @@ Reporter::Reporter(
       own_numbers_(config.log_ranks != "0"),
       progress_(config, comm.rank() == 0, prints(config, comm)),
       sums_(at::zeros({3}, at::kDouble)),
-      epoch_sums_(at::zeros({3}, at::kDouble)) {}
+      epoch_sums_(at::zeros({3}, at::kDouble)),
+      batch_(at::zeros({3}, at::kDouble)) {}
 
 void Reporter::add_step(const at::Tensor& sums, const ReportPlace& place) {
   sums_ += sums;
   epoch_sums_ += sums;
+  // An epoch's last step may have none for this rank.
+  if (sums[2].item<double>() > 0) {
+    batch_.copy_(sums);
+  }
   before_step_ = place;
 }
 
-LineValues Reporter::values_at(const ReportPlace& place, const at::Tensor& sums) const {
+LineValues Reporter::values_at(
+    const ReportPlace& place, const at::Tensor& sums, const at::Tensor& batch) const {
   const double* sum = sums.data_ptr<double>();
   const double samples = std::max(1.0, sum[2]);
   LineValues values;
@@ -58,11 +65,16 @@ LineValues Reporter::values_at(const ReportPlace& place, const at::Tensor& sums)
   values.epoch_index = place.epoch;
   values.epochs = config_.epochs;
   values.step = place.step_in_epoch;
-  values.step_index = place.step_in_epoch - 1;
   values.steps = place.steps_per_epoch;
   values.step_percent =
       100.0 * static_cast<double>(place.step_in_epoch) /
       static_cast<double>(std::max<int64_t>(1, place.steps_per_epoch));
+  values.batch_index = std::max<int64_t>(0, place.step_in_epoch - 1);
+  values.batch_percent =
+      100.0 * static_cast<double>(values.batch_index) /
+      static_cast<double>(std::max<int64_t>(1, place.steps_per_epoch));
+  values.batch_loss = batch_loss(batch);
+  values.own_samples = values.batch_index * config_.batch_size * config_.accumulate;
   values.samples = before_step_.samples;
   values.total = place.total_samples;
   values.percent = 100.0 * static_cast<double>(values.samples) /
@@ -78,19 +90,32 @@ LineValues Reporter::values_at(const ReportPlace& place, const at::Tensor& sums)
   return values;
 }
 
-void Reporter::report(const ReportPlace& place) {
+// As loss.item() of a float32 model: Python prints the digits of the rounded number.
+double Reporter::batch_loss(const at::Tensor& batch) const {
+  const double* sum = batch.data_ptr<double>();
+  const double loss = sum[0] / std::max(1.0, sum[2]);
+  return config_.precision == "fp64" ? loss
+                                     : static_cast<double>(static_cast<float>(loss));
+}
+
+void Reporter::report(const ReportPlace& place, bool shown) {
   const auto own = sums_.clone();
   if (!in_lockstep_ && own.data_ptr<double>()[2] == 0) {
     return;  // nothing to tell of: converged, or without samples left
   }
+  auto all = at::cat({sums_, batch_});
   if (in_lockstep_) {
-    comm_.all_reduce(sums_, ReduceOp::sum, "report")->wait();
+    comm_.all_reduce(all, ReduceOp::sum, "report")->wait();
   }
+  const auto sums = all.narrow(0, 0, 3);
+  // A rank without batches, as a pipeline's first stage, tells of all ranks'.
+  const bool reads = batch_.data_ptr<double>()[2] > 0;
+  const auto batch = reads ? batch_ : all.narrow(0, 3, 3);
   // Out of lockstep the others are taken to be as fast as this rank.
   const double ranks =
       in_lockstep_ || shard_.shard < 0 ? 1 : static_cast<double>(shard_.num_shards);
-  clock_.add(ranks * sums_.data_ptr<double>()[2]);
-  const LineValues values = values_at(place, sums_);
+  clock_.add(ranks * sums.data_ptr<double>()[2]);
+  const LineValues values = values_at(place, sums, batch);
   TrainReport report;
   report.epoch = place.epoch;
   report.step_in_epoch = place.step_in_epoch;
@@ -105,10 +130,10 @@ void Reporter::report(const ReportPlace& place) {
   report.train_seconds = values.seconds;
   directory_->add(report);
   // A rank that read nothing has nothing of its own to say.
-  if (!own_numbers_) {
+  if (shown && !own_numbers_) {
     progress_.show(values);
-  } else if (own.data_ptr<double>()[2] > 0) {
-    progress_.show(values_at(place, own));
+  } else if (shown && own.data_ptr<double>()[2] > 0) {
+    progress_.show(values_at(place, own, batch));
   }
   note_lost_output();
   sums_.zero_();
@@ -130,7 +155,7 @@ double Reporter::end_epoch(const ReportPlace& place) {
   if (in_lockstep_) {
     comm_.all_reduce(sums, ReduceOp::sum, "epoch")->wait();
   }
-  const LineValues values = values_at(place, own_numbers_ ? epoch_sums_ : sums);
+  const LineValues values = values_at(place, own_numbers_ ? epoch_sums_ : sums, batch_);
   if (values.count > 0) {
     progress_.line("epoch_line", config_.epoch_line, values);
   }
@@ -156,7 +181,8 @@ void Reporter::converged(const ReportPlace& place) {
         "Converged in epoch {}: the loss improved by less than {}", place.epoch + 1,
         config_.min_delta));
   }
-  progress_.line("converged_line", config_.converged_line, values_at(place, sums_));
+  progress_.line(
+      "converged_line", config_.converged_line, values_at(place, sums_, batch_));
 }
 
 void Reporter::show(TestReport report) {

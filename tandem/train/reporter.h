@@ -54,8 +54,9 @@ class Reporter {
   /// What a step gave: {summed loss, right answers, samples} of this rank.
   void add_step(const at::Tensor& sums, const ReportPlace& place);
 
-  /// A report of the steps since the last one. Collective in lockstep.
-  void report(const ReportPlace& place);
+  /// A report of the steps since the last one, `shown` as a line too. Collective in
+  /// lockstep.
+  void report(const ReportPlace& place, bool shown);
 
   /// Ends an epoch's sums. Returns its mean loss, over all ranks in lockstep, else
   /// over this rank's samples; 0 without samples. Collective in lockstep.
@@ -82,7 +83,10 @@ class Reporter {
 
  private:
   void note_lost_output();
-  LineValues values_at(const ReportPlace& place, const at::Tensor& sums) const;
+  /// `batch`: sums of a batch alone.
+  LineValues values_at(
+      const ReportPlace& place, const at::Tensor& sums, const at::Tensor& batch) const;
+  double batch_loss(const at::Tensor& batch) const;
 
   const RunConfig& config_;
   Communicator& comm_;
@@ -97,6 +101,8 @@ class Reporter {
   // epoch.
   at::Tensor sums_;
   at::Tensor epoch_sums_;
+  // Of this rank's last batch that had samples.
+  at::Tensor batch_;
   double epoch_accuracy_ = 0;
   ReportPlace before_step_;
   bool lost_noted_ = false;

@@ -208,8 +208,10 @@ class Trainer {
   // --- training ---
 
   void train_epoch() {
-    loader_.seek(position_.epoch, position_.samples_in_epoch);
-    audit_.begin(position_.epoch, position_.samples_in_epoch);
+    // What PyTorch's set_epoch() is told, or 0 where nobody calls it.
+    const int64_t order = config_.reshuffle ? position_.epoch : 0;
+    loader_.seek(order, position_.samples_in_epoch);
+    audit_.begin(position_.epoch, order, position_.samples_in_epoch);
     // Steps of a resumed epoch's first part may have been of another size.
     last_step_ = dry(position_.step_in_epoch + loader_.num_steps());
     while (position_.step_in_epoch < last_step_) {
@@ -290,9 +292,17 @@ class Trainer {
     return batches;
   }
 
+  bool is_line_due(bool last) const {
+    const bool first_of_them = config_.log_at == "first";
+    const int64_t step = position_.step_in_epoch - (first_of_them ? 1 : 0);
+    return step % config_.log_every == 0 || (last && config_.log_at == "last+end");
+  }
+
   void after_step() {
     const bool last = position_.step_in_epoch == last_step_;
-    const bool report_due = last || position_.step_in_epoch % config_.log_every == 0;
+    const bool line_due = is_line_due(last);
+    // Sums do not reach into the next epoch.
+    const bool report_due = last || line_due;
     // The end of an epoch saves by itself, after the evaluation.
     const bool save_due = !last && config_.checkpoint_every > 0 &&
                           position_.step % config_.checkpoint_every == 0;
@@ -306,7 +316,7 @@ class Trainer {
       stop_for_loss(decision);
     }
     if (report_due) {
-      reporter_.report(place());
+      reporter_.report(place(), line_due);
       memory_.look();
     }
     if (save_due || decision.save || decision.stopping_rank >= 0) {

@@ -35,7 +35,7 @@ void read_epoch(
   options.micro_batches = 2;
   Loader loader(data, sampler, options);
   loader.seek(epoch, first_position);
-  audit.begin(epoch, first_position);
+  audit.begin(epoch, epoch, first_position);
   Batch batch;
   while (loader.next(batch)) {
     audit.add(batch.samples);
@@ -109,7 +109,7 @@ TEST(PartitionAudit, FindsARankThatSkipsItsLastSample) {
     run_ranks(2, [&](Communicator& comm) {
       const auto sampler = shard_of(comm, 10, Tail::pad);
       PartitionAudit audit(comm, sampler);
-      audit.begin(0, 0);
+      audit.begin(0, 0, 0);
       const auto indices = shard_indices(sampler, 0);
       const auto read = static_cast<int64_t>(indices.size()) - comm.rank();
       audit.add(at::tensor(indices).narrow(0, 0, read));

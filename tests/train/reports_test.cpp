@@ -3,13 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <sstream>
 
-#include "tandem/comm/thread.h"
-#include "tandem/train/trainer.h"
-#include "tests/parallel/replica.h"
+#include "printed.h"
 
 namespace tandem {
 namespace {
@@ -22,56 +18,6 @@ using testing::IsSupersetOf;
 using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
-
-using Lines = std::vector<std::string>;
-
-// Two thread ranks: 64 samples, four steps of 8 samples and rank.
-RunConfig small_config() {
-  RunConfig config;
-  config.model = "simplenet";
-  config.batch_size = 8;
-  config.optimizer = "sgd";
-  config.lr = 0.1;
-  config.ranks = "thread";
-  config.nproc = "2";
-  config.log_every = 2;
-  return config;
-}
-
-struct Result {
-  // As the lines come; ranks' order among each other is open.
-  Lines lines;
-  Summary summary;
-};
-
-Result run(const RunConfig& config) {
-  const DatasetSplits data{noise_images(64), noise_images(10)};
-  Result result;
-  testing::internal::CaptureStdout();
-  run_ranks(2, [&](Communicator& comm) {
-    const auto summary = train(config, data, comm);
-    if (comm.rank() == 0) {
-      result.summary = summary;
-    }
-  });
-  std::istringstream output(testing::internal::GetCapturedStdout());
-  for (std::string line; std::getline(output, line);) {
-    result.lines.push_back(line);
-  }
-  return result;
-}
-
-Lines starting_with(const Lines& lines, const std::string& start) {
-  Lines found;
-  std::copy_if(
-      lines.begin(), lines.end(), std::back_inserter(found),
-      [&](const auto& line) { return line.rfind(start, 0) == 0; });
-  return found;
-}
-
-double last_number(const std::string& line) {
-  return std::stod(line.substr(line.rfind(' ') + 1));
-}
 
 TEST(Reports, AreRankZerosUnlessAskedOtherwise) {
   const auto lines = run(small_config()).lines;

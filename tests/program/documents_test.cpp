@@ -1,0 +1,186 @@
+// Recipes of documents print what the documents' programs print: the lines at their
+// places, and PyTorch's losses in them. benchmarks/peers/documents has the programs.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "program.h"
+#include "tests/parity/python.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAreArray;
+using testing::HasSubstr;
+using testing::Not;
+
+// --- against PyTorch ---
+
+// Samples and epochs such that lines come behind the first batch too.
+struct Document {
+  std::string name;
+  std::string limit;
+  std::string epochs;
+  std::string lines;
+};
+
+std::ostream& operator<<(std::ostream& out, const Document& document) {
+  return out << document.name;
+}
+
+void make_digits(const std::string& folder, const std::string& samples) {
+  const auto made = tandem_run(
+      {"data", "make", "digits", "--out", folder, "--train", samples, "--test", "100"});
+  EXPECT_TRUE(made.status.ok()) << made.errors;
+}
+
+CommandResult compare(
+    const Document& document, const Scratch& scratch,
+    const std::vector<std::string>& flags = {}) {
+  std::vector<std::string> command = {
+      source_dir() + "/benchmarks/peers/documents/compare.py",
+      "--tandem",
+      program(),
+      "--data",
+      scratch / "digits",
+      "--keep",
+      scratch / "kept",
+      "--epochs",
+      document.epochs,
+      "--limit",
+      document.limit,
+      document.name};
+  if (!flags.empty()) {
+    command.emplace_back("--");
+    command.insert(command.end(), flags.begin(), flags.end());
+  }
+  return run_python(command);
+}
+
+class Documents : public testing::TestWithParam<Document> {
+ protected:
+  void SetUp() override {
+    TANDEM_NEEDS_PYTHON_TORCH();
+    make_digits(scratch_ / "digits", GetParam().limit);
+  }
+
+  Scratch scratch_;
+};
+
+TEST_P(Documents, PrintPyTorchsLossesToAllDigits) {
+  const auto result = compare(GetParam(), scratch_);
+  EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
+  EXPECT_THAT(
+      result.output,
+      HasSubstr(
+          GetParam().name + ": " + GetParam().lines + " lines of PyTorch, " +
+          GetParam().lines + " of tandem, 0 differ\n"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Peers, Documents,
+    testing::Values(
+        // Batches 0 and 10, of 12.
+        Document{"000-single", "1500", "2", "4"},
+        // Four ranks, batches 0 and 100, of 101.
+        Document{"002-ddp", "25700", "3", "24"},
+        // Two ranks, batches 0 and 10, of 11; a test after each epoch.
+        Document{"003-own-ddp", "1408", "2", "10"}),
+    [](const auto& info) {
+      std::string name = info.param.name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+TEST(DocumentsCompared, AnotherOrderInTheSecondEpochIsSeen) {
+  TANDEM_NEEDS_PYTHON_TORCH();
+  const Scratch scratch;
+  make_digits(scratch / "digits", "1000");
+  const Document document{"002-ddp", "1000", "2", ""};
+  const auto result = compare(document, scratch, {"--reshuffle"});
+  EXPECT_EQ(result.status.code, 1) << result.errors;
+  EXPECT_THAT(
+      result.output,
+      AllOf(
+          HasSubstr("002-ddp: 8 lines of PyTorch, 8 of tandem, 4 differ\n"),
+          HasSubstr("002-ddp: - Rank: 0, Epoch: 1, Batch: 0, Loss: "),
+          Not(HasSubstr("Epoch: 0"))));
+}
+
+// --- the places of lines ---
+
+struct Places {
+  std::string recipe;
+  std::vector<std::string> flags;
+  // What lines begin with, up to the loss; sorted.
+  std::vector<std::string> lines;
+};
+
+std::ostream& operator<<(std::ostream& out, const Places& places) {
+  return out << places.recipe;
+}
+
+std::vector<std::string> before_losses(const std::string& output) {
+  std::vector<std::string> found;
+  for (const auto& line : sorted_lines(output)) {
+    const size_t at = line.find("oss: ");
+    if (at != std::string::npos && line.find("Test set") == std::string::npos) {
+      found.push_back(line.substr(0, at + 4));
+    }
+  }
+  return found;
+}
+
+class Lines : public testing::TestWithParam<Places> {};
+
+TEST_P(Lines, ComeAtTheDocumentsPlaces) {
+  std::vector<std::string> command = {
+      "train", source_dir() + "/recipes/" + GetParam().recipe + ".toml", "--data",
+      "digits"};
+  command.insert(command.end(), GetParam().flags.begin(), GetParam().flags.end());
+  const auto result = tandem_run(command);
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(before_losses(result.output), ElementsAreArray(GetParam().lines));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Documents, Lines,
+    testing::Values(
+        Places{
+            "000-gloo",
+            {"--nproc", "3", "--limit", "4224"},
+            {"epoch: 0 [0/11 (0%)]\t training loss:",
+             "epoch: 0 [10/11 (91%)]\t training loss:"}},
+        // The parameter server has no batches.
+        Places{
+            "002-rpc",
+            {"--limit", "512", "--epochs", "2", "--log-every", "3"},
+            {"Rank: 1, Epoch: 0, Batch: 0, Loss:", "Rank: 1, Epoch: 0, Batch: 3, Loss:",
+             "Rank: 1, Epoch: 1, Batch: 0, Loss:", "Rank: 1, Epoch: 1, Batch: 3, Loss:",
+             "Rank: 2, Epoch: 0, Batch: 0, Loss:", "Rank: 2, Epoch: 0, Batch: 3, Loss:",
+             "Rank: 2, Epoch: 1, Batch: 0, Loss:",
+             "Rank: 2, Epoch: 1, Batch: 3, Loss:"}},
+        Places{
+            "003-single",
+            {"--limit", "704", "--epochs", "1"},
+            {"Train Epoch: 1 [0/704 (0%)]\tLoss:",
+             "Train Epoch: 1 [640/704 (91%)]\tLoss:"}},
+        Places{
+            "004-nodes-gpus",
+            {"-g", "3", "--limit", "2100", "--log-every", "3"},
+            {"Epoch [1/2], Step [3/7], Loss:", "Epoch [1/2], Step [6/7], Loss:",
+             "Epoch [2/2], Step [3/7], Loss:", "Epoch [2/2], Step [6/7], Loss:"}},
+        Places{
+            "004-amp",
+            {"--precision", "fp32", "--limit", "500", "--epochs", "1", "--log-every",
+             "2"},
+            {"Epoch [1/1], Step [2/5], Loss:", "Epoch [1/1], Step [4/5], Loss:"}}),
+    [](const auto& info) {
+      std::string name = info.param.recipe;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+}  // namespace
+}  // namespace tandem

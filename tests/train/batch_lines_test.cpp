@@ -1,0 +1,174 @@
+// Lines of single batches: whose loss they show, where they come, in which order the
+// batches are read.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "printed.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAre;
+using testing::SizeIs;
+
+// 64 samples on three ranks: 11 batches of 2 each, two samples of them repeated. In
+// float64 losses by two ways agree in all digits that are compared.
+RunConfig three_ranks() {
+  auto config = small_config();
+  config.nproc = "3";
+  config.batch_size = 2;
+  config.precision = "fp64";
+  config.log_ranks = "all";
+  config.log_every = 1;
+  config.log_line = "{rank} in epoch {epoch_index}: {batch_index} {batch_loss}";
+  return config;
+}
+
+Lines sorted_run(const RunConfig& config) {
+  auto lines = run(config).lines;
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+TEST(BatchLines, ShowTheLossOfARanksOwnBatchAlone) {
+  auto config = three_ranks();
+  // A report of one batch is of that batch.
+  config.log_line = "{rank}: {batch_index} {loss:.6f}";
+  const auto each = sorted_run(config);
+  config.log_line = "{rank}: {batch_index} {batch_loss:.6f}";
+  EXPECT_EQ(sorted_run(config), each);
+  config.log_every = 3;
+  for (const std::string rank : {"0: ", "1: ", "2: "}) {
+    const auto of_rank = starting_with(each, rank);
+    const auto lines = starting_with(run(config).lines, rank);
+    ASSERT_THAT(lines, SizeIs(4));
+    EXPECT_THAT(of_rank, testing::IsSupersetOf(lines));
+  }
+}
+
+TEST(BatchLines, AreRankZerosOwnWhereOnlyItPrints) {
+  auto config = three_ranks();
+  const auto own = starting_with(run(config).lines, "0 in");
+  config.log_ranks = "0";
+  ASSERT_THAT(own, SizeIs(11));
+  EXPECT_EQ(starting_with(run(config).lines, "0 in"), own);
+}
+
+TEST(BatchLines, ShowAFloat32LossOfAFloat32Model) {
+  auto config = three_ranks();
+  config.precision = "fp32";
+  config.log_line = "loss {batch_loss}";
+  const auto is_float32 = [](const std::string& line) {
+    const double loss = last_number(line);
+    return static_cast<double>(static_cast<float>(loss)) == loss;
+  };
+  const auto float32 = starting_with(run(config).lines, "loss");
+  EXPECT_TRUE(std::all_of(float32.begin(), float32.end(), is_float32));
+  config.precision = "fp64";
+  const auto float64 = starting_with(run(config).lines, "loss");
+  EXPECT_TRUE(std::none_of(float64.begin(), float64.end(), is_float32));
+}
+
+// Micro-batches of a step are one batch.
+TEST(BatchLines, CountAStepsMicroBatchesAsOneBatch) {
+  auto config = three_ranks();
+  config.log_line = "{rank}: {batch_index} {own_samples} {batch_loss:.5f}";
+  config.batch_size = 4;
+  const auto whole = sorted_run(config);
+  config.batch_size = 2;
+  config.accumulate = 2;
+  const auto parts = sorted_run(config);
+  EXPECT_EQ(starting_with(parts, "2: "), starting_with(whole, "2: "));
+  EXPECT_THAT(starting_with(parts, "2: 5 20 "), SizeIs(1));
+}
+
+// Their losses are known at the last stage.
+TEST(BatchLines, OfAPipelineAreTheBatchsTooOnTheFirstStage) {
+  auto config = three_ranks();
+  config.model = "net5x5";
+  config.strategy = "pipeline";
+  config.data = "digits";
+  config.log_ranks = "0";
+  config.log_line = "{batch_index} {loss:.6f}|{batch_loss:.6f}";
+  const DatasetSplits data = load_dataset("digits", 20);
+  testing::internal::CaptureStdout();
+  run_ranks(3, [&](Communicator& comm) { train(config, data, comm); });
+  std::istringstream output(testing::internal::GetCapturedStdout());
+  int lines = 0;
+  for (std::string line; std::getline(output, line);) {
+    const size_t bar = line.find('|');
+    if (bar != std::string::npos) {
+      ++lines;
+      EXPECT_EQ(line.substr(bar - 8, 8), line.substr(bar + 1)) << line;
+    }
+  }
+  EXPECT_EQ(lines, 10);
+}
+
+Lines places(RunConfig config, const std::string& log_at) {
+  config.epochs = 2;
+  config.log_every = 3;
+  config.log_at = log_at;
+  config.log_line = "{rank} in {epoch_index}: {batch_index} of {count}";
+  return starting_with(run(config).lines, "2 in");
+}
+
+TEST(BatchLines, ComeAtTheFirstOfEveryFewStepsOrAtTheLast) {
+  EXPECT_THAT(
+      places(three_ranks(), "last"),
+      ElementsAre(
+          "2 in 0: 2 of 6", "2 in 0: 5 of 6", "2 in 0: 8 of 6", "2 in 1: 2 of 6",
+          "2 in 1: 5 of 6", "2 in 1: 8 of 6"));
+  EXPECT_THAT(
+      places(three_ranks(), "last+end"),
+      ElementsAre(
+          "2 in 0: 2 of 6", "2 in 0: 5 of 6", "2 in 0: 8 of 6", "2 in 0: 10 of 4",
+          "2 in 1: 2 of 6", "2 in 1: 5 of 6", "2 in 1: 8 of 6", "2 in 1: 10 of 4"));
+  // The mean of a report does not reach back over the epoch's end.
+  EXPECT_THAT(
+      places(three_ranks(), "first"),
+      ElementsAre(
+          "2 in 0: 0 of 2", "2 in 0: 3 of 6", "2 in 0: 6 of 6", "2 in 0: 9 of 6",
+          "2 in 1: 0 of 2", "2 in 1: 3 of 6", "2 in 1: 6 of 6", "2 in 1: 9 of 6"));
+}
+
+TEST(BatchLines, ComeAtTheSamePlacesWithoutLockstep) {
+  auto config = three_ranks();
+  config.strategy = "averaging";
+  EXPECT_THAT(
+      places(config, "first"),
+      ElementsAre(
+          "2 in 0: 0 of 2", "2 in 0: 3 of 6", "2 in 0: 6 of 6", "2 in 0: 9 of 6",
+          "2 in 1: 0 of 2", "2 in 1: 3 of 6", "2 in 1: 6 of 6", "2 in 1: 9 of 6"));
+}
+
+// Losses of a model that stands still name the batches.
+Lines losses_of_epoch(const RunConfig& config, int epoch) {
+  auto lines =
+      starting_with(sorted_run(config), "3 in epoch " + std::to_string(epoch) + ": ");
+  for (auto& line : lines) {
+    line = line.substr(line.find(':'));
+  }
+  return lines;
+}
+
+TEST(Reshuffle, FalseKeepsTheFirstEpochsOrder) {
+  auto config = three_ranks();
+  config.nproc = "4";
+  config.epochs = 3;
+  config.lr = 0;
+  const auto first = losses_of_epoch(config, 0);
+  ASSERT_THAT(first, SizeIs(8));
+  EXPECT_NE(losses_of_epoch(config, 1), first);
+  EXPECT_NE(losses_of_epoch(config, 2), first);
+  config.reshuffle = false;
+  for (const int epoch : {0, 1, 2}) {
+    EXPECT_EQ(losses_of_epoch(config, epoch), first);
+  }
+}
+
+}  // namespace
+}  // namespace tandem

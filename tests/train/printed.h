@@ -1,0 +1,68 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tandem/comm/thread.h"
+#include "tandem/train/trainer.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+
+using Lines = std::vector<std::string>;
+
+/// Two thread ranks: 64 samples, four steps of 8 samples and rank.
+inline RunConfig small_config() {
+  RunConfig config;
+  config.model = "simplenet";
+  config.batch_size = 8;
+  config.optimizer = "sgd";
+  config.lr = 0.1;
+  config.ranks = "thread";
+  config.nproc = "2";
+  config.log_every = 2;
+  return config;
+}
+
+struct Printed {
+  // As the lines come; ranks' order among each other is open.
+  Lines lines;
+  Summary summary;
+};
+
+/// Trains as config.nproc thread ranks on 64 images of noise.
+inline Printed run(const RunConfig& config) {
+  const DatasetSplits data{noise_images(64), noise_images(10)};
+  Printed result;
+  testing::internal::CaptureStdout();
+  run_ranks(config.num_ranks_here(), [&](Communicator& comm) {
+    const auto summary = train(config, data, comm);
+    if (comm.rank() == 0) {
+      result.summary = summary;
+    }
+  });
+  std::istringstream output(testing::internal::GetCapturedStdout());
+  for (std::string line; std::getline(output, line);) {
+    result.lines.push_back(line);
+  }
+  return result;
+}
+
+inline Lines starting_with(const Lines& lines, const std::string& start) {
+  Lines found;
+  std::copy_if(
+      lines.begin(), lines.end(), std::back_inserter(found),
+      [&](const auto& line) { return line.rfind(start, 0) == 0; });
+  return found;
+}
+
+inline double last_number(const std::string& line) {
+  return std::stod(line.substr(line.rfind(' ') + 1));
+}
+
+}  // namespace tandem
