@@ -1,5 +1,6 @@
 // What a run prints: who reports, by which templates, and when it has converged.
 
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include <sstream>
 
 #include "tandem/comm/thread.h"
+#include "tandem/train/reporter.h"
 #include "tandem/train/trainer.h"
 #include "tests/parallel/replica.h"
 
@@ -138,6 +140,20 @@ TEST(Reports, FollowTheTemplates) {
   EXPECT_THAT(lines, SizeIs(1 + 6 + 2 + 1));
   EXPECT_THAT(lines, Contains(testing::EndsWith("of 10 after 2/2")));
   EXPECT_EQ(lines.back(), "end");
+}
+
+TEST(Reports, ARankThatConvergedKeepsTheAccuracyOfItsLastEpoch) {
+  const auto comm = make_single_communicator();
+  StrategyOptions options;
+  options.name = "averaging";
+  Replica replica(make_small_model(small_net_layers()), *comm, options, {});
+  const auto config = small_config();
+  Reporter reporter(config, *comm, *replica.strategy);
+  reporter.add_step(at::tensor({5.0, 3.0, 4.0}, at::kDouble), {});
+  reporter.end_epoch({});
+  EXPECT_EQ(reporter.epoch_accuracy(), 75);
+  reporter.end_epoch({});
+  EXPECT_EQ(reporter.epoch_accuracy(), 75);
 }
 
 TEST(Reports, CanBeOff) {
