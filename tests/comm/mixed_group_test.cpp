@@ -74,7 +74,8 @@ bool has_our_version() {
 TEST(ParityMixedGroup, OurRankAndPyTorchsEndWithTheSameParameters) {
   TANDEM_NEEDS_PYTHON_TORCH();
   if (!has_our_version()) {
-    GTEST_SKIP() << python() << " has another PyTorch than " << TORCH_VERSION;
+    GTEST_SKIP() << python() << " has another PyTorch than " << TORCH_VERSION
+                 << "; TANDEM_TEST_PYTHON=PYTHON scripts/test -R MixedGroup";
   }
   const std::string directory = make_private_directory();
   const StoreServer server("unix:" + directory + "/store");

@@ -26,7 +26,8 @@ class Mpi : public testing::Test {
  protected:
   void SetUp() override {
     if (!has_mpi()) {
-      GTEST_SKIP() << "this build has no MPI";
+      GTEST_SKIP() << "this build has no MPI; scripts/setup, then a new build: "
+                      "scripts/test -R Mpi";
     }
   }
 

@@ -31,7 +31,9 @@ class Amx : public testing::Test {
  protected:
   void SetUp() override {
     if (!has_amx()) {
-      GTEST_SKIP() << "no AMX on this CPU, or ONEDNN_MAX_CPU_ISA forbids it";
+      GTEST_SKIP()
+          << "no AMX here, or ONEDNN_MAX_CPU_ISA forbids it; scripts/test on a CPU "
+             "that has it";
     }
   }
 };

@@ -215,7 +215,7 @@ class OnednnBf16Model : public OnednnModel {
  protected:
   void SetUp() override {
     if (kernel_isa() != Isa::avx512) {
-      GTEST_SKIP() << "bf16 needs AVX-512, which this CPU has not";
+      GTEST_SKIP() << "bf16 needs AVX-512; scripts/test on a CPU that has it";
     }
     StageOptions options = stage();
     options.bf16 = true;

@@ -70,7 +70,9 @@ class Winograd : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (kernel_isa() != Isa::avx512) {
-      GTEST_SKIP() << "no AVX-512 on this CPU, or ONEDNN_MAX_CPU_ISA forbids it";
+      GTEST_SKIP()
+          << "no AVX-512 here, or ONEDNN_MAX_CPU_ISA forbids it; scripts/test on a "
+             "CPU that has it";
     }
     input_.requires_grad_();
     weight_.requires_grad_();

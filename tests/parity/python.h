@@ -39,9 +39,11 @@ inline bool python_has_torch() {
 }  // namespace tandem
 
 /// scripts/setup installs it.
-#define TANDEM_NEEDS_PYTHON_TORCH()                                   \
-  do {                                                                \
-    if (!::tandem::python_has_torch()) {                              \
-      GTEST_SKIP() << ::tandem::python() << " has no module 'torch'"; \
-    }                                                                 \
+#define TANDEM_NEEDS_PYTHON_TORCH()                                                \
+  do {                                                                             \
+    if (!::tandem::python_has_torch()) {                                           \
+      GTEST_SKIP()                                                                 \
+          << ::tandem::python()                                                    \
+          << " has no module 'torch'; scripts/setup, then scripts/test -R Parity"; \
+    }                                                                              \
   } while (false)

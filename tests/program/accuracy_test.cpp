@@ -33,7 +33,8 @@ TEST(Mnist, TrainsOnTwoRanks) {
   const auto root = get_env("TANDEM_DATA").value_or("");
   if (!file_exists(root + "/mnist/train-images-idx3-ubyte.gz") &&
       !file_exists(root + "/train-images-idx3-ubyte.gz")) {
-    GTEST_SKIP() << "MNIST is not in $TANDEM_DATA";
+    GTEST_SKIP()
+        << "no MNIST; TANDEM_DATA=DIR scripts/test -R Mnist, with it in DIR/mnist";
   }
   // A quarter of an epoch.
   EXPECT_GE(

@@ -48,6 +48,9 @@ CommandResult run_under_mpirun(
   return run_command(mpirun_command(ranks, with({program(name)}, arguments)), {}, 300);
 }
 
+constexpr const char* kNoMpi =
+    "this build has no MPI; scripts/setup, then a new build: scripts/test -R Mpi";
+
 bool this_build_has_mpi() {
   return tandem_run({"train", "--help"}).output.find("Open MPI, for") !=
          std::string::npos;
@@ -172,7 +175,7 @@ TEST(MpiRun, BackendMpiWithoutMpirunIsMisuse) {
 
 TEST(MpiRun, RecipeOfTheDocumentPrintsItsLines) {
   if (!this_build_has_mpi()) {
-    GTEST_SKIP() << "this build has no MPI";
+    GTEST_SKIP() << kNoMpi;
   }
   const auto result = run_under_mpirun(
       2, {"train", kRecipe, "--data", "digits", "--limit", "961", "--epochs", "2"});
@@ -196,7 +199,7 @@ TEST(MpiRun, RecipeOfTheDocumentPrintsItsLines) {
 
 TEST(MpiRun, GivesTheBitsOfGlooAtTwoRanks) {
   if (!this_build_has_mpi()) {
-    GTEST_SKIP() << "this build has no MPI";
+    GTEST_SKIP() << kNoMpi;
   }
   const Scratch scratch;
   const std::vector<std::string> run = {"train",   "--model", "convnet",
@@ -213,7 +216,7 @@ TEST(MpiRun, GivesTheBitsOfGlooAtTwoRanks) {
 
 TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
   if (!this_build_has_mpi()) {
-    GTEST_SKIP() << "this build has no MPI";
+    GTEST_SKIP() << kNoMpi;
   }
   // Rank 0 alone reads, and fails; rank 1 waits for it.
   const auto result = run_under_mpirun(
@@ -224,7 +227,7 @@ TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
 
 TEST(MpiRun, AKilledRankEndsTheRunWithALineAboutIt) {
   if (!this_build_has_mpi()) {
-    GTEST_SKIP() << "this build has no MPI";
+    GTEST_SKIP() << kNoMpi;
   }
   const Scratch scratch;
   const auto mark = scratch / "killed";

@@ -235,7 +235,7 @@ TEST_P(BadInput, EndsWithOneLineThatHelpsAndLeavesNothingBehind) {
   if (!bad.disk.empty() &&
       !run_command({"unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"})
            .status.ok()) {
-    GTEST_SKIP() << "may not mount a file system";
+    GTEST_SKIP() << "may not mount a file system; as root: scripts/test -R BadInput";
   }
   const Stage stage;
   for (const char* name : {"tmp", "disk"}) {

@@ -345,7 +345,8 @@ TEST_F(Compare, ChartsDrawEveryRowOfTheMetrics) {
   EXPECT_THAT(html, AllOf(HasSubstr("a&lt;b&gt;&amp;"), Not(HasSubstr("<td>a<b>"))));
   const auto page = drawn_page(out_ + "/report.html", scratch_ / "profile");
   if (page.empty()) {
-    GTEST_SKIP() << "no chromium to open the report in; scripts/setup --ci";
+    GTEST_SKIP() << "no chromium to open the report in; scripts/setup --ci, then "
+                    "scripts/test -R Report";
   }
   for (const char* x : {"samples", "seconds"}) {
     EXPECT_EQ(points_of(page, std::string("loss-") + x), train_rows);
@@ -369,7 +370,8 @@ TEST_F(Compare, ScalingChartHasAPointPerRun) {
           .status.ok());
   const auto page = drawn_page(out_ + "/report.html", scratch_ / "profile");
   if (page.empty()) {
-    GTEST_SKIP() << "no chromium to open the report in; scripts/setup --ci";
+    GTEST_SKIP() << "no chromium to open the report in; scripts/setup --ci, then "
+                    "scripts/test -R Report";
   }
   EXPECT_EQ(points_of(page, "scaling-seconds"), 4);
   EXPECT_EQ(points_of(page, "scaling-speed-up"), 4);

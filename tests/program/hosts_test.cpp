@@ -13,7 +13,8 @@ using testing::MatchesRegex;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr const char* kNoHosts = "no network namespaces (not root, or no ip command)";
+constexpr const char* kNoHosts =
+    "no network namespaces; scripts/setup, then as root: scripts/test -R Hosts";
 
 std::vector<std::string> lines_with(const std::string& text, const std::string& mark) {
   std::vector<std::string> found;

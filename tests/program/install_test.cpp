@@ -21,8 +21,7 @@ void expect_ok(const CommandResult& result) {
 class Install : public testing::Test {
  protected:
   Install() {
-    expect_ok(
-        run_command({"cmake", "--install", binary_dir(), "--prefix", prefix_}));
+    expect_ok(run_command({"cmake", "--install", binary_dir(), "--prefix", prefix_}));
   }
   // Where the programs of the project are.
   std::string build(const std::string& source) const {
@@ -36,8 +35,7 @@ class Install : public testing::Test {
   // A user's copy of an example.
   std::string copy(const std::string& example) const {
     const auto source = scratch_ / example;
-    std::filesystem::copy(
-        source_dir() + "/examples/" + example, source);
+    std::filesystem::copy(source_dir() + "/examples/" + example, source);
     return source;
   }
 
@@ -56,7 +54,7 @@ TEST_F(Install, AProjectOfItsOwnBuildsAgainstIt) {
       "add_executable(mine " +
           source_dir() +
           "/examples/hello_ranks/main.cpp)\n"
-      "target_link_libraries(mine PRIVATE tandem::tandem)\n");
+          "target_link_libraries(mine PRIVATE tandem::tandem)\n");
   const auto run = run_command(
       {prefix_ + "/bin/tandem", "launch", "--nproc-per-node", "3",
        build(source) + "/mine"});

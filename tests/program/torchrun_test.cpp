@@ -1,12 +1,14 @@
-// Our ranks under PyTorch's own launcher. TANDEM_TEST_TORCHRUN names it: Debian's does
-// not run on its Python 3.11, PyPI's does.
+// Our ranks under PyTorch's own launcher, from PyPI: Debian's does not run on its
+// Python 3.11. `scripts/setup --torchrun` installs it; TANDEM_TEST_TORCHRUN names
+// another.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "program.h"
+#include "tandem/base/rank_env.h"
+#include "tests/program/program.h"
 
 namespace tandem {
 namespace {
@@ -16,17 +18,24 @@ using testing::HasSubstr;
 class Torchrun : public testing::Test {
  protected:
   void SetUp() override {
-    if (std::getenv("TANDEM_TEST_TORCHRUN") == nullptr) {
-      GTEST_SKIP() << "TANDEM_TEST_TORCHRUN does not name a torchrun";
+    if (!file_exists(torchrun())) {
+      GTEST_SKIP() << "no torchrun of PyPI; scripts/setup --torchrun, then "
+                      "scripts/test -R Torchrun";
     }
+  }
+
+  static std::string torchrun() {
+    const auto home = get_env("HOME").value_or("/nonexistent");
+    const auto cache = get_env("XDG_CACHE_HOME").value_or(home + "/.cache");
+    return get_env("TANDEM_TEST_TORCHRUN")
+        .value_or(cache + "/tandem/torchrun/bin/torchrun");
   }
 
   static CommandResult start(
       const std::vector<std::string>& command,
       const std::vector<std::string>& arguments) {
     std::vector<std::string> all = {
-        std::getenv("TANDEM_TEST_TORCHRUN"), "--standalone", "--nproc-per-node=2",
-        "--no-python"};
+        torchrun(), "--standalone", "--nproc-per-node=2", "--no-python"};
     all.insert(all.end(), command.begin(), command.end());
     all.insert(all.end(), arguments.begin(), arguments.end());
     return run_command(all, {}, 300);

@@ -1,0 +1,26 @@
+# Read by CTest when it starts, with `ctest -C suites` only: makes one test of each suite
+# of a program, beside those of each TEST that gtest_discover_tests() makes.
+#
+# Loading LibTorch takes longer than most tests do, so a thousand processes of one test
+# each spend their time on that. Each suite leaves what its tests gave in
+# ${results}/NAME.xml, which scripts/summarise-tests counts.
+#
+# Set before it is included: program, results, label, timeout, environment.
+
+if(NOT CTEST_CONFIGURATION_TYPE STREQUAL "suites" OR NOT EXISTS "${program}")
+  return()
+endif()
+execute_process(COMMAND "${program}" --gtest_list_tests
+  OUTPUT_VARIABLE listed RESULT_VARIABLE failed TIMEOUT 60)
+if(failed)
+  message(FATAL_ERROR "${program} --gtest_list_tests: ${failed}\n${listed}")
+endif()
+string(REGEX MATCHALL "\n[^ \n][^\n]*\\." suites "\n${listed}")
+foreach(suite IN LISTS suites)
+  string(REGEX REPLACE "\n|\\.$" "" suite "${suite}")
+  string(REPLACE "/" "-" file "${suite}")
+  add_test("${suite}" "${program}" "--gtest_filter=${suite}.*"
+    "--gtest_output=xml:${results}/${file}.xml")
+  set_tests_properties("${suite}" PROPERTIES
+    LABELS "${label}" TIMEOUT "${timeout}" ENVIRONMENT "${environment}")
+endforeach()
