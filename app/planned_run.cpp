@@ -111,25 +111,24 @@ std::string reason_in(const std::string& output_file) {
   return found;
 }
 
-ordered_json document_json(const DocumentFigures& document, int ranks) {
+// Only what it says of as many ranks.
+ordered_json document_json(const PlannedRun& run) {
+  const DocumentFigures& document = run.document;
+  const int ranks = run.config.num_ranks_here();
   ordered_json json = ordered_json::object();
   if (!document.machine.empty()) {
     json["machine"] = document.machine;
   }
-  auto seconds = document.seconds;
-  for (const auto& [processes, took] : document.scaling) {
-    if (processes == ranks) {
-      seconds = took;
+  const auto add = [&](const char* key, const DocumentFigure& figure) {
+    if (const auto value = figure.at(ranks, run.recipe_ranks)) {
+      json[key] = *value;
     }
-  }
-  if (seconds) {
-    json["seconds"] = *seconds;
-  }
-  if (document.test_accuracy) {
-    json["test_accuracy"] = *document.test_accuracy;
-  }
-  if (document.train_accuracy) {
-    json["train_accuracy"] = *document.train_accuracy;
+  };
+  add("seconds", document.seconds);
+  add("test_accuracy", document.test_accuracy);
+  add("train_accuracy", document.train_accuracy);
+  if (static_cast<int>(document.last_losses.size()) == ranks) {
+    json["last_losses"] = document.last_losses;
   }
   return json;
 }
@@ -161,6 +160,7 @@ PlannedRun plan_run(
   run.train_arguments = train_arguments(recipe, overrides, nproc, out + "/" + run.name);
   run.config = parse_train_arguments(run.train_arguments);
   run.document = read_document(recipe);
+  run.recipe_ranks = parse_train_arguments({recipe}).num_ranks_here();
   run.obstacle = obstacle_of(run.config);
   return run;
 }
@@ -186,12 +186,13 @@ ordered_json run_planned(const PlannedRun& run, const std::string& out) {
   const std::string output = directory + "/output.txt";
   ProcessOptions options;
   options.command = with_output_to(output, command_of(run));
+  options.variables = run.variables;
   const auto start = std::chrono::steady_clock::now();
   const ExitStatus status = Process(options).wait();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   const std::string summary = directory + "/summary.json";
   row["world_size"] = run.config.num_ranks_here();
-  row["document"] = document_json(run.document, run.config.num_ranks_here());
+  row["document"] = document_json(run);
   if (status.ok() && file_exists(summary)) {
     row["status"] = "done";
     row["wall_seconds"] = took.count();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/command.h"
+#include "tandem/base/process.h"
 #include "tandem/train/config.h"
 #include "tandem/train/document.h"
 
@@ -29,6 +30,10 @@ struct PlannedRun {
   Arguments train_arguments;
   RunConfig config;
   DocumentFigures document;
+  // Of the recipe itself, whatever --nproc says.
+  int recipe_ranks = 1;
+  // Set in its environment.
+  Variables variables;
   // Why it is not run, "" when it is.
   std::string obstacle;
 };

@@ -117,6 +117,11 @@ std::string document(const ordered_json& row, const ordered_json&) {
   } else if (const double train = number(figures, "train_accuracy"); train >= 0) {
     parts.push_back(as_said(train) + " % train");
   }
+  if (const auto losses = figures.value("last_losses", std::vector<double>());
+      !losses.empty()) {
+    const auto [least, most] = std::minmax_element(losses.begin(), losses.end());
+    parts.push_back("loss " + as_said(*least) + " to " + as_said(*most));
+  }
   return parts.empty() ? kNothing : join(parts);
 }
 

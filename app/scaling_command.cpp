@@ -4,6 +4,7 @@
 
 #include "app/comparison.h"
 #include "tandem/base/error.h"
+#include "tandem/base/rank_env.h"
 #include "tandem/train/document.h"
 
 namespace tandem::app {
@@ -51,7 +52,7 @@ int run_scaling(const Arguments& arguments) {
   CLI::App app(
       "Runs each recipe with several numbers of ranks, and shows runtime against their "
       "number, beside the figures of the recipe's document. The batch size stays per "
-      "rank.",
+      "rank, and so do threads: one, or as many as OMP_NUM_THREADS says.",
       "tandem scaling");
   ComparisonFlags flags;
   std::string nproc;
@@ -70,6 +71,10 @@ int run_scaling(const Arguments& arguments) {
   for (const auto& recipe : flags.recipes) {
     for (const int count : counts) {
       runs.push_back(plan_run(recipe, flags.overrides, count, out, taken));
+      // Else one rank would have all CPUs, and the curve start too high.
+      if (!get_env("OMP_NUM_THREADS")) {
+        runs.back().variables = {{"OMP_NUM_THREADS", "1"}};
+      }
     }
   }
   return run_comparison("scaling", runs, out);

@@ -33,6 +33,20 @@ Row row_of(const at::Tensor& output, int64_t i) {
   return {output.data_ptr<float>() + i * output.size(1), output.size(1)};
 }
 
+// Cross-entropy of the row's softmax, which lies between 0 and 1: nothing overflows.
+double softmax_class_loss(const Row& row, int64_t target) {
+  const float most = row.largest();
+  const float scale = 1 / row.sum_of_exponentials(most);
+  const auto softmax = [&](int64_t j) {
+    return scale * std::exp(row.values[j] - most);
+  };
+  float sum = 0;
+  for (int64_t j = 0; j < row.width; ++j) {
+    sum += std::exp(softmax(j));
+  }
+  return std::log(sum) - softmax(target);
+}
+
 double class_loss(LossKind kind, const Row& row, int64_t target) {
   if (target < 0 || target >= row.width) {
     throw DataError(fmt::format(
@@ -43,8 +57,33 @@ double class_loss(LossKind kind, const Row& row, int64_t target) {
   if (kind == LossKind::nll) {
     return -row.values[target];
   }
+  if (kind == LossKind::softmax_cross_entropy) {
+    return softmax_class_loss(row, target);
+  }
   const float most = row.largest();
   return most + std::log(row.sum_of_exponentials(most)) - row.values[target];
+}
+
+// With p the softmax and g the gradient with respect to it, softmax(p) - target:
+// p * (g - sum of p * g).
+void softmax_gradient(const Row& row, int64_t target, float factor, float* out) {
+  const float most = row.largest();
+  const float scale = 1 / row.sum_of_exponentials(most);
+  float sum = 0;
+  for (int64_t j = 0; j < row.width; ++j) {
+    out[j] = scale * std::exp(row.values[j] - most);
+    sum += std::exp(out[j]);
+  }
+  const auto gradient = [&](int64_t j) {
+    return std::exp(out[j]) / sum - (j == target ? 1.0F : 0.0F);
+  };
+  float mean = 0;
+  for (int64_t j = 0; j < row.width; ++j) {
+    mean += out[j] * gradient(j);
+  }
+  for (int64_t j = 0; j < row.width; ++j) {
+    out[j] *= factor * (gradient(j) - mean);
+  }
 }
 
 double squared_error(const at::Tensor& output, const at::Tensor& targets) {
@@ -106,6 +145,10 @@ void loss_gradient(
   for (int64_t i = 0; i < output.size(0); ++i) {
     const Row row = row_of(output, i);
     float* out = grad + i * row.width;
+    if (kind == LossKind::softmax_cross_entropy) {
+      softmax_gradient(row, classes[i], factor, out);
+      continue;
+    }
     if (kind == LossKind::cross_entropy) {
       const float most = row.largest();
       const float scale = factor / row.sum_of_exponentials(most);

@@ -4,6 +4,7 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/nll_loss.h>
+#include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 
 #include "tandem/base/error.h"
@@ -12,7 +13,8 @@ namespace tandem {
 
 namespace {
 
-const std::vector<std::string> kNames = {"cross_entropy", "nll", "mse"};
+const std::vector<std::string> kNames = {
+    "cross_entropy", "nll", "mse", "softmax_cross_entropy"};
 
 }  // namespace
 
@@ -23,6 +25,8 @@ at::Tensor summed_loss(
       return at::nll_loss(output, targets, {}, at::Reduction::Sum);
     case LossKind::mse:
       return at::mse_loss(output, targets, at::Reduction::Sum);
+    case LossKind::softmax_cross_entropy:
+      return at::cross_entropy_loss(output.softmax(1), targets, {}, at::Reduction::Sum);
     default:
       return at::cross_entropy_loss(output, targets, {}, at::Reduction::Sum);
   }

@@ -7,7 +7,15 @@
 
 namespace tandem {
 
-enum class LossKind { cross_entropy, nll, mse };
+enum class LossKind {
+  cross_entropy,
+  nll,
+  mse,
+  // Cross-entropy of the outputs' softmax, as programs train that end their network in
+  // a softmax and give that to torch.nn.CrossEntropyLoss, which takes logits. The loss
+  // cannot fall below log(1 + (classes - 1) / e): 1.461 for ten.
+  softmax_cross_entropy,
+};
 enum class Reduction { mean, sum };
 
 /// The task: what training minimises.
@@ -32,7 +40,8 @@ double loss_weight(const Loss& loss, int64_t global_count, const at::Tensor& tar
 at::Tensor count_correct(
     LossKind kind, const at::Tensor& output, const at::Tensor& targets);
 
-/// "cross_entropy", "nll", "mse". Throws ConfigError for another name.
+/// "cross_entropy", "nll", "mse", "softmax_cross_entropy". Throws ConfigError for
+/// another name.
 LossKind parse_loss_kind(const std::string& name);
 const char* name_of(LossKind kind);
 

@@ -1,4 +1,5 @@
 #include <ATen/ops/div.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
@@ -130,12 +131,33 @@ class Averaging : public Strategy {
 
   // Of counters the whole part.
   void mean_of(at::Tensor values, const char* label) {
-    parts_.comm.all_reduce(values, ReduceOp::sum, label)->wait();
+    if (options_.average_every.steps < 0) {
+      gather_sum(values, label);
+    } else {
+      parts_.comm.all_reduce(values, ReduceOp::sum, label)->wait();
+    }
     if (at::isFloatingType(values.scalar_type())) {
       values.div_(parts_.comm.size());
     } else {
       values.copy_(at::div(values, parts_.comm.size(), "trunc"));
     }
+  }
+
+  // Who averages once, at the end, can gather at rank 0, as Zinkevich's master does:
+  // added up in rank order, the same bits over every backend. The others get the sum as
+  // well, for all ranks evaluate.
+  void gather_sum(at::Tensor values, const char* label) {
+    at::Tensor all;
+    if (parts_.comm.rank() == 0) {
+      all = at::empty({parts_.comm.size(), values.numel()}, values.options());
+    }
+    parts_.comm.gather(all, values, 0, label)->wait();
+    if (all.defined()) {
+      for (int rank = 1; rank < parts_.comm.size(); ++rank) {
+        values.add_(all[rank]);
+      }
+    }
+    parts_.comm.broadcast(values, 0, label)->wait();
   }
 
   void go_on_from_own() {

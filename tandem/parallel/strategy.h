@@ -75,7 +75,8 @@ enum class PipelineSchedule {
 
 /// When parameters are averaged.
 struct AverageEvery {
-  // Optimizer steps; 0: at the ends of epochs; -1: at the end of the run only.
+  // Optimizer steps; 0: at the ends of epochs; -1: at the end of the run only, when
+  // rank 0 gathers all ranks' parameters.
   int64_t steps = 0;
 };
 

@@ -171,7 +171,9 @@ const std::vector<ConfigField>& config_fields() {
        "weights to start from: a checkpoint, a safetensors file or one that Python's "
        "torch.save(state_dict) wrote"},
       {"model", "dropout", &C::dropout, "false: the model's dropout layers do nothing"},
-      {"model", "loss", &C::loss, "auto, cross_entropy, nll or mse"},
+      {"model", "loss", &C::loss,
+       "auto, cross_entropy, nll, mse or softmax_cross_entropy (of the outputs' "
+       "softmax)"},
       {"model", "reduction", &C::reduction, "mean or sum over the global batch"},
       {"training", "epochs", &C::epochs, "passes over the data"},
       {"training", "batch_size", &C::batch_size, "samples per rank and micro-batch"},
@@ -215,7 +217,7 @@ const std::vector<ConfigField>& config_fields() {
        "or "
        "auto (sharded over shm); the same results"},
       {"parallel", "average_every", &C::average_every,
-       "of averaging: a number of steps, epoch, or end (of the run)"},
+       "of averaging: a number of steps, epoch, or end (of the run: rank 0 gathers)"},
       {"parallel", "stages", &C::stages,
        "of pipeline: parts of the model; 0: ranks / replicas"},
       {"parallel", "replicas", &C::replicas,

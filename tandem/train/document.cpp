@@ -65,6 +65,35 @@ std::vector<int> rank_counts(
   return counts;
 }
 
+std::vector<double> numbers_of(
+    const std::string& path, const toml::node& node, const std::string& key) {
+  std::vector<double> numbers;
+  for (const auto& item : list_of(path, node, key)) {
+    numbers.push_back(number_of(path, item, key));
+  }
+  return numbers;
+}
+
+// `unit`: what the number is multiplied by.
+DocumentFigure figure_of(
+    const std::string& path, const toml::node& node, const std::string& key,
+    const std::vector<int>& processes, double unit) {
+  DocumentFigure figure;
+  if (node.as_array() == nullptr) {
+    figure.own = unit * number_of(path, node, key);
+    return figure;
+  }
+  const auto numbers = numbers_of(path, node, key);
+  if (!processes.empty() && processes.size() != numbers.size()) {
+    refuse(path, node, "processes and " + key, "lists of one length");
+  }
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const int ranks = processes.empty() ? static_cast<int>(i) + 1 : processes[i];
+    figure.by_ranks[ranks] = unit * numbers[i];
+  }
+  return figure;
+}
+
 [[noreturn]] void unknown(
     const std::string& path, const toml::node& node, const std::string& key,
     const std::vector<std::string>& known) {
@@ -75,6 +104,13 @@ std::vector<int> rank_counts(
 
 }  // namespace
 
+std::optional<double> DocumentFigure::at(int ranks, int own_ranks) const {
+  const auto found = by_ranks.find(ranks);
+  return found != by_ranks.end() ? found->second
+         : ranks == own_ranks    ? own
+                                 : std::nullopt;
+}
+
 DocumentFigures read_document(const std::string& path) {
   DocumentFigures figures;
   const auto recipe = parse_recipe(path);
@@ -83,38 +119,32 @@ DocumentFigures read_document(const std::string& path) {
     return figures;
   }
   std::vector<int> processes;
-  std::vector<double> minutes;
+  if (const auto* node = table->get("processes")) {
+    processes = rank_counts(path, *node, "processes");
+  }
   for (const auto& [name, node] : *table) {
     const std::string key(name.str());
+    const auto figure = [&, &node = node](double unit = 1) {
+      return figure_of(path, node, key, processes, unit);
+    };
     if (key == "machine") {
       figures.machine = text_of(path, node, key);
     } else if (key == "seconds") {
-      figures.seconds = number_of(path, node, key);
-    } else if (key == "test_accuracy") {
-      figures.test_accuracy = number_of(path, node, key);
-    } else if (key == "train_accuracy") {
-      figures.train_accuracy = number_of(path, node, key);
-    } else if (key == "processes") {
-      processes = rank_counts(path, node, key);
+      figures.seconds = figure();
     } else if (key == "minutes") {
-      for (const auto& item : list_of(path, node, key)) {
-        minutes.push_back(number_of(path, item, key));
-      }
-    } else {
+      figures.seconds = figure(60);
+    } else if (key == "test_accuracy") {
+      figures.test_accuracy = figure();
+    } else if (key == "train_accuracy") {
+      figures.train_accuracy = figure();
+    } else if (key == "last_losses") {
+      figures.last_losses = numbers_of(path, node, key);
+    } else if (key != "processes") {
       unknown(
           path, node, key,
-          {"machine", "seconds", "test_accuracy", "train_accuracy", "processes",
-           "minutes"});
+          {"machine", "seconds", "minutes", "test_accuracy", "train_accuracy",
+           "last_losses", "processes"});
     }
-  }
-  for (size_t i = 0; table->get("processes") == nullptr && i < minutes.size(); ++i) {
-    processes.push_back(static_cast<int>(i) + 1);
-  }
-  if (processes.size() != minutes.size()) {
-    refuse(path, *table, "processes and minutes", "lists of one length");
-  }
-  for (size_t i = 0; i < processes.size(); ++i) {
-    figures.scaling.emplace_back(processes[i], 60 * minutes[i]);
   }
   return figures;
 }

@@ -1,11 +1,21 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace tandem {
+
+/// What a document measured, by the number of ranks: of another number it says nothing.
+struct DocumentFigure {
+  // Of as many ranks as the recipe has.
+  std::optional<double> own;
+  std::map<int, double> by_ranks;
+
+  /// For a run on `ranks` of a recipe for `own_ranks`.
+  std::optional<double> at(int ranks, int own_ranks) const;
+};
 
 /// A recipe's [document] table: what the document that it repeats says of its own
 /// run. Nothing that it does not say.
@@ -13,23 +23,21 @@ struct DocumentFigures {
   // Where it was measured, "" when the document does not tell.
   std::string machine;
   // Of the whole program.
-  std::optional<double> seconds;
+  DocumentFigure seconds;
   // Percent.
-  std::optional<double> test_accuracy;
-  std::optional<double> train_accuracy;
-  // Processes and the seconds they took together, from `processes` and `minutes`.
-  std::vector<std::pair<int, double>> scaling;
-
-  bool empty() const {
-    return !seconds && !test_accuracy && !train_accuracy && scaling.empty();
-  }
+  DocumentFigure test_accuracy;
+  DocumentFigure train_accuracy;
+  // The last losses that it prints, of as many ranks as there are.
+  std::vector<double> last_losses;
 };
 
 /// Reads a recipe's own [document] table; not its base's, which is another run.
 ///
-/// Keys: machine (text), seconds, test_accuracy, train_accuracy (numbers),
-/// processes and minutes (lists of one length; without processes, 1, 2, ...). Throws ConfigError with file and
-/// line for anything else, DataError when the file cannot be read.
+/// Keys: machine (text), seconds or minutes, test_accuracy, train_accuracy, last_losses
+/// (a list) and processes (a list). A figure is a number, of a run with the recipe's
+/// own number of ranks, or a list for those in `processes`; without that, for 1, 2, ...
+/// Throws ConfigError with file and line for anything else, DataError when the file
+/// cannot be read.
 DocumentFigures read_document(const std::string& path);
 
 /// A recipe's [scaling] table: which recipes to run (paths as given to a program

@@ -161,7 +161,10 @@ double Reporter::end_epoch(const ReportPlace& place) {
   }
   epoch_sums_.zero_();
   const double* sum = sums.data_ptr<double>();
-  epoch_accuracy_ = 100 * sum[1] / std::max(1.0, sum[2]);
+  // A rank that converged earlier reads nothing any more.
+  if (sum[2] > 0) {
+    epoch_accuracy_ = 100 * sum[1] / sum[2];
+  }
   return sum[0] / std::max(1.0, sum[2]);
 }
 

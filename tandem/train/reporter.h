@@ -68,7 +68,7 @@ class Reporter {
     return epoch_sums_;
   }
 
-  /// Of the last epoch that ended, percent.
+  /// Of the last epoch with samples that ended, percent.
   double epoch_accuracy() const {
     return epoch_accuracy_;
   }

@@ -35,7 +35,24 @@ TEST(Loss, SumsAreThoseOfPython) {
       summed_loss(LossKind::cross_entropy, x, classes()).item<double>(),
       1.76486659535544, 1e-14);
   EXPECT_EQ(summed_loss(LossKind::nll, x, classes()).item<double>(), -5.5);
+  EXPECT_NEAR(
+      summed_loss(LossKind::softmax_cross_entropy, x, classes()).item<double>(),
+      2.644428553727665, 1e-14);
   EXPECT_EQ(summed_loss(LossKind::mse, x, targets).item<double>(), 51.25);
+}
+
+// loss = F.cross_entropy(F.softmax(x, 1), targets, reduction="sum"); loss.backward()
+TEST(Loss, SoftmaxCrossEntropysGradientIsThatOfPython) {
+  const auto x = outputs().set_requires_grad(true);
+  summed_loss(LossKind::softmax_cross_entropy, x, classes()).backward();
+  const auto expected =
+      at::tensor(
+          {0.24433278129516345, 0.00658533450570932, -0.2509181158008727,
+           0.029437539480748794, -0.040153982340603245, 0.010716442859854462,
+           -0.24990661080428775, 0.2494744682273944, 0.0004321425768933428},
+          at::kDouble)
+          .view({3, 3});
+  EXPECT_LE((x.grad() - expected).abs().max().item<double>(), 1e-16);
 }
 
 TEST(Loss, WeightTimesSumIsPythonsMean) {
@@ -45,14 +62,17 @@ TEST(Loss, WeightTimesSumIsPythonsMean) {
       1.76486659535544 * loss_weight(cross_entropy, 3, 1), 0.58828886511848, 1e-14);
   EXPECT_NEAR(51.25 * loss_weight(mse, 3, 3), 5.694444444444445, 1e-14);
   EXPECT_EQ(loss_weight({LossKind::nll, Reduction::mean}, 40, 1), 1.0 / 40);
-  for (const auto kind : {LossKind::cross_entropy, LossKind::nll, LossKind::mse}) {
+  for (const auto kind :
+       {LossKind::cross_entropy, LossKind::nll, LossKind::mse,
+        LossKind::softmax_cross_entropy}) {
     EXPECT_EQ(loss_weight({kind, Reduction::sum}, 40, 3), 1);
   }
 }
 
 TEST(Loss, SumsAddUpOverAnyCutOfTheBatch) {
   const auto x = outputs();
-  for (const auto kind : {LossKind::cross_entropy, LossKind::nll}) {
+  for (const auto kind :
+       {LossKind::cross_entropy, LossKind::nll, LossKind::softmax_cross_entropy}) {
     const double whole = summed_loss(kind, x, classes()).item<double>();
     const double front =
         summed_loss(kind, x.narrow(0, 0, 1), classes().narrow(0, 0, 1)).item<double>();
@@ -76,7 +96,8 @@ TEST(Loss, CountsTheSamplesWhoseLargestOutputIsTheTarget) {
 }
 
 TEST(Loss, NamesGoThereAndBack) {
-  for (const std::string name : {"cross_entropy", "nll", "mse"}) {
+  for (const std::string name :
+       {"cross_entropy", "nll", "mse", "softmax_cross_entropy"}) {
     EXPECT_EQ(name_of(parse_loss_kind(name)), name);
   }
   EXPECT_EQ(parse_loss_kind("mse"), LossKind::mse);

@@ -157,6 +157,27 @@ TEST(Averaging, EndsOfEpochsAverageAsAskedAndTheEndAlways) {
   }
 }
 
+// Rank 0 gathers: an all-reduce adds up in an order of its backend's own.
+TEST(Averaging, TheEndAddsUpInRankOrderOverEveryBackend) {
+  for (const std::string backend : all_backends()) {
+    for (const int size : {3, 4}) {
+      const auto found = on_each_rank(backend, size, [](Communicator& comm) {
+        Rank rank(comm, -1);
+        rank.step();
+        const auto all = comm.stack(rank.values());
+        auto mean = all[0].clone();
+        for (int other = 1; other < comm.size(); ++other) {
+          mean += all[other];
+        }
+        mean /= comm.size();
+        rank.replica.strategy->end_epoch(true);
+        return rank.values().equal(mean);
+      });
+      EXPECT_THAT(found, testing::Each(true)) << backend << " " << size;
+    }
+  }
+}
+
 TEST(Averaging, LookingAtTheAverageDisturbsNobody) {
   const auto train = [](Communicator& comm, bool look) {
     Rank rank(comm, 3);

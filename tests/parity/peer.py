@@ -135,6 +135,15 @@ def make_optimizer(name, parameters, lr):
     return kind(parameters, lr=lr)
 
 
+# By the names of --loss; of the outputs of Net, log-probabilities.
+LOSSES = {
+    "auto": F.nll_loss,
+    # Document 001's: a softmax, then the cross-entropy, which has one itself.
+    "softmax_cross_entropy": lambda output, labels, reduction: F.cross_entropy(
+        F.softmax(output, dim=1), labels, reduction=reduction),
+}
+
+
 def batches_of(args, rank, shards, epoch, size):
     """Indices per step of one process, which takes the batches of `shards` ranks."""
     orders = []
@@ -178,7 +187,7 @@ def train_rank(rank, args, meeting):
         for batch in batches_of(args, rank, shards, epoch, len(labels)):
             optimizer.zero_grad()
             output = model(images[batch].to(dtype))
-            loss = F.nll_loss(output, labels[batch], reduction=args.reduction)
+            loss = LOSSES[args.loss](output, labels[batch], reduction=args.reduction)
             loss.backward()
             optimizer.step()
             mean = loss.detach() / (len(batch) if args.reduction == "sum" else 1)
@@ -365,7 +374,7 @@ def main():
 
     command(train, data="", init="", world=1, one_process=False, optimizer="sgd",
             lr=0.1, batch_size=8, epochs=1, seed=0, precision="fp64", reduction="mean",
-            noise=0, stride=1)
+            loss="auto", noise=0, stride=1)
     command(save, model="net", dtype="float32", seed=1, out="")
     command(logits, model="net", weights="", inputs="", out="")
     command(same, first="", second="")

@@ -7,7 +7,6 @@
 #include <regex>
 
 #include "program.h"
-#include "tandem/train/document.h"
 
 namespace tandem {
 namespace {
@@ -217,6 +216,60 @@ TEST_F(Compare, ScalingRunsEachNumberOfRanks) {
   EXPECT_TRUE(file_exists(out_ + "/report.html"));
 }
 
+TEST_F(Compare, FiguresOfOneNumberOfRanksDoNotStandBesideAnother) {
+  recipe(
+      "losses",
+      "nproc = 2\n[document]\nseconds = 77.7\nlast_losses = [0.231, 0.36, 0.3]\n");
+  const auto result = tandem_run(
+      {"scaling", scratch_ / "losses.toml", "--nproc", "1,2,3", "--limit", "640",
+       "--epochs", "1", "--out", out_});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  std::istringstream lines(result.output);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_EQ(line.find(" 77.7") != std::string::npos, line.rfind("losses-2", 0) == 0)
+        << line;
+  }
+  EXPECT_EQ(count_lines(out_ + "/scaling.json", "\"seconds\": 77.7"), 1);
+  EXPECT_EQ(count_lines(out_ + "/scaling.json", "\"last_losses\""), 1);
+
+  const auto compared = tandem_run(
+      {"compare", scratch_ / "losses.toml", "--set", "nproc=3", "--limit", "640",
+       "--epochs", "1", "--out", scratch_ / "three"});
+  EXPECT_THAT(
+      compared.output, AllOf(HasSubstr("loss 0.231 to 0.36"), Not(HasSubstr("77.7"))));
+}
+
+TEST_F(Compare, ScalingGivesEachRankOneThreadAtEveryPoint) {
+  const std::vector<std::string> command = {
+      program(),
+      "scaling",
+      scratch_ / "one.toml",
+      "--set",
+      "strategy=data_parallel",
+      "--nproc",
+      "1,2",
+      "--limit",
+      "640",
+      "--epochs",
+      "1",
+      "--out"};
+  const auto threads = [](const std::string& run) {
+    return json_number(run + "/environment.json", "threads_per_rank");
+  };
+  ASSERT_TRUE(
+      run_command(
+          with({"/usr/bin/env", "-u", "OMP_NUM_THREADS"}, with(command, {out_})), {},
+          300)
+          .status.ok());
+  EXPECT_EQ(threads(out_ + "/one-1"), 1);
+  EXPECT_EQ(threads(out_ + "/one-2"), 1);
+  const auto more = scratch_ / "more";
+  ASSERT_TRUE(
+      run_command(with(command, {more}), {{"OMP_NUM_THREADS", "3"}}, 300).status.ok());
+  EXPECT_EQ(threads(more + "/one-1"), 3);
+  EXPECT_EQ(threads(more + "/one-2"), 3);
+}
+
 TEST_F(Compare, AScalingRecipeNamesRecipesAndRanks) {
   replace_file(
       scratch_ / "curves.toml",
@@ -323,23 +376,6 @@ TEST_F(Compare, ScalingChartHasAPointPerRun) {
   EXPECT_EQ(points_of(page, "scaling-seconds"), 4);
   EXPECT_EQ(points_of(page, "scaling-speed-up"), 4);
   EXPECT_THAT(page, HasSubstr("data-points=\"4\" data-document-points=\"2\""));
-}
-
-TEST(Recipes, DocumentsAndScalingsCanBeRead) {
-  const std::string folder = source_dir() + "/recipes";
-  for (const auto& name : list_directory(folder)) {
-    if (name.find(".toml") == std::string::npos) {
-      continue;
-    }
-    const auto path = folder + "/" + name;
-    EXPECT_NO_THROW(read_document(path)) << name;
-    EXPECT_NO_THROW(read_scaling_recipe(path)) << name;
-  }
-  EXPECT_EQ(read_document(folder + "/000-single.toml").seconds, 52.3);
-  EXPECT_EQ(read_document(folder + "/003-single.toml").seconds, 143.5);
-  EXPECT_EQ(read_document(folder + "/003-single.toml").test_accuracy, 99.22);
-  EXPECT_EQ(read_document(folder + "/003-ddp.toml").test_accuracy, 99.24);
-  EXPECT_TRUE(read_document(folder + "/002-ddp.toml").empty());
 }
 
 }  // namespace

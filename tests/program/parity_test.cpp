@@ -32,6 +32,7 @@ struct Training {
   int side = 14;
   size_t epochs = 4;
   std::string executor = "eager";
+  std::string loss = "auto";
 };
 
 std::ostream& operator<<(std::ostream& out, const Training& training) {
@@ -97,7 +98,8 @@ std::vector<std::string> settings(const Training& training, const Scratch& scrat
           "--epochs",     std::to_string(training.epochs),
           "--seed",       "3",
           "--precision",  training.precision,
-          "--reduction",  training.reduction};
+          "--reduction",  training.reduction,
+          "--loss",       training.loss};
 }
 
 // Writes the initial weights too.
@@ -189,7 +191,10 @@ INSTANTIATE_TEST_SUITE_P(
         Training{"adadelta_1", 1, "adadelta", "0.5"},
         Training{"adadelta_2", 2, "adadelta", "0.5"},
         Training{"sum_2", 2, "sgd", "0.0025", "fp64", "sum"},
-        Training{"document_003", 2, "adadelta", "1", "fp64", "mean", 28, 1}),
+        Training{"document_003", 2, "adadelta", "1", "fp64", "mean", 28, 1},
+        Training{
+            "softmax_2", 2, "adam", "0.001", "fp64", "mean", 14, 4, "eager",
+            "softmax_cross_entropy"}),
     name_of);
 
 using ParityFloat32 = Parity;
@@ -218,23 +223,28 @@ TEST_P(ParityCompiled, TrainsAsPyTorchDoes) {
   EXPECT_LE(std::abs(late), 0.02);
 }
 
-Training compiled(const std::string& name, int world, const std::string& lr) {
-  return {name + "_" + std::to_string(world),
-          world,
-          name,
-          lr,
-          "fp32",
-          "mean",
-          14,
-          4,
-          "onednn"};
+Training compiled(
+    const std::string& name, int world, const std::string& lr,
+    const std::string& loss = "auto") {
+  return {
+      (loss == "auto" ? name : loss) + "_" + std::to_string(world),
+      world,
+      name,
+      lr,
+      "fp32",
+      "mean",
+      14,
+      4,
+      "onednn",
+      loss};
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Training, ParityCompiled,
     testing::Values(
         compiled("sgd", 1, "0.02"), compiled("adam", 2, "0.001"),
-        compiled("adamw", 2, "0.001"), compiled("adadelta", 2, "0.5")),
+        compiled("adamw", 2, "0.001"), compiled("adadelta", 2, "0.5"),
+        compiled("adam", 1, "0.001", "softmax_cross_entropy")),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,11 +1,13 @@
 // What a run prints: who reports, by which templates, and when it has converged.
 
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "printed.h"
+#include "tandem/train/reporter.h"
 
 namespace tandem {
 namespace {
@@ -84,6 +86,20 @@ TEST(Reports, FollowTheTemplates) {
   EXPECT_THAT(lines, SizeIs(1 + 6 + 2 + 1));
   EXPECT_THAT(lines, Contains(testing::EndsWith("of 10 after 2/2")));
   EXPECT_EQ(lines.back(), "end");
+}
+
+TEST(Reports, ARankThatConvergedKeepsTheAccuracyOfItsLastEpoch) {
+  const auto comm = make_single_communicator();
+  StrategyOptions options;
+  options.name = "averaging";
+  Replica replica(make_small_model(small_net_layers()), *comm, options, {});
+  const auto config = small_config();
+  Reporter reporter(config, *comm, *replica.strategy);
+  reporter.add_step(at::tensor({5.0, 3.0, 4.0}, at::kDouble), {});
+  reporter.end_epoch({});
+  EXPECT_EQ(reporter.epoch_accuracy(), 75);
+  reporter.end_epoch({});
+  EXPECT_EQ(reporter.epoch_accuracy(), 75);
 }
 
 TEST(Reports, CanBeOff) {
