@@ -11,6 +11,7 @@
 #include "app/worker_bench.h"
 #include "tandem/base/error.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/precision.h"
 #include "tandem/train/run_directory.h"
 
 namespace tandem::app {
@@ -96,10 +97,9 @@ void add_marks(StepTimes& times, const Trace& trace) {
   }
 }
 
-StepTimes time_steps(const BenchStepOptions& options) {
+StepTimes time_steps(const BenchStepOptions& options, Communicator& comm) {
   const auto data = load_dataset(options.config.data).train;
-  auto comm = make_single_communicator();
-  const Assembly parts = assemble(options.config, data, *comm);
+  const Assembly parts = assemble(options.config, data, comm);
   LoaderOptions loading = loader_options(options.config);
   loading.num_buffers = options.prefetched ? kPrefetchedBatches : 2;
   FullBatches batches(data, loading);
@@ -139,9 +139,11 @@ ordered_json buckets_json(const StepTimes& times) {
 }
 
 int bench_step(const Arguments& arguments) {
-  const auto options = parse_bench_step(arguments);
+  auto options = parse_bench_step(arguments);
   at::set_num_threads(options.threads);
-  const StepTimes times = time_steps(options);
+  const auto comm = make_single_communicator();
+  options.config.precision = settle_precision(options.config, *comm);
+  const StepTimes times = time_steps(options, *comm);
   const Spread spread = spread_of(times.ms);
   const RunConfig& config = options.config;
   const double rate = 1000 * static_cast<double>(config.batch_size) / spread.median;

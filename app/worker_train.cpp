@@ -11,6 +11,7 @@
 #include "tandem/optim/lr_schedule.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/parallel/strategy.h"
+#include "tandem/train/assembly.h"
 #include "tandem/train/scatter.h"
 #include "tandem/train/trainer.h"
 
@@ -85,6 +86,8 @@ int work_train(const Arguments& arguments) {
   return run_as_rank([&] {
     const RunConfig config = parse_or_help(arguments);
     outlive_readers();
+    // What does not fit is refused before ranks meet.
+    loss_of(config);
     if (config.ranks == "thread") {
       train_as_threads(config);
     } else {

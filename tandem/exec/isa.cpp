@@ -36,4 +36,8 @@ bool has_amx() {
   return has;
 }
 
+bool has_bf16() {
+  return includes(dnnl::cpu_isa::avx512_core_bf16);
+}
+
 }  // namespace tandem

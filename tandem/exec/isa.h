@@ -12,6 +12,10 @@ Isa kernel_isa();
 /// them to this process, and ONEDNN_MAX_CPU_ISA does not forbid them.
 bool has_amx();
 
+/// Whether this CPU multiplies bfloat16 by instructions of its own (AVX512_BF16 or
+/// AMX), as far as ONEDNN_MAX_CPU_ISA allows. Without them bf16 is slower than float32.
+bool has_bf16();
+
 template <typename Function>
 Function for_isa(Function avx512, Function avx2, Function base) {
   switch (kernel_isa()) {

@@ -1,7 +1,27 @@
 #include "tandem/base/error.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/exec/isa.h"
 #include "tandem/exec/stage_executor.h"
 
 namespace tandem {
+
+namespace {
+
+// Nobody here can say what the variable leaves of the CPU.
+bool limited() {
+  return get_env("ONEDNN_MAX_CPU_ISA").has_value();
+}
+
+}  // namespace
+
+Isa kernel_isa() {
+  return !limited() && __builtin_cpu_supports("avx512bw") != 0 ? Isa::avx512
+                                                               : Isa::base;
+}
+
+bool has_bf16() {
+  return !limited() && __builtin_cpu_supports("avx512bf16") != 0;
+}
 
 std::unique_ptr<StageExecutor> make_onednn_executor(
     Model&, ModelArenas&, const StageOptions&) {

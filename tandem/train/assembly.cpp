@@ -12,6 +12,7 @@
 #include "tandem/parallel/grid.h"
 #include "tandem/parallel/parameter_server.h"
 #include "tandem/parallel/shared_parameters.h"
+#include "tandem/train/loss_setting.h"
 #include "tandem/train/resume_settings.h"
 #include "tandem/train/weights.h"
 
@@ -29,14 +30,6 @@ LossKind default_loss(const RunConfig& config) {
 
 int64_t pad_of(const RunConfig& config) {
   return config.model == kCustomModel ? 0 : find_model(config.model).pad;
-}
-
-Loss loss_of(const RunConfig& config) {
-  Loss loss;
-  loss.kind =
-      config.loss == "auto" ? default_loss(config) : parse_loss_kind(config.loss);
-  loss.reduction = config.reduction == "sum" ? Reduction::sum : Reduction::mean;
-  return loss;
 }
 
 ModelOptions model_options(
@@ -147,10 +140,10 @@ void check_all_ranks_step_together(
   }
 }
 
-bool has_stages(const std::string& strategy) {
+bool strategy_has(const std::string& name, bool StrategyEntry::*property) {
   const auto& table = strategy_table();
   return std::any_of(table.begin(), table.end(), [&](const StrategyEntry& entry) {
-    return strategy == entry.name && entry.has_stages;
+    return name == entry.name && entry.*property;
   });
 }
 
@@ -161,7 +154,7 @@ StageOptions stage_of(
   StageOptions options;
   options.loss = loss_of(config);
   options.bf16 = config.precision == "bf16";
-  if (!has_stages(config.strategy)) {
+  if (!strategy_has(config.strategy, &StrategyEntry::has_stages)) {
     if (config.stages > 1) {
       throw ConfigError(fmt::format(
           "[parallel] strategy {} does not divide the model into {} stages; use "
@@ -194,6 +187,7 @@ StageOptions stage_of(
 Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
     std::unique_ptr<Model> model) {
+  TANDEM_CHECK(config.precision != "auto", "settle_precision() comes first");
   Assembly parts;
   if (parse_buffer_sync(config.buffers) == BufferSync::sync) {
     parts.statistics = std::make_shared<StatisticsGroup>(comm);
@@ -242,7 +236,27 @@ Assembly assemble(
   if (parts.statistics != nullptr) {
     check_all_ranks_step_together(*parts.strategy, comm, config.strategy);
   }
+  if (strategy_has(config.strategy, &StrategyEntry::has_buckets)) {
+    parts.optimizer_state = strategy.shard_optimizer ? "sharded" : "replicated";
+  }
   return parts;
+}
+
+Loss loss_of(const RunConfig& config) {
+  check_loss(config.loss);
+  Loss loss;
+  loss.kind =
+      config.loss == "auto" ? default_loss(config) : parse_loss_kind(config.loss);
+  loss.reduction = config.reduction == "sum" ? Reduction::sum : Reduction::mean;
+  // PyTorch takes any numbers for log-probabilities, and lowers such a loss without
+  // end.
+  if (loss.kind == LossKind::nll && default_loss(config) != LossKind::nll &&
+      config.model != kCustomModel) {
+    throw ConfigError(
+        "[model] loss nll takes log-probabilities, and model " + config.model +
+        " has no log-softmax at its end; use --loss cross_entropy or auto");
+  }
+  return loss;
 }
 
 LoaderOptions loader_options(const RunConfig& config) {

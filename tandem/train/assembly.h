@@ -35,6 +35,8 @@ struct Assembly {
   // Why "auto" did not take a faster one; empty when it did.
   std::string executor_passed_over;
   std::unique_ptr<Strategy> strategy;
+  // "replicated" or "sharded"; "" where the strategy has no such choice.
+  std::string optimizer_state;
 };
 
 /// A config's `model` when the program brings its own.
@@ -48,6 +50,10 @@ constexpr const char* kCustomModel = "custom";
 Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
     std::unique_ptr<Model> model = nullptr);
+
+/// What a config's run minimises. Throws ConfigError for a loss that does not fit the
+/// model.
+Loss loss_of(const RunConfig& config);
 
 /// How images become inputs of the config's model.
 LoaderOptions loader_options(const RunConfig& config);

@@ -10,6 +10,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/train/line_format.h"
+#include "tandem/train/loss_setting.h"
 
 namespace tandem {
 
@@ -172,8 +173,8 @@ const std::vector<ConfigField>& config_fields() {
        "torch.save(state_dict) wrote"},
       {"model", "dropout", &C::dropout, "false: the model's dropout layers do nothing"},
       {"model", "loss", &C::loss,
-       "auto, cross_entropy, nll, mse or softmax_cross_entropy (of the outputs' "
-       "softmax)"},
+       "auto (the model's own), cross_entropy (any model), nll (models that end in a "
+       "log-softmax: net, convnet), or softmax_cross_entropy (of the outputs' softmax)"},
       {"model", "reduction", &C::reduction, "mean or sum over the global batch"},
       {"training", "epochs", &C::epochs, "passes over the data"},
       {"training", "batch_size", &C::batch_size, "samples per rank and micro-batch"},
@@ -233,8 +234,10 @@ const std::vector<ConfigField>& config_fields() {
       {"parallel", "executor", &C::executor,
        "auto (onednn, or eager for what that cannot compile), onednn or eager"},
       {"parallel", "precision", &C::precision,
-       "fp32, fp64, or bf16 (convolutions and matrix products of training in bfloat16, "
-       "parameters and gradients in float32)"},
+       "fp32, fp64, bf16 (convolutions and matrix products of training in bfloat16, "
+       "parameters and gradients in float32), or auto (bf16 where the CPUs of all "
+       "ranks "
+       "compute in it, else fp32)"},
       {"parallel", "loss_scale", &C::loss_scale,
        "against underflow of gradients: none, dynamic, or a number"},
       {"parallel", "device", &C::device, "auto or cpu"},
@@ -474,7 +477,8 @@ void check(const RunConfig& config) {
   check_lines(config);
   check_one_of("reduction", config.reduction, {"mean", "sum"});
   check_one_of("ranks", config.ranks, {"process", "thread"});
-  check_one_of("precision", config.precision, {"fp32", "fp64", "bf16"});
+  check_loss(config.loss);
+  check_one_of("precision", config.precision, {"fp32", "fp64", "bf16", "auto"});
   check_one_of("device", config.device, {"auto", "cpu"});
   if (config.resume == "auto" && config.out.empty()) {
     throw ConfigError(

@@ -193,6 +193,7 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["ranks"] = config.ranks;
   json["backend"] = summary.backend;
   json["executor"] = summary.executor;
+  json["optimizer_state"] = summary.optimizer_state;
   json["precision"] = config.precision;
   json["loss_scale"] = summary.loss_scale;
   json["skipped_steps"] = summary.skipped_steps;

@@ -69,6 +69,8 @@ struct Summary {
   int world_size = 1;
   std::string backend;
   std::string executor;
+  // "replicated" or "sharded"; "" where the strategy has no such choice.
+  std::string optimizer_state;
   std::string parameters_sha256;
   // Strategy::measurements().
   std::map<std::string, std::vector<double>> measurements;

@@ -20,6 +20,7 @@
 #include "tandem/train/evaluation.h"
 #include "tandem/train/partition_audit.h"
 #include "tandem/train/peak_memory.h"
+#include "tandem/train/precision.h"
 #include "tandem/train/reporter.h"
 #include "tandem/train/saving.h"
 #include "tandem/train/start_checks.h"
@@ -188,11 +189,16 @@ class Trainer {
 
   void announce() {
     reporter_.say(fmt::format(
-        "{} ({} parameters) on {}: {} samples, {} x batch {}{}, {}, {} ranks over {}",
+        "{} ({} parameters) on {}: {} samples, {} x batch {}{}, {}, {} ranks over {}, "
+        "executor {}, {}{}",
         config_.model, count_parameters(parts_, comm_), data_.train.name,
         data_.train.size, parts_.strategy->data_shard().num_shards, config_.batch_size,
         config_.accumulate > 1 ? fmt::format(" x {}", config_.accumulate) : "",
-        config_.strategy, comm_.size(), comm_.backend()));
+        config_.strategy, comm_.size(), comm_.backend(), parts_.executor->name(),
+        config_.precision,
+        parts_.optimizer_state.empty()
+            ? ""
+            : ", optimizer state " + parts_.optimizer_state));
     if (!parts_.executor_passed_over.empty()) {
       reporter_.say(fmt::format(
           "executor {}: {}", parts_.executor->name(), parts_.executor_passed_over));
@@ -447,6 +453,7 @@ class Trainer {
     summary.world_size = comm_.size();
     summary.backend = comm_.backend();
     summary.executor = parts_.executor->name();
+    summary.optimizer_state = parts_.optimizer_state;
     summary.measurements = parts_.strategy->measurements();
     summary.parameters_sha256 = parameters_sha256(parts_, comm_);
     directory_->finish(summary, config_);
@@ -488,7 +495,9 @@ Summary train(
   // Before the parts are made: some talk to those of the other ranks.
   const DataParts data_parts = parts_of(data);
   check_same_run(config, data_parts, comm);
-  return Trainer(config, data, data_parts, comm, std::move(model)).run();
+  RunConfig settled = config;
+  settled.precision = settle_precision(config, comm);
+  return Trainer(settled, data, data_parts, comm, std::move(model)).run();
 }
 
 }  // namespace tandem

@@ -43,6 +43,22 @@ INSTANTIATE_TEST_SUITE_P(
         setting("Precision", {"--precision", "fp23"}, {"fp23", "'fp32'"}),
         setting("Device", {"--device", "cpuu"}, {"cpuu", "'cpu'"}),
         setting("Loss", {"--loss", "nnl"}, {"nnl", "'nll'"}),
+        setting(
+            "LossOfNumbers", {"--loss", "mse"},
+            {"loss mse", "target here is a class", "--loss auto, cross_entropy, nll"}),
+        setting(
+            "LossOfNumbersForThreeRanks", {"--loss", "mse", "--nproc", "3"},
+            {"loss mse", "--loss auto"}),
+        setting(
+            "LossOfLogProbabilities", {"--loss", "nll"},
+            {"loss nll", "simplenet", "--loss cross_entropy"}),
+        setting(
+            "LossOfLogProbabilitiesForThreeRanks", {"--loss", "nll", "--nproc", "3"},
+            {"loss nll", "simplenet", "--loss cross_entropy"}),
+        setting(
+            "LossOfLogProbabilitiesForThreads",
+            {"--loss", "nll", "--nproc", "3", "--ranks", "thread"},
+            {"loss nll", "simplenet", "--loss cross_entropy"}),
         setting("Reduction", {"--reduction", "men"}, {"men", "'mean'"}),
         setting("Share", {"--share", "scater"}, {"scater", "'scatter'"}),
         setting("CommHook", {"--comm-hook", "fp61"}, {"fp61", "'fp16'"}),

@@ -135,12 +135,14 @@ TEST(Train, EvaluatesAfterEveryNthEpochAndTheLast) {
   }
 }
 
-TEST(Train, Bfloat16WithoutAvx512IsEagerAndSaysSo) {
+TEST(Train, Bfloat16WithoutAvx512IsEagerAndSaysSoAndWhatItCosts) {
   const auto result = tandem_run(
       {"train", "--model", "net", "--limit", "64", "--precision", "bf16"},
       {{"ONEDNN_MAX_CPU_ISA", "AVX2"}});
   EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("executor eager, bf16, "));
   EXPECT_THAT(result.output, HasSubstr("bf16 needs AVX-512"));
+  EXPECT_THAT(result.errors, HasSubstr("times as long as in fp32; use --precision"));
   EXPECT_THAT(result.output, HasSubstr("Finished training in "));
 }
 

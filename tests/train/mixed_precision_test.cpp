@@ -11,7 +11,6 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/train/assembly.h"
 #include "tandem/train/safetensors.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
@@ -163,60 +162,6 @@ TEST(Bf16, IsForProductsOfTrainingOnly) {
   ASSERT_EQ(evaluation.size(), 3u);
   EXPECT_THAT(training, testing::Each(at::kBFloat16));
   EXPECT_THAT(evaluation, testing::Each(at::kFloat));
-}
-
-// Parameters and losses of three steps on two ranks.
-struct Run {
-  at::Tensor parameters;
-  double loss = 0;
-};
-
-Run train_digits(const std::string& model, const std::string& precision) {
-  RunConfig config;
-  config.model = model;
-  config.precision = precision;
-  config.buffers = "sync";
-  config.optimizer = "sgd";
-  config.batch_size = 8;
-  const auto data = load_dataset("digits", 64);
-  return on_each_rank("thread", 2, [&](Communicator& comm) {
-    Assembly parts = assemble(config, data.train, comm);
-    parts.strategy->start();
-    SamplerOptions shard;
-    shard.num_shards = comm.size();
-    shard.shard = comm.rank();
-    LoaderOptions options = loader_options(config);
-    Loader loader(data.train, shard, options);
-    loader.seek(0);
-    StepContext context;
-    context.lr = 0.05;
-    Run run;
-    Batch batch;
-    for (; context.step < 3 && loader.next(batch); ++context.step) {
-      run.loss = parts.strategy->train_step({batch}, context)[0].item<double>();
-    }
-    std::vector<at::Tensor> flat;
-    for (const auto& tensor : parts.arenas->tensors()) {
-      EXPECT_EQ(tensor.scalar_type(), at::kFloat);
-      EXPECT_EQ(tensor.grad().scalar_type(), at::kFloat);
-      flat.push_back(tensor.detach().reshape(-1));
-    }
-    run.parameters = at::cat(flat);
-    return run;
-  })[0];
-}
-
-TEST(Bf16, TrainsEveryModelNearlyAsFloat32Does) {
-  for (const auto& model : model_table()) {
-    SCOPED_TRACE(model.name);
-    const auto narrow = train_digits(model.name, "bf16");
-    const auto wide = train_digits(model.name, "fp32");
-    const double difference = relative_difference(narrow.parameters, wide.parameters);
-    RecordProperty(model.name, std::to_string(difference));
-    EXPECT_GT(difference, 0);
-    EXPECT_LT(difference, 0.02);
-    EXPECT_NEAR(narrow.loss, wide.loss, 0.02 * wide.loss);
-  }
 }
 
 TEST(Bf16, CheckpointsStayFloat32) {

@@ -1,0 +1,88 @@
+// What recipes leave to the program, and what they settle themselves.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "program.h"
+#include "tandem/train/config.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+const Variables kNoAvx512 = {{"ONEDNN_MAX_CPU_ISA", "AVX2"}};
+
+std::string recipe(const std::string& name) {
+  return source_dir() + "/recipes/" + name + ".toml";
+}
+
+// Two steps of a recipe on digits.
+CommandResult dry_run(
+    const std::vector<std::string>& more, const Variables& variables = {}) {
+  std::vector<std::string> arguments = {"train",  "--dry-run", "--data",
+                                        "digits", "--limit",   "600"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const auto result = tandem_run(arguments, variables);
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  return result;
+}
+
+// What the documents' programs do in every rank is not shared out behind their back.
+TEST(Recipes, OfTheDocumentsDataParallelismUpdateAllParametersOnEveryRank) {
+  int found = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(source_dir() + "/recipes")) {
+    const std::string name = entry.path().stem();
+    if (name.rfind("00", 0) != 0 || name == "001-scaling") {
+      continue;
+    }
+    RunConfig config;
+    read_recipe(config, entry.path());
+    if (config.strategy == "data_parallel") {
+      EXPECT_EQ(config.optimizer_state, "replicated") << name;
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, 11);
+}
+
+TEST(Recipes, TheFirstLineTellsARecipesOptimizerStateFromWhatAutoTakes) {
+  const Scratch scratch;
+  const auto by_hand =
+      dry_run({recipe("003-own-ddp"), "--nproc", "3", "--out", scratch / "a"});
+  EXPECT_THAT(
+      by_hand.output,
+      AllOf(
+          HasSubstr(
+              "3 ranks over shm, executor onednn, fp32, optimizer state replicated\n"),
+          HasSubstr("Finished init process group. Current rank:  2")));
+  EXPECT_EQ(json_value(scratch / "a/summary.json", "optimizer_state"), "replicated");
+  const auto ours =
+      dry_run({recipe("quickstart"), "--nproc", "3", "--out", scratch / "b"});
+  EXPECT_THAT(
+      ours.output,
+      HasSubstr("3 ranks over shm, executor onednn, fp32, optimizer state sharded\n"));
+  EXPECT_EQ(json_value(scratch / "b/summary.json", "optimizer_state"), "sharded");
+}
+
+TEST(Recipes, OfMixedPrecisionAreFloat32WhereTheCpuHasNoBfloat16) {
+  const Scratch scratch;
+  for (const std::string name : {"004-amp", "mnist-99"}) {
+    const std::string out = scratch / name;
+    const auto result = dry_run({recipe(name), "--out", out}, kNoAvx512);
+    EXPECT_THAT(result.output, HasSubstr("executor onednn, fp32, "));
+    EXPECT_THAT(result.errors, Not(HasSubstr("bfloat16")));
+    EXPECT_EQ(json_value(out + "/summary.json", "precision"), "fp32");
+    EXPECT_THAT(read_file(out + "/config.toml"), HasSubstr("\nprecision = \"fp32\"\n"));
+  }
+  // The loss is scaled all the same.
+  EXPECT_EQ(json_number(scratch / "004-amp/summary.json", "loss_scale"), 65536);
+}
+
+}  // namespace
+}  // namespace tandem
