@@ -4,8 +4,7 @@
 
 namespace tandem {
 
-/// Log lines go to standard error, one write a line, safe from any thread. One that
-/// cannot be written is lost, no error (ferror(stderr) tells).
+/// Log lines go to standard error, one write a line, safe from any thread.
 /// A thread is told its rank; it never looks it up.
 ///
 /// Levels: TANDEM_LOG=debug|info|warn|error (default info). info is printed by

@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "tandem/base/error.h"
-#include "tandem/comm/c10d_store.h"
 #include "tandem/base/no_sigpipe.h"
+#include "tandem/comm/c10d_store.h"
 #include "tandem/comm/tensorpipe_rpc.h"
 #include "tandem/core/torch_compat.h"
 

@@ -12,8 +12,8 @@
 #include <mutex>
 
 #include "tandem/base/error.h"
-#include "tandem/comm/c10d_store.h"
 #include "tandem/base/no_sigpipe.h"
+#include "tandem/comm/c10d_store.h"
 
 namespace tandem {
 
