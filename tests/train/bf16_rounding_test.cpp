@@ -159,7 +159,7 @@ Layers train_digits(
   Loader loader(data.train, shard, options);
   loader.seek(0);
   StepContext context;
-  context.lr = 0.05;
+  context.lr = 0.01;
   Batch batch;
   for (; context.step < kSteps && loader.next(batch); ++context.step) {
     parts.strategy->train_step({batch}, context);
@@ -214,9 +214,9 @@ double distance(const Layers& changes, const Layers& wanted) {
 
 // What rounding does to a training is hard to say beforehand: a ReLU or a pool passes
 // some gradients elsewhere. So the same roundings are made in float32, layer by layer.
-// Their errors are of the same size, and independent where sums are in bfloat16: in 216
-// trainings (6 models, 16 to 20 seeds, AVX2 and AVX512_BF16) bf16 was at most 1.94
-// times as far from float32 as they were.
+// Their errors are of the same size, and independent where sums are in bfloat16: in 144
+// trainings (6 models, 12 seeds, AVX2 and AVX512_BF16) bf16 was at most 1.22 times as
+// far from float32 as they were.
 TEST(Bf16, IsAsFarFromFloat32AsItsRoundingsAre) {
   for (const auto& model : model_table()) {
     SCOPED_TRACE(model.name);
@@ -225,8 +225,8 @@ TEST(Bf16, IsAsFarFromFloat32AsItsRoundingsAre) {
     const double roundings = distance(rounded_run(model), wide);
     RecordProperty(model.name, fmt::format("{} {}", bf16, roundings));
     EXPECT_GT(bf16, 0);
-    EXPECT_LT(bf16, 2.5 * roundings);
-    EXPECT_LT(2.5 * roundings, 1) << "a layer that is not trained passes";
+    EXPECT_LT(bf16, 2 * roundings);
+    EXPECT_LT(2 * roundings, 1) << "a layer that is not trained passes";
   }
 }
 
