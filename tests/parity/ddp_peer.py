@@ -97,7 +97,8 @@ CASES = {
     "static_graph": ({"static_graph": True}, {}),
     "unused": ({"find_unused_parameters": True}, {"unused": True}),
     "group": ({}, {"in_groups": True}),
-    "ignored": ({}, {"ignored": ["extra", "count"]}),
+    # The reducer asks for "<module>.<name>", all else for the name.
+    "ignored": ({}, {"ignored": ["extra", ".extra", "count"]}),
     "no_sync": ({}, {"how": "no_sync"}),
     "twice": ({}, {"how": "twice"}),
     "two_losses": ({}, {"how": "two_losses"}),
