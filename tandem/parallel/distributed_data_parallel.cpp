@@ -94,11 +94,10 @@ struct DistributedDataParallel::State {
     }
     if (num_stranded > 0) {
       throw CommError(
-          "[ddp] the backward before this one threw when " +
-          std::to_string(num_stranded) + " of " +
-          std::to_string(reducer.buckets().size()) +
-          " buckets had been sent, so the ranks are out of step; end the run and start "
-          "it again");
+          "backward", "the one before it threw when " + std::to_string(num_stranded) +
+                          " of " + std::to_string(reducer.buckets().size()) +
+                          " buckets had been sent, so the ranks are out of step; end "
+                          "the run and start it again");
     }
     watch.check();
     syncing = sync;
@@ -132,7 +131,7 @@ struct DistributedDataParallel::State {
       reducer.warn_of_unused();
       reducer.finish();
       take_mean();
-      settle_buffers(comm, arenas, options.buffers);
+      tandem::settle_buffers(comm, arenas, options.buffers);
     }
     running = false;
   }

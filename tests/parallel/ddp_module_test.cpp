@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Change{
             "MovedToAnotherDtype", [](Net& net) { net.to(at::kDouble); },
-            "'factor' is no longer in its arena"},
+            "'bn.bias' is no longer in its arena"},
         Change{
             "DataReplaced",
             [](Net& net) { net.fc->bias.set_data(net.fc->bias.detach().clone()); },
