@@ -45,8 +45,8 @@ struct DistributedDataParallelOptions {
 /// moved, replaced, added or removed, or its requires_grad switched. (When all
 /// parameters are new ones, backward does not come by here: make this anew too.) The
 /// module and the communicator outlive it. One backward at a time; all ranks make the
-/// same number of them. One that throws leaves the next one as if it had not been, or,
-/// once buckets were sent, makes it throw CommError.
+/// same number of them. After one that threw, .grad holds what was written so far, and
+/// the next runs as ever; once buckets were sent, it throws CommError.
 ///
 /// **Buffers.** PyTorch broadcasts rank 0's before a forward, if the forward before it
 /// was synced. A C++ module has no hook there; this does it when a synced backward
@@ -62,30 +62,33 @@ struct DistributedDataParallelOptions {
 /// What PyTorch's has, and what is here. Rows with a + are compared with PyTorch's in
 /// tests/parallel/ddp_parity_test.cpp.
 ///
-/// | PyTorch                  | here                                              |
-/// | ------------------------ | ------------------------------------------------- |
-/// | module                   | + the first argument; it is not wrapped            |
-/// | forward                  | + the module's own                                |
-/// | process_group            | + `comm`; Communicator::split() makes smaller ones |
-/// | broadcast_buffers        | + `buffers`: broadcast (default), off; and average |
-/// | bucket_cap_mb            | + `bucket_bytes`                                  |
-/// | find_unused_parameters   | + always: what a rank does not use counts as zero |
-/// |                          | there, named once in a warning. What no rank uses  |
-/// |                          | has a .grad of zeros (PyTorch: None), so weight    |
-/// |                          | decay moves it: freeze it                         |
-/// | gradient_as_bucket_view  | + always                                          |
-/// | static_graph             | + nothing to set: results do not depend on it     |
-/// | no_sync                  | + no_sync(): a scope around backward               |
-/// | register_comm_hook       | + `bucket_hook`; `comm_hook` for fp16 and bf16     |
-/// | several backwards        | + gradients add up. Of one forward's, each is      |
-/// |                          | reduced (PyTorch: the first only, silently)        |
-/// | backward, create_graph   | + the values are reduced, and have no graph       |
-/// | parameters_to_ignore     | + the other constructor, with lists that lack them |
-/// | state_dict               | + the module's own names, without "module."       |
-/// | join                     | no: a rank without data runs backward on a loss    |
-/// |                          | times zero                                        |
-/// | check_reduction          | no: deprecated                                    |
-/// | device_ids, output_device, dim | no: a rank has one device                   |
+/// | PyTorch                 | here                                               |
+/// | ----------------------- | -------------------------------------------------- |
+/// | module                  | + the first argument; it is not wrapped            |
+/// | forward                 | + the module's own                                 |
+/// | process_group           | + `comm`; Communicator::split() makes smaller ones |
+/// | broadcast_buffers       | + `buffers`: broadcast (default), off; and average |
+/// | bucket_cap_mb           | + `bucket_bytes`                                   |
+/// | find_unused_parameters  | + always: what a rank does not use counts as zero  |
+/// |                         | there, named once in a warning. What no rank uses  |
+/// |                         | has a .grad of zeros (PyTorch: None), so weight    |
+/// |                         | decay moves it: freeze it                          |
+/// | gradient_as_bucket_view | + always                                           |
+/// | static_graph            | + nothing to set: results do not depend on it      |
+/// | no_sync                 | + no_sync(): a scope around backward               |
+/// | register_comm_hook      | + `bucket_hook`; `comm_hook` for fp16 and bf16;    |
+/// |                         | `reduction` for the hook that does not divide      |
+/// | several backwards       | + gradients add up. Of one forward's, each is      |
+/// |                         | reduced (PyTorch: the first only, silently)        |
+/// | parameters_to_ignore    | + the other constructor, with lists that lack them |
+/// | state_dict              | + the module's own names, without "module."        |
+/// | create_graph            | values are reduced, without a graph (PyTorch:      |
+/// |                         | warns, and fails for most modules)                 |
+/// | join                    | no: a rank without data runs backward on a loss    |
+/// |                         | times zero                                         |
+/// | check_reduction         | no: deprecated                                     |
+/// | device_ids,             | no: a rank has one device                          |
+/// | output_device, dim      |                                                    |
 class DistributedDataParallel {
  public:
   /// `module`: a torch::nn::Module, or what has its named_parameters() and

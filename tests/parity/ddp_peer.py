@@ -128,7 +128,9 @@ def run(rank, world, arguments, how="plain", hook=None, unused=False, in_groups=
     if in_groups:
         arguments = {**arguments, "process_group": group_of(rank, world)}
     if ignored:
-        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, ignored)
+        # The reducer looks for a module's name and a dot in front, which here is none.
+        names = [*ignored, *("." + name for name in ignored)]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, names)
     ddp = DistributedDataParallel(net, **arguments)
     if hook:
         ddp.register_comm_hook(None, hook)
