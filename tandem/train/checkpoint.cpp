@@ -187,9 +187,11 @@ std::string save_checkpoint(
 void load_checkpoint(
     const std::string& path, CheckpointContent& content,
     const std::function<void(const CheckpointContent&)>& accept) {
-  const auto [model, training] = parse_checkpoint_files(
-      path, read_file(file_in(path, kModelFile)),
-      read_file(file_in(path, kTrainingFile)));
+  // In this order, so that of two that are missing the model is named.
+  const auto model_bytes = read_file(file_in(path, kModelFile));
+  const auto training_bytes = read_file(file_in(path, kTrainingFile));
+  const auto [model, training] =
+      parse_checkpoint_files(path, model_bytes, training_bytes);
   CheckpointContent said;
   said.position = {
       number(training, "epoch", path), number(training, "step_in_epoch", path),

@@ -197,6 +197,10 @@ ordered_json parse_header(const std::string& path, std::string_view text) {
     }
     return true;
   };
+  // Which the JSON library takes for the end, whatever is behind it.
+  if (text.find('\0') != std::string_view::npos) {
+    fail(path, "has a damaged header (a byte of zero)");
+  }
   return ordered_json::parse(text.begin(), text.end(), check);
 }
 

@@ -97,8 +97,7 @@ CASES = {
     "static_graph": ({"static_graph": True}, {}),
     "unused": ({"find_unused_parameters": True}, {"unused": True}),
     "group": ({}, {"in_groups": True}),
-    # The reducer asks for "<module>.<name>", all else for the name.
-    "ignored": ({}, {"ignored": ["extra", ".extra", "count"]}),
+    "ignored": ({}, {"ignored": ["extra", "count"]}),
     "no_sync": ({}, {"how": "no_sync"}),
     "twice": ({}, {"how": "twice"}),
     "two_losses": ({}, {"how": "two_losses"}),

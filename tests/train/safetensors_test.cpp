@@ -121,6 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{
             R"({"__metadata__":{"sha256":"00"},"a":)" + entry("[4]", "[0,4]") + "}",
             "do not match its hash"},
+        Broken{one_tensor("[4]", "[0,4]") + std::string(1, '\0'), "byte of zero"},
         Broken{R"({"a\nb":)" + entry("[5]", "[0,5]") + "}", "'a?b'"},
         Broken{R"({"a":)" + std::string(100'000, '[') + "}", "nested too deep"}));
 
