@@ -107,20 +107,21 @@ TEST_F(SameData, IsScatteredFromRankZeroWhateverTheOthersHave) {
 class ResumedData : public SameData, public testing::WithParamInterface<const char*> {
  protected:
   CommandResult train_on(
-      const std::string& folder, const std::vector<std::string>& more) const {
+      const std::string& folder, const std::string& ranks,
+      const std::vector<std::string>& more) const {
     auto arguments = run_on(folder);
     arguments.insert(
         arguments.end(),
-        {"--nproc", "3", "--share", GetParam(), "--out", scratch_ / "run"});
+        {"--nproc", ranks, "--share", GetParam(), "--out", scratch_ / "run"});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return tandem_run(arguments);
   }
 };
 
 TEST_P(ResumedData, MayMoveButNotChange) {
-  ASSERT_TRUE(train_on("a", {}).status.ok());
+  ASSERT_TRUE(train_on("a", "3", {}).status.ok());
   blacken("b", "train");
-  const auto other = train_on("b", {"--resume", "auto", "--epochs", "2"});
+  const auto other = train_on("b", "3", {"--resume", "auto", "--epochs", "2"});
   EXPECT_EQ(other.status.code, 2);
   EXPECT_EQ(std::count(other.errors.begin(), other.errors.end(), '\n'), 1)
       << other.errors;
@@ -130,8 +131,7 @@ TEST_P(ResumedData, MayMoveButNotChange) {
                         HasSubstr("/run/checkpoints/step-"), HasSubstr("--data"),
                         HasSubstr("--init")));
   EXPECT_THAT(read_file(scratch_ / "run/config.toml"), HasSubstr("epochs = 1\n"));
-  const auto moved =
-      train_on("c", {"--resume", "auto", "--epochs", "2", "--nproc", "1"});
+  const auto moved = train_on("c", "1", {"--resume", "auto", "--epochs", "2"});
   EXPECT_TRUE(moved.status.ok()) << moved.errors;
   EXPECT_EQ(json_number(scratch_ / "run/summary.json", "epochs"), 2);
 }
