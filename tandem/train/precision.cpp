@@ -6,6 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/train/resume_settings.h"
 #include "tandem/train/safetensors.h"
 
 namespace tandem {
@@ -58,10 +59,9 @@ std::string config_before(const RunConfig& config) {
 std::string precision_before(const RunConfig& config, Communicator& comm) {
   std::string found;
   if (comm.rank() == 0 && !config.resume.empty()) {
-    const std::string before = config_before(config);
+    const std::string before = value_in(config_before(config), "precision");
     for (const char* precision : {"fp32", "bf16", "fp64"}) {
-      if (before.find(fmt::format("\nprecision = \"{}\"\n", precision)) !=
-          std::string::npos) {
+      if (before == fmt::format("\"{}\"", precision)) {
         found = precision;
       }
     }

@@ -84,17 +84,6 @@ bool is_of_one_start(const ConfigField& field) {
       [&](const std::string& name) { return name == field.name; });
 }
 
-// The value of `key = value` in a config.toml.
-std::string value_in(const std::string& toml, const std::string& key) {
-  const std::string start = "\n" + key + " = ";
-  const size_t at = toml.find(start);
-  if (at == std::string::npos) {
-    return "";
-  }
-  const size_t from = at + start.size();
-  return toml.substr(from, toml.find('\n', from) - from);
-}
-
 // RUN of RUN/checkpoints/step-N, "" of another path.
 std::string run_of(const std::string& checkpoint) {
   namespace fs = std::filesystem;
@@ -114,6 +103,16 @@ std::string instead_of(
 }
 
 }  // namespace
+
+std::string value_in(const std::string& toml, const std::string& key) {
+  const std::string start = "\n" + key + " = ";
+  const size_t at = toml.find(start);
+  if (at == std::string::npos) {
+    return "";
+  }
+  const size_t from = at + start.size();
+  return toml.substr(from, toml.find('\n', from) - from);
+}
 
 bool goes_on(const RunConfig& config) {
   if (config.resume != "auto") {

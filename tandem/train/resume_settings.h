@@ -36,4 +36,7 @@ std::string changed_settings(const std::string& earlier, const RunConfig& config
 void check_kept_settings(
     const std::string& earlier, const RunConfig& config, const std::string& origin);
 
+/// The value of `key = value` in a config.toml, as it is written there; "" without one.
+std::string value_in(const std::string& toml, const std::string& key);
+
 }  // namespace tandem
