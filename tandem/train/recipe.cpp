@@ -17,6 +17,10 @@ constexpr int64_t kFormatVersion = 1;
 constexpr size_t kMostRecipeBytes = 1 << 16;
 
 std::string text_of(const toml::node& node) {
+  // toml++ 3.3 measures an array before it prints one, and casts infinity to a length.
+  if (node.is_array() || node.is_table()) {
+    return node.is_array() ? "an array" : "a table";
+  }
   std::ostringstream text;
   if (const auto value = node.value_exact<std::string>()) {
     return *value;

@@ -91,6 +91,16 @@ TEST(Recipe, ABaseThatLeadsBackIsRefusedUnderEveryName) {
       error_of<ConfigError>([&] { read(scratch / "a.toml"); }), HasSubstr("b.toml:1"));
 }
 
+TEST(Recipe, AnArrayOrATableInAValuesPlaceIsNamedAsOne) {
+  const Scratch scratch;
+  for (const auto& [line, found] : std::vector<std::pair<std::string, std::string>>{
+           {"base = [inf]", "not 'an array'"}, {"lr = {a = [nan]}", "lr is 'a table'"}}) {
+    replace_file(scratch / "a.toml", line);
+    EXPECT_THAT(
+        error_of<ConfigError>([&] { read(scratch / "a.toml"); }), HasSubstr(found));
+  }
+}
+
 TEST(Recipe, AKeyOfManyDotsDoesNotFillTheStack) {
   const Scratch scratch;
   std::string key = "a";
