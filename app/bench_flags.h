@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/command.h"
-#include "tandem/train/config.h"
+#include "tandem/config/config.h"
 
 namespace tandem::app {
 

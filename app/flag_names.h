@@ -1,7 +1,7 @@
 #pragma once
 
 #include "app/command.h"
-#include "tandem/train/config.h"
+#include "tandem/config/config.h"
 
 namespace tandem::app {
 

@@ -6,7 +6,7 @@
 #include "app/command_line.h"
 #include "app/flag_names.h"
 #include "tandem/base/rank_env.h"
-#include "tandem/train/resume_settings.h"
+#include "tandem/checkpoint/resume_settings.h"
 
 namespace tandem::app {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "app/command.h"
-#include "tandem/train/config.h"
+#include "tandem/config/config.h"
 
 namespace tandem::app {
 
@@ -11,8 +11,8 @@ namespace tandem::app {
 /// result.
 ///
 /// A run that goes on starts from its own config.toml instead of the recipe
-/// (train/resume_settings.h). `kept` becomes what it keeps although the recipe says
-/// otherwise, "" without such.
+/// (checkpoint/resume_settings.h). `kept` becomes what it keeps although the recipe
+/// says otherwise, "" without such.
 RunConfig parse_train_arguments(
     const Arguments& arguments, std::string* kept = nullptr);
 

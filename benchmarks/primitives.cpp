@@ -23,7 +23,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tandem/exec/onednn_primitives.h"
+#include "tandem/exec/compiled/onednn_primitives.h"
 
 namespace {
 

@@ -6,10 +6,10 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/comm/backends/thread.h"
 #include "tandem/comm/communicator.h"
-#include "tandem/comm/join.h"
-#include "tandem/comm/spawn.h"
-#include "tandem/comm/thread.h"
+#include "tandem/comm/join/join.h"
+#include "tandem/comm/join/spawn.h"
 
 // Data, models, optimizers.
 #include "tandem/core/arena.h"
@@ -22,12 +22,12 @@
 
 // How a rank computes, and how ranks stay in step.
 #include "tandem/exec/stage_executor.h"
-#include "tandem/parallel/distributed_data_parallel.h"
+#include "tandem/parallel/ddp/distributed_data_parallel.h"
 #include "tandem/parallel/strategy.h"
 
 // The whole run.
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/weights.h"
+#include "tandem/config/config.h"
 #include "tandem/train/assembly.h"
-#include "tandem/train/checkpoint.h"
-#include "tandem/train/config.h"
 #include "tandem/train/trainer.h"
-#include "tandem/train/weights.h"

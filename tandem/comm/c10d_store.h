@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "tandem/base/store.h"
+#include "tandem/base/store/store.h"
 
 namespace tandem {
 

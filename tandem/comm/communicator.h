@@ -123,7 +123,8 @@ class Communicator {
   /// Collective; waits.
   at::Tensor stack(const at::Tensor& mine, const std::string& label = "");
 
-  /// The SHA-256 of each rank's text, as size() rows of 64 hex digits. Collective; waits.
+  /// The SHA-256 of each rank's text, as size() rows of 64 hex digits. Collective;
+  /// waits.
   at::Tensor stack_digests(const std::string& text, const std::string& label = "");
 
   /// The root's text on every rank; others may give anything. Collective; waits.

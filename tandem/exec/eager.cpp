@@ -11,8 +11,8 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/exec/autocast.h"
 #include "tandem/exec/gradient_hooks.h"
-#include "tandem/exec/isa.h"
 #include "tandem/exec/stage_executor.h"
+#include "tandem/kernels/isa.h"
 
 namespace tandem {
 

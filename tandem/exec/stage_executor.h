@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/trace.h"
 #include "tandem/core/arena.h"
+#include "tandem/core/trace.h"
 #include "tandem/data/loader.h"
 #include "tandem/model/model.h"
 

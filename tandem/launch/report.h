@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tandem/base/process.h"
-#include "tandem/base/store.h"
+#include "tandem/base/store/store.h"
 
 namespace tandem {
 

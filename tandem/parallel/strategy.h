@@ -192,7 +192,7 @@ struct StrategyEntry {
   const char* name;
   const char* help;
   std::unique_ptr<Strategy> (*make)(const StrategyOptions&, const StrategyParts&);
-  // Each rank has its stage of the model only (parallel/grid.h says which).
+  // Each rank has its stage of the model only (parallel/pipeline/grid.h says which).
   bool has_stages = false;
   // It reduces gradients in buckets, which a comm_hook can compress, and can share out
   // the update.

@@ -6,15 +6,15 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/checkpoint/resume_settings.h"
+#include "tandem/checkpoint/weights.h"
 #include "tandem/comm/buffers.h"
+#include "tandem/config/loss_setting.h"
 #include "tandem/model/stages.h"
 #include "tandem/optim/grad_scaler.h"
-#include "tandem/parallel/grid.h"
-#include "tandem/parallel/parameter_server.h"
-#include "tandem/parallel/shared_parameters.h"
-#include "tandem/train/loss_setting.h"
-#include "tandem/train/resume_settings.h"
-#include "tandem/train/weights.h"
+#include "tandem/parallel/pipeline/grid.h"
+#include "tandem/parallel/strategies/parameter_server.h"
+#include "tandem/parallel/strategies/shared_parameters.h"
 
 namespace tandem {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tandem/comm/communicator.h"
+#include "tandem/config/config.h"
 #include "tandem/data/dataset.h"
 #include "tandem/data/loader.h"
 #include "tandem/exec/stage_executor.h"
@@ -14,7 +15,6 @@
 #include "tandem/optim/optimizer.h"
 #include "tandem/parallel/statistics_group.h"
 #include "tandem/parallel/strategy.h"
-#include "tandem/train/config.h"
 
 namespace tandem {
 

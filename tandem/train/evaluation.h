@@ -1,9 +1,9 @@
 #pragma once
 
+#include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/data/loader.h"
 #include "tandem/parallel/strategy.h"
-#include "tandem/train/run_directory.h"
 
 namespace tandem {
 

@@ -6,9 +6,9 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/train/checkpoint_names.h"
-#include "tandem/train/rank_files.h"
-#include "tandem/train/resume_settings.h"
+#include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/checkpoint/rank_files.h"
+#include "tandem/checkpoint/resume_settings.h"
 
 namespace tandem {
 

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "tandem/checkpoint/checkpoint.h"
 #include "tandem/comm/communicator.h"
+#include "tandem/config/config.h"
+#include "tandem/data/data_parts.h"
 #include "tandem/train/assembly.h"
-#include "tandem/train/checkpoint.h"
-#include "tandem/train/config.h"
-#include "tandem/train/data_parts.h"
 
 namespace tandem {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "tandem/comm/rpc.h"
+#include "tandem/comm/rpc/rpc.h"
 
 namespace tandem {
 

@@ -2,11 +2,11 @@
 
 #include <memory>
 
+#include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
+#include "tandem/config/config.h"
 #include "tandem/data/dataset.h"
 #include "tandem/model/model.h"
-#include "tandem/train/config.h"
-#include "tandem/train/run_directory.h"
 
 namespace tandem {
 

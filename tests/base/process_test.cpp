@@ -302,8 +302,7 @@ TEST(RunCommand, DoesNotWaitForWhatTheCommandLeftRunning) {
 }
 
 TEST(ExecProgram, KeepsTheProcessId) {
-  Process process(
-      {{helper(), "exec", "sh", "-c", "echo $$ $ADDED"}, {}, true});
+  Process process({{helper(), "exec", "sh", "-c", "echo $$ $ADDED"}, {}, true});
   EXPECT_TRUE(process.wait().ok());
   char buffer[100];
   const auto size = read(process.output_fd(), buffer, sizeof(buffer));

@@ -1,4 +1,4 @@
-#include "tandem/base/store_protocol.h"
+#include "tandem/base/store/protocol.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // What strangers, crowds and errors may do to the store's server.
 
-#include "tandem/base/store.h"
+#include "tandem/base/store/store.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "tandem/base/store.h"
+#include "tandem/base/store/store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

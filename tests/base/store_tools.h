@@ -3,8 +3,8 @@
 #include <chrono>
 #include <string>
 
-#include "tandem/base/store.h"
-#include "tandem/base/store_protocol.h"
+#include "tandem/base/store/protocol.h"
+#include "tandem/base/store/store.h"
 #include "tests/base/test_tools.h"
 
 namespace tandem {

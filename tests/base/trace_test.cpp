@@ -1,4 +1,4 @@
-#include "tandem/base/trace.h"
+#include "tandem/core/trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tandem/comm/gloo.h"
+#include "tandem/comm/backends/gloo.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

@@ -10,11 +10,11 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/base/store.h"
-#include "tandem/comm/gloo.h"
-#include "tandem/comm/hierarchical.h"
-#include "tandem/comm/shm.h"
-#include "tandem/comm/thread.h"
+#include "tandem/base/store/store.h"
+#include "tandem/comm/backends/gloo.h"
+#include "tandem/comm/backends/hierarchical.h"
+#include "tandem/comm/backends/thread.h"
+#include "tandem/comm/shm/shm.h"
 #include "tests/comm/mpi_ranks.h"
 
 namespace tandem {

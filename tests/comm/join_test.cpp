@@ -1,4 +1,4 @@
-#include "tandem/comm/join.h"
+#include "tandem/comm/join/join.h"
 
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>

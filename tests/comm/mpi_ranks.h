@@ -10,7 +10,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
-#include "tandem/comm/mpi.h"
+#include "tandem/comm/backends/mpi.h"
 #include "tandem/launch/mpirun.h"
 
 namespace tandem {

@@ -1,6 +1,6 @@
 // What only ranks under mpirun show: errors, and what happens to the others.
 
-#include "tandem/comm/mpi.h"
+#include "tandem/comm/backends/mpi.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -12,7 +12,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
-#include "tandem/comm/join.h"
+#include "tandem/comm/join/join.h"
 #include "tests/comm/mpi_ranks.h"
 #include "tests/core/expect.h"
 

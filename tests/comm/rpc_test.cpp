@@ -1,6 +1,6 @@
-// Calls between thread ranks. Between processes: tests/program/rpc_test.cpp.
+// Calls between thread ranks. Between processes: tests/program/ranks/rpc_test.cpp.
 
-#include "tandem/comm/rpc.h"
+#include "tandem/comm/rpc/rpc.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>

@@ -1,7 +1,7 @@
 // What only ranks over shared memory show. The threads here have mappings of their own,
-// as processes have; real processes: tests/program/shm_test.cpp.
+// as processes have; real processes: tests/program/ranks/shm_test.cpp.
 
-#include "tandem/comm/shm.h"
+#include "tandem/comm/shm/shm.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -19,7 +19,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/host.h"
-#include "tandem/comm/shm_region.h"
+#include "tandem/comm/shm/region.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 

@@ -1,4 +1,4 @@
-#include "tandem/comm/thread.h"
+#include "tandem/comm/backends/thread.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "tandem/exec/amx_convolution.h"
-#include "tandem/exec/amx_linear.h"
-#include "tandem/exec/isa.h"
-#include "tandem/exec/onednn_ops.h"
+#include "tandem/exec/compiled/plan.h"
+#include "tandem/kernels/amx_convolution.h"
+#include "tandem/kernels/amx_linear.h"
+#include "tandem/kernels/isa.h"
 
 namespace tandem {
 namespace {

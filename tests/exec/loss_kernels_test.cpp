@@ -1,6 +1,6 @@
 // The executors' loss kernels against LibTorch's operators.
 
-#include "tandem/exec/loss_kernels.h"
+#include "tandem/exec/compiled/loss_kernels.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

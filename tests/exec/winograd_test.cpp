@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "tandem/exec/isa.h"
-#include "tandem/exec/winograd_loops.h"
+#include "tandem/kernels/isa.h"
+#include "tandem/kernels/winograd_loops.h"
 
 namespace tandem {
 namespace {

@@ -1,7 +1,7 @@
 // What torch.save writes inside its zip: whatever the bytes, nothing is followed
 // beyond them.
 
-#include "tandem/train/pickle.h"
+#include "tandem/formats/pickle.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -2,8 +2,8 @@
 // is not taken for another format.
 
 #include "tandem/base/files.h"
-#include "tandem/train/safetensors.h"
-#include "tandem/train/weights_format.h"
+#include "tandem/formats/safetensors.h"
+#include "tandem/formats/weights_format.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // The store's requests: bytes that decode are the bytes that encode makes.
 
-#include "tandem/base/store_protocol.h"
+#include "tandem/base/store/protocol.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -3,7 +3,7 @@
 
 #include <sys/socket.h>
 
-#include "tandem/base/store.h"
+#include "tandem/base/store/store.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/store_frames.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/store_protocol.h"
+#include "tandem/base/store/protocol.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 

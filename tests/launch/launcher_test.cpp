@@ -153,8 +153,7 @@ TEST_F(Launch, MayLeaveOutputWithoutPrefixesButNotErrors) {
 
 TEST_F(Launch, MayPassTheLocalRankAsAnArgument) {
   const auto result = run_command(
-      {helper(), "launch", "--nproc", "2", "--local-rank-at", "2", "echo",
-       "a", "b"},
+      {helper(), "launch", "--nproc", "2", "--local-rank-at", "2", "echo", "a", "b"},
       {}, 20);
   EXPECT_THAT(
       sorted_lines(result.output),

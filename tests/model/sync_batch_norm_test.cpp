@@ -15,7 +15,7 @@
 
 #include <vector>
 
-#include "tandem/comm/thread.h"
+#include "tandem/comm/backends/thread.h"
 
 namespace tandem {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/comm/thread.h"
+#include "tandem/comm/backends/thread.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"

@@ -1,4 +1,4 @@
-#include "tandem/parallel/grid.h"
+#include "tandem/parallel/pipeline/grid.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

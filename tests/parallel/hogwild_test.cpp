@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/parallel/shared_parameters.h"
+#include "tandem/parallel/strategies/shared_parameters.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"

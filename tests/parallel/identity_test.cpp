@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/comm/thread.h"
+#include "tandem/comm/backends/thread.h"
 #include "tests/comm/group.h"
 #include "tests/parallel/replica.h"
 

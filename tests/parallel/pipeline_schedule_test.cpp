@@ -1,4 +1,4 @@
-#include "tandem/parallel/pipeline_schedule.h"
+#include "tandem/parallel/pipeline/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@
 #include "tandem/model/stages.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/optim/optimizer.h"
-#include "tandem/parallel/grid.h"
+#include "tandem/parallel/pipeline/grid.h"
 #include "tandem/parallel/statistics_group.h"
 #include "tandem/parallel/strategy.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/parallel/replicas.h"
+#include "tandem/parallel/reduce/replicas.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"

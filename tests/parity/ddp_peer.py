@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's DistributedDataParallel for tests/parallel/ddp_parity_test.cpp, whose table
+"""PyTorch's DistributedDataParallel for tests/parallel/ddp/ddp_parity_test.cpp, whose table
 of cases this one repeats: the same model, weights and data, 2, 3 and 4 Gloo ranks.
 
 Prints {case: {world: [what rank 0 saw, what rank 1 saw, ...]}} as JSON.

@@ -292,7 +292,7 @@ def evaluate(args):
 # --- one group of our ranks and PyTorch's ---
 
 class TandemStore(dist.Store):
-    """Our rendezvous store's protocol (tandem/base/store_protocol.h)."""
+    """Our rendezvous store's protocol (tandem/base/store/protocol.h)."""
 
     SET, GET, WAIT, ADD = 1, 2, 3, 4
     TIMEOUT_MS = 30_000

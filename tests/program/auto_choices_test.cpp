@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "program.h"
-#include "tandem/train/config.h"
+#include "tandem/config/config.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "tandem/train/agreement.h"
+#include "tandem/train/agreement/agreement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/exec/isa.h"
-#include "tandem/train/precision.h"
+#include "tandem/kernels/isa.h"
+#include "tandem/train/agreement/precision.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/data/scratch.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/exec/isa.h"
+#include "tandem/kernels/isa.h"
 #include "tandem/train/assembly.h"
 #include "tests/comm/group.h"
 #include "tests/parallel/replica.h"

@@ -1,4 +1,4 @@
-#include "tandem/train/convergence.h"
+#include "tandem/train/agreement/convergence.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

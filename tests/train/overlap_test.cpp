@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tandem/comm/thread.h"
+#include "tandem/comm/backends/thread.h"
 #include "tandem/train/assembly.h"
 
 namespace tandem {

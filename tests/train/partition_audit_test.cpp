@@ -1,4 +1,4 @@
-#include "tandem/train/partition_audit.h"
+#include "tandem/train/report/partition_audit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
-#include "tandem/comm/thread.h"
+#include "tandem/comm/backends/thread.h"
 #include "tandem/data/loader.h"
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"

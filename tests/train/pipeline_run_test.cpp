@@ -11,7 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/train/checkpoint_names.h"
+#include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"

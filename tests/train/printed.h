@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/comm/thread.h"
+#include "tandem/comm/backends/thread.h"
 #include "tandem/train/trainer.h"
 #include "tests/parallel/replica.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "printed.h"
-#include "tandem/train/reporter.h"
+#include "tandem/train/report/reporter.h"
 
 namespace tandem {
 namespace {

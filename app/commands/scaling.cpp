@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "app/plan/comparison.h"
+#include "tandem/base/error.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/config/document.h"
+
+namespace tandem::app {
+
+namespace {
+
+std::vector<int> parse_counts(const std::string& text) {
+  std::vector<int> counts;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    char* end = nullptr;
+    const long value = std::strtol(part.c_str(), &end, 10);
+    const bool again = std::find(counts.begin(), counts.end(), value) != counts.end();
+    if (part.empty() || *end != '\0' || value < 1 || value > 4096 || again) {
+      counts.clear();
+      break;
+    }
+    counts.push_back(static_cast<int>(value));
+  }
+  if (counts.empty() || text.back() == ',') {
+    throw ConfigError(
+        "[scaling] --nproc is '" + text +
+        "', expected different numbers of ranks such as 1,2,3; change it");
+  }
+  return counts;
+}
+
+// The recipes that scaling recipes name stand for those; --nproc wins over theirs.
+void expand(std::vector<std::string>& recipes, std::vector<int>& counts) {
+  std::vector<std::string> expanded;
+  for (const auto& recipe : recipes) {
+    if (const auto scaling = read_scaling_recipe(recipe)) {
+      expanded.insert(expanded.end(), scaling->recipes.begin(), scaling->recipes.end());
+      counts = counts.empty() ? scaling->nproc : counts;
+    } else {
+      expanded.push_back(recipe);
+    }
+  }
+  recipes = expanded;
+}
+
+}  // namespace
+
+int run_scaling(const Arguments& arguments) {
+  CLI::App app(
+      "Runs each recipe with several numbers of ranks, and shows runtime against their "
+      "number, beside the figures of the recipe's document. The batch size stays per "
+      "rank, and so do threads: one, or as many as OMP_NUM_THREADS says.",
+      "tandem scaling");
+  ComparisonFlags flags;
+  std::string nproc;
+  add_comparison_flags(app, flags);
+  app.add_option(
+      "--nproc", nproc, "numbers of ranks, such as 1,2,3 (the default: 1,2)");
+  parse(app, arguments);
+  std::vector<int> counts = nproc.empty() ? std::vector<int>() : parse_counts(nproc);
+  expand(flags.recipes, counts);
+  if (counts.empty()) {
+    counts = {1, 2};
+  }
+  const std::string out = comparison_directory(flags.out, "scaling");
+  std::vector<PlannedRun> runs;
+  std::vector<std::string> taken;
+  for (const auto& recipe : flags.recipes) {
+    for (const int count : counts) {
+      runs.push_back(plan_run(recipe, flags.overrides, count, out, taken));
+      // Else one rank would have all CPUs, and the curve start too high.
+      if (!get_env("OMP_NUM_THREADS")) {
+        runs.back().variables = {{"OMP_NUM_THREADS", "1"}};
+      }
+    }
+  }
+  return run_comparison("scaling", runs, out);
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,208 @@
+#include "app/plan/planned_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "app/train_flags.h"
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/process.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/launch/mpirun.h"
+
+namespace tandem::app {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+// "runs/x.toml" is x, a second one x-2.
+std::string free_name(
+    const std::string& recipe, int nproc, std::vector<std::string>& taken) {
+  const std::string stem = std::filesystem::path(recipe).stem().string();
+  const std::string wanted = nproc > 0 ? fmt::format("{}-{}", stem, nproc) : stem;
+  std::string name = wanted;
+  for (int i = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++i) {
+    name = fmt::format("{}-{}", wanted, i);
+  }
+  taken.push_back(name);
+  return name;
+}
+
+Arguments train_arguments(
+    const std::string& recipe, const RunOverrides& overrides, int nproc,
+    const std::string& directory) {
+  Arguments arguments = {recipe, "--out", directory};
+  const auto add = [&](const std::string& flag, const std::string& value) {
+    arguments.insert(arguments.end(), {flag, value});
+  };
+  if (!overrides.data.empty()) {
+    add("--data", overrides.data);
+  }
+  if (overrides.limit >= 0) {
+    add("--limit", std::to_string(overrides.limit));
+  }
+  if (overrides.epochs >= 0) {
+    add("--epochs", std::to_string(overrides.epochs));
+  }
+  if (nproc > 0) {
+    add("--nproc", std::to_string(nproc));
+  }
+  for (const auto& assignment : overrides.assignments) {
+    add("--set", assignment);
+  }
+  return arguments;
+}
+
+bool in_path(const std::string& program) {
+  std::istringstream folders(get_env("PATH").value_or(""));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (file_exists(folder + "/" + program)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool needs_mpirun(const RunConfig& config) {
+  return config.launcher == "mpirun" ||
+         (config.backend == "mpi" && config.ranks == "process");
+}
+
+std::string obstacle_of(const RunConfig& config) {
+  if (needs_mpirun(config) && !in_path("mpirun")) {
+    return "mpirun is missing; apt-get install openmpi-bin";
+  }
+  if (config.nnodes > 1) {
+    return fmt::format(
+        "it wants {} hosts; start tandem train on each of them", config.nnodes);
+  }
+  return "";
+}
+
+// The shell leaves the output where it can be read while the run goes on.
+std::vector<std::string> with_output_to(
+    const std::string& path, const std::vector<std::string>& command) {
+  std::vector<std::string> all = {"/bin/sh", "-c", "exec \"$@\" >\"$0\" 2>&1", path};
+  all.insert(all.end(), command.begin(), command.end());
+  return all;
+}
+
+// The error that tandem printed, else the last line.
+std::string reason_in(const std::string& output_file) {
+  const std::string mark = "error: ";
+  std::istringstream lines(read_file(output_file));
+  std::string found;
+  bool marked = false;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find(mark);
+    if (at != std::string::npos && !marked) {
+      found = line.substr(at + mark.size());
+      marked = true;
+    } else if (!line.empty() && !marked) {
+      found = line;
+    }
+  }
+  return found;
+}
+
+// Only what it says of as many ranks.
+ordered_json document_json(const PlannedRun& run) {
+  const DocumentFigures& document = run.document;
+  const int ranks = run.config.num_ranks_here();
+  ordered_json json = ordered_json::object();
+  if (!document.machine.empty()) {
+    json["machine"] = document.machine;
+  }
+  const auto add = [&](const char* key, const DocumentFigure& figure) {
+    if (const auto value = figure.at(ranks, run.recipe_ranks)) {
+      json[key] = *value;
+    }
+  };
+  add("seconds", document.seconds);
+  add("test_accuracy", document.test_accuracy);
+  add("train_accuracy", document.train_accuracy);
+  if (static_cast<int>(document.last_losses.size()) == ranks) {
+    json["last_losses"] = document.last_losses;
+  }
+  return json;
+}
+
+void add_summary(ordered_json& row, const std::string& path) {
+  const auto summary = ordered_json::parse(read_file(path), nullptr, false);
+  if (!summary.is_object()) {
+    throw DataError("[app] '" + path + "' is no JSON; run the recipe again");
+  }
+  for (const auto& [key, value] : summary.items()) {
+    if (key != "format_version" && key != "name") {
+      row[key] = value;
+    }
+  }
+}
+
+}  // namespace
+
+PlannedRun plan_run(
+    const std::string& recipe, const RunOverrides& overrides, int nproc,
+    const std::string& out, std::vector<std::string>& taken) {
+  PlannedRun run;
+  run.recipe = recipe;
+  run.name = free_name(recipe, nproc, taken);
+  if (read_scaling_recipe(recipe)) {
+    run.obstacle = "it is for tandem scaling " + recipe;
+    return run;
+  }
+  run.train_arguments = train_arguments(recipe, overrides, nproc, out + "/" + run.name);
+  run.config = parse_train_arguments(run.train_arguments);
+  run.document = read_document(recipe);
+  run.recipe_ranks = parse_train_arguments({recipe}).num_ranks_here();
+  run.obstacle = obstacle_of(run.config);
+  return run;
+}
+
+std::vector<std::string> command_of(const PlannedRun& run) {
+  std::vector<std::string> command = {executable_path(), "train"};
+  command.insert(command.end(), run.train_arguments.begin(), run.train_arguments.end());
+  return needs_mpirun(run.config) ? mpirun_command(run.config.num_ranks_here(), command)
+                                  : command;
+}
+
+ordered_json run_planned(const PlannedRun& run, const std::string& out) {
+  ordered_json row;
+  row["name"] = run.name;
+  row["recipe"] = run.recipe;
+  row["status"] = "skipped";
+  row["reason"] = run.obstacle;
+  if (!run.obstacle.empty()) {
+    return row;
+  }
+  const std::string directory = out + "/" + run.name;
+  make_directories(directory);
+  const std::string output = directory + "/output.txt";
+  ProcessOptions options;
+  options.command = with_output_to(output, command_of(run));
+  options.variables = run.variables;
+  const auto start = std::chrono::steady_clock::now();
+  const ExitStatus status = Process(options).wait();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const std::string summary = directory + "/summary.json";
+  row["world_size"] = run.config.num_ranks_here();
+  row["document"] = document_json(run);
+  if (status.ok() && file_exists(summary)) {
+    row["status"] = "done";
+    row["wall_seconds"] = took.count();
+    add_summary(row, summary);
+  } else {
+    row["status"] = status.code == 2 ? "skipped" : "failed";
+    const std::string reason = reason_in(output);
+    row["reason"] = reason.empty() ? "it " + status.describe() : reason;
+  }
+  return row;
+}
+
+}  // namespace tandem::app

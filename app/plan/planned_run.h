@@ -1,0 +1,58 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "app/command.h"
+#include "tandem/base/process.h"
+#include "tandem/config/config.h"
+#include "tandem/config/document.h"
+
+namespace tandem::app {
+
+/// What `compare` and `scaling` set in every recipe that they run.
+struct RunOverrides {
+  std::string data;
+  // Negative: the recipe's own.
+  int64_t limit = -1;
+  int64_t epochs = -1;
+  // key=value.
+  std::vector<std::string> assignments;
+};
+
+/// A recipe about to be run, as `tandem train RECIPE ...` would.
+struct PlannedRun {
+  // Its directory's name, and what tables call it.
+  std::string name;
+  std::string recipe;
+  // With --out: below the directory of the whole comparison.
+  Arguments train_arguments;
+  RunConfig config;
+  DocumentFigures document;
+  // Of the recipe itself, whatever --nproc says.
+  int recipe_ranks = 1;
+  // Set in its environment.
+  Variables variables;
+  // Why it is not run, "" when it is.
+  std::string obstacle;
+};
+
+/// Reads a recipe. nproc: 0 for the recipe's own. `taken`: names of runs before
+/// it, to which its own is added. Throws as `tandem train` does for a recipe or
+/// setting that is wrong.
+PlannedRun plan_run(
+    const std::string& recipe, const RunOverrides& overrides, int nproc,
+    const std::string& out, std::vector<std::string>& taken);
+
+/// The command that runs it: `tandem train ...`, by mpirun where the recipe says so.
+std::vector<std::string> command_of(const PlannedRun& run);
+
+/// Runs it to its end, output to `out`/NAME/output.txt. Returns its row of
+/// table.json: status (done, failed, skipped) and reason, the values of its
+/// summary.json, the document's figures. Exit code 2, a setting that cannot be on
+/// this machine or in this build, is a reason to skip. Throws DataError when
+/// nothing can be written.
+nlohmann::ordered_json run_planned(const PlannedRun& run, const std::string& out);
+
+}  // namespace tandem::app

@@ -1,0 +1,273 @@
+#include "app/report/run_table.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/error.h"
+
+namespace tandem::app {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kMegabyte = 1e6;
+const char* const kNothing = "-";
+
+struct Column {
+  const char* title;
+  std::string (*cell)(const ordered_json& row, const ordered_json& table);
+};
+
+double number(const ordered_json& row, const char* key) {
+  const auto found = row.find(key);
+  return found != row.end() && found->is_number() ? found->get<double>() : -1;
+}
+
+// Three digits or more, and no more than there is sense in.
+std::string figure(double value) {
+  if (value < 0) {
+    return kNothing;
+  }
+  const int places = value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  return fmt::format("{:.{}f}", value, places);
+}
+
+// A document's figure, with all of its digits.
+std::string as_said(double value) {
+  return value < 0 ? kNothing : fmt::format("{:.4g}", value);
+}
+
+std::string percent(double value) {
+  return value < 0 ? kNothing : fmt::format("{:.2f}", value);
+}
+
+std::string text(const ordered_json& row, const char* key) {
+  const auto found = row.find(key);
+  return found != row.end() && found->is_string() ? found->get<std::string>()
+                                                  : kNothing;
+}
+
+double seconds_of(const ordered_json& row) {
+  const double whole = number(row, "wall_seconds");
+  return whole >= 0 ? whole : number(row, "train_seconds");
+}
+
+std::string name(const ordered_json& row, const ordered_json&) {
+  const std::string status = text(row, "status");
+  return text(row, "name") + (status == "done" ? "" : " (" + status + ")");
+}
+
+std::string ranks(const ordered_json& row, const ordered_json&) {
+  const double value = number(row, "world_size");
+  return value < 0 ? kNothing : fmt::format("{:.0f}", value);
+}
+
+std::string how(const ordered_json& row, const ordered_json&) {
+  return text(row, "status") == "done"
+             ? text(row, "strategy") + ", " + text(row, "backend")
+             : kNothing;
+}
+
+std::string test_accuracy(const ordered_json& row, const ordered_json&) {
+  return percent(number(row, "test_accuracy"));
+}
+
+std::string train_accuracy(const ordered_json& row, const ordered_json&) {
+  return percent(number(row, "train_accuracy"));
+}
+
+std::string seconds(const ordered_json& row, const ordered_json&) {
+  return figure(seconds_of(row));
+}
+
+std::string train_seconds(const ordered_json& row, const ordered_json&) {
+  return figure(number(row, "train_seconds"));
+}
+
+std::string samples_per_second(const ordered_json& row, const ordered_json&) {
+  const double value = number(row, "samples_per_second");
+  return value < 0 ? kNothing : fmt::format("{:.0f}", value);
+}
+
+std::string megabytes(const ordered_json& row, const ordered_json&) {
+  const double bytes = number(row, "bytes_sent_per_rank");
+  return bytes < 0 ? kNothing : figure(bytes / kMegabyte);
+}
+
+std::string exposed(const ordered_json& row, const ordered_json&) {
+  return figure(number(row, "exposed_comm_ms_per_step"));
+}
+
+std::string memory(const ordered_json& row, const ordered_json&) {
+  const double value = number(row, "peak_memory_mib");
+  return value <= 0 ? kNothing : fmt::format("{:.0f}", value);
+}
+
+std::string document(const ordered_json& row, const ordered_json&) {
+  std::vector<std::string> parts;
+  const auto figures = row.value("document", ordered_json::object());
+  if (const double value = number(figures, "seconds"); value >= 0) {
+    parts.push_back(as_said(value) + " s");
+  }
+  if (const double value = number(figures, "test_accuracy"); value >= 0) {
+    parts.push_back(as_said(value) + " %");
+  } else if (const double train = number(figures, "train_accuracy"); train >= 0) {
+    parts.push_back(as_said(train) + " % train");
+  }
+  if (const auto losses = figures.value("last_losses", std::vector<double>());
+      !losses.empty()) {
+    const auto [least, most] = std::minmax_element(losses.begin(), losses.end());
+    parts.push_back("loss " + as_said(*least) + " to " + as_said(*most));
+  }
+  return parts.empty() ? kNothing : join(parts);
+}
+
+// How many times as fast as the same recipe on the fewest ranks.
+double speedup_of(const ordered_json& row, const ordered_json& table) {
+  for (const auto& other : table["rows"]) {
+    if (other["recipe"] == row["recipe"] && seconds_of(other) > 0) {
+      return seconds_of(row) > 0 ? seconds_of(other) / seconds_of(row) : -1;
+    }
+  }
+  return -1;
+}
+
+std::string speedup(const ordered_json& row, const ordered_json& table) {
+  return percent(speedup_of(row, table));
+}
+
+std::string document_seconds(const ordered_json& row, const ordered_json&) {
+  return as_said(number(row.value("document", ordered_json::object()), "seconds"));
+}
+
+std::vector<Column> columns_of(const std::string& kind, bool wide) {
+  const Column kName = {"recipe", &name};
+  const Column kRanks = {"ranks", &ranks};
+  const Column kTest = {"test %", &test_accuracy};
+  const Column kSeconds = {"seconds", &seconds};
+  const Column kRate = {"samples/s", &samples_per_second};
+  if (kind == "scaling") {
+    return {
+        kName,
+        kRanks,
+        kSeconds,
+        {"speed-up", &speedup},
+        kRate,
+        kTest,
+        {"document s", &document_seconds}};
+  }
+  std::vector<Column> columns = {kName};
+  if (wide) {
+    columns.push_back({"strategy", &how});
+  }
+  columns.insert(columns.end(), {kRanks, kTest});
+  if (wide) {
+    columns.push_back({"train %", &train_accuracy});
+  }
+  columns.push_back(kSeconds);
+  if (wide) {
+    columns.push_back({"training s", &train_seconds});
+  }
+  columns.insert(
+      columns.end(), {kRate,
+                      {"MB/rank", &megabytes},
+                      {"comm ms", &exposed},
+                      {"MiB", &memory},
+                      {"document", &document}});
+  return columns;
+}
+
+size_t width_of(const std::string& cell) {
+  return static_cast<size_t>(std::count_if(
+      cell.begin(), cell.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::string line_of(
+    const std::vector<std::string>& cells, const std::vector<size_t>& widths) {
+  std::string line;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const std::string blank(widths[i] - width_of(cells[i]), ' ');
+    line += (i == 0 ? "" : "  ") + (i == 0 ? cells[i] + blank : blank + cells[i]);
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+// A cell must not end the row.
+std::string escaped(const std::string& cell) {
+  std::string out;
+  for (const char c : cell) {
+    out += c == '|' ? std::string("\\|") : std::string(1, c);
+  }
+  return out;
+}
+
+std::string markdown_line(const std::vector<std::string>& cells) {
+  std::string line = "|";
+  for (const auto& cell : cells) {
+    line += " " + escaped(cell) + " |";
+  }
+  return line + "\n";
+}
+
+}  // namespace
+
+RunTable make_run_table(const ordered_json& table, bool wide) {
+  RunTable made;
+  const auto columns = columns_of(table.value("kind", ""), wide);
+  for (const auto& column : columns) {
+    made.titles.emplace_back(column.title);
+  }
+  for (const auto& row : table["rows"]) {
+    std::vector<std::string> cells;
+    cells.reserve(columns.size());
+    for (const auto& column : columns) {
+      cells.push_back(column.cell(row, table));
+    }
+    made.rows.push_back(cells);
+    if (text(row, "status") != "done") {
+      made.notes.push_back(
+          text(row, "name") + " " + text(row, "status") + ": " + text(row, "reason"));
+    }
+  }
+  return made;
+}
+
+std::string to_text(const RunTable& table) {
+  std::vector<size_t> widths;
+  for (const auto& title : table.titles) {
+    widths.push_back(width_of(title));
+  }
+  for (const auto& row : table.rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], width_of(row[i]));
+    }
+  }
+  std::string out = line_of(table.titles, widths);
+  for (const auto& row : table.rows) {
+    out += line_of(row, widths);
+  }
+  for (const auto& note : table.notes) {
+    out += note + "\n";
+  }
+  return out;
+}
+
+std::string to_markdown(const RunTable& table) {
+  std::string out = markdown_line(table.titles);
+  std::vector<std::string> rule(table.titles.size(), "---:");
+  rule.front() = "---";
+  out += markdown_line(rule);
+  for (const auto& row : table.rows) {
+    out += markdown_line(row);
+  }
+  for (const auto& note : table.notes) {
+    out += "\n" + note + "\n";
+  }
+  return out;
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,240 @@
+#include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "app/bench_flags.h"
+#include "app/bench_spread.h"
+#include "app/worker/bench.h"
+#include "tandem/base/error.h"
+#include "tandem/checkpoint/run_directory.h"
+#include "tandem/train/agreement/precision.h"
+#include "tandem/train/assembly.h"
+
+namespace tandem::app {
+
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kPrefetchedBatches = 32;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+SamplerOptions whole_set(const Dataset& dataset) {
+  SamplerOptions options;
+  options.size = dataset.size;
+  return options;
+}
+
+// Full batches without end: the short one at the end of an epoch is left out.
+class FullBatches {
+ public:
+  FullBatches(const Dataset& dataset, const LoaderOptions& options)
+      : loader_(dataset, whole_set(dataset), options), batch_size_(options.batch_size) {
+    if (dataset.size < batch_size_) {
+      throw ConfigError(fmt::format(
+          "[bench] the data set has {} samples, fewer than a batch of {}; lower "
+          "--batch-size",
+          dataset.size, batch_size_));
+    }
+  }
+
+  Batch next() {
+    Batch batch;
+    while (epoch_ < 0 || !loader_.next(batch) || batch.count() < batch_size_) {
+      loader_.seek(++epoch_);
+    }
+    return batch;
+  }
+
+ private:
+  Loader loader_;
+  int64_t batch_size_;
+  int64_t epoch_ = -1;
+};
+
+struct StepTimes {
+  // Of each step after the warm-up.
+  std::vector<double> ms;
+  // Of each, until the optimizer begins; empty where the strategy does not tell.
+  std::vector<double> ms_before_update;
+  // Bytes of each bucket of gradients, and per step how long before the optimizer
+  // begins it was complete: the time in which it could travel.
+  std::vector<int64_t> bucket_bytes;
+  std::vector<std::vector<double>> bucket_lead_ms;
+  // Which one "auto" chose.
+  std::string executor;
+};
+
+// Adds what the parts of a step said of themselves.
+void add_marks(StepTimes& times, const Trace& trace) {
+  const auto events = trace.events();
+  const auto update = std::find_if(
+      events.begin(), events.end(),
+      [](const Trace::Event& event) { return event.name == "update"; });
+  if (update == events.end()) {
+    return;
+  }
+  times.ms_before_update.push_back(static_cast<double>(update->at_us) / 1000);
+  size_t bucket = 0;
+  for (const auto& event : events) {
+    if (event.category != "comm") {
+      continue;
+    }
+    if (bucket == times.bucket_bytes.size()) {
+      times.bucket_bytes.push_back(event.bytes);
+      times.bucket_lead_ms.emplace_back();
+    }
+    times.bucket_lead_ms[bucket++].push_back(
+        static_cast<double>(update->at_us - event.at_us) / 1000);
+  }
+}
+
+StepTimes time_steps(const BenchStepOptions& options, Communicator& comm) {
+  const auto data = load_dataset(options.config.data).train;
+  const Assembly parts = assemble(options.config, data, comm);
+  LoaderOptions loading = loader_options(options.config);
+  loading.num_buffers = options.prefetched ? kPrefetchedBatches : 2;
+  FullBatches batches(data, loading);
+  std::vector<Batch> fetched;
+  while (options.prefetched && fetched.size() < kPrefetchedBatches) {
+    fetched.push_back(batches.next());
+  }
+  parts.strategy->start();
+  StepContext context;
+  context.lr = parts.optimizer->base_lr();
+  auto sums = at::zeros({3}, at::kDouble);
+  StepTimes times;
+  times.executor = parts.executor->name();
+  for (; context.step < options.warmup + options.steps; ++context.step) {
+    const auto start = Clock::now();
+    Trace trace;
+    context.trace = &trace;
+    const auto place = static_cast<size_t>(context.step % kPrefetchedBatches);
+    const Batch batch = options.prefetched ? fetched[place] : batches.next();
+    sums += parts.strategy->train_step({batch}, context);
+    if (context.step >= options.warmup) {
+      times.ms.push_back(1000 * seconds_since(start));
+      add_marks(times, trace);
+    }
+  }
+  return times;
+}
+
+ordered_json buckets_json(const StepTimes& times) {
+  auto buckets = ordered_json::array();
+  for (size_t i = 0; i < times.bucket_bytes.size(); ++i) {
+    buckets.push_back(
+        {{"bytes", times.bucket_bytes[i]},
+         {"lead_ms", spread_of(times.bucket_lead_ms[i]).median}});
+  }
+  return buckets;
+}
+
+int bench_step(const Arguments& arguments) {
+  auto options = parse_bench_step(arguments);
+  at::set_num_threads(options.threads);
+  const auto comm = make_single_communicator();
+  options.config.precision = settle_precision(options.config, *comm);
+  const StepTimes times = time_steps(options, *comm);
+  const Spread spread = spread_of(times.ms);
+  const RunConfig& config = options.config;
+  const double rate = 1000 * static_cast<double>(config.batch_size) / spread.median;
+  if (!options.json) {
+    fmt::print(
+        "{}, batch {}, executor {}, {}, {} threads, batches {}: {:.2f} ms per step "
+        "(p10 "
+        "{:.2f}, p90 {:.2f}), {:.0f} samples/s\n",
+        config.model, config.batch_size, times.executor, config.precision,
+        options.threads,
+        options.prefetched ? "fetched beforehand" : "fetched in the step",
+        spread.median, spread.p10, spread.p90, rate);
+    return 0;
+  }
+  ordered_json json;
+  json["ms_per_step"] = spread.median;
+  json["p10"] = spread.p10;
+  json["p90"] = spread.p90;
+  if (!times.ms_before_update.empty()) {
+    json["ms_before_update"] = spread_of(times.ms_before_update).median;
+    json["buckets"] = buckets_json(times);
+  }
+  json["samples_per_second"] = rate;
+  json["steps"] = options.steps;
+  json["model"] = config.model;
+  json["data"] = config.data;
+  json["batch"] = config.batch_size;
+  json["prefetched"] = options.prefetched;
+  json["threads"] = options.threads;
+  json["executor"] = times.executor;
+  json["precision"] = config.precision;
+  json["optimizer"] = config.optimizer;
+  add_machine(json);
+  fmt::print("{}\n", json.dump());
+  return 0;
+}
+
+// Samples per second of each epoch after the first.
+std::vector<double> time_epochs(const BenchLoaderOptions& options) {
+  const auto data = load_dataset(options.config.data).train;
+  Loader loader(data, whole_set(data), loader_options(options.config));
+  std::vector<double> rates;
+  Batch batch;
+  for (int64_t epoch = 0; epoch <= options.epochs; ++epoch) {
+    const auto start = Clock::now();
+    loader.seek(epoch);
+    while (loader.next(batch)) {
+    }
+    if (epoch > 0) {
+      rates.push_back(static_cast<double>(data.size) / seconds_since(start));
+    }
+  }
+  return rates;
+}
+
+int bench_loader(const Arguments& arguments) {
+  const auto options = parse_bench_loader(arguments);
+  at::set_num_threads(1);
+  const Spread spread = spread_of(time_epochs(options));
+  const RunConfig& config = options.config;
+  if (!options.json) {
+    fmt::print(
+        "{}, batch {}, 1 thread: {:.0f} samples/s (p10 {:.0f}, p90 {:.0f})\n",
+        config.data, config.batch_size, spread.median, spread.p10, spread.p90);
+    return 0;
+  }
+  ordered_json json;
+  json["samples_per_second"] = spread.median;
+  json["p10"] = spread.p10;
+  json["p90"] = spread.p90;
+  json["epochs"] = options.epochs;
+  json["data"] = config.data;
+  json["batch"] = config.batch_size;
+  json["threads"] = 1;
+  add_machine(json);
+  fmt::print("{}\n", json.dump());
+  return 0;
+}
+
+}  // namespace
+
+void add_machine(ordered_json& json) {
+  const auto environment = ordered_json::parse(environment_json());
+  for (const char* key : {"libtorch", "cpu", "instruction_sets"}) {
+    json[key] = environment.at(key);
+  }
+}
+
+int work_bench(const Arguments& arguments) {
+  return choose_bench(
+      arguments, {&bench_step, &bench_loader, &bench_optimizer, &bench_allreduce});
+}
+
+}  // namespace tandem::app

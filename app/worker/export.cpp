@@ -1,0 +1,53 @@
+#include <fmt/core.h>
+
+#include "app/command_line.h"
+#include "tandem/base/files.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/formats/safetensors.h"
+#include "tandem/formats/torch_file.h"
+
+namespace tandem::app {
+
+namespace {
+
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() > end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+}  // namespace
+
+int work_export(const Arguments& arguments) {
+  CLI::App app("Writes a checkpoint's model for other programs.", "tandem export");
+  std::string checkpoint;
+  std::string out;
+  app.add_option(
+         "--checkpoint", checkpoint,
+         "a checkpoint's directory, or its model.safetensors")
+      ->required();
+  app.add_option(
+         "--out", out,
+         "FILE.pt or FILE.pth: for Python's torch.load; FILE.safetensors: as it is")
+      ->required();
+  parse(app, arguments);
+
+  const bool is_torch = ends_with(out, ".pt") || ends_with(out, ".pth");
+  if (!is_torch && !ends_with(out, ".safetensors")) {
+    throw ConfigError(
+        "[export] '" + out +
+        "' does not say which format; end --out in .pt, .pth or .safetensors");
+  }
+  const std::string path = model_file(checkpoint);
+  const std::string bytes = read_file(path);
+  const auto model = parse_safetensors(bytes, path);
+  stored_hash(model, path);
+  if (is_torch) {
+    write_torch_file(out, model.tensors);
+  } else {
+    replace_file(out, bytes);
+  }
+  fmt::print("wrote {} tensors to {}\n", model.tensors.size(), out);
+  return 0;
+}
+
+}  // namespace tandem::app

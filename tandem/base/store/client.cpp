@@ -1,0 +1,174 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+#include "tandem/base/error.h"
+#include "tandem/base/store/protocol.h"
+#include "tandem/base/store/store.h"
+
+namespace tandem {
+
+using store_protocol::Operation;
+using store_protocol::Request;
+using store_protocol::Status;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+// Calls that do not wait for a key answer at once; this is for a dead network.
+constexpr Milliseconds kReplyTimeout{30'000};
+// A silent address may not keep us from the host's next one, or from a new try.
+constexpr Milliseconds kAttempt{10'000};
+// What the last one gets, however late it is: it finds out why.
+constexpr Milliseconds kLastAttempt(100);
+
+std::string seconds_text(Milliseconds time) {
+  return fmt::format("{} s", static_cast<double>(time.count()) / 1000);
+}
+
+bool send_frame(Socket& socket, const std::string& bytes, Clock::time_point deadline) {
+  const auto frame =
+      store_protocol::encode_length(static_cast<uint32_t>(bytes.size())) + bytes;
+  return socket.send_all(frame.data(), frame.size(), deadline);
+}
+
+bool receive_frame(
+    Socket& socket, std::string& bytes, Clock::time_point deadline,
+    uint32_t most_bytes = store_protocol::kMaxFrameBytes) {
+  char header[4];
+  if (!socket.receive_all(header, sizeof(header), deadline)) {
+    return false;
+  }
+  const uint32_t length = store_protocol::decode_length(header);
+  if (length == 0 || length > most_bytes) {
+    return false;
+  }
+  bytes.resize(length);
+  return socket.receive_all(bytes.data(), length, deadline);
+}
+
+bool shake_hands(Socket& socket, const std::string& token) {
+  const auto deadline = Clock::now() + Milliseconds(2'000);
+  std::string reply;
+  return send_frame(socket, store_protocol::hello(token), deadline) &&
+         receive_frame(socket, reply, deadline, 1) &&
+         static_cast<Status>(reply[0]) == Status::ok;
+}
+
+std::string encode(
+    Operation operation, Milliseconds timeout, std::vector<std::string> texts) {
+  return store_protocol::encode({operation, timeout.count(), std::move(texts)});
+}
+
+int64_t to_number(const std::string& what, const std::string& text) {
+  int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end) {
+    throw CommError("store " + what, "the store answered '" + text + "'");
+  }
+  return number;
+}
+
+}  // namespace
+
+StoreClient::StoreClient(
+    const std::string& address, Milliseconds timeout, const std::string& token)
+    : address_(address) {
+  const auto start = Clock::now();
+  const auto deadline = start + timeout;
+  auto pause = Milliseconds(1);
+  std::string cause;
+  for (;;) {
+    try {
+      const auto now = Clock::now();
+      socket_ = connect_once(
+          address, std::min(std::max(deadline, now + kLastAttempt), now + kAttempt));
+      if (socket_ && shake_hands(socket_, token)) {
+        return;
+      }
+      cause = socket_ ? "something else answers there" : "nobody answers there";
+    } catch (const ResolveError& error) {
+      cause = error.reason();
+      warn_if_unresolved_since(start, error);
+    }
+    const auto now = Clock::now();
+    if (now >= deadline) {
+      break;
+    }
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - now));
+    pause = std::min(pause * 2, Milliseconds(200));
+  }
+  throw CommError(
+      "joining the run at " + address,
+      cause + ", after " + seconds_text(timeout) +
+          "; check that rank 0 runs, and that MASTER_ADDR and MASTER_PORT are its "
+          "own");
+}
+
+std::string StoreClient::call(
+    const std::string& what, const std::string& request, Milliseconds timeout) {
+  TANDEM_CHECK(
+      request.size() <= store_protocol::kMaxFrameBytes,
+      "store " + what + " takes " + std::to_string(request.size()) + " bytes");
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto deadline = Clock::now() + timeout + kReplyTimeout;
+  std::string reply;
+  if (!socket_ || !send_frame(socket_, request, deadline) ||
+      !receive_frame(socket_, reply, deadline)) {
+    socket_ = Socket();
+    throw CommError("store " + what, "the store at " + address_ + " is gone");
+  }
+  switch (static_cast<Status>(reply[0])) {
+    case Status::ok:
+      return reply.substr(1);
+    case Status::timed_out:
+      throw CommError(
+          "store " + what, "no answer within " + std::to_string(timeout.count()) +
+                               " ms: a rank has not arrived; start every rank, or "
+                               "wait longer with --timeout-seconds");
+    default:
+      throw CommError("store " + what, "the store refused the request");
+  }
+}
+
+void StoreClient::set(const std::string& key, const std::string& value) {
+  call("set " + key, encode(Operation::set, {}, {key, value}), {});
+}
+
+std::string StoreClient::get(const std::string& key, Milliseconds timeout) {
+  return call("get " + key, encode(Operation::get, timeout, {key}), timeout);
+}
+
+void StoreClient::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
+  call("wait for " + join(keys), encode(Operation::wait, timeout, keys), timeout);
+}
+
+int64_t StoreClient::add(const std::string& key, int64_t amount) {
+  const auto request = encode(Operation::add, {}, {key, std::to_string(amount)});
+  return to_number("add " + key, call("add " + key, request, {}));
+}
+
+std::string StoreClient::compare_set(
+    const std::string& key, const std::string& expected, const std::string& desired) {
+  return call(
+      "compare_set " + key,
+      encode(Operation::compare_set, {}, {key, expected, desired}), {});
+}
+
+bool StoreClient::has(const std::vector<std::string>& keys) {
+  return call("has " + join(keys), encode(Operation::has, {}, keys), {}) == "1";
+}
+
+bool StoreClient::remove(const std::string& key) {
+  return call("remove " + key, encode(Operation::remove, {}, {key}), {}) == "1";
+}
+
+int64_t StoreClient::num_keys() {
+  const auto reply = call("num_keys", encode(Operation::num_keys, {}, {}), {});
+  return to_number("num_keys", reply);
+}
+
+}  // namespace tandem

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "tandem/base/store/protocol.h"
+#include "tandem/base/store/socket.h"
+
+namespace tandem {
+
+/// One client of the store's server: turns bytes into frames and back. Used by
+/// the server's thread only.
+///
+/// It holds at most one frame more than it was asked for: a client that sends
+/// without reading its answers fills its own buffers, not the server's.
+class StoreConnection {
+ public:
+  /// `socket` does not block. A first frame longer than `most_hello_bytes` closes
+  /// the connection: a stranger gets no memory.
+  StoreConnection(Socket socket, size_t most_hello_bytes);
+
+  /// Reads what has come, to the end of the current frame or a little further.
+  void receive();
+
+  /// Takes the next frame; false when none is whole yet, and while the answers
+  /// that wait to be sent are many.
+  bool next_frame(std::string& frame);
+
+  void reply(store_protocol::Status status, const std::string& value = "");
+
+  /// Sends what the socket takes.
+  void send_out();
+
+  /// What to poll the socket for.
+  short events() const;
+  int fd() const {
+    return socket_.fd();
+  }
+
+  /// next_frame() would take one without anything new from the socket.
+  bool has_frame() const;
+
+  /// The client has said the right hello: from now on frames may be large.
+  void greet() {
+    greeted = true;
+    most_frame_bytes_ = store_protocol::kMaxFrameBytes;
+  }
+
+  bool greeted = false;
+  bool closing = false;
+  /// Set while a get or wait has no answer yet.
+  std::optional<store_protocol::Request> pending;
+  std::chrono::steady_clock::time_point deadline;
+
+ private:
+  size_t frame_end() const;
+  bool oversize() const;
+
+  Socket socket_;
+  size_t most_frame_bytes_;
+  std::string input_;
+  std::string output_;
+};
+
+}  // namespace tandem

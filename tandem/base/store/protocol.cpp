@@ -1,0 +1,96 @@
+#include "tandem/base/store/protocol.h"
+
+namespace tandem::store_protocol {
+
+namespace {
+
+template <typename Int>
+void put(std::string& bytes, Int value) {
+  for (size_t i = 0; i < sizeof(Int); ++i) {
+    bytes.push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
+  }
+}
+
+template <typename Int>
+Int take(const char* bytes) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < sizeof(Int); ++i) {
+    value |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+  }
+  return static_cast<Int>(value);
+}
+
+bool count_fits(Operation operation, size_t count) {
+  switch (operation) {
+    case Operation::set:
+    case Operation::add:
+      return count == 2;
+    case Operation::get:
+    case Operation::remove:
+      return count == 1;
+    case Operation::compare_set:
+      return count == 3;
+    case Operation::wait:
+    case Operation::has:
+      return count >= 1;
+    case Operation::num_keys:
+      return count == 0;
+  }
+  return false;
+}
+
+constexpr size_t kHeaderBytes = 1 + 8 + 4;
+
+}  // namespace
+
+std::string hello(const std::string& token) {
+  return "tandem-store 1 " + token;
+}
+
+std::string encode(const Request& request) {
+  std::string bytes;
+  put(bytes, static_cast<uint8_t>(request.operation));
+  put(bytes, request.timeout_ms);
+  put(bytes, static_cast<uint32_t>(request.texts.size()));
+  for (const auto& text : request.texts) {
+    put(bytes, static_cast<uint32_t>(text.size()));
+    bytes += text;
+  }
+  return bytes;
+}
+
+bool decode(const std::string& bytes, Request& request) {
+  if (bytes.size() < kHeaderBytes) {
+    return false;
+  }
+  request.operation = static_cast<Operation>(bytes[0]);
+  request.timeout_ms = take<int64_t>(bytes.data() + 1);
+  const auto count = take<uint32_t>(bytes.data() + 9);
+  request.texts.clear();
+  size_t at = kHeaderBytes;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (bytes.size() - at < 4) {
+      return false;
+    }
+    const auto length = take<uint32_t>(bytes.data() + at);
+    at += 4;
+    if (bytes.size() - at < length) {
+      return false;
+    }
+    request.texts.push_back(bytes.substr(at, length));
+    at += length;
+  }
+  return at == bytes.size() && count_fits(request.operation, count);
+}
+
+std::string encode_length(uint32_t length) {
+  std::string bytes;
+  put(bytes, length);
+  return bytes;
+}
+
+uint32_t decode_length(const char* bytes) {
+  return take<uint32_t>(bytes);
+}
+
+}  // namespace tandem::store_protocol

@@ -1,0 +1,257 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <list>
+#include <map>
+
+#include "tandem/base/error.h"
+#include "tandem/base/store/connection.h"
+#include "tandem/base/store/protocol.h"
+#include "tandem/base/store/store.h"
+
+namespace tandem {
+
+using store_protocol::Operation;
+using store_protocol::Request;
+using store_protocol::Status;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+// How long the listener rests when there is no descriptor for another client.
+constexpr Milliseconds kAcceptPause{100};
+
+int64_t to_number(const std::string& text) {
+  return std::strtoll(text.c_str(), nullptr, 10);
+}
+
+// Wraps around: a client must not be able to overflow the server's arithmetic.
+int64_t sum(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+
+}  // namespace
+
+// Everything the server's thread works on; the table itself is shared with
+// StoreServer::get and set.
+class StoreServer::Table {
+ public:
+  explicit Table(std::string token)
+      : token_(std::move(token)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  std::optional<std::string> get(const std::string& key) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = values_.find(key);
+    return found == values_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  void set(const std::string& key, const std::string& value) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      values_[key] = value;
+    }
+    wake();
+  }
+
+  void stop() {
+    stopping_ = true;
+    wake();
+  }
+
+  void serve(int listener) {
+    while (!stopping_) {
+      wait_for_events(listener);
+      for (auto& connection : connections_) {
+        connection.receive();
+        handle(connection);
+      }
+      answer_waiting();
+      for (auto& connection : connections_) {
+        connection.send_out();
+      }
+      connections_.remove_if([](const StoreConnection& c) { return c.closing; });
+    }
+  }
+
+ private:
+  void wake() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const auto written = write(wake_.fd(), &one, sizeof(one));
+  }
+
+  void wait_for_events(int listener) {
+    const bool accepting = Clock::now() >= accept_after_;
+    auto until = accepting ? Clock::now() + Milliseconds(60'000) : accept_after_;
+    std::vector<pollfd> entries = {
+        {listener, static_cast<short>(accepting ? POLLIN : 0), 0},
+        {wake_.fd(), POLLIN, 0}};
+    for (const auto& connection : connections_) {
+      entries.push_back({connection.fd(), connection.events(), 0});
+      if (connection.pending) {
+        until = std::min(until, connection.deadline);
+      } else if (connection.has_frame()) {
+        until = Clock::now();
+      }
+    }
+    const auto left =
+        std::chrono::duration_cast<Milliseconds>(until - Clock::now()).count();
+    poll(
+        entries.data(), entries.size(),
+        static_cast<int>(std::max<int64_t>(left + 1, 0)));
+    uint64_t count = 0;
+    [[maybe_unused]] const auto drained = read(wake_.fd(), &count, sizeof(count));
+    size_t i = 2;
+    for (auto& connection : connections_) {
+      connection.closing = (entries[i++].revents & (POLLHUP | POLLERR)) != 0;
+    }
+    if ((entries[0].revents & POLLIN) != 0) {
+      accept_one(listener);
+    }
+  }
+
+  void accept_one(int listener) {
+    Socket accepted(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (accepted) {
+      connections_.emplace_back(
+          std::move(accepted), store_protocol::hello(token_).size());
+    } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+      // No descriptor or no memory: the client stays in the queue, so that polling
+      // for it at once would return at once.
+      accept_after_ = Clock::now() + kAcceptPause;
+    }
+  }
+
+  void handle(StoreConnection& from) {
+    std::string frame;
+    while (from.next_frame(frame)) {
+      if (!from.greeted) {
+        if (frame != store_protocol::hello(token_)) {
+          from.closing = true;
+          return;
+        }
+        from.greet();
+        from.reply(Status::ok);
+        continue;
+      }
+      Request request;
+      if (store_protocol::decode(frame, request)) {
+        answer(from, request);
+      } else {
+        from.reply(Status::bad_request);
+      }
+    }
+  }
+
+  void answer(StoreConnection& from, const Request& request) {
+    if (request.operation == Operation::get || request.operation == Operation::wait) {
+      from.pending = request;
+      const auto most = int64_t{1} << 40;
+      from.deadline =
+          Clock::now() + Milliseconds(std::clamp<int64_t>(request.timeout_ms, 0, most));
+      return;
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    from.reply(Status::ok, apply(request));
+  }
+
+  // The operations that never wait. Called with the lock held.
+  std::string apply(const Request& request) {
+    const auto& texts = request.texts;
+    switch (request.operation) {
+      case Operation::set:
+        values_[texts[0]] = texts[1];
+        return "";
+      case Operation::add: {
+        auto& value = values_[texts[0]];
+        value = std::to_string(sum(to_number(value), to_number(texts[1])));
+        return value;
+      }
+      case Operation::compare_set: {
+        const auto found = values_.find(texts[0]);
+        const std::string current = found == values_.end() ? "" : found->second;
+        if (current == texts[1]) {
+          values_[texts[0]] = texts[2];
+          return texts[2];
+        }
+        return current;
+      }
+      case Operation::has:
+        return has_all(texts) ? "1" : "0";
+      case Operation::remove:
+        return values_.erase(texts[0]) > 0 ? "1" : "0";
+      default:
+        return std::to_string(values_.size());
+    }
+  }
+
+  bool has_all(const std::vector<std::string>& keys) const {
+    return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
+      return values_.count(key) > 0;
+    });
+  }
+
+  void answer_waiting() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto now = Clock::now();
+    for (auto& connection : connections_) {
+      if (!connection.pending) {
+        continue;
+      }
+      const auto& keys = connection.pending->texts;
+      if (has_all(keys)) {
+        const bool get = connection.pending->operation == Operation::get;
+        connection.reply(Status::ok, get ? values_[keys[0]] : "");
+      } else if (now >= connection.deadline) {
+        connection.reply(Status::timed_out);
+      } else {
+        continue;
+      }
+      connection.pending.reset();
+    }
+  }
+
+  const std::string token_;
+  Socket wake_;
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;
+  std::map<std::string, std::string> values_;
+  std::list<StoreConnection> connections_;
+  Clock::time_point accept_after_{};
+};
+
+StoreServer::StoreServer(
+    const std::string& address, const std::string& token, Milliseconds timeout)
+    : table_(std::make_unique<Table>(token)) {
+  auto listener = listen_at(address, timeout);
+  address_ = listener.address;
+  listener_ = std::move(listener.socket);
+  fcntl(listener_.fd(), F_SETFL, O_NONBLOCK);
+  if (address_.rfind("unix:", 0) == 0) {
+    unix_path_ = address_.substr(5);
+  }
+  thread_ = std::thread([this] { table_->serve(listener_.fd()); });
+}
+
+StoreServer::~StoreServer() {
+  table_->stop();
+  thread_.join();
+  if (!unix_path_.empty()) {
+    unlink(unix_path_.c_str());
+  }
+}
+
+std::optional<std::string> StoreServer::get(const std::string& key) const {
+  return table_->get(key);
+}
+
+void StoreServer::set(const std::string& key, const std::string& value) {
+  table_->set(key, value);
+}
+
+}  // namespace tandem

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tandem/base/store/socket.h"
+
+namespace tandem {
+
+/// The rendezvous store: a small key-value table over which ranks find each
+/// other before they have a communicator, and over which they report why they
+/// failed. The launcher runs the server, so it outlives every rank; without a
+/// launcher rank 0 runs it.
+///
+/// Addresses are "unix:PATH" (one host; the path's folder should be private)
+/// or "tcp:HOST:PORT". TCP listens on HOST's address only. The wire protocol,
+/// version 1, is described in store_protocol.h.
+
+using Milliseconds = std::chrono::milliseconds;
+
+class StoreServer {
+ public:
+  /// Listens and serves from a thread of its own until destroyed.
+  ///
+  /// `address` "tcp:HOST:0" takes a free port; see address(). `token` must be
+  /// the same on both sides: it tells this run's store from another's.
+  ///
+  /// Throws ConfigError when the address has another form or is in use,
+  /// CommError when the host name does not resolve within `timeout`.
+  explicit StoreServer(
+      const std::string& address, const std::string& token = "",
+      Milliseconds timeout = {});
+  ~StoreServer();
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+
+  /// Where clients can connect, with the real port.
+  const std::string& address() const {
+    return address_;
+  }
+
+  /// A key's value, nullopt while it is missing. Any thread.
+  std::optional<std::string> get(const std::string& key) const;
+
+  /// Sets a key and wakes the clients that wait for it. Any thread.
+  void set(const std::string& key, const std::string& value);
+
+ private:
+  class Table;
+
+  std::string address_;
+  std::string unix_path_;
+  std::unique_ptr<Table> table_;
+  Socket listener_;
+  std::thread thread_;
+};
+
+class StoreClient {
+ public:
+  /// Connects, trying again until `timeout`: the server may start later.
+  ///
+  /// Throws CommError that names the address when nobody answers in time, or its
+  /// host name does not resolve by then.
+  StoreClient(
+      const std::string& address, Milliseconds timeout, const std::string& token = "");
+
+  /// All calls may come from any thread; they take turns on one connection.
+  /// All throw CommError when the server is gone, and get() and wait() also
+  /// when `timeout` passes first, naming the keys. A request, with its keys and
+  /// values, holds less than 64 MiB.
+  void set(const std::string& key, const std::string& value);
+  std::string get(const std::string& key, Milliseconds timeout);
+  void wait(const std::vector<std::string>& keys, Milliseconds timeout);
+
+  /// Adds to a number kept as decimal text; a missing key counts as 0.
+  int64_t add(const std::string& key, int64_t amount);
+
+  /// Sets `desired` if the value is `expected` (a missing key counts as "");
+  /// returns the value afterwards.
+  std::string compare_set(
+      const std::string& key, const std::string& expected, const std::string& desired);
+  bool has(const std::vector<std::string>& keys);
+  bool remove(const std::string& key);
+  int64_t num_keys();
+
+ private:
+  std::string call(
+      const std::string& what, const std::string& request, Milliseconds timeout);
+
+  std::string address_;
+  std::mutex mutex_;
+  Socket socket_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,260 @@
+#include "tandem/checkpoint/checkpoint.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/log.h"
+#include "tandem/checkpoint/checkpoint_files.h"
+#include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/formats/tensor_list.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr const char* kTemporary = "tmp-";
+constexpr const char* kDamaged = "damaged-";
+constexpr const char* kLeft = "left-";
+
+int64_t number(
+    const SafetensorsFile& file, const std::string& key, const std::string& path) {
+  const auto found = file.metadata.find(key);
+  char* end = nullptr;
+  const int64_t value =
+      found == file.metadata.end() ? -1 : std::strtoll(found->second.c_str(), &end, 10);
+  if (value < 0 || *end != '\0') {
+    throw DataError(
+        "[checkpoint] '" + path + "' does not say its " + key +
+        "; use another checkpoint");
+  }
+  return value;
+}
+
+std::string text(const SafetensorsFile& file, const std::string& key) {
+  const auto found = file.metadata.find(key);
+  return found == file.metadata.end() ? "" : found->second;
+}
+
+[[noreturn]] void cannot_rename(const std::string& from, const std::string& to) {
+  throw DataError(
+      "[checkpoint] cannot rename '" + from + "' to '" + to +
+      "': " + std::strerror(errno) + "; choose another --out");
+}
+
+// A directory cannot be renamed over another. They can change places, so that there is
+// a checkpoint at every moment; network file systems cannot do that.
+void rename_over(const std::string& from, const std::string& to) {
+  if (file_exists(to)) {
+    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+      remove_all(from);
+      return;
+    }
+    if (errno != EINVAL && errno != ENOSYS) {
+      cannot_rename(from, to);
+    }
+    const std::string old = from + "-old";
+    if (std::rename(to.c_str(), old.c_str()) != 0) {
+      cannot_rename(to, old);
+    }
+    rename_over(from, to);
+    remove_all(old);
+  } else if (std::rename(from.c_str(), to.c_str()) != 0) {
+    cannot_rename(from, to);
+  }
+}
+
+// Out of the way of what counts as a checkpoint.
+void set_aside(const std::string& path, const std::string& prefix) {
+  const size_t slash = path.rfind('/') + 1;
+  rename_over(path, path.substr(0, slash) + prefix + path.substr(slash));
+}
+
+// Also what a killed run left behind while it wrote.
+void remove_temporaries(const std::string& directory) {
+  for (const auto& name : list_directory(directory)) {
+    if (name.rfind(kTemporary, 0) == 0) {
+      remove_all(directory + "/" + name);
+    }
+  }
+}
+
+std::string file_in(const std::string& path, const std::string& name) {
+  return path + "/" + name;
+}
+
+template <typename Action>
+std::string damage_found_by(Action&& action) {
+  try {
+    action();
+  } catch (const OtherFormat&) {
+    throw;
+  } catch (const DataError& error) {
+    return first_line(error);
+  }
+  return "";
+}
+
+// What is wrong with a checkpoint's files, "" when they are whole. A file that is there
+// but cannot be read says nothing about the checkpoint: that throws.
+std::string damage_of(const std::string& path) {
+  const auto missing = [&](const std::string& name) {
+    return "[checkpoint] '" + file_in(path, name) + "' is missing";
+  };
+  for (const char* name : {kModelFile, kTrainingFile}) {
+    if (!file_exists(file_in(path, name))) {
+      return missing(name);
+    }
+  }
+  const auto model = read_file(file_in(path, kModelFile));
+  const auto training = read_file(file_in(path, kTrainingFile));
+  std::map<std::string, std::string> of_ranks;
+  std::string damage = damage_found_by([&] {
+    of_ranks = rank_hashes(parse_checkpoint_files(path, model, training).training);
+  });
+  for (const auto& [name, hash] : of_ranks) {
+    const auto file = file_in(path, name);
+    if (!file_exists(file)) {
+      return missing(name);
+    }
+    const auto bytes = read_file(file);
+    damage = damage_found_by([&, &hash = hash] { parse_rank_file(bytes, file, hash); });
+    if (!damage.empty()) {
+      break;
+    }
+  }
+  return damage;
+}
+
+void check_finite(const std::vector<NamedTensor>& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    if (at::isFloatingType(tensor.scalar_type()) &&
+        !tensor.detach().isfinite().all().item<bool>()) {
+      throw DataError(
+          "[checkpoint] '" + name +
+          "' has values that are not finite, so nothing was saved; lower --lr, or set "
+          "--clip-norm");
+    }
+  }
+}
+
+}  // namespace
+
+std::string save_checkpoint(
+    const std::string& directory, const CheckpointContent& content, int64_t keep) {
+  const std::string path = checkpoint_path(directory, content.position.step);
+  const std::string temporary = directory + "/" + kTemporary + std::to_string(getpid());
+  check_finite(content.state.model);
+  make_directories(directory);
+  remove_temporaries(directory);
+  make_directories(temporary);
+  try {
+    CheckpointFiles files;
+    files.model = {content.state.model, content.description};
+    files.training.tensors = content.state.optimizer;
+    files.training.metadata = {
+        {"epoch", std::to_string(content.position.epoch)},
+        {"step_in_epoch", std::to_string(content.position.step_in_epoch)},
+        {"step", std::to_string(content.position.step)},
+        {"samples_in_epoch", std::to_string(content.position.samples_in_epoch)},
+        {"config", content.config},
+        {"data", content.data}};
+    write_checkpoint_files(temporary, std::move(files), content.rank_files);
+    rename_over(temporary, path);
+    sync_directory(directory);
+  } catch (...) {
+    remove_all(temporary);
+    throw;
+  }
+  const auto all = checkpoints_in(directory);
+  auto surplus = keep > 0 ? static_cast<int64_t>(all.size()) - keep : 0;
+  for (auto entry = all.begin(); surplus > 0; ++entry, --surplus) {
+    remove_all(entry->second);
+  }
+  return path;
+}
+
+void load_checkpoint(
+    const std::string& path, CheckpointContent& content,
+    const std::function<void(const CheckpointContent&)>& accept) {
+  // In this order, so that of two that are missing the model is named.
+  const auto model_bytes = read_file(file_in(path, kModelFile));
+  const auto training_bytes = read_file(file_in(path, kTrainingFile));
+  const auto [model, training] =
+      parse_checkpoint_files(path, model_bytes, training_bytes);
+  CheckpointContent said;
+  said.position = {
+      number(training, "epoch", path), number(training, "step_in_epoch", path),
+      number(training, "step", path), number(training, "samples_in_epoch", path)};
+  said.description = model.metadata;
+  said.config = text(training, "config");
+  said.data = text(training, "data");
+  accept(said);
+  check_fits("checkpoint", path, model.tensors, content.state.model, Fit::complete);
+  check_fits(
+      "checkpoint", path, training.tensors, content.state.optimizer, Fit::complete);
+  copy_values(model.tensors, content.state.model);
+  copy_values(training.tensors, content.state.optimizer);
+  said.state = std::move(content.state);
+  said.rank_hashes = rank_hashes(training);
+  content = std::move(said);
+}
+
+std::string model_file(const std::string& path) {
+  const auto inside = file_in(path, kModelFile);
+  return file_exists(inside) ? inside : path;
+}
+
+std::map<std::string, std::string> load_model(
+    const std::string& path, const std::vector<NamedTensor>* tensors) {
+  const auto inside = model_file(path);
+  const auto file = parse_model_file(read_file(inside), inside);
+  if (tensors != nullptr) {
+    check_fits("checkpoint", path, file.tensors, *tensors, Fit::complete);
+    copy_values(file.tensors, *tensors);
+  }
+  return file.metadata;
+}
+
+std::string newest_whole_checkpoint(const std::string& directory) {
+  const auto all = checkpoints_in(directory);
+  for (auto entry = all.rbegin(); entry != all.rend(); ++entry) {
+    const auto& path = entry->second;
+    const std::string damage = damage_of(path);
+    if (damage.empty()) {
+      return path;
+    }
+    if (std::next(entry) == all.rend()) {
+      throw DataError(
+          "[checkpoint] no checkpoint in '" + directory +
+          "' is whole, the oldest: " + damage + "; choose another --out to start anew");
+    }
+    log_warning(damage + "; going back to the one before it");
+    set_aside(path, kDamaged);
+  }
+  return "";
+}
+
+void leave_later_checkpoints(const std::string& directory, int64_t step) {
+  const auto all = checkpoints_in(directory);
+  for (auto entry = all.upper_bound(step); entry != all.end(); ++entry) {
+    log_warning(
+        "[checkpoint] '" + entry->second +
+        "' is later than where the run goes on; it "
+        "becomes " +
+        kLeft + "...");
+    set_aside(entry->second, kLeft);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,121 @@
+#include "tandem/checkpoint/checkpoint_files.h"
+
+#include <cstdlib>
+
+#include "tandem/base/files.h"
+#include "tandem/checkpoint/rank_files.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kFormat = 2;
+constexpr const char* kFormatKey = "format_version";
+constexpr const char* kIdKey = "checkpoint_id";
+constexpr const char* kRankPrefix = "rank-";
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw DataError("[checkpoint] '" + path + "' " + what + "; use another checkpoint");
+}
+
+const std::string& entry(
+    const SafetensorsFile& file, const std::string& key, const std::string& path) {
+  const auto found = file.metadata.find(key);
+  if (found == file.metadata.end()) {
+    fail(path, "does not say its " + key);
+  }
+  return found->second;
+}
+
+// After the hash was compared: a flipped bit is no other format.
+void check_format(const SafetensorsFile& file, const std::string& path) {
+  const std::string& text = entry(file, kFormatKey, path);
+  const int64_t format = std::strtoll(text.c_str(), nullptr, 10);
+  if (format != kFormat) {
+    throw OtherFormat(
+        "[checkpoint] '" + path + "' has format " + text + ", this program reads " +
+        std::to_string(kFormat) + "; " +
+        (format < kFormat ? "begin with its weights by --init" : "update tandem"));
+  }
+}
+
+SafetensorsFile parse_own(const std::string& bytes, const std::string& path) {
+  auto file = parse_safetensors(bytes, path);
+  stored_hash(file, path);
+  return file;
+}
+
+}  // namespace
+
+void write_checkpoint_files(
+    const std::string& directory, CheckpointFiles files,
+    const std::vector<std::string>& rank_files) {
+  auto& listed = files.training.metadata;
+  const int size = static_cast<int>(rank_files.size());
+  for (int rank = 0; rank < size; ++rank) {
+    const auto& bytes = rank_files[static_cast<size_t>(rank)];
+    if (!bytes.empty()) {
+      const std::string name = rank_file_name(rank, size);
+      listed[name] = stored_hash(parse_safetensors(bytes, name), name);
+      replace_file(directory + "/" + name, bytes);
+    }
+  }
+  listed[kFormatKey] = std::to_string(kFormat);
+  files.model.metadata[kFormatKey] = listed[kFormatKey];
+  // Each is to have the other's hash, which cannot be that of the whole file in both:
+  // the model gets the one of a training state that does not know the model yet.
+  const std::string id = safetensors_hash(files.training);
+  files.model.metadata[kIdKey] = id;
+  listed[kModelFile] = write_safetensors(directory + "/" + kModelFile, files.model);
+  listed[kIdKey] = id;
+  write_safetensors(directory + "/" + kTrainingFile, files.training);
+}
+
+CheckpointFiles parse_checkpoint_files(
+    const std::string& directory, const std::string& model,
+    const std::string& training) {
+  const std::string model_path = directory + "/" + kModelFile;
+  const std::string training_path = directory + "/" + kTrainingFile;
+  CheckpointFiles files{
+      parse_own(model, model_path), parse_own(training, training_path)};
+  check_format(files.model, directory);
+  check_format(files.training, directory);
+  const bool same_id = entry(files.model, kIdKey, model_path) ==
+                       entry(files.training, kIdKey, training_path);
+  if (!same_id || stored_hash(files.model, model_path) !=
+                      entry(files.training, kModelFile, training_path)) {
+    fail(directory, "holds a model and a training state of two checkpoints");
+  }
+  return files;
+}
+
+SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path) {
+  auto file = parse_own(bytes, path);
+  check_format(file, path);
+  return file;
+}
+
+std::map<std::string, std::string> rank_hashes(const SafetensorsFile& training) {
+  std::map<std::string, std::string> hashes;
+  for (const auto& [key, value] : training.metadata) {
+    if (key.rfind(kRankPrefix, 0) == 0) {
+      hashes[key] = value;
+    }
+  }
+  return hashes;
+}
+
+SafetensorsFile parse_rank_file(
+    const std::string& bytes, const std::string& path, const std::string& hash) {
+  auto file = parse_own(bytes, path);
+  if (stored_hash(file, path) != hash) {
+    fail(path, "is of another checkpoint than the files beside it, or another rank's");
+  }
+  return file;
+}
+
+bool is_of_checkpoint(const SafetensorsFile& file) {
+  return file.metadata.count(kIdKey) > 0 || file.metadata.count(kFormatKey) > 0;
+}
+
+}  // namespace tandem

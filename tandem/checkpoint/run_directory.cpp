@@ -1,0 +1,215 @@
+#include "tandem/checkpoint/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/core/torch_compat.h"
+
+namespace tandem {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kFormatVersion = 1;
+
+std::string cpu_field(const std::string& name) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(name, 0) == 0) {
+      return line.substr(std::min(line.size(), line.find(':') + 2));
+    }
+  }
+  return "";
+}
+
+std::vector<std::string> instruction_sets() {
+  const std::string flags = " " + cpu_field("flags") + " ";
+  std::vector<std::string> found;
+  for (const char* name :
+       {"avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16",
+        "amx_int8"}) {
+    if (flags.find(" " + std::string(name) + " ") != std::string::npos) {
+      found.emplace_back(name);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string environment_json() {
+  utsname system{};
+  uname(&system);
+  ordered_json json;
+  json["format_version"] = kFormatVersion;
+  json["cpu"] = cpu_field("model name");
+  json["instruction_sets"] = instruction_sets();
+  json["usable_cpus"] = usable_cpus();
+  json["memory_gib"] = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+                       static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1 << 30);
+  json["threads_per_rank"] = at::get_num_threads();
+  json["host"] = system.nodename;
+  json["system"] = std::string(system.sysname) + " " + system.release;
+  json["libtorch"] = TORCH_VERSION;
+  json["libtorch_config"] = at::show_config();
+  json["compiler"] = __VERSION__;
+  return json.dump(2) + "\n";
+}
+
+RunDirectory::RunDirectory(
+    const std::string& path, const RunConfig& config, bool append)
+    : path_(path) {
+  if (path_.empty()) {
+    return;
+  }
+  make_directories(path_);
+  replace_file(path_ + "/config.toml", to_toml(config));
+  replace_file(path_ + "/environment.json", environment_json());
+  open_metrics(append ? O_APPEND : O_TRUNC);
+}
+
+RunDirectory::~RunDirectory() {
+  if (metrics_fd_ >= 0) {
+    close(metrics_fd_);
+  }
+}
+
+void RunDirectory::open_metrics(int mode) {
+  const std::string path = path_ + "/metrics.jsonl";
+  metrics_fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0644);
+  if (metrics_fd_ < 0) {
+    throw DataError(
+        "[files] cannot write '" + path + "': " + std::strerror(errno) +
+        "; choose another --out");
+  }
+}
+
+void RunDirectory::forget_after(int64_t step) {
+  if (metrics_fd_ < 0) {
+    return;
+  }
+  const std::string path = path_ + "/metrics.jsonl";
+  std::istringstream lines(read_file(path));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    // A killed run may have left half a line.
+    const auto json = ordered_json::parse(line, nullptr, false);
+    const bool known =
+        json.is_object() && json.contains("step") && json["step"].is_number_integer();
+    if (known && json["step"].get<int64_t>() <= step) {
+      kept += line + "\n";
+    }
+  }
+  replace_file(path, kept);
+  close(std::exchange(metrics_fd_, -1));
+  open_metrics(O_APPEND);
+}
+
+void RunDirectory::append_line(const std::string& line) {
+  if (metrics_fd_ >= 0) {
+    const off_t before = lseek(metrics_fd_, 0, SEEK_END);
+    try {
+      write_all(metrics_fd_, line.data(), line.size(), path_ + "/metrics.jsonl");
+    } catch (const DataError&) {
+      // A full disk may take half a line; readers want whole ones.
+      [[maybe_unused]] const int cut = ftruncate(metrics_fd_, before);
+      throw;
+    }
+  }
+}
+
+void RunDirectory::add(const TrainReport& report) {
+  ordered_json json;
+  json["format_version"] = kFormatVersion;
+  json["kind"] = "train";
+  json["epoch"] = report.epoch + 1;
+  json["step"] = report.step;
+  json["samples"] = report.samples;
+  json["loss"] = report.loss;
+  json["train_accuracy"] = report.train_accuracy;
+  json["lr"] = report.lr;
+  json["samples_per_second"] = report.samples_per_second;
+  json["train_seconds"] = report.train_seconds;
+  append_line(json.dump() + "\n");
+  step_ = report.step;
+}
+
+void RunDirectory::add(const TestReport& report) {
+  ordered_json json;
+  json["format_version"] = kFormatVersion;
+  json["kind"] = "test";
+  json["epoch"] = report.epoch + 1;
+  json["step"] = report.step;
+  json["samples"] = report.samples;
+  json["train_seconds"] = report.train_seconds;
+  json["test_loss"] = report.loss;
+  json["test_accuracy"] = report.accuracy();
+  append_line(json.dump() + "\n");
+  step_ = report.step;
+}
+
+void RunDirectory::note_lost_output(const std::string& where_and_why) {
+  ordered_json json;
+  json["format_version"] = kFormatVersion;
+  json["kind"] = "lost_output";
+  json["step"] = step_;
+  json["where"] = where_and_why;
+  append_line(json.dump() + "\n");
+}
+
+void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
+  if (path_.empty()) {
+    return;
+  }
+  ordered_json json;
+  json["format_version"] = kFormatVersion;
+  json["name"] = config.name;
+  json["test_accuracy"] = summary.test.accuracy();
+  json["test_loss"] = summary.test.loss;
+  json["train_accuracy"] = summary.train_accuracy;
+  json["train_seconds"] = summary.train_seconds;
+  json["samples_per_second"] = summary.samples_per_second;
+  json["world_size"] = summary.world_size;
+  json["epochs"] = summary.epochs;
+  json["steps"] = summary.steps;
+  json["model"] = config.model;
+  json["strategy"] = config.strategy;
+  json["sync"] = config.sync;
+  json["ranks"] = config.ranks;
+  json["backend"] = summary.backend;
+  json["executor"] = summary.executor;
+  json["optimizer_state"] = summary.optimizer_state;
+  json["precision"] = config.precision;
+  json["loss_scale"] = summary.loss_scale;
+  json["skipped_steps"] = summary.skipped_steps;
+  json["exposed_comm_ms_per_step"] = summary.exposed_comm_ms_per_step;
+  for (const auto& [name, values] : summary.measurements) {
+    json[name] = values;
+  }
+  json["gradient_bytes"] = summary.gradient_bytes;
+  json["bytes_sent_per_rank"] = summary.bytes_sent_per_rank;
+  json["peak_memory_mib"] = summary.peak_memory_mib;
+  json["parameters_sha256"] = summary.parameters_sha256;
+  replace_file(path_ + "/summary.json", json.dump(2) + "\n");
+}
+
+std::string RunDirectory::checkpoints() const {
+  return path_.empty() ? "" : path_ + "/checkpoints";
+}
+
+}  // namespace tandem

@@ -1,0 +1,91 @@
+#include "tandem/checkpoint/weights.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/checkpoint_files.h"
+#include "tandem/formats/safetensors.h"
+#include "tandem/formats/tensor_list.h"
+#include "tandem/formats/torch_file.h"
+#include "tandem/formats/weights_format.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr const char* kReplicaPrefix = "module.";
+
+WeightsFormat format_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string start(kWeightsStart, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  if (file.bad() || (file.gcount() == 0 && !file.eof())) {
+    throw DataError(
+        "[weights] cannot read '" + path +
+        "'; name a checkpoint, a safetensors file or one of torch.save");
+  }
+  start.resize(static_cast<size_t>(file.gcount()));
+  // A pipe has none, and reading it says what is wrong.
+  std::error_code ignored;
+  return weights_format(start, std::filesystem::file_size(path, ignored));
+}
+
+// A user's file has no hash; a checkpoint's that has none lost it to damage.
+std::vector<NamedTensor> read_hashed(const std::string& path, bool in_checkpoint) {
+  auto file = read_safetensors(path);
+  if (in_checkpoint || is_of_checkpoint(file)) {
+    stored_hash(file, path);
+  }
+  return std::move(file.tensors);
+}
+
+std::vector<NamedTensor> read_any(const std::string& path) {
+  if (const auto inside = model_file(path); inside != path) {
+    return read_hashed(inside, true);
+  }
+  switch (format_of(path)) {
+    case WeightsFormat::safetensors:
+      return read_hashed(path, false);
+    case WeightsFormat::zip:
+      return read_torch_file(path);
+    case WeightsFormat::legacy_torch:
+      throw DataError(
+          "[weights] '" + path +
+          "' is of torch.save's format before PyTorch 1.6; load it in Python and save "
+          "it again");
+    case WeightsFormat::unknown:
+      break;
+  }
+  throw DataError(
+      "[weights] '" + path +
+      "' is neither a checkpoint, a safetensors file nor one of torch.save, or ends in "
+      "its header; name another file");
+}
+
+bool is_of_replica(const NamedTensor& entry) {
+  return entry.name.rfind(kReplicaPrefix, 0) == 0;
+}
+
+}  // namespace
+
+std::vector<NamedTensor> read_weights(const std::string& path) {
+  auto tensors = read_any(path);
+  if (std::all_of(tensors.begin(), tensors.end(), is_of_replica)) {
+    for (auto& entry : tensors) {
+      entry.name.erase(0, std::string(kReplicaPrefix).size());
+    }
+  }
+  return tensors;
+}
+
+void load_weights(const std::string& path, const std::vector<NamedTensor>& targets) {
+  const auto tensors = read_weights(path);
+  check_fits("weights", path, tensors, targets, Fit::exact);
+  copy_values(tensors, targets);
+}
+
+}  // namespace tandem

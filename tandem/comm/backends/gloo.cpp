@@ -1,0 +1,316 @@
+#include "tandem/comm/backends/gloo.h"
+
+#include <c10/util/BFloat16.h>
+#include <gloo/allreduce.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <algorithm>
+#include <functional>
+
+#include "tandem/base/error.h"
+#include "tandem/base/no_sigpipe.h"
+#include "tandem/comm/c10d_store.h"
+#include "tandem/comm/rpc/tensorpipe_rpc.h"
+#include "tandem/core/torch_compat.h"
+
+namespace tandem {
+
+namespace {
+
+class GlooWork : public Work {
+ public:
+  GlooWork(c10::intrusive_ptr<c10d::Work> work, std::chrono::milliseconds group_timeout)
+      : work_(std::move(work)), group_timeout_(group_timeout) {}
+
+  bool test() override {
+    return work_->isCompleted();
+  }
+
+  void wait(std::chrono::milliseconds timeout) override {
+    // Gloo itself ends an operation at the group's timeout, with a better error.
+    const auto slack = std::chrono::milliseconds(5'000);
+    work_->wait(timeout.count() > 0 ? timeout : group_timeout_ + slack);
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+  std::chrono::milliseconds group_timeout_;
+};
+
+// Does something with an operation's result once it has ended.
+class FollowedWork : public Work {
+ public:
+  FollowedWork(WorkPtr work, std::function<void()> then)
+      : work_(std::move(work)), then_(std::move(then)) {}
+
+  bool test() override {
+    return work_->test();
+  }
+  void wait(std::chrono::milliseconds timeout) override {
+    work_->wait(timeout);
+    if (then_) {
+      then_();
+      then_ = nullptr;
+    }
+  }
+
+ private:
+  WorkPtr work_;
+  std::function<void()> then_;
+};
+
+c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::min:
+      return c10d::ReduceOp::MIN;
+    case ReduceOp::max:
+      return c10d::ReduceOp::MAX;
+    default:
+      return c10d::ReduceOp::SUM;
+  }
+}
+
+#if TANDEM_GLOO_SUMS_BFLOAT16
+using GlooGroup = c10d::ProcessGroupGloo;
+#else
+// One step of a reduction: Gloo asks for out[i] = op(a[i], b[i]).
+template <typename Op>
+void combine(void* out, const void* a, const void* b, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const float left = static_cast<const c10::BFloat16*>(a)[i];
+    const float right = static_cast<const c10::BFloat16*>(b)[i];
+    static_cast<c10::BFloat16*>(out)[i] = Op()(left, right);
+  }
+}
+
+struct Sum {
+  float operator()(float a, float b) const {
+    return a + b;
+  }
+};
+struct Least {
+  float operator()(float a, float b) const {
+    return std::min(a, b);
+  }
+};
+struct Most {
+  float operator()(float a, float b) const {
+    return std::max(a, b);
+  }
+};
+
+gloo::AllreduceOptions::Func combine_by(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::min:
+      return &combine<Least>;
+    case ReduceOp::max:
+      return &combine<Most>;
+    default:
+      return &combine<Sum>;
+  }
+}
+
+class Bfloat16Reduction : public c10d::ProcessGroupGloo::AsyncWork {
+ public:
+  Bfloat16Reduction(
+      std::shared_ptr<gloo::Context> context, at::Tensor tensor, ReduceOp op,
+      uint32_t tag)
+      : AsyncWork({{tensor}}),
+        context_(std::move(context)),
+        tensor_(std::move(tensor)),
+        op_(op),
+        tag_(tag) {}
+
+  void run() override {
+    gloo::AllreduceOptions options(context_);
+    options.setReduceFunction(combine_by(op_));
+    options.setTag(tag_);
+    options.setOutput(
+        tensor_.data_ptr<c10::BFloat16>(), static_cast<size_t>(tensor_.numel()));
+    gloo::allreduce(options);
+  }
+
+ private:
+  std::shared_ptr<gloo::Context> context_;
+  at::Tensor tensor_;
+  ReduceOp op_;
+  uint32_t tag_;
+};
+
+// Takes a tag at the call and runs on the group's threads, as its own operations do.
+class GlooGroup : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+
+  c10::intrusive_ptr<c10d::Work> reduce_bfloat16(
+      const at::Tensor& tensor, ReduceOp op) {
+    const uint32_t tag = nextTag();
+    auto work =
+        c10::make_intrusive<Bfloat16Reduction>(getContext(tag), tensor, op, tag);
+    enqueue(work);
+    return work;
+  }
+};
+#endif
+
+// What Gloo moves but does not know: bool and bfloat16 as plain bytes.
+at::Tensor movable(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kBool:
+      return tensor.view(at::kByte);
+    case at::kBFloat16:
+      return tensor.view(at::kHalf);
+    default:
+      return tensor;
+  }
+}
+
+std::vector<at::Tensor> slices(const at::Tensor& whole, int count) {
+  std::vector<at::Tensor> parts;
+  const auto flat = movable(whole).view(-1);
+  const auto size = flat.numel() / count;
+  for (int i = 0; i < count; ++i) {
+    parts.push_back(flat.narrow(0, i * size, size));
+  }
+  return parts;
+}
+
+at::Tensor flat(const at::Tensor& tensor) {
+  return movable(tensor).view(-1);
+}
+
+class GlooCommunicator : public Communicator, public RpcBackend {
+ public:
+  GlooCommunicator(
+      std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
+      const GlooOptions& options)
+      : Communicator(rank, size, "gloo"),
+        store_(std::move(store)),
+        name_(name),
+        options_(options) {
+    const NoSigpipe guard;
+    auto group_options = c10d::ProcessGroupGloo::Options::create(options.timeout);
+    group_options->devices.push_back(
+        c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
+    group_options->threads = options.threads;
+    group_ = c10::make_intrusive<GlooGroup>(
+        make_c10d_store(store_, name_, options.timeout), rank, size, group_options);
+  }
+
+  std::unique_ptr<Communicator> split(int color) override {
+    const Place place = place_in_split(color);
+    const auto name =
+        name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
+    return make_gloo_communicator(store_, name, place.rank, place.size, options_);
+  }
+
+  std::unique_ptr<Rpc> make_rpc() override {
+    TensorPipeOptions options;
+    options.address = options_.address;
+    options.timeout = options_.timeout;
+    const auto name = name_ + "/rpc" + std::to_string(num_rpcs_++);
+    return make_tensorpipe_rpc(store_, name, rank(), size(), options);
+  }
+
+ protected:
+  WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
+#if !TANDEM_GLOO_SUMS_BFLOAT16
+    if (tensor.scalar_type() == at::kBFloat16) {
+      return running(group_->reduce_bfloat16(tensor, op));
+    }
+#endif
+    c10d::AllreduceOptions options;
+    options.reduceOp = to_c10d(op);
+    std::vector<at::Tensor> tensors{
+        tensor.scalar_type() == at::kBool ? tensor.view(at::kByte) : tensor};
+    return running(group_->allreduce(tensors, options));
+  }
+
+  WorkPtr do_broadcast(at::Tensor tensor, int root) override {
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    std::vector<at::Tensor> tensors{movable(tensor)};
+    return running(group_->broadcast(tensors, options));
+  }
+
+  WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
+    const auto sum = input.clone();
+    const auto work = do_all_reduce(sum, ReduceOp::sum);
+    return std::make_shared<FollowedWork>(work, [this, output, sum] {
+      const auto size = output.numel();
+      output.view(-1).copy_(sum.view(-1).narrow(0, rank() * size, size));
+    });
+  }
+
+  WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
+    std::vector<std::vector<at::Tensor>> outputs{slices(output, size())};
+    std::vector<at::Tensor> inputs{flat(input)};
+    return running(group_->allgather(outputs, inputs));
+  }
+
+  WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
+    c10d::ScatterOptions options;
+    options.rootRank = root;
+    std::vector<at::Tensor> outputs{flat(output)};
+    std::vector<std::vector<at::Tensor>> inputs;
+    if (rank() == root) {
+      inputs.push_back(slices(input, size()));
+    }
+    return running(group_->scatter(outputs, inputs, options));
+  }
+
+  WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
+    c10d::GatherOptions options;
+    options.rootRank = root;
+    std::vector<at::Tensor> inputs{flat(input)};
+    std::vector<std::vector<at::Tensor>> outputs;
+    if (rank() == root) {
+      outputs.push_back(slices(output, size()));
+    }
+    return running(group_->gather(outputs, inputs, options));
+  }
+
+  WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
+    std::vector<at::Tensor> tensors{movable(tensor)};
+    const NoSigpipe guard;
+    return running(group_->send(tensors, peer, tag));
+  }
+
+  WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
+    std::vector<at::Tensor> tensors{movable(tensor)};
+    const NoSigpipe guard;
+    return running(group_->recv(tensors, peer, tag));
+  }
+
+ private:
+  WorkPtr running(c10::intrusive_ptr<c10d::Work> work) const {
+    return std::make_shared<GlooWork>(std::move(work), options_.timeout);
+  }
+
+  std::shared_ptr<StoreClient> store_;
+  std::string name_;
+  GlooOptions options_;
+  int num_splits_ = 0;
+  int num_rpcs_ = 0;
+  c10::intrusive_ptr<GlooGroup> group_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_gloo_communicator(
+    std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
+    const GlooOptions& options) {
+  if (size == 1) {
+    return make_single_communicator();
+  }
+  try {
+    return std::make_unique<GlooCommunicator>(
+        std::move(store), name, rank, size, options);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CommError("forming the Gloo group", first_line(error));
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tandem/base/store/store.h"
+#include "tandem/comm/communicator.h"
+
+namespace tandem {
+
+struct GlooOptions {
+  // Address of the network interface to use; named, so Gloo never guesses from
+  // the host name. See local_address_towards() for several hosts.
+  std::string address = "127.0.0.1";
+
+  // Longest time an operation may take, and a rank may be late at the start.
+  std::chrono::milliseconds timeout{300'000};
+
+  // --- speed ---
+  // Threads that move data. One keeps operations in order of launch.
+  int threads = 1;
+};
+
+/// A communicator of rank processes over LibTorch's ProcessGroupGloo (TCP).
+///
+/// The ranks meet in `store` under `name`, which must be new for every group.
+/// The order of summation depends on the position in the buffer (ring), so at
+/// three and more ranks results depend on how a buffer is cut, in the last bits.
+/// float16 and bfloat16 travel as such, and each addition rounds. reduce_scatter is an
+/// all_reduce of which each rank keeps its slice: LibTorch's Gloo has none.
+///
+/// Throws CommError when not all ranks come within the timeout.
+std::unique_ptr<Communicator> make_gloo_communicator(
+    std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
+    const GlooOptions& options = {});
+
+}  // namespace tandem

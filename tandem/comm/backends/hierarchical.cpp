@@ -1,0 +1,347 @@
+#include "tandem/comm/backends/hierarchical.h"
+
+#include <ATen/ops/full.h>
+
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/comm/rpc/rpc.h"
+
+namespace tandem {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What is between hosts is looked after now and then: meanwhile other things go on.
+constexpr std::chrono::microseconds kNap{50};
+
+// The groups that an all_reduce goes through. Two of each host, so that the operations
+// of each are in one order on all its ranks.
+struct Levels {
+  std::unique_ptr<Communicator> host;
+  std::unique_ptr<Communicator> host_again;
+  // Of the first ranks of all hosts; null on the others.
+  std::unique_ptr<Communicator> hosts;
+
+  bool leads() const {
+    return host->rank() == 0;
+  }
+};
+
+// An all_reduce on its way through the levels.
+class Reduction {
+ public:
+  enum Level { on_host, between_hosts, back_on_host, done };
+
+  Reduction(Levels& levels, at::Tensor tensor, ReduceOp op)
+      : levels_(levels), tensor_(std::move(tensor)), op_(op) {
+    start();
+  }
+
+  Level level() const {
+    return level_;
+  }
+
+  // Goes on as far as it can without waiting, up to `limit`.
+  void advance(Level limit) {
+    while (level_ < limit && work_->test()) {
+      wait({});
+    }
+  }
+
+  // The end of this level.
+  void wait(std::chrono::milliseconds timeout) {
+    try {
+      work_->wait(timeout);
+    } catch (const CommError& error) {
+      // Ranks are counted within the level.
+      throw std::runtime_error(
+          (level_ == between_hosts ? "between hosts: " : "on this host: ") +
+          error.cause());
+    }
+    level_ = static_cast<Level>(level_ + 1);
+    start();
+  }
+
+ private:
+  void start() {
+    if (level_ == on_host) {
+      work_ = levels_.host->all_reduce(tensor_, op_);
+    } else if (level_ == between_hosts) {
+      work_ = levels_.leads() ? levels_.hosts->all_reduce(tensor_, op_) : work_;
+    } else if (level_ == back_on_host) {
+      work_ = levels_.host_again->broadcast(tensor_, 0);
+    }
+  }
+
+  Levels& levels_;
+  at::Tensor tensor_;
+  ReduceOp op_;
+  Level level_ = on_host;
+  // Of this level; of the one before where this rank has no part in it.
+  WorkPtr work_;
+};
+
+// All that are under way, in the order of their start. None overtakes another, so the
+// operations of each level's group are in that order too.
+class Reductions {
+ public:
+  explicit Reductions(Levels levels) : levels_(std::move(levels)) {}
+
+  Levels& levels() {
+    return levels_;
+  }
+
+  std::shared_ptr<Reduction> start(const at::Tensor& tensor, ReduceOp op) {
+    rethrow();
+    queue_.push_back(std::make_shared<Reduction>(levels_, tensor, op));
+    auto mine = queue_.back();
+    meet_on_host(*mine);
+    return mine;
+  }
+
+  void progress() {
+    if (error_ != nullptr) {
+      return;
+    }
+    note_error([&] {
+      auto limit = Reduction::done;
+      for (const auto& reduction : queue_) {
+        reduction->advance(limit);
+        limit = reduction->level();
+      }
+    });
+    while (!queue_.empty() && queue_.front()->level() == Reduction::done) {
+      queue_.pop_front();
+    }
+  }
+
+  bool test(const Reduction& reduction) {
+    progress();
+    return reduction.level() == Reduction::done || error_ != nullptr;
+  }
+
+  void wait(const Reduction& reduction, std::chrono::milliseconds timeout) {
+    const auto deadline = Clock::now() + timeout;
+    while (!test(reduction)) {
+      if (timeout.count() > 0 && Clock::now() > deadline) {
+        throw std::runtime_error("timed out waiting for other ranks");
+      }
+      wait_for_front(timeout);
+    }
+    if (reduction.level() != Reduction::done) {
+      rethrow();
+    }
+  }
+
+ private:
+  // Nothing moves between a rank's calls, which in backward are far apart, and what
+  // lies between hosts takes longest. Ranks of a host are close together: so a moment's
+  // patience lets it begin at once.
+  void meet_on_host(const Reduction& reduction) {
+    constexpr std::chrono::milliseconds kPatience{2};
+    const auto deadline = Clock::now() + kPatience;
+    progress();
+    while (reduction.level() == Reduction::on_host && error_ == nullptr &&
+           Clock::now() < deadline) {
+      std::this_thread::yield();
+      progress();
+    }
+  }
+
+  void wait_for_front(std::chrono::milliseconds timeout) {
+    Reduction& front = *queue_.front();
+    if (levels_.leads() && front.level() == Reduction::between_hosts) {
+      std::this_thread::sleep_for(kNap);
+      return;
+    }
+    note_error([&] { front.wait(timeout); });
+  }
+
+  template <typename Action>
+  void note_error(const Action& action) {
+    try {
+      action();
+    } catch (const std::exception&) {
+      error_ = std::current_exception();
+    }
+  }
+
+  void rethrow() const {
+    if (error_ != nullptr) {
+      std::rethrow_exception(error_);
+    }
+  }
+
+  Levels levels_;
+  std::deque<std::shared_ptr<Reduction>> queue_;
+  std::exception_ptr error_;
+};
+
+class HierarchicalWork : public Work {
+ public:
+  HierarchicalWork(Reductions& reductions, std::shared_ptr<Reduction> reduction)
+      : reductions_(reductions), reduction_(std::move(reduction)) {}
+
+  bool test() override {
+    return reductions_.test(*reduction_);
+  }
+  void wait(std::chrono::milliseconds timeout) override {
+    reductions_.wait(*reduction_, timeout);
+  }
+
+ private:
+  Reductions& reductions_;
+  std::shared_ptr<Reduction> reduction_;
+};
+
+// An operation of all ranks' group, whose wait moves reductions too: another rank may
+// wait for one of those first.
+class WorldWork : public Work {
+ public:
+  WorldWork(Reductions& reductions, WorkPtr work)
+      : reductions_(reductions), work_(std::move(work)) {}
+
+  bool test() override {
+    reductions_.progress();
+    return work_->test();
+  }
+  void wait(std::chrono::milliseconds timeout) override {
+    const auto deadline = Clock::now() + timeout;
+    while (!test() && (timeout.count() == 0 || Clock::now() < deadline)) {
+      std::this_thread::sleep_for(kNap);
+    }
+    // By now it has ended, or is late.
+    constexpr std::chrono::milliseconds kNoTime{1};
+    work_->wait(timeout.count() == 0 ? timeout : kNoTime);
+  }
+
+ private:
+  Reductions& reductions_;
+  WorkPtr work_;
+};
+
+class HierarchicalCommunicator : public Communicator, public RpcBackend {
+ public:
+  HierarchicalCommunicator(std::unique_ptr<Communicator> world, Levels levels)
+      : Communicator(world->rank(), world->size(), "shm+" + world->backend()),
+        world_(std::move(world)),
+        reductions_(std::move(levels)) {}
+
+  at::Tensor make_buffer(int64_t numel, at::ScalarType dtype) override {
+    return reductions_.levels().host->make_buffer(numel, dtype);
+  }
+  std::unique_ptr<Communicator> split(int color) override {
+    return world_->split(color);
+  }
+  std::unique_ptr<Rpc> make_rpc() override {
+    return tandem::make_rpc(*world_);
+  }
+
+ protected:
+  WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
+    const auto start = Clock::now();
+    auto work =
+        std::make_shared<HierarchicalWork>(reductions_, reductions_.start(tensor, op));
+    add_waited(Clock::now() - start);
+    return work;
+  }
+  WorkPtr do_broadcast(at::Tensor tensor, int root) override {
+    return beside(world_->broadcast(tensor, root));
+  }
+  WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
+    return beside(world_->reduce_scatter(output, input));
+  }
+  WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
+    return beside(world_->all_gather(output, input));
+  }
+  WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
+    return beside(world_->scatter(output, input, root));
+  }
+  WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
+    return beside(world_->gather(output, input, root));
+  }
+  // Gloo's messages move in their wait() only: nothing to look after now and then.
+  WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
+    return world_->send(tensor, peer, tag);
+  }
+  WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
+    return world_->recv(tensor, peer, tag);
+  }
+
+ private:
+  WorkPtr beside(WorkPtr work) {
+    return std::make_shared<WorldWork>(reductions_, std::move(work));
+  }
+
+  std::unique_ptr<Communicator> world_;
+  Reductions reductions_;
+};
+
+// Which of the ranks of `world` are on this rank's host.
+struct Neighbours {
+  int first = -1;
+  int rank = 0;
+  int size = 0;
+};
+
+Neighbours find_neighbours(Communicator& world, const std::string& host) {
+  const auto all = world.stack_digests(host, "hosts");
+  Neighbours found;
+  for (int other = 0; other < world.size(); ++other) {
+    if (all[other].equal(all[world.rank()])) {
+      found.first = found.first < 0 ? other : found.first;
+      found.rank += other < world.rank() ? 1 : 0;
+      ++found.size;
+    }
+  }
+  return found;
+}
+
+// The least of all ranks' numbers.
+int64_t least(Communicator& world, int64_t mine) {
+  auto number = at::full({1}, mine, at::kLong);
+  world.all_reduce(number, ReduceOp::min, "hosts")->wait();
+  return number.item<int64_t>();
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_hierarchical_communicator(
+    std::unique_ptr<Communicator> world, const std::shared_ptr<StoreClient>& store,
+    const std::string& name, const std::string& host, const ShmOptions& options) {
+  const Neighbours neighbours = find_neighbours(*world, host);
+  if (least(*world, -neighbours.size) == -1) {
+    return world;
+  }
+  Levels levels;
+  std::string why_not;
+  levels.host = try_shm_communicator(
+      store, name + "/host" + std::to_string(neighbours.first), neighbours.rank,
+      neighbours.size, options, why_not);
+  const bool can = levels.host != nullptr;
+  const auto first_that_cannot =
+      static_cast<int>(least(*world, can ? world->size() : world->rank()));
+  if (first_that_cannot < world->size()) {
+    why_not = world->broadcast_text(why_not, first_that_cannot, "hosts");
+    if (world->rank() == 0) {
+      log_info("[comm] over " + world->backend() + " alone, since: " + why_not);
+    }
+    return world;
+  }
+  levels.host_again = levels.host->split(0);
+  levels.hosts = world->split(levels.leads() ? 0 : 1);
+  // A rank that leaves sooner breaks connections that others are still making.
+  world->barrier("hosts");
+  if (!levels.leads()) {
+    levels.hosts.reset();
+  }
+  return std::make_unique<HierarchicalCommunicator>(
+      std::move(world), std::move(levels));
+}
+
+}  // namespace tandem

@@ -1,0 +1,421 @@
+#include "tandem/comm/backends/mpi.h"
+
+#include <ATen/ops/full.h>
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <thread>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+void check(int code) {
+  if (code != MPI_SUCCESS) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    throw std::runtime_error(std::string(text, static_cast<size_t>(length)));
+  }
+}
+
+// MPI can begin and end once in a process. A program that has begun it also ends it.
+class Session {
+ public:
+  static Session& of_process() {
+    static Session session;
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized != 0) {
+      throw ConfigError(
+          "[comm] MPI has ended in this process; make the communicator before "
+          "MPI_Finalize");
+    }
+    return session;
+  }
+
+  ~Session() {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (ours_ && !abandoned_ && finalized == 0) {
+      MPI_Finalize();
+    }
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // The others may be anywhere: to end in order would be to wait for them.
+  void abandon() {
+    abandoned_ = true;
+  }
+  bool abandoned() const {
+    return abandoned_;
+  }
+
+ private:
+  Session() {
+    int begun = 0;
+    int level = MPI_THREAD_SINGLE;
+    MPI_Initialized(&begun);
+    if (begun != 0) {
+      MPI_Query_thread(&level);
+    } else {
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
+      ours_ = true;
+    }
+    if (level < MPI_THREAD_MULTIPLE) {
+      throw std::runtime_error("MPI_THREAD_MULTIPLE is wanted, but not provided");
+    }
+  }
+
+  bool ours_ = false;
+  bool abandoned_ = false;
+};
+
+// Another rank needs the core more than a loop that asks for the hundredth time.
+void pause(int64_t round) {
+  constexpr int64_t kYields = 2'000;
+  if (round < kYields) {
+    sched_yield();
+  } else {
+    const auto longer = std::min<int64_t>(500, 20 + (round - kYields) / 10);
+    std::this_thread::sleep_for(std::chrono::microseconds(longer));
+  }
+}
+
+// What one operation uses until it has ended.
+struct Flight {
+  MPI_Request request = MPI_REQUEST_NULL;
+  std::vector<at::Tensor> tensors;
+  // After it has ended well.
+  std::function<void(const MPI_Status&)> then;
+};
+
+class MpiWork : public Work {
+ public:
+  MpiWork(std::unique_ptr<Flight> flight, milliseconds group_timeout)
+      : flight_(std::move(flight)), group_timeout_(group_timeout) {}
+
+  ~MpiWork() override {
+    if (!ended_) {
+      // MPI still writes into its tensors.
+      Session::of_process().abandon();
+      flight_.release();
+    }
+  }
+  MpiWork(const MpiWork&) = delete;
+  MpiWork& operator=(const MpiWork&) = delete;
+
+  bool test() override {
+    if (ended_) {
+      return true;
+    }
+    int ended = 0;
+    MPI_Status status{};
+    const int code = MPI_Test(&flight_->request, &ended, &status);
+    if (code != MPI_SUCCESS || ended != 0) {
+      ended_ = true;
+      end(code, status);
+    }
+    return ended_;
+  }
+
+  void wait(milliseconds timeout) override {
+    const auto limit = timeout.count() > 0 ? timeout : group_timeout_;
+    const auto deadline = Clock::now() + limit;
+    for (int64_t round = 0; !test(); ++round) {
+      if (Clock::now() > deadline) {
+        throw std::runtime_error(
+            "no answer within " + std::to_string(limit.count()) + " ms");
+      }
+      pause(round);
+    }
+    if (!error_.empty()) {
+      throw std::runtime_error(error_);
+    }
+  }
+
+ private:
+  void end(int code, const MPI_Status& status) {
+    try {
+      check(code);
+      if (flight_->then) {
+        flight_->then(status);
+      }
+    } catch (const std::exception& error) {
+      Session::of_process().abandon();
+      error_ = error.what();
+    }
+    flight_->tensors.clear();
+    flight_->then = nullptr;
+  }
+
+  std::unique_ptr<Flight> flight_;
+  milliseconds group_timeout_;
+  bool ended_ = false;
+  std::string error_;
+};
+
+MPI_Op to_mpi(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::min:
+      return MPI_MIN;
+    case ReduceOp::max:
+      return MPI_MAX;
+    default:
+      return MPI_SUM;
+  }
+}
+
+bool is_half(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
+}
+
+// A type that MPI can add up.
+MPI_Datatype number_type(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return MPI_FLOAT;
+    case at::kDouble:
+      return MPI_DOUBLE;
+    case at::kLong:
+      return MPI_INT64_T;
+    case at::kInt:
+      return MPI_INT32_T;
+    case at::kShort:
+      return MPI_INT16_T;
+    case at::kChar:
+      return MPI_INT8_T;
+    case at::kByte:
+    case at::kBool:
+      return MPI_UINT8_T;
+    default:
+      throw ConfigError(
+          std::string("[comm] backend mpi cannot reduce ") +
+          c10::toString(tensor.scalar_type()) + "; convert it to float");
+  }
+}
+
+// A type of the same size, for what is only moved.
+MPI_Datatype bytes_type(const at::Tensor& tensor) {
+  switch (tensor.element_size()) {
+    case 1:
+      return MPI_UINT8_T;
+    case 2:
+      return MPI_UINT16_T;
+    case 4:
+      return MPI_UINT32_T;
+    case 8:
+      return MPI_UINT64_T;
+    default:
+      throw ConfigError(
+          std::string("[comm] backend mpi cannot move ") +
+          c10::toString(tensor.scalar_type()) + "; convert it to float");
+  }
+}
+
+int count_of(const at::Tensor& tensor) {
+  if (tensor.numel() > std::numeric_limits<int>::max()) {
+    throw ConfigError(
+        "[comm] backend mpi moves at most " +
+        std::to_string(std::numeric_limits<int>::max()) + " elements at once, not " +
+        std::to_string(tensor.numel()) + "; cut the tensor");
+  }
+  return static_cast<int>(tensor.numel());
+}
+
+void* memory_of(const at::Tensor& tensor) {
+  if (!tensor.device().is_cpu()) {
+    throw ConfigError(
+        "[comm] backend mpi takes tensors in main memory, not on " +
+        tensor.device().str() + "; use --device cpu");
+  }
+  return tensor.data_ptr();
+}
+
+class MpiCommunicator : public Communicator {
+ public:
+  MpiCommunicator(MPI_Comm comm, int rank, int size, const MpiOptions& options)
+      : Communicator(rank, size, "mpi"), comm_(comm), options_(options) {}
+
+  ~MpiCommunicator() override {
+    Session& session = Session::of_process();
+    if (std::uncaught_exceptions() > 0) {
+      session.abandon();
+    }
+    if (!session.abandoned()) {
+      MPI_Comm_free(&comm_);
+    }
+  }
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+
+  std::unique_ptr<Communicator> split(int color) override;
+
+ protected:
+  WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
+    const bool half = is_half(tensor);
+    const auto wide = half ? tensor.to(at::kFloat) : tensor;
+    auto flight = flight_with({tensor, wide});
+    if (half) {
+      flight->then = [tensor, wide](const MPI_Status&) { tensor.copy_(wide); };
+    }
+    check(MPI_Iallreduce(
+        MPI_IN_PLACE, memory_of(wide), count_of(wide), number_type(wide), to_mpi(op),
+        comm_, &flight->request));
+    return in_flight(std::move(flight));
+  }
+
+  WorkPtr do_broadcast(at::Tensor tensor, int root) override {
+    auto flight = flight_with({tensor});
+    check(MPI_Ibcast(
+        memory_of(tensor), count_of(tensor), bytes_type(tensor), root, comm_,
+        &flight->request));
+    return in_flight(std::move(flight));
+  }
+
+  WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
+    const bool half = is_half(input);
+    const auto from = half ? input.to(at::kFloat) : input;
+    const auto to = half ? output.to(at::kFloat) : output;
+    auto flight = flight_with({output, input, from, to});
+    if (half) {
+      flight->then = [output, to](const MPI_Status&) { output.copy_(to); };
+    }
+    check(MPI_Ireduce_scatter_block(
+        memory_of(from), memory_of(to), count_of(to), number_type(to), MPI_SUM, comm_,
+        &flight->request));
+    return in_flight(std::move(flight));
+  }
+
+  WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
+    auto flight = flight_with({output, input});
+    check(MPI_Iallgather(
+        is_own_slice(input, output) ? MPI_IN_PLACE : memory_of(input), count_of(input),
+        bytes_type(input), memory_of(output), count_of(input), bytes_type(output),
+        comm_, &flight->request));
+    return in_flight(std::move(flight));
+  }
+
+  WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
+    auto flight = flight_with({output, input});
+    const bool in_place = rank() == root && is_own_slice(output, input);
+    check(MPI_Iscatter(
+        rank() == root ? memory_of(input) : nullptr, count_of(output),
+        bytes_type(output), in_place ? MPI_IN_PLACE : memory_of(output),
+        count_of(output), bytes_type(output), root, comm_, &flight->request));
+    return in_flight(std::move(flight));
+  }
+
+  WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
+    auto flight = flight_with({output, input});
+    const bool in_place = rank() == root && is_own_slice(input, output);
+    check(MPI_Igather(
+        in_place ? MPI_IN_PLACE : memory_of(input), count_of(input), bytes_type(input),
+        rank() == root ? memory_of(output) : nullptr, count_of(input),
+        bytes_type(input), root, comm_, &flight->request));
+    return in_flight(std::move(flight));
+  }
+
+  WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
+    auto flight = flight_with({tensor});
+    check(MPI_Isend(
+        memory_of(tensor), count_of(tensor), bytes_type(tensor), peer, tag, comm_,
+        &flight->request));
+    return in_flight(std::move(flight));
+  }
+
+  WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
+    auto flight = flight_with({tensor});
+    const int count = count_of(tensor);
+    const auto type = bytes_type(tensor);
+    flight->then = [count, type](const MPI_Status& status) {
+      int got = 0;
+      MPI_Get_count(&status, type, &got);
+      if (got != count) {
+        throw std::runtime_error(
+            "expected " + std::to_string(count) + " elements, got " +
+            std::to_string(got));
+      }
+    };
+    check(
+        MPI_Irecv(memory_of(tensor), count, type, peer, tag, comm_, &flight->request));
+    return in_flight(std::move(flight));
+  }
+
+ private:
+  static std::unique_ptr<Flight> flight_with(std::vector<at::Tensor> tensors) {
+    auto flight = std::make_unique<Flight>();
+    flight->tensors = std::move(tensors);
+    return flight;
+  }
+
+  // MPI wants to be told where buffers are the same.
+  bool is_own_slice(const at::Tensor& part, const at::Tensor& whole) const {
+    const auto offset = rank() * static_cast<int64_t>(part.nbytes());
+    return part.numel() == 0 || static_cast<char*>(whole.data_ptr()) + offset ==
+                                    static_cast<char*>(part.data_ptr());
+  }
+
+  WorkPtr in_flight(std::unique_ptr<Flight> flight) const {
+    return std::make_shared<MpiWork>(std::move(flight), options_.timeout);
+  }
+
+  MPI_Comm comm_;
+  MpiOptions options_;
+};
+
+// Takes over `comm`.
+std::unique_ptr<Communicator> communicator_of(
+    MPI_Comm comm, const MpiOptions& options) {
+  int rank = 0;
+  int size = 1;
+  check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  check(MPI_Comm_rank(comm, &rank));
+  check(MPI_Comm_size(comm, &size));
+  if (size == 1) {
+    check(MPI_Comm_free(&comm));
+    return make_single_communicator();
+  }
+  return std::make_unique<MpiCommunicator>(comm, rank, size, options);
+}
+
+std::unique_ptr<Communicator> MpiCommunicator::split(int color) {
+  // MPI's colors are not negative: the first rank with the same one stands for it.
+  const auto all = stack(at::full({1}, color, at::kInt), "split");
+  const int* colors = all.data_ptr<int>();
+  const auto first = std::find(colors, colors + size(), color) - colors;
+  MPI_Comm part = MPI_COMM_NULL;
+  check(MPI_Comm_split(comm_, static_cast<int>(first), rank(), &part));
+  return communicator_of(part, options_);
+}
+
+}  // namespace
+
+bool has_mpi() {
+  return true;
+}
+
+std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options) {
+  try {
+    Session::of_process();
+    MPI_Comm own = MPI_COMM_NULL;
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &own));
+    return communicator_of(own, options);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CommError("forming the MPI group", first_line(error));
+  }
+}
+
+}  // namespace tandem

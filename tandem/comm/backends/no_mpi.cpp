@@ -1,0 +1,18 @@
+// What a build without MPI says.
+
+#include "tandem/base/error.h"
+#include "tandem/comm/backends/mpi.h"
+
+namespace tandem {
+
+bool has_mpi() {
+  return false;
+}
+
+std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions&) {
+  throw ConfigError(
+      "[comm] backend 'mpi' is not in this build; install Open MPI (libopenmpi-dev and "
+      "openmpi-bin, as scripts/setup does) and build again, or use --backend gloo");
+}
+
+}  // namespace tandem

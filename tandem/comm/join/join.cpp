@@ -1,0 +1,267 @@
+#include "tandem/comm/join/join.h"
+
+#include <algorithm>
+
+#include "tandem/base/error.h"
+#include "tandem/base/host.h"
+#include "tandem/base/log.h"
+#include "tandem/base/standard_streams.h"
+#include "tandem/base/store/socket.h"
+#include "tandem/comm/backends/gloo.h"
+#include "tandem/comm/backends/hierarchical.h"
+#include "tandem/comm/backends/mpi.h"
+#include "tandem/comm/shm/shm.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int kPortsBehindAgent = 8;
+
+// A rank that leaves sooner breaks connections that others are still making.
+void wait_until_all_have_formed(
+    StoreClient& store, const RankEnv& env, Milliseconds timeout) {
+  std::vector<std::string> all;
+  for (int rank = 0; rank < env.world_size; ++rank) {
+    all.push_back("formed/" + std::to_string(rank));
+  }
+  store.set(all[static_cast<size_t>(env.rank)], "1");
+  store.wait(all, timeout);
+}
+
+std::unique_ptr<Communicator> make_gloo(
+    const std::shared_ptr<StoreClient>& store, const RankEnv& env,
+    const std::string& address, const JoinOptions& options) {
+  GlooOptions gloo;
+  gloo.address = address;
+  gloo.timeout = options.timeout;
+  auto world = make_gloo_communicator(store, "world", env.rank, env.world_size, gloo);
+  wait_until_all_have_formed(*store, env, options.timeout);
+  return world;
+}
+
+ShmOptions shm_options(const JoinOptions& options) {
+  ShmOptions shm;
+  shm.timeout = options.timeout;
+  return shm;
+}
+
+bool is_one_host(const RankEnv& env) {
+  return env.local_world_size == env.world_size;
+}
+
+std::unique_ptr<Communicator> make_shm(
+    const std::shared_ptr<StoreClient>& store, const RankEnv& env, const std::string&,
+    const JoinOptions& options) {
+  if (!is_one_host(env)) {
+    throw ConfigError(
+        "[comm] backend shm is for ranks of one host, but of " +
+        std::to_string(env.world_size) + " ranks " +
+        std::to_string(env.local_world_size) +
+        " are on this one; use --backend auto, or correct LOCAL_WORLD_SIZE");
+  }
+  return make_shm_communicator(
+      store, "world", env.rank, env.world_size, shm_options(options));
+}
+
+std::unique_ptr<Communicator> make_hierarchy(
+    const std::shared_ptr<StoreClient>& store, const RankEnv& env,
+    const std::string& address, const JoinOptions& options) {
+  return make_hierarchical_communicator(
+      make_gloo(store, env, address, options), store, "world", host_identity(),
+      shm_options(options));
+}
+
+// Shared memory where the launcher says that all ranks are on this host, and they can
+// have it; on several hosts, within each.
+std::unique_ptr<Communicator> make_best(
+    const std::shared_ptr<StoreClient>& store, const RankEnv& env,
+    const std::string& address, const JoinOptions& options) {
+  if (is_one_host(env)) {
+    std::string why_not;
+    auto comm = try_shm_communicator(
+        store, "world", env.rank, env.world_size, shm_options(options), why_not);
+    if (comm != nullptr) {
+      return comm;
+    }
+    if (env.rank == 0) {
+      log_info("[comm] over gloo, since: " + why_not);
+    }
+    return make_gloo(store, env, address, options);
+  }
+  return make_hierarchy(store, env, address, options);
+}
+
+std::unique_ptr<Communicator> make_mpi(
+    const std::shared_ptr<StoreClient>&, const RankEnv& env, const std::string&,
+    const JoinOptions& options) {
+  // srun starts MPI's ranks too, by PMIx.
+  const bool started = get_env("OMPI_COMM_WORLD_SIZE") || get_env("PMIX_RANK");
+  if (has_mpi() && !started) {
+    throw ConfigError(
+        "[comm] backend mpi needs ranks that mpirun started, and it did not start this "
+        "process; put 'mpirun -np " +
+        std::to_string(std::max(2, env.world_size)) +
+        "' before the command, or use --backend gloo");
+  }
+  MpiOptions mpi;
+  mpi.timeout = options.timeout;
+  auto comm = make_mpi_communicator(mpi);
+  if (comm->size() != env.world_size || comm->rank() != env.rank) {
+    throw ConfigError(
+        "[comm] MPI says rank " + std::to_string(comm->rank()) + " of " +
+        std::to_string(comm->size()) + ", the environment rank " +
+        std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
+        "; start the ranks with Open MPI's mpirun, and unset RANK and WORLD_SIZE");
+  }
+  return comm;
+}
+
+std::string run_token() {
+  return get_env("TORCHELASTIC_RUN_ID").value_or("") + "/" +
+         get_env("TORCHELASTIC_RESTART_COUNT").value_or("0");
+}
+
+std::vector<std::string> meeting_points(const RankEnv& env) {
+  const int first = env.agent_store ? 1 : 0;
+  const int last = env.agent_store ? kPortsBehindAgent : 0;
+  std::vector<std::string> points;
+  for (int offset = first; offset <= last; ++offset) {
+    points.push_back(
+        "tcp:" + env.master_addr + ":" + std::to_string(env.master_port + offset));
+  }
+  return points;
+}
+
+std::unique_ptr<StoreServer> serve(const RankEnv& env, Milliseconds timeout) {
+  const auto points = meeting_points(env);
+  for (size_t i = 0; i + 1 < points.size(); ++i) {
+    try {
+      return std::make_unique<StoreServer>(points[i], run_token(), timeout);
+    } catch (const ConfigError& error) {
+      log_debug(error.what());
+    }
+  }
+  return std::make_unique<StoreServer>(points.back(), run_token(), timeout);
+}
+
+// Tries the meeting points in turn: one may belong to somebody else.
+std::shared_ptr<StoreClient> find_store(const RankEnv& env, Milliseconds timeout) {
+  const auto points = meeting_points(env);
+  if (points.size() == 1) {
+    return std::make_shared<StoreClient>(points[0], timeout, run_token());
+  }
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    for (const auto& point : points) {
+      try {
+        return std::make_shared<StoreClient>(point, Milliseconds(200), run_token());
+      } catch (const CommError&) {
+        if (std::chrono::steady_clock::now() > deadline) {
+          throw;
+        }
+      }
+    }
+  }
+}
+
+// Loopback while every rank is on this host, else the interface that routes to
+// node 0. Variables set by hand leave LOCAL_WORLD_SIZE at 1: then the route to
+// MASTER_ADDR tells, and it is loopback again when that is.
+std::string interface_address(const RankEnv& env) {
+  return is_one_host(env) ? "127.0.0.1" : local_address_towards(env.master_addr);
+}
+
+const BackendEntry kAuto = {"auto", "", false, &make_best};
+
+const BackendEntry& find_backend(const std::string& name) {
+  std::vector<std::string> names = {kAuto.name};
+  if (name == kAuto.name) {
+    return kAuto;
+  }
+  for (const auto& entry : backend_table()) {
+    if (name == entry.name) {
+      return entry;
+    }
+    names.emplace_back(entry.name);
+  }
+  throw ConfigError(
+      "[comm] backend '" + name + "' is not in this build" + did_you_mean(name, names) +
+      "; there are " + join(names));
+}
+
+}  // namespace
+
+JoinedRun::~JoinedRun() {
+  const bool formed = comm != nullptr;
+  comm.reset();
+  if (store && server && formed) {
+    try {
+      std::vector<std::string> all;
+      for (int rank = 1; rank < env.world_size; ++rank) {
+        all.push_back("left/" + std::to_string(rank));
+      }
+      if (!all.empty()) {
+        store->wait(all, Milliseconds(5'000));
+      }
+    } catch (const Error&) {
+      // The others failed; nobody needs the store any more.
+    }
+  } else if (store) {
+    try {
+      store->set("left/" + std::to_string(env.rank), "1");
+    } catch (const Error&) {
+      // The store is gone, and with it who would wait for us.
+    }
+  }
+}
+
+JoinedRun join_run(const JoinOptions& options) {
+  return join_run(read_rank_env().value_or(RankEnv{}), options);
+}
+
+JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
+  hold_standard_streams();
+  // Misuse shows before anybody is met.
+  const auto& backend = find_backend(options.backend);
+  JoinedRun run;
+  run.env = env;
+  set_thread_rank(env.rank, env.world_size);
+  if (backend.has_launcher) {
+    run.comm = backend.make(nullptr, env, "", options);
+    return run;
+  }
+  if (env.world_size == 1 && env.store.empty()) {
+    run.comm = make_single_communicator();
+    return run;
+  }
+  if (!env.store.empty()) {
+    run.store = std::make_shared<StoreClient>(env.store, options.timeout);
+  } else {
+    if (env.rank == 0) {
+      run.server = serve(env, options.timeout);
+    }
+    run.store = find_store(env, options.timeout);
+  }
+  run.comm = env.world_size == 1
+                 ? make_single_communicator()
+                 : backend.make(run.store, env, interface_address(env), options);
+  return run;
+}
+
+const std::vector<BackendEntry>& backend_table() {
+  // "auto" is shm on one host, shm+gloo on several.
+  static const std::vector<BackendEntry> table = {
+      {"shm", "shared memory between processes of one host", false, &make_shm},
+      {"gloo", "TCP between processes and hosts", false, &make_gloo},
+      {"shm+gloo", "shared memory on each host, TCP between one rank of each", false,
+       &make_hierarchy},
+      {"mpi",
+       has_mpi() ? "Open MPI, for ranks that mpirun started"
+                 : "Open MPI; not in this build: install libopenmpi-dev, build again",
+       true, &make_mpi},
+  };
+  return table;
+}
+
+}  // namespace tandem

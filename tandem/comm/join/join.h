@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/base/rank_env.h"
+#include "tandem/base/store/store.h"
+#include "tandem/comm/communicator.h"
+
+namespace tandem {
+
+struct JoinOptions {
+  // A row of backend_table(), or "auto".
+  std::string backend = "auto";
+  // Longest wait for another rank: to come, and in each operation.
+  std::chrono::milliseconds timeout{300'000};
+};
+
+/// A rank process's place in its run. Keep it while the communicator is used:
+/// rank 0 may hold the store.
+struct JoinedRun {
+  RankEnv env;
+  // Only at rank 0, and only when no launcher runs the store.
+  std::unique_ptr<StoreServer> server;
+  // Null in a run of one rank without a launcher, and with the backend mpi.
+  std::shared_ptr<StoreClient> store;
+  std::unique_ptr<Communicator> comm;
+
+  JoinedRun() = default;
+  JoinedRun(JoinedRun&&) = default;
+  /// Rank 0 keeps the store until the others have left, or `timeout` passed.
+  ~JoinedRun();
+};
+
+/// Meets the other ranks as the environment says (rank_env.h) and forms the
+/// group. A process that no launcher started is a group of one. Ranks of the backend
+/// mpi meet by mpirun alone; mpirun is then a must, also for one rank.
+///
+/// Under torchrun the agent's own store occupies MASTER_PORT; the ranks then
+/// meet at one of the ports behind it.
+///
+/// Throws ConfigError for an environment that cannot be or an unknown backend
+/// (naming the nearest), CommError when not all ranks come in time.
+JoinedRun join_run(const JoinOptions& options = {});
+JoinedRun join_run(const RankEnv& env, const JoinOptions& options);
+
+/// One row per backend between processes, for help texts.
+struct BackendEntry {
+  const char* name;
+  const char* help;
+  // Its own launcher brings the ranks together: `store` is null, `address` empty.
+  bool has_launcher;
+  std::unique_ptr<Communicator> (*make)(
+      const std::shared_ptr<StoreClient>& store, const RankEnv& env,
+      const std::string& address, const JoinOptions& options);
+};
+const std::vector<BackendEntry>& backend_table();
+
+}  // namespace tandem

@@ -1,0 +1,169 @@
+#include "tandem/comm/join/spawn.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <optional>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/log.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/base/standard_streams.h"
+#include "tandem/launch/launcher.h"
+#include "tandem/launch/report.h"
+
+namespace tandem {
+
+namespace {
+
+// In a rank's environment: which call of its parent process it belongs to.
+constexpr const char* kCallVariable = "TANDEM_SPAWN";
+
+// The parent's number is for programs that a rank starts, which are no ranks.
+std::string describe_call(int call, pid_t parent) {
+  return "call " + std::to_string(call) + " of process " + std::to_string(parent);
+}
+
+bool is_rank() {
+  const std::string text = get_env(kCallVariable).value_or("");
+  const std::string parent = " of process " + std::to_string(getppid());
+  return text.size() > parent.size() &&
+         text.compare(text.size() - parent.size(), parent.size(), parent) == 0;
+}
+
+// Only the process as a whole knows how many calls it has made.
+int count_calls() {
+  static int calls = 0;
+  return ++calls;
+}
+
+// This program with its arguments.
+std::vector<std::string> own_command() {
+  const std::string words = read_file("/proc/self/cmdline");
+  std::vector<std::string> command;
+  for (size_t at = 0; at < words.size();) {
+    const size_t end = words.find('\0', at);
+    command.push_back(words.substr(at, end - at));
+    at = end + 1;
+  }
+  command.at(0) = executable_path();
+  return command;
+}
+
+// launch() is for a program that ends with it; ours goes on with signals as before.
+class LaunchInsideProgram {
+ public:
+  LaunchInsideProgram() {
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
+    prctl(PR_GET_CHILD_SUBREAPER, &subreaper_);
+  }
+  ~LaunchInsideProgram() {
+    // It waits where the reader of the ranks' output has gone.
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    const timespec now{};
+    sigtimedwait(&pipe, nullptr, &now);
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+    prctl(PR_SET_CHILD_SUBREAPER, subreaper_);
+  }
+  LaunchInsideProgram(const LaunchInsideProgram&) = delete;
+  LaunchInsideProgram& operator=(const LaunchInsideProgram&) = delete;
+
+ private:
+  sigset_t mask_{};
+  int subreaper_ = 0;
+};
+
+void check(int num_ranks) {
+  if (num_ranks < 1) {
+    throw ConfigError(
+        "[spawn] " + std::to_string(num_ranks) +
+        " ranks, expected 1 or more; change the number");
+  }
+  const auto env = read_rank_env();
+  if (env && env->world_size > 1) {
+    throw ConfigError(
+        "[spawn] this process is rank " + std::to_string(env->rank) + " of " +
+        std::to_string(env->world_size) +
+        " already; call join_run(), or start the program without a launcher");
+  }
+}
+
+void start_ranks(int num_ranks, int call, const SpawnOptions& options) {
+  check(num_ranks);
+  LaunchOptions launching;
+  launching.command = own_command();
+  launching.nproc_per_node = num_ranks;
+  launching.nnodes = options.nnodes;
+  launching.node_rank = options.node_rank;
+  launching.master_addr = options.master_addr;
+  launching.master_port = options.master_port;
+  launching.prefix_output = options.prefix_output;
+  launching.first_rank_owns_terminal = !options.prefix_output;
+  launching.grace_seconds = options.grace_seconds;
+  launching.timeout_seconds = static_cast<double>(options.join.timeout.count()) / 1000;
+  launching.variables = {{kCallVariable, describe_call(call, getpid())}};
+  LaunchOutcome outcome;
+  {
+    const LaunchInsideProgram inside;
+    outcome = launch_ranks(launching);
+  }
+  if (outcome.code == 2) {
+    throw ConfigError(outcome.reason);
+  }
+  if (outcome.code != 0) {
+    throw Error(outcome.reason);
+  }
+}
+
+JoinedRun join_as_rank(int num_ranks, const SpawnOptions& options) {
+  const auto env = read_rank_env();
+  TANDEM_CHECK(env, "TANDEM_SPAWN is set, but RANK is not");
+  if (env->local_world_size != num_ranks) {
+    throw ConfigError(
+        "[spawn] the program asked for " + std::to_string(env->local_world_size) +
+        " ranks, and as rank " + std::to_string(env->rank) + " for " +
+        std::to_string(num_ranks) + "; the number must not depend on the process");
+  }
+  return join_run(*env, options.join);
+}
+
+[[noreturn]] void run_as_rank(
+    int num_ranks, const std::function<void(Communicator&)>& body,
+    const SpawnOptions& options) {
+  int code = 0;
+  // Leaving the group may end the others, and they us: the reason is told before.
+  std::optional<JoinedRun> run;
+  try {
+    run.emplace(join_as_rank(num_ranks, options));
+    body(*run->comm);
+  } catch (const std::exception& error) {
+    code = exit_code(error);
+    if (!report_to_launcher(error)) {
+      log_error(first_line(error));
+    }
+  }
+  run.reset();
+  std::exit(code);
+}
+
+}  // namespace
+
+void spawn(
+    int num_ranks, const std::function<void(Communicator&)>& body,
+    const SpawnOptions& options) {
+  hold_standard_streams();
+  const int call = count_calls();
+  if (!is_rank()) {
+    start_ranks(num_ranks, call, options);
+  } else if (get_env(kCallVariable) == describe_call(call, getppid())) {
+    run_as_rank(num_ranks, body, options);
+  }
+}
+
+}  // namespace tandem

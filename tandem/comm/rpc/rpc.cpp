@@ -1,0 +1,77 @@
+#include "tandem/comm/rpc/rpc.h"
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void count(CommStats& stats, const RpcMessage& sent) {
+  ++stats.operations;
+  for (const auto& tensor : sent.tensors) {
+    stats.bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+}
+
+// Counts once for all backends.
+class CountedRpc : public Rpc {
+ public:
+  CountedRpc(std::unique_ptr<Rpc> rpc, CommStats& stats)
+      : rpc_(std::move(rpc)), stats_(stats) {}
+
+  RpcMessage call(int peer, RpcMessage request) override {
+    count(stats_, request);
+    const auto start = Clock::now();
+    auto answer = rpc_->call(peer, std::move(request));
+    add_wait(start);
+    return answer;
+  }
+
+  RpcRequest next() override {
+    const auto start = Clock::now();
+    auto request = rpc_->next();
+    add_wait(start);
+    request.reply = [this, reply = std::move(request.reply)](RpcMessage answer) {
+      count(stats_, answer);
+      reply(std::move(answer));
+    };
+    return request;
+  }
+
+ private:
+  void add_wait(Clock::time_point start) {
+    stats_.waited_seconds +=
+        std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  std::unique_ptr<Rpc> rpc_;
+  CommStats& stats_;
+};
+
+}  // namespace
+
+bool has_rpc(const Communicator& comm) {
+  return dynamic_cast<const RpcBackend*>(&comm) != nullptr;
+}
+
+std::unique_ptr<Rpc> make_rpc(Communicator& comm) {
+  auto* backend = dynamic_cast<RpcBackend*>(&comm);
+  if (backend == nullptr) {
+    throw ConfigError(
+        "[comm] ranks over " + comm.backend() +
+        " cannot call each other; use --backend gloo or --ranks thread");
+  }
+  return std::make_unique<CountedRpc>(backend->make_rpc(), backend->rpc_stats);
+}
+
+CommStats all_stats(const Communicator& comm) {
+  CommStats stats = comm.stats();
+  if (const auto* backend = dynamic_cast<const RpcBackend*>(&comm)) {
+    stats += backend->rpc_stats;
+  }
+  return stats;
+}
+
+}  // namespace tandem

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "tandem/comm/shm/region.h"
+
+namespace tandem {
+
+/// The buffers that ranks let each other map: a reduction then reads and writes them
+/// where they lie.
+///
+/// A rank makes one without asking the others, who map it (by the descriptor in
+/// /proc) when an announcement names it first. allocate() and the end of a buffer may
+/// come from any thread, the rest from the communicator's.
+class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
+ public:
+  /// `rank` of `size` in the region, which groups that split off keep.
+  ShmSegments(std::shared_ptr<ShmRegion> region, int rank, int size);
+  ~ShmSegments();
+
+  /// A flat tensor of zeros, 64-byte aligned; undefined where no place is left in the
+  /// table or no memory.
+  at::Tensor allocate(int64_t numel, at::ScalarType dtype);
+
+  /// Where memory lies, for other ranks; nothing when not in a buffer of this rank's.
+  struct Place {
+    uint64_t segment = 0;
+    uint64_t offset = 0;
+  };
+  std::optional<Place> find(const void* memory, size_t bytes);
+
+  /// Another rank's memory, here. Throws std::runtime_error when it cannot be mapped.
+  char* open(int rank, const Place& place);
+
+ private:
+  struct Own {
+    char* memory = nullptr;
+    size_t bytes = 0;
+    uint64_t version = 0;
+  };
+  struct Foreign {
+    uint64_t version = 0;
+    char* memory = nullptr;
+    size_t bytes = 0;
+  };
+
+  void release(size_t slot);
+  void map(int rank, size_t slot, Foreign& mapped) const;
+
+  std::shared_ptr<ShmRegion> region_;
+  int rank_;
+  std::mutex mutex_;
+  std::vector<Own> own_;
+  // By rank, then slot.
+  std::vector<std::vector<Foreign>> foreign_;
+};
+
+}  // namespace tandem

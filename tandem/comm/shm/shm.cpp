@@ -1,0 +1,241 @@
+#include "tandem/comm/shm/shm.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <thread>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/rpc/rpc.h"
+#include "tandem/comm/rpc/tensorpipe_rpc.h"
+#include "tandem/comm/shm/collectives.h"
+#include "tandem/comm/shm/messages.h"
+#include "tandem/comm/shm/operations.h"
+
+namespace tandem {
+
+namespace {
+
+const at::Tensor& in_main_memory(const at::Tensor& tensor) {
+  if (tensor.defined() && !tensor.device().is_cpu()) {
+    throw ConfigError(
+        "[comm] backend shm takes tensors in main memory, not on " +
+        tensor.device().str() + "; use --device cpu");
+  }
+  return tensor;
+}
+
+class ShmCommunicator : public Communicator, public RpcBackend {
+ public:
+  ShmCommunicator(
+      const ShmGroup& group, std::shared_ptr<StoreClient> store, std::string name)
+      : Communicator(group.rank, group.size(), "shm"),
+        group_(group),
+        store_(std::move(store)),
+        name_(std::move(name)),
+        messages_(group),
+        collectives_(group) {}
+
+  std::unique_ptr<Communicator> split(int color) override;
+
+  std::unique_ptr<Rpc> make_rpc() override {
+    TensorPipeOptions options;
+    options.address = "127.0.0.1";
+    options.timeout = group_.timeout;
+    const auto name = name_ + "/rpc" + std::to_string(num_rpcs_++);
+    return make_tensorpipe_rpc(store_, name, rank(), size(), options);
+  }
+
+  at::Tensor make_buffer(int64_t numel, at::ScalarType dtype) override {
+    const auto buffer = group_.family->segments().allocate(numel, dtype);
+    return buffer.defined() ? buffer : Communicator::make_buffer(numel, dtype);
+  }
+
+ protected:
+  WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
+    return collectives_.start(shm_all_reduce(collectives_, in_main_memory(tensor), op));
+  }
+  WorkPtr do_broadcast(at::Tensor tensor, int root) override {
+    return collectives_.start(
+        shm_broadcast(collectives_, in_main_memory(tensor), root));
+  }
+  WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
+    return collectives_.start(shm_reduce_scatter(
+        collectives_, in_main_memory(output), in_main_memory(input)));
+  }
+  WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
+    return collectives_.start(
+        shm_all_gather(collectives_, in_main_memory(output), in_main_memory(input)));
+  }
+  WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
+    return collectives_.start(
+        shm_scatter(collectives_, in_main_memory(output), in_main_memory(input), root));
+  }
+  WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
+    return collectives_.start(
+        shm_gather(collectives_, in_main_memory(output), in_main_memory(input), root));
+  }
+  WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
+    return messages_.send(in_main_memory(tensor), peer, tag);
+  }
+  WorkPtr do_recv(at::Tensor tensor, int peer, int tag) override {
+    return messages_.recv(in_main_memory(tensor), peer, tag);
+  }
+
+  int failed_peer() const override {
+    const int rank = collectives_.failed_rank();
+    return rank >= 0 ? rank : messages_.failed_rank();
+  }
+
+ private:
+  // An address as a row of numbers, and back.
+  static constexpr int64_t kAddressBytes = 256;
+
+  ShmGroup group_;
+  std::shared_ptr<StoreClient> store_;
+  std::string name_;
+  int num_splits_ = 0;
+  int num_rpcs_ = 0;
+  ShmMessages messages_;
+  ShmCollectives collectives_;
+};
+
+std::unique_ptr<Communicator> ShmCommunicator::split(int color) {
+  const Place place = place_in_split(color);
+  const auto colors = stack(at::full({1}, color, at::kInt), "split");
+  ShmGroup part = group_;
+  part.rank = place.rank;
+  part.family_ranks.clear();
+  int first = -1;
+  for (int other = 0; other < size(); ++other) {
+    if (colors.data_ptr<int>()[other] == color) {
+      first = first < 0 ? other : first;
+      part.family_ranks.push_back(group_.family_ranks[static_cast<size_t>(other)]);
+    }
+  }
+  // The first of each color makes the region.
+  auto mine = at::zeros({kAddressBytes}, at::kChar);
+  if (place.size > 1 && place.rank == 0) {
+    part.region = ShmRegion::create(place.size);
+    const std::string address = part.region->address();
+    TANDEM_CHECK(
+        static_cast<int64_t>(address.size()) < kAddressBytes, "a longer address");
+    std::copy(address.begin(), address.end(), mine.data_ptr<int8_t>());
+  }
+  const auto addresses = stack(mine, "split");
+  if (place.size > 1 && place.rank > 0) {
+    const auto* text = reinterpret_cast<const char*>(addresses[first].data_ptr());
+    part.region = ShmRegion::attach(text, place.size);
+  }
+  if (place.size > 1) {
+    part.region->enter(place.rank);
+  }
+  barrier("split");
+  const auto name =
+      name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
+  if (place.size == 1) {
+    return make_single_communicator();
+  }
+  return std::make_unique<ShmCommunicator>(part, store_, name);
+}
+
+// The ranks meet in the store. Rank 0 makes the region; each says whether it could
+// attach, and rank 0 tells all whether all could.
+class Meeting {
+ public:
+  Meeting(StoreClient& store, std::string name, int rank, int size)
+      : store_(store), name_(std::move(name)), rank_(rank), size_(size) {}
+
+  // Null when not all could; then `why_not` says why.
+  std::shared_ptr<ShmRegion> meet(Milliseconds timeout, std::string& why_not) {
+    std::shared_ptr<ShmRegion> region;
+    std::string report;
+    try {
+      region = make_or_attach(timeout);
+      region->enter(rank_);
+    } catch (const ConfigError& error) {
+      report = error.what();
+    }
+    store_.set(key("came", rank_), report);
+    if (rank_ == 0) {
+      store_.set(key("verdict"), verdict(timeout));
+    }
+    why_not = store_.get(key("verdict"), timeout);
+    return why_not.empty() ? region : nullptr;
+  }
+
+ private:
+  std::string key(const std::string& what) const {
+    return name_ + "/shm/" + what;
+  }
+  std::string key(const std::string& what, int rank) const {
+    return key(what) + "/" + std::to_string(rank);
+  }
+
+  std::shared_ptr<ShmRegion> make_or_attach(Milliseconds timeout) {
+    if (rank_ > 0) {
+      const auto address = store_.get(key("region"), timeout);
+      return ShmRegion::attach(address, size_);
+    }
+    std::shared_ptr<ShmRegion> region;
+    try {
+      region = ShmRegion::create(size_);
+    } catch (const ConfigError&) {
+      store_.set(key("region"), "none");
+      throw;
+    }
+    store_.set(key("region"), region->address());
+    return region;
+  }
+
+  std::string verdict(Milliseconds timeout) {
+    for (int other = 0; other < size_; ++other) {
+      const auto report = store_.get(key("came", other), timeout);
+      if (!report.empty()) {
+        return report;
+      }
+    }
+    return "";
+  }
+
+  StoreClient& store_;
+  std::string name_;
+  int rank_;
+  int size_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> try_shm_communicator(
+    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
+    int size, const ShmOptions& options, std::string& why_not) {
+  if (size == 1) {
+    return make_single_communicator();
+  }
+  ShmGroup group;
+  group.rank = rank;
+  group.timeout = options.timeout;
+  group.region = Meeting(*store, name, rank, size).meet(options.timeout, why_not);
+  if (group.region == nullptr) {
+    return nullptr;
+  }
+  for (int other = 0; other < size; ++other) {
+    group.family_ranks.push_back(other);
+  }
+  group.family = std::make_shared<ShmFamily>(group.region, rank, size);
+  return std::make_unique<ShmCommunicator>(group, store, name);
+}
+
+std::unique_ptr<Communicator> make_shm_communicator(
+    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
+    int size, const ShmOptions& options) {
+  std::string why_not;
+  auto comm = try_shm_communicator(store, name, rank, size, options, why_not);
+  if (comm == nullptr) {
+    throw ConfigError(why_not);
+  }
+  return comm;
+}
+
+}  // namespace tandem

@@ -1,0 +1,85 @@
+#include "tandem/config/line_format.h"
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+
+namespace {
+
+// fmt would take "{}" and "{3}" for the first and fourth of the names.
+void refuse_places_without_name(const std::string& pattern) {
+  for (size_t at = pattern.find('{'); at < pattern.size();
+       at = pattern.find('{', at + 1)) {
+    const char next = pattern.c_str()[at + 1];
+    if (next == '{') {
+      ++at;
+    } else if (next == '}' || next == ':' || (next >= '0' && next <= '9')) {
+      throw fmt::format_error("a name is missing in braces");
+    }
+  }
+}
+
+// A number of a template.
+struct Real {
+  double value;
+};
+
+}  // namespace
+}  // namespace tandem
+
+template <>
+struct fmt::formatter<tandem::Real> : fmt::formatter<double> {
+  auto parse(fmt::format_parse_context& context) {
+    plain_ = context.begin() == context.end() || *context.begin() == '}';
+    return fmt::formatter<double>::parse(context);
+  }
+
+  auto format(const tandem::Real& real, fmt::format_context& context) const {
+    return plain_ ? fmt::format_to(context.out(), "{}", tandem::float_text(real.value))
+                  : fmt::formatter<double>::format(real.value, context);
+  }
+
+ private:
+  bool plain_ = false;
+};
+
+namespace tandem {
+
+std::string float_text(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+}
+
+std::string format_line(
+    const std::string& setting, const std::string& pattern, const LineValues& v) {
+  try {
+    refuse_places_without_name(pattern);
+    return fmt::format(
+        fmt::runtime(pattern), fmt::arg("rank", v.rank), fmt::arg("epoch", v.epoch),
+        fmt::arg("epoch_index", v.epoch_index), fmt::arg("epochs", v.epochs),
+        fmt::arg("step", v.step), fmt::arg("steps", v.steps),
+        fmt::arg("step_percent", Real{v.step_percent}),
+        fmt::arg("batch_index", v.batch_index),
+        fmt::arg("batch_percent", Real{v.batch_percent}),
+        fmt::arg("batch_loss", Real{v.batch_loss}),
+        fmt::arg("own_samples", v.own_samples), fmt::arg("samples", v.samples),
+        fmt::arg("total", v.total), fmt::arg("percent", Real{v.percent}),
+        fmt::arg("share", v.share), fmt::arg("loss", Real{v.loss}),
+        fmt::arg("accuracy", Real{v.accuracy}), fmt::arg("correct", v.correct),
+        fmt::arg("count", v.count), fmt::arg("lr", Real{v.lr}),
+        fmt::arg("samples_per_second", Real{v.samples_per_second}),
+        fmt::arg("seconds", Real{v.seconds}), fmt::arg("minutes", Real{v.minutes}));
+  } catch (const fmt::format_error& error) {
+    throw ConfigError(
+        "[config] " + setting + " is '" + pattern + "': " + error.what() +
+        "; it takes rank, epoch, epoch_index, epochs, step, steps, step_percent, "
+        "batch_index, batch_percent, batch_loss, own_samples, samples, total, percent, "
+        "share, loss, accuracy, correct, count, lr, samples_per_second, seconds or "
+        "minutes in braces");
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,150 @@
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/config/config.h"
+#include "tandem/config/recipe_toml.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kFormatVersion = 1;
+// The parser's recursion grows with the dots in a key: a file of this size cannot
+// fill the stack.
+constexpr size_t kMostRecipeBytes = 1 << 16;
+
+std::string text_of(const toml::node& node) {
+  // toml++ 3.3 measures an array before it prints one, and casts infinity to a length.
+  if (node.is_array() || node.is_table()) {
+    return node.is_array() ? "an array" : "a table";
+  }
+  std::ostringstream text;
+  if (const auto value = node.value_exact<std::string>()) {
+    return *value;
+  }
+  if (const auto value = node.value_exact<int64_t>()) {
+    return std::to_string(*value);  // 0xff is 255
+  }
+  node.visit([&](const auto& typed) { text << typed; });
+  return text.str();
+}
+
+void check_type(
+    const ConfigField& field, const toml::node& node, const std::string& where) {
+  const bool text = std::holds_alternative<std::string RunConfig::*>(field.member);
+  // nproc takes a number or "auto".
+  const bool number_as_text =
+      text && std::string(field.name) == "nproc" && node.is_integer();
+  if (text != node.is_string() && !number_as_text) {
+    throw ConfigError(
+        "[config] " + where + ": " + field.name + " = " + text_of(node) +
+        ", expected " + (text ? "a text in quotes" : "a value without quotes"));
+  }
+}
+
+void check_version(const toml::node& node, const std::string& where) {
+  // The inexact value() casts 1e300 to int64, which is undefined.
+  if (const auto version = node.value_exact<int64_t>(); version != kFormatVersion) {
+    throw ConfigError(
+        "[config] " + where + ": format_version is " + text_of(node) +
+        ", this program reads " + std::to_string(kFormatVersion) + "; update tandem");
+  }
+}
+
+// The same for "a.toml", "./a.toml" and a link to it.
+std::string identity(const std::string& path) {
+  std::error_code ignored;
+  const auto real = std::filesystem::canonical(path, ignored).string();
+  return real.empty() ? path : real;
+}
+
+void apply(RunConfig& config, const std::string& path, std::set<std::string>& seen);
+
+void apply_base(
+    RunConfig& config, const toml::node& node, const std::string& path,
+    std::set<std::string>& seen) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  const std::string base = (folder / node.value_or(std::string())).string();
+  if (!node.is_string() || seen.count(identity(base)) > 0) {
+    throw ConfigError(
+        "[config] " + at_line(path, node) + ": base must name another recipe, not '" +
+        text_of(node) + "'");
+  }
+  apply(config, base, seen);
+}
+
+// [launch] has one key so far: with = "mpirun".
+void apply_launch(RunConfig& config, const toml::node& node, const std::string& path) {
+  const auto* table = node.as_table();
+  if (table == nullptr) {
+    throw ConfigError(
+        "[config] " + at_line(path, node) +
+        ": launch must be a table with the key with, such as with = \"mpirun\"");
+  }
+  for (const auto& [key, value] : *table) {
+    const std::string where = at_line(path, value);
+    if (key.str() != "with") {
+      throw ConfigError(
+          "[config] " + where + ": unknown key '" + std::string(key.str()) +
+          "' in [launch]; it takes with = \"tandem\" or \"mpirun\"");
+    }
+    const auto& field = find_field("launcher", where);
+    check_type(field, value, where);
+    set_field(config, field, text_of(value), where);
+  }
+}
+
+void apply(RunConfig& config, const std::string& path, std::set<std::string>& seen) {
+  seen.insert(identity(path));
+  const auto table = parse_recipe(path);
+  if (const auto* base = table.get("base")) {
+    apply_base(config, *base, path, seen);
+  }
+  for (const auto& [key, node] : table) {
+    const std::string name(key.str());
+    const std::string where = at_line(path, node);
+    if (name == "scaling") {
+      throw ConfigError(
+          "[config] " + where +
+          ": a scaling recipe names runs, and is none itself; "
+          "start it with tandem scaling " +
+          path);
+    }
+    if (name == "format_version") {
+      check_version(node, where);
+    } else if (name == "launch") {
+      apply_launch(config, node, path);
+    } else if (name != "base" && name != "document") {
+      const auto& field = find_field(name, where);
+      check_type(field, node, where);
+      set_field(config, field, text_of(node), where);
+    }
+  }
+}
+
+}  // namespace
+
+std::string at_line(const std::string& path, const toml::node& node) {
+  return path + ":" + std::to_string(node.source().begin.line);
+}
+
+toml::table parse_recipe(const std::string& path) {
+  const std::string content = read_file(path, kMostRecipeBytes);
+  try {
+    return toml::parse(content, path);
+  } catch (const toml::parse_error& error) {
+    throw ConfigError(
+        "[config] " + path + ":" + std::to_string(error.source().begin.line) + ": " +
+        std::string(error.description()));
+  }
+}
+
+void read_recipe(RunConfig& config, const std::string& path) {
+  std::set<std::string> seen;
+  apply(config, path, seen);
+}
+
+}  // namespace tandem

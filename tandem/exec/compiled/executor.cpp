@@ -1,0 +1,365 @@
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <xmmintrin.h>
+
+#include <map>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/exec/compiled/loss_kernels.h"
+#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/stage_executor.h"
+#include "tandem/kernels/isa.h"
+
+namespace tandem {
+
+namespace {
+
+// Denormal numbers slow arithmetic down many times, and mean nothing in training.
+constexpr unsigned kFlushDenormals = 0x8040;
+
+class FlushDenormals {
+ public:
+  FlushDenormals() : before_(_mm_getcsr()) {
+    _mm_setcsr(before_ | kFlushDenormals);
+  }
+  ~FlushDenormals() {
+    _mm_setcsr(before_);
+  }
+  FlushDenormals(const FlushDenormals&) = delete;
+  FlushDenormals& operator=(const FlushDenormals&) = delete;
+
+ private:
+  unsigned before_;
+};
+
+// A layer with its tensors.
+struct BoundLayer {
+  FusedLayer fused;
+  OnednnTensors tensors;
+  // Places of the parameters in the arenas' layout; empty: there are none. In the order
+  // of the arena.
+  std::vector<size_t> slots;
+};
+
+// The layers compiled for one size of batch. Memory of its own, so that several may be
+// in flight.
+struct Plan {
+  dnnl::memory input;
+  at::Tensor input_tensor;
+  // One for each bound layer.
+  std::vector<std::unique_ptr<OnednnOp>> ops;
+  LayoutChange output_change;
+  // In rows of float32, as are the gradients beside it.
+  at::Tensor output;
+  // Written before backward.
+  at::Tensor grad_output;
+  // Where the stage before wants it.
+  at::Tensor grad_input;
+  LayoutChange grad_input_change;
+  at::Tensor targets;
+  // Of the input and the layers' outputs.
+  int64_t bytes = 0;
+  // What the tensors lie on.
+  std::vector<dnnl::memory> kept;
+};
+
+at::Tensor tensor_over(Plan& plan, const dnnl::memory& memory) {
+  plan.kept.push_back(memory);
+  return at::from_blob(memory.get_data_handle(), dims_of(memory), at::kFloat);
+}
+
+bool takes_relu_behind(LayerKind kind) {
+  return kind == LayerKind::conv2d || kind == LayerKind::linear ||
+         kind == LayerKind::batch_norm2d || kind == LayerKind::max_pool2d;
+}
+
+// A ReLU goes with the pool behind it, whose gradient then needs no pass for the ReLU,
+// or else with the layer before it.
+std::vector<FusedLayer> fuse_relus(const std::vector<Layer>& layers) {
+  std::vector<FusedLayer> fused;
+  bool pool_takes_it = false;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const bool relu = layers[i].kind == LayerKind::relu;
+    if (relu && i + 1 < layers.size() && layers[i + 1].kind == LayerKind::max_pool2d) {
+      pool_takes_it = true;
+    } else if (relu && !fused.empty() && takes_relu_behind(fused.back().layer.kind)) {
+      fused.back().relu = true;
+    } else {
+      fused.push_back({layers[i], std::exchange(pool_takes_it, false)});
+    }
+  }
+  return fused;
+}
+
+// Finds the tensors of layers in a model's arenas.
+class Binder {
+ public:
+  explicit Binder(ModelArenas& arenas) : arenas_(arenas) {
+    for (const auto& named : arenas.state()) {
+      tensors_[named.name] = named.tensor;
+    }
+    const auto& slots = arenas.parameters().layout().slots();
+    for (size_t i = 0; i < slots.size(); ++i) {
+      slots_[slots[i].name] = i;
+    }
+  }
+
+  std::vector<BoundLayer> bind(const std::vector<Layer>& layers) const {
+    std::vector<BoundLayer> bound;
+    for (const auto& fused : fuse_relus(layers)) {
+      bound.push_back({fused, tensors_of(fused.layer), slots_of(fused.layer)});
+    }
+    return bound;
+  }
+
+ private:
+  // In the order of the arena, last registered first.
+  std::vector<size_t> slots_of(const Layer& layer) const {
+    const auto weight = slots_.find(layer.name + ".weight");
+    return weight == slots_.end()
+               ? std::vector<size_t>{}
+               : std::vector<size_t>{slots_.at(layer.name + ".bias"), weight->second};
+  }
+
+  OnednnTensors tensors_of(const Layer& layer) const {
+    const auto slots = slots_of(layer);
+    if (slots.empty()) {
+      return {};
+    }
+    return {
+        tensors_.at(layer.name + ".weight"),        tensors_.at(layer.name + ".bias"),
+        arenas_.gradients().view(slots[1]),         arenas_.gradients().view(slots[0]),
+        buffer(layer.name + ".running_mean"),       buffer(layer.name + ".running_var"),
+        buffer(layer.name + ".num_batches_tracked")};
+  }
+
+  at::Tensor buffer(const std::string& name) const {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? at::Tensor() : found->second;
+  }
+
+  ModelArenas& arenas_;
+  std::map<std::string, at::Tensor> tensors_;
+  std::map<std::string, size_t> slots_;
+};
+
+class OnednnExecutor : public StageExecutor {
+ public:
+  OnednnExecutor(Model& model, ModelArenas& arenas, const StageOptions& options)
+      : options_(options),
+        engine_(dnnl::engine::kind::cpu, 0),
+        stream_(engine_),
+        layers_(Binder(arenas).bind(*model.layers())) {
+    // Nobody wants the gradient of what lies before the first parameters.
+    while (options_.first && first_with_gradient_ < layers_.size() &&
+           layers_[first_with_gradient_].slots.empty()) {
+      ++first_with_gradient_;
+    }
+    if (options_.first && first_with_gradient_ < layers_.size()) {
+      layers_[first_with_gradient_].fused.first = true;
+    }
+    at::parallel_for(0, at::get_num_threads(), 1, [](int64_t, int64_t) {
+      _mm_setcsr(_mm_getcsr() | kFlushDenormals);
+    });
+  }
+
+  StageResult forward(
+      int slot, const Batch& batch, const StepContext& context) override {
+    const FlushDenormals flush;
+    Plan& plan = plan_for(slot, batch.inputs.sizes().vec(), context.training);
+    plan.input_tensor.copy_(batch.inputs);
+    const OnednnPass pass{
+        {context.seed, context.epoch, batch.first_position, batch.position_stride},
+        parameters_version_};
+    for (const auto& op : plan.ops) {
+      op->forward(pass);
+    }
+    plan.output_change.run(stream_);
+    plan.targets = batch.targets.contiguous();
+    StageResult result;
+    result.output = plan.output;
+    if (options_.last) {
+      result.sums = sums_of(plan);
+    }
+    if (context.training) {
+      in_flight_[slot] = &plan;
+    }
+    return result;
+  }
+
+  at::Tensor backward(
+      int slot, const at::Tensor& grad_output, const StepContext& context,
+      GradientSink& sink) override {
+    const auto found = in_flight_.find(slot);
+    TANDEM_CHECK(found != in_flight_.end(), "backward without forward");
+    const FlushDenormals flush;
+    Plan& plan = *found->second;
+    in_flight_.erase(found);
+    if (options_.last) {
+      loss_gradient(
+          options_.loss.kind, plan.output, plan.targets, context.loss_weight,
+          plan.grad_output.data_ptr<float>());
+    } else {
+      plan.grad_output.copy_(grad_output);
+    }
+    for (size_t i = layers_.size(); i-- > first_with_gradient_;) {
+      run_backward(plan, i, context, sink);
+    }
+    accumulate_ = true;
+    if (options_.first) {
+      return {};
+    }
+    plan.grad_input_change.run(stream_);
+    return plan.grad_input.clone();
+  }
+
+  void parameters_changed(const ArenaRange&) override {
+    ++parameters_version_;
+  }
+
+  void zero_gradients() override {
+    accumulate_ = false;
+  }
+
+  Readiness readiness() const override {
+    return Readiness::per_parameter;
+  }
+
+  int64_t kept_bytes() const override {
+    return std::accumulate(
+        in_flight_.begin(), in_flight_.end(), int64_t{0},
+        [](int64_t sum, const auto& flight) { return sum + flight.second->bytes; });
+  }
+
+  const char* name() const override {
+    return "onednn";
+  }
+
+ private:
+  using PlanKey = std::tuple<int, std::vector<int64_t>, bool>;
+
+  Plan& plan_for(int slot, const std::vector<int64_t>& dims, bool training) {
+    Plan& plan = plans_[PlanKey{slot, dims, training}];
+    if (plan.ops.empty()) {
+      // Evaluation is in float32.
+      const auto compute =
+          training && options_.bf16 ? OnednnType::bf16 : OnednnType::f32;
+      fill(plan, dims, {engine_, stream_, training, compute});
+    }
+    return plan;
+  }
+
+  void fill(Plan& plan, const std::vector<int64_t>& dims, const OnednnContext& context)
+      const {
+    plan.input = plain_memory(dims, engine_);
+    plan.input_tensor = tensor_over(plan, plan.input);
+    dnnl::memory value = plan.input;
+    for (const auto& bound : layers_) {
+      plan.ops.push_back(make_onednn_op(bound.fused, bound.tensors, context));
+      plan.bytes += static_cast<int64_t>(value.get_desc().get_size());
+      value = plan.ops.back()->plan_forward(value);
+    }
+    value = plan.output_change.plan(value, plain_desc(dims_of(value)), context);
+    plan.output = tensor_over(plan, value);
+    if (!context.training) {
+      return;
+    }
+    dnnl::memory grad = plain_memory(dims_of(value), engine_);
+    plan.grad_output = tensor_over(plan, grad);
+    for (size_t i = layers_.size(); i-- > first_with_gradient_;) {
+      grad = plan.ops[i]->plan_backward(grad, wants_input_grad(i));
+    }
+    if (!options_.first) {
+      plan.grad_input = tensor_over(
+          plan, plan.grad_input_change.plan(grad, plain_desc(dims), context));
+    }
+  }
+
+  bool wants_input_grad(size_t index) const {
+    return !options_.first || index > first_with_gradient_;
+  }
+
+  void run_backward(
+      Plan& plan, size_t index, const StepContext& context, GradientSink& sink) const {
+    const BoundLayer& bound = layers_[index];
+    if (context.trace != nullptr && !bound.fused.layer.name.empty()) {
+      context.trace->mark("compute", "backward " + bound.fused.layer.name);
+    }
+    plan.ops[index]->backward_parameters(accumulate_);
+    for (const size_t slot : bound.slots) {
+      sink.gradient_ready(slot);
+    }
+    if (wants_input_grad(index)) {
+      plan.ops[index]->backward_input();
+    }
+  }
+
+  at::Tensor sums_of(const Plan& plan) const {
+    const LossSums found = sum_losses(options_.loss.kind, plan.output, plan.targets);
+    auto sums = at::empty({3}, at::kDouble);
+    auto* values = sums.data_ptr<double>();
+    values[0] = found.loss;
+    values[1] = found.correct;
+    values[2] = static_cast<double>(plan.targets.size(0));
+    return sums;
+  }
+
+  StageOptions options_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  std::vector<BoundLayer> layers_;
+  size_t first_with_gradient_ = 0;
+  std::map<PlanKey, Plan> plans_;
+  std::map<int, Plan*> in_flight_;
+  int64_t parameters_version_ = 0;
+  // Whether the gradient arena holds something to add to.
+  bool accumulate_ = true;
+};
+
+}  // namespace
+
+std::string onednn_obstacle(
+    const Model& model, const ModelArenas& arenas, const StageOptions& options) {
+  if (options.bf16 && kernel_isa() != Isa::avx512) {
+    return "bf16 needs AVX-512, which this CPU has not, or ONEDNN_MAX_CPU_ISA forbids";
+  }
+  if (model.layers() == nullptr) {
+    return "the model is not a plain sequence of layers";
+  }
+  if (options.stacked_statistics) {
+    return "with --buffers sync batch norm takes other ranks' statistics, and this one "
+           "does not";
+  }
+  for (const auto& named : arenas.state()) {
+    if (at::isFloatingType(named.tensor.scalar_type()) &&
+        named.tensor.scalar_type() != at::kFloat) {
+      return "it computes in float32, and " + named.name + " is " +
+             c10::toString(named.tensor.scalar_type());
+    }
+  }
+  for (const auto& tensor : arenas.tensors()) {
+    if (!tensor.requires_grad() || !tensor.is_contiguous()) {
+      return "some parameters are frozen, or not contiguous";
+    }
+  }
+  return "";
+}
+
+std::unique_ptr<StageExecutor> make_onednn_executor(
+    Model& model, ModelArenas& arenas, const StageOptions& options) {
+  const std::string reason = onednn_obstacle(model, arenas, options);
+  if (!reason.empty()) {
+    throw ConfigError(
+        "[exec] executor onednn cannot run this model: " + reason +
+        "; use --executor eager");
+  }
+  return std::make_unique<OnednnExecutor>(model, arenas, options);
+}
+
+}  // namespace tandem

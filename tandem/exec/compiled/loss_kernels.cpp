@@ -1,0 +1,163 @@
+#include "tandem/exec/compiled/loss_kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+
+namespace {
+
+// A sample's outputs.
+struct Row {
+  const float* values;
+  int64_t width;
+
+  float largest() const {
+    return *std::max_element(values, values + width);
+  }
+  float sum_of_exponentials(float most) const {
+    float sum = 0;
+    for (int64_t j = 0; j < width; ++j) {
+      sum += std::exp(values[j] - most);
+    }
+    return sum;
+  }
+};
+
+Row row_of(const at::Tensor& output, int64_t i) {
+  return {output.data_ptr<float>() + i * output.size(1), output.size(1)};
+}
+
+// Cross-entropy of the row's softmax, which lies between 0 and 1: nothing overflows.
+double softmax_class_loss(const Row& row, int64_t target) {
+  const float most = row.largest();
+  const float scale = 1 / row.sum_of_exponentials(most);
+  const auto softmax = [&](int64_t j) {
+    return scale * std::exp(row.values[j] - most);
+  };
+  float sum = 0;
+  for (int64_t j = 0; j < row.width; ++j) {
+    sum += std::exp(softmax(j));
+  }
+  return std::log(sum) - softmax(target);
+}
+
+double class_loss(LossKind kind, const Row& row, int64_t target) {
+  if (target < 0 || target >= row.width) {
+    throw DataError(fmt::format(
+        "[exec] a sample's class is {}, expected 0 to {}; change the labels, or the "
+        "model's number of classes",
+        target, row.width - 1));
+  }
+  if (kind == LossKind::nll) {
+    return -row.values[target];
+  }
+  if (kind == LossKind::softmax_cross_entropy) {
+    return softmax_class_loss(row, target);
+  }
+  const float most = row.largest();
+  return most + std::log(row.sum_of_exponentials(most)) - row.values[target];
+}
+
+// With p the softmax and g the gradient with respect to it, softmax(p) - target:
+// p * (g - sum of p * g).
+void softmax_gradient(const Row& row, int64_t target, float factor, float* out) {
+  const float most = row.largest();
+  const float scale = 1 / row.sum_of_exponentials(most);
+  float sum = 0;
+  for (int64_t j = 0; j < row.width; ++j) {
+    out[j] = scale * std::exp(row.values[j] - most);
+    sum += std::exp(out[j]);
+  }
+  const auto gradient = [&](int64_t j) {
+    return std::exp(out[j]) / sum - (j == target ? 1.0F : 0.0F);
+  };
+  float mean = 0;
+  for (int64_t j = 0; j < row.width; ++j) {
+    mean += out[j] * gradient(j);
+  }
+  for (int64_t j = 0; j < row.width; ++j) {
+    out[j] *= factor * (gradient(j) - mean);
+  }
+}
+
+double squared_error(const at::Tensor& output, const at::Tensor& targets) {
+  const auto* a = output.data_ptr<float>();
+  const auto* b = targets.data_ptr<float>();
+  double sum = 0;
+  for (int64_t i = 0; i < output.numel(); ++i) {
+    sum += static_cast<double>(a[i] - b[i]) * (a[i] - b[i]);
+  }
+  return sum;
+}
+
+void check_targets(LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
+  const bool fits =
+      kind == LossKind::mse
+          ? targets.scalar_type() == at::kFloat && targets.sizes() == output.sizes()
+          : targets.scalar_type() == at::kLong && targets.numel() == output.size(0);
+  TANDEM_CHECK(fits && targets.is_contiguous(), "targets do not fit the output");
+}
+
+}  // namespace
+
+LossSums sum_losses(
+    LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
+  check_targets(kind, output, targets);
+  LossSums sums;
+  if (kind == LossKind::mse) {
+    sums.loss = squared_error(output, targets);
+    return sums;
+  }
+  const auto* classes = targets.data_ptr<int64_t>();
+  for (int64_t i = 0; i < output.size(0); ++i) {
+    const Row row = row_of(output, i);
+    sums.loss += class_loss(kind, row, classes[i]);
+    const auto* most = std::max_element(row.values, row.values + row.width);
+    sums.correct += most - row.values == classes[i] ? 1 : 0;
+  }
+  // What float32 cannot hold is a training that went astray, as it is in PyTorch.
+  if (sums.loss > std::numeric_limits<float>::max()) {
+    sums.loss = std::numeric_limits<double>::infinity();
+  }
+  return sums;
+}
+
+void loss_gradient(
+    LossKind kind, const at::Tensor& output, const at::Tensor& targets, double weight,
+    float* grad) {
+  const auto factor = static_cast<float>(weight);
+  if (kind == LossKind::mse) {
+    const auto* a = output.data_ptr<float>();
+    const auto* b = targets.data_ptr<float>();
+    for (int64_t i = 0; i < output.numel(); ++i) {
+      grad[i] = 2 * factor * (a[i] - b[i]);
+    }
+    return;
+  }
+  const auto* classes = targets.data_ptr<int64_t>();
+  std::fill_n(grad, output.numel(), 0.0F);
+  for (int64_t i = 0; i < output.size(0); ++i) {
+    const Row row = row_of(output, i);
+    float* out = grad + i * row.width;
+    if (kind == LossKind::softmax_cross_entropy) {
+      softmax_gradient(row, classes[i], factor, out);
+      continue;
+    }
+    if (kind == LossKind::cross_entropy) {
+      const float most = row.largest();
+      const float scale = factor / row.sum_of_exponentials(most);
+      for (int64_t j = 0; j < row.width; ++j) {
+        out[j] = scale * std::exp(row.values[j] - most);
+      }
+    }
+    out[classes[i]] -= factor;
+  }
+}
+
+}  // namespace tandem

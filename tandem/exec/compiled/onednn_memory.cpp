@@ -1,0 +1,118 @@
+#include "tandem/exec/compiled/onednn_memory.h"
+
+#include "tandem/exec/compiled/onednn_primitives.h"
+
+namespace tandem {
+
+using dnnl::memory;
+
+OnednnDims dims_of(const memory& m) {
+#if DNNL_VERSION_MAJOR >= 3
+  return m.get_desc().get_dims();
+#else
+  return m.get_desc().dims();
+#endif
+}
+
+OnednnType type_of(const memory& m) {
+  return onednn::type_of(m.get_desc());
+}
+
+int64_t elements_of(const memory& m) {
+  return static_cast<int64_t>(
+      m.get_desc().get_size() / memory::data_type_size(type_of(m)));
+}
+
+memory::desc plain_desc(const OnednnDims& dims, OnednnType type) {
+  OnednnDims strides(dims.size(), 1);
+  for (size_t i = dims.size(); i-- > 1;) {
+    strides[i - 1] = strides[i] * dims[i];
+  }
+  return {dims, type, strides};
+}
+
+memory::desc any_desc(const OnednnDims& dims, OnednnType type) {
+  return {dims, type, memory::format_tag::any};
+}
+
+memory plain_memory(
+    const OnednnDims& dims, const dnnl::engine& engine, void* data, OnednnType type) {
+  return data == nullptr ? memory(plain_desc(dims, type), engine)
+                         : memory(plain_desc(dims, type), engine, data);
+}
+
+memory plain_over(const at::Tensor& tensor, const dnnl::engine& engine) {
+  return plain_memory(tensor.sizes().vec(), engine, tensor.data_ptr<float>());
+}
+
+BoundPrimitive::BoundPrimitive(dnnl::primitive primitive, Arguments arguments)
+    : primitive_(std::move(primitive)), arguments_(std::move(arguments)) {
+  for (const auto& [index, value] : arguments_) {
+    bound_.push_back({index, value.get()});
+  }
+}
+
+void BoundPrimitive::run(const dnnl::stream& stream) const {
+  if (!bound_.empty()) {
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(
+            primitive_.get(), stream.get(), static_cast<int>(bound_.size()),
+            bound_.data()),
+        "could not execute a primitive");
+  }
+}
+
+memory LayoutChange::plan(
+    const memory& from, const memory::desc& wanted, const OnednnContext& context) {
+  if (from.get_desc() == wanted) {
+    return from;
+  }
+  const memory to(wanted, context.engine);
+  reorder_ = {dnnl::reorder(from, to), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+  return to;
+}
+
+memory PackedCopies::plan(
+    const at::Tensor& parameter, const memory::desc& wanted,
+    const OnednnContext& context) {
+  changes_.emplace_back();
+  return changes_.back().plan(plain_over(parameter, context.engine), wanted, context);
+}
+
+void PackedCopies::refresh(int64_t parameters_version, const dnnl::stream& stream) {
+  if (std::exchange(version_, parameters_version) == parameters_version) {
+    return;
+  }
+  for (const auto& change : changes_) {
+    change.run(stream);
+  }
+}
+
+dnnl::primitive_attr attributes_with_relu(bool relu) {
+  dnnl::primitive_attr attributes;
+  if (relu) {
+    dnnl::post_ops behind;
+#if DNNL_VERSION_MAJOR >= 3
+    behind.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
+#else
+    behind.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+#endif
+    attributes.set_post_ops(behind);
+  }
+  return attributes;
+}
+
+void GradientStore::plan(
+    const memory& from, const at::Tensor& gradient, const OnednnContext& context) {
+  const memory to = plain_over(gradient, context.engine);
+  dnnl::post_ops sum;
+  sum.append_sum(1);
+  dnnl::primitive_attr adds;
+  adds.set_post_ops(sum);
+  const BoundPrimitive::Arguments arguments = {
+      {DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+  set_ = {dnnl::reorder(from, to), arguments};
+  add_ = {dnnl::reorder(from, to, adds), arguments};
+}
+
+}  // namespace tandem

@@ -1,0 +1,209 @@
+#include <memory>
+#include <type_traits>
+
+#include "tandem/exec/compiled/amx_weights_gradient.h"
+#include "tandem/exec/compiled/onednn_primitives.h"
+#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/pointwise_kernels.h"
+
+namespace tandem {
+
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+
+class Convolution : public OnednnOp {
+ public:
+  Convolution(
+      const FusedLayer& fused, const OnednnTensors& tensors,
+      const OnednnContext& context)
+      : OnednnOp(context), layer_(fused.layer), relu_(fused.relu), tensors_(tensors) {}
+
+  memory plan_forward(const memory& input) override {
+    input_ = input;
+    in_dims_ = dims_of(input);
+    out_dims_ = {in_dims_[0], layer_.out, extent(in_dims_[2]), extent(in_dims_[3])};
+    pd_ = with_fastest([&](algorithm which) {
+      return onednn::describe<dnnl::convolution_forward>(
+          context_.engine, attributes_with_relu(relu_), forward_kind(), which,
+          images(in_dims_), weights(context_.compute), bias(), images(out_dims_),
+          stride(), padding(), padding());
+    });
+    output_ = make(pd_.dst_desc());
+    source_ = input_change_.plan(input, pd_.src_desc(), context_);
+    forward_ = {
+        dnnl::convolution_forward(pd_),
+        {{DNNL_ARG_SRC, source_},
+         {DNNL_ARG_WEIGHTS,
+          packed_.plan(tensors_.weight, pd_.weights_desc(), context_)},
+         {DNNL_ARG_BIAS, plain_over(tensors_.bias, context_.engine)},
+         {DNNL_ARG_DST, output_}}};
+    return output_;
+  }
+
+  memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
+    // The mask of the ReLU is the output's: same layout.
+    grad_output_ = relu_ ? grad_change_.plan(grad_output, output_.get_desc(), context_)
+                         : grad_output;
+    plan_weights_gradient();
+    return wants_input_grad ? plan_input_gradient() : memory();
+  }
+
+  void forward(const OnednnPass& pass) override {
+    input_change_.run(stream());
+    packed_.refresh(pass.parameters_version, stream());
+    forward_.run(stream());
+  }
+
+  void backward_parameters(bool accumulate) override {
+    grad_change_.run(stream());
+    if (relu_) {
+      mask_gradient();
+    }
+    weights_grad_change_.run(stream());
+    if (amx_weights_ != nullptr) {
+      amx_weights_->run(
+          accumulate, tensors_.weight_grad.data_ptr<float>(),
+          tensors_.bias_grad.data_ptr<float>());
+      return;
+    }
+    weights_input_change_.run(stream());
+    backward_weights_.run(stream());
+    store_weights_.run(stream(), accumulate);
+    store_gradient(
+        data_of<float>(diff_bias_), layer_.out, accumulate,
+        tensors_.bias_grad.data_ptr<float>());
+  }
+
+  void backward_input() override {
+    data_grad_change_.run(stream());
+    backward_data_.run(stream());
+  }
+
+ private:
+  int64_t extent(int64_t in) const {
+    return (in + 2 * layer_.padding - layer_.kernel) / layer_.stride + 1;
+  }
+
+  // In bf16 forward and backward each prefer another layout, by less than going from
+  // one to the other takes.
+  memory::desc images(const OnednnDims& dims) const {
+    return context_.compute == OnednnType::bf16
+               ? memory::desc(dims, OnednnType::bf16, memory::format_tag::nhwc)
+               : any_desc(dims, context_.compute);
+  }
+
+  memory::desc weights(OnednnType type) const {
+    return any_desc({layer_.out, layer_.in, layer_.kernel, layer_.kernel}, type);
+  }
+  memory::desc bias() const {
+    return plain_desc({layer_.out});
+  }
+  OnednnDims stride() const {
+    return {layer_.stride, layer_.stride};
+  }
+  OnednnDims padding() const {
+    return {layer_.padding, layer_.padding};
+  }
+
+  // Winograd's products for 3x3 windows, where oneDNN has them for this shape and this
+  // CPU; a fixed rule, so that all ranks and a resumed run choose alike.
+  template <typename Make>
+  std::invoke_result_t<Make, algorithm> with_fastest(Make&& make_pd) const {
+    if (context_.compute == OnednnType::f32 && layer_.kernel == 3 &&
+        layer_.stride == 1 && layer_.in % 16 == 0 && layer_.out % 16 == 0) {
+      try {
+        return make_pd(algorithm::convolution_winograd);
+      } catch (const dnnl::error&) {
+        // Not for this CPU.
+      }
+    }
+    return make_pd(algorithm::convolution_direct);
+  }
+
+  void plan_weights_gradient() {
+    if (AmxWeightsGradient::fits(layer_, in_dims_, context_)) {
+      amx_weights_ = std::make_unique<AmxWeightsGradient>(
+          layer_, source_,
+          weights_grad_change_.plan(grad_output_, output_.get_desc(), context_),
+          context_);
+      return;
+    }
+    const auto pd = with_fastest([&](algorithm which) {
+      return onednn::describe_backward<dnnl::convolution_backward_weights>(
+          context_.engine, pd_, which, images(in_dims_), weights(OnednnType::f32),
+          bias(), images(out_dims_), stride(), padding(), padding());
+    });
+    const memory diff_weights = make(pd.diff_weights_desc());
+    diff_bias_ = make(pd.diff_bias_desc());
+    backward_weights_ = {
+        dnnl::convolution_backward_weights(pd),
+        {{DNNL_ARG_SRC, weights_input_change_.plan(input_, pd.src_desc(), context_)},
+         {DNNL_ARG_DIFF_DST,
+          weights_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
+         {DNNL_ARG_DIFF_WEIGHTS, diff_weights},
+         {DNNL_ARG_DIFF_BIAS, diff_bias_}}};
+    store_weights_.plan(diff_weights, tensors_.weight_grad, context_);
+  }
+
+  memory plan_input_gradient() {
+    const auto pd = with_fastest([&](algorithm which) {
+      return onednn::describe_backward<dnnl::convolution_backward_data>(
+          context_.engine, pd_, which, images(in_dims_), weights(context_.compute),
+          images(out_dims_), stride(), padding(), padding());
+    });
+    const memory grad_input = make(pd.diff_src_desc());
+    backward_data_ = {
+        dnnl::convolution_backward_data(pd),
+        {{DNNL_ARG_DIFF_DST,
+          data_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
+         {DNNL_ARG_WEIGHTS, packed_.plan(tensors_.weight, pd.weights_desc(), context_)},
+         {DNNL_ARG_DIFF_SRC, grad_input}}};
+    return grad_input;
+  }
+
+  void mask_gradient() {
+    const int64_t count = elements_of(output_);
+    if (context_.compute == OnednnType::bf16) {
+      rectify_gradient(data_of<Bf16>(output_), count, data_of<Bf16>(grad_output_));
+    } else {
+      rectify_gradient(data_of<float>(output_), count, data_of<float>(grad_output_));
+    }
+  }
+
+  Layer layer_;
+  bool relu_;
+  OnednnTensors tensors_;
+  OnednnDims in_dims_;
+  OnednnDims out_dims_;
+  memory input_;
+  // The same as forward reads it.
+  memory source_;
+  memory output_;
+  memory grad_output_;
+  memory diff_bias_;
+  dnnl::convolution_forward::primitive_desc pd_;
+  BoundPrimitive forward_;
+  BoundPrimitive backward_weights_;
+  // Instead of that, where it fits.
+  std::unique_ptr<AmxWeightsGradient> amx_weights_;
+  BoundPrimitive backward_data_;
+  PackedCopies packed_;
+  GradientStore store_weights_;
+  LayoutChange input_change_;
+  LayoutChange grad_change_;
+  LayoutChange weights_input_change_;
+  LayoutChange weights_grad_change_;
+  LayoutChange data_grad_change_;
+};
+
+}  // namespace
+
+std::unique_ptr<OnednnOp> make_onednn_convolution(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context) {
+  return std::make_unique<Convolution>(fused, tensors, context);
+}
+
+}  // namespace tandem

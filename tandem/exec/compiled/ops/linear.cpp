@@ -1,0 +1,331 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tandem/exec/compiled/onednn_primitives.h"
+#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/pointwise_kernels.h"
+#include "tandem/kernels/amx_linear.h"
+#include "tandem/kernels/isa.h"
+
+namespace tandem {
+
+namespace {
+
+using dnnl::memory;
+
+// Rows in, rows out, all float32; the kinds of Linear differ in how they multiply.
+class Linear : public OnednnOp {
+ public:
+  Linear(
+      const FusedLayer& fused, const OnednnTensors& tensors,
+      const OnednnContext& context)
+      : OnednnOp(context),
+        relu_(fused.relu),
+        tensors_(tensors),
+        out_(tensors.weight.size(0)),
+        in_(tensors.weight.size(1)) {}
+
+ protected:
+  float* weight() const {
+    return tensors_.weight.data_ptr<float>();
+  }
+
+  // The gradient of the output as it is before the ReLU, and the bias's.
+  void finish_grad_output(bool accumulate) {
+    grad_change_.run(stream());
+    float* grad = data_of<float>(grad_output_);
+    if (relu_) {
+      rectify_gradient(data_of<float>(output_), count_ * out_, grad);
+    }
+    add_rows(grad, count_, out_, accumulate, tensors_.bias_grad.data_ptr<float>());
+  }
+
+  void plan_rows(int64_t count) {
+    count_ = count;
+    output_ = make(plain_desc({count_, out_}));
+  }
+  void plan_grad_output(const memory& grad_output) {
+    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+  }
+
+  bool relu_;
+  OnednnTensors tensors_;
+  int64_t out_;
+  int64_t in_;
+  int64_t count_ = 0;
+  memory output_;
+  memory grad_output_;
+
+ private:
+  LayoutChange grad_change_;
+};
+
+// Parameters and their gradients stay where they are: packing them costs more than a
+// step's products gain.
+class Float32Linear : public Linear {
+ public:
+  using Linear::Linear;
+
+  memory plan_forward(const memory& input) override {
+    plan_rows(dims_of(input)[0]);
+    input_ = input_change_.plan(input, plain_desc({count_, in_}), context_);
+    return output_;
+  }
+
+  memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
+    plan_grad_output(grad_output);
+    grad_input_ = wants_input_grad ? make(plain_desc({count_, in_})) : memory();
+    return grad_input_;
+  }
+
+  void forward(const OnednnPass&) override {
+    input_change_.run(stream());
+    float* out = data_of<float>(output_);
+    for (int64_t i = 0; i < count_; ++i) {
+      std::memcpy(
+          out + i * out_, tensors_.bias.data_ptr<float>(),
+          static_cast<size_t>(out_) * sizeof(float));
+    }
+    dnnl::sgemm(
+        'N', 'T', count_, out_, in_, 1, data_of<float>(input_), in_, weight(), in_, 1,
+        out, out_);
+    if (relu_) {
+      rectify(out, count_ * out_, out);
+    }
+  }
+
+  void backward_parameters(bool accumulate) override {
+    finish_grad_output(accumulate);
+    dnnl::sgemm(
+        'T', 'N', out_, in_, count_, 1, data_of<float>(grad_output_), out_,
+        data_of<float>(input_), in_, accumulate ? 1 : 0,
+        tensors_.weight_grad.data_ptr<float>(), in_);
+  }
+
+  void backward_input() override {
+    dnnl::sgemm(
+        'N', 'N', count_, in_, out_, 1, data_of<float>(grad_output_), out_, weight(),
+        in_, 0, data_of<float>(grad_input_), in_);
+  }
+
+ private:
+  memory input_;
+  memory grad_input_;
+  LayoutChange input_change_;
+};
+
+// bfloat16 products with float32 sums, from packed copies of the weights.
+class Bf16Linear : public Linear {
+ public:
+  using Linear::Linear;
+
+  memory plan_forward(const memory& input) override {
+    plan_rows(dims_of(input)[0]);
+    input_ = input;
+    pd_ = onednn::describe<dnnl::inner_product_forward>(
+        context_.engine, attributes_with_relu(relu_), forward_kind(), source(),
+        weights(OnednnType::bf16), plain_desc({out_}), output_.get_desc());
+    forward_ = {
+        dnnl::inner_product_forward(pd_),
+        {{DNNL_ARG_SRC, input_change_.plan(input, pd_.src_desc(), context_)},
+         {DNNL_ARG_WEIGHTS,
+          packed_.plan(tensors_.weight, pd_.weights_desc(), context_)},
+         {DNNL_ARG_BIAS, plain_over(tensors_.bias, context_.engine)},
+         {DNNL_ARG_DST, output_}}};
+    return output_;
+  }
+
+  memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
+    plan_grad_output(grad_output);
+    const auto pd = onednn::describe_backward<dnnl::inner_product_backward_weights>(
+        context_.engine, pd_, source(), weights(OnednnType::f32), grad());
+    const memory diff_weights = make(pd.diff_weights_desc());
+    backward_weights_ = {
+        dnnl::inner_product_backward_weights(pd),
+        {{DNNL_ARG_SRC, weights_input_change_.plan(input_, pd.src_desc(), context_)},
+         {DNNL_ARG_DIFF_DST,
+          weights_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
+         {DNNL_ARG_DIFF_WEIGHTS, diff_weights}}};
+    store_weights_.plan(diff_weights, tensors_.weight_grad, context_);
+    return wants_input_grad ? plan_input_gradient() : memory();
+  }
+
+  void forward(const OnednnPass& pass) override {
+    input_change_.run(stream());
+    packed_.refresh(pass.parameters_version, stream());
+    forward_.run(stream());
+  }
+
+  void backward_parameters(bool accumulate) override {
+    finish_grad_output(accumulate);
+    weights_input_change_.run(stream());
+    weights_grad_change_.run(stream());
+    backward_weights_.run(stream());
+    store_weights_.run(stream(), accumulate);
+  }
+
+  void backward_input() override {
+    data_grad_change_.run(stream());
+    backward_data_.run(stream());
+  }
+
+ private:
+  memory::desc source() const {
+    return any_desc({count_, in_}, OnednnType::bf16);
+  }
+  memory::desc weights(OnednnType type) const {
+    return any_desc({out_, in_}, type);
+  }
+  memory::desc grad() const {
+    return any_desc({count_, out_}, OnednnType::bf16);
+  }
+
+  memory plan_input_gradient() {
+    const auto pd = onednn::describe_backward<dnnl::inner_product_backward_data>(
+        context_.engine, pd_, any_desc({count_, in_}, type_of(input_)),
+        weights(OnednnType::bf16), grad());
+    const memory grad_input = make(pd.diff_src_desc());
+    backward_data_ = {
+        dnnl::inner_product_backward_data(pd),
+        {{DNNL_ARG_DIFF_DST,
+          data_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
+         {DNNL_ARG_WEIGHTS, packed_.plan(tensors_.weight, pd.weights_desc(), context_)},
+         {DNNL_ARG_DIFF_SRC, grad_input}}};
+    return grad_input;
+  }
+
+  memory input_;
+  dnnl::inner_product_forward::primitive_desc pd_;
+  BoundPrimitive forward_;
+  BoundPrimitive backward_weights_;
+  BoundPrimitive backward_data_;
+  PackedCopies packed_;
+  GradientStore store_weights_;
+  LayoutChange input_change_;
+  LayoutChange weights_input_change_;
+  LayoutChange weights_grad_change_;
+  LayoutChange data_grad_change_;
+};
+
+// bfloat16 products with float32 sums, by kernels of our own that read the weights
+// where they are: no copy of them, and none of their gradient.
+class AmxLinear : public Linear {
+ public:
+  using Linear::Linear;
+
+  memory plan_forward(const memory& input) override {
+    plan_rows(dims_of(input)[0]);
+    shape_ = {count_, in_, out_};
+    in_type_ = type_of(input);
+    input_ = input_change_.plan(
+        input, plain_desc({count_, in_}, OnednnType::bf16), context_);
+    plan_parts();
+    scratch_bytes_ = std::max(
+        amx::forward_scratch(shape_, part(0, out_)), amx::backward_scratch(shape_));
+    scratch_ = bytes(parts_ * scratch_bytes_);
+    return output_;
+  }
+
+  memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
+    plan_grad_output(grad_output);
+    rounded_grad_ = bytes(amx::rounded_grad_bytes(shape_));
+    grad_input_ =
+        wants_input_grad ? make(plain_desc({count_, in_}, in_type_)) : memory();
+    return grad_input_;
+  }
+
+  void forward(const OnednnPass&) override {
+    input_change_.run(stream());
+    in_parts(out_, [&](amx::Range outputs, void* scratch) {
+      amx::linear_forward(
+          shape_, outputs, data_of<Bf16>(input_), weight(),
+          tensors_.bias.data_ptr<float>(), relu_, data_of<float>(output_), scratch);
+    });
+  }
+
+  void backward_parameters(bool accumulate) override {
+    finish_grad_output(accumulate);
+    void* grad = rounded_grad_.get_data_handle();
+    amx::round_grad(shape_, data_of<float>(grad_output_), grad);
+    in_parts(in_, [&](amx::Range inputs, void* scratch) {
+      amx::linear_backward_weight(
+          shape_, inputs, grad, data_of<Bf16>(input_), accumulate,
+          tensors_.weight_grad.data_ptr<float>(), scratch);
+    });
+  }
+
+  // After backward_parameters(), which rounds the gradient.
+  void backward_input() override {
+    if (in_type_ == OnednnType::bf16) {
+      multiply_input<Bf16>();
+    } else {
+      multiply_input<float>();
+    }
+  }
+
+ private:
+  memory bytes(int64_t count) const {
+    return make(plain_desc({count}, OnednnType::u8));
+  }
+
+  // As many as there are threads; one where the others would not pay.
+  void plan_parts() {
+    constexpr int64_t kProductsOfAPart = 4'000'000;
+    const int64_t products = count_ * in_ * out_;
+    parts_ = std::clamp<int64_t>(
+        products / kProductsOfAPart, 1, std::max(1, at::get_num_threads()));
+  }
+
+  amx::Range part(int64_t index, int64_t total) const {
+    const int64_t grains = (total + amx::kLinearGrain - 1) / amx::kLinearGrain;
+    const int64_t length = (grains + parts_ - 1) / parts_ * amx::kLinearGrain;
+    return {std::min(total, index * length), std::min(total, (index + 1) * length)};
+  }
+
+  template <typename Body>
+  void in_parts(int64_t total, const Body& body) const {
+    at::parallel_for(0, parts_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        body(part(i, total), data_of<char>(scratch_) + i * scratch_bytes_);
+      }
+    });
+  }
+
+  template <typename T>
+  void multiply_input() const {
+    in_parts(in_, [&](amx::Range inputs, void* scratch) {
+      amx::linear_backward_input(
+          shape_, inputs, rounded_grad_.get_data_handle(), weight(),
+          data_of<T>(grad_input_), scratch);
+    });
+  }
+
+  amx::LinearShape shape_;
+  OnednnType in_type_ = OnednnType::f32;
+  memory input_;
+  memory grad_input_;
+  memory rounded_grad_;
+  int64_t parts_ = 1;
+  // Of one part; a multiple of 64.
+  int64_t scratch_bytes_ = 0;
+  memory scratch_;
+  LayoutChange input_change_;
+};
+
+}  // namespace
+
+std::unique_ptr<OnednnOp> make_onednn_linear(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context) {
+  if (context.compute == OnednnType::bf16 && has_amx()) {
+    return std::make_unique<AmxLinear>(fused, tensors, context);
+  }
+  if (context.compute == OnednnType::bf16) {
+    return std::make_unique<Bf16Linear>(fused, tensors, context);
+  }
+  return std::make_unique<Float32Linear>(fused, tensors, context);
+}
+
+}  // namespace tandem

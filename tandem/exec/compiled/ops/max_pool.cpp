@@ -1,0 +1,102 @@
+#include <vector>
+
+#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/pool_kernels.h"
+
+namespace tandem {
+
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+// A pass of our own: it takes the ReLU along, and is several times faster than
+// oneDNN's, which keeps a layout that its backward does not like.
+class MaxPool : public OnednnOp {
+ public:
+  MaxPool(const FusedLayer& fused, const OnednnContext& context)
+      : OnednnOp(context), layer_(fused.layer), relu_(fused.relu) {}
+
+  memory plan_forward(const memory& input) override {
+    const OnednnType type = type_of(input);
+    const OnednnDims in = dims_of(input);
+    input_ = change_.plan(input, {in, type, tag_of(input)}, context_);
+    const int64_t lanes = lanes_of(tag_of(input), in[1]);
+    shape_ = {
+        in[0] * ((in[1] + lanes - 1) / lanes), in[2], in[3], lanes, layer_.kernel};
+    output_ = make(
+        {{in[0], in[1], shape_.out_height(), shape_.out_width()}, type, tag_of(input)});
+    which_.resize(static_cast<size_t>(elements_of(output_)));
+    return output_;
+  }
+
+  memory plan_backward(const memory& grad_output, bool) override {
+    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    grad_input_ = make(input_.get_desc());
+    return grad_input_;
+  }
+
+  void forward(const OnednnPass&) override {
+    change_.run(stream());
+    if (type_of(input_) == OnednnType::bf16) {
+      pool<Bf16>();
+    } else {
+      pool<float>();
+    }
+  }
+
+  void backward_input() override {
+    grad_change_.run(stream());
+    if (type_of(input_) == OnednnType::bf16) {
+      spread<Bf16>();
+    } else {
+      spread<float>();
+    }
+  }
+
+ private:
+  // The layout that the input has, when the pass can read it.
+  static Tag tag_of(const memory& input) {
+    const OnednnDims dims = dims_of(input);
+    for (const Tag tag : {Tag::nChw16c, Tag::nChw8c}) {
+      if (input.get_desc() == memory::desc(dims, type_of(input), tag)) {
+        return tag;
+      }
+    }
+    return dims[1] % 8 == 0 ? Tag::nhwc : Tag::nChw8c;
+  }
+
+  static int64_t lanes_of(Tag tag, int64_t channels) {
+    return tag == Tag::nChw16c ? 16 : tag == Tag::nChw8c ? 8 : channels;
+  }
+
+  template <typename T>
+  void pool() {
+    max_pool(shape_, relu_, data_of<T>(input_), data_of<T>(output_), which_.data());
+  }
+  template <typename T>
+  void spread() {
+    max_pool_gradient(
+        shape_, which_.data(), data_of<T>(grad_output_), data_of<T>(grad_input_));
+  }
+
+  Layer layer_;
+  bool relu_;
+  PoolShape shape_;
+  memory input_;
+  memory output_;
+  memory grad_output_;
+  memory grad_input_;
+  std::vector<uint8_t> which_;
+  LayoutChange change_;
+  LayoutChange grad_change_;
+};
+
+}  // namespace
+
+std::unique_ptr<OnednnOp> make_onednn_max_pool(
+    const FusedLayer& fused, const OnednnContext& context) {
+  return std::make_unique<MaxPool>(fused, context);
+}
+
+}  // namespace tandem

@@ -1,0 +1,275 @@
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/pointwise_kernels.h"
+
+namespace tandem {
+
+namespace {
+
+using dnnl::memory;
+
+// Calls `body` with a null pointer of the memory's type, float or Bf16.
+template <typename Body>
+void with_type(const memory& m, Body&& body) {
+  if (type_of(m) == OnednnType::bf16) {
+    body(static_cast<Bf16*>(nullptr));
+  } else {
+    body(static_cast<float*>(nullptr));
+  }
+}
+
+// One that nothing beside it can take along.
+class Relu : public OnednnOp {
+ public:
+  using OnednnOp::OnednnOp;
+
+  memory plan_forward(const memory& input) override {
+    input_ = input;
+    output_ = make(input.get_desc());
+    return output_;
+  }
+
+  memory plan_backward(const memory& grad_output, bool) override {
+    grad_output_ = change_.plan(grad_output, output_.get_desc(), context_);
+    return grad_output_;
+  }
+
+  void forward(const OnednnPass&) override {
+    with_type(output_, [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      rectify(data_of<T>(input_), elements_of(input_), data_of<T>(output_));
+    });
+  }
+
+  void backward_input() override {
+    change_.run(stream());
+    with_type(output_, [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      rectify_gradient(
+          data_of<T>(output_), elements_of(output_), data_of<T>(grad_output_));
+    });
+  }
+
+ private:
+  memory input_;
+  memory output_;
+  memory grad_output_;
+  LayoutChange change_;
+};
+
+// In rows, as the masks are. Does nothing without a backward.
+class Dropout : public OnednnOp {
+ public:
+  Dropout(const Layer& layer, const OnednnContext& context)
+      : OnednnOp(context),
+        layer_(layer),
+        factor_(static_cast<float>(1 / (1 - layer.p))) {}
+
+  memory plan_forward(const memory& input) override {
+    if (!context_.training) {
+      return input;
+    }
+    const OnednnDims dims = dims_of(input);
+    const bool channels = layer_.kind == LayerKind::dropout2d && dims.size() == 4;
+    run_ = channels ? dims[2] * dims[3] : 1;
+    samples_ = dims[0];
+    const memory::desc rows = plain_desc(dims, type_of(input));
+    input_ = change_.plan(input, rows, context_);
+    // In place where the values had to move anyway.
+    const bool moved = input_.get_data_handle() != input.get_data_handle();
+    output_ = moved ? input_ : make(rows);
+    keep_.resize(static_cast<size_t>(elements_of(output_) / run_));
+    return output_;
+  }
+
+  memory plan_backward(const memory& grad_output, bool) override {
+    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    return grad_output_;
+  }
+
+  void forward(const OnednnPass& pass) override {
+    if (!context_.training) {
+      return;
+    }
+    change_.run(stream());
+    dropout_keep(
+        pass.samples, layer_.place, samples_,
+        static_cast<int64_t>(keep_.size()) / samples_, layer_.p, keep_.data());
+    apply(input_, output_);
+  }
+
+  void backward_input() override {
+    grad_change_.run(stream());
+    apply(grad_output_, grad_output_);
+  }
+
+ private:
+  void apply(const memory& in, const memory& out) const {
+    with_type(out, [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      apply_dropout(
+          keep_.data(), run_, factor_, elements_of(out), data_of<T>(in),
+          data_of<T>(out));
+    });
+  }
+
+  Layer layer_;
+  float factor_;
+  // Neighbouring elements that share their fate.
+  int64_t run_ = 1;
+  int64_t samples_ = 0;
+  memory input_;
+  memory output_;
+  memory grad_output_;
+  std::vector<uint8_t> keep_;
+  LayoutChange change_;
+  LayoutChange grad_change_;
+};
+
+class Flatten : public OnednnOp {
+ public:
+  using OnednnOp::OnednnOp;
+
+  memory plan_forward(const memory& input) override {
+    dims_ = dims_of(input);
+    const memory rows =
+        change_.plan(input, plain_desc(dims_, type_of(input)), context_);
+    return plain_memory(
+        {dims_[0], elements_of(rows) / dims_[0]}, context_.engine,
+        rows.get_data_handle(), type_of(input));
+  }
+
+  memory plan_backward(const memory& grad_output, bool) override {
+    const memory rows = grad_change_.plan(
+        grad_output, plain_desc(dims_of(grad_output), type_of(grad_output)), context_);
+    return plain_memory(
+        dims_, context_.engine, rows.get_data_handle(), type_of(grad_output));
+  }
+
+  void forward(const OnednnPass&) override {
+    change_.run(stream());
+  }
+  void backward_input() override {
+    grad_change_.run(stream());
+  }
+
+ private:
+  OnednnDims dims_;
+  LayoutChange change_;
+  LayoutChange grad_change_;
+};
+
+// Over the few classes of a classifier: no primitive pays. In float32.
+class LogSoftmax : public OnednnOp {
+ public:
+  using OnednnOp::OnednnOp;
+
+  memory plan_forward(const memory& input) override {
+    const OnednnDims dims = dims_of(input);
+    count_ = dims[0];
+    classes_ = dims[1];
+    input_ = change_.plan(input, plain_desc(dims), context_);
+    output_ = make(plain_desc(dims));
+    return output_;
+  }
+
+  memory plan_backward(const memory& grad_output, bool) override {
+    grad_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    return grad_;
+  }
+
+  void forward(const OnednnPass&) override {
+    change_.run(stream());
+    for (int64_t i = 0; i < count_; ++i) {
+      const float* in = data_of<float>(input_) + i * classes_;
+      float* out = data_of<float>(output_) + i * classes_;
+      const float most = *std::max_element(in, in + classes_);
+      float sum = 0;
+      for (int64_t j = 0; j < classes_; ++j) {
+        sum += std::exp(in[j] - most);
+      }
+      const float log_sum = most + std::log(sum);
+      for (int64_t j = 0; j < classes_; ++j) {
+        out[j] = in[j] - log_sum;
+      }
+    }
+  }
+
+  void backward_input() override {
+    grad_change_.run(stream());
+    for (int64_t i = 0; i < count_; ++i) {
+      const float* out = data_of<float>(output_) + i * classes_;
+      float* grad = data_of<float>(grad_) + i * classes_;
+      float sum = 0;
+      for (int64_t j = 0; j < classes_; ++j) {
+        sum += grad[j];
+      }
+      for (int64_t j = 0; j < classes_; ++j) {
+        grad[j] -= std::exp(out[j]) * sum;
+      }
+    }
+  }
+
+ private:
+  int64_t count_ = 0;
+  int64_t classes_ = 0;
+  memory input_;
+  memory output_;
+  memory grad_;
+  LayoutChange change_;
+  LayoutChange grad_change_;
+};
+
+}  // namespace
+
+std::unique_ptr<OnednnOp> make_onednn_relu(const OnednnContext& context) {
+  return std::make_unique<Relu>(context);
+}
+
+std::unique_ptr<OnednnOp> make_onednn_dropout(
+    const Layer& layer, const OnednnContext& context) {
+  return std::make_unique<Dropout>(layer, context);
+}
+
+std::unique_ptr<OnednnOp> make_onednn_flatten(const OnednnContext& context) {
+  return std::make_unique<Flatten>(context);
+}
+
+std::unique_ptr<OnednnOp> make_onednn_log_softmax(const OnednnContext& context) {
+  return std::make_unique<LogSoftmax>(context);
+}
+
+std::unique_ptr<OnednnOp> make_onednn_op(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context) {
+  switch (fused.layer.kind) {
+    case LayerKind::conv2d:
+      return fits_small_convolution(fused)
+                 ? make_onednn_small_convolution(fused, tensors, context)
+             : fits_winograd(fused, context)
+                 ? make_onednn_winograd(fused, tensors, context)
+                 : make_onednn_convolution(fused, tensors, context);
+    case LayerKind::linear:
+      return make_onednn_linear(fused, tensors, context);
+    case LayerKind::batch_norm2d:
+      return make_onednn_batch_norm(fused, tensors, context);
+    case LayerKind::relu:
+      return make_onednn_relu(context);
+    case LayerKind::max_pool2d:
+      return make_onednn_max_pool(fused, context);
+    case LayerKind::dropout:
+    case LayerKind::dropout2d:
+      return make_onednn_dropout(fused.layer, context);
+    case LayerKind::flatten:
+      return make_onednn_flatten(context);
+    case LayerKind::log_softmax:
+      return make_onednn_log_softmax(context);
+  }
+  return nullptr;
+}
+
+}  // namespace tandem

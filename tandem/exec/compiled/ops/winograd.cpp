@@ -1,0 +1,178 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/pointwise_kernels.h"
+#include "tandem/kernels/isa.h"
+#include "tandem/kernels/winograd_loops.h"
+
+namespace tandem {
+
+namespace {
+
+using dnnl::memory;
+
+// Threads share the tiles; each has scratch and sums of its own.
+class WinogradConvolution : public OnednnOp {
+ public:
+  WinogradConvolution(
+      const FusedLayer& fused, const OnednnTensors& tensors,
+      const OnednnContext& context)
+      : OnednnOp(context), relu_(fused.relu), tensors_(tensors) {
+    shape_.in_channels = fused.layer.in;
+    shape_.out_channels = fused.layer.out;
+    shape_.padding = fused.layer.padding;
+  }
+
+  memory plan_forward(const memory& input) override {
+    const OnednnDims in = dims_of(input);
+    shape_.images = in[0];
+    shape_.height = in[2];
+    shape_.width = in[3];
+    input_ = input_change_.plan(input, blocked(in), context_);
+    output_ = make(
+        blocked({in[0], shape_.out_channels, shape_.out_height(), shape_.out_width()}));
+    parts_ = std::max(1, at::get_num_threads());
+    scratch_ = floats(parts_ * winograd_scratch(shape_));
+    factors_ = floats(shape_.points());
+    return output_;
+  }
+
+  memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
+    grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    sums_ = floats(parts_ * sums_size());
+    if (!wants_input_grad) {
+      return {};
+    }
+    back_ = {shape_.images,      shape_.out_channels, shape_.out_height(),
+             shape_.out_width(), 2 - shape_.padding,  shape_.in_channels};
+    back_factors_ = floats(back_.points());
+    grad_input_ = make(input_.get_desc());
+    return grad_input_;
+  }
+
+  void forward(const OnednnPass& pass) override {
+    input_change_.run(stream());
+    transform_weights(pass.parameters_version);
+    in_parts(shape_, [&](int64_t, int64_t first, int64_t last, float* scratch) {
+      avx512::winograd_convolve(
+          shape_, first, last, data_of<float>(input_), data_of<float>(factors_),
+          tensors_.bias.data_ptr<float>(), relu_, data_of<float>(output_), scratch);
+    });
+  }
+
+  void backward_parameters(bool accumulate) override {
+    grad_change_.run(stream());
+    if (relu_) {
+      rectify_gradient(
+          data_of<float>(output_), elements_of(output_), data_of<float>(grad_output_));
+    }
+    float* sums = data_of<float>(sums_);
+    in_parts(shape_, [&](int64_t part, int64_t first, int64_t last, float* scratch) {
+      float* own = sums + part * sums_size();
+      std::fill_n(own, sums_size(), 0.0F);
+      avx512::winograd_gradient(
+          shape_, first, last, data_of<float>(input_), data_of<float>(grad_output_),
+          own, own + shape_.points(), scratch);
+    });
+    for (int64_t part = 1; part < parts_; ++part) {
+      store_gradient(sums + part * sums_size(), sums_size(), true, sums);
+    }
+    avx512::winograd_finish(
+        shape_.in_channels, shape_.out_channels, sums, accumulate,
+        tensors_.weight_grad.data_ptr<float>());
+    store_gradient(
+        sums + shape_.points(), shape_.out_channels, accumulate,
+        tensors_.bias_grad.data_ptr<float>());
+  }
+
+  void backward_input() override {
+    in_parts(back_, [&](int64_t, int64_t first, int64_t last, float* scratch) {
+      avx512::winograd_convolve(
+          back_, first, last, data_of<float>(grad_output_),
+          data_of<float>(back_factors_), nullptr, false, data_of<float>(grad_input_),
+          scratch);
+    });
+  }
+
+ private:
+  static memory::desc blocked(const OnednnDims& dims) {
+    return {dims, OnednnType::f32, memory::format_tag::nChw16c};
+  }
+  memory floats(int64_t count) const {
+    return make(plain_desc({count}));
+  }
+  int64_t sums_size() const {
+    return shape_.points() + shape_.out_channels;
+  }
+
+  void transform_weights(int64_t version) {
+    if (version == version_) {
+      return;
+    }
+    version_ = version;
+    const float* weights = tensors_.weight.data_ptr<float>();
+    avx512::winograd_weights(
+        shape_.in_channels, shape_.out_channels, weights, false,
+        data_of<float>(factors_));
+    if (back_factors_) {
+      avx512::winograd_weights(
+          shape_.in_channels, shape_.out_channels, weights, true,
+          data_of<float>(back_factors_));
+    }
+  }
+
+  // body(part, first tile, last tile, scratch); each part is a multiple of a run.
+  template <typename Body>
+  void in_parts(const WinogradShape& shape, const Body& body) const {
+    const int64_t runs = (shape.tiles() + kWinogradTiles - 1) / kWinogradTiles;
+    const int64_t length = (runs + parts_ - 1) / parts_ * kWinogradTiles;
+    at::parallel_for(0, parts_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part) {
+        body(
+            part, std::min(shape.tiles(), part * length),
+            std::min(shape.tiles(), (part + 1) * length),
+            data_of<float>(scratch_) + part * winograd_scratch(shape_));
+      }
+    });
+  }
+
+  bool relu_;
+  OnednnTensors tensors_;
+  WinogradShape shape_;
+  // The convolution that takes the output's gradient to the input's.
+  WinogradShape back_;
+  int64_t parts_ = 1;
+  int64_t version_ = -1;
+  memory input_;
+  memory output_;
+  memory grad_output_;
+  memory grad_input_;
+  memory factors_;
+  memory back_factors_;
+  memory sums_;
+  memory scratch_;
+  LayoutChange input_change_;
+  LayoutChange grad_change_;
+};
+
+}  // namespace
+
+bool fits_winograd(const FusedLayer& fused, const OnednnContext& context) {
+  // Transformed weights of more do not stay in the second-level cache.
+  constexpr int64_t kMostWeights = 8192;
+  const Layer& layer = fused.layer;
+  return kernel_isa() == Isa::avx512 && context.compute == OnednnType::f32 &&
+         layer.kernel == 3 && layer.stride == 1 && layer.padding <= 2 &&
+         layer.in % 16 == 0 && layer.out % 16 == 0 &&
+         layer.in * layer.out <= kMostWeights;
+}
+
+std::unique_ptr<OnednnOp> make_onednn_winograd(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context) {
+  return std::make_unique<WinogradConvolution>(fused, tensors, context);
+}
+
+}  // namespace tandem

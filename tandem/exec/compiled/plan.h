@@ -1,0 +1,111 @@
+#pragma once
+
+#include <memory>
+
+#include "tandem/exec/compiled/onednn_memory.h"
+#include "tandem/model/dropout.h"
+#include "tandem/model/layers.h"
+
+namespace tandem {
+
+/// What changes from one pass to the next.
+struct OnednnPass {
+  SampleContext samples;
+  // Parameters differ from those of another version: packed copies are stale.
+  int64_t parameters_version = 0;
+};
+
+/// A layer's tensors: parameters, the slices of the gradient arena that belong to
+/// them, and buffers. Undefined where the layer has none; float32, contiguous.
+struct OnednnTensors {
+  at::Tensor weight;
+  at::Tensor bias;
+  at::Tensor weight_grad;
+  at::Tensor bias_grad;
+  at::Tensor running_mean;
+  at::Tensor running_var;
+  at::Tensor num_batches;
+};
+
+/// A layer, compiled for one input size and layout. Memory is planned once: after
+/// plan_forward() and plan_backward() nothing is allocated. Not thread-safe.
+class OnednnOp {
+ public:
+  explicit OnednnOp(const OnednnContext& context) : context_(context) {}
+  virtual ~OnednnOp() = default;
+
+  /// Where the output will be, in the layout and type that suit the operation.
+  virtual dnnl::memory plan_forward(const dnnl::memory& input) = 0;
+
+  /// `grad_output` has any layout and type. Returns where the input's gradient will
+  /// be; an empty memory unless `wants_input_grad`.
+  virtual dnnl::memory plan_backward(
+      const dnnl::memory& grad_output, bool wants_input_grad) = 0;
+
+  virtual void forward(const OnednnPass& pass) = 0;
+
+  /// Writes parameters' gradients into the arena; `accumulate`: adds them.
+  virtual void backward_parameters(bool accumulate) {
+    static_cast<void>(accumulate);
+  }
+  virtual void backward_input() = 0;
+
+ protected:
+  const dnnl::stream& stream() const {
+    return context_.stream;
+  }
+  dnnl::memory make(const dnnl::memory::desc& desc) const {
+    return {desc, context_.engine};
+  }
+  dnnl::prop_kind forward_kind() const {
+    return context_.training ? dnnl::prop_kind::forward_training
+                             : dnnl::prop_kind::forward_inference;
+  }
+
+  OnednnContext context_;
+};
+
+/// A layer, and what else it does in the same pass over its output.
+struct FusedLayer {
+  Layer layer;
+  // The ReLU beside it: behind a convolution, linear layer or batch norm, on either
+  // side of a max pool.
+  bool relu = false;
+  // Nobody wants the gradient of its input.
+  bool first = false;
+};
+
+/// Compiles a layer. Returns null for one that has no compiled form.
+std::unique_ptr<OnednnOp> make_onednn_op(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+
+std::unique_ptr<OnednnOp> make_onednn_convolution(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+/// For a first layer of few channels.
+bool fits_small_convolution(const FusedLayer& fused);
+std::unique_ptr<OnednnOp> make_onednn_small_convolution(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+/// For windows of 3 x 3 in float32, on AVX-512.
+bool fits_winograd(const FusedLayer& fused, const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_winograd(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+/// The output is float32, whatever it computes in.
+std::unique_ptr<OnednnOp> make_onednn_linear(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_batch_norm(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_max_pool(
+    const FusedLayer& fused, const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_dropout(
+    const Layer& layer, const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_relu(const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_flatten(const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_onednn_log_softmax(const OnednnContext& context);
+
+}  // namespace tandem

@@ -1,0 +1,299 @@
+#include "tandem/formats/torch_file.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <caffe2/serialize/inline_container.h>
+
+#include <limits>
+#include <map>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/formats/pickle.h"
+
+namespace tandem {
+
+namespace {
+
+using Kind = PickleValue::Kind;
+using caffe2::serialize::PyTorchStreamReader;
+using caffe2::serialize::PyTorchStreamWriter;
+
+constexpr const char* kPickleRecord = "data.pkl";
+constexpr const char* kByteOrderRecord = "byteorder";
+constexpr const char* kStorageRecords = "data/";
+
+struct StorageClass {
+  at::ScalarType dtype;
+  const char* name;
+};
+const StorageClass kStorageClasses[] = {
+    {at::kFloat, "FloatStorage"}, {at::kDouble, "DoubleStorage"},
+    {at::kHalf, "HalfStorage"},   {at::kBFloat16, "BFloat16Storage"},
+    {at::kLong, "LongStorage"},   {at::kInt, "IntStorage"},
+    {at::kShort, "ShortStorage"}, {at::kChar, "CharStorage"},
+    {at::kByte, "ByteStorage"},   {at::kBool, "BoolStorage"},
+};
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw DataError(
+      "[weights] '" + path + "' " + what +
+      "; write it with torch.save(model.state_dict(), path)");
+}
+
+// --- reading ---
+
+const PickleValue* entry_of(const PickleValue& dict, const std::string& key) {
+  for (size_t i = 0; i + 1 < dict.items.size(); i += 2) {
+    if (dict.items[i]->kind == Kind::text && dict.items[i]->text == key) {
+      return dict.items[i + 1];
+    }
+  }
+  return nullptr;
+}
+
+bool calls(const PickleValue& value, const std::string& function) {
+  return value.kind == Kind::call && value.items[0]->kind == Kind::global &&
+         value.items[0]->text == "torch._utils " + function &&
+         value.items[1]->kind == Kind::sequence;
+}
+
+class StateReader {
+ public:
+  explicit StateReader(const std::string& path) : path_(path), archive_(path) {}
+
+  std::vector<NamedTensor> read() {
+    if (!archive_.hasRecord(kPickleRecord)) {
+      fail(path_, "is a zip file, but not one of torch.save");
+    }
+    if (archive_.hasRecord(kByteOrderRecord) && record(kByteOrderRecord) != "little") {
+      fail(path_, "is of a machine with another byte order");
+    }
+    const Pickle pickle(record(kPickleRecord), path_);
+    const PickleValue& dict = state_dict_in(pickle.root());
+    std::vector<NamedTensor> tensors;
+    for (size_t i = 0; i < dict.items.size(); i += 2) {
+      if (dict.items[i]->kind != Kind::text) {
+        fail(path_, "holds a dict whose keys are not names");
+      }
+      const std::string& name = dict.items[i]->text;
+      tensors.push_back({name, tensor_of(name, *dict.items[i + 1])});
+    }
+    return tensors;
+  }
+
+ private:
+  std::string record(const std::string& name) {
+    const auto [data, size] = archive_.getRecord(name);
+    return std::string(static_cast<const char*>(data.get()), size);
+  }
+
+  const PickleValue& state_dict_in(const PickleValue& root) const {
+    if (root.kind != Kind::dict) {
+      fail(path_, "does not hold a dict of tensors (perhaps a whole module)");
+    }
+    for (const char* key : {"state_dict", "model"}) {
+      const auto* inner = entry_of(root, key);
+      if (inner != nullptr && inner->kind == Kind::dict) {
+        return *inner;
+      }
+    }
+    return root;
+  }
+
+  at::Tensor tensor_of(const std::string& name, const PickleValue& value) {
+    const PickleValue* made = &value;
+    if (calls(value, "_rebuild_parameter") && !value.items[1]->items.empty()) {
+      made = value.items[1]->items[0];
+    }
+    if (!calls(*made, "_rebuild_tensor_v2")) {
+      fail(path_, "has an entry '" + name + "' that is not a tensor");
+    }
+    // Storage, offset, sizes, strides, ...
+    const auto& arguments = made->items[1]->items;
+    if (arguments.size() < 4 || arguments[1]->kind != Kind::number) {
+      fail(path_, "has a damaged tensor '" + name + "'");
+    }
+    const at::Tensor storage = storage_of(name, *arguments[0]);
+    const int64_t offset = arguments[1]->number;
+    const auto sizes = numbers_of(name, *arguments[2]);
+    const auto strides = numbers_of(name, *arguments[3]);
+    check_inside(name, storage.numel(), offset, sizes, strides);
+    return storage.as_strided(sizes, strides, offset);
+  }
+
+  std::vector<int64_t> numbers_of(const std::string& name, const PickleValue& value) {
+    std::vector<int64_t> numbers;
+    for (const auto* item : value.items) {
+      if (item->kind != Kind::number || item->number < 0) {
+        fail(path_, "has a damaged tensor '" + name + "'");
+      }
+      numbers.push_back(item->number);
+    }
+    return numbers;
+  }
+
+  void check_inside(
+      const std::string& name, int64_t numel, int64_t offset,
+      const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+    bool inside = sizes.size() == strides.size() && offset >= 0 && offset <= numel;
+    bool empty = false;
+    int64_t last = offset;
+    for (size_t i = 0; inside && i < sizes.size(); ++i) {
+      int64_t steps = 0;
+      empty = empty || sizes[i] == 0;
+      inside =
+          sizes[i] == 0 || (!__builtin_mul_overflow(sizes[i] - 1, strides[i], &steps) &&
+                            !__builtin_add_overflow(last, steps, &last));
+    }
+    if (!inside || (!empty && last >= numel)) {
+      fail(path_, "has a tensor '" + name + "' that reaches past its storage");
+    }
+  }
+
+  // ('storage', class, key of the record, device, elements)
+  at::Tensor storage_of(const std::string& name, const PickleValue& value) {
+    if (value.kind != Kind::persistent || value.items[0]->items.size() < 5) {
+      fail(path_, "has a damaged tensor '" + name + "'");
+    }
+    const auto& id = value.items[0]->items;
+    const std::string& key = id[2]->text;
+    const int64_t numel = id[4]->number;
+    const auto found = storages_.find(key);
+    if (found != storages_.end()) {
+      return found->second;
+    }
+    const auto dtype = dtype_of(name, id[1]->text);
+    const auto element_size = static_cast<int64_t>(c10::elementSize(dtype));
+    auto [data, bytes] = archive_.getRecord(kStorageRecords + key);
+    if (static_cast<int64_t>(bytes) / element_size != numel ||
+        static_cast<int64_t>(bytes) % element_size != 0) {
+      fail(path_, "has a tensor '" + name + "' whose storage has another size");
+    }
+    at::Tensor storage = at::empty({0}, dtype);
+    if (numel > 0) {
+      const auto holder = std::make_shared<at::DataPtr>(std::move(data));
+      storage = at::from_blob(
+          holder->get(), {numel}, [holder](void*) {}, dtype);
+    }
+    return storages_[key] = storage;
+  }
+
+  at::ScalarType dtype_of(const std::string& name, const std::string& class_name) {
+    for (const auto& entry : kStorageClasses) {
+      if (class_name == std::string("torch ") + entry.name) {
+        return entry.dtype;
+      }
+    }
+    fail(path_, "has a tensor '" + name + "' of an unknown dtype (" + class_name + ")");
+  }
+
+  const std::string& path_;
+  PyTorchStreamReader archive_;
+  std::map<std::string, at::Tensor> storages_;
+};
+
+// --- writing ---
+
+// The opcodes are those of pickle.cpp.
+class StatePickle {
+ public:
+  StatePickle() : bytes_("\x80\x02}(") {}
+
+  void add(const std::string& name, const std::string& key, const at::Tensor& tensor) {
+    text(name);
+    bytes_ += "ctorch._utils\n_rebuild_tensor_v2\n((";
+    text("storage");
+    bytes_ += std::string("ctorch\n") + class_of(tensor.scalar_type()) + "\n";
+    text(key);
+    text("cpu");
+    number(tensor.numel());
+    bytes_ += "tQ";
+    number(0);
+    numbers(tensor.sizes());
+    numbers(tensor.strides());
+    // No gradient; no backward hooks.
+    bytes_ +=
+        "\x89"
+        "ccollections\nOrderedDict\n)RtR";
+  }
+
+  std::string finish() {
+    return bytes_ + "u.";
+  }
+
+ private:
+  static const char* class_of(at::ScalarType dtype) {
+    for (const auto& entry : kStorageClasses) {
+      if (dtype == entry.dtype) {
+        return entry.name;
+      }
+    }
+    TANDEM_CHECK(false, "torch.save has no storage of this dtype");
+  }
+
+  template <typename T>
+  void raw(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+
+  void text(const std::string& value) {
+    bytes_ += 'X';
+    raw(static_cast<uint32_t>(value.size()));
+    bytes_ += value;
+  }
+
+  void number(int64_t value) {
+    if (value <= std::numeric_limits<int32_t>::max()) {
+      bytes_ += 'J';
+      raw(static_cast<int32_t>(value));
+    } else {
+      bytes_ += "\x8a\x08";
+      raw(value);
+    }
+  }
+
+  void numbers(at::IntArrayRef values) {
+    bytes_ += '(';
+    for (const int64_t value : values) {
+      number(value);
+    }
+    bytes_ += 't';
+  }
+
+  std::string bytes_;
+};
+
+}  // namespace
+
+std::vector<NamedTensor> read_torch_file(const std::string& path) {
+  try {
+    return StateReader(path).read();
+  } catch (const c10::Error& error) {
+    fail(path, "is damaged (" + first_line(error) + ")");
+  }
+}
+
+void write_torch_file(
+    const std::string& path, const std::vector<NamedTensor>& tensors) {
+  // In memory first: the writer is C inside, through which no error of ours can
+  // pass.
+  std::string file;
+  PyTorchStreamWriter archive([&file](const void* data, size_t size) {
+    file.append(static_cast<const char*>(data), size);
+    return size;
+  });
+  StatePickle pickle;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto value = tensors[i].tensor.detach().cpu().contiguous();
+    const std::string key = std::to_string(i);
+    pickle.add(tensors[i].name, key, value);
+    archive.writeRecord(kStorageRecords + key, value.data_ptr(), value.nbytes());
+  }
+  const std::string bytes = pickle.finish();
+  archive.writeRecord(kPickleRecord, bytes.data(), bytes.size());
+  archive.writeEndOfFile();
+  replace_file(path, file);
+}
+
+}  // namespace tandem

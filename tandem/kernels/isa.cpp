@@ -1,0 +1,43 @@
+#include "tandem/kernels/isa.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <dnnl.hpp>
+
+namespace tandem {
+
+namespace {
+
+// The enumerators are masks of instruction sets, each within the next.
+bool includes(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
+// Linux gives a process the tiles' registers when it asks.
+bool permitted_tiles() {
+  constexpr long kRequestPermission = 0x1023;
+  constexpr long kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+}  // namespace
+
+Isa kernel_isa() {
+  static const Isa isa = includes(dnnl::cpu_isa::avx512_core) ? Isa::avx512
+                         : includes(dnnl::cpu_isa::avx2)      ? Isa::avx2
+                                                              : Isa::base;
+  return isa;
+}
+
+bool has_amx() {
+  static const bool has = includes(dnnl::cpu_isa::avx512_core_amx) && permitted_tiles();
+  return has;
+}
+
+bool has_bf16() {
+  return includes(dnnl::cpu_isa::avx512_core_bf16);
+}
+
+}  // namespace tandem

@@ -1,0 +1,185 @@
+// Compiled once for each instruction set, see lanes.h.
+
+#include "tandem/kernels/small_conv_loops.h"
+
+#include "tandem/kernels/lanes.h"
+
+namespace tandem::TANDEM_ISA {
+
+namespace {
+
+// Where each tap lies from the window's first input.
+template <int Taps>
+TANDEM_ALWAYS_INLINE void place_taps(
+    const SmallConvShape& s, int64_t (&offsets)[Taps]) {
+  int tap = 0;
+  for (int64_t c = 0; c < s.channels; ++c) {
+    for (int64_t y = 0; y < s.kernel; ++y) {
+      for (int64_t x = 0; x < s.kernel; ++x) {
+        offsets[tap++] = (c * s.height + y) * s.width + x;
+      }
+    }
+  }
+}
+
+// P neighbouring pixels of one group of L output channels.
+template <int L, int Taps, int P, typename T>
+TANDEM_ALWAYS_INLINE void convolve_pixels(
+    const int64_t (&offsets)[Taps], int64_t pixel_stride, int64_t out_channels,
+    bool relu, const float* in, const float* weights, const float* bias, T* out) {
+  using V = Lanes<L>;
+  typename V::Floats sums[P];
+  for (int p = 0; p < P; ++p) {
+    V::load(sums[p], bias);
+  }
+  for (int t = 0; t < Taps; ++t) {
+    typename V::Floats weight;
+    V::load(weight, weights + t * out_channels);
+    for (int p = 0; p < P; ++p) {
+      sums[p] += weight * in[offsets[t] + p];
+    }
+  }
+  for (int p = 0; p < P; ++p) {
+    const auto cut = sums[p] <= 0;
+    V::store(
+        relu ? (cut ? typename V::Floats{} : sums[p]) : sums[p],
+        out + p * pixel_stride);
+  }
+}
+
+template <int L, int Taps, typename T>
+void convolve(
+    const SmallConvShape& s, bool relu, const float* in, const float* weights,
+    const float* bias, T* out) {
+  constexpr int kPixels = 8;
+  int64_t offsets[Taps];
+  place_taps(s, offsets);
+  for (int64_t y = 0; y < s.out_height(); ++y) {
+    for (int64_t g = 0; g < s.out_channels / L; ++g) {
+      const float* row = in + y * s.width;
+      T* to = out + y * s.out_width() * s.pixel_stride + s.group_offsets[g];
+      const auto pixels = [&](auto count, int64_t x) {
+        convolve_pixels<L, Taps, decltype(count)::value>(
+            offsets, s.pixel_stride, s.out_channels, relu, row + x, weights + g * L,
+            bias + g * L, to + x * s.pixel_stride);
+      };
+      int64_t x = 0;
+      for (; x + kPixels <= s.out_width(); x += kPixels) {
+        pixels(Count<kPixels>{}, x);
+      }
+      for (; x < s.out_width(); ++x) {
+        pixels(Count<1>{}, x);
+      }
+    }
+  }
+}
+
+template <int L, int Taps, typename T>
+void add_up(
+    const SmallConvShape& s, int64_t group, const float* in, const T* output,
+    const T* grad, float* sums) {
+  using V = Lanes<L>;
+  int64_t offsets[Taps];
+  place_taps(s, offsets);
+  typename V::Floats total[Taps] = {};
+  typename V::Floats bias = {};
+  for (int64_t y = 0; y < s.out_height(); ++y) {
+    for (int64_t x = 0; x < s.out_width(); ++x) {
+      const int64_t at =
+          (y * s.out_width() + x) * s.pixel_stride + s.group_offsets[group];
+      typename V::Floats value;
+      V::load(value, grad + at);
+      if (output != nullptr) {
+        typename V::Floats kept;
+        V::load(kept, output + at);
+        value = kept <= 0 ? typename V::Floats{} : value;
+      }
+      bias += value;
+      const float* window = in + y * s.width + x;
+      for (int t = 0; t < Taps; ++t) {
+        total[t] += value * window[offsets[t]];
+      }
+    }
+  }
+  for (int t = 0; t < Taps; ++t) {
+    V::store(total[t], sums + t * s.out_channels + group * L);
+  }
+  V::store(bias, sums + Taps * s.out_channels + group * L);
+}
+
+// Calls `body` with the number of taps as a constant.
+template <typename Body>
+TANDEM_ALWAYS_INLINE void with_taps(const SmallConvShape& s, Body&& body) {
+  switch (s.taps()) {
+    case 9:
+      return body(Count<9>{});
+    case 25:
+      return body(Count<25>{});
+    default:
+      return body(Count<27>{});
+  }
+}
+
+// And with that of lanes.
+template <typename Body>
+TANDEM_ALWAYS_INLINE void with_lanes(const SmallConvShape& s, Body&& body) {
+  if (kWidest == 16 && s.lanes == 8) {
+    body(Count<8>{});
+  } else {
+    body(Count<kWidest>{});
+  }
+}
+
+template <typename T>
+void convolve_any(
+    const SmallConvShape& s, bool relu, const float* in, const float* weights,
+    const float* bias, T* out) {
+  with_lanes(s, [&](auto lanes) {
+    with_taps(s, [&](auto taps) {
+      convolve<decltype(lanes)::value, decltype(taps)::value>(
+          s, relu, in, weights, bias, out);
+    });
+  });
+}
+
+template <typename T>
+void add_up_any(
+    const SmallConvShape& s, const float* in, const T* output, const T* grad,
+    float* sums) {
+  with_lanes(s, [&](auto lanes) {
+    with_taps(s, [&](auto taps) {
+      for (int64_t g = 0; g < s.out_channels / decltype(lanes)::value; ++g) {
+        add_up<decltype(lanes)::value, decltype(taps)::value>(
+            s, g, in, output, grad, sums);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void small_conv(
+    const SmallConvShape& shape, bool relu, const float* in, const float* weights,
+    const float* bias, float* out) {
+  convolve_any(shape, relu, in, weights, bias, out);
+}
+
+void small_conv(
+    const SmallConvShape& shape, bool relu, const float* in, const float* weights,
+    const float* bias, Bf16* out) {
+  convolve_any(shape, relu, in, weights, bias, out);
+}
+
+void small_conv_gradient(
+    const SmallConvShape& shape, const float* in, const float* output,
+    const float* grad, float* sums) {
+  add_up_any(shape, in, output, grad, sums);
+}
+
+void small_conv_gradient(
+    const SmallConvShape& shape, const float* in, const Bf16* output, const Bf16* grad,
+    float* sums) {
+  add_up_any(shape, in, output, grad, sums);
+}
+
+}  // namespace tandem::TANDEM_ISA

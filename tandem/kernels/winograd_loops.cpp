@@ -1,0 +1,456 @@
+// Compiled for AVX-512 only, see lanes.h.
+
+#include "tandem/kernels/winograd_loops.h"
+
+#include <immintrin.h>
+
+#include "tandem/kernels/lanes.h"
+
+namespace tandem::TANDEM_ISA {
+
+namespace {
+
+constexpr int kLanes = 16;
+constexpr int64_t kPoints = 36;
+constexpr int64_t kRun = kWinogradTiles;
+
+using Floats = Lanes<kLanes>::Floats;
+
+TANDEM_ALWAYS_INLINE Floats load(const float* from) {
+  Floats value;
+  Lanes<kLanes>::load(value, from);
+  return value;
+}
+TANDEM_ALWAYS_INLINE void store(const Floats& value, float* to) {
+  Lanes<kLanes>::store(value, to);
+}
+
+// The paper's matrices B, A, A transposed, G and G transposed, on a line of values, for
+// the points 0, A, -A, B, -B and infinity. With 5/8 and 3/2, as oneDNN has them,
+// instead of 1 and 2 they are all of like size, and rounding costs a quarter.
+constexpr float kA = 0.625F;
+constexpr float kB = 1.5F;
+constexpr float kA2 = kA * kA;
+constexpr float kB2 = kB * kB;
+constexpr float kA3 = kA2 * kA;
+constexpr float kB3 = kB2 * kB;
+constexpr float kOf0 = 1 / (kA2 * kB2);
+constexpr float kOfA = 1 / (2 * kA2 * (kA2 - kB2));
+constexpr float kOfB = 1 / (2 * kB2 * (kB2 - kA2));
+
+struct InputTransform {
+  static constexpr int kFrom = 6;
+  static constexpr int kTo = 6;
+  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[6], Floats (&y)[6]) {
+    const Floats a = x[4] - kB2 * x[2];
+    const Floats b = kA * (x[3] - kB2 * x[1]);
+    const Floats c = x[4] - kA2 * x[2];
+    const Floats d = kB * (x[3] - kA2 * x[1]);
+    y[0] = kA2 * kB2 * x[0] - (kA2 + kB2) * x[2] + x[4];
+    y[1] = a + b;
+    y[2] = a - b;
+    y[3] = c + d;
+    y[4] = c - d;
+    y[5] = kA2 * kB2 * x[1] - (kA2 + kB2) * x[3] + x[5];
+  }
+};
+
+struct OutputTransform {
+  static constexpr int kFrom = 6;
+  static constexpr int kTo = 4;
+  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[6], Floats (&y)[4]) {
+    const Floats a = x[1] + x[2];
+    const Floats b = x[1] - x[2];
+    const Floats c = x[3] + x[4];
+    const Floats d = x[3] - x[4];
+    y[0] = x[0] + a + c;
+    y[1] = kA * b + kB * d;
+    y[2] = kA2 * a + kB2 * c;
+    y[3] = kA3 * b + kB3 * d + x[5];
+  }
+};
+
+struct GradTransform {
+  static constexpr int kFrom = 4;
+  static constexpr int kTo = 6;
+  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[4], Floats (&y)[6]) {
+    const Floats a = x[0] + kA2 * x[2];
+    const Floats b = kA * x[1] + kA3 * x[3];
+    const Floats c = x[0] + kB2 * x[2];
+    const Floats d = kB * x[1] + kB3 * x[3];
+    y[0] = x[0];
+    y[1] = a + b;
+    y[2] = a - b;
+    y[3] = c + d;
+    y[4] = c - d;
+    y[5] = x[3];
+  }
+};
+
+struct WeightsTransform {
+  static constexpr int kFrom = 3;
+  static constexpr int kTo = 6;
+  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[3], Floats (&y)[6]) {
+    const Floats a = kOfA * (x[0] + kA2 * x[2]);
+    const Floats b = kOfA * kA * x[1];
+    const Floats c = kOfB * (x[0] + kB2 * x[2]);
+    const Floats d = kOfB * kB * x[1];
+    y[0] = kOf0 * x[0];
+    y[1] = a + b;
+    y[2] = a - b;
+    y[3] = c + d;
+    y[4] = c - d;
+    y[5] = x[2];
+  }
+};
+
+struct WeightsGradTransform {
+  static constexpr int kFrom = 6;
+  static constexpr int kTo = 3;
+  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[6], Floats (&y)[3]) {
+    const Floats a = kOfA * (x[1] + x[2]);
+    const Floats b = kOfA * (x[1] - x[2]);
+    const Floats c = kOfB * (x[3] + x[4]);
+    const Floats d = kOfB * (x[3] - x[4]);
+    y[0] = kOf0 * x[0] + a + c;
+    y[1] = kA * b + kB * d;
+    y[2] = kA2 * a + kB2 * c + x[5];
+  }
+};
+
+// A square of values, along its rows and then its columns.
+template <typename T>
+TANDEM_ALWAYS_INLINE void transform(
+    const Floats (&from)[T::kFrom][T::kFrom], Floats (&to)[T::kTo][T::kTo]) {
+  Floats half[T::kFrom][T::kTo];
+  for (int y = 0; y < T::kFrom; ++y) {
+    T::line(from[y], half[y]);
+  }
+  for (int x = 0; x < T::kTo; ++x) {
+    Floats column[T::kFrom];
+    Floats done[T::kTo];
+    for (int y = 0; y < T::kFrom; ++y) {
+      column[y] = half[y][x];
+    }
+    T::line(column, done);
+    for (int y = 0; y < T::kTo; ++y) {
+      to[y][x] = done[y];
+    }
+  }
+}
+
+// Where a tile of the output begins.
+struct Place {
+  int64_t image;
+  int64_t y;
+  int64_t x;
+};
+
+Place place_of(const WinogradShape& s, int64_t tile) {
+  const int64_t in_image = tile % s.tiles_per_image();
+  return {
+      tile / s.tiles_per_image(), in_image / s.tile_columns() * 4,
+      in_image % s.tile_columns() * 4};
+}
+
+// A square of an image's block of channels; zero where it leaves the image.
+template <int Size>
+TANDEM_ALWAYS_INLINE void load_square(
+    const float* plane, int64_t height, int64_t width, int64_t y, int64_t x,
+    Floats (&square)[Size][Size]) {
+  if (y >= 0 && x >= 0 && y + Size <= height && x + Size <= width) {
+    for (int i = 0; i < Size; ++i) {
+      for (int j = 0; j < Size; ++j) {
+        square[i][j] = load(plane + ((y + i) * width + x + j) * kLanes);
+      }
+    }
+    return;
+  }
+  for (int i = 0; i < Size; ++i) {
+    const bool row = y + i >= 0 && y + i < height;
+    for (int j = 0; j < Size; ++j) {
+      const bool inside = row && x + j >= 0 && x + j < width;
+      const auto mask = static_cast<__mmask16>(inside ? 0xFFFF : 0);
+      square[i][j] =
+          _mm512_maskz_loadu_ps(mask, plane + ((y + i) * width + x + j) * kLanes);
+    }
+  }
+}
+
+// One matrix of the 36, of kRun rows, and the next.
+int64_t matrix_stride(int64_t channels) {
+  return kRun * channels + kLanes;
+}
+
+// A tile's 36 values, one in each matrix.
+TANDEM_ALWAYS_INLINE void store_points(
+    const Floats (&square)[6][6], float* to, int64_t stride) {
+  for (const auto& row : square) {
+    for (int x = 0; x < 6; ++x, to += stride) {
+      store(row[x], to);
+    }
+  }
+}
+TANDEM_ALWAYS_INLINE void load_points(
+    const float* from, int64_t stride, Floats (&square)[6][6]) {
+  for (auto& row : square) {
+    for (int x = 0; x < 6; ++x, from += stride) {
+      row[x] = load(from);
+    }
+  }
+}
+
+// What tiles are cut from. Around the images lies `padding`.
+struct Images {
+  const float* data;
+  int64_t channels;
+  int64_t height;
+  int64_t width;
+  int64_t padding;
+};
+
+Images inputs_of(const WinogradShape& s, const float* in) {
+  return {in, s.in_channels, s.height, s.width, s.padding};
+}
+Images grads_of(const WinogradShape& s, const float* grad) {
+  return {grad, s.out_channels, s.out_height(), s.out_width(), 0};
+}
+
+// Transforms the tiles [first, first + count): [36][tile][channel]. `sums`, where not
+// null: adds up each channel.
+template <typename T>
+void take_tiles(
+    const WinogradShape& s, const Images& images, int64_t first, int64_t count,
+    float* to, float* sums) {
+  const int64_t plane = images.height * images.width * kLanes;
+  for (int64_t t = 0; t < count; ++t) {
+    const Place at = place_of(s, first + t);
+    for (int64_t c = 0; c < images.channels; c += kLanes) {
+      Floats square[T::kFrom][T::kFrom];
+      Floats done[6][6];
+      load_square(
+          images.data + (at.image * images.channels + c) / kLanes * plane,
+          images.height, images.width, at.y - images.padding, at.x - images.padding,
+          square);
+      if (sums != nullptr) {
+        Floats sum = load(sums + c);
+        for (const auto& row : square) {
+          sum += (row[0] + row[1]) + (row[2] + row[3]);
+        }
+        store(sum, sums + c);
+      }
+      transform<T>(square, done);
+      store_points(done, to + t * images.channels + c, matrix_stride(images.channels));
+    }
+  }
+}
+
+void give_outputs(
+    const WinogradShape& s, int64_t first, int64_t count, const float* from,
+    const float* bias, bool relu, float* out) {
+  const int64_t stride = matrix_stride(s.out_channels);
+  const int64_t plane = s.out_height() * s.out_width() * kLanes;
+  for (int64_t t = 0; t < count; ++t) {
+    const Place at = place_of(s, first + t);
+    const int64_t rows = s.out_height() - at.y;
+    const int64_t columns = s.out_width() - at.x;
+    for (int64_t c = 0; c < s.out_channels; c += kLanes) {
+      Floats square[6][6];
+      Floats done[4][4];
+      load_points(from + t * s.out_channels + c, stride, square);
+      transform<OutputTransform>(square, done);
+      const Floats base = bias == nullptr ? Floats{} : load(bias + c);
+      float* to = out + (at.image * s.out_channels + c) / kLanes * plane +
+                  (at.y * s.out_width() + at.x) * kLanes;
+      for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < 4; ++j) {
+          if (i < rows && j < columns) {
+            const Floats value = done[i][j] + base;
+            // NaN stays.
+            store(
+                relu ? (value <= 0 ? Floats{} : value) : value,
+                to + (i * s.out_width() + j) * kLanes);
+          }
+        }
+      }
+    }
+  }
+}
+
+// sums[row][column] of a[row][step] * b[step][column], as many columns as B vectors.
+struct Factors {
+  const float* a;
+  int64_t a_row;
+  int64_t a_step;
+  const float* b;
+  // Of b and of the sums.
+  int64_t columns;
+  int64_t steps;
+};
+
+template <int R, int B>
+TANDEM_ALWAYS_INLINE void multiply_block(
+    const Factors& f, int64_t row, int64_t column, bool accumulate, float* sums) {
+  Floats sum[R][B];
+  float* to = sums + row * f.columns + column;
+  for (int r = 0; r < R; ++r) {
+    for (int b = 0; b < B; ++b) {
+      sum[r][b] = accumulate ? load(to + r * f.columns + b * kLanes) : Floats{};
+    }
+  }
+  const float* a = f.a + row * f.a_row;
+  const float* from = f.b + column;
+  for (int64_t step = 0; step < f.steps; ++step) {
+    Floats factor[B];
+    for (int b = 0; b < B; ++b) {
+      factor[b] = load(from + b * kLanes);
+    }
+    for (int r = 0; r < R; ++r) {
+      for (int b = 0; b < B; ++b) {
+        sum[r][b] += factor[b] * a[r * f.a_row];
+      }
+    }
+    a += f.a_step;
+    from += f.columns;
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int b = 0; b < B; ++b) {
+      store(sum[r][b], to + r * f.columns + b * kLanes);
+    }
+  }
+}
+
+template <int B>
+void multiply_columns(
+    const Factors& f, int64_t rows, int64_t column, bool accumulate, float* sums) {
+  int64_t row = 0;
+  for (; row + 6 <= rows; row += 6) {
+    multiply_block<6, B>(f, row, column, accumulate, sums);
+  }
+  for (; row + 2 <= rows; row += 2) {
+    multiply_block<2, B>(f, row, column, accumulate, sums);
+  }
+  for (; row < rows; ++row) {
+    multiply_block<1, B>(f, row, column, accumulate, sums);
+  }
+}
+
+void multiply(const Factors& f, int64_t rows, bool accumulate, float* sums) {
+  int64_t column = 0;
+  for (; column + 4 * kLanes <= f.columns; column += 4 * kLanes) {
+    multiply_columns<4>(f, rows, column, accumulate, sums);
+  }
+  for (; column + 2 * kLanes <= f.columns; column += 2 * kLanes) {
+    multiply_columns<2>(f, rows, column, accumulate, sums);
+  }
+  for (; column < f.columns; column += kLanes) {
+    multiply_columns<1>(f, rows, column, accumulate, sums);
+  }
+}
+
+int64_t smaller(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+}  // namespace
+
+void winograd_weights(
+    int64_t in_channels, int64_t out_channels, const float* weights, bool backward,
+    float* transformed) {
+  // Lanes are neighbours of the last dimension.
+  const int64_t rows = backward ? out_channels : in_channels;
+  const int64_t columns = backward ? in_channels : out_channels;
+  const int64_t row_stride = backward ? in_channels * 9 : 9;
+  const int64_t column_stride = backward ? 9 : in_channels * 9;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < columns; column += kLanes) {
+      const float* from = weights + row * row_stride + column * column_stride;
+      Floats window[3][3];
+      Floats done[6][6];
+      for (int tap = 0; tap < 9; ++tap) {
+        // Gradients meet the window from its other end.
+        const int read = backward ? 8 - tap : tap;
+        for (int lane = 0; lane < kLanes; ++lane) {
+          window[tap / 3][tap % 3][lane] = from[lane * column_stride + read];
+        }
+      }
+      transform<WeightsTransform>(window, done);
+      store_points(done, transformed + row * columns + column, rows * columns);
+    }
+  }
+}
+
+void winograd_convolve(
+    const WinogradShape& s, int64_t first, int64_t last, const float* in,
+    const float* transformed, const float* bias, bool relu, float* out,
+    float* scratch) {
+  const int64_t in_stride = matrix_stride(s.in_channels);
+  const int64_t out_stride = matrix_stride(s.out_channels);
+  float* inputs = scratch;
+  float* products = scratch + kPoints * in_stride;
+  for (int64_t tile = first; tile < last; tile += kRun) {
+    const int64_t count = smaller(kRun, last - tile);
+    take_tiles<InputTransform>(s, inputs_of(s, in), tile, count, inputs, nullptr);
+    for (int64_t point = 0; point < kPoints; ++point) {
+      const Factors factors = {
+          inputs + point * in_stride,
+          s.in_channels,
+          1,
+          transformed + point * s.in_channels * s.out_channels,
+          s.out_channels,
+          s.in_channels};
+      multiply(factors, count, false, products + point * out_stride);
+    }
+    give_outputs(s, tile, count, products, bias, relu, out);
+  }
+}
+
+void winograd_gradient(
+    const WinogradShape& s, int64_t first, int64_t last, const float* in,
+    const float* grad_output, float* sums, float* bias_sums, float* scratch) {
+  const int64_t in_stride = matrix_stride(s.in_channels);
+  const int64_t out_stride = matrix_stride(s.out_channels);
+  float* inputs = scratch;
+  float* grads = scratch + kPoints * in_stride;
+  for (int64_t tile = first; tile < last; tile += kRun) {
+    const int64_t count = smaller(kRun, last - tile);
+    take_tiles<InputTransform>(s, inputs_of(s, in), tile, count, inputs, nullptr);
+    take_tiles<GradTransform>(
+        s, grads_of(s, grad_output), tile, count, grads, bias_sums);
+    for (int64_t point = 0; point < kPoints; ++point) {
+      const Factors factors = {
+          inputs + point * in_stride,
+          1,
+          s.in_channels,
+          grads + point * out_stride,
+          s.out_channels,
+          count};
+      multiply(
+          factors, s.in_channels, true, sums + point * s.in_channels * s.out_channels);
+    }
+  }
+}
+
+void winograd_finish(
+    int64_t in_channels, int64_t out_channels, const float* sums, bool accumulate,
+    float* weights_grad) {
+  const int64_t stride = in_channels * 9;
+  for (int64_t row = 0; row < in_channels; ++row) {
+    for (int64_t column = 0; column < out_channels; column += kLanes) {
+      Floats square[6][6];
+      Floats window[3][3];
+      load_points(
+          sums + row * out_channels + column, in_channels * out_channels, square);
+      transform<WeightsGradTransform>(square, window);
+      float* to = weights_grad + column * stride + row * 9;
+      for (int tap = 0; tap < 9; ++tap) {
+        for (int lane = 0; lane < kLanes; ++lane) {
+          float& value = to[lane * stride + tap];
+          value = (accumulate ? value : 0) + window[tap / 3][tap % 3][lane];
+        }
+      }
+    }
+  }
+}
+
+}  // namespace tandem::TANDEM_ISA

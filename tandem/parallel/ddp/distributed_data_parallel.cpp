@@ -1,0 +1,195 @@
+#include "tandem/parallel/ddp/distributed_data_parallel.h"
+
+#include <torch/csrc/autograd/engine.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/buffers.h"
+#include "tandem/exec/gradient_hooks.h"
+#include "tandem/parallel/ddp/module_watch.h"
+#include "tandem/parallel/reduce/grad_reducer.h"
+#include "tandem/parallel/reduce/replicas.h"
+
+namespace tandem {
+
+namespace {
+
+ModelArenaOptions in_buffers_of(Communicator& comm) {
+  ModelArenaOptions options;
+  options.allocate_gradients = buffers_of(comm);
+  return options;
+}
+
+// What can be told before the arenas take the tensors.
+const std::vector<NamedTensor>& checked(
+    const std::vector<NamedTensor>& parameters,
+    const DistributedDataParallelOptions& options) {
+  if (options.buffers == BufferSync::sync) {
+    throw ConfigError(
+        "[ddp] buffers cannot be 'sync' here: a module that computes its statistics "
+        "over all ranks does so itself; choose broadcast, average or off");
+  }
+  if (options.bucket_hook && options.comm_hook != CommHook::none) {
+    throw ConfigError(
+        "[ddp] there is a bucket_hook and a comm_hook, and only one can reduce; "
+        "leave one out");
+  }
+  if (std::none_of(parameters.begin(), parameters.end(), [](const auto& entry) {
+        return entry.tensor.requires_grad();
+      })) {
+    throw ConfigError(
+        "[ddp] none of the " + std::to_string(parameters.size()) +
+        " parameters is trainable, so there is nothing to reduce; set requires_grad "
+        "before DistributedDataParallel is made, or do without it");
+  }
+  return parameters;
+}
+
+}  // namespace
+
+struct DistributedDataParallel::State {
+  State(
+      const std::vector<NamedTensor>& parameters,
+      const std::vector<NamedTensor>& buffers, Communicator& group,
+      const DistributedDataParallelOptions& chosen)
+      : comm(group),
+        options(chosen),
+        arenas(checked(parameters, chosen), buffers, in_buffers_of(group)),
+        watch(arenas),
+        reducer(
+            comm, arenas.gradients(),
+            plan_buckets(
+                arenas.gradients().layout(), SyncMode::overlap, chosen.bucket_bytes),
+            true, {chosen.comm_hook, 1.0 / group.size(), chosen.bucket_hook}),
+        hooks(arenas, [this](size_t slot) { written(slot); }) {}
+
+  // Belongs to the engine's record of a backward: it goes away unfinished with one
+  // that throws.
+  struct Backward {
+    explicit Backward(State& of) : state(of) {}
+    ~Backward() {
+      if (!finished) {
+        state.abandon();
+      }
+    }
+    Backward(const Backward&) = delete;
+    Backward& operator=(const Backward&) = delete;
+
+    void finish() {
+      state.finish();
+      finished = true;
+    }
+
+    State& state;
+    bool finished = false;
+  };
+
+  // With the first gradient of a backward.
+  void begin() {
+    if (running) {
+      return;
+    }
+    if (num_stranded > 0) {
+      throw CommError(
+          "backward", "the one before it threw when " + std::to_string(num_stranded) +
+                          " of " + std::to_string(reducer.buckets().size()) +
+                          " buckets had been sent, so the ranks are out of step; end "
+                          "the run and start it again");
+    }
+    watch.check();
+    syncing = sync;
+    if (syncing) {
+      reducer.begin(nullptr);
+    }
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        [backward = std::make_shared<Backward>(*this)] { backward->finish(); });
+    running = true;
+    if (syncing) {
+      arenas.attach_gradients();
+    }
+  }
+
+  void written(size_t slot) {
+    begin();
+    if (!syncing) {
+      return;
+    }
+    // With create_graph, autograd replaces .grad instead of adding to it.
+    const auto& place = arenas.gradients().layout().slots()[slot];
+    if (!arenas.tensors()[slot].grad().is_alias_of(
+            arenas.gradients().segment(place.segment))) {
+      arenas.attach_gradients();
+    }
+    reducer.gradient_ready(slot);
+  }
+
+  void finish() {
+    if (syncing) {
+      reducer.warn_of_unused();
+      reducer.finish();
+      take_mean();
+      tandem::settle_buffers(comm, arenas, options.buffers);
+    }
+    running = false;
+  }
+
+  void take_mean() {
+    if (options.bucket_hook || options.reduction == Reduction::sum) {
+      return;
+    }
+    for (const auto& range : arenas.gradients().layout().trainable_ranges()) {
+      arenas.gradients().slice(range).div_(comm.size());
+    }
+  }
+
+  void abandon() {
+    running = false;
+    num_stranded = syncing && comm.size() > 1 ? reducer.num_launched() : 0;
+  }
+
+  Communicator& comm;
+  const DistributedDataParallelOptions options;
+  ModelArenas arenas;
+  ModuleWatch watch;
+  GradReducer reducer;
+  bool sync = true;
+  // Of the backward at hand.
+  bool running = false;
+  bool syncing = false;
+  // Buckets that a backward had sent when it threw: other ranks wait for the rest.
+  size_t num_stranded = 0;
+  GradientHooks hooks;
+};
+
+DistributedDataParallel::DistributedDataParallel(
+    const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& buffers,
+    Communicator& comm, const DistributedDataParallelOptions& options)
+    : state_(std::make_unique<State>(parameters, buffers, comm, options)) {
+  start_alike(comm, state_->arenas, state_->reducer.buckets());
+}
+
+DistributedDataParallel::~DistributedDataParallel() = default;
+
+DistributedDataParallel::NoSync::NoSync(DistributedDataParallel& ddp)
+    : ddp_(ddp), before_(std::exchange(ddp.state_->sync, false)) {}
+
+DistributedDataParallel::NoSync::~NoSync() {
+  ddp_.state_->sync = before_;
+}
+
+void DistributedDataParallel::settle_buffers() {
+  tandem::settle_buffers(state_->comm, state_->arenas, state_->options.buffers);
+}
+
+ModelArenas& DistributedDataParallel::arenas() {
+  return state_->arenas;
+}
+
+void DistributedDataParallel::watch(std::function<std::vector<NamedTensor>()> list) {
+  state_->watch.list_by(std::move(list));
+}
+
+}  // namespace tandem

@@ -1,0 +1,48 @@
+#include "tandem/parallel/pipeline/grid.h"
+
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+
+namespace {
+
+std::string degree(int64_t count, const std::string& what) {
+  return (count == 0 ? "any" : std::to_string(count)) + " " + what;
+}
+
+// "1 x 4, 2 x 2, 4 x 1"
+std::string what_would_do(int world_size) {
+  std::vector<std::string> pairs;
+  for (int stages = 1; stages <= world_size; ++stages) {
+    if (world_size % stages == 0) {
+      pairs.push_back(
+          std::to_string(stages) + " x " + std::to_string(world_size / stages));
+    }
+  }
+  return join(pairs);
+}
+
+}  // namespace
+
+Grid make_grid(int64_t stages, int64_t replicas, int rank, int world_size) {
+  Grid grid;
+  grid.replicas = replicas > 0                         ? replicas
+                  : stages > 0 && stages <= world_size ? world_size / stages
+                                                       : 1;
+  grid.stages = stages > 0 ? stages : world_size / grid.replicas;
+  if (grid.stages * grid.replicas != world_size) {
+    throw ConfigError(
+        "[grid] " + degree(stages, "stages") + " x " + degree(replicas, "replicas") +
+        " do not make " + std::to_string(world_size) +
+        " ranks; with so many --stages x --replicas can be " +
+        what_would_do(world_size) + ", or change --nproc");
+  }
+  grid.stage = rank % static_cast<int>(grid.stages);
+  grid.replica = rank / static_cast<int>(grid.stages);
+  return grid;
+}
+
+}  // namespace tandem

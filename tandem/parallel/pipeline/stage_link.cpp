@@ -1,0 +1,108 @@
+#include "tandem/parallel/pipeline/stage_link.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+
+namespace {
+
+// dtype, number of dims, dims.
+constexpr int64_t kShapeLength = 10;
+constexpr int kShapeTag = 0;
+
+int tag_of(int64_t micro_batch) {
+  return static_cast<int>(micro_batch) + 1;
+}
+
+}  // namespace
+
+void StageLink::send_shape(const at::Tensor& output) {
+  const auto message = at::zeros({kShapeLength}, at::kLong);
+  auto* values = message.data_ptr<int64_t>();
+  TANDEM_CHECK(output.dim() + 1 < kShapeLength, "activations of too many dims");
+  values[0] = static_cast<int64_t>(output.scalar_type());
+  values[1] = output.dim() - 1;
+  for (int64_t dim = 1; dim < output.dim(); ++dim) {
+    values[1 + dim] = output.size(dim);
+  }
+  pipeline_.send(message, pipeline_.rank() + 1, kShapeTag, "activation shape")->wait();
+}
+
+StageLink::SampleShape StageLink::receive_shape() {
+  const auto message = at::zeros({kShapeLength}, at::kLong);
+  pipeline_.recv(message, pipeline_.rank() - 1, kShapeTag, "activation shape")->wait();
+  const auto* values = message.data_ptr<int64_t>();
+  SampleShape shape;
+  shape.known = true;
+  shape.dtype = static_cast<at::ScalarType>(values[0]);
+  shape.dims.assign(values + 2, values + 2 + values[1]);
+  return shape;
+}
+
+at::Tensor StageLink::receive_activations(
+    int64_t micro_batch, int64_t count, bool training) {
+  SampleShape& shape = shape_received_[training ? 1 : 0];
+  if (!shape.known) {
+    shape = receive_shape();
+  }
+  std::vector<int64_t> dims = {count};
+  dims.insert(dims.end(), shape.dims.begin(), shape.dims.end());
+  auto activations = at::empty(dims, shape.dtype);
+  pipeline_.recv(activations, pipeline_.rank() - 1, tag_of(micro_batch), "activations")
+      ->wait();
+  return activations;
+}
+
+void StageLink::send_activations(
+    int64_t micro_batch, const at::Tensor& output, bool training) {
+  bool& shape_sent = shape_sent_[training ? 1 : 0];
+  if (!shape_sent) {
+    send_shape(output);
+    shape_sent = true;
+  }
+  const auto message = output.detach().contiguous();
+  activations_[micro_batch] = {
+      message, pipeline_.send(
+                   message, pipeline_.rank() + 1, tag_of(micro_batch), "activations")};
+}
+
+at::Tensor StageLink::receive_gradient(int64_t micro_batch) {
+  const auto sent = activations_.find(micro_batch);
+  TANDEM_CHECK(sent != activations_.end(), "a gradient of what was not sent");
+  auto gradient =
+      at::empty(sent->second.tensor.sizes(), sent->second.tensor.scalar_type());
+  pipeline_
+      .recv(gradient, pipeline_.rank() + 1, tag_of(micro_batch), "activation gradients")
+      ->wait();
+  sent->second.work->wait();
+  activations_.erase(sent);
+  return gradient;
+}
+
+void StageLink::send_gradient(int64_t micro_batch, const at::Tensor& gradient) {
+  // Gradients that the stage before has not taken yet are few, as activations are.
+  while (static_cast<int>(gradients_.size()) >= pipeline_.size()) {
+    gradients_.front().work->wait();
+    gradients_.pop_front();
+  }
+  const auto message = gradient.contiguous();
+  gradients_.push_back(
+      {message, pipeline_.send(
+                    message, pipeline_.rank() - 1, tag_of(micro_batch),
+                    "activation gradients")});
+}
+
+void StageLink::finish() {
+  for (auto& sent : activations_) {
+    sent.second.work->wait();
+  }
+  activations_.clear();
+  for (; !gradients_.empty(); gradients_.pop_front()) {
+    gradients_.front().work->wait();
+  }
+}
+
+}  // namespace tandem

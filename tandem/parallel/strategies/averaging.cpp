@@ -1,0 +1,198 @@
+#include <ATen/ops/div.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include "tandem/parallel/reduce/replicas.h"
+#include "tandem/parallel/strategies/lone_step.h"
+#include "tandem/parallel/strategies/strategies.h"
+#include "tandem/parallel/update/arena_update.h"
+
+namespace tandem {
+
+namespace {
+
+// Parameter averaging (Zinkevich et al., "Parallelized stochastic gradient descent",
+// NIPS 2010), and local SGD (Stich, ICLR 2019) where it is done every few steps. Each
+// rank steps by itself, on the mean loss over its own samples; the optimizer's state
+// stays its own.
+//
+// Between averages the run can be looked at: for an evaluation or a checkpoint the
+// arenas hold the average, and the next step begins from this rank's own values again.
+class Averaging : public Strategy {
+ public:
+  Averaging(const StrategyOptions& options, const StrategyParts& parts)
+      : options_(options), parts_(parts), equal_(at::full({1}, 1, at::kLong)) {}
+
+  void start() override {
+    own_.clear();
+    start_alike(parts_.comm, parts_.arenas, {});
+    for (Arena* arena : parts_.optimizer.state()) {
+      broadcast_arena(parts_.comm, *arena);
+    }
+    tell();
+    equal_.fill_(1);
+  }
+
+  at::Tensor train_step(
+      const std::vector<Batch>& micro_batches, const StepContext& context) override {
+    go_on_from_own();
+    // Also without samples of one's own: the others have moved.
+    equal_.fill_(0);
+    auto sums = at::zeros({3}, at::kDouble);
+    if (!micro_batches.empty()) {
+      sums = step_alone(options_, parts_, micro_batches, context);
+    }
+    const int64_t steps = options_.average_every.steps;
+    if (steps > 0 && (context.step + 1) % steps == 0) {
+      average();
+    }
+    return sums;
+  }
+
+  at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) override {
+    return parts_.executor.forward(0, batch, context).sums;
+  }
+
+  void end_epoch(bool last) override {
+    if (last || options_.average_every.steps == 0) {
+      go_on_from_own();
+      average();
+    }
+  }
+
+  DataShard data_shard() const override {
+    return {parts_.comm.size(), parts_.comm.rank()};
+  }
+
+  Consistency consistency() const override {
+    return Consistency::equal_between_syncs;
+  }
+
+  void before_evaluation() override {
+    if (changed_outside_) {
+      tell();
+    }
+    if (are_equal() || !own_.empty()) {
+      return;
+    }
+    for (const auto& [name, tensor] : parts_.arenas.state()) {
+      own_.push_back({name, tensor.detach().clone()});
+    }
+    take_mean();
+  }
+
+  // The optimizer's state is rank 0's.
+  TrainingState collect_state() override {
+    before_evaluation();
+    return local_state(parts_.arenas, parts_.optimizer);
+  }
+
+  std::vector<NamedTensor> rank_state() override {
+    auto state = local_state(parts_.arenas, parts_.optimizer);
+    auto all = own_.empty() ? state.model : own_;
+    all.insert(all.end(), state.optimizer.begin(), state.optimizer.end());
+    all.push_back({"averaging/equal", equal_});
+    // The caller may load into them.
+    changed_outside_ = true;
+    return all;
+  }
+
+  double global_norm() override {
+    return own_gradient_norm(parts_.arenas);
+  }
+
+ private:
+  std::vector<ArenaRange> trainable() const {
+    return parts_.arenas.parameters().layout().trainable_ranges();
+  }
+
+  bool are_equal() const {
+    return equal_.item<int64_t>() != 0;
+  }
+
+  void average() {
+    take_mean();
+    equal_.fill_(1);
+  }
+
+  void take_mean() {
+    for (const auto& range : trainable()) {
+      mean_of(parts_.arenas.parameters().slice(range), "average");
+    }
+    if (options_.buffers != BufferSync::off) {
+      Arena& buffers = parts_.arenas.buffers();
+      for (const auto& range : buffers.layout().ranges()) {
+        mean_of(buffers.slice(range), "buffers");
+      }
+    }
+    tell();
+  }
+
+  // Of counters the whole part.
+  void mean_of(at::Tensor values, const char* label) {
+    if (options_.average_every.steps < 0) {
+      gather_sum(values, label);
+    } else {
+      parts_.comm.all_reduce(values, ReduceOp::sum, label)->wait();
+    }
+    if (at::isFloatingType(values.scalar_type())) {
+      values.div_(parts_.comm.size());
+    } else {
+      values.copy_(at::div(values, parts_.comm.size(), "trunc"));
+    }
+  }
+
+  // Who averages once, at the end, can gather at rank 0, as Zinkevich's master does:
+  // added up in rank order, the same bits over every backend. The others get the sum as
+  // well, for all ranks evaluate.
+  void gather_sum(at::Tensor values, const char* label) {
+    at::Tensor all;
+    if (parts_.comm.rank() == 0) {
+      all = at::empty({parts_.comm.size(), values.numel()}, values.options());
+    }
+    parts_.comm.gather(all, values, 0, label)->wait();
+    if (all.defined()) {
+      for (int rank = 1; rank < parts_.comm.size(); ++rank) {
+        values.add_(all[rank]);
+      }
+    }
+    parts_.comm.broadcast(values, 0, label)->wait();
+  }
+
+  void go_on_from_own() {
+    if (!own_.empty()) {
+      const auto state = parts_.arenas.state();
+      for (size_t i = 0; i < state.size(); ++i) {
+        state[i].tensor.detach().copy_(own_[i].tensor);
+      }
+      own_.clear();
+      changed_outside_ = true;
+    }
+    if (changed_outside_) {
+      tell();
+    }
+  }
+
+  void tell() {
+    tell_executor(parts_);
+    changed_outside_ = false;
+  }
+
+  StrategyOptions options_;
+  StrategyParts parts_;
+  // Whether all ranks have the same parameters and buffers; the same on all ranks.
+  at::Tensor equal_;
+  // This rank's parameters and buffers while the arenas hold the average.
+  std::vector<NamedTensor> own_;
+  bool changed_outside_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_averaging(
+    const StrategyOptions& options, const StrategyParts& parts) {
+  return std::make_unique<Averaging>(options, parts);
+}
+
+}  // namespace tandem

@@ -1,0 +1,194 @@
+#include <ATen/ops/zeros.h>
+
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/optim/grad_scaler.h"
+#include "tandem/parallel/reduce/grad_reducer.h"
+#include "tandem/parallel/reduce/replicas.h"
+#include "tandem/parallel/strategies/strategies.h"
+#include "tandem/parallel/update/arena_update.h"
+
+namespace tandem {
+
+namespace {
+
+// Of a mean, the loss weight has already made the gradients of many ranks small.
+WireFormat wire_of(const StrategyOptions& options, const Communicator& comm) {
+  const bool sums = options.loss.reduction == Reduction::sum;
+  return {options.comm_hook, sums ? 1.0 / comm.size() : 1.0};
+}
+
+// With a group of one this is the sequential strategy: every collective does
+// nothing.
+class DataParallel : public Strategy {
+ public:
+  DataParallel(const StrategyOptions& options, const StrategyParts& parts)
+      : options_(options),
+        parts_(parts),
+        reducer_(
+            parts.comm, parts.arenas.gradients(),
+            plan_buckets(
+                parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
+            options.sync == SyncMode::overlap, wire_of(options, parts.comm)) {
+    for (const auto& range : parts.arenas.parameters().layout().trainable_ranges()) {
+      own_.push_back(options.shard_optimizer ? share_of(range, parts.comm) : range);
+    }
+  }
+
+  void start() override {
+    start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
+    for (Arena* arena : parts_.optimizer.state()) {
+      options_.shard_optimizer ? scatter_shares(parts_.comm, *arena)
+                               : broadcast_arena(parts_.comm, *arena);
+    }
+    // Frozen parameters came from rank 0 too.
+    tell_executor(parts_);
+  }
+
+  void resync() override {
+    collect_shares();
+    start();
+  }
+
+  at::Tensor train_step(
+      const std::vector<Batch>& micro_batches, const StepContext& context) override {
+    start_gradients(parts_, micro_batches);
+    StepContext weighted = context;
+    auto sums = at::zeros({3}, at::kDouble);
+    if (micro_batches.empty()) {
+      reducer_.begin(context.trace);
+    } else {
+      const auto& first = micro_batches.front();
+      weighted.loss_weight =
+          loss_scale() * loss_weight(options_.loss, first.global_count, first.targets);
+    }
+    for (size_t i = 0; i < micro_batches.size(); ++i) {
+      const bool last = i + 1 == micro_batches.size();
+      sums += parts_.executor.forward(0, micro_batches[i], weighted).sums;
+      if (last) {
+        reducer_.begin(context.trace);
+      }
+      GradientSink& sink = last ? static_cast<GradientSink&>(reducer_) : no_sink_;
+      parts_.executor.backward(0, {}, weighted, sink);
+      if (last) {
+        reducer_.warn_of_unused();
+      }
+    }
+    reducer_.finish();
+    if (gradients_are_usable(context)) {
+      update(context);
+    }
+    return sums;
+  }
+
+  at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) override {
+    return parts_.executor.forward(0, batch, context).sums;
+  }
+
+  DataShard data_shard() const override {
+    return {parts_.comm.size(), parts_.comm.rank()};
+  }
+
+  Consistency consistency() const override {
+    return Consistency::replicated;
+  }
+
+  void before_evaluation() override {
+    settle_buffers(parts_.comm, parts_.arenas, options_.buffers);
+  }
+
+  TrainingState collect_state() override {
+    before_evaluation();
+    collect_shares();
+    return local_state(parts_.arenas, parts_.optimizer);
+  }
+
+  std::vector<NamedTensor> rank_state() override {
+    return {};
+  }
+
+  double global_norm() override {
+    return own_gradient_norm(parts_.arenas);
+  }
+
+ private:
+  double loss_scale() const {
+    const GradScaler* scaler = parts_.optimizer.scaler();
+    return scaler != nullptr ? scaler->scale() : 1;
+  }
+
+  // Undoes the loss scale. All ranks have the same gradients here, so they decide
+  // alike whether to leave the step out.
+  bool gradients_are_usable(const StepContext& context) {
+    GradScaler* scaler = parts_.optimizer.scaler();
+    if (scaler == nullptr) {
+      return true;
+    }
+    const bool finite = scaler->unscale(parts_.arenas.gradients());
+    scaler->update(finite);
+    if (!finite && !scaler->is_dynamic() && !std::exchange(warned_of_scale_, true)) {
+      log_warning(
+          "[parallel] step " + std::to_string(context.step + 1) +
+          " was left out: its gradients overflow; lower --loss-scale, or set it to "
+          "dynamic");
+    }
+    return finite;
+  }
+
+  void update(const StepContext& context) {
+    if (context.trace != nullptr) {
+      context.trace->mark("compute", "update");
+    }
+    const auto step = clipped(
+        options_, {context.lr, 1, context.step + 1}, [this] { return global_norm(); });
+    for (const auto& range : own_) {
+      parts_.optimizer.update(range, step);
+    }
+    if (options_.shard_optimizer) {
+      all_gather_shares(parts_.comm, parts_.arenas.parameters());
+    }
+    for (const auto& range : parts_.arenas.parameters().layout().trainable_ranges()) {
+      parts_.executor.parameters_changed(range);
+    }
+  }
+
+  // Rank 0's optimizer state becomes complete.
+  void collect_shares() {
+    if (!options_.shard_optimizer) {
+      return;
+    }
+    for (Arena* arena : parts_.optimizer.state()) {
+      gather_shares(parts_.comm, *arena);
+    }
+  }
+
+  StrategyOptions options_;
+  StrategyParts parts_;
+  GradReducer reducer_;
+  // What of the parameters this rank updates.
+  std::vector<ArenaRange> own_;
+  NoSink no_sink_;
+  bool warned_of_scale_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_data_parallel(
+    const StrategyOptions& options, const StrategyParts& parts) {
+  return std::make_unique<DataParallel>(options, parts);
+}
+
+std::unique_ptr<Strategy> make_sequential(
+    const StrategyOptions& options, const StrategyParts& parts) {
+  if (parts.comm.size() > 1) {
+    throw ConfigError(
+        "[parallel] strategy sequential is for one rank, but there are " +
+        std::to_string(parts.comm.size()) +
+        "; use --strategy data_parallel or --nproc 1");
+  }
+  return make_data_parallel(options, parts);
+}
+
+}  // namespace tandem

@@ -1,0 +1,137 @@
+#include <ATen/ops/zeros.h>
+
+#include "tandem/base/error.h"
+#include "tandem/parallel/reduce/replicas.h"
+#include "tandem/parallel/strategies/lone_step.h"
+#include "tandem/parallel/strategies/strategies.h"
+#include "tandem/parallel/update/arena_update.h"
+
+namespace tandem {
+
+namespace {
+
+// Recht, Re, Wright, Niu, "Hogwild!: A Lock-Free Approach to Parallelizing Stochastic
+// Gradient Descent", NIPS 2011. All ranks' parameter arenas are one piece of shared
+// memory (shared_parameters.h); each rank steps on its own samples with gradients and
+// an optimizer state of its own, and reads whatever the others wrote last.
+//
+// The optimizer's kernels are plain loads and stores of aligned numbers: an update may
+// be lost, but never half a number be read. (A thread sanitizer does not see these
+// races: each rank has a mapping of its own.) Nobody steps between the barriers at the
+// end of an epoch and around a checkpoint.
+class Hogwild : public Strategy {
+ public:
+  Hogwild(const StrategyOptions& options, const StrategyParts& parts)
+      : options_(options), parts_(parts) {}
+
+  void start() override {
+    // Behind this all have written what they start from, a checkpoint for instance.
+    parts_.comm.barrier("start");
+    check_shared();
+    broadcast_arena(parts_.comm, parts_.arenas.buffers());
+    for (Arena* arena : parts_.optimizer.state()) {
+      broadcast_arena(parts_.comm, *arena);
+    }
+    tell_executor(parts_);
+  }
+
+  at::Tensor train_step(
+      const std::vector<Batch>& micro_batches, const StepContext& context) override {
+    if (micro_batches.empty()) {
+      return at::zeros({3}, at::kDouble);
+    }
+    const int64_t start = context.trace != nullptr ? context.trace->now_us() : 0;
+    // Others write too.
+    tell_executor(parts_);
+    auto sums = step_alone(options_, parts_, micro_batches, context);
+    if (context.trace != nullptr) {
+      const int64_t took = context.trace->now_us() - start;
+      context.trace->add(
+          {"step " + std::to_string(context.step + 1), "step", start, took, 0});
+    }
+    return sums;
+  }
+
+  at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) override {
+    return parts_.executor.forward(0, batch, context).sums;
+  }
+
+  void end_epoch(bool) override {
+    parts_.comm.barrier("epoch");
+  }
+
+  DataShard data_shard() const override {
+    return {parts_.comm.size(), parts_.comm.rank()};
+  }
+
+  Consistency consistency() const override {
+    return Consistency::asynchronous;
+  }
+
+  void before_evaluation() override {
+    settle_buffers(parts_.comm, parts_.arenas, options_.buffers);
+    tell_executor(parts_);
+  }
+
+  // Rank 0's optimizer state stands for all. A copy: the others go on writing while
+  // rank 0 saves.
+  TrainingState collect_state() override {
+    settle_buffers(parts_.comm, parts_.arenas, options_.buffers);
+    auto state = local_state(parts_.arenas, parts_.optimizer);
+    parts_.comm.barrier("checkpoint");
+    if (parts_.comm.rank() == 0) {
+      for (auto& [name, tensor] : state.model) {
+        tensor = tensor.detach().clone();
+      }
+    }
+    parts_.comm.barrier("checkpoint");
+    return state;
+  }
+
+  std::vector<NamedTensor> rank_state() override {
+    return {};
+  }
+
+  // Of this rank's gradients: there are no others in the step.
+  double global_norm() override {
+    return own_gradient_norm(parts_.arenas);
+  }
+
+ private:
+  // Arenas apart would train as many models, and nobody would notice.
+  void check_shared() {
+    if (parts_.arenas.parameters().layout().segments().empty()) {
+      return;
+    }
+    auto first = parts_.arenas.parameters().segment(0).narrow(0, 0, 1);
+    const auto before = first.clone();
+    parts_.comm.barrier("shared parameters");
+    if (parts_.comm.rank() == 0) {
+      first.fill_(before.item<double>() == 0 ? 1 : 0);
+    }
+    parts_.comm.barrier("shared parameters");
+    const bool shared = !first.equal(before);
+    parts_.comm.barrier("shared parameters");
+    if (parts_.comm.rank() == 0) {
+      first.copy_(before);
+    }
+    parts_.comm.barrier("shared parameters");
+    if (!shared) {
+      throw ConfigError(
+          "[hogwild] this rank's parameters are not rank 0's; make the arenas with "
+          "share_parameters() as allocate_parameters");
+    }
+  }
+
+  StrategyOptions options_;
+  StrategyParts parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_hogwild(
+    const StrategyOptions& options, const StrategyParts& parts) {
+  return std::make_unique<Hogwild>(options, parts);
+}
+
+}  // namespace tandem

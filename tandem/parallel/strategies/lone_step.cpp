@@ -1,0 +1,43 @@
+#include "tandem/parallel/strategies/lone_step.h"
+
+#include <ATen/ops/zeros.h>
+
+#include "tandem/parallel/update/arena_update.h"
+
+namespace tandem {
+
+int64_t count_samples(const std::vector<Batch>& micro_batches) {
+  int64_t count = 0;
+  for (const auto& batch : micro_batches) {
+    count += batch.count();
+  }
+  return count;
+}
+
+at::Tensor add_up_gradients(
+    const StrategyParts& parts, const std::vector<Batch>& micro_batches,
+    const StepContext& context) {
+  start_gradients(parts, micro_batches);
+  auto sums = at::zeros({3}, at::kDouble);
+  NoSink no_sink;
+  for (const auto& batch : micro_batches) {
+    sums += parts.executor.forward(0, batch, context).sums;
+    parts.executor.backward(0, {}, context, no_sink);
+  }
+  return sums;
+}
+
+at::Tensor step_alone(
+    const StrategyOptions& options, const StrategyParts& parts,
+    const std::vector<Batch>& micro_batches, const StepContext& context) {
+  StepContext weighted = context;
+  weighted.loss_weight = loss_weight(
+      options.loss, count_samples(micro_batches), micro_batches.front().targets);
+  const auto sums = add_up_gradients(parts, micro_batches, weighted);
+  clip_and_update(options, parts, {context.lr, 1, context.step + 1}, [&] {
+    return own_gradient_norm(parts.arenas);
+  });
+  return sums;
+}
+
+}  // namespace tandem

@@ -1,0 +1,400 @@
+#include "tandem/parallel/strategies/parameter_server.h"
+
+#include <ATen/ops/zeros.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/comm/rpc/rpc.h"
+#include "tandem/parallel/reduce/replicas.h"
+#include "tandem/parallel/strategies/lone_step.h"
+#include "tandem/parallel/strategies/strategies.h"
+#include "tandem/parallel/update/arena_update.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr const char* kName = "parameter_server";
+constexpr int kServer = 0;
+constexpr int kFirstWorker = 1;
+// A worker's request: {sums of its step}, then the trainable segments' gradients if it
+// had samples. The answer: the trainable segments' parameters.
+constexpr const char* kPush = "push";
+
+// What server and workers do alike.
+class ParameterServer : public Strategy {
+ public:
+  ParameterServer(const StrategyOptions& options, const StrategyParts& parts)
+      : options_(options),
+        parts_(parts),
+        trainable_(parts.arenas.parameters().layout().trainable_ranges()) {}
+
+  void start() override {
+    start_alike(parts_.comm, parts_.arenas, {});
+    if (!rpc_) {
+      rpc_ = make_rpc(parts_.comm);
+    }
+    // Frozen parameters came from rank 0 too.
+    tell_executor(parts_);
+  }
+
+  at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) override {
+    return parts_.executor.forward(0, batch, context).sums;
+  }
+
+  // All have their answers once all are here.
+  void end_epoch(bool last) override {
+    if (last) {
+      parts_.comm.barrier("last answer");
+      rpc_.reset();
+    }
+  }
+
+  DataShard data_shard() const override {
+    return {num_workers(), parts_.comm.rank() - kFirstWorker};
+  }
+
+  Consistency consistency() const override {
+    return options_.asynchronous ? Consistency::asynchronous : Consistency::replicated;
+  }
+
+  void before_evaluation() override {
+    if (options_.asynchronous) {
+      for (const auto& range : trainable_) {
+        auto parameters = parts_.arenas.parameters().slice(range);
+        parts_.comm.broadcast(parameters, kServer, "newest parameters")->wait();
+        parts_.executor.parameters_changed(range);
+      }
+    }
+    for (const auto& range : parts_.arenas.buffers().layout().ranges()) {
+      take_workers_buffers(parts_.arenas.buffers().slice(range));
+    }
+  }
+
+  TrainingState collect_state() override {
+    before_evaluation();
+    return local_state(parts_.arenas, parts_.optimizer);
+  }
+
+  std::vector<NamedTensor> rank_state() override {
+    return {};
+  }
+
+  double global_norm() override {
+    return own_gradient_norm(parts_.arenas);
+  }
+
+ protected:
+  int64_t num_workers() const {
+    return parts_.comm.size() - 1;
+  }
+
+  Rpc& rpc() const {
+    TANDEM_CHECK(rpc_ != nullptr, "a step before start() or after the last epoch");
+    return *rpc_;
+  }
+
+  StrategyOptions options_;
+  StrategyParts parts_;
+  std::vector<ArenaRange> trainable_;
+
+ private:
+  // The server sees no samples, so its own are none. Counters are the first worker's.
+  void take_workers_buffers(at::Tensor buffers) {
+    if (options_.buffers == BufferSync::average &&
+        at::isFloatingType(buffers.scalar_type())) {
+      if (parts_.comm.rank() == kServer) {
+        buffers.zero_();
+      }
+      parts_.comm.all_reduce(buffers, ReduceOp::sum, "buffers")->wait();
+      buffers.div_(num_workers());
+    } else {
+      parts_.comm.broadcast(buffers, kFirstWorker, "buffers")->wait();
+    }
+  }
+
+  std::unique_ptr<Rpc> rpc_;
+};
+
+class Worker : public ParameterServer {
+ public:
+  using ParameterServer::ParameterServer;
+
+  at::Tensor train_step(
+      const std::vector<Batch>& micro_batches, const StepContext& context) override {
+    StepContext weighted = context;
+    weighted.loss_weight = weight_of(micro_batches);
+    const auto sums = add_up_gradients(parts_, micro_batches, weighted);
+    RpcMessage push{kPush, {sums}};
+    if (!micro_batches.empty()) {
+      for (const auto& range : trainable_) {
+        push.tensors.push_back(parts_.arenas.gradients().slice(range));
+      }
+    }
+    pull(exchange(std::move(push), context.trace));
+    return sums;
+  }
+
+ private:
+  // A share of the step of all workers; alone, the mean over its own samples.
+  double weight_of(const std::vector<Batch>& micro_batches) const {
+    if (micro_batches.empty()) {
+      return 1;
+    }
+    const auto& first = micro_batches.front();
+    return loss_weight(
+        options_.loss,
+        options_.asynchronous ? count_samples(micro_batches) : first.global_count,
+        first.targets);
+  }
+
+  RpcMessage exchange(RpcMessage push, Trace* trace) {
+    Trace::Event event{"push and pull", "comm"};
+    for (const auto& tensor : push.tensors) {
+      event.bytes += static_cast<int64_t>(tensor.nbytes());
+    }
+    event.at_us = trace != nullptr ? trace->now_us() : 0;
+    auto answer = rpc().call(kServer, std::move(push));
+    if (trace != nullptr) {
+      event.duration_us = trace->now_us() - event.at_us;
+      trace->add(event);
+    }
+    return answer;
+  }
+
+  void pull(const RpcMessage& answer) {
+    TANDEM_CHECK(answer.tensors.size() == trainable_.size(), "parameters are missing");
+    for (size_t i = 0; i < trainable_.size(); ++i) {
+      parts_.arenas.parameters().slice(trainable_[i]).copy_(answer.tensors[i]);
+      parts_.executor.parameters_changed(trainable_[i]);
+    }
+  }
+};
+
+// Alone in touching its arenas: pushes wait in line until train_step takes them.
+class Server : public ParameterServer {
+ public:
+  Server(const StrategyOptions& options, const StrategyParts& parts)
+      : ParameterServer(options, parts), workers_(static_cast<size_t>(num_workers())) {}
+
+  at::Tensor train_step(
+      const std::vector<Batch>&, const StepContext& context) override {
+    return options_.asynchronous ? serve_each(context) : serve_together(context);
+  }
+
+  void end_epoch(bool last) override {
+    if (last && options_.asynchronous) {
+      log_info(describe_staleness());
+    }
+    ParameterServer::end_epoch(last);
+  }
+
+ private:
+  struct PerWorker {
+    // Steps it has pushed.
+    int64_t clock = 0;
+    // How far it was ahead of the slowest when it got the parameters it now uses.
+    int64_t staleness = 0;
+    // Its push, while it waits for the answer.
+    RpcRequest push;
+    bool waits = false;
+  };
+
+  // Takes a push; its worker waits from now on.
+  PerWorker& next_push() {
+    RpcRequest push = rpc().next();
+    const size_t size = push.message.tensors.size();
+    TANDEM_CHECK(
+        push.message.header == kPush && push.from >= kFirstWorker &&
+            push.from < parts_.comm.size() &&
+            (size == 1 || size == 1 + trainable_.size()),
+        "a request that is no push");
+    auto& worker = workers_[static_cast<size_t>(push.from - kFirstWorker)];
+    TANDEM_CHECK(!worker.waits, "a worker pushed twice");
+    worker.push = std::move(push);
+    worker.waits = true;
+    return worker;
+  }
+
+  void answer(PerWorker& worker) {
+    RpcMessage parameters;
+    for (const auto& range : trainable_) {
+      parameters.tensors.push_back(parts_.arenas.parameters().slice(range));
+    }
+    worker.push.reply(std::move(parameters));
+    worker.push = {};
+    worker.waits = false;
+  }
+
+  // The sums travel to the reports with the workers' own.
+  at::Tensor serve_together(const StepContext& context) {
+    Trace::Event event{"wait for pushes", "server"};
+    event.at_us = context.trace != nullptr ? context.trace->now_us() : 0;
+    for (int64_t i = 0; i < num_workers(); ++i) {
+      next_push();
+    }
+    if (context.trace != nullptr) {
+      event.duration_us = context.trace->now_us() - event.at_us;
+      context.trace->add(event);
+    }
+    add_up_gradients();
+    update(context, context.step + 1);
+    for (auto& worker : workers_) {
+      answer(worker);
+    }
+    return at::zeros({3}, at::kDouble);
+  }
+
+  // In rank order: the bits of thread ranks that reduce together.
+  void add_up_gradients() {
+    bool first = true;
+    for (const auto& worker : workers_) {
+      if (has_gradients(worker)) {
+        take_gradients(worker, first);
+        first = false;
+      }
+    }
+    if (first) {
+      parts_.arenas.gradients().zero();
+    }
+  }
+
+  static bool has_gradients(const PerWorker& worker) {
+    return worker.push.message.tensors.size() > 1;
+  }
+
+  void take_gradients(const PerWorker& worker, bool replace) {
+    for (size_t i = 0; i < trainable_.size(); ++i) {
+      auto sum = parts_.arenas.gradients().slice(trainable_[i]);
+      const auto& gradient = worker.push.message.tensors[i + 1];
+      replace ? sum.copy_(gradient) : sum.add_(gradient);
+    }
+  }
+
+  // As many pushes as there are workers make a step, whoever they come from: the
+  // reports are of all workers.
+  at::Tensor serve_each(const StepContext& context) {
+    if (steps_ == 0) {
+      updates_before_ = context.step * num_workers();
+    }
+    ++steps_;
+    auto sums = at::zeros({3}, at::kDouble);
+    for (; pushes_ < steps_ * num_workers(); ++pushes_) {
+      auto& worker = next_push();
+      sums += worker.push.message.tensors[0];
+      if (has_gradients(worker)) {
+        take_gradients(worker, true);
+        update(context, updates_before_ + pushes_ + 1);
+        note_staleness(worker, context.trace);
+      }
+      ++worker.clock;
+      answer_who_may_go_on();
+    }
+    return sums;
+  }
+
+  // Stale synchronous parallel (Ho et al., "More Effective Distributed ML via a Stale
+  // Synchronous Parallel Parameter Server", 2013): nobody is more than the bound ahead
+  // of the slowest.
+  void answer_who_may_go_on() {
+    int64_t slowest = workers_.front().clock;
+    for (const auto& worker : workers_) {
+      slowest = std::min(slowest, worker.clock);
+    }
+    for (auto& worker : workers_) {
+      if (worker.waits && worker.clock - slowest <= options_.max_staleness) {
+        worker.staleness = worker.clock - slowest;
+        answer(worker);
+      }
+    }
+  }
+
+  void note_staleness(const PerWorker& worker, Trace* trace) {
+    ++updates_by_staleness_[worker.staleness];
+    if (trace != nullptr) {
+      trace->mark(
+          "server",
+          fmt::format(
+              "update of rank {}, staleness {}", worker.push.from, worker.staleness));
+    }
+  }
+
+  // "staleness_updates": how many updates were 0, 1, 2, ... steps ahead.
+  std::map<std::string, std::vector<double>> measurements() override {
+    if (updates_by_staleness_.empty()) {
+      return {};
+    }
+    std::vector<double> counts(
+        static_cast<size_t>(updates_by_staleness_.rbegin()->first) + 1);
+    for (const auto& [staleness, updates] : updates_by_staleness_) {
+      counts[static_cast<size_t>(staleness)] = static_cast<double>(updates);
+    }
+    return {{"staleness_updates", counts}};
+  }
+
+  std::string describe_staleness() const {
+    std::vector<std::string> counts;
+    for (const auto& [staleness, updates] : updates_by_staleness_) {
+      counts.push_back(fmt::format("{}: {}", staleness, updates));
+    }
+    return fmt::format(
+        "[parallel] staleness of the server's updates: at most {} of {} steps allowed "
+        "(updates by staleness: {})",
+        updates_by_staleness_.empty() ? 0 : updates_by_staleness_.rbegin()->first,
+        options_.max_staleness, join(counts));
+  }
+
+  void update(const StepContext& context, int64_t number) {
+    clip_and_update(
+        options_, parts_, {context.lr, 1, number}, [this] { return global_norm(); });
+  }
+
+  std::vector<PerWorker> workers_;
+  // Of this process; updates of the run before it.
+  int64_t steps_ = 0;
+  int64_t pushes_ = 0;
+  int64_t updates_before_ = 0;
+  std::map<int64_t, int64_t> updates_by_staleness_;
+};
+
+void check_options(const StrategyOptions& options, const Communicator& comm) {
+  if (comm.size() < 2) {
+    throw ConfigError(
+        "[parallel] strategy parameter_server needs a server and a worker, but there "
+        "is "
+        "1 rank; use --nproc 2 at least");
+  }
+  if (!has_rpc(comm)) {
+    throw ConfigError(
+        "[parallel] strategy parameter_server needs ranks that can call each other, "
+        "which --backend " +
+        comm.backend() + " has not; use --backend gloo or --ranks thread");
+  }
+  if (options.buffers != BufferSync::broadcast &&
+      options.buffers != BufferSync::average) {
+    throw ConfigError(
+        "[parallel] the server of strategy parameter_server gets its buffers from the "
+        "workers; use --buffers broadcast (the first worker's) or average");
+  }
+}
+
+}  // namespace
+
+bool updates_elsewhere(const StrategyOptions& options, const Communicator& comm) {
+  return options.name == kName && comm.rank() != kServer;
+}
+
+std::unique_ptr<Strategy> make_parameter_server(
+    const StrategyOptions& options, const StrategyParts& parts) {
+  check_options(options, parts.comm);
+  if (updates_elsewhere(options, parts.comm)) {
+    return std::make_unique<Worker>(options, parts);
+  }
+  return std::make_unique<Server>(options, parts);
+}
+
+}  // namespace tandem

@@ -1,0 +1,245 @@
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/parallel/pipeline/grid.h"
+#include "tandem/parallel/pipeline/schedule.h"
+#include "tandem/parallel/pipeline/stage_link.h"
+#include "tandem/parallel/pipeline/tensor_exchange.h"
+#include "tandem/parallel/reduce/grad_reducer.h"
+#include "tandem/parallel/reduce/replicas.h"
+#include "tandem/parallel/strategies/strategies.h"
+#include "tandem/parallel/update/arena_update.h"
+
+namespace tandem {
+
+namespace {
+
+// Stages x replicas. Activations travel along the pipeline, gradients are reduced
+// over the ranks that hold the same stage.
+class Pipeline : public Strategy {
+ public:
+  Pipeline(const StrategyOptions& options, const StrategyParts& parts)
+      : options_(options),
+        parts_(parts),
+        grid_(make_grid(
+            options.stages, options.replicas, parts.comm.rank(), parts.comm.size())),
+        pipeline_(parts.comm.split(grid_.replica)),
+        replicas_(parts.comm.split(grid_.stage)),
+        link_(*pipeline_),
+        reducer_(
+            *replicas_, parts.arenas.gradients(),
+            plan_buckets(
+                parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
+            options.sync == SyncMode::overlap) {}
+
+  void start() override {
+    start_alike(*replicas_, parts_.arenas, reducer_.buckets());
+    for (Arena* arena : parts_.optimizer.state()) {
+      broadcast_arena(*replicas_, *arena);
+    }
+    tell_executor(parts_);
+  }
+
+  at::Tensor train_step(
+      const std::vector<Batch>& micro_batches, const StepContext& context) override {
+    start_gradients(parts_, micro_batches);
+    const auto count = static_cast<int64_t>(micro_batches.size());
+    StepContext weighted = context;
+    if (micro_batches.empty()) {
+      reducer_.begin(context.trace);
+    } else {
+      const auto& first = micro_batches.front();
+      weighted.loss_weight =
+          loss_weight(options_.loss, first.global_count, first.targets);
+    }
+    sums_ = at::zeros({3}, at::kDouble);
+    for (const auto& task :
+         plan_stage(options_.pipeline_schedule, grid_.stages, grid_.stage, count)) {
+      if (task.kind == StageTask::Kind::forward) {
+        forward(task.micro_batch, micro_batches, weighted);
+      } else {
+        backward(task.micro_batch, count, weighted);
+      }
+    }
+    link_.finish();
+    reducer_.finish();
+    update(context);
+    return sums_;
+  }
+
+  at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) override {
+    const auto result =
+        parts_.executor.forward(0, input_of(0, batch, context), context);
+    if (link_.last()) {
+      return result.sums;
+    }
+    link_.send_activations(0, result.output, false);
+    link_.finish();
+    return at::zeros({3}, at::kDouble);
+  }
+
+  DataShard data_shard() const override {
+    return {grid_.replicas, grid_.replica, link_.last()};
+  }
+
+  Consistency consistency() const override {
+    return Consistency::sharded;
+  }
+
+  void end_epoch(bool last) override {
+    if (last) {
+      report(measurements());
+    }
+  }
+
+  void before_evaluation() override {
+    settle_buffers(*replicas_, parts_.arenas, options_.buffers);
+  }
+
+  TrainingState collect_state() override {
+    before_evaluation();
+    auto state = local_state(parts_.arenas, parts_.optimizer);
+    // Rank 0 is a stage of the first pipeline.
+    if (grid_.replica == 0) {
+      state.model = gather_tensors(*pipeline_, std::move(state.model), 0);
+      state.optimizer = gather_tensors(*pipeline_, std::move(state.optimizer), 0);
+    }
+    return state;
+  }
+
+  std::vector<NamedTensor> rank_state() override {
+    return {};
+  }
+
+  double global_norm() override {
+    auto squares = at::full({1}, own_gradient_squares(parts_.arenas), at::kDouble);
+    pipeline_->all_reduce(squares, ReduceOp::sum, "gradient norm")->wait();
+    return std::sqrt(squares.item<double>());
+  }
+
+  Communicator* replicas() override {
+    return replicas_.get();
+  }
+
+  CommStats own_comm_stats() const override {
+    CommStats sum = pipeline_->stats();
+    return sum += replicas_->stats();
+  }
+
+  std::map<std::string, std::vector<double>> measurements() override {
+    int64_t parameters = 0;
+    for (const auto& tensor : parts_.arenas.tensors()) {
+      parameters += tensor.numel();
+    }
+    return {
+        {"stage_parameters", of_stages(parameters)},
+        {"stage_most_in_flight", of_stages(most_in_flight_)},
+        {"stage_peak_activation_bytes", of_stages(peak_bytes_)}};
+  }
+
+ private:
+  // Micro-batches in flight are consecutive, so their slots differ.
+  int slot_of(int64_t micro_batch, int64_t count) const {
+    return static_cast<int>(
+        micro_batch %
+        most_in_flight(options_.pipeline_schedule, grid_.stages, grid_.stage, count));
+  }
+
+  Batch input_of(int64_t micro_batch, const Batch& batch, const StepContext& context) {
+    Batch input = batch;
+    if (!link_.first()) {
+      input.inputs =
+          link_.receive_activations(micro_batch, batch.count(), context.training);
+    }
+    return input;
+  }
+
+  void forward(
+      int64_t micro_batch, const std::vector<Batch>& batches,
+      const StepContext& context) {
+    const auto& batch = batches[static_cast<size_t>(micro_batch)];
+    const int slot = slot_of(micro_batch, static_cast<int64_t>(batches.size()));
+    const auto result =
+        parts_.executor.forward(slot, input_of(micro_batch, batch, context), context);
+    if (link_.last()) {
+      sums_ += result.sums;
+    } else {
+      link_.send_activations(micro_batch, result.output, true);
+    }
+    most_in_flight_ = std::max(most_in_flight_, ++in_flight_);
+    peak_bytes_ = std::max(peak_bytes_, parts_.executor.kept_bytes());
+  }
+
+  void backward(int64_t micro_batch, int64_t count, const StepContext& context) {
+    const bool last_of_step = micro_batch + 1 == count;
+    if (last_of_step) {
+      reducer_.begin(context.trace);
+    }
+    GradientSink& sink = last_of_step ? static_cast<GradientSink&>(reducer_) : no_sink_;
+    const auto gradient =
+        link_.last() ? at::Tensor() : link_.receive_gradient(micro_batch);
+    const auto input_gradient =
+        parts_.executor.backward(slot_of(micro_batch, count), gradient, context, sink);
+    --in_flight_;
+    if (!link_.first()) {
+      link_.send_gradient(micro_batch, input_gradient);
+    }
+  }
+
+  void update(const StepContext& context) {
+    clip_and_update(options_, parts_, {context.lr, 1, context.step + 1}, [this] {
+      return global_norm();
+    });
+  }
+
+  // The largest of the replicas' numbers, of each stage.
+  std::vector<double> of_stages(int64_t mine) {
+    auto largest = at::full({1}, static_cast<double>(mine), at::kDouble);
+    replicas_->all_reduce(largest, ReduceOp::max, "measurements")->wait();
+    const auto all = pipeline_->stack(largest, "measurements");
+    return {all.data_ptr<double>(), all.data_ptr<double>() + grid_.stages};
+  }
+
+  void report(std::map<std::string, std::vector<double>> measured) const {
+    if (parts_.comm.rank() != 0) {
+      return;
+    }
+    for (size_t stage = 0; stage < static_cast<size_t>(grid_.stages); ++stage) {
+      log_info(fmt::format(
+          "stage {}: {} parameters, activations of at most {} micro-batches in flight, "
+          "{:.3f} MB",
+          stage, measured["stage_parameters"][stage],
+          measured["stage_most_in_flight"][stage],
+          measured["stage_peak_activation_bytes"][stage] / 1e6));
+    }
+  }
+
+  StrategyOptions options_;
+  StrategyParts parts_;
+  Grid grid_;
+  // The stages of this rank's replica, and the replicas of its stage.
+  std::unique_ptr<Communicator> pipeline_;
+  std::unique_ptr<Communicator> replicas_;
+  StageLink link_;
+  GradReducer reducer_;
+  NoSink no_sink_;
+  at::Tensor sums_;
+  int64_t in_flight_ = 0;
+  int64_t most_in_flight_ = 0;
+  int64_t peak_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_pipeline(
+    const StrategyOptions& options, const StrategyParts& parts) {
+  return std::make_unique<Pipeline>(options, parts);
+}
+
+}  // namespace tandem

@@ -1,0 +1,84 @@
+#include "tandem/train/agreement/agreement.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/base/signals.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr double kSecondsBetween = 0.5;
+constexpr int64_t kMostSteps = 10'000;
+
+// What a rank tells the others.
+enum Field { kStop, kSave, kBadStep, kStepsUntilNext, kNumFields };
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+}  // namespace
+
+Agreement::Agreement(Communicator& comm, double minutes_between_saves)
+    : comm_(comm), minutes_between_saves_(minutes_between_saves) {}
+
+void Agreement::begin(int64_t steps_done) {
+  next_ = steps_done;
+  last_ = steps_done;
+  last_time_ = Clock::now();
+  last_save_ = Clock::now();
+}
+
+void Agreement::note_loss(int64_t step, double loss) {
+  if (bad_step_ < 0 && !std::isfinite(loss)) {
+    bad_step_ = step;
+  }
+}
+
+int64_t Agreement::steps_until_next(int64_t steps_done) {
+  const double steps = static_cast<double>(std::max<int64_t>(1, steps_done - last_));
+  const double wanted =
+      steps * kSecondsBetween / std::max(1e-6, seconds_since(last_time_));
+  return std::clamp<int64_t>(
+      std::llround(std::min(wanted, static_cast<double>(kMostSteps))), 1, kMostSteps);
+}
+
+Decision Agreement::decide(int64_t steps_done) {
+  const bool minutes_passed = minutes_between_saves_ > 0 &&
+                              seconds_since(last_save_) >= 60 * minutes_between_saves_;
+  const auto mine = at::empty({kNumFields}, at::kLong);
+  auto* values = mine.data_ptr<int64_t>();
+  values[kStop] = stop_signal();
+  values[kSave] = take_save_request() || (comm_.rank() == 0 && minutes_passed) ? 1 : 0;
+  values[kBadStep] = bad_step_;
+  values[kStepsUntilNext] = steps_until_next(steps_done);
+  const auto all = comm_.stack(mine, "agreement");
+  const auto* row = all.data_ptr<int64_t>();
+  next_ = steps_done + row[kStepsUntilNext];
+  last_ = steps_done;
+  last_time_ = Clock::now();
+  Decision decision;
+  for (int rank = 0; rank < comm_.size(); ++rank, row += kNumFields) {
+    if (row[kStop] != 0 && decision.stopping_rank < 0) {
+      decision.stopping_rank = rank;
+    }
+    decision.save = decision.save || row[kSave] != 0;
+    if (row[kBadStep] >= 0 &&
+        (decision.bad_rank < 0 || row[kBadStep] < decision.bad_step)) {
+      decision.bad_step = row[kBadStep];
+      decision.bad_rank = rank;
+    }
+  }
+  return decision;
+}
+
+void Agreement::saved() {
+  last_save_ = Clock::now();
+}
+
+}  // namespace tandem

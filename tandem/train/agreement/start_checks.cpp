@@ -1,0 +1,118 @@
+#include "tandem/train/agreement/start_checks.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/stack.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/base/sha256.h"
+
+namespace tandem {
+
+namespace {
+
+// May differ from host to host.
+bool is_local(const ConfigField& field) {
+  const std::vector<std::string> names = {"name",      "data",        "nproc",
+                                          "node_rank", "master_addr", "master_port",
+                                          "out",       "resume",      "init"};
+  return std::find(names.begin(), names.end(), field.name) != names.end();
+}
+
+at::Tensor digest_of(const std::string& text) {
+  std::string digest = sha256_hex(text.data(), text.size());
+  return at::from_blob(digest.data(), {static_cast<int64_t>(digest.size())}, at::kChar)
+      .clone();
+}
+
+// The first rank that has another text than rank 0, and which.
+struct Difference {
+  int rank = 0;
+  size_t at = 0;
+};
+
+std::optional<Difference> find_difference(
+    const std::vector<std::string>& texts, const std::string& label,
+    Communicator& comm) {
+  std::vector<at::Tensor> digests;
+  for (const auto& text : texts) {
+    digests.push_back(digest_of(text));
+  }
+  const auto all = comm.stack(at::stack(digests), label);
+  for (int rank = 1; rank < comm.size(); ++rank) {
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const auto row = static_cast<int64_t>(i);
+      if (!all[rank][row].equal(all[0][row])) {
+        return Difference{rank, i};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+void check_same_settings(const RunConfig& config, Communicator& comm) {
+  std::vector<std::string> values;
+  std::vector<const ConfigField*> fields;
+  for (const auto& field : config_fields()) {
+    if (!is_local(field)) {
+      fields.push_back(&field);
+      values.push_back(to_toml(config, field));
+    }
+  }
+  if (const auto found = find_difference(values, "settings", comm)) {
+    const auto& field = *fields[found->at];
+    throw ConfigError(fmt::format(
+        "[train] rank {} has another {} than rank 0 (here it is {}); start all ranks "
+        "with the same {}",
+        found->rank, field.name, values[found->at], field.flag()));
+  }
+}
+
+void check_same_data(const DataParts& data, Communicator& comm) {
+  std::vector<std::string> values;
+  for (const auto& part : data) {
+    values.push_back(part.second);
+  }
+  if (const auto found = find_difference(values, "data", comm)) {
+    throw ConfigError(fmt::format(
+        "[train] rank {} has other {} than rank 0 (here: {}); give all hosts the same "
+        "files, or name their folder on each with --data",
+        found->rank, data[found->at].first, values[found->at]));
+  }
+}
+
+}  // namespace
+
+void check_same_run(
+    const RunConfig& config, const DataParts& data, Communicator& comm) {
+  check_same_settings(config, comm);
+  comm.check_equal("whether --out is given", config.out.empty() ? "no" : "yes");
+  comm.check_equal("whether --resume is given", config.resume.empty() ? "no" : "yes");
+  check_same_data(data, comm);
+}
+
+void check_same_steps(
+    int64_t samples, int64_t steps, const std::string& uneven, Communicator& comm) {
+  const auto mine = at::empty({2}, at::kLong);
+  mine.data_ptr<int64_t>()[0] = samples;
+  mine.data_ptr<int64_t>()[1] = steps;
+  const auto all = comm.stack(mine, "step counts");
+  const auto* rows = all.data_ptr<int64_t>();
+  for (int rank = 1; rank < comm.size(); ++rank) {
+    const auto* row = rows + 2 * rank;
+    if (row[1] != rows[1] || (uneven == "error" && row[0] != rows[0])) {
+      throw ConfigError(fmt::format(
+          "[data] uneven: rank 0 has {} samples in {} steps, rank {} has {} in {}; "
+          "choose --uneven pad, drop or join",
+          rows[0], rows[1], rank, row[0], row[1]));
+    }
+  }
+}
+
+}  // namespace tandem

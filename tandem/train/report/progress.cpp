@@ -1,0 +1,140 @@
+#include "tandem/train/report/progress.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "tandem/base/rank_env.h"
+#include "tandem/base/standard_streams.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kBarWidth = 24;
+
+std::string bar(double done) {
+  const auto full = static_cast<int64_t>(done * kBarWidth);
+  std::string text;
+  for (int64_t i = 0; i < kBarWidth; ++i) {
+    text += i < full ? "█" : "░";
+  }
+  return text;
+}
+
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<int64_t>(std::max(0.0, seconds));
+  return whole >= 3600
+             ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+             : fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+}  // namespace
+
+Progress::Progress(const RunConfig& config, bool first, bool prints)
+    : config_(config),
+      first_(first),
+      prints_(prints),
+      draws_(
+          isatty(STDOUT_FILENO) == 1 && config.log_ranks == "0" &&
+          config.log_line.empty() &&
+          // mpirun gives its ranks terminals, whatever its own output is.
+          !get_env("OMPI_COMM_WORLD_SIZE")) {}
+
+void Progress::show(const LineValues& values) {
+  if (!prints_ || config_.log_line == "off") {
+    return;
+  }
+  if (draws_) {
+    draw(values);
+  } else if (!config_.log_line.empty()) {
+    print(format_line("log_line", config_.log_line, values));
+  } else {
+    print(fmt::format(
+        "{}epoch {}/{}  step {}/{}  loss {:.6f}  {:.0f} samples/s",
+        config_.log_ranks == "0" ? "" : fmt::format("rank {}  ", values.rank),
+        values.epoch, values.epochs, values.step, values.steps, values.loss,
+        values.samples_per_second));
+  }
+}
+
+void Progress::draw(const LineValues& values) {
+  const double in_epoch = static_cast<double>(values.step) /
+                          static_cast<double>(std::max<int64_t>(1, values.steps));
+  const double done = (static_cast<double>(values.epoch_index) + in_epoch) /
+                      static_cast<double>(std::max<int64_t>(1, values.epochs));
+  const double left = done > 0 ? values.seconds * (1 - done) / done : 0;
+  write(fmt::format(
+      "\r\033[Kepoch {}/{} {} {:3.0f}%  {:.0f} samples/s  loss {:.4f}  {} left",
+      values.epoch, values.epochs, bar(in_epoch), 100 * in_epoch,
+      values.samples_per_second, values.loss, clock_text(left)));
+  drawn_ = true;
+}
+
+void Progress::show(const TestReport& report) {
+  if (!first_ || config_.test_line == "off") {
+    return;
+  }
+  LineValues values;
+  values.epoch = report.epoch + 1;
+  values.epoch_index = report.epoch;
+  values.epochs = config_.epochs;
+  values.loss = report.loss;
+  values.accuracy = report.accuracy();
+  values.correct = report.correct;
+  values.count = report.count;
+  print(
+      config_.test_line.empty()
+          ? fmt::format(
+                "Test set: Average loss: {:.4f}, Accuracy: {}/{} ({:.0f}%)",
+                report.loss, report.correct, report.count, report.accuracy())
+          : format_line("test_line", config_.test_line, values));
+}
+
+void Progress::end(const LineValues& values) {
+  if (first_) {
+    print(
+        config_.end_line.empty()
+            ? fmt::format(
+                  "Finished training in {:.1f} s, {:.0f} samples/s", values.seconds,
+                  values.samples_per_second)
+            : format_line("end_line", config_.end_line, values));
+  }
+}
+
+void Progress::line(
+    const std::string& setting, const std::string& pattern, const LineValues& values) {
+  if (prints_ && !pattern.empty()) {
+    print(format_line(setting, pattern, values));
+  }
+}
+
+void Progress::say(const std::string& line) {
+  if (first_) {
+    print(line);
+  }
+}
+
+// One write a line: the ranks of a host share a terminal.
+void Progress::print(const std::string& line) {
+  write(fmt::format("{}{}\n", drawn_ ? "\r\033[K" : "", line));
+  drawn_ = false;
+}
+
+// A run is not about its output: it goes on without.
+void Progress::write(const std::string& text) {
+  const int reason = print_now(stdout, text);
+  lost_ = lost_ == 0 ? reason : lost_;
+}
+
+std::string Progress::lost() const {
+  if (lost_ != 0) {
+    return std::string("standard output: ") + std::strerror(lost_);
+  }
+  return std::ferror(stderr) != 0 ? "standard error" : "";
+}
+
+}  // namespace tandem

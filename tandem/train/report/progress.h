@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tandem/checkpoint/run_directory.h"
+#include "tandem/config/config.h"
+#include "tandem/config/line_format.h"
+
+namespace tandem {
+
+/// Shows a rank's progress on standard output: one line that is drawn again and
+/// again on a terminal, a line per report elsewhere, or what the config's templates
+/// say. Each line is written at once, so ranks' lines do not mix.
+class Progress {
+ public:
+  /// `first`: rank 0, which speaks for all; `prints`: reports are shown.
+  Progress(const RunConfig& config, bool first, bool prints);
+
+  /// A report of training steps.
+  void show(const LineValues& values);
+
+  /// "Test set: Average loss: 0.0262, Accuracy: 9924/10000 (99%)". Rank 0's.
+  void show(const TestReport& report);
+
+  /// The last line. Rank 0's.
+  void end(const LineValues& values);
+
+  /// A line from a template of the config, nothing when that is empty.
+  void line(
+      const std::string& setting, const std::string& pattern, const LineValues& values);
+
+  /// A line of rank 0's own.
+  void say(const std::string& line);
+
+  /// Where printed lines were lost, and why: "standard output: Broken pipe"; "" when
+  /// all arrived. Log lines of this process count too.
+  std::string lost() const;
+
+ private:
+  void print(const std::string& line);
+  void draw(const LineValues& values);
+  void write(const std::string& text);
+
+  const RunConfig& config_;
+  bool first_;
+  bool prints_;
+  // Draws one line again and again.
+  bool draws_;
+  bool drawn_ = false;
+  // The first errno of standard output.
+  int lost_ = 0;
+};
+
+}  // namespace tandem

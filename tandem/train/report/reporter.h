@@ -1,0 +1,111 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "tandem/checkpoint/run_directory.h"
+#include "tandem/comm/communicator.h"
+#include "tandem/config/config.h"
+#include "tandem/parallel/strategy.h"
+#include "tandem/train/report/progress.h"
+#include "tandem/train/report/run_clock.h"
+
+namespace tandem {
+
+/// Where in its run a report is made.
+struct ReportPlace {
+  int64_t epoch = 0;
+  int64_t step_in_epoch = 0;
+  int64_t steps_per_epoch = 0;
+  // Since the run began.
+  int64_t step = 0;
+  // Samples of the epoch that all ranks have done, of how many.
+  int64_t samples = 0;
+  int64_t total_samples = 0;
+  double lr = 0;
+};
+
+/// Adds up what the steps gave, and turns it into lines on standard output and in
+/// metrics.jsonl.
+///
+/// Reports are sums over all ranks while the ranks make their steps together. Where
+/// they do not (averaging, Hogwild, an asynchronous server) adding up in the middle
+/// of an epoch would be a barrier that the strategy does without: a report then is
+/// of this rank's own samples.
+class Reporter {
+ public:
+  Reporter(const RunConfig& config, Communicator& comm, const Strategy& strategy);
+
+  /// `directory` outlives the reporter.
+  void write_to(RunDirectory& directory) {
+    directory_ = &directory;
+  }
+
+  /// Whether the ranks make their steps together.
+  bool in_lockstep() const {
+    return in_lockstep_;
+  }
+
+  RunClock& clock() {
+    return clock_;
+  }
+
+  /// What a step gave: {summed loss, right answers, samples} of this rank.
+  void add_step(const at::Tensor& sums, const ReportPlace& place);
+
+  /// A report of the steps since the last one, `shown` as a line too. Collective in
+  /// lockstep.
+  void report(const ReportPlace& place, bool shown);
+
+  /// Ends an epoch's sums. Returns its mean loss, over all ranks in lockstep, else
+  /// over this rank's samples; 0 without samples. Collective in lockstep.
+  double end_epoch(const ReportPlace& place);
+
+  /// {loss, right answers, samples} of this rank in this epoch: this object's own
+  /// tensor, for a run that goes on in the middle of an epoch.
+  at::Tensor epoch_sums() const {
+    return epoch_sums_;
+  }
+
+  /// Of the last epoch with samples that ended, percent.
+  double epoch_accuracy() const {
+    return epoch_accuracy_;
+  }
+
+  void start(int64_t samples_of_this_rank, int64_t total_samples);
+  void converged(const ReportPlace& place);
+  /// Adds the time of training.
+  void show(TestReport report);
+  void end();
+  /// A line of rank 0.
+  void say(const std::string& line);
+
+ private:
+  void note_lost_output();
+  /// `batch`: sums of a batch alone.
+  LineValues values_at(
+      const ReportPlace& place, const at::Tensor& sums, const at::Tensor& batch) const;
+  double batch_loss(const at::Tensor& batch) const;
+
+  const RunConfig& config_;
+  Communicator& comm_;
+  DataShard shard_;
+  bool in_lockstep_;
+  // Lines show this rank's own numbers.
+  bool own_numbers_;
+  Progress progress_;
+  RunClock clock_;
+  RunDirectory* directory_ = nullptr;
+  // Loss, right answers, samples of this rank since the last report, and of the
+  // epoch.
+  at::Tensor sums_;
+  at::Tensor epoch_sums_;
+  // Of this rank's last batch that had samples.
+  at::Tensor batch_;
+  double epoch_accuracy_ = 0;
+  ReportPlace before_step_;
+  bool lost_noted_ = false;
+};
+
+}  // namespace tandem

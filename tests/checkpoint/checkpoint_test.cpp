@@ -1,0 +1,184 @@
+#include "tandem/checkpoint/checkpoint.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/checkpoint/weights.h"
+#include "tandem/formats/safetensors.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+CheckpointContent content_at(int64_t step, double value) {
+  CheckpointContent content;
+  content.state.model = {
+      {"a.weight", at::full({3, 2}, value)}, {"a.bias", at::full({3}, -value)}};
+  content.state.optimizer = {{"momentum/a.weight", at::full({3, 2}, 10 * value)}};
+  content.position = {1, step - 2, step, 64 * (step - 2)};
+  content.description = {{"model", "net"}};
+  content.config = "format_version = 1\nseed = 7\n";
+  return content;
+}
+
+class Checkpoints : public testing::Test {
+ protected:
+  std::string save(int64_t step, double value, int64_t keep = 0) {
+    return save_checkpoint(directory_, content_at(step, value), keep);
+  }
+  static double loaded_value(const std::string& path) {
+    auto content = content_at(0, 0);
+    load_checkpoint(path, content);
+    return content.state.model[0].tensor[0][0].item<double>();
+  }
+  static void truncate_file(const std::string& path) {
+    const auto bytes = read_file(path);
+    replace_file(path, bytes.substr(0, bytes.size() - 5));
+  }
+  std::vector<std::string> names() const {
+    return list_directory(directory_);
+  }
+
+  Scratch scratch_;
+  std::string directory_ = scratch_ / "checkpoints";
+};
+
+TEST_F(Checkpoints, HoldStatePositionAndConfig) {
+  const auto path = save(9, 0.5);
+  auto content = content_at(0, 0);
+  content.config = "";
+  load_checkpoint(path, content);
+  EXPECT_EQ(content.position.epoch, 1);
+  EXPECT_EQ(content.position.step_in_epoch, 7);
+  EXPECT_EQ(content.position.step, 9);
+  EXPECT_EQ(content.position.samples_in_epoch, 448);
+  EXPECT_EQ(content.config, content_at(0, 0).config);
+  EXPECT_TRUE(content.state.model[1].tensor.equal(at::full({3}, -0.5)));
+  EXPECT_TRUE(content.state.optimizer[0].tensor.equal(at::full({3, 2}, 5.0)));
+}
+
+TEST_F(Checkpoints, AreKeptByCountNewestFirst) {
+  for (int64_t step = 8; step <= 12; ++step) {
+    save(step, 1, 2);
+  }
+  EXPECT_THAT(names(), ElementsAre("step-00000011", "step-00000012"));
+}
+
+TEST_F(Checkpoints, OfTheSameStepTakeTheOldOnesPlace) {
+  save(9, 1);
+  EXPECT_EQ(loaded_value(save(9, 2)), 2);
+  EXPECT_THAT(names(), ElementsAre("step-00000009"));
+}
+
+TEST_F(Checkpoints, LeaveNothingOfAKilledWriterBehind) {
+  make_directories(directory_ + "/tmp-123");
+  replace_file(directory_ + "/tmp-123/model.safetensors", "half");
+  EXPECT_EQ(newest_whole_checkpoint(directory_), "");
+  save(9, 1);
+  EXPECT_THAT(names(), ElementsAre("step-00000009"));
+}
+
+TEST_F(Checkpoints, OfValuesThatAreNotFiniteAreRefused) {
+  save(9, 1);
+  EXPECT_THAT(
+      error_of<DataError>([&] { save(10, std::nan(""), 1); }),
+      AllOf(HasSubstr("a.weight"), HasSubstr("not finite")));
+  EXPECT_THAT(names(), ElementsAre("step-00000009"));
+}
+
+TEST_F(Checkpoints, ATornNewestGivesWayToTheOneBefore) {
+  const auto older = save(9, 1);
+  for (const char* file : {"/model.safetensors", "/training.safetensors"}) {
+    const auto torn = save(10, 2);
+    truncate_file(torn + file);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(newest_whole_checkpoint(directory_), older);
+    EXPECT_THAT(
+        testing::internal::GetCapturedStderr(),
+        AllOf(HasSubstr(torn + file), HasSubstr("going back to the one before it")));
+    EXPECT_THAT(names(), ElementsAre("damaged-step-00000010", "step-00000009"));
+  }
+  // The damaged one does not count, else the only good one would go.
+  save(10, 3, 1);
+  EXPECT_THAT(names(), ElementsAre("damaged-step-00000010", "step-00000010"));
+}
+
+TEST_F(Checkpoints, CountByStepAndLeaveCopiesAlone) {
+  save(99'999'999, 1);
+  make_directories(directory_ + "/step-best");
+  make_directories(directory_ + "/step-00000003-good");
+  const auto newest = save(100'000'000, 2, 1);
+  EXPECT_EQ(newest_whole_checkpoint(directory_), newest);
+  EXPECT_THAT(
+      names(), ElementsAre("step-00000003-good", "step-100000000", "step-best"));
+}
+
+TEST_F(Checkpoints, LaterThanWhereTheRunGoesOnAreLeft) {
+  for (const int64_t step : {8, 9, 10}) {
+    save(step, 1);
+  }
+  leave_later_checkpoints(directory_, 8);
+  EXPECT_THAT(
+      names(),
+      ElementsAre("left-step-00000009", "left-step-00000010", "step-00000008"));
+  save(9, 2, 2);
+  EXPECT_EQ(loaded_value(newest_whole_checkpoint(directory_)), 2);
+  EXPECT_EQ(names().size(), 4u);
+}
+
+TEST_F(Checkpoints, OfAnotherFormatAreNoDamage) {
+  const auto path = save(9, 1);
+  const std::pair<const char*, const char*> cases[] = {
+      {"1", "begin with its weights by --init"}, {"3", "update tandem"}};
+  for (const char* name : {"/training.safetensors", "/model.safetensors"}) {
+    auto file = read_safetensors(path + name);
+    for (const auto& [format, advice] : cases) {
+      file.metadata["format_version"] = format;
+      write_safetensors(path + name, file);
+      const auto named =
+          AllOf(HasSubstr(std::string("has format ") + format), HasSubstr(advice));
+      EXPECT_THAT(error_of<DataError>([&] { loaded_value(path); }), named);
+      EXPECT_THAT(
+          error_of<DataError>([&] { newest_whole_checkpoint(directory_); }), named);
+      EXPECT_THAT(names(), ElementsAre("step-00000009"));
+    }
+  }
+  // But for its weights.
+  EXPECT_EQ(read_weights(path).at(0).tensor[0][0].item<double>(), 1);
+}
+
+TEST_F(Checkpoints, OfTheSameContentHaveTheSameBytes) {
+  const auto path = save(9, 1);
+  std::vector<std::string> bytes;
+  for (const char* name : {"/model.safetensors", "/training.safetensors"}) {
+    bytes.push_back(read_file(path + name));
+  }
+  save(9, 1);
+  EXPECT_EQ(read_file(path + "/model.safetensors"), bytes[0]);
+  EXPECT_EQ(read_file(path + "/training.safetensors"), bytes[1]);
+}
+
+TEST_F(Checkpoints, OnlyDamagedOnesAreAnErrorNotANewStart) {
+  truncate_file(save(9, 1) + "/training.safetensors");
+  EXPECT_THAT(
+      error_of<DataError>([&] { newest_whole_checkpoint(directory_); }),
+      AllOf(HasSubstr("no checkpoint"), HasSubstr("--out")));
+  EXPECT_THAT(names(), ElementsAre("step-00000009"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,184 @@
+#include "tandem/checkpoint/rank_files.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+
+namespace tandem {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class RankFiles : public testing::Test {
+ protected:
+  // A checkpoint of ranks whose tensor holds 10 * rank + 1, or as much more.
+  std::string save(
+      int size, const std::string& backend = "thread", int64_t step = 7,
+      double more = 0) {
+    std::string path;
+    on_each_rank(backend, size, [&](Communicator& comm) {
+      const double value = 10.0 * comm.rank() + 1 + more;
+      const auto files = gather_rank_files(
+          {{"own", at::full({2, 3}, value, at::kDouble)}}, "averaging", comm);
+      if (comm.rank() == 0) {
+        path = save_with(files, step);
+      }
+      return files.size();
+    });
+    return path;
+  }
+
+  std::string save_with(const std::vector<std::string>& files, int64_t step = 7) const {
+    CheckpointContent content;
+    content.state.model = {{"weight", at::zeros({3})}};
+    content.position.step = step;
+    content.rank_files = files;
+    return save_checkpoint(scratch_ / "checkpoints", content, 0);
+  }
+
+  static std::map<std::string, std::string> hashes_of(const std::string& path) {
+    CheckpointContent content;
+    load_checkpoint(path, content);
+    return content.rank_hashes;
+  }
+
+  // What each rank's tensor holds then, -1: nothing was loaded.
+  static std::vector<double> load(
+      const std::string& path, int size, const std::string& strategy = "averaging") {
+    const auto hashes = hashes_of(path);
+    return on_each_rank("thread", size, [&](Communicator& comm) {
+      const auto own = at::full({2, 3}, -1.0, at::kDouble);
+      const bool loaded = load_rank_file(path, hashes, {{"own", own}}, strategy, comm);
+      TANDEM_CHECK(loaded == (own[1][2].item<double>() != -1), "says something else");
+      return own[1][2].item<double>();
+    });
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(RankFiles, GiveEachRankItsOwn) {
+  for (const std::string backend : {"thread", "shm", "gloo"}) {
+    const auto path = save(3, backend);
+    EXPECT_THAT(
+        list_directory(path),
+        ElementsAre(
+            "model.safetensors", "rank-0000-of-0003.safetensors",
+            "rank-0001-of-0003.safetensors", "rank-0002-of-0003.safetensors",
+            "training.safetensors"));
+    EXPECT_THAT(load(path, 3), ElementsAre(1, 11, 21));
+  }
+}
+
+TEST_F(RankFiles, AreForAsManyRanksOfTheSameStrategy) {
+  const auto path = save(3);
+  EXPECT_THAT(load(path, 2), Each(-1));
+  EXPECT_THAT(load(path, 4), Each(-1));
+  EXPECT_THAT(load(path, 3, "hogwild"), Each(-1));
+}
+
+// What is wrong with the newer of two checkpoints: it is refused, and gives way.
+void expect_damaged(
+    const std::string& newer, const std::string& older,
+    const std::function<void()>& load, const std::string& what) {
+  EXPECT_THAT(error_of<DataError>(load), HasSubstr(what));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(newest_whole_checkpoint(older.substr(0, older.rfind('/'))), older);
+  const auto said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr(what));
+  EXPECT_THAT(said, HasSubstr(newer));
+}
+
+TEST_F(RankFiles, OneThatIsMissingMakesTheCheckpointDamaged) {
+  const auto older = save(3);
+  const auto newer = save(3, "thread", 8);
+  remove_all(newer + "/" + rank_file_name(1, 3));
+  expect_damaged(
+      newer, older, [&] { load(newer, 3); }, "rank-0001");
+}
+
+TEST_F(RankFiles, OneThatIsDamagedMakesTheCheckpointDamaged) {
+  const auto older = save(2);
+  const auto newer = save(2, "thread", 8);
+  const auto file = newer + "/" + rank_file_name(1, 2);
+  auto bytes = read_file(file);
+  bytes[bytes.size() - 3] ^= 1;
+  replace_file(file, bytes);
+  expect_damaged(
+      newer, older, [&] { load(newer, 2); }, "rank-0001");
+}
+
+TEST_F(RankFiles, OneOfAnotherCheckpointOrRankMakesTheCheckpointDamaged) {
+  const auto older = save(3);
+  const auto other_rank = save(3, "thread", 8, 0.5);
+  replace_file(
+      other_rank + "/" + rank_file_name(1, 3),
+      read_file(other_rank + "/" + rank_file_name(0, 3)));
+  expect_damaged(
+      other_rank, older, [&] { load(other_rank, 3); }, "of another checkpoint");
+  // At another step than before: the same warning is printed only once.
+  const auto other_step = save(3, "thread", 9, 0.5);
+  replace_file(
+      other_step + "/" + rank_file_name(1, 3),
+      read_file(older + "/" + rank_file_name(1, 3)));
+  expect_damaged(
+      other_step, older, [&] { load(other_step, 3); }, "of another checkpoint");
+}
+
+TEST_F(RankFiles, OneThatTheCheckpointDoesNotListIsNotLoaded) {
+  const auto listed = save(3);
+  const auto bare = save_with({}, 8);
+  const auto name = rank_file_name(1, 3);
+  replace_file(bare + "/" + name, read_file(listed + "/" + name));
+  EXPECT_THAT(load(bare, 3), Each(-1));
+  EXPECT_EQ(newest_whole_checkpoint(scratch_ / "checkpoints"), bare);
+}
+
+TEST_F(RankFiles, AreNoneWhereNoRankHasAnything) {
+  const auto counts = on_each_rank("thread", 2, [&](Communicator& comm) {
+    TANDEM_CHECK(load_rank_file("nowhere", {}, {}, "data_parallel", comm), "misses it");
+    return gather_rank_files({}, "data_parallel", comm).size();
+  });
+  EXPECT_THAT(counts, Each(0u));
+}
+
+TEST_F(RankFiles, MayBeOfSomeRanksOnly) {
+  on_each_rank("thread", 3, [&](Communicator& comm) {
+    std::vector<NamedTensor> own;
+    if (comm.rank() == 1) {
+      own.push_back({"own", at::full({1}, 5.0)});
+    }
+    const auto files = gather_rank_files(own, "s", comm);
+    std::string path;
+    if (comm.rank() == 0) {
+      TANDEM_CHECK(files.size() == 3 && files[0].empty() && files[2].empty(), "files");
+      path = save_with(files);
+    }
+    path = comm.broadcast_text(path, 0, "path");
+    if (comm.rank() == 1) {
+      own[0].tensor.zero_();
+    }
+    TANDEM_CHECK(load_rank_file(path, hashes_of(path), own, "s", comm), "not loaded");
+    TANDEM_CHECK(own.empty() || own[0].tensor.item<double>() == 5, "value");
+    return 0;
+  });
+}
+
+}  // namespace
+}  // namespace tandem

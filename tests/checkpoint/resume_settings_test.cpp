@@ -1,0 +1,156 @@
+#include "tandem/checkpoint/resume_settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(ChangedSettings, AreNamedWithBothValues) {
+  RunConfig before;
+  RunConfig now = before;
+  EXPECT_EQ(changed_settings(to_toml(before), now), "");
+  now.out = "/tmp/x";
+  now.node_rank = 1;
+  EXPECT_EQ(changed_settings(to_toml(before), now), "");
+  now.lr = 0.5;
+  now.epochs = 5;
+  now.nproc = "4";
+  EXPECT_EQ(
+      changed_settings(to_toml(before), now),
+      "epochs 5 instead of 1, lr 0.5 instead of -1.0, nproc \"4\" instead of \"1\"");
+}
+
+TEST(ChangedSettings, OfAnOlderProgramsFileAreThoseItHas) {
+  RunConfig now;
+  now.epochs = 5;
+  now.seed = 7;
+  EXPECT_EQ(
+      changed_settings("format_version = 1\nepochs = 2\n", now),
+      "epochs 5 instead of 2");
+  EXPECT_NO_THROW(check_kept_settings("format_version = 1\nepochs = 2\n", now, "run"));
+}
+
+std::string refusal(const RunConfig& before, const RunConfig& now) {
+  return error_of<ConfigError>(
+      [&] { check_kept_settings(to_toml(before), now, "runs/a"); });
+}
+
+TEST(KeptSettings, AreRefusedWithFlagBothValuesAndOrigin) {
+  const RunConfig before;
+  RunConfig now = before;
+  now.seed = 7;
+  EXPECT_THAT(
+      refusal(before, now), AllOf(
+                                HasSubstr("seed is 7"), HasSubstr("'runs/a' has 0"),
+                                HasSubstr("--seed"), HasSubstr("--init")));
+}
+
+TEST(KeptSettings, AreModelSamplesAndTheirOrderAndWhatTheOptimizersStateMeans) {
+  const std::vector<std::pair<const char*, const char*>> changes = {
+      {"model", "convnet"}, {"init", "weights"},   {"dropout", "false"},
+      {"loss", "nll"},      {"reduction", "sum"},  {"mean", "0.5"},
+      {"std", "0.5"},       {"limit", "9"},        {"share", "scatter"},
+      {"seed", "7"},        {"optimizer", "adam"}, {"momentum", "0.9"},
+      {"amsgrad", "true"},  {"loss_scale", "2"}};
+  for (const auto& [name, value] : changes) {
+    const RunConfig before;
+    RunConfig now = before;
+    const auto& field = find_field(name, "test");
+    set_field(now, field, value, "test");
+    EXPECT_THAT(refusal(before, now), HasSubstr("change " + field.flag() + " back"));
+  }
+}
+
+// Ranks, epochs and the optimizer's numbers are for the user to change.
+TEST(KeptSettings, AreNotTheRest) {
+  RunConfig before;
+  before.momentum = 0.9;
+  before.loss_scale = "dynamic";
+  before.init = "weights";
+  RunConfig now = before;
+  now.momentum = 0.5;
+  now.loss_scale = "1024";
+  now.init = "";
+  now.data = "/moved";
+  now.epochs = 9;
+  now.batch_size = 7;
+  now.lr = 3;
+  now.schedule = "cosine";
+  now.strategy = "hogwild";
+  now.nproc = "4";
+  now.uneven = "drop";
+  EXPECT_EQ(refusal(before, now), "(no error)");
+  now.momentum = 0;
+  EXPECT_THAT(refusal(before, now), HasSubstr("momentum is 0.0"));
+}
+
+TEST(EarlierRun, IsFoundByItsCheckpointsOnly) {
+  const Scratch scratch;
+  const auto run = scratch / "run";
+  RunConfig config;
+  config.out = run;
+  const auto found = [&](const std::string& resume) {
+    config.resume = resume;
+    return config_of_earlier_run(config);
+  };
+  EXPECT_EQ(found("auto"), "");
+  make_directories(run + "/checkpoints/tmp-12");
+  replace_file(run + "/config.toml", to_toml(config));
+  EXPECT_EQ(found("auto"), "") << "it has saved nothing yet";
+  make_directories(run + "/checkpoints/step-00000004");
+  EXPECT_EQ(found("auto"), run + "/config.toml");
+  EXPECT_EQ(found(""), "");
+  EXPECT_EQ(found(run + "/checkpoints/step-00000004/"), run + "/config.toml");
+  EXPECT_EQ(found(run), "");
+}
+
+TEST(EarlierRun, GivesAllButWhatIsOfOneStart) {
+  const Scratch scratch;
+  RunConfig run;
+  run.epochs = 2;
+  run.limit = 3000;
+  run.out = "old";
+  run.node_rank = 1;
+  run.master_addr = "10.0.0.9";
+  replace_file(scratch / "config.toml", to_toml(run));
+  RunConfig asked;
+  asked.epochs = 14;
+  asked.out = "new";
+  asked.resume = "auto";
+  const auto found = settings_of_run(scratch / "config.toml", asked);
+  EXPECT_EQ(found.epochs, 2);
+  EXPECT_EQ(found.limit, 3000);
+  EXPECT_EQ(found.out, "new");
+  EXPECT_EQ(found.resume, "auto");
+  EXPECT_EQ(found.node_rank, 0);
+  EXPECT_EQ(found.master_addr, "127.0.0.1");
+}
+
+TEST(EarlierRun, KeepsWhatARecipeNamesOtherwise) {
+  const Scratch scratch;
+  // It says nothing about limit.
+  replace_file(scratch / "recipe.toml", "epochs = 14\nlr = 1.0\nout = \"x\"\n");
+  RunConfig run;
+  run.epochs = 2;
+  run.limit = 3000;
+  run.lr = 0.5;
+  RunConfig config = run;
+  config.lr = 0.1;
+  EXPECT_EQ(
+      kept_settings(scratch / "recipe.toml", run, config), "epochs 2 instead of 14");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,344 @@
+// Weights from Python and to Python, with PyTorch itself on the other side.
+
+#include "tandem/checkpoint/weights.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/randn.h>
+#include <caffe2/serialize/inline_container.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
+#include <algorithm>
+
+#include "tandem/base/error.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/formats/safetensors.h"
+#include "tandem/formats/torch_file.h"
+#include "tandem/model/model.h"
+#include "tandem/train/assembly.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+#include "tests/parity/python.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<NamedTensor> state_of(const Model& model) {
+  auto state = model.parameters();
+  const auto buffers = model.buffers();
+  state.insert(state.end(), buffers.begin(), buffers.end());
+  return state;
+}
+
+std::unique_ptr<Model> model_of(
+    const std::string& name, at::ScalarType dtype = at::kFloat) {
+  ModelOptions options;
+  options.seed = 99;
+  options.dtype = dtype;
+  options.dropout = false;
+  return make_model(name, options);
+}
+
+at::Tensor images(at::ScalarType dtype) {
+  return at::randn({16, 1, 28, 28}, at::detail::createCPUGenerator(1), dtype);
+}
+
+at::Tensor outputs_of(Model& model, const at::Tensor& inputs) {
+  ForwardContext context;
+  context.training = false;
+  return model.forward(inputs, context).detach();
+}
+
+// The outputs of Python's model with these weights, loaded with strict=True.
+at::Tensor python_outputs(
+    const Scratch& scratch, const std::string& model, const std::string& weights,
+    const at::Tensor& inputs) {
+  write_safetensors(scratch / "inputs.safetensors", {{{"inputs", inputs}}, {}});
+  const auto result = run_peer(
+      {"logits", "--model", model, "--weights", weights, "--inputs",
+       scratch / "inputs.safetensors", "--out", scratch / "logits.safetensors"});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  return read_safetensors(scratch / "logits.safetensors").tensors.at(0).tensor;
+}
+
+double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  EXPECT_EQ(a.sizes(), b.sizes());
+  EXPECT_EQ(a.scalar_type(), b.scalar_type());
+  return (a - b).abs().max().item<double>();
+}
+
+// --- from us to Python ---
+
+struct Way {
+  std::string model;
+  at::ScalarType dtype;
+  double tolerance;
+};
+
+std::ostream& operator<<(std::ostream& out, const Way& way) {
+  return out << way.model << (way.dtype == at::kDouble ? "_fp64" : "_fp32");
+}
+
+class Interop : public testing::TestWithParam<Way> {};
+
+std::string name_of(const testing::TestParamInfo<Way>& info) {
+  return testing::PrintToString(info.param);
+}
+
+TEST_P(Interop, CheckpointAndExportGivePythonOurOutputs) {
+  TANDEM_NEEDS_PYTHON_TORCH();
+  const auto& [name, dtype, tolerance] = GetParam();
+  const Scratch scratch;
+  const auto model = model_of(name, dtype);
+  CheckpointContent content;
+  content.state.model = state_of(*model);
+  const auto checkpoint = save_checkpoint(scratch.path(), content, 0);
+  write_torch_file(scratch / "model.pth", content.state.model);
+
+  const auto inputs = images(dtype);
+  const auto expected = outputs_of(*model, inputs);
+  for (const auto& file : {checkpoint + "/model.safetensors", scratch / "model.pth"}) {
+    const auto outputs = python_outputs(scratch, name, file, inputs);
+    const double difference = largest_difference(outputs, expected);
+    printf("largest difference: %.2g\n", difference);
+    EXPECT_LE(difference, tolerance) << file;
+  }
+  const auto same = run_peer(
+      {"same", "--first", checkpoint + "/model.safetensors", "--second",
+       scratch / "model.pth"});
+  EXPECT_TRUE(same.status.ok()) << same.errors;
+  EXPECT_THAT(
+      same.output, HasSubstr(std::to_string(content.state.model.size()) + " tensors"));
+}
+
+TEST_P(Interop, WhatPythonSavesGivesItsOutputsHere) {
+  TANDEM_NEEDS_PYTHON_TORCH();
+  const auto& [name, dtype, tolerance] = GetParam();
+  const Scratch scratch;
+  const auto saved = run_peer(
+      {"save", "--model", name, "--dtype", dtype == at::kDouble ? "float64" : "float32",
+       "--out", scratch.path()});
+  ASSERT_TRUE(saved.status.ok()) << saved.errors;
+  const auto inputs = images(dtype);
+  const auto expected = python_outputs(scratch, name, scratch / "state.pt", inputs);
+  const auto model = model_of(name, dtype);
+  EXPECT_GT(largest_difference(outputs_of(*model, inputs), expected), 0.01);
+  double largest = 0;
+  for (const char* file :
+       {"state.pt", "plain.bin", "replica.pt", "parameters.pth", "nested.pt",
+        "trainer.pt", "strided.pt", "state.safetensors"}) {
+    SCOPED_TRACE(file);
+    // Nothing of the last file stays.
+    for (const auto& entry : state_of(*model)) {
+      entry.tensor.detach().zero_();
+    }
+    load_weights(scratch / file, state_of(*model));
+    const double difference = largest_difference(outputs_of(*model, inputs), expected);
+    EXPECT_LE(difference, tolerance);
+    largest = std::max(largest, difference);
+  }
+  printf("largest difference: %.2g\n", largest);
+  // Every form holds the bits of the first.
+  write_safetensors(scratch / "ours.safetensors", {state_of(*model), {}});
+  const auto same = run_peer(
+      {"same", "--first", scratch / "ours.safetensors", "--second",
+       scratch / "state.pt"});
+  EXPECT_TRUE(same.status.ok()) << same.errors;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Weights, Interop,
+    testing::Values(
+        Way{"net", at::kDouble, 1e-12}, Way{"net", at::kFloat, 1e-5},
+        Way{"convnet_bn", at::kDouble, 1e-12}, Way{"convnet_bn", at::kFloat, 1e-5}),
+    name_of);
+
+TEST(Weights, AreConvertedToTheModelsDtype) {
+  const Scratch scratch;
+  const auto narrow = model_of("convnet_bn", at::kFloat);
+  write_torch_file(scratch / "float.pt", state_of(*narrow));
+  const auto wide = model_of("convnet_bn", at::kDouble);
+  for (const auto& entry : state_of(*wide)) {
+    entry.tensor.detach().zero_();
+  }
+  load_weights(scratch / "float.pt", state_of(*wide));
+  const auto targets = state_of(*wide);
+  const auto sources = state_of(*narrow);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const auto& tensor = targets[i].tensor;
+    EXPECT_TRUE(tensor.equal(sources[i].tensor.to(tensor.scalar_type())))
+        << targets[i].name;
+  }
+}
+
+TEST(Weights, EveryDtypeComesBackAsItWas) {
+  const Scratch scratch;
+  std::vector<NamedTensor> tensors;
+  for (const auto dtype :
+       {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt,
+        at::kShort, at::kChar, at::kByte, at::kBool}) {
+    const auto value = at::randn({3, 1, 5}).mul_(9).abs().to(dtype);
+    tensors.push_back({c10::toString(dtype), value});
+  }
+  tensors.push_back({"scalar", at::randn({})});
+  tensors.push_back({"empty", at::randn({0, 4})});
+  tensors.push_back({"transposed", at::randn({3, 4}).t()});
+  write_torch_file(scratch / "all.pt", tensors);
+  const auto read = read_torch_file(scratch / "all.pt");
+  ASSERT_EQ(read.size(), tensors.size());
+  for (size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(read[i].name, tensors[i].name);
+    EXPECT_EQ(read[i].tensor.scalar_type(), tensors[i].tensor.scalar_type());
+    EXPECT_TRUE(read[i].tensor.equal(tensors[i].tensor)) << read[i].name;
+  }
+}
+
+// --- in a run ---
+
+DatasetSplits digits() {
+  return load_dataset("digits", 8);
+}
+
+TEST(Weights, OfTheConfigsInitAreWhatAModelStartsWith) {
+  const Scratch scratch;
+  const auto expected = model_of("convnet_bn");
+  for (const auto& entry : state_of(*expected)) {
+    entry.tensor.detach().add_(1);
+  }
+  write_torch_file(scratch / "start.pt", state_of(*expected));
+  RunConfig config;
+  config.model = "convnet_bn";
+  config.init = scratch / "start.pt";
+  const auto comm = make_single_communicator();
+  const auto check = [&](std::unique_ptr<Model> own) {
+    const auto data = digits();
+    const auto parts = assemble(config, data.train, *comm, std::move(own));
+    const auto state = parts.arenas->state();
+    for (size_t i = 0; i < state.size(); ++i) {
+      EXPECT_TRUE(state[i].tensor.equal(state_of(*expected)[i].tensor))
+          << state[i].name;
+    }
+  };
+  check(nullptr);
+  config.model = kCustomModel;
+  check(model_of("convnet_bn"));
+  config.dropout = false;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { check(model_of("convnet_bn")); }),
+      HasSubstr("--no-dropout"));
+}
+
+// --- files that will not do ---
+
+TEST(Weights, OfAnotherModelNameTheFirstTensorThatDiffersAndChangeNothing) {
+  const Scratch scratch;
+  const auto net = model_of("net");
+  const auto refused = [&](const std::string& file, const char* what) {
+    const auto target = state_of(*net);
+    const auto before = target[0].tensor.detach().clone();
+    EXPECT_THAT(
+        error_of<ConfigError>([&] { load_weights(scratch / file, target); }),
+        testing::AllOf(HasSubstr(what), HasSubstr(file), Not(HasSubstr("\n"))));
+    EXPECT_TRUE(target[0].tensor.equal(before)) << file;
+  };
+  write_torch_file(scratch / "other.pt", state_of(*model_of("convnet_bn")));
+  refused("other.pt", "no tensor 'conv1.weight'");
+  write_torch_file(scratch / "shape.pt", state_of(*model_of("mymodel")));
+  refused("shape.pt", "'fc1.weight' that is 128x1600, the model wants 128x9216");
+  auto more = state_of(*net);
+  more[0].tensor = more[0].tensor.detach() + 1;
+  more.push_back({"fc3.bias", at::randn({2})});
+  write_torch_file(scratch / "more.pt", more);
+  refused("more.pt", "tensor 'fc3.bias', the model has none");
+  more.erase(more.begin() + 3);
+  write_safetensors(scratch / "fewer.safetensors", {more, {}});
+  refused("fewer.safetensors", "no tensor 'conv2.bias'");
+}
+
+TEST(Weights, FilesThatAreNoStateDictAreRefusedInOneLine) {
+  TANDEM_NEEDS_PYTHON_TORCH();
+  const Scratch scratch;
+  ASSERT_TRUE(run_peer({"save", "--out", scratch.path()}).status.ok());
+  replace_file(scratch / "text.pt", "weights, but as a text\n");
+  replace_file(scratch / "short.pt", "PK");
+  replace_file(scratch / "empty.pt", "");
+  replace_file(scratch / "zip.pt", std::string("PK\5\6") + std::string(18, '\0'));
+  const std::string whole = read_file(scratch / "state.pt");
+  for (size_t part = 1; part < 8; ++part) {
+    replace_file(
+        scratch / ("cut" + std::to_string(part) + ".pt"),
+        whole.substr(0, whole.size() * part / 8));
+  }
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"text.pt", "neither a checkpoint"},
+      {"empty.pt", "neither a checkpoint"},
+      {"short.pt", "neither a checkpoint"},
+      {"zip.pt", "is damaged"},
+      {"cut1.pt", "is damaged"},
+      {"cut2.pt", "is damaged"},
+      {"cut3.pt", "is damaged"},
+      {"cut4.pt", "is damaged"},
+      {"cut5.pt", "is damaged"},
+      {"cut6.pt", "is damaged"},
+      {"cut7.pt", "is damaged"},
+      {"old.pt", "before PyTorch 1.6"},
+      {"list.pt", "not hold a dict"},
+      {"module.pt", "not hold a dict"},
+      {"numbers.pt", "'epoch' that is not"},
+      {"script.pt", "not hold a dict"},
+      {"nosuch.pt", "cannot read"}};
+#ifdef __SANITIZE_ADDRESS__
+  // LibTorch's reader keeps 152 bytes of its zip library when a file is none.
+  const __lsan::ScopedDisabler its_leak;
+#endif
+  for (const auto& [file, what] : cases) {
+    EXPECT_THAT(
+        error_of<DataError>([&, &file = file] { read_weights(scratch / file); }),
+        testing::AllOf(HasSubstr(what), HasSubstr(file), Not(HasSubstr("\n"))));
+  }
+}
+
+// What a zip file with right checksums may hold: the pickle of a good file with
+// one byte changed.
+TEST(Weights, AnyDamageInThePickleIsReadOrRefusedInOneLine) {
+  const Scratch scratch;
+  write_torch_file(
+      scratch / "good.pt",
+      {{"a", at::randn({2, 3})}, {"b", at::randn({4}).to(at::kLong)}});
+  caffe2::serialize::PyTorchStreamReader archive(scratch / "good.pt");
+  const auto [data, size] = archive.getRecord("data.pkl");
+  const std::string good(static_cast<const char*>(data.get()), size);
+  const std::string storage(64, 'x');
+  int64_t refused = 0;
+  for (size_t at = 0; at < size; ++at) {
+    for (const char value : {'\0', '\xff', 't', 'R'}) {
+      std::string bad = good;
+      bad[at] = value;
+      {
+        caffe2::serialize::PyTorchStreamWriter writer(scratch / "bad.pt");
+        writer.writeRecord("data/0", storage.data(), 24);
+        writer.writeRecord("data/1", storage.data(), 32);
+        writer.writeRecord("data.pkl", bad.data(), bad.size());
+        writer.writeEndOfFile();
+      }
+      const auto error =
+          error_of<DataError>([&] { read_torch_file(scratch / "bad.pt"); });
+      EXPECT_THAT(
+          error, testing::AnyOf("(no error)", testing::StartsWith("[weights] '")))
+          << "byte " << at << " is " << static_cast<int>(value);
+      EXPECT_THAT(error, Not(HasSubstr("\n")));
+      refused += error == "(no error)" ? 0 : 1;
+    }
+  }
+  EXPECT_GT(refused, static_cast<int64_t>(size));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,109 @@
+#include "tandem/config/line_format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tandem/base/error.h"
+#include "tests/core/expect.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Every value another number.
+LineValues some_values() {
+  LineValues values;
+  values.rank = 1;
+  values.epoch = 3;
+  values.epoch_index = 2;
+  values.epochs = 4;
+  values.step = 30;
+  values.steps = 60;
+  values.step_percent = 50;
+  values.batch_index = 29;
+  values.batch_percent = 100.0 * 29 / 60;
+  values.batch_loss = 0.25;
+  values.own_samples = 320;
+  values.samples = 640;
+  values.total = 60'000;
+  values.percent = 1.0667;
+  values.share = 15'000;
+  values.loss = 0.123456789;
+  values.accuracy = 97.5;
+  values.correct = 9'750;
+  values.count = 10'000;
+  values.lr = 0.05;
+  values.samples_per_second = 2'048;
+  values.seconds = 90;
+  values.minutes = 1.5;
+  return values;
+}
+
+std::string line(const std::string& pattern) {
+  return format_line("log_line", pattern, some_values());
+}
+
+TEST(LineFormat, KnowsEveryValueByItsName) {
+  EXPECT_EQ(line("{rank} {share} {total}"), "1 15000 60000");
+  EXPECT_EQ(line("{epoch} {epoch_index} {epochs}"), "3 2 4");
+  EXPECT_EQ(line("{step} {steps} {step_percent:.0f}%"), "30 60 50%");
+  EXPECT_EQ(line("{batch_index} {batch_percent:.1f}%"), "29 48.3%");
+  EXPECT_EQ(line("{batch_loss} of {own_samples}"), "0.25 of 320");
+  EXPECT_EQ(line("{correct}/{count} {accuracy:.1f}%"), "9750/10000 97.5%");
+  EXPECT_EQ(line("{lr} {samples_per_second:.0f}"), "0.05 2048");
+  EXPECT_EQ(line("{seconds:.0f} s = {minutes:.1f} min"), "90 s = 1.5 min");
+}
+
+TEST(LineFormat, WritesTheDocumentsLines) {
+  EXPECT_EQ(
+      line("epoch: {epoch_index} [{batch_index}/{steps} ({batch_percent:.0f}%)]\t "
+           "training loss: {batch_loss:.6f}"),
+      "epoch: 2 [29/60 (48%)]\t training loss: 0.250000");
+  EXPECT_EQ(
+      line("Epoch [{epoch}/{epochs}], Step [{step}/{steps}], Loss: {batch_loss:.4f}"),
+      "Epoch [3/4], Step [30/60], Loss: 0.2500");
+  EXPECT_EQ(
+      line("Train Epoch: {epoch} [{own_samples}/{total} ({batch_percent:.0f}%)]\tLoss: "
+           "{batch_loss:.6f}"),
+      "Train Epoch: 3 [320/60000 (48%)]\tLoss: 0.250000");
+}
+
+// Each as Python's print(): repr(float).
+TEST(LineFormat, WritesNumbersWithoutASpecificationAsPythonDoes) {
+  const auto written = [](double loss) {
+    LineValues values;
+    values.batch_loss = values.minutes = loss;
+    const auto text = format_line("log_line", "{batch_loss}", values);
+    EXPECT_EQ(format_line("log_line", "{minutes}", values), text);
+    return text;
+  };
+  EXPECT_EQ(written(2), "2.0");
+  EXPECT_EQ(written(0), "0.0");
+  EXPECT_EQ(written(static_cast<double>(2.4779260F)), "2.477926015853882");
+  EXPECT_EQ(written(static_cast<double>(0.1F)), "0.10000000149011612");
+  EXPECT_EQ(written(0.0001), "0.0001");
+  EXPECT_EQ(written(0.00001), "1e-05");
+  EXPECT_EQ(written(1e15), "1000000000000000.0");
+  EXPECT_EQ(written(1e16), "1e+16");
+}
+
+TEST(LineFormat, TakesBracesAsThemselvesWhenDoubled) {
+  EXPECT_EQ(line("{{{rank}}}"), "{1}");
+  EXPECT_EQ(line(""), "");
+}
+
+TEST(LineFormat, NamesTheSettingAndTheTemplateThatIsNone) {
+  for (const char* pattern :
+       {"{los}", "{loss", "loss}", "{loss:d}", "{epoch:.2f}", "{loss:", "{0}", "{}"}) {
+    EXPECT_THAT(
+        error_of<ConfigError>([&] { line(pattern); }),
+        AllOf(
+            HasSubstr(std::string("log_line is '") + pattern + "'"),
+            HasSubstr("it takes rank, epoch")));
+  }
+}
+
+}  // namespace
+}  // namespace tandem

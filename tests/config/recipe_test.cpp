@@ -1,0 +1,144 @@
+// Recipes that are hostile, or only unusual; tests/program has those of every day.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/config/config.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+RunConfig read(const std::string& path) {
+  RunConfig config;
+  read_recipe(config, path);
+  return config;
+}
+
+TEST(Recipe, TakesNumbersInEveryFormOfToml) {
+  const Scratch scratch;
+  replace_file(
+      scratch / "a.toml",
+      "seed = 0xff\nbatch_size = 1_000\nepochs = 0b11\nlimit = 0o17\nlr = 1e-3\n"
+      "nproc = 0x2\n");
+  const RunConfig config = read(scratch / "a.toml");
+  EXPECT_EQ(config.seed, 255);
+  EXPECT_EQ(config.batch_size, 1000);
+  EXPECT_EQ(config.epochs, 3);
+  EXPECT_EQ(config.limit, 15);
+  EXPECT_EQ(config.lr, 1e-3);
+  EXPECT_EQ(config.nproc, "2");
+}
+
+TEST(Recipe, LaunchTableSaysWhatStartsTheRanks) {
+  const Scratch scratch;
+  const auto read_text = [&](const std::string& text) {
+    replace_file(scratch / "a.toml", text);
+    return read(scratch / "a.toml");
+  };
+  EXPECT_EQ(read_text("[launch]\nwith = \"mpirun\"\n").launcher, "mpirun");
+  for (const auto& [text, wanted] : std::vector<std::pair<std::string, std::string>>{
+           {"launch = \"mpirun\"\n", "a.toml:1: launch must be a table"},
+           {"[launch]\nby = \"mpirun\"\n", "a.toml:2: unknown key 'by' in [launch]"},
+           {"[launch]\nwith = 3\n", "a.toml:2: launcher = 3, expected a text"}}) {
+    EXPECT_THAT(error_of<ConfigError>([&] { read_text(text); }), HasSubstr(wanted));
+  }
+}
+
+TEST(Recipe, ReadsWhatItWrote) {
+  const Scratch scratch;
+  RunConfig config;
+  for (int c = 1; c < 0x80; ++c) {
+    config.name += static_cast<char>(c);  // quotes, backslash, controls, DEL
+  }
+  config.lr = 0.1 + 0.2;
+  config.eps = 1e-300;
+  config.gamma = -0.0;
+  config.clip_norm = 123456789012345678.0;
+  config.seed = int64_t{1} << 40;
+  config.trace = true;
+  replace_file(scratch / "a.toml", to_toml(config));
+  const RunConfig again = read(scratch / "a.toml");
+  EXPECT_EQ(again.name, config.name);
+  EXPECT_EQ(again.lr, config.lr);
+  EXPECT_EQ(again.seed, config.seed);
+  EXPECT_EQ(to_toml(again), to_toml(config));
+}
+
+TEST(Recipe, ABaseThatLeadsBackIsRefusedUnderEveryName) {
+  const Scratch scratch;
+  std::filesystem::create_symlink(scratch / "a.toml", scratch / "link.toml");
+  const std::string folder = std::filesystem::path(scratch.path()).filename();
+  const std::vector<std::string> names = {
+      "a.toml", "./a.toml", "../" + folder + "/a.toml", "link.toml"};
+  for (const auto& base : names) {
+    replace_file(scratch / "a.toml", "model = \"net\"\nbase = \"" + base + "\"\n");
+    EXPECT_THAT(
+        error_of<ConfigError>([&] { read(scratch / "a.toml"); }),
+        AllOf(HasSubstr("a.toml:2"), HasSubstr("not '" + base + "'")));
+  }
+  replace_file(scratch / "a.toml", "base = \"b.toml\"\n");
+  replace_file(scratch / "b.toml", "base = \"./a.toml\"\n");
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { read(scratch / "a.toml"); }), HasSubstr("b.toml:1"));
+}
+
+TEST(Recipe, AnArrayOrATableInAValuesPlaceIsNamedAsOne) {
+  const Scratch scratch;
+  for (const auto& [line, found] : std::vector<std::pair<std::string, std::string>>{
+           {"base = [inf]", "not 'an array'"},
+           {"lr = {a = [nan]}", "lr is 'a table'"}}) {
+    replace_file(scratch / "a.toml", line);
+    EXPECT_THAT(
+        error_of<ConfigError>([&] { read(scratch / "a.toml"); }), HasSubstr(found));
+  }
+}
+
+TEST(Recipe, AKeyOfManyDotsDoesNotFillTheStack) {
+  const Scratch scratch;
+  std::string key = "a";
+  for (int i = 0; i < 400'000; ++i) {
+    key += ".a";
+  }
+  replace_file(scratch / "deep.toml", key + " = 1\n");
+  EXPECT_THAT(
+      error_of<DataError>([&] { read(scratch / "deep.toml"); }),
+      AllOf(HasSubstr("deep.toml'"), HasSubstr("more than 65536 bytes")));
+  replace_file(scratch / "deep.toml", key.substr(0, 1001) + " = 1\n");
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { read(scratch / "deep.toml"); }),
+      HasSubstr("unknown key 'a'"));
+}
+
+TEST(Recipe, AnEndlessFileIsRefused) {
+  EXPECT_THAT(
+      error_of<DataError>([&] { read("/dev/zero"); }), HasSubstr("'/dev/zero'"));
+}
+
+TEST(Recipe, AVersionIsAWholeNumber) {
+  const Scratch scratch;
+  for (const std::string version : {"1e300", "1.0", "2", "true", "\"1\""}) {
+    replace_file(scratch / "a.toml", "format_version = " + version + "\n");
+    EXPECT_THAT(
+        error_of<ConfigError>([&] { read(scratch / "a.toml"); }),
+        AllOf(HasSubstr("a.toml:1"), HasSubstr("format_version is")));
+  }
+}
+
+TEST(Recipe, ErrorsAreOneLine) {
+  const Scratch scratch;
+  replace_file(scratch / "a.toml", "\"a\\nb\\u001b\" = 1\n");
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { read(scratch / "a.toml"); }), HasSubstr("'a?b?'"));
+}
+
+}  // namespace
+}  // namespace tandem

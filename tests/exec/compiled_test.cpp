@@ -1,0 +1,351 @@
+// The compiled executor against autograd: loss, every gradient, every buffer.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/linspace.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/exec/stage_executor.h"
+#include "tandem/kernels/isa.h"
+#include "tests/core/expect.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Of the largest element. Float32, sums in another order, Winograd's transforms.
+constexpr double kTolerance = 2e-5;
+
+class SlotRecorder : public GradientSink {
+ public:
+  void gradient_ready(size_t slot) override {
+    slots.push_back(slot);
+  }
+  std::vector<size_t> slots;
+};
+
+using MakeExecutor =
+    std::unique_ptr<StageExecutor> (*)(Model&, ModelArenas&, const StageOptions&);
+
+// A model on arenas with its executor.
+struct Rig {
+  std::unique_ptr<Model> model;
+  ModelArenas arenas;
+  SlotRecorder sink;
+  std::unique_ptr<StageExecutor> executor;
+
+  Rig(std::unique_ptr<Model> from, MakeExecutor make, const StageOptions& options = {})
+      : model(std::move(from)),
+        arenas(model->parameters(), model->buffers()),
+        executor(make(*model, arenas, options)) {}
+
+  at::Tensor step(const Batch& batch, const StepContext& context) {
+    const auto sums = executor->forward(0, batch, context).sums;
+    executor->backward(0, {}, context, sink);
+    return sums;
+  }
+};
+
+Batch images(const InputShape& shape, int64_t first, int64_t count) {
+  Batch batch;
+  const int64_t pixels = count * shape.channels * shape.height * shape.width;
+  batch.inputs = (at::linspace(0, 900, pixels) + static_cast<double>(first))
+                     .sin()
+                     .view({count, shape.channels, shape.height, shape.width});
+  batch.targets = at::arange(first, first + count).remainder(10);
+  batch.first_position = first;
+  batch.global_count = count;
+  return batch;
+}
+
+StepContext context_of(bool training) {
+  StepContext context;
+  context.seed = 11;
+  context.epoch = 2;
+  context.loss_weight = 1.0 / 7;
+  context.training = training;
+  return context;
+}
+
+void expect_close(
+    const at::Tensor& found, const at::Tensor& expected, const std::string& what,
+    double least_scale = 0) {
+  const double largest = std::max(expected.abs().max().item<double>(), least_scale);
+  EXPECT_GT(largest, 0) << what;
+  EXPECT_LE((found - expected).abs().max().item<double>(), kTolerance * largest)
+      << what;
+}
+
+void expect_same_state(Rig& found, Rig& expected) {
+  const auto& slots = expected.arenas.gradients().layout().slots();
+  // The bias before a batch norm has a gradient of nothing but rounding.
+  const double some = expected.arenas.gradients().segment(0).abs().max().item<double>();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    expect_close(
+        found.arenas.gradients().view(i), expected.arenas.gradients().view(i),
+        "gradient of " + slots[i].name, some);
+  }
+  const auto& buffers = expected.arenas.buffers().layout().slots();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    expect_close(
+        found.arenas.buffers().view(i), expected.arenas.buffers().view(i),
+        buffers[i].name);
+  }
+}
+
+struct Case {
+  const char* name;
+  const char* model;
+  InputShape shape;
+};
+
+void PrintTo(const Case& row, std::ostream* out) {
+  *out << row.name;
+}
+
+class OnednnModel : public testing::TestWithParam<Case> {
+ protected:
+  std::unique_ptr<Model> model() const {
+    ModelOptions options;
+    options.input = GetParam().shape;
+    options.seed = 3;
+    return make_model(GetParam().model, options);
+  }
+  StageOptions stage() const {
+    StageOptions options;
+    options.loss.kind = find_model(GetParam().model).loss;
+    return options;
+  }
+  Batch batch(int64_t first, int64_t count) const {
+    return images(GetParam().shape, first, count);
+  }
+
+  Rig compiled_{model(), &make_onednn_executor, stage()};
+  Rig eager_{model(), &make_eager_executor, stage()};
+};
+
+TEST_P(OnednnModel, StepsEqualAutogradsAlsoWhenTheBatchSizeChanges) {
+  // The gradients of all three add up.
+  for (const auto& part : {batch(0, 6), batch(40, 3), batch(9, 6)}) {
+    const auto found = compiled_.step(part, context_of(true));
+    const auto expected = eager_.step(part, context_of(true));
+    expect_close(found, expected, "sums");
+    expect_same_state(compiled_, eager_);
+  }
+  EXPECT_EQ(compiled_.sink.slots.size(), eager_.sink.slots.size());
+}
+
+TEST_P(OnednnModel, TheFirstBackwardOfAStepOverwritesGradientsAndOthersAdd) {
+  const auto garbage = std::numeric_limits<float>::quiet_NaN();
+  for (int step = 0; step < 2; ++step) {
+    for (Rig* rig : {&compiled_, &eager_}) {
+      for (size_t i = 0; i < rig->arenas.gradients().layout().slots().size(); ++i) {
+        rig->arenas.gradients().view(i).fill_(garbage);
+      }
+      rig->executor->zero_gradients();
+      rig->step(batch(0, 6), context_of(true));
+      rig->step(batch(40, 3), context_of(true));
+    }
+    expect_same_state(compiled_, eager_);
+  }
+}
+
+TEST_P(OnednnModel, EvaluationEquals) {
+  const auto part = batch(3, 5);
+  const auto found = compiled_.executor->forward(0, part, context_of(false));
+  const auto expected = eager_.executor->forward(0, part, context_of(false));
+  expect_close(found.output, expected.output, "output");
+  expect_close(found.sums, expected.sums, "sums");
+}
+
+TEST_P(OnednnModel, SeesParametersThatChanged) {
+  compiled_.step(batch(0, 6), context_of(true));
+  for (Rig* rig : {&compiled_, &eager_}) {
+    for (const auto& range : rig->arenas.parameters().layout().ranges()) {
+      rig->arenas.parameters().slice(range).mul_(0.75);
+      rig->executor->parameters_changed(range);
+    }
+    rig->arenas.gradients().zero();
+  }
+  const auto found = compiled_.step(batch(7, 6), context_of(true));
+  expect_close(found, eager_.step(batch(7, 6), context_of(true)), "sums");
+}
+
+TEST_P(OnednnModel, TwoMicroBatchesMayBeInFlight) {
+  for (Rig* rig : {&compiled_, &eager_}) {
+    rig->executor->forward(0, batch(0, 6), context_of(true));
+    rig->executor->forward(1, batch(20, 6), context_of(true));
+    rig->executor->backward(1, {}, context_of(true), rig->sink);
+    rig->executor->backward(0, {}, context_of(true), rig->sink);
+  }
+  expect_same_state(compiled_, eager_);
+  EXPECT_THROW(
+      compiled_.executor->backward(0, {}, context_of(true), compiled_.sink),
+      InternalError);
+}
+
+const auto kZoo = testing::Values(
+    Case{"net", "net", {}}, Case{"convnet", "convnet", {}},
+    Case{"net5x5", "net5x5", {}}, Case{"simplenet", "simplenet", {}},
+    Case{"mymodel", "mymodel", {1, 32, 32}}, Case{"convnet_bn", "convnet_bn", {}},
+    Case{"net_colour", "net", {3, 32, 24}},
+    Case{"convnet_bn_colour", "convnet_bn", {3, 29, 35}},
+    Case{"net5x5_colour", "net5x5", {3, 40, 31}});
+
+std::string name_of(const testing::TestParamInfo<Case>& row) {
+  return row.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, OnednnModel, kZoo, name_of);
+
+// In bf16 a ReLU or a pool may pass a gradient elsewhere than in float32, so autocast's
+// distance from float32 is the measure. CMakeLists.txt runs these also as on CPUs
+// without AMX.
+class OnednnBf16Model : public OnednnModel {
+ protected:
+  void SetUp() override {
+    if (kernel_isa() != Isa::avx512) {
+      GTEST_SKIP() << "bf16 needs AVX-512; scripts/test on a CPU that has it";
+    }
+    StageOptions options = stage();
+    options.bf16 = true;
+    bf16_ = std::make_unique<Rig>(model(), &make_onednn_executor, options);
+    autocast_ = std::make_unique<Rig>(model(), &make_eager_executor, options);
+  }
+
+  template <typename Steps>
+  void each(const Steps& steps) {
+    for (Rig* rig : {bf16_.get(), autocast_.get(), &eager_}) {
+      steps(*rig);
+    }
+  }
+
+  void expect_near(
+      const at::Tensor& found, const at::Tensor& autocast, const at::Tensor& expected,
+      double norm, const std::string& what) {
+    const double allowed = 2 * (autocast - expected).norm().item<double>() + 0.1 * norm;
+    EXPECT_LE((found - expected).norm().item<double>(), allowed) << what;
+  }
+
+  void expect_near_gradients() {
+    const Arena& expected = eager_.arenas.gradients();
+    const auto& slots = expected.layout().slots();
+    // The bias before a batch norm has a gradient of nothing but rounding.
+    const double some = 0.01 * expected.segment(0).norm().item<double>();
+    for (size_t i = 0; i < slots.size(); ++i) {
+      expect_near(
+          bf16_->arenas.gradients().view(i), autocast_->arenas.gradients().view(i),
+          expected.view(i), std::max(some, expected.view(i).norm().item<double>()),
+          "gradient of " + slots[i].name);
+    }
+  }
+
+  std::unique_ptr<Rig> bf16_;
+  std::unique_ptr<Rig> autocast_;
+};
+
+TEST_P(OnednnBf16Model, StepsAreAsNearToFloat32AsAutocasts) {
+  for (const auto& part : {batch(0, 6), batch(40, 3), batch(9, 6)}) {
+    std::vector<at::Tensor> sums;
+    each([&](Rig& rig) { sums.push_back(rig.step(part, context_of(true))); });
+    // The loss; next to it is a count of right answers.
+    EXPECT_NEAR(
+        sums[0][0].item<double>(), sums[2][0].item<double>(),
+        0.01 * sums[2][0].item<double>());
+    expect_near_gradients();
+  }
+}
+
+TEST_P(OnednnBf16Model, GradientsReplaceThenAddUp) {
+  each([&](Rig& rig) {
+    rig.step(batch(0, 6), context_of(true));
+    rig.executor->zero_gradients();
+    rig.step(batch(40, 6), context_of(true));
+    rig.step(batch(0, 6), context_of(true));
+  });
+  expect_near_gradients();
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, OnednnBf16Model, kZoo, name_of);
+
+std::vector<Layer> half(bool first) {
+  if (first) {
+    return {conv2d("conv", 1, 16, 3), relu(), max_pool2d(2)};
+  }
+  return {dropout(0.3), flatten(), linear("fc", 2704, 10), log_softmax()};
+}
+
+TEST(Onednn, StagesPassActivationsForwardAndGradientsBack) {
+  at::Tensor last_gradient[2];
+  at::Tensor first_gradient[2];
+  const MakeExecutor makers[] = {&make_onednn_executor, &make_eager_executor};
+  for (size_t i = 0; i < 2; ++i) {
+    StageOptions first;
+    first.last = false;
+    StageOptions last;
+    last.first = false;
+    last.loss.kind = LossKind::nll;
+    Rig front(make_layered_model(half(true), {}), makers[i], first);
+    Rig back(make_layered_model(half(false), {}), makers[i], last);
+    Batch batch = images({}, 0, 6);
+    const auto context = context_of(true);
+    Batch middle = batch;
+    middle.inputs = front.executor->forward(0, batch, context).output;
+    EXPECT_EQ(back.executor->forward(0, middle, context).sums[2].item<double>(), 6);
+    const auto grad = back.executor->backward(0, {}, context, back.sink);
+    EXPECT_FALSE(front.executor->backward(0, grad, context, front.sink).defined());
+    last_gradient[i] = back.arenas.gradients().view(1).clone();
+    first_gradient[i] = front.arenas.gradients().view(1).clone();
+  }
+  expect_close(last_gradient[0], last_gradient[1], "gradient of the last stage");
+  expect_close(first_gradient[0], first_gradient[1], "gradient of the first stage");
+}
+
+TEST(Onednn, AutoTakesItWhereItCanAndSaysWhyNotElsewhere) {
+  ModelOptions options;
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    options.dtype = dtype;
+    const auto model = make_model("net", options);
+    ModelArenas arenas(model->parameters(), model->buffers());
+    std::string why_not;
+    const auto executor = make_executor("auto", *model, arenas, {}, &why_not);
+    if (dtype == at::kFloat) {
+      EXPECT_STREQ(executor->name(), "onednn");
+      EXPECT_EQ(why_not, "");
+    } else {
+      EXPECT_STREQ(executor->name(), "eager");
+      EXPECT_THAT(why_not, AllOf(HasSubstr("onednn"), HasSubstr("float32")));
+    }
+  }
+}
+
+TEST(Onednn, SaysWhatItCannotCompile) {
+  ModelOptions options;
+  options.dtype = at::kDouble;
+  EXPECT_THAT(
+      error_of<ConfigError>(
+          [&] { Rig rig(make_model("net", options), &make_onednn_executor); }),
+      AllOf(HasSubstr("float32"), HasSubstr("--executor eager")));
+  const auto weight = at::arange(3).to(at::kFloat).set_requires_grad(true);
+  EXPECT_THAT(
+      error_of<ConfigError>([&] {
+        Rig rig(
+            make_function_model(
+                [](const at::Tensor& x) { return x; }, {{"weight", weight}}),
+            &make_onednn_executor);
+      }),
+      HasSubstr("not a plain sequence"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,221 @@
+#include "tandem/parallel/reduce/grad_reducer.h"
+
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tests/core/expect.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A group of two that only notes what is reduced.
+class NotingCommunicator : public Communicator {
+ public:
+  NotingCommunicator() : Communicator(0, 2, "noting") {}
+
+  std::vector<int64_t> launched;
+  int waits = 0;
+  bool fails = false;
+
+  std::unique_ptr<Communicator> split(int) override {
+    return nullptr;
+  }
+
+ protected:
+  WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
+    TANDEM_CHECK(op == ReduceOp::sum, "gradients are summed");
+    launched.push_back(tensor.numel());
+    return std::make_shared<NotedWork>(*this);
+  }
+  WorkPtr do_broadcast(at::Tensor, int) override {
+    return nullptr;
+  }
+  WorkPtr do_reduce_scatter(at::Tensor, at::Tensor) override {
+    return nullptr;
+  }
+  WorkPtr do_all_gather(at::Tensor, at::Tensor) override {
+    return nullptr;
+  }
+  WorkPtr do_scatter(at::Tensor, at::Tensor, int) override {
+    return nullptr;
+  }
+  WorkPtr do_gather(at::Tensor, at::Tensor, int) override {
+    return nullptr;
+  }
+  WorkPtr do_send(at::Tensor, int, int) override {
+    return nullptr;
+  }
+  WorkPtr do_recv(at::Tensor, int, int) override {
+    return nullptr;
+  }
+
+ private:
+  struct NotedWork : Work {
+    explicit NotedWork(NotingCommunicator& comm) : owner(comm) {}
+    bool test() override {
+      return true;
+    }
+    void wait(std::chrono::milliseconds) override {
+      ++owner.waits;
+      if (owner.fails) {
+        throw std::runtime_error("cable cut");
+      }
+    }
+    NotingCommunicator& owner;
+  };
+};
+
+// Slots of 1, 2, 3 and 4 floats, so a bucket is known by its size; then a frozen one.
+struct Reduction {
+  explicit Reduction(int64_t bucket_bytes = 1, bool during_backward = true)
+      : reducer(
+            comm, gradients,
+            plan_buckets(gradients.layout(), SyncMode::overlap, bucket_bytes),
+            during_backward) {}
+
+  static std::shared_ptr<const ArenaLayout> layout() {
+    std::vector<NamedTensor> tensors;
+    for (int64_t size = 1; size <= 5; ++size) {
+      tensors.push_back(
+          {"p" + std::to_string(size), at::zeros({size}).set_requires_grad(size < 5)});
+    }
+    return std::make_shared<ArenaLayout>(tensors, std::vector<int64_t>{}, 1);
+  }
+
+  NotingCommunicator comm;
+  Arena gradients{layout(), "gradients"};
+  GradReducer reducer;
+};
+
+TEST(GradReducer, LaunchesInPlanOrderWhateverTheOrderOfReadiness) {
+  std::vector<size_t> order = {0, 1, 2, 3};
+  do {
+    Reduction reduction;
+    reduction.reducer.begin(nullptr);
+    for (const size_t slot : order) {
+      reduction.reducer.gradient_ready(slot);
+    }
+    EXPECT_THAT(reduction.comm.launched, ElementsAre(1, 2, 3, 4));  // before finish()
+    reduction.reducer.finish();
+    EXPECT_THAT(reduction.comm.launched, ElementsAre(1, 2, 3, 4));
+    EXPECT_EQ(reduction.comm.waits, 4);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(GradReducer, AFullBucketWaitsForThoseBeforeIt) {
+  Reduction reduction;
+  auto& launched = reduction.comm.launched;
+  reduction.reducer.begin(nullptr);
+  reduction.reducer.gradient_ready(2);
+  EXPECT_THAT(launched, IsEmpty());
+  reduction.reducer.gradient_ready(0);
+  EXPECT_THAT(launched, ElementsAre(1));
+  reduction.reducer.gradient_ready(1);
+  EXPECT_THAT(launched, ElementsAre(1, 2, 3));
+  EXPECT_EQ(reduction.comm.waits, 0);
+}
+
+TEST(GradReducer, ABucketIsSentWhenItsLastGradientIsThere) {
+  // Slots 0 and 1 end at 18 floats, 2 and 3 at 20 behind their start.
+  Reduction reduction(20 * 4);
+  auto& launched = reduction.comm.launched;
+  ASSERT_EQ(reduction.reducer.buckets().size(), 2u);
+  reduction.reducer.begin(nullptr);
+  reduction.reducer.gradient_ready(1);
+  EXPECT_THAT(launched, IsEmpty());
+  reduction.reducer.gradient_ready(0);
+  EXPECT_THAT(launched, ElementsAre(18));
+  reduction.reducer.gradient_ready(2);
+  EXPECT_THAT(launched, ElementsAre(18));
+  reduction.reducer.gradient_ready(3);
+  EXPECT_THAT(launched, ElementsAre(18, 20));
+}
+
+TEST(GradReducer, BucketsOfUnusedParametersAreSentAtFinish) {
+  Reduction reduction;
+  reduction.reducer.begin(nullptr);
+  for (const size_t slot : {3, 2, 0}) {  // 1 never comes
+    reduction.reducer.gradient_ready(slot);
+  }
+  EXPECT_THAT(reduction.comm.launched, ElementsAre(1));
+  reduction.reducer.finish();
+  EXPECT_THAT(reduction.comm.launched, ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(reduction.comm.waits, 4);
+
+  Reduction none;
+  none.reducer.begin(nullptr);
+  none.reducer.finish();
+  EXPECT_THAT(none.comm.launched, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(GradReducer, NothingIsSentBeforeFinishWhenNotDuringBackward) {
+  Reduction reduction(1, false);
+  reduction.reducer.begin(nullptr);
+  for (const size_t slot : {0, 1, 2, 3}) {
+    reduction.reducer.gradient_ready(slot);
+  }
+  EXPECT_THAT(reduction.comm.launched, IsEmpty());
+  reduction.reducer.finish();
+  EXPECT_THAT(reduction.comm.launched, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(GradReducer, EachStepStartsAnew) {
+  Reduction reduction;
+  auto& launched = reduction.comm.launched;
+  reduction.reducer.begin(nullptr);
+  reduction.reducer.gradient_ready(0);
+  reduction.reducer.finish();
+  launched.clear();
+  reduction.reducer.begin(nullptr);
+  EXPECT_THAT(launched, IsEmpty());
+  reduction.reducer.gradient_ready(1);
+  EXPECT_THAT(launched, IsEmpty());
+  reduction.reducer.gradient_ready(0);
+  EXPECT_THAT(launched, ElementsAre(1, 2));
+  reduction.reducer.finish();
+  EXPECT_THAT(launched, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(GradReducer, FrozenParametersAreNobodysConcern) {
+  Reduction reduction;
+  reduction.reducer.begin(nullptr);
+  reduction.reducer.gradient_ready(4);
+  EXPECT_THAT(reduction.comm.launched, IsEmpty());
+  reduction.reducer.finish();
+  EXPECT_THAT(reduction.comm.launched, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(GradReducer, FailureNamesTheBucket) {
+  Reduction reduction;
+  reduction.comm.fails = true;
+  reduction.reducer.begin(nullptr);
+  EXPECT_THAT(
+      error_of<CommError>([&] { reduction.reducer.finish(); }),
+      testing::AllOf(HasSubstr("bucket 0"), HasSubstr("cable cut")));
+}
+
+TEST(GradReducer, TraceMarksEachBucketWithItsBytes) {
+  Reduction reduction;
+  Trace trace;
+  reduction.reducer.begin(&trace);
+  reduction.reducer.finish();
+  const auto events = trace.events();
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[2].category, "comm");
+  EXPECT_EQ(events[2].name, "bucket 2");
+  EXPECT_EQ(events[2].bytes, 12);
+}
+
+}  // namespace
+}  // namespace tandem

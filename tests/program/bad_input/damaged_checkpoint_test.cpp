@@ -1,0 +1,104 @@
+// Runs that go on from damaged or mixed checkpoints; every bit of one is damaged in
+// tests/checkpoint/checkpoint_damage_test.cpp.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "program.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+// Two epochs of 14 steps, with files of each rank's own beside the model's.
+std::vector<std::string> averaging(const std::string& out) {
+  return {"train",      "--strategy",
+          "averaging",  "--model",
+          "convnet_bn", "--optimizer",
+          "sgd",        "--lr",
+          "0.05",       "--momentum",
+          "0.9",        "--limit",
+          "1280",       "--batch-size",
+          "32",         "--epochs",
+          "2",          "--nproc",
+          "3",          "--ranks",
+          "thread",     "--share",
+          "scatter",    "--average-every",
+          "7",          "--checkpoint-every",
+          "9",          "--resume",
+          "auto",       "--keep-checkpoints",
+          "0",          "--out",
+          out};
+}
+
+class DamagedCheckpointRun : public testing::Test {
+ protected:
+  std::string run_to_end() {
+    const auto result = tandem_run(averaging(out_));
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    errors_ = result.errors;
+    return json_value(out_ + "/summary.json", "parameters_sha256");
+  }
+
+  // As if the run had been killed after step 18.
+  void go_back() const {
+    for (const auto& name : list_directory(checkpoints_)) {
+      if (name != "step-00000009" && name != "step-00000018") {
+        remove_all(checkpoints_ + "/" + name);
+      }
+    }
+  }
+
+  Scratch scratch_;
+  std::string out_ = scratch_ / "run";
+  std::string checkpoints_ = out_ + "/checkpoints";
+  std::string errors_;
+};
+
+TEST_F(DamagedCheckpointRun, GoesOnFromTheOneBeforeToTheSameBits) {
+  const auto whole = run_to_end();
+  const auto older = checkpoints_ + "/step-00000009/";
+  const auto newer = checkpoints_ + "/step-00000018/";
+  const std::string model = "model.safetensors";
+  const std::string training = "training.safetensors";
+  const std::string own = "rank-0001-of-0003.safetensors";
+  const auto replace = [&](const std::string& name, const std::string& by) {
+    replace_file(newer + name, read_file(by));
+  };
+  struct Damage {
+    const char* said;
+    std::function<void()> act;
+  };
+  const Damage damages[] = {
+      {"", [] {}},
+      {"its hash is missing",
+       [&] {
+         auto bytes = read_file(newer + model);
+         bytes[bytes.find("sha256")] ^= 1;
+         replace_file(newer + model, bytes);
+       }},
+      {"of two checkpoints", [&] { replace(model, older + model); }},
+      {"of two checkpoints", [&] { replace(training, older + training); }},
+      {"of another checkpoint", [&] { replace(own, older + own); }},
+      {"or another rank's",
+       [&] { replace(own, newer + "rank-0002-of-0003.safetensors"); }},
+  };
+  for (const auto& [said, act] : damages) {
+    SCOPED_TRACE(said);
+    go_back();
+    act();
+    EXPECT_EQ(run_to_end(), whole);
+    EXPECT_THAT(errors_, HasSubstr(said));
+    EXPECT_THAT(
+        errors_, HasSubstr(
+                     std::string(said).empty()
+                         ? "resuming from " + checkpoints_ + "/step-00000018"
+                         : "going back to the one before it"));
+  }
+}
+
+}  // namespace
+}  // namespace tandem

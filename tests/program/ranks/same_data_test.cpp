@@ -1,0 +1,144 @@
+// That all hosts of a run, and all processes that go on with it, read the same data.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <thread>
+
+#include "program.h"
+#include "tandem/base/store/socket.h"
+#include "tandem/data/dataset.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr size_t kHeaderBytes = 16;
+
+// Folders with the same digits.
+class SameData : public testing::Test {
+ protected:
+  SameData() {
+    write_digits(scratch_ / "a", 96, 24);
+    for (const char* name : {"b", "c"}) {
+      std::filesystem::copy(scratch_ / "a", scratch_ / name);
+    }
+  }
+
+  // All images black; the labels stay.
+  void blacken(const std::string& folder, const std::string& images) const {
+    const auto path = scratch_ / (folder + "/" + images + "-images-idx3-ubyte");
+    auto bytes = read_file(path);
+    std::fill(bytes.begin() + kHeaderBytes, bytes.end(), '\0');
+    replace_file(path, bytes);
+  }
+
+  std::vector<std::string> run_on(const std::string& folder) const {
+    return {"train", "--model", "simplenet",      "--batch-size",
+            "16",    "--data",  scratch_ / folder};
+  }
+
+  // Three hosts with a rank and a folder each.
+  std::array<CommandResult, 3> run_on_all(const std::vector<std::string>& more) const {
+    const auto address = listen_at("tcp:127.0.0.1:0").address;
+    const auto port = address.substr(address.rfind(':') + 1);
+    std::array<CommandResult, 3> results;
+    std::vector<std::thread> hosts;
+    for (size_t rank = 0; rank < 3; ++rank) {
+      hosts.emplace_back([&, rank] {
+        auto arguments = run_on(std::string(1, static_cast<char>('a' + rank)));
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        results[rank] = tandem_run(
+            arguments, {{"RANK", std::to_string(rank)},
+                        {"WORLD_SIZE", "3"},
+                        {"MASTER_ADDR", "127.0.0.1"},
+                        {"MASTER_PORT", port}});
+      });
+    }
+    for (auto& host : hosts) {
+      host.join();
+    }
+    return results;
+  }
+
+  const Scratch scratch_;
+};
+
+TEST_F(SameData, InFoldersOfTheirOwnTrainsTogether) {
+  for (const auto& result : run_on_all({})) {
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+  }
+}
+
+TEST_F(SameData, ARankWithBlackImagesIsNamed) {
+  blacken("c", "train");
+  for (const auto& result : run_on_all({})) {
+    EXPECT_EQ(result.status.code, 2);
+    EXPECT_THAT(
+        result.errors, AllOf(
+                           HasSubstr("rank 2 has other training images than rank 0"),
+                           HasSubstr("--data")));
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
+        << result.errors;
+  }
+}
+
+TEST_F(SameData, TestImagesCountToo) {
+  blacken("b", "t10k");
+  for (const auto& result : run_on_all({})) {
+    EXPECT_EQ(result.status.code, 2);
+    EXPECT_THAT(result.errors, HasSubstr("rank 1 has other test images than rank 0"));
+  }
+}
+
+// Only rank 0 reads.
+TEST_F(SameData, IsScatteredFromRankZeroWhateverTheOthersHave) {
+  blacken("b", "train");
+  for (const auto& result : run_on_all({"--share", "scatter"})) {
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+  }
+}
+
+class ResumedData : public SameData, public testing::WithParamInterface<const char*> {
+ protected:
+  CommandResult train_on(
+      const std::string& folder, const std::string& ranks,
+      const std::vector<std::string>& more) const {
+    auto arguments = run_on(folder);
+    arguments.insert(
+        arguments.end(),
+        {"--nproc", ranks, "--share", GetParam(), "--out", scratch_ / "run"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return tandem_run(arguments);
+  }
+};
+
+TEST_P(ResumedData, MayMoveButNotChange) {
+  ASSERT_TRUE(train_on("a", "3", {}).status.ok());
+  blacken("b", "train");
+  const auto other = train_on("b", "3", {"--resume", "auto", "--epochs", "2"});
+  EXPECT_EQ(other.status.code, 2);
+  EXPECT_EQ(std::count(other.errors.begin(), other.errors.end(), '\n'), 1)
+      << other.errors;
+  EXPECT_THAT(
+      other.errors, AllOf(
+                        HasSubstr("the training images are not those that"),
+                        HasSubstr("/run/checkpoints/step-"), HasSubstr("--data"),
+                        HasSubstr("--init")));
+  EXPECT_THAT(read_file(scratch_ / "run/config.toml"), HasSubstr("epochs = 1\n"));
+  const auto moved = train_on("c", "1", {"--resume", "auto", "--epochs", "2"});
+  EXPECT_TRUE(moved.status.ok()) << moved.errors;
+  EXPECT_EQ(json_number(scratch_ / "run/summary.json", "epochs"), 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shared, ResumedData, testing::Values("sampler", "scatter"),
+    [](const auto& row) { return std::string(row.param); });
+
+}  // namespace
+}  // namespace tandem
