@@ -1,6 +1,7 @@
 #include "app/bench_flags.h"
 
 #include "app/command_line.h"
+#include "tandem/config/fields.h"
 
 namespace tandem::app {
 
@@ -13,10 +14,32 @@ constexpr const char* kHelp =
     "tandem bench allreduce   sums of a buffer over ranks, by backend\n"
     "\neach with --json; --help says more\n";
 
+// The flag of a setting, as `tandem train` has it.
+void add_setting(CLI::App& app, RunConfig& config, const char* name) {
+  const Field& field = find_field(name, "bench");
+  app.add_option_function<std::string>(
+      field.flag(),
+      [&config, &field](const std::string& text) {
+        set_field(config, field, text, field.flag());
+      },
+      field.help());
+}
+
 void add_data_flags(CLI::App& app, RunConfig& config) {
-  app.add_option("--model", config.model, "which network; the loader pads for it");
-  app.add_option("--data", config.data, "digits, mnist, or a folder of IDX files");
-  app.add_option("--batch-size", config.batch_size, "samples per batch");
+  for (const char* name : {"model", "data", "batch_size"}) {
+    add_setting(app, config, name);
+  }
+}
+
+// The values of --FLAG a,b,c. Throws ConfigError for one that does not exist.
+template <typename E>
+std::vector<E> parse_choices(
+    const std::string& flag, const std::vector<std::string>& names) {
+  std::vector<E> values;
+  for (const auto& name : names) {
+    values.push_back(parse_choice<E>(flag, name));
+  }
+  return values;
 }
 
 void add_json_flag(CLI::App& app, bool& json) {
@@ -32,9 +55,9 @@ BenchStepOptions parse_bench_step(const Arguments& arguments) {
       "tandem bench step");
   BenchStepOptions options;
   add_data_flags(app, options.config);
-  app.add_option("--executor", options.config.executor, "as in tandem train");
-  app.add_option("--precision", options.config.precision, "as in tandem train");
-  app.add_option("--optimizer", options.config.optimizer, "as in tandem train");
+  for (const char* name : {"executor", "precision", "optimizer"}) {
+    add_setting(app, options.config, name);
+  }
   app.add_option("--threads", options.threads, "CPU threads of the rank")
       ->check(whole_number(1, 4096));
   app.add_option("--steps", options.steps, "steps to time")->check(whole_number(1));
@@ -71,8 +94,9 @@ BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments) {
       "memcpy that reads and writes as many bytes together: medians.",
       "tandem bench optimizer");
   BenchOptimizerOptions options;
+  auto names = choice_names<OptimizerKind>();
   app.add_option(
-         "--optimizers", options.optimizers,
+         "--optimizers", names,
          "sgd, adam, ...; commas between; sgd has momentum (default: all)")
       ->delimiter(',');
   app.add_option("--parameters", options.parameters, "how many; net's by default")
@@ -81,6 +105,7 @@ BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments) {
       ->check(whole_number(1));
   add_json_flag(app, options.json);
   parse(app, arguments);
+  options.optimizers = parse_choices<OptimizerKind>("--optimizers", names);
   return options;
 }
 
@@ -91,10 +116,10 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
       "there are enough.",
       "tandem bench allreduce");
   BenchAllReduceOptions options;
+  std::vector<std::string> names = {"thread", "gloo"};
   app.add_option("--nproc", options.nproc, "ranks")->check(whole_number(1, 4096));
   app.add_option(
-         "--backends", options.backends,
-         "thread, shm, gloo, shm+gloo, mpi; commas between")
+         "--backends", names, "thread, shm, gloo, shm+gloo, mpi; commas between")
       ->delimiter(',');
   app.add_option("--bytes", options.bytes, "sizes of the buffer; commas between")
       ->delimiter(',')
@@ -104,6 +129,7 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
   add_json_flag(app, options.json);
   app.add_option("--result-file", options.result_file)->group("");
   parse(app, arguments);
+  options.backends = parse_choices<BackendKind>("--backends", names);
   for (const int64_t bytes : options.bytes) {
     if (bytes % 4 != 0) {
       throw ConfigError(

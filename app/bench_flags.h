@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/command.h"
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 
 namespace tandem::app {
 
@@ -30,8 +30,7 @@ struct BenchLoaderOptions {
 
 /// What `tandem bench optimizer` measures: one pass over an arena, one thread.
 struct BenchOptimizerOptions {
-  // Empty: all of the table.
-  std::vector<std::string> optimizers;
+  std::vector<OptimizerKind> optimizers;
   // Those of `net`.
   int64_t parameters = 1'199'882;
   int64_t repeats = 41;
@@ -41,7 +40,7 @@ struct BenchOptimizerOptions {
 /// What `tandem bench allreduce` measures: the sum of a float32 buffer.
 struct BenchAllReduceOptions {
   int nproc = 2;
-  std::vector<std::string> backends = {"thread", "gloo"};
+  std::vector<BackendKind> backends = {BackendKind::thread, BackendKind::gloo};
   std::vector<int64_t> bytes = {4'800'000};
   int64_t repeats = 30;
   bool json = false;

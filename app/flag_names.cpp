@@ -9,22 +9,6 @@ namespace tandem::app {
 
 namespace {
 
-// Other names of settings. Those with one dash are not all that CLI11 can parse.
-struct OtherNames {
-  const char* field;
-  std::vector<std::string> names;
-};
-
-const std::vector<OtherNames>& other_names() {
-  static const std::vector<OtherNames> table = {
-      {"accumulate", {"--micro-batches"}},
-      {"nnodes", {"--num-machines", "--nodes", "-n"}},
-      {"nproc", {"--num-processes", "--gpus", "-g"}},
-      {"node_rank", {"--machine-id", "--nr", "-nr"}},
-  };
-  return table;
-}
-
 std::string with_dashes(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
@@ -50,12 +34,12 @@ Word split_word(const std::string& text) {
 }
 
 // The setting that a flag names by one of several names, or null.
-const ConfigField* find_renamed(const std::string& flag) {
-  for (const auto& entry : other_names()) {
-    const auto& field = find_field(entry.field, "other_names");
-    const auto& names = entry.names;
-    if (flag == field.flag() ||
-        std::find(names.begin(), names.end(), flag) != names.end()) {
+const Field* find_renamed(const std::string& flag) {
+  for (const auto& field : config_fields()) {
+    const auto& names = field.other_flags;
+    if (!names.empty() &&
+        (flag == field.flag() ||
+         std::find(names.begin(), names.end(), flag) != names.end())) {
       return &field;
     }
   }
@@ -64,20 +48,19 @@ const ConfigField* find_renamed(const std::string& flag) {
 
 }  // namespace
 
-std::string listed_names(const ConfigField& field) {
+std::string listed_names(const Field& field) {
   std::string listed;
-  for (const auto& entry : other_names()) {
-    for (const auto& name : entry.names) {
-      const bool parsable = name[1] == '-' || name.size() == 2;
-      listed += field.name == std::string(entry.field) && parsable ? "," + name : "";
-    }
+  for (const auto& name : field.other_flags) {
+    // Those with one dash are not all that CLI11 can parse.
+    const bool parsable = name[1] == '-' || name.size() == 2;
+    listed += parsable ? "," + name : "";
   }
   return listed;
 }
 
 Arguments with_own_names(const Arguments& arguments) {
   Arguments own;
-  std::map<const ConfigField*, std::string> given;
+  std::map<const Field*, std::string> given;
   for (const auto& argument : arguments) {
     const Word word = split_word(argument);
     const auto* field = find_renamed(word.name);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "app/command.h"
-#include "tandem/config/config.h"
+#include "tandem/config/fields.h"
 
 namespace tandem::app {
 
@@ -11,6 +11,6 @@ namespace tandem::app {
 Arguments with_own_names(const Arguments& arguments);
 
 /// ",--num-machines,--nodes,-n": a setting's other names, as CLI11 takes them.
-std::string listed_names(const ConfigField& field);
+std::string listed_names(const Field& field);
 
 }  // namespace tandem::app

@@ -1,5 +1,7 @@
 #include "app/train_flags.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 
@@ -12,14 +14,14 @@ namespace tandem::app {
 
 namespace {
 
-bool is_bool(const ConfigField& field) {
-  return std::holds_alternative<bool RunConfig::*>(field.member);
+bool is_bool(const Field& field) {
+  return field.type == Field::Type::boolean;
 }
 
 // Flags in the order of the table; values stay text until the recipe is read.
 struct Flags {
-  std::map<const ConfigField*, std::string> texts;
-  std::map<const ConfigField*, bool> switches;
+  std::map<const Field*, std::string> texts;
+  std::map<const Field*, bool> switches;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -28,19 +30,35 @@ void add_flags(CLI::App& app, Flags& flags) {
     const std::string name = field.flag().substr(2);
     std::string names = "--" + name;
     if (name != field.name) {
-      names += std::string(",--") + field.name;
+      names += ",--" + field.name;
     }
     names += listed_names(field);
     CLI::Option* option = nullptr;
     if (is_bool(field)) {
       names += ",!--no-" + name;
-      option = app.add_flag(names, flags.switches[&field], field.help);
+      option = app.add_flag(names, flags.switches[&field], field.help());
     } else {
-      option = app.add_option(names, flags.texts[&field], field.help);
+      option = app.add_option(names, flags.texts[&field], field.help());
       option->type_name("= " + to_toml(defaults, field));
     }
     option->group(field.section);
   }
+}
+
+// The values of settings that have many, behind all flags.
+std::string choices_text() {
+  std::string text;
+  for (const auto& field : config_fields()) {
+    if (!field.words_at_the_end) {
+      continue;
+    }
+    text += field.flag() + "\n";
+    for (const auto& word : field.words) {
+      text += fmt::format("  {:<17} {}\n", word.name, word.help);
+    }
+    text += "\n";
+  }
+  return text;
 }
 
 // What `export MASTER_ADDR=10.0.0.1 MASTER_PORT=8888` on each host says.
@@ -95,6 +113,7 @@ RunConfig parse_train_arguments(const Arguments& arguments, std::string* kept) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_flags(app, flags);
+  app.footer(choices_text());
   parse(app, with_own_names(arguments));
 
   RunConfig config;
@@ -113,7 +132,7 @@ RunConfig parse_train_arguments(const Arguments& arguments, std::string* kept) {
     }
   }
   // One host needs no address; one left over from another run would be in its way.
-  if (config.nnodes > 1 && !get_env("RANK")) {
+  if (config.ranks.nnodes > 1 && !get_env("RANK")) {
     read_master_variables(config);
     apply_command_line(config, app, flags, assignments);
   }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "app/command.h"
-#include "tandem/config/config.h"
+#include "tandem/config/fields.h"
 
 namespace tandem::app {
 

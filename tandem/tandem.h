@@ -28,6 +28,6 @@
 // The whole run.
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/weights.h"
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/trainer.h"

@@ -61,14 +61,14 @@ int run_under_mpirun(const std::vector<std::string>& command, int nproc) {
 }
 
 int launch_backend(
-    const BenchAllReduceOptions& options, const std::string& backend,
+    const BenchAllReduceOptions& options, BackendKind backend,
     const std::string& result_file) {
   std::vector<std::string> bytes;
   for (const int64_t size : options.bytes) {
     bytes.push_back(std::to_string(size));
   }
   Arguments arguments = {"--nproc",       std::to_string(options.nproc),
-                         "--backends",    backend,
+                         "--backends",    name_of(backend),
                          "--bytes",       join(bytes, ","),
                          "--repeats",     std::to_string(options.repeats),
                          "--result-file", result_file};
@@ -76,12 +76,12 @@ int launch_backend(
     arguments.emplace_back("--json");
   }
   const auto command = bench_worker("allreduce", arguments);
-  if (backend == "mpi") {
+  if (row_of(backend).has_launcher) {
     return run_under_mpirun(command, options.nproc);
   }
   LaunchOptions launching;
   launching.command = command;
-  launching.nproc_per_node = backend == "thread" ? 1 : options.nproc;
+  launching.nproc_per_node = backend == BackendKind::thread ? 1 : options.nproc;
   launching.first_rank_owns_terminal = true;
   return launch(launching);
 }
@@ -102,7 +102,7 @@ int run_allreduce(const Arguments& arguments) {
   }
   const PrivateDirectory directory;
   std::vector<std::string> results;
-  for (const auto& backend : options.backends) {
+  for (const auto backend : options.backends) {
     const std::string file = directory.path + "/result";
     const int code = launch_backend(options, backend, file);
     if (code != 0) {

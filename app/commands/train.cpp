@@ -36,7 +36,7 @@ void check_world(
   if (!has_flag(arguments, {"--nproc", "--nnodes"})) {
     return;
   }
-  const int asked = config.num_ranks_here() * static_cast<int>(config.nnodes);
+  const int asked = config.num_ranks_here() * static_cast<int>(config.ranks.nnodes);
   if (asked > 1 && asked != env.world_size) {
     throw ConfigError(
         "[launch] --nproc and --nnodes ask for " + std::to_string(asked) +
@@ -54,15 +54,11 @@ void check_world(
 }
 
 int train_or_launch(const Arguments& arguments) {
-  if (has_flag(arguments, {"--help", "-h"})) {
-    // Only the worker knows the models, strategies and so on.
-    exec_program(worker_command(arguments), rank_variables(1));
-  }
   std::string kept;
   const RunConfig config = parse_train_arguments(arguments, &kept);
   outlive_readers();
   const auto env = read_rank_env();
-  const bool first = env ? env->rank == 0 : config.node_rank == 0;
+  const bool first = env ? env->rank == 0 : config.ranks.node_rank == 0;
   if (first && !kept.empty()) {
     log_info("the run keeps its own settings, not the recipe's: " + kept);
   }
@@ -72,16 +68,15 @@ int train_or_launch(const Arguments& arguments) {
   }
   const int ranks = config.num_ranks_here();
   const bool one_process =
-      config.ranks == "thread" || (ranks == 1 && config.nnodes == 1);
-  if (config.launcher == "mpirun" ||
-      (config.backend == "mpi" && config.ranks == "process")) {
+      config.ranks.kind == RankKind::thread || (ranks == 1 && config.ranks.nnodes == 1);
+  if (config.needs_mpirun()) {
     ask_for_mpirun(ranks, arguments);
   }
   // Rank 0 alone reads what is scattered, and of several hosts only node 0 has it.
   std::optional<DataReader> reader;
   Variables variables;
-  if (one_process || config.share != "scatter") {
-    reader.emplace(config.data, config.limit);
+  if (one_process || config.data.share != Share::scatter) {
+    reader.emplace(config.data.source, config.data.limit);
     variables = reader->variables();
   }
   if (one_process) {
@@ -93,15 +88,15 @@ int train_or_launch(const Arguments& arguments) {
   launching.command = worker_command(arguments);
   launching.variables = variables;
   launching.nproc_per_node = ranks;
-  launching.nnodes = static_cast<int>(config.nnodes);
-  launching.node_rank = static_cast<int>(config.node_rank);
-  launching.master_addr = config.master_addr;
-  launching.master_port = static_cast<int>(config.master_port);
-  launching.timeout_seconds = config.timeout_seconds;
-  launching.stop_grace_seconds = config.grace_seconds;
+  launching.nnodes = static_cast<int>(config.ranks.nnodes);
+  launching.node_rank = static_cast<int>(config.ranks.node_rank);
+  launching.master_addr = config.ranks.master_addr;
+  launching.master_port = static_cast<int>(config.ranks.master_port);
+  launching.timeout_seconds = config.comm.timeout_seconds;
+  launching.stop_grace_seconds = config.ranks.grace_seconds;
   launching.first_rank_owns_terminal = true;
   // Ranks that report for themselves say who they are where the template does.
-  launching.prefix_output = config.log_ranks == "0";
+  launching.prefix_output = config.output.log_ranks == LogRanks::first;
   return launch(launching);
 }
 

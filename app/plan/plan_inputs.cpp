@@ -12,7 +12,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 
 namespace tandem::app {
 
@@ -217,10 +217,10 @@ PlanInputs inputs_from_run(
   }
   RunConfig config;
   read_recipe(config, directory + "/config.toml");
-  if (config.nnodes > 1) {
+  if (config.ranks.nnodes > 1) {
     throw ConfigError(fmt::format(
         "[plan] '{}' is a run on {} hosts; name one on a single host", directory,
-        config.nnodes));
+        config.ranks.nnodes));
   }
   const double ranks = number_in(summary, "world_size", path);
   if (gradient_bytes == 0 && ranks > 1) {
@@ -237,7 +237,7 @@ PlanInputs inputs_from_run(
   inputs.scaling.step_ms = median_step_ms(directory + "/metrics.jsonl");
   inputs.scaling.buckets =
       even_buckets(gradient_bytes, bucket_bytes, overlap * inputs.scaling.step_ms);
-  inputs.batch_size = config.batch_size * config.accumulate;
+  inputs.batch_size = config.training.batch_size * config.training.accumulate;
   inputs.origin = fmt::format(
       "from {}: {}, {}, {} ranks", directory, summary.value("model", "?"),
       summary.value("executor", "?"), ranks);

@@ -69,18 +69,13 @@ bool in_path(const std::string& program) {
   return false;
 }
 
-bool needs_mpirun(const RunConfig& config) {
-  return config.launcher == "mpirun" ||
-         (config.backend == "mpi" && config.ranks == "process");
-}
-
 std::string obstacle_of(const RunConfig& config) {
-  if (needs_mpirun(config) && !in_path("mpirun")) {
+  if (config.needs_mpirun() && !in_path("mpirun")) {
     return "mpirun is missing; apt-get install openmpi-bin";
   }
-  if (config.nnodes > 1) {
+  if (config.ranks.nnodes > 1) {
     return fmt::format(
-        "it wants {} hosts; start tandem train on each of them", config.nnodes);
+        "it wants {} hosts; start tandem train on each of them", config.ranks.nnodes);
   }
   return "";
 }
@@ -168,8 +163,9 @@ PlannedRun plan_run(
 std::vector<std::string> command_of(const PlannedRun& run) {
   std::vector<std::string> command = {executable_path(), "train"};
   command.insert(command.end(), run.train_arguments.begin(), run.train_arguments.end());
-  return needs_mpirun(run.config) ? mpirun_command(run.config.num_ranks_here(), command)
-                                  : command;
+  return run.config.needs_mpirun()
+             ? mpirun_command(run.config.num_ranks_here(), command)
+             : command;
 }
 
 ordered_json run_planned(const PlannedRun& run, const std::string& out) {

@@ -70,7 +70,7 @@ struct StepTimes {
   std::vector<int64_t> bucket_bytes;
   std::vector<std::vector<double>> bucket_lead_ms;
   // Which one "auto" chose.
-  std::string executor;
+  ExecutorKind executor = ExecutorKind::automatic;
 };
 
 // Adds what the parts of a step said of themselves.
@@ -98,7 +98,7 @@ void add_marks(StepTimes& times, const Trace& trace) {
 }
 
 StepTimes time_steps(const BenchStepOptions& options, Communicator& comm) {
-  const auto data = load_dataset(options.config.data).train;
+  const auto data = load_dataset(options.config.data.source).train;
   const Assembly parts = assemble(options.config, data, comm);
   LoaderOptions loading = loader_options(options.config);
   loading.num_buffers = options.prefetched ? kPrefetchedBatches : 2;
@@ -112,7 +112,7 @@ StepTimes time_steps(const BenchStepOptions& options, Communicator& comm) {
   context.lr = parts.optimizer->base_lr();
   auto sums = at::zeros({3}, at::kDouble);
   StepTimes times;
-  times.executor = parts.executor->name();
+  times.executor = parts.executor->kind();
   for (; context.step < options.warmup + options.steps; ++context.step) {
     const auto start = Clock::now();
     Trace trace;
@@ -142,18 +142,19 @@ int bench_step(const Arguments& arguments) {
   auto options = parse_bench_step(arguments);
   at::set_num_threads(options.threads);
   const auto comm = make_single_communicator();
-  options.config.precision = settle_precision(options.config, *comm);
+  options.config.exec.precision = settle_precision(options.config, *comm);
   const StepTimes times = time_steps(options, *comm);
   const Spread spread = spread_of(times.ms);
   const RunConfig& config = options.config;
-  const double rate = 1000 * static_cast<double>(config.batch_size) / spread.median;
+  const double rate =
+      1000 * static_cast<double>(config.training.batch_size) / spread.median;
   if (!options.json) {
     fmt::print(
         "{}, batch {}, executor {}, {}, {} threads, batches {}: {:.2f} ms per step "
         "(p10 "
         "{:.2f}, p90 {:.2f}), {:.0f} samples/s\n",
-        config.model, config.batch_size, times.executor, config.precision,
-        options.threads,
+        name_of(config.model.kind), config.training.batch_size, name_of(times.executor),
+        name_of(config.exec.precision), options.threads,
         options.prefetched ? "fetched beforehand" : "fetched in the step",
         spread.median, spread.p10, spread.p90, rate);
     return 0;
@@ -168,14 +169,14 @@ int bench_step(const Arguments& arguments) {
   }
   json["samples_per_second"] = rate;
   json["steps"] = options.steps;
-  json["model"] = config.model;
-  json["data"] = config.data;
-  json["batch"] = config.batch_size;
+  json["model"] = name_of(config.model.kind);
+  json["data"] = config.data.source;
+  json["batch"] = config.training.batch_size;
   json["prefetched"] = options.prefetched;
   json["threads"] = options.threads;
-  json["executor"] = times.executor;
-  json["precision"] = config.precision;
-  json["optimizer"] = config.optimizer;
+  json["executor"] = name_of(times.executor);
+  json["precision"] = name_of(config.exec.precision);
+  json["optimizer"] = name_of(config.optimizer.kind);
   add_machine(json);
   fmt::print("{}\n", json.dump());
   return 0;
@@ -183,7 +184,7 @@ int bench_step(const Arguments& arguments) {
 
 // Samples per second of each epoch after the first.
 std::vector<double> time_epochs(const BenchLoaderOptions& options) {
-  const auto data = load_dataset(options.config.data).train;
+  const auto data = load_dataset(options.config.data.source).train;
   Loader loader(data, whole_set(data), loader_options(options.config));
   std::vector<double> rates;
   Batch batch;
@@ -207,7 +208,8 @@ int bench_loader(const Arguments& arguments) {
   if (!options.json) {
     fmt::print(
         "{}, batch {}, 1 thread: {:.0f} samples/s (p10 {:.0f}, p90 {:.0f})\n",
-        config.data, config.batch_size, spread.median, spread.p10, spread.p90);
+        config.data.source, config.training.batch_size, spread.median, spread.p10,
+        spread.p90);
     return 0;
   }
   ordered_json json;
@@ -215,8 +217,8 @@ int bench_loader(const Arguments& arguments) {
   json["p10"] = spread.p10;
   json["p90"] = spread.p90;
   json["epochs"] = options.epochs;
-  json["data"] = config.data;
-  json["batch"] = config.batch_size;
+  json["data"] = config.data.source;
+  json["batch"] = config.training.batch_size;
   json["threads"] = 1;
   add_machine(json);
   fmt::print("{}\n", json.dump());

@@ -97,7 +97,7 @@ void measure(const BenchAllReduceOptions& options, Communicator& comm) {
   };
   for (const int64_t bytes : options.bytes) {
     // As gradients in training.
-    const bool shares = comm.backend() == std::string("shm");
+    const bool shares = comm.shares_memory();
     time(shares ? "shared" : "", comm.make_buffer(bytes / 4, at::kFloat));
     if (shares) {
       time("private", at::empty({bytes / 4}, at::kFloat));
@@ -126,13 +126,13 @@ int bench_allreduce(const Arguments& arguments) {
           "[bench] ranks that another launcher started can form one group only; name "
           "one of --backends");
     }
-    const std::string& backend = options.backends.front();
-    if (backend == "thread") {
+    const BackendKind backend = options.backends.front();
+    if (backend == BackendKind::thread) {
       at::set_num_threads(std::max(1, usable_cpus() / options.nproc));
       run_ranks(options.nproc, [&](Communicator& comm) { measure(options, comm); });
       return;
     }
-    JoinOptions joining;
+    CommOptions joining;
     joining.backend = backend;
     const JoinedRun run = join_run(joining);
     measure(options, *run.comm);

@@ -42,7 +42,7 @@ void fill(Arena& arena) {
 }
 
 struct Times {
-  std::string optimizer;
+  OptimizerKind optimizer = OptimizerKind::sgd;
   // Read and written by one update.
   int64_t bytes = 0;
   std::vector<double> update_ms;
@@ -51,19 +51,19 @@ struct Times {
   std::vector<double> ratios;
 };
 
-Times time_updates(const std::string& name, const BenchOptimizerOptions& options) {
+Times time_updates(OptimizerKind kind, const BenchOptimizerOptions& options) {
   const auto layout = layout_of(options.parameters);
   Arena parameters(layout, "parameters");
   Arena gradients(layout, "gradients");
   fill(parameters);
   fill(gradients);
   OptimizerOptions settings;
-  settings.name = name;
-  settings.momentum = name == "sgd" ? 0.9 : 0;
+  settings.kind = kind;
+  settings.momentum = kind == OptimizerKind::sgd ? 0.9 : 0;
   const auto optimizer = make_optimizer(settings, parameters, gradients);
   const auto num_states = static_cast<int64_t>(optimizer->state().size());
   // The gradients are only read, all else is read and written.
-  Times times{name, 4 * options.parameters * (3 + 2 * num_states), {}, {}, {}};
+  Times times{kind, 4 * options.parameters * (3 + 2 * num_states), {}, {}, {}};
   const std::vector<char> from(static_cast<size_t>(times.bytes / 2), 1);
   std::vector<char> to(from.size());
   const auto range = layout->trainable_ranges().at(0);
@@ -84,20 +84,10 @@ Times time_updates(const std::string& name, const BenchOptimizerOptions& options
   return times;
 }
 
-std::vector<std::string> chosen(const BenchOptimizerOptions& options) {
-  std::vector<std::string> names = options.optimizers;
-  for (const auto& entry : optimizer_table()) {
-    if (options.optimizers.empty()) {
-      names.emplace_back(entry.name);
-    }
-  }
-  return names;
-}
-
 ordered_json describe(const Times& times) {
   const Spread update = spread_of(times.update_ms);
   ordered_json json;
-  json["optimizer"] = times.optimizer;
+  json["optimizer"] = name_of(times.optimizer);
   json["ms"] = update.median;
   json["p10"] = update.p10;
   json["p90"] = update.p90;
@@ -121,8 +111,8 @@ int bench_optimizer(const Arguments& arguments) {
   const auto options = parse_bench_optimizer(arguments);
   at::set_num_threads(1);
   ordered_json json;
-  for (const auto& name : chosen(options)) {
-    const auto row = describe(time_updates(name, options));
+  for (const auto kind : options.optimizers) {
+    const auto row = describe(time_updates(kind, options));
     if (!options.json) {
       if (json.empty()) {
         fmt::print(

@@ -44,9 +44,9 @@ int work_eval(const Arguments& arguments) {
   check_is_checkpoint(checkpoint);
   RunConfig config = config_from(load_model(checkpoint, nullptr));
   if (!data.empty()) {
-    config.data = data;
+    config.data.source = data;
   }
-  const auto splits = load_dataset(config.data, limit);
+  const auto splits = load_dataset(config.data.source, limit);
   auto comm = make_single_communicator();
   const Assembly parts = assemble(config, splits.test, *comm);
   const auto state = parts.arenas->state();

@@ -41,16 +41,16 @@ std::unique_ptr<tandem::Model> make_skip_net() {
 int main(int argc, char** argv) {
   try {
     tandem::RunConfig config;
-    config.model = tandem::kCustomModel;
-    config.limit = 6'400;
-    config.optimizer = "sgd";
-    config.lr = 0.05;
-    config.momentum = 0.9;
+    config.model.kind = tandem::ModelKind::custom;
+    config.data.limit = 6'400;
+    config.optimizer.kind = tandem::OptimizerKind::sgd;
+    config.optimizer.lr = 0.05;
+    config.optimizer.momentum = 0.9;
     if (argc > 1) {
       tandem::read_recipe(config, argv[1]);
     }
     auto run = tandem::join_run();
-    const auto data = tandem::load_dataset(config.data, config.limit);
+    const auto data = tandem::load_dataset(config.data.source, config.data.limit);
     const auto summary = tandem::train(config, data, *run.comm, make_skip_net());
     std::printf("rank %d: %.2f %%\n", run.comm->rank(), summary.test.accuracy());
     return 0;

@@ -2,12 +2,12 @@
 
 #include <string>
 
-#include "tandem/config/config.h"
+#include "tandem/config/fields.h"
 
 namespace tandem {
 
 // A run that goes on keeps the settings it had: those of its config.toml. Flags change
-// them, but for what decides which numbers the run is about (kRules in the source say
+// them, but for what decides which numbers the run is about (Field::kept says
 // which); a recipe given again does not.
 
 /// Whether a run with this config goes on from a checkpoint: resume names one, or is
@@ -36,7 +36,8 @@ std::string changed_settings(const std::string& earlier, const RunConfig& config
 void check_kept_settings(
     const std::string& earlier, const RunConfig& config, const std::string& origin);
 
-/// The value of `key = value` in a config.toml, as it is written there; "" without one.
-std::string value_in(const std::string& toml, const std::string& key);
+/// A field's value in a config.toml, as to_toml() writes it, whichever version wrote
+/// the file; "" where it is not there.
+std::string value_in(const std::string& toml, const Field& field);
 
 }  // namespace tandem

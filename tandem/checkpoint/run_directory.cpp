@@ -187,14 +187,16 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["world_size"] = summary.world_size;
   json["epochs"] = summary.epochs;
   json["steps"] = summary.steps;
-  json["model"] = config.model;
-  json["strategy"] = config.strategy;
-  json["sync"] = config.sync;
-  json["ranks"] = config.ranks;
+  json["model"] = name_of(config.model.kind);
+  json["strategy"] = name_of(config.strategy.kind);
+  json["sync"] = name_of(config.strategy.sync);
+  json["ranks"] = name_of(config.ranks.kind);
   json["backend"] = summary.backend;
-  json["executor"] = summary.executor;
-  json["optimizer_state"] = summary.optimizer_state;
-  json["precision"] = config.precision;
+  json["executor"] = name_of(summary.executor);
+  json["optimizer_state"] = has_trait(config.strategy.kind, kHasBuckets)
+                                ? name_of(config.strategy.optimizer_state)
+                                : "";
+  json["precision"] = name_of(config.exec.precision);
   json["loss_scale"] = summary.loss_scale;
   json["skipped_steps"] = summary.skipped_steps;
   json["exposed_comm_ms_per_step"] = summary.exposed_comm_ms_per_step;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tandem/comm/communicator.h"
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 
 namespace tandem {
 
@@ -68,9 +68,8 @@ struct Summary {
   int64_t steps = 0;
   int world_size = 1;
   std::string backend;
-  std::string executor;
-  // "replicated" or "sharded"; "" where the strategy has no such choice.
-  std::string optimizer_state;
+  // Not `automatic`.
+  ExecutorKind executor = ExecutorKind::eager;
   std::string parameters_sha256;
   // Strategy::measurements().
   std::map<std::string, std::vector<double>> measurements;

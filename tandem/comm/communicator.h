@@ -116,6 +116,11 @@ class Communicator {
   /// the communicator.
   virtual at::Tensor make_buffer(int64_t numel, at::ScalarType dtype);
 
+  /// Whether make_buffer() gives memory that all ranks reach.
+  virtual bool shares_memory() const {
+    return false;
+  }
+
   /// Ranks with the same `color` form a new group, in order of rank. Collective.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 

@@ -4,7 +4,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/config/config.h"
+#include "tandem/config/fields.h"
 #include "tandem/config/recipe_toml.h"
 
 namespace tandem {
@@ -32,16 +32,15 @@ std::string text_of(const toml::node& node) {
   return text.str();
 }
 
-void check_type(
-    const ConfigField& field, const toml::node& node, const std::string& where) {
-  const bool text = std::holds_alternative<std::string RunConfig::*>(field.member);
-  // nproc takes a number or "auto".
-  const bool number_as_text =
-      text && std::string(field.name) == "nproc" && node.is_integer();
-  if (text != node.is_string() && !number_as_text) {
+void check_type(const Field& field, const toml::node& node, const std::string& where) {
+  const bool has_text =
+      field.type == Field::Type::text || field.type == Field::Type::choice;
+  // A number that has words too may stand in quotes.
+  const bool either = field.is_number() && !field.words.empty();
+  if (has_text != node.is_string() && !either) {
     throw ConfigError(
         "[config] " + where + ": " + field.name + " = " + text_of(node) +
-        ", expected " + (text ? "a text in quotes" : "a value without quotes"));
+        ", expected " + (has_text ? "a text in quotes" : "a value without quotes"));
   }
 }
 

@@ -113,8 +113,8 @@ class EagerExecutor : public StageExecutor {
         [](int64_t sum, const auto& storage) { return sum + storage.second; });
   }
 
-  const char* name() const override {
-    return "eager";
+  ExecutorKind kind() const override {
+    return ExecutorKind::eager;
   }
 
  private:

@@ -5,36 +5,33 @@ namespace tandem {
 
 const std::vector<ExecutorEntry>& executor_table() {
   static const std::vector<ExecutorEntry> table = {
-      {"onednn", "compiled: oneDNN and kernels of our own; layered models, fp32, bf16",
-       &make_onednn_executor, &onednn_obstacle},
-      {"eager", "LibTorch's operators and autograd; any model", &make_eager_executor,
-       nullptr},
+      {ExecutorKind::compiled, &make_compiled_executor, &compiled_obstacle},
+      {ExecutorKind::eager, &make_eager_executor, nullptr},
   };
   return table;
 }
 
 std::unique_ptr<StageExecutor> make_executor(
-    const std::string& name, Model& model, ModelArenas& arenas,
-    const StageOptions& options, std::string* why_not) {
-  std::vector<std::string> names = {"auto"};
+    ExecutorKind kind, Model& model, ModelArenas& arenas, const StageOptions& options,
+    std::string* why_not) {
   for (const auto& entry : executor_table()) {
-    if (name == "auto" && entry.obstacle != nullptr) {
-      const std::string reason = entry.obstacle(model, arenas, options);
-      if (!reason.empty()) {
-        if (why_not != nullptr) {
-          *why_not = std::string(entry.name) + " does not run this model: " + reason;
-        }
-        continue;
-      }
-    }
-    if (name == entry.name || name == "auto") {
+    if (entry.kind == kind) {
       return entry.make(model, arenas, options);
     }
-    names.emplace_back(entry.name);
+    if (kind != ExecutorKind::automatic) {
+      continue;
+    }
+    const std::string reason =
+        entry.obstacle == nullptr ? "" : entry.obstacle(model, arenas, options);
+    if (reason.empty()) {
+      return entry.make(model, arenas, options);
+    }
+    if (why_not != nullptr) {
+      *why_not =
+          std::string(name_of(entry.kind)) + " does not run this model: " + reason;
+    }
   }
-  throw ConfigError(
-      "[exec] unknown executor '" + name + "'" + did_you_mean(name, names) +
-      "; there are " + join(names));
+  throw InternalError("[exec] an executor without a row");
 }
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/config/exec_options.h"
 #include "tandem/core/arena.h"
 #include "tandem/core/trace.h"
 #include "tandem/data/loader.h"
@@ -99,8 +100,8 @@ class StageExecutor {
     return 0;
   }
 
-  /// Its row in executor_table(): what "auto" chose.
-  virtual const char* name() const = 0;
+  /// What `automatic` chose.
+  virtual ExecutorKind kind() const = 0;
 };
 
 /// Which part of a model a stage is.
@@ -123,17 +124,16 @@ std::unique_ptr<StageExecutor> make_eager_executor(
 /// Compiles a layered model into oneDNN primitives and kernels of our own with planned
 /// memory: layouts propagated, ReLUs fused, no autograd graph. In float32, or bfloat16
 /// with AVX-512. Throws ConfigError for a model that it cannot compile.
-std::unique_ptr<StageExecutor> make_onednn_executor(
+std::unique_ptr<StageExecutor> make_compiled_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 
 /// Why it cannot, in a few words; "" when it can.
-std::string onednn_obstacle(
+std::string compiled_obstacle(
     const Model& model, const ModelArenas& arenas, const StageOptions& options);
 
-/// One row per executor, for help texts.
+/// One row per executor.
 struct ExecutorEntry {
-  const char* name;
-  const char* help;
+  ExecutorKind kind;
   std::unique_ptr<StageExecutor> (*make)(Model&, ModelArenas&, const StageOptions&);
   // Null: it runs every model.
   std::string (*obstacle)(const Model&, const ModelArenas&, const StageOptions&);
@@ -142,13 +142,12 @@ struct ExecutorEntry {
 /// The fastest first.
 const std::vector<ExecutorEntry>& executor_table();
 
-/// "auto" takes the fastest that can run the model. Where it passes over one,
+/// `automatic` takes the fastest that can run the model. Where it passes over one,
 /// `why_not`, if not null, becomes the reason.
 ///
-/// Throws ConfigError for an unknown name (naming the nearest), and for one that
-/// cannot run the model.
+/// Throws ConfigError for one that cannot run the model.
 std::unique_ptr<StageExecutor> make_executor(
-    const std::string& name, Model& model, ModelArenas& arenas,
-    const StageOptions& options, std::string* why_not = nullptr);
+    ExecutorKind kind, Model& model, ModelArenas& arenas, const StageOptions& options,
+    std::string* why_not = nullptr);
 
 }  // namespace tandem

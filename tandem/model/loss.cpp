@@ -7,16 +7,7 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 
-#include "tandem/base/error.h"
-
 namespace tandem {
-
-namespace {
-
-const std::vector<std::string> kNames = {
-    "cross_entropy", "nll", "mse", "softmax_cross_entropy"};
-
-}  // namespace
 
 at::Tensor summed_loss(
     LossKind kind, const at::Tensor& output, const at::Tensor& targets) {
@@ -53,21 +44,6 @@ at::Tensor count_correct(
     return at::zeros({}, at::kLong);
   }
   return output.detach().argmax(1).eq(targets).sum();
-}
-
-LossKind parse_loss_kind(const std::string& name) {
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    if (name == kNames[i]) {
-      return static_cast<LossKind>(i);
-    }
-  }
-  throw ConfigError(
-      "[model] unknown loss '" + name + "'" + did_you_mean(name, kNames) +
-      "; there are " + join(kNames));
-}
-
-const char* name_of(LossKind kind) {
-  return kNames[static_cast<size_t>(kind)].c_str();
 }
 
 }  // namespace tandem

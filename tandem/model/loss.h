@@ -2,23 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <string>
-#include <vector>
+#include "tandem/config/model_options.h"
 
 namespace tandem {
 
-enum class LossKind {
-  cross_entropy,
-  nll,
-  mse,
-  // Cross-entropy of the outputs' softmax, as programs train that end their network in
-  // a softmax and give that to torch.nn.CrossEntropyLoss, which takes logits. The loss
-  // cannot fall below log(1 + (classes - 1) / e): 1.461 for ten.
-  softmax_cross_entropy,
-};
-enum class Reduction { mean, sum };
-
-/// The task: what training minimises.
+/// The task: what training minimises. Its kind is not `automatic`.
 struct Loss {
   LossKind kind = LossKind::cross_entropy;
   Reduction reduction = Reduction::mean;
@@ -39,10 +27,5 @@ double loss_weight(const Loss& loss, int64_t global_count, const at::Tensor& tar
 /// Number of samples whose largest output is the target; 0 for MSE.
 at::Tensor count_correct(
     LossKind kind, const at::Tensor& output, const at::Tensor& targets);
-
-/// "cross_entropy", "nll", "mse", "softmax_cross_entropy". Throws ConfigError for
-/// another name.
-LossKind parse_loss_kind(const std::string& name);
-const char* name_of(LossKind kind);
 
 }  // namespace tandem

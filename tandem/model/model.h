@@ -72,22 +72,12 @@ struct ModelOptions {
   StackFunction stack_statistics;
 };
 
-/// One row per model, for the factory and for help texts.
-struct ModelEntry {
-  const char* name;
-  const char* help;
-  LossKind loss;
-  // Pixels the loader adds on each side: mymodel wants 32 x 32.
-  int64_t pad;
-  std::vector<Layer> (*layers)(const ModelOptions&);
-};
-const std::vector<ModelEntry>& model_table();
+/// The layers of a model, which is not `custom`. Throws ConfigError when the input is
+/// too small for them.
+std::vector<Layer> layers_of(ModelKind kind, const ModelOptions& options);
 
-/// Throws ConfigError for an unknown name (naming the nearest).
-const ModelEntry& find_model(const std::string& name);
-
-/// Throws ConfigError when the input is too small for the layers.
-std::unique_ptr<Model> make_model(const std::string& name, const ModelOptions& options);
+/// A model of these layers. Throws as layers_of().
+std::unique_ptr<Model> make_model(ModelKind kind, const ModelOptions& options);
 
 /// A model from layers: initialised as PyTorch initialises its modules.
 std::unique_ptr<Model> make_layered_model(

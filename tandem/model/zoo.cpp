@@ -128,42 +128,31 @@ std::vector<Layer> convnet_bn(const ModelOptions& o) {
       linear("fc", features, o.num_classes)};
 }
 
+struct ModelFactory {
+  ModelKind kind;
+  std::vector<Layer> (*layers)(const ModelOptions&);
+};
+constexpr ModelFactory kFactories[] = {
+    {ModelKind::net, &net},         {ModelKind::convnet, &convnet},
+    {ModelKind::net5x5, &net5x5},   {ModelKind::simplenet, &simplenet},
+    {ModelKind::mymodel, &mymodel}, {ModelKind::convnet_bn, &convnet_bn},
+};
+
 }  // namespace
 
-const std::vector<ModelEntry>& model_table() {
-  static const std::vector<ModelEntry> table = {
-      {"net", "2 convolutions 3x3, dropout; 1.2 M parameters (document 003)",
-       LossKind::nll, 0, &net},
-      {"convnet", "2 convolutions 3x3, Dropout2d; 0.3 M parameters (document 000)",
-       LossKind::nll, 0, &convnet},
-      {"net5x5", "2 convolutions 5x5, Dropout2d; 12 k parameters (document 001)",
-       LossKind::cross_entropy, 0, &net5x5},
-      {"simplenet", "one linear layer; 8 k parameters (document 002)",
-       LossKind::cross_entropy, 0, &simplenet},
-      {"mymodel", "2 convolutions 3x3 on 32x32; 0.3 M parameters (document 002)",
-       LossKind::cross_entropy, 2, &mymodel},
-      {"convnet_bn", "2 convolutions 5x5, batch norm; 29 k parameters (document 004)",
-       LossKind::cross_entropy, 0, &convnet_bn},
-  };
-  return table;
-}
-
-const ModelEntry& find_model(const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& entry : model_table()) {
-    if (name == entry.name) {
-      return entry;
+std::vector<Layer> layers_of(ModelKind kind, const ModelOptions& options) {
+  for (const auto& factory : kFactories) {
+    if (factory.kind == kind) {
+      return factory.layers(options);
     }
-    names.emplace_back(entry.name);
   }
   throw ConfigError(
-      "[model] unknown model '" + name + "'" + did_you_mean(name, names) +
-      "; there are " + join(names));
+      std::string("[model] tandem cannot make model ") + name_of(kind) +
+      "; give train() the program's own (examples/custom_model), or change --model");
 }
 
-std::unique_ptr<Model> make_model(
-    const std::string& name, const ModelOptions& options) {
-  return make_layered_model(find_model(name).layers(options), options);
+std::unique_ptr<Model> make_model(ModelKind kind, const ModelOptions& options) {
+  return make_layered_model(layers_of(kind, options), options);
 }
 
 }  // namespace tandem

@@ -59,12 +59,9 @@ class Adadelta final : public FusedOptimizer {
       const std::vector<ParameterGroup>& groups)
       : FusedOptimizer(options, 1, 0, parameters, gradients, groups),
         rho_(options.rho),
-        eps_(checked_eps(options, 1e-6)),
+        eps_(eps_of(options, 1e-6)),
         square_avg_(add_state("square_avg")),
-        acc_delta_(add_state("acc_delta")) {
-    check_known_settings("adadelta", options, {"eps", "rho"});
-    check_setting("rho", rho_, rho_ >= 0 && rho_ <= 1, "0 to 1");
-  }
+        acc_delta_(add_state("acc_delta")) {}
 
  private:
   void update_run(const ArenaRange& run, const GroupContext& context) override {

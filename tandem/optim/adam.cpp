@@ -75,12 +75,10 @@ class Adam final : public FusedOptimizer {
         decoupled_(decoupled),
         beta1_(options.beta1),
         beta2_(options.beta2),
-        eps_(checked_eps(options, 1e-8)),
+        eps_(eps_of(options, 1e-8)),
         exp_avg_(add_state("exp_avg")),
         exp_avg_sq_(add_state("exp_avg_sq")),
         maximum_(options.amsgrad ? &add_state("max_exp_avg_sq") : nullptr) {
-    check_known_settings(
-        decoupled ? "adamw" : "adam", options, {"eps", "beta1", "beta2", "amsgrad"});
     check_setting("beta1", beta1_, beta1_ >= 0 && beta1_ < 1, "at least 0 and below 1");
     check_setting("beta2", beta2_, beta2_ >= 0 && beta2_ < 1, "at least 0 and below 1");
   }

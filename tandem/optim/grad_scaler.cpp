@@ -167,22 +167,14 @@ int64_t GradScaler::skipped_steps() const {
   return count_of(state_, kSkippedSteps);
 }
 
-std::optional<GradScalerOptions> parse_loss_scale(const std::string& text) {
-  GradScalerOptions options;
-  if (text == "none") {
+std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec) {
+  if (exec.loss_scale == ExecOptions::kNoScale) {
     return std::nullopt;
   }
-  if (text == "dynamic") {
-    return options;
-  }
-  char* end = nullptr;
-  options.initial_scale = std::strtod(text.c_str(), &end);
-  options.dynamic = false;
-  const auto scale = static_cast<float>(options.initial_scale);
-  if (text.empty() || *end != '\0' || !std::isnormal(scale) || scale < 0) {
-    throw ConfigError(
-        "[optim] loss_scale is '" + text +
-        "', expected none, dynamic, or a number more than 0; change --loss-scale");
+  GradScalerOptions options;
+  if (exec.loss_scale != ExecOptions::kDynamicScale) {
+    options.initial_scale = exec.loss_scale;
+    options.dynamic = false;
   }
   return options;
 }

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 
+#include "tandem/config/exec_options.h"
 #include "tandem/core/arena.h"
 #include "tandem/optim/optimizer.h"
 
@@ -62,8 +62,8 @@ class GradScaler {
   Arena state_;
 };
 
-/// "none": nothing; "dynamic"; or a fixed scale. Throws ConfigError.
-std::optional<GradScalerOptions> parse_loss_scale(const std::string& text);
+/// What exec.loss_scale asks for; nothing for kNoScale.
+std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec);
 
 /// `optimizer` with a scaler beside it: its state is the optimizer's state too, and
 /// steps that were left out do not count.

@@ -90,15 +90,8 @@ class FusedOptimizer : public Optimizer {
 void check_setting(
     const std::string& name, double value, bool holds, const std::string& expected);
 
-/// The value, or the default where it is unset. Throws ConfigError unless it is
-/// more than 0, in float32 too: padding divides 0 by it.
-double checked_eps(const OptimizerOptions& options, double default_eps);
-
-/// Throws ConfigError when a setting differs from its default which is neither
-/// lr nor weight_decay nor one of `known`.
-void check_known_settings(
-    const std::string& optimizer, const OptimizerOptions& options,
-    std::initializer_list<const char*> known);
+/// The value, or the default where it is unset.
+double eps_of(const OptimizerOptions& options, double default_eps);
 
 std::unique_ptr<Optimizer> make_sgd(
     const OptimizerOptions& options, Arena& parameters, Arena& gradients,

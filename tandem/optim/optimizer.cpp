@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tandem/base/error.h"
+#include "tandem/config/fields.h"
 #include "tandem/optim/kernels.h"
 
 namespace tandem {
@@ -14,25 +15,6 @@ namespace {
 
 double value_or(double value, double fallback) {
   return value == OptimizerOptions::kUnset ? fallback : value;
-}
-
-std::vector<std::string> changed_settings(const OptimizerOptions& options) {
-  const OptimizerOptions defaults;
-  std::vector<std::string> names;
-  const auto compare = [&](const char* name, auto member) {
-    if (options.*member != defaults.*member) {
-      names.emplace_back(name);
-    }
-  };
-  compare("eps", &OptimizerOptions::eps);
-  compare("momentum", &OptimizerOptions::momentum);
-  compare("dampening", &OptimizerOptions::dampening);
-  compare("nesterov", &OptimizerOptions::nesterov);
-  compare("beta1", &OptimizerOptions::beta1);
-  compare("beta2", &OptimizerOptions::beta2);
-  compare("amsgrad", &OptimizerOptions::amsgrad);
-  compare("rho", &OptimizerOptions::rho);
-  return names;
 }
 
 }  // namespace
@@ -46,8 +28,6 @@ FusedOptimizer::FusedOptimizer(
       weight_decay_(value_or(options.weight_decay, default_weight_decay)),
       groups_(groups),
       layout_(std::make_shared<const ArenaLayout>(parameters.layout())) {
-  check_setting("lr", lr_, lr_ >= 0, "at least 0");
-  check_setting("weight_decay", weight_decay_, weight_decay_ >= 0, "at least 0");
   for (const auto& group : groups_) {
     check_setting("lr_scale", group.lr_scale, group.lr_scale >= 0, "at least 0");
     check_setting(
@@ -150,50 +130,34 @@ void check_setting(
   }
 }
 
-double checked_eps(const OptimizerOptions& options, double default_eps) {
-  const double eps = value_or(options.eps, default_eps);
-  check_setting("eps", eps, static_cast<float>(eps) > 0, "more than 0");
-  return eps;
+double eps_of(const OptimizerOptions& options, double default_eps) {
+  return value_or(options.eps, default_eps);
 }
 
-void check_known_settings(
-    const std::string& optimizer, const OptimizerOptions& options,
-    std::initializer_list<const char*> known) {
-  for (const auto& name : changed_settings(options)) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      std::vector<std::string> settings = {"lr", "weight_decay"};
-      settings.insert(settings.end(), known.begin(), known.end());
-      throw ConfigError(fmt::format(
-          "[optim] {} has no {}, only {}; change {} back to its default, or change "
-          "the optimizer",
-          optimizer, name, join(settings), name));
-    }
+namespace {
+
+auto factory_of(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::adam:
+      return &make_adam;
+    case OptimizerKind::adamw:
+      return &make_adamw;
+    case OptimizerKind::adadelta:
+      return &make_adadelta;
+    default:
+      return &make_sgd;
   }
 }
 
-const std::vector<OptimizerEntry>& optimizer_table() {
-  static const std::vector<OptimizerEntry> table = {
-      {"sgd", "gradient descent; momentum, dampening, nesterov", &make_sgd},
-      {"adam", "Adam; beta1, beta2, eps, amsgrad", &make_adam},
-      {"adamw", "Adam with decoupled weight decay; settings as adam", &make_adamw},
-      {"adadelta", "Adadelta; rho, eps", &make_adadelta},
-  };
-  return table;
-}
+}  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(
     const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
-  std::vector<std::string> names;
-  for (const auto& entry : optimizer_table()) {
-    if (options.name == entry.name) {
-      return entry.make(options, parameters, gradients, groups);
-    }
-    names.emplace_back(entry.name);
-  }
-  throw ConfigError(
-      "[optim] there is no optimizer '" + options.name + "'; change it to one of " +
-      join(names) + did_you_mean(options.name, names));
+  RunConfig config;
+  config.optimizer = options;
+  check_fields(config, "optimizer");
+  return factory_of(options.kind)(options, parameters, gradients, groups);
 }
 
 }  // namespace tandem

@@ -5,30 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "tandem/config/optimizer_options.h"
 #include "tandem/core/arena.h"
 
 namespace tandem {
-
-/// Settings of all optimizers, with PyTorch's meanings. An unset `lr`,
-/// `eps` or `weight_decay` takes the optimizer's own PyTorch default.
-struct OptimizerOptions {
-  std::string name = "sgd";
-  double lr = kUnset;
-  double weight_decay = kUnset;
-  double eps = kUnset;
-  // SGD
-  double momentum = 0;
-  double dampening = 0;
-  bool nesterov = false;
-  // Adam, AdamW
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  bool amsgrad = false;
-  // Adadelta
-  double rho = 0.9;
-
-  static constexpr double kUnset = -1;
-};
 
 /// How one parameter group differs. A slot's `group` is an index into the list.
 struct ParameterGroup {
@@ -84,19 +64,10 @@ class Optimizer {
 /// `parameters` and `gradients` must outlive the optimizer and share a layout
 /// of CPU float32 or float64 segments (others may be there, not trainable).
 ///
-/// Throws ConfigError for an unknown name (naming the nearest), a value out of
-/// range, or a setting that the optimizer does not have.
+/// Throws ConfigError for a value out of range, or a setting that the optimizer does
+/// not have.
 std::unique_ptr<Optimizer> make_optimizer(
     const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups = {ParameterGroup{}});
-
-/// One row per optimizer, for help texts.
-struct OptimizerEntry {
-  const char* name;
-  const char* help;
-  std::unique_ptr<Optimizer> (*make)(
-      const OptimizerOptions&, Arena&, Arena&, const std::vector<ParameterGroup>&);
-};
-const std::vector<OptimizerEntry>& optimizer_table();
 
 }  // namespace tandem

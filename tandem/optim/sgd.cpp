@@ -72,10 +72,6 @@ class Sgd final : public FusedOptimizer {
         momentum_(options.momentum),
         dampening_(options.dampening),
         nesterov_(options.nesterov) {
-    check_known_settings("sgd", options, {"momentum", "dampening", "nesterov"});
-    check_setting("momentum", momentum_, momentum_ >= 0, "at least 0");
-    check_setting(
-        "dampening", dampening_, dampening_ >= 0 && dampening_ <= 1, "0 to 1");
     if (nesterov_ && (momentum_ == 0 || dampening_ != 0)) {
       throw ConfigError(
           "[optim] nesterov needs momentum and no dampening; change momentum to "

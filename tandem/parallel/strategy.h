@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tandem/comm/communicator.h"
+#include "tandem/config/strategy_options.h"
 #include "tandem/core/arena.h"
 #include "tandem/exec/stage_executor.h"
 #include "tandem/optim/optimizer.h"
@@ -47,79 +48,13 @@ struct TrainingState {
 /// The tensors that live on this rank.
 TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer);
 
-/// When gradients are reduced.
-enum class SyncMode {
-  // One all-reduce per parameter, after backward.
-  parameter,
-  // One all-reduce of the gradient arena, after backward.
-  flat,
-  // One per bucket as soon as it is full, while backward goes on.
-  overlap,
-};
-
-/// How buffers (batch norm's running statistics) are kept in step before an
-/// evaluation or a checkpoint. In training mode nothing reads them. With `sync`
-/// (SyncBatchNorm) they come from the samples of all ranks and are equal anyway.
-enum class BufferSync { broadcast, average, off, sync };
-
-/// What buckets are converted to on the way.
-enum class CommHook { none, fp16, bf16 };
-
-/// In which order a pipeline's stages work on micro-batches.
-enum class PipelineSchedule {
-  // All forwards, then all backwards.
-  gpipe,
-  // One forward, one backward, as soon as the pipeline is full.
-  one_forward_one_backward,
-};
-
-/// When parameters are averaged.
-struct AverageEvery {
-  // Optimizer steps; 0: at the ends of epochs; -1: at the end of the run only, when
-  // rank 0 gathers all ranks' parameters.
-  int64_t steps = 0;
-};
-
-struct StrategyOptions {
-  std::string name = "data_parallel";
-  SyncMode sync = SyncMode::overlap;
-  BufferSync buffers = BufferSync::broadcast;
-  Loss loss;
-  // Scale gradients down to this global 2-norm; 0: leave them.
-  double clip_norm = 0;
-
-  // averaging
-  AverageEvery average_every;
-  // pipeline; 0: as many as the number of ranks leaves
-  int64_t stages = 0;
-  int64_t replicas = 0;
-  PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
-  // parameter_server
-  bool asynchronous = false;
-  int64_t max_staleness = 4;
-
-  // --- speed ---
-  CommHook comm_hook = CommHook::none;
-  // Each rank updates its share of the parameters, keeps the optimizer's state for that
-  // only, and gives the result to the others: the same bits, a part of the work and
-  // memory. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory Optimizations
-  // Toward Training Trillion Parameter Models", SC 2020), as PyTorch's
-  // ZeroRedundancyOptimizer beside DistributedDataParallel: gradients are reduced
-  // whole.
-  // The arenas' divisor is the number of ranks. Replicas cannot drift apart: each
-  // parameter comes from one rank in every step.
-  bool shard_optimizer = false;
-  // A bucket is sent when it holds this many bytes. Larger buckets mean fewer
-  // messages, which start later.
-  int64_t bucket_bytes = 1024 * 1024;
-};
-
 /// Everything a strategy works with; all outlive it.
 struct StrategyParts {
   Communicator& comm;
   StageExecutor& executor;
   ModelArenas& arenas;
   Optimizer& optimizer;
+  Loss loss = {};
 };
 
 /// A rule for keeping the ranks' arenas in step. One per rank.
@@ -187,29 +122,9 @@ class Strategy {
   }
 };
 
-/// One row per strategy, for the factory and help texts.
-struct StrategyEntry {
-  const char* name;
-  const char* help;
-  std::unique_ptr<Strategy> (*make)(const StrategyOptions&, const StrategyParts&);
-  // Each rank has its stage of the model only (parallel/pipeline/grid.h says which).
-  bool has_stages = false;
-  // It reduces gradients in buckets, which a comm_hook can compress, and can share out
-  // the update.
-  bool has_buckets = false;
-};
-const std::vector<StrategyEntry>& strategy_table();
-
-/// Throws ConfigError for an unknown name (naming the nearest) or a strategy
-/// that cannot run with these parts.
+/// options.optimizer_state `automatic` is `replicated` here (train/settle.h knows
+/// better). Throws ConfigError for a strategy that cannot run with these parts.
 std::unique_ptr<Strategy> make_strategy(
     const StrategyOptions& options, const StrategyParts& parts);
-
-SyncMode parse_sync_mode(const std::string& name);
-BufferSync parse_buffer_sync(const std::string& name);
-CommHook parse_comm_hook(const std::string& name);
-PipelineSchedule parse_pipeline_schedule(const std::string& name);
-/// "epoch", "end", or a number of steps.
-AverageEvery parse_average_every(const std::string& text);
 
 }  // namespace tandem

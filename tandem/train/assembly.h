@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tandem/comm/communicator.h"
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 #include "tandem/data/dataset.h"
 #include "tandem/data/loader.h"
 #include "tandem/exec/stage_executor.h"
@@ -35,24 +35,18 @@ struct Assembly {
   // Why "auto" did not take a faster one; empty when it did.
   std::string executor_passed_over;
   std::unique_ptr<Strategy> strategy;
-  // "replicated" or "sharded"; "" where the strategy has no such choice.
-  std::string optimizer_state;
 };
 
-/// A config's `model` when the program brings its own.
-constexpr const char* kCustomModel = "custom";
-
-/// `model`: the program's own (config.model is then "custom"), or null to make the
+/// `model`: the program's own (config.model.kind is then "custom"), or null to make the
 /// one that the config names. Either starts from the weights of config.init.
 ///
-/// Throws ConfigError for names that do not exist and parts that do not fit; for
-/// config.init as load_weights().
+/// Throws ConfigError for parts that do not fit; for
+/// config.model.init as load_weights().
 Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
     std::unique_ptr<Model> model = nullptr);
 
-/// What a config's run minimises. Throws ConfigError for a loss that does not fit the
-/// model.
+/// What a config's run minimises.
 Loss loss_of(const RunConfig& config);
 
 /// How images become inputs of the config's model.
@@ -63,7 +57,5 @@ LoaderOptions loader_options(const RunConfig& config);
 std::map<std::string, std::string> describe_model(
     const RunConfig& config, const Dataset& dataset);
 RunConfig config_from(const std::map<std::string, std::string>& description);
-
-LrScheduleOptions schedule_options(const RunConfig& config);
 
 }  // namespace tandem

@@ -20,19 +20,19 @@ Saving::Saving(
 // Checkpoints are kept by their step: a new run's would be the first to go, so it does
 // not mix with an old one's.
 std::string Saving::directory() const {
-  if (comm_.rank() != 0 || config_.out.empty()) {
+  if (comm_.rank() != 0 || config_.output.out.empty()) {
     return "";
   }
-  const std::string checkpoints = config_.out + "/checkpoints";
-  const bool goes_on =
-      config_.resume == "auto" || config_.resume.rfind(checkpoints + "/", 0) == 0;
+  const std::string checkpoints = config_.output.out + "/checkpoints";
+  const bool goes_on = config_.output.resume == "auto" ||
+                       config_.output.resume.rfind(checkpoints + "/", 0) == 0;
   if (!goes_on && !newest_checkpoint(checkpoints).empty()) {
     throw ConfigError(
-        "[train] '" + config_.out +
+        "[train] '" + config_.output.out +
         "' holds the checkpoints of an earlier run; go on with --resume auto, or "
         "choose another --out");
   }
-  return config_.out;
+  return config_.output.out;
 }
 
 CheckpointContent Saving::content(TrainingState state, const Position& position) const {
@@ -47,9 +47,9 @@ CheckpointContent Saving::content(TrainingState state, const Position& position)
 
 // Rank 0 chooses, so that all go on from the same one.
 std::string Saving::checkpoint_to_resume() const {
-  std::string path = config_.resume;
+  std::string path = config_.output.resume;
   if (path == "auto" && comm_.rank() == 0) {
-    path = newest_whole_checkpoint(config_.out + "/checkpoints");
+    path = newest_whole_checkpoint(config_.output.out + "/checkpoints");
   }
   return comm_.broadcast_text(path, 0, "resume");
 }
@@ -71,12 +71,12 @@ void Saving::check_continues(
 }
 
 bool Saving::resume(Position& position) {
-  if (config_.resume.empty()) {
+  if (config_.output.resume.empty()) {
     return false;
   }
   const std::string path = checkpoint_to_resume();
   if (path.empty()) {
-    log_info("nothing to resume in '" + config_.out + "'; starting anew");
+    log_info("nothing to resume in '" + config_.output.out + "'; starting anew");
     return false;
   }
   auto loaded = content(local_state(*parts_.arenas, *parts_.optimizer), position);
@@ -98,11 +98,12 @@ bool Saving::resume(Position& position) {
 
 void Saving::resume_own(const std::vector<NamedTensor>& own) const {
   if (!resumed_from_.empty() &&
-      !load_rank_file(resumed_from_, rank_hashes_, own, config_.strategy, comm_) &&
+      !load_rank_file(
+          resumed_from_, rank_hashes_, own, name_of(config_.strategy.kind), comm_) &&
       comm_.rank() == 0) {
     log_warning(fmt::format(
         "{} holds no state of {} ranks with strategy {}; all go on from its model",
-        resumed_from_, comm_.size(), config_.strategy));
+        resumed_from_, comm_.size(), name_of(config_.strategy.kind)));
   }
 }
 
@@ -110,9 +111,9 @@ void Saving::save(
     const std::string& directory, const Position& position, TrainingState state,
     const std::vector<NamedTensor>& own) {
   auto whole = content(std::move(state), position);
-  whole.rank_files = gather_rank_files(own, config_.strategy, comm_);
+  whole.rank_files = gather_rank_files(own, name_of(config_.strategy.kind), comm_);
   if (comm_.rank() == 0) {
-    save_checkpoint(directory, whole, config_.keep_checkpoints);
+    save_checkpoint(directory, whole, config_.output.keep_checkpoints);
   }
 }
 

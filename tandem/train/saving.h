@@ -6,7 +6,7 @@
 
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/comm/communicator.h"
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 #include "tandem/data/data_parts.h"
 #include "tandem/train/assembly.h"
 
@@ -24,9 +24,10 @@ class Saving {
   /// checkpoints are there that this one does not go on from.
   std::string directory() const;
 
-  /// Loads the checkpoint that config.resume names, "auto" for the newest whole one,
-  /// and sets `position`. False when the run begins anew. Throws as load_checkpoint(),
-  /// and ConfigError when it is of other data or of settings that a run keeps.
+  /// Loads the checkpoint that config.output.resume names, "auto" for the newest whole
+  /// one, and sets `position`. False when the run begins anew. Throws as
+  /// load_checkpoint(), and ConfigError when it is of other data or of settings that a
+  /// run keeps.
   bool resume(Position& position);
 
   /// Then, after Strategy::start(): what only this rank has, into the tensors of `own`.

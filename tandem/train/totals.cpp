@@ -64,7 +64,7 @@ double gradient_bytes(const RunConfig& config, const Assembly& parts) {
   const auto& gradients = parts.arenas->gradients();
   for (const auto& range : gradients.layout().trainable_ranges()) {
     const auto size = gradients.segment(range.segment).element_size();
-    const auto sent = config.comm_hook == "none" ? size : 2;
+    const auto sent = config.strategy.comm_hook == CommHook::none ? size : 2;
     bytes += static_cast<double>(range.size() * static_cast<int64_t>(sent));
   }
   return bytes;

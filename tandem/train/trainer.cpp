@@ -16,7 +16,7 @@
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/train/agreement/agreement.h"
 #include "tandem/train/agreement/convergence.h"
-#include "tandem/train/agreement/precision.h"
+#include "tandem/train/agreement/settle.h"
 #include "tandem/train/agreement/start_checks.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/evaluation.h"
@@ -34,33 +34,38 @@ namespace {
 constexpr int64_t kDryRunSteps = 2;
 constexpr int64_t kTracedSteps = 20;
 
-Tail tail_of(const std::string& uneven) {
-  if (uneven == "pad") {
-    return Tail::pad;
+Tail tail_of(Uneven uneven) {
+  switch (uneven) {
+    case Uneven::pad:
+      return Tail::pad;
+    case Uneven::drop:
+      return Tail::drop;
+    default:
+      return Tail::keep;
   }
-  return uneven == "drop" ? Tail::drop : Tail::keep;
 }
 
 class Trainer {
  public:
   Trainer(
-      const RunConfig& config, const DatasetSplits& data, const DataParts& data_parts,
+      RunConfig config, const DatasetSplits& data, const DataParts& data_parts,
       Communicator& comm, std::unique_ptr<Model> model)
-      : config_(config),
+      : config_(std::move(config)),
         data_(data),
         comm_(comm),
-        parts_(assemble(config, data.train, comm, std::move(model))),
-        saving_(config, data.train, data_parts, comm, parts_),
+        parts_(assemble(config_, data.train, comm, std::move(model))),
+        saving_(config_, data.train, data_parts, comm, parts_),
         loader_(data.train, sampler_options(), training_loader_options()),
         steps_per_epoch_(loader_.num_steps()),
         schedule_(make_lr_schedule(
-            schedule_options(config), parts_.optimizer->base_lr(), config.epochs,
+            config_.schedule, parts_.optimizer->base_lr(), config_.training.epochs,
             dry(steps_per_epoch_))),
-        agreement_(comm, config.checkpoint_minutes),
+        agreement_(comm, config_.output.checkpoint_minutes),
         audit_(comm, sampler_options()),
-        reporter_(config, comm, *parts_.strategy),
-        convergence_(comm, config.min_delta, parts_.strategy->data_shard().shard >= 0) {
-  }
+        reporter_(config_, comm, *parts_.strategy),
+        convergence_(
+            comm, config_.training.min_delta,
+            parts_.strategy->data_shard().shard >= 0) {}
 
   Summary run() {
     check_shares();
@@ -95,14 +100,14 @@ class Trainer {
 
  private:
   bool is_finished() const {
-    return position_.epoch >= config_.epochs || convergence_.all();
+    return position_.epoch >= config_.training.epochs || convergence_.all();
   }
 
   // The epoch that has just ended.
   bool is_evaluated() const {
     const int64_t epochs = position_.epoch + 1;
-    return epochs >= config_.epochs || convergence_.all() ||
-           epochs % config_.eval_every == 0;
+    return epochs >= config_.training.epochs || convergence_.all() ||
+           epochs % config_.output.eval_every == 0;
   }
 
   // --- set-up ---
@@ -114,26 +119,26 @@ class Trainer {
     options.num_shards = shard.num_shards;
     // A rank that reads no data counts the steps of one that does.
     options.shard = std::max<int64_t>(0, shard.shard);
-    options.seed = static_cast<uint64_t>(config_.seed);
-    options.tail = tail_of(config_.uneven);
+    options.seed = static_cast<uint64_t>(config_.training.seed);
+    options.tail = tail_of(config_.data.uneven);
     options.blocks = data_.train.num_shares;
     return options;
   }
 
   LoaderOptions training_loader_options() const {
     LoaderOptions options = loader_options(config_);
-    options.micro_batches = config_.accumulate;
-    options.num_buffers = config_.accumulate + 1;
+    options.micro_batches = config_.training.accumulate;
+    options.num_buffers = config_.training.accumulate + 1;
     options.empty_batches = parts_.statistics != nullptr;
     return options;
   }
 
   int64_t dry(int64_t steps) const {
-    return config_.dry_run ? std::min(steps, kDryRunSteps) : steps;
+    return config_.output.dry_run ? std::min(steps, kDryRunSteps) : steps;
   }
 
   int64_t samples_per_step() const {
-    return config_.batch_size * config_.accumulate *
+    return config_.training.batch_size * config_.training.accumulate *
            parts_.strategy->data_shard().num_shards;
   }
 
@@ -145,7 +150,7 @@ class Trainer {
       throw ConfigError(fmt::format(
           "[data] share scatter gives each of {} ranks a share, but with strategy {} "
           "{} of them read samples; use --share sampler",
-          data_.train.num_shares, config_.strategy, shard.num_shards));
+          data_.train.num_shares, name_of(config_.strategy.kind), shard.num_shards));
     }
   }
 
@@ -154,7 +159,7 @@ class Trainer {
     SamplerOptions rest = sampler_options();
     rest.first_position = position_.samples_in_epoch;
     loader_.seek(position_.epoch, position_.samples_in_epoch);
-    check_same_steps(shard_size(rest), loader_.num_steps(), config_.uneven, comm_);
+    check_same_steps(shard_size(rest), loader_.num_steps(), config_.data.uneven, comm_);
     if (position_.step == 0 && loader_.num_steps() == 0) {
       throw ConfigError(fmt::format(
           "[data] {} samples on {} ranks leave no step to make; use fewer ranks, or "
@@ -167,7 +172,7 @@ class Trainer {
   void open_directory(const std::string& out, bool resumed) {
     const bool finished =
         is_finished() && !out.empty() && file_exists(out + "/summary.json");
-    const bool looks_on = resumed && (config_.dry_run || finished);
+    const bool looks_on = resumed && (config_.output.dry_run || finished);
     directory_ = std::make_unique<RunDirectory>(looks_on ? "" : out, config_, resumed);
     reporter_.write_to(*directory_);
     if (resumed && !looks_on && !out.empty()) {
@@ -191,17 +196,22 @@ class Trainer {
     reporter_.say(fmt::format(
         "{} ({} parameters) on {}: {} samples, {} x batch {}{}, {}, {} ranks over {}, "
         "executor {}, {}{}",
-        config_.model, count_parameters(parts_, comm_), data_.train.name,
-        data_.train.size, parts_.strategy->data_shard().num_shards, config_.batch_size,
-        config_.accumulate > 1 ? fmt::format(" x {}", config_.accumulate) : "",
-        config_.strategy, comm_.size(), comm_.backend(), parts_.executor->name(),
-        config_.precision,
-        parts_.optimizer_state.empty()
-            ? ""
-            : ", optimizer state " + parts_.optimizer_state));
+        name_of(config_.model.kind), count_parameters(parts_, comm_), data_.train.name,
+        data_.train.size, parts_.strategy->data_shard().num_shards,
+        config_.training.batch_size,
+        config_.training.accumulate > 1
+            ? fmt::format(" x {}", config_.training.accumulate)
+            : "",
+        name_of(config_.strategy.kind), comm_.size(), comm_.backend(),
+        name_of(parts_.executor->kind()), name_of(config_.exec.precision),
+        has_trait(config_.strategy.kind, kHasBuckets)
+            ? std::string(", optimizer state ") +
+                  name_of(config_.strategy.optimizer_state)
+            : ""));
     if (!parts_.executor_passed_over.empty()) {
       reporter_.say(fmt::format(
-          "executor {}: {}", parts_.executor->name(), parts_.executor_passed_over));
+          "executor {}: {}", name_of(parts_.executor->kind()),
+          parts_.executor_passed_over));
     }
     const bool reads = parts_.strategy->data_shard().shard >= 0;
     reporter_.start(reads ? shard_size(sampler_options()) : 0, data_.train.size);
@@ -215,7 +225,7 @@ class Trainer {
 
   void train_epoch() {
     // What PyTorch's set_epoch() is told, or 0 where nobody calls it.
-    const int64_t order = config_.reshuffle ? position_.epoch : 0;
+    const int64_t order = config_.data.reshuffle ? position_.epoch : 0;
     loader_.seek(order, position_.samples_in_epoch);
     audit_.begin(position_.epoch, order, position_.samples_in_epoch);
     // Steps of a resumed epoch's first part may have been of another size.
@@ -225,7 +235,7 @@ class Trainer {
       after_step();
     }
     // A rank that converged reads nothing any more.
-    if (!config_.dry_run && !convergence_.some()) {
+    if (!config_.output.dry_run && !convergence_.some()) {
       audit_.finish();
     }
     end_epoch();
@@ -238,7 +248,7 @@ class Trainer {
       reporter_.converged(place());
     }
     parts_.strategy->end_epoch(
-        convergence_.all() || position_.epoch + 1 == config_.epochs);
+        convergence_.all() || position_.epoch + 1 == config_.training.epochs);
   }
 
   ReportPlace place() const {
@@ -264,9 +274,10 @@ class Trainer {
     StepContext context;
     context.step = position_.step;
     context.epoch = position_.epoch;
-    context.seed = static_cast<uint64_t>(config_.seed);
+    context.seed = static_cast<uint64_t>(config_.training.seed);
     context.lr = current_lr();
-    context.trace = config_.trace && position_.step < kTracedSteps ? &trace_ : nullptr;
+    context.trace =
+        config_.output.trace && position_.step < kTracedSteps ? &trace_ : nullptr;
     lr_ = context.lr;
     const ReportPlace before = place();
     const auto sums = parts_.strategy->train_step(batches, context);
@@ -288,7 +299,7 @@ class Trainer {
       return batches;
     }
     Batch batch;
-    while (static_cast<int64_t>(batches.size()) < config_.accumulate &&
+    while (static_cast<int64_t>(batches.size()) < config_.training.accumulate &&
            loader_.next(batch)) {
       if (shard.counted) {
         audit_.add(batch.samples);
@@ -299,9 +310,10 @@ class Trainer {
   }
 
   bool is_line_due(bool last) const {
-    const bool first_of_them = config_.log_at == "first";
+    const bool first_of_them = config_.output.log_at == LogAt::first;
     const int64_t step = position_.step_in_epoch - (first_of_them ? 1 : 0);
-    return step % config_.log_every == 0 || (last && config_.log_at == "last+end");
+    return step % config_.output.log_every == 0 ||
+           (last && config_.output.log_at == LogAt::last_and_end);
   }
 
   void after_step() {
@@ -310,8 +322,8 @@ class Trainer {
     // Sums do not reach into the next epoch.
     const bool report_due = last || line_due;
     // The end of an epoch saves by itself, after the evaluation.
-    const bool save_due = !last && config_.checkpoint_every > 0 &&
-                          position_.step % config_.checkpoint_every == 0;
+    const bool save_due = !last && config_.output.checkpoint_every > 0 &&
+                          position_.step % config_.output.checkpoint_every == 0;
     // To agree is to wait for each other.
     const bool agreement_due = reporter_.in_lockstep()
                                    ? report_due || agreement_.is_due(position_.step)
@@ -337,7 +349,9 @@ class Trainer {
   }
 
   std::string last_checkpoint() const {
-    return config_.out.empty() ? "" : newest_checkpoint(config_.out + "/checkpoints");
+    return config_.output.out.empty()
+               ? ""
+               : newest_checkpoint(config_.output.out + "/checkpoints");
   }
 
   [[noreturn]] void stop_for_loss(const Decision& decision) const {
@@ -353,16 +367,16 @@ class Trainer {
     throw Error(fmt::format(
         "[train] stopped by a signal to rank {} at step {}; {}", decision.stopping_rank,
         position_.step,
-        config_.out.empty() ? "set --out to save checkpoints"
-        : config_.dry_run   ? "a dry run saves nothing"
-                            : "go on with --resume auto"));
+        config_.output.out.empty() ? "set --out to save checkpoints"
+        : config_.output.dry_run   ? "a dry run saves nothing"
+                                   : "go on with --resume auto"));
   }
 
   // --- evaluation, checkpoints, end ---
 
   // Replicas that differ compute something else than what was asked for, silently.
   void check_replicas() {
-    if (config_.drift_check == "off" || !reporter_.in_lockstep()) {
+    if (config_.strategy.drift_check == DriftCheck::off || !reporter_.in_lockstep()) {
       return;
     }
     Communicator* replicas = parts_.strategy->replicas();
@@ -375,7 +389,7 @@ class Trainer {
         "[train] parameter '{}' of {} {} is not that of {} 0 after step {}",
         drift.parameter, sharded() ? "replica" : "rank", drift.ranks.front(),
         sharded() ? "replica" : "rank", position_.step);
-    if (config_.drift_check == "stop") {
+    if (config_.strategy.drift_check == DriftCheck::stop) {
       throw Error(
           found +
           "; look for code that changes parameters on some ranks only, or go on "
@@ -388,13 +402,13 @@ class Trainer {
   TestReport evaluate_now() {
     reporter_.clock().pause();
     LoaderOptions options = loader_options(config_);
-    options.batch_size = config_.eval_batch_size;
+    options.batch_size = config_.output.eval_batch_size;
     auto report = evaluate(
         *parts_.strategy, comm_, data_.test, options,
-        config_.dry_run ? kDryRunSteps : 0);
+        config_.output.dry_run ? kDryRunSteps : 0);
     // Behind the last epoch it is still the last one's model.
     report.epoch = std::clamp<int64_t>(
-        position_.epoch, 0, std::max<int64_t>(1, config_.epochs) - 1);
+        position_.epoch, 0, std::max<int64_t>(1, config_.training.epochs) - 1);
     report.step = position_.step;
     report.samples = position_.epoch * data_.train.size +
                      std::min(position_.samples_in_epoch, data_.train.size);
@@ -404,7 +418,7 @@ class Trainer {
   }
 
   void save() {
-    if (config_.out.empty() || config_.dry_run) {
+    if (config_.output.out.empty() || config_.output.dry_run) {
       return;
     }
     reporter_.clock().pause();
@@ -416,12 +430,12 @@ class Trainer {
   }
 
   void write_trace() {
-    if (!config_.trace || config_.out.empty()) {
+    if (!config_.output.trace || config_.output.out.empty()) {
       return;
     }
     const std::string trace = trace_of_all_ranks(trace_, comm_);
     if (comm_.rank() == 0) {
-      replace_file(config_.out + "/trace.json", trace);
+      replace_file(config_.output.out + "/trace.json", trace);
     }
   }
 
@@ -438,7 +452,8 @@ class Trainer {
     summary.gradient_bytes = gradient_bytes(config_, parts_);
     summary.bytes_sent_per_rank = mean_bytes(parts_, comm_);
     // Thread ranks are one process.
-    const bool own_process = config_.ranks == "process" || comm_.rank() == 0;
+    const bool own_process =
+        config_.ranks.kind == RankKind::process || comm_.rank() == 0;
     summary.peak_memory_mib = total_memory(own_process ? memory_.mib() : 0, comm_);
     if (const auto* scaler = parts_.optimizer->scaler()) {
       summary.skipped_steps = scaler->skipped_steps();
@@ -452,8 +467,7 @@ class Trainer {
     summary.steps = position_.step;
     summary.world_size = comm_.size();
     summary.backend = comm_.backend();
-    summary.executor = parts_.executor->name();
-    summary.optimizer_state = parts_.optimizer_state;
+    summary.executor = parts_.executor->kind();
     summary.measurements = parts_.strategy->measurements();
     summary.parameters_sha256 = parameters_sha256(parts_, comm_);
     directory_->finish(summary, config_);
@@ -461,7 +475,7 @@ class Trainer {
     return summary;
   }
 
-  const RunConfig& config_;
+  const RunConfig config_;
   const DatasetSplits& data_;
   Communicator& comm_;
   Assembly parts_;
@@ -492,12 +506,11 @@ Summary train(
     const RunConfig& config, const DatasetSplits& data, Communicator& comm,
     std::unique_ptr<Model> model) {
   hold_standard_streams();
+  check(config);
   // Before the parts are made: some talk to those of the other ranks.
   const DataParts data_parts = parts_of(data);
   check_same_run(config, data_parts, comm);
-  RunConfig settled = config;
-  settled.precision = settle_precision(config, comm);
-  return Trainer(settled, data, data_parts, comm, std::move(model)).run();
+  return Trainer(settle(config, comm), data, data_parts, comm, std::move(model)).run();
 }
 
 }  // namespace tandem

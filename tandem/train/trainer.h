@@ -4,7 +4,7 @@
 
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 #include "tandem/data/dataset.h"
 #include "tandem/model/model.h"
 

@@ -21,25 +21,31 @@ TEST(ChangedSettings, AreNamedWithBothValues) {
   RunConfig before;
   RunConfig now = before;
   EXPECT_EQ(changed_settings(to_toml(before), now), "");
-  now.out = "/tmp/x";
-  now.node_rank = 1;
+  now.output.out = "/tmp/x";
+  now.ranks.node_rank = 1;
   EXPECT_EQ(changed_settings(to_toml(before), now), "");
-  now.lr = 0.5;
-  now.epochs = 5;
-  now.nproc = "4";
+  now.optimizer.lr = 0.5;
+  now.training.epochs = 5;
+  now.ranks.nproc = 4;
   EXPECT_EQ(
       changed_settings(to_toml(before), now),
-      "epochs 5 instead of 1, lr 0.5 instead of -1.0, nproc \"4\" instead of \"1\"");
+      "epochs 5 instead of 1, lr 0.5 instead of -1.0, nproc 4 instead of 1");
 }
 
 TEST(ChangedSettings, OfAnOlderProgramsFileAreThoseItHas) {
   RunConfig now;
-  now.epochs = 5;
-  now.seed = 7;
+  now.training.epochs = 5;
+  now.training.seed = 7;
   EXPECT_EQ(
       changed_settings("format_version = 1\nepochs = 2\n", now),
       "epochs 5 instead of 2");
   EXPECT_NO_THROW(check_kept_settings("format_version = 1\nepochs = 2\n", now, "run"));
+  // It put numbers that may be words into quotes, and had other names.
+  EXPECT_EQ(
+      changed_settings(
+          "\nnproc = \"1\"\naverage_every = \"4\"\nexecutor = \"onednn\"\n", now),
+      "average_every \"epoch\" instead of 4, executor \"auto\" instead of "
+      "\"compiled\"");
 }
 
 std::string refusal(const RunConfig& before, const RunConfig& now) {
@@ -50,7 +56,7 @@ std::string refusal(const RunConfig& before, const RunConfig& now) {
 TEST(KeptSettings, AreRefusedWithFlagBothValuesAndOrigin) {
   const RunConfig before;
   RunConfig now = before;
-  now.seed = 7;
+  now.training.seed = 7;
   EXPECT_THAT(
       refusal(before, now), AllOf(
                                 HasSubstr("seed is 7"), HasSubstr("'runs/a' has 0"),
@@ -76,23 +82,23 @@ TEST(KeptSettings, AreModelSamplesAndTheirOrderAndWhatTheOptimizersStateMeans) {
 // Ranks, epochs and the optimizer's numbers are for the user to change.
 TEST(KeptSettings, AreNotTheRest) {
   RunConfig before;
-  before.momentum = 0.9;
-  before.loss_scale = "dynamic";
-  before.init = "weights";
+  before.optimizer.momentum = 0.9;
+  before.exec.loss_scale = ExecOptions::kDynamicScale;
+  before.model.init = "weights";
   RunConfig now = before;
-  now.momentum = 0.5;
-  now.loss_scale = "1024";
-  now.init = "";
-  now.data = "/moved";
-  now.epochs = 9;
-  now.batch_size = 7;
-  now.lr = 3;
-  now.schedule = "cosine";
-  now.strategy = "hogwild";
-  now.nproc = "4";
-  now.uneven = "drop";
+  now.optimizer.momentum = 0.5;
+  now.exec.loss_scale = 1024;
+  now.model.init = "";
+  now.data.source = "/moved";
+  now.training.epochs = 9;
+  now.training.batch_size = 7;
+  now.optimizer.lr = 3;
+  now.schedule.kind = ScheduleKind::cosine;
+  now.strategy.kind = StrategyKind::hogwild;
+  now.ranks.nproc = 4;
+  now.data.uneven = Uneven::drop;
   EXPECT_EQ(refusal(before, now), "(no error)");
-  now.momentum = 0;
+  now.optimizer.momentum = 0;
   EXPECT_THAT(refusal(before, now), HasSubstr("momentum is 0.0"));
 }
 
@@ -100,9 +106,9 @@ TEST(EarlierRun, IsFoundByItsCheckpointsOnly) {
   const Scratch scratch;
   const auto run = scratch / "run";
   RunConfig config;
-  config.out = run;
+  config.output.out = run;
   const auto found = [&](const std::string& resume) {
-    config.resume = resume;
+    config.output.resume = resume;
     return config_of_earlier_run(config);
   };
   EXPECT_EQ(found("auto"), "");
@@ -119,23 +125,23 @@ TEST(EarlierRun, IsFoundByItsCheckpointsOnly) {
 TEST(EarlierRun, GivesAllButWhatIsOfOneStart) {
   const Scratch scratch;
   RunConfig run;
-  run.epochs = 2;
-  run.limit = 3000;
-  run.out = "old";
-  run.node_rank = 1;
-  run.master_addr = "10.0.0.9";
+  run.training.epochs = 2;
+  run.data.limit = 3000;
+  run.output.out = "old";
+  run.ranks.node_rank = 1;
+  run.ranks.master_addr = "10.0.0.9";
   replace_file(scratch / "config.toml", to_toml(run));
   RunConfig asked;
-  asked.epochs = 14;
-  asked.out = "new";
-  asked.resume = "auto";
+  asked.training.epochs = 14;
+  asked.output.out = "new";
+  asked.output.resume = "auto";
   const auto found = settings_of_run(scratch / "config.toml", asked);
-  EXPECT_EQ(found.epochs, 2);
-  EXPECT_EQ(found.limit, 3000);
-  EXPECT_EQ(found.out, "new");
-  EXPECT_EQ(found.resume, "auto");
-  EXPECT_EQ(found.node_rank, 0);
-  EXPECT_EQ(found.master_addr, "127.0.0.1");
+  EXPECT_EQ(found.training.epochs, 2);
+  EXPECT_EQ(found.data.limit, 3000);
+  EXPECT_EQ(found.output.out, "new");
+  EXPECT_EQ(found.output.resume, "auto");
+  EXPECT_EQ(found.ranks.node_rank, 0);
+  EXPECT_EQ(found.ranks.master_addr, "127.0.0.1");
 }
 
 TEST(EarlierRun, KeepsWhatARecipeNamesOtherwise) {
@@ -143,11 +149,11 @@ TEST(EarlierRun, KeepsWhatARecipeNamesOtherwise) {
   // It says nothing about limit.
   replace_file(scratch / "recipe.toml", "epochs = 14\nlr = 1.0\nout = \"x\"\n");
   RunConfig run;
-  run.epochs = 2;
-  run.limit = 3000;
-  run.lr = 0.5;
+  run.training.epochs = 2;
+  run.data.limit = 3000;
+  run.optimizer.lr = 0.5;
   RunConfig config = run;
-  config.lr = 0.1;
+  config.optimizer.lr = 0.1;
   EXPECT_EQ(
       kept_settings(scratch / "recipe.toml", run, config), "epochs 2 instead of 14");
 }

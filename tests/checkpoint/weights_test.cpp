@@ -43,7 +43,7 @@ std::unique_ptr<Model> model_of(
   options.seed = 99;
   options.dtype = dtype;
   options.dropout = false;
-  return make_model(name, options);
+  return make_model(*find_choice<ModelKind>(name), options);
 }
 
 at::Tensor images(at::ScalarType dtype) {
@@ -214,8 +214,8 @@ TEST(Weights, OfTheConfigsInitAreWhatAModelStartsWith) {
   }
   write_torch_file(scratch / "start.pt", state_of(*expected));
   RunConfig config;
-  config.model = "convnet_bn";
-  config.init = scratch / "start.pt";
+  config.model.kind = ModelKind::convnet_bn;
+  config.model.init = scratch / "start.pt";
   const auto comm = make_single_communicator();
   const auto check = [&](std::unique_ptr<Model> own) {
     const auto data = digits();
@@ -227,9 +227,9 @@ TEST(Weights, OfTheConfigsInitAreWhatAModelStartsWith) {
     }
   };
   check(nullptr);
-  config.model = kCustomModel;
+  config.model.kind = ModelKind::custom;
   check(model_of("convnet_bn"));
-  config.dropout = false;
+  config.model.dropout = false;
   EXPECT_THAT(
       error_of<ConfigError>([&] { check(model_of("convnet_bn")); }),
       HasSubstr("--no-dropout"));

@@ -30,9 +30,9 @@ RankEnv env_of(int rank, int world_size) {
   return env;
 }
 
-JoinOptions patient() {
-  JoinOptions options;
-  options.timeout = milliseconds(10'000);
+CommOptions patient() {
+  CommOptions options;
+  options.timeout_seconds = 10;
   return options;
 }
 
@@ -106,8 +106,8 @@ TEST(JoinRun, UnderTorchrunRanksMeetBehindTheAgentsPort) {
 TEST(JoinRun, RankThatStaysAwayIsAnErrorAtTheTimeout) {
   RankEnv env = env_of(0, 2);
   env.master_port = free_port();
-  JoinOptions options;
-  options.timeout = milliseconds(400);
+  CommOptions options;
+  options.timeout_seconds = 0.4;
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THAT(
       error_of<CommError>([&] { join_run(env, options); }),
@@ -116,12 +116,12 @@ TEST(JoinRun, RankThatStaysAwayIsAnErrorAtTheTimeout) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(3'000));
 }
 
-TEST(JoinRun, UnknownBackendIsRefusedNamingTheNearestBeforeAnyoneIsMet) {
-  JoinOptions options = patient();
-  options.backend = "glo";
+TEST(JoinRun, ABackendOfThreadsIsRefusedBeforeAnyoneIsMet) {
+  CommOptions options = patient();
+  options.backend = BackendKind::thread;
   EXPECT_THAT(
       error_of<ConfigError>([&] { join_run(env_of(1, 2), options); }),
-      AllOf(HasSubstr("did you mean 'gloo'"), HasSubstr("auto")));
+      HasSubstr("--ranks thread"));
   EXPECT_THROW(join_run(env_of(0, 1), options), ConfigError);
 }
 

@@ -35,7 +35,7 @@ double train(Communicator& comm) {
   options.seed = 1;
   options.dtype = at::kDouble;
   options.dropout = false;
-  const auto model = make_model("net", options);
+  const auto model = make_model(ModelKind::net, options);
   ModelArenas arenas(model->parameters(), model->buffers());
   OptimizerOptions sgd;
   sgd.lr = kLr;

@@ -136,8 +136,8 @@ TEST_F(Mpi, RanksJoinWithoutStoreOrAddress) {
     rerun_under_mpirun(2);
     return;
   }
-  JoinOptions options;
-  options.backend = "mpi";
+  CommOptions options;
+  options.backend = BackendKind::mpi;
   const JoinedRun run = join_run(options);
   EXPECT_EQ(run.store, nullptr);
   EXPECT_EQ(run.server, nullptr);
@@ -150,8 +150,8 @@ TEST_F(Mpi, WithoutMpirunTheErrorSaysHowToStart) {
   if (is_mpi_rank()) {
     return;
   }
-  JoinOptions options;
-  options.backend = "mpi";
+  CommOptions options;
+  options.backend = BackendKind::mpi;
   EXPECT_THAT(
       error_of<ConfigError>([&] { join_run(RankEnv(), options); }),
       HasSubstr("mpirun -np 2"));

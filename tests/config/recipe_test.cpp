@@ -7,7 +7,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
@@ -30,12 +30,12 @@ TEST(Recipe, TakesNumbersInEveryFormOfToml) {
       "seed = 0xff\nbatch_size = 1_000\nepochs = 0b11\nlimit = 0o17\nlr = 1e-3\n"
       "nproc = 0x2\n");
   const RunConfig config = read(scratch / "a.toml");
-  EXPECT_EQ(config.seed, 255);
-  EXPECT_EQ(config.batch_size, 1000);
-  EXPECT_EQ(config.epochs, 3);
-  EXPECT_EQ(config.limit, 15);
-  EXPECT_EQ(config.lr, 1e-3);
-  EXPECT_EQ(config.nproc, "2");
+  EXPECT_EQ(config.training.seed, 255);
+  EXPECT_EQ(config.training.batch_size, 1000);
+  EXPECT_EQ(config.training.epochs, 3);
+  EXPECT_EQ(config.data.limit, 15);
+  EXPECT_EQ(config.optimizer.lr, 1e-3);
+  EXPECT_EQ(config.ranks.nproc, 2);
 }
 
 TEST(Recipe, LaunchTableSaysWhatStartsTheRanks) {
@@ -44,7 +44,8 @@ TEST(Recipe, LaunchTableSaysWhatStartsTheRanks) {
     replace_file(scratch / "a.toml", text);
     return read(scratch / "a.toml");
   };
-  EXPECT_EQ(read_text("[launch]\nwith = \"mpirun\"\n").launcher, "mpirun");
+  EXPECT_EQ(
+      read_text("[launch]\nwith = \"mpirun\"\n").ranks.launcher, LauncherKind::mpirun);
   for (const auto& [text, wanted] : std::vector<std::pair<std::string, std::string>>{
            {"launch = \"mpirun\"\n", "a.toml:1: launch must be a table"},
            {"[launch]\nby = \"mpirun\"\n", "a.toml:2: unknown key 'by' in [launch]"},
@@ -59,17 +60,17 @@ TEST(Recipe, ReadsWhatItWrote) {
   for (int c = 1; c < 0x80; ++c) {
     config.name += static_cast<char>(c);  // quotes, backslash, controls, DEL
   }
-  config.lr = 0.1 + 0.2;
-  config.eps = 1e-300;
-  config.gamma = -0.0;
-  config.clip_norm = 123456789012345678.0;
-  config.seed = int64_t{1} << 40;
-  config.trace = true;
+  config.optimizer.lr = 0.1 + 0.2;
+  config.optimizer.eps = 1e-300;
+  config.schedule.gamma = -0.0;
+  config.strategy.clip_norm = 123456789012345678.0;
+  config.training.seed = int64_t{1} << 40;
+  config.output.trace = true;
   replace_file(scratch / "a.toml", to_toml(config));
   const RunConfig again = read(scratch / "a.toml");
   EXPECT_EQ(again.name, config.name);
-  EXPECT_EQ(again.lr, config.lr);
-  EXPECT_EQ(again.seed, config.seed);
+  EXPECT_EQ(again.optimizer.lr, config.optimizer.lr);
+  EXPECT_EQ(again.training.seed, config.training.seed);
   EXPECT_EQ(to_toml(again), to_toml(config));
 }
 

@@ -119,18 +119,18 @@ class OnednnModel : public testing::TestWithParam<Case> {
     ModelOptions options;
     options.input = GetParam().shape;
     options.seed = 3;
-    return make_model(GetParam().model, options);
+    return make_model(*find_choice<ModelKind>(GetParam().model), options);
   }
   StageOptions stage() const {
     StageOptions options;
-    options.loss.kind = find_model(GetParam().model).loss;
+    options.loss.kind = row_of(*find_choice<ModelKind>(GetParam().model)).loss;
     return options;
   }
   Batch batch(int64_t first, int64_t count) const {
     return images(GetParam().shape, first, count);
   }
 
-  Rig compiled_{model(), &make_onednn_executor, stage()};
+  Rig compiled_{model(), &make_compiled_executor, stage()};
   Rig eager_{model(), &make_eager_executor, stage()};
 };
 
@@ -219,7 +219,7 @@ class OnednnBf16Model : public OnednnModel {
     }
     StageOptions options = stage();
     options.bf16 = true;
-    bf16_ = std::make_unique<Rig>(model(), &make_onednn_executor, options);
+    bf16_ = std::make_unique<Rig>(model(), &make_compiled_executor, options);
     autocast_ = std::make_unique<Rig>(model(), &make_eager_executor, options);
   }
 
@@ -288,7 +288,7 @@ std::vector<Layer> half(bool first) {
 TEST(Onednn, StagesPassActivationsForwardAndGradientsBack) {
   at::Tensor last_gradient[2];
   at::Tensor first_gradient[2];
-  const MakeExecutor makers[] = {&make_onednn_executor, &make_eager_executor};
+  const MakeExecutor makers[] = {&make_compiled_executor, &make_eager_executor};
   for (size_t i = 0; i < 2; ++i) {
     StageOptions first;
     first.last = false;
@@ -315,16 +315,17 @@ TEST(Onednn, AutoTakesItWhereItCanAndSaysWhyNotElsewhere) {
   ModelOptions options;
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     options.dtype = dtype;
-    const auto model = make_model("net", options);
+    const auto model = make_model(ModelKind::net, options);
     ModelArenas arenas(model->parameters(), model->buffers());
     std::string why_not;
-    const auto executor = make_executor("auto", *model, arenas, {}, &why_not);
+    const auto executor =
+        make_executor(ExecutorKind::automatic, *model, arenas, {}, &why_not);
     if (dtype == at::kFloat) {
-      EXPECT_STREQ(executor->name(), "onednn");
+      EXPECT_EQ(executor->kind(), ExecutorKind::compiled);
       EXPECT_EQ(why_not, "");
     } else {
-      EXPECT_STREQ(executor->name(), "eager");
-      EXPECT_THAT(why_not, AllOf(HasSubstr("onednn"), HasSubstr("float32")));
+      EXPECT_EQ(executor->kind(), ExecutorKind::eager);
+      EXPECT_THAT(why_not, AllOf(HasSubstr("compiled"), HasSubstr("float32")));
     }
   }
 }
@@ -333,8 +334,9 @@ TEST(Onednn, SaysWhatItCannotCompile) {
   ModelOptions options;
   options.dtype = at::kDouble;
   EXPECT_THAT(
-      error_of<ConfigError>(
-          [&] { Rig rig(make_model("net", options), &make_onednn_executor); }),
+      error_of<ConfigError>([&] {
+        Rig rig(make_model(ModelKind::net, options), &make_compiled_executor);
+      }),
       AllOf(HasSubstr("float32"), HasSubstr("--executor eager")));
   const auto weight = at::arange(3).to(at::kFloat).set_requires_grad(true);
   EXPECT_THAT(
@@ -342,7 +344,7 @@ TEST(Onednn, SaysWhatItCannotCompile) {
         Rig rig(
             make_function_model(
                 [](const at::Tensor& x) { return x; }, {{"weight", weight}}),
-            &make_onednn_executor);
+            &make_compiled_executor);
       }),
       HasSubstr("not a plain sequence"));
 }

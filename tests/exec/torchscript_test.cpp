@@ -40,7 +40,7 @@ TEST(TorchScript, TrainsThroughTheEagerExecutor) {
   OptimizerOptions sgd;
   sgd.lr = 0.1;
   const auto optimizer = make_optimizer(sgd, arenas.parameters(), arenas.gradients());
-  const auto executor = make_executor("auto", *model, arenas, {});
+  const auto executor = make_executor(ExecutorKind::automatic, *model, arenas, {});
   const auto comm = make_single_communicator();
   const auto strategy = make_strategy({}, {*comm, *executor, arenas, *optimizer});
   strategy->start();

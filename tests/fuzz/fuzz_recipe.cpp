@@ -1,6 +1,6 @@
 // Recipes: a config that was read and checked, written down and read again is the same.
 
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

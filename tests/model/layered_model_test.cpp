@@ -86,7 +86,7 @@ TEST(LayeredModel, LeavesItsInputAsItWas) {
 // x = torch.linspace(-1, 2, 4 * 784, dtype=torch.float64).sin().view(4, 1, 28, 28)
 // model(x); y = model(2 * x + 1); then model.eval()(x)
 TEST(LayeredModel, BatchNormCountsAsPythonsInTrainingOnly) {
-  const auto model = make_model("convnet_bn", double_options(3));
+  const auto model = make_model(ModelKind::convnet_bn, double_options(3));
   const auto x = waves({4, 1, 28, 28});
   const auto expect_row = [](const at::Tensor& row,
                              const std::vector<double>& expected) {
@@ -158,9 +158,9 @@ TEST(LayeredModel, WithoutDropoutTrainingGivesWhatEvaluationDoes) {
   const auto x = waves({6, 1, 28, 28});
   for (const std::string name : {"net", "convnet", "net5x5"}) {
     options.dropout = true;
-    const auto with = make_model(name, options);
+    const auto with = make_model(*find_choice<ModelKind>(name), options);
     options.dropout = false;
-    const auto without = make_model(name, options);
+    const auto without = make_model(*find_choice<ModelKind>(name), options);
     const auto expected = with->forward(x, evaluation());
     EXPECT_FALSE(with->forward(x, {}).equal(expected)) << name;
     EXPECT_TRUE(without->forward(x, {}).equal(expected)) << name;
@@ -169,7 +169,7 @@ TEST(LayeredModel, WithoutDropoutTrainingGivesWhatEvaluationDoes) {
 
 TEST(LayeredModel, OutputsDoNotDependOnHowTheBatchIsCut) {
   for (const std::string name : {"net", "convnet", "net5x5"}) {
-    const auto model = make_model(name, double_options(1));
+    const auto model = make_model(*find_choice<ModelKind>(name), double_options(1));
     const auto x = waves({6, 1, 28, 28});
     ForwardContext context;
     context.samples = {9, 2, 30, 1};
@@ -186,8 +186,8 @@ TEST(LayeredModel, OutputsDoNotDependOnHowTheBatchIsCut) {
 TEST(LayeredModel, DoubleWeightsAreTheFloatOnesWidened) {
   ModelOptions options;
   options.seed = 12;
-  const auto narrow = make_model("net5x5", options)->parameters();
-  const auto wide = make_model("net5x5", double_options(12))->parameters();
+  const auto narrow = make_model(ModelKind::net5x5, options)->parameters();
+  const auto wide = make_model(ModelKind::net5x5, double_options(12))->parameters();
   for (size_t i = 0; i < narrow.size(); ++i) {
     EXPECT_EQ(wide[i].tensor.scalar_type(), at::kDouble);
     EXPECT_TRUE(wide[i].tensor.equal(narrow[i].tensor.to(at::kDouble)));

@@ -95,16 +95,5 @@ TEST(Loss, CountsTheSamplesWhoseLargestOutputIsTheTarget) {
   EXPECT_EQ(count_correct(LossKind::mse, x, x).item<int64_t>(), 0);
 }
 
-TEST(Loss, NamesGoThereAndBack) {
-  for (const std::string name :
-       {"cross_entropy", "nll", "mse", "softmax_cross_entropy"}) {
-    EXPECT_EQ(name_of(parse_loss_kind(name)), name);
-  }
-  EXPECT_EQ(parse_loss_kind("mse"), LossKind::mse);
-  EXPECT_THAT(
-      error_of<ConfigError>([] { parse_loss_kind("nnl"); }),
-      AllOf(HasSubstr("did you mean 'nll'"), HasSubstr("cross_entropy")));
-}
-
 }  // namespace
 }  // namespace tandem

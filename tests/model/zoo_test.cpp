@@ -23,9 +23,24 @@ using testing::HasSubstr;
 
 using Shapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
 
+ModelKind kind_of(const std::string& name) {
+  return parse_choice<ModelKind>("test", name);
+}
+
+// All that tandem makes.
+std::vector<ModelRow> made_models() {
+  std::vector<ModelRow> made;
+  for (const auto& row : Choices<ModelKind>::rows) {
+    if (row.value != ModelKind::custom) {
+      made.push_back(row);
+    }
+  }
+  return made;
+}
+
 // Each document's images: 28 x 28, which the loader pads for some models.
 ModelOptions options_for(const std::string& name, uint64_t seed = 0) {
-  const int64_t side = 28 + 2 * find_model(name).pad;
+  const int64_t side = 28 + 2 * row_of(kind_of(name)).pad;
   ModelOptions options;
   options.input = {1, side, side};
   options.seed = seed;
@@ -115,10 +130,10 @@ const std::vector<ModelCase>& model_cases() {
 }
 
 TEST(Zoo, ParametersHavePythonsNamesShapesAndOrder) {
-  ASSERT_EQ(model_table().size(), model_cases().size());
+  ASSERT_EQ(made_models().size(), model_cases().size());
   for (const auto& expected : model_cases()) {
     SCOPED_TRACE(expected.name);
-    const auto model = make_model(expected.name, options_for(expected.name));
+    const auto model = make_model(kind_of(expected.name), options_for(expected.name));
     EXPECT_EQ(shapes_of(model->parameters()), expected.parameters);
     int64_t count = 0;
     for (const auto& [name, tensor] : model->parameters()) {
@@ -126,7 +141,7 @@ TEST(Zoo, ParametersHavePythonsNamesShapesAndOrder) {
       EXPECT_TRUE(tensor.requires_grad()) << name;
     }
     EXPECT_EQ(count, expected.num_parameters);
-    EXPECT_EQ(find_model(expected.name).loss, expected.loss);
+    EXPECT_EQ(row_of(kind_of(expected.name)).loss, expected.loss);
     if (expected.name != "convnet_bn") {
       EXPECT_TRUE(model->buffers().empty());
     }
@@ -134,7 +149,7 @@ TEST(Zoo, ParametersHavePythonsNamesShapesAndOrder) {
 }
 
 TEST(Zoo, BatchNormsBuffersHavePythonsNamesAndShapes) {
-  const auto model = make_model("convnet_bn", options_for("convnet_bn"));
+  const auto model = make_model(ModelKind::convnet_bn, options_for("convnet_bn"));
   const Shapes expected = {
       {"layer1.1.running_mean", {16}},      {"layer1.1.running_var", {16}},
       {"layer1.1.num_batches_tracked", {}}, {"layer2.1.running_mean", {32}},
@@ -154,7 +169,7 @@ TEST(Zoo, DropoutsAreThoseOfTheDocuments) {
       {"convnet_bn", {}}};
   for (const auto& [name, dropouts] : expected) {
     Dropouts found;
-    for (const auto& layer : find_model(name).layers(options_for(name))) {
+    for (const auto& layer : layers_of(kind_of(name), options_for(name))) {
       if (layer.p > 0) {
         found.emplace_back(layer.kind, layer.p);
       }
@@ -196,7 +211,7 @@ TEST(Zoo, InitialWeightsAreThoseOfPythonAfterManualSeed) {
       {"convnet_bn", 1234567,
        "5672463266322b78fcbcf441d5e3ca0a9bf37e89fa79cc74e5267b6446acc837"}};
   for (const auto& [name, seed, sha256] : cases) {
-    const auto model = make_model(name, options_for(name, seed));
+    const auto model = make_model(kind_of(name), options_for(name, seed));
     EXPECT_EQ(ModelArenas(model->parameters(), {}).parameters_sha256(), sha256)
         << name << " " << seed;
   }
@@ -220,7 +235,7 @@ TEST(Zoo, EvaluationOutputsAreThoseOfPython) {
   for (const auto& [name, expected] : cases) {
     auto options = options_for(name, 1234567);
     options.dtype = at::kDouble;
-    const auto model = make_model(name, options);
+    const auto model = make_model(kind_of(name), options);
     const int64_t side = options.input.height;
     const auto x = at::linspace(-1, 2, 2 * side * side, at::kDouble).sin();
     ForwardContext context;
@@ -235,11 +250,11 @@ TEST(Zoo, EvaluationOutputsAreThoseOfPython) {
 }
 
 TEST(Zoo, ModelsFitOtherImagesAndClasses) {
-  for (const auto& entry : model_table()) {
+  for (const auto& entry : made_models()) {
     ModelOptions options;
     options.input = {3, 20, 26};
     options.num_classes = 7;
-    const auto model = make_model(entry.name, options);
+    const auto model = make_model(kind_of(entry.name), options);
     const auto output = model->forward(at::zeros({2, 3, 20, 26}), {});
     EXPECT_EQ(output.sizes().vec(), (std::vector<int64_t>{2, 7})) << entry.name;
   }
@@ -252,27 +267,29 @@ TEST(Zoo, ImagesThatAreTooSmallAreRefused) {
   for (const auto& [name, side] : smallest) {
     ModelOptions options;
     options.input = {1, side, 28};
-    const auto model = make_model(name, options);
+    const auto model = make_model(kind_of(name), options);
     EXPECT_NO_THROW(model->forward(at::zeros({1, 1, side, 28}), {})) << name;
     for (int64_t less = 1; less < side; ++less) {
       options.input = {1, less, 28};
       EXPECT_THAT(
-          error_of<ConfigError>([&, &name = name] { make_model(name, options); }),
+          error_of<ConfigError>(
+              [&, &name = name] { make_model(kind_of(name), options); }),
           HasSubstr("too small"))
           << name << " " << less;
       options.input = {1, 28, less};
       EXPECT_THAT(
-          error_of<ConfigError>([&, &name = name] { make_model(name, options); }),
+          error_of<ConfigError>(
+              [&, &name = name] { make_model(kind_of(name), options); }),
           HasSubstr("too small"))
           << name << " " << less;
     }
   }
 }
 
-TEST(Zoo, UnknownModelIsRefusedNamingTheNearest) {
+TEST(Zoo, TheProgramsOwnModelIsNotMadeHere) {
   EXPECT_THAT(
-      error_of<ConfigError>([] { find_model("convent"); }),
-      AllOf(HasSubstr("did you mean 'convnet'"), HasSubstr("simplenet")));
+      error_of<ConfigError>([] { make_model(ModelKind::custom, {}); }),
+      HasSubstr("examples/custom_model"));
 }
 
 }  // namespace

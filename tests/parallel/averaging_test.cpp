@@ -21,9 +21,8 @@ std::vector<Layer> batch_norm_layers() {
 
 StrategyOptions averaging(int64_t steps) {
   StrategyOptions options;
-  options.name = "averaging";
-  options.loss.kind = LossKind::nll;
-  options.average_every.steps = steps;
+  options.kind = StrategyKind::averaging;
+  options.average_every = steps;
   return options;
 }
 

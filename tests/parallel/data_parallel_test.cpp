@@ -77,8 +77,8 @@ class ToldExecutor : public StageExecutor {
   Readiness readiness() const override {
     return inner_.readiness();
   }
-  const char* name() const override {
-    return inner_.name();
+  ExecutorKind kind() const override {
+    return inner_.kind();
   }
 
  private:
@@ -141,7 +141,6 @@ struct Buffers {
 std::vector<Buffers> buffers_after_a_step(BufferSync sync) {
   return on_each_rank("thread", 3, [&](Communicator& comm) {
     StrategyOptions options;
-    options.loss.kind = LossKind::nll;
     options.buffers = sync;
     Replica replica(make_small_model(batch_norm_layers()), comm, options, {});
     replica.strategy->start();
@@ -182,7 +181,6 @@ TEST(DataParallel, ClipNormLimitsTheStepAndLeavesShorterOnesAlone) {
   const auto take = [](double clip_norm) {
     const auto ranks = on_each_rank("thread", 2, [&](Communicator& comm) {
       StrategyOptions options;
-      options.loss.kind = LossKind::nll;
       options.clip_norm = clip_norm;
       Replica replica(make_small_model(small_net_layers()), comm, options, {});
       replica.strategy->start();
@@ -220,9 +218,9 @@ TEST(DataParallel, UnusedParametersKeepTheirValueAndHoldNobodyUp) {
          {"other", other},
          {"never", at::zeros({2}, at::kDouble).set_requires_grad(true)}});
     StrategyOptions options;
-    options.loss = {LossKind::mse, Reduction::sum};
     options.bucket_bytes = 1;
-    Replica replica(std::move(model), comm, options, {});
+    const Loss loss = {LossKind::mse, Reduction::sum};
+    Replica replica(std::move(model), comm, options, {}, loss);
     replica.strategy->start();
     Batch batch;
     batch.inputs = at::zeros({1, 3}, at::kDouble).fill_(1);
@@ -248,12 +246,11 @@ TEST(DataParallel, MeanSquaredErrorIsTheMeanOverElementsOfTheGlobalBatch) {
   const auto weights = on_each_rank("thread", 2, [&](Communicator& comm) {
     auto weight = initial.clone().set_requires_grad(true);
     StrategyOptions options;
-    options.loss.kind = LossKind::mse;
     Replica replica(
         make_function_model(
             [weight](const at::Tensor& x) { return x.matmul(weight); },
             {{"weight", weight}}),
-        comm, options, {});
+        comm, options, {}, {LossKind::mse, Reduction::mean});
     replica.strategy->start();
     Batch batch;
     // Uneven: three samples here, one there.
@@ -277,11 +274,12 @@ TEST(DataParallel, ExecutorIsToldOfEveryParameterAtStartAndOfTrainedOnesAfterASt
       {{"trained", trained}, {"frozen", frozen}});
   ModelArenas arenas(model->parameters(), {});
   StrategyOptions options;
-  options.loss.kind = LossKind::mse;
-  const auto eager = make_eager_executor(*model, arenas, {options.loss, true, true});
+  const Loss loss = {LossKind::mse, Reduction::mean};
+  const auto eager = make_eager_executor(*model, arenas, {loss, true, true});
   ToldExecutor executor(*eager);
   const auto optimizer = make_optimizer({}, arenas.parameters(), arenas.gradients());
-  const auto strategy = make_strategy(options, {*comm, executor, arenas, *optimizer});
+  const auto strategy =
+      make_strategy(options, {*comm, executor, arenas, *optimizer, loss});
   strategy->start();
   EXPECT_THAT(executor.told, ElementsAre(std::pair(0, 40), std::pair(1, 8)));
   executor.told.clear();
@@ -296,7 +294,6 @@ TEST(DataParallel, ExecutorIsToldOfEveryParameterAtStartAndOfTrainedOnesAfterASt
 TEST(DataParallel, EvaluationCountsThisRanksSamplesAndChangesNothing) {
   const auto ranks = on_each_rank("thread", 2, [](Communicator& comm) {
     StrategyOptions options;
-    options.loss.kind = LossKind::nll;
     Replica replica(make_small_model(batch_norm_layers()), comm, options, {});
     replica.strategy->start();
     const auto before = replica.arenas.parameters_sha256();
@@ -347,34 +344,12 @@ TEST(DataParallel, SaysWhatItIs) {
 
 TEST(Strategies, SequentialIsForOneRank) {
   StrategyOptions options;
-  options.name = "sequential";
+  options.kind = StrategyKind::sequential;
   const auto messages = on_each_rank("thread", 2, [&](Communicator& comm) {
     return error_of<ConfigError>(
         [&] { Replica(make_small_model(small_net_layers()), comm, options, {}); });
   });
   EXPECT_THAT(messages, Each(AllOf(HasSubstr("one rank"), HasSubstr("there are 2"))));
-}
-
-TEST(Strategies, NamesAreParsedAndTheNearestIsNamed) {
-  EXPECT_EQ(parse_sync_mode("parameter"), SyncMode::parameter);
-  EXPECT_EQ(parse_sync_mode("flat"), SyncMode::flat);
-  EXPECT_EQ(parse_sync_mode("overlap"), SyncMode::overlap);
-  EXPECT_EQ(parse_buffer_sync("broadcast"), BufferSync::broadcast);
-  EXPECT_EQ(parse_buffer_sync("average"), BufferSync::average);
-  EXPECT_EQ(parse_buffer_sync("off"), BufferSync::off);
-  EXPECT_THAT(
-      error_of<ConfigError>([] { parse_sync_mode("overlop"); }),
-      HasSubstr("did you mean 'overlap'"));
-  EXPECT_THAT(
-      error_of<ConfigError>([] { parse_buffer_sync("of"); }),
-      HasSubstr("did you mean 'off'"));
-  const auto comm = make_single_communicator();
-  StrategyOptions options;
-  options.name = "data_paralel";
-  EXPECT_THAT(
-      error_of<ConfigError>(
-          [&] { Replica(make_small_model(small_net_layers()), *comm, options, {}); }),
-      HasSubstr("did you mean 'data_parallel'"));
 }
 
 }  // namespace

@@ -21,8 +21,7 @@ using testing::HasSubstr;
 
 StrategyOptions hogwild() {
   StrategyOptions options;
-  options.name = kHogwild;
-  options.loss.kind = LossKind::nll;
+  options.kind = StrategyKind::hogwild;
   return options;
 }
 
@@ -37,7 +36,8 @@ struct SharingRank {
   explicit SharingRank(Communicator& comm, uint64_t model_seed = 1)
       : model(make_small_model(small_net_layers(), model_seed)),
         arenas(model->parameters(), model->buffers(), shared(comm, *model)),
-        executor(make_eager_executor(*model, arenas, {hogwild().loss, true, true})),
+        executor(make_eager_executor(
+            *model, arenas, {{LossKind::nll, Reduction::mean}, true, true})),
         optimizer(make_optimizer({}, arenas.parameters(), arenas.gradients())),
         strategy(make_strategy(hogwild(), {comm, *executor, arenas, *optimizer})) {}
 
@@ -103,7 +103,7 @@ TEST_P(Sharing, ModelsThatDifferAreRefused) {
 TEST_P(Sharing, AStepIsOnTheMeanOfTheRanksOwnBatchAndOthersHaveIt) {
   const auto comm = make_single_communicator();
   StrategyOptions options = hogwild();
-  options.name = "sequential";
+  options.kind = StrategyKind::sequential;
   Replica alone(make_small_model(small_net_layers()), *comm, options, {});
   alone.strategy->start();
   alone.strategy->train_step({first_batch(6)}, step_of(0.1));
@@ -132,7 +132,7 @@ TEST(Hogwild, OneRankGivesTheBitsOfTheSequentialStrategy) {
   options.data_size = 61;
   options.micro_batches = 2;
   const auto reference = train_sequentially(options);
-  options.strategy.name = kHogwild;
+  options.strategy.kind = StrategyKind::hogwild;
   const auto comm = make_single_communicator();
   EXPECT_EQ(train_small_net(*comm, options).sha256, reference.sha256);
 }

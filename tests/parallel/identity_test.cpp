@@ -191,7 +191,7 @@ TEST_P(SyncedNormIdentity, EqualsTheWholeBatch) {
   const Division& division = GetParam();
   RunOptions options;
   options.layers = convnet_bn_layers();
-  options.strategy.loss.kind = LossKind::cross_entropy;
+  options.loss.kind = LossKind::cross_entropy;
   options.data_size = division.data_size;
   options.tail = Tail::keep;
   const auto reference = train_sequentially(options);
@@ -241,12 +241,12 @@ TEST(AveragingIdentity, EveryStepByPlainSgdIsDataParallel) {
     options.data_size = 48;
     options.micro_batches = micro_batches;
     options.optimizer.momentum = 0;
-    options.strategy.average_every.steps = 1;
+    options.strategy.average_every = 1;
     for (const int size : {1, 2, 3, 4}) {
       SCOPED_TRACE(std::to_string(size) + " ranks");
-      options.strategy.name = "data_parallel";
+      options.strategy.kind = StrategyKind::data_parallel;
       const auto reference = train_in_parallel(size, options);
-      options.strategy.name = "averaging";
+      options.strategy.kind = StrategyKind::averaging;
       for (const auto& rank : train_in_parallel(size, options)) {
         EXPECT_LE(
             relative_difference(rank.parameters, reference[0].parameters), kTolerance);
@@ -260,16 +260,16 @@ TEST(AveragingIdentity, TwoStepsAloneAreAveragedAsTheyAre) {
   RunOptions options;
   options.data_size = 48;
   options.epochs = 1;  // two steps
-  options.strategy.name = "averaging";
-  options.strategy.average_every.steps = 2;
+  options.strategy.kind = StrategyKind::averaging;
+  options.strategy.average_every = 2;
   const auto averaged = train_in_parallel(2, options);
   EXPECT_EQ(averaged[0].sha256, averaged[1].sha256);
-  options.strategy.average_every.steps = 1;
+  options.strategy.average_every = 1;
   EXPECT_GT(
       relative_difference(
           train_in_parallel(2, options)[0].parameters, averaged[0].parameters),
       1e-6);
-  options.strategy.average_every.steps = -1;
+  options.strategy.average_every = -1;
   const auto alone = train_in_parallel(2, options);
   EXPECT_NE(alone[0].sha256, alone[1].sha256);
   EXPECT_LE(
@@ -283,16 +283,16 @@ TEST(AveragingIdentity, OneRankIsSequentialBitForBit) {
     RunOptions options;
     options.micro_batches = 2;
     const auto reference = train_sequentially(options);
-    options.strategy.name = "averaging";
-    options.strategy.average_every.steps = steps;
+    options.strategy.kind = StrategyKind::averaging;
+    options.strategy.average_every = steps;
     EXPECT_EQ(train_in_parallel(1, options)[0].sha256, reference.sha256) << steps;
   }
 }
 
 TEST(AveragingIdentity, MpiGlooAndThreadsGiveTheSameBits) {
   RunOptions options;
-  options.strategy.name = "averaging";
-  options.strategy.average_every.steps = 2;
+  options.strategy.kind = StrategyKind::averaging;
+  options.strategy.average_every = 2;
   options.data_size = 48;  // four steps: the last one averages
   const auto threads = train_in_parallel(2, options);
   for (const std::string backend : all_backends()) {
@@ -334,7 +334,7 @@ TEST_P(PipelineIdentity, EqualsTheWholeModel) {
   options.micro_batches = row.reference_micro_batches;
   const auto reference = train_in_parallel(row.reference_ranks, options);
   options.micro_batches = row.micro_batches;
-  options.strategy.name = "pipeline";
+  options.strategy.kind = StrategyKind::pipeline;
   options.strategy.stages = row.stages;
   options.strategy.replicas = row.replicas;
   options.strategy.pipeline_schedule = row.schedule;
@@ -404,7 +404,7 @@ TEST(PipelineIdentity, HoldsForEveryOptimizerAndForClippedGradients) {
   const auto expect_the_same = [](const RunOptions& run, double tolerance) {
     const auto reference = train_sequentially(run);
     auto divided = run;
-    divided.strategy.name = "pipeline";
+    divided.strategy.kind = StrategyKind::pipeline;
     divided.strategy.stages = 3;
     const auto ranks = train_in_parallel(3, divided);
     EXPECT_LE(
@@ -415,8 +415,9 @@ TEST(PipelineIdentity, HoldsForEveryOptimizerAndForClippedGradients) {
   options.strategy.clip_norm = 0;
   options.optimizer = OptimizerOptions();
   options.lr = 0.002;
-  for (const std::string name : {"adam", "adamw", "adadelta"}) {
-    options.optimizer.name = name;
+  for (const auto kind :
+       {OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::adadelta}) {
+    options.optimizer.kind = kind;
     expect_the_same(options, 0);
   }
 }
@@ -443,7 +444,7 @@ TEST(SyncBatchNormIdentity, EachMicroBatchHasStatisticsOfItsOwnOverAllRanks) {
   options.tail = Tail::keep;
   options.epochs = 1;
   options.micro_batches = 2;
-  options.strategy.loss.kind = LossKind::cross_entropy;
+  options.loss.kind = LossKind::cross_entropy;
   options.strategy.buffers = BufferSync::sync;
   const auto ranks = train_in_parallel(2, options);
 
@@ -462,7 +463,8 @@ TEST(SyncBatchNormIdentity, EachMicroBatchHasStatisticsOfItsOwnOverAllRanks) {
   }
   const auto comm = make_single_communicator();
   Replica reference(
-      make_small_model(options.layers), *comm, options.strategy, options.optimizer);
+      make_small_model(options.layers), *comm, options.strategy, options.optimizer,
+      options.loss);
   reference.strategy->start();
   StepContext context;
   context.seed = options.seed;
@@ -527,7 +529,7 @@ TEST(DataParallelIdentity, MicroBatchesEqualOneBatchAsLargeAsAllOfThem) {
 
 TEST(DataParallelIdentity, HoldsForTheSumAndForClippedGradients) {
   RunOptions options;
-  options.strategy.loss.reduction = Reduction::sum;
+  options.loss.reduction = Reduction::sum;
   options.lr = 0.001;
   auto reference = train_sequentially(options);
   expect_equals(train_in_parallel(3, options), reference);
@@ -544,18 +546,19 @@ TEST(DataParallelIdentity, SumIsTheMeanTimesTheGlobalBatch) {
   RunOptions options;
   options.data_size = 48;  // two whole batches: the factor is the same in each
   const auto reference = train_sequentially(options);
-  options.strategy.loss.reduction = Reduction::sum;
+  options.loss.reduction = Reduction::sum;
   options.lr /= 24;
   expect_equals({train_sequentially(options)}, reference);
   expect_equals(train_in_parallel(2, options), reference);
 }
 
 TEST(DataParallelIdentity, HoldsForEveryOptimizer) {
-  for (const std::string name : {"adam", "adamw", "adadelta"}) {
-    SCOPED_TRACE(name);
+  for (const auto kind :
+       {OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::adadelta}) {
+    SCOPED_TRACE(name_of(kind));
     RunOptions options;
     options.optimizer = OptimizerOptions();
-    options.optimizer.name = name;
+    options.optimizer.kind = kind;
     options.lr = 0.002;
     options.epochs = 1;
     const auto reference = train_sequentially(options);
@@ -574,7 +577,7 @@ struct ServerRow {
   int64_t micro_batches;
   int64_t data_size;
   double clip_norm;
-  const char* optimizer;
+  OptimizerKind optimizer;
 };
 
 void PrintTo(const ServerRow& row, std::ostream* out) {
@@ -591,14 +594,14 @@ TEST_P(ServerIdentity, EqualsDataParallel) {
   options.tail = Tail::keep;
   options.micro_batches = row.micro_batches;
   options.strategy.clip_norm = row.clip_norm;
-  if (row.optimizer != options.optimizer.name) {
+  if (row.optimizer != options.optimizer.kind) {
     options.optimizer = OptimizerOptions();
-    options.optimizer.name = row.optimizer;
+    options.optimizer.kind = row.optimizer;
     options.lr = 0.002;
   }
   // Thread ranks start from rank 0's parameters, as the workers do.
   const auto replicas = train_in_parallel(row.workers, options);
-  options.strategy.name = "parameter_server";
+  options.strategy.kind = StrategyKind::parameter_server;
   const auto ranks = train_in_parallel(row.workers + 1, options);
   for (const auto& rank : ranks) {
     EXPECT_EQ(rank.sha256, replicas[0].sha256);
@@ -611,14 +614,14 @@ TEST_P(ServerIdentity, EqualsDataParallel) {
 }
 
 const ServerRow kServerRows[] = {
-    {"one_worker", 1, 1, 60, 0, "sgd"},
-    {"two_workers", 2, 1, 60, 0, "sgd"},
-    {"two_workers_uneven", 2, 1, 61, 0, "sgd"},
-    {"two_workers_two_accumulations", 2, 2, 61, 0, "sgd"},
-    {"two_workers_clipped", 2, 1, 60, 0.5, "sgd"},
-    {"two_workers_adam", 2, 1, 60, 0, "adam"},
-    {"three_workers", 3, 1, 60, 0, "sgd"},
-    {"four_workers_one_idle", 4, 1, 49, 0, "adamw"},
+    {"one_worker", 1, 1, 60, 0, OptimizerKind::sgd},
+    {"two_workers", 2, 1, 60, 0, OptimizerKind::sgd},
+    {"two_workers_uneven", 2, 1, 61, 0, OptimizerKind::sgd},
+    {"two_workers_two_accumulations", 2, 2, 61, 0, OptimizerKind::sgd},
+    {"two_workers_clipped", 2, 1, 60, 0.5, OptimizerKind::sgd},
+    {"two_workers_adam", 2, 1, 60, 0, OptimizerKind::adam},
+    {"three_workers", 3, 1, 60, 0, OptimizerKind::sgd},
+    {"four_workers_one_idle", 4, 1, 49, 0, OptimizerKind::adamw},
 };
 
 INSTANTIATE_TEST_SUITE_P(

@@ -25,15 +25,15 @@ using testing::Le;
 
 RunConfig server_config() {
   RunConfig config;
-  config.model = "custom";
-  config.batch_size = 8;
-  config.epochs = 2;
-  config.optimizer = "sgd";
-  config.momentum = 0.9;
-  config.lr = 0.05;
-  config.strategy = "parameter_server";
-  config.ranks = "thread";
-  config.nproc = "3";
+  config.model.kind = ModelKind::custom;
+  config.training.batch_size = 8;
+  config.training.epochs = 2;
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.optimizer.momentum = 0.9;
+  config.optimizer.lr = 0.05;
+  config.strategy.kind = StrategyKind::parameter_server;
+  config.ranks.kind = RankKind::thread;
+  config.ranks.nproc = 3;
   return config;
 }
 
@@ -78,9 +78,10 @@ TEST(ParameterServer, AsynchronousServerReportsTheSamplesOfAllWorkers) {
 TEST(ParameterServer, OnlyTheServerHoldsOptimizerState) {
   for (const bool asynchronous : {false, true}) {
     auto config = server_config();
-    config.server_updates = asynchronous ? "asynchronous" : "synchronous";
-    config.optimizer = "adam";
-    config.momentum = 0;
+    config.strategy.server_updates =
+        asynchronous ? ServerUpdates::asynchronous : ServerUpdates::synchronous;
+    config.optimizer.kind = OptimizerKind::adam;
+    config.optimizer.momentum = 0;
     const auto data = small_data();
     const auto elements = on_each_rank("thread", 3, [&](Communicator& comm) {
       const auto parts = assemble(
@@ -102,7 +103,7 @@ TEST(ParameterServer, OnlyTheServerHoldsOptimizerState) {
 TEST(ParameterServer, TrainsToTheBitsOfDataParallelWithOneRankLess) {
   auto config = server_config();
   const auto server = train_on(3, config);
-  config.strategy = "data_parallel";
+  config.strategy.kind = StrategyKind::data_parallel;
   const auto replicas = train_on(2, config);
   for (const auto& rank : server) {
     EXPECT_EQ(rank.parameters_sha256, replicas[0].parameters_sha256);
@@ -115,25 +116,25 @@ TEST(ParameterServer, ResumesFromAnyStrategysCheckpoint) {
   const Scratch scratch;
   auto config = server_config();
   const auto whole = train_on(3, config);
-  config.out = scratch / "server";
-  config.epochs = 1;
+  config.output.out = scratch / "server";
+  config.training.epochs = 1;
   train_on(3, config);
-  config.epochs = 2;
-  config.resume = "auto";
+  config.training.epochs = 2;
+  config.output.resume = "auto";
   EXPECT_EQ(train_on(3, config)[1].parameters_sha256, whole[0].parameters_sha256);
   // Momentum included: data parallel goes on where the server stopped.
-  config.resume = config.out + "/checkpoints/step-00000004";
-  config.out = scratch / "replicas";
-  config.strategy = "data_parallel";
+  config.output.resume = config.output.out + "/checkpoints/step-00000004";
+  config.output.out = scratch / "replicas";
+  config.strategy.kind = StrategyKind::data_parallel;
   EXPECT_EQ(train_on(2, config)[0].parameters_sha256, whole[0].parameters_sha256);
 }
 
 TEST(ParameterServer, AsynchronousRunsEndWithTheServersParametersEverywhere) {
   auto config = server_config();
-  config.server_updates = "asynchronous";
-  config.optimizer = "adam";
-  config.momentum = 0;
-  config.max_staleness = 1;
+  config.strategy.server_updates = ServerUpdates::asynchronous;
+  config.optimizer.kind = OptimizerKind::adam;
+  config.optimizer.momentum = 0;
+  config.strategy.max_staleness = 1;
   const auto ranks = train_on(4, config);
   for (const auto& rank : ranks) {
     EXPECT_EQ(rank.parameters_sha256, ranks[0].parameters_sha256);
@@ -145,7 +146,7 @@ TEST(ParameterServer, ServerGetsItsBuffersFromTheWorkers) {
   for (const auto buffers : {BufferSync::broadcast, BufferSync::average}) {
     const auto values = on_each_rank("thread", 3, [&](Communicator& comm) {
       StrategyOptions options;
-      options.name = "parameter_server";
+      options.kind = StrategyKind::parameter_server;
       options.buffers = buffers;
       auto weight = at::full({2}, 1.0, at::kDouble).set_requires_grad(true);
       const auto buffer = at::full({3}, 1.0, at::kDouble);
@@ -170,11 +171,14 @@ TEST(ParameterServer, RefusesWhatItCannotDo) {
     change(config);
     return error_of<ConfigError>([&] { train_on(size, config); });
   };
-  EXPECT_THAT(refused(1, [](RunConfig& c) { c.nproc = "1"; }), HasSubstr("--nproc 2"));
   EXPECT_THAT(
-      refused(2, [](RunConfig& c) { c.buffers = "off"; }), HasSubstr("--buffers"));
+      refused(1, [](RunConfig& c) { c.ranks.nproc = 1; }), HasSubstr("--nproc 2"));
   EXPECT_THAT(
-      refused(2, [](RunConfig& c) { c.comm_hook = "fp16"; }), HasSubstr("--comm-hook"));
+      refused(2, [](RunConfig& c) { c.strategy.buffers = BufferSync::off; }),
+      HasSubstr("--buffers"));
+  EXPECT_THAT(
+      refused(2, [](RunConfig& c) { c.strategy.comm_hook = CommHook::fp16; }),
+      HasSubstr("--comm-hook"));
 }
 
 TEST(ParameterServer, AWorkerThatFailsEndsTheOthers) {

@@ -41,8 +41,7 @@ StrategyOptions pipeline(
     int64_t stages, int64_t replicas = 1,
     PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward) {
   StrategyOptions options;
-  options.name = "pipeline";
-  options.loss.kind = LossKind::nll;
+  options.kind = StrategyKind::pipeline;
   options.stages = stages;
   options.replicas = replicas;
   options.pipeline_schedule = schedule;
@@ -121,7 +120,7 @@ std::vector<Left> run(
     const std::vector<Layer>& layers, const std::string& backend = "thread") {
   return on_each_rank(backend, size, [&](Communicator& comm) {
     OptimizerOptions adam;
-    adam.name = "adam";
+    adam.kind = OptimizerKind::adam;
     Replica replica(make_small_model(layers), comm, options, adam);
     replica.strategy->start();
     const int64_t first = count * replica.strategy->data_shard().shard;
@@ -162,8 +161,7 @@ void expect_same_tensors(
 
 TEST(Pipeline, ItsCheckpointAndEvaluationAreThoseOfTheWholeModel) {
   StrategyOptions sequential;
-  sequential.name = "sequential";
-  sequential.loss.kind = LossKind::nll;
+  sequential.kind = StrategyKind::sequential;
   for (const auto& layers : {batch_norm_layers(), small_net_layers()}) {
     const auto whole = run(1, sequential, 4, layers)[0];
     for (const std::string backend : {"thread", "shm", "gloo"}) {
@@ -179,7 +177,6 @@ TEST(Pipeline, ItsCheckpointAndEvaluationAreThoseOfTheWholeModel) {
 
 TEST(Pipeline, ReplicasAreDataParallelBatchNormIncluded) {
   StrategyOptions data_parallel;
-  data_parallel.loss.kind = LossKind::nll;
   const auto whole = run(2, data_parallel, 4, batch_norm_layers());
   const auto grid = run(6, pipeline(3, 2), 4, batch_norm_layers());
   expect_same_tensors(grid[0].state.model, whole[0].state.model);

@@ -73,10 +73,11 @@ inline Dataset noise_images(int64_t size) {
 
 /// What of `model` a rank computes; leaves only that in it. For 8 x 8 images.
 inline StageOptions stage_of(
-    Model& model, const Communicator& comm, const StrategyOptions& options) {
+    Model& model, const Communicator& comm, const StrategyOptions& options,
+    const Loss& loss) {
   StageOptions stage;
-  stage.loss = options.loss;
-  if (options.name == "pipeline") {
+  stage.loss = loss;
+  if (options.kind == StrategyKind::pipeline) {
     const Grid grid =
         make_grid(options.stages, options.replicas, comm.rank(), comm.size());
     keep_stage(model, {1, 8, 8}, grid.stages, grid.stage);
@@ -106,9 +107,10 @@ struct Replica {
 
   Replica(
       std::unique_ptr<Model> from, Communicator& comm, const StrategyOptions& options,
-      const OptimizerOptions& optimizer_options, bool scaled = false)
+      const OptimizerOptions& optimizer_options,
+      const Loss& loss = {LossKind::nll, Reduction::mean}, bool scaled = false)
       : model(std::move(from)),
-        stage(stage_of(*model, comm, options)),
+        stage(stage_of(*model, comm, options, loss)),
         arenas(model->parameters(), model->buffers(), in_buffers_of(comm)),
         executor(make_eager_executor(*model, arenas, stage)),
         optimizer(make_optimizer(
@@ -116,7 +118,7 @@ struct Replica {
     if (scaled) {
       optimizer = make_scaled_optimizer(std::move(optimizer), {});
     }
-    strategy = make_strategy(options, {comm, *executor, arenas, *optimizer});
+    strategy = make_strategy(options, {comm, *executor, arenas, *optimizer, loss});
   }
 
   /// All parameters of this rank, one after the other.
@@ -155,6 +157,7 @@ struct Replica {
 
 struct RunOptions {
   StrategyOptions strategy;
+  Loss loss;
   OptimizerOptions optimizer;
   std::vector<Layer> layers = small_net_layers();
   uint64_t seed = 5;
@@ -167,7 +170,7 @@ struct RunOptions {
   double lr = 0.05;
 
   RunOptions() {
-    strategy.loss.kind = LossKind::nll;
+    loss.kind = LossKind::nll;
     // Four buckets of the small net.
     strategy.bucket_bytes = 2'000;
     optimizer.momentum = 0.9;
@@ -188,7 +191,7 @@ inline std::vector<Layer> net_layers() {
   ModelOptions options;
   options.input = {1, 8, 8};
   options.num_classes = 5;
-  return find_model("net").layers(options);
+  return layers_of(ModelKind::net, options);
 }
 
 /// Document 004's `convnet_bn`, likewise.
@@ -196,7 +199,7 @@ inline std::vector<Layer> convnet_bn_layers() {
   ModelOptions options;
   options.input = {1, 8, 8};
   options.num_classes = 5;
-  return find_model("convnet_bn").layers(options);
+  return layers_of(ModelKind::convnet_bn, options);
 }
 
 /// Trains on this rank's share of noise_images().
@@ -207,7 +210,7 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
   Replica replica(
       make_small_model(
           options.layers, 1, sync ? StackFunction(stack) : StackFunction()),
-      comm, options.strategy, options.optimizer);
+      comm, options.strategy, options.optimizer, options.loss);
   replica.strategy->start();
   const DataShard shard = replica.strategy->data_shard();
   const bool reads = shard.shard >= 0;
@@ -254,7 +257,7 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
 
 /// The same by the sequential strategy.
 inline RunResult train_sequentially(RunOptions options) {
-  options.strategy.name = "sequential";
+  options.strategy.kind = StrategyKind::sequential;
   const auto comm = make_single_communicator();
   return train_small_net(*comm, options);
 }

@@ -14,28 +14,32 @@
 namespace tandem {
 namespace {
 
-RunOptions options_of(const std::string& optimizer) {
+RunOptions options_of(OptimizerKind optimizer) {
   RunOptions options;
   options.optimizer = OptimizerOptions();
-  options.optimizer.name = optimizer;
-  options.optimizer.momentum = optimizer == "sgd" ? 0.9 : 0;
+  options.optimizer.kind = optimizer;
+  options.optimizer.momentum = optimizer == OptimizerKind::sgd ? 0.9 : 0;
   options.lr = 0.01;
   options.epochs = 1;
   return options;
 }
 
 TEST(ShardedOptimizer, ResultsHaveTheBitsOfReplicatedOnes) {
-  for (const std::string optimizer : {"sgd", "adam", "adamw", "adadelta"}) {
+  for (const auto optimizer :
+       {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw,
+        OptimizerKind::adadelta}) {
     for (const int size : {1, 2, 3, 4}) {
       for (const char* backend : {"thread", "shm", "gloo", "hierarchical"}) {
-        SCOPED_TRACE(optimizer + ", " + std::to_string(size) + " over " + backend);
+        SCOPED_TRACE(
+            std::string(name_of(optimizer)) + ", " + std::to_string(size) + " over " +
+            backend);
         RunOptions options = options_of(optimizer);
         options.strategy.clip_norm = size % 2 == 0 ? 0.5 : 0;
         const auto train = [&](Communicator& comm) {
           return train_small_net(comm, options);
         };
         const auto replicated = on_each_rank(backend, size, train);
-        options.strategy.shard_optimizer = true;
+        options.strategy.optimizer_state = OptimizerState::sharded;
         for (const auto& rank : on_each_rank(backend, size, train)) {
           EXPECT_EQ(rank.sha256, replicated[0].sha256);
         }
@@ -53,7 +57,8 @@ struct Stepper {
   Stepper(Communicator& comm, bool sharded, uint64_t seed = 1, bool scaled = false)
       : replica(
             make_small_model(small_net_layers(), seed), comm, strategy(sharded),
-            options_of("adam").optimizer, scaled),
+            options_of(OptimizerKind::adam).optimizer, {LossKind::nll, Reduction::mean},
+            scaled),
         loader(noise_images(60), sampler(comm), loading()) {
     context.lr = 0.01;
     replica.strategy->start();
@@ -71,8 +76,8 @@ struct Stepper {
  private:
   static StrategyOptions strategy(bool sharded) {
     StrategyOptions options;
-    options.loss.kind = LossKind::nll;
-    options.shard_optimizer = sharded;
+    options.optimizer_state =
+        sharded ? OptimizerState::sharded : OptimizerState::replicated;
     return options;
   }
   static SamplerOptions sampler(const Communicator& comm) {
@@ -208,7 +213,7 @@ TEST(ShardedOptimizer, ArenasThatDoNotDivideAreRefused) {
     const auto executor = make_eager_executor(*model, arenas, {});
     const auto optimizer = make_optimizer({}, arenas.parameters(), arenas.gradients());
     StrategyOptions options;
-    options.shard_optimizer = true;
+    options.optimizer_state = OptimizerState::sharded;
     const auto error = error_of<ConfigError>([&] {
       make_strategy(options, {comm, *executor, arenas, *optimizer});
     });
@@ -220,11 +225,12 @@ TEST(ShardedOptimizer, ArenasThatDoNotDivideAreRefused) {
 TEST(ShardedOptimizer, StrategiesThatCannotSaySo) {
   on_each_rank("thread", 2, [](Communicator& comm) {
     RunOptions options;
-    options.strategy.name = "averaging";
-    options.strategy.shard_optimizer = true;
+    options.strategy.kind = StrategyKind::averaging;
+    options.strategy.optimizer_state = OptimizerState::sharded;
     const auto error = error_of<ConfigError>([&] { train_small_net(comm, options); });
     TANDEM_CHECK(
-        error.find("averaging cannot share out the optimizer") != std::string::npos,
+        error.find("optimizer_state is sharded, but strategy averaging has none") !=
+            std::string::npos,
         error);
     return 0;
   });

@@ -41,10 +41,9 @@ struct SlowWorkerResult {
 inline SlowWorkerResult run_with_slow_worker(
     Communicator& comm, int64_t max_staleness, int64_t steps) {
   StrategyOptions options;
-  options.name = "parameter_server";
-  options.asynchronous = true;
+  options.kind = StrategyKind::parameter_server;
+  options.server_updates = ServerUpdates::asynchronous;
   options.max_staleness = max_staleness;
-  options.loss.kind = LossKind::nll;
   OptimizerOptions optimizer;
   optimizer.lr = 0.01;
   const bool slow = comm.rank() + 1 == comm.size();

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "program.h"
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 
 namespace tandem {
 namespace {
@@ -43,8 +43,8 @@ TEST(Recipes, OfTheDocumentsDataParallelismUpdateAllParametersOnEveryRank) {
     }
     RunConfig config;
     read_recipe(config, entry.path());
-    if (config.strategy == "data_parallel") {
-      EXPECT_EQ(config.optimizer_state, "replicated") << name;
+    if (config.strategy.kind == StrategyKind::data_parallel) {
+      EXPECT_EQ(config.strategy.optimizer_state, OptimizerState::replicated) << name;
       ++found;
     }
   }
@@ -56,17 +56,17 @@ TEST(Recipes, TheFirstLineTellsARecipesOptimizerStateFromWhatAutoTakes) {
   const auto by_hand =
       dry_run({recipe("003-own-ddp"), "--nproc", "3", "--out", scratch / "a"});
   EXPECT_THAT(
-      by_hand.output,
-      AllOf(
-          HasSubstr(
-              "3 ranks over shm, executor onednn, fp32, optimizer state replicated\n"),
-          HasSubstr("Finished init process group. Current rank:  2")));
+      by_hand.output, AllOf(
+                          HasSubstr("3 ranks over shm, executor compiled, fp32, "
+                                    "optimizer state replicated\n"),
+                          HasSubstr("Finished init process group. Current rank:  2")));
   EXPECT_EQ(json_value(scratch / "a/summary.json", "optimizer_state"), "replicated");
   const auto ours =
       dry_run({recipe("quickstart"), "--nproc", "3", "--out", scratch / "b"});
   EXPECT_THAT(
       ours.output,
-      HasSubstr("3 ranks over shm, executor onednn, fp32, optimizer state sharded\n"));
+      HasSubstr(
+          "3 ranks over shm, executor compiled, fp32, optimizer state sharded\n"));
   EXPECT_EQ(json_value(scratch / "b/summary.json", "optimizer_state"), "sharded");
 }
 
@@ -75,7 +75,7 @@ TEST(Recipes, OfMixedPrecisionAreFloat32WhereTheCpuHasNoBfloat16) {
   for (const std::string name : {"004-amp", "mnist-99"}) {
     const std::string out = scratch / name;
     const auto result = dry_run({recipe(name), "--out", out}, kNoAvx512);
-    EXPECT_THAT(result.output, HasSubstr("executor onednn, fp32, "));
+    EXPECT_THAT(result.output, HasSubstr("executor compiled, fp32, "));
     EXPECT_THAT(result.errors, Not(HasSubstr("bfloat16")));
     EXPECT_EQ(json_value(out + "/summary.json", "precision"), "fp32");
     EXPECT_THAT(read_file(out + "/config.toml"), HasSubstr("\nprecision = \"fp32\"\n"));

@@ -36,11 +36,11 @@ std::string first_line_of(const RunConfig& config, int ranks) {
 
 RunConfig small_config(int ranks) {
   RunConfig config;
-  config.model = "simplenet";
-  config.batch_size = 8;
-  config.optimizer = "sgd";
-  config.ranks = "thread";
-  config.nproc = std::to_string(ranks);
+  config.model.kind = ModelKind::simplenet;
+  config.training.batch_size = 8;
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.ranks.kind = RankKind::thread;
+  config.ranks.nproc = ranks;
   return config;
 }
 
@@ -48,43 +48,43 @@ TEST(AutoChoices, TheFirstLineNamesThem) {
   auto config = small_config(3);
   EXPECT_THAT(
       first_line_of(config, 3),
-      EndsWith("data_parallel, 3 ranks over thread, executor onednn, fp32, optimizer "
+      EndsWith("data_parallel, 3 ranks over thread, executor compiled, fp32, optimizer "
                "state replicated"));
-  config.optimizer_state = "sharded";
-  config.precision = "fp64";
+  config.strategy.optimizer_state = OptimizerState::sharded;
+  config.exec.precision = Precision::fp64;
   // Where a recipe has a first line of its own it comes after.
-  config.start_line = "Training started...";
+  config.output.start_line = "Training started...";
   EXPECT_THAT(
       first_line_of(config, 3),
       EndsWith("executor eager, fp64, optimizer state sharded"));
   // Others keep the state as they must.
   config = small_config(2);
-  config.strategy = "averaging";
+  config.strategy.kind = StrategyKind::averaging;
   EXPECT_THAT(
       first_line_of(config, 2),
-      EndsWith("averaging, 2 ranks over thread, executor onednn, fp32"));
+      EndsWith("averaging, 2 ranks over thread, executor compiled, fp32"));
 }
 
 TEST(AutoChoices, ConfigAndSummaryHoldWhatTheyBecame) {
   const Scratch scratch;
   auto config = small_config(3);
-  config.precision = "auto";
-  config.out = scratch / "run";
+  config.exec.precision = Precision::automatic;
+  config.output.out = scratch / "run";
   const std::string precision = has_bf16() ? "bf16" : "fp32";
   EXPECT_THAT(first_line_of(config, 3), HasSubstr(", " + precision + ", "));
   EXPECT_THAT(
-      read_file(config.out + "/config.toml"),
+      read_file(config.output.out + "/config.toml"),
       HasSubstr("\nprecision = \"" + precision + "\"\n"));
   EXPECT_THAT(
-      read_file(config.out + "/summary.json"),
+      read_file(config.output.out + "/summary.json"),
       AllOf(
           HasSubstr("\"precision\": \"" + precision + "\""),
-          HasSubstr("\"executor\": \"onednn\""), HasSubstr("\"backend\": \"thread\""),
+          HasSubstr("\"executor\": \"compiled\""), HasSubstr("\"backend\": \"thread\""),
           HasSubstr("\"optimizer_state\": \"replicated\"")));
 }
 
 // As settled by ranks whose CPUs compute in bfloat16, or do not.
-std::string settled(const RunConfig& config, const std::vector<bool>& has_bf16) {
+Precision settled(const RunConfig& config, const std::vector<bool>& has_bf16) {
   const auto all = on_each_rank(
       "thread", static_cast<int>(has_bf16.size()), [&](Communicator& comm) {
         return settle_precision(
@@ -96,26 +96,26 @@ std::string settled(const RunConfig& config, const std::vector<bool>& has_bf16) 
 
 TEST(AutoPrecision, IsBf16OnlyWhereAllCpusComputeInIt) {
   RunConfig config;
-  config.precision = "auto";
+  config.exec.precision = Precision::automatic;
   testing::internal::CaptureStderr();
-  EXPECT_EQ(settled(config, {true}), "bf16");
-  EXPECT_EQ(settled(config, {true, true, true}), "bf16");
-  EXPECT_EQ(settled(config, {false}), "fp32");
-  EXPECT_EQ(settled(config, {true, true, false, true}), "fp32");
-  for (const std::string asked : {"fp32", "fp64"}) {
-    config.precision = asked;
+  EXPECT_EQ(settled(config, {true}), Precision::bf16);
+  EXPECT_EQ(settled(config, {true, true, true}), Precision::bf16);
+  EXPECT_EQ(settled(config, {false}), Precision::fp32);
+  EXPECT_EQ(settled(config, {true, true, false, true}), Precision::fp32);
+  for (const auto asked : {Precision::fp32, Precision::fp64}) {
+    config.exec.precision = asked;
     EXPECT_EQ(settled(config, {true, false, true}), asked);
   }
-  config.precision = "bf16";
-  EXPECT_EQ(settled(config, {true, true, true}), "bf16");
+  config.exec.precision = Precision::bf16;
+  EXPECT_EQ(settled(config, {true, true, true}), Precision::bf16);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), IsEmpty());
 }
 
 TEST(AutoPrecision, WhoAsksForBf16WithoutItIsToldThePriceAndTheWayOut) {
   RunConfig config;
-  config.precision = "bf16";
+  config.exec.precision = Precision::bf16;
   testing::internal::CaptureStderr();
-  EXPECT_EQ(settled(config, {true, true, false}), "bf16");
+  EXPECT_EQ(settled(config, {true, true, false}), Precision::bf16);
   EXPECT_THAT(
       testing::internal::GetCapturedStderr(),
       AllOf(
@@ -126,26 +126,26 @@ TEST(AutoPrecision, WhoAsksForBf16WithoutItIsToldThePriceAndTheWayOut) {
 
 TEST(AutoPrecision, ARunThatGoesOnKeepsItsOwn) {
   const Scratch scratch;
-  for (const std::string before : {"bf16", "fp32"}) {
+  for (const auto before : {Precision::bf16, Precision::fp32}) {
     auto config = small_config(3);
-    config.precision = before;
-    config.out = scratch / before;
+    config.exec.precision = before;
+    config.output.out = scratch / name_of(before);
     first_line_of(config, 3);
-    config.precision = "auto";
-    const bool other = before == "fp32";
-    config.resume = "auto";
+    config.exec.precision = Precision::automatic;
+    const bool other = before == Precision::fp32;
+    config.output.resume = "auto";
     EXPECT_EQ(settled(config, {other, other, other}), before);
-    config.resume = config.out + "/checkpoints/step-00000003";
-    config.out = scratch / "elsewhere";
+    config.output.resume = config.output.out + "/checkpoints/step-00000003";
+    config.output.out = scratch / "elsewhere";
     EXPECT_EQ(settled(config, {other, other, other}), before);
   }
   // Nothing to go on from.
   auto config = small_config(3);
-  config.precision = "auto";
-  config.out = scratch / "new";
-  config.resume = "auto";
-  EXPECT_EQ(settled(config, {true, true, true}), "bf16");
-  EXPECT_EQ(settled(config, {true, false, true}), "fp32");
+  config.exec.precision = Precision::automatic;
+  config.output.out = scratch / "new";
+  config.output.resume = "auto";
+  EXPECT_EQ(settled(config, {true, true, true}), Precision::bf16);
+  EXPECT_EQ(settled(config, {true, false, true}), Precision::fp32);
 }
 
 }  // namespace

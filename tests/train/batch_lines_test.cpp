@@ -18,14 +18,14 @@ using testing::SizeIs;
 // float64 losses by two ways agree in all digits that are compared.
 RunConfig three_ranks() {
   auto config = small_config();
-  config.nproc = "3";
-  config.batch_size = 2;
-  config.precision = "fp64";
-  config.log_ranks = "all";
-  config.log_every = 1;
-  config.log_line = "{rank} in epoch {epoch_index}: {batch_index} {batch_loss}";
+  config.ranks.nproc = 3;
+  config.training.batch_size = 2;
+  config.exec.precision = Precision::fp64;
+  config.output.log_ranks = LogRanks::all;
+  config.output.log_every = 1;
+  config.output.log_line = "{rank} in epoch {epoch_index}: {batch_index} {batch_loss}";
   // Without a time, so that runs are compared whole.
-  config.end_line = "end";
+  config.output.end_line = "end";
   return config;
 }
 
@@ -38,11 +38,11 @@ Lines sorted_run(const RunConfig& config) {
 TEST(BatchLines, ShowTheLossOfARanksOwnBatchAlone) {
   auto config = three_ranks();
   // A report of one batch is of that batch.
-  config.log_line = "{rank}: {batch_index} {loss:.6f}";
+  config.output.log_line = "{rank}: {batch_index} {loss:.6f}";
   const auto each = sorted_run(config);
-  config.log_line = "{rank}: {batch_index} {batch_loss:.6f}";
+  config.output.log_line = "{rank}: {batch_index} {batch_loss:.6f}";
   EXPECT_EQ(sorted_run(config), each);
-  config.log_every = 3;
+  config.output.log_every = 3;
   for (const std::string rank : {"0: ", "1: ", "2: "}) {
     const auto of_rank = starting_with(each, rank);
     const auto lines = starting_with(run(config).lines, rank);
@@ -54,22 +54,22 @@ TEST(BatchLines, ShowTheLossOfARanksOwnBatchAlone) {
 TEST(BatchLines, AreRankZerosOwnWhereOnlyItPrints) {
   auto config = three_ranks();
   const auto own = starting_with(run(config).lines, "0 in");
-  config.log_ranks = "0";
+  config.output.log_ranks = LogRanks::first;
   ASSERT_THAT(own, SizeIs(11));
   EXPECT_EQ(starting_with(run(config).lines, "0 in"), own);
 }
 
 TEST(BatchLines, ShowAFloat32LossOfAFloat32Model) {
   auto config = three_ranks();
-  config.precision = "fp32";
-  config.log_line = "loss {batch_loss}";
+  config.exec.precision = Precision::fp32;
+  config.output.log_line = "loss {batch_loss}";
   const auto is_float32 = [](const std::string& line) {
     const double loss = last_number(line);
     return static_cast<double>(static_cast<float>(loss)) == loss;
   };
   const auto float32 = starting_with(run(config).lines, "loss");
   EXPECT_TRUE(std::all_of(float32.begin(), float32.end(), is_float32));
-  config.precision = "fp64";
+  config.exec.precision = Precision::fp64;
   const auto float64 = starting_with(run(config).lines, "loss");
   EXPECT_TRUE(std::none_of(float64.begin(), float64.end(), is_float32));
 }
@@ -77,11 +77,11 @@ TEST(BatchLines, ShowAFloat32LossOfAFloat32Model) {
 // Micro-batches of a step are one batch.
 TEST(BatchLines, CountAStepsMicroBatchesAsOneBatch) {
   auto config = three_ranks();
-  config.log_line = "{rank}: {batch_index} {own_samples} {batch_loss:.5f}";
-  config.batch_size = 4;
+  config.output.log_line = "{rank}: {batch_index} {own_samples} {batch_loss:.5f}";
+  config.training.batch_size = 4;
   const auto whole = sorted_run(config);
-  config.batch_size = 2;
-  config.accumulate = 2;
+  config.training.batch_size = 2;
+  config.training.accumulate = 2;
   const auto parts = sorted_run(config);
   EXPECT_EQ(starting_with(parts, "2: "), starting_with(whole, "2: "));
   EXPECT_THAT(starting_with(parts, "2: 5 20 "), SizeIs(1));
@@ -90,11 +90,11 @@ TEST(BatchLines, CountAStepsMicroBatchesAsOneBatch) {
 // Their losses are known at the last stage.
 TEST(BatchLines, OfAPipelineAreTheBatchsTooOnTheFirstStage) {
   auto config = three_ranks();
-  config.model = "net5x5";
-  config.strategy = "pipeline";
-  config.data = "digits";
-  config.log_ranks = "0";
-  config.log_line = "{batch_index} {loss:.6f}|{batch_loss:.6f}";
+  config.model.kind = ModelKind::net5x5;
+  config.strategy.kind = StrategyKind::pipeline;
+  config.data.source = "digits";
+  config.output.log_ranks = LogRanks::first;
+  config.output.log_line = "{batch_index} {loss:.6f}|{batch_loss:.6f}";
   const DatasetSplits data = load_dataset("digits", 20);
   testing::internal::CaptureStdout();
   run_ranks(3, [&](Communicator& comm) { train(config, data, comm); });
@@ -110,28 +110,28 @@ TEST(BatchLines, OfAPipelineAreTheBatchsTooOnTheFirstStage) {
   EXPECT_EQ(lines, 10);
 }
 
-Lines places(RunConfig config, const std::string& log_at) {
-  config.epochs = 2;
-  config.log_every = 3;
-  config.log_at = log_at;
-  config.log_line = "{rank} in {epoch_index}: {batch_index} of {count}";
+Lines places(RunConfig config, LogAt log_at) {
+  config.training.epochs = 2;
+  config.output.log_every = 3;
+  config.output.log_at = log_at;
+  config.output.log_line = "{rank} in {epoch_index}: {batch_index} of {count}";
   return starting_with(run(config).lines, "2 in");
 }
 
 TEST(BatchLines, ComeAtTheFirstOfEveryFewStepsOrAtTheLast) {
   EXPECT_THAT(
-      places(three_ranks(), "last"),
+      places(three_ranks(), LogAt::last),
       ElementsAre(
           "2 in 0: 2 of 6", "2 in 0: 5 of 6", "2 in 0: 8 of 6", "2 in 1: 2 of 6",
           "2 in 1: 5 of 6", "2 in 1: 8 of 6"));
   EXPECT_THAT(
-      places(three_ranks(), "last+end"),
+      places(three_ranks(), LogAt::last_and_end),
       ElementsAre(
           "2 in 0: 2 of 6", "2 in 0: 5 of 6", "2 in 0: 8 of 6", "2 in 0: 10 of 4",
           "2 in 1: 2 of 6", "2 in 1: 5 of 6", "2 in 1: 8 of 6", "2 in 1: 10 of 4"));
   // The mean of a report does not reach back over the epoch's end.
   EXPECT_THAT(
-      places(three_ranks(), "first"),
+      places(three_ranks(), LogAt::first),
       ElementsAre(
           "2 in 0: 0 of 2", "2 in 0: 3 of 6", "2 in 0: 6 of 6", "2 in 0: 9 of 6",
           "2 in 1: 0 of 2", "2 in 1: 3 of 6", "2 in 1: 6 of 6", "2 in 1: 9 of 6"));
@@ -139,9 +139,9 @@ TEST(BatchLines, ComeAtTheFirstOfEveryFewStepsOrAtTheLast) {
 
 TEST(BatchLines, ComeAtTheSamePlacesWithoutLockstep) {
   auto config = three_ranks();
-  config.strategy = "averaging";
+  config.strategy.kind = StrategyKind::averaging;
   EXPECT_THAT(
-      places(config, "first"),
+      places(config, LogAt::first),
       ElementsAre(
           "2 in 0: 0 of 2", "2 in 0: 3 of 6", "2 in 0: 6 of 6", "2 in 0: 9 of 6",
           "2 in 1: 0 of 2", "2 in 1: 3 of 6", "2 in 1: 6 of 6", "2 in 1: 9 of 6"));
@@ -159,14 +159,14 @@ Lines losses_of_epoch(const RunConfig& config, int epoch) {
 
 TEST(Reshuffle, FalseKeepsTheFirstEpochsOrder) {
   auto config = three_ranks();
-  config.nproc = "4";
-  config.epochs = 3;
-  config.lr = 0;
+  config.ranks.nproc = 4;
+  config.training.epochs = 3;
+  config.optimizer.lr = 0;
   const auto first = losses_of_epoch(config, 0);
   ASSERT_THAT(first, SizeIs(8));
   EXPECT_NE(losses_of_epoch(config, 1), first);
   EXPECT_NE(losses_of_epoch(config, 2), first);
-  config.reshuffle = false;
+  config.data.reshuffle = false;
   for (const int epoch : {0, 1, 2}) {
     EXPECT_EQ(losses_of_epoch(config, epoch), first);
   }

@@ -64,10 +64,10 @@ at::Tensor rounded(const at::Tensor& x) {
 // into convolutions and matrix products, and what leaves each layer but a log-softmax.
 class RoundedModel : public Model {
  public:
-  RoundedModel(const std::string& name, const ModelOptions& options) {
-    const size_t layers = find_model(name).layers(options).size();
+  RoundedModel(ModelKind kind, const ModelOptions& options) {
+    const size_t layers = layers_of(kind, options).size();
     for (size_t i = 0; i < layers; ++i) {
-      layers_.push_back(make_model(name, options));
+      layers_.push_back(make_model(kind, options));
       layers_.back()->keep_layers(i, i + 1);
     }
   }
@@ -171,34 +171,34 @@ Layers train_digits(
   return changes;
 }
 
-RunConfig config_of(const ModelEntry& model, const std::string& precision) {
+RunConfig config_of(const ModelRow& model, Precision precision) {
   RunConfig config;
-  config.model = model.name;
-  config.loss = name_of(model.loss);
-  config.precision = precision;
-  config.optimizer = "sgd";
-  config.batch_size = kRankBatch;
+  config.model.kind = model.value;
+  config.model.loss = model.loss;
+  config.exec.precision = precision;
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.training.batch_size = kRankBatch;
   return config;
 }
 
-Layers on_two_ranks(const ModelEntry& model, const std::string& precision) {
+Layers on_two_ranks(const ModelRow& model, Precision precision) {
   auto config = config_of(model, precision);
-  config.buffers = "sync";
+  config.strategy.buffers = BufferSync::sync;
   return on_each_rank("thread", 2, [&](Communicator& comm) {
     return train_digits(config, model.pad, comm);
   })[0];
 }
 
 // On one rank with the samples of both, whose batch norm so sees them all too.
-Layers rounded_run(const ModelEntry& model) {
-  auto config = config_of(model, "fp32");
-  config.model = kCustomModel;
-  config.batch_size = 2 * kRankBatch;
+Layers rounded_run(const ModelRow& model) {
+  auto config = config_of(model, Precision::fp32);
+  config.model.kind = ModelKind::custom;
+  config.training.batch_size = 2 * kRankBatch;
   ModelOptions options;
   options.input = {1, 28 + 2 * model.pad, 28 + 2 * model.pad};
   const auto comm = make_single_communicator();
   return train_digits(
-      config, model.pad, *comm, std::make_unique<RoundedModel>(model.name, options));
+      config, model.pad, *comm, std::make_unique<RoundedModel>(model.value, options));
 }
 
 // Of the layer that is farthest away: 1 where one was not trained at all, more where
@@ -218,10 +218,13 @@ double distance(const Layers& changes, const Layers& wanted) {
 // trainings (6 models, 12 seeds, AVX2 and AVX512_BF16) bf16 was at most 1.22 times as
 // far from float32 as they were.
 TEST(Bf16, IsAsFarFromFloat32AsItsRoundingsAre) {
-  for (const auto& model : model_table()) {
+  for (const auto& model : Choices<ModelKind>::rows) {
+    if (model.value == ModelKind::custom) {
+      continue;
+    }
     SCOPED_TRACE(model.name);
-    const auto wide = on_two_ranks(model, "fp32");
-    const double bf16 = distance(on_two_ranks(model, "bf16"), wide);
+    const auto wide = on_two_ranks(model, Precision::fp32);
+    const double bf16 = distance(on_two_ranks(model, Precision::bf16), wide);
     const double roundings = distance(rounded_run(model), wide);
     RecordProperty(model.name, fmt::format("{} {}", bf16, roundings));
     EXPECT_GT(bf16, 0);

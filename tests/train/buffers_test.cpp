@@ -23,13 +23,13 @@ struct RankResult {
   double accuracy = 0;
 };
 
-RunConfig config_with(const std::string& buffers) {
+RunConfig config_with(BufferSync buffers) {
   RunConfig config;
-  config.model = "convnet_bn";
-  config.buffers = buffers;
-  config.optimizer = "sgd";
-  config.lr = 0.05;
-  config.batch_size = 8;
+  config.model.kind = ModelKind::convnet_bn;
+  config.strategy.buffers = buffers;
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.optimizer.lr = 0.05;
+  config.training.batch_size = 8;
   return config;
 }
 
@@ -55,16 +55,17 @@ double accuracy_of(Strategy& strategy, const Dataset& test) {
   return 100 * correct / static_cast<double>(test.size);
 }
 
-std::vector<RankResult> train_with(const std::string& buffers) {
+std::vector<RankResult> train_with(BufferSync buffers) {
   const auto data = load_dataset("digits", 400);
   const auto config = config_with(buffers);
   return on_each_rank("thread", 2, [&](Communicator& comm) {
     Assembly parts = assemble(config, data.train, comm);
     parts.strategy->start();
-    auto loader = loader_of(data.train, comm.rank(), comm.size(), config.batch_size);
+    auto loader =
+        loader_of(data.train, comm.rank(), comm.size(), config.training.batch_size);
     loader.seek(0);
     StepContext context;
-    context.lr = config.lr;
+    context.lr = config.optimizer.lr;
     for (Batch batch; loader.next(batch); ++context.step) {
       parts.strategy->train_step({batch}, context);
     }
@@ -85,7 +86,7 @@ double largest_difference(const std::vector<RankResult>& ranks) {
 }
 
 TEST(Buffers, LeftAloneDifferBetweenRanksAndSoDoTestAccuracies) {
-  const auto ranks = train_with("off");
+  const auto ranks = train_with(BufferSync::off);
   RecordProperty("statistics", std::to_string(largest_difference(ranks)));
   RecordProperty("accuracy_0", std::to_string(ranks[0].accuracy));
   RecordProperty("accuracy_1", std::to_string(ranks[1].accuracy));
@@ -94,10 +95,11 @@ TEST(Buffers, LeftAloneDifferBetweenRanksAndSoDoTestAccuracies) {
 }
 
 TEST(Buffers, KeptInStepAreEqualAndSoAreTestAccuracies) {
-  for (const std::string buffers : {"broadcast", "average", "sync"}) {
-    SCOPED_TRACE(buffers);
+  for (const auto buffers :
+       {BufferSync::broadcast, BufferSync::average, BufferSync::sync}) {
+    SCOPED_TRACE(name_of(buffers));
     const auto ranks = train_with(buffers);
-    RecordProperty(buffers, std::to_string(ranks[0].accuracy));
+    RecordProperty(name_of(buffers), std::to_string(ranks[0].accuracy));
     EXPECT_EQ(largest_difference(ranks), 0);
     EXPECT_EQ(ranks[0].accuracy, ranks[1].accuracy);
     EXPECT_GT(ranks[0].accuracy, 20);
@@ -108,12 +110,12 @@ TEST(Buffers, KeptInStepAreEqualAndSoAreTestAccuracies) {
 // samples. The resumed run starts there.
 TEST(Buffers, SyncRunsOnUnevenDataAndGoesOnFromACheckpoint) {
   const Scratch scratch;
-  auto config = config_with("sync");
-  config.uneven = "join";
-  config.accumulate = 2;
-  config.epochs = 2;
-  config.checkpoint_every = 3;
-  config.out = scratch / "whole";
+  auto config = config_with(BufferSync::sync);
+  config.data.uneven = Uneven::join;
+  config.training.accumulate = 2;
+  config.training.epochs = 2;
+  config.output.checkpoint_every = 3;
+  config.output.out = scratch / "whole";
   const auto data = load_dataset("digits", 33);
   const auto run = [&] {
     return on_each_rank("gloo", 2, [&](Communicator& comm) {
@@ -122,14 +124,14 @@ TEST(Buffers, SyncRunsOnUnevenDataAndGoesOnFromACheckpoint) {
   };
   const auto whole = run();
   EXPECT_EQ(whole[0], whole[1]);
-  config.resume = scratch / "whole/checkpoints/step-00000003";
-  config.out = scratch / "resumed";
+  config.output.resume = scratch / "whole/checkpoints/step-00000003";
+  config.output.out = scratch / "resumed";
   EXPECT_EQ(run(), whole);
 }
 
 TEST(Buffers, SyncIsNotForAProgramsOwnModel) {
-  auto config = config_with("sync");
-  config.model = kCustomModel;
+  auto config = config_with(BufferSync::sync);
+  config.model.kind = ModelKind::custom;
   const auto data = load_dataset("digits", 10);
   const auto comm = make_single_communicator();
   const auto message = error_of<ConfigError>(

@@ -13,27 +13,27 @@ namespace tandem {
 namespace {
 
 std::vector<Summary> train_with(
-    const std::string& hook, const std::string& backend, const DatasetSplits& data) {
+    CommHook hook, const std::string& backend, const DatasetSplits& data) {
   RunConfig config;
-  config.model = "simplenet";
-  config.optimizer = "sgd";
-  config.lr = 0.05;
-  config.epochs = 4;
-  config.batch_size = 32;
-  config.nproc = "2";
-  config.comm_hook = hook;
-  config.log_line = "off";
+  config.model.kind = ModelKind::simplenet;
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.optimizer.lr = 0.05;
+  config.training.epochs = 4;
+  config.training.batch_size = 32;
+  config.ranks.nproc = 2;
+  config.strategy.comm_hook = hook;
+  config.output.log_line = "off";
   return on_each_rank(
       backend, 2, [&](Communicator& comm) { return train(config, data, comm); });
 }
 
 TEST(CommHookTraining, IsAsAccurateAndAllRanksEndWithTheSameBits) {
   const auto data = load_dataset("digits", 4000);
-  const auto exact = train_with("none", "thread", data);
+  const auto exact = train_with(CommHook::none, "thread", data);
   EXPECT_GE(exact[0].test.accuracy(), 70);
-  for (const std::string hook : {"fp16", "bf16"}) {
+  for (const auto hook : {CommHook::fp16, CommHook::bf16}) {
     for (const std::string backend : {"thread", "shm", "gloo"}) {
-      SCOPED_TRACE(hook + " " + backend);
+      SCOPED_TRACE(std::string(name_of(hook)) + " " + backend);
       const auto ranks = train_with(hook, backend, data);
       EXPECT_NEAR(ranks[0].test.accuracy(), exact[0].test.accuracy(), 1);
       EXPECT_EQ(ranks[1].parameters_sha256, ranks[0].parameters_sha256);

@@ -21,15 +21,14 @@ using testing::HasSubstr;
 using testing::Not;
 
 // Two steps of three ranks.
-RunConfig config_of(const ModelEntry& model, const std::string& loss) {
+RunConfig config_of(const ModelRow& model) {
   RunConfig config;
-  config.model = model.name;
-  config.loss = loss;
-  config.batch_size = 4;
-  config.optimizer = "sgd";
-  config.lr = 0.001;
-  config.ranks = "thread";
-  config.nproc = "3";
+  config.model.kind = model.value;
+  config.training.batch_size = 4;
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.optimizer.lr = 0.001;
+  config.ranks.kind = RankKind::thread;
+  config.ranks.nproc = 3;
   return config;
 }
 
@@ -41,23 +40,24 @@ Summary summary_of(const RunConfig& config, const DatasetSplits& data) {
   return summaries[0];
 }
 
-bool fits(const std::string& loss, const ModelEntry& model) {
-  return loss != "mse" && (loss != "nll" || model.loss == LossKind::nll);
+bool fits(LossKind loss, const ModelRow& model) {
+  return loss != LossKind::mse && (loss != LossKind::nll || model.loss == loss);
 }
 
 // The losses of one model, one executor and one reduction.
-void check_losses(const ModelEntry& model, RunConfig settings) {
+void check_losses(const ModelRow& model, RunConfig settings) {
   const auto data = load_dataset("digits", 24);
   const auto own = summary_of(settings, data);
-  for (const std::string loss :
-       {"cross_entropy", "nll", "mse", "softmax_cross_entropy"}) {
-    SCOPED_TRACE(loss);
-    settings.loss = loss;
+  for (const auto loss :
+       {LossKind::cross_entropy, LossKind::nll, LossKind::mse,
+        LossKind::softmax_cross_entropy}) {
+    SCOPED_TRACE(name_of(loss));
+    settings.model.loss = loss;
     if (!fits(loss, model)) {
       EXPECT_THAT(
-          error_of<ConfigError>([&] { loss_of(settings); }),
+          error_of<ConfigError>([&] { check(settings); }),
           AllOf(
-              HasSubstr("loss " + loss), HasSubstr("--loss "),
+              HasSubstr(std::string("loss ") + name_of(loss)), HasSubstr("--loss "),
               HasSubstr("cross_entropy"), Not(HasSubstr("\n"))));
       EXPECT_THROW(train(settings, data, *make_single_communicator()), ConfigError);
       continue;
@@ -65,25 +65,31 @@ void check_losses(const ModelEntry& model, RunConfig settings) {
     const auto summary = summary_of(settings, data);
     EXPECT_EQ(summary.steps, 2);
     EXPECT_TRUE(std::isfinite(summary.test.loss));
-    if (loss == "softmax_cross_entropy") {
+    if (loss == LossKind::softmax_cross_entropy) {
       continue;  // another loss
     }
     // The cross-entropy of log-probabilities is their own, but for the last bits.
     EXPECT_NEAR(summary.test.loss, own.test.loss, 1e-4 * own.test.loss);
-    if (loss == name_of(model.loss)) {
+    if (loss == model.loss) {
       EXPECT_EQ(summary.parameters_sha256, own.parameters_sha256);
     }
   }
 }
 
 TEST(LossChoice, EveryPairOfLossAndModelTrainsOrIsRefused) {
-  for (const auto& model : model_table()) {
-    for (const std::string executor : {"auto", "eager", "onednn"}) {
-      for (const std::string reduction : {"mean", "sum"}) {
-        SCOPED_TRACE(std::string(model.name) + " " + executor + " " + reduction);
-        auto config = config_of(model, "auto");
-        config.executor = executor;
-        config.reduction = reduction;
+  for (const auto& model : Choices<ModelKind>::rows) {
+    if (model.value == ModelKind::custom) {
+      continue;
+    }
+    for (const auto executor :
+         {ExecutorKind::automatic, ExecutorKind::eager, ExecutorKind::compiled}) {
+      for (const auto reduction : {Reduction::mean, Reduction::sum}) {
+        SCOPED_TRACE(
+            std::string(model.name) + " " + name_of(executor) + " " +
+            name_of(reduction));
+        auto config = config_of(model);
+        config.exec.executor = executor;
+        config.model.reduction = reduction;
         check_losses(model, config);
       }
     }
@@ -92,13 +98,13 @@ TEST(LossChoice, EveryPairOfLossAndModelTrainsOrIsRefused) {
 
 TEST(LossChoice, AProgramsOwnModelTakesAnyLossOfClasses) {
   RunConfig config;
-  config.model = kCustomModel;
+  config.model.kind = ModelKind::custom;
   EXPECT_EQ(loss_of(config).kind, LossKind::cross_entropy);
-  config.loss = "nll";
+  config.model.loss = LossKind::nll;
   EXPECT_EQ(loss_of(config).kind, LossKind::nll);
-  config.loss = "mse";
+  config.model.loss = LossKind::mse;
   EXPECT_THAT(
-      error_of<ConfigError>([&] { loss_of(config); }),
+      error_of<ConfigError>([&] { check(config); }),
       HasSubstr("target here is a class"));
 }
 

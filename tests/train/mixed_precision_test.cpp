@@ -41,14 +41,14 @@ at::Tensor with_half_gradients(const at::Tensor& x, const at::Tensor& weight) {
 
 RunConfig small_config() {
   RunConfig config;
-  config.model = "custom";
-  config.batch_size = 8;
-  config.epochs = 3;
-  config.optimizer = "sgd";
-  config.momentum = 0.9;
-  config.lr = 0.001;
-  config.ranks = "thread";
-  config.nproc = "2";
+  config.model.kind = ModelKind::custom;
+  config.training.batch_size = 8;
+  config.training.epochs = 3;
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.optimizer.momentum = 0.9;
+  config.optimizer.lr = 0.001;
+  config.ranks.kind = RankKind::thread;
+  config.ranks.nproc = 2;
   return config;
 }
 
@@ -65,7 +65,7 @@ TEST(LossScale, ShrinksUntilGradientsFitAndTheRunGoesOn) {
   const auto unscaled = train_on_two_ranks(config, with_half_gradients);
   EXPECT_EQ(unscaled[0].skipped_steps, 0);
   EXPECT_EQ(unscaled[0].loss_scale, 1);
-  config.loss_scale = "dynamic";
+  config.exec.loss_scale = ExecOptions::kDynamicScale;
   const auto ranks = train_on_two_ranks(config, with_half_gradients);
   const auto& summary = ranks[0];
   EXPECT_GT(summary.skipped_steps, 0);
@@ -81,7 +81,7 @@ TEST(LossScale, ShrinksUntilGradientsFitAndTheRunGoesOn) {
 
 TEST(LossScale, AFixedScaleThatIsTooLargeLeavesStepsOutAndSaysSo) {
   auto config = small_config();
-  config.loss_scale = "1e9";
+  config.exec.loss_scale = 1e9;
   testing::internal::CaptureStderr();
   const auto ranks = train_on_two_ranks(config, with_half_gradients);
   EXPECT_THAT(
@@ -97,16 +97,16 @@ TEST(LossScale, ThatOverflowsNothingChangesNoBit) {
   };
   auto config = small_config();
   const auto unscaled = train_on_two_ranks(config, plain);
-  for (const std::string scale : {"dynamic", "8"}) {
-    config.loss_scale = scale;
+  for (const double scale : {ExecOptions::kDynamicScale, 8.0}) {
+    config.exec.loss_scale = scale;
     const auto scaled = train_on_two_ranks(config, plain);
     EXPECT_EQ(scaled[0].parameters_sha256, unscaled[0].parameters_sha256);
     EXPECT_EQ(scaled[0].skipped_steps, 0);
   }
   // Clipping looks at gradients that were scaled back.
-  config.clip_norm = 0.1;
+  config.strategy.clip_norm = 0.1;
   const auto clipped = train_on_two_ranks(config, plain);
-  config.loss_scale = "none";
+  config.exec.loss_scale = ExecOptions::kNoScale;
   EXPECT_EQ(
       clipped[0].parameters_sha256,
       train_on_two_ranks(config, plain)[0].parameters_sha256);
@@ -115,15 +115,15 @@ TEST(LossScale, ThatOverflowsNothingChangesNoBit) {
 TEST(LossScale, AResumedRunHasItsBits) {
   const Scratch scratch;
   auto config = small_config();
-  config.loss_scale = "dynamic";
-  config.checkpoint_every = 1;
-  config.keep_checkpoints = 0;
-  config.out = scratch / "whole";
+  config.exec.loss_scale = ExecOptions::kDynamicScale;
+  config.output.checkpoint_every = 1;
+  config.output.keep_checkpoints = 0;
+  config.output.out = scratch / "whole";
   const auto whole = train_on_two_ranks(config, with_half_gradients);
   ASSERT_GT(whole[0].skipped_steps, 1);
   for (const std::string step : {"00000001", "00000002", "00000005"}) {
-    config.resume = scratch / "whole" + "/checkpoints/step-" + step;
-    config.out = scratch / step;
+    config.output.resume = scratch / "whole" + "/checkpoints/step-" + step;
+    config.output.out = scratch / step;
     const auto resumed = train_on_two_ranks(config, with_half_gradients);
     EXPECT_EQ(resumed[0].parameters_sha256, whole[0].parameters_sha256) << step;
     EXPECT_EQ(resumed[0].skipped_steps, whole[0].skipped_steps) << step;
@@ -133,7 +133,7 @@ TEST(LossScale, AResumedRunHasItsBits) {
 
 TEST(LossScale, ALossThatIsNotFiniteStillStopsTheRun) {
   auto config = small_config();
-  config.loss_scale = "dynamic";
+  config.exec.loss_scale = ExecOptions::kDynamicScale;
   const auto message = error_of<Error>([&] {
     train_on_two_ranks(config, [](const at::Tensor& x, const at::Tensor& weight) {
       return x.matmul(weight) * std::nan("");
@@ -144,7 +144,7 @@ TEST(LossScale, ALossThatIsNotFiniteStillStopsTheRun) {
 
 TEST(Bf16, IsForProductsOfTrainingOnly) {
   auto config = small_config();
-  config.precision = "bf16";
+  config.exec.precision = Precision::bf16;
   std::vector<at::ScalarType> training;
   std::vector<at::ScalarType> evaluation;
   const DatasetSplits data = {noise_images(64), noise_images(10)};
@@ -167,15 +167,15 @@ TEST(Bf16, IsForProductsOfTrainingOnly) {
 TEST(Bf16, CheckpointsStayFloat32) {
   const Scratch scratch;
   RunConfig config = small_config();
-  config.model = "simplenet";
-  config.precision = "bf16";
-  config.loss_scale = "dynamic";
-  config.out = scratch / "run";
-  config.nproc = "1";
-  config.epochs = 1;
+  config.model.kind = ModelKind::simplenet;
+  config.exec.precision = Precision::bf16;
+  config.exec.loss_scale = ExecOptions::kDynamicScale;
+  config.output.out = scratch / "run";
+  config.ranks.nproc = 1;
+  config.training.epochs = 1;
   const auto comm = make_single_communicator();
   const auto summary = train(config, load_dataset("digits", 32), *comm);
-  const auto folder = config.out + "/checkpoints/step-00000004";
+  const auto folder = config.output.out + "/checkpoints/step-00000004";
   for (const auto& entry : read_safetensors(folder + "/model.safetensors").tensors) {
     EXPECT_EQ(entry.tensor.scalar_type(), at::kFloat) << entry.name;
   }

@@ -16,9 +16,9 @@ DatasetSplits small_digits() {
 }
 
 // One step of `net` on two ranks; the events of rank 0 in order of time.
-std::vector<Trace::Event> trace_step(const std::string& sync) {
+std::vector<Trace::Event> trace_step(SyncMode sync) {
   RunConfig config;
-  config.sync = sync;
+  config.strategy.sync = sync;
   const auto data = small_digits();
   Trace trace;
   run_ranks(2, [&](Communicator& comm) {
@@ -58,19 +58,19 @@ std::pair<int64_t, int64_t> early_and_all_bytes(
 }
 
 TEST(Overlap, HandsOverNearlyAllBytesBeforeTheFirstConvolutionsBackward) {
-  const auto [early, all] = early_and_all_bytes(trace_step("overlap"));
+  const auto [early, all] = early_and_all_bytes(trace_step(SyncMode::overlap));
   EXPECT_GE(all, 1'199'882 * 4);
   EXPECT_GE(static_cast<double>(early), 0.95 * static_cast<double>(all));
 }
 
 TEST(Overlap, FlatHandsOverNothingBeforeBackwardEnds) {
-  const auto [early, all] = early_and_all_bytes(trace_step("flat"));
+  const auto [early, all] = early_and_all_bytes(trace_step(SyncMode::flat));
   EXPECT_GE(all, 1'199'882 * 4);
   EXPECT_EQ(early, 0);
 }
 
 TEST(Overlap, EventsComeInTheOrderOfBackward) {
-  const auto events = trace_step("overlap");
+  const auto events = trace_step(SyncMode::overlap);
   std::vector<std::string> layers;
   for (const auto& event : events) {
     if (event.category == "compute") {

@@ -25,20 +25,20 @@ using testing::Each;
 using testing::HasSubstr;
 
 // Three epochs of five steps of 24 samples; the last has four left.
-RunConfig small_run(const std::string& strategy) {
+RunConfig small_run(StrategyKind strategy) {
   RunConfig config;
-  config.model = "net5x5";
-  config.precision = "fp64";
-  config.ranks = "thread";
-  config.strategy = strategy;
-  config.batch_size = 8;
-  config.accumulate = 3;
-  config.epochs = 3;
-  config.uneven = "join";
-  config.optimizer = "adam";
-  config.lr = 0.001;
-  config.eval_batch_size = 16;
-  config.schedule = "step";
+  config.model.kind = ModelKind::net5x5;
+  config.exec.precision = Precision::fp64;
+  config.ranks.kind = RankKind::thread;
+  config.strategy.kind = strategy;
+  config.training.batch_size = 8;
+  config.training.accumulate = 3;
+  config.training.epochs = 3;
+  config.data.uneven = Uneven::join;
+  config.optimizer.kind = OptimizerKind::adam;
+  config.optimizer.lr = 0.001;
+  config.output.eval_batch_size = 16;
+  config.schedule.kind = ScheduleKind::step;
   return config;
 }
 
@@ -54,11 +54,12 @@ std::vector<Summary> run(int size, const RunConfig& config) {
 }
 
 TEST(PipelineRun, EndsWithTheWholeModelsHashOnAllRanks) {
-  const auto whole = run(1, small_run("sequential"))[0];
-  for (const std::string schedule : {"gpipe", "1f1b"}) {
+  const auto whole = run(1, small_run(StrategyKind::sequential))[0];
+  for (const auto schedule :
+       {PipelineSchedule::gpipe, PipelineSchedule::one_forward_one_backward}) {
     for (const int stages : {2, 3}) {
-      auto config = small_run("pipeline");
-      config.pipeline_schedule = schedule;
+      auto config = small_run(StrategyKind::pipeline);
+      config.strategy.pipeline_schedule = schedule;
       for (const auto& rank : run(stages, config)) {
         EXPECT_EQ(rank.parameters_sha256, whole.parameters_sha256);
         EXPECT_EQ(rank.test.correct, whole.test.correct);
@@ -73,57 +74,58 @@ TEST(PipelineRun, EndsWithTheWholeModelsHashOnAllRanks) {
 }
 
 TEST(PipelineRun, AHybridIsDataParallel) {
-  const auto replicas = run(2, small_run("data_parallel"));
-  auto config = small_run("pipeline");
-  config.stages = 2;
+  const auto replicas = run(2, small_run(StrategyKind::data_parallel));
+  auto config = small_run(StrategyKind::pipeline);
+  config.strategy.stages = 2;
   const auto grid = run(4, config);
   EXPECT_EQ(grid[3].parameters_sha256, replicas[0].parameters_sha256);
   EXPECT_EQ(grid[0].test.correct, replicas[0].test.correct);
-  config.stages = 1;
+  config.strategy.stages = 1;
   EXPECT_EQ(run(2, config)[0].parameters_sha256, replicas[0].parameters_sha256);
 }
 
 TEST(PipelineRun, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
   const Scratch scratch;
-  auto config = small_run("pipeline");
-  config.out = scratch / "whole";
-  config.checkpoint_every = 7;
-  config.keep_checkpoints = 0;
+  auto config = small_run(StrategyKind::pipeline);
+  config.output.out = scratch / "whole";
+  config.output.checkpoint_every = 7;
+  config.output.keep_checkpoints = 0;
   const auto whole = run(3, config)[0].parameters_sha256;
-  config.out = scratch / "parts";
+  config.output.out = scratch / "parts";
   // The second of the second epoch's five steps.
-  config.resume = scratch / "whole/checkpoints/step-00000007";
+  config.output.resume = scratch / "whole/checkpoints/step-00000007";
   EXPECT_EQ(run(3, config)[0].parameters_sha256, whole);
 }
 
 TEST(PipelineRun, ItsCheckpointsMoveToOtherStagesAndStrategiesAndBack) {
   const Scratch scratch;
-  auto config = small_run("sequential");
+  auto config = small_run(StrategyKind::sequential);
   const auto whole = run(1, config)[0].parameters_sha256;
   // An epoch each way.
   struct Way {
-    const char* strategy;
+    StrategyKind strategy;
     int size;
   };
   int64_t epochs = 0;
   for (const Way& way :
-       {Way{"pipeline", 2}, Way{"data_parallel", 1}, Way{"model_parallel", 4}}) {
-    config.strategy = way.strategy;
-    config.epochs = ++epochs;
-    config.out = scratch / std::to_string(epochs);
+       {Way{StrategyKind::pipeline, 2}, Way{StrategyKind::data_parallel, 1},
+        Way{StrategyKind::model_parallel, 4}}) {
+    config.strategy.kind = way.strategy;
+    config.training.epochs = ++epochs;
+    config.output.out = scratch / std::to_string(epochs);
     const auto last = run(way.size, config)[0].parameters_sha256;
-    config.resume = newest_checkpoint(config.out + "/checkpoints");
+    config.output.resume = newest_checkpoint(config.output.out + "/checkpoints");
     EXPECT_EQ(last == whole, epochs == 3);
   }
 }
 
 TEST(PipelineRun, SamplesThatDoNotDivideAreReadOnce) {
   // The audit stops a run in which they are not.
-  for (const std::string uneven : {"pad", "drop", "join"}) {
-    auto config = small_run("pipeline");
-    config.uneven = uneven;
-    config.stages = 2;
-    config.epochs = 1;
+  for (const auto uneven : {Uneven::pad, Uneven::drop, Uneven::join}) {
+    auto config = small_run(StrategyKind::pipeline);
+    config.data.uneven = uneven;
+    config.strategy.stages = 2;
+    config.training.epochs = 1;
     EXPECT_EQ(run(6, config)[0].test.count, 100);
   }
 }
@@ -131,7 +133,7 @@ TEST(PipelineRun, SamplesThatDoNotDivideAreReadOnce) {
 // A sequence of layers with a parameter that changes by itself.
 class NudgedModel : public Model {
  public:
-  NudgedModel() : model_(make_model("net5x5", options())) {}
+  NudgedModel() : model_(make_model(ModelKind::net5x5, options())) {}
 
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     if (++calls_ == 5) {
@@ -165,14 +167,14 @@ class NudgedModel : public Model {
 };
 
 TEST(PipelineRun, ReplicasOfAStageThatDriftStopTheRunByName) {
-  auto config = small_run("pipeline");
-  config.model = "custom";
-  config.stages = 2;
-  config.log_every = 1;
+  auto config = small_run(StrategyKind::pipeline);
+  config.model.kind = ModelKind::custom;
+  config.strategy.stages = 2;
+  config.output.log_every = 1;
   const auto run_nudged = [&] {
     return on_each_rank("thread", 4, [&](Communicator& comm) {
       auto model = std::make_unique<NudgedModel>();
-      auto other = make_model("net5x5", [] {
+      auto other = make_model(ModelKind::net5x5, [] {
         ModelOptions options;
         options.dtype = at::kDouble;
         return options;
@@ -187,13 +189,13 @@ TEST(PipelineRun, ReplicasOfAStageThatDriftStopTheRunByName) {
       error_of<Error>(run_nudged),
       AllOf(
           HasSubstr("parameter 'conv2.weight' of replica 1"), HasSubstr("replica 0")));
-  config.drift_check = "resync";
+  config.strategy.drift_check = DriftCheck::resync;
   EXPECT_EQ(run_nudged()[3].test.count, 100);
 }
 
 TEST(PipelineRun, AModelOfTheProgramsOwnIsRefused) {
-  auto config = small_run("pipeline");
-  config.model = "custom";
+  auto config = small_run(StrategyKind::pipeline);
+  config.model.kind = ModelKind::custom;
   const auto messages = on_each_rank("thread", 2, [&](Communicator& comm) {
     return error_of<ConfigError>([&] {
       auto model = make_function_model([](const at::Tensor& x) { return x; }, {});

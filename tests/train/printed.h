@@ -19,13 +19,13 @@ using Lines = std::vector<std::string>;
 /// Two thread ranks: 64 samples, four steps of 8 samples and rank.
 inline RunConfig small_config() {
   RunConfig config;
-  config.model = "simplenet";
-  config.batch_size = 8;
-  config.optimizer = "sgd";
-  config.lr = 0.1;
-  config.ranks = "thread";
-  config.nproc = "2";
-  config.log_every = 2;
+  config.model.kind = ModelKind::simplenet;
+  config.training.batch_size = 8;
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.optimizer.lr = 0.1;
+  config.ranks.kind = RankKind::thread;
+  config.ranks.nproc = 2;
+  config.output.log_every = 2;
   return config;
 }
 
@@ -35,7 +35,7 @@ struct Printed {
   Summary summary;
 };
 
-/// Trains as config.nproc thread ranks on 64 images of noise.
+/// Trains as config.ranks.nproc thread ranks on 64 images of noise.
 inline Printed run(const RunConfig& config) {
   const DatasetSplits data{noise_images(64), noise_images(10)};
   Printed result;

@@ -33,9 +33,9 @@ TEST(Reports, AreRankZerosUnlessAskedOtherwise) {
 
 TEST(Reports, OfAllRanksHoldTheirOwnLossesOfWhichTheRunsIsTheMean) {
   auto config = small_config();
-  config.log_line = "{rank} step {step} of {count} samples: {loss:.9f}";
+  config.output.log_line = "{rank} step {step} of {count} samples: {loss:.9f}";
   const auto together = starting_with(run(config).lines, "0 step");
-  config.log_ranks = "all";
+  config.output.log_ranks = LogRanks::all;
   const auto lines = run(config).lines;
   const auto first = starting_with(lines, "0 step");
   const auto second = starting_with(lines, "1 step");
@@ -54,7 +54,7 @@ TEST(Reports, OfAllRanksHoldTheirOwnLossesOfWhichTheRunsIsTheMean) {
 
 TEST(Reports, OfAllRanksSayWhoseTheyAreWithoutATemplateToo) {
   auto config = small_config();
-  config.log_ranks = "all";
+  config.output.log_ranks = LogRanks::all;
   const auto lines = run(config).lines;
   EXPECT_THAT(starting_with(lines, "rank 0  epoch 1/1  step "), SizeIs(2));
   EXPECT_THAT(starting_with(lines, "rank 1  epoch 1/1  step "), SizeIs(2));
@@ -62,8 +62,8 @@ TEST(Reports, OfAllRanksSayWhoseTheyAreWithoutATemplateToo) {
 
 TEST(Reports, OfAHostAreThoseOfItsFirstRank) {
   auto config = small_config();
-  config.log_ranks = "host";
-  config.log_line = "{rank} step {step} of {count}";
+  config.output.log_ranks = LogRanks::host;
+  config.output.log_line = "{rank} step {step} of {count}";
   // Threads share a host.
   EXPECT_THAT(starting_with(run(config).lines, "0 step"), SizeIs(2));
   EXPECT_THAT(starting_with(run(config).lines, "1 step"), IsEmpty());
@@ -71,13 +71,13 @@ TEST(Reports, OfAHostAreThoseOfItsFirstRank) {
 
 TEST(Reports, FollowTheTemplates) {
   auto config = small_config();
-  config.epochs = 2;
-  config.log_ranks = "all";
-  config.start_line = "{rank}: {share} of {total} samples";
-  config.log_line = "off";
-  config.epoch_line = "{rank}: epoch {epoch} over {count}";
-  config.test_line = "{correct} of {count} after {epoch}/{epochs}";
-  config.end_line = "end";
+  config.training.epochs = 2;
+  config.output.log_ranks = LogRanks::all;
+  config.output.start_line = "{rank}: {share} of {total} samples";
+  config.output.log_line = "off";
+  config.output.epoch_line = "{rank}: epoch {epoch} over {count}";
+  config.output.test_line = "{correct} of {count} after {epoch}/{epochs}";
+  config.output.end_line = "end";
   const auto lines = run(config).lines;
   EXPECT_THAT(
       lines, IsSupersetOf(
@@ -91,7 +91,7 @@ TEST(Reports, FollowTheTemplates) {
 TEST(Reports, ARankThatConvergedKeepsTheAccuracyOfItsLastEpoch) {
   const auto comm = make_single_communicator();
   StrategyOptions options;
-  options.name = "averaging";
+  options.kind = StrategyKind::averaging;
   Replica replica(make_small_model(small_net_layers()), *comm, options, {});
   const auto config = small_config();
   Reporter reporter(config, *comm, *replica.strategy);
@@ -104,8 +104,8 @@ TEST(Reports, ARankThatConvergedKeepsTheAccuracyOfItsLastEpoch) {
 
 TEST(Reports, CanBeOff) {
   auto config = small_config();
-  config.log_line = "off";
-  config.test_line = "off";
+  config.output.log_line = "off";
+  config.output.test_line = "off";
   EXPECT_THAT(
       run(config).lines,
       ElementsAre(HasSubstr("2 x batch 8"), StartsWith("Finished training in ")));
@@ -113,11 +113,11 @@ TEST(Reports, CanBeOff) {
 
 TEST(Converged, TrainingEndsWhenALossImprovesByLessThanMinDelta) {
   auto config = small_config();
-  config.epochs = 6;
-  config.lr = 0;
-  config.min_delta = 1e-4;
-  config.log_ranks = "all";
-  config.converged_line = "Converged on rank {rank} in epoch {epoch}";
+  config.training.epochs = 6;
+  config.optimizer.lr = 0;
+  config.training.min_delta = 1e-4;
+  config.output.log_ranks = LogRanks::all;
+  config.output.converged_line = "Converged on rank {rank} in epoch {epoch}";
   const auto result = run(config);
   // Nothing is better than the first epoch.
   EXPECT_EQ(result.summary.epochs, 2);
@@ -130,9 +130,9 @@ TEST(Converged, TrainingEndsWhenALossImprovesByLessThanMinDelta) {
 
 TEST(Converged, RankZeroSaysSoWithoutATemplate) {
   auto config = small_config();
-  config.epochs = 6;
-  config.lr = 0;
-  config.min_delta = 0.5;
+  config.training.epochs = 6;
+  config.optimizer.lr = 0;
+  config.training.min_delta = 0.5;
   EXPECT_THAT(
       starting_with(run(config).lines, "Converged"),
       ElementsAre("Converged in epoch 2: the loss improved by less than 0.5"));
@@ -140,20 +140,20 @@ TEST(Converged, RankZeroSaysSoWithoutATemplate) {
 
 TEST(Converged, TrainingGoesOnWhileTheLossImproves) {
   auto config = small_config();
-  config.epochs = 3;
-  config.lr = 0.02;
-  config.converged_line = "Converged";
-  config.min_delta = 1e-9;
+  config.training.epochs = 3;
+  config.optimizer.lr = 0.02;
+  config.output.converged_line = "Converged";
+  config.training.min_delta = 1e-9;
   auto result = run(config);
   EXPECT_EQ(result.summary.epochs, 3);
   EXPECT_THAT(result.lines, Not(Contains("Converged")));
-  config.min_delta = 1e3;
+  config.training.min_delta = 1e3;
   result = run(config);
   EXPECT_EQ(result.summary.epochs, 2);
   EXPECT_THAT(result.lines, Contains("Converged"));
   // 0 trains all epochs, whatever the loss does.
-  config.min_delta = 0;
-  config.lr = 0;
+  config.training.min_delta = 0;
+  config.optimizer.lr = 0;
   EXPECT_EQ(run(config).summary.epochs, 3);
 }
 

@@ -125,18 +125,18 @@ TEST(Scatter, RankZerosErrorIsTheRuns) {
   EXPECT_THAT(error_of<DataError>(run), HasSubstr("no such folder"));
 }
 
-RunConfig config_of(const std::string& strategy) {
+RunConfig config_of(StrategyKind strategy) {
   RunConfig config;
-  config.model = "net5x5";
-  config.precision = "fp64";
-  config.strategy = strategy;
-  config.share = "scatter";
-  config.batch_size = 8;
-  config.epochs = 2;
-  config.optimizer = "sgd";
-  config.lr = 0.05;
-  config.ranks = "thread";
-  config.nproc = "2";
+  config.model.kind = ModelKind::net5x5;
+  config.exec.precision = Precision::fp64;
+  config.strategy.kind = strategy;
+  config.data.share = Share::scatter;
+  config.training.batch_size = 8;
+  config.training.epochs = 2;
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.optimizer.lr = 0.05;
+  config.ranks.kind = RankKind::thread;
+  config.ranks.nproc = 2;
   return config;
 }
 
@@ -146,19 +146,19 @@ DatasetSplits digits(int64_t size) {
 
 // The trainer's audit counts every sample of every share.
 TEST(Scatter, EveryStrategyThatReadsByShardsTrainsOnShares) {
-  for (const std::string strategy : {"data_parallel", "averaging"}) {
+  for (const auto strategy : {StrategyKind::data_parallel, StrategyKind::averaging}) {
     for (const int64_t size : {64, 75}) {
       const auto hashes = on_each_rank("thread", 2, [&](Communicator& comm) {
         const auto data = scatter_dataset([&] { return digits(size); }, 1, comm);
         return train(config_of(strategy), data, comm).parameters_sha256;
       });
-      EXPECT_EQ(hashes[0], hashes[1]) << strategy;
+      EXPECT_EQ(hashes[0], hashes[1]) << name_of(strategy);
     }
   }
 }
 
 TEST(Scatter, LoadersOfSharesReadWhatOneWouldReadInTurn) {
-  const auto config = config_of("data_parallel");
+  const auto config = config_of(StrategyKind::data_parallel);
   const auto shared = on_each_rank("thread", 2, [&](Communicator& comm) {
     const auto data = scatter_dataset([&] { return digits(64); }, 1, comm);
     return data;

@@ -45,22 +45,22 @@ void change_last_byte(Bytes& bytes, int64_t size) {
 
 TEST(SameRun, NamesTheSettingThatDiffersAndWhere) {
   EXPECT_THAT(
-      with_rank_2([](RunConfig& config) { config.seed = 7; }),
+      with_rank_2([](RunConfig& config) { config.training.seed = 7; }),
       AllOf(HasSubstr("rank 2"), HasSubstr("another seed"), HasSubstr("--seed")));
   EXPECT_THAT(
-      with_rank_2([](RunConfig& config) { config.lr = 0.5; }),
+      with_rank_2([](RunConfig& config) { config.optimizer.lr = 0.5; }),
       AllOf(HasSubstr("another lr"), HasSubstr("--lr")));
   EXPECT_THAT(
-      with_rank_2([](RunConfig& config) { config.out = "/tmp/x"; }),
+      with_rank_2([](RunConfig& config) { config.output.out = "/tmp/x"; }),
       HasSubstr("--out"));
 }
 
 TEST(SameRun, HostsMayHaveTheirOwnPathsAndPlaces) {
   EXPECT_EQ(
       with_rank_2([](RunConfig& config) {
-        config.data = "/elsewhere";
-        config.node_rank = 1;
-        config.master_addr = "10.0.0.1";
+        config.data.source = "/elsewhere";
+        config.ranks.node_rank = 1;
+        config.ranks.master_addr = "10.0.0.1";
       }),
       "(no error)");
 }
@@ -106,7 +106,7 @@ TEST(SameRun, WhatALimitLeavesOutMayDiffer) {
 }
 
 std::string with_samples(
-    const std::vector<int64_t>& samples, int64_t batch, const std::string& uneven) {
+    const std::vector<int64_t>& samples, int64_t batch, Uneven uneven) {
   return error_of<ConfigError>([&] {
     run_ranks(static_cast<int>(samples.size()), [&](Communicator& comm) {
       const int64_t own = samples[static_cast<size_t>(comm.rank())];
@@ -116,13 +116,13 @@ std::string with_samples(
 }
 
 TEST(SameSteps, ARankWithAnotherNumberOfStepsStopsTheRunBeforeItHangs) {
-  EXPECT_EQ(with_samples({64, 64, 64}, 16, "pad"), "(no error)");
-  EXPECT_EQ(with_samples({64, 64, 63}, 16, "join"), "(no error)");
+  EXPECT_EQ(with_samples({64, 64, 64}, 16, Uneven::pad), "(no error)");
+  EXPECT_EQ(with_samples({64, 64, 63}, 16, Uneven::join), "(no error)");
   EXPECT_THAT(
-      with_samples({64, 64, 48}, 16, "pad"),
+      with_samples({64, 64, 48}, 16, Uneven::pad),
       HasSubstr("rank 0 has 64 samples in 4 steps, rank 2 has 48 in 3"));
   EXPECT_THAT(
-      with_samples({64, 63}, 16, "error"),
+      with_samples({64, 63}, 16, Uneven::error),
       AllOf(HasSubstr("rank 1 has 63"), HasSubstr("--uneven")));
 }
 

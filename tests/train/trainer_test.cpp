@@ -45,13 +45,13 @@ std::unique_ptr<Model> linear_model(const Mischief& mischief = {}) {
 
 RunConfig small_config() {
   RunConfig config;
-  config.model = "custom";
-  config.batch_size = 8;
-  config.epochs = 2;
-  config.optimizer = "sgd";
-  config.lr = 0.1;
-  config.ranks = "thread";
-  config.nproc = "2";
+  config.model.kind = ModelKind::custom;
+  config.training.batch_size = 8;
+  config.training.epochs = 2;
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.optimizer.lr = 0.1;
+  config.ranks.kind = RankKind::thread;
+  config.ranks.nproc = 2;
   return config;
 }
 
@@ -88,10 +88,10 @@ TEST(Trainer, ReplicasThatDriftStopTheRunByName) {
 
 TEST(Trainer, ReplicasThatDriftCanBeBroughtBack) {
   auto config = small_config();
-  config.drift_check = "resync";
+  config.strategy.drift_check = DriftCheck::resync;
   const auto hashes = hashes_of(config, nudge_at_call_3);
   EXPECT_EQ(hashes[0], hashes[1]);
-  config.drift_check = "off";
+  config.strategy.drift_check = DriftCheck::off;
   const auto apart = hashes_of(config, nudge_at_call_3);
   EXPECT_NE(apart[0], apart[1]);
 }
@@ -99,9 +99,9 @@ TEST(Trainer, ReplicasThatDriftCanBeBroughtBack) {
 TEST(Trainer, ALossThatIsNotFiniteStopsTheRunWithStepAndRankAndKeepsTheCheckpoint) {
   const Scratch scratch;
   auto config = small_config();
-  config.out = scratch / "run";
-  config.checkpoint_every = 1;
-  config.epochs = 5;
+  config.output.out = scratch / "run";
+  config.output.checkpoint_every = 1;
+  config.training.epochs = 5;
   const auto message = error_of<Error>([&] {
     hashes_of(config, [](int64_t call, const at::Tensor& output, at::Tensor&) {
       return call == 3 ? output * std::nan("") : output;
@@ -111,7 +111,7 @@ TEST(Trainer, ALossThatIsNotFiniteStopsTheRunWithStepAndRankAndKeepsTheCheckpoin
       message, AllOf(
                    HasSubstr("not finite at step 3 on rank 1"),
                    HasSubstr("checkpoints/step-00000002")));
-  EXPECT_FALSE(file_exists(config.out + "/checkpoints/step-00000003"));
+  EXPECT_FALSE(file_exists(config.output.out + "/checkpoints/step-00000003"));
 }
 
 TEST(Trainer, ParametersTheLossDoesNotDependOnAreNamed) {
@@ -120,7 +120,7 @@ TEST(Trainer, ParametersTheLossDoesNotDependOnAreNamed) {
   auto weight = at::zeros({64, 5}, at::kDouble).set_requires_grad(true);
   auto spare = at::zeros({3}, at::kDouble).set_requires_grad(true);
   auto config = small_config();
-  config.nproc = "1";
+  config.ranks.nproc = 1;
   train(
       config, small_data(), *comm,
       make_function_model(
@@ -137,24 +137,24 @@ TEST(Trainer, ParametersTheLossDoesNotDependOnAreNamed) {
 TEST(Trainer, UnevenDataFollowsThePolicy) {
   auto config = small_config();
   const auto comm = make_single_communicator();
-  config.accumulate = 2;
+  config.training.accumulate = 2;
   const auto whole = train(config, small_data(61), *comm, linear_model());
-  config.accumulate = 1;
+  config.training.accumulate = 1;
   // 61 samples over two ranks: 31 and 30.
-  config.uneven = "join";
+  config.data.uneven = Uneven::join;
   const auto joined = hashes_of(config, {}, 61);
   EXPECT_EQ(joined[0], whole.parameters_sha256);
   EXPECT_EQ(joined[1], joined[0]);
-  config.uneven = "pad";
+  config.data.uneven = Uneven::pad;
   EXPECT_NE(hashes_of(config, {}, 61)[0], joined[0]);
-  config.uneven = "drop";
+  config.data.uneven = Uneven::drop;
   EXPECT_NE(hashes_of(config, {}, 61)[0], joined[0]);
-  config.uneven = "error";
+  config.data.uneven = Uneven::error;
   EXPECT_THAT(
       error_of<ConfigError>([&] { hashes_of(config, {}, 61); }),
       HasSubstr("rank 0 has 31 samples in 4 steps, rank 1 has 30 in 4"));
   EXPECT_EQ(hashes_of(config, {}, 62).size(), 2u);
-  config.uneven = "drop";
+  config.data.uneven = Uneven::drop;
   EXPECT_THAT(
       error_of<ConfigError>([&] { hashes_of(config, {}, 1); }),
       HasSubstr("1 samples on 2 ranks leave no step"));
@@ -163,9 +163,9 @@ TEST(Trainer, UnevenDataFollowsThePolicy) {
 // 33 samples: the last step has one, which leaves rank 1 nothing to do.
 TEST(Trainer, ARankWithoutSamplesGoesAlong) {
   auto config = small_config();
-  config.uneven = "join";
+  config.data.uneven = Uneven::join;
   const auto joined = hashes_of(config, {}, 33);
-  config.accumulate = 2;
+  config.training.accumulate = 2;
   const auto comm = make_single_communicator();
   const auto whole = train(config, small_data(33), *comm, linear_model());
   EXPECT_EQ(joined[0], whole.parameters_sha256);
@@ -177,7 +177,7 @@ TEST(Trainer, RanksWithOtherSettingsAreToldBeforeTheFirstStep) {
     const auto data = small_data();
     run_ranks(2, [&](Communicator& comm) {
       auto config = small_config();
-      config.batch_size = comm.rank() == 0 ? 8 : 4;
+      config.training.batch_size = comm.rank() == 0 ? 8 : 4;
       train(config, data, comm, linear_model());
     });
   });

@@ -31,18 +31,18 @@ void wait_until_all_have_formed(
 
 std::unique_ptr<Communicator> make_gloo(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env,
-    const std::string& address, const JoinOptions& options) {
+    const std::string& address, const CommOptions& options) {
   GlooOptions gloo;
   gloo.address = address;
-  gloo.timeout = options.timeout;
+  gloo.timeout = options.timeout();
   auto world = make_gloo_communicator(store, "world", env.rank, env.world_size, gloo);
-  wait_until_all_have_formed(*store, env, options.timeout);
+  wait_until_all_have_formed(*store, env, options.timeout());
   return world;
 }
 
-ShmOptions shm_options(const JoinOptions& options) {
+ShmOptions shm_options(const CommOptions& options) {
   ShmOptions shm;
-  shm.timeout = options.timeout;
+  shm.timeout = options.timeout();
   return shm;
 }
 
@@ -52,7 +52,7 @@ bool is_one_host(const RankEnv& env) {
 
 std::unique_ptr<Communicator> make_shm(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env, const std::string&,
-    const JoinOptions& options) {
+    const CommOptions& options) {
   if (!is_one_host(env)) {
     throw ConfigError(
         "[comm] backend shm is for ranks of one host, but of " +
@@ -66,7 +66,7 @@ std::unique_ptr<Communicator> make_shm(
 
 std::unique_ptr<Communicator> make_hierarchy(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env,
-    const std::string& address, const JoinOptions& options) {
+    const std::string& address, const CommOptions& options) {
   return make_hierarchical_communicator(
       make_gloo(store, env, address, options), store, "world", host_identity(),
       shm_options(options));
@@ -76,7 +76,7 @@ std::unique_ptr<Communicator> make_hierarchy(
 // have it; on several hosts, within each.
 std::unique_ptr<Communicator> make_best(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env,
-    const std::string& address, const JoinOptions& options) {
+    const std::string& address, const CommOptions& options) {
   if (is_one_host(env)) {
     std::string why_not;
     auto comm = try_shm_communicator(
@@ -94,7 +94,7 @@ std::unique_ptr<Communicator> make_best(
 
 std::unique_ptr<Communicator> make_mpi(
     const std::shared_ptr<StoreClient>&, const RankEnv& env, const std::string&,
-    const JoinOptions& options) {
+    const CommOptions& options) {
   // srun starts MPI's ranks too, by PMIx.
   const bool started = get_env("OMPI_COMM_WORLD_SIZE") || get_env("PMIX_RANK");
   if (has_mpi() && !started) {
@@ -105,7 +105,7 @@ std::unique_ptr<Communicator> make_mpi(
         "' before the command, or use --backend gloo");
   }
   MpiOptions mpi;
-  mpi.timeout = options.timeout;
+  mpi.timeout = options.timeout();
   auto comm = make_mpi_communicator(mpi);
   if (comm->size() != env.world_size || comm->rank() != env.rank) {
     throw ConfigError(
@@ -172,22 +172,28 @@ std::string interface_address(const RankEnv& env) {
   return is_one_host(env) ? "127.0.0.1" : local_address_towards(env.master_addr);
 }
 
-const BackendEntry kAuto = {"auto", "", false, &make_best};
+using MakeBackend = std::unique_ptr<Communicator> (*)(
+    const std::shared_ptr<StoreClient>& store, const RankEnv& env,
+    const std::string& address, const CommOptions& options);
 
-const BackendEntry& find_backend(const std::string& name) {
-  std::vector<std::string> names = {kAuto.name};
-  if (name == kAuto.name) {
-    return kAuto;
-  }
-  for (const auto& entry : backend_table()) {
-    if (name == entry.name) {
-      return entry;
-    }
-    names.emplace_back(entry.name);
+MakeBackend factory_of(BackendKind kind) {
+  switch (kind) {
+    case BackendKind::automatic:
+      return &make_best;
+    case BackendKind::shm:
+      return &make_shm;
+    case BackendKind::shm_gloo:
+      return &make_hierarchy;
+    case BackendKind::gloo:
+      return &make_gloo;
+    case BackendKind::mpi:
+      return &make_mpi;
+    case BackendKind::thread:
+      break;
   }
   throw ConfigError(
-      "[comm] backend '" + name + "' is not in this build" + did_you_mean(name, names) +
-      "; there are " + join(names));
+      "[comm] backend thread is for ranks that are threads; use --backend auto, or "
+      "--ranks thread");
 }
 
 }  // namespace
@@ -216,19 +222,19 @@ JoinedRun::~JoinedRun() {
   }
 }
 
-JoinedRun join_run(const JoinOptions& options) {
+JoinedRun join_run(const CommOptions& options) {
   return join_run(read_rank_env().value_or(RankEnv{}), options);
 }
 
-JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
+JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   hold_standard_streams();
   // Misuse shows before anybody is met.
-  const auto& backend = find_backend(options.backend);
+  const auto make = factory_of(options.backend);
   JoinedRun run;
   run.env = env;
   set_thread_rank(env.rank, env.world_size);
-  if (backend.has_launcher) {
-    run.comm = backend.make(nullptr, env, "", options);
+  if (row_of(options.backend).has_launcher) {
+    run.comm = make(nullptr, env, "", options);
     return run;
   }
   if (env.world_size == 1 && env.store.empty()) {
@@ -236,32 +242,17 @@ JoinedRun join_run(const RankEnv& env, const JoinOptions& options) {
     return run;
   }
   if (!env.store.empty()) {
-    run.store = std::make_shared<StoreClient>(env.store, options.timeout);
+    run.store = std::make_shared<StoreClient>(env.store, options.timeout());
   } else {
     if (env.rank == 0) {
-      run.server = serve(env, options.timeout);
+      run.server = serve(env, options.timeout());
     }
-    run.store = find_store(env, options.timeout);
+    run.store = find_store(env, options.timeout());
   }
   run.comm = env.world_size == 1
                  ? make_single_communicator()
-                 : backend.make(run.store, env, interface_address(env), options);
+                 : make(run.store, env, interface_address(env), options);
   return run;
-}
-
-const std::vector<BackendEntry>& backend_table() {
-  // "auto" is shm on one host, shm+gloo on several.
-  static const std::vector<BackendEntry> table = {
-      {"shm", "shared memory between processes of one host", false, &make_shm},
-      {"gloo", "TCP between processes and hosts", false, &make_gloo},
-      {"shm+gloo", "shared memory on each host, TCP between one rank of each", false,
-       &make_hierarchy},
-      {"mpi",
-       has_mpi() ? "Open MPI, for ranks that mpirun started"
-                 : "Open MPI; not in this build: install libopenmpi-dev, build again",
-       true, &make_mpi},
-  };
-  return table;
 }
 
 }  // namespace tandem

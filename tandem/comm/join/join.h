@@ -7,15 +7,9 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/base/store/store.h"
 #include "tandem/comm/communicator.h"
+#include "tandem/config/comm_options.h"
 
 namespace tandem {
-
-struct JoinOptions {
-  // A row of backend_table(), or "auto".
-  std::string backend = "auto";
-  // Longest wait for another rank: to come, and in each operation.
-  std::chrono::milliseconds timeout{300'000};
-};
 
 /// A rank process's place in its run. Keep it while the communicator is used:
 /// rank 0 may hold the store.
@@ -40,21 +34,9 @@ struct JoinedRun {
 /// Under torchrun the agent's own store occupies MASTER_PORT; the ranks then
 /// meet at one of the ports behind it.
 ///
-/// Throws ConfigError for an environment that cannot be or an unknown backend
-/// (naming the nearest), CommError when not all ranks come in time.
-JoinedRun join_run(const JoinOptions& options = {});
-JoinedRun join_run(const RankEnv& env, const JoinOptions& options);
-
-/// One row per backend between processes, for help texts.
-struct BackendEntry {
-  const char* name;
-  const char* help;
-  // Its own launcher brings the ranks together: `store` is null, `address` empty.
-  bool has_launcher;
-  std::unique_ptr<Communicator> (*make)(
-      const std::shared_ptr<StoreClient>& store, const RankEnv& env,
-      const std::string& address, const JoinOptions& options);
-};
-const std::vector<BackendEntry>& backend_table();
+/// Throws ConfigError for an environment that cannot be or a backend that is not for
+/// it, CommError when not all ranks come in time.
+JoinedRun join_run(const CommOptions& options = {});
+JoinedRun join_run(const RankEnv& env, const CommOptions& options);
 
 }  // namespace tandem

@@ -106,7 +106,8 @@ void start_ranks(int num_ranks, int call, const SpawnOptions& options) {
   launching.prefix_output = options.prefix_output;
   launching.first_rank_owns_terminal = !options.prefix_output;
   launching.grace_seconds = options.grace_seconds;
-  launching.timeout_seconds = static_cast<double>(options.join.timeout.count()) / 1000;
+  launching.timeout_seconds =
+      static_cast<double>(options.join.timeout().count()) / 1000;
   launching.variables = {{kCallVariable, describe_call(call, getpid())}};
   LaunchOutcome outcome;
   {

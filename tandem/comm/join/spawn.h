@@ -8,7 +8,7 @@
 namespace tandem {
 
 struct SpawnOptions {
-  JoinOptions join;
+  CommOptions join;
 
   // Hosts, each of which starts this program, and which one this is. Their ranks
   // meet at master_addr:master_port, an address of host 0.

@@ -47,6 +47,10 @@ class ShmCommunicator : public Communicator, public RpcBackend {
     return make_tensorpipe_rpc(store_, name, rank(), size(), options);
   }
 
+  bool shares_memory() const override {
+    return true;
+  }
+
   at::Tensor make_buffer(int64_t numel, at::ScalarType dtype) override {
     const auto buffer = group_.family->segments().allocate(numel, dtype);
     return buffer.defined() ? buffer : Communicator::make_buffer(numel, dtype);

@@ -237,8 +237,8 @@ class OnednnExecutor : public StageExecutor {
         [](int64_t sum, const auto& flight) { return sum + flight.second->bytes; });
   }
 
-  const char* name() const override {
-    return "onednn";
+  ExecutorKind kind() const override {
+    return ExecutorKind::compiled;
   }
 
  private:
@@ -324,7 +324,7 @@ class OnednnExecutor : public StageExecutor {
 
 }  // namespace
 
-std::string onednn_obstacle(
+std::string compiled_obstacle(
     const Model& model, const ModelArenas& arenas, const StageOptions& options) {
   if (options.bf16 && kernel_isa() != Isa::avx512) {
     return "bf16 needs AVX-512, which this CPU has not, or ONEDNN_MAX_CPU_ISA forbids";
@@ -351,12 +351,12 @@ std::string onednn_obstacle(
   return "";
 }
 
-std::unique_ptr<StageExecutor> make_onednn_executor(
+std::unique_ptr<StageExecutor> make_compiled_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options) {
-  const std::string reason = onednn_obstacle(model, arenas, options);
+  const std::string reason = compiled_obstacle(model, arenas, options);
   if (!reason.empty()) {
     throw ConfigError(
-        "[exec] executor onednn cannot run this model: " + reason +
+        "[exec] executor compiled cannot run this model: " + reason +
         "; use --executor eager");
   }
   return std::make_unique<OnednnExecutor>(model, arenas, options);

@@ -23,14 +23,14 @@ bool has_bf16() {
   return !limited() && __builtin_cpu_supports("avx512bf16") != 0;
 }
 
-std::unique_ptr<StageExecutor> make_onednn_executor(
+std::unique_ptr<StageExecutor> make_compiled_executor(
     Model&, ModelArenas&, const StageOptions&) {
   throw ConfigError(
-      "[exec] executor onednn is not in this build, whose LibTorch is not Debian's; "
+      "[exec] executor compiled is not in this build, whose LibTorch is not Debian's; "
       "build with Debian's libtorch-dev, or use --executor eager");
 }
 
-std::string onednn_obstacle(const Model&, const ModelArenas&, const StageOptions&) {
+std::string compiled_obstacle(const Model&, const ModelArenas&, const StageOptions&) {
   return "it is not in this build, whose LibTorch is not Debian's";
 }
 

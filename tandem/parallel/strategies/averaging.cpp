@@ -43,7 +43,7 @@ class Averaging : public Strategy {
     if (!micro_batches.empty()) {
       sums = step_alone(options_, parts_, micro_batches, context);
     }
-    const int64_t steps = options_.average_every.steps;
+    const int64_t steps = options_.average_every;
     if (steps > 0 && (context.step + 1) % steps == 0) {
       average();
     }
@@ -55,7 +55,7 @@ class Averaging : public Strategy {
   }
 
   void end_epoch(bool last) override {
-    if (last || options_.average_every.steps == 0) {
+    if (last || options_.average_every == StrategyOptions::kEveryEpoch) {
       go_on_from_own();
       average();
     }
@@ -131,7 +131,7 @@ class Averaging : public Strategy {
 
   // Of counters the whole part.
   void mean_of(at::Tensor values, const char* label) {
-    if (options_.average_every.steps < 0) {
+    if (options_.average_every == StrategyOptions::kAtTheEnd) {
       gather_sum(values, label);
     } else {
       parts_.comm.all_reduce(values, ReduceOp::sum, label)->wait();

@@ -15,9 +15,9 @@ namespace tandem {
 namespace {
 
 // Of a mean, the loss weight has already made the gradients of many ranks small.
-WireFormat wire_of(const StrategyOptions& options, const Communicator& comm) {
-  const bool sums = options.loss.reduction == Reduction::sum;
-  return {options.comm_hook, sums ? 1.0 / comm.size() : 1.0};
+WireFormat wire_of(const StrategyOptions& options, const StrategyParts& parts) {
+  const bool sums = parts.loss.reduction == Reduction::sum;
+  return {options.comm_hook, sums ? 1.0 / parts.comm.size() : 1.0};
 }
 
 // With a group of one this is the sequential strategy: every collective does
@@ -31,17 +31,17 @@ class DataParallel : public Strategy {
             parts.comm, parts.arenas.gradients(),
             plan_buckets(
                 parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
-            options.sync == SyncMode::overlap, wire_of(options, parts.comm)) {
+            options.sync == SyncMode::overlap, wire_of(options, parts)) {
     for (const auto& range : parts.arenas.parameters().layout().trainable_ranges()) {
-      own_.push_back(options.shard_optimizer ? share_of(range, parts.comm) : range);
+      own_.push_back(is_sharded() ? share_of(range, parts.comm) : range);
     }
   }
 
   void start() override {
     start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
     for (Arena* arena : parts_.optimizer.state()) {
-      options_.shard_optimizer ? scatter_shares(parts_.comm, *arena)
-                               : broadcast_arena(parts_.comm, *arena);
+      is_sharded() ? scatter_shares(parts_.comm, *arena)
+                   : broadcast_arena(parts_.comm, *arena);
     }
     // Frozen parameters came from rank 0 too.
     tell_executor(parts_);
@@ -62,7 +62,7 @@ class DataParallel : public Strategy {
     } else {
       const auto& first = micro_batches.front();
       weighted.loss_weight =
-          loss_scale() * loss_weight(options_.loss, first.global_count, first.targets);
+          loss_scale() * loss_weight(parts_.loss, first.global_count, first.targets);
     }
     for (size_t i = 0; i < micro_batches.size(); ++i) {
       const bool last = i + 1 == micro_batches.size();
@@ -146,7 +146,7 @@ class DataParallel : public Strategy {
     for (const auto& range : own_) {
       parts_.optimizer.update(range, step);
     }
-    if (options_.shard_optimizer) {
+    if (is_sharded()) {
       all_gather_shares(parts_.comm, parts_.arenas.parameters());
     }
     for (const auto& range : parts_.arenas.parameters().layout().trainable_ranges()) {
@@ -156,12 +156,16 @@ class DataParallel : public Strategy {
 
   // Rank 0's optimizer state becomes complete.
   void collect_shares() {
-    if (!options_.shard_optimizer) {
+    if (!is_sharded()) {
       return;
     }
     for (Arena* arena : parts_.optimizer.state()) {
       gather_shares(parts_.comm, *arena);
     }
+  }
+
+  bool is_sharded() const {
+    return options_.optimizer_state == OptimizerState::sharded;
   }
 
   StrategyOptions options_;

@@ -32,7 +32,7 @@ at::Tensor step_alone(
     const std::vector<Batch>& micro_batches, const StepContext& context) {
   StepContext weighted = context;
   weighted.loss_weight = loss_weight(
-      options.loss, count_samples(micro_batches), micro_batches.front().targets);
+      parts.loss, count_samples(micro_batches), micro_batches.front().targets);
   const auto sums = add_up_gradients(parts, micro_batches, weighted);
   clip_and_update(options, parts, {context.lr, 1, context.step + 1}, [&] {
     return own_gradient_norm(parts.arenas);

@@ -18,7 +18,6 @@ namespace tandem {
 
 namespace {
 
-constexpr const char* kName = "parameter_server";
 constexpr int kServer = 0;
 constexpr int kFirstWorker = 1;
 // A worker's request: {sums of its step}, then the trainable segments' gradients if it
@@ -59,11 +58,11 @@ class ParameterServer : public Strategy {
   }
 
   Consistency consistency() const override {
-    return options_.asynchronous ? Consistency::asynchronous : Consistency::replicated;
+    return is_asynchronous() ? Consistency::asynchronous : Consistency::replicated;
   }
 
   void before_evaluation() override {
-    if (options_.asynchronous) {
+    if (is_asynchronous()) {
       for (const auto& range : trainable_) {
         auto parameters = parts_.arenas.parameters().slice(range);
         parts_.comm.broadcast(parameters, kServer, "newest parameters")->wait();
@@ -96,6 +95,10 @@ class ParameterServer : public Strategy {
   Rpc& rpc() const {
     TANDEM_CHECK(rpc_ != nullptr, "a step before start() or after the last epoch");
     return *rpc_;
+  }
+
+  bool is_asynchronous() const {
+    return options_.server_updates == ServerUpdates::asynchronous;
   }
 
   StrategyOptions options_;
@@ -147,8 +150,8 @@ class Worker : public ParameterServer {
     }
     const auto& first = micro_batches.front();
     return loss_weight(
-        options_.loss,
-        options_.asynchronous ? count_samples(micro_batches) : first.global_count,
+        parts_.loss,
+        is_asynchronous() ? count_samples(micro_batches) : first.global_count,
         first.targets);
   }
 
@@ -183,11 +186,11 @@ class Server : public ParameterServer {
 
   at::Tensor train_step(
       const std::vector<Batch>&, const StepContext& context) override {
-    return options_.asynchronous ? serve_each(context) : serve_together(context);
+    return is_asynchronous() ? serve_each(context) : serve_together(context);
   }
 
   void end_epoch(bool last) override {
-    if (last && options_.asynchronous) {
+    if (last && is_asynchronous()) {
       log_info(describe_staleness());
     }
     ParameterServer::end_epoch(last);
@@ -385,7 +388,7 @@ void check_options(const StrategyOptions& options, const Communicator& comm) {
 }  // namespace
 
 bool updates_elsewhere(const StrategyOptions& options, const Communicator& comm) {
-  return options.name == kName && comm.rank() != kServer;
+  return has_trait(options.kind, kHasServer) && comm.rank() != kServer;
 }
 
 std::unique_ptr<Strategy> make_parameter_server(

@@ -56,7 +56,7 @@ class Pipeline : public Strategy {
     } else {
       const auto& first = micro_batches.front();
       weighted.loss_weight =
-          loss_weight(options_.loss, first.global_count, first.targets);
+          loss_weight(parts_.loss, first.global_count, first.targets);
     }
     sums_ = at::zeros({3}, at::kDouble);
     for (const auto& task :
@@ -240,6 +240,11 @@ class Pipeline : public Strategy {
 std::unique_ptr<Strategy> make_pipeline(
     const StrategyOptions& options, const StrategyParts& parts) {
   return std::make_unique<Pipeline>(options, parts);
+}
+
+std::unique_ptr<Strategy> make_model_parallel(
+    const StrategyOptions& options, const StrategyParts& parts) {
+  return make_pipeline(options, parts);
 }
 
 }  // namespace tandem

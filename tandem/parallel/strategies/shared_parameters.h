@@ -7,9 +7,6 @@
 
 namespace tandem {
 
-/// The strategy whose parameter arena all ranks share.
-constexpr const char* kHogwild = "hogwild";
-
 /// Memory for a parameter arena that all ranks of a host share, threads and
 /// processes alike: an anonymous mapping that rank 0 makes and the others open by
 /// its descriptor in /proc. `parameters`, a model's own before they move into the

@@ -6,14 +6,11 @@
 
 namespace tandem {
 
-/// The factories behind strategy_table().
-std::unique_ptr<Strategy> make_sequential(const StrategyOptions&, const StrategyParts&);
-std::unique_ptr<Strategy> make_data_parallel(
-    const StrategyOptions&, const StrategyParts&);
-std::unique_ptr<Strategy> make_hogwild(const StrategyOptions&, const StrategyParts&);
-std::unique_ptr<Strategy> make_parameter_server(
-    const StrategyOptions&, const StrategyParts&);
-std::unique_ptr<Strategy> make_averaging(const StrategyOptions&, const StrategyParts&);
-std::unique_ptr<Strategy> make_pipeline(const StrategyOptions&, const StrategyParts&);
+// make_data_parallel() and so on: each in the file of its name.
+#define TANDEM_DECLARE(name)             \
+  std::unique_ptr<Strategy> make_##name( \
+      const StrategyOptions& options, const StrategyParts& parts);
+TANDEM_STRATEGIES(TANDEM_DECLARE)
+#undef TANDEM_DECLARE
 
 }  // namespace tandem

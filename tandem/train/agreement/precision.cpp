@@ -3,10 +3,13 @@
 #include <ATen/ops/full.h>
 #include <fmt/core.h>
 
+#include <optional>
+
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/checkpoint/resume_settings.h"
+#include "tandem/config/fields.h"
 #include "tandem/formats/safetensors.h"
 
 namespace tandem {
@@ -43,11 +46,12 @@ Slowest slowest_in_bf16(bool computes_in_bf16, Communicator& comm) {
 // read: what is wrong with a checkpoint is said when it is loaded.
 std::string config_before(const RunConfig& config) {
   try {
-    if (config.resume == "auto") {
-      const std::string path = config.out + "/config.toml";
+    if (config.output.resume == "auto") {
+      const std::string path = config.output.out + "/config.toml";
       return file_exists(path) ? read_file(path) : "";
     }
-    const auto training = read_safetensors(config.resume + "/training.safetensors");
+    const auto training =
+        read_safetensors(config.output.resume + "/training.safetensors");
     const auto found = training.metadata.find("config");
     return found == training.metadata.end() ? "" : found->second;
   } catch (const DataError&) {
@@ -55,18 +59,20 @@ std::string config_before(const RunConfig& config) {
   }
 }
 
-// What the run trained in that this one goes on with, "" for a new one. Rank 0 reads.
-std::string precision_before(const RunConfig& config, Communicator& comm) {
+// What the run trained in that this one goes on with; nothing for a new one. Rank 0
+// reads.
+std::optional<Precision> precision_before(const RunConfig& config, Communicator& comm) {
   std::string found;
-  if (comm.rank() == 0 && !config.resume.empty()) {
-    const std::string before = value_in(config_before(config), "precision");
-    for (const char* precision : {"fp32", "bf16", "fp64"}) {
-      if (before == fmt::format("\"{}\"", precision)) {
-        found = precision;
-      }
+  if (comm.rank() == 0 && !config.output.resume.empty()) {
+    found = value_in(config_before(config), find_field("precision", "precision"));
+  }
+  found = comm.broadcast_text(found, 0, "precision");
+  for (const auto precision : {Precision::fp32, Precision::bf16, Precision::fp64}) {
+    if (found == fmt::format("\"{}\"", name_of(precision))) {
+      return precision;
     }
   }
-  return comm.broadcast_text(found, 0, "precision");
+  return std::nullopt;
 }
 
 void warn_of_price(const Slowest& slowest) {
@@ -80,24 +86,25 @@ void warn_of_price(const Slowest& slowest) {
 
 }  // namespace
 
-std::string settle_precision(
+Precision settle_precision(
     const RunConfig& config, Communicator& comm, bool computes_in_bf16) {
-  if (config.precision != "auto" && config.precision != "bf16") {
-    return config.precision;
+  if (config.exec.precision != Precision::automatic &&
+      config.exec.precision != Precision::bf16) {
+    return config.exec.precision;
   }
   const Slowest slowest = slowest_in_bf16(computes_in_bf16, comm);
-  std::string precision = config.precision;
-  if (precision == "auto") {
+  std::optional<Precision> precision = config.exec.precision;
+  if (precision == Precision::automatic) {
     precision = precision_before(config, comm);
   }
   const bool costs = slowest.place != kComputesInBf16;
-  if (precision.empty()) {
-    precision = costs ? "fp32" : "bf16";
+  if (!precision) {
+    precision = costs ? Precision::fp32 : Precision::bf16;
   }
-  if (precision == "bf16" && costs && comm.rank() == 0) {
+  if (precision == Precision::bf16 && costs && comm.rank() == 0) {
     warn_of_price(slowest);
   }
-  return precision;
+  return *precision;
 }
 
 }  // namespace tandem

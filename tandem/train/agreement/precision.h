@@ -1,9 +1,7 @@
 #pragma once
 
-#include <string>
-
 #include "tandem/comm/communicator.h"
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 #include "tandem/kernels/isa.h"
 
 namespace tandem {
@@ -12,7 +10,7 @@ namespace tandem {
 /// run goes on from; else bf16 where the CPUs of all ranks compute in it, and fp32
 /// where one does not. Warns on rank 0 where the run is in bf16 and a CPU does not
 /// compute in it. `computes_in_bf16`: of this rank. Collective.
-std::string settle_precision(
+Precision settle_precision(
     const RunConfig& config, Communicator& comm, bool computes_in_bf16 = has_bf16());
 
 }  // namespace tandem

@@ -5,25 +5,17 @@
 #include <ATen/ops/stack.h>
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
+#include "tandem/config/fields.h"
 
 namespace tandem {
 
 namespace {
-
-// May differ from host to host.
-bool is_local(const ConfigField& field) {
-  const std::vector<std::string> names = {"name",      "data",        "nproc",
-                                          "node_rank", "master_addr", "master_port",
-                                          "out",       "resume",      "init"};
-  return std::find(names.begin(), names.end(), field.name) != names.end();
-}
 
 at::Tensor digest_of(const std::string& text) {
   std::string digest = sha256_hex(text.data(), text.size());
@@ -58,11 +50,11 @@ std::optional<Difference> find_difference(
 
 void check_same_settings(const RunConfig& config, Communicator& comm) {
   std::vector<std::string> values;
-  std::vector<const ConfigField*> fields;
+  std::vector<const Field*> fields;
   for (const auto& field : config_fields()) {
-    if (!is_local(field)) {
+    if (!field.local) {
       fields.push_back(&field);
-      values.push_back(to_toml(config, field));
+      values.push_back(field.text(config));
     }
   }
   if (const auto found = find_difference(values, "settings", comm)) {
@@ -92,13 +84,14 @@ void check_same_data(const DataParts& data, Communicator& comm) {
 void check_same_run(
     const RunConfig& config, const DataParts& data, Communicator& comm) {
   check_same_settings(config, comm);
-  comm.check_equal("whether --out is given", config.out.empty() ? "no" : "yes");
-  comm.check_equal("whether --resume is given", config.resume.empty() ? "no" : "yes");
+  comm.check_equal("whether --out is given", config.output.out.empty() ? "no" : "yes");
+  comm.check_equal(
+      "whether --resume is given", config.output.resume.empty() ? "no" : "yes");
   check_same_data(data, comm);
 }
 
 void check_same_steps(
-    int64_t samples, int64_t steps, const std::string& uneven, Communicator& comm) {
+    int64_t samples, int64_t steps, Uneven uneven, Communicator& comm) {
   const auto mine = at::empty({2}, at::kLong);
   mine.data_ptr<int64_t>()[0] = samples;
   mine.data_ptr<int64_t>()[1] = steps;
@@ -106,7 +99,7 @@ void check_same_steps(
   const auto* rows = all.data_ptr<int64_t>();
   for (int rank = 1; rank < comm.size(); ++rank) {
     const auto* row = rows + 2 * rank;
-    if (row[1] != rows[1] || (uneven == "error" && row[0] != rows[0])) {
+    if (row[1] != rows[1] || (uneven == Uneven::error && row[0] != rows[0])) {
       throw ConfigError(fmt::format(
           "[data] uneven: rank 0 has {} samples in {} steps, rank {} has {} in {}; "
           "choose --uneven pad, drop or join",

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tandem/comm/communicator.h"
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 #include "tandem/data/data_parts.h"
 
 namespace tandem {
@@ -18,6 +18,6 @@ void check_same_run(const RunConfig& config, const DataParts& data, Communicator
 /// that another will not make. Collective. Throws ConfigError when the numbers of
 /// steps differ, and with `uneven` = "error" when the numbers of samples do.
 void check_same_steps(
-    int64_t samples, int64_t steps, const std::string& uneven, Communicator& comm);
+    int64_t samples, int64_t steps, Uneven uneven, Communicator& comm);
 
 }  // namespace tandem

@@ -39,23 +39,25 @@ Progress::Progress(const RunConfig& config, bool first, bool prints)
       first_(first),
       prints_(prints),
       draws_(
-          isatty(STDOUT_FILENO) == 1 && config.log_ranks == "0" &&
-          config.log_line.empty() &&
+          isatty(STDOUT_FILENO) == 1 && config.output.log_ranks == LogRanks::first &&
+          config.output.log_line.empty() &&
           // mpirun gives its ranks terminals, whatever its own output is.
           !get_env("OMPI_COMM_WORLD_SIZE")) {}
 
 void Progress::show(const LineValues& values) {
-  if (!prints_ || config_.log_line == "off") {
+  if (!prints_ || config_.output.log_line == "off") {
     return;
   }
   if (draws_) {
     draw(values);
-  } else if (!config_.log_line.empty()) {
-    print(format_line("log_line", config_.log_line, values));
+  } else if (!config_.output.log_line.empty()) {
+    print(format_line("log_line", config_.output.log_line, values));
   } else {
     print(fmt::format(
         "{}epoch {}/{}  step {}/{}  loss {:.6f}  {:.0f} samples/s",
-        config_.log_ranks == "0" ? "" : fmt::format("rank {}  ", values.rank),
+        config_.output.log_ranks == LogRanks::first
+            ? ""
+            : fmt::format("rank {}  ", values.rank),
         values.epoch, values.epochs, values.step, values.steps, values.loss,
         values.samples_per_second));
   }
@@ -75,33 +77,33 @@ void Progress::draw(const LineValues& values) {
 }
 
 void Progress::show(const TestReport& report) {
-  if (!first_ || config_.test_line == "off") {
+  if (!first_ || config_.output.test_line == "off") {
     return;
   }
   LineValues values;
   values.epoch = report.epoch + 1;
   values.epoch_index = report.epoch;
-  values.epochs = config_.epochs;
+  values.epochs = config_.training.epochs;
   values.loss = report.loss;
   values.accuracy = report.accuracy();
   values.correct = report.correct;
   values.count = report.count;
   print(
-      config_.test_line.empty()
+      config_.output.test_line.empty()
           ? fmt::format(
                 "Test set: Average loss: {:.4f}, Accuracy: {}/{} ({:.0f}%)",
                 report.loss, report.correct, report.count, report.accuracy())
-          : format_line("test_line", config_.test_line, values));
+          : format_line("test_line", config_.output.test_line, values));
 }
 
 void Progress::end(const LineValues& values) {
   if (first_) {
     print(
-        config_.end_line.empty()
+        config_.output.end_line.empty()
             ? fmt::format(
                   "Finished training in {:.1f} s, {:.0f} samples/s", values.seconds,
                   values.samples_per_second)
-            : format_line("end_line", config_.end_line, values));
+            : format_line("end_line", config_.output.end_line, values));
   }
 }
 

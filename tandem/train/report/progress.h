@@ -4,8 +4,8 @@
 #include <string>
 
 #include "tandem/checkpoint/run_directory.h"
-#include "tandem/config/config.h"
 #include "tandem/config/line_format.h"
+#include "tandem/config/run_config.h"
 
 namespace tandem {
 

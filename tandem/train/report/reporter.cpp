@@ -15,7 +15,7 @@ namespace {
 
 // Thread ranks share a host, and have no environment of their own.
 bool first_of_host(const RunConfig& config, const Communicator& comm) {
-  if (config.ranks == "thread") {
+  if (config.ranks.kind == RankKind::thread) {
     return comm.rank() == 0;
   }
   const auto env = read_rank_env();
@@ -23,10 +23,11 @@ bool first_of_host(const RunConfig& config, const Communicator& comm) {
 }
 
 bool prints(const RunConfig& config, const Communicator& comm) {
-  if (config.log_ranks == "all") {
+  if (config.output.log_ranks == LogRanks::all) {
     return true;
   }
-  return config.log_ranks == "host" ? first_of_host(config, comm) : comm.rank() == 0;
+  return config.output.log_ranks == LogRanks::host ? first_of_host(config, comm)
+                                                   : comm.rank() == 0;
 }
 
 }  // namespace
@@ -39,7 +40,7 @@ Reporter::Reporter(
       in_lockstep_(
           strategy.consistency() == Consistency::replicated ||
           strategy.consistency() == Consistency::sharded),
-      own_numbers_(config.log_ranks != "0"),
+      own_numbers_(config.output.log_ranks != LogRanks::first),
       progress_(config, comm.rank() == 0, prints(config, comm)),
       sums_(at::zeros({3}, at::kDouble)),
       epoch_sums_(at::zeros({3}, at::kDouble)),
@@ -63,7 +64,7 @@ LineValues Reporter::values_at(
   values.rank = comm_.rank();
   values.epoch = place.epoch + 1;
   values.epoch_index = place.epoch;
-  values.epochs = config_.epochs;
+  values.epochs = config_.training.epochs;
   values.step = place.step_in_epoch;
   values.steps = place.steps_per_epoch;
   values.step_percent =
@@ -74,7 +75,8 @@ LineValues Reporter::values_at(
       100.0 * static_cast<double>(values.batch_index) /
       static_cast<double>(std::max<int64_t>(1, place.steps_per_epoch));
   values.batch_loss = batch_loss(batch);
-  values.own_samples = values.batch_index * config_.batch_size * config_.accumulate;
+  values.own_samples =
+      values.batch_index * config_.training.batch_size * config_.training.accumulate;
   values.samples = before_step_.samples;
   values.total = place.total_samples;
   values.percent = 100.0 * static_cast<double>(values.samples) /
@@ -94,8 +96,9 @@ LineValues Reporter::values_at(
 double Reporter::batch_loss(const at::Tensor& batch) const {
   const double* sum = batch.data_ptr<double>();
   const double loss = sum[0] / std::max(1.0, sum[2]);
-  return config_.precision == "fp64" ? loss
-                                     : static_cast<double>(static_cast<float>(loss));
+  return config_.exec.precision == Precision::fp64
+             ? loss
+             : static_cast<double>(static_cast<float>(loss));
 }
 
 void Reporter::report(const ReportPlace& place, bool shown) {
@@ -157,7 +160,7 @@ double Reporter::end_epoch(const ReportPlace& place) {
   }
   const LineValues values = values_at(place, own_numbers_ ? epoch_sums_ : sums, batch_);
   if (values.count > 0) {
-    progress_.line("epoch_line", config_.epoch_line, values);
+    progress_.line("epoch_line", config_.output.epoch_line, values);
   }
   epoch_sums_.zero_();
   const double* sum = sums.data_ptr<double>();
@@ -171,21 +174,21 @@ double Reporter::end_epoch(const ReportPlace& place) {
 void Reporter::start(int64_t samples_of_this_rank, int64_t total_samples) {
   LineValues values;
   values.rank = comm_.rank();
-  values.epochs = config_.epochs;
+  values.epochs = config_.training.epochs;
   values.share = samples_of_this_rank;
   values.total = total_samples;
-  progress_.line("start_line", config_.start_line, values);
+  progress_.line("start_line", config_.output.start_line, values);
   clock_.resume();
 }
 
 void Reporter::converged(const ReportPlace& place) {
-  if (config_.converged_line.empty()) {
+  if (config_.output.converged_line.empty()) {
     progress_.say(fmt::format(
         "Converged in epoch {}: the loss improved by less than {}", place.epoch + 1,
-        config_.min_delta));
+        config_.training.min_delta));
   }
   progress_.line(
-      "converged_line", config_.converged_line, values_at(place, sums_, batch_));
+      "converged_line", config_.output.converged_line, values_at(place, sums_, batch_));
 }
 
 void Reporter::show(TestReport report) {
@@ -198,7 +201,7 @@ void Reporter::show(TestReport report) {
 void Reporter::end() {
   LineValues values;
   values.rank = comm_.rank();
-  values.epochs = config_.epochs;
+  values.epochs = config_.training.epochs;
   values.seconds = clock_.seconds();
   values.minutes = values.seconds / 60;
   values.samples_per_second = clock_.mean_rate();

@@ -6,7 +6,7 @@
 
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
-#include "tandem/config/config.h"
+#include "tandem/config/run_config.h"
 #include "tandem/parallel/strategy.h"
 #include "tandem/train/report/progress.h"
 #include "tandem/train/report/run_clock.h"

@@ -129,7 +129,7 @@ TEST(CommHook, ScaleKeepsSumsOfManyRanksWithinFp16) {
 TEST_P(CommHooks, ReplicasStayEqualAndNearThoseWithoutAHook) {
   for (const auto reduction : {Reduction::mean, Reduction::sum}) {
     RunOptions options;
-    options.strategy.loss.reduction = reduction;
+    options.loss.reduction = reduction;
     options.lr = reduction == Reduction::sum ? 0.05 / 24 : 0.05;
     const auto train = [&](const std::string& backend, int size) {
       return on_each_rank(backend, size, [&](Communicator& comm) {

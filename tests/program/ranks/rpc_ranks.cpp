@@ -123,9 +123,9 @@ int run(const Words& words) {
   using Mode = std::function<void(Communicator&, const Words&)>;
   const std::map<std::string, Mode> modes = {
       {"call", &call}, {"gone", &gone}, {"late", &late}, {"slow", &slow}};
-  JoinOptions options;
+  CommOptions options;
   const bool waits = words.at(0) != "late";
-  options.timeout = std::chrono::milliseconds(waits ? 60'000 : 1'500);
+  options.timeout_seconds = waits ? 60 : 1.5;
   const auto joined = join_run(options);
   modes.at(words.at(0))(*joined.comm, {words.begin() + 1, words.end()});
   return 0;

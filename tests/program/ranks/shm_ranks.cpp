@@ -78,8 +78,8 @@ void lose_last(Communicator& comm, const std::string& how) {
 }
 
 void run(const std::string& word, const std::string& how) {
-  JoinOptions options;
-  options.backend = "shm";
+  CommOptions options;
+  options.backend = BackendKind::shm;
   const JoinedRun joined = join_run(options);
   if (word == "sum") {
     sum(*joined.comm);

@@ -1,0 +1,157 @@
+#include <fmt/core.h>
+
+#include "tandem/base/error.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/config/fields.h"
+#include "tandem/config/line_format.h"
+
+namespace tandem {
+
+namespace {
+
+bool is_utf8(const std::string& text) {
+  size_t following = 0;
+  for (const unsigned char byte : text) {
+    const bool follows = (byte & 0xc0) == 0x80;
+    if (follows != (following > 0)) {
+      return false;
+    }
+    if (follows) {
+      --following;
+    } else if (byte >= 0x80) {
+      if (byte < 0xc2 || byte > 0xf4) {
+        return false;
+      }
+      following = byte >= 0xf0 ? 3 : (byte >= 0xe0 ? 2 : 1);
+    }
+  }
+  return following == 0;
+}
+
+void check_texts(const RunConfig& config) {
+  const LineValues values;
+  for (const auto& field : config_fields()) {
+    if (field.type != Field::Type::text) {
+      continue;
+    }
+    const std::string text = field.text(config);
+    // Neither a recipe nor a checkpoint can hold anything else.
+    if (!is_utf8(text)) {
+      throw ConfigError(
+          "[config] " + field.name + " holds bytes that are not UTF-8; change " +
+          field.flag());
+    }
+    if (field.line_template) {
+      format_line(field.name, text, values);
+    }
+  }
+}
+
+void check_loss(const ModelSettings& model) {
+  if (model.loss == LossKind::mse) {
+    throw ConfigError(
+        "[config] loss mse compares outputs with numbers, and every sample's target "
+        "here is a class; use --loss auto, cross_entropy, nll or "
+        "softmax_cross_entropy");
+  }
+  // PyTorch takes any numbers for log-probabilities, and lowers such a loss without
+  // end.
+  if (model.loss == LossKind::nll && model.kind != ModelKind::custom &&
+      row_of(model.kind).loss != LossKind::nll) {
+    throw ConfigError(fmt::format(
+        "[config] loss nll takes log-probabilities, and model {} has no log-softmax at "
+        "its end; use --loss cross_entropy or auto",
+        name_of(model.kind)));
+  }
+}
+
+// The other strategies update parameters where nobody sees all gradients.
+void check_strategy(const RunConfig& config) {
+  const auto& strategy = config.strategy;
+  if (config.exec.loss_scale != ExecOptions::kNoScale &&
+      !has_trait(strategy.kind, kScalesLoss)) {
+    throw ConfigError(fmt::format(
+        "[config] --loss-scale works with --strategy data_parallel or sequential, not "
+        "with {}; change one of them",
+        name_of(strategy.kind)));
+  }
+  if (strategy.stages > 1 && !has_trait(strategy.kind, kHasStages)) {
+    throw ConfigError(fmt::format(
+        "[config] strategy {} does not divide the model into {} stages; use "
+        "--strategy pipeline, or leave out --stages",
+        name_of(strategy.kind), strategy.stages));
+  }
+}
+
+void check_one_host(const RunConfig& config) {
+  if (config.ranks.nnodes == 1) {
+    return;
+  }
+  const std::string nodes = std::to_string(config.ranks.nnodes);
+  if (config.ranks.kind == RankKind::thread) {
+    throw ConfigError(
+        "[config] thread ranks live in one process, but there are " + nodes +
+        " nodes; use --ranks process");
+  }
+  if (has_trait(config.strategy.kind, kSharesParameters)) {
+    throw ConfigError(fmt::format(
+        "[config] {}'s ranks share memory, but there are {} nodes; use --nnodes 1, or "
+        "--strategy averaging",
+        name_of(config.strategy.kind), nodes));
+  }
+  if (row_of(config.comm.backend).one_host) {
+    throw ConfigError(fmt::format(
+        "[config] backend {} is for ranks of one host, but there are {} nodes; use "
+        "--backend auto",
+        name_of(config.comm.backend), nodes));
+  }
+}
+
+void check_ranks(const RunConfig& config) {
+  const auto& ranks = config.ranks;
+  const BackendKind backend = config.comm.backend;
+  check_one_host(config);
+  if (ranks.node_rank >= ranks.nnodes) {
+    throw ConfigError(fmt::format(
+        "[config] node_rank is {}, expected 0 to {} for {} nodes; change --node-rank "
+        "or --nnodes",
+        ranks.node_rank, ranks.nnodes - 1, ranks.nnodes));
+  }
+  const bool threads = ranks.kind == RankKind::thread;
+  if (backend != BackendKind::automatic &&
+      (backend == BackendKind::thread) != threads) {
+    throw ConfigError(fmt::format(
+        "[config] backend {} does not serve {} ranks; use --backend auto",
+        name_of(backend), name_of(ranks.kind)));
+  }
+  if (ranks.launcher == LauncherKind::mpirun && threads) {
+    throw ConfigError(
+        "[config] mpirun starts processes, but ranks is thread; use --ranks process, "
+        "or --launcher tandem");
+  }
+}
+
+}  // namespace
+
+int RunConfig::num_ranks_here() const {
+  return ranks.nproc == RankOptions::kPerCpu ? usable_cpus()
+                                             : static_cast<int>(ranks.nproc);
+}
+
+bool RunConfig::needs_mpirun() const {
+  return ranks.launcher == LauncherKind::mpirun || row_of(comm.backend).has_launcher;
+}
+
+void check(const RunConfig& config) {
+  check_texts(config);
+  check_fields(config);
+  check_loss(config.model);
+  if (config.output.resume == "auto" && config.output.out.empty()) {
+    throw ConfigError(
+        "[config] resume is auto, but there is no run directory; name it with --out");
+  }
+  check_strategy(config);
+  check_ranks(config);
+}
+
+}  // namespace tandem

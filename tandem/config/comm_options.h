@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+
+#include "tandem/config/setting.h"
+
+namespace tandem {
+
+/// How ranks talk to each other. `automatic`: the fastest for where they are.
+enum class BackendKind { automatic, shm, shm_gloo, gloo, mpi, thread };
+
+struct BackendRow {
+  BackendKind value;
+  const char* name;
+  const char* help;
+  // Ranks of one host only.
+  bool one_host = false;
+  // What starts the ranks also brings them together.
+  bool has_launcher = false;
+};
+template <>
+struct Choices<BackendKind> {
+  static constexpr BackendRow rows[] = {
+      {BackendKind::automatic, "auto", "shm on one host, shm+gloo on several"},
+      {BackendKind::shm, "shm", "shared memory between processes of one host", true},
+      {BackendKind::gloo, "gloo", "TCP between processes and hosts"},
+      {BackendKind::shm_gloo, "shm+gloo",
+       "shared memory on each host, TCP between one rank of each"},
+      {BackendKind::mpi, "mpi", "Open MPI, for ranks that mpirun started", false, true},
+      {BackendKind::thread, "thread", "for thread ranks", true}};
+};
+
+/// How ranks meet and talk.
+struct CommOptions {
+  BackendKind backend = BackendKind::automatic;
+  // Longest wait for another rank: to come, and in each operation.
+  double timeout_seconds = 300;
+
+  std::chrono::milliseconds timeout() const {
+    return std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1000));
+  }
+
+  template <typename Table>
+  static void describe(Table& table) {
+    using O = CommOptions;
+    table.section("ranks");
+    table.add("backend", &O::backend, "how ranks talk to each other");
+    table.add("timeout_seconds", &O::timeout_seconds, "longest wait for another rank")
+        .between(0.001, 1e7);
+  }
+};
+
+}  // namespace tandem

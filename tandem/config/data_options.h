@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tandem/config/setting.h"
+
+namespace tandem {
+
+/// What becomes of samples that do not divide by the ranks.
+enum class Uneven { pad, drop, join, error };
+template <>
+struct Choices<Uneven> {
+  static constexpr Choice<Uneven> rows[] = {
+      {Uneven::pad, "pad", "repeat some"},
+      {Uneven::drop, "drop", "leave some out"},
+      {Uneven::join, "join", "each once; ranks without any go along"},
+      {Uneven::error, "error", "refuse to start"}};
+};
+
+/// How ranks come to their samples.
+enum class Share { sampler, scatter };
+template <>
+struct Choices<Share> {
+  static constexpr Choice<Share> rows[] = {
+      {Share::sampler, "sampler", "each rank reads the files"},
+      {Share::scatter, "scatter",
+       "rank 0 reads, and sends every rank an equal random share"}};
+};
+
+/// Which samples a run sees, and how.
+struct DataOptions {
+  // A name of dataset_table() (data/dataset.h), or a folder of IDX files.
+  std::string source = "digits";
+  // Pixels in 0..1 become (pixel - mean) / std.
+  double mean = 0.1307;
+  double std = 0.3081;
+  // The first so many samples only; 0: all.
+  int64_t limit = 0;
+  Uneven uneven = Uneven::pad;
+  Share share = Share::sampler;
+  bool reshuffle = true;
+
+  template <typename Table>
+  static void describe(Table& table) {
+    using O = DataOptions;
+    table.section("data");
+    // The folder may have moved: hashes of the data are compared (data/data_parts.h).
+    table.add("data", &O::source, "digits, mnist, or a folder of IDX files").local();
+    table.add("mean", &O::mean, "subtracted from pixels in 0..1")
+        .between(-kLarge, kLarge)
+        .kept();
+    table.add("std", &O::std, "then divides them").between(kTiny, kLarge).kept();
+    table.add("limit", &O::limit, "use the first N samples only; 0: all")
+        .between(0, kMany)
+        .kept();
+    // Another number of ranks may need another.
+    table.add("uneven", &O::uneven, "samples that do not divide by the ranks");
+    table.add("share", &O::share, "how ranks come to their samples").kept();
+    table
+        .add(
+            "reshuffle", &O::reshuffle,
+            "false: every epoch has the order of the first, as PyTorch's "
+            "DistributedSampler without set_epoch")
+        .kept();
+  }
+};
+
+}  // namespace tandem

@@ -1,0 +1,69 @@
+#pragma once
+
+#include "tandem/config/setting.h"
+
+namespace tandem {
+
+/// What computes a stage. `automatic`: the fastest that can run the model.
+enum class ExecutorKind { automatic, compiled, eager };
+template <>
+struct Choices<ExecutorKind> {
+  static constexpr Choice<ExecutorKind> rows[] = {
+      {ExecutorKind::automatic, "auto", "compiled, or eager for what that cannot run"},
+      {ExecutorKind::compiled, "compiled",
+       "oneDNN and kernels of our own; layered models, fp32, bf16"},
+      {ExecutorKind::eager, "eager", "LibTorch's operators and autograd; any model"},
+      {ExecutorKind::compiled, "onednn"}};
+};
+
+/// What convolutions and matrix products compute in. `automatic`: bf16 where the CPUs
+/// of all ranks compute in it, else fp32.
+enum class Precision { automatic, fp32, fp64, bf16 };
+template <>
+struct Choices<Precision> {
+  static constexpr Choice<Precision> rows[] = {
+      {Precision::fp32, "fp32"},
+      {Precision::fp64, "fp64"},
+      {Precision::bf16, "bf16",
+       "convolutions and matrix products of training; parameters and gradients in "
+       "float32"},
+      {Precision::automatic, "auto",
+       "bf16 where the CPUs of all ranks compute in it, else fp32"}};
+};
+
+enum class Device { automatic, cpu };
+template <>
+struct Choices<Device> {
+  static constexpr Choice<Device> rows[] = {
+      {Device::automatic, "auto"}, {Device::cpu, "cpu"}};
+};
+
+/// How a rank computes.
+struct ExecOptions {
+  // loss_scale for these.
+  static constexpr double kNoScale = 0;
+  static constexpr double kDynamicScale = -1;
+
+  ExecutorKind executor = ExecutorKind::automatic;
+  Precision precision = Precision::fp32;
+  // A factor, kNoScale or kDynamicScale (optim/grad_scaler.h).
+  double loss_scale = kNoScale;
+  Device device = Device::automatic;
+
+  template <typename Table>
+  static void describe(Table& table) {
+    using O = ExecOptions;
+    table.section("execution");
+    table.add("executor", &O::executor, "what computes a stage");
+    table.add("precision", &O::precision, "what products are computed in");
+    // The loss scale is a part of the optimizer's state.
+    table.add("loss_scale", &O::loss_scale, "against underflow of gradients; a number")
+        .between(kTiny, kLarge)
+        .or_word("none", kNoScale)
+        .or_word("dynamic", kDynamicScale)
+        .kept(Kept::whether_default);
+    table.add("device", &O::device, "where ranks compute");
+  }
+};
+
+}  // namespace tandem

@@ -1,0 +1,396 @@
+#include "tandem/config/fields.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <type_traits>
+
+#include "tandem/base/error.h"
+#include "tandem/base/text.h"
+#include "tandem/config/line_format.h"
+
+namespace tandem {
+
+namespace {
+
+std::string with(std::string text, char from, char to) {
+  std::replace(text.begin(), text.end(), from, to);
+  return text;
+}
+
+// Adds to a field while describe() says more about it.
+template <typename Part>
+class Row {
+ public:
+  Row(Field& field, Part RunConfig::*part) : field_(field), part_(part) {}
+
+  Row& between(double least, double most) {
+    field_.least = least;
+    field_.most = most;
+    return *this;
+  }
+  // A number outside the range that stands for the optimizer's default.
+  Row& or_unset(double value) {
+    field_.unset = value;
+    return *this;
+  }
+  Row& or_word(const char* word, double value, const char* help = "") {
+    field_.words.push_back({word, help});
+    const auto assign = field_.assign;
+    const auto text = field_.text;
+    const auto number = field_.number;
+    const auto set_number = [assign, value](RunConfig& config) {
+      return assign(config, std::to_string(static_cast<int64_t>(value)));
+    };
+    const std::string name = word;
+    // The number behind a word is no number that anybody may give.
+    field_.assign = [=](RunConfig& config, const std::string& given) {
+      return given == name ? set_number(config)
+                           : assign(config, given) && number(config) != value;
+    };
+    field_.text = [=](const RunConfig& config) {
+      return number(config) == value ? name : text(config);
+    };
+    return *this;
+  }
+  // It means something where `member`, the value of `setting`, is one of these.
+  template <typename E>
+  Row& needs(const char* setting, E Part::*member, std::initializer_list<E> values) {
+    field_.needs = setting;
+    std::vector<std::string> names;
+    for (const E value : values) {
+      names.emplace_back(name_of(value));
+    }
+    of(join(names));
+    const std::vector<E> wanted = values;
+    field_.has_meaning = [part = part_, member, wanted](const RunConfig& config) {
+      const E value = config.*part.*member;
+      return std::find(wanted.begin(), wanted.end(), value) != wanted.end();
+    };
+    return *this;
+  }
+  // What it belongs to, where others do not mind it.
+  Row& of(const std::string& what) {
+    field_.of = what;
+    return *this;
+  }
+  Row& kept(Kept kept = Kept::value) {
+    field_.kept = kept;
+    return *this;
+  }
+  Row& local() {
+    field_.local = true;
+    return *this;
+  }
+  Row& of_one_start() {
+    field_.of_one_start = true;
+    return *this;
+  }
+  Row& line_template() {
+    field_.line_template = true;
+    return *this;
+  }
+  Row& at_the_end() {
+    field_.words_at_the_end = true;
+    return *this;
+  }
+  Row& also(std::initializer_list<const char*> flags) {
+    field_.other_flags.assign(flags.begin(), flags.end());
+    return *this;
+  }
+
+ private:
+  Field& field_;
+  Part RunConfig::*part_;
+};
+
+template <typename Value>
+constexpr Field::Type type_of() {
+  if constexpr (std::is_same_v<Value, bool>) {
+    return Field::Type::boolean;
+  } else if constexpr (std::is_enum_v<Value>) {
+    return Field::Type::choice;
+  } else if constexpr (std::is_floating_point_v<Value>) {
+    return Field::Type::real;
+  } else {
+    return std::is_integral_v<Value> ? Field::Type::whole : Field::Type::text;
+  }
+}
+
+template <typename Value>
+std::string text_of(const Value& value) {
+  if constexpr (std::is_same_v<Value, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::is_enum_v<Value>) {
+    return name_of(value);
+  } else if constexpr (std::is_floating_point_v<Value>) {
+    return float_text(value);
+  } else if constexpr (std::is_integral_v<Value>) {
+    return std::to_string(value);
+  } else {
+    return value;
+  }
+}
+
+template <typename Value>
+std::optional<Value> value_of(const std::string& text) {
+  if constexpr (std::is_same_v<Value, bool>) {
+    return text == "true"    ? std::optional(true)
+           : text == "false" ? std::optional(false)
+                             : std::nullopt;
+  } else if constexpr (std::is_enum_v<Value>) {
+    return find_choice<Value>(text);
+  } else if constexpr (std::is_arithmetic_v<Value>) {
+    return parse_number<Value>(text);
+  } else {
+    return text;
+  }
+}
+
+// The functions of a field whose value `at` finds in a RunConfig.
+template <typename Value, typename At>
+void give_access(Field& field, At at) {
+  field.type = type_of<Value>();
+  field.text = [at](const RunConfig& config) {
+    return text_of<Value>(at(const_cast<RunConfig&>(config)));
+  };
+  field.assign = [at](RunConfig& config, const std::string& text) {
+    const auto value = value_of<Value>(text);
+    if (value) {
+      at(config) = *value;
+    }
+    return value.has_value();
+  };
+  field.copy = [at](RunConfig& to, const RunConfig& from) {
+    at(to) = at(const_cast<RunConfig&>(from));
+  };
+  if constexpr (std::is_arithmetic_v<Value>) {
+    field.number = [at](const RunConfig& config) {
+      return static_cast<double>(at(const_cast<RunConfig&>(config)));
+    };
+  }
+  if constexpr (std::is_enum_v<Value>) {
+    for (const auto& row : Choices<Value>::rows) {
+      if (&row == &row_of(row.value)) {
+        field.words.push_back({row.name, row.help});
+      }
+    }
+  }
+}
+
+// What describe() of one part writes into.
+template <typename Part>
+class Table {
+ public:
+  Table(std::vector<Field>& fields, Part RunConfig::*part)
+      : fields_(fields), part_(part) {}
+
+  void section(const char* name) {
+    section_ = name;
+  }
+
+  template <typename Value>
+  Row<Part> add(const char* name, Value Part::*member, const char* what) {
+    Field& field = fields_.emplace_back();
+    field.section = section_;
+    field.name = name;
+    field.what = what;
+    give_access<Value>(field, [part = part_, member](RunConfig& config) -> Value& {
+      return config.*part.*member;
+    });
+    return {field, part_};
+  }
+
+ private:
+  std::vector<Field>& fields_;
+  Part RunConfig::*part_;
+  const char* section_ = "";
+};
+
+template <typename Part>
+void add_part(std::vector<Field>& fields, Part RunConfig::*part) {
+  Table<Part> table(fields, part);
+  Part::describe(table);
+}
+
+std::vector<Field> make_fields() {
+  std::vector<Field> fields(1);
+  fields[0].section = "run";
+  fields[0].name = "name";
+  fields[0].what = "what tables and reports call the run";
+  fields[0].local = true;
+  give_access<std::string>(
+      fields[0], [](RunConfig& config) -> std::string& { return config.name; });
+  add_part(fields, &RunConfig::data);
+  add_part(fields, &RunConfig::model);
+  add_part(fields, &RunConfig::training);
+  add_part(fields, &RunConfig::optimizer);
+  add_part(fields, &RunConfig::schedule);
+  add_part(fields, &RunConfig::strategy);
+  add_part(fields, &RunConfig::exec);
+  add_part(fields, &RunConfig::ranks);
+  add_part(fields, &RunConfig::comm);
+  add_part(fields, &RunConfig::output);
+  return fields;
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+    }
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04x}", static_cast<int>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::vector<std::string> names_of(const std::vector<Field::Word>& words) {
+  std::vector<std::string> names;
+  for (const auto& word : words) {
+    names.push_back(word.name);
+  }
+  return names;
+}
+
+bool is_word(const Field& field, const std::string& text) {
+  return std::any_of(field.words.begin(), field.words.end(), [&](const auto& word) {
+    return word.name == text;
+  });
+}
+
+// "1 to 4096 or auto".
+std::string range_of(const Field& field) {
+  std::string text = fmt::format("{} to {}", field.least, field.most);
+  for (size_t i = 0; i < field.words.size(); ++i) {
+    text += (i + 1 < field.words.size() ? ", " : " or ") + field.words[i].name;
+  }
+  return text + (field.unset ? ", or -1 for the optimizer's default" : "");
+}
+
+std::string expected_of(const Field& field) {
+  if (!field.words.empty()) {
+    return range_of(field);
+  }
+  return field.type == Field::Type::whole  ? "a whole number"
+         : field.type == Field::Type::real ? "a number"
+                                           : "true or false";
+}
+
+void check_range(const RunConfig& config, const Field& field) {
+  const double value = field.number(config);
+  const bool fits = value >= field.least && value <= field.most;
+  if (!fits && value != field.unset && !is_word(field, field.text(config))) {
+    throw ConfigError(fmt::format(
+        "[config] {} is {}, expected {}; change {}", field.name, field.text(config),
+        range_of(field), field.flag()));
+  }
+}
+
+void check_meaning(const RunConfig& config, const Field& field) {
+  static const RunConfig defaults;
+  if (field.has_meaning && !field.has_meaning(config) &&
+      field.text(config) != field.text(defaults)) {
+    const Field& needed = find_field(field.needs, "check");
+    throw ConfigError(fmt::format(
+        "[config] {} is {}, but {} {} has none, only {}; leave out {}, or change {}",
+        field.name, field.text(config), field.needs, needed.text(config), field.of,
+        field.flag(), needed.flag()));
+  }
+}
+
+}  // namespace
+
+std::string Field::flag() const {
+  return "--" + with(name, '_', '-');
+}
+
+std::string Field::help() const {
+  std::string sentence = of.empty() ? what : "of " + of + ": " + what;
+  if (words_at_the_end) {
+    return sentence + "; see the end";
+  }
+  std::string listed;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool last = i + 1 == words.size();
+    listed += i == 0 ? "" : last ? " or " : ", ";
+    listed += words[i].name;
+    listed += words[i].help.empty() ? "" : " (" + words[i].help + ")";
+  }
+  return listed.empty() ? sentence : sentence + (is_number() ? ", " : ": ") + listed;
+}
+
+const std::vector<Field>& config_fields() {
+  static const std::vector<Field> fields = make_fields();
+  return fields;
+}
+
+const Field& find_field(const std::string& name, const std::string& where) {
+  const std::string key = with(name, '-', '_');
+  std::vector<std::string> names;
+  for (const auto& field : config_fields()) {
+    if (key == field.name) {
+      return field;
+    }
+    names.push_back(field.name);
+  }
+  throw ConfigError(
+      "[config] " + where + ": unknown key '" + name + "'" + did_you_mean(key, names) +
+      (did_you_mean(key, names).empty() ? "; see tandem train --help" : ""));
+}
+
+void set_field(
+    RunConfig& config, const Field& field, const std::string& text,
+    const std::string& where) {
+  if (field.assign(config, text)) {
+    return;
+  }
+  if (field.type == Field::Type::choice) {
+    const auto names = names_of(field.words);
+    throw ConfigError(
+        "[config] " + where + ": " + field.name + " cannot be '" + text + "'" +
+        did_you_mean(text, names) + "; choose one of " + join(names));
+  }
+  throw ConfigError(
+      "[config] " + where + ": " + field.name + " is '" + text + "', expected " +
+      expected_of(field));
+}
+
+std::string to_toml(const RunConfig& config, const Field& field) {
+  const std::string text = field.text(config);
+  const bool plain = field.type == Field::Type::boolean ||
+                     (field.is_number() && !is_word(field, text));
+  return plain ? text : quoted(text);
+}
+
+std::string to_toml(const RunConfig& config) {
+  std::string text = "format_version = 1\n";
+  std::string section;
+  for (const auto& field : config_fields()) {
+    if (section != field.section) {
+      section = field.section;
+      text += "\n# " + section + "\n";
+    }
+    text += field.name + " = " + to_toml(config, field) + "\n";
+  }
+  return text;
+}
+
+void check_fields(const RunConfig& config, const std::string& section) {
+  for (const auto& field : config_fields()) {
+    if (!section.empty() && section != field.section) {
+      continue;
+    }
+    if (field.is_number()) {
+      check_range(config, field);
+    }
+    check_meaning(config, field);
+  }
+}
+
+}  // namespace tandem

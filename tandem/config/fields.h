@@ -1,0 +1,89 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/config/run_config.h"
+
+namespace tandem {
+
+/// A setting of RunConfig as recipes, flags, help and checks see it. Made from the
+/// describe() of the struct that has it.
+struct Field {
+  enum class Type { text, whole, real, boolean, choice };
+  // A value of a choice, or a word that a number may also be.
+  struct Word {
+    std::string name;
+    std::string help;
+  };
+
+  const char* section = "";
+  // Its recipe key; its flag has dashes for underscores.
+  std::string name;
+  Type type = Type::text;
+  // In the order of help; of a choice at_the_end() they follow all settings.
+  std::vector<Word> words;
+  bool words_at_the_end = false;
+
+  // Of numbers, ends included.
+  double least = 0;
+  double most = 0;
+  std::optional<double> unset;
+
+  // What it belongs to, such as "sgd"; "" for all.
+  std::string of;
+  // Whether it means something beside the other settings, which depends on the setting
+  // `needs`; empty: always.
+  std::function<bool(const RunConfig&)> has_meaning;
+  std::string needs;
+
+  Kept kept = Kept::no;
+  // May differ from host to host.
+  bool local = false;
+  // About one start of a run, not about the run.
+  bool of_one_start = false;
+  // Of line_format.h.
+  bool line_template = false;
+  // Further flags, such as "--micro-batches".
+  std::vector<std::string> other_flags;
+
+  // What describe() says of it.
+  std::string what;
+
+  /// "--batch-size".
+  std::string flag() const;
+  /// All that help says of it: what it is, of what, and its words.
+  std::string help() const;
+  bool is_number() const {
+    return type == Type::whole || type == Type::real;
+  }
+
+  // The value, as text without quotes.
+  std::function<std::string(const RunConfig&)> text;
+  // Of numbers and words that stand for one.
+  std::function<double(const RunConfig&)> number;
+  // False when the text is not of its type.
+  std::function<bool(RunConfig&, const std::string&)> assign;
+  std::function<void(RunConfig& to, const RunConfig& from)> copy;
+};
+const std::vector<Field>& config_fields();
+
+/// The field of a name, with dashes or underscores. Throws ConfigError (naming
+/// the nearest); `where` says what to change, for instance "recipe.toml:3".
+const Field& find_field(const std::string& name, const std::string& where);
+
+/// Sets a field from text. Throws ConfigError when the text is none of its values.
+void set_field(
+    RunConfig& config, const Field& field, const std::string& text,
+    const std::string& where);
+
+/// The value as a recipe writes it.
+std::string to_toml(const RunConfig& config, const Field& field);
+
+/// Throws ConfigError for what is wrong with a section's fields alone: a number out of
+/// range, or a setting that means nothing beside the others. "": of all sections.
+void check_fields(const RunConfig& config, const std::string& section = "");
+
+}  // namespace tandem

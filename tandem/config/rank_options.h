@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tandem/config/setting.h"
+
+namespace tandem {
+
+enum class RankKind { process, thread };
+template <>
+struct Choices<RankKind> {
+  static constexpr Choice<RankKind> rows[] = {
+      {RankKind::process, "process"}, {RankKind::thread, "thread"}};
+};
+
+enum class LauncherKind { tandem, mpirun };
+template <>
+struct Choices<LauncherKind> {
+  static constexpr Choice<LauncherKind> rows[] = {
+      {LauncherKind::tandem, "tandem"}, {LauncherKind::mpirun, "mpirun"}};
+};
+
+/// How many ranks there are, and where.
+struct RankOptions {
+  // nproc for one rank per usable CPU.
+  static constexpr int64_t kPerCpu = 0;
+
+  int64_t nproc = 1;
+  RankKind kind = RankKind::process;
+  LauncherKind launcher = LauncherKind::tandem;
+  int64_t nnodes = 1;
+  int64_t node_rank = 0;
+  std::string master_addr = "127.0.0.1";
+  int64_t master_port = 0;
+  double grace_seconds = 30;
+
+  template <typename Table>
+  static void describe(Table& table) {
+    using O = RankOptions;
+    table.section("ranks");
+    table.add("nproc", &O::nproc, "ranks on this host")
+        .between(1, 4096)
+        .or_word("auto", kPerCpu, "one per usable CPU")
+        .also({"--num-processes", "--gpus", "-g"})
+        .local();
+    table.add("ranks", &O::kind, "what a rank is");
+    table.add(
+        "launcher", &O::launcher, "what starts the ranks; mpirun for backend mpi");
+    table.add("nnodes", &O::nnodes, "hosts")
+        .between(1, 1 << 16)
+        .also({"--num-machines", "--nodes", "-n"});
+    table.add("node_rank", &O::node_rank, "which of them this is, from 0")
+        .between(0, (1 << 16) - 1)
+        .also({"--machine-id", "--nr", "-nr"})
+        .local()
+        .of_one_start();
+    table.add("master_addr", &O::master_addr, "address of node 0 (also MASTER_ADDR)")
+        .local()
+        .of_one_start();
+    table
+        .add(
+            "master_port", &O::master_port,
+            "port at node 0 (also MASTER_PORT); 0: a free one")
+        .between(0, 65535)
+        .local()
+        .of_one_start();
+    table
+        .add(
+            "grace_seconds", &O::grace_seconds,
+            "for saving after SIGTERM, before ranks are killed")
+        .between(0, 1e6);
+  }
+};
+
+}  // namespace tandem

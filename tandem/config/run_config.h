@@ -1,0 +1,59 @@
+#pragma once
+
+#include <string>
+
+#include "tandem/config/comm_options.h"
+#include "tandem/config/data_options.h"
+#include "tandem/config/exec_options.h"
+#include "tandem/config/model_options.h"
+#include "tandem/config/optimizer_options.h"
+#include "tandem/config/output_options.h"
+#include "tandem/config/rank_options.h"
+#include "tandem/config/schedule_options.h"
+#include "tandem/config/strategy_options.h"
+#include "tandem/config/training_options.h"
+
+namespace tandem {
+
+/// Every setting of a training run, in the structs that its parts take. What a setting
+/// is called, may be and means is said once, in its struct's describe(); fields.h makes
+/// recipes, flags, help and checks of that. Needs no LibTorch, so the thin program
+/// reads it too.
+struct RunConfig {
+  // What tables and reports call the run.
+  std::string name = "run";
+  DataOptions data;
+  ModelSettings model;
+  TrainingOptions training;
+  OptimizerOptions optimizer = {OptimizerKind::adadelta};
+  LrScheduleOptions schedule;
+  StrategyOptions strategy;
+  ExecOptions exec;
+  CommOptions comm;
+  RankOptions ranks;
+  OutputOptions output;
+
+  /// ranks.nproc, or the usable CPUs.
+  int num_ranks_here() const;
+  /// Whether mpirun has to start the ranks.
+  bool needs_mpirun() const;
+};
+
+/// The whole config as a recipe that repeats the run.
+std::string to_toml(const RunConfig& config);
+
+/// Throws ConfigError for a number out of range, a setting that means nothing beside
+/// the others, or settings that contradict each other.
+void check(const RunConfig& config);
+
+/// Reads a recipe (TOML) over `config`. A recipe may name another as its `base`,
+/// relative to itself, which is read first.
+///
+/// Throws DataError when the file cannot be read, ConfigError with file and line
+/// for what is wrong in it.
+void read_recipe(RunConfig& config, const std::string& path);
+
+/// A JSON schema (draft 7) of recipes, for editors.
+std::string recipe_schema();
+
+}  // namespace tandem

@@ -1,0 +1,92 @@
+// A JSON schema of recipes: TOML editors complete and check by it.
+
+#include <nlohmann/json.hpp>
+
+#include "tandem/config/fields.h"
+
+namespace tandem {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json names_of(const Field& field) {
+  ordered_json names = ordered_json::array();
+  for (const auto& word : field.words) {
+    names.push_back(word.name);
+  }
+  return names;
+}
+
+ordered_json number_of(const Field& field) {
+  ordered_json json = {
+      {"type", field.type == Field::Type::whole ? "integer" : "number"},
+      {"minimum", field.least},
+      {"maximum", field.most}};
+  if (!field.unset) {
+    return json;
+  }
+  return {{"anyOf", {json, {{"const", *field.unset}}}}};
+}
+
+ordered_json values_of(const Field& field) {
+  switch (field.type) {
+    case Field::Type::boolean:
+      return {{"type", "boolean"}};
+    case Field::Type::text:
+      return {{"type", "string"}};
+    case Field::Type::choice:
+      return {{"enum", names_of(field)}};
+    default:
+      break;
+  }
+  if (field.words.empty()) {
+    return number_of(field);
+  }
+  return {{"anyOf", {number_of(field), {{"enum", names_of(field)}}}}};
+}
+
+ordered_json default_of(const Field& field) {
+  const RunConfig defaults;
+  const std::string text = field.text(defaults);
+  const bool is_text =
+      field.type == Field::Type::text || field.type == Field::Type::choice;
+  const auto json =
+      is_text ? ordered_json() : ordered_json::parse(text, nullptr, false);
+  return is_text || json.is_discarded() ? ordered_json(text) : json;
+}
+
+ordered_json property_of(const Field& field) {
+  ordered_json json = values_of(field);
+  json["description"] = field.help();
+  json["default"] = default_of(field);
+  return json;
+}
+
+}  // namespace
+
+std::string recipe_schema() {
+  ordered_json properties;
+  properties["format_version"] = {{"const", 1}};
+  properties["base"] = {
+      {"type", "string"}, {"description", "another recipe, which is read first"}};
+  properties["document"] = {
+      {"type", "object"},
+      {"description", "figures to compare with (docs/strategies.md)"}};
+  properties["launch"] = {
+      {"type", "object"},
+      {"properties", {{"with", {{"enum", {"tandem", "mpirun"}}}}}},
+      {"additionalProperties", false}};
+  for (const auto& field : config_fields()) {
+    properties[field.name] = property_of(field);
+  }
+  const ordered_json schema = {
+      {"$schema", "http://json-schema.org/draft-07/schema#"},
+      {"title", "A recipe of tandem"},
+      {"type", "object"},
+      {"properties", properties},
+      {"additionalProperties", false}};
+  return schema.dump(2) + "\n";
+}
+
+}  // namespace tandem

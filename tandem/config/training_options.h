@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tandem/config/setting.h"
+
+namespace tandem {
+
+/// How long a run trains, on which batches.
+struct TrainingOptions {
+  int64_t epochs = 1;
+  // Samples per rank and micro-batch.
+  int64_t batch_size = 64;
+  // Micro-batches per optimizer step.
+  int64_t accumulate = 1;
+  int64_t seed = 0;
+  double min_delta = 0;
+
+  template <typename Table>
+  static void describe(Table& table) {
+    using O = TrainingOptions;
+    table.section("training");
+    table.add("epochs", &O::epochs, "passes over the data").between(0, 1e9);
+    table.add("batch_size", &O::batch_size, "samples per rank and micro-batch")
+        .between(1, 1 << 24);
+    table.add("accumulate", &O::accumulate, "micro-batches per optimizer step")
+        .between(1, 1 << 14)
+        .also({"--micro-batches"});
+    table.add("seed", &O::seed, "of weights, order and dropout")
+        .between(0, 9007199254740992)
+        .kept();
+    table
+        .add(
+            "min_delta", &O::min_delta,
+            "converged when an epoch's loss improves by less; 0: train all epochs")
+        .between(0, kLarge);
+  }
+};
+
+}  // namespace tandem
