@@ -16,9 +16,9 @@
 //   . i i i i .                       channels of the image.
 //   . . . . . .
 //
-// The image is there twice, in pairs of pixels as a right side needs them: (0, 1) (2,
-// 3) and so on for even shifts, (1, 2) (3, 4) and so on for odd ones. A pair of 16
-// channels is a cache line, so tiles begin at a cache line, whatever the shift.
+// The image is there twice, in pairs of pixels as a right side needs them: 0 and 1, 2
+// and 3, ... for even shifts; 1 and 2, 3 and 4, ... for odd ones. A pair of 16 channels
+// is a cache line, so tiles begin at a cache line, whatever the shift.
 
 namespace tandem {
 

@@ -19,7 +19,7 @@ struct SmallConvShape {
   int64_t width = 0;
   int64_t kernel = 0;
   int64_t out_channels = 0;
-  // From one pixel of the output to the next, in elements.
+  // The distance from one pixel of the output to the next, in elements.
   int64_t pixel_stride = 0;
   // The output channels that are computed together: 4, 8 or 16.
   int64_t lanes = 0;

@@ -20,7 +20,7 @@ struct WinogradShape {
   int64_t in_channels = 0;
   int64_t height = 0;
   int64_t width = 0;
-  // From 0 to 2.
+  // Between 0 and 2.
   int64_t padding = 0;
   int64_t out_channels = 0;
 
@@ -50,16 +50,16 @@ constexpr int64_t kWinogradTiles = 48;
 
 /// Floats that a call needs as scratch: 652.5 KiB for 32 to 64 channels.
 ///
-///   36 of  | tile 0: in channels | tile 1 | ... | tile 47 | 16 floats unused |
-///   36 of  | tile 0: out channels | ...         | tile 47 | 16 floats unused |
+///   36 times  | tile 0: in channels  | tile 1 | ... | tile 47 | 16 unused floats |
+///   36 times  | tile 0: out channels | tile 1 | ... | tile 47 | 16 unused floats |
 constexpr int64_t winograd_scratch(const WinogradShape& shape) {
-  // Without that cache line a tile's 36 values would lie a multiple of 3 KiB apart, and
-  // share few of the cache's sets.
+  // Without the unused cache line a tile's 36 values would lie a multiple of 3 KiB
+  // apart, and share few of the cache's sets.
   return 36 * (kWinogradTiles * (shape.in_channels + shape.out_channels) + 2 * 16);
 }
 
-// Only where kernel_isa() is avx512. Channels are multiples of 16; pointers to images,
-// transformed weights and scratch are aligned to 64 bytes.
+// To be called only where kernel_isa() is avx512. Channels are multiples of 16;
+// pointers to images, transformed weights and scratch are aligned to 64 bytes.
 namespace avx512 {
 
 /// Transforms [out][in][3][3] to the products' factors, [36][in][out]; with `backward`
