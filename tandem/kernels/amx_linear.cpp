@@ -9,12 +9,14 @@ namespace tandem::amx {
 
 namespace {
 
-// Tiles of samples whose sums the forward product keeps in registers.
+// The tiles of samples whose sums the forward product keeps in registers.
 constexpr int64_t kSampleTiles = 4;
+// The inputs whose sums the product for the weights keeps in registers: four tiles.
 constexpr int64_t kColumns = 64;
 
-// A multiple of `unit`: as many rows of `row_bytes` as the second-level cache holds
-// beside what streams through it.
+// How many rows of `row_bytes` a block has: what fits into 256 KiB, a part of the L2
+// cache that leaves room for what streams through it. It is a multiple of `unit`, at
+// least one and at most `most`.
 int64_t block_of(int64_t row_bytes, int64_t unit, int64_t most) {
   constexpr int64_t kBlockBytes = 256 * 1024;
   const int64_t fitting = kBlockBytes / row_bytes / unit * unit;
@@ -24,11 +26,13 @@ int64_t block_of(int64_t row_bytes, int64_t unit, int64_t most) {
 // --- forward ---
 
 struct ForwardPlan {
-  // Samples, padded to whole groups of tiles.
+  // The number of samples, padded to whole groups of four tiles.
   int64_t samples;
-  // Inputs taken at once.
+  // The number of inputs taken at once.
   int64_t block;
-  // Bytes of parts of the scratch memory.
+  // Bytes of the first two parts of the scratch memory. Up to 4096 samples it is
+  //   | a block of all samples | a block of 16 outputs | sums: outputs x samples |
+  //     at most 256 KiB          at most 32 KiB          float32, in tiles
   int64_t input_bytes;
   int64_t weight_bytes;
 };
@@ -42,7 +46,7 @@ ForwardPlan plan_forward(const LinearShape& s) {
   return p;
 }
 
-// Pairs of inputs by samples, from 16 rows at `x` of which `rows` exist.
+// Makes a right side of 16 rows of samples at `x`, of which `rows` exist.
 inline void transpose_inputs(
     const Bf16* x, int64_t stride, int64_t rows, int64_t inputs, __m512i* to) {
   const __mmask32 mask = first_32(inputs);
@@ -57,7 +61,7 @@ inline void transpose_inputs(
   }
 }
 
-// Tiles [step][tile of samples].
+// Writes right sides [step][tile of samples].
 void pack_inputs(
     const LinearShape& s, const ForwardPlan& p, const Bf16* x, int64_t begin,
     int64_t inputs, char* to) {
@@ -71,7 +75,7 @@ void pack_inputs(
   }
 }
 
-// 16 rows of weights as tiles [step]; row by row, as memory streams best.
+// Writes 16 rows of weights as left sides [step]; row by row, as memory streams best.
 void pack_weights(
     const float* weight, int64_t stride, int64_t rows, int64_t inputs, char* to) {
   const int64_t steps = up_to(inputs, kDepth) / kDepth;
@@ -89,7 +93,7 @@ void pack_weights(
   }
 }
 
-// Adds the products of 16 outputs and 64 samples to `sums`, 4 tiles.
+// Adds the products of 16 outputs and 64 samples to `sums`, which are four tiles.
 void multiply_forward(
     const char* weights, const char* inputs, int64_t input_stride, int64_t steps,
     bool first, float* sums) {
@@ -105,7 +109,7 @@ void multiply_forward(
   store_four_sums(sums, kSums, kRowBytes);
 }
 
-// A tile of sums [output][sample] to rows of samples.
+// Brings a tile of sums [output][sample] into rows of samples.
 void finish_outputs(
     const LinearShape& s, const float* sums, int64_t n, int64_t o, const float* bias,
     bool relu, float* y) {
@@ -119,7 +123,7 @@ void finish_outputs(
   for (int64_t i = 0; i < smaller(kTile, s.count - n); ++i) {
     __m512 value = _mm512_add_ps(_mm512_castsi512_ps(r[i]), plus);
     if (relu) {
-      // NaN is the second operand's to decide.
+      // If either operand is NaN the instruction gives the second: NaN stays.
       value = _mm512_max_ps(_mm512_setzero_ps(), value);
     }
     _mm512_mask_storeu_ps(y + (n + i) * s.out + o, mask, value);
@@ -134,7 +138,8 @@ int64_t grad_samples(const LinearShape& s) {
 int64_t grad_outputs(const LinearShape& s) {
   return up_to(s.out, 2 * kTile);
 }
-// The transposed gradient lies behind the other.
+// The rounded gradient is there as left sides [tile of samples][step of 32 outputs],
+// and behind them, transposed, as left sides [tile of outputs][step of 32 samples].
 const char* transposed(const LinearShape& s, const void* rounded) {
   return static_cast<const char*>(rounded) + grad_samples(s) * grad_outputs(s) * 2;
 }
@@ -144,7 +149,7 @@ int64_t input_block(const LinearShape& s) {
   return smaller(block_of(2 * rows, kColumns, 512), up_to(s.in, kColumns));
 }
 
-// Tile of 16 samples by 32 outputs.
+// Writes the tile of 16 samples by 32 outputs from (n, o) on.
 void round_rows(
     const LinearShape& s, const float* grad_y, int64_t n, int64_t o, char* to) {
   for (int64_t i = 0; i < kTile; ++i) {
@@ -157,7 +162,7 @@ void round_rows(
   }
 }
 
-// Tile of 16 outputs by 32 samples.
+// Writes the tile of 16 outputs by 32 samples.
 void round_columns(
     const LinearShape& s, const float* grad_y, int64_t n, int64_t o, char* to) {
   __m512i half[2][16];
@@ -178,7 +183,7 @@ void round_columns(
   }
 }
 
-// Tiles [tile of columns][step] of rows in pairs; `columns` of them exist.
+// Writes right sides [tile of columns][step] of rows in pairs, `columns` inputs wide.
 void pair_weights(
     const LinearShape& s, const float* weight, int64_t begin, int64_t columns,
     char* to) {
@@ -219,7 +224,11 @@ void pair_inputs(
   }
 }
 
-// 32 samples by 32 inputs: sums[sample tile][input tile].
+// Computes 32 samples by 32 inputs with all eight tiles:
+//
+//                      right: 6    7
+//   left: 4     sums in tile: 0    1      Four loads serve four products. sums[sample]
+//   left: 5                   2    3      are rows of 32 float32.
 void multiply_input(const char* grad, const char* weights, int64_t steps, float* sums) {
   const int64_t next = steps * kTileBytes;
   zero_four_sums();
@@ -249,7 +258,7 @@ inline void store_row(const float* sums, int64_t columns, Bf16* to) {
       narrow_pair(_mm512_load_ps(sums), _mm512_load_ps(sums + 16)));
 }
 
-// 16 outputs by 64 inputs, at rows of `stride` floats.
+// Computes 16 outputs by 64 inputs, straight in rows of `stride` floats.
 void multiply_weight(
     const char* grad, const char* inputs, int64_t steps, bool accumulate, float* sums,
     int64_t stride) {
@@ -265,7 +274,7 @@ void multiply_weight(
   store_four_sums(sums, kTile, stride * 4);
 }
 
-// The same where not all 16 outputs or 64 inputs exist, by way of `buffer`.
+// Does the same where not all 16 outputs or 64 inputs exist, by way of `buffer`.
 void multiply_weight_edge(
     const char* grad, const char* inputs, int64_t steps, bool accumulate, float* sums,
     int64_t stride, int64_t rows, int64_t columns, float* buffer) {

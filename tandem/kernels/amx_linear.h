@@ -7,6 +7,11 @@
 // Sums are float32. Callers have seen has_amx(). A call computes the part of the result
 // that its range names; a part's bits do not depend on the range. `scratch`: 64-byte
 // aligned, `..._scratch` bytes, not shared with a call that runs at the same time.
+//
+//   product           left side                right side              sums in tiles
+//   y^T  = W x^T      16 outputs x 32 inputs   inputs x 16 samples     16 x 64
+//   dx   = dy W       16 samples x 32 outputs  outputs x 16 inputs     32 x 32
+//   dW   = dy^T x     16 outputs x 32 samples  samples x 16 inputs     16 x 64
 
 namespace tandem {
 
@@ -14,7 +19,7 @@ enum class Bf16 : uint16_t;
 
 namespace amx {
 
-/// Inputs [count x in], weights [out x in], outputs [count x out]; all in rows.
+/// Inputs are [count x in], weights [out x in], outputs [count x out]; all in rows.
 struct LinearShape {
   int64_t count = 0;
   int64_t in = 0;
@@ -36,9 +41,9 @@ void linear_forward(
     const LinearShape& shape, Range outputs, const Bf16* x, const float* weight,
     const float* bias, bool relu, float* y, void* scratch);
 
-/// Bytes of what round_grad() writes; 64-byte aligned.
+/// Bytes of what round_grad() writes, which is to be 64-byte aligned.
 int64_t rounded_grad_bytes(const LinearShape& shape);
-/// Lays out the gradient of the outputs for the two products below.
+/// Lays out the gradient of the outputs twice, for each of the two products below.
 void round_grad(const LinearShape& shape, const float* grad_y, void* rounded);
 
 int64_t backward_scratch(const LinearShape& shape);

@@ -7,20 +7,26 @@
 // What the kernels with AMX tiles share. Only files compiled for AMX include it, so all
 // of it may be inlined there.
 //
-// A tile is 16 rows of 64 bytes. Products of bfloat16 take from the left 16 rows of 32
-// values, and from the right 16 rows of 16 pairs: the pair (i, j) holds rows 2i and
-// 2i + 1 of column j. The sums are 16 rows of 16 float32.
+// A tile is a register of 16 rows of 64 bytes; a core has eight. One instruction does C
+// += A B with bfloat16 factors and float32 sums. B lies in pairs: its row i holds rows
+// 2i and 2i + 1 of the matrix, the two of a column side by side.
+//
+//   A, the left: 16 x 32   B, the right: 32 x 16                 C, the sums: 16 x 16
+//   a0,0  ... a0,31        b0,0  b1,0   b0,1  b1,1  ... b1,15    c0,0  ... c0,15
+//   a1,0  ... a1,31        b2,0  b3,0   b2,1  b3,1  ... b3,15    c1,0  ... c1,15
+//    :                      :                                     :
+//   a15,0 ... a15,31       b30,0 b31,0  b30,1 b31,1 ... b31,15   c15,0 ... c15,15
 
 namespace tandem::amx {
 
 namespace {
 
 constexpr int64_t kTile = 16;
-// Values that one product of tiles sums over.
+// The number of values that one product of tiles sums over.
 constexpr int64_t kDepth = 32;
 constexpr int64_t kTileBytes = 1024;
 constexpr int64_t kRowBytes = 64;
-// Of a tile, in elements.
+// The elements of a tile of float32, and of one of bfloat16.
 constexpr int64_t kSums = 256;
 constexpr int64_t kHalves = 512;
 
@@ -43,13 +49,14 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// The compiler does not know what tiles read and write: between them and other code
-// on the same memory there must be this.
+// The compiler does not know what tiles read and write. This must stand between them
+// and other code on the same memory.
 inline void fence() {
   __asm__ volatile("" ::: "memory");
 }
 
-// oneDNN's kernels set tiles up for themselves, and so must we.
+// Sets all eight tiles to the full size, and frees them at the end: oneDNN's kernels
+// set tiles up for themselves, and so must we.
 class TileScope {
  public:
   TileScope() {
@@ -65,7 +72,7 @@ class TileScope {
   TileScope& operator=(const TileScope&) = delete;
 };
 
-// The first `count` of 16 or 32 lanes; none where negative.
+// A mask of the first `count` of 16 or 32 lanes; of none where it is negative.
 inline __mmask16 first_16(int64_t count) {
   return count >= 16  ? static_cast<__mmask16>(0xFFFF)
          : count <= 0 ? static_cast<__mmask16>(0)
@@ -93,8 +100,8 @@ inline __m512i interleave(__m256i even, __m256i odd) {
       _mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
-// Tiles 0 to 3 as sums: of zeros, or from and to memory at `step` floats from one to
-// the next, with rows of `row_bytes`.
+// Tiles 0 to 3 are sums: they are set to zero, or go from and to memory, where a tile
+// begins `step` floats behind the one before and its rows are `row_bytes` apart.
 inline void zero_four_sums() {
   _tile_zero(0);
   _tile_zero(1);
@@ -114,7 +121,9 @@ inline void store_four_sums(float* sums, int64_t step, int64_t row_bytes) {
   _tile_stored(3, sums + 3 * step, row_bytes);
 }
 
-// Adds the products of 16 rows at `a` and four tiles at `b`, `b_next` bytes apart.
+// Adds the products of the tile at `a` and four tiles at `b`, `b_next` bytes apart, in
+// five loads for four products. Of the eight tiles 0 to 3 are the sums, 4 is the left
+// side, and 5 and 6 are the right side in turn.
 inline void multiply_four(const char* a, const char* b, int64_t b_next) {
   _tile_loadd(4, a, kRowBytes);
   _tile_loadd(5, b, kRowBytes);
@@ -127,7 +136,7 @@ inline void multiply_four(const char* a, const char* b, int64_t b_next) {
   _tile_dpbf16ps(3, 4, 6);
 }
 
-// Rows become columns, in place.
+// Makes rows columns, in place, by shuffles of 4 bytes, of 8, and twice of 16.
 inline void transpose(__m512i (&r)[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 2) {

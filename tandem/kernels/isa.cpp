@@ -9,13 +9,13 @@ namespace tandem {
 
 namespace {
 
-// The enumerators are masks of instruction sets, each within the next.
+// The enumerators are masks of bits: each has those of the sets that it includes.
 bool includes(dnnl::cpu_isa wanted) {
   const auto bits = static_cast<unsigned>(wanted);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
 }
 
-// Linux gives a process the tiles' registers when it asks.
+// Linux gives a process the registers of tiles only when the process asks.
 bool permitted_tiles() {
   constexpr long kRequestPermission = 0x1023;
   constexpr long kTileData = 18;

@@ -2,14 +2,14 @@
 
 namespace tandem {
 
-/// What kernels of our own are compiled for.
+/// The instruction sets that our own kernels are compiled for.
 enum class Isa { base, avx2, avx512 };
 
-/// The best of this CPU, as far as ONEDNN_MAX_CPU_ISA lets oneDNN go.
+/// The best one of this CPU, as far as ONEDNN_MAX_CPU_ISA lets oneDNN go.
 Isa kernel_isa();
 
-/// Whether bfloat16 matrix tiles (AMX) may be used: the CPU has them, the kernel gives
-/// them to this process, and ONEDNN_MAX_CPU_ISA does not forbid them.
+/// Whether bfloat16 matrix tiles (AMX) may be used: the CPU has them, Linux gives them
+/// to this process, and ONEDNN_MAX_CPU_ISA does not forbid them.
 bool has_amx();
 
 /// Whether this CPU multiplies bfloat16 by instructions of its own (AVX512_BF16 or

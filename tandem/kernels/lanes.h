@@ -1,8 +1,9 @@
 #pragma once
 
-// For files that are compiled once for each instruction set (CMakeLists.txt): those
-// must share no inline function with others, so all of this has internal linkage, and
-// such files include little else.
+// Vectors for the files that are compiled once for each instruction set
+// (CMakeLists.txt). Those must share no inline function with other files, which may run
+// where the instruction set is missing: so all of this has internal linkage, and such
+// files include little else. There are 32 registers for vectors in avx512, else 16.
 
 #include <cstdint>
 #include <cstring>
@@ -13,8 +14,8 @@ namespace tandem::TANDEM_ISA {
 
 namespace {
 
-// The compiler's own vectors: it does not vectorise loops of a few turns, and takes
-// vectors that the instruction set has not to pieces.
+// These are vectors of the compiler's own, since it leaves loops of a few turns as they
+// are. Where the instruction set has no vector as wide, it takes several.
 #if defined(__AVX512F__)
 constexpr int kWidest = 16;
 #elif defined(__AVX2__)
@@ -53,13 +54,13 @@ struct Vectors<4> {
   using Bytes __attribute__((vector_size(4))) = uint8_t;
 };
 
-// A number as a type.
+// A number as a type, for lambdas that want it as a constant.
 template <int N>
 struct Count {
   static constexpr int value = N;
 };
 
-// L neighbouring values.
+// Loads and stores L neighbouring values. Their address may be any.
 template <int L>
 struct Lanes {
   using Floats = typename Vectors<L>::Floats;
@@ -84,7 +85,7 @@ struct Lanes {
   TANDEM_ALWAYS_INLINE static void store(const Floats& from, float* to) {
     std::memcpy(to, &from, sizeof(from));
   }
-  // As narrow() rounds.
+  // Rounds as narrow() in bf16.h does.
   TANDEM_ALWAYS_INLINE static void store(const Floats& from, Bf16* to) {
     Words words;
     std::memcpy(&words, &from, sizeof(words));

@@ -7,15 +7,15 @@ namespace tandem {
 enum class Bf16 : uint16_t;
 
 /// Images as pooling sees them: `outer` planes of rows of pixels, each of `lanes`
-/// neighbouring values, a multiple of 8: all channels where they come last, 8 or 16 of
-/// them in oneDNN's blocked layouts.
+/// neighbouring values, a multiple of 8. In nhwc a plane is an image, and lanes are its
+/// channels; in nChw16c and nChw8c a plane is 16 or 8 channels of an image.
 struct PoolShape {
   int64_t outer = 0;
   int64_t height = 0;
   int64_t width = 0;
   int64_t lanes = 0;
-  // Of the square windows, which do not overlap; what is left over at the right and
-  // at the bottom is in none.
+  // The size of the square windows, which do not overlap. What is left over at the
+  // right and at the bottom is in none.
   int64_t kernel = 0;
 
   int64_t out_height() const {
@@ -26,10 +26,11 @@ struct PoolShape {
   }
 };
 
-/// Of a window whose largest value the ReLU cuts off: no input has a gradient.
+/// What `which` holds for a window whose largest value the ReLU cuts off: no input has
+/// a gradient. Other windows have the place of an input: y * kernel + x.
 constexpr uint8_t kNoInput = 255;
 
-// One plane, for each instruction set that there is code for.
+// The loops over one plane, for each instruction set that there is code for.
 #define TANDEM_POOL_LOOPS(isa)                                                         \
   namespace isa {                                                                      \
   void max_pool_plane(                                                                 \

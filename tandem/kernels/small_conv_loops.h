@@ -6,20 +6,22 @@ namespace tandem {
 
 enum class Bf16 : uint16_t;
 
-/// A convolution of images with few channels, stride 1: so few taps that a lane of
-/// output channels keeps all their sums in registers.
+/// A convolution of images with few channels, stride 1: so few taps that AVX-512 has a
+/// register for the sums of each.
 ///
-/// Input: float32 in rows, [channels][height][width], padding included. Weights:
-/// [taps][out_channels], a tap being (channel, row, column) of the window.
+/// The input is float32 in rows, [channels][height][width], padding included; weights
+/// are [taps][out_channels], a tap being (channel, row, column) of the window. The
+/// channels of the output are in groups of `lanes`; 16 of them in nChw16c lie so:
+///   | pixel 0: group 0 | pixel 1: group 0 | ... | pixel 0: group 1 | ...
 struct SmallConvShape {
   int64_t channels = 0;
   int64_t height = 0;
   int64_t width = 0;
   int64_t kernel = 0;
   int64_t out_channels = 0;
-  // Of one pixel of the output, in elements.
+  // The distance from one pixel of the output to the next, in elements.
   int64_t pixel_stride = 0;
-  // Output channels that are computed together: 4, 8 or 16.
+  // The output channels that are computed together: 4, 8 or 16.
   int64_t lanes = 0;
   // Where each group of lanes begins in a pixel of the output, in elements.
   const int64_t* group_offsets = nullptr;
@@ -38,13 +40,13 @@ struct SmallConvShape {
 /// The taps that there is code for: 3x3 and 5x5 on one channel, 3x3 on three.
 constexpr int64_t kSmallConvTaps[] = {9, 25, 27};
 
-// For one image, on each instruction set that there is code for.
+// The loops over one image, for each instruction set that there is code for.
 //
-// small_conv: the output, with bias and, with `relu`, cut at zero.
+// small_conv computes the output; with `relu` negative values become zero.
 //
-// small_conv_gradient: sums over the image's pixels, [taps + 1][out_channels], the last
-// row the bias's. `output`: where not null, only gradients whose output is more than
-// zero count, those behind a ReLU.
+// small_conv_gradient sums over the image's pixels to [taps + 1][out_channels]; the
+// last row is the bias's. Where `output`, a ReLU's, is not null, gradients do not count
+// where it is zero.
 #define TANDEM_SMALL_CONV(isa)                                                       \
   namespace isa {                                                                    \
   void small_conv(                                                                   \

@@ -25,9 +25,21 @@ TANDEM_ALWAYS_INLINE void store(const Floats& value, float* to) {
   Lanes<kLanes>::store(value, to);
 }
 
-// The paper's matrices B, A, A transposed, G and G transposed, on a line of values, for
-// the points 0, A, -A, B, -B and infinity. With 5/8 and 3/2, as oneDNN has them,
-// instead of 1 and 2 they are all of like size, and rounding costs a quarter.
+// In the paper's letters, with d 6 x 6 inputs, g a window, Y 4 x 4 outputs, ' for a
+// transposed matrix and o for products of elements: Y = A' [(G g G') o (B' d B)] A, and
+// the gradient of g is G' [(B' d B) o (A dY A')] G. For the points 0, a, -a, b, -b and
+// infinity, with c = a^2 b^2 and s = a^2 + b^2:
+//
+//   B'  c   0      -s    0  1  0    A'  1  1    1    1    1    0    G  1/c   0  0
+//       0  -ab^2   -b^2  a  1  0        0  a   -a    b   -b    0       p    pa  pa^2
+//       0   ab^2   -b^2 -a  1  0        0  a^2  a^2  b^2  b^2  0       p   -pa  pa^2
+//       0  -a^2b   -a^2  b  1  0        0  a^3 -a^3  b^3 -b^3  1       q    qb  qb^2
+//       0   a^2b   -a^2 -b  1  0                                       q   -qb  qb^2
+//       0   c       0   -s  0  1     p = kOfA, q = kOfB                0     0  1
+//
+// The paper has a = 1 and b = 2. With 5/8 and 3/2, as in oneDNN, the elements are of
+// like size, and rounding errors about half as large. The structs below apply B', A',
+// A, G and G' to a line of values.
 constexpr float kA = 0.625F;
 constexpr float kB = 1.5F;
 constexpr float kA2 = kA * kA;
@@ -118,7 +130,8 @@ struct WeightsGradTransform {
   }
 };
 
-// A square of values, along its rows and then its columns.
+// Transforms a square of values along its rows and then along its columns. It has more
+// than 32 vectors at a time: some of them go by way of the stack.
 template <typename T>
 TANDEM_ALWAYS_INLINE void transform(
     const Floats (&from)[T::kFrom][T::kFrom], Floats (&to)[T::kTo][T::kTo]) {
@@ -139,7 +152,7 @@ TANDEM_ALWAYS_INLINE void transform(
   }
 }
 
-// Where a tile of the output begins.
+// The pixel of the output where a tile begins.
 struct Place {
   int64_t image;
   int64_t y;
@@ -153,7 +166,7 @@ Place place_of(const WinogradShape& s, int64_t tile) {
       in_image % s.tile_columns() * 4};
 }
 
-// A square of an image's block of channels; zero where it leaves the image.
+// Loads a square of an image's block of channels; zeros where it leaves the image.
 template <int Size>
 TANDEM_ALWAYS_INLINE void load_square(
     const float* plane, int64_t height, int64_t width, int64_t y, int64_t x,
@@ -177,12 +190,12 @@ TANDEM_ALWAYS_INLINE void load_square(
   }
 }
 
-// One matrix of the 36, of kRun rows, and the next.
+// The distance from one of the 36 matrices, of kRun rows, to the next.
 int64_t matrix_stride(int64_t channels) {
   return kRun * channels + kLanes;
 }
 
-// A tile's 36 values, one in each matrix.
+// Store and load a tile's 36 values, one in each matrix.
 TANDEM_ALWAYS_INLINE void store_points(
     const Floats (&square)[6][6], float* to, int64_t stride) {
   for (const auto& row : square) {
@@ -200,7 +213,7 @@ TANDEM_ALWAYS_INLINE void load_points(
   }
 }
 
-// What tiles are cut from. Around the images lies `padding`.
+// The images that tiles are cut from. Around them lies `padding`.
 struct Images {
   const float* data;
   int64_t channels;
@@ -216,8 +229,8 @@ Images grads_of(const WinogradShape& s, const float* grad) {
   return {grad, s.out_channels, s.out_height(), s.out_width(), 0};
 }
 
-// Transforms the tiles [first, first + count): [36][tile][channel]. `sums`, where not
-// null: adds up each channel.
+// Transforms the tiles [first, first + count) to [36][tile][channel]. Where `sums` is
+// not null it also adds up each channel there.
 template <typename T>
 void take_tiles(
     const WinogradShape& s, const Images& images, int64_t first, int64_t count,
@@ -277,17 +290,20 @@ void give_outputs(
   }
 }
 
-// sums[row][column] of a[row][step] * b[step][column], as many columns as B vectors.
+// A product of matrices: sums[row][column] of a[row][step] * b[step][column].
 struct Factors {
   const float* a;
   int64_t a_row;
   int64_t a_step;
   const float* b;
-  // Of b and of the sums.
+  // The width of b and of the sums.
   int64_t columns;
   int64_t steps;
 };
 
+// A block of R rows by B vectors. The largest, 6 x 4, takes 29 of the 32 registers: 24
+// sums, 4 vectors of b and one value of a. All blocks of 64 columns run before the next
+// columns, so b's part, steps * 256 bytes, stays in L1: 16 KiB at 64 channels.
 template <int R, int B>
 TANDEM_ALWAYS_INLINE void multiply_block(
     const Factors& f, int64_t row, int64_t column, bool accumulate, float* sums) {
@@ -357,7 +373,7 @@ int64_t smaller(int64_t a, int64_t b) {
 void winograd_weights(
     int64_t in_channels, int64_t out_channels, const float* weights, bool backward,
     float* transformed) {
-  // Lanes are neighbours of the last dimension.
+  // The lanes of a vector are neighbours in the last dimension of the result.
   const int64_t rows = backward ? out_channels : in_channels;
   const int64_t columns = backward ? in_channels : out_channels;
   const int64_t row_stride = backward ? in_channels * 9 : 9;
@@ -368,7 +384,7 @@ void winograd_weights(
       Floats window[3][3];
       Floats done[6][6];
       for (int tap = 0; tap < 9; ++tap) {
-        // Gradients meet the window from its other end.
+        // A gradient meets the window turned by half a turn.
         const int read = backward ? 8 - tap : tap;
         for (int lane = 0; lane < kLanes; ++lane) {
           window[tap / 3][tap % 3][lane] = from[lane * column_stride + read];

@@ -10,16 +10,17 @@ namespace {
 
 constexpr auto kChunkBytes = static_cast<int64_t>(ShmRankBlock::kChunkBytes);
 
-// Below, each rank sums the whole: one trip instead of two.
+// Up to this size each rank sums the whole tensor: one trip between cores, not two.
 constexpr int64_t kWholeBytes = 32 << 10;
 
-// A run of bytes: of the tensor or of a chunk.
+// A run of bytes in the tensor or in a chunk.
 struct Run {
   int64_t begin = 0;
   int64_t bytes = 0;
 };
 
-// Rank `index`'s part of `bytes`, in whole cache lines.
+// The part of `bytes` that rank `index` of `count` sums, in units of a cache line. The
+// last parts may be shorter, or empty; here 10 lines of 3 ranks:  0 0 0 0 1 1 1 1 2 2
 Run slice_of(int64_t bytes, int index, int count) {
   constexpr int64_t kLine = 64;
   const int64_t lines = (bytes + kLine - 1) / kLine;
@@ -72,7 +73,8 @@ class AllReduce : public ShmOperation {
       copy_bytes(payload, memory_ + run.begin, static_cast<size_t>(run.bytes));
     } else {
       const Run run = chunk(round / 2);
-      // First all of the chunk, then the slice that this rank has summed.
+      // A chunk takes two rounds: in the first each rank gives all of its own and sums
+      // its slice, in the second it gives that sum.
       const Run part =
           round % 2 == 0 ? Run{0, run.bytes} : slice_of(run.bytes, rank_, size_);
       copy_bytes(
@@ -114,8 +116,8 @@ class AllReduce : public ShmOperation {
     return bytes / static_cast<int64_t>(tensor_.element_size());
   }
 
-  // What lies in `payloads` at `part`, summed into `to`, where this rank's own still
-  // is.
+  // Sums what lies in `payloads` at `part` into `to`, which still holds this rank's own
+  // values.
   void sum(const PerRank<const char>& payloads, const Run& part, char* to) const {
     PerRank<const char> from;
     for (int other = 0; other < size_; ++other) {

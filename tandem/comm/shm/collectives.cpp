@@ -74,7 +74,7 @@ ShmCollectives::ShmCollectives(ShmGroup group) : group_(std::move(group)) {
 
 ShmCollectives::~ShmCollectives() {
   group_.family->remove(*this);
-  // Who waits for this rank shall learn that it is gone.
+  // A rank that waits for this one shall learn that it is gone.
   group_.region->leave();
   group_.family->ring(group_.family_ranks);
 }
@@ -117,7 +117,7 @@ bool ShmCollectives::test(const ShmOperation& operation) {
 void ShmCollectives::wait(
     const ShmOperation& operation, std::chrono::milliseconds timeout) {
   const auto limit = timeout.count() > 0 ? timeout : group_.timeout;
-  // Set when it is first needed: asking for the time takes as long as a small sum.
+  // It is set after the first sleep: asking for the time takes as long as a small sum.
   Clock::time_point deadline{};
   const auto awake = [&] {
     const auto now = Clock::now();
@@ -199,7 +199,7 @@ void ShmCollectives::check_same_call(const ShmOperation& operation) const {
   }
 }
 
-// Whether anything moved. An operation that ended is no longer in the queue.
+// Returns whether anything moved. An operation that ended has left the queue.
 bool ShmCollectives::advance(ShmOperation& operation) {
   if (!operation.announced_) {
     return false;
@@ -237,7 +237,8 @@ void ShmCollectives::take_small(ShmOperation& operation) {
   end(operation);
 }
 
-// A tensor that is not shared decides how the operation goes; else all have to be here.
+// One tensor that is not shared decides that the operation goes by chunks. So a rank
+// with such a tensor begins at once; the others wait until all have announced.
 bool ShmCollectives::start_rounds(ShmOperation& operation, bool all_here) {
   if (operation.started_) {
     return true;
@@ -257,7 +258,7 @@ bool ShmCollectives::start_rounds(ShmOperation& operation, bool all_here) {
   return true;
 }
 
-// Empty when some rank's tensor is not shared.
+// The ranks' tensors as they are mapped here; none when some rank's is not shared.
 PerRank<char> ShmCollectives::shared_places(const ShmOperation& operation) const {
   const auto slot = operation.number_ % Block::kAnnouncements;
   PerRank<char> places;
@@ -333,8 +334,8 @@ void ShmCollectives::end(ShmOperation& operation) {
   queue_.pop_front();
 }
 
-// Whom the group waits for: the operation at the front of the queue decides. -1: for
-// nobody's part, but for somebody to have done with an earlier one.
+// The rank whose part the operation at the front of the queue waits for; -1 when all
+// parts are there, and only room for the next one is awaited.
 int ShmCollectives::awaited_rank(const ShmOperation& operation) const {
   const auto& front = queue_.empty() ? operation : *queue_.front();
   const auto slot = front.number_ % Block::kAnnouncements;
@@ -374,7 +375,7 @@ void ShmCollectives::look_for_lost_ranks(const ShmOperation& operation) {
     return;
   }
   lost = died ? lost : awaited;
-  // What it did before may be all that was wanted.
+  // What the rank did before it ended may be all that was wanted.
   progress();
   if (!operation.ended_ && error_.empty()) {
     fail("rank " + std::to_string(lost) + (died ? " died" : " left the group"), lost);

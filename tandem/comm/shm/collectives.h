@@ -12,13 +12,13 @@
 
 namespace tandem {
 
-/// A group of ranks: which block of the region is whose.
+/// A group of ranks, and its place in the family.
 struct ShmGroup {
   std::shared_ptr<ShmFamily> family;
-  // This group's own region.
+  // This group's own region; the family's where the group is all of the family.
   std::shared_ptr<ShmRegion> region;
   int rank = 0;
-  // By rank in the group, the ranks in the family.
+  // The rank in the family of each rank of the group.
   std::vector<int> family_ranks;
   std::chrono::milliseconds timeout{};
 
@@ -26,8 +26,8 @@ struct ShmGroup {
     return static_cast<int>(family_ranks.size());
   }
 
-  /// When `member` died, the rank whose death was noticed first, as far as it is in
-  /// this group; -1 while it lives.
+  /// -1 while `member` lives. When it died: the rank whose death was noticed first, or
+  /// `member` if that rank is not in this group.
   int lost_with(int member) const;
 };
 
@@ -35,7 +35,15 @@ struct ShmGroup {
 ///
 /// A start announces the operation and returns. The rest is done in calls of this rank,
 /// whichever they are, as soon as all have announced: so a rank that is ahead does not
-/// wait until it has to.
+/// wait until it has to. An operation of more than ShmAnnouncement::kPayloadBytes goes
+/// in rounds, each through the next chunk of every rank; here rank 1 comes late:
+///
+///   rank 0   announce  fill 0  fill 1  (waits)                   take 0  fill 2
+///   rank 1                             announce  fill 0  take 0  fill 1  take 1
+///
+/// A rank fills at most two rounds more than it has taken, and takes a round when all
+/// have filled it. So it has never more than four chunks filled that another has yet to
+/// take; a block has eight. The order of memory behind this is described in region.h.
 class ShmCollectives : public ShmProgress {
  public:
   explicit ShmCollectives(ShmGroup group);
@@ -57,7 +65,7 @@ class ShmCollectives : public ShmProgress {
   bool test(const ShmOperation& operation);
   void wait(const ShmOperation& operation, std::chrono::milliseconds timeout);
 
-  /// -1: none that is known.
+  /// The rank that died or left, so far as it is known; else -1.
   int failed_rank() const {
     return failed_rank_;
   }
@@ -88,7 +96,7 @@ class ShmCollectives : public ShmProgress {
   size_t num_announced_ = 0;
   uint64_t next_operation_ = 0;
   uint64_t next_chunk_ = 0;
-  // What all ranks have done with, when last looked.
+  // The least of all ranks' counters, when this rank last looked.
   uint64_t operations_done_ = 0;
   uint64_t chunks_done_ = 0;
   bool wrote_ = false;

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-/// What can be moved on without waiting for anyone.
+/// Something that can be moved on without waiting for anyone.
 class ShmProgress {
  public:
   virtual ~ShmProgress() = default;
@@ -19,8 +19,8 @@ class ShmProgress {
   virtual bool progress() = 0;
 };
 
-/// A rank among all ranks that met, which groups split off share: the region in which
-/// it sleeps and dies, and its buffers.
+/// A rank among all ranks that met. Groups that split off share it: the region in which
+/// the rank sleeps and dies, and its buffers.
 class ShmFamily {
  public:
   ShmFamily(std::shared_ptr<ShmRegion> region, int rank, int size);
@@ -40,12 +40,12 @@ class ShmFamily {
   void remove(ShmProgress& group);
   bool progress();
 
-  /// Rings those of `ranks` that sleep, after something was written for them, and notes
-  /// this rank's core.
+  /// Rings those of `ranks` (of the family) that sleep, after something was written for
+  /// them, and notes this rank's core.
   void ring(const std::vector<int>& ranks) const;
 
-  /// Makes progress until `ended`: looks on, gives way, then sleeps, and after every
-  /// sleep (20 ms, if nobody rings) calls `awake`.
+  /// Makes progress until `ended`: looks on, gives way, then sleeps (see ShmWait).
+  /// After every sleep, which takes 20 ms if nobody rings, it calls `awake`.
   void wait(const std::function<bool()>& ended, const std::function<void()>& awake);
 
  private:

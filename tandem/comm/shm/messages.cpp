@@ -21,7 +21,7 @@ int64_t bytes_in(const ShmRing& ring) {
       ring.read.load(std::memory_order_relaxed));
 }
 
-// Past the end the ring goes on at its beginning.
+// Past its end the ring goes on at its beginning, so there may be two pieces to copy.
 void write_ring(ShmRing& ring, const void* from, int64_t bytes) {
   const uint64_t at = ring.written.load(std::memory_order_relaxed);
   const size_t place = at % ShmRing::kBytes;
@@ -149,7 +149,8 @@ bool ShmMessages::push(int peer) {
   return moved;
 }
 
-// Only while something is wanted from there: what nobody asks for stays in the ring.
+// Takes from the ring only while something is wanted: what nobody asks for stays there,
+// so that a sender far ahead fills its ring and then waits.
 bool ShmMessages::pull(int from) {
   auto& peer = peers_[static_cast<size_t>(from)];
   ShmRing& ring = group_.region->ring(from, group_.rank);
@@ -183,7 +184,8 @@ bool ShmMessages::begin_arrival(int from) {
   auto& peer = peers_[static_cast<size_t>(from)];
   Arrival arrival;
   read_ring(ring, &arrival.header, sizeof(Header));
-  // Those that came before with this tag, and are kept, had nobody waiting.
+  // What is kept of this tag came before, when nobody waited for it: so the first that
+  // waits for the tag waits for this message.
   const auto wanted = std::find_if(
       peer.wanted.begin(), peer.wanted.end(),
       [&](const auto& message) { return message->header.tag == arrival.header.tag; });
@@ -197,7 +199,7 @@ bool ShmMessages::begin_arrival(int from) {
   return true;
 }
 
-// Gives complete arrivals to those that wait for them, in order per tag.
+// Gives complete arrivals to those that wait for them, in the order of each tag.
 void ShmMessages::match(Peer& peer) {
   for (auto message = peer.wanted.begin(); message != peer.wanted.end();) {
     const auto arrival = std::find_if(
@@ -261,7 +263,7 @@ void ShmMessages::look_for_lost_rank(const Message& message) {
   if (!died && !left) {
     return;
   }
-  // What it sent before may be all that was wanted.
+  // What the rank sent before it ended may be all that was wanted.
   progress();
   if (!message.ended) {
     failed_rank_ = died ? lost : peer;

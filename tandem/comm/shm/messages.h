@@ -16,7 +16,11 @@ namespace tandem {
 
 /// Point-to-point messages of a group, each pair of ranks through a ring of its own.
 /// A message that comes before it is wanted is kept. A send has ended when all of it is
-/// in the ring or beyond.
+/// in the ring or beyond. In the ring a message is its header and then its bytes; the
+/// end of the ring may cut either. ShmRing in region.h describes the order of memory.
+///
+///   data  | rest of B  | free              | header A | bytes of A | header B | B |
+///                      ^ written % kBytes  ^ read % kBytes
 class ShmMessages : public ShmProgress {
  public:
   explicit ShmMessages(ShmGroup group);
@@ -29,7 +33,7 @@ class ShmMessages : public ShmProgress {
 
   bool progress() override;
 
-  /// -1: none that is known.
+  /// The rank that died or left, so far as it is known; else -1.
   int failed_rank() const {
     return failed_rank_;
   }
@@ -37,14 +41,15 @@ class ShmMessages : public ShmProgress {
  private:
   class Message;
 
-  // In front of a message's bytes in the ring.
+  // Lies in front of a message's bytes in the ring.
   struct Header {
     int64_t tag = 0;
     int64_t dtype = 0;
     int64_t bytes = 0;
   };
 
-  // A message that comes in: into the tensor that waits for it, else into `kept`.
+  // A message that comes in. Its bytes go into the tensor that waits for it, or, if
+  // there is none, into `kept`.
   struct Arrival {
     Header header;
     int64_t got = 0;
@@ -59,7 +64,7 @@ class ShmMessages : public ShmProgress {
   struct Peer {
     std::deque<std::shared_ptr<Message>> to_send;
     std::list<std::shared_ptr<Message>> wanted;
-    // Those not yet wanted and, at the end, the one that is coming in.
+    // The messages that are kept and, at the end, the one that is coming in.
     std::list<Arrival> arrivals;
   };
 

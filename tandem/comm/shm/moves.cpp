@@ -1,4 +1,4 @@
-// The collectives that move data: one or all ranks give, each takes what is its own.
+// The collectives in which one or all ranks give, and each takes what is its own.
 
 #include <algorithm>
 
@@ -16,7 +16,11 @@ char* memory_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<char*>(tensor.data_ptr()) : nullptr;
 }
 
-// A part of `bytes` travels per round and rank, `width` of them side by side.
+// `width` parts of bytes_ bytes each. A round carries step_ bytes of every part (the
+// last round fewer), side by side in a chunk; here with a width of 3:
+//
+//   chunk of round 0   | part 0, [0, step) | part 1, [0, step) | part 2, [0, step) |
+//   chunk of round 1   | part 0, [step, 2 step) | part 1 ...
 class Move : public ShmOperation {
  protected:
   Move(
@@ -43,7 +47,8 @@ class Move : public ShmOperation {
     return std::min(step_, bytes_ - begin(round));
   }
 
-  // Part number `index` of the whole, `bytes_` each, from and to a payload.
+  // put() copies this round's bytes of part `index` of the whole to place `place` of
+  // the payload, get() copies them back.
   void put(
       int64_t round, const char* whole, int index, char* payload, int place) const {
     copy_bytes(
@@ -88,7 +93,7 @@ class Broadcast : public Move {
 
 class AllGather : public Move {
  public:
-  // `root` -1: all ranks take.
+  // With `root` -1 all ranks take, otherwise only the root does.
   AllGather(
       ShmCollectives& group, const at::Tensor& output, const at::Tensor& input,
       int root)

@@ -17,19 +17,20 @@ template <typename T>
 using PerRank = c10::SmallVector<T*, 8>;
 
 /// One rank's part in one collective, as the rounds that it takes. In each round every
-/// rank may put something where the others see it, and when all have, takes what it
-/// needs of theirs. What is small has one round, which travels with the announcement.
+/// rank may put something where the others see it and, when all have, takes what it
+/// needs of theirs. A small operation has one round, which travels with the
+/// announcement.
 class ShmOperation : public Work {
  public:
   bool test() final;
   void wait(std::chrono::milliseconds timeout) final;
 
  protected:
-  /// What was called: equal on all ranks, or it is an error.
+  /// What was called; it is an error unless it is equal on all ranks.
   struct Call {
-    // A letter; see describe_call().
+    // The letter that name_of() in collectives.cpp turns into a name.
     char name = ' ';
-    // A ReduceOp; -1: there is none.
+    // A ReduceOp, or -1 where nothing is reduced.
     int reduction = -1;
     int root = -1;
     at::ScalarType dtype = at::kFloat;
@@ -42,15 +43,16 @@ class ShmOperation : public Work {
     return call_.root;
   }
 
-  /// The most that a rank puts into the round if it takes only one.
+  /// The most bytes that a rank puts into a round if there is only one.
   virtual int64_t bytes_at_once() const = 0;
 
-  /// The tensor that could be worked on where it lies, if its memory is shared.
+  /// The tensor that is worked on where it lies if all ranks' are in shared memory.
   virtual const at::Tensor* in_place() const {
     return nullptr;
   }
 
-  /// All ranks' in_place() tensors are shared: here they are. Called before the rounds.
+  /// Gives the memory of all ranks' in_place() tensors, which are shared. It is called
+  /// before the first round, or not at all.
   virtual void use_shared(const PerRank<char>&) {}
 
   virtual int64_t rounds() const = 0;
@@ -63,7 +65,7 @@ class ShmOperation : public Work {
   /// Puts this rank's part of a round into `payload`.
   virtual void fill(int64_t round, char* payload) = 0;
 
-  /// Takes the others'; this rank's own is among them.
+  /// Takes from the ranks' payloads, among which is this rank's own.
   virtual void take(int64_t round, const PerRank<const char>& payloads) = 0;
 
  private:
@@ -71,7 +73,7 @@ class ShmOperation : public Work {
 
   ShmCollectives& group_;
   Call call_;
-  // How far it is; ShmCollectives's.
+  // How far the operation is. Only ShmCollectives changes it.
   uint64_t number_ = 0;
   bool announced_ = false;
   int arrived_ = 0;

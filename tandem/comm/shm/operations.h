@@ -6,11 +6,11 @@ namespace tandem {
 
 /// The collectives over shared memory; arguments as in communicator.h.
 ///
-/// Sums are in rank order. all_reduce of a tensor in shared memory: each rank sums its
-/// own slice, reading all ranks' tensors, and writes the sum to all of them; all_gather
-/// into such tensors: each rank writes its part to all. Of others: each rank puts a
-/// chunk after the other where the others see it; two ranks, or small tensors, are
-/// summed by each rank whole, else by slices.
+/// Sums are in rank order. Where all ranks' tensors are in shared memory, all_reduce
+/// has each rank sum its own slice, reading all tensors, and write the sum to all of
+/// them; all_gather has each rank write its part to all outputs. Otherwise each rank
+/// puts one chunk after the other where the others see it. all_reduce then sums by
+/// slices, or, with two ranks or a small tensor, the whole on each rank.
 
 std::shared_ptr<ShmOperation> shm_all_reduce(
     ShmCollectives& group, const at::Tensor& tensor, ReduceOp op);

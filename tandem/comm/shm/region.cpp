@@ -17,10 +17,11 @@ namespace tandem {
 
 namespace {
 
-// In front of the blocks. Other programs' memory does not begin so.
+// Lies in front of the blocks. The nonce is random and stands in the address: another
+// file that has taken the descriptor's number does not begin with it.
 struct Header {
   uint64_t nonce;
-  // Rank + 1; 0 while all live.
+  // The rank + 1; 0 while all live. See first_lost() in region.h.
   std::atomic<int32_t> first_lost;
 };
 constexpr size_t kHeaderBytes = 4096;
@@ -30,8 +31,8 @@ size_t bytes_of(int size) {
   return kHeaderBytes + ranks * sizeof(ShmRankBlock) + ranks * ranks * sizeof(ShmRing);
 }
 
-// A byte of the file stands for a rank. A lock of an open file, unlike one of a
-// process, also tells ranks apart that are threads.
+// A byte of the file stands for a rank. Its lock belongs to the open file
+// (F_OFD_SETLK), not to the process: so it tells ranks apart that are threads.
 struct flock lock_of(int rank) {
   struct flock lock {};
   lock.l_type = F_WRLCK;

@@ -15,20 +15,21 @@ namespace tandem {
 
 namespace {
 
-// A segment's name: 16 bits of slot, the rest its version there, from 1.
+// A segment's name is its slot, in the low 16 bits, and above them its version there,
+// which begins at 1: so no segment is named 0.
 constexpr int kSlotBits = 16;
 
 size_t slot_of(uint64_t segment) {
   return segment & ((uint64_t{1} << kSlotBits) - 1);
 }
 
-// Null when there is none.
+// Returns null when the file cannot be mapped.
 char* map_file(int fd, size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) {
     return nullptr;
   }
-  // Fewer misses of the TLB, where the system has large pages for shared memory.
+  // Large pages, where the system has them for shared memory, miss the TLB less.
   madvise(memory, bytes, MADV_HUGEPAGE);
   return static_cast<char*>(memory);
 }

@@ -17,25 +17,28 @@ namespace tandem {
 ///
 /// A rank makes one without asking the others, who map it (by the descriptor in
 /// /proc) when an announcement names it first. allocate() and the end of a buffer may
-/// come from any thread, the rest from the communicator's.
+/// come from any thread, all else from the communicator's. What orders the entries that
+/// others read is said at ShmSegmentEntry.
 class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
  public:
-  /// `rank` of `size` in the region, which groups that split off keep.
+  /// `rank` of `size` in the family's region; groups that split off keep both.
   ShmSegments(std::shared_ptr<ShmRegion> region, int rank, int size);
   ~ShmSegments();
 
-  /// A flat tensor of zeros, 64-byte aligned; undefined where no place is left in the
-  /// table or no memory.
+  /// A flat tensor of zeros, 64-byte aligned; undefined where no place in the table, or
+  /// no memory, is left.
   at::Tensor allocate(int64_t numel, at::ScalarType dtype);
 
-  /// Where memory lies, for other ranks; nothing when not in a buffer of this rank's.
+  /// Where memory lies, as other ranks find it; nothing when it is in no buffer of this
+  /// rank's.
   struct Place {
     uint64_t segment = 0;
     uint64_t offset = 0;
   };
   std::optional<Place> find(const void* memory, size_t bytes);
 
-  /// Another rank's memory, here. Throws std::runtime_error when it cannot be mapped.
+  /// Another rank's memory as it is mapped here. Throws std::runtime_error when it
+  /// cannot be mapped.
   char* open(int rank, const Place& place);
 
  private:
@@ -57,7 +60,8 @@ class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
   int rank_;
   std::mutex mutex_;
   std::vector<Own> own_;
-  // By rank, then slot.
+  // Indexed by rank, then slot. An old buffer stays mapped until a new one that comes
+  // to its slot is opened.
   std::vector<std::vector<Foreign>> foreign_;
 };
 

@@ -93,7 +93,7 @@ class ShmCommunicator : public Communicator, public RpcBackend {
   }
 
  private:
-  // An address as a row of numbers, and back.
+  // Room for an address, which travels as a tensor of characters.
   static constexpr int64_t kAddressBytes = 256;
 
   ShmGroup group_;
@@ -118,7 +118,7 @@ std::unique_ptr<Communicator> ShmCommunicator::split(int color) {
       part.family_ranks.push_back(group_.family_ranks[static_cast<size_t>(other)]);
     }
   }
-  // The first of each color makes the region.
+  // The first rank of each color makes the region.
   auto mine = at::zeros({kAddressBytes}, at::kChar);
   if (place.size > 1 && place.rank == 0) {
     part.region = ShmRegion::create(place.size);
@@ -151,7 +151,7 @@ class Meeting {
   Meeting(StoreClient& store, std::string name, int rank, int size)
       : store_(store), name_(std::move(name)), rank_(rank), size_(size) {}
 
-  // Null when not all could; then `why_not` says why.
+  // Returns null when not all could; `why_not` then says why.
   std::shared_ptr<ShmRegion> meet(Milliseconds timeout, std::string& why_not) {
     std::shared_ptr<ShmRegion> region;
     std::string report;

@@ -9,11 +9,11 @@
 namespace tandem {
 
 struct ShmOptions {
-  // Longest time an operation may take, and a rank may be late at the start.
+  // The longest time that an operation may take, or a rank be late at the start.
   std::chrono::milliseconds timeout{300'000};
 };
 
-/// A communicator of rank processes of one host (threads too) over shared memory, an
+/// A communicator of rank processes of one host (or threads) over shared memory, an
 /// anonymous file that is gone with the last rank, however they end. It needs Linux's
 /// /proc, and one user and one container for all ranks.
 ///
@@ -34,8 +34,8 @@ std::unique_ptr<Communicator> make_shm_communicator(
     const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
     int size, const ShmOptions& options = {});
 
-/// The same, but null on all ranks, with the reason in `why_not`, where they cannot
-/// share memory.
+/// Does the same, but returns null on all ranks, with the reason in `why_not`, where
+/// they cannot share memory.
 std::unique_ptr<Communicator> try_shm_communicator(
     const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
     int size, const ShmOptions& options, std::string& why_not);

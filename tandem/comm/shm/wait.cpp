@@ -26,8 +26,8 @@ long futex(
       0);
 }
 
-// A pause is some 50 ns on newer x86 cores: 0.1 ms of looking, as long as waking up
-// takes; then about 1 ms of giving way.
+// A pause is some 50 ns on newer x86 cores. So a rank looks on for 0.1 ms, as long as
+// waking up takes, and then gives way for about 1 ms.
 constexpr int64_t kLooks = 2'000;
 constexpr int64_t kYields = 1'000;
 
@@ -60,7 +60,7 @@ bool ShmWait::pause() {
   return false;
 }
 
-// Whether no other rank is on this core, if need be after a step aside.
+// Whether no other rank is on this core, perhaps because this one has moved.
 bool ShmWait::has_own_core() {
   note_core(region_, rank_);
   const int core = sched_getcpu();
@@ -83,9 +83,10 @@ bool ShmWait::is_taken(int core) const {
   return false;
 }
 
-// The scheduler can leave two ranks on one core for many steps while another idles:
-// each sleeps while the other computes, so the core looks no busier than with one.
-// Binding ranks for good would do so to two runs on one host.
+// The scheduler can leave two ranks on one core for many steps while another core
+// idles: each rank sleeps while the other computes, so the core looks no busier than
+// with one. The affinity is put back because two runs on one host, each bound for good
+// to the same cores, would share them in just this way.
 bool ShmWait::step_aside(int core) const {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
@@ -108,7 +109,7 @@ bool ShmWait::step_aside(int core) const {
 
 ShmSleeper::ShmSleeper(ShmRankBlock& mine) : mine_(mine), seen_(mine.bell.load()) {
   mine_.sleeping.store(1, std::memory_order_seq_cst);
-  // Pairs with the fence in ring_sleepers().
+  // The fence in ring_sleepers() is its partner; see ShmRankBlock::sleeping.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 

@@ -9,11 +9,11 @@
 namespace tandem {
 
 /// How a rank waits for others: it looks again and again, for as long as a peer on
-/// another core needs for a step of its own; then lets other threads have the core;
-/// then sleeps on its bell until one of the others rings. Where another rank was last
-/// seen on the same core, the thread moves, once per wait, to a core without a rank
-/// (its affinity is set for a moment and then put back); if there is none, looking on
-/// is of no use and left out.
+/// another core needs for a step of its own; then it lets other threads have the core;
+/// then it sleeps on its bell until one of the others rings. Where another rank was
+/// last seen on the same core, the thread moves, once per wait, to a core without a
+/// rank (its affinity is set for a moment and then put back). If there is no such core,
+/// looking on is of no use and left out.
 class ShmWait {
  public:
   ShmWait(const ShmRegion& region, int rank, int size);
@@ -22,7 +22,7 @@ class ShmWait {
     round_ = 0;
   }
 
-  /// Whether it is time to sleep; otherwise has let a moment pass.
+  /// Returns true when it is time to sleep; otherwise lets a moment pass.
   bool pause();
 
  private:
@@ -40,8 +40,9 @@ class ShmWait {
 /// Says on which core this rank is.
 void note_core(const ShmRegion& region, int rank);
 
-/// Says that this rank is about to sleep, until it goes out of scope. Look once more
-/// for what is waited for before sleep(): what comes later rings.
+/// Says that this rank is about to sleep, until it goes out of scope. Before sleep()
+/// the caller looks once more for what it waits for: what comes after that look rings.
+/// See ShmRankBlock::sleeping for why.
 class ShmSleeper {
  public:
   explicit ShmSleeper(ShmRankBlock& mine);
@@ -49,7 +50,7 @@ class ShmSleeper {
   ShmSleeper(const ShmSleeper&) = delete;
   ShmSleeper& operator=(const ShmSleeper&) = delete;
 
-  /// Returns when rung, when the time has passed, or for no reason.
+  /// Returns when another rank rings, when the time has passed, or for no reason.
   void sleep(std::chrono::nanoseconds limit);
 
  private:
@@ -57,8 +58,8 @@ class ShmSleeper {
   uint32_t seen_;
 };
 
-/// Rings those of `ranks` that sleep, but for this one; after it has written what they
-/// may wait for.
+/// Rings those of `ranks` that sleep, but for this one. To be called after what they
+/// may wait for is written.
 void ring_sleepers(const ShmRegion& region, int rank, const std::vector<int>& ranks);
 
 }  // namespace tandem

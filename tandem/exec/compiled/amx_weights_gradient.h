@@ -11,12 +11,12 @@ namespace tandem {
 /// results do not depend on the number of threads. Not thread-safe.
 class AmxWeightsGradient {
  public:
-  /// Whether it can: in bfloat16, on this CPU, windows that move by one pixel, whole
-  /// tiles of channels, and images that the second-level cache holds.
+  /// Whether it can compute them: in bfloat16, on this CPU, with windows that move by
+  /// one pixel, whole tiles of channels, and images that the L2 cache holds.
   static bool fits(
       const Layer& layer, const OnednnDims& input_dims, const OnednnContext& context);
 
-  /// Both bfloat16 with channels last.
+  /// Both memories are bfloat16 with channels last.
   AmxWeightsGradient(
       const Layer& layer, const dnnl::memory& input, const dnnl::memory& grad_output,
       const OnednnContext& context);
@@ -29,14 +29,14 @@ class AmxWeightsGradient {
 
   amx::ConvolutionShape shape_;
   int64_t count_;
-  // Images laid out at once.
+  // The number of images laid out at once.
   int64_t group_;
   dnnl::memory input_;
   dnnl::memory grad_output_;
   dnnl::memory images_;
   dnnl::memory grads_;
   dnnl::memory sums_;
-  // [image x channel].
+  // The sums over each image's pixels, [image x channel].
   dnnl::memory bias_grads_;
 };
 

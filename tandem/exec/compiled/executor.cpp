@@ -42,30 +42,36 @@ class FlushDenormals {
 struct BoundLayer {
   FusedLayer fused;
   OnednnTensors tensors;
-  // Places of the parameters in the arenas' layout; empty: there are none. In the order
-  // of the arena.
+  // The places of the parameters in the arenas' layout, in the order of the arena;
+  // empty where there are none.
   std::vector<size_t> slots;
 };
 
-// The layers compiled for one size of batch. Memory of its own, so that several may be
-// in flight.
+// The layers compiled for one size of batch. A plan has memory of its own, so that
+// several may be in flight.
+//
+//   input -> ops[0] -> ops[1] -> ... -> output_change -> output -> loss
+//   grad_input <- grad_input_change <- ops[0] <- ops[1] <- ... <- grad_output <- loss
+//
+// An arrow is a memory in the layout that the operation before it has chosen; one that
+// reads another layout has a LayoutChange of its own.
 struct Plan {
   dnnl::memory input;
   at::Tensor input_tensor;
-  // One for each bound layer.
+  // There is one for each bound layer.
   std::vector<std::unique_ptr<OnednnOp>> ops;
   LayoutChange output_change;
-  // In rows of float32, as are the gradients beside it.
+  // It is in rows of float32, as are the gradients beside it.
   at::Tensor output;
-  // Written before backward.
+  // It is written before backward.
   at::Tensor grad_output;
-  // Where the stage before wants it.
+  // It is there where a stage before wants it.
   at::Tensor grad_input;
   LayoutChange grad_input_change;
   at::Tensor targets;
-  // Of the input and the layers' outputs.
+  // The size of what lies between the layers, input included.
   int64_t bytes = 0;
-  // What the tensors lie on.
+  // The memory that the tensors lie on.
   std::vector<dnnl::memory> kept;
 };
 
@@ -119,7 +125,7 @@ class Binder {
   }
 
  private:
-  // In the order of the arena, last registered first.
+  // The slots are in the order of the arena, last registered first.
   std::vector<size_t> slots_of(const Layer& layer) const {
     const auto weight = slots_.find(layer.name + ".weight");
     return weight == slots_.end()

@@ -12,7 +12,7 @@ namespace tandem {
 
 namespace {
 
-// A sample's outputs.
+// The outputs of one sample.
 struct Row {
   const float* values;
   int64_t width;
@@ -64,8 +64,8 @@ double class_loss(LossKind kind, const Row& row, int64_t target) {
   return most + std::log(row.sum_of_exponentials(most)) - row.values[target];
 }
 
-// With p the softmax and g the gradient with respect to it, softmax(p) - target:
-// p * (g - sum of p * g).
+// Writes p * (g - sum of p * g), where p is the softmax, and g = softmax(p) - target
+// the gradient with respect to it.
 void softmax_gradient(const Row& row, int64_t target, float factor, float* out) {
   const float most = row.largest();
   const float scale = 1 / row.sum_of_exponentials(most);
@@ -121,7 +121,8 @@ LossSums sum_losses(
     const auto* most = std::max_element(row.values, row.values + row.width);
     sums.correct += most - row.values == classes[i] ? 1 : 0;
   }
-  // What float32 cannot hold is a training that went astray, as it is in PyTorch.
+  // A loss that float32 cannot hold is infinite, as it is in PyTorch: training went
+  // astray.
   if (sums.loss > std::numeric_limits<float>::max()) {
     sums.loss = std::numeric_limits<double>::infinity();
   }

@@ -7,7 +7,7 @@ namespace tandem {
 
 namespace {
 
-// Nobody here can say what the variable leaves of the CPU.
+// Without oneDNN nobody can say what the variable leaves of the CPU's instructions.
 bool limited() {
   return get_env("ONEDNN_MAX_CPU_ISA").has_value();
 }

@@ -26,7 +26,7 @@ using OnednnDims = dnnl::memory::dims;
 OnednnDims dims_of(const dnnl::memory& memory);
 OnednnType type_of(const dnnl::memory& memory);
 
-/// Of the buffer in elements, padded channels included.
+/// The size of the buffer in elements, padded channels included.
 int64_t elements_of(const dnnl::memory& memory);
 
 template <typename T>
@@ -34,17 +34,17 @@ T* data_of(const dnnl::memory& memory) {
   return static_cast<T*>(memory.get_data_handle());
 }
 
-/// In rows, as LibTorch has it.
+/// A description in rows, as LibTorch has them.
 dnnl::memory::desc plain_desc(
     const OnednnDims& dims, OnednnType type = OnednnType::f32);
-/// In the layout that the primitive likes best.
+/// A description that leaves the layout to the primitive.
 dnnl::memory::desc any_desc(const OnednnDims& dims, OnednnType type);
 
 /// `dims` in rows, at `data` (null: memory of its own, 64-byte aligned).
 dnnl::memory plain_memory(
     const OnednnDims& dims, const dnnl::engine& engine, void* data = nullptr,
     OnednnType type = OnednnType::f32);
-/// Over a contiguous float32 tensor.
+/// The memory of a contiguous float32 tensor.
 dnnl::memory plain_over(const at::Tensor& tensor, const dnnl::engine& engine);
 
 /// A primitive with its arguments, bound once: running it allocates nothing.
@@ -95,7 +95,7 @@ class PackedCopies {
   int64_t version_ = -1;
 };
 
-/// A ReLU behind the primitive, in the same pass; or nothing.
+/// The attributes of a primitive, with a ReLU behind it in the same pass, or none.
 dnnl::primitive_attr attributes_with_relu(bool relu);
 
 /// Brings a gradient from a primitive's layout into the arena.

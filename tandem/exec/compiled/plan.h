@@ -11,7 +11,7 @@ namespace tandem {
 /// What changes from one pass to the next.
 struct OnednnPass {
   SampleContext samples;
-  // Parameters differ from those of another version: packed copies are stale.
+  // It changes with the parameters: packed copies of another version are stale.
   int64_t parameters_version = 0;
 };
 
@@ -34,7 +34,7 @@ class OnednnOp {
   explicit OnednnOp(const OnednnContext& context) : context_(context) {}
   virtual ~OnednnOp() = default;
 
-  /// Where the output will be, in the layout and type that suit the operation.
+  /// Returns where the output will be, in the layout and type that suit the operation.
   virtual dnnl::memory plan_forward(const dnnl::memory& input) = 0;
 
   /// `grad_output` has any layout and type. Returns where the input's gradient will
@@ -68,8 +68,8 @@ class OnednnOp {
 /// A layer, and what else it does in the same pass over its output.
 struct FusedLayer {
   Layer layer;
-  // The ReLU beside it: behind a convolution, linear layer or batch norm, on either
-  // side of a max pool.
+  // Whether it takes the ReLU beside it along: one behind a convolution, linear layer
+  // or batch norm, or on either side of a max pool.
   bool relu = false;
   // Nobody wants the gradient of its input.
   bool first = false;
@@ -83,12 +83,12 @@ std::unique_ptr<OnednnOp> make_onednn_op(
 std::unique_ptr<OnednnOp> make_onednn_convolution(
     const FusedLayer& fused, const OnednnTensors& tensors,
     const OnednnContext& context);
-/// For a first layer of few channels.
+/// A form for a first layer of few channels.
 bool fits_small_convolution(const FusedLayer& fused);
 std::unique_ptr<OnednnOp> make_onednn_small_convolution(
     const FusedLayer& fused, const OnednnTensors& tensors,
     const OnednnContext& context);
-/// For windows of 3 x 3 in float32, on AVX-512.
+/// A form for windows of 3 x 3 in float32, on AVX-512.
 bool fits_winograd(const FusedLayer& fused, const OnednnContext& context);
 std::unique_ptr<OnednnOp> make_onednn_winograd(
     const FusedLayer& fused, const OnednnTensors& tensors,

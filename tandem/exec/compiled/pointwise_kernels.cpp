@@ -10,7 +10,7 @@ namespace tandem {
 
 namespace {
 
-// Of elements that one thread takes at least.
+// The least number of elements that a thread takes: 128 KiB of float32.
 constexpr int64_t kGrain = 32'768;
 
 template <typename T>
@@ -35,7 +35,7 @@ TANDEM_ALWAYS_INLINE void drop_each(
     const uint8_t* keep, float factor, int64_t count, const T* in, T* out) {
   TANDEM_ELEMENTWISE
   for (int64_t i = 0; i < count; ++i) {
-    // A product: what is chosen by comparing becomes a branch, which is guessed wrong.
+    // It is a product because a choice would become a branch, which is guessed wrong.
     out[i] = narrow<T>(widen(in[i]) * (factor * static_cast<float>(keep[i])));
   }
 }

@@ -9,17 +9,18 @@ namespace tandem {
 // Loops over whole buffers, vectorised, on all threads of this rank; none of them
 // allocates. T: float or Bf16.
 
-/// sum[j] = the sum of column j (`accumulate`: added to it).
+/// Sets sum[j] to the sum of column j; `accumulate`: adds it.
 void add_rows(
     const float* rows, int64_t count, int64_t width, bool accumulate, float* sum);
 
-/// to = from, or to += from.
+/// Computes to = from, or with `accumulate` to += from.
 void store_gradient(const float* from, int64_t count, bool accumulate, float* to);
 
 template <typename T>
 void rectify(const T* in, int64_t count, T* out);
 
-/// The gradient behind a ReLU whose output is `output`, in place.
+/// Makes the gradient of a ReLU's output that of its input, in place: it becomes zero
+/// where `output` is.
 template <typename T>
 void rectify_gradient(const T* output, int64_t count, T* grad);
 

@@ -11,7 +11,7 @@ namespace tandem {
 
 namespace {
 
-// Of outputs that one thread takes at least.
+// The least number of outputs that a thread takes.
 constexpr int64_t kGrain = 16'384;
 
 // Calls `plane(input offset, output offset)` for every plane, on all threads.

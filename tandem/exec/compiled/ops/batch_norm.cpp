@@ -77,7 +77,7 @@ class BatchNorm : public OnednnOp {
          {DNNL_ARG_VARIANCE, variance_},
          {DNNL_ARG_SCALE, over(tensors_.weight)},
 #if DNNL_VERSION_MAJOR < 3
-         // Not needed, but it counts its arguments; as does 3, which wants it away.
+         // oneDNN 2 does not read it, but counts its arguments; 3 counts one less.
          {DNNL_ARG_SHIFT, over(tensors_.bias)},
 #endif
          {DNNL_ARG_WORKSPACE, workspace_},
@@ -137,7 +137,7 @@ class BatchNorm : public OnednnOp {
   memory input_;
   memory mean_;
   memory variance_;
-  // Which outputs the ReLU cut off.
+  // Says which outputs the ReLU made zero.
   memory workspace_;
   memory scale_grad_;
   memory shift_grad_;

@@ -43,7 +43,7 @@ class Convolution : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
-    // The mask of the ReLU is the output's: same layout.
+    // The output is the ReLU's mask, so its gradient needs the same layout.
     grad_output_ = relu_ ? grad_change_.plan(grad_output, output_.get_desc(), context_)
                          : grad_output;
     plan_weights_gradient();
@@ -86,8 +86,8 @@ class Convolution : public OnednnOp {
     return (in + 2 * layer_.padding - layer_.kernel) / layer_.stride + 1;
   }
 
-  // In bf16 forward and backward each prefer another layout, by less than going from
-  // one to the other takes.
+  // In bf16 forward and backward prefer different layouts, but they gain less by them
+  // than a change of layout takes.
   memory::desc images(const OnednnDims& dims) const {
     return context_.compute == OnednnType::bf16
                ? memory::desc(dims, OnednnType::bf16, memory::format_tag::nhwc)
@@ -107,8 +107,8 @@ class Convolution : public OnednnOp {
     return {layer_.padding, layer_.padding};
   }
 
-  // Winograd's products for 3x3 windows, where oneDNN has them for this shape and this
-  // CPU; a fixed rule, so that all ranks and a resumed run choose alike.
+  // Takes Winograd's products for 3x3 windows, where oneDNN has them for this shape and
+  // this CPU. The rule is fixed, so that all ranks and a resumed run choose alike.
   template <typename Make>
   std::invoke_result_t<Make, algorithm> with_fastest(Make&& make_pd) const {
     if (context_.compute == OnednnType::f32 && layer_.kernel == 3 &&
@@ -116,7 +116,7 @@ class Convolution : public OnednnOp {
       try {
         return make_pd(algorithm::convolution_winograd);
       } catch (const dnnl::error&) {
-        // Not for this CPU.
+        // oneDNN has none for this CPU.
       }
     }
     return make_pd(algorithm::convolution_direct);
@@ -178,7 +178,7 @@ class Convolution : public OnednnOp {
   OnednnDims in_dims_;
   OnednnDims out_dims_;
   memory input_;
-  // The same as forward reads it.
+  // The input as the forward primitive reads it.
   memory source_;
   memory output_;
   memory grad_output_;
@@ -186,7 +186,7 @@ class Convolution : public OnednnOp {
   dnnl::convolution_forward::primitive_desc pd_;
   BoundPrimitive forward_;
   BoundPrimitive backward_weights_;
-  // Instead of that, where it fits.
+  // Takes the place of backward_weights_ where it fits.
   std::unique_ptr<AmxWeightsGradient> amx_weights_;
   BoundPrimitive backward_data_;
   PackedCopies packed_;

@@ -32,7 +32,7 @@ class Linear : public OnednnOp {
     return tensors_.weight.data_ptr<float>();
   }
 
-  // The gradient of the output as it is before the ReLU, and the bias's.
+  // Makes the output's gradient what it is before the ReLU, and sums up the bias's.
   void finish_grad_output(bool accumulate) {
     grad_change_.run(stream());
     float* grad = data_of<float>(grad_output_);
@@ -116,7 +116,7 @@ class Float32Linear : public Linear {
   LayoutChange input_change_;
 };
 
-// bfloat16 products with float32 sums, from packed copies of the weights.
+// Multiplies bfloat16 with float32 sums, from packed copies of the weights.
 class Bf16Linear : public Linear {
  public:
   using Linear::Linear;
@@ -209,8 +209,8 @@ class Bf16Linear : public Linear {
   LayoutChange data_grad_change_;
 };
 
-// bfloat16 products with float32 sums, by kernels of our own that read the weights
-// where they are: no copy of them, and none of their gradient.
+// Multiplies bfloat16 with float32 sums, by kernels of our own that read the weights
+// where they are: there is no copy of them, and none of their gradient.
 class AmxLinear : public Linear {
  public:
   using Linear::Linear;
@@ -256,7 +256,7 @@ class AmxLinear : public Linear {
     });
   }
 
-  // After backward_parameters(), which rounds the gradient.
+  // To be called after backward_parameters(), which rounds the gradient.
   void backward_input() override {
     if (in_type_ == OnednnType::bf16) {
       multiply_input<Bf16>();
@@ -270,7 +270,8 @@ class AmxLinear : public Linear {
     return make(plain_desc({count}, OnednnType::u8));
   }
 
-  // As many as there are threads; one where the others would not pay.
+  // There are as many parts as threads, but at most one for every four million
+  // products: with fewer, another thread does not pay.
   void plan_parts() {
     constexpr int64_t kProductsOfAPart = 4'000'000;
     const int64_t products = count_ * in_ * out_;
@@ -308,7 +309,7 @@ class AmxLinear : public Linear {
   memory grad_input_;
   memory rounded_grad_;
   int64_t parts_ = 1;
-  // Of one part; a multiple of 64.
+  // The scratch of one part; a multiple of 64.
   int64_t scratch_bytes_ = 0;
   memory scratch_;
   LayoutChange input_change_;

@@ -10,7 +10,7 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-// A pass of our own: it takes the ReLU along, and is several times faster than
+// The passes are our own: they take the ReLU along, and are several times faster than
 // oneDNN's, which keeps a layout that its backward does not like.
 class MaxPool : public OnednnOp {
  public:
@@ -55,7 +55,7 @@ class MaxPool : public OnednnOp {
   }
 
  private:
-  // The layout that the input has, when the pass can read it.
+  // The input's layout where the passes can read it, otherwise one that they can.
   static Tag tag_of(const memory& input) {
     const OnednnDims dims = dims_of(input);
     for (const Tag tag : {Tag::nChw16c, Tag::nChw8c}) {

@@ -22,7 +22,7 @@ void with_type(const memory& m, Body&& body) {
   }
 }
 
-// One that nothing beside it can take along.
+// A ReLU that no layer beside it can take along.
 class Relu : public OnednnOp {
  public:
   using OnednnOp::OnednnOp;
@@ -61,7 +61,7 @@ class Relu : public OnednnOp {
   LayoutChange change_;
 };
 
-// In rows, as the masks are. Does nothing without a backward.
+// Dropout works in rows, as the masks are. It does nothing without a backward.
 class Dropout : public OnednnOp {
  public:
   Dropout(const Layer& layer, const OnednnContext& context)
@@ -79,7 +79,7 @@ class Dropout : public OnednnOp {
     samples_ = dims[0];
     const memory::desc rows = plain_desc(dims, type_of(input));
     input_ = change_.plan(input, rows, context_);
-    // In place where the values had to move anyway.
+    // It works in place where the values had to move anyway.
     const bool moved = input_.get_data_handle() != input.get_data_handle();
     output_ = moved ? input_ : make(rows);
     keep_.resize(static_cast<size_t>(elements_of(output_) / run_));
@@ -163,7 +163,7 @@ class Flatten : public OnednnOp {
   LayoutChange grad_change_;
 };
 
-// Over the few classes of a classifier: no primitive pays. In float32.
+// It is over the few classes of a classifier, where no primitive pays; in float32.
 class LogSoftmax : public OnednnOp {
  public:
   using OnednnOp::OnednnOp;

@@ -17,8 +17,8 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-// The first convolution reads few channels and passes no gradient on: loops of our own
-// over float32 images, which do ReLU, bias and conversion in the same pass.
+// The first convolution reads few channels and passes no gradient on. It has loops of
+// our own over float32 images, which do ReLU, bias and conversion in the same pass.
 class SmallConvolution : public OnednnOp {
  public:
   SmallConvolution(
@@ -86,7 +86,8 @@ class SmallConvolution : public OnednnOp {
     return padded_.empty() ? data_of<float>(input_) : padded_.data();
   }
 
-  // Lanes as wide as the CPU's vectors, in the layout that what follows likes.
+  // Lanes are as wide as the CPU's vectors, and a block of channels as wide as the
+  // layer behind likes it: a vector of 4 lanes is half of a block of 8.
   void plan_lanes() {
     const bool by_16 = layer_.out % 16 == 0 && kernel_isa() == Isa::avx512;
     const int64_t block = by_16 ? 16 : 8;
@@ -101,7 +102,7 @@ class SmallConvolution : public OnednnOp {
     shape_.group_offsets = groups_.data();
   }
 
-  // What lies around the images stays zero.
+  // Copies the images into the middle of padded_; what lies around them stays zero.
   void pad() {
     if (padded_.empty()) {
       return;
@@ -120,7 +121,7 @@ class SmallConvolution : public OnednnOp {
     }
   }
 
-  // [out][taps] to [taps][out].
+  // Turns [out][taps] into [taps][out].
   void transpose(const float* weights, int64_t out, float* to) const {
     for (int64_t c = 0; c < out; ++c) {
       for (int64_t t = 0; t < shape_.taps(); ++t) {
@@ -165,7 +166,7 @@ class SmallConvolution : public OnednnOp {
     });
   }
 
-  // Image after image, however many threads there were.
+  // Adds image after image, so that the number of threads does not change a bit.
   void store(bool accumulate) {
     for (int64_t i = 1; i < images_; ++i) {
       store_gradient(sums_.data() + i * sums_size(), sums_size(), true, sums_.data());
@@ -194,10 +195,10 @@ class SmallConvolution : public OnednnOp {
   memory output_;
   memory grad_output_;
   std::vector<int64_t> groups_;
-  // Empty without padding.
+  // The images with their padding; empty where there is none.
   std::vector<float> padded_;
   std::vector<float> weights_;
-  // Of each image.
+  // The sums of each image, [taps + 1][out].
   std::vector<float> sums_;
   LayoutChange change_;
   LayoutChange grad_change_;

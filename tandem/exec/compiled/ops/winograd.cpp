@@ -13,7 +13,9 @@ namespace {
 
 using dnnl::memory;
 
-// Threads share the tiles; each has scratch and sums of its own.
+// Threads share the tiles; each has scratch and sums of its own:
+//
+//   sums_   | part 0: 36 x in x out, then out of the bias | part 1: the same | ...
 class WinogradConvolution : public OnednnOp {
  public:
   WinogradConvolution(
@@ -123,7 +125,7 @@ class WinogradConvolution : public OnednnOp {
     }
   }
 
-  // body(part, first tile, last tile, scratch); each part is a multiple of a run.
+  // Calls body(part, first tile, end of tiles, scratch); a part is a multiple of a run.
   template <typename Body>
   void in_parts(const WinogradShape& shape, const Body& body) const {
     const int64_t runs = (shape.tiles() + kWinogradTiles - 1) / kWinogradTiles;
@@ -160,7 +162,8 @@ class WinogradConvolution : public OnednnOp {
 }  // namespace
 
 bool fits_winograd(const FusedLayer& fused, const OnednnContext& context) {
-  // Transformed weights of more do not stay in the second-level cache.
+  // At this size the transformed weights take 1.125 MiB. More do not stay in the L2
+  // cache.
   constexpr int64_t kMostWeights = 8192;
   const Layer& layer = fused.layer;
   return kernel_isa() == Isa::avx512 && context.compute == OnednnType::f32 &&
