@@ -178,6 +178,7 @@ TEST(SingleCommunicator, NeedsNoneOfTheOthersAndCountsNothing) {
   comm->all_gather(gathered, x)->wait();
   comm->barrier();
   EXPECT_TRUE(comm->broadcast(x, 0)->test());
+  EXPECT_TRUE(x.eq(2).all().item<bool>());
   EXPECT_TRUE(gathered.equal(x));
   EXPECT_EQ(comm->split(3)->size(), 1);
   EXPECT_EQ(comm->stats().operations, 0);

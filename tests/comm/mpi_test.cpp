@@ -110,7 +110,7 @@ TEST_F(Mpi, ARankThatLeavesWithAnErrorTakesTheOthersAlong) {
     comm->barrier();
     say("rank 0 went on");
   };
-  EXPECT_EQ(error_of<DataError>(leave), "no error");
+  EXPECT_EQ(error_of<DataError>(leave), "(no error)");
 }
 
 TEST_F(Mpi, GroupsMayHaveAnyColorAndComeAndGo) {

@@ -15,6 +15,7 @@ namespace tandem {
 namespace {
 
 using testing::AllOf;
+using testing::Each;
 using testing::HasSubstr;
 
 constexpr Milliseconds kShort{200};
@@ -133,8 +134,9 @@ TEST(ThreadRpc, APeerThatStoppedIsNamed) {
               });
             }),
         DataError);
+    messages.erase(messages.begin() + stopping);
     EXPECT_THAT(
-        messages[1], HasSubstr("rank " + std::to_string(stopping) + " stopped"));
+        messages, Each(HasSubstr("rank " + std::to_string(stopping) + " stopped")));
   }
 }
 

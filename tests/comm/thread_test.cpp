@@ -137,7 +137,7 @@ TEST(ThreadGroup, MessagesOfDifferentSizesFailOnBothSides) {
 TEST(ThreadGroup, WhenOneRankThrowsTheOthersWaitsNameIt) {
   struct Boom {};
   std::vector<int> peers(3, -1);
-  std::vector<std::string> messages(3, "rank 1 stopped");
+  std::vector<std::string> messages(3);
   const auto start = Clock::now();
   EXPECT_THROW(
       run_ranks(
@@ -159,7 +159,8 @@ TEST(ThreadGroup, WhenOneRankThrowsTheOthersWaitsNameIt) {
       Boom);
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
   EXPECT_EQ(peers, (std::vector<int>{1, -1, 1}));
-  EXPECT_THAT(messages, Each(HasSubstr("rank 1 stopped")));
+  EXPECT_THAT(messages[0], HasSubstr("rank 1 stopped"));
+  EXPECT_THAT(messages[2], HasSubstr("rank 1 stopped"));
 }
 
 TEST(ThreadGroup, AFailureEndsMessagesAndSplitGroupsToo) {
