@@ -11,7 +11,7 @@
 
 #include "program.h"
 #include "tandem/launch/mpirun.h"
-#include "workers.h"
+#include "tests/program/ranks/workers.h"
 
 namespace tandem {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "bad_input.h"
+#include "tests/program/bad_input/bad_input.h"
 
 namespace tandem {
 namespace {

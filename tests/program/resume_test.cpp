@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "program.h"
-#include "workers.h"
+#include "tests/program/ranks/workers.h"
 
 namespace tandem {
 namespace {

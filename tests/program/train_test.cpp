@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "program.h"
-#include "workers.h"
+#include "tests/program/ranks/workers.h"
 
 namespace tandem {
 namespace {

@@ -10,8 +10,8 @@
 #include <map>
 #include <thread>
 
-#include "program.h"
 #include "tandem/base/store/socket.h"
+#include "tests/program/program.h"
 
 namespace tandem {
 

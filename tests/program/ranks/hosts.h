@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "program.h"
+#include "tests/program/program.h"
 
 namespace tandem {
 

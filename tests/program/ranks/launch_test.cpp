@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "program.h"
+#include "tests/program/program.h"
 
 namespace tandem {
 namespace {

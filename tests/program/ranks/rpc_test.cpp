@@ -9,7 +9,7 @@
 #include <sstream>
 #include <thread>
 
-#include "program.h"
+#include "tests/program/program.h"
 #include "workers.h"
 
 namespace tandem {

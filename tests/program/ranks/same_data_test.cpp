@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <thread>
 
-#include "program.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/data/dataset.h"
+#include "tests/program/program.h"
 
 namespace tandem {
 namespace {

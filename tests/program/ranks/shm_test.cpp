@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "program.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/store/store.h"
+#include "tests/program/program.h"
 
 namespace tandem {
 namespace {

@@ -5,8 +5,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "program.h"
 #include "tests/base/test_tools.h"
+#include "tests/program/program.h"
 
 namespace tandem {
 namespace {
