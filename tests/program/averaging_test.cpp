@@ -28,9 +28,9 @@ std::vector<std::string> with(
   return arguments;
 }
 
-// Two epochs of 20 steps, momentum and batch norm with values of each rank's own.
+// Two epochs of 14 steps, momentum and batch norm with values of each rank's own.
 std::vector<std::string> averaging(
-    const std::string& out, const std::string& ranks = "2") {
+    const std::string& out, const std::string& ranks = "3") {
   return {"train",       "--strategy", "averaging", "--model",      "convnet_bn",
           "--optimizer", "sgd",        "--lr",      "0.05",         "--momentum",
           "0.9",         "--limit",    "1280",      "--batch-size", "32",
@@ -84,7 +84,7 @@ TEST(Averaging, ResumingBetweenAveragesGivesTheBitsOfNotStopping) {
                   .status.ok());
   // Step 9 is in the middle of the first epoch and two steps behind an average.
   const auto checkpoint = whole + "/checkpoints/step-00000009";
-  EXPECT_TRUE(file_exists(checkpoint + "/rank-0001-of-0002.safetensors"));
+  EXPECT_TRUE(file_exists(checkpoint + "/rank-0001-of-0003.safetensors"));
   const auto result =
       tandem_run(with(with(averaging(parts), more), {"--resume", checkpoint}));
   EXPECT_TRUE(result.status.ok()) << result.errors;
@@ -100,10 +100,10 @@ TEST(Averaging, AnotherNumberOfRanksGoesOnFromTheAverageAndSaysSo) {
       "--ranks", "thread", "--checkpoint-every", "9", "--keep-checkpoints", "0"};
   ASSERT_TRUE(tandem_run(with(averaging(first), more)).status.ok());
   const auto result = tandem_run(with(
-      with(averaging(second, "3"), more),
+      with(averaging(second, "4"), more),
       {"--resume", first + "/checkpoints/step-00000009"}));
   EXPECT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr("holds no state of 3 ranks"));
+  EXPECT_THAT(result.errors, HasSubstr("holds no state of 4 ranks"));
   EXPECT_EQ(hash_of(second).size(), 64u);
 }
 
@@ -165,7 +165,7 @@ TEST(MpiRun, BackendMpiWithoutMpirunIsMisuse) {
     EXPECT_EQ(lines_with(result.errors, "\n"), 1);
   }
   const auto threads =
-      tandem_run({"train", "--backend", "mpi", "--ranks", "thread", "--nproc", "2"});
+      tandem_run({"train", "--backend", "mpi", "--ranks", "thread", "--nproc", "4"});
   EXPECT_EQ(threads.status.code, 2);
   EXPECT_THAT(threads.errors, HasSubstr("does not serve thread ranks"));
   const auto both = tandem_run({"train", "--launcher", "mpirun", "--ranks", "thread"});
@@ -197,6 +197,7 @@ TEST(MpiRun, RecipeOfTheDocumentPrintsItsLines) {
       result.output + result.errors, HasSubstr("1 of 961 samples are left out"));
 }
 
+// Of more ranks each of the two sums in an order of its own.
 TEST(MpiRun, GivesTheBitsOfGlooAtTwoRanks) {
   if (!this_build_has_mpi()) {
     GTEST_SKIP() << kNoMpi;

@@ -26,7 +26,7 @@ TEST(Bench, StepPrintsItsFigureAndWhatItMeasured) {
 
 TEST(Bench, AllreduceListsEveryBackend) {
   const auto result = tandem_run(
-      {"bench", "allreduce", "--nproc", "2", "--backends", "gloo,shm,thread", "--bytes",
+      {"bench", "allreduce", "--nproc", "3", "--backends", "gloo,shm,thread", "--bytes",
        "65536", "--json"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("\"results\""));

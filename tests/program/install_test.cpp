@@ -65,10 +65,10 @@ TEST_F(Install, AProjectOfItsOwnBuildsAgainstIt) {
 
 TEST_F(Install, ACopyOfTheLaunchedExampleBuildsAndRuns) {
   const auto run = run_command(
-      {prefix_ + "/bin/tandem", "launch", "--nproc_per_node=2",
+      {prefix_ + "/bin/tandem", "launch", "--nproc_per_node=4",
        build(copy("launch")) + "/launch"});
   expect_ok(run);
-  EXPECT_THAT(run.output, HasSubstr("[rank 1] Epoch: 9, Loss: "));
+  EXPECT_THAT(run.output, HasSubstr("[rank 3] Epoch: 9, Loss: "));
 }
 
 TEST_F(Install, ACopyOfTheSpawningExampleBuildsAndRuns) {
@@ -91,7 +91,7 @@ TEST(Examples, HelloRanksAddsUp) {
 }
 
 TEST(Examples, OwnLoopEndsWithEqualWeightsOnAllRanks) {
-  const auto run = launch_example(2, {"own_loop", "1", "6400"});
+  const auto run = launch_example(3, {"own_loop", "1", "6400"});
   expect_ok(run);
   const auto weights_of = [&](const std::string& rank) {
     const std::string mark = "[rank " + rank + "] weights ";
@@ -100,6 +100,7 @@ TEST(Examples, OwnLoopEndsWithEqualWeightsOnAllRanks) {
                                    : run.output.substr(at + mark.size(), 64);
   };
   EXPECT_EQ(weights_of("0"), weights_of("1"));
+  EXPECT_EQ(weights_of("0"), weights_of("2"));
 }
 
 // The lines with `mark`, from behind it.
@@ -129,7 +130,7 @@ void expect_document_002(const CommandResult& run, size_t ranks) {
 }
 
 TEST(Examples, AProgramIsStartedByALauncher) {
-  expect_document_002(launch_example(2, {"launch"}), 2);
+  expect_document_002(launch_example(4, {"launch"}), 4);
 }
 
 TEST(Examples, AProgramStartsItsOwnRanks) {

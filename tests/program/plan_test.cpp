@@ -108,14 +108,14 @@ TEST(Plan, ReadsARun) {
     EXPECT_TRUE(result.status.ok()) << result.errors;
     return out;
   };
-  const auto two = train("2");
-  const auto result = plan({"--from", two, "--nodes", "2", "--json"});
+  const auto three = train("3");
+  const auto result = plan({"--from", three, "--nodes", "2", "--json"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(
       result.output, AllOf(
-                         HasSubstr("from " + two + ": simplenet"),
-                         HasSubstr("\"batch\":64"), HasSubstr("\"ranks\":4")));
-  const auto crowded = plan({"--from", two, "--ranks-per-node", "3"});
+                         HasSubstr("from " + three + ": simplenet"),
+                         HasSubstr("\"batch\":64"), HasSubstr("\"ranks\":6")));
+  const auto crowded = plan({"--from", three, "--ranks-per-node", "2"});
   EXPECT_EQ(crowded.status.code, 2);
   EXPECT_THAT(crowded.errors, HasSubstr("leave --ranks-per-node out"));
   const auto one = train("1");

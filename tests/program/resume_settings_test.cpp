@@ -142,7 +142,7 @@ class RefusedOnResume : public ResumedSettings,
                         public testing::WithParamInterface<Refused> {};
 
 TEST_P(RefusedOnResume, InOneLineThatChangesNothing) {
-  ASSERT_TRUE(start({"--nproc", "2", "--optimizer", "sgd"}).status.ok());
+  ASSERT_TRUE(start({"--nproc", "3", "--optimizer", "sgd"}).status.ok());
   const auto before = config();
   const auto refused = resume_with_recipe(GetParam().flags);
   EXPECT_EQ(refused.status.code, 2);
@@ -153,7 +153,7 @@ TEST_P(RefusedOnResume, InOneLineThatChangesNothing) {
   }
   EXPECT_THAT(refused.errors, AllOf(HasSubstr(out_), HasSubstr("--init")));
   EXPECT_EQ(config(), before);
-  EXPECT_EQ(steps(), 5);
+  EXPECT_EQ(steps(), 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -38,9 +38,9 @@ TEST(Train, ThreadRanksGiveTheBitsOfProcessRanks) {
   const Scratch scratch;
   const auto processes = scratch / "processes";
   const auto threads = scratch / "threads";
-  const auto a = hash_of_run(with(small_run(processes), {"--nproc", "2"}), processes);
+  const auto a = hash_of_run(with(small_run(processes), {"--nproc", "3"}), processes);
   const auto b = hash_of_run(
-      with(small_run(threads), {"--nproc", "2", "--ranks", "thread"}), threads);
+      with(small_run(threads), {"--nproc", "3", "--ranks", "thread"}), threads);
   EXPECT_EQ(a.size(), 64u);
   EXPECT_EQ(a, b);
 }
@@ -198,10 +198,10 @@ TEST(Train, TheDataOfAHostIsReadOnceForAllItsRanks) {
   };
   const std::vector<Case> cases = {
       {{}, {}, 1},
-      {{"--nproc", "2"}, {}, 2},
-      {{"--nproc", "2", "--ranks", "thread"}, {}, 1},
+      {{"--nproc", "3"}, {}, 3},
+      {{"--nproc", "4", "--ranks", "thread"}, {}, 1},
       // Nobody else needs what rank 0 scatters.
-      {{"--nproc", "2", "--share", "scatter"}, {}, 0},
+      {{"--nproc", "3", "--share", "scatter"}, {}, 0},
       // Another's launcher: each rank reads for itself.
       {{},
        {{"RANK", "0"},
@@ -229,7 +229,7 @@ TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {
   const auto out = scratch / "run";
   CommandResult result;
   std::thread run([&] {
-    result = tandem_run({"train", "--nproc", "2", "--epochs", "50", "--out", out});
+    result = tandem_run({"train", "--nproc", "3", "--epochs", "50", "--out", out});
   });
   // Training has begun once there are metrics.
   const auto metrics = out + "/metrics.jsonl";
@@ -238,7 +238,7 @@ TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   const auto workers = workers_of(out);
-  EXPECT_EQ(workers.size(), 2u);
+  EXPECT_EQ(workers.size(), 3u);
   if (!workers.empty()) {
     kill(workers.back(), SIGKILL);
   }

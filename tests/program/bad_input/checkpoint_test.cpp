@@ -107,8 +107,8 @@ INSTANTIATE_TEST_SUITE_P(
             {"model is \"net\"", "'@/checkpoint' has \"simplenet\"", "--model"},
             &with_checkpoint},
         BadInputCase{
-            "OfAnotherModelForTwoRanks",
-            train({"--model", "net", "--resume", "@/checkpoint", "--nproc", "2"}),
+            "OfAnotherModelForThreeRanks",
+            train({"--model", "net", "--resume", "@/checkpoint", "--nproc", "3"}),
             2,
             {"model is \"net\"", "'@/checkpoint' has \"simplenet\"", "--model"},
             &with_checkpoint},
@@ -177,8 +177,8 @@ INSTANTIATE_TEST_SUITE_P(
             {"@/" + kTraining, "header"},
             cut(kTraining, 20)},
         BadInputCase{
-            "TornTrainingStateForTwoRanks",
-            resume({"--nproc", "2"}),
+            "TornTrainingStateForFourRanks",
+            resume({"--nproc", "4"}),
             1,
             {"@/" + kTraining, "header"},
             cut(kTraining, 20)},
@@ -237,8 +237,8 @@ INSTANTIATE_TEST_SUITE_P(
             {"@/checkpoint", "of two checkpoints"},
             mixed(kModel)},
         BadInputCase{
-            "TrainingStateOfAnotherStepForTwoRanks",
-            resume({"--nproc", "2"}),
+            "TrainingStateOfAnotherStepForThreeRanks",
+            resume({"--nproc", "3"}),
             1,
             {"@/checkpoint", "of two checkpoints"},
             mixed(kTraining)},
@@ -279,8 +279,8 @@ INSTANTIATE_TEST_SUITE_P(
             {"@/checkpoint", "no model.safetensors", "step-N"},
             folder_instead("")},
         BadInputCase{
-            "AnotherDirectoryForTwoRanks",
-            resume({"--nproc", "2"}),
+            "AnotherDirectoryForFourRanks",
+            resume({"--nproc", "4"}),
             1,
             {"@/" + kModel, "No such file"},
             folder_instead("some/thing")},

@@ -54,14 +54,14 @@ INSTANTIATE_TEST_SUITE_P(
             {"@/" + kImages, "984 of the 50176", "fetch it again"},
             cut(kImages, 1000)},
         BadInputCase{
-            "TruncatedForTwoRanks",
-            train({"--nproc", "2", "--out", "@/out"}),
+            "TruncatedForThreeRanks",
+            train({"--nproc", "3", "--out", "@/out"}),
             1,
             {"@/" + kImages, "984 of the 50176"},
             cut(kImages, 1000)},
         BadInputCase{
             "TruncatedForThreads",
-            train({"--nproc", "2", "--ranks", "thread", "--out", "@/out"}),
+            train({"--nproc", "4", "--ranks", "thread", "--out", "@/out"}),
             1,
             {"@/" + kImages, "984 of the 50176"},
             cut(kImages, 1000)},
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(
             patched(kImages, 4, std::string(4, '\0'))},
         BadInputCase{
             "FewerLabelsThanImages",
-            train({"--nproc", "2"}),
+            train({"--nproc", "3"}),
             1,
             {"holds 64 images", "@/" + kLabels, "63 labels"},
             data_and([](const Stage& stage) {
@@ -160,8 +160,8 @@ INSTANTIATE_TEST_SUITE_P(
             {"1x784", "too small", "--model"},
             &flat_images},
         BadInputCase{
-            "ImagesTooSmallForTwoRanks",
-            train({"--model", "net", "--nproc", "2"}),
+            "ImagesTooSmallForFourRanks",
+            train({"--model", "net", "--nproc", "4"}),
             2,
             {"1x784", "too small", "--model"},
             &flat_images},
@@ -184,8 +184,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadInputCase{"MissingFolder", kCheck, 2, {"@/data", "digits, mnist"}},
         BadInputCase{
-            "MissingFolderForTwoRanks",
-            train({"--nproc", "2"}),
+            "MissingFolderForFourRanks",
+            train({"--nproc", "4"}),
             2,
             {"@/data", "digits, mnist"}},
         BadInputCase{
@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
             &with_data},
         BadInputCase{
             "FolderThatMayNotBeRead",
-            train({"--nproc", "2"}),
+            train({"--nproc", "3"}),
             1,
             {"@/data", "Permission denied"},
             data_and([](const Stage& stage) {

@@ -34,16 +34,16 @@ INSTANTIATE_TEST_SUITE_P(
             {"@/run", "earlier run", "--resume auto"},
             &with_run},
         BadInputCase{
-            "OfAnEarlierRunForTwoRanks",
-            into("@/run", {"--nproc", "2"}),
+            "OfAnEarlierRunForThreeRanks",
+            into("@/run", {"--nproc", "3"}),
             2,
             {"@/run", "earlier run", "--resume auto"},
             &with_run},
         BadInputCase{
             "IsAFile", into("@/file"), 1, {"@/file", "another path"}, &with_file},
         BadInputCase{
-            "IsAFileForTwoRanks",
-            into("@/file", {"--nproc", "2"}),
+            "IsAFileForFourRanks",
+            into("@/file", {"--nproc", "4"}),
             1,
             {"@/file", "another path"},
             &with_file},
@@ -75,8 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
             })},
         BadInputCase{"InProc", into("/proc/run"), 1, {"/proc/run"}, &with_data},
         BadInputCase{
-            "InSysForTwoRanks",
-            into("/sys/run", {"--nproc", "2"}),
+            "InSysForFourRanks",
+            into("/sys/run", {"--nproc", "4"}),
             1,
             {"/sys/run"},
             &with_data},
@@ -90,8 +90,8 @@ INSTANTIATE_TEST_SUITE_P(
             {},
             "ro"},
         BadInputCase{
-            "OnAReadOnlyDiskForTwoRanks",
-            into("@/disk/run", {"--nproc", "2"}),
+            "OnAReadOnlyDiskForThreeRanks",
+            into("@/disk/run", {"--nproc", "3"}),
             1,
             {"@/disk/run", "Read-only", "may use"},
             &with_data,
@@ -136,8 +136,8 @@ INSTANTIATE_TEST_SUITE_P(
             {},
             "size=64k"},
         BadInputCase{
-            "AtTheFirstCheckpointForTwoRanks",
-            into("@/disk/run", {"--nproc", "2"}),
+            "AtTheFirstCheckpointForThreeRanks",
+            into("@/disk/run", {"--nproc", "3"}),
             1,
             {"@/disk/run/checkpoints/", ".safetensors", "No space left"},
             &with_data,

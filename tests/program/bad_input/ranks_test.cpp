@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         rank(
             "SizeDiffersFromNproc", {{"RANK", "0"}, {"WORLD_SIZE", "3"}}, 2,
-            {"2 ranks", "WORLD_SIZE is 3", "--nproc"}, {"--nproc", "2"}),
+            {"4 ranks", "WORLD_SIZE is 3", "--nproc"}, {"--nproc", "4"}),
         rank(
             "RankBeyondSize", {{"RANK", "3"}, {"WORLD_SIZE", "3"}}, 2,
             {"RANK is '3'", "0 to 2"}),
@@ -173,7 +173,8 @@ INSTANTIATE_TEST_SUITE_P(
         launching("NotInPath", {"nosuchprogram"}, {"nosuchprogram", "PATH"}),
         launching("NotExecutable", {"@/text"}, {"@/text", "executable"}),
         launching(
-            "NotExecutableTwice", {"--nproc", "2", "@/text"}, {"@/text", "executable"}),
+            "NotExecutableOnFourRanks", {"--nproc", "4", "@/text"},
+            {"@/text", "executable"}),
         launching("Directory", {"/tmp"}, {"/tmp", "executable"}),
         launching("WithoutInterpreter", {"@/script"}, {"@/script", "executable"}),
         launching("NoRanks", {"--nproc", "0", "true"}, {"'0'", "1 to 4096"}),
@@ -210,13 +211,13 @@ INSTANTIATE_TEST_SUITE_P(
         launching("UnknownFlag", {"--nporc", "2", "true"}, {"--nporc", "'--nproc'"}),
         launching(
             "RanksThatMisuseTrain",
-            {"--nproc", "2", program(), "train", "--modle", "net"},
+            {"--nproc", "3", program(), "train", "--modle", "net"},
             {"--modle", "'--model'"}),
         launching(
-            "RanksThatLaunchAgain", {"--nproc", "2", program(), "train", "-g", "4"},
-            {"ask for 4 ranks", "WORLD_SIZE is 2"}),
+            "RanksThatLaunchAgain", {"--nproc", "3", program(), "train", "-g", "4"},
+            {"ask for 4 ranks", "WORLD_SIZE is 3"}),
         launching(
-            "RanksThatFail", {"--nproc", "2", "sh", "-c", "exit 3"},
+            "RanksThatFail", {"--nproc", "4", "sh", "-c", "exit 3"},
             {"rank", "exited with code 3", "stopped"}, 1)),
     name_of_case);
 

@@ -22,9 +22,10 @@ INSTANTIATE_TEST_SUITE_P(
         setting("Flag", {"--modle", "net"}, {"--modle", "'--model'"}),
         setting("Model", {"--model", "nett"}, {"nett", "'net'"}),
         setting(
-            "ModelForTwoRanks", {"--model", "nett", "--nproc", "2"}, {"nett", "'net'"}),
+            "ModelForThreeRanks", {"--model", "nett", "--nproc", "3"},
+            {"nett", "'net'"}),
         setting(
-            "ModelForThreads", {"--model", "nett", "--nproc", "2", "--ranks", "thread"},
+            "ModelForThreads", {"--model", "nett", "--nproc", "4", "--ranks", "thread"},
             {"nett", "'net'"}),
         setting(
             "Strategy", {"--strategy", "data_paralel"},
@@ -36,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(
         setting("Executor", {"--executor", "egar"}, {"egar", "'eager'"}),
         setting("Backend", {"--backend", "glo"}, {"glo", "'gloo'"}),
         setting(
-            "BackendForTwoRanks", {"--backend", "glo", "--nproc", "2"},
+            "BackendForFourRanks", {"--backend", "glo", "--nproc", "4"},
             {"glo", "'gloo'"}),
         setting("Uneven", {"--uneven", "jion"}, {"jion", "'join'"}),
         setting("DriftCheck", {"--drift-check", "resnyc"}, {"resnyc", "'resync'"}),
@@ -94,8 +95,8 @@ INSTANTIATE_TEST_SUITE_P(
     Stages, BadInput,
     testing::Values(
         setting(
-            "MoreThanLayers", {"--strategy", "pipeline", "--nproc", "2"},
-            {"2 stages", "the model has 1 (fc)", "--stages"}),
+            "MoreThanLayers", {"--strategy", "pipeline", "--nproc", "3"},
+            {"3 stages", "the model has 1 (fc)", "--stages"}),
         setting(
             "DoNotMultiply",
             {"--strategy", "pipeline", "--stages", "2", "--replicas", "3", "--nproc",
@@ -103,11 +104,11 @@ INSTANTIATE_TEST_SUITE_P(
             {"2 stages x 3 replicas", "4 ranks", "1 x 4, 2 x 2, 4 x 1"}),
         setting(
             "DoNotDivideThreads",
-            {"--strategy", "model_parallel", "--stages", "3", "--nproc", "2", "--ranks",
+            {"--strategy", "model_parallel", "--stages", "3", "--nproc", "4", "--ranks",
              "thread"},
-            {"3 stages", "2 ranks", "1 x 2, 2 x 1"}),
+            {"3 stages", "4 ranks", "1 x 4, 2 x 2, 4 x 1"}),
         setting(
-            "OfDataParallel", {"--stages", "2", "--nproc", "2"},
+            "OfDataParallel", {"--stages", "2", "--nproc", "4"},
             {"data_parallel", "--strategy pipeline", "--stages"})),
     name_of_case);
 
@@ -153,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"loss_scale is -2", "--loss-scale"}),
         setting("BucketBytes", {"--bucket-bytes", "0"}, {"bucket_bytes is 0"}),
         setting(
-            "BucketBytesForTwoRanks", {"--bucket-bytes", "0", "--nproc", "2"},
+            "BucketBytesForThreeRanks", {"--bucket-bytes", "0", "--nproc", "3"},
             {"bucket_bytes is 0"}),
         BadInputCase{
             "BenchmarkSteps",
@@ -183,9 +184,10 @@ INSTANTIATE_TEST_SUITE_P(
         setting("ClipNorm", {"--clip-norm", "-1"}, {"clip_norm is -1"}),
         setting("Timeout", {"--timeout-seconds", "0"}, {"timeout_seconds is 0"}),
         setting("TimeoutAbsurd", {"--timeout-seconds", "1e300"}, {"timeout_seconds"}),
-        setting("Port", {"--nproc", "2", "--master-port", "99999"}, {"to 65535"}),
+        setting("Port", {"--nproc", "3", "--master-port", "99999"}, {"to 65535"}),
         setting("Nodes", {"--nnodes", "1000000000"}, {"nnodes is", "to 65536"}),
         setting("NodeRank", {"--node-rank", "3"}, {"node_rank is 3", "--nnodes"}),
+        // Two ranks: a batch of half the samples must be too large for each.
         BadInputCase{
             "LargerThanMemory",
             train({"--nproc", "2", "--model", "net", "--out", "@/out"}),
@@ -214,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(
         setting(
             "EndLine", {"--end-line", "{secs}"}, {"end_line is '{secs}'", "seconds"}),
         setting(
-            "ForTwoRanks", {"--log-line", "{loss", "--nproc", "2"},
+            "ForFourRanks", {"--log-line", "{loss", "--nproc", "4"},
             {"log_line is '{loss'"})),
     name_of_case);
 
@@ -248,13 +250,13 @@ INSTANTIATE_TEST_SUITE_P(
             "CompiledLayersInFloat64", {"--executor", "onednn", "--precision", "fp64"},
             {"float32", "--executor eager"}),
         setting(
-            "SequentialOnTwoRanks", {"--strategy", "sequential", "--nproc", "2"},
+            "SequentialOnThreeRanks", {"--strategy", "sequential", "--nproc", "3"},
             {"sequential", "--nproc 1"}),
         setting(
             "GlooForThreads", {"--ranks", "thread", "--backend", "gloo"},
             {"gloo", "thread", "--backend auto"}),
         setting(
-            "ThreadBackendForProcesses", {"--backend", "thread", "--nproc", "2"},
+            "ThreadBackendForProcesses", {"--backend", "thread", "--nproc", "4"},
             {"thread", "process", "--backend auto"}),
         setting(
             "SharedMemoryOverHosts",
@@ -298,7 +300,7 @@ INSTANTIATE_TEST_SUITE_P(
         recipe("BaseOfItself", "base = \"r.toml\"\n", 2, {"@/r.toml:1", "'r.toml'"}),
         BadInputCase{
             "LoopOfTwo",
-            {"train", "@/a.toml", "--nproc", "2"},
+            {"train", "@/a.toml", "--nproc", "4"},
             2,
             {"@/b.toml:2", "'a.toml'"},
             [](const Stage& stage) {

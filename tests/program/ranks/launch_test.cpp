@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-using testing::ElementsAre;
+using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -22,6 +22,7 @@ CommandResult launch(
 struct Form {
   const char* name;
   std::vector<std::string> flags;
+  int ranks;
 };
 
 void PrintTo(const Form& form, std::ostream* out) {
@@ -30,35 +31,45 @@ void PrintTo(const Form& form, std::ostream* out) {
 
 class LaunchForm : public testing::TestWithParam<Form> {};
 
-TEST_P(LaunchForm, StartsTwoRanksOfTheProgramWithItsArguments) {
+TEST_P(LaunchForm, StartsRanksOfTheProgramWithItsArguments) {
   auto arguments = GetParam().flags;
   arguments.insert(
       arguments.end(),
       {"sh", "-c", "echo $RANK of $WORLD_SIZE, $LOCAL_RANK: $*", "sh", "--epochs=3"});
   const auto result = launch(arguments);
   EXPECT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(
-      sorted_lines(result.output),
-      ElementsAre("[rank 0] 0 of 2, 0: --epochs=3", "[rank 1] 1 of 2, 1: --epochs=3"));
+  std::vector<std::string> lines;
+  const auto size = std::to_string(GetParam().ranks);
+  for (int i = 0; i < GetParam().ranks; ++i) {
+    const auto rank = std::to_string(i);
+    lines.push_back(
+        "[rank " + rank + "] " + rank + " of " + size + ", " + rank + ": --epochs=3");
+  }
+  EXPECT_THAT(sorted_lines(result.output), ElementsAreArray(lines));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Python, LaunchForm,
     testing::Values(
-        Form{"Document002", {"--nproc_per_node=2"}},
-        Form{"Separate", {"--nproc_per_node", "2"}},
+        Form{"Document002", {"--nproc_per_node=2"}, 2},
+        Form{"Separate", {"--nproc_per_node", "3"}, 3},
         Form{
             "DistributedLaunch",
-            {"--nproc_per_node=2", "--nnodes=1", "--node_rank=0",
+            {"--nproc_per_node=4", "--nnodes=1", "--node_rank=0",
              "--master_addr=127.0.0.1", "--master_port=29544", "--use_env",
-             "--no_python"}},
-        Form{"Torchrun", {"--standalone", "--nproc-per-node=2", "--no-python"}},
-        Form{"Elastic", {"--nnodes=1:1", "--nproc-per-node", "2", "--max-restarts=0"}},
+             "--no_python"},
+            4},
+        Form{"Torchrun", {"--standalone", "--nproc-per-node=3", "--no-python"}, 3},
+        Form{
+            "Elastic",
+            {"--nnodes=1:1", "--nproc-per-node", "4", "--max-restarts=0"},
+            4},
         Form{
             "Rendezvous",
             {"--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--rdzv-id", "7",
-             "--nproc-per-node=2"}},
-        Form{"Dashes", {"--nproc-per-node=2", "--"}}),
+             "--nproc-per-node=3"},
+            3},
+        Form{"Dashes", {"--nproc-per-node=4", "--"}, 4}),
     [](const auto& form) { return std::string(form.param.name); });
 
 TEST(LaunchProgram, SaysInOneLineWhatHasNoEffect) {
@@ -109,26 +120,35 @@ TEST_P(TrainNames, AreThoseOfOurFlags) {
       {"train", "--model", "simplenet", "--limit", "256", "--out", scratch / "run"});
   const auto result = tandem_run(arguments);
   EXPECT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_EQ(json_number(scratch / "run/summary.json", "world_size"), 2);
-  EXPECT_THAT(result.output, HasSubstr("2 x batch 64 x 2,"));
+  const int ranks = GetParam().ranks;
+  EXPECT_EQ(json_number(scratch / "run/summary.json", "world_size"), ranks);
+  EXPECT_THAT(result.output, HasSubstr(std::to_string(ranks) + " x batch 64 x 2,"));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Documents, TrainNames,
     testing::Values(
-        Form{"Own", {"--nproc", "2", "--nnodes=1", "--node-rank=0", "--accumulate=2"}},
+        Form{
+            "Own",
+            {"--nproc", "3", "--nnodes=1", "--node-rank=0", "--accumulate=2"},
+            3},
         Form{
             "Document000",
             {"--num-machines", "1", "--num-processes", "2", "--machine-id", "0",
-             "--micro-batches", "2"}},
+             "--micro-batches", "2"},
+            2},
         Form{
             "Underscores",
-            {"--num_machines=1", "--num_processes=2", "--machine_id=0",
-             "--micro_batches=2"}},
-        Form{"Document004", {"-n", "1", "-g", "2", "-nr", "0", "--micro-batches", "2"}},
-        Form{"Equals", {"-n=1", "-g=2", "-nr=0", "--micro-batches=2"}},
-        Form{"Attached", {"-n1", "-g2", "-nr0", "--micro-batches=2"}},
-        Form{"Long", {"--nodes=1", "--gpus=2", "--nr=0", "--micro-batches=2"}}),
+            {"--num_machines=1", "--num_processes=4", "--machine_id=0",
+             "--micro_batches=2"},
+            4},
+        Form{
+            "Document004",
+            {"-n", "1", "-g", "2", "-nr", "0", "--micro-batches", "2"},
+            2},
+        Form{"Equals", {"-n=1", "-g=3", "-nr=0", "--micro-batches=2"}, 3},
+        Form{"Attached", {"-n1", "-g2", "-nr0", "--micro-batches=2"}, 2},
+        Form{"Long", {"--nodes=1", "--gpus=3", "--nr=0", "--micro-batches=2"}, 3}),
     [](const auto& form) { return std::string(form.param.name); });
 
 TEST(TrainHelp, ListsAllNames) {
@@ -166,18 +186,19 @@ TEST(TrainMaster, ComesFromTheFlagElseTheEnvironmentElseTheRecipe) {
 
 TEST(TrainMaster, IsOfNoConcernToOneHost) {
   const auto result = tandem_run(
-      {"train", "--model", "simplenet", "--limit", "256", "--nproc", "2"},
+      {"train", "--model", "simplenet", "--limit", "256", "--nproc", "3"},
       {{"MASTER_ADDR", "no-such-host.invalid"}, {"MASTER_PORT", "x"}});
   EXPECT_TRUE(result.status.ok()) << result.errors;
 }
 
 TEST(TrainOutput, OfAllRanksIsAsTheTemplateSays) {
   const auto result = tandem_run(
-      {"train", "--model", "simplenet", "--limit", "256", "--nproc", "2", "--log-ranks",
+      {"train", "--model", "simplenet", "--limit", "512", "--nproc", "4", "--log-ranks",
        "all", "--log-line", "rank {rank}, step {step}"});
   EXPECT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("\nrank 0, step 2\n"));
-  EXPECT_THAT(result.output, HasSubstr("\nrank 1, step 2\n"));
+  for (const char* rank : {"0", "1", "2", "3"}) {
+    EXPECT_THAT(result.output, HasSubstr("\nrank " + std::string(rank) + ", step 2\n"));
+  }
   EXPECT_THAT(result.output, Not(HasSubstr("[rank")));
 }
 

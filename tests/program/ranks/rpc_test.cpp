@@ -69,12 +69,12 @@ TEST(Rpc, StalenessReachesItsBoundAndNeverPassesIt) {
 
 std::vector<std::string> server_run(
     const std::string& out, const std::vector<std::string>& more,
-    const std::string& epochs = "2") {
+    const std::string& epochs = "2", const std::string& ranks = "3") {
   std::vector<std::string> arguments = {"train",      "--strategy", "parameter_server",
                                         "--model",    "convnet",    "--limit",
                                         "1280",       "--epochs",   epochs,
                                         "--schedule", "step",       "--nproc",
-                                        "3",          "--out",      out};
+                                        ranks,        "--out",      out};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -85,12 +85,13 @@ std::string hash_of(const std::string& out) {
 
 TEST(ParameterServerProgram, SynchronousProcessesGiveTheBitsOfDataParallelThreads) {
   const Scratch scratch;
-  const auto result = tandem_run(server_run(scratch / "server", {}));
+  // A server and three workers.
+  const auto result = tandem_run(server_run(scratch / "server", {}, "2", "4"));
   ASSERT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("3 ranks over shm"));
+  EXPECT_THAT(result.output, HasSubstr("4 ranks over shm"));
   const auto replicas = tandem_run(
       {"train", "--model", "convnet", "--limit", "1280", "--epochs", "2", "--schedule",
-       "step", "--nproc", "2", "--ranks", "thread", "--out", scratch / "replicas"});
+       "step", "--nproc", "3", "--ranks", "thread", "--out", scratch / "replicas"});
   ASSERT_TRUE(replicas.status.ok()) << replicas.errors;
   EXPECT_EQ(hash_of(scratch / "server").size(), 64u);
   EXPECT_EQ(hash_of(scratch / "server"), hash_of(scratch / "replicas"));

@@ -35,7 +35,7 @@ class Torchrun : public testing::Test {
       const std::vector<std::string>& command,
       const std::vector<std::string>& arguments) {
     std::vector<std::string> all = {
-        torchrun(), "--standalone", "--nproc-per-node=2", "--no-python"};
+        torchrun(), "--standalone", "--nproc-per-node=3", "--no-python"};
     all.insert(all.end(), command.begin(), command.end());
     all.insert(all.end(), arguments.begin(), arguments.end());
     return run_command(all, {}, 300);
@@ -56,7 +56,7 @@ TEST_F(Torchrun, GivesTheBitsOfOurOwnLauncher) {
     return arguments;
   };
   auto ours = with_out("ours");
-  ours.insert(ours.begin(), {"train", "--nproc", "2"});
+  ours.insert(ours.begin(), {"train", "--nproc", "3"});
   ASSERT_TRUE(tandem_run(ours).status.ok());
   const auto expected = hash_of(scratch_ / "ours");
   EXPECT_EQ(expected.size(), 64u);
@@ -65,7 +65,7 @@ TEST_F(Torchrun, GivesTheBitsOfOurOwnLauncher) {
     SCOPED_TRACE(name);
     const auto result = start({program(name), "train"}, with_out(name));
     EXPECT_TRUE(result.status.ok()) << result.errors;
-    EXPECT_THAT(result.output, HasSubstr("2 ranks over shm"));
+    EXPECT_THAT(result.output, HasSubstr("3 ranks over shm"));
     EXPECT_EQ(hash_of(scratch_ / name), expected);
   }
 }
