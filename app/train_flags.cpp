@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iostream>
 #include <map>
 
 #include "app/command_line.h"
@@ -112,6 +113,13 @@ RunConfig parse_train_arguments(const Arguments& arguments, std::string* kept) {
       ->type_size(1)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag_callback(
+      "--recipe-schema",
+      [] {
+        std::cout << recipe_schema();
+        throw HelpShown();
+      },
+      "print a JSON schema of recipes, for editors");
   add_flags(app, flags);
   app.footer(choices_text());
   parse(app, with_own_names(arguments));

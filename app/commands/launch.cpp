@@ -3,6 +3,7 @@
 #include "app/command_line.h"
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 #include "tandem/launch/launcher.h"
 
 namespace tandem::app {
@@ -38,14 +39,13 @@ struct LaunchFlags {
 int parse_count(
     const std::string& flag, const std::string& text, int most,
     const std::string& or_else = "") {
-  char* end = nullptr;
-  const long value = std::strtol(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value < 1 || value > most) {
+  const auto value = parse_number<int>(text);
+  if (!value || *value < 1 || *value > most) {
     throw ConfigError(
         "[launch] " + flag + " is '" + text + "', expected 1 to " +
         std::to_string(most) + or_else + "; change it");
   }
-  return static_cast<int>(value);
+  return *value;
 }
 
 int parse_nproc(const std::string& text) {

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <cstdlib>
 #include <sstream>
 
 #include "app/plan/comparison.h"
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 #include "tandem/config/document.h"
 
 namespace tandem::app {
@@ -15,14 +15,13 @@ std::vector<int> parse_counts(const std::string& text) {
   std::vector<int> counts;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
-    char* end = nullptr;
-    const long value = std::strtol(part.c_str(), &end, 10);
-    const bool again = std::find(counts.begin(), counts.end(), value) != counts.end();
-    if (part.empty() || *end != '\0' || value < 1 || value > 4096 || again) {
+    const auto value = parse_number<int>(part);
+    if (!value || *value < 1 || *value > 4096 ||
+        std::find(counts.begin(), counts.end(), *value) != counts.end()) {
       counts.clear();
       break;
     }
-    counts.push_back(static_cast<int>(value));
+    counts.push_back(*value);
   }
   if (counts.empty() || text.back() == ',') {
     throw ConfigError(

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -12,6 +11,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
+#include "tandem/base/text.h"
 #include "tandem/config/run_config.h"
 
 namespace tandem::app {
@@ -36,9 +36,9 @@ std::vector<std::string> split(const std::string& text, char separator) {
 }
 
 bool read_number(const std::string& text, double& value) {
-  char* end = nullptr;
-  value = std::strtod(text.c_str(), &end);
-  return !text.empty() && *end == '\0' && value >= 0 && value < 1e300;
+  const auto number = parse_number<double>(text);
+  value = number.value_or(-1);
+  return value >= 0 && value < 1e300;
 }
 
 json run_bench_json(const Arguments& arguments) {

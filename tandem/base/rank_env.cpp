@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -34,17 +35,15 @@ const LauncherNames kLaunchers[] = {
     {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ""},
 };
 
-int parse_number(
-    const std::string& name, const std::string& text, int least, int most) {
-  char* end = nullptr;
-  const long value = std::strtol(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value < least || value > most) {
+int number_in(const std::string& name, const std::string& text, int least, int most) {
+  const auto value = parse_number<int>(text);
+  if (!value || *value < least || *value > most) {
     throw ConfigError(
         "[env] " + name + " is '" + text + "', expected a whole number from " +
         std::to_string(least) + " to " + std::to_string(most) + "; set " + name +
         " to one");
   }
-  return static_cast<int>(value);
+  return *value;
 }
 
 int required(const GetEnv& get, const std::string& name, int least, int most) {
@@ -54,13 +53,13 @@ int required(const GetEnv& get, const std::string& name, int least, int most) {
         "[env] environment variable " + name +
         " expected, but not set; set it, or unset the launcher's other variables");
   }
-  return parse_number(name, *text, least, most);
+  return number_in(name, *text, least, most);
 }
 
 int optional_number(
     const GetEnv& get, const std::string& name, int fallback, int least, int most) {
   const auto text = name.empty() ? std::nullopt : get(name);
-  return text ? parse_number(name, *text, least, most) : fallback;
+  return text ? number_in(name, *text, least, most) : fallback;
 }
 
 // A SLURM shell sets SLURM_NTASKS too; only srun starts ranks.

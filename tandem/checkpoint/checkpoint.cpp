@@ -15,6 +15,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/formats/tensor_list.h"
@@ -30,15 +31,15 @@ constexpr const char* kLeft = "left-";
 int64_t number(
     const SafetensorsFile& file, const std::string& key, const std::string& path) {
   const auto found = file.metadata.find(key);
-  char* end = nullptr;
-  const int64_t value =
-      found == file.metadata.end() ? -1 : std::strtoll(found->second.c_str(), &end, 10);
-  if (value < 0 || *end != '\0') {
+  const auto value = found == file.metadata.end()
+                         ? std::nullopt
+                         : parse_number<int64_t>(found->second);
+  if (!value || *value < 0) {
     throw DataError(
         "[checkpoint] '" + path + "' does not say its " + key +
         "; use another checkpoint");
   }
-  return value;
+  return *value;
 }
 
 std::string text(const SafetensorsFile& file, const std::string& key) {

@@ -1,8 +1,7 @@
 #include "tandem/checkpoint/checkpoint_files.h"
 
-#include <cstdlib>
-
 #include "tandem/base/files.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/rank_files.h"
 
 namespace tandem {
@@ -30,7 +29,7 @@ const std::string& entry(
 // After the hash was compared: a flipped bit is no other format.
 void check_format(const SafetensorsFile& file, const std::string& path) {
   const std::string& text = entry(file, kFormatKey, path);
-  const int64_t format = std::strtoll(text.c_str(), nullptr, 10);
+  const int64_t format = parse_number<int64_t>(text).value_or(0);
   if (format != kFormat) {
     throw OtherFormat(
         "[checkpoint] '" + path + "' has format " + text + ", this program reads " +

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tandem/base/files.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -17,9 +18,9 @@ constexpr const char* kPrefix = "step-";
 int64_t step_of(const std::string& name) {
   const std::string digits = name.substr(std::min(name.size(), std::strlen(kPrefix)));
   const bool is_checkpoint =
-      name.rfind(kPrefix, 0) == 0 && !digits.empty() && digits.size() < 18 &&
+      name.rfind(kPrefix, 0) == 0 &&
       digits.find_first_not_of("0123456789") == std::string::npos;
-  return is_checkpoint ? std::stoll(digits) : -1;
+  return is_checkpoint ? parse_number<int64_t>(digits).value_or(-1) : -1;
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace tandem {
 enum class ReduceOp { sum, min, max };
 
 /// One operation in flight. Keep the tensors alive and untouched until wait()
-/// has returned.
+/// has returned. It must not outlive its communicator.
 class Work {
  public:
   virtual ~Work() = default;

@@ -2,16 +2,16 @@
 
 #include <string>
 
-#include "tandem/config/comm_options.h"
-#include "tandem/config/data_options.h"
-#include "tandem/config/exec_options.h"
-#include "tandem/config/model_options.h"
-#include "tandem/config/optimizer_options.h"
-#include "tandem/config/output_options.h"
-#include "tandem/config/rank_options.h"
-#include "tandem/config/schedule_options.h"
-#include "tandem/config/strategy_options.h"
-#include "tandem/config/training_options.h"
+#include "tandem/config/options/comm_options.h"
+#include "tandem/config/options/data_options.h"
+#include "tandem/config/options/exec_options.h"
+#include "tandem/config/options/model_options.h"
+#include "tandem/config/options/optimizer_options.h"
+#include "tandem/config/options/output_options.h"
+#include "tandem/config/options/rank_options.h"
+#include "tandem/config/options/schedule_options.h"
+#include "tandem/config/options/strategy_options.h"
+#include "tandem/config/options/training_options.h"
 
 namespace tandem {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/config/exec_options.h"
+#include "tandem/config/options/exec_options.h"
 #include "tandem/core/arena.h"
 #include "tandem/core/trace.h"
 #include "tandem/data/loader.h"

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "tandem/config/model_options.h"
+#include "tandem/config/options/model_options.h"
 
 namespace tandem {
 

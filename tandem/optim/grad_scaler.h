@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "tandem/config/exec_options.h"
+#include "tandem/config/options/exec_options.h"
 #include "tandem/core/arena.h"
 #include "tandem/optim/optimizer.h"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "tandem/config/schedule_options.h"
+#include "tandem/config/options/schedule_options.h"
 
 namespace tandem {
 

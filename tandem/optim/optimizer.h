@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/config/optimizer_options.h"
+#include "tandem/config/options/optimizer_options.h"
 #include "tandem/core/arena.h"
 
 namespace tandem {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tandem/comm/communicator.h"
-#include "tandem/config/strategy_options.h"
+#include "tandem/config/options/strategy_options.h"
 #include "tandem/core/arena.h"
 #include "tandem/exec/stage_executor.h"
 #include "tandem/optim/optimizer.h"

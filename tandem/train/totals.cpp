@@ -75,6 +75,17 @@ double mean_bytes(const Assembly& parts, Communicator& comm) {
   return sum_over_ranks(mine, "traffic", comm) / comm.size();
 }
 
+void add_totals(
+    Summary& summary, const RunConfig& config, Assembly& parts, Communicator& comm) {
+  summary.gradient_bytes = gradient_bytes(config, parts);
+  summary.bytes_sent_per_rank = mean_bytes(parts, comm);
+  summary.world_size = comm.size();
+  summary.backend = comm.backend();
+  summary.executor = parts.executor->kind();
+  summary.measurements = parts.strategy->measurements();
+  summary.parameters_sha256 = parameters_sha256(parts, comm);
+}
+
 double total_memory(double mib_of_this_process, Communicator& comm) {
   return sum_over_ranks(mib_of_this_process, "memory", comm);
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/train/assembly.h"
 
@@ -25,6 +26,10 @@ double gradient_bytes(const RunConfig& config, const Assembly& parts);
 
 /// Bytes that a rank handed over, mean over the ranks.
 double mean_bytes(const Assembly& parts, Communicator& comm);
+
+/// Adds what all ranks did together, and what computed it. Collective.
+void add_totals(
+    Summary& summary, const RunConfig& config, Assembly& parts, Communicator& comm);
 
 /// The peaks of all processes added up; 0 from ranks that share another's process.
 double total_memory(double mib_of_this_process, Communicator& comm);

@@ -13,13 +13,15 @@
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/data/data_parts.h"
 #include "tandem/optim/grad_scaler.h"
-#include "tandem/parallel/reduce/replicas.h"
 #include "tandem/train/agreement/agreement.h"
 #include "tandem/train/agreement/convergence.h"
 #include "tandem/train/agreement/settle.h"
 #include "tandem/train/agreement/start_checks.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/drift_check.h"
 #include "tandem/train/evaluation.h"
+#include "tandem/train/messages.h"
+#include "tandem/train/reading.h"
 #include "tandem/train/report/partition_audit.h"
 #include "tandem/train/report/peak_memory.h"
 #include "tandem/train/report/reporter.h"
@@ -34,17 +36,6 @@ namespace {
 constexpr int64_t kDryRunSteps = 2;
 constexpr int64_t kTracedSteps = 20;
 
-Tail tail_of(Uneven uneven) {
-  switch (uneven) {
-    case Uneven::pad:
-      return Tail::pad;
-    case Uneven::drop:
-      return Tail::drop;
-    default:
-      return Tail::keep;
-  }
-}
-
 class Trainer {
  public:
   Trainer(
@@ -55,7 +46,8 @@ class Trainer {
         comm_(comm),
         parts_(assemble(config_, data.train, comm, std::move(model))),
         saving_(config_, data.train, data_parts, comm, parts_),
-        loader_(data.train, sampler_options(), training_loader_options()),
+        loader_(
+            data.train, sampler_options(), training_loader_options(config_, parts_)),
         steps_per_epoch_(loader_.num_steps()),
         schedule_(make_lr_schedule(
             config_.schedule, parts_.optimizer->base_lr(), config_.training.epochs,
@@ -68,7 +60,7 @@ class Trainer {
             parts_.strategy->data_shard().shard >= 0) {}
 
   Summary run() {
-    check_shares();
+    check_shares(config_, data_.train, parts_.strategy->data_shard(), comm_);
     check_steps();
     const std::string out = saving_.directory();
     const bool resumed = saving_.resume(position_);
@@ -113,24 +105,7 @@ class Trainer {
   // --- set-up ---
 
   SamplerOptions sampler_options() const {
-    const DataShard shard = parts_.strategy->data_shard();
-    SamplerOptions options;
-    options.size = data_.train.size;
-    options.num_shards = shard.num_shards;
-    // A rank that reads no data counts the steps of one that does.
-    options.shard = std::max<int64_t>(0, shard.shard);
-    options.seed = static_cast<uint64_t>(config_.training.seed);
-    options.tail = tail_of(config_.data.uneven);
-    options.blocks = data_.train.num_shares;
-    return options;
-  }
-
-  LoaderOptions training_loader_options() const {
-    LoaderOptions options = loader_options(config_);
-    options.micro_batches = config_.training.accumulate;
-    options.num_buffers = config_.training.accumulate + 1;
-    options.empty_batches = parts_.statistics != nullptr;
-    return options;
+    return tandem::sampler_options(config_, data_.train, parts_.strategy->data_shard());
   }
 
   int64_t dry(int64_t steps) const {
@@ -140,18 +115,6 @@ class Trainer {
   int64_t samples_per_step() const {
     return config_.training.batch_size * config_.training.accumulate *
            parts_.strategy->data_shard().num_shards;
-  }
-
-  // Scattered data is where it is: no strategy may ask a rank for another's.
-  void check_shares() const {
-    const DataShard shard = parts_.strategy->data_shard();
-    if (data_.train.num_shares > 1 &&
-        (shard.num_shards != data_.train.num_shares || shard.shard != comm_.rank())) {
-      throw ConfigError(fmt::format(
-          "[data] share scatter gives each of {} ranks a share, but with strategy {} "
-          "{} of them read samples; use --share sampler",
-          data_.train.num_shares, name_of(config_.strategy.kind), shard.num_shards));
-    }
   }
 
   // From where the run is to the end of the epoch.
@@ -193,21 +156,7 @@ class Trainer {
   }
 
   void announce() {
-    reporter_.say(fmt::format(
-        "{} ({} parameters) on {}: {} samples, {} x batch {}{}, {}, {} ranks over {}, "
-        "executor {}, {}{}",
-        name_of(config_.model.kind), count_parameters(parts_, comm_), data_.train.name,
-        data_.train.size, parts_.strategy->data_shard().num_shards,
-        config_.training.batch_size,
-        config_.training.accumulate > 1
-            ? fmt::format(" x {}", config_.training.accumulate)
-            : "",
-        name_of(config_.strategy.kind), comm_.size(), comm_.backend(),
-        name_of(parts_.executor->kind()), name_of(config_.exec.precision),
-        has_trait(config_.strategy.kind, kHasBuckets)
-            ? std::string(", optimizer state ") +
-                  name_of(config_.strategy.optimizer_state)
-            : ""));
+    reporter_.say(describe_run(config_, data_.train, parts_, comm_));
     if (!parts_.executor_passed_over.empty()) {
       reporter_.say(fmt::format(
           "executor {}: {}", name_of(parts_.executor->kind()),
@@ -215,10 +164,6 @@ class Trainer {
     }
     const bool reads = parts_.strategy->data_shard().shard >= 0;
     reporter_.start(reads ? shard_size(sampler_options()) : 0, data_.train.size);
-  }
-
-  bool sharded() const {
-    return parts_.strategy->consistency() == Consistency::sharded;
   }
 
   // --- training ---
@@ -331,7 +276,7 @@ class Trainer {
     const bool agree = save_due || agreement_due;
     const Decision decision = agree ? agreement_.decide(position_.step) : Decision{};
     if (decision.bad_rank >= 0) {
-      stop_for_loss(decision);
+      throw stopped_for_loss(decision, last_checkpoint());
     }
     if (report_due) {
       reporter_.report(place(), line_due);
@@ -344,7 +289,7 @@ class Trainer {
     if (decision.stopping_rank >= 0) {
       // A rank that ends sooner would have the others stopped while rank 0 writes.
       comm_.barrier("stop");
-      stop_for_signal(decision);
+      throw stopped_by_signal(decision, position_.step, config_.output);
     }
   }
 
@@ -354,49 +299,12 @@ class Trainer {
                : newest_checkpoint(config_.output.out + "/checkpoints");
   }
 
-  [[noreturn]] void stop_for_loss(const Decision& decision) const {
-    const std::string kept = last_checkpoint();
-    throw Error(fmt::format(
-        "[train] the loss is not finite at step {} on rank {}; lower --lr, or set "
-        "--clip-norm{}",
-        decision.bad_step, decision.bad_rank,
-        kept.empty() ? "" : "; the last good checkpoint is " + kept));
-  }
-
-  [[noreturn]] void stop_for_signal(const Decision& decision) const {
-    throw Error(fmt::format(
-        "[train] stopped by a signal to rank {} at step {}; {}", decision.stopping_rank,
-        position_.step,
-        config_.output.out.empty() ? "set --out to save checkpoints"
-        : config_.output.dry_run   ? "a dry run saves nothing"
-                                   : "go on with --resume auto"));
-  }
-
   // --- evaluation, checkpoints, end ---
 
-  // Replicas that differ compute something else than what was asked for, silently.
   void check_replicas() {
-    if (config_.strategy.drift_check == DriftCheck::off || !reporter_.in_lockstep()) {
-      return;
+    if (reporter_.in_lockstep()) {
+      check_drift(parts_, comm_, config_.strategy.drift_check, position_.step);
     }
-    Communicator* replicas = parts_.strategy->replicas();
-    const Drift drift =
-        find_drift(replicas != nullptr ? *replicas : comm_, *parts_.arenas);
-    if (drift.ranks.empty()) {
-      return;
-    }
-    const std::string found = fmt::format(
-        "[train] parameter '{}' of {} {} is not that of {} 0 after step {}",
-        drift.parameter, sharded() ? "replica" : "rank", drift.ranks.front(),
-        sharded() ? "replica" : "rank", position_.step);
-    if (config_.strategy.drift_check == DriftCheck::stop) {
-      throw Error(
-          found +
-          "; look for code that changes parameters on some ranks only, or go on "
-          "from rank 0's with --drift-check resync");
-    }
-    log_warning(found + "; all ranks go on with rank 0's");
-    parts_.strategy->resync();
   }
 
   TestReport evaluate_now() {
@@ -449,8 +357,7 @@ class Trainer {
     summary.train_accuracy = reporter_.epoch_accuracy();
     summary.exposed_comm_ms_per_step =
         1000 * traffic(parts_, comm_).waited_seconds / steps;
-    summary.gradient_bytes = gradient_bytes(config_, parts_);
-    summary.bytes_sent_per_rank = mean_bytes(parts_, comm_);
+    add_totals(summary, config_, parts_, comm_);
     // Thread ranks are one process.
     const bool own_process =
         config_.ranks.kind == RankKind::process || comm_.rank() == 0;
@@ -465,11 +372,6 @@ class Trainer {
     }
     summary.epochs = position_.epoch;
     summary.steps = position_.step;
-    summary.world_size = comm_.size();
-    summary.backend = comm_.backend();
-    summary.executor = parts_.executor->kind();
-    summary.measurements = parts_.strategy->measurements();
-    summary.parameters_sha256 = parameters_sha256(parts_, comm_);
     directory_->finish(summary, config_);
     reporter_.end();
     return summary;

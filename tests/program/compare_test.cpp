@@ -135,20 +135,28 @@ TEST_F(Compare, GoesOnAfterAFailureAndEndsWithOne) {
 }
 
 TEST_F(Compare, SkipsWhatThisBuildCannotAndSaysWhy) {
-  recipe("unknown", "strategy = \"telepathy\"\n");
   recipe("hosts", "nnodes = 2\n");
   replace_file(scratch_ / "curve.toml", "[scaling]\nrecipes = [\"one.toml\"]\n");
-  const auto result = compare({"unknown", "hosts", "curve", "one"});
+  const auto result = compare({"hosts", "curve", "one"});
   EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(
       result.output,
       AllOf(
-          HasSubstr("unknown skipped: [parallel] unknown strategy 'telepathy'"),
           HasSubstr("hosts skipped: it wants 2 hosts"),
           HasSubstr("curve skipped: it is for tandem scaling"), HasSubstr("\none ")));
   const auto nothing =
-      tandem_run({"compare", scratch_ / "unknown.toml", "--out", scratch_ / "nothing"});
+      tandem_run({"compare", scratch_ / "hosts.toml", "--out", scratch_ / "nothing"});
   EXPECT_EQ(nothing.status.code, 1);
+}
+
+TEST_F(Compare, AWrongRecipeIsRefusedBeforeAnyIsRun) {
+  const auto unknown = recipe("unknown", "strategy = \"telepathy\"\n");
+  const auto result = compare({"one", "unknown"});
+  EXPECT_EQ(result.status.code, 2);
+  EXPECT_THAT(
+      result.errors,
+      AllOf(HasSubstr(unknown + ":"), HasSubstr("strategy cannot be 'telepathy'")));
+  EXPECT_FALSE(file_exists(out_ + "/one"));
 }
 
 TEST_F(Compare, SkipsARecipeForMpirunWhereThereIsNone) {

@@ -7,7 +7,7 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/base/store/store.h"
 #include "tandem/comm/communicator.h"
-#include "tandem/config/comm_options.h"
+#include "tandem/config/options/comm_options.h"
 
 namespace tandem {
 

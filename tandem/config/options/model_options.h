@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tandem/config/setting.h"
+#include "tandem/config/options/setting.h"
 
 namespace tandem {
 

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "tandem/config/setting.h"
+#include "tandem/config/options/setting.h"
 
 namespace tandem {
 

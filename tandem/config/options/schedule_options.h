@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "tandem/config/setting.h"
+#include "tandem/config/options/setting.h"
 
 namespace tandem {
 

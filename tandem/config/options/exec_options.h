@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tandem/config/setting.h"
+#include "tandem/config/options/setting.h"
 
 namespace tandem {
 

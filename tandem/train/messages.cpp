@@ -1,0 +1,45 @@
+#include "tandem/train/messages.h"
+
+#include <fmt/core.h>
+
+#include "tandem/train/totals.h"
+
+namespace tandem {
+
+std::string describe_run(
+    const RunConfig& config, const Dataset& train, const Assembly& parts,
+    Communicator& comm) {
+  const auto& training = config.training;
+  const bool has_state = has_trait(config.strategy.kind, kHasBuckets);
+  return fmt::format(
+      "{} ({} parameters) on {}: {} samples, {} x batch {}{}, {}, {} {} over {}, "
+      "executor {}, {}{}",
+      name_of(config.model.kind), count_parameters(parts, comm), train.name, train.size,
+      parts.strategy->data_shard().num_shards, training.batch_size,
+      training.accumulate > 1 ? fmt::format(" x {}", training.accumulate) : "",
+      name_of(config.strategy.kind), comm.size(), comm.size() == 1 ? "rank" : "ranks",
+      comm.backend(), name_of(parts.executor->kind()), name_of(config.exec.precision),
+      has_state ? fmt::format(
+                      ", optimizer state {}", name_of(config.strategy.optimizer_state))
+                : "");
+}
+
+Error stopped_for_loss(const Decision& decision, const std::string& checkpoint) {
+  return Error(fmt::format(
+      "[train] the loss is not finite at step {} on rank {}; lower --lr, or set "
+      "--clip-norm{}",
+      decision.bad_step, decision.bad_rank,
+      checkpoint.empty() ? "" : "; the last good checkpoint is " + checkpoint));
+}
+
+Error stopped_by_signal(
+    const Decision& decision, int64_t step, const OutputOptions& output) {
+  return Error(fmt::format(
+      "[train] stopped by a signal to rank {} at step {}; {}", decision.stopping_rank,
+      step,
+      output.out.empty() ? "set --out to save checkpoints"
+      : output.dry_run   ? "a dry run saves nothing"
+                         : "go on with --resume auto"));
+}
+
+}  // namespace tandem

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/communicator.h"
+#include "tandem/config/run_config.h"
+#include "tandem/data/dataset.h"
+#include "tandem/train/agreement/agreement.h"
+#include "tandem/train/assembly.h"
+
+namespace tandem {
+
+/// A run's first line: model, data, ranks, and what `auto` chose. Collective.
+std::string describe_run(
+    const RunConfig& config, const Dataset& train, const Assembly& parts,
+    Communicator& comm);
+
+/// Why a run ends. `checkpoint`: the last good one, "" without.
+Error stopped_for_loss(const Decision& decision, const std::string& checkpoint);
+Error stopped_by_signal(
+    const Decision& decision, int64_t step, const OutputOptions& output);
+
+}  // namespace tandem

@@ -1,0 +1,125 @@
+#include "tandem/config/fields.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/error.h"
+#include "tandem/base/text.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+#include "tests/places.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(Fields, DefaultsAreRightAndComeBackFromTheirText) {
+  const RunConfig defaults;
+  EXPECT_NO_THROW(check(defaults));
+  for (const auto& field : config_fields()) {
+    SCOPED_TRACE(field.name);
+    RunConfig again;
+    EXPECT_TRUE(field.assign(again, field.text(defaults)));
+    EXPECT_EQ(to_toml(again), to_toml(defaults));
+    EXPECT_FALSE(field.what.empty());
+  }
+}
+
+TEST(Fields, EveryChoiceAndWordIsUnderstoodAndAnotherIsNot) {
+  for (const auto& field : config_fields()) {
+    SCOPED_TRACE(field.name);
+    for (const auto& word : field.words) {
+      RunConfig config;
+      set_field(config, field, word.name, "test");
+      EXPECT_EQ(field.text(config), word.name);
+      EXPECT_EQ(to_toml(config, field), "\"" + word.name + "\"");
+    }
+    if (field.type != Field::Type::text) {
+      RunConfig config;
+      EXPECT_THAT(
+          error_of<ConfigError>([&] { set_field(config, field, "?", "a.toml:3"); }),
+          AllOf(HasSubstr("a.toml:3: " + field.name), HasSubstr("'?'")));
+    }
+  }
+}
+
+TEST(Fields, NumbersBeyondTheirRangeAreRefused) {
+  for (const auto& field : config_fields()) {
+    if (!field.is_number()) {
+      continue;
+    }
+    SCOPED_TRACE(field.name);
+    EXPECT_LT(field.least, field.most);
+    for (const std::string beyond : {"-1e38", "1e38"}) {
+      RunConfig config;
+      if (field.type == Field::Type::real && field.assign(config, beyond)) {
+        EXPECT_THAT(
+            error_of<ConfigError>([&] { check_fields(config); }),
+            AllOf(HasSubstr(field.name + " is "), HasSubstr(field.flag())));
+      }
+    }
+  }
+}
+
+// The number that stands for a word is not the word's other name.
+TEST(Fields, NumbersBehindWordsAreRefused) {
+  for (const auto& [name, number] : std::vector<std::pair<std::string, std::string>>{
+           {"nproc", "0"},
+           {"average_every", "0"},
+           {"average_every", "-1"},
+           {"loss_scale", "0"},
+           {"loss_scale", "-1"}}) {
+    RunConfig config;
+    EXPECT_THAT(
+        error_of<ConfigError>([&, &name = name, &number = number] {
+          set_field(config, find_field(name, "test"), number, "test");
+        }),
+        HasSubstr(name + " is '" + number + "', expected "));
+  }
+}
+
+TEST(Fields, ASettingOfAnotherChoiceIsRefused) {
+  RunConfig config;
+  config.optimizer.kind = OptimizerKind::adam;
+  config.optimizer.momentum = 0.9;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { check(config); }),
+      HasSubstr("momentum is 0.9, but optimizer adam has none, only sgd; leave out "
+                "--momentum, or change --optimizer"));
+  config.optimizer.kind = OptimizerKind::sgd;
+  EXPECT_NO_THROW(check(config));
+}
+
+TEST(RecipeSchema, HasEverySettingAndEveryKeyOfTheRecipes) {
+  const auto schema = nlohmann::json::parse(recipe_schema());
+  const auto& properties = schema.at("properties");
+  for (const auto& field : config_fields()) {
+    ASSERT_TRUE(properties.contains(field.name)) << field.name;
+    EXPECT_EQ(properties[field.name]["description"], field.help());
+  }
+  EXPECT_EQ(properties["lr"]["anyOf"][1]["const"], -1);
+  EXPECT_EQ(properties["sync"]["enum"][1], "flat");
+  EXPECT_EQ(properties["nproc"]["anyOf"][1]["enum"][0], "auto");
+}
+
+TEST(ParseNumber, TakesAllOfATextOrNothing) {
+  EXPECT_EQ(parse_number<int64_t>("12"), 12);
+  EXPECT_EQ(parse_number<int64_t>("+3"), 3);
+  EXPECT_EQ(parse_number<int64_t>("-9223372036854775808"), INT64_MIN);
+  EXPECT_EQ(parse_number<double>("1e-3"), 1e-3);
+  for (const std::string text :
+       {"", " 1", "1 ", "1x", "+", "+-1", "0x10", "9223372036854775808", "1.5"}) {
+    EXPECT_EQ(parse_number<int64_t>(text), std::nullopt) << text;
+  }
+  for (const std::string text : {"", "nan", "inf", "-inf", "1e999", "1,5", "e1"}) {
+    EXPECT_EQ(parse_number<double>(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace tandem
