@@ -145,6 +145,11 @@ RunConfig parse_train_arguments(const Arguments& arguments, std::string* kept) {
     apply_command_line(config, app, flags, assignments);
   }
   check(config);
+  if (config.model.kind == ModelKind::custom) {
+    throw ConfigError(
+        "[config] model custom is for programs that bring their own "
+        "(examples/custom_model); change --model");
+  }
   return config;
 }
 

@@ -126,7 +126,7 @@ json read_object(const std::string& path) {
   auto value = json::parse(read_file(path), nullptr, false);
   if (!value.is_object()) {
     throw DataError(
-        "[plan] '" + path + "' is no JSON object; name another run directory");
+        "[plan] '" + path + "' is not a JSON object; name another run directory");
   }
   return value;
 }

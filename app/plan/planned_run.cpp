@@ -131,7 +131,7 @@ ordered_json document_json(const PlannedRun& run) {
 void add_summary(ordered_json& row, const std::string& path) {
   const auto summary = ordered_json::parse(read_file(path), nullptr, false);
   if (!summary.is_object()) {
-    throw DataError("[app] '" + path + "' is no JSON; run the recipe again");
+    throw DataError("[app] '" + path + "' is not a JSON object; run the recipe again");
   }
   for (const auto& [key, value] : summary.items()) {
     if (key != "format_version" && key != "name") {

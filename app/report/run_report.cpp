@@ -26,7 +26,7 @@ using nlohmann::ordered_json;
 ordered_json read_json(const std::string& path) {
   auto json = ordered_json::parse(read_file(path), nullptr, false);
   if (!json.is_object()) {
-    throw DataError("[app] '" + path + "' is no JSON object; make it again");
+    throw DataError("[app] '" + path + "' is not a JSON object; make it again");
   }
   return json;
 }

@@ -35,7 +35,7 @@ std::string advice(int reason) {
       return "; check the path";
     case ENOTDIR:
     case EEXIST:
-      return "; something there is no directory, choose another path";
+      return "; a part of the path is not a directory, choose another";
     case EACCES:
     case EPERM:
     case EROFS:

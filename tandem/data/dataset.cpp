@@ -135,7 +135,7 @@ void check_is_folder(const std::string& path) {
   if (!std::filesystem::is_directory(path, ignored)) {
     throw DataError(
         "[data] '" + path +
-        "' is no folder; --data takes digits, mnist, or a folder of MNIST's four IDX "
+        "' is not a folder; --data takes digits, mnist, or a folder of MNIST's four IDX "
         "files");
   }
   list_directory(path);  // throws when it may not be read

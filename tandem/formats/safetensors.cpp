@@ -124,7 +124,7 @@ Range read_range(
   const Range range{
       whole_number(path, offsets.at(0)), whole_number(path, offsets.at(1))};
   if (offsets.size() != 2 || range.begin > range.end) {
-    fail(path, "has offsets that are none for tensor '" + name + "'");
+    fail(path, "has impossible offsets for tensor '" + name + "'");
   }
   return range;
 }

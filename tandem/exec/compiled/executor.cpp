@@ -333,7 +333,7 @@ class OnednnExecutor : public StageExecutor {
 std::string compiled_obstacle(
     const Model& model, const ModelArenas& arenas, const StageOptions& options) {
   if (options.bf16 && kernel_isa() != Isa::avx512) {
-    return "bf16 needs AVX-512, which this CPU has not, or ONEDNN_MAX_CPU_ISA forbids";
+    return "bf16 needs AVX-512, which this CPU lacks or ONEDNN_MAX_CPU_ISA turns off";
   }
   if (model.layers() == nullptr) {
     return "the model is not a plain sequence of layers";

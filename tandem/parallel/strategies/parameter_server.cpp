@@ -215,7 +215,7 @@ class Server : public ParameterServer {
         push.message.header == kPush && push.from >= kFirstWorker &&
             push.from < parts_.comm.size() &&
             (size == 1 || size == 1 + trainable_.size()),
-        "a request that is no push");
+        "a request other than a push");
     auto& worker = workers_[static_cast<size_t>(push.from - kFirstWorker)];
     TANDEM_CHECK(!worker.waits, "a worker pushed twice");
     worker.push = std::move(push);
@@ -375,7 +375,7 @@ void check_options(const StrategyOptions& options, const Communicator& comm) {
     throw ConfigError(
         "[parallel] strategy parameter_server needs ranks that can call each other, "
         "which --backend " +
-        comm.backend() + " has not; use --backend gloo or --ranks thread");
+        comm.backend() + " does not offer; use --backend gloo or --ranks thread");
   }
   if (options.buffers != BufferSync::broadcast &&
       options.buffers != BufferSync::average) {

@@ -192,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(
             "FileForAFolder",
             {"data", "check", "@/" + kImages},
             1,
-            {"@/" + kImages, "is no folder", "--data"},
+            {"@/" + kImages, "is not a folder", "--data"},
             &with_data},
         BadInputCase{
             "FolderThatMayNotBeRead",

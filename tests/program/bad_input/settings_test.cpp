@@ -71,6 +71,8 @@ INSTANTIATE_TEST_SUITE_P(
             "ServerUpdates", {"--server-updates", "asynchronus"},
             {"asynchronus", "'asynchronous'"}),
         setting("LossScale", {"--loss-scale", "dynmic"}, {"dynmic", "dynamic"}),
+        setting(
+            "OwnModel", {"--model", "custom"}, {"examples/custom_model", "--model"}),
         setting("Launcher", {"--launcher", "mpirn"}, {"mpirn", "'mpirun'"}),
         setting("LogRanks", {"--log-ranks", "hots"}, {"hots", "'host'"}),
         setting(
