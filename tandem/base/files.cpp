@@ -35,7 +35,7 @@ std::string advice(int reason) {
       return "; check the path";
     case ENOTDIR:
     case EEXIST:
-      return "; a part of the path is not a directory, choose another";
+      return "; a part of it is not a directory, choose another path";
     case EACCES:
     case EPERM:
     case EROFS:
