@@ -193,9 +193,9 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["ranks"] = name_of(config.ranks.kind);
   json["backend"] = summary.backend;
   json["executor"] = name_of(summary.executor);
-  json["optimizer_state"] = has_trait(config.strategy.kind, kHasBuckets)
-                                ? name_of(config.strategy.optimizer_state)
-                                : "";
+  json["optimizer_state"] = summary.optimizer_state == OptimizerState::automatic
+                                ? ""
+                                : name_of(summary.optimizer_state);
   json["precision"] = name_of(config.exec.precision);
   json["loss_scale"] = summary.loss_scale;
   json["skipped_steps"] = summary.skipped_steps;

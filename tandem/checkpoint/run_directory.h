@@ -70,6 +70,8 @@ struct Summary {
   std::string backend;
   // Not `automatic`.
   ExecutorKind executor = ExecutorKind::eager;
+  // `automatic` where the strategy has no such choice.
+  OptimizerState optimizer_state = OptimizerState::automatic;
   std::string parameters_sha256;
   // Strategy::measurements().
   std::map<std::string, std::vector<double>> measurements;

@@ -65,6 +65,17 @@ std::unique_ptr<Model> model_of(
   return model;
 }
 
+// What `automatic` stands for on these ranks. Over shared memory handing out parameters
+// costs less than updating them all.
+OptimizerState settle_optimizer_state(
+    const StrategyOptions& options, const Communicator& comm) {
+  if (options.optimizer_state != OptimizerState::automatic ||
+      !has_trait(options.kind, kHasBuckets)) {
+    return options.optimizer_state;
+  }
+  return comm.shares_memory() ? OptimizerState::sharded : OptimizerState::replicated;
+}
+
 // Each forward pass of a rank waits for all others'.
 void check_all_ranks_step_together(
     const Strategy& strategy, const Communicator& comm, const std::string& name) {
@@ -155,9 +166,11 @@ Assembly assemble(
   parts.executor = make_executor(
       config.exec.executor, *parts.model, *parts.arenas, stage,
       &parts.executor_passed_over);
+  StrategyOptions strategy = config.strategy;
+  strategy.optimizer_state = settle_optimizer_state(strategy, comm);
+  parts.optimizer_state = strategy.optimizer_state;
   parts.strategy = make_strategy(
-      config.strategy,
-      {comm, *parts.executor, *parts.arenas, *parts.optimizer, stage.loss});
+      strategy, {comm, *parts.executor, *parts.arenas, *parts.optimizer, stage.loss});
   if (parts.statistics != nullptr) {
     check_all_ranks_step_together(*parts.strategy, comm, name_of(config.strategy.kind));
   }

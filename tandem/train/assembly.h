@@ -35,6 +35,8 @@ struct Assembly {
   // Why "auto" did not take a faster one; empty when it did.
   std::string executor_passed_over;
   std::unique_ptr<Strategy> strategy;
+  // `automatic` where the strategy has no such choice.
+  OptimizerState optimizer_state = OptimizerState::automatic;
 };
 
 /// `model`: the program's own (config.model.kind is then "custom"), or null to make the

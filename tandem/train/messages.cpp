@@ -10,7 +10,7 @@ std::string describe_run(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
     Communicator& comm) {
   const auto& training = config.training;
-  const bool has_state = has_trait(config.strategy.kind, kHasBuckets);
+  const bool has_state = parts.optimizer_state != OptimizerState::automatic;
   return fmt::format(
       "{} ({} parameters) on {}: {} samples, {} x batch {}{}, {}, {} {} over {}, "
       "executor {}, {}{}",
@@ -19,8 +19,7 @@ std::string describe_run(
       training.accumulate > 1 ? fmt::format(" x {}", training.accumulate) : "",
       name_of(config.strategy.kind), comm.size(), comm.size() == 1 ? "rank" : "ranks",
       comm.backend(), name_of(parts.executor->kind()), name_of(config.exec.precision),
-      has_state ? fmt::format(
-                      ", optimizer state {}", name_of(config.strategy.optimizer_state))
+      has_state ? fmt::format(", optimizer state {}", name_of(parts.optimizer_state))
                 : "");
 }
 

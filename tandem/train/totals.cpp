@@ -82,6 +82,7 @@ void add_totals(
   summary.world_size = comm.size();
   summary.backend = comm.backend();
   summary.executor = parts.executor->kind();
+  summary.optimizer_state = parts.optimizer_state;
   summary.measurements = parts.strategy->measurements();
   summary.parameters_sha256 = parameters_sha256(parts, comm);
 }

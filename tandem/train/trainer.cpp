@@ -15,7 +15,7 @@
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/train/agreement/agreement.h"
 #include "tandem/train/agreement/convergence.h"
-#include "tandem/train/agreement/settle.h"
+#include "tandem/train/agreement/precision.h"
 #include "tandem/train/agreement/start_checks.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/drift_check.h"
@@ -412,7 +412,9 @@ Summary train(
   // Before the parts are made: some talk to those of the other ranks.
   const DataParts data_parts = parts_of(data);
   check_same_run(config, data_parts, comm);
-  return Trainer(settle(config, comm), data, data_parts, comm, std::move(model)).run();
+  RunConfig settled = config;
+  settled.exec.precision = settle_precision(config, comm);
+  return Trainer(std::move(settled), data, data_parts, comm, std::move(model)).run();
 }
 
 }  // namespace tandem

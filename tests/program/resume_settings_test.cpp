@@ -84,6 +84,14 @@ TEST_F(ResumedSettings, NeedNoRecipeAndSayNothingWhenNothingChanges) {
   EXPECT_EQ(steps(), 10);
 }
 
+// What "auto" took for threads is nothing that processes keep to.
+TEST_F(ResumedSettings, ThreadRanksGoOnAsProcesses) {
+  ASSERT_TRUE(start({"--ranks", "thread", "--nproc", "3"}).status.ok());
+  const auto resumed = resume({"--ranks", "process", "--epochs", "2"});
+  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_THAT(resumed.output, HasSubstr("ranks over shm"));
+}
+
 TEST_F(ResumedSettings, WhatWasChangedOnceHoldsFromThenOn) {
   ASSERT_TRUE(start().status.ok());
   ASSERT_TRUE(resume({"--epochs", "2", "--set", "lr=0.1"}).status.ok());

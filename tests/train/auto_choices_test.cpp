@@ -65,6 +65,19 @@ TEST(AutoChoices, TheFirstLineNamesThem) {
       EndsWith("averaging, 2 ranks over thread, executor compiled, fp32"));
 }
 
+// Ranks that go on elsewhere choose anew.
+TEST(AutoChoices, ConfigKeepsAllButThePrecisionForWhoGoesOn) {
+  const Scratch scratch;
+  auto config = small_config(3);
+  config.output.out = scratch / "run";
+  first_line_of(config, 3);
+  const auto kept = read_file(config.output.out + "/config.toml");
+  for (const std::string setting :
+       {"backend", "optimizer_state", "executor", "device"}) {
+    EXPECT_THAT(kept, HasSubstr("\n" + setting + " = \"auto\"\n"));
+  }
+}
+
 TEST(AutoChoices, ConfigAndSummaryHoldWhatTheyBecame) {
   const Scratch scratch;
   auto config = small_config(3);
