@@ -31,15 +31,25 @@ void add_data_flags(CLI::App& app, RunConfig& config) {
   }
 }
 
-// The values of --FLAG a,b,c. Throws ConfigError for one that does not exist.
+// --FLAG a,b,c. A name that does not exist ends parsing with a ConfigError.
 template <typename E>
-std::vector<E> parse_choices(
-    const std::string& flag, const std::vector<std::string>& names) {
-  std::vector<E> values;
-  for (const auto& name : names) {
-    values.push_back(parse_choice<E>(flag, name));
+void add_choices(
+    CLI::App& app, const char* flag, std::vector<E>& values, const std::string& what) {
+  const auto take = [&values, flag](const std::vector<std::string>& names) {
+    values.clear();
+    for (const auto& name : names) {
+      values.push_back(parse_choice<E>(flag, name));
+    }
+  };
+  std::vector<std::string> defaults;
+  for (const E value : values) {
+    defaults.emplace_back(name_of(value));
   }
-  return values;
+  app.add_option_function<std::vector<std::string>>(
+         flag, take,
+         what + ": " + join(choice_names<E>()) + "; commas between (" +
+             join(defaults, ",") + ")")
+      ->delimiter(',');
 }
 
 void add_json_flag(CLI::App& app, bool& json) {
@@ -94,18 +104,16 @@ BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments) {
       "memcpy that reads and writes as many bytes together: medians.",
       "tandem bench optimizer");
   BenchOptimizerOptions options;
-  auto names = choice_names<OptimizerKind>();
-  app.add_option(
-         "--optimizers", names,
-         "sgd, adam, ...; commas between; sgd has momentum (default: all)")
-      ->delimiter(',');
+  for (const auto& choice : choices<OptimizerKind>()) {
+    options.optimizers.push_back(choice.value);
+  }
+  add_choices(app, "--optimizers", options.optimizers, "which; sgd has momentum");
   app.add_option("--parameters", options.parameters, "how many; net's by default")
       ->check(whole_number(1, 1'000'000'000));
   app.add_option("--repeats", options.repeats, "updates to time, after 5 more")
       ->check(whole_number(1));
   add_json_flag(app, options.json);
   parse(app, arguments);
-  options.optimizers = parse_choices<OptimizerKind>("--optimizers", names);
   return options;
 }
 
@@ -116,11 +124,8 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
       "there are enough.",
       "tandem bench allreduce");
   BenchAllReduceOptions options;
-  std::vector<std::string> names = {"thread", "gloo"};
   app.add_option("--nproc", options.nproc, "ranks")->check(whole_number(1, 4096));
-  app.add_option(
-         "--backends", names, "thread, shm, gloo, shm+gloo, mpi; commas between")
-      ->delimiter(',');
+  add_choices(app, "--backends", options.backends, "what adds up");
   app.add_option("--bytes", options.bytes, "sizes of the buffer; commas between")
       ->delimiter(',')
       ->check(whole_number(1));
@@ -129,7 +134,6 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
   add_json_flag(app, options.json);
   app.add_option("--result-file", options.result_file)->group("");
   parse(app, arguments);
-  options.backends = parse_choices<BackendKind>("--backends", names);
   for (const int64_t bytes : options.bytes) {
     if (bytes % 4 != 0) {
       throw ConfigError(

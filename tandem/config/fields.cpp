@@ -171,10 +171,8 @@ void give_access(Field& field, At at) {
     };
   }
   if constexpr (std::is_enum_v<Value>) {
-    for (const auto& row : Choices<Value>::rows) {
-      if (&row == &row_of(row.value)) {
-        field.words.push_back({row.name, row.help});
-      }
+    for (const auto& choice : choices<Value>()) {
+      field.words.push_back({choice.name, choice.help});
     }
   }
 }
@@ -351,10 +349,7 @@ void set_field(
     return;
   }
   if (field.type == Field::Type::choice) {
-    const auto names = names_of(field.words);
-    throw ConfigError(
-        "[config] " + where + ": " + field.name + " cannot be '" + text + "'" +
-        did_you_mean(text, names) + "; choose one of " + join(names));
+    throw unknown_choice(where + ": " + field.name, text, names_of(field.words));
   }
   throw ConfigError(
       "[config] " + where + ": " + field.name + " is '" + text + "', expected " +

@@ -49,29 +49,44 @@ std::optional<E> find_choice(const std::string& name) {
   return std::nullopt;
 }
 
-/// All values' names, without other names.
+/// All values with name and help, without other names.
+template <typename E>
+std::vector<Choice<E>> choices() {
+  std::vector<Choice<E>> all;
+  for (const auto& row : Choices<E>::rows) {
+    if (&row == &row_of(row.value)) {
+      all.push_back({row.value, row.name, row.help});
+    }
+  }
+  return all;
+}
+
 template <typename E>
 std::vector<std::string> choice_names() {
   std::vector<std::string> names;
-  for (const auto& row : Choices<E>::rows) {
-    if (&row == &row_of(row.value)) {
-      names.emplace_back(row.name);
-    }
+  for (const auto& choice : choices<E>()) {
+    names.emplace_back(choice.name);
   }
   return names;
 }
 
-/// The value of a name. Throws ConfigError (naming the nearest); `where` says whose it
-/// is, such as "--sync" or "recipe.toml:3: sync".
+/// What to throw for a name that is none of `names`, with the nearest one; `where` says
+/// whose it is, such as "--sync" or "recipe.toml:3: sync".
+inline ConfigError unknown_choice(
+    const std::string& where, const std::string& name,
+    const std::vector<std::string>& names) {
+  return ConfigError(
+      "[config] " + where + " cannot be '" + name + "'" + did_you_mean(name, names) +
+      "; choose one of " + join(names));
+}
+
+/// The value of a name. Throws unknown_choice().
 template <typename E>
 E parse_choice(const std::string& where, const std::string& name) {
   if (const auto value = find_choice<E>(name)) {
     return *value;
   }
-  const auto names = choice_names<E>();
-  throw ConfigError(
-      "[config] " + where + " cannot be '" + name + "'" + did_you_mean(name, names) +
-      "; choose one of " + join(names));
+  throw unknown_choice(where, name, choice_names<E>());
 }
 
 // Ends of numbers' ranges.
