@@ -1,5 +1,7 @@
 #include "tandem/optim/lr_schedule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -125,12 +127,22 @@ std::unique_ptr<LrSchedule> make_unwarmed(
   }
 }
 
+void check_count(const char* name, int64_t value) {
+  if (value < 0) {
+    throw ConfigError(fmt::format(
+        "[schedule] {} is {}, expected at least 0; change {}", name, value, name));
+  }
+}
+
 void check_schedule(const LrScheduleOptions& options, double base_lr) {
   RunConfig config;
   config.schedule = options;
-  config.optimizer.lr = base_lr;
   check_fields(config, "schedule");
-  check_fields(config, "optimizer");
+  // Not the optimizer's check, to which -1 is "not given".
+  if (!std::isfinite(base_lr) || base_lr < 0) {
+    throw ConfigError(fmt::format(
+        "[schedule] lr is {}, expected a number from 0; change lr", base_lr));
+  }
 }
 
 }  // namespace
@@ -139,7 +151,8 @@ std::unique_ptr<LrSchedule> make_lr_schedule(
     const LrScheduleOptions& options, double base_lr, int64_t epochs,
     int64_t steps_per_epoch) {
   check_schedule(options, base_lr);
-  TANDEM_CHECK(epochs >= 0 && steps_per_epoch >= 0, "a run of fewer than no steps");
+  check_count("epochs", epochs);
+  check_count("steps_per_epoch", steps_per_epoch);
   auto schedule = make_unwarmed(options, base_lr, epochs * steps_per_epoch);
   if (options.warmup_steps == 0) {
     return schedule;

@@ -1,5 +1,6 @@
 #include "tandem/optim/lr_schedule.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -149,7 +150,14 @@ TEST(LrSchedule, RefusesValuesOutOfRange) {
   options = named("constant");
   options.warmup_steps = -3;
   EXPECT_THAT(error_of(options), HasSubstr("warmup_steps is -3, expected 0 to"));
-  EXPECT_THAT(error_of(named("constant"), -0.5), HasSubstr("lr is -0.5, expected 0"));
+  for (const double lr : {-0.5, -1.0}) {
+    EXPECT_EQ(
+        error_of(named("constant"), lr),
+        fmt::format("[schedule] lr is {}, expected a number from 0; change lr", lr));
+  }
+  EXPECT_EQ(
+      error_of(named("constant"), 0.5, -1),
+      "[schedule] epochs is -1, expected at least 0; change epochs");
 }
 
 TEST(LrSchedule, RefusesASettingItDoesNotHave) {
