@@ -10,6 +10,7 @@
 #include "app/flag_names.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/checkpoint/resume_settings.h"
+#include "tandem/data/dataset.h"
 
 namespace tandem::app {
 
@@ -46,16 +47,24 @@ void add_flags(CLI::App& app, Flags& flags) {
   }
 }
 
+std::string line_of(const std::string& name, const std::string& help) {
+  return fmt::format("  {:<17} {}\n", name, help);
+}
+
 // The values of settings that have many, behind all flags.
 std::string choices_text() {
-  std::string text;
+  std::string text = "--data\n";
+  for (const auto& entry : dataset_table()) {
+    text += line_of(entry.name, entry.help);
+  }
+  text += line_of("FOLDER", "IDX files named as MNIST's, gzip or plain") + "\n";
   for (const auto& field : config_fields()) {
     if (!field.words_at_the_end) {
       continue;
     }
     text += field.flag() + "\n";
     for (const auto& word : field.words) {
-      text += fmt::format("  {:<17} {}\n", word.name, word.help);
+      text += line_of(word.name, word.help);
     }
     text += "\n";
   }

@@ -24,7 +24,7 @@ TEST(Program, TrainHelpNamesSettingsAndChoices) {
   EXPECT_TRUE(help.status.ok());
   for (const char* text :
        {"--model", "--nproc", "--sync", "--set", "convnet_bn", "data_parallel",
-        "adadelta", "one_cycle", "gloo"}) {
+        "adadelta", "one_cycle", "gloo", "digits that tandem draws"}) {
     EXPECT_THAT(help.output, HasSubstr(text));
   }
 }
