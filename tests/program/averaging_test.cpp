@@ -51,11 +51,6 @@ CommandResult run_under_mpirun(
 constexpr const char* kNoMpi =
     "this build has no MPI; scripts/setup, then a new build: scripts/test -R Mpi";
 
-bool this_build_has_mpi() {
-  return tandem_run({"train", "--help"}).output.find("Open MPI, for") !=
-         std::string::npos;
-}
-
 TEST(Averaging, ProcessAndThreadRanksGiveTheSameBits) {
   for (const std::string every : {"3", "epoch", "end"}) {
     const Scratch scratch;
@@ -174,7 +169,7 @@ TEST(MpiRun, BackendMpiWithoutMpirunIsMisuse) {
 }
 
 TEST(MpiRun, RecipeOfTheDocumentPrintsItsLines) {
-  if (!this_build_has_mpi()) {
+  if (TANDEM_HAS_MPI == 0) {
     GTEST_SKIP() << kNoMpi;
   }
   const auto result = run_under_mpirun(
@@ -199,7 +194,7 @@ TEST(MpiRun, RecipeOfTheDocumentPrintsItsLines) {
 
 // Of more ranks each of the two sums in an order of its own.
 TEST(MpiRun, GivesTheBitsOfGlooAtTwoRanks) {
-  if (!this_build_has_mpi()) {
+  if (TANDEM_HAS_MPI == 0) {
     GTEST_SKIP() << kNoMpi;
   }
   const Scratch scratch;
@@ -216,7 +211,7 @@ TEST(MpiRun, GivesTheBitsOfGlooAtTwoRanks) {
 }
 
 TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
-  if (!this_build_has_mpi()) {
+  if (TANDEM_HAS_MPI == 0) {
     GTEST_SKIP() << kNoMpi;
   }
   // Rank 0 alone reads, and fails; rank 1 waits for it.
@@ -227,7 +222,7 @@ TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
 }
 
 TEST(MpiRun, AKilledRankEndsTheRunWithALineAboutIt) {
-  if (!this_build_has_mpi()) {
+  if (TANDEM_HAS_MPI == 0) {
     GTEST_SKIP() << kNoMpi;
   }
   const Scratch scratch;
