@@ -56,14 +56,13 @@ class Row {
   }
   // It means something where `member`, the value of `setting`, is one of these.
   template <typename E>
-  Row& needs(const char* setting, E Part::*member, std::initializer_list<E> values) {
+  Row& needs(const char* setting, E Part::*member, const std::vector<E>& wanted) {
     field_.needs = setting;
     std::vector<std::string> names;
-    for (const E value : values) {
+    for (const E value : wanted) {
       names.emplace_back(name_of(value));
     }
     of(join(names));
-    const std::vector<E> wanted = values;
     field_.has_meaning = [part = part_, member, wanted](const RunConfig& config) {
       const E value = config.*part.*member;
       return std::find(wanted.begin(), wanted.end(), value) != wanted.end();

@@ -153,14 +153,14 @@ class EagerExecutor : public StageExecutor {
     return forward;
   }
 
-  at::Tensor sums_of(
+  StepSums sums_of(
       const at::Tensor& output, const at::Tensor& loss, const Batch& batch) const {
     const c10::AutoGradMode no_grad(false);
-    auto sums = at::empty({3}, at::kDouble);
+    auto sums = at::empty({3}, loss.options().dtype(at::kDouble));
     sums[0].copy_(loss.detach());
     sums[1].copy_(count_correct(options_.loss.kind, output, batch.targets));
     sums[2].fill_(batch.count());
-    return sums;
+    return StepSums(sums);
   }
 
   Model& model_;

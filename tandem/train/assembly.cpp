@@ -70,10 +70,16 @@ std::unique_ptr<Model> model_of(
 OptimizerState settle_optimizer_state(
     const StrategyOptions& options, const Communicator& comm) {
   if (options.optimizer_state != OptimizerState::automatic ||
-      !has_trait(options.kind, kHasBuckets)) {
+      !has_trait(options.kind, kSharesUpdate)) {
     return options.optimizer_state;
   }
-  return comm.shares_memory() ? OptimizerState::sharded : OptimizerState::replicated;
+  const auto replicas =
+      has_trait(options.kind, kHasStages)
+          ? make_grid(options.stages, options.replicas, comm.rank(), comm.size())
+                .replicas
+          : comm.size();
+  return comm.shares_memory() && replicas > 1 ? OptimizerState::sharded
+                                              : OptimizerState::replicated;
 }
 
 // Each forward pass of a rank waits for all others'.

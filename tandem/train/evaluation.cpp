@@ -1,6 +1,6 @@
 #include "tandem/train/evaluation.h"
 
-#include <ATen/ops/zeros.h>
+#include "tandem/train/report/all_ranks.h"
 
 namespace tandem {
 
@@ -9,7 +9,7 @@ TestReport evaluate(
     LoaderOptions options, int64_t limit_batches) {
   strategy.before_evaluation();
   const DataShard shard = strategy.data_shard();
-  auto sums = at::zeros({3}, at::kDouble);
+  StepSums sums;
   // With fewer samples than ranks some have none.
   if (shard.shard >= 0 && shard.shard < dataset.size) {
     SamplerOptions sampler;
@@ -29,12 +29,11 @@ TestReport evaluate(
       sums += strategy.evaluate_batch(batch, context);
     }
   }
-  comm.all_reduce(sums, ReduceOp::sum, "evaluation")->wait();
-  const double* values = sums.data_ptr<double>();
+  const auto values = of_all_ranks(sums, comm, "evaluation").values();
   TestReport report;
-  report.count = static_cast<int64_t>(values[2]);
-  report.correct = static_cast<int64_t>(values[1]);
-  report.loss = values[2] > 0 ? values[0] / values[2] : 0;
+  report.count = static_cast<int64_t>(values.samples);
+  report.correct = static_cast<int64_t>(values.correct);
+  report.loss = values.mean_loss();
   return report;
 }
 

@@ -23,6 +23,13 @@ std::string describe_run(
                 : "");
 }
 
+std::string describe_scaling(const Summary& summary) {
+  return fmt::format(
+      "{} of {} steps were left out because gradients overflowed; the loss scale is "
+      "now {}",
+      summary.skipped_steps, summary.steps, summary.loss_scale);
+}
+
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint) {
   return Error(fmt::format(
       "[train] the loss is not finite at step {} on rank {}; lower --lr, or set "

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
 #include "tandem/data/dataset.h"
@@ -16,6 +17,9 @@ namespace tandem {
 std::string describe_run(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
     Communicator& comm);
+
+/// What became of steps whose gradients overflowed.
+std::string describe_scaling(const Summary& summary);
 
 /// Why a run ends. `checkpoint`: the last good one, "" without.
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint);

@@ -1,7 +1,5 @@
 #include "tandem/train/trainer.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +10,6 @@
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/data/data_parts.h"
-#include "tandem/optim/grad_scaler.h"
 #include "tandem/train/agreement/agreement.h"
 #include "tandem/train/agreement/convergence.h"
 #include "tandem/train/agreement/precision.h"
@@ -69,6 +66,7 @@ class Trainer {
     }
     parts_.strategy->start();
     saving_.resume_own(own_state());
+    parts_.strategy->rank_state_loaded();
     check_replicas();
     open_directory(out, resumed);
     agreement_.begin(position_.step);
@@ -123,11 +121,8 @@ class Trainer {
     rest.first_position = position_.samples_in_epoch;
     loader_.seek(position_.epoch, position_.samples_in_epoch);
     check_same_steps(shard_size(rest), loader_.num_steps(), config_.data.uneven, comm_);
-    if (position_.step == 0 && loader_.num_steps() == 0) {
-      throw ConfigError(fmt::format(
-          "[data] {} samples on {} ranks leave no step to make; use fewer ranks, or "
-          "--uneven pad or join",
-          rest.size, rest.num_shards));
+    if (position_.step == 0) {
+      check_any_steps(rest, loader_.num_steps());
     }
   }
 
@@ -158,9 +153,9 @@ class Trainer {
   void announce() {
     reporter_.say(describe_run(config_, data_.train, parts_, comm_));
     if (!parts_.executor_passed_over.empty()) {
-      reporter_.say(fmt::format(
-          "executor {}: {}", name_of(parts_.executor->kind()),
-          parts_.executor_passed_over));
+      reporter_.say(
+          "executor " + std::string(name_of(parts_.executor->kind())) + ": " +
+          parts_.executor_passed_over);
     }
     const bool reads = parts_.strategy->data_shard().shard >= 0;
     reporter_.start(reads ? shard_size(sampler_options()) : 0, data_.train.size);
@@ -232,7 +227,7 @@ class Trainer {
         position_.samples_in_epoch + samples_per_step(), loader_.end_position());
     // A server's sums are its workers', who say themselves what is wrong with them.
     if (parts_.strategy->data_shard().shard >= 0) {
-      agreement_.note_loss(position_.step, sums[0].item<double>());
+      agreement_.note_loss(position_.step, sums);
     }
     reporter_.add_step(sums, before);
   }
@@ -254,23 +249,16 @@ class Trainer {
     return batches;
   }
 
-  bool is_line_due(bool last) const {
-    const bool first_of_them = config_.output.log_at == LogAt::first;
-    const int64_t step = position_.step_in_epoch - (first_of_them ? 1 : 0);
-    return step % config_.output.log_every == 0 ||
-           (last && config_.output.log_at == LogAt::last_and_end);
-  }
-
   void after_step() {
     const bool last = position_.step_in_epoch == last_step_;
-    const bool line_due = is_line_due(last);
+    const bool line_due = is_line_due(config_.output, position_.step_in_epoch, last);
     // Sums do not reach into the next epoch.
     const bool report_due = last || line_due;
     // The end of an epoch saves by itself, after the evaluation.
     const bool save_due = !last && config_.output.checkpoint_every > 0 &&
                           position_.step % config_.output.checkpoint_every == 0;
     // To agree is to wait for each other.
-    const bool agreement_due = reporter_.in_lockstep()
+    const bool agreement_due = parts_.strategy->in_lockstep()
                                    ? report_due || agreement_.is_due(position_.step)
                                    : last;
     const bool agree = save_due || agreement_due;
@@ -302,7 +290,7 @@ class Trainer {
   // --- evaluation, checkpoints, end ---
 
   void check_replicas() {
-    if (reporter_.in_lockstep()) {
+    if (parts_.strategy->in_lockstep()) {
       check_drift(parts_, comm_, config_.strategy.drift_check, position_.step);
     }
   }
@@ -358,20 +346,12 @@ class Trainer {
     summary.exposed_comm_ms_per_step =
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
-    // Thread ranks are one process.
-    const bool own_process =
-        config_.ranks.kind == RankKind::process || comm_.rank() == 0;
-    summary.peak_memory_mib = total_memory(own_process ? memory_.mib() : 0, comm_);
-    if (const auto* scaler = parts_.optimizer->scaler()) {
-      summary.skipped_steps = scaler->skipped_steps();
-      summary.loss_scale = scaler->scale();
-      reporter_.say(fmt::format(
-          "{} of {} steps were left out because gradients overflowed; the loss scale "
-          "is now {}",
-          summary.skipped_steps, position_.step, summary.loss_scale));
-    }
+    summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
     summary.epochs = position_.epoch;
     summary.steps = position_.step;
+    if (parts_.optimizer->scaler() != nullptr) {
+      reporter_.say(describe_scaling(summary));
+    }
     directory_->finish(summary, config_);
     reporter_.end();
     return summary;

@@ -83,7 +83,7 @@ struct Rig {
         executor(make_eager_executor(*model, arenas, options)) {}
 
   at::Tensor step(const Batch& batch, const StepContext& context) {
-    const auto sums = executor->forward(0, batch, context).sums;
+    const auto sums = executor->forward(0, batch, context).sums.tensor();
     executor->backward(0, {}, context, recorder);
     return sums;
   }
@@ -154,15 +154,15 @@ TEST(EagerExecutor, SumsAreLossRightAnswersAndSamplesWithoutTheWeight) {
   const Batch batch = images(5, 6);
   const auto result = rig.executor->forward(0, batch, training(0.25));
   const auto& output = result.output;
-  EXPECT_EQ(result.sums.scalar_type(), at::kDouble);
-  EXPECT_FALSE(result.sums.requires_grad());
+  EXPECT_EQ(result.sums.tensor().scalar_type(), at::kDouble);
+  EXPECT_FALSE(result.sums.tensor().requires_grad());
   EXPECT_DOUBLE_EQ(
-      result.sums[0].item<double>(),
+      result.sums.values().loss,
       summed_loss(LossKind::cross_entropy, output, batch.targets).item<double>());
   EXPECT_EQ(
-      result.sums[1].item<int64_t>(),
+      result.sums.values().correct,
       output.argmax(1).eq(batch.targets).sum().item<int64_t>());
-  EXPECT_EQ(result.sums[2].item<int64_t>(), 6);
+  EXPECT_EQ(result.sums.values().samples, 6);
 }
 
 TEST(EagerExecutor, GradientsOfMicroBatchesAddUp) {
@@ -242,7 +242,7 @@ TEST(EagerExecutor, EvaluationLeavesNoGraphAndTouchesNothingInFlight) {
   const auto result = rig.executor->forward(0, images(5, 6), evaluating);
   EXPECT_FALSE(result.output.requires_grad());
   EXPECT_FALSE(result.output.grad_fn());
-  EXPECT_EQ(result.sums[2].item<int64_t>(), 6);
+  EXPECT_EQ(result.sums.values().samples, 6);
   EXPECT_THROW(rig.executor->backward(0, {}, evaluating, rig.recorder), InternalError);
 
   rig.executor->forward(0, images(5, 6), training());
@@ -345,7 +345,7 @@ TEST(EagerExecutor, StagesPassActivationsForwardAndGradientsBack) {
   Batch passed = batch;
   for (Rig* rig : {&first, &middle, &last}) {
     const auto result = rig->executor->forward(0, passed, context);
-    EXPECT_EQ(result.sums.defined(), rig == &last);
+    EXPECT_EQ(!result.sums.empty(), rig == &last);
     passed.inputs = result.output.detach();
   }
   EXPECT_TRUE(passed.inputs.equal(y));

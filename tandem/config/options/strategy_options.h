@@ -25,9 +25,8 @@ enum StrategyTrait : unsigned {
   kNoTrait = 0,
   // Each rank has its stage of the model only (parallel/pipeline/grid.h says which).
   kHasStages = 1,
-  // It reduces gradients in buckets, which a comm_hook can compress, and can share out
-  // the update.
-  kHasBuckets = 2,
+  // A comm_hook can compress its gradients on the way.
+  kHasCommHook = 2,
   // Every rank sees all gradients before parameters change, so a step whose gradients
   // overflowed can be left out.
   kScalesLoss = 4,
@@ -37,6 +36,8 @@ enum StrategyTrait : unsigned {
   kHasServer = 16,
   // Stages are idle unless a step has as many micro-batches.
   kWantsMicroBatches = 32,
+  // Replicas of it can share out the update.
+  kSharesUpdate = 64,
 };
 
 struct StrategyRow {
@@ -52,11 +53,11 @@ struct Choices<StrategyKind> {
       {StrategyKind::sequential, "sequential",
        "one rank. The reference for the others; costs no communication, and the time "
        "of one rank",
-       kHasBuckets | kScalesLoss},
+       kHasCommHook | kScalesLoss | kSharesUpdate},
       {StrategyKind::data_parallel, "data_parallel",
        "replicas, gradients averaged in every step: for every model that fits one "
        "rank. Costs an all-reduce of all gradients a step, and waits for the slowest",
-       kHasBuckets | kScalesLoss},
+       kHasCommHook | kScalesLoss | kSharesUpdate},
       {StrategyKind::hogwild, "hogwild",
        "ranks of one host train on one set of parameters, without locks: for small "
        "models, where waiting for each other costs most. Results differ from run to "
@@ -76,16 +77,26 @@ struct Choices<StrategyKind> {
        "the model's layers in --stages, each batch in --micro-batches, --replicas of "
        "it. For models too large for one rank; costs the time in which a stage waits "
        "for the first and last micro-batches",
-       kHasStages | kWantsMicroBatches},
+       kHasStages | kWantsMicroBatches | kSharesUpdate},
       {StrategyKind::model_parallel, "model_parallel",
        "pipeline under its old name: with one micro-batch a step one stage works at a "
        "time. For models too large for one rank where the batch cannot be divided; "
        "costs all speed-up",
-       kHasStages}};
+       kHasStages | kSharesUpdate}};
 };
 
 constexpr bool has_trait(StrategyKind kind, StrategyTrait trait) {
   return (row_of(kind).traits & trait) != 0;
+}
+
+inline std::vector<StrategyKind> kinds_with(StrategyTrait trait) {
+  std::vector<StrategyKind> kinds;
+  for (const auto& row : Choices<StrategyKind>::rows) {
+    if (has_trait(row.value, trait)) {
+      kinds.push_back(row.value);
+    }
+  }
+  return kinds;
 }
 
 /// When gradients are reduced.
@@ -199,7 +210,6 @@ struct StrategyOptions {
   template <typename Table>
   static void describe(Table& table) {
     using O = StrategyOptions;
-    using K = StrategyKind;
     table.section("parallel");
     table.add("strategy", &O::kind, "how ranks stay in step").at_the_end();
     table.add("sync", &O::sync, "when gradients are reduced");
@@ -207,10 +217,10 @@ struct StrategyOptions {
         .between(1, kMany);
     table.add("buffers", &O::buffers, "how batch norm's are kept in step");
     table.add("comm_hook", &O::comm_hook, "compress gradients on the way")
-        .needs("strategy", &O::kind, {K::data_parallel, K::sequential});
+        .needs("strategy", &O::kind, kinds_with(kHasCommHook));
     table
         .add("optimizer_state", &O::optimizer_state, "who keeps it and updates with it")
-        .needs("strategy", &O::kind, {K::data_parallel, K::sequential});
+        .needs("strategy", &O::kind, kinds_with(kSharesUpdate));
     table.add("clip_norm", &O::clip_norm, "largest norm of all gradients; 0: any")
         .between(0, kLarge);
     table.add(

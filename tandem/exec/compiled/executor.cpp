@@ -306,14 +306,9 @@ class OnednnExecutor : public StageExecutor {
     }
   }
 
-  at::Tensor sums_of(const Plan& plan) const {
+  StepSums sums_of(const Plan& plan) const {
     const LossSums found = sum_losses(options_.loss.kind, plan.output, plan.targets);
-    auto sums = at::empty({3}, at::kDouble);
-    auto* values = sums.data_ptr<double>();
-    values[0] = found.loss;
-    values[1] = found.correct;
-    values[2] = static_cast<double>(plan.targets.size(0));
-    return sums;
+    return {found.loss, found.correct, static_cast<double>(plan.targets.size(0))};
   }
 
   StageOptions options_;

@@ -1,7 +1,6 @@
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/strategies/lone_step.h"
@@ -34,12 +33,12 @@ class Averaging : public Strategy {
     equal_.fill_(1);
   }
 
-  at::Tensor train_step(
+  StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     go_on_from_own();
     // Also without samples of one's own: the others have moved.
     equal_.fill_(0);
-    auto sums = at::zeros({3}, at::kDouble);
+    StepSums sums;
     if (!micro_batches.empty()) {
       sums = step_alone(options_, parts_, micro_batches, context);
     }
@@ -50,7 +49,7 @@ class Averaging : public Strategy {
     return sums;
   }
 
-  at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) override {
+  StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {
     return parts_.executor.forward(0, batch, context).sums;
   }
 
@@ -93,13 +92,11 @@ class Averaging : public Strategy {
     auto all = own_.empty() ? state.model : own_;
     all.insert(all.end(), state.optimizer.begin(), state.optimizer.end());
     all.push_back({"averaging/equal", equal_});
-    // The caller may load into them.
-    changed_outside_ = true;
     return all;
   }
 
-  double global_norm() override {
-    return own_gradient_norm(parts_.arenas);
+  void rank_state_loaded() override {
+    changed_outside_ = true;
   }
 
  private:

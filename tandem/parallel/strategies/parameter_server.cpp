@@ -1,6 +1,5 @@
 #include "tandem/parallel/strategies/parameter_server.h"
 
-#include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -41,7 +40,7 @@ class ParameterServer : public Strategy {
     tell_executor(parts_);
   }
 
-  at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) override {
+  StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {
     return parts_.executor.forward(0, batch, context).sums;
   }
 
@@ -77,14 +76,6 @@ class ParameterServer : public Strategy {
   TrainingState collect_state() override {
     before_evaluation();
     return local_state(parts_.arenas, parts_.optimizer);
-  }
-
-  std::vector<NamedTensor> rank_state() override {
-    return {};
-  }
-
-  double global_norm() override {
-    return own_gradient_norm(parts_.arenas);
   }
 
  protected:
@@ -127,12 +118,12 @@ class Worker : public ParameterServer {
  public:
   using ParameterServer::ParameterServer;
 
-  at::Tensor train_step(
+  StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     StepContext weighted = context;
     weighted.loss_weight = weight_of(micro_batches);
     const auto sums = add_up_gradients(parts_, micro_batches, weighted);
-    RpcMessage push{kPush, {sums}};
+    RpcMessage push{kPush, {sums.tensor()}};
     if (!micro_batches.empty()) {
       for (const auto& range : trainable_) {
         push.tensors.push_back(parts_.arenas.gradients().slice(range));
@@ -184,8 +175,7 @@ class Server : public ParameterServer {
   Server(const StrategyOptions& options, const StrategyParts& parts)
       : ParameterServer(options, parts), workers_(static_cast<size_t>(num_workers())) {}
 
-  at::Tensor train_step(
-      const std::vector<Batch>&, const StepContext& context) override {
+  StepSums train_step(const std::vector<Batch>&, const StepContext& context) override {
     return is_asynchronous() ? serve_each(context) : serve_together(context);
   }
 
@@ -234,7 +224,7 @@ class Server : public ParameterServer {
   }
 
   // The sums travel to the reports with the workers' own.
-  at::Tensor serve_together(const StepContext& context) {
+  StepSums serve_together(const StepContext& context) {
     Trace::Event event{"wait for pushes", "server"};
     event.at_us = context.trace != nullptr ? context.trace->now_us() : 0;
     for (int64_t i = 0; i < num_workers(); ++i) {
@@ -249,7 +239,7 @@ class Server : public ParameterServer {
     for (auto& worker : workers_) {
       answer(worker);
     }
-    return at::zeros({3}, at::kDouble);
+    return {};
   }
 
   // In rank order: the bits of thread ranks that reduce together.
@@ -280,16 +270,16 @@ class Server : public ParameterServer {
 
   // As many pushes as there are workers make a step, whoever they come from: the
   // reports are of all workers.
-  at::Tensor serve_each(const StepContext& context) {
+  StepSums serve_each(const StepContext& context) {
     if (steps_ == 0) {
       updates_before_ = context.step * num_workers();
     }
     ++steps_;
-    auto sums = at::zeros({3}, at::kDouble);
+    StepSums sums;
     for (; pushes_ < steps_ * num_workers(); ++pushes_) {
       auto& worker = next_push();
-      sums += worker.push.message.tensors[0];
       if (has_gradients(worker)) {
+        sums += StepSums(worker.push.message.tensors[0]);
         take_gradients(worker, true);
         update(context, updates_before_ + pushes_ + 1);
         note_staleness(worker, context.trace);
@@ -352,8 +342,9 @@ class Server : public ParameterServer {
   }
 
   void update(const StepContext& context, int64_t number) {
-    clip_and_update(
-        options_, parts_, {context.lr, 1, number}, [this] { return global_norm(); });
+    clip_and_update(options_, parts_, {context.lr, 1, number}, [this] {
+      return own_gradient_norm(parts_.arenas);
+    });
   }
 
   std::vector<PerWorker> workers_;

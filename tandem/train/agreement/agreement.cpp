@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kSecondsBetween = 0.5;
 constexpr int64_t kMostSteps = 10'000;
+// Ranks that do not step together decide at the end of an epoch only.
+constexpr size_t kMostUnread = 1'000;
 
 // What a rank tells the others.
 enum Field { kStop, kSave, kBadStep, kStepsUntilNext, kNumFields };
@@ -34,10 +36,20 @@ void Agreement::begin(int64_t steps_done) {
   last_save_ = Clock::now();
 }
 
-void Agreement::note_loss(int64_t step, double loss) {
-  if (bad_step_ < 0 && !std::isfinite(loss)) {
-    bad_step_ = step;
+void Agreement::note_loss(int64_t step, const StepSums& sums) {
+  unread_.emplace_back(step, sums);
+  if (unread_.size() == kMostUnread) {
+    read_losses();
   }
+}
+
+void Agreement::read_losses() {
+  for (const auto& [step, sums] : unread_) {
+    if (bad_step_ < 0 && !std::isfinite(sums.values().loss)) {
+      bad_step_ = step;
+    }
+  }
+  unread_.clear();
 }
 
 int64_t Agreement::steps_until_next(int64_t steps_done) {
@@ -49,6 +61,7 @@ int64_t Agreement::steps_until_next(int64_t steps_done) {
 }
 
 Decision Agreement::decide(int64_t steps_done) {
+  read_losses();
   const bool minutes_passed = minutes_between_saves_ > 0 &&
                               seconds_since(last_save_) >= 60 * minutes_between_saves_;
   const auto mine = at::empty({kNumFields}, at::kLong);

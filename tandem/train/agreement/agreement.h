@@ -2,8 +2,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "tandem/comm/communicator.h"
+#include "tandem/core/step_sums.h"
 
 namespace tandem {
 
@@ -31,8 +34,9 @@ class Agreement {
   /// Before the first step of this process, after `steps_done` of the run.
   void begin(int64_t steps_done);
 
-  /// This rank's summed loss of a step.
-  void note_loss(int64_t step, double loss);
+  /// This rank's sums of a step. They are read when the ranks decide: reading them now
+  /// would wait for the device in every step.
+  void note_loss(int64_t step, const StepSums& sums);
 
   /// Whether it is time to ask, after `steps_done` steps. Equal on all ranks.
   bool is_due(int64_t steps_done) const {
@@ -49,10 +53,12 @@ class Agreement {
   using Clock = std::chrono::steady_clock;
 
   int64_t steps_until_next(int64_t steps_done);
+  void read_losses();
 
   Communicator& comm_;
   double minutes_between_saves_;
   int64_t bad_step_ = -1;
+  std::vector<std::pair<int64_t, StepSums>> unread_;
   int64_t next_ = 0;
   int64_t last_ = 0;
   Clock::time_point last_time_ = Clock::now();

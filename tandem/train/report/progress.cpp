@@ -34,6 +34,12 @@ std::string clock_text(double seconds) {
 
 }  // namespace
 
+bool is_line_due(const OutputOptions& options, int64_t steps, bool last) {
+  const int64_t counted = steps - (options.log_at == LogAt::first ? 1 : 0);
+  return counted % options.log_every == 0 ||
+         (last && options.log_at == LogAt::last_and_end);
+}
+
 Progress::Progress(const RunConfig& config, bool first, bool prints)
     : config_(config),
       first_(first),

@@ -9,6 +9,9 @@
 
 namespace tandem {
 
+/// Whether a line is due after so many steps of an epoch; `last`: there are no more.
+bool is_line_due(const OutputOptions& options, int64_t steps, bool last);
+
 /// Shows a rank's progress on standard output: one line that is drawn again and
 /// again on a terminal, a line per report elsewhere, or what the config's templates
 /// say. Each line is written at once, so ranks' lines do not mix.
