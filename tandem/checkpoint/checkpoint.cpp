@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/config/line_format.h"
 #include "tandem/formats/tensor_list.h"
 
 namespace tandem {
@@ -149,10 +151,52 @@ void check_finite(const std::vector<NamedTensor>& tensors) {
   }
 }
 
+void add_best(const BestTest& best, std::map<std::string, std::string>& metadata) {
+  if (best.step >= 0) {
+    metadata["best_loss"] = float_text(best.loss);
+    metadata["best_step"] = std::to_string(best.step);
+    metadata["evaluations_since_best"] = std::to_string(best.evaluations_since);
+  }
+}
+
+BestTest best_in(const SafetensorsFile& file, const std::string& path) {
+  if (text(file, "best_step").empty()) {
+    return {};
+  }
+  const auto loss = parse_number<double>(text(file, "best_loss"));
+  if (!loss) {
+    throw DataError(
+        "[checkpoint] '" + path +
+        "' does not say its best_loss; use another checkpoint");
+  }
+  return {
+      *loss, number(file, "best_step", path),
+      number(file, "evaluations_since_best", path)};
+}
+
+bool is_link(const std::string& path) {
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+// One that is there is replaced at once.
+void link_best(const std::string& directory, const std::string& checkpoint) {
+  const std::string temporary = directory + "/" + kTemporary + "best";
+  const std::string link = directory + "/best";
+  const std::string name = checkpoint.substr(checkpoint.rfind('/') + 1);
+  if (symlink(name.c_str(), temporary.c_str()) != 0 ||
+      std::rename(temporary.c_str(), link.c_str()) != 0) {
+    throw DataError(
+        "[checkpoint] cannot make the link '" + link + "': " + std::strerror(errno) +
+        "; leave out --keep-best, or choose another --out");
+  }
+}
+
 }  // namespace
 
 std::string save_checkpoint(
-    const std::string& directory, const CheckpointContent& content, int64_t keep) {
+    const std::string& directory, const CheckpointContent& content,
+    const KeptCheckpoints& kept) {
   const std::string path = checkpoint_path(directory, content.position.step);
   const std::string temporary = directory + "/" + kTemporary + std::to_string(getpid());
   check_finite(content.state.model);
@@ -170,6 +214,7 @@ std::string save_checkpoint(
         {"samples_in_epoch", std::to_string(content.position.samples_in_epoch)},
         {"config", content.config},
         {"data", content.data}};
+    add_best(content.best, files.training.metadata);
     write_checkpoint_files(temporary, std::move(files), content.rank_files);
     rename_over(temporary, path);
     sync_directory(directory);
@@ -177,8 +222,12 @@ std::string save_checkpoint(
     remove_all(temporary);
     throw;
   }
-  const auto all = checkpoints_in(directory);
-  auto surplus = keep > 0 ? static_cast<int64_t>(all.size()) - keep : 0;
+  auto all = checkpoints_in(directory);
+  if (kept.best && all.count(content.best.step) > 0) {
+    link_best(directory, all[content.best.step]);
+    all.erase(content.best.step);
+  }
+  auto surplus = kept.newest > 0 ? static_cast<int64_t>(all.size()) - kept.newest : 0;
   for (auto entry = all.begin(); surplus > 0; ++entry, --surplus) {
     remove_all(entry->second);
   }
@@ -197,6 +246,7 @@ void load_checkpoint(
   said.position = {
       number(training, "epoch", path), number(training, "step_in_epoch", path),
       number(training, "step", path), number(training, "samples_in_epoch", path)};
+  said.best = best_in(training, path);
   said.description = model.metadata;
   said.config = text(training, "config");
   said.data = text(training, "data");
@@ -255,6 +305,10 @@ void leave_later_checkpoints(const std::string& directory, int64_t step) {
         "becomes " +
         kLeft + "...");
     set_aside(entry->second, kLeft);
+  }
+  const std::string best = directory + "/best";
+  if (is_link(best) && !file_exists(best)) {
+    remove_all(best);
   }
 }
 

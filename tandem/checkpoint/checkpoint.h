@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,6 +24,14 @@ struct Position {
   int64_t samples_in_epoch = 0;
 };
 
+/// The lowest test loss of a run so far.
+struct BestTest {
+  double loss = std::numeric_limits<double>::infinity();
+  // -1: there was no evaluation.
+  int64_t step = -1;
+  int64_t evaluations_since = 0;
+};
+
 /// A checkpoint is a directory:
 ///   model.safetensors     parameters and buffers, names as in Python's
 ///                         state_dict(); metadata: model, normalisation, classes
@@ -38,6 +47,7 @@ struct Position {
 struct CheckpointContent {
   TrainingState state;
   Position position;
+  BestTest best;
   // What `eval` needs to know: model, mean, std, classes, input shape, ...
   std::map<std::string, std::string> description;
   // The run's config.toml.
@@ -50,11 +60,20 @@ struct CheckpointContent {
   std::map<std::string, std::string> rank_hashes;
 };
 
-/// Writes DIR/step-00000469 and removes all but the newest `keep` (0: none).
-/// Returns its path. Rank 0 calls. Throws DataError, also for values that are not
-/// finite; older ones then stay.
+/// Which checkpoints stay.
+struct KeptCheckpoints {
+  // So many of the newest; 0: all.
+  int64_t newest = 0;
+  // That of content.best.step as well, where the link DIR/best leads to.
+  bool best = false;
+};
+
+/// Writes DIR/step-00000469 and removes those that are not kept. Returns its path.
+/// Rank 0 calls. Throws DataError, also for values that are not finite; older ones then
+/// stay.
 std::string save_checkpoint(
-    const std::string& directory, const CheckpointContent& content, int64_t keep);
+    const std::string& directory, const CheckpointContent& content,
+    const KeptCheckpoints& kept);
 
 /// Loads values into the tensors of `content`, in place: those of this rank are
 /// enough. Before any is compared or copied, `accept` gets what the checkpoint says

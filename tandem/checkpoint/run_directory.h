@@ -66,6 +66,11 @@ struct Summary {
   double peak_memory_mib = 0;
   int64_t epochs = 0;
   int64_t steps = 0;
+  // "epochs", "converged", "patience" or "observer".
+  std::string ended_by;
+  // The lowest test loss and where it was; step -1: there was no evaluation.
+  double best_test_loss = 0;
+  int64_t best_test_step = -1;
   int world_size = 1;
   std::string backend;
   // Not `automatic`.

@@ -52,7 +52,7 @@ class EagerExecutor : public StageExecutor {
     }
     at::Tensor loss;
     if (options_.last) {
-      loss = summed_loss(options_.loss.kind, result.output, batch.targets);
+      loss = summed_loss(options_.loss, result.output, batch.targets);
       result.sums = sums_of(result.output, loss, batch);
     }
     if (context.training) {

@@ -81,8 +81,8 @@ class Strategy {
   /// The same sums for one batch in evaluation mode, no gradients.
   virtual StepSums evaluate_batch(const Batch& batch, const StepContext& context) = 0;
 
-  /// After an epoch's last step, before the evaluation; `last`: no step follows.
-  /// Collective.
+  /// After an epoch's last step, before the evaluation; `last`: no step follows. Where
+  /// the evaluation ends the run, it is called again. Collective.
   virtual void end_epoch(bool /*last*/) {}
 
   virtual DataShard data_shard() const = 0;

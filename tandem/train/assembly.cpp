@@ -129,7 +129,7 @@ StageOptions stage_of(
 
 Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
-    std::unique_ptr<Model> model) {
+    std::unique_ptr<Model> model, LossFunction loss) {
   TANDEM_CHECK(
       config.exec.precision != Precision::automatic, "settle_precision() comes first");
   Assembly parts;
@@ -141,6 +141,7 @@ Assembly assemble(
     parts.parameter_names.push_back(parameter.name);
   }
   StageOptions stage = stage_of(config, train, comm, *parts.model);
+  stage.loss.own = std::move(loss);
   ModelArenaOptions arena_options;
   arena_options.divisor = comm.size();
   if (!config.optimizer.decay_bias_and_norm) {

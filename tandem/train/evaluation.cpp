@@ -1,8 +1,27 @@
 #include "tandem/train/evaluation.h"
 
+#include <filesystem>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/train/assembly.h"
 #include "tandem/train/report/all_ranks.h"
 
 namespace tandem {
+
+namespace {
+
+void check_is_checkpoint(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(model_file(path), ignored)) {
+    throw DataError(
+        "[checkpoint] '" + path +
+        "' has no model.safetensors; name a directory such as RUN/checkpoints/step-N");
+  }
+}
+
+}  // namespace
 
 TestReport evaluate(
     Strategy& strategy, Communicator& comm, const Dataset& dataset,
@@ -35,6 +54,25 @@ TestReport evaluate(
   report.correct = static_cast<int64_t>(values.correct);
   report.loss = values.mean_loss();
   return report;
+}
+
+TestReport evaluate_checkpoint(
+    const std::string& checkpoint, const CheckpointEvaluation& options,
+    std::unique_ptr<Model> model, LossFunction loss) {
+  check_is_checkpoint(checkpoint);
+  RunConfig config = config_from(load_model(checkpoint, nullptr));
+  if (!options.data.empty()) {
+    config.data.source = options.data;
+  }
+  const auto splits = load_dataset(config.data.source, options.limit);
+  const auto comm = make_single_communicator();
+  const Assembly parts =
+      assemble(config, splits.test, *comm, std::move(model), std::move(loss));
+  const auto state = parts.arenas->state();
+  load_model(checkpoint, &state);
+  LoaderOptions loading = loader_options(config);
+  loading.batch_size = options.batch_size;
+  return evaluate(*parts.strategy, *comm, splits.test, loading);
 }
 
 }  // namespace tandem

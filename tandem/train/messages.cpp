@@ -30,6 +30,16 @@ std::string describe_scaling(const Summary& summary) {
       summary.skipped_steps, summary.steps, summary.loss_scale);
 }
 
+std::string describe_end(const Summary& summary, const TrainingOptions& options) {
+  return summary.ended_by == "patience"
+             ? fmt::format(
+                   "Stopped early: {} evaluations without a test loss below {:.4f}, "
+                   "that of step {}",
+                   options.patience, summary.best_test_loss, summary.best_test_step)
+             : fmt::format(
+                   "Stopped by the program's observer, at step {}", summary.steps);
+}
+
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint) {
   return Error(fmt::format(
       "[train] the loss is not finite at step {} on rank {}; lower --lr, or set "

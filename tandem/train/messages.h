@@ -21,6 +21,9 @@ std::string describe_run(
 /// What became of steps whose gradients overflowed.
 std::string describe_scaling(const Summary& summary);
 
+/// Why a run ended before its last epoch.
+std::string describe_end(const Summary& summary, const TrainingOptions& options);
+
 /// Why a run ends. `checkpoint`: the last good one, "" without.
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint);
 Error stopped_by_signal(

@@ -330,6 +330,9 @@ std::string compiled_obstacle(
   if (options.bf16 && kernel_isa() != Isa::avx512) {
     return "bf16 needs AVX-512, which this CPU lacks or ONEDNN_MAX_CPU_ISA turns off";
   }
+  if (options.loss.own) {
+    return "the program has a loss of its own";
+  }
   if (model.layers() == nullptr) {
     return "the model is not a plain sequence of layers";
   }

@@ -2,6 +2,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
+#include <utility>
+
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/strategies/lone_step.h"
 #include "tandem/parallel/strategies/strategies.h"
@@ -36,6 +38,7 @@ class Averaging : public Strategy {
   StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     go_on_from_own();
+    epoch_ended_ = false;
     // Also without samples of one's own: the others have moved.
     equal_.fill_(0);
     StepSums sums;
@@ -54,7 +57,9 @@ class Averaging : public Strategy {
   }
 
   void end_epoch(bool last) override {
-    if (last || options_.average_every == StrategyOptions::kEveryEpoch) {
+    // The mean of equal numbers may be another number.
+    const bool done = std::exchange(epoch_ended_, true) && are_equal();
+    if (!done && (last || options_.average_every == StrategyOptions::kEveryEpoch)) {
       go_on_from_own();
       average();
     }
@@ -183,6 +188,7 @@ class Averaging : public Strategy {
   // This rank's parameters and buffers while the arenas hold the average.
   std::vector<NamedTensor> own_;
   bool changed_outside_ = false;
+  bool epoch_ended_ = false;
 };
 
 }  // namespace

@@ -16,6 +16,8 @@ struct Decision {
   int stopping_rank = -1;
   // SIGUSR1 at some rank, or rank 0's clock.
   bool save = false;
+  // Some rank's observer wants the run to end.
+  bool end = false;
   // First step whose loss was not a number at some rank, and that rank.
   int64_t bad_step = -1;
   int bad_rank = -1;
@@ -43,8 +45,8 @@ class Agreement {
     return steps_done >= next_;
   }
 
-  /// Collective.
-  Decision decide(int64_t steps_done);
+  /// `end`: whether this rank's observer wants the run to end. Collective.
+  Decision decide(int64_t steps_done, bool end = false);
 
   /// Starts the minutes again.
   void saved();

@@ -108,13 +108,4 @@ void check_same_steps(
   }
 }
 
-void check_any_steps(const SamplerOptions& samples, int64_t steps) {
-  if (steps == 0) {
-    throw ConfigError(fmt::format(
-        "[data] {} samples on {} ranks leave no step to make; use fewer ranks, or "
-        "--uneven pad or join",
-        samples.size, samples.num_shards));
-  }
-}
-
 }  // namespace tandem

@@ -6,7 +6,6 @@
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
 #include "tandem/data/data_parts.h"
-#include "tandem/data/sampler.h"
 
 namespace tandem {
 
@@ -20,8 +19,5 @@ void check_same_run(const RunConfig& config, const DataParts& data, Communicator
 /// steps differ, and with `uneven` = "error" when the numbers of samples do.
 void check_same_steps(
     int64_t samples, int64_t steps, Uneven uneven, Communicator& comm);
-
-/// Throws ConfigError when there are none. Not collective.
-void check_any_steps(const SamplerOptions& samples, int64_t steps);
 
 }  // namespace tandem
