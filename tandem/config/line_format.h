@@ -41,11 +41,18 @@ struct LineValues {
   // Of training so far.
   double seconds = 0;
   double minutes = 0;
+  // Where the ranks meet.
+  std::string master_addr;
+  int64_t master_port = 0;
+  // What the rank computes on, and how many GPUs it could use.
+  std::string device = "cpu";
+  int64_t num_gpus = 0;
 };
 
 /// A line from a template such as "Epoch [{epoch}/{epochs}], Loss: {loss:.4f}":
 /// names of LineValues in braces, with fmt's format specifications. Without one a
-/// number is written as Python's print() writes it.
+/// number is written as Python's print() writes it. {duration} is `seconds` as Python
+/// writes a timedelta: 0:00:08.912345.
 ///
 /// Throws ConfigError that names `setting` when the template is not one.
 std::string format_line(

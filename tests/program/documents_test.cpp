@@ -108,6 +108,32 @@ TEST(DocumentsCompared, AnotherOrderInTheSecondEpochIsSeen) {
           Not(HasSubstr("Epoch: 0"))));
 }
 
+// Document 003's init_process: where the ranks meet, before they do.
+TEST(DocumentLines, OwnDdpsRanksSayWhereTheyMeet) {
+  const auto result = tandem_run(
+      {"train", source_dir() + "/recipes/003-own-ddp.toml", "--data", "digits",
+       "--nproc", "3", "--limit", "192", "--epochs", "1"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  for (const std::string rank : {"0", "1", "2"}) {
+    const std::string start =
+        "MASTER_PORT:  29500\nStarting init process group. Current rank:  " + rank +
+        "\n";
+    const std::string end = "Finished init process group. Current rank:  " + rank;
+    EXPECT_THAT(result.output, HasSubstr("MASTER_ADDR:  127.0.0.1\n" + start));
+    EXPECT_LT(result.output.find(start), result.output.find(end));
+  }
+}
+
+// Document 002's first cells.
+TEST(DocumentLines, DataParallelSaysOnWhatItComputes) {
+  const auto result = tandem_run(
+      {"train", source_dir() + "/recipes/002-data-parallel.toml", "--data", "digits",
+       "--limit", "128"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.output, HasSubstr("device: cpu\nNumber of GPUs available: 0\n"));
+}
+
 // --- the places of lines ---
 
 struct Places {

@@ -41,6 +41,7 @@ struct OutputOptions {
   LogAt log_at = LogAt::last_and_end;
   LogRanks log_ranks = LogRanks::first;
   // Templates (line_format.h).
+  std::string join_line;
   std::string start_line;
   std::string log_line;
   std::string epoch_line;
@@ -80,6 +81,12 @@ struct OutputOptions {
     table.add("log_every", &O::log_every, "steps between reports").between(1, kMany);
     table.add("log_at", &O::log_at, "which of them has the report");
     table.add("log_ranks", &O::log_ranks, "who reports");
+    table
+        .add(
+            "join_line", &O::join_line,
+            "template of a line before a rank meets the others: {rank} {master_addr} "
+            "{master_port}")
+        .line_template();
     table
         .add(
             "start_line", &O::start_line,
