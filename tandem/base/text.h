@@ -3,8 +3,10 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <system_error>
+#include <vector>
 
 namespace tandem {
 
@@ -29,6 +31,16 @@ std::optional<Number> parse_number(const std::string& text) {
     }
   }
   return number;
+}
+
+/// The parts of "a,b,c"; none of "".
+inline std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) {
+    parts.push_back(part);
+  }
+  return parts;
 }
 
 }  // namespace tandem

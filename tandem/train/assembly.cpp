@@ -4,6 +4,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/checkpoint/weights.h"
 #include "tandem/comm/buffers.h"
@@ -107,7 +108,8 @@ StageOptions stage_of(
   const Grid grid = make_grid(
       config.strategy.stages, config.strategy.replicas, comm.rank(), comm.size());
   const auto input = model_options(config, train, nullptr).input;
-  const auto stages = keep_stage(model, input, grid.stages, grid.stage);
+  const Cut cut{split(config.strategy.cut, ','), config.strategy.balance};
+  const auto stages = keep_stage(model, input, grid.stages, grid.stage, cut);
   if (comm.rank() == 0) {
     log_info(fmt::format(
         "[parallel] {} stages x {} replicas: {}", grid.stages, grid.replicas, stages));

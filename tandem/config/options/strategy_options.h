@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "tandem/config/options/setting.h"
 
@@ -153,6 +155,15 @@ struct Choices<PipelineSchedule> {
        "activations"}};
 };
 
+/// What the stages of a model should have alike.
+enum class Balance { time, memory };
+template <>
+struct Choices<Balance> {
+  static constexpr Choice<Balance> rows[] = {
+      {Balance::time, "time", "the time of a step"},
+      {Balance::memory, "memory", "parameters, and the optimizer's state with them"}};
+};
+
 enum class ServerUpdates { synchronous, asynchronous };
 template <>
 struct Choices<ServerUpdates> {
@@ -202,6 +213,10 @@ struct StrategyOptions {
   // pipeline; 0: as many as the number of ranks leaves
   int64_t stages = 0;
   int64_t replicas = 0;
+  // The layers with which stages begin, but for the first, commas between; "": where
+  // `balance` has them.
+  std::string cut;
+  Balance balance = Balance::time;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
   // parameter_server
   ServerUpdates server_updates = ServerUpdates::synchronous;
@@ -237,6 +252,14 @@ struct StrategyOptions {
     table.add("replicas", &O::replicas, "copies of the pipeline; 0: ranks / stages")
         .between(0, 4096)
         .of("pipeline");
+    table
+        .add(
+            "cut", &O::cut,
+            "layers with which stages begin, such as fc1 or conv2,fc1; none: where "
+            "balance has them")
+        .needs("strategy", &O::kind, kinds_with(kHasStages));
+    table.add("balance", &O::balance, "what stages should have alike")
+        .needs("strategy", &O::kind, kinds_with(kHasStages));
     table
         .add(
             "pipeline_schedule", &O::pipeline_schedule,
