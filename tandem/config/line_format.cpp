@@ -22,7 +22,7 @@ void refuse_places_without_name(const std::string& pattern) {
   }
 }
 
-// A number of a template.
+// A number in a template.
 struct Real {
   double value;
 };
