@@ -4,7 +4,7 @@
 /// is chosen when the program is loaded. Results do not depend on it in files
 /// compiled with -ffp-contract=off, or that compute with integers only.
 ///
-/// Where that cannot be, only the portable version is compiled: thread sanitizer
+/// Where that is impossible, only the portable version is compiled: thread sanitizer
 /// crashes in the choice, and clang 14 makes its symbols global.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
