@@ -84,7 +84,7 @@ std::string did_you_mean(
   const std::string* best = nullptr;
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
   for (const auto& candidate : candidates) {
-    // A much longer name is far without counting, which would take long.
+    // A much longer name is too far away anyway, and would take long to compare.
     if (name.size() >= candidate.size() + best_distance) {
       continue;
     }

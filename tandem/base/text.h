@@ -10,9 +10,8 @@
 
 namespace tandem {
 
-/// The number that all of `text` spells, for instance "12" or "1e-3"; nothing for
-/// another text, a number that does not fit, NaN and infinity. A leading '+' is
-/// allowed.
+/// The number that all of `text` spells, for instance "12" or "1e-3"; nullopt for any
+/// other text, a number that does not fit, NaN and infinity. A leading '+' is allowed.
 template <typename Number>
 std::optional<Number> parse_number(const std::string& text) {
   const char* first = text.c_str();

@@ -77,13 +77,13 @@ void rename_over(const std::string& from, const std::string& to) {
   }
 }
 
-// Out of the way of what counts as a checkpoint.
+// Renames it, so that it no longer counts as a checkpoint.
 void set_aside(const std::string& path, const std::string& prefix) {
   const size_t slash = path.rfind('/') + 1;
   rename_over(path, path.substr(0, slash) + prefix + path.substr(slash));
 }
 
-// Also what a killed run left behind while it wrote.
+// Among them is what a run left behind that was killed while it wrote.
 void remove_temporaries(const std::string& directory) {
   for (const auto& name : list_directory(directory)) {
     if (name.rfind(kTemporary, 0) == 0) {
@@ -237,7 +237,7 @@ std::string save_checkpoint(
 void load_checkpoint(
     const std::string& path, CheckpointContent& content,
     const std::function<void(const CheckpointContent&)>& accept) {
-  // In this order, so that of two that are missing the model is named.
+  // In this order, so that where both are missing, the model is named.
   const auto model_bytes = read_file(file_in(path, kModelFile));
   const auto training_bytes = read_file(file_in(path, kTrainingFile));
   const auto [model, training] =
@@ -301,8 +301,8 @@ void leave_later_checkpoints(const std::string& directory, int64_t step) {
   for (auto entry = all.upper_bound(step); entry != all.end(); ++entry) {
     log_warning(
         "[checkpoint] '" + entry->second +
-        "' is later than where the run goes on; it "
-        "becomes " +
+        "' is later than the step from which the run "
+        "goes on; it becomes " +
         kLeft + "...");
     set_aside(entry->second, kLeft);
   }

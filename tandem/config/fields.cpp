@@ -19,7 +19,7 @@ std::string with(std::string text, char from, char to) {
   return text;
 }
 
-// Adds to a field while describe() says more about it.
+// Adds to a field what describe() goes on to say about it.
 template <typename Part>
 class Row {
  public:
@@ -44,7 +44,7 @@ class Row {
       return assign(config, std::to_string(static_cast<int64_t>(value)));
     };
     const std::string name = word;
-    // The number behind a word is no number that anybody may give.
+    // The number that a word stands for cannot be given as a number.
     field_.assign = [=](RunConfig& config, const std::string& given) {
       return given == name ? set_number(config)
                            : assign(config, given) && number(config) != value;
@@ -69,7 +69,7 @@ class Row {
     };
     return *this;
   }
-  // What it belongs to, where others do not mind it.
+  // What it belongs to. Unlike needs(), it may be set where it has no effect.
   Row& of(const std::string& what) {
     field_.of = what;
     return *this;

@@ -36,7 +36,7 @@ std::string duration_text(double seconds) {
          (micros % 1'000'000 == 0 ? "" : fmt::format(".{:06}", micros % 1'000'000));
 }
 
-// A number of a template.
+// A number in a template.
 struct Real {
   double value;
 };

@@ -12,8 +12,8 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kFormatVersion = 1;
-// The parser's recursion grows with the dots in a key: a file of this size cannot
-// fill the stack.
+// The parser's recursion grows with the dots in a key; in a file of this size it cannot
+// exhaust the stack.
 constexpr size_t kMostRecipeBytes = 1 << 16;
 
 std::string text_of(const toml::node& node) {
@@ -40,7 +40,7 @@ void check_type(const Field& field, const toml::node& node, const std::string& w
   if (has_text != node.is_string() && !either) {
     throw ConfigError(
         "[config] " + where + ": " + field.name + " = " + text_of(node) +
-        ", expected " + (has_text ? "a text in quotes" : "a value without quotes"));
+        ", expected " + (has_text ? "a string in quotes" : "a value without quotes"));
   }
 }
 
@@ -108,7 +108,7 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
     if (name == "scaling") {
       throw ConfigError(
           "[config] " + where +
-          ": a scaling recipe names runs, and is none itself; "
+          ": a scaling recipe names runs and is not one itself; "
           "start it with tandem scaling " +
           path);
     }

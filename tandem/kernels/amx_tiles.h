@@ -101,7 +101,7 @@ inline __m512i interleave(__m256i even, __m256i odd) {
 }
 
 // Tiles 0 to 3 are sums: they are set to zero, or go from and to memory, where a tile
-// begins `step` floats behind the one before and its rows are `row_bytes` apart.
+// begins `step` floats after the one before and its rows are `row_bytes` apart.
 inline void zero_four_sums() {
   _tile_zero(0);
   _tile_zero(1);

@@ -5,9 +5,9 @@
 
 namespace tandem {
 
-/// The command that starts `command` (a program and its arguments) as `ranks` ranks
-/// on this host under Open MPI's mpirun. Ranks may share cores, and none is bound to
-/// one: how many threads each uses, the program decides from the number of ranks.
+/// The command that starts `command` (a program and its arguments) as `ranks` ranks on
+/// this host under Open MPI's mpirun. Ranks may share cores, and none is bound to one:
+/// the program decides how many threads each uses, from the number of ranks.
 std::vector<std::string> mpirun_command(
     int ranks, const std::vector<std::string>& command);
 

@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// To write a value and read it again takes about the time of so many multiplications
-// on a CPU: without this a first convolution looks cheap.
+// Writing a value and reading it again takes a CPU about as long as this many
+// multiplications; without them a first convolution looks cheap.
 constexpr double kCostPerValue = 10;
 
 bool begins_a_stage(const Layer& layer) {
@@ -182,12 +182,12 @@ std::vector<LayerRange> split_layers(
   const auto wanted = static_cast<size_t>(stages);
   if (stages < 1 || wanted > count) {
     throw ConfigError(
-        "[model] " + std::to_string(stages) + " stages need as many layers to begin " +
-        "with, but the model has " + std::to_string(count) + " (" +
+        "[model] " + std::to_string(stages) + " stages need as many convolutions and " +
+        "linear layers, but the model has " + std::to_string(count) + " (" +
         names_in(layers, {0, layers.size()}) + "); lower --stages or --nproc");
   }
-  // best[s][u]: the most expensive of s + 1 stages that take the units from u on;
-  // next[s][u]: where the first of them ends.
+  // best[s][u]: the cost of the most expensive of s + 1 stages that take the units from
+  // u on; next[s][u]: where the first of them ends.
   std::vector<std::vector<double>> best(wanted, std::vector<double>(count, kInfinity));
   std::vector<std::vector<size_t>> next(wanted, std::vector<size_t>(count, count));
   for (size_t s = 0; s < wanted; ++s) {

@@ -24,14 +24,14 @@ struct Cut {
 };
 
 /// Divides layers into contiguous stages at `cut.layers`, or such that the most
-/// expensive stage costs as little as can be; of several ways the one whose first
-/// stages are longest.
+/// expensive stage costs as little as possible; of several such ways, the one whose
+/// first stages are longest.
 ///
-/// A stage begins with a convolution or a linear layer (the first stage also with
-/// what comes before), so that what follows such a layer stays with it: batch norm,
-/// an activation in place. The cost in time is the multiplications of those layers, and
-/// ten for each value that a layer writes; in memory it is their parameters. A pure
-/// function.
+/// A stage begins with a convolution or a linear layer (the first stage includes
+/// what comes before that), so that what follows such a layer stays with it: batch
+/// norm, an activation in place. The cost in time is the multiplications of those
+/// layers, and ten for each value that a layer writes; in memory it is their
+/// parameters. A pure function.
 ///
 /// Throws ConfigError when there are more stages than convolutions and linear layers,
 /// and for a cut at no such layer, or that makes another number of stages.

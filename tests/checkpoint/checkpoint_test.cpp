@@ -180,7 +180,7 @@ TEST_F(Checkpoints, LaterThanWhereTheRunGoesOnAreLeft) {
 TEST_F(Checkpoints, OfAnotherFormatAreNoDamage) {
   const auto path = save(9, 1);
   const std::pair<const char*, const char*> cases[] = {
-      {"1", "begin with its weights by --init"}, {"3", "update tandem"}};
+      {"1", "start from its weights with --init"}, {"3", "update tandem"}};
   for (const char* name : {"/training.safetensors", "/model.safetensors"}) {
     auto file = read_safetensors(path + name);
     for (const auto& [format, advice] : cases) {

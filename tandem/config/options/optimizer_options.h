@@ -58,7 +58,7 @@ struct OptimizerOptions {
         .between(kTiny, kLarge)
         .or_unset(O::kUnset)
         .needs("optimizer", &O::kind, {K::adam, K::adamw, K::adadelta});
-    // sgd has a state with momentum, and none without.
+    // sgd has state with momentum only.
     table.add("momentum", &O::momentum, "share of the last step that goes on")
         .between(0, 1)
         .needs("optimizer", &O::kind, {K::sgd})

@@ -36,7 +36,7 @@ enum StrategyTrait : unsigned {
   kSharesParameters = 8,
   // Rank 0 alone updates.
   kHasServer = 16,
-  // Stages are idle unless a step has as many micro-batches.
+  // Stages are idle unless a step has at least as many micro-batches.
   kWantsMicroBatches = 32,
   // Replicas of it can share out the update.
   kSharesUpdate = 64,
@@ -73,8 +73,8 @@ struct Choices<StrategyKind> {
        kHasServer},
       {StrategyKind::averaging, "averaging",
        "ranks train alone, parameters averaged now and then: for slow links, or data "
-       "that must stay where it is. Costs accuracy per epoch: each rank learns from "
-       "its own samples only in between, the more the rarer --average-every"},
+       "that must stay where it is. Costs accuracy per epoch, the more the longer "
+       "--average-every: in between each rank learns from its own samples only"},
       {StrategyKind::pipeline, "pipeline",
        "the model's layers in --stages, each batch in --micro-batches, --replicas of "
        "it. For models too large for one rank; costs the time in which a stage waits "
@@ -184,7 +184,7 @@ struct Choices<DriftCheck> {
 
 /// How ranks stay in step.
 struct StrategyOptions {
-  // average_every for these.
+  // Values of average_every.
   static constexpr int64_t kEveryEpoch = 0;
   static constexpr int64_t kAtTheEnd = -1;
 

@@ -12,22 +12,22 @@ namespace tandem {
 
 /// What the ranks decided together.
 struct Decision {
-  // A signal asked a rank to stop, which then has saved; -1: none.
+  // The first rank that a signal asked to stop; -1: none.
   int stopping_rank = -1;
   // SIGUSR1 at some rank, or rank 0's clock.
   bool save = false;
   // Some rank's observer wants the run to end.
   bool end = false;
-  // First step whose loss was not a number at some rank, and that rank.
+  // First step whose loss was not finite at some rank, and that rank.
   int64_t bad_step = -1;
   int bad_rank = -1;
 };
 
-/// Turns what happens to one rank (a signal, a loss that is not a number, minutes
-/// that pass) into decisions that all ranks take at the same step.
+/// Turns what happens to one rank (a signal, a loss that is not finite, minutes that
+/// pass) into decisions that all ranks take at the same step.
 ///
-/// It asks about twice a second: rank 0 says how many steps that is, so that the
-/// ranks' clocks need not agree.
+/// It asks about twice a second: rank 0 says after how many steps, so that the ranks'
+/// clocks need not agree.
 class Agreement {
  public:
   /// `minutes_between_saves`: 0 for never.

@@ -246,11 +246,11 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         setting(
             "ThreadsOnTwoHosts", {"--ranks", "thread", "--nnodes", "2"},
-            {"2 nodes", "--ranks process"}),
+            {"2 hosts", "--ranks process"}),
         setting(
             "HogwildOnTwoHosts",
             {"--strategy", "hogwild", "--nnodes", "2", "--master-port", "4512"},
-            {"share memory", "2 nodes", "--nnodes 1"}),
+            {"share memory", "2 hosts", "--nnodes 1"}),
         setting(
             "CommHookWithoutBuckets",
             {"--strategy", "averaging", "--comm-hook", "fp16"},
