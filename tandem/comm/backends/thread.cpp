@@ -19,37 +19,32 @@ namespace tandem {
 
 namespace {
 
-// What one rank brings to one operation.
-struct Part {
-  std::string kind;
-  at::Tensor input;
-  at::Tensor output;
-};
-
-// One collective: complete once every rank has come.
-struct Meeting {
-  explicit Meeting(int size) : parts(static_cast<size_t>(size)) {}
-
-  std::vector<Part> parts;
-  int arrived = 0;
-  bool done = false;
-  // What went wrong, as text: each rank throws an exception of its own.
-  std::string error;
-};
-
-struct Message {
-  at::Tensor tensor;
-  std::shared_ptr<Meeting> meeting;
-};
-
 // Shared by the ranks of a group. Everything is under one mutex, but the last
 // arriver computes outside it: nobody touches the tensors before `done`.
 class ThreadGroup {
  public:
-  ThreadGroup(int size, std::chrono::milliseconds timeout)
-      : size_(size), timeout_(timeout) {}
+  // What one rank brings to one operation.
+  struct Part {
+    std::string kind;
+    at::Tensor input;
+    at::Tensor output;
+  };
+
+  // One collective: complete once every rank has come.
+  struct Meeting {
+    explicit Meeting(int size) : parts(static_cast<size_t>(size)) {}
+
+    std::vector<Part> parts;
+    int arrived = 0;
+    bool done = false;
+    // What went wrong, as text: each rank throws an exception of its own.
+    std::string error;
+  };
 
   using Combine = std::function<void(std::vector<Part>&)>;
+
+  ThreadGroup(int size, std::chrono::milliseconds timeout)
+      : size_(size), timeout_(timeout) {}
 
   std::shared_ptr<Meeting> arrive(
       int rank, int64_t sequence, Part part, const Combine& combine) {
@@ -152,6 +147,10 @@ class ThreadGroup {
   }
 
  private:
+  struct Message {
+    at::Tensor tensor;
+    std::shared_ptr<Meeting> meeting;
+  };
   using Mailbox = std::pair<std::deque<Message>, std::deque<Message>>;
 
   Mailbox& mailbox(int from, int to, int tag) {
@@ -216,7 +215,8 @@ class ThreadGroup {
 
 class ThreadWork : public Work {
  public:
-  ThreadWork(std::shared_ptr<ThreadGroup> group, std::shared_ptr<Meeting> meeting)
+  ThreadWork(
+      std::shared_ptr<ThreadGroup> group, std::shared_ptr<ThreadGroup::Meeting> meeting)
       : group_(std::move(group)), meeting_(std::move(meeting)) {}
 
   bool test() override {
@@ -228,7 +228,7 @@ class ThreadWork : public Work {
 
  private:
   std::shared_ptr<ThreadGroup> group_;
-  std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<ThreadGroup::Meeting> meeting_;
 };
 
 void reduce_into(at::Tensor& total, const at::Tensor& next, ReduceOp op) {
