@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/backends/mpi_session.h"
 
 namespace tandem {
 
@@ -18,68 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-
-void check_mpi(int code) {
-  if (code != MPI_SUCCESS) {
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    throw std::runtime_error(std::string(text, static_cast<size_t>(length)));
-  }
-}
-
-// MPI can begin and end once in a process. A program that has begun it also ends it.
-class MpiSession {
- public:
-  static MpiSession& of_process() {
-    static MpiSession session;
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (finalized != 0) {
-      throw ConfigError(
-          "[comm] MPI has ended in this process; make the communicator before "
-          "MPI_Finalize");
-    }
-    return session;
-  }
-
-  ~MpiSession() {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (ours_ && !abandoned_ && finalized == 0) {
-      MPI_Finalize();
-    }
-  }
-  MpiSession(const MpiSession&) = delete;
-  MpiSession& operator=(const MpiSession&) = delete;
-
-  // The others may be anywhere: to end in order would be to wait for them.
-  void abandon() {
-    abandoned_ = true;
-  }
-  bool abandoned() const {
-    return abandoned_;
-  }
-
- private:
-  MpiSession() {
-    int begun = 0;
-    int level = MPI_THREAD_SINGLE;
-    MPI_Initialized(&begun);
-    if (begun != 0) {
-      MPI_Query_thread(&level);
-    } else {
-      check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
-      ours_ = true;
-    }
-    if (level < MPI_THREAD_MULTIPLE) {
-      throw std::runtime_error("MPI_THREAD_MULTIPLE is wanted, but not provided");
-    }
-  }
-
-  bool ours_ = false;
-  bool abandoned_ = false;
-};
 
 // Another rank needs the core more than a loop that asks for the hundredth time.
 void pause(int64_t round) {
