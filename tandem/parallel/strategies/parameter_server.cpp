@@ -25,9 +25,9 @@ constexpr int kFirstWorker = 1;
 constexpr const char* kPush = "push";
 
 // What server and workers do alike.
-class ParameterServer : public Strategy {
+class ParameterServerRank : public Strategy {
  public:
-  ParameterServer(const StrategyOptions& options, const StrategyParts& parts)
+  ParameterServerRank(const StrategyOptions& options, const StrategyParts& parts)
       : options_(options),
         parts_(parts),
         trainable_(parts.arenas.parameters().layout().trainable_ranges()) {}
@@ -123,9 +123,9 @@ class ParameterServer : public Strategy {
   std::unique_ptr<Rpc> rpc_;
 };
 
-class Worker : public ParameterServer {
+class Worker : public ParameterServerRank {
  public:
-  using ParameterServer::ParameterServer;
+  using ParameterServerRank::ParameterServerRank;
 
   at::Tensor train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
@@ -179,10 +179,11 @@ class Worker : public ParameterServer {
 };
 
 // Alone in touching its arenas: pushes wait in line until train_step takes them.
-class Server : public ParameterServer {
+class Server : public ParameterServerRank {
  public:
   Server(const StrategyOptions& options, const StrategyParts& parts)
-      : ParameterServer(options, parts), workers_(static_cast<size_t>(num_workers())) {}
+      : ParameterServerRank(options, parts),
+        workers_(static_cast<size_t>(num_workers())) {}
 
   at::Tensor train_step(
       const std::vector<Batch>&, const StepContext& context) override {
@@ -193,7 +194,7 @@ class Server : public ParameterServer {
     if (last && is_asynchronous()) {
       log_info(describe_staleness());
     }
-    ParameterServer::end_epoch(last);
+    ParameterServerRank::end_epoch(last);
   }
 
  private:
@@ -368,8 +369,7 @@ void check_options(const StrategyOptions& options, const Communicator& comm) {
   if (comm.size() < 2) {
     throw ConfigError(
         "[parallel] strategy parameter_server needs a server and a worker, but there "
-        "is "
-        "1 rank; use --nproc 2 at least");
+        "is 1 rank; use --nproc 2 at least");
   }
   if (!has_rpc(comm)) {
     throw ConfigError(
