@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The bits of not stopping, computed once for all tests of a process.
+// The bits of not stopping.
 std::string uninterrupted(const std::string& batch_size = "16") {
   const Scratch scratch;
   const auto out = scratch / "whole";
