@@ -1,4 +1,4 @@
-// What a pipeline does beside training: identity_test.cpp has that.
+// What a pipeline does beside training: pipeline_identity_test.cpp has that.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linspace.h>
