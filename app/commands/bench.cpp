@@ -1,5 +1,4 @@
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include "app/bench_flags.h"
 #include "tandem/base/error.h"
@@ -7,6 +6,7 @@
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/launch/launcher.h"
+#include "tandem/launch/mpirun.h"
 
 namespace tandem::app {
 
@@ -45,15 +45,8 @@ int run_optimizer(const Arguments& arguments) {
 
 // With mpirun's defaults: it ties ranks to cores, and they never give way.
 int run_under_mpirun(const std::vector<std::string>& command, int nproc) {
-  std::vector<std::string> all = {"mpirun", "-np", std::to_string(nproc)};
-  if (geteuid() == 0) {
-    all.emplace_back("--allow-run-as-root");
-  }
-  if (nproc > usable_cpus()) {
-    all.emplace_back("--oversubscribe");
-  }
-  all.insert(all.end(), command.begin(), command.end());
-  const auto result = run_command(all, rank_variables(nproc), 3'600);
+  const auto result = run_command(
+      mpirun_command(nproc, command, MpirunCores::bound), rank_variables(nproc), 3'600);
   if (!result.status.ok()) {
     throw Error("[bench] mpirun failed: " + result.output + result.errors);
   }
