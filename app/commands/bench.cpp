@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "app/bench_flags.h"
+#include "app/start_ranks.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
@@ -44,16 +45,16 @@ int run_optimizer(const Arguments& arguments) {
 }
 
 // With mpirun's defaults: it ties ranks to cores, and they never give way.
-int run_under_mpirun(const std::vector<std::string>& command, int nproc) {
+void run_under_mpirun(const std::vector<std::string>& command, int nproc) {
   const auto result = run_command(
       mpirun_command(nproc, command, MpirunCores::bound), rank_variables(nproc), 3'600);
   if (!result.status.ok()) {
     throw Error("[bench] mpirun failed: " + result.output + result.errors);
   }
-  return 0;
 }
 
-int launch_backend(
+// The command of one backend's ranks, which leave their results in `result_file`.
+std::vector<std::string> rank_command(
     const BenchAllReduceOptions& options, BackendKind backend,
     const std::string& result_file) {
   std::vector<std::string> bytes;
@@ -68,15 +69,22 @@ int launch_backend(
   if (options.json) {
     arguments.emplace_back("--json");
   }
-  const auto command = bench_worker("allreduce", arguments);
+  return bench_worker("allreduce", arguments);
+}
+
+void launch_backend(
+    const BenchAllReduceOptions& options, BackendKind backend,
+    const std::string& result_file) {
+  const auto command = rank_command(options, backend, result_file);
   if (row_of(backend).has_launcher) {
-    return run_under_mpirun(command, options.nproc);
+    run_under_mpirun(command, options.nproc);
+    return;
   }
   LaunchOptions launching;
   launching.command = command;
   launching.nproc_per_node = backend == BackendKind::thread ? 1 : options.nproc;
   launching.first_rank_owns_terminal = true;
-  return launch(launching);
+  start_ranks(launching);
 }
 
 struct PrivateDirectory {
@@ -97,10 +105,7 @@ int run_allreduce(const Arguments& arguments) {
   std::vector<std::string> results;
   for (const auto backend : options.backends) {
     const std::string file = directory.path + "/result";
-    const int code = launch_backend(options, backend, file);
-    if (code != 0) {
-      return code;
-    }
+    launch_backend(options, backend, file);
     results.push_back(read_file(file));
     if (!options.json) {
       fmt::print("{}", results.back());
