@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "app/bench_flags.h"
+#include "app/failure_file.h"
 #include "app/start_ranks.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -46,10 +47,19 @@ int run_optimizer(const Arguments& arguments) {
 
 // With mpirun's defaults: it ties ranks to cores, and they never give way.
 void run_under_mpirun(const std::vector<std::string>& command, int nproc) {
-  const auto result = run_command(
-      mpirun_command(nproc, command, MpirunCores::bound), rank_variables(nproc), 3'600);
+  const std::string who = "[bench] mpirun failed";
+  const FailureFile file;
+  Variables variables = file.variables();
+  const auto more = rank_variables(nproc);
+  variables.insert(variables.end(), more.begin(), more.end());
+  const auto result =
+      run_command(mpirun_command(nproc, command, MpirunCores::bound), variables, 3'600);
   if (!result.status.ok()) {
-    throw Error("[bench] mpirun failed: " + result.output + result.errors);
+    if (const auto failure = file.read()) {
+      throw_failure(who, *failure);
+    }
+    // mpirun's own words.
+    throw Error(who + ": " + result.output + result.errors);
   }
 }
 
