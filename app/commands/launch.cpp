@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "app/command_line.h"
+#include "app/start_ranks.h"
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/text.h"
@@ -208,7 +209,8 @@ int run_launch(const Arguments& arguments) {
   }
   complete_command(flags, options);
   say_what_is_ignored(app, has_endpoint && !needs_endpoint);
-  return launch(options);
+  start_ranks(options);
+  return 0;
 }
 
 }  // namespace tandem::app
