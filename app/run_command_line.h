@@ -23,7 +23,10 @@ inline std::string list_commands(const std::vector<Command>& commands) {
 }
 
 /// Runs the subcommand of the arguments; the exit code.
-inline int run_subcommand(const Arguments& all, const std::vector<Command>& commands) {
+inline int run_subcommand(Arguments all, const std::vector<Command>& commands) {
+  if (all[0] == "--version") {
+    all[0] = "version";
+  }
   std::vector<std::string> names;
   for (const auto& command : commands) {
     if (all[0] != command.name) {

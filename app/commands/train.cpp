@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <memory>
 
@@ -95,11 +97,33 @@ LaunchOptions launch_options(const RunConfig& config) {
   return options;
 }
 
+// What is legal, but seldom meant.
+void warn_of_ranks(const RunConfig& config) {
+  const RankOptions& ranks = config.ranks;
+  const int here = config.num_ranks_here();
+  if (here > 2 * usable_cpus()) {
+    log_warning(fmt::format(
+        "[launch] {} ranks share {} CPUs, so each is {} times as slow as alone", here,
+        usable_cpus(), here / usable_cpus()));
+  }
+  const bool loopback =
+      ranks.master_addr == "localhost" || ranks.master_addr.rfind("127.", 0) == 0;
+  if (ranks.nnodes > 1 && loopback) {
+    log_warning(fmt::format(
+        "[launch] waiting for {} more host(s) at {}, an address that no other host can "
+        "reach; give --master-addr, or for {} ranks on this host --nproc {} in place "
+        "of "
+        "-n or --nnodes",
+        ranks.nnodes - 1, ranks.master_addr, ranks.nnodes, ranks.nnodes));
+  }
+}
+
 // On this host, where nobody has started ranks yet.
 void train_here(const RunConfig& config, const Arguments& arguments) {
   if (config.needs_mpirun()) {
     ask_for_mpirun(config.num_ranks_here(), arguments);
   }
+  warn_of_ranks(config);
   const auto reader = read_for_workers(config);
   const auto variables = reader ? reader->variables() : Variables();
   if (is_one_process(config)) {

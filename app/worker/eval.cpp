@@ -11,7 +11,8 @@ int work_eval(const Arguments& arguments) {
   CheckpointEvaluation options;
   app.add_option(
          "--checkpoint", checkpoint,
-         "a checkpoint's directory, or its model.safetensors")
+         "a checkpoint's directory, its model.safetensors, or a run's directory: its "
+         "newest")
       ->required();
   app.add_option(
       "--data", options.data,

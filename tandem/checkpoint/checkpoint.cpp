@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -262,8 +263,18 @@ void load_checkpoint(
 }
 
 std::string model_file(const std::string& path) {
-  const auto inside = file_in(path, kModelFile);
-  return file_exists(inside) ? inside : path;
+  if (const auto inside = file_in(path, kModelFile); file_exists(inside)) {
+    return inside;
+  }
+  for (const auto& folder : {path + "/checkpoints", path}) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(folder, ignored)) {
+      if (const auto newest = newest_checkpoint(folder); !newest.empty()) {
+        return file_in(newest, kModelFile);
+      }
+    }
+  }
+  return path;
 }
 
 std::map<std::string, std::string> load_model(

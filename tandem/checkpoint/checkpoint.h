@@ -87,8 +87,8 @@ void load_checkpoint(
     const std::function<void(const CheckpointContent&)>& accept =
         [](const CheckpointContent&) {});
 
-/// The file with a checkpoint's model: in `path` when that is its directory, else
-/// `path` itself.
+/// The file with a checkpoint's model: in `path` when that is its directory, in the
+/// newest one where `path` is a run's directory or its checkpoints/, else `path` itself.
 std::string model_file(const std::string& path);
 
 /// Only the model's part: `path` is the directory or its model.safetensors.

@@ -8,6 +8,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
+#include "tandem/config/habits.h"
 #include "tandem/config/line_format.h"
 
 namespace tandem {
@@ -84,6 +85,11 @@ class Row {
   }
   Row& of_one_start() {
     field_.of_one_start = true;
+    return *this;
+  }
+  // What to do for a value that there is not.
+  Row& way_on(const char* advice) {
+    field_.way_on = advice;
     return *this;
   }
   Row& line_template() {
@@ -336,9 +342,13 @@ const Field& find_field(const std::string& name, const std::string& where) {
     }
     names.push_back(field.name);
   }
+  const std::string advice = advice_on(key);
+  const std::string guess = did_you_mean(key, names);
   throw ConfigError(
-      "[config] " + where + ": unknown key '" + name + "'" + did_you_mean(key, names) +
-      (did_you_mean(key, names).empty() ? "; see tandem train --help" : ""));
+      "[config] " + where + ": unknown key '" + name + "'" +
+      (!advice.empty()  ? advice
+       : !guess.empty() ? guess
+                        : "; see tandem train --help"));
 }
 
 void set_field(
@@ -348,7 +358,8 @@ void set_field(
     return;
   }
   if (field.type == Field::Type::choice) {
-    throw unknown_choice(where + ": " + field.name, text, names_of(field.words));
+    throw unknown_choice(
+        where + ": " + field.name, text, names_of(field.words), field.way_on);
   }
   throw ConfigError(
       "[config] " + where + ": " + field.name + " is '" + text + "', expected " +

@@ -50,6 +50,9 @@ struct Field {
   // Further flags, such as "--micro-batches".
   std::vector<std::string> other_flags;
 
+  // Of choices: what to do for a value that there is not; "" for nothing.
+  std::string way_on;
+
   // What describe() says of it.
   std::string what;
 

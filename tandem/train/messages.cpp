@@ -30,6 +30,15 @@ std::string describe_scaling(const Summary& summary) {
       summary.skipped_steps, summary.steps, summary.loss_scale);
 }
 
+std::string nothing_to_train(const Position& position, const TrainingOptions& options) {
+  return position.step == 0
+             ? fmt::format("Nothing to train: epochs is {}", options.epochs)
+             : fmt::format(
+                   "Nothing left to train: the run ended after {} epochs, at step {}; "
+                   "raise --epochs to go on",
+                   position.epoch, position.step);
+}
+
 std::string describe_end(const Summary& summary, const TrainingOptions& options) {
   return summary.ended_by == "patience"
              ? fmt::format(

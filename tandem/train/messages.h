@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
@@ -20,6 +21,9 @@ std::string describe_run(
 
 /// What became of steps whose gradients overflowed.
 std::string describe_scaling(const Summary& summary);
+
+/// Why a run makes no step.
+std::string nothing_to_train(const Position& position, const TrainingOptions& options);
 
 /// Why a run ended before its last epoch.
 std::string describe_end(const Summary& summary, const TrainingOptions& options);

@@ -71,7 +71,11 @@ class Trainer {
     announce();
     TestReport test;
     if (is_finished()) {
+      reporter_.say(nothing_to_train(position_, config_.training));
       test = evaluate_now();
+      if (!resumed) {
+        save();
+      }
     }
     while (!is_finished()) {
       train_epoch();
@@ -343,7 +347,9 @@ class Trainer {
       reporter_.say(describe_scaling(summary));
     }
     directory_->finish(summary, config_);
-    reporter_.end();
+    if (position_.step > first_step_) {
+      reporter_.end();
+    }
     return summary;
   }
 

@@ -80,7 +80,10 @@ struct ModelSettings {
   static void describe(Table& table) {
     using O = ModelSettings;
     table.section("model");
-    table.add("model", &O::kind, "which network").at_the_end().kept();
+    table.add("model", &O::kind, "which network")
+        .at_the_end()
+        .kept()
+        .way_on("bring your own (examples/custom_model)");
     // A run needs its initial weights only when it begins: leaving them out later is no
     // change.
     table

@@ -47,7 +47,8 @@ struct OptimizerOptions {
     table.add("optimizer", &O::kind, "which optimizer").at_the_end().kept();
     table.add("lr", &O::lr, "learning rate; -1: the optimizer's default")
         .between(0, kLarge)
-        .or_unset(O::kUnset);
+        .or_unset(O::kUnset)
+        .also({"--learning-rate"});
     table.add("weight_decay", &O::weight_decay, "-1: the optimizer's default")
         .between(0, kLarge)
         .or_unset(O::kUnset);

@@ -71,13 +71,14 @@ std::vector<std::string> choice_names() {
 }
 
 /// What to throw for a name that is not among `names`, with the nearest of them;
-/// `where` says where it was given, such as "--sync" or "recipe.toml:3: sync".
+/// `where` says where it was given, such as "--sync" or "recipe.toml:3: sync"; `way_on`
+/// what else there is, or "".
 inline ConfigError unknown_choice(
     const std::string& where, const std::string& name,
-    const std::vector<std::string>& names) {
+    const std::vector<std::string>& names, const std::string& way_on = "") {
   return ConfigError(
       "[config] " + where + " cannot be '" + name + "'" + did_you_mean(name, names) +
-      "; choose one of " + join(names));
+      "; choose one of " + join(names) + (way_on.empty() ? "" : ", or " + way_on));
 }
 
 /// The value of a name. Throws unknown_choice().

@@ -45,7 +45,7 @@ enum StrategyTrait : unsigned {
 struct StrategyRow {
   StrategyKind value;
   const char* name;
-  const char* help;
+  const char* help = "";
   // Of StrategyTrait.
   unsigned traits = kNoTrait;
 };
@@ -84,7 +84,8 @@ struct Choices<StrategyKind> {
        "pipeline under its old name: with one micro-batch a step one stage works at a "
        "time. For models too large for one rank where the batch cannot be divided; "
        "costs all speed-up",
-       kHasStages | kSharesUpdate}};
+       kHasStages | kSharesUpdate},
+      {StrategyKind::data_parallel, "ddp"}};
 };
 
 constexpr bool has_trait(StrategyKind kind, StrategyTrait trait) {
@@ -93,9 +94,9 @@ constexpr bool has_trait(StrategyKind kind, StrategyTrait trait) {
 
 inline std::vector<StrategyKind> kinds_with(StrategyTrait trait) {
   std::vector<StrategyKind> kinds;
-  for (const auto& row : Choices<StrategyKind>::rows) {
-    if (has_trait(row.value, trait)) {
-      kinds.push_back(row.value);
+  for (const auto& choice : choices<StrategyKind>()) {
+    if (has_trait(choice.value, trait)) {
+      kinds.push_back(choice.value);
     }
   }
   return kinds;
