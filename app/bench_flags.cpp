@@ -88,9 +88,8 @@ BenchLoaderOptions parse_bench_loader(const Arguments& arguments) {
 
 BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments) {
   CLI::App app(
-      "Times one update of all parameters (float32, one thread) and, in turns with it, "
-      "a "
-      "memcpy that reads and writes as many bytes together: medians.",
+      "Times one update of all parameters (float32, one thread) and, in turns with "
+      "it, a memcpy that reads and writes as many bytes together: medians.",
       "tandem bench optimizer");
   BenchOptimizerOptions options;
   for (const auto& choice : choices<OptimizerKind>()) {

@@ -80,13 +80,13 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
          "--node-rank,--node_rank", options.node_rank, "which host this is, from 0")
       ->check(whole_number(0, 1 << 16));
   app.add_option(
-      "--master-addr,--master_addr", options.master_addr, "address of node 0");
+      "--master-addr,--master_addr", options.master_addr, "address of host 0");
   app.add_option(
          "--master-port,--master_port", options.master_port, "port; 0: a free one")
       ->check(whole_number(0, 65535));
   app.add_option(
       "--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
-      "HOST:PORT of node 0, another form of the two above");
+      "HOST:PORT of host 0, another form of the two above");
   app.add_option(
       "--grace-seconds,--grace_seconds,--shutdown-timeout,--shutdown_timeout",
       options.grace_seconds, "between SIGTERM and SIGKILL");

@@ -164,8 +164,7 @@ void check_flags(const PlanFlags& flags) {
   if (!flags.from.empty() && flags.ranks_per_node > 0) {
     throw ConfigError(
         "[plan] a run has its ranks per node already; leave --ranks-per-node out, or "
-        "name "
-        "a run with as many");
+        "name a run with as many");
   }
   if (by_hand && flags.buckets.empty() && flags.gradient_bytes == 0) {
     throw ConfigError(
@@ -303,8 +302,8 @@ void print_table(const PlanInputs& inputs, const std::vector<ScalingPoint>& poin
 int run_plan(const Arguments& arguments) {
   CLI::App app(
       "Predicts a data-parallel step's time and efficiency at any number of nodes, "
-      "from "
-      "a step of one rank (--measure, --from or --step-ms) and the link between nodes. "
+      "from a step of one rank (--measure, --from or --step-ms) and the link between "
+      "nodes. "
       "docs/scaling.md has the formula.",
       "tandem plan");
   PlanFlags flags;

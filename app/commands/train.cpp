@@ -111,9 +111,8 @@ void warn_of_ranks(const RunConfig& config) {
   if (ranks.nnodes > 1 && loopback) {
     log_warning(fmt::format(
         "[launch] waiting for {} more host(s) at {}, an address that no other host can "
-        "reach; give --master-addr, or for {} ranks on this host --nproc {} in place "
-        "of "
-        "-n or --nnodes",
+        "reach; give --master-addr, or for {} ranks on this host --nproc {} in "
+        "place of -n or --nnodes",
         ranks.nnodes - 1, ranks.master_addr, ranks.nnodes, ranks.nnodes));
   }
 }

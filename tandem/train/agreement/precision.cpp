@@ -79,8 +79,7 @@ std::optional<Precision> precision_before(const RunConfig& config, Communicator&
 
 void warn_of_price(const Slowest& slowest) {
   log_warning(fmt::format(
-      "[exec] the CPU of rank {} does not compute in bfloat16 (it has no AVX512_BF16 "
-      "or "
+      "[exec] the CPU of rank {} does not compute in bfloat16 (it has no AVX512_BF16 or "
       "AMX, or ONEDNN_MAX_CPU_ISA forbids them): a step takes {} times as long as in "
       "fp32; use --precision fp32, or auto, which takes bf16 only where it is faster",
       slowest.rank, kTimesAsLong[slowest.place]));
