@@ -75,6 +75,7 @@ int train(const std::string& out) {
   config.data.limit = 6'400;
   config.optimizer.kind = tandem::OptimizerKind::sgd;
   config.optimizer.lr = 0.1;
+  config.optimizer.momentum = 0.9;
   config.training.epochs = 20;
   config.training.patience = 3;
   config.output.out = out;

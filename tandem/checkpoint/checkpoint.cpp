@@ -193,6 +193,21 @@ void link_best(const std::string& directory, const std::string& checkpoint) {
   }
 }
 
+void remove_surplus(
+    const std::string& directory, int64_t best_step, const KeptCheckpoints& kept) {
+  auto all = checkpoints_in(directory);
+  const auto best = all.find(best_step);
+  auto surplus = kept.newest > 0 ? static_cast<int64_t>(all.size()) - kept.newest : 0;
+  if (kept.best && best != all.end()) {
+    link_best(directory, best->second);
+  }
+  for (auto entry = all.begin(); surplus > 0; ++entry, --surplus) {
+    if (!kept.best || entry != best) {
+      remove_all(entry->second);
+    }
+  }
+}
+
 }  // namespace
 
 std::string save_checkpoint(
@@ -223,15 +238,7 @@ std::string save_checkpoint(
     remove_all(temporary);
     throw;
   }
-  auto all = checkpoints_in(directory);
-  if (kept.best && all.count(content.best.step) > 0) {
-    link_best(directory, all[content.best.step]);
-    all.erase(content.best.step);
-  }
-  auto surplus = kept.newest > 0 ? static_cast<int64_t>(all.size()) - kept.newest : 0;
-  for (auto entry = all.begin(); surplus > 0; ++entry, --surplus) {
-    remove_all(entry->second);
-  }
+  remove_surplus(directory, content.best.step, kept);
   return path;
 }
 

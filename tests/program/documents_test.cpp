@@ -11,6 +11,7 @@ namespace tandem {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::Not;
@@ -114,12 +115,12 @@ TEST(DocumentLines, OwnDdpsRanksSayWhereTheyMeet) {
       {"train", source_dir() + "/recipes/003-own-ddp.toml", "--data", "digits",
        "--nproc", "3", "--limit", "192", "--epochs", "1"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.output, ContainsRegex("MASTER_ADDR:  127.0.0.1\nMASTER_PORT:  [0-9]+\n"));
   for (const std::string rank : {"0", "1", "2"}) {
-    const std::string start =
-        "MASTER_PORT:  29500\nStarting init process group. Current rank:  " + rank +
-        "\n";
+    const std::string start = "Starting init process group. Current rank:  " + rank;
     const std::string end = "Finished init process group. Current rank:  " + rank;
-    EXPECT_THAT(result.output, HasSubstr("MASTER_ADDR:  127.0.0.1\n" + start));
+    EXPECT_THAT(result.output, AllOf(HasSubstr(start), HasSubstr(end)));
     EXPECT_LT(result.output.find(start), result.output.find(end));
   }
 }
@@ -130,8 +131,7 @@ TEST(DocumentLines, DataParallelSaysOnWhatItComputes) {
       {"train", source_dir() + "/recipes/002-data-parallel.toml", "--data", "digits",
        "--limit", "128"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(
-      result.output, HasSubstr("device: cpu\nNumber of GPUs available: 0\n"));
+  EXPECT_THAT(result.output, HasSubstr("device: cpu\nNumber of GPUs available: 0\n"));
 }
 
 // --- the places of lines ---

@@ -161,7 +161,8 @@ TEST(FirstHour, ManyRanksOnFewCpusAreWarnedOf) {
 
 TEST(FirstHour, HostsThatNobodyCanReachAreWarnedOf) {
   const auto result = tandem_run(
-      {"train", "-n", "2", "--timeout-seconds", "1", "--model", "simplenet"});
+      {"train", "-n", "2", "--master-port", "29517", "--timeout-seconds", "1",
+       "--model", "simplenet"});
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(
       result.errors, AllOf(
