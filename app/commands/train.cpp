@@ -99,21 +99,11 @@ LaunchOptions launch_options(const RunConfig& config) {
 
 // What is legal, but seldom meant.
 void warn_of_ranks(const RunConfig& config) {
-  const RankOptions& ranks = config.ranks;
   const int here = config.num_ranks_here();
   if (here > 2 * usable_cpus()) {
     log_warning(fmt::format(
         "[launch] {} ranks share {} CPUs, so each is {} times as slow as alone", here,
         usable_cpus(), here / usable_cpus()));
-  }
-  const bool loopback =
-      ranks.master_addr == "localhost" || ranks.master_addr.rfind("127.", 0) == 0;
-  if (ranks.nnodes > 1 && loopback) {
-    log_warning(fmt::format(
-        "[launch] waiting for {} more host(s) at {}, an address that no other host can "
-        "reach; give --master-addr, or for {} ranks on this host --nproc {} in "
-        "place of -n or --nnodes",
-        ranks.nnodes - 1, ranks.master_addr, ranks.nnodes, ranks.nnodes));
   }
 }
 

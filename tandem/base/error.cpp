@@ -82,7 +82,7 @@ std::string first_line(const std::exception& error) {
 std::string did_you_mean(
     const std::string& name, const std::vector<std::string>& candidates) {
   const std::string* best = nullptr;
-  // Of three letters two others are another word.
+  // Of three letters, two others are another word, but for an order of the same ones.
   const size_t most = name.size() <= 3 ? 1 : std::max<size_t>(2, name.size() / 3);
   size_t best_distance = most + 1;
   for (const auto& candidate : candidates) {
@@ -90,7 +90,10 @@ std::string did_you_mean(
     if (name.size() >= candidate.size() + best_distance) {
       continue;
     }
-    const size_t distance = edit_distance(name, candidate);
+    const bool reordered =
+        name.size() == candidate.size() &&
+        std::is_permutation(name.begin(), name.end(), candidate.begin());
+    const size_t distance = reordered ? 1 : edit_distance(name, candidate);
     if (distance < best_distance) {
       best_distance = distance;
       best = &candidate;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <regex>
 #include <set>
@@ -99,11 +100,16 @@ void apply_launch(RunConfig& config, const toml::node& node, const std::string& 
 }
 
 // Other tools have their settings in sections.
-void refuse_table(
+void refuse_section(
     const std::string& name, const toml::node& node, const std::string& where) {
-  if (node.is_table()) {
+  const auto& fields = config_fields();
+  const bool known = std::any_of(fields.begin(), fields.end(), [&](const auto& field) {
+    return name == field.name;
+  });
+  if (node.is_table() && !known) {
     throw ConfigError(
-        "[config] " + where + ": settings stand in no table; leave out [" + name +
+        "[config] " + where + ": unknown key '" + name +
+        "', a table, and settings stand in none; leave out [" + name +
         "], and what is below it stays as it is");
   }
 }
@@ -129,7 +135,7 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
     } else if (name == "launch") {
       apply_launch(config, node, path);
     } else if (name != "base" && name != "document") {
-      refuse_table(name, node, where);
+      refuse_section(name, node, where);
       const auto& field = find_field(name, where);
       check_type(field, node, where);
       set_field(config, field, text_of(node), where);

@@ -42,7 +42,10 @@ void check(const LaunchOptions& options) {
   }
   if (options.nnodes > 1 && options.master_port == 0) {
     throw ConfigError(
-        "[launch] several hosts need one port that all know; set --master-port");
+        "[launch] several hosts need one port that all know; set --master-port, or "
+        "for " +
+        std::to_string(options.nnodes) + " ranks on this host alone --nproc " +
+        std::to_string(options.nnodes) + " in place of -n or --nnodes");
   }
   if (options.master_port < 0 || options.master_port > 65535) {
     throw ConfigError(

@@ -31,6 +31,12 @@ TEST(DidYouMean, IsEmptyWhenNothingIsNear) {
   EXPECT_EQ(did_you_mean("pipeline", {}), "");
 }
 
+TEST(DidYouMean, TakesThreeLettersForAnotherWordWhenTwoDiffer) {
+  EXPECT_EQ(did_you_mean("foo", {"lr", "eps", "rho", "std"}), "");
+  EXPECT_EQ(did_you_mean("sdg", {"adam", "sgd"}), ", did you mean 'sgd'?");
+  EXPECT_EQ(did_you_mean("sgb", {"adam", "sgd"}), ", did you mean 'sgd'?");
+}
+
 TEST(DidYouMean, ForgivesMoreInLongNames) {
   // Four letters differ, of thirteen.
   EXPECT_EQ(
