@@ -19,7 +19,7 @@ struct LineValues {
   double step_percent = 0;
   // Of this rank's last batch, which is all that it read for its last step: its place
   // in the epoch, from 0; the percent of the epoch's steps before it; and its own mean
-  // loss.
+  // loss. Where ranks divide a batch and rank 0 alone prints, the whole batch's loss.
   int64_t batch_index = 0;
   double batch_percent = 0;
   double batch_loss = 0;

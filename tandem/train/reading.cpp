@@ -22,6 +22,13 @@ Tail tail_of(Uneven uneven) {
   }
 }
 
+// Of all ranks, of a step that is not an epoch's last.
+int64_t samples_of_all(const RunConfig& config, const DataShard& shard) {
+  const auto& training = config.training;
+  return training.batch_size * training.accumulate *
+         (training.divide_batch ? 1 : shard.num_shards);
+}
+
 // A rank that reads no data has the samples of one that does, whose steps it counts.
 SamplerOptions sampler_options(
     const RunConfig& config, const Dataset& train, const DataShard& shard) {
@@ -32,6 +39,10 @@ SamplerOptions sampler_options(
   options.seed = static_cast<uint64_t>(config.training.seed);
   options.tail = tail_of(config.data.uneven);
   options.blocks = train.num_shares;
+  if (config.training.divide_batch) {
+    options.tail = Tail::keep;
+    options.batch = samples_of_all(config, shard);
+  }
   return options;
 }
 
@@ -77,7 +88,7 @@ int64_t Reading::samples() const {
 }
 
 int64_t Reading::samples_per_step() const {
-  return config_.training.batch_size * config_.training.accumulate * shard_.num_shards;
+  return samples_of_all(config_, shard_);
 }
 
 void Reading::check(const Position& position) {

@@ -40,6 +40,9 @@ enum StrategyTrait : unsigned {
   kWantsMicroBatches = 32,
   // Replicas of it can share out the update.
   kSharesUpdate = 64,
+  // All ranks make one step together, which waits for none without samples: so its
+  // batch can be divided among them.
+  kDividesBatch = 128,
 };
 
 struct StrategyRow {
@@ -55,11 +58,11 @@ struct Choices<StrategyKind> {
       {StrategyKind::sequential, "sequential",
        "one rank. The reference for the others; costs no communication, and the time "
        "of one rank",
-       kHasCommHook | kScalesLoss | kSharesUpdate},
+       kHasCommHook | kScalesLoss | kSharesUpdate | kDividesBatch},
       {StrategyKind::data_parallel, "data_parallel",
        "replicas, gradients averaged in every step: for every model that fits one "
        "rank. Costs an all-reduce of all gradients a step, and waits for the slowest",
-       kHasCommHook | kScalesLoss | kSharesUpdate},
+       kHasCommHook | kScalesLoss | kSharesUpdate | kDividesBatch},
       {StrategyKind::hogwild, "hogwild",
        "ranks of one host train on one set of parameters, without locks: for small "
        "models, where waiting for each other costs most. Results differ from run to "

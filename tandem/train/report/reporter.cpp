@@ -7,6 +7,7 @@
 
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/data/sampler.h"
 #include "tandem/train/report/all_ranks.h"
 
 namespace tandem {
@@ -39,13 +40,14 @@ Reporter::Reporter(
       shard_(strategy.data_shard()),
       in_lockstep_(strategy.in_lockstep()),
       own_numbers_(config.output.log_ranks != LogRanks::first),
+      whole_batch_(config.training.divide_batch && !own_numbers_),
       progress_(config, comm.rank() == 0, prints(config, comm)) {}
 
 void Reporter::add_step(const StepSums& sums, const ReportPlace& place) {
   sums_ += sums;
   epoch_sums_ += sums;
   // An epoch's last step may have none for this rank.
-  if (!sums.empty()) {
+  if (whole_batch_ || !sums.empty()) {
     batch_ = sums;
   }
   before_step_ = place;
@@ -76,8 +78,7 @@ LineValues Reporter::values_at(
       100.0 * static_cast<double>(values.batch_index) /
       static_cast<double>(std::max<int64_t>(1, place.steps_per_epoch));
   values.batch_loss = batch_loss(batch);
-  values.own_samples =
-      values.batch_index * config_.training.batch_size * config_.training.accumulate;
+  values.own_samples = values.batch_index * own_samples_per_step();
   values.samples = before_step_.samples;
   values.total = place.total_samples;
   values.percent = 100.0 * static_cast<double>(values.samples) /
@@ -91,6 +92,14 @@ LineValues Reporter::values_at(
   values.seconds = clock_.seconds();
   values.minutes = values.seconds / 60;
   return values;
+}
+
+int64_t Reporter::own_samples_per_step() const {
+  const auto& training = config_.training;
+  const int64_t samples = training.batch_size * training.accumulate;
+  return training.divide_batch
+             ? chunk_of(samples, shard_.num_shards, shard_.shard).count
+             : samples;
 }
 
 // As loss.item() of a float32 model: Python prints the digits of the rounded number.
@@ -112,11 +121,12 @@ void Reporter::report(const ReportPlace& place, bool shown) {
     auto both = at::cat({sums_.tensor(), batch_.tensor()}).cpu();
     comm_.all_reduce(both, ReduceOp::sum, "report")->wait();
     sums = StepSums(both.narrow(0, 0, 3)).values();
-    if (batch_.empty()) {
+    if (whole_batch_ || batch_.empty()) {
       // A rank without batches, as a pipeline's first stage, tells of all ranks'.
       batch = StepSums(both.narrow(0, 3, 3)).values();
     }
   }
+  shown_batch_ = batch;
   // Out of lockstep the others are taken to be as fast as this rank.
   const double ranks =
       in_lockstep_ || shard_.shard < 0 ? 1 : static_cast<double>(shard_.num_shards);
@@ -160,8 +170,8 @@ double Reporter::end_epoch(const ReportPlace& place) {
   const auto own = epoch_sums_.values();
   const auto sums =
       in_lockstep_ ? of_all_ranks(epoch_sums_, comm_, "epoch").values() : own;
-  const LineValues values =
-      values_at(place, own_numbers_ ? own : sums, batch_.values());
+  const LineValues values = values_at(
+      place, own_numbers_ ? own : sums, whole_batch_ ? shown_batch_ : batch_.values());
   if (values.count > 0) {
     progress_.line("epoch_line", config_.output.epoch_line, values);
   }
@@ -191,7 +201,7 @@ void Reporter::converged(const ReportPlace& place) {
   }
   progress_.line(
       "converged_line", config_.output.converged_line,
-      values_at(place, sums_.values(), batch_.values()));
+      values_at(place, sums_.values(), whole_batch_ ? shown_batch_ : batch_.values()));
 }
 
 void Reporter::show(TestReport report) {

@@ -79,6 +79,7 @@ class Reporter {
       const ReportPlace& place, const StepSums::Values& sums,
       const StepSums::Values& batch) const;
   double batch_loss(const StepSums::Values& batch) const;
+  int64_t own_samples_per_step() const;
 
   const RunConfig& config_;
   Communicator& comm_;
@@ -86,14 +87,18 @@ class Reporter {
   bool in_lockstep_;
   // Lines show this rank's own numbers.
   bool own_numbers_;
+  // The ranks divide a batch, and lines show it as one.
+  bool whole_batch_;
   Progress progress_;
   RunClock clock_;
   RunDirectory* directory_ = nullptr;
   // Of this rank since the last report, and of the epoch.
   StepSums sums_;
   StepSums epoch_sums_;
-  // Of this rank's last batch that had samples.
+  // Of this rank's last batch that had samples, or its part of the whole last one.
   StepSums batch_;
+  // What the last report told of a batch.
+  StepSums::Values shown_batch_;
   double epoch_accuracy_ = 0;
   ReportPlace before_step_;
   bool lost_noted_ = false;
