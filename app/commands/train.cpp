@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "app/command_line.h"
+#include "app/fetch_missing.h"
 #include "app/flag_names.h"
 #include "app/run_as_rank.h"
 #include "app/train_flags.h"
@@ -54,16 +55,21 @@ void check_world(
 }
 
 int train_or_launch(const Arguments& arguments) {
-  std::string kept;
-  const RunConfig config = parse_train_arguments(arguments, &kept);
+  TrainExtras extras;
+  const RunConfig config = parse_train_arguments(arguments, &extras);
   outlive_readers();
   const auto env = read_rank_env();
   const bool first = env ? env->rank == 0 : config.ranks.node_rank == 0;
-  if (first && !kept.empty()) {
-    log_info("the run keeps its own settings, not the recipe's: " + kept);
+  if (first && !extras.kept.empty()) {
+    log_info("the run keeps its own settings, not the recipe's: " + extras.kept);
   }
+  // Rank 0 alone reads what is scattered, and of several hosts only node 0 has it.
+  const bool fetches = extras.fetch && (first || config.data.share != Share::scatter);
   if (env) {
     check_world(config, *env, arguments);
+    if (fetches && !fetch_missing(config.data.source, env->local_world_size)) {
+      return 1;
+    }
     exec_program(worker_command(arguments), rank_variables(env->local_world_size));
   }
   const int ranks = config.num_ranks_here();
@@ -72,7 +78,9 @@ int train_or_launch(const Arguments& arguments) {
   if (config.needs_mpirun()) {
     ask_for_mpirun(ranks, arguments);
   }
-  // Rank 0 alone reads what is scattered, and of several hosts only node 0 has it.
+  if (fetches && !fetch_missing(config.data.source, 1)) {
+    return 1;
+  }
   std::optional<DataReader> reader;
   Variables variables;
   if (one_process || config.data.share != Share::scatter) {

@@ -21,6 +21,24 @@ void check_is_checkpoint(const std::string& path) {
   }
 }
 
+// A model takes images of one shape, which its checkpoint knows.
+void check_images(
+    const std::map<std::string, std::string>& description, const Dataset& data) {
+  std::vector<std::string> sizes;
+  for (const char* key : {"channels", "height", "width"}) {
+    const auto found = description.find(key);
+    sizes.push_back(found == description.end() ? "" : found->second);
+  }
+  const std::string wanted = join(sizes, "x");
+  const std::string found =
+      fmt::format("{}x{}x{}", data.channels, data.height, data.width);
+  if (found != wanted) {
+    throw ConfigError(
+        "[data] the images of " + data.name + " are " + found +
+        ", but this model was trained on " + wanted + "; choose another --data");
+  }
+}
+
 }  // namespace
 
 int work_eval(const Arguments& arguments) {
@@ -33,8 +51,7 @@ int work_eval(const Arguments& arguments) {
          "--checkpoint", checkpoint,
          "a checkpoint's directory, or its model.safetensors")
       ->required();
-  app.add_option(
-      "--data", data, "digits, mnist or a folder; default: what it was trained on");
+  app.add_option("--data", data, "a name or a folder; default: what it was trained on");
   app.add_option("--limit", limit, "first N samples only; 0: all")
       ->check(whole_number(0));
   app.add_option("--batch-size", batch_size, "samples per batch")
@@ -42,11 +59,13 @@ int work_eval(const Arguments& arguments) {
   parse(app, arguments);
 
   check_is_checkpoint(checkpoint);
-  RunConfig config = config_from(load_model(checkpoint, nullptr));
+  const auto description = load_model(checkpoint, nullptr);
+  RunConfig config = config_from(description);
   if (!data.empty()) {
     config.data.source = data;
   }
   const auto splits = load_dataset(config.data.source, limit);
+  check_images(description, splits.test);
   auto comm = make_single_communicator();
   const Assembly parts = assemble(config, splits.test, *comm);
   const auto state = parts.arenas->state();

@@ -130,15 +130,18 @@ std::string at_line(const std::string& path, const toml::node& node) {
   return path + ":" + std::to_string(node.source().begin.line);
 }
 
-toml::table parse_recipe(const std::string& path) {
-  const std::string content = read_file(path, kMostRecipeBytes);
+toml::table parse_toml(std::string_view text, const std::string& name) {
   try {
-    return toml::parse(content, path);
+    return toml::parse(text, name);
   } catch (const toml::parse_error& error) {
     throw ConfigError(
-        "[config] " + path + ":" + std::to_string(error.source().begin.line) + ": " +
+        "[config] " + name + ":" + std::to_string(error.source().begin.line) + ": " +
         std::string(error.description()));
   }
+}
+
+toml::table parse_recipe(const std::string& path) {
+  return parse_toml(read_file(path, kMostRecipeBytes), path);
 }
 
 void read_recipe(RunConfig& config, const std::string& path) {
