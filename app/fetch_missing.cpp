@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "app/command.h"
+#include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
 #include "tandem/data/named_datasets.h"
@@ -10,15 +11,15 @@
 
 namespace tandem::app {
 
-bool fetch_missing(const std::string& name, int ranks_here) {
+void fetch_missing(const std::string& name, int ranks_here) {
   if (!dataset_is_missing(name)) {
-    return true;
+    return;
   }
   std::optional<FileLock> lock;
   if (ranks_here > 1) {
     lock.emplace(cache_directory() + "/fetch.lock");
     if (!dataset_is_missing(name)) {
-      return true;
+      return;
     }
   }
   ProcessOptions options;
@@ -26,7 +27,11 @@ bool fetch_missing(const std::string& name, int ranks_here) {
   options.command = {"/bin/sh",     "-c",   "exec \"$@\" >&2", "sh",
                      worker_path(), "data", "fetch",           name};
   options.variables = rank_variables(1);
-  return Process(options).wait().ok();
+  if (!Process(options).wait().ok()) {
+    throw DataError(
+        "[data] " + name +
+        " is not fetched, as the line before says; choose another --data");
+  }
 }
 
 }  // namespace tandem::app

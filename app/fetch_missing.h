@@ -9,7 +9,7 @@ namespace tandem::app {
 /// Nothing for a folder, for digits, and where the files are.
 ///
 /// `ranks_here` of this host call it, each in its process; one of them fetches while
-/// the others wait. False when that failed, after the line that says why.
-bool fetch_missing(const std::string& name, int ranks_here);
+/// the others wait. Throws DataError, after the line that says why, when that failed.
+void fetch_missing(const std::string& name, int ranks_here);
 
 }  // namespace tandem::app

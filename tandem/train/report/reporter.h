@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 
 #include "tandem/checkpoint/run_directory.h"
@@ -42,17 +40,12 @@ class Reporter {
     directory_ = &directory;
   }
 
-  /// Whether the ranks make their steps together.
-  bool in_lockstep() const {
-    return in_lockstep_;
-  }
-
   RunClock& clock() {
     return clock_;
   }
 
-  /// What a step gave: {summed loss, right answers, samples} of this rank.
-  void add_step(const at::Tensor& sums, const ReportPlace& place);
+  /// What a step of this rank gave. Reads nothing.
+  void add_step(const StepSums& sums, const ReportPlace& place);
 
   /// A report of the steps since the last one, `shown` as a line too. Collective in
   /// lockstep.
@@ -62,11 +55,9 @@ class Reporter {
   /// over this rank's samples; 0 without samples. Collective in lockstep.
   double end_epoch(const ReportPlace& place);
 
-  /// {loss, right answers, samples} of this rank in this epoch: this object's own
-  /// tensor, for a run that goes on in the middle of an epoch.
-  at::Tensor epoch_sums() const {
-    return epoch_sums_;
-  }
+  /// Of this rank in this epoch: this object's own tensor (StepSums::tensor()), for a
+  /// run that goes on in the middle of an epoch.
+  at::Tensor epoch_sums();
 
   /// Of the last epoch with samples that ended, percent.
   double epoch_accuracy() const {
@@ -85,8 +76,9 @@ class Reporter {
   void note_lost_output();
   /// `batch`: sums of a batch alone.
   LineValues values_at(
-      const ReportPlace& place, const at::Tensor& sums, const at::Tensor& batch) const;
-  double batch_loss(const at::Tensor& batch) const;
+      const ReportPlace& place, const StepSums::Values& sums,
+      const StepSums::Values& batch) const;
+  double batch_loss(const StepSums::Values& batch) const;
 
   const RunConfig& config_;
   Communicator& comm_;
@@ -97,12 +89,11 @@ class Reporter {
   Progress progress_;
   RunClock clock_;
   RunDirectory* directory_ = nullptr;
-  // Loss, right answers, samples of this rank since the last report, and of the
-  // epoch.
-  at::Tensor sums_;
-  at::Tensor epoch_sums_;
+  // Of this rank since the last report, and of the epoch.
+  StepSums sums_;
+  StepSums epoch_sums_;
   // Of this rank's last batch that had samples.
-  at::Tensor batch_;
+  StepSums batch_;
   double epoch_accuracy_ = 0;
   ReportPlace before_step_;
   bool lost_noted_ = false;

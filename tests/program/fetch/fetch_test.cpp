@@ -45,8 +45,7 @@ TEST_F(Fetch, BringsFilesToWhereDataLooksAndKeepsThem) {
 
   const auto second = fetch("tiny");
   expect_ok(second);
-  EXPECT_THAT(
-      second.output, HasSubstr("already, with the right SHA-256: kept"));
+  EXPECT_THAT(second.output, HasSubstr("already, with the right SHA-256: kept"));
   EXPECT_EQ(server.requests().size(), 2u);
 }
 
