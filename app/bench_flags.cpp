@@ -116,7 +116,7 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
   add_choices(app, "--backends", options.backends, "what adds up");
   app.add_option("--bytes", options.bytes, "sizes of the buffer; commas between")
       ->delimiter(',')
-      ->check(whole_number(1));
+      ->check(whole_number(1, 1'000'000'000'000'000));
   app.add_option("--repeats", options.repeats, "operations to time, after 5 more")
       ->check(whole_number(1));
   add_json_flag(app, options.json);

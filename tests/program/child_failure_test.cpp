@@ -65,7 +65,7 @@ TEST_F(ChildFailure, ReachesAPlanWithoutStandardError) {
   for (const char* streams : {kClosed, kNoisy}) {
     before_the_worker(streams);
     const auto result = plan();
-    EXPECT_EQ(result.status.code, 1);
+    EXPECT_EQ(result.status.code, 2);
     EXPECT_THAT(
         result.errors, AllOf(
                            HasSubstr("error: [plan] tandem bench step: [data] '"),
