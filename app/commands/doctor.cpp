@@ -10,6 +10,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/data/named_datasets.h"
 
 namespace tandem::app {
 
@@ -72,15 +73,12 @@ void look_at_blas() {
 }
 
 void look_at_data() {
-  const auto root = get_env("TANDEM_DATA");
-  bool found = file_exists(cache_directory() + "/mnist/train-images-idx3-ubyte.gz");
-  for (const char* below : {"", "/mnist"}) {
-    found =
-        found || (root && file_exists(*root + below + "/train-images-idx3-ubyte.gz"));
-  }
+  const std::string folder = find_dataset("mnist");
   finding(
-      found, found ? "data: MNIST found" : "data: no MNIST (digits needs none)",
-      "export TANDEM_DATA=FOLDER with MNIST's four IDX files in it");
+      !folder.empty(),
+      folder.empty() ? "data: no MNIST (digits needs none)"
+                     : "data: MNIST in " + folder,
+      "tandem data fetch mnist, or export TANDEM_DATA=FOLDER with its four IDX files");
 }
 
 void look_at_worker() {

@@ -56,7 +56,7 @@ void note_machine(ordered_json& table, const std::string& directory) {
 void add_comparison_flags(CLI::App& app, ComparisonFlags& flags) {
   app.add_option("recipes", flags.recipes, "recipes (TOML)")->required();
   app.add_option(
-      "--data", flags.overrides.data, "data of every run: digits, mnist, DIR");
+      "--data", flags.overrides.data, "data of every run: a name or a folder");
   app.add_option("--limit", flags.overrides.limit, "use the first N samples only")
       ->check(whole_number(0));
   app.add_option("--epochs", flags.overrides.epochs, "epochs of every run")

@@ -15,8 +15,7 @@ int work_eval(const Arguments& arguments) {
          "newest")
       ->required();
   app.add_option(
-      "--data", options.data,
-      "digits, mnist or a folder; default: what it was trained on");
+      "--data", options.data, "a name or a folder; default: what it was trained on");
   app.add_option("--limit", options.limit, "first N samples only; 0: all")
       ->check(whole_number(0));
   app.add_option("--batch-size", options.batch_size, "samples per batch")

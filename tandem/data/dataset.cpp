@@ -9,8 +9,8 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
-#include "tandem/base/rank_env.h"
 #include "tandem/base/sha256.h"
+#include "tandem/data/cifar.h"
 #include "tandem/data/digits.h"
 #include "tandem/data/idx.h"
 
@@ -18,13 +18,13 @@ namespace tandem {
 
 namespace {
 
-constexpr int64_t kDigitsTrain = 60'000;
-constexpr int64_t kDigitsTest = 10'000;
-constexpr int64_t kDigitClasses = 10;
-// The file that is moved in last: where it is, the other three are too.
-constexpr const char* kLastFile = "t10k-labels-idx1-ubyte";
-// Part of the cache's path: a new drawing gets a new folder.
-constexpr const char* kDigitsVersion = "digits-1";
+std::string what_data_takes() {
+  std::vector<std::string> names;
+  for (const auto& entry : dataset_table()) {
+    names.emplace_back(entry.name);
+  }
+  return "--data takes " + join(names) + ", or a folder of MNIST's four IDX files";
+}
 
 std::string find_idx(const std::string& folder, const std::string& stem) {
   for (const char* ending : {".gz", ""}) {
@@ -34,8 +34,8 @@ std::string find_idx(const std::string& folder, const std::string& stem) {
     }
   }
   throw DataError(
-      "[data] '" + folder + "' has no " + stem + " or " + stem +
-      ".gz; --data takes digits, mnist, or a folder of MNIST's four IDX files");
+      "[data] '" + folder + "' has no " + stem + " or " + stem + ".gz; " +
+      what_data_takes());
 }
 
 Dataset load_split(const std::string& folder, const std::string& prefix) {
@@ -79,50 +79,6 @@ void move_file(const std::string& from, const std::string& to) {
   }
 }
 
-// Both sets hold the digits 0 to 9.
-DatasetSplits named(
-    DatasetSplits splits, const std::string& name, const std::string& folder) {
-  if (splits.train.num_classes > kDigitClasses) {
-    throw DataError(
-        "[data] '" + folder + "' has a label of " +
-        std::to_string(splits.train.num_classes - 1) + ", but " + name +
-        " has only 0 to 9; fetch its label files again");
-  }
-  splits.train.name = splits.test.name = name;
-  return splits;
-}
-
-DatasetSplits load_digits() {
-  const std::string folder = cache_directory() + "/" + kDigitsVersion;
-  const std::string last = folder + "/" + kLastFile;
-  if (!file_exists(last)) {
-    const FileLock lock(cache_directory() + "/digits.lock");
-    if (!file_exists(last)) {
-      log_info("drawing 70,000 digits, once, into " + folder);
-      write_digits(folder, kDigitsTrain, kDigitsTest);
-    }
-  }
-  return named(load_idx_folder(folder), "digits", folder);
-}
-
-DatasetSplits load_mnist() {
-  std::vector<std::string> folders;
-  if (const auto root = get_env("TANDEM_DATA")) {
-    folders.push_back(*root + "/mnist");
-    folders.push_back(*root);
-  }
-  folders.push_back(cache_directory() + "/mnist");
-  for (const auto& folder : folders) {
-    if (file_exists(folder + "/train-images-idx3-ubyte.gz") ||
-        file_exists(folder + "/train-images-idx3-ubyte")) {
-      return named(load_idx_folder(folder), "mnist", folder);
-    }
-  }
-  throw DataError(
-      "[data] MNIST is not in " + join(folders, " or ") +
-      "; put its four IDX files there, or name their folder with --data");
-}
-
 Dataset first_samples(Dataset split, int64_t limit) {
   if (limit > 0 && limit < split.size) {
     split.size = limit;
@@ -133,10 +89,7 @@ Dataset first_samples(Dataset split, int64_t limit) {
 void check_is_folder(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) {
-    throw DataError(
-        "[data] '" + path +
-        "' is not a folder; --data takes digits, mnist, or a folder of MNIST's four IDX "
-        "files");
+    throw DataError("[data] '" + path + "' is not a folder; " + what_data_takes());
   }
   list_directory(path);  // throws when it may not be read
 }
@@ -167,15 +120,6 @@ void warn_of_gaps(const std::string& folder, const Dataset& train) {
 
 }  // namespace
 
-const std::vector<DatasetEntry>& dataset_table() {
-  static const std::vector<DatasetEntry> table = {
-      {"digits", "60,000 + 10,000 digits that tandem draws itself, offline",
-       &load_digits},
-      {"mnist", "MNIST, from $TANDEM_DATA or the cache", &load_mnist},
-  };
-  return table;
-}
-
 DatasetSplits load_dataset(const std::string& name_or_folder, int64_t limit) {
   std::vector<std::string> names;
   DatasetSplits splits;
@@ -194,7 +138,9 @@ DatasetSplits load_dataset(const std::string& name_or_folder, int64_t limit) {
   }
   if (!found) {
     check_is_folder(name_or_folder);
-    splits = load_idx_folder(name_or_folder);
+    splits = file_exists(name_or_folder + "/" + cifar_files().front())
+                 ? load_cifar_folder(name_or_folder)
+                 : load_idx_folder(name_or_folder);
     warn_of_gaps(name_or_folder, splits.train);
   }
   splits.train = first_samples(std::move(splits.train), limit);
@@ -246,7 +192,7 @@ void write_digits(const std::string& folder, int64_t num_train, int64_t num_test
         {"train-images-idx3-ubyte", image_array(train)},
         {"train-labels-idx1-ubyte", label_array(train)},
         {"t10k-images-idx3-ubyte", image_array(test)},
-        {kLastFile, label_array(test)}};
+        {"t10k-labels-idx1-ubyte", label_array(test)}};
     for (const auto& [name, array] : files) {
       write_idx(part + name, array);
     }

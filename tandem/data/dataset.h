@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -53,13 +54,13 @@ struct DatasetSplits {
 struct DatasetEntry {
   const char* name;
   const char* help;
-  DatasetSplits (*load)();
+  std::function<DatasetSplits()> load;
 };
 const std::vector<DatasetEntry>& dataset_table();
 
 /// Loads a named data set, or a folder of IDX files such as MNIST's or Fashion-MNIST's
-/// (gzip or plain). `limit` > 0 keeps only that many samples from the start of the
-/// training part, and of the test part.
+/// (gzip or plain), or of CIFAR-10's binary files. `limit` > 0 keeps only that many
+/// samples from the start of the training part, and of the test part.
 ///
 /// Throws ConfigError for an unknown name, DataError for what is missing or
 /// broken.

@@ -46,7 +46,11 @@ struct DataOptions {
     using O = DataOptions;
     table.section("data");
     // The folder may have moved: hashes of the data are compared (data/data_parts.h).
-    table.add("data", &O::source, "digits, mnist, or a folder of IDX files").local();
+    table
+        .add(
+            "data", &O::source,
+            "digits, mnist, fashion-mnist, kmnist, cifar-10, or a folder of IDX files")
+        .local();
     table.add("mean", &O::mean, "subtracted from pixels in 0..1")
         .between(-kLarge, kLarge)
         .kept();

@@ -1,0 +1,81 @@
+#include "tandem/data/cifar.h"
+
+#include <string_view>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kChannels = 3;
+constexpr int64_t kSide = 32;
+constexpr int64_t kClasses = 10;
+constexpr size_t kImageBytes = kChannels * kSide * kSide;
+constexpr size_t kRecordBytes = 1 + kImageBytes;
+// A file of CIFAR-10's has 30,730,000.
+constexpr size_t kMostFileBytes = size_t{1} << 30;
+
+struct Samples {
+  std::vector<uint8_t> pixels;
+  std::vector<uint8_t> labels;
+};
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw DataError("[data] '" + path + "' " + what + "; fetch it again");
+}
+
+void append_file(Samples& samples, const std::string& path) {
+  const std::string bytes = read_file(path, kMostFileBytes);
+  if (bytes.empty() || bytes.size() % kRecordBytes != 0) {
+    fail(
+        path, "holds " + std::to_string(bytes.size()) +
+                  " bytes, which is no whole number of records of " +
+                  std::to_string(kRecordBytes) + " bytes");
+  }
+  for (size_t at = 0; at < bytes.size(); at += kRecordBytes) {
+    const auto label = static_cast<uint8_t>(bytes[at]);
+    if (label >= kClasses) {
+      fail(path, "has a label of " + std::to_string(label) + ", expected 0 to 9");
+    }
+    samples.labels.push_back(label);
+    const auto image = std::string_view(bytes).substr(at + 1, kImageBytes);
+    samples.pixels.insert(samples.pixels.end(), image.begin(), image.end());
+  }
+}
+
+Dataset to_split(Samples samples, const std::string& folder) {
+  Dataset split;
+  split.name = folder;
+  split.size = static_cast<int64_t>(samples.labels.size());
+  split.channels = kChannels;
+  split.height = split.width = kSide;
+  split.num_classes = kClasses;
+  split.class_names = {"airplane", "automobile", "bird",  "cat",  "deer",
+                       "dog",      "frog",       "horse", "ship", "truck"};
+  split.pixels = std::move(samples.pixels);
+  split.labels = std::move(samples.labels);
+  return split;
+}
+
+}  // namespace
+
+const std::vector<std::string>& cifar_files() {
+  static const std::vector<std::string> files = {"data_batch_1.bin", "data_batch_2.bin",
+                                                 "data_batch_3.bin", "data_batch_4.bin",
+                                                 "data_batch_5.bin", "test_batch.bin"};
+  return files;
+}
+
+DatasetSplits load_cifar_folder(const std::string& folder) {
+  const auto& files = cifar_files();
+  Samples train;
+  Samples test;
+  for (const auto& file : files) {
+    append_file(file == files.back() ? test : train, folder + "/" + file);
+  }
+  return {to_split(std::move(train), folder), to_split(std::move(test), folder)};
+}
+
+}  // namespace tandem

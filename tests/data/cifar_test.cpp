@@ -1,0 +1,90 @@
+#include "tandem/data/cifar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tandem/base/error.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr size_t kImageBytes = 3 * 32 * 32;
+
+// Every byte of it says where it is.
+std::string record(int label, int image) {
+  std::string bytes(1, static_cast<char>(label));
+  for (size_t i = 0; i < kImageBytes; ++i) {
+    bytes += static_cast<char>(image * 31 + static_cast<int>(i % 253));
+  }
+  return bytes;
+}
+
+// Files 1 to 5 with a record each, but two in the third; two in the last.
+void write_folder(const std::string& folder) {
+  make_directories(folder);
+  int image = 0;
+  for (const auto& file : cifar_files()) {
+    std::string bytes = record(image % 10, image);
+    ++image;
+    if (file == "data_batch_3.bin" || file == "test_batch.bin") {
+      bytes += record(image % 10, image);
+      ++image;
+    }
+    replace_file(folder + "/" + file, bytes);
+  }
+}
+
+TEST(Cifar, RecordsComeInTheOrderOfTheFiles) {
+  const Scratch scratch;
+  write_folder(scratch / "data");
+  // A folder of these files is known by them, without a name.
+  const DatasetSplits splits = load_dataset(scratch / "data");
+  const auto& [train, test] = splits;
+  EXPECT_EQ(train.size, 6);
+  EXPECT_EQ(test.size, 2);
+  EXPECT_THAT(train.labels, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(test.labels, ElementsAre(6, 7));
+  EXPECT_EQ(train.channels, 3);
+  EXPECT_EQ(train.height, 32);
+  EXPECT_EQ(train.width, 32);
+  EXPECT_EQ(train.num_classes, 10);
+  EXPECT_EQ(train.class_names.at(9), "truck");
+  std::string pixels;
+  for (int image = 0; image < 6; ++image) {
+    pixels += record(0, image).substr(1);
+  }
+  EXPECT_EQ(std::string(train.pixels.begin(), train.pixels.end()), pixels);
+}
+
+TEST(Cifar, AFileThatIsNotOfRecordsIsNamed) {
+  const Scratch scratch;
+  const std::string folder = scratch / "data";
+  const auto refusal_with = [&](const std::string& bytes) {
+    write_folder(folder);
+    replace_file(folder + "/data_batch_4.bin", bytes);
+    return error_of<DataError>([&] { load_cifar_folder(folder); });
+  };
+  const std::string path = "'" + folder + "/data_batch_4.bin' ";
+  EXPECT_THAT(
+      refusal_with(""), HasSubstr(path + "holds 0 bytes, which is no whole number"));
+  EXPECT_THAT(refusal_with(record(1, 1) + "x"), HasSubstr(path + "holds 3074 bytes"));
+  EXPECT_THAT(
+      refusal_with(record(1, 1) + record(10, 1)),
+      HasSubstr(path + "has a label of 10, expected 0 to 9"));
+  write_folder(folder);
+  remove_all(folder + "/test_batch.bin");
+  EXPECT_THAT(
+      error_of<DataError>([&] { load_cifar_folder(folder); }),
+      HasSubstr("test_batch.bin"));
+}
+
+}  // namespace
+}  // namespace tandem

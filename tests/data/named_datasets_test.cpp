@@ -1,0 +1,101 @@
+#include "tandem/data/named_datasets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tandem/base/error.h"
+#include "tandem/data/dataset.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+class NamedDatasets : public testing::Test {
+ protected:
+  NamedDatasets() {
+    setenv("TANDEM_DATA", (scratch_ / "data").c_str(), 1);
+    setenv("XDG_CACHE_HOME", (scratch_ / "cache").c_str(), 1);
+  }
+  ~NamedDatasets() override {
+    unsetenv("TANDEM_DATA");
+    unsetenv("XDG_CACHE_HOME");
+  }
+  // Labels 0 to `classes` - 1.
+  void write_idx_files(const std::string& folder, int classes = 10) const {
+    write_digits(scratch_ / folder, classes, classes);
+  }
+
+  const Scratch scratch_;
+};
+
+TEST_F(NamedDatasets, AreLookedForInTandemDataAndThenInTheCache) {
+  EXPECT_THAT(
+      dataset_folders("mnist"),
+      ElementsAre(
+          scratch_ / "data/mnist", scratch_ / "data", scratch_ / "cache/tandem/mnist"));
+  // Files of another set in $TANDEM_DATA itself have the same names.
+  EXPECT_THAT(
+      dataset_folders("kmnist"),
+      ElementsAre(scratch_ / "data/kmnist", scratch_ / "cache/tandem/kmnist"));
+  unsetenv("TANDEM_DATA");
+  EXPECT_THAT(dataset_folders("kmnist"), ElementsAre(scratch_ / "cache/tandem/kmnist"));
+}
+
+TEST_F(NamedDatasets, AreFoundWhereAllTheirFilesAre) {
+  EXPECT_TRUE(dataset_is_missing("mnist"));
+  EXPECT_EQ(find_dataset("mnist"), "");
+  write_idx_files("cache/tandem/mnist");
+  EXPECT_EQ(find_dataset("mnist"), scratch_ / "cache/tandem/mnist");
+  write_idx_files("data");
+  EXPECT_EQ(find_dataset("mnist"), scratch_ / "data");
+  // One half of a folder is none.
+  write_idx_files("data/mnist");
+  remove_all(scratch_ / "data/mnist/t10k-images-idx3-ubyte");
+  EXPECT_EQ(find_dataset("mnist"), scratch_ / "data");
+  EXPECT_FALSE(dataset_is_missing("mnist"));
+  EXPECT_TRUE(dataset_is_missing("cifar-10"));
+}
+
+TEST_F(NamedDatasets, OnlyThoseOfFilesCanBeMissing) {
+  EXPECT_FALSE(dataset_is_missing("digits"));
+  EXPECT_FALSE(dataset_is_missing("no-such-name"));
+  EXPECT_FALSE(dataset_is_missing(scratch_ / "no-folder"));
+}
+
+TEST_F(NamedDatasets, HaveTheirNamesAndClasses) {
+  write_idx_files("data/fashion-mnist");
+  const auto fashion = load_dataset("fashion-mnist");
+  EXPECT_EQ(fashion.train.name, "fashion-mnist");
+  EXPECT_EQ(fashion.test.class_names.at(9), "Ankle boot");
+  EXPECT_EQ(fashion.train.class_names.size(), 10u);
+  write_idx_files("data/kmnist");
+  EXPECT_EQ(load_dataset("kmnist").train.class_names.at(1), "ki");
+}
+
+TEST_F(NamedDatasets, OneThatIsMissingSaysHowToGetIt) {
+  EXPECT_THAT(
+      error_of<DataError>([] { load_dataset("fashion-mnist"); }),
+      AllOf(
+          HasSubstr("Fashion-MNIST is not in " + (scratch_ / "data/fashion-mnist")),
+          EndsWith("run tandem data fetch fashion-mnist, or add --fetch")));
+  write_idx_files("data/mnist");
+  remove_all(scratch_ / "data/mnist/t10k-images-idx3-ubyte");
+  EXPECT_THAT(
+      error_of<DataError>([] { load_dataset("mnist"); }),
+      AllOf(
+          HasSubstr("MNIST in '" + (scratch_ / "data/mnist")),
+          HasSubstr("lacks t10k-images-idx3-ubyte"),
+          EndsWith("run tandem data fetch mnist, or add --fetch")));
+}
+
+}  // namespace
+}  // namespace tandem
