@@ -1,6 +1,9 @@
 #include "tandem/train/evaluation.h"
 
+#include <fmt/core.h>
+
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -18,6 +21,27 @@ void check_is_checkpoint(const std::string& path) {
     throw DataError(
         "[checkpoint] '" + path +
         "' has no model.safetensors; name a directory such as RUN/checkpoints/step-N");
+  }
+}
+
+// A model takes images of one shape, which its checkpoint knows.
+void check_images(
+    const std::map<std::string, std::string>& description, const Dataset& data) {
+  std::vector<std::string> sizes;
+  for (const char* key : {"channels", "height", "width"}) {
+    const auto found = description.find(key);
+    if (found == description.end()) {
+      return;
+    }
+    sizes.push_back(found->second);
+  }
+  const std::string wanted = join(sizes, "x");
+  const std::string found =
+      fmt::format("{}x{}x{}", data.channels, data.height, data.width);
+  if (found != wanted) {
+    throw ConfigError(
+        "[data] the images of " + data.name + " are " + found +
+        ", but this model was trained on " + wanted + "; choose another --data");
   }
 }
 
@@ -60,11 +84,15 @@ TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options,
     std::unique_ptr<Model> model, LossFunction loss) {
   check_is_checkpoint(checkpoint);
-  RunConfig config = config_from(load_model(checkpoint, nullptr));
+  const auto description = load_model(checkpoint, nullptr);
+  RunConfig config = config_from(description);
   if (!options.data.empty()) {
     config.data.source = options.data;
   }
   const auto splits = load_dataset(config.data.source, options.limit);
+  if (model == nullptr) {
+    check_images(description, splits.test);
+  }
   const auto comm = make_single_communicator();
   const Assembly parts =
       assemble(config, splits.test, *comm, std::move(model), std::move(loss));
