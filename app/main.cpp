@@ -18,7 +18,7 @@ const std::vector<Command> kCommands = {
     {"report", "write the report of a run or comparison again", &run_report},
     {"eval", "evaluate a checkpoint", &run_eval},
     {"export", "write a checkpoint's model for Python", &run_export},
-    {"data", "make or check a data set", &run_data},
+    {"data", "fetch, make or check a data set", &run_data},
     {"bench", "time a step, the loader, an all-reduce", &run_bench},
     {"doctor", "what this build and this machine can do", &run_doctor},
     {"version", "print the version", &show_version},

@@ -4,7 +4,11 @@
 #include <cmath>
 
 #include "app/command_line.h"
+#include "app/fetch/fetch.h"
+#include "app/fetch/progress.h"
+#include "tandem/base/signals.h"
 #include "tandem/data/dataset.h"
+#include "tandem/data/named_datasets.h"
 
 namespace tandem::app {
 
@@ -25,12 +29,45 @@ void describe(const char* part, const Dataset& data) {
   for (int64_t i = 0; i < data.size; ++i) {
     ++counts[data.labels[static_cast<size_t>(i)]];
   }
+  const auto channels =
+      data.channels == 1 ? std::string() : std::to_string(data.channels) + "x";
   fmt::print(
-      "{}: {} images of {}x{}, mean {:.4f}, std {:.4f}\n", part, data.size, data.height,
-      data.width, mean, std);
+      "{}: {} images of {}{}x{}, mean {:.4f}, std {:.4f}\n", part, data.size, channels,
+      data.height, data.width, mean, std);
   for (int64_t label = 0; label < data.num_classes; ++label) {
     fmt::print("  class {}: {}\n", label, counts[static_cast<size_t>(label)]);
   }
+}
+
+constexpr const char* kHelp =
+    "tandem data fetch NAME              download a data set that --data NAME then "
+    "finds\n"
+    "tandem data make digits --out DIR   draw the digits into a folder\n"
+    "tandem data check NAME|DIR          read a data set and describe it\n";
+
+int fetch_named(const Arguments& arguments) {
+  CLI::App app(
+      "Downloads a data set into the folder where --data NAME looks: "
+      "$TANDEM_DATA/NAME, "
+      "or the cache. Files that are there and right are kept; what was broken off goes "
+      "on. $TANDEM_MIRRORS names a file with mirrors of your own.",
+      "tandem data fetch");
+  std::string name;
+  FetchOptions options;
+  app.add_option(
+         "name", name,
+         "mnist, fashion-mnist, kmnist, cifar-10, or one of your own mirrors")
+      ->required();
+  app.add_option("--to", options.to, "another folder for the files");
+  app.add_option("--stall-seconds", options.stall_seconds)
+      ->check(whole_number(1, 3600))
+      ->group("");
+  parse(app, arguments);
+  catch_signals();
+  const std::string folder = fetch(find_set(read_mirrors(), name), options);
+  // A name of the user's own mirrors is none that --data knows.
+  say("to use it: --data " + (find_dataset(name) == folder ? name : folder));
+  return 0;
 }
 
 int make(const Arguments& arguments) {
@@ -57,7 +94,7 @@ int make(const Arguments& arguments) {
 int check(const Arguments& arguments) {
   CLI::App app("Reads a data set whole and says what is in it.", "tandem data check");
   std::string name;
-  app.add_option("name", name, "digits, mnist or a folder")->required();
+  app.add_option("name", name, "a name or a folder")->required();
   parse(app, arguments);
   const auto splits = load_dataset(name);
   describe("train", splits.train);
@@ -71,22 +108,23 @@ int work_data(const Arguments& arguments) {
   const std::string action = arguments.empty() ? "" : arguments[0];
   const Arguments rest(
       arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
+  if (action == "fetch") {
+    return fetch_named(rest);
+  }
   if (action == "make") {
     return make(rest);
   }
   if (action == "check") {
     return check(rest);
   }
-  if (action == "--help" || action == "-h") {
-    fmt::print(
-        "tandem data make digits --out DIR   draw the digits into a folder\n"
-        "tandem data check NAME|DIR          read a data set and describe it\n");
+  if (action.empty() || action == "--help" || action == "-h") {
+    fmt::print("{}", kHelp);
     return 0;
   }
   throw ConfigError(
       "[command line] data cannot '" + action + "'" +
-      did_you_mean(action, {"make", "check"}) +
-      "; use tandem data make or tandem data check");
+      did_you_mean(action, {"fetch", "make", "check"}) +
+      "; use tandem data fetch, make or check");
 }
 
 }  // namespace tandem::app

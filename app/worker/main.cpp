@@ -8,7 +8,7 @@ const std::vector<Command> kCommands = {
     {"train", "one rank of a run, or all of them as threads", &work_train},
     {"eval", "evaluate a checkpoint", &work_eval},
     {"export", "write a checkpoint's model for Python", &work_export},
-    {"data", "make or check a data set", &work_data},
+    {"data", "fetch, make or check a data set", &work_data},
     {"bench", "time a step, the loader, an all-reduce", &work_bench},
     {"doctor", "facts that need LibTorch, as lines", &work_doctor},
 };

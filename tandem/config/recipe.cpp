@@ -155,16 +155,19 @@ std::string at_line(const std::string& path, const toml::node& node) {
   return path + ":" + std::to_string(node.source().begin.line);
 }
 
-toml::table parse_recipe(const std::string& path) {
-  const std::string content = read_file(path, kMostRecipeBytes);
+toml::table parse_toml(std::string_view text, const std::string& name) {
   try {
-    return toml::parse(content, path);
+    return toml::parse(text, name);
   } catch (const toml::parse_error& error) {
     const auto line = error.source().begin.line;
     throw ConfigError(
-        "[config] " + path + ":" + std::to_string(line) + ": " +
-        std::string(error.description()) + quotes_missing_in(content, line));
+        "[config] " + name + ":" + std::to_string(line) + ": " +
+        std::string(error.description()) + quotes_missing_in(std::string(text), line));
   }
+}
+
+toml::table parse_recipe(const std::string& path) {
+  return parse_toml(read_file(path, kMostRecipeBytes), path);
 }
 
 void read_recipe(RunConfig& config, const std::string& path) {

@@ -29,11 +29,13 @@ TEST(Program, TrainHelpNamesSettingsAndChoices) {
   }
 }
 
-TEST(Program, LinksNoLibTorch) {
+TEST(Program, LinksNoLibTorchAndNoLibcurl) {
   const auto libraries = run_command({"/usr/bin/ldd", program()});
   ASSERT_TRUE(libraries.status.ok());
   EXPECT_THAT(libraries.output, Not(HasSubstr("torch")));
   EXPECT_THAT(libraries.output, Not(HasSubstr("c10")));
+  // Nor a network client, which costs as long to load.
+  EXPECT_THAT(libraries.output, Not(HasSubstr("curl")));
   EXPECT_THAT(
       run_command({"/usr/bin/ldd", program("tandem-worker")}).output,
       HasSubstr("torch"));

@@ -1,0 +1,103 @@
+#include "app/fetch/target_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "app/fetch/progress.h"
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/signals.h"
+
+namespace tandem::app {
+
+namespace {
+
+constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
+
+// Whether the descriptor is still what the path names: its holder removes it at the
+// end.
+bool is_at(int fd, const std::string& path) {
+  struct stat open_one {};
+  struct stat named {};
+  return fstat(fd, &open_one) == 0 && lstat(path.c_str(), &named) == 0 &&
+         open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
+}  // namespace
+
+TargetFolder::TargetFolder(std::string folder)
+    : folder_(std::move(folder)),
+      lock_path_(folder_ + "/.fetch.lock"),
+      is_new_(!file_exists(folder_)) {
+  make_directories(folder_);
+  for (bool told = false; !lock(); told = true) {
+    if (!told) {
+      say("waiting for another process, which fetches into " + folder_);
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+    if (stop_signal() != 0) {
+      throw DataError("[fetch] stopped while another process fetches into " + folder_);
+    }
+  }
+}
+
+bool TargetFolder::lock() {
+  lock_ = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (lock_ < 0 && errno == ENOENT) {
+    // Who had it has removed it again, since nothing came.
+    make_directories(folder_);
+    return false;
+  }
+  if (lock_ < 0) {
+    const std::string reason = std::strerror(errno);
+    if (is_new_) {
+      rmdir(folder_.c_str());
+    }
+    throw DataError(
+        "[fetch] cannot write into '" + folder_ + "': " + reason +
+        "; choose another folder with --to");
+  }
+  const bool taken = flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (taken || !is_at(lock_, lock_path_)) {
+    close(std::exchange(lock_, -1));
+    return false;
+  }
+  return true;
+}
+
+TargetFolder::~TargetFolder() {
+  unlink(lock_path_.c_str());
+  close(lock_);
+  if (is_new_) {
+    rmdir(folder_.c_str());
+  }
+}
+
+bool can_write_into(const std::string& folder) {
+  const bool is_new = !file_exists(folder);
+  try {
+    make_directories(folder);
+  } catch (const DataError&) {
+    return false;
+  }
+  std::string probe = folder + "/tmp-XXXXXX";
+  const int fd = mkstemp(probe.data());
+  if (fd >= 0) {
+    close(fd);
+    unlink(probe.c_str());
+  }
+  if (is_new) {
+    rmdir(folder.c_str());
+  }
+  return fd >= 0;
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,181 @@
+#include "app/fetch/mirrors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tandem/data/dataset.h"
+#include "tests/base/test_tools.h"
+
+namespace tandem::app {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::string kSha(64, 'a');
+const std::string kRow = "{name = \"f.gz\", size = 5, sha256 = \"" + kSha + "\"}";
+const std::string kUrls = "urls = [\"https://a/b\"]\n";
+
+// A set with one thing in the place of what is right.
+std::string set_with(const std::string& urls, const std::string& files) {
+  return "[own]\nurls = " + urls + "\nfiles = " + files + "\n";
+}
+
+std::string refusal_of(const std::string& text) {
+  return message_of<ConfigError>([&] { parse_mirrors(text, "m.toml"); });
+}
+
+TEST(Mirrors, ThoseOfTheProgramHaveEveryDataSetOfFiles) {
+  unsetenv("TANDEM_MIRRORS");
+  const Mirrors mirrors = read_mirrors();
+  for (const auto& entry : dataset_table()) {
+    if (entry.name == std::string("digits")) {
+      continue;
+    }
+    const RemoteSet& set = find_set(mirrors, entry.name);
+    EXPECT_GE(set.urls.size(), 2u) << entry.name;
+    for (const auto& url : set.urls) {
+      EXPECT_THAT(url, AllOf(StartsWith("http"), testing::EndsWith("/")));
+    }
+  }
+  EXPECT_EQ(mirrors.size(), dataset_table().size() - 1);
+  // A file's size is its records', so that a wrong digit of these is seen.
+  for (const auto& file : find_set(mirrors, "cifar-10").files) {
+    EXPECT_EQ(file.size, 10'000 * 3073) << file.name;
+  }
+}
+
+TEST(Mirrors, ASetIsReadWithAllThatItSays) {
+  const Mirrors mirrors = parse_mirrors(
+      "[own]\n"
+      "urls = [\"http://a/b\", \"https://c/\", \"file:///d\", \"/e f%\"]\n"
+      "files = [" +
+          kRow +
+          "]\n"
+          "archive = {name = \"x.tar.gz\", folder = \"in\", size = 7, sha256 = \"" +
+          std::string(64, 'B') + "\"}\n",
+      "m.toml");
+  ASSERT_EQ(mirrors.size(), 1u);
+  const RemoteSet& set = mirrors[0];
+  EXPECT_EQ(set.name, "own");
+  EXPECT_THAT(
+      set.urls,
+      ElementsAre("http://a/b/", "https://c/", "file:///d/", "file:///e%20f%25/"));
+  ASSERT_EQ(set.files.size(), 1u);
+  EXPECT_EQ(set.files[0].name, "f.gz");
+  EXPECT_EQ(set.files[0].size, 5);
+  EXPECT_EQ(set.files[0].sha256, kSha);
+  ASSERT_TRUE(set.archive);
+  EXPECT_EQ(set.archive->folder, "in");
+  EXPECT_EQ(set.archive->file.name, "x.tar.gz");
+  EXPECT_EQ(set.archive->file.size, 7);
+  // As sha256sum never prints it, but others do.
+  EXPECT_EQ(set.archive->file.sha256, std::string(64, 'b'));
+}
+
+TEST(Mirrors, AFolderIsTakenFromWhereTheProgramRuns) {
+  const auto mirrors =
+      parse_mirrors(set_with("[\"here\"]", "[" + kRow + "]"), "m.toml");
+  EXPECT_EQ(
+      mirrors[0].urls.at(0),
+      "file://" + std::filesystem::current_path().string() + "/here/");
+}
+
+TEST(Mirrors, AFileOfTheUsersReplacesAddressesAndAddsSets) {
+  const TempDir folder;
+  replace_file(
+      folder.file("m.toml"),
+      "[mnist]\nurls = [\"/mirror\"]\n" + set_with("[\"/own\"]", "[" + kRow + "]"));
+  setenv("TANDEM_MIRRORS", folder.file("m.toml").c_str(), 1);
+  const Mirrors mirrors = read_mirrors();
+  unsetenv("TANDEM_MIRRORS");
+  const RemoteSet& mnist = find_set(mirrors, "mnist");
+  EXPECT_THAT(mnist.urls, ElementsAre("file:///mirror/"));
+  EXPECT_EQ(mnist.files.size(), 4u);
+  EXPECT_EQ(find_set(mirrors, "own").files.size(), 1u);
+  EXPECT_THAT(find_set(mirrors, "kmnist").urls.at(0), StartsWith("https://codh"));
+}
+
+TEST(Mirrors, AnUnknownNameGetsTheNearest) {
+  const Mirrors mirrors = read_mirrors();
+  EXPECT_THAT(
+      message_of<ConfigError>([&] { find_set(mirrors, "fashon-mnist"); }),
+      AllOf(HasSubstr("did you mean 'fashion-mnist'"), HasSubstr("kmnist")));
+  EXPECT_THAT(
+      message_of<ConfigError>([&] { find_set(mirrors, "digits"); }),
+      HasSubstr("draws the digits itself"));
+}
+
+TEST(Mirrors, WhatIsWrongIsNamedWithItsLine) {
+  const std::string files = "[" + kRow + "]";
+  const std::string urls = "[\"https://a/\"]";
+  const auto row = [](const std::string& name, const std::string& size,
+                      const std::string& sha) {
+    return "[{name = " + name + ", size = " + size + ", sha256 = " + sha + "}]";
+  };
+  const std::string sha = "\"" + kSha + "\"";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"[own\n", "m.toml:1: "},
+      {"own = 3\n", "m.toml:1: own must be a table"},
+      {"[own]\nfiles = " + files, "own has no urls"},
+      {"[own]\n" + kUrls, "own has no files"},
+      {"[own]\n" + kUrls + "file = []\nfiles = " + files, "did you mean 'files'"},
+      {"[\"../own\"]\n" + kUrls + "files = " + files, "'../own' cannot be a name"},
+      {"[\".\"]\n" + kUrls + "files = " + files, "'.' cannot be a name"},
+      {set_with("[]", files), "m.toml:2: urls must be a list"},
+      {set_with("\"https://a/\"", files), "urls must be a list"},
+      {set_with("[3]", files), "addresses or folders in quotes"},
+      {set_with("[\"\"]", files), "addresses or folders in quotes"},
+      {set_with("[\"ftp://a/\"]", files), "'ftp://a/' cannot be fetched from"},
+      {set_with("[\"file://host/a\"]", files), "cannot be fetched from"},
+      {set_with(urls, "[]"), "m.toml:3: files must be a list"},
+      {set_with(urls, "[3]"), "must be a table of keys"},
+      {set_with(urls, "[{size = 5, sha256 = " + sha + "}]"), "has no name"},
+      {set_with(urls, "[{name = \"f\", sha256 = " + sha + "}]"), "has no size"},
+      {set_with(urls, "[{name = \"f\", size = 5}]"), "has no sha256"},
+      {set_with(urls, "[{name = \"f\", size = 5, md5 = \"\", sha256 = " + sha + "}]"),
+       "unknown key 'md5'"},
+      {set_with(urls, row("3", "5", sha)), "name must be a text"},
+      {set_with(urls, row("\"\"", "5", sha)), "cannot be a name"},
+      {set_with(urls, row("\"..\"", "5", sha)), "cannot be a name"},
+      {set_with(urls, row("\".part\"", "5", sha)), "cannot be a name"},
+      {set_with(urls, row("\"a/b\"", "5", sha)), "cannot be a name"},
+      {set_with(urls, row("\"a b\"", "5", sha)), "cannot be a name"},
+      {set_with(urls, row("\"a?b\"", "5", sha)), "cannot be a name"},
+      {set_with(urls, row("\"a\\u0000b\"", "5", sha)), "cannot be a name"},
+      {set_with(urls, row("\"f\"", "0", sha)), "size must be"},
+      {set_with(urls, row("\"f\"", "-5", sha)), "size must be"},
+      {set_with(urls, row("\"f\"", "5.0", sha)), "size must be"},
+      {set_with(urls, row("\"f\"", "\"5\"", sha)), "size must be"},
+      {set_with(urls, row("\"f\"", "5", "\"aa\"")), "64 hex digits"},
+      {set_with(urls, row("\"f\"", "5", "\"" + std::string(64, 'g') + "\"")),
+       "64 hex digits"},
+      {set_with(urls, "[" + kRow + ", " + kRow + "]"), "f.gz is there twice"},
+      {set_with(urls, files) + "archive = 3\n", "archive must be a table"},
+      {set_with(urls, files) + "archive = {name = \"x\", size = 5, sha256 = " + sha +
+           "}\n",
+       "archive has no folder"},
+      {set_with(urls, files) + "archive = {name = \"x\", folder = \"..\", size = 5, " +
+           "sha256 = " + sha + "}\n",
+       "'..' cannot be a name"},
+  };
+  for (const auto& [text, expected] : cases) {
+    EXPECT_THAT(
+        refusal_of(text), AllOf(StartsWith("[config] m.toml:"), HasSubstr(expected)))
+        << text;
+  }
+  // A name that tandem knows needs no files; one that is near gets a hint.
+  const Mirrors known = parse_mirrors(set_with(urls, files), "known.toml");
+  EXPECT_THAT(
+      message_of<ConfigError>(
+          [&] { parse_mirrors("[owm]\n" + kUrls, "m.toml", known); }),
+      HasSubstr("did you mean 'own'"));
+}
+
+}  // namespace
+}  // namespace tandem::app

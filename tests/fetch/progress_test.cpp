@@ -1,0 +1,22 @@
+#include "app/fetch/progress.h"
+
+#include <gtest/gtest.h>
+
+namespace tandem::app {
+namespace {
+
+TEST(ProgressLine, HasBarPercentBytesAndSpeedOfWhatCameNow) {
+  // 1 MB was there before; 3 MB came in 2 s.
+  EXPECT_EQ(
+      progress_line("file.gz", 4'000'000, 8'000'000, 1'000'000, 2),
+      "file.gz [##########..........]  50 %  4.0 MB of 8.0 MB  1.5 MB/s");
+  EXPECT_EQ(
+      progress_line("file.gz", 0, 28'881, 0, 0),
+      "file.gz [....................]   0 %  0 bytes of 28.9 kB  0.0 MB/s");
+  EXPECT_EQ(
+      progress_line("f", 900, 900, 0, 0.001),
+      "f [####################] 100 %  900 bytes of 900 bytes  0.9 MB/s");
+}
+
+}  // namespace
+}  // namespace tandem::app

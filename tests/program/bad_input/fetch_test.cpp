@@ -1,0 +1,110 @@
+// `tandem data fetch` with names, folders and mirrors that cannot be.
+
+#include "bad_input.h"
+
+namespace tandem {
+namespace {
+
+const std::vector<std::string> kFetch = {"data", "fetch", "mnist"};
+const Variables kOwnMirrors = {{"TANDEM_MIRRORS", "@/m.toml"}};
+
+Prepare mirrors(const std::string& text) {
+  return [=](const Stage& stage) { stage.write("m.toml", text); };
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fetch, BadInput,
+    testing::Values(
+        BadInputCase{
+            "UnknownDataSet",
+            {"data", "fetch", "fashonmnist"},
+            2,
+            {"'fashonmnist'", "did you mean 'fashion-mnist'"}},
+        BadInputCase{
+            "DigitsToFetch",
+            {"data", "fetch", "digits"},
+            2,
+            {"draws the digits itself"}},
+        BadInputCase{"NothingToFetch", {"data", "fetch"}, 2, {"name"}},
+        BadInputCase{
+            "NearestAction", {"data", "fech", "mnist"}, 2, {"'fech'", "'fetch'"}},
+        BadInputCase{
+            "FetchIntoAFile",
+            {"data", "fetch", "mnist", "--to", "@/file"},
+            1,
+            {"@/file", "another path"},
+            [](const Stage& stage) { stage.write("file", "x"); }},
+        BadInputCase{
+            "FetchOntoAReadOnlyDisk",
+            {"data", "fetch", "mnist", "--to", "@/disk/mnist"},
+            1,
+            {"@/disk/mnist", "Read-only"},
+            {},
+            {},
+            {},
+            "ro"},
+        BadInputCase{
+            "NoCacheToFetchInto",
+            kFetch,
+            1,
+            {"@/file", "another path"},
+            [](const Stage& stage) { stage.write("file", "x"); },
+            {{"XDG_CACHE_HOME", "@/file"}}},
+        BadInputCase{
+            "MirrorsFileMissing",
+            kFetch,
+            1,
+            {"cannot read '@/m.toml'"},
+            {},
+            kOwnMirrors},
+        BadInputCase{
+            "MirrorsFileIsNoToml",
+            kFetch,
+            2,
+            {"@/m.toml:2: "},
+            mirrors("[mnist]\nurls = [\n"),
+            kOwnMirrors},
+        BadInputCase{
+            "MirrorsFileTooLarge",
+            kFetch,
+            1,
+            {"@/m.toml", "more than 65536 bytes"},
+            mirrors(std::string(70'000, '#')),
+            kOwnMirrors},
+        BadInputCase{
+            "MirrorsWithoutAddresses",
+            kFetch,
+            2,
+            {"@/m.toml:1: mnist has no urls", "add urls"},
+            mirrors("[mnist]\n"),
+            kOwnMirrors},
+        BadInputCase{
+            "MirrorsWithoutASha256",
+            kFetch,
+            2,
+            {"@/m.toml:3: a row of files has no sha256", "add sha256"},
+            mirrors("[mnist]\nurls = [\"/m\"]\nfiles = [{name = \"f\", size = 1}]\n"),
+            kOwnMirrors},
+        BadInputCase{
+            "MirrorsOfNoSet",
+            {"data", "fetch", "kmnits"},
+            2,
+            {"@/m.toml:1: kmnits has no files", "did you mean 'kmnist'"},
+            mirrors("[kmnits]\nurls = [\"/m\"]\n"),
+            kOwnMirrors},
+        BadInputCase{
+            "MnistIsMissing",
+            {"train", "--data", "mnist"},
+            1,
+            {"MNIST is not in /nonexistent/mnist or /nonexistent or "
+             "@/cache/tandem/mnist",
+             "run tandem data fetch mnist, or add --fetch"}},
+        BadInputCase{
+            "CifarIsMissingForFourRanks",
+            {"train", "--data", "cifar-10", "--nproc", "4"},
+            1,
+            {"CIFAR-10 is not in", "run tandem data fetch cifar-10, or add --fetch"}}),
+    name_of_case);
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,168 @@
+// Mirrors that fail: the next one is asked, and what they sent does not stay.
+
+#include <filesystem>
+
+#include "fetching.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+const std::string kFile = file_bytes(50'000, 5);
+const auto kSize = static_cast<int64_t>(kFile.size());
+
+std::string html_page() {
+  return "<!DOCTYPE html>\n<html><body>Please log in</body></html>";
+}
+
+struct BadMirror {
+  std::string name;
+  // Its answer to each request.
+  HttpAnswer answer;
+  // What is said of it.
+  std::string says;
+};
+
+void PrintTo(const BadMirror& mirror, std::ostream* out) {
+  *out << mirror.name;
+}
+
+std::vector<BadMirror> bad_mirrors() {
+  HttpAnswer longer{200, kFile + "x"};
+  longer.length = -1;
+  HttpAnswer less{200, kFile};
+  less.length = kSize + 100;
+  HttpAnswer hangs{200, kFile};
+  hangs.hangs_after = 10'000;
+  HttpAnswer silent{200, kFile};
+  silent.hangs_after = 0;
+  HttpAnswer slow{200, kFile};
+  slow.pause = std::chrono::milliseconds(1500);
+  HttpAnswer page_of_that_size{
+      200, html_page() + std::string(kFile.size() - html_page().size(), ' ')};
+  HttpAnswer chunked_page{200, "login\n", {"Content-Type: text/html; charset=utf-8"}};
+  chunked_page.length = -1;
+  HttpAnswer broken{200, kFile};
+  broken.breaks_off_after = 0;
+  return {
+      {"NotFound", {404, html_page()}, "answered 404"},
+      {"Busy", {503, "later"}, "answered 503"},
+      {"OtherBytes", {200, file_bytes(kFile.size(), 6)}, "sent other bytes: SHA-256 "},
+      {"MoreBytes", longer, "sends more than the 50000 bytes"},
+      {"LargerFile", {200, kFile + "x"}, "offers 50001 bytes instead of 50000"},
+      {"SmallerFile", {200, "x"}, "offers 1 bytes instead of 50000"},
+      {"EmptyFile", {200, ""}, "ended after 0 of the 50000 bytes"},
+      {"LyingAboutTheSize", less, "offers 50100 bytes instead of 50000"},
+      {"HtmlPage", {200, html_page()}, "answered with an HTML page"},
+      {"HtmlPageOfThatSize", page_of_that_size, "answered with an HTML page"},
+      {"HtmlPageByItsType", chunked_page, "answered with an HTML page"},
+      {"AnotherPart",
+       {206, kFile, {"Content-Range: bytes 7-50006/50007"}},
+       "answered with another part"},
+      {"RedirectToAFile",
+       {302, "", {"Location: file:///etc/passwd"}},
+       "redirects to what"},
+      {"RedirectToFtp",
+       {301, "", {"Location: ftp://127.0.0.1/x"}},
+       "redirects to what"},
+      {"Hanging", hangs, "too slow"},
+      {"Silent", silent, "too slow"},
+      {"Slow", slow, "too slow"},
+      {"BreakingOff", broken, "50000 bytes"},
+  };
+}
+
+class FetchFrom : public FetchTest, public testing::WithParamInterface<BadMirror> {};
+
+TEST_P(FetchFrom, TheNextMirrorIsAsked) {
+  const auto& bad = GetParam();
+  const HttpServer server([&](const HttpRequest&) { return bad.answer; });
+  const HttpServer good(server_of({{"file", kFile}}));
+  write_mirrors(set_of("tiny", {server.url(), good.url()}, {{"file", kFile}}));
+  const auto result = fetch("tiny", {"--stall-seconds", "2"});
+  expect_ok(result);
+  EXPECT_THAT(
+      result.output, AllOf(
+                         HasSubstr(server.url() + "/ "), HasSubstr(bad.says),
+                         HasSubstr("asking the next")));
+  expect_files(scratch_ / "data/tiny", {{"file", kFile}});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Bad, FetchFrom, testing::ValuesIn(bad_mirrors()),
+    [](const testing::TestParamInfo<BadMirror>& one) { return one.param.name; });
+
+class FetchFails : public FetchTest {};
+
+TEST_F(FetchFails, WithOneLineThatSaysWhatToDoByHand) {
+  const HttpServer none(server_of({{"file", kFile}}));
+  const HttpServer page([&](const HttpRequest&) {
+    return HttpAnswer{200, html_page()};
+  });
+  write_mirrors(set_of(
+      "tiny", {none.url(), page.url()},
+      {{"file", kFile}, {"missing", file_bytes(9)}, {"more", file_bytes(10)}}));
+  const auto result = fetch("tiny");
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_EQ(
+      result.errors,
+      "tandem: error: [fetch] tiny is not fetched: no mirror has missing (" +
+          none.url() + "/ answered 404, " + page.url() +
+          "/ answered with an HTML page instead of the file); put missing, more into "
+          "'" +
+          (scratch_ / "data/tiny") +
+          "' by hand, or name another mirror in $TANDEM_MIRRORS\n");
+  expect_files(scratch_ / "data/tiny", {{"file", kFile}});
+}
+
+TEST_F(FetchFails, AndLeavesNothingOfWrongBytes) {
+  const HttpServer server([&](const HttpRequest&) {
+    return HttpAnswer{200, file_bytes(kFile.size(), 6)};
+  });
+  write_mirrors(set_of("tiny", {server.url()}, {{"file", kFile}}));
+  EXPECT_EQ(fetch("tiny").status.code, 1);
+  EXPECT_FALSE(file_exists(scratch_ / "data/tiny"));
+  EXPECT_EQ(server.requests().size(), 1u);
+}
+
+// What came before the break is right, and half of a large file is worth keeping.
+TEST_F(FetchFails, AndKeepsWhatWasBrokenOff) {
+  HttpAnswer broken{200, kFile};
+  broken.breaks_off_after = 10'000;
+  const HttpServer server([&](const HttpRequest&) { return broken; });
+  write_mirrors(set_of("tiny", {server.url()}, {{"file", kFile}}));
+  const auto result = fetch("tiny");
+  EXPECT_EQ(result.status.code, 1);
+  expect_files(scratch_ / "data/tiny", {{"file.part", kFile.substr(0, 10'000)}});
+}
+
+TEST_F(FetchFails, WhereTheProxyDoesNotAnswer) {
+  const std::string nobody =
+      HttpServer([](const HttpRequest&) { return HttpAnswer(); }).url();
+  write_mirrors(set_of("tiny", {"http://mirror.invalid/"}, {{"file", kFile}}));
+  auto behind = variables();
+  behind.emplace_back("http_proxy", nobody);
+  const auto result = tandem_run({"data", "fetch", "tiny"}, behind);
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(
+      result.errors,
+      AllOf(HasSubstr("http://mirror.invalid/ "), HasSubstr("127.0.0.1")));
+}
+
+// A link in the place of the part could lead out of the folder.
+TEST_F(FetchFails, WhereALinkIsInThePlaceOfThePart) {
+  const HttpServer server(server_of({{"file", kFile}}));
+  write_mirrors(set_of("tiny", {server.url()}, {{"file", kFile}}));
+  make_directories(scratch_ / "data/tiny");
+  replace_file(scratch_ / "precious", "precious");
+  std::filesystem::create_symlink(scratch_ / "precious", fetched("file.part"));
+  const auto result = fetch("tiny");
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(result.errors, HasSubstr("file.part"));
+  EXPECT_EQ(read_file(scratch_ / "precious"), "precious");
+}
+
+}  // namespace
+}  // namespace tandem

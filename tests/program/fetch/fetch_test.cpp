@@ -1,0 +1,337 @@
+// `tandem data fetch` and web servers that keep to the rules.
+
+#include <filesystem>
+
+#include "fetching.h"
+#include "tandem/base/rank_env.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+const Files kFiles = {
+    {"images", file_bytes(300'000, 1)}, {"labels", file_bytes(77, 2)}};
+
+std::vector<std::string> paths_of(const std::vector<HttpRequest>& requests) {
+  std::vector<std::string> paths;
+  for (const auto& request : requests) {
+    paths.push_back(request.path);
+  }
+  return paths;
+}
+
+class Fetch : public FetchTest {};
+
+TEST_F(Fetch, BringsFilesToWhereDataLooksAndKeepsThem) {
+  const HttpServer server(server_of(kFiles));
+  write_mirrors(set_of("tiny", {server.url()}, kFiles));
+  const auto first = fetch("tiny");
+  expect_ok(first);
+  EXPECT_EQ(first.errors, "");
+  EXPECT_THAT(
+      first.output,
+      AllOf(
+          HasSubstr("images: 300.0 kB from " + server.url()),
+          HasSubstr("labels: 77 bytes from"),
+          EndsWith("to use it: --data " + (scratch_ / "data/tiny") + "\n")));
+  expect_files(scratch_ / "data/tiny", kFiles);
+  EXPECT_THAT(paths_of(server.requests()), ElementsAre("/images", "/labels"));
+
+  const auto second = fetch("tiny");
+  expect_ok(second);
+  EXPECT_THAT(second.output, HasSubstr("already, with the right SHA-256: kept"));
+  EXPECT_EQ(server.requests().size(), 2u);
+}
+
+TEST_F(Fetch, ReplacesAFileOfOtherBytesAndKeepsTheOthers) {
+  const HttpServer server(server_of(kFiles));
+  write_mirrors(set_of("tiny", {server.url()}, kFiles));
+  make_directories(scratch_ / "here");
+  replace_file(scratch_ / "here/images", kFiles.at("images"));
+  replace_file(scratch_ / "here/labels", file_bytes(77, 3));
+  const auto result = fetch("tiny", {"--to", scratch_ / "here"});
+  expect_ok(result);
+  EXPECT_THAT(
+      result.output, AllOf(
+                         HasSubstr("images: there already"),
+                         HasSubstr("labels: there, but with other bytes: replaced"),
+                         EndsWith("to use it: --data " + (scratch_ / "here") + "\n")));
+  expect_files(scratch_ / "here", kFiles);
+  EXPECT_THAT(paths_of(server.requests()), ElementsAre("/labels"));
+}
+
+TEST_F(Fetch, GoesOnWhereTheServerBrokeOff) {
+  const std::string file = kFiles.at("images");
+  std::atomic<int> count{0};
+  const HttpServer server([&](const HttpRequest& request) {
+    auto answer = answer_with(file, request);
+    if (++count < 3) {
+      answer.breaks_off_after = 100'000;
+    }
+    return answer;
+  });
+  write_mirrors(set_of("tiny", {server.url()}, {{"images", file}}));
+  expect_ok(fetch("tiny"));
+  expect_files(scratch_ / "data/tiny", {{"images", file}});
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 3u);
+  EXPECT_EQ(requests[0].range, "");
+  EXPECT_EQ(requests[1].range, "bytes=100000-");
+  EXPECT_EQ(requests[2].range, "bytes=200000-");
+}
+
+TEST_F(Fetch, BeginsAnewWhereTheServerIgnoresRange) {
+  const std::string file = kFiles.at("images");
+  std::atomic<int> count{0};
+  const HttpServer server([&](const HttpRequest&) {
+    HttpAnswer answer{200, file};
+    if (++count == 1) {
+      answer.breaks_off_after = 100'000;
+    }
+    return answer;
+  });
+  write_mirrors(set_of("tiny", {server.url()}, {{"images", file}}));
+  expect_ok(fetch("tiny"));
+  expect_files(scratch_ / "data/tiny", {{"images", file}});
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_EQ(requests[1].range, "bytes=100000-");
+}
+
+TEST_F(Fetch, AnotherMirrorGoesOnWithWhatTheFirstHasSent) {
+  const std::string file = kFiles.at("images");
+  std::atomic<int> count{0};
+  const HttpServer breaking([&](const HttpRequest& request) {
+    auto answer = answer_with(file, request);
+    answer.breaks_off_after = ++count == 1 ? 100'000 : 0;
+    return answer;
+  });
+  const HttpServer good(server_of(kFiles));
+  write_mirrors(set_of("tiny", {breaking.url(), good.url()}, {{"images", file}}));
+  expect_ok(fetch("tiny"));
+  expect_files(scratch_ / "data/tiny", {{"images", file}});
+  ASSERT_EQ(good.requests().size(), 1u);
+  EXPECT_EQ(good.requests()[0].range, "bytes=100000-");
+}
+
+// Half of a file that somebody left there, and what becomes of it.
+TEST_F(Fetch, APartOfOtherBytesIsFetchedAgainFromItsBeginning) {
+  const std::string file = kFiles.at("images");
+  const HttpServer server(server_of(kFiles));
+  write_mirrors(set_of("tiny", {server.url()}, {{"images", file}}));
+  // Half of it, all of it and more.
+  for (const size_t size : {file.size() / 2, file.size(), file.size() + 1}) {
+    remove_all(scratch_ / "data/tiny");
+    make_directories(scratch_ / "data/tiny");
+    replace_file(fetched("images.part"), file_bytes(size, 9));
+    expect_ok(fetch("tiny"));
+    expect_files(scratch_ / "data/tiny", {{"images", file}});
+    EXPECT_EQ(server.requests().back().range, "");
+  }
+  EXPECT_EQ(server.requests().size(), 4u);
+}
+
+TEST_F(Fetch, AStoppedFetchGoesOn) {
+  const std::string file = kFiles.at("images");
+  for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {
+    SCOPED_TRACE(signal);
+    remove_all(scratch_ / "data/tiny");
+    std::atomic<int> count{0};
+    const HttpServer server([&](const HttpRequest& request) {
+      auto answer = answer_with(file, request);
+      if (++count == 1) {
+        answer.hangs_after = 100'000;
+      }
+      return answer;
+    });
+    write_mirrors(set_of("tiny", {server.url()}, {{"images", file}}));
+    Process process({{program(), "data", "fetch", "tiny"}, variables(), true});
+    std::error_code ignored;
+    while (fs::file_size(fetched("images.part"), ignored) != 100'000 &&
+           !process.poll()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    process.signal(signal);
+    const auto status = process.wait();
+    if (signal == SIGKILL) {
+      EXPECT_EQ(status.signal, SIGKILL);
+    } else {
+      EXPECT_EQ(status.code, 1);
+    }
+    EXPECT_TRUE(read_file(fetched("images.part")) == file.substr(0, 100'000));
+
+    const auto next = fetch("tiny");
+    expect_ok(next);
+    EXPECT_THAT(next.output, HasSubstr("the rest of 300.0 kB after 100.0 kB"));
+    expect_files(scratch_ / "data/tiny", {{"images", file}});
+    EXPECT_EQ(server.requests().back().range, "bytes=100000-");
+  }
+}
+
+// Reads what a process prints until it has said `text`.
+bool says(Process& process, const std::string& text) {
+  std::string said;
+  while (said.find(text) == std::string::npos && !process.poll()) {
+    char buffer[256];
+    const ssize_t got = read(process.output_fd(), buffer, sizeof(buffer));
+    said.append(buffer, static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return said.find(text) != std::string::npos;
+}
+
+TEST_F(Fetch, OfTwoAtATimeOneFetchesAndOneWaits) {
+  const std::string file = kFiles.at("images");
+  std::atomic<bool> both{false};
+  const HttpServer server([&](const HttpRequest& request) {
+    while (!both) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return answer_with(file, request);
+  });
+  write_mirrors(set_of("tiny", {server.url()}, {{"images", file}}));
+  const ProcessOptions options = {
+      {program(), "data", "fetch", "tiny"}, variables(), true};
+  Process first(options);
+  while (server.requests().empty() && !first.poll()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  Process second(options);
+  EXPECT_TRUE(says(second, "waiting for another process"));
+  both = true;
+  EXPECT_TRUE(says(second, "already, with the right SHA-256: kept"));
+  EXPECT_TRUE(first.wait().ok());
+  EXPECT_TRUE(second.wait().ok());
+  expect_files(scratch_ / "data/tiny", {{"images", file}});
+  EXPECT_EQ(server.requests().size(), 1u);
+}
+
+TEST_F(Fetch, FollowsARedirectToHttp) {
+  const HttpServer good(server_of(kFiles));
+  const HttpServer first([&](const HttpRequest& request) {
+    return HttpAnswer{302, "moved", {"Location: " + good.url() + request.path}};
+  });
+  write_mirrors(set_of("tiny", {first.url()}, kFiles));
+  expect_ok(fetch("tiny"));
+  expect_files(scratch_ / "data/tiny", kFiles);
+}
+
+TEST_F(Fetch, TheMirrorThatHadAFileIsAskedFirstForTheNext) {
+  const HttpServer none(server_of({}));
+  const HttpServer good(server_of(kFiles));
+  write_mirrors(set_of("tiny", {none.url(), good.url()}, kFiles));
+  expect_ok(fetch("tiny"));
+  EXPECT_EQ(none.requests().size(), 1u);
+  EXPECT_EQ(good.requests().size(), 2u);
+}
+
+// An address, a path, and half of a file before.
+TEST_F(Fetch, AMirrorMayBeAFolder) {
+  const std::string folder = scratch_ / "a mirror, 100% full";
+  make_directories(folder);
+  for (const auto& [name, bytes] : kFiles) {
+    replace_file(folder + "/" + name, bytes);
+  }
+  fs::create_directory_symlink(folder, scratch_ / "link");
+  for (const auto& url : {folder, "file://" + (scratch_ / "link")}) {
+    SCOPED_TRACE(url);
+    remove_all(scratch_ / "data/tiny");
+    make_directories(scratch_ / "data/tiny");
+    replace_file(fetched("images.part"), kFiles.at("images").substr(0, 1000));
+    write_mirrors(set_of("tiny", {url}, kFiles));
+    const auto result = fetch("tiny");
+    expect_ok(result);
+    EXPECT_THAT(result.output, HasSubstr("the rest of 300.0 kB after 1.0 kB"));
+    expect_files(scratch_ / "data/tiny", kFiles);
+  }
+}
+
+TEST_F(Fetch, GoesIntoTheCacheWhereTandemDataCannotBeWritten) {
+  const HttpServer server(server_of(kFiles));
+  write_mirrors(set_of("tiny", {server.url()}, kFiles));
+  auto elsewhere = variables();
+  elsewhere.emplace_back("TANDEM_DATA", scratch_ / "misspelt");
+  const auto result = tandem_run({"data", "fetch", "tiny"}, elsewhere);
+  expect_ok(result);
+  EXPECT_THAT(result.output, HasSubstr("not into $TANDEM_DATA, "));
+  expect_files(scratch_ / "cache/tandem/tiny", kFiles);
+  EXPECT_FALSE(file_exists(scratch_ / "misspelt"));
+}
+
+// As root, which may write everywhere, only without the right to.
+TEST_F(Fetch, AFolderThatCannotBeWrittenIsNamedBeforeAnythingIsFetched) {
+  const HttpServer server(server_of(kFiles));
+  write_mirrors(set_of("tiny", {server.url()}, kFiles));
+  const std::string folder = scratch_ / "read-only";
+  make_directories(folder);
+  fs::permissions(folder, fs::perms::owner_read | fs::perms::owner_exec);
+  const auto result = run_command(
+      {"sh", "-c",
+       "[ $(id -u) != 0 ] || exec setpriv --bounding-set=-dac_override \"$@\"\n"
+       "exec \"$@\"",
+       "sh", program(), "data", "fetch", "tiny", "--to", folder},
+      variables());
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(
+      result.errors,
+      AllOf(HasSubstr("cannot write into '" + folder), HasSubstr("--to")));
+  EXPECT_THAT(server.requests(), IsEmpty());
+}
+
+TEST_F(Fetch, ShowsABarOnATerminalOnly) {
+  const HttpServer server(server_of(kFiles));
+  write_mirrors(set_of("tiny", {server.url()}, kFiles));
+  const auto result = run_command(
+      {"script", "-qec", program() + " data fetch tiny", "/dev/null"}, variables());
+  expect_ok(result);
+  EXPECT_THAT(result.output, AllOf(HasSubstr(" % "), HasSubstr(" MB/s")));
+  remove_all(scratch_ / "data/tiny");
+  const auto plain = fetch("tiny");
+  EXPECT_THAT(plain.output + plain.errors, Not(HasSubstr(" MB/s")));
+}
+
+TEST_F(Fetch, ShowsItsHelp) {
+  const auto help = run({"data"});
+  expect_ok(help);
+  EXPECT_THAT(help.output, HasSubstr("tandem data fetch NAME"));
+  EXPECT_THAT(
+      fetch("--help").output,
+      AllOf(HasSubstr("mnist"), HasSubstr("cifar-10"), HasSubstr("--to")));
+}
+
+// The bytes are those of a mirror that packed MNIST itself, so they have a SHA-256 of
+// their own.
+TEST_F(Fetch, BringsTheRealMnist) {
+  const std::string mirror = get_env("TANDEM_DATA").value_or("/nonexistent") + "/mnist";
+  if (!file_exists(mirror + "/t10k-labels-idx1-ubyte.gz")) {
+    GTEST_SKIP() << "no MNIST in $TANDEM_DATA/mnist; tandem data fetch mnist, then "
+                    "TANDEM_DATA=FOLDER scripts/test -R Fetch.BringsTheRealMnist";
+  }
+  Files files;
+  for (const char* name :
+       {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
+        "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"}) {
+    files[name] = read_file(mirror + "/" + name);
+  }
+  write_mirrors(set_of("mnist", {"file://" + mirror}, files));
+  expect_ok(fetch("mnist"));
+  expect_files(scratch_ / "data/mnist", files);
+  EXPECT_THAT(fetch("mnist").output, EndsWith("to use it: --data mnist\n"));
+  const auto check = run({"data", "check", "mnist"});
+  expect_ok(check);
+  EXPECT_THAT(
+      check.output,
+      AllOf(
+          HasSubstr("train: 60000 images of 28x28, mean 0.1307, std 0.3081"),
+          HasSubstr("  class 0: 5923\n")));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,112 @@
+#pragma once
+
+// What the tests of `tandem data fetch` have in common: small data sets with their
+// mirrors, and the program that fetches them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tandem/base/sha256.h"
+#include "tests/program/fetch/http_server.h"
+#include "tests/program/program.h"
+
+namespace tandem {
+
+/// Bytes that no two places of a file have in common, nor two files.
+inline std::string file_bytes(size_t size, unsigned seed = 1) {
+  std::string bytes;
+  uint64_t state = seed * 2654435761U + 1;
+  while (bytes.size() < size) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    bytes += static_cast<char>(state >> 56);
+  }
+  return bytes;
+}
+
+/// Names and contents.
+using Files = std::map<std::string, std::string>;
+
+/// "{name = ..., size = ..., sha256 = ...}", for a mirrors file.
+inline std::string row_of(const std::string& name, const std::string& bytes) {
+  return "{name = \"" + name + "\", size = " + std::to_string(bytes.size()) +
+         ", sha256 = \"" + sha256_hex(bytes.data(), bytes.size()) + "\"}";
+}
+
+/// A table of a mirrors file. `more`: further lines.
+inline std::string set_of(
+    const std::string& name, const std::vector<std::string>& urls, const Files& files,
+    const std::string& more = "") {
+  std::string text = "[" + name + "]\nurls = [";
+  for (const auto& url : urls) {
+    text += "\"" + url + "\", ";
+  }
+  text += "]\nfiles = [";
+  for (const auto& [file, bytes] : files) {
+    text += row_of(file, bytes) + ", ";
+  }
+  return text + "]\n" + more;
+}
+
+/// A web server's answer to requests for these files.
+inline HttpServer::Answer server_of(const Files& files) {
+  return [files](const HttpRequest& request) {
+    const auto found = files.find(request.path.substr(1));
+    return found == files.end() ? HttpAnswer{404, "no such file"}
+                                : answer_with(found->second, request);
+  };
+}
+
+class FetchTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (TANDEM_HAS_CURL == 0) {
+      GTEST_SKIP()
+          << "this build has no libcurl; apt-get install libcurl4-openssl-dev, "
+             "then scripts/test -R Fetch";
+    }
+    make_directories(scratch_ / "data");
+  }
+
+  /// Of every program here: $TANDEM_DATA, the cache and the mirrors are the test's own.
+  Variables variables() const {
+    return {
+        {"TANDEM_MIRRORS", scratch_ / "mirrors.toml"},
+        {"TANDEM_DATA", scratch_ / "data"},
+        {"XDG_CACHE_HOME", scratch_ / "cache"},
+        {"no_proxy", "127.0.0.1"}};
+  }
+  void write_mirrors(const std::string& text) const {
+    replace_file(scratch_ / "mirrors.toml", text);
+  }
+  CommandResult run(const std::vector<std::string>& arguments) const {
+    return tandem_run(arguments, variables());
+  }
+  CommandResult fetch(
+      const std::string& name, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {"data", "fetch", name};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  }
+  std::string fetched(const std::string& name) const {
+    return scratch_ / ("data/tiny/" + name);
+  }
+  /// The folder has these files and nothing else.
+  void expect_files(const std::string& folder, const Files& files) const {
+    std::vector<std::string> names;
+    for (const auto& [name, bytes] : files) {
+      names.push_back(name);
+      EXPECT_TRUE(read_file(folder + "/" + name) == bytes) << name;
+    }
+    EXPECT_EQ(list_directory(folder), names);
+  }
+
+  const Scratch scratch_;
+};
+
+inline void expect_ok(const CommandResult& result) {
+  EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
+}
+
+}  // namespace tandem
