@@ -57,7 +57,9 @@ std::string choices_text() {
   for (const auto& entry : dataset_table()) {
     text += line_of(entry.name, entry.help);
   }
-  text += line_of("FOLDER", "IDX files named as MNIST's, gzip or plain") + "\n";
+  text += line_of("FOLDER", "IDX files named as MNIST's, gzip or plain") +
+          "  Files of NAME are in $TANDEM_DATA/NAME or the cache; tandem data fetch "
+          "NAME, or --fetch,\n  downloads them.\n\n";
   for (const auto& field : config_fields()) {
     if (!field.words_at_the_end) {
       continue;
@@ -112,16 +114,20 @@ void apply_command_line(
 
 }  // namespace
 
-RunConfig parse_train_arguments(const Arguments& arguments, std::string* kept) {
+RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras) {
   CLI::App app("Trains a model. Flags win over the recipe.", "tandem train");
   std::string recipe;
   std::vector<std::string> assignments;
+  TrainExtras more;
   Flags flags;
   app.add_option("recipe", recipe, "a recipe (TOML) with any of the settings below");
   app.add_option("--set", assignments, "key=value: any setting by its recipe key")
       ->type_size(1)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag(
+      "--fetch", more.fetch,
+      "download what --data names first where it is missing (tandem data fetch)");
   app.add_flag_callback(
       "--recipe-schema",
       [] {
@@ -144,8 +150,8 @@ RunConfig parse_train_arguments(const Arguments& arguments, std::string* kept) {
     config = run;
     apply_command_line(config, app, flags, assignments);
     check_kept_settings(to_toml(run), config, earlier);
-    if (kept != nullptr && !recipe.empty()) {
-      *kept = kept_settings(recipe, run, config);
+    if (extras != nullptr && !recipe.empty()) {
+      more.kept = kept_settings(recipe, run, config);
     }
   }
   // One host needs no address; one left over from another run would be in its way.
@@ -158,6 +164,9 @@ RunConfig parse_train_arguments(const Arguments& arguments, std::string* kept) {
     throw ConfigError(
         "[config] model custom is for programs that bring their own "
         "(examples/custom_model); change --model");
+  }
+  if (extras != nullptr) {
+    *extras = more;
   }
   return config;
 }

@@ -5,15 +5,21 @@
 
 namespace tandem::app {
 
+/// What `train`'s arguments say beside the run's settings.
+struct TrainExtras {
+  // What a run that goes on keeps although the recipe says otherwise, "" without such.
+  std::string kept;
+  // --fetch. About what this host lacks now: no setting, so no recipe and no
+  // config.toml has it, and hosts and resumes may differ.
+  bool fetch = false;
+};
+
 /// Reads `train`'s arguments: [RECIPE.toml] [--flags] [--set key=value]. Flags win
 /// over the recipe, --set over flags. For several hosts, where no launcher started us,
 /// MASTER_ADDR and MASTER_PORT win over the recipe, and flags over them. Checks the
-/// result.
-///
-/// A run that goes on starts from its own config.toml instead of the recipe
-/// (checkpoint/resume_settings.h). `kept` becomes what it keeps although the recipe
-/// says otherwise, "" without such.
+/// result. A run that goes on starts from its own config.toml instead of the recipe
+/// (checkpoint/resume_settings.h).
 RunConfig parse_train_arguments(
-    const Arguments& arguments, std::string* kept = nullptr);
+    const Arguments& arguments, TrainExtras* extras = nullptr);
 
 }  // namespace tandem::app

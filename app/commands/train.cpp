@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "app/command_line.h"
+#include "app/fetch_missing.h"
 #include "app/flag_names.h"
 #include "app/run_as_rank.h"
 #include "app/start_ranks.h"
@@ -135,16 +136,24 @@ void train_here(const RunConfig& config, const Arguments& arguments) {
 }
 
 void train_or_launch(const Arguments& arguments) {
-  std::string kept;
-  const RunConfig config = parse_train_arguments(arguments, &kept);
+  TrainExtras extras;
+  const RunConfig config = parse_train_arguments(arguments, &extras);
   outlive_readers();
   const auto env = read_rank_env();
   const bool first = env ? env->rank == 0 : config.ranks.node_rank == 0;
-  if (first && !kept.empty()) {
-    log_info("the run keeps its own settings, not the recipe's: " + kept);
+  if (first && !extras.kept.empty()) {
+    log_info("the run keeps its own settings, not the recipe's: " + extras.kept);
   }
+  // Rank 0 alone reads what is scattered, and of several hosts only node 0 has it.
+  const bool fetches = extras.fetch && (first || config.data.share != Share::scatter);
   if (env) {
+    if (fetches) {
+      fetch_missing(config.data.source, env->local_world_size);
+    }
     become_rank(config, *env, arguments);
+  }
+  if (fetches && !config.needs_mpirun()) {
+    fetch_missing(config.data.source, 1);
   }
   train_here(config, arguments);
 }

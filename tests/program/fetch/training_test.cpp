@@ -1,0 +1,239 @@
+// `tandem train --fetch`, and the data sets that it makes trainable.
+
+#include <filesystem>
+
+#include "fetching.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr int kImages = 64;
+
+std::string idx_bytes(const std::vector<int>& dims, const std::string& values) {
+  std::string bytes = {'\0', '\0', '\x08', static_cast<char>(dims.size())};
+  for (const int dim : dims) {
+    for (const int shift : {24, 16, 8, 0}) {
+      bytes += static_cast<char>(dim >> shift);
+    }
+  }
+  return bytes + values;
+}
+
+// As MNIST's, with so few images that nobody has to wait.
+Files small_mnist() {
+  std::string labels;
+  for (int i = 0; i < kImages; ++i) {
+    labels += static_cast<char>(i % 10);
+  }
+  Files files;
+  for (const std::string part : {"train", "t10k"}) {
+    files[part + "-images-idx3-ubyte"] =
+        idx_bytes({kImages, 28, 28}, file_bytes(kImages * 784));
+    files[part + "-labels-idx1-ubyte"] = idx_bytes({kImages}, labels);
+  }
+  return files;
+}
+
+// As CIFAR-10's: records of a label and an image.
+Files small_cifar() {
+  Files files;
+  for (const char* name :
+       {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+        "data_batch_5.bin", "test_batch.bin"}) {
+    for (int i = 0; i < 20; ++i) {
+      files[name] +=
+          static_cast<char>(i % 10) + file_bytes(3072, static_cast<unsigned>(i));
+    }
+  }
+  return files;
+}
+
+class FetchToTrain : public FetchTest {
+ protected:
+  CommandResult train(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {
+        "train", "--model", "simplenet", "--epochs", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  }
+};
+
+TEST_F(FetchToTrain, WhatIsMissingIsFetchedOnceBeforeRanksStart) {
+  const Files files = small_mnist();
+  const HttpServer server(server_of(files));
+  write_mirrors(set_of("mnist", {server.url()}, files));
+  const std::vector<std::string> command = {
+      "--data", "mnist", "--fetch", "--nproc", "3"};
+  auto first = command;
+  first.insert(first.end(), {"--out", scratch_ / "run"});
+  const auto result = train(first);
+  expect_ok(result);
+  EXPECT_EQ(server.requests().size(), 4u);
+  EXPECT_THAT(result.errors, HasSubstr("fetching mnist into"));
+  EXPECT_THAT(result.output, AllOf(Not(HasSubstr("etch")), HasSubstr("64 samples")));
+  EXPECT_THAT(read_file(scratch_ / "run/config.toml"), Not(HasSubstr("fetch")));
+
+  const auto again = train(command);
+  expect_ok(again);
+  EXPECT_EQ(server.requests().size(), 4u);
+  EXPECT_THAT(again.errors, Not(HasSubstr("etching")));
+}
+
+TEST_F(FetchToTrain, RanksOfAnotherLauncherFetchOnce) {
+  const Files files = small_mnist();
+  const HttpServer server(server_of(files));
+  write_mirrors(set_of("mnist", {server.url()}, files));
+  const auto result = run(
+      {"launch", "--nproc-per-node", "3", program(), "train", "--model", "simplenet",
+       "--epochs", "1", "--data", "mnist", "--fetch"});
+  expect_ok(result);
+  EXPECT_EQ(server.requests().size(), 4u);
+}
+
+TEST_F(FetchToTrain, WhatCannotBeFetchedIsNotTrainedOn) {
+  const HttpServer none(server_of({}));
+  write_mirrors(set_of("mnist", {none.url()}, small_mnist()));
+  const auto result = train({"--data", "mnist", "--fetch", "--out", scratch_ / "run"});
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(
+      result.errors,
+      AllOf(HasSubstr("mnist is not fetched"), HasSubstr("answered 404")));
+  EXPECT_FALSE(file_exists(scratch_ / "run"));
+}
+
+TEST_F(FetchToTrain, WithoutItTheErrorSaysWhatToRun) {
+  const auto result = train({"--data", "mnist"});
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(
+      result.errors,
+      AllOf(
+          StartsWith(
+              "tandem: error: [data] MNIST is not in " + (scratch_ / "data/mnist")),
+          testing::EndsWith("run tandem data fetch mnist, or add --fetch\n")));
+}
+
+// What was broken off lacks a file, which the next one brings.
+TEST_F(FetchToTrain, AHalfOfADataSetIsMissingToo) {
+  Files files = small_mnist();
+  const HttpServer server(server_of(files));
+  write_mirrors(set_of("mnist", {server.url()}, files));
+  expect_ok(fetch("mnist"));
+  remove_all(scratch_ / "data/mnist/t10k-labels-idx1-ubyte");
+  EXPECT_THAT(
+      train({"--data", "mnist"}).errors, AllOf(
+                                             HasSubstr("lacks t10k-labels-idx1-ubyte"),
+                                             HasSubstr("run tandem data fetch mnist")));
+  expect_ok(train({"--data", "mnist", "--fetch"}));
+  EXPECT_EQ(server.requests().size(), 5u);
+}
+
+TEST_F(FetchToTrain, OtherSetsOfMnistsFormHaveNamesToo) {
+  const Files files = small_mnist();
+  const HttpServer server(server_of(files));
+  write_mirrors(
+      set_of("kmnist", {server.url()}, files) +
+      set_of("fashion-mnist", {server.url()}, files));
+  for (const std::string name : {"kmnist", "fashion-mnist"}) {
+    const auto result = train({"--data", name, "--fetch"});
+    expect_ok(result);
+    EXPECT_THAT(result.output, HasSubstr(" on " + name + ": 64 samples"));
+  }
+}
+
+class FetchArchive : public FetchToTrain {
+ protected:
+  // The archive of files in a folder "bin", and the mirrors file that names it.
+  std::string pack(const Files& files, const std::string& url) const {
+    make_directories(scratch_ / "bin");
+    for (const auto& [name, bytes] : files) {
+      replace_file(scratch_ / ("bin/" + name), bytes);
+    }
+    replace_file(scratch_ / "bin/readme.html", "read me");
+    expect_ok(run_command(
+        {"tar", "-C", scratch_ / "", "--format=ustar", "-czf", scratch_ / "set.tar.gz",
+         "bin"}));
+    const std::string bytes = read_file(scratch_ / "set.tar.gz");
+    std::string row = row_of("set.tar.gz", bytes);
+    row.insert(1, "folder = \"bin\", ");
+    write_mirrors(set_of("cifar-10", {url}, files, "archive = " + row + "\n"));
+    return bytes;
+  }
+};
+
+TEST_F(FetchArchive, CifarIsFetchedUnpackedAndTrainedOn) {
+  const Files files = small_cifar();
+  std::string archive;
+  const HttpServer server(
+      [&](const HttpRequest& request) { return answer_with(archive, request); });
+  archive = pack(files, server.url());
+  for (const char* model : {"net", "convnet_bn"}) {
+    const auto result = run(
+        {"train", "--data", "cifar-10", "--fetch", "--model", model, "--epochs", "1",
+         "--nproc", "2"});
+    expect_ok(result);
+    EXPECT_THAT(result.output, HasSubstr(" on cifar-10: 100 samples"));
+  }
+  // The archive is gone, and so it stays.
+  expect_files(scratch_ / "data/cifar-10", files);
+  EXPECT_THAT(fetch("cifar-10").output, HasSubstr("already"));
+  EXPECT_EQ(server.requests().size(), 1u);
+  EXPECT_THAT(
+      run({"data", "check", "cifar-10"}).output,
+      AllOf(
+          HasSubstr("train: 100 images of 3x32x32"),
+          HasSubstr("test: 20 images of 3x32x32")));
+
+  // A file that somebody changed comes out of the archive again, and only that.
+  replace_file(scratch_ / "data/cifar-10/data_batch_3.bin", "x");
+  EXPECT_THAT(fetch("cifar-10").output, HasSubstr("unpacking data_batch_3.bin\n"));
+  expect_files(scratch_ / "data/cifar-10", files);
+}
+
+TEST_F(FetchArchive, AnArchiveThatAUserHasPutThereIsUnpackedAndStays) {
+  Files files = small_cifar();
+  const HttpServer none(server_of({}));
+  const std::string archive = pack(files, none.url());
+  EXPECT_THAT(
+      fetch("cifar-10").errors,
+      HasSubstr(
+          "put set.tar.gz into '" + (scratch_ / "data/cifar-10") +
+          "' by hand and run this again"));
+  make_directories(scratch_ / "data/cifar-10");
+  replace_file(scratch_ / "data/cifar-10/set.tar.gz", archive);
+  expect_ok(fetch("cifar-10"));
+  files["set.tar.gz"] = archive;
+  expect_files(scratch_ / "data/cifar-10", files);
+  EXPECT_EQ(none.requests().size(), 1u);
+}
+
+TEST_F(FetchArchive, AModelOfOtherImagesIsNotEvaluatedOnThem) {
+  const Files files = small_cifar();
+  std::string archive;
+  const HttpServer server(
+      [&](const HttpRequest& request) { return answer_with(archive, request); });
+  archive = pack(files, server.url());
+  expect_ok(fetch("cifar-10"));
+  const Files digits = small_mnist();
+  make_directories(scratch_ / "data/mnist");
+  for (const auto& [name, bytes] : digits) {
+    replace_file(scratch_ / ("data/mnist/" + name), bytes);
+  }
+  expect_ok(train({"--data", "mnist", "--out", scratch_ / "run"}));
+  const auto steps = list_directory(scratch_ / "run/checkpoints");
+  const auto result = run(
+      {"eval", "--data", "cifar-10", "--checkpoint",
+       scratch_ / ("run/checkpoints/" + steps.front())});
+  EXPECT_EQ(result.status.code, 2);
+  EXPECT_EQ(
+      result.errors,
+      "tandem: error: [data] the images of cifar-10 are 3x32x32, but this model was "
+      "trained on 1x28x28; choose another --data\n");
+}
+
+}  // namespace
+}  // namespace tandem
