@@ -8,6 +8,7 @@
 #include "app/fetch/progress.h"
 #include "tandem/base/signals.h"
 #include "tandem/data/dataset.h"
+#include "tandem/data/named_datasets.h"
 
 namespace tandem::app {
 
@@ -45,11 +46,6 @@ constexpr const char* kHelp =
     "tandem data check NAME|DIR          read a data set and describe it\n";
 
 int fetch_named(const Arguments& arguments) {
-  const Mirrors mirrors = read_mirrors();
-  std::vector<std::string> names;
-  for (const auto& set : mirrors) {
-    names.push_back(set.name);
-  }
   CLI::App app(
       "Downloads a data set into the folder where --data NAME looks: "
       "$TANDEM_DATA/NAME, "
@@ -58,15 +54,19 @@ int fetch_named(const Arguments& arguments) {
       "tandem data fetch");
   std::string name;
   FetchOptions options;
-  app.add_option("name", name, join(names))->required();
+  app.add_option(
+         "name", name,
+         "mnist, fashion-mnist, kmnist, cifar-10, or one of your own mirrors")
+      ->required();
   app.add_option("--to", options.to, "another folder for the files");
   app.add_option("--stall-seconds", options.stall_seconds)
       ->check(whole_number(1, 3600))
       ->group("");
   parse(app, arguments);
   catch_signals();
-  const std::string folder = fetch(find_set(mirrors, name), options);
-  say("to use it: --data " + (options.to.empty() ? name : folder));
+  const std::string folder = fetch(find_set(read_mirrors(), name), options);
+  // A name of the user's own mirrors is none that --data knows.
+  say("to use it: --data " + (find_dataset(name) == folder ? name : folder));
   return 0;
 }
 

@@ -342,13 +342,11 @@ const Field& find_field(const std::string& name, const std::string& where) {
     }
     names.push_back(field.name);
   }
-  const std::string advice = advice_on(key);
-  const std::string guess = did_you_mean(key, names);
+  const std::string known = advice_on(key);
+  const std::string advice = known.empty() ? did_you_mean(key, names) : known;
   throw ConfigError(
       "[config] " + where + ": unknown key '" + name + "'" +
-      (!advice.empty()  ? advice
-       : !guess.empty() ? guess
-                        : "; see tandem train --help"));
+      (advice.empty() ? "; see tandem train --help" : advice));
 }
 
 void set_field(

@@ -92,7 +92,7 @@ TEST_P(FetchFrom, TheNextMirrorIsAsked) {
 
 INSTANTIATE_TEST_SUITE_P(
     Bad, FetchFrom, testing::ValuesIn(bad_mirrors()),
-    [](const testing::TestParamInfo<BadMirror>& info) { return info.param.name; });
+    [](const testing::TestParamInfo<BadMirror>& one) { return one.param.name; });
 
 class FetchFails : public FetchTest {};
 

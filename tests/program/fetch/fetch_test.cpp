@@ -39,7 +39,8 @@ TEST_F(Fetch, BringsFilesToWhereDataLooksAndKeepsThem) {
       first.output,
       AllOf(
           HasSubstr("images: 300.0 kB from " + server.url()),
-          HasSubstr("labels: 77 bytes from"), EndsWith("to use it: --data tiny\n")));
+          HasSubstr("labels: 77 bytes from"),
+          EndsWith("to use it: --data " + (scratch_ / "data/tiny") + "\n")));
   expect_files(scratch_ / "data/tiny", kFiles);
   EXPECT_THAT(paths_of(server.requests()), ElementsAre("/images", "/labels"));
 
@@ -322,6 +323,7 @@ TEST_F(Fetch, BringsTheRealMnist) {
   write_mirrors(set_of("mnist", {"file://" + mirror}, files));
   expect_ok(fetch("mnist"));
   expect_files(scratch_ / "data/mnist", files);
+  EXPECT_THAT(fetch("mnist").output, EndsWith("to use it: --data mnist\n"));
   const auto check = run({"data", "check", "mnist"});
   expect_ok(check);
   EXPECT_THAT(

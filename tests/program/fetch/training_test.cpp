@@ -223,7 +223,7 @@ TEST_F(FetchArchive, AModelOfOtherImagesIsNotEvaluatedOnThem) {
   for (const auto& [name, bytes] : digits) {
     replace_file(scratch_ / ("data/mnist/" + name), bytes);
   }
-  expect_ok(train({"--data", "mnist", "--model", "net", "--out", scratch_ / "run"}));
+  expect_ok(train({"--data", "mnist", "--out", scratch_ / "run"}));
   const auto steps = list_directory(scratch_ / "run/checkpoints");
   const auto result = run(
       {"eval", "--data", "cifar-10", "--checkpoint",
