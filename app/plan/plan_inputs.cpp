@@ -222,6 +222,12 @@ PlanInputs inputs_from_run(
         "[plan] '{}' is a run on {} hosts; name one on a single host", directory,
         config.ranks.nnodes));
   }
+  if (config.training.divide_batch) {
+    throw ConfigError(fmt::format(
+        "[plan] '{}' is a run that divides its batch of {}, and plan's ranks keep "
+        "theirs whatever their number; name one without divide_batch",
+        directory, config.training.batch_size));
+  }
   const double ranks = number_in(summary, "world_size", path);
   if (gradient_bytes == 0 && ranks > 1) {
     gradient_bytes = number_in(summary, "gradient_bytes", path);

@@ -83,6 +83,30 @@ void check_strategy(const RunConfig& config) {
   }
 }
 
+// Every sample comes once, and chunks are taken from one order of all.
+void check_divided_batch(const RunConfig& config) {
+  if (!config.training.divide_batch) {
+    return;
+  }
+  if (!has_trait(config.strategy.kind, kDividesBatch)) {
+    throw ConfigError(fmt::format(
+        "[config] --divide-batch works with --strategy data_parallel or sequential, "
+        "not with {}, whose ranks take steps of their own; change one of them",
+        name_of(config.strategy.kind)));
+  }
+  if (config.data.uneven == Uneven::drop || config.data.uneven == Uneven::error) {
+    throw ConfigError(fmt::format(
+        "[config] uneven is {}, but divide_batch gives every sample to a rank; leave "
+        "out one of them",
+        name_of(config.data.uneven)));
+  }
+  if (config.data.share == Share::scatter) {
+    throw ConfigError(
+        "[config] share is scatter, which gives each rank samples of its own, but "
+        "divide_batch gives it a chunk of every batch; use --share sampler");
+  }
+}
+
 void check_one_host(const RunConfig& config) {
   if (config.ranks.nnodes == 1) {
     return;
@@ -151,6 +175,7 @@ void check(const RunConfig& config) {
         "[config] resume is auto, but there is no run directory; name it with --out");
   }
   check_strategy(config);
+  check_divided_batch(config);
   check_ranks(config);
 }
 

@@ -18,7 +18,8 @@ struct LineValues {
   double step_percent = 0;
   // What this rank read for its last step, all micro-batches together, is its last
   // batch: its place in the epoch from 0, the percent of the steps that are before it,
-  // and its mean loss, which is no other batch's.
+  // and its mean loss, which is no other batch's. Where ranks divide a batch and rank 0
+  // alone prints, the loss is the whole batch's.
   int64_t batch_index = 0;
   double batch_percent = 0;
   double batch_loss = 0;

@@ -27,7 +27,7 @@ at::Tensor first_rows(const at::Tensor& rows, int64_t count) {
   return count == rows.size(0) ? rows : rows.narrow(0, 0, count);
 }
 
-void check(const LoaderOptions& options) {
+void check(const LoaderOptions& options, const SamplerOptions& sampler) {
   if (options.batch_size < 1) {
     throw ConfigError(
         "[data] a batch of " + std::to_string(options.batch_size) +
@@ -40,6 +40,21 @@ void check(const LoaderOptions& options) {
   if (!(options.std > 0) || options.pad < 0) {
     throw ConfigError("[data] std must be positive and pad not negative; change --std");
   }
+  const int64_t step = options.batch_size * options.micro_batches;
+  if (sampler.batch > 0 && sampler.batch != step) {
+    throw ConfigError(
+        "[data] the sampler divides batches of " + std::to_string(sampler.batch) +
+        " samples, and a step has " + std::to_string(step) +
+        "; set SamplerOptions::batch to batch_size times micro_batches");
+  }
+}
+
+// How many samples a micro-batch can have.
+int64_t most_samples(const LoaderOptions& options, const SamplerOptions& sampler) {
+  // The first shard's chunk is the largest, of whatever is divided.
+  const int64_t chunk = chunk_of(sampler.batch, sampler.num_shards, 0).count;
+  return sampler.batch > 0 ? (chunk + options.micro_batches - 1) / options.micro_batches
+                           : options.batch_size;
 }
 
 }  // namespace
@@ -50,11 +65,11 @@ Loader::Loader(
       sampler_(sampler),
       options_(options),
       normalise_(options.mean, options.std) {
-  check(options);
+  check(options, sampler);
   sampler_.size = dataset.size;
   // What the data can fill; a batch may be said to be much larger.
   const int64_t most = std::max<int64_t>(1, shard_size(sampler_));
-  const int64_t batch_size = std::min(options.batch_size, most);
+  const int64_t batch_size = std::min(most_samples(options, sampler), most);
   const int64_t num_buffers = std::clamp<int64_t>(options.num_buffers, 1, most + 1);
   for (int64_t i = 0; i < num_buffers; ++i) {
     Batch buffer;
@@ -71,15 +86,17 @@ Loader::Loader(
 
 int64_t Loader::num_batches() const {
   const int64_t size = shard_size(sampler_);
-  const int64_t last = size % samples_per_step();
-  return size / samples_per_step() * options_.micro_batches +
-         std::min(last, options_.micro_batches);
+  const int64_t each = samples_per_step();
+  const int64_t steps =
+      divides() ? (end_position() - sampler_.first_position) / sampler_.batch
+                : size / each;
+  return steps * std::min(each, options_.micro_batches) +
+         std::min(size - steps * each, options_.micro_batches);
 }
 
 int64_t Loader::num_steps() const {
-  const int64_t samples = tandem::end_position(sampler_) - sampler_.first_position;
-  const int64_t step = samples_per_step() * sampler_.num_shards;
-  return (samples + step - 1) / step;
+  const int64_t samples = end_position() - sampler_.first_position;
+  return (samples + samples_of_all() - 1) / samples_of_all();
 }
 
 void Loader::seek(int64_t epoch, int64_t first_position) {
@@ -92,23 +109,44 @@ void Loader::seek(int64_t epoch, int64_t first_position) {
   micro_ = 0;
 }
 
+int64_t Loader::samples_of_all() const {
+  return divides() ? sampler_.batch : samples_per_step() * sampler_.num_shards;
+}
+
+int64_t Loader::samples_per_step() const {
+  return divides() ? chunk_of(sampler_.batch, sampler_.num_shards, sampler_.shard).count
+                   : options_.batch_size * options_.micro_batches;
+}
+
 int64_t Loader::global_count() const {
-  const int64_t step = samples_per_step() * sampler_.num_shards;
+  const int64_t step = samples_of_all();
   return std::min(step, end_position() - sampler_.first_position - step_ * step);
+}
+
+int64_t Loader::own_count() const {
+  if (divides()) {
+    const int64_t count = std::max<int64_t>(0, global_count());
+    return chunk_of(count, sampler_.num_shards, sampler_.shard).count;
+  }
+  const auto total = static_cast<int64_t>(indices_.size());
+  return std::min(samples_per_step(), total - step_ * samples_per_step());
 }
 
 bool Loader::next(Batch& batch) {
   TANDEM_CHECK(epoch_ >= 0, "seek() comes before next()");
   const int64_t first = step_ * samples_per_step();
-  const auto total = static_cast<int64_t>(indices_.size());
   const int64_t stride = options_.micro_batches;
-  const int64_t in_step = std::min(samples_per_step(), total - first);
+  const int64_t in_step = own_count();
   // No shard has more samples than the first.
   const int64_t most =
       options_.empty_batches
           ? (global_count() + sampler_.num_shards - 1) / sampler_.num_shards
           : in_step;
   if (most <= micro_) {
+    if (divides() && global_count() > 0) {
+      micro_ = 0;
+      ++step_;
+    }
     return false;
   }
   const int64_t count = std::max<int64_t>(0, (in_step - micro_ + stride - 1) / stride);
@@ -125,7 +163,7 @@ bool Loader::next(Batch& batch) {
   batch.targets = first_rows(buffer.targets, count);
   batch.samples = first_rows(buffer.samples, count);
   batch.first_position = position_of(sampler_, first + micro_);
-  batch.position_stride = sampler_.num_shards * stride;
+  batch.position_stride = divides() ? stride : sampler_.num_shards * stride;
   batch.global_count = global_count();
   micro_ = (micro_ + 1) % stride;
   step_ += micro_ == 0 ? 1 : 0;

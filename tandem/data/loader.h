@@ -33,11 +33,13 @@ struct Batch {
 };
 
 struct LoaderOptions {
-  // Samples per micro-batch of this shard.
+  // Samples per micro-batch of this shard; where the sampler divides batches, of all
+  // shards.
   int64_t batch_size = 64;
   // Micro-batches per optimizer step (gradient accumulation). A step's samples are
   // dealt to them in turn, as they are to shards: n ranks see the same batches as one
-  // rank with n times as many micro-batches.
+  // rank with n times as many micro-batches. SamplerOptions::batch, where it is set, is
+  // batch_size times this.
   int64_t micro_batches = 1;
   // Give a batch without samples too, where another shard's has some: so that every
   // rank makes as many forward passes.
@@ -79,16 +81,22 @@ class Loader {
   /// Goes to a global position of an epoch (sampler.h). Any order.
   void seek(int64_t epoch, int64_t first_position = 0);
 
-  /// The next micro-batch, or false at the end of the epoch. The tensors are valid
-  /// until num_buffers more batches were taken.
+  /// The next micro-batch, or false at the end of the epoch. Where the sampler divides
+  /// batches also when the step has none, or no more, for this shard; the call after
+  /// that is about the next step. The tensors are valid until num_buffers more batches
+  /// were taken.
   bool next(Batch& batch);
 
  private:
-  int64_t samples_per_step() const {
-    return options_.batch_size * options_.micro_batches;
+  bool divides() const {
+    return sampler_.batch > 0;
   }
-  // Samples of the step at hand, of all shards and micro-batches.
+  // Of a step that is not an epoch's last: all shards' samples, and this shard's.
+  int64_t samples_of_all() const;
+  int64_t samples_per_step() const;
+  // Of the step at hand: all shards' samples, and this shard's.
   int64_t global_count() const;
+  int64_t own_count() const;
   void gather(const int64_t* indices, int64_t count, float* out) const;
 
   Dataset dataset_;

@@ -35,6 +35,13 @@ void check(const SamplerOptions& options) {
         "[data] position " + std::to_string(options.first_position) +
         " of an epoch cannot be");
   }
+  if (options.batch < 0 ||
+      (options.batch > 0 && (options.tail != Tail::keep || options.blocks > 1))) {
+    throw ConfigError(
+        "[data] batches of " + std::to_string(options.batch) +
+        " samples cannot be divided among shards that pad, drop or hold blocks; keep "
+        "every sample (Tail::keep) in one block");
+  }
 }
 
 int64_t samples_left(const SamplerOptions& options) {
@@ -71,12 +78,45 @@ std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch) {
   return order;
 }
 
+// Of a whole batch that is divided, or of one of `count` samples.
+Chunk own_chunk(const SamplerOptions& options, int64_t count) {
+  return chunk_of(count, options.num_shards, options.shard);
+}
+
+int64_t divided_position(const SamplerOptions& options, int64_t place) {
+  const int64_t left = samples_left(options);
+  const int64_t whole_batches = left / options.batch;
+  const int64_t each = own_chunk(options, options.batch).count;
+  // A shard may have samples of the last batch only.
+  const int64_t batch =
+      each == 0 ? whole_batches : std::min(place / each, whole_batches);
+  const int64_t count = std::min(options.batch, left - batch * options.batch);
+  return options.first_position + batch * options.batch +
+         own_chunk(options, count).first + place - batch * each;
+}
+
 }  // namespace
+
+Chunk chunk_of(int64_t count, int64_t num_shards, int64_t shard) {
+  const int64_t each = (count + num_shards - 1) / num_shards;
+  const int64_t first = std::min(count, shard * each);
+  return {first, std::min(each, count - first)};
+}
+
+int64_t position_of(const SamplerOptions& options, int64_t place) {
+  return options.batch > 0
+             ? divided_position(options, place)
+             : options.first_position + place * options.num_shards + options.shard;
+}
 
 int64_t shard_size(const SamplerOptions& options) {
   check(options);
   const int64_t shards = options.num_shards;
   const int64_t left = samples_left(options);
+  if (options.batch > 0) {
+    return left / options.batch * own_chunk(options, options.batch).count +
+           own_chunk(options, left % options.batch).count;
+  }
   switch (options.tail) {
     case Tail::pad:
       return (left + shards - 1) / shards;

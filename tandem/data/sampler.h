@@ -31,13 +31,28 @@ struct SamplerOptions {
   // Global positions before this one are done, by whatever number of shards: these
   // shards divide the rest. For a run that goes on with another number of ranks.
   int64_t first_position = 0;
+  // 0: positions are dealt to the shards in turn. Else they lie in batches of so many,
+  // the last one of what is left, and each batch is divided among the shards
+  // (chunk_of). Every sample is read once: `tail` is `keep`, `blocks` 1.
+  int64_t batch = 0;
 };
+
+/// Consecutive positions.
+struct Chunk {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+/// What a shard gets of `count` samples that are divided as torch.chunk() divides a
+/// tensor: each the same number, rounded up, and the last ones what is left: 64 on 3
+/// shards are 22, 22 and 20; 4 on 3 are 2, 2 and none.
+Chunk chunk_of(int64_t count, int64_t num_shards, int64_t shard);
 
 /// The samples of one shard in one epoch, in order: exactly the indices of
 /// torch.utils.data.DistributedSampler (after set_epoch(epoch)) for `pad` and
 /// `drop`. A pure function.
 ///
-/// The sample at place i of a shard has global position first_position +
+/// Dealt in turn, the sample at place i of a shard has global position first_position +
 /// i * num_shards + shard in the epoch; see position_of.
 ///
 /// Source: torch/utils/data/distributed.py. Throws ConfigError for sizes that
@@ -51,9 +66,7 @@ int64_t shard_size(const SamplerOptions& options);
 int64_t end_position(const SamplerOptions& options);
 
 /// Global position in the epoch of the sample at place `place` of the shard.
-inline int64_t position_of(const SamplerOptions& options, int64_t place) {
-  return options.first_position + place * options.num_shards + options.shard;
-}
+int64_t position_of(const SamplerOptions& options, int64_t place);
 
 /// Whether a global position repeats a sample only to fill up the shards.
 inline bool is_padding(const SamplerOptions& options, int64_t position) {

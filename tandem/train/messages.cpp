@@ -11,12 +11,15 @@ std::string describe_run(
     Communicator& comm) {
   const auto& training = config.training;
   const bool has_state = parts.optimizer_state != OptimizerState::automatic;
+  const int64_t shards = parts.strategy->data_shard().num_shards;
+  const auto batch = training.divide_batch
+                         ? fmt::format("batch {} / {}", training.batch_size, shards)
+                         : fmt::format("{} x batch {}", shards, training.batch_size);
   return fmt::format(
-      "{} ({} parameters) on {}: {} samples, {} x batch {}{}, {}, {} {} over {}, "
-      "executor {}, {}{}",
+      "{} ({} parameters) on {}: {} samples, {}{}, {}, {} {} over {}, executor {}, "
+      "{}{}",
       name_of(config.model.kind), count_parameters(parts, comm), train.name, train.size,
-      parts.strategy->data_shard().num_shards, training.batch_size,
-      training.accumulate > 1 ? fmt::format(" x {}", training.accumulate) : "",
+      batch, training.accumulate > 1 ? fmt::format(" x {}", training.accumulate) : "",
       name_of(config.strategy.kind), comm.size(), comm.size() == 1 ? "rank" : "ranks",
       comm.backend(), name_of(parts.executor->kind()), name_of(config.exec.precision),
       has_state ? fmt::format(", optimizer state {}", name_of(parts.optimizer_state))

@@ -32,7 +32,24 @@ SamplerOptions sampler_options(
   options.seed = static_cast<uint64_t>(config.training.seed);
   options.tail = tail_of(config.data.uneven);
   options.blocks = train.num_shares;
+  if (config.training.divide_batch) {
+    options.tail = Tail::keep;
+    options.batch = samples_per_step(config, shard);
+  }
   return options;
+}
+
+int64_t samples_per_step(const RunConfig& config, const DataShard& shard) {
+  const auto& training = config.training;
+  return training.batch_size * training.accumulate *
+         (training.divide_batch ? 1 : shard.num_shards);
+}
+
+int64_t own_samples_per_step(const RunConfig& config, const DataShard& shard) {
+  const int64_t all = samples_per_step(config, shard);
+  return config.training.divide_batch
+             ? chunk_of(all, shard.num_shards, shard.shard).count
+             : all / shard.num_shards;
 }
 
 LoaderOptions training_loader_options(const RunConfig& config, const Assembly& parts) {

@@ -15,6 +15,11 @@ namespace tandem {
 SamplerOptions sampler_options(
     const RunConfig& config, const Dataset& train, const DataShard& shard);
 
+/// The samples of an optimizer step that is not an epoch's last: of all ranks, and of
+/// the rank at a place.
+int64_t samples_per_step(const RunConfig& config, const DataShard& shard);
+int64_t own_samples_per_step(const RunConfig& config, const DataShard& shard);
+
 /// How a rank loads them for training.
 LoaderOptions training_loader_options(const RunConfig& config, const Assembly& parts);
 

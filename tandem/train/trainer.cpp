@@ -113,8 +113,7 @@ class Trainer {
   }
 
   int64_t samples_per_step() const {
-    return config_.training.batch_size * config_.training.accumulate *
-           parts_.strategy->data_shard().num_shards;
+    return tandem::samples_per_step(config_, parts_.strategy->data_shard());
   }
 
   // From where the run is to the end of the epoch.

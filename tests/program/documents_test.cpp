@@ -108,6 +108,37 @@ TEST(DocumentsCompared, AnotherOrderInTheSecondEpochIsSeen) {
           Not(HasSubstr("Epoch: 0"))));
 }
 
+// --- one batch, divided ---
+
+std::vector<double> losses_of(const std::string& output) {
+  const std::string mark = "  loss ";
+  std::vector<double> losses;
+  for (size_t at = output.find(mark); at != std::string::npos;
+       at = output.find(mark, at + 1)) {
+    losses.push_back(std::atof(&output[at + mark.size()]));
+  }
+  return losses;
+}
+
+// 200 samples: three batches of 64 and one of 8, whatever the number of replicas.
+TEST(DocumentsDivided, ReplicasDivideTheDocumentsBatchOf64) {
+  std::vector<double> of_one;
+  for (const std::string ranks : {"1", "2", "3", "4"}) {
+    const auto result = tandem_run(
+        {"train", source_dir() + "/recipes/002-data-parallel.toml", "--data", "digits",
+         "--limit", "200", "--log-every", "1", "--precision", "fp64", "--log-line",
+         "epoch  loss {loss:.17g}", "--nproc", ranks});
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    EXPECT_THAT(result.output, HasSubstr("200 samples, batch 64 / " + ranks + ", "));
+    const auto losses = losses_of(result.output);
+    ASSERT_EQ(losses.size(), 4u) << result.output;
+    of_one = of_one.empty() ? losses : of_one;
+    for (size_t step = 0; step < 4; ++step) {
+      EXPECT_NEAR(losses[step], of_one[step], 1e-12) << ranks << ", " << step;
+    }
+  }
+}
+
 // --- the places of lines ---
 
 struct Places {

@@ -128,6 +128,9 @@ TEST(Plan, ReadsARun) {
 TEST(Plan, RefusesInOneLine) {
   const Scratch scratch;
   replace_file(scratch / "summary.json", "{\"strategy\": \"hogwild\"}");
+  make_directories(scratch / "divided");
+  replace_file(scratch / "divided/summary.json", "{\"strategy\": \"data_parallel\"}");
+  replace_file(scratch / "divided/config.toml", "divide_batch = true\n");
   const std::vector<std::string> good = {"--step-ms", "27", "--gradient-bytes", "5e6"};
   const auto refused = [&](const std::vector<std::string>& more, const char* reason,
                            bool alone = false, int code = 2) {
@@ -162,6 +165,7 @@ TEST(Plan, RefusesInOneLine) {
   refused({"--measure", "--model", "nett"}, "did you mean 'net'", true);
   refused({"--from", scratch / "none"}, "summary.json", true, 1);
   refused({"--from", scratch / ""}, "strategy hogwild", true);
+  refused({"--from", scratch / "divided"}, "name one without divide_batch", true);
 }
 
 }  // namespace

@@ -37,6 +37,9 @@ enum StrategyTrait : unsigned {
   kHasServer = 16,
   // Stages are idle unless a step has as many micro-batches.
   kWantsMicroBatches = 32,
+  // All ranks make one step together, which waits for none without samples: so its
+  // batch can be divided among them.
+  kDividesBatch = 64,
 };
 
 struct StrategyRow {
@@ -52,11 +55,11 @@ struct Choices<StrategyKind> {
       {StrategyKind::sequential, "sequential",
        "one rank. The reference for the others; costs no communication, and the time "
        "of one rank",
-       kHasBuckets | kScalesLoss},
+       kHasBuckets | kScalesLoss | kDividesBatch},
       {StrategyKind::data_parallel, "data_parallel",
        "replicas, gradients averaged in every step: for every model that fits one "
        "rank. Costs an all-reduce of all gradients a step, and waits for the slowest",
-       kHasBuckets | kScalesLoss},
+       kHasBuckets | kScalesLoss | kDividesBatch},
       {StrategyKind::hogwild, "hogwild",
        "ranks of one host train on one set of parameters, without locks: for small "
        "models, where waiting for each other costs most. Results differ from run to "

@@ -9,8 +9,11 @@ namespace tandem {
 /// How long a run trains, on which batches.
 struct TrainingOptions {
   int64_t epochs = 1;
-  // Samples per rank and micro-batch.
+  // Samples per rank and micro-batch, or of all ranks together with divide_batch.
   int64_t batch_size = 64;
+  // Each batch is divided among the ranks as torch.nn.DataParallel divides its own
+  // (data/sampler.h), so that a step has as many samples on any number of ranks.
+  bool divide_batch = false;
   // Micro-batches per optimizer step.
   int64_t accumulate = 1;
   int64_t seed = 0;
@@ -23,6 +26,12 @@ struct TrainingOptions {
     table.add("epochs", &O::epochs, "passes over the data").between(0, 1e9);
     table.add("batch_size", &O::batch_size, "samples per rank and micro-batch")
         .between(1, 1 << 24);
+    table
+        .add(
+            "divide_batch", &O::divide_batch,
+            "batch_size counts all ranks' samples, each rank gets its chunk, as of "
+            "torch.nn.DataParallel; no sample is repeated or left out")
+        .of("data_parallel");
     table.add("accumulate", &O::accumulate, "micro-batches per optimizer step")
         .between(1, 1 << 14)
         .also({"--micro-batches"});

@@ -8,6 +8,7 @@
 
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/train/reading.h"
 
 namespace tandem {
 
@@ -41,23 +42,24 @@ Reporter::Reporter(
           strategy.consistency() == Consistency::replicated ||
           strategy.consistency() == Consistency::sharded),
       own_numbers_(config.output.log_ranks != LogRanks::first),
+      whole_batch_(config.training.divide_batch && !own_numbers_),
       progress_(config, comm.rank() == 0, prints(config, comm)),
       sums_(at::zeros({3}, at::kDouble)),
       epoch_sums_(at::zeros({3}, at::kDouble)),
-      batch_(at::zeros({3}, at::kDouble)) {}
+      batch_(at::zeros({3}, at::kDouble)),
+      shown_batch_(batch_) {}
 
 void Reporter::add_step(const at::Tensor& sums, const ReportPlace& place) {
   sums_ += sums;
   epoch_sums_ += sums;
   // An epoch's last step may have none for this rank.
-  if (sums[2].item<double>() > 0) {
+  if (whole_batch_ || sums[2].item<double>() > 0) {
     batch_.copy_(sums);
   }
   before_step_ = place;
 }
 
-LineValues Reporter::values_at(
-    const ReportPlace& place, const at::Tensor& sums, const at::Tensor& batch) const {
+LineValues Reporter::values_at(const ReportPlace& place, const at::Tensor& sums) const {
   const double* sum = sums.data_ptr<double>();
   const double samples = std::max(1.0, sum[2]);
   LineValues values;
@@ -74,9 +76,8 @@ LineValues Reporter::values_at(
   values.batch_percent =
       100.0 * static_cast<double>(values.batch_index) /
       static_cast<double>(std::max<int64_t>(1, place.steps_per_epoch));
-  values.batch_loss = batch_loss(batch);
-  values.own_samples =
-      values.batch_index * config_.training.batch_size * config_.training.accumulate;
+  values.batch_loss = batch_loss();
+  values.own_samples = values.batch_index * own_samples_per_step(config_, shard_);
   values.samples = before_step_.samples;
   values.total = place.total_samples;
   values.percent = 100.0 * static_cast<double>(values.samples) /
@@ -93,8 +94,8 @@ LineValues Reporter::values_at(
 }
 
 // As loss.item() of a float32 model: Python prints the digits of the rounded number.
-double Reporter::batch_loss(const at::Tensor& batch) const {
-  const double* sum = batch.data_ptr<double>();
+double Reporter::batch_loss() const {
+  const double* sum = shown_batch_.data_ptr<double>();
   const double loss = sum[0] / std::max(1.0, sum[2]);
   return config_.exec.precision == Precision::fp64
              ? loss
@@ -113,12 +114,12 @@ void Reporter::report(const ReportPlace& place, bool shown) {
   const auto sums = all.narrow(0, 0, 3);
   // A rank without batches, as a pipeline's first stage, tells of all ranks'.
   const bool reads = batch_.data_ptr<double>()[2] > 0;
-  const auto batch = reads ? batch_ : all.narrow(0, 3, 3);
+  shown_batch_ = reads && !whole_batch_ ? batch_ : all.narrow(0, 3, 3);
   // Out of lockstep the others are taken to be as fast as this rank.
   const double ranks =
       in_lockstep_ || shard_.shard < 0 ? 1 : static_cast<double>(shard_.num_shards);
   clock_.add(ranks * sums.data_ptr<double>()[2]);
-  const LineValues values = values_at(place, sums, batch);
+  const LineValues values = values_at(place, sums);
   TrainReport report;
   report.epoch = place.epoch;
   report.step_in_epoch = place.step_in_epoch;
@@ -136,7 +137,7 @@ void Reporter::report(const ReportPlace& place, bool shown) {
   if (shown && !own_numbers_) {
     progress_.show(values);
   } else if (shown && own.data_ptr<double>()[2] > 0) {
-    progress_.show(values_at(place, own, batch));
+    progress_.show(values_at(place, own));
   }
   note_lost_output();
   sums_.zero_();
@@ -158,7 +159,7 @@ double Reporter::end_epoch(const ReportPlace& place) {
   if (in_lockstep_) {
     comm_.all_reduce(sums, ReduceOp::sum, "epoch")->wait();
   }
-  const LineValues values = values_at(place, own_numbers_ ? epoch_sums_ : sums, batch_);
+  const LineValues values = values_at(place, own_numbers_ ? epoch_sums_ : sums);
   if (values.count > 0) {
     progress_.line("epoch_line", config_.output.epoch_line, values);
   }
@@ -188,7 +189,7 @@ void Reporter::converged(const ReportPlace& place) {
         config_.training.min_delta));
   }
   progress_.line(
-      "converged_line", config_.output.converged_line, values_at(place, sums_, batch_));
+      "converged_line", config_.output.converged_line, values_at(place, sums_));
 }
 
 void Reporter::show(TestReport report) {

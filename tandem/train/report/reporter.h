@@ -83,10 +83,8 @@ class Reporter {
 
  private:
   void note_lost_output();
-  /// `batch`: sums of a batch alone.
-  LineValues values_at(
-      const ReportPlace& place, const at::Tensor& sums, const at::Tensor& batch) const;
-  double batch_loss(const at::Tensor& batch) const;
+  LineValues values_at(const ReportPlace& place, const at::Tensor& sums) const;
+  double batch_loss() const;
 
   const RunConfig& config_;
   Communicator& comm_;
@@ -94,6 +92,8 @@ class Reporter {
   bool in_lockstep_;
   // Lines show this rank's own numbers.
   bool own_numbers_;
+  // The ranks divide a batch, and lines show it as one.
+  bool whole_batch_;
   Progress progress_;
   RunClock clock_;
   RunDirectory* directory_ = nullptr;
@@ -101,8 +101,10 @@ class Reporter {
   // epoch.
   at::Tensor sums_;
   at::Tensor epoch_sums_;
-  // Of this rank's last batch that had samples.
+  // Of this rank's last batch that had samples, or of its part of the last one.
   at::Tensor batch_;
+  // What lines tell of the last batch.
+  at::Tensor shown_batch_;
   double epoch_accuracy_ = 0;
   ReportPlace before_step_;
   bool lost_noted_ = false;

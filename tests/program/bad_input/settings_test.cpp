@@ -264,6 +264,16 @@ INSTANTIATE_TEST_SUITE_P(
             "SharedMemoryOverHosts",
             {"--backend", "shm", "--nnodes", "2", "--master-port", "29411"},
             {"shm", "one host", "--backend auto"}),
+        setting(
+            "DividedBatchOfAveragedRanks",
+            {"--strategy", "averaging", "--divide-batch", "--nproc", "3"},
+            {"--divide-batch", "averaging", "data_parallel or sequential"}),
+        setting(
+            "DividedBatchOfScatteredData", {"--share", "scatter", "--divide-batch"},
+            {"share is scatter", "--share sampler"}),
+        setting(
+            "DividedBatchThatDropsSamples", {"--uneven", "drop", "--divide-batch"},
+            {"uneven is drop", "divide_batch", "leave out"}),
         setting("ResumeAutoWithoutOut", {"--resume", "auto"}, {"--out"}),
         setting("NodesWithoutPort", {"--nnodes", "2"}, {"--master-port"})),
     name_of_case);
