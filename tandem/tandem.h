@@ -1,6 +1,7 @@
 #pragma once
 
-/// The public API, in reading order. It includes no torch/torch.h.
+/// The public API, in reading order. It includes no torch/torch.h; not in it is
+/// tandem/parallel/ddp/data_parallel_module.h, which needs LibTorch's modules.
 
 // Which rank am I, and how do I reach the others?
 #include "tandem/base/error.h"

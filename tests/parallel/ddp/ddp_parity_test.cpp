@@ -4,18 +4,15 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -24,32 +21,22 @@
 
 #include "tandem/parallel/ddp/distributed_data_parallel.h"
 #include "tests/comm/group.h"
+#include "tests/parity/numbers.h"
 #include "tests/parity/python.h"
 
 namespace tandem {
 namespace {
 
-using Numbers = std::vector<double>;
 using Json = nlohmann::json;
 
 constexpr int kSteps = 4;
-
-// numbers() there.
-at::Tensor numbers(int64_t salt, at::IntArrayRef dims) {
-  const auto count = at::ones(dims).numel();
-  const auto index = at::arange(count, at::kLong);
-  return (index.mul(7).add(5 * salt).remainder(11).sub(5).to(at::kDouble) / 8)
-      .view(dims);
-}
 
 Numbers flat(const std::vector<NamedTensor>& tensors, bool gradients = false) {
   Numbers all;
   for (const auto& entry : tensors) {
     const auto& tensor = gradients ? entry.tensor.grad() : entry.tensor;
-    const auto values = tensor.detach().to(at::kDouble).contiguous();
-    all.insert(
-        all.end(), values.data_ptr<double>(),
-        values.data_ptr<double>() + values.numel());
+    const auto values = tandem::flat(tensor);
+    all.insert(all.end(), values.begin(), values.end());
   }
   return all;
 }
@@ -257,29 +244,6 @@ Numbers batch_norm_example(Communicator& comm) {
     }
   }
   return flat({{"running_mean", net->running_mean}});
-}
-
-double difference(const Numbers& a, const Numbers& b) {
-  if (a.size() != b.size()) {
-    return 1e300;
-  }
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    largest = std::max(largest, std::abs(a[i] - b[i]) / std::max(1.0, std::abs(b[i])));
-  }
-  return largest;
-}
-
-// Largest over a list.
-double difference(const std::vector<Numbers>& ours, const Json& theirs) {
-  if (ours.size() != theirs.size()) {
-    return 1e300;
-  }
-  double largest = 0;
-  for (size_t i = 0; i < ours.size(); ++i) {
-    largest = std::max(largest, difference(ours[i], theirs[i].get<Numbers>()));
-  }
-  return largest;
 }
 
 class DdpParity : public testing::Test {

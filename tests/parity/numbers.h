@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace tandem {
+
+// What tests give to both sides, and compare.
+
+using Numbers = std::vector<double>;
+
+/// numbers() of tests/parity/ddp_peer.py: small, without a pattern, float64.
+inline at::Tensor numbers(int64_t salt, at::IntArrayRef dims) {
+  const auto count = at::ones(dims).numel();
+  const auto index = at::arange(count, at::kLong);
+  return (index.mul(7).add(5 * salt).remainder(11).sub(5).to(at::kDouble) / 8)
+      .view(dims);
+}
+
+/// A tensor's values.
+inline Numbers flat(const at::Tensor& tensor) {
+  const auto values = tensor.detach().to(at::kDouble).contiguous();
+  return {values.data_ptr<double>(), values.data_ptr<double>() + values.numel()};
+}
+
+/// Largest difference, relative where numbers are larger than 1.
+inline double difference(const Numbers& a, const Numbers& b) {
+  if (a.size() != b.size()) {
+    return 1e300;
+  }
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(a[i] - b[i]) / std::max(1.0, std::abs(b[i])));
+  }
+  return largest;
+}
+
+/// Largest over a list.
+inline double difference(
+    const std::vector<Numbers>& ours, const nlohmann::json& theirs) {
+  if (ours.size() != theirs.size()) {
+    return 1e300;
+  }
+  double largest = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    largest = std::max(largest, difference(ours[i], theirs[i].get<Numbers>()));
+  }
+  return largest;
+}
+
+}  // namespace tandem
