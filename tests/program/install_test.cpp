@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 #include "program.h"
 
@@ -137,6 +140,93 @@ TEST(Examples, AProgramStartsItsOwnRanks) {
   const auto run = run_command({program("spawn"), "3"});
   expect_document_002(run, 3);
   EXPECT_THAT(run.output, testing::EndsWith("3 ranks have ended\n"));
+}
+
+// --- document 003's look at gradients ---
+
+std::vector<double> numbers_of(const std::string& line) {
+  std::istringstream words(line);
+  std::vector<double> numbers;
+  for (std::string word; words >> word;) {
+    char* end = nullptr;
+    const double number = std::strtod(word.c_str(), &end);
+    if (*end == '\0') {
+      numbers.push_back(number);
+    }
+  }
+  return numbers;
+}
+
+// A block of the output: what each rank has, and the difference that is told.
+struct Shown {
+  std::vector<std::vector<double>> of_ranks;
+  double difference = -1;
+};
+
+Shown shown(const std::string& output, const std::string& title) {
+  const size_t begin = output.find("\n" + title + "\n");
+  EXPECT_NE(begin, std::string::npos) << title;
+  const auto block = output.substr(begin + 1, output.find("\n\n", begin + 1) - begin);
+  Shown found;
+  for (const auto& line : lines_after(block, "rank ")) {
+    if (line.find(':') == 1) {
+      found.of_ranks.push_back(numbers_of(line.substr(2)));
+      EXPECT_EQ(found.of_ranks.back().size(), 5u) << line;
+    }
+  }
+  found.difference = numbers_of(lines_after(block, "largest difference: ").at(0)).at(0);
+  return found;
+}
+
+void expect_equal_ranks(const Shown& shown) {
+  ASSERT_EQ(shown.of_ranks.size(), 3u);
+  EXPECT_EQ(shown.of_ranks[1], shown.of_ranks[0]);
+  EXPECT_EQ(shown.of_ranks[2], shown.of_ranks[0]);
+  EXPECT_EQ(shown.difference, 0);
+}
+
+void expect_means(const Shown& after, const Shown& before) {
+  expect_equal_ranks(after);
+  ASSERT_EQ(before.of_ranks.size(), 3u);
+  EXPECT_GT(before.difference, 1e-4);
+  EXPECT_NE(before.of_ranks[1], before.of_ranks[0]);
+  EXPECT_NE(before.of_ranks[2], before.of_ranks[0]);
+  EXPECT_NE(before.of_ranks[2], before.of_ranks[1]);
+  // Four values, and their norm, which is no mean.
+  for (size_t i = 0; i < 4; ++i) {
+    const double sum =
+        before.of_ranks[0][i] + before.of_ranks[1][i] + before.of_ranks[2][i];
+    EXPECT_NEAR(after.of_ranks[0][i], sum / 3, 1e-8) << i;
+  }
+}
+
+TEST(Examples, GradientsDifferBeforeTheExchangeAndNotAfterIt) {
+  const auto run = run_command({program("look_at_gradients"), "3"});
+  expect_ok(run);
+  const auto& output = run.output;
+  EXPECT_THAT(
+      output, HasSubstr("before backward: .grad is None: True, shape 32 1 3 3"));
+  EXPECT_THAT(
+      output, HasSubstr("after backward: .grad is None: False, shape 32 1 3 3"));
+  const auto before = shown(output, "gradients before the exchange");
+  const auto after = shown(output, "gradients after average_gradients");
+  expect_means(after, before);
+  const auto weights = shown(output, "parameters before the step");
+  const auto stepped = shown(output, "parameters after the step");
+  expect_equal_ranks(weights);
+  expect_equal_ranks(stepped);
+  for (size_t i = 0; i < 4; ++i) {
+    const double step = -0.1 * after.of_ranks[0][i];
+    EXPECT_NEAR(stepped.of_ranks[0][i] - weights.of_ranks[0][i], step, 3e-8) << i;
+  }
+  const std::string ddp = "DistributedDataParallel: ";
+  const auto alone = shown(output, ddp + "gradients under no_sync()");
+  EXPECT_EQ(alone.of_ranks, before.of_ranks);
+  expect_means(shown(output, ddp + "gradients after backward"), alone);
+  expect_equal_ranks(shown(output, ddp + "parameters after the step"));
+  const auto apart = numbers_of(lines_after(output, "gradients differ by ").at(0));
+  EXPECT_LT(apart.at(0), 1e-7);
+  EXPECT_LT(std::abs(apart.at(1)), 1e-6);
 }
 
 TEST(Examples, CustomModelLearns) {

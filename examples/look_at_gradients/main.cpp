@@ -1,0 +1,166 @@
+// What document 003 looks at on its way to data parallelism: a parameter's gradient
+// before and after backward, on each rank before and after the ranks exchange theirs,
+// and the parameter after the step. First with an exchange written by hand, then with
+// DistributedDataParallel, which gives the same. The document's optimizer, Adadelta, is
+// not in LibTorch; this takes SGD.
+//
+//   ./look_at_gradients [RANKS]
+
+#include <tandem/tandem.h>
+#include <torch/nn.h>
+#include <torch/optim.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace {
+
+namespace F = torch::nn::functional;
+
+// The document's Net.
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    register_module("conv1", conv1);
+    register_module("conv2", conv2);
+    register_module("fc1", fc1);
+    register_module("fc2", fc2);
+  }
+
+  torch::Tensor forward(torch::Tensor x) {
+    x = F::relu(conv1(x));
+    x = torch::max_pool2d(F::relu(conv2(x)), 2);
+    x = torch::dropout(x, 0.25, is_training());
+    x = F::relu(fc1(x.flatten(1)));
+    x = fc2(torch::dropout(x, 0.5, is_training()));
+    return F::log_softmax(x, 1);
+  }
+
+  torch::nn::Conv2d conv1 = torch::nn::Conv2d(1, 32, 3);
+  torch::nn::Conv2d conv2 = torch::nn::Conv2d(32, 64, 3);
+  torch::nn::Linear fc1 = torch::nn::Linear(9216, 128);
+  torch::nn::Linear fc2 = torch::nn::Linear(128, 10);
+};
+TORCH_MODULE(Net);
+
+// All ranks begin with the same weights.
+Net make_net() {
+  torch::manual_seed(1);
+  return {};
+}
+
+// Each rank has a batch and dropout of its own, the same ones in every call.
+torch::Tensor loss_of(Net& net, const tandem::Batch& batch, int rank) {
+  torch::manual_seed(2 + rank);
+  return F::nll_loss(net->forward(batch.inputs), batch.targets);
+}
+
+void average_gradients(Net& net, tandem::Communicator& comm) {
+  for (auto& param : net->parameters()) {
+    comm.all_reduce(param.grad())->wait();
+    param.mutable_grad() /= comm.size();
+  }
+}
+
+// Rank 0 prints what all have, so that the lines come in order.
+void show(const char* title, const torch::Tensor& mine, tandem::Communicator& comm) {
+  const auto all = comm.stack(mine.detach().flatten());
+  if (comm.rank() != 0) {
+    return;
+  }
+  std::printf("\n%s\n", title);
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const auto values = all[rank];
+    std::printf("rank %d:", rank);
+    for (int i = 0; i < 4; ++i) {
+      std::printf(" %+.9f", values[i].item<double>());
+    }
+    std::printf(" ...  norm %.9f\n", values.norm().item<double>());
+  }
+  std::printf("largest difference: %g\n", (all - all[0]).abs().max().item<double>());
+}
+
+void say(const char* text, const torch::Tensor& param, tandem::Communicator& comm) {
+  if (comm.rank() == 0) {
+    std::printf(
+        "%s: .grad is None: %s, shape", text,
+        param.grad().defined() ? "False" : "True");
+    const auto& shown = param.grad().defined() ? param.grad() : param;
+    for (const int64_t size : shown.sizes()) {
+      std::printf(" %lld", static_cast<long long>(size));
+    }
+    std::printf("\n");
+  }
+}
+
+// Ends with the parameter after a step.
+torch::Tensor exchange_by_hand(
+    const tandem::Batch& batch, tandem::Communicator& comm, torch::Tensor& gradient) {
+  Net net = make_net();
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1));
+  const auto param = net->parameters()[0];
+  say("before backward", param, comm);
+  loss_of(net, batch, comm.rank()).backward();
+  say("after backward", param, comm);
+  show("gradients before the exchange", param.grad(), comm);
+  average_gradients(net, comm);
+  show("gradients after average_gradients", param.grad(), comm);
+  gradient = param.grad().clone();
+  show("parameters before the step", param, comm);
+  optimizer.step();
+  show("parameters after the step", param, comm);
+  return param.detach();
+}
+
+torch::Tensor exchange_by_ddp(
+    const tandem::Batch& batch, tandem::Communicator& comm, torch::Tensor& gradient) {
+  Net net = make_net();
+  tandem::DistributedDataParallel ddp(*net, comm);
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1));
+  const auto param = net->parameters()[0];
+  {
+    const auto scope = ddp.no_sync();
+    loss_of(net, batch, comm.rank()).backward();
+  }
+  show("DistributedDataParallel: gradients under no_sync()", param.grad(), comm);
+  optimizer.zero_grad();
+  loss_of(net, batch, comm.rank()).backward();
+  show("DistributedDataParallel: gradients after backward", param.grad(), comm);
+  gradient = param.grad().clone();
+  optimizer.step();
+  show("DistributedDataParallel: parameters after the step", param, comm);
+  return param.detach();
+}
+
+void look(tandem::Communicator& comm) {
+  const auto data = tandem::load_dataset("digits", 1024).train;
+  tandem::SamplerOptions shard;
+  shard.num_shards = comm.size(), shard.shard = comm.rank();
+  tandem::Loader loader(data, shard, {});
+  loader.seek(0);
+  tandem::Batch batch;
+  loader.next(batch);
+
+  torch::Tensor by_hand;
+  torch::Tensor by_ddp;
+  const auto after_hand = exchange_by_hand(batch, comm, by_hand);
+  const auto after_ddp = exchange_by_ddp(batch, comm, by_ddp);
+  if (comm.rank() == 0) {
+    std::printf(
+        "\nby hand and by DistributedDataParallel: gradients differ by %g and "
+        "parameters by %g\n",
+        (by_hand - by_ddp).abs().max().item<double>(),
+        (after_hand - after_ddp).abs().max().item<double>());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    tandem::spawn(argc > 1 ? std::atoi(argv[1]) : 2, look);
+    return 0;
+  } catch (const std::exception& error) {
+    tandem::log_error(tandem::first_line(error));
+    return tandem::exit_code(error);
+  }
+}
