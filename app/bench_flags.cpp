@@ -1,7 +1,7 @@
 #include "app/bench_flags.h"
 
 #include "app/command_line.h"
-#include "tandem/config/fields.h"
+#include "app/setting_flag.h"
 
 namespace tandem::app {
 
@@ -13,17 +13,6 @@ constexpr const char* kHelp =
     "tandem bench optimizer   one update of all parameters, against a memcpy\n"
     "tandem bench allreduce   sums of a buffer over ranks, by backend\n"
     "\neach with --json; --help says more\n";
-
-// The flag of a setting, as `tandem train` has it.
-void add_setting(CLI::App& app, RunConfig& config, const char* name) {
-  const Field& field = find_field(name, "bench");
-  app.add_option_function<std::string>(
-      field.flag(),
-      [&config, &field](const std::string& text) {
-        set_field(config, field, text, field.flag());
-      },
-      field.help());
-}
 
 void add_data_flags(CLI::App& app, RunConfig& config) {
   for (const char* name : {"model", "data", "batch_size"}) {
@@ -99,9 +88,8 @@ BenchLoaderOptions parse_bench_loader(const Arguments& arguments) {
 
 BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments) {
   CLI::App app(
-      "Times one update of all parameters (float32, one thread) and, in turns with it, "
-      "a "
-      "memcpy that reads and writes as many bytes together: medians.",
+      "Times one update of all parameters (float32, one thread) and, in turns with "
+      "it, a memcpy that reads and writes as many bytes together: medians.",
       "tandem bench optimizer");
   BenchOptimizerOptions options;
   for (const auto& choice : choices<OptimizerKind>()) {

@@ -7,6 +7,7 @@
 
 #include "app/command.h"
 #include "tandem/base/error.h"
+#include "tandem/config/habits.h"
 
 namespace tandem::app {
 
@@ -75,9 +76,12 @@ inline void parse(CLI::App& app, const Arguments& arguments) {
   const auto extras = app.remaining();
   if (!extras.empty()) {
     const auto flag = extras.front().substr(0, extras.front().find('='));
+    const auto advice = advice_on(flag);
     throw ConfigError(
-        "[command line] unknown argument '" + flag + "'" + did_you_mean(flag, flags) +
-        "; see " + app.get_name() + " --help");
+        "[command line] unknown argument '" + flag + "'" +
+        (advice.empty()
+             ? did_you_mean(flag, flags) + "; see " + app.get_name() + " --help"
+             : advice));
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "app/command.h"
 #include "app/command_line.h"
+#include "app/failure_file.h"
 #include "tandem/base/log.h"
 #include "tandem/base/standard_streams.h"
 
@@ -22,7 +23,10 @@ inline std::string list_commands(const std::vector<Command>& commands) {
 }
 
 /// Runs the subcommand of the arguments; the exit code.
-inline int run_subcommand(const Arguments& all, const std::vector<Command>& commands) {
+inline int run_subcommand(Arguments all, const std::vector<Command>& commands) {
+  if (all[0] == "--version") {
+    all[0] = "version";
+  }
   std::vector<std::string> names;
   for (const auto& command : commands) {
     if (all[0] != command.name) {
@@ -46,6 +50,14 @@ inline int run_subcommand(const Arguments& all, const std::vector<Command>& comm
       "; see tandem --help");
 }
 
+/// Tells who started this program, and whoever reads its standard error, why it fails.
+/// Returns the exit code.
+inline int tell_failure(const std::exception& error) {
+  leave_failure(error);
+  log_error(first_line(error));
+  return exit_code(error);
+}
+
 /// What main() does: finds and runs the subcommand of argv. Prints one line for an
 /// error. Returns the exit code: 0 done, 1 failed, 2 misused.
 inline int run_command_line(
@@ -62,13 +74,11 @@ inline int run_command_line(
     return run_subcommand(all, commands);
   } catch (const std::system_error& error) {
     // fmt's, when more is printed than fits into a buffer.
-    log_error(
-        std::ferror(stdout) != 0 ? first_line(cannot_write_output(error.code().value()))
-                                 : first_line(error));
-    return exit_code(error);
+    return std::ferror(stdout) != 0
+               ? tell_failure(cannot_write_output(error.code().value()))
+               : tell_failure(error);
   } catch (const std::exception& error) {
-    log_error(first_line(error));
-    return exit_code(error);
+    return tell_failure(error);
   }
 }
 

@@ -1,5 +1,5 @@
-# tandem_embed(TARGET NAME FILE): const std::string_view NAME in tandem::app, the
-# file's bytes, declared by whoever uses it. Runs as a script to write one.
+# tandem_embed(TARGET NAME FILE): const std::string_view NAME in tandem::app, the file's
+# bytes, declared by whoever uses it. As a script it writes that source.
 
 if(CMAKE_SCRIPT_MODE_FILE)
   file(READ ${FILE} bytes HEX)

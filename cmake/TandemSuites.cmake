@@ -1,8 +1,8 @@
 # Read by CTest when it starts, with `ctest -C suites` only: makes one test of each suite
 # of a program, beside those of each TEST that gtest_discover_tests() makes.
 #
-# Loading LibTorch takes longer than most tests do, so a thousand processes of one test
-# each spend their time on that. Each suite leaves what its tests gave in
+# Loading LibTorch takes longer than most tests, so a thousand processes of one test
+# each would spend their time on that. Each suite leaves what its tests gave in
 # ${results}/NAME.xml, which scripts/summarise-tests counts.
 #
 # Set before it is included: program, results, label, timeout, environment.

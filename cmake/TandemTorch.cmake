@@ -12,7 +12,7 @@ if(TANDEM_TORCH_PYTHON)
       "${TANDEM_TORCH_PYTHON} cannot import torch; install it there, or leave "
       "TANDEM_TORCH_PYTHON empty for Debian's libtorch-dev")
   endif()
-  # Before Debian's, for Torch and for what its own files look for.
+  # Comes before Debian's, for Torch and for what Torch's own files look for.
   get_filename_component(tandem_torch_root ${tandem_torch_prefix}/../.. ABSOLUTE)
   list(PREPEND CMAKE_PREFIX_PATH ${tandem_torch_root})
   set(Torch_DIR ${tandem_torch_prefix}/Torch CACHE PATH "" FORCE)

@@ -31,4 +31,5 @@
 #include "tandem/checkpoint/weights.h"
 #include "tandem/config/run_config.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/evaluation.h"
 #include "tandem/train/trainer.h"

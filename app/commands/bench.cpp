@@ -1,12 +1,14 @@
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include "app/bench_flags.h"
+#include "app/failure_file.h"
+#include "app/start_ranks.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/launch/launcher.h"
+#include "tandem/launch/mpirun.h"
 
 namespace tandem::app {
 
@@ -44,23 +46,25 @@ int run_optimizer(const Arguments& arguments) {
 }
 
 // With mpirun's defaults: it ties ranks to cores, and they never give way.
-int run_under_mpirun(const std::vector<std::string>& command, int nproc) {
-  std::vector<std::string> all = {"mpirun", "-np", std::to_string(nproc)};
-  if (geteuid() == 0) {
-    all.emplace_back("--allow-run-as-root");
-  }
-  if (nproc > usable_cpus()) {
-    all.emplace_back("--oversubscribe");
-  }
-  all.insert(all.end(), command.begin(), command.end());
-  const auto result = run_command(all, rank_variables(nproc), 3'600);
+void run_under_mpirun(const std::vector<std::string>& command, int nproc) {
+  const std::string who = "[bench] mpirun failed";
+  const FailureFile file;
+  Variables variables = file.variables();
+  const auto more = rank_variables(nproc);
+  variables.insert(variables.end(), more.begin(), more.end());
+  const auto result =
+      run_command(mpirun_command(nproc, command, MpirunCores::bound), variables, 3'600);
   if (!result.status.ok()) {
-    throw Error("[bench] mpirun failed: " + result.output + result.errors);
+    if (const auto failure = file.read()) {
+      throw_failure(who, *failure);
+    }
+    // mpirun's own words.
+    throw Error(who + ": " + result.output + result.errors);
   }
-  return 0;
 }
 
-int launch_backend(
+// The command of one backend's ranks, which leave their results in `result_file`.
+std::vector<std::string> rank_command(
     const BenchAllReduceOptions& options, BackendKind backend,
     const std::string& result_file) {
   std::vector<std::string> bytes;
@@ -75,15 +79,22 @@ int launch_backend(
   if (options.json) {
     arguments.emplace_back("--json");
   }
-  const auto command = bench_worker("allreduce", arguments);
+  return bench_worker("allreduce", arguments);
+}
+
+void launch_backend(
+    const BenchAllReduceOptions& options, BackendKind backend,
+    const std::string& result_file) {
+  const auto command = rank_command(options, backend, result_file);
   if (row_of(backend).has_launcher) {
-    return run_under_mpirun(command, options.nproc);
+    run_under_mpirun(command, options.nproc);
+    return;
   }
   LaunchOptions launching;
   launching.command = command;
   launching.nproc_per_node = backend == BackendKind::thread ? 1 : options.nproc;
   launching.first_rank_owns_terminal = true;
-  return launch(launching);
+  start_ranks(launching);
 }
 
 struct PrivateDirectory {
@@ -104,10 +115,7 @@ int run_allreduce(const Arguments& arguments) {
   std::vector<std::string> results;
   for (const auto backend : options.backends) {
     const std::string file = directory.path + "/result";
-    const int code = launch_backend(options, backend, file);
-    if (code != 0) {
-      return code;
-    }
+    launch_backend(options, backend, file);
     results.push_back(read_file(file));
     if (!options.json) {
       fmt::print("{}", results.back());

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "app/command_line.h"
+#include "app/start_ranks.h"
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/text.h"
@@ -79,13 +80,13 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
          "--node-rank,--node_rank", options.node_rank, "which host this is, from 0")
       ->check(whole_number(0, 1 << 16));
   app.add_option(
-      "--master-addr,--master_addr", options.master_addr, "address of node 0");
+      "--master-addr,--master_addr", options.master_addr, "address of host 0");
   app.add_option(
          "--master-port,--master_port", options.master_port, "port; 0: a free one")
       ->check(whole_number(0, 65535));
   app.add_option(
       "--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
-      "HOST:PORT of node 0, another form of the two above");
+      "HOST:PORT of host 0, another form of the two above");
   app.add_option(
       "--grace-seconds,--grace_seconds,--shutdown-timeout,--shutdown_timeout",
       options.grace_seconds, "between SIGTERM and SIGKILL");
@@ -208,7 +209,8 @@ int run_launch(const Arguments& arguments) {
   }
   complete_command(flags, options);
   say_what_is_ignored(app, has_endpoint && !needs_endpoint);
-  return launch(options);
+  start_ranks(options);
+  return 0;
 }
 
 }  // namespace tandem::app

@@ -6,7 +6,9 @@
 #include "app/command_line.h"
 #include "app/plan/plan_inputs.h"
 #include "app/report/run_table.h"
+#include "app/setting_flag.h"
 #include "tandem/base/error.h"
+#include "tandem/config/fields.h"
 
 namespace tandem::app {
 
@@ -16,6 +18,9 @@ using nlohmann::ordered_json;
 
 constexpr double kBytesPerGigabit = 1e9 / 8;
 constexpr double kUnset = -1;
+
+// Those of `bench step`, beside its batch size.
+const char* const kMeasured[] = {"model", "data", "executor", "precision", "optimizer"};
 
 // As written; kUnset where a measurement or a default stands.
 struct PlanFlags {
@@ -30,23 +35,19 @@ struct PlanFlags {
   double bucket_bytes = 1'048'576;
   double overlap = 0.5;
   std::string buckets;
-  std::string sync = "overlap";
-  std::string comm_hook = "none";
   double bandwidth_gbit = 10;
   double latency_us = 50;
   double local_ms = kUnset;
   double comm_cpu_ms = kUnset;
   int64_t batch_size = 0;
-  // Those of `bench step`, in their order.
-  std::string model;
-  std::string data;
-  std::string executor;
-  std::string precision;
-  std::string optimizer;
+  // sync, comm_hook and kMeasured.
+  RunConfig config;
+  // Of kMeasured what was given, as `bench step` takes it.
+  Arguments measured;
   bool json = false;
 
   bool halves() const {
-    return comm_hook != "none";
+    return config.strategy.comm_hook != CommHook::none;
   }
 };
 
@@ -58,6 +59,29 @@ CLI::Validator at_least_zero(double most = 1e15) {
     return fits ? "" : fmt::format("'{}' is not a number from 0 to {:g}", text, most);
   };
   return {check, ""};
+}
+
+// One all-reduce for each parameter is nothing that anybody would plan.
+SyncMode parse_sync(const std::string& text) {
+  const auto mode = find_choice<SyncMode>(text);
+  if (!mode || *mode == SyncMode::parameter) {
+    throw unknown_choice(
+        "--sync", text, {name_of(SyncMode::overlap), name_of(SyncMode::flat)});
+  }
+  return *mode;
+}
+
+void add_strategy_flags(CLI::App& app, StrategyOptions& strategy) {
+  app.add_option_function<std::string>(
+      "--sync",
+      [&strategy](const std::string& text) { strategy.sync = parse_sync(text); },
+      "overlap or flat, as in tandem train");
+  app.add_option_function<std::string>(
+      "--comm-hook",
+      [&strategy](const std::string& text) {
+        strategy.comm_hook = parse_choice<CommHook>("--comm-hook", text);
+      },
+      join(choice_names<CommHook>()) + ": halves the bytes");
 }
 
 void add_flags(CLI::App& app, PlanFlags& flags) {
@@ -87,9 +111,7 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
   app.add_option(
       "--buckets", flags.buckets,
       "instead of the three: bytes@ms,... as bench step --json tells them");
-  app.add_option("--sync", flags.sync, "overlap or flat, as in tandem train");
-  app.add_option(
-      "--comm-hook", flags.comm_hook, "none, fp16 or bf16: halves the bytes");
+  add_strategy_flags(app, flags.config.strategy);
   app.add_option("--bandwidth-gbit", flags.bandwidth_gbit, "of a node's link, each way")
       ->check(at_least_zero());
   app.add_option("--latency-us", flags.latency_us, "of a message between nodes")
@@ -102,46 +124,35 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
       ->check(at_least_zero());
   app.add_option("--batch-size", flags.batch_size, "per rank, for samples/s")
       ->check(whole_number(1));
-  app.add_option("--model", flags.model, "with --measure, as in tandem bench step");
-  app.add_option("--data", flags.data, "the same");
-  app.add_option("--executor", flags.executor, "the same");
-  app.add_option("--precision", flags.precision, "the same");
-  app.add_option("--optimizer", flags.optimizer, "the same");
+  for (const char* name : kMeasured) {
+    add_setting(app, flags.config, name)->group("With --measure, of tandem bench step");
+  }
   app.add_flag("--json", flags.json, "print one JSON object");
 }
 
-void choose(
-    const std::string& flag, const std::string& value,
-    const std::vector<std::string>& choices) {
-  for (const auto& choice : choices) {
-    if (value == choice) {
-      return;
+void parse_flags(CLI::App& app, PlanFlags& flags, const Arguments& arguments) {
+  add_flags(app, flags);
+  parse(app, arguments);
+  for (const char* name : kMeasured) {
+    const Field& field = find_field(name, "plan");
+    if (app.count(field.flag()) > 0) {
+      flags.measured.insert(
+          flags.measured.end(), {field.flag(), field.text(flags.config)});
     }
   }
-  throw ConfigError(
-      "[plan] " + flag + " is '" + value + "'" + did_you_mean(value, choices) +
-      "; choose one of " + join(choices));
 }
 
 Arguments step_flags(const PlanFlags& flags) {
-  Arguments arguments;
-  const auto add = [&](const char* flag, const std::string& value) {
-    if (!value.empty()) {
-      arguments.insert(arguments.end(), {flag, value});
-    }
-  };
-  add("--model", flags.model);
-  add("--data", flags.data);
-  add("--executor", flags.executor);
-  add("--precision", flags.precision);
-  add("--optimizer", flags.optimizer);
-  add("--batch-size", flags.batch_size > 0 ? std::to_string(flags.batch_size) : "");
+  Arguments arguments = flags.measured;
+  if (flags.batch_size > 0) {
+    arguments.insert(
+        arguments.end(), {"--batch-size", std::to_string(flags.batch_size)});
+  }
   return arguments;
 }
 
 void check_flags(const PlanFlags& flags) {
-  choose("--sync", flags.sync, {"overlap", "flat"});
-  choose("--comm-hook", flags.comm_hook, {"none", "fp16", "bf16"});
+  check(flags.config);
   const bool by_hand = flags.step_ms != kUnset;
   if (static_cast<int>(flags.measure) + static_cast<int>(!flags.from.empty()) +
           static_cast<int>(by_hand) !=
@@ -153,17 +164,14 @@ void check_flags(const PlanFlags& flags) {
   if (!flags.from.empty() && flags.ranks_per_node > 0) {
     throw ConfigError(
         "[plan] a run has its ranks per node already; leave --ranks-per-node out, or "
-        "name "
-        "a run with as many");
+        "name a run with as many");
   }
   if (by_hand && flags.buckets.empty() && flags.gradient_bytes == 0) {
     throw ConfigError(
         "[plan] --step-ms does not say how much is sent; add --gradient-bytes, 4 per "
         "parameter, or --buckets");
   }
-  if (!flags.measure &&
-      !(flags.model + flags.data + flags.executor + flags.precision + flags.optimizer)
-           .empty()) {
+  if (!flags.measure && !flags.measured.empty()) {
     throw ConfigError(
         "[plan] --model, --data, --executor, --precision and --optimizer say what to "
         "measure; add --measure, or leave them out");
@@ -202,7 +210,7 @@ PlanInputs inputs_of(const PlanFlags& flags) {
       bucket.bytes /= 2;
     }
   }
-  if (flags.sync == "flat") {
+  if (flags.config.strategy.sync == SyncMode::flat) {
     scaling.buckets = flat_bucket(scaling.buckets);
   }
   if (flags.from.empty()) {
@@ -294,13 +302,12 @@ void print_table(const PlanInputs& inputs, const std::vector<ScalingPoint>& poin
 int run_plan(const Arguments& arguments) {
   CLI::App app(
       "Predicts a data-parallel step's time and efficiency at any number of nodes, "
-      "from "
-      "a step of one rank (--measure, --from or --step-ms) and the link between nodes. "
+      "from a step of one rank (--measure, --from or --step-ms) and the link between "
+      "nodes. "
       "docs/scaling.md has the formula.",
       "tandem plan");
   PlanFlags flags;
-  add_flags(app, flags);
-  parse(app, arguments);
+  parse_flags(app, flags, arguments);
   check_flags(flags);
   const auto nodes = parse_nodes(flags.nodes);
   const PlanInputs inputs = inputs_of(flags);

@@ -1,9 +1,12 @@
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <optional>
+#include <memory>
 
 #include "app/command_line.h"
 #include "app/flag_names.h"
 #include "app/run_as_rank.h"
+#include "app/start_ranks.h"
 #include "app/train_flags.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
@@ -53,7 +56,85 @@ void check_world(
       shell_line(mpirun_command(ranks, command)));
 }
 
-int train_or_launch(const Arguments& arguments) {
+// Under another's launcher this process is one of its ranks.
+[[noreturn]] void become_rank(
+    const RunConfig& config, const RankEnv& env, const Arguments& arguments) {
+  check_world(config, env, arguments);
+  exec_program(worker_command(arguments), rank_variables(env.local_world_size));
+}
+
+bool is_one_process(const RunConfig& config) {
+  return config.ranks.kind == RankKind::thread ||
+         (config.num_ranks_here() == 1 && config.ranks.nnodes == 1);
+}
+
+// Null where rank 0 alone reads what is scattered: of several hosts only node 0 has it.
+std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
+  return is_one_process(config) || config.data.share != Share::scatter
+             ? std::make_unique<DataReader>(config.data.source, config.data.limit)
+             : nullptr;
+}
+
+[[noreturn]] void become_only_worker(
+    const RunConfig& config, const Arguments& arguments, Variables variables) {
+  const auto more = rank_variables(config.num_ranks_here());
+  variables.insert(variables.end(), more.begin(), more.end());
+  exec_program(worker_command(arguments), variables);
+}
+
+LaunchOptions launch_options(const RunConfig& config) {
+  LaunchOptions options;
+  options.nproc_per_node = config.num_ranks_here();
+  options.nnodes = static_cast<int>(config.ranks.nnodes);
+  options.node_rank = static_cast<int>(config.ranks.node_rank);
+  options.master_addr = config.ranks.master_addr;
+  options.master_port = static_cast<int>(config.ranks.master_port);
+  options.timeout_seconds = config.comm.timeout_seconds;
+  options.stop_grace_seconds = config.ranks.grace_seconds;
+  options.first_rank_owns_terminal = true;
+  // Ranks that report for themselves say who they are where the template does.
+  options.prefix_output = config.output.log_ranks == LogRanks::first;
+  return options;
+}
+
+// What is legal, but seldom meant.
+void warn_of_ranks(const RunConfig& config) {
+  const RankOptions& ranks = config.ranks;
+  const int here = config.num_ranks_here();
+  if (here > 2 * usable_cpus()) {
+    log_warning(fmt::format(
+        "[launch] {} ranks share {} CPUs, so each is {} times as slow as alone", here,
+        usable_cpus(), here / usable_cpus()));
+  }
+  const bool loopback =
+      ranks.master_addr == "localhost" || ranks.master_addr.rfind("127.", 0) == 0;
+  if (ranks.nnodes > 1 && loopback) {
+    log_warning(fmt::format(
+        "[launch] waiting for {} more host(s) at {}, an address that no other host can "
+        "reach; give --master-addr, or for {} ranks on this host --nproc {} in "
+        "place of -n or --nnodes",
+        ranks.nnodes - 1, ranks.master_addr, ranks.nnodes, ranks.nnodes));
+  }
+}
+
+// On this host, where nobody has started ranks yet.
+void train_here(const RunConfig& config, const Arguments& arguments) {
+  if (config.needs_mpirun()) {
+    ask_for_mpirun(config.num_ranks_here(), arguments);
+  }
+  warn_of_ranks(config);
+  const auto reader = read_for_workers(config);
+  const auto variables = reader ? reader->variables() : Variables();
+  if (is_one_process(config)) {
+    become_only_worker(config, arguments, variables);
+  }
+  LaunchOptions options = launch_options(config);
+  options.command = worker_command(arguments);
+  options.variables = variables;
+  start_ranks(options);
+}
+
+void train_or_launch(const Arguments& arguments) {
   std::string kept;
   const RunConfig config = parse_train_arguments(arguments, &kept);
   outlive_readers();
@@ -63,50 +144,15 @@ int train_or_launch(const Arguments& arguments) {
     log_info("the run keeps its own settings, not the recipe's: " + kept);
   }
   if (env) {
-    check_world(config, *env, arguments);
-    exec_program(worker_command(arguments), rank_variables(env->local_world_size));
+    become_rank(config, *env, arguments);
   }
-  const int ranks = config.num_ranks_here();
-  const bool one_process =
-      config.ranks.kind == RankKind::thread || (ranks == 1 && config.ranks.nnodes == 1);
-  if (config.needs_mpirun()) {
-    ask_for_mpirun(ranks, arguments);
-  }
-  // Rank 0 alone reads what is scattered, and of several hosts only node 0 has it.
-  std::optional<DataReader> reader;
-  Variables variables;
-  if (one_process || config.data.share != Share::scatter) {
-    reader.emplace(config.data.source, config.data.limit);
-    variables = reader->variables();
-  }
-  if (one_process) {
-    const auto more = rank_variables(ranks);
-    variables.insert(variables.end(), more.begin(), more.end());
-    exec_program(worker_command(arguments), variables);
-  }
-  LaunchOptions launching;
-  launching.command = worker_command(arguments);
-  launching.variables = variables;
-  launching.nproc_per_node = ranks;
-  launching.nnodes = static_cast<int>(config.ranks.nnodes);
-  launching.node_rank = static_cast<int>(config.ranks.node_rank);
-  launching.master_addr = config.ranks.master_addr;
-  launching.master_port = static_cast<int>(config.ranks.master_port);
-  launching.timeout_seconds = config.comm.timeout_seconds;
-  launching.stop_grace_seconds = config.ranks.grace_seconds;
-  launching.first_rank_owns_terminal = true;
-  // Ranks that report for themselves say who they are where the template does.
-  launching.prefix_output = config.output.log_ranks == LogRanks::first;
-  return launch(launching);
+  train_here(config, arguments);
 }
 
 }  // namespace
 
 int run_train(const Arguments& arguments) {
-  int code = 0;
-  const int failure =
-      run_as_rank([&] { code = train_or_launch(with_own_names(arguments)); });
-  return failure != 0 ? failure : code;
+  return run_as_rank([&] { train_or_launch(with_own_names(arguments)); });
 }
 
 }  // namespace tandem::app

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "app/bench_spread.h"
+#include "app/failure_file.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
@@ -45,18 +46,15 @@ json run_bench_json(const Arguments& arguments) {
   std::vector<std::string> command = {executable_path(), "bench"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   command.emplace_back("--json");
-  const CommandResult result = run_command(command, {}, kBenchTimeoutSeconds);
+  const std::string who = "[plan] tandem bench " + arguments.front();
+  const FailureFile file;
+  const CommandResult result =
+      run_command(command, file.variables(), kBenchTimeoutSeconds);
   if (!result.status.ok()) {
-    const std::string mark = "error: ";
-    const size_t at = result.errors.find(mark);
-    std::string reason = at == std::string::npos ? "" : result.errors.substr(at + 7);
-    reason = reason.substr(0, reason.find('\n'));
-    const std::string text = "[plan] tandem bench " + arguments.front() + ": " +
-                             (reason.empty() ? result.status.describe() : reason);
-    if (result.status.code == 2) {
-      throw ConfigError(text);
+    if (const auto failure = file.read()) {
+      throw_failure(who, *failure);
     }
-    throw DataError(text);
+    throw Error(who + ": " + result.status.describe());
   }
   const std::string& output = result.output;
   const size_t last = output.rfind("\n{");
@@ -64,9 +62,7 @@ json run_bench_json(const Arguments& arguments) {
       last == std::string::npos ? output : output.substr(last), nullptr, false);
   if (!parsed.is_object()) {
     throw DataError(
-        "[plan] tandem bench " + arguments.front() +
-        " printed no JSON; give its figures "
-        "by flags, such as --step-ms");
+        who + " printed no JSON; give its figures by flags, such as --step-ms");
   }
   return parsed;
 }

@@ -21,8 +21,8 @@ struct PlanInputs {
 /// Runs `tandem bench step` with these flags, alone and as often as a node has ranks at
 /// once, and `tandem bench allreduce` for the ranks of a node (shm, where this build
 /// has it) and for Gloo's processor time.
-/// `halves`: gradients travel in 16 bits. Takes some seconds. Throws ConfigError or
-/// DataError with what the bench said.
+/// `halves`: gradients travel in 16 bits. Takes some seconds. Throws the bench's own
+/// error.
 PlanInputs measure_inputs(const Arguments& step_flags, int ranks_per_node, bool halves);
 
 /// Reads the run directory of a data-parallel run on one host, which is the node: its

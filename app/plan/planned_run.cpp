@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "app/failure_file.h"
 #include "app/train_flags.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -88,24 +89,6 @@ std::vector<std::string> with_output_to(
   return all;
 }
 
-// The error that tandem printed, else the last line.
-std::string reason_in(const std::string& output_file) {
-  const std::string mark = "error: ";
-  std::istringstream lines(read_file(output_file));
-  std::string found;
-  bool marked = false;
-  for (std::string line; std::getline(lines, line);) {
-    const size_t at = line.find(mark);
-    if (at != std::string::npos && !marked) {
-      found = line.substr(at + mark.size());
-      marked = true;
-    } else if (!line.empty() && !marked) {
-      found = line;
-    }
-  }
-  return found;
-}
-
 // Only what it says of as many ranks.
 ordered_json document_json(const PlannedRun& run) {
   const DocumentFigures& document = run.document;
@@ -179,10 +162,12 @@ ordered_json run_planned(const PlannedRun& run, const std::string& out) {
   }
   const std::string directory = out + "/" + run.name;
   make_directories(directory);
-  const std::string output = directory + "/output.txt";
+  const FailureFile file;
   ProcessOptions options;
-  options.command = with_output_to(output, command_of(run));
-  options.variables = run.variables;
+  options.command = with_output_to(directory + "/output.txt", command_of(run));
+  options.variables = file.variables();
+  options.variables.insert(
+      options.variables.end(), run.variables.begin(), run.variables.end());
   const auto start = std::chrono::steady_clock::now();
   const ExitStatus status = Process(options).wait();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -194,9 +179,10 @@ ordered_json run_planned(const PlannedRun& run, const std::string& out) {
     row["wall_seconds"] = took.count();
     add_summary(row, summary);
   } else {
-    row["status"] = status.code == 2 ? "skipped" : "failed";
-    const std::string reason = reason_in(output);
-    row["reason"] = reason.empty() ? "it " + status.describe() : reason;
+    const auto failure = file.read();
+    const bool misused = failure && failure->kind == FailureKind::config;
+    row["status"] = misused ? "skipped" : "failed";
+    row["reason"] = failure ? failure->message : "it " + status.describe();
   }
   return row;
 }

@@ -50,9 +50,9 @@ std::vector<std::string> command_of(const PlannedRun& run);
 
 /// Runs it to its end, output to `out`/NAME/output.txt. Returns its row of
 /// table.json: status (done, failed, skipped) and reason, the values of its
-/// summary.json, the document's figures. Exit code 2, a setting that cannot be on
-/// this machine or in this build, is a reason to skip. Throws DataError when
-/// nothing can be written.
+/// summary.json, the document's figures. A ConfigError, for a setting that cannot be on
+/// this machine or in this build, is a reason to skip. Throws DataError when nothing
+/// can be written.
 nlohmann::ordered_json run_planned(const PlannedRun& run, const std::string& out);
 
 }  // namespace tandem::app

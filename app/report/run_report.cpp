@@ -15,6 +15,7 @@
 namespace tandem::app {
 
 // Written by CMake from the files they are named after.
+extern const std::string_view kReportHtml;
 extern const std::string_view kChartJs;
 extern const std::string_view kReportCss;
 extern const std::string_view kReportJs;
@@ -143,17 +144,18 @@ std::string html_text(const std::string& text) {
   return out;
 }
 
-// "</script>" in a name must not end the element.
-std::string in_script(std::string json) {
-  for (size_t at = 0; (at = json.find("</", at)) != std::string::npos; at += 3) {
-    json.insert(at + 1, "\\");
+// Neither "</script>" nor "<!--" in a name means anything to the page.
+std::string in_script(const std::string& json) {
+  std::string out;
+  for (const char c : json) {
+    out += c == '<' ? std::string("\\u003c") : std::string(1, c);
   }
-  return json;
+  return out;
 }
 
 std::string html_row(
     const std::vector<std::string>& cells, const char* tag,
-    const std::vector<std::string>& titles, const char* row_class) {
+    const std::vector<std::string>& titles, const char* row_class = "") {
   std::string row = fmt::format("<tr{}>", row_class);
   for (size_t i = 0; i < cells.size(); ++i) {
     row += fmt::format(
@@ -163,23 +165,20 @@ std::string html_row(
   return row + "</tr>\n";
 }
 
-std::string html_table(const ordered_json& json) {
-  const RunTable table = make_run_table(json, true);
-  std::string html = "<div class=\"table\"><table>\n<thead>" +
-                     html_row(table.titles, "th", table.titles, "") +
-                     "</thead>\n<tbody>\n";
+std::string html_rows(const RunTable& table, const ordered_json& json) {
+  std::string html;
   for (size_t i = 0; i < table.rows.size(); ++i) {
     const bool done = json["rows"][i].value("status", "") == "done";
     html +=
         html_row(table.rows[i], "td", table.titles, done ? "" : " class=\"not-run\"");
   }
-  html += "</tbody></table></div>\n";
-  if (!table.notes.empty()) {
-    html += "<ul class=\"notes\">\n";
-    for (const auto& note : table.notes) {
-      html += "<li>" + html_text(note) + "</li>\n";
-    }
-    html += "</ul>\n";
+  return html;
+}
+
+std::string html_notes(const RunTable& table) {
+  std::string html;
+  for (const auto& note : table.notes) {
+    html += "<li>" + html_text(note) + "</li>\n";
   }
   return html;
 }
@@ -204,33 +203,6 @@ std::string about_machine(const ordered_json& table) {
     text += ", LibTorch " + machine.value("libtorch", "");
   }
   return text;
-}
-
-std::string columns_explained(const ordered_json& table) {
-  const bool scaling = table.value("kind", "") == "scaling";
-  return std::string(
-             "<p>Seconds are the whole program’s, with start and tests, as a document "
-             "measures them; samples/s are of training alone. ") +
-         (scaling ? ""
-                  : "MB/rank is the payload that a rank handed to its communicators, "
-                    "comm ms the time per step that a rank waited for them, MiB the "
-                    "peak memory of all processes (PSS). ") +
-         "The document’s figures come from the machine that it describes, not from "
-         "this one.</p>\n";
-}
-
-std::string sections(const ordered_json& table) {
-  if (table.value("kind", "") == "scaling") {
-    return "<h2>Runtime and speed-up</h2>\n"
-           "<p>Dashed: what the document measured.</p>\n"
-           "<div class=\"charts\" id=\"bars\"></div>\n";
-  }
-  return "<h2>Learning curves</h2>\n"
-         "<p>Click a name to hide or show it, twice to see it alone. ◇ marks a "
-         "document’s own result.</p>\n"
-         "<div class=\"legend\" id=\"legend\"></div>\n"
-         "<div class=\"charts\" id=\"curves\"></div>\n"
-         "<h2>Cost</h2>\n<div class=\"charts\" id=\"bars\"></div>\n";
 }
 
 // The banner keeps its copyright; addresses, which nothing loads, go.
@@ -280,24 +252,23 @@ ordered_json read_run_table(const std::string& directory) {
       "metrics.jsonl; name a directory that compare, scaling or train --out wrote");
 }
 
-void write_report(const std::string& directory, const ordered_json& table) {
-  const std::string title = html_text(title_of(table));
-  std::string html =
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<link rel=\"icon\" href=\"data:,\">\n<title>" +
-      title + "</title>\n<style>\n" + std::string(kReportCss) +
-      "</style>\n</head>\n<body>\n<main>\n<h1>" + title + "</h1>\n<p>" +
-      html_text(about_machine(table)) + "</p>\n" + html_table(table) +
-      columns_explained(table) + sections(table) +
-      "<footer>tandem " TANDEM_VERSION "</footer>\n</main>\n";
-  const auto data = chart_data(directory, table)
-                        .dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-  html += "<script type=\"application/json\" id=\"data\">" + in_script(data) +
-          "</script>\n<script>\n" + without_addresses(kChartJs) +
-          "\n</script>\n<script>\n" + std::string(kReportJs) +
-          "</script>\n</body>\n</html>\n";
-  replace_file(directory + "/report.html", html);
+void write_report(const std::string& directory, const ordered_json& json) {
+  const RunTable table = make_run_table(json, true);
+  const std::string data =
+      chart_data(directory, json)
+          .dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  replace_file(
+      directory + "/report.html",
+      fmt::format(
+          fmt::runtime(kReportHtml), fmt::arg("title", html_text(title_of(json))),
+          fmt::arg("kind", html_text(json.value("kind", ""))),
+          fmt::arg("machine", html_text(about_machine(json))),
+          fmt::arg("titles", html_row(table.titles, "th", table.titles)),
+          fmt::arg("rows", html_rows(table, json)),
+          fmt::arg("notes", html_notes(table)), fmt::arg("version", TANDEM_VERSION),
+          fmt::arg("data", in_script(data)), fmt::arg("style", kReportCss),
+          fmt::arg("chart_js", without_addresses(kChartJs)),
+          fmt::arg("script", kReportJs)));
 }
 
 }  // namespace tandem::app

@@ -17,7 +17,8 @@ nlohmann::ordered_json read_run_table(const std::string& directory);
 nlohmann::ordered_json machine_of(const std::string& directory);
 
 /// Writes DIRECTORY/report.html from the table and the runs' metrics.jsonl: one
-/// file with all it needs, Chart.js too. Throws DataError.
+/// file with all it needs, Chart.js too. report.html says what it looks like. Throws
+/// DataError.
 void write_report(const std::string& directory, const nlohmann::ordered_json& table);
 
 }  // namespace tandem::app

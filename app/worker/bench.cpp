@@ -110,7 +110,6 @@ StepTimes time_steps(const BenchStepOptions& options, Communicator& comm) {
   parts.strategy->start();
   StepContext context;
   context.lr = parts.optimizer->base_lr();
-  auto sums = at::zeros({3}, at::kDouble);
   StepTimes times;
   times.executor = parts.executor->kind();
   for (; context.step < options.warmup + options.steps; ++context.step) {
@@ -119,7 +118,7 @@ StepTimes time_steps(const BenchStepOptions& options, Communicator& comm) {
     context.trace = &trace;
     const auto place = static_cast<size_t>(context.step % kPrefetchedBatches);
     const Batch batch = options.prefetched ? fetched[place] : batches.next();
-    sums += parts.strategy->train_step({batch}, context);
+    parts.strategy->train_step({batch}, context);
     if (context.step >= options.warmup) {
       times.ms.push_back(1000 * seconds_since(start));
       add_marks(times, trace);

@@ -23,7 +23,8 @@ int work_export(const Arguments& arguments) {
   std::string out;
   app.add_option(
          "--checkpoint", checkpoint,
-         "a checkpoint's directory, or its model.safetensors")
+         "a checkpoint's directory, its model.safetensors, or a run's directory: its "
+         "newest")
       ->required();
   app.add_option(
          "--out", out,

@@ -7,6 +7,7 @@
 #include "tandem/comm/join/join.h"
 #include "tandem/data/prepared_data.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/report/progress.h"
 #include "tandem/train/scatter.h"
 #include "tandem/train/trainer.h"
 
@@ -23,6 +24,7 @@ DatasetSplits load_shared(const RunConfig& config, Communicator& comm) {
 
 void train_as_process(const RunConfig& config) {
   const auto env = read_rank_env().value_or(RankEnv{});
+  print_join_line(config, env.rank, env.local_rank);
   JoinedRun run = join_run(env, config.comm);
   train(
       config,
@@ -40,6 +42,7 @@ void train_as_threads(const RunConfig& config) {
   run_ranks(
       config.num_ranks_here(),
       [&](Communicator& comm) {
+        print_join_line(config, comm.rank(), comm.rank());
         train(config, scatter ? load_shared(config, comm) : data, comm);
       },
       config.comm.timeout());

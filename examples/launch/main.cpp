@@ -1,4 +1,4 @@
-// A program that a launcher starts n times, as document 002's train.py: a linear
+// A program that a launcher starts n times, like document 002's train.py: a linear
 // layer, mean squared error, SGD, ten steps on random numbers.
 //
 //   tandem launch --nproc-per-node 2 ./launch

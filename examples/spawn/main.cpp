@@ -1,4 +1,4 @@
-// A program that starts its own ranks, as document 002's train_spawn.py: a linear
+// A program that starts its own ranks, like document 002's train_spawn.py: a linear
 // layer, mean squared error, SGD, ten steps on random numbers.
 //
 //   ./spawn [RANKS]

@@ -82,9 +82,11 @@ std::string first_line(const std::exception& error) {
 std::string did_you_mean(
     const std::string& name, const std::vector<std::string>& candidates) {
   const std::string* best = nullptr;
-  size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
+  // Of three letters two others are another word.
+  const size_t most = name.size() <= 3 ? 1 : std::max<size_t>(2, name.size() / 3);
+  size_t best_distance = most + 1;
   for (const auto& candidate : candidates) {
-    // A much longer name is far without counting, which would take long.
+    // A much longer name is too far away anyway, and would take long to compare.
     if (name.size() >= candidate.size() + best_distance) {
       continue;
     }

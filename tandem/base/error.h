@@ -15,8 +15,8 @@ class Error : public std::runtime_error {
   explicit Error(const std::string& message);
 };
 
-/// The user asked for something that cannot be: a flag, a recipe, a size.
-/// The program exits with 2.
+/// The user asked for something impossible, by a flag, a recipe or a size. The program
+/// exits with 2.
 class ConfigError : public Error {
  public:
   using Error::Error;

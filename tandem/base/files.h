@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-/// The whole file. Throws DataError that names the path and the reason, also
-/// when the file holds more than `most_bytes`, of which no more are read.
+/// The whole file. Throws DataError that names the path and the reason, also when the
+/// file holds more than `most_bytes`; it is then not read to its end.
 std::string read_file(
     const std::string& path, size_t most_bytes = std::numeric_limits<size_t>::max());
 
@@ -25,8 +25,7 @@ void write_all(int fd, const void* data, size_t size, const std::string& path);
 /// Makes a directory and its parents. Throws DataError.
 void make_directories(const std::string& path);
 
-/// Makes what was renamed in a directory last through a power cut, where the file
-/// system can.
+/// Makes renames in a directory survive a power cut, where the file system can.
 void sync_directory(const std::string& path);
 
 /// Removes a file or a directory with all it holds; a missing one is fine.
@@ -46,8 +45,8 @@ std::string cache_directory();
 /// The running program's file.
 std::string executable_path();
 
-/// Holds an exclusive lock between processes while it lives. Made with its
-/// directory when missing; waits for other holders.
+/// Holds an exclusive lock between processes while it lives. Waits for other holders;
+/// makes the file and its directory when they are missing.
 class FileLock {
  public:
   explicit FileLock(const std::string& path);

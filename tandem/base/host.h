@@ -4,8 +4,8 @@
 
 namespace tandem {
 
-/// One word that two processes share exactly where process ids and addresses mean the
-/// same to both: this boot of the kernel, this container.
+/// A text that is the same in two processes exactly where process ids and addresses
+/// mean the same to both: in one boot of the kernel and one container.
 std::string host_identity();
 
 }  // namespace tandem

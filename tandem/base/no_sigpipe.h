@@ -5,9 +5,10 @@
 
 namespace tandem {
 
-/// What we or LibTorch's transports write to may have been closed at the other end, and
-/// the SIGPIPE of that would end the process. While one of these lives this thread gets
-/// none, nor do, ever, the threads it starts; it then takes the one that may have come.
+/// We and LibTorch's transports may write to what was closed at the other end, and the
+/// SIGPIPE from that would end the process. While one of these lives, this thread gets
+/// none, and the threads that it starts never do; the destructor discards one that has
+/// come meanwhile.
 class NoSigpipe {
  public:
   NoSigpipe() {

@@ -113,7 +113,7 @@ Pipe open_pipe() {
   return {ends[0], ends[1]};
 }
 
-// In the child. `failure` takes the errno when the program cannot be executed;
+// Runs in the child. `failure` takes the errno when the program cannot be executed;
 // otherwise exec closes it.
 [[noreturn]] void become(
     const ExecImage& image, pid_t parent, const Pipe& output, const Pipe& error,
@@ -136,7 +136,7 @@ Pipe open_pipe() {
   _exit(126);
 }
 
-// Waits until the child has become its program; the errno if it could not.
+// Waits until the child is its program; returns the errno if it could not, or 0.
 int exec_failure(const Pipe& failure) {
   close(failure.write_end);
   int reason = 0;
@@ -271,7 +271,7 @@ CommandResult run_command(
     pollfd entries[2] = {
         {output_open ? process.output_fd() : -1, POLLIN, 0},
         {error_open ? process.error_fd() : -1, POLLIN, 0}};
-    // Without pipes to watch, the end is near.
+    // Once both pipes are closed, the end is near.
     poll(entries, 2, output_open || error_open ? 100 : 1);
     output_open = output_open && drain(process.output_fd(), result.output);
     error_open = error_open && drain(process.error_fd(), result.errors);

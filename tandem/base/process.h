@@ -33,8 +33,8 @@ struct ProcessOptions {
   bool pipe_output = false;
 };
 
-/// A child process: started by fork and exec only, in a process group of its
-/// own, killed by the kernel when the thread that started it ends.
+/// A child process, started by fork and exec only, in a process group of its own. The
+/// kernel kills it when the thread that started it ends.
 class Process {
  public:
   /// Throws ConfigError when the program does not exist or cannot be executed.

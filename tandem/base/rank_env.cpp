@@ -27,7 +27,7 @@ struct LauncherNames {
 
 const LauncherNames kLaunchers[] = {
     {"env", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"},
-    // Its ..._NODE_RANK counts processes on the node, not nodes.
+    // Its ..._NODE_RANK counts processes on the host, not hosts.
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", ""},
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
@@ -164,7 +164,7 @@ std::optional<RankEnv> read_rank_env(const GetEnv& get) {
     env.node_rank = optional_number(get, names.node_rank, 0, 0, kMost);
     return env;
   }
-  // Else each process would train as if it were the only one.
+  // Otherwise each process would train as if it were the only one.
   if (get("WORLD_SIZE")) {
     required(get, "RANK", 0, std::numeric_limits<int>::max());
   }

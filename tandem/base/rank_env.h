@@ -8,17 +8,17 @@
 
 namespace tandem {
 
-/// Which rank this process is, as its launcher said it.
+/// Which rank this process is, as its launcher says.
 struct RankEnv {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 1;
   int node_rank = 0;
-  // Host and port where rank 0 can be met. Unused when `store` is given.
+  // Host and port at which rank 0 can be reached. Unused when `store` is given.
   std::string master_addr = "127.0.0.1";
   int master_port = 29500;
-  // Address of a rendezvous store that the launcher runs (see store.h), or "".
+  // Address of a rendezvous store that the launcher runs (store/store.h), or "".
   std::string store;
   // Which launcher's variables were found: "env", "slurm", "openmpi", "pmi".
   std::string source;
@@ -26,7 +26,7 @@ struct RankEnv {
   bool agent_store = false;
 };
 
-/// Looks a variable up; nullopt when it is not set.
+/// Looks up a variable; nullopt when it is not set.
 using GetEnv = std::function<std::optional<std::string>(const std::string&)>;
 
 /// The process's own environment.
@@ -37,12 +37,12 @@ std::optional<std::string> get_env(const std::string& name);
 /// Open MPI and PMI. Without LOCAL_WORLD_SIZE a loopback MASTER_ADDR says that all
 /// ranks are on this host. Returns nullopt when no launcher started this process.
 ///
-/// Throws ConfigError that names the variable when one is missing beside the
-/// others, is not a number, or is out of range.
+/// Throws ConfigError that names the variable when one is missing although others are
+/// set, is not a number, or is out of range.
 std::optional<RankEnv> read_rank_env(const GetEnv& get = get_env);
 
-/// The variables that a launcher sets for one rank, as NAME=VALUE pairs: the
-/// inverse of read_rank_env.
+/// The variables that a launcher sets for one rank, as (name, value): the inverse of
+/// read_rank_env.
 std::vector<std::pair<std::string, std::string>> to_variables(const RankEnv& env);
 
 /// Number of CPUs this process may use: affinity, then the cgroup's quota.

@@ -22,7 +22,7 @@ class Sha256 {
   std::unique_ptr<State> state_;
 };
 
-/// The 64 hex digits of bytes at hand.
+/// The 64 hex digits for bytes that are all in memory.
 std::string sha256_hex(const void* data, size_t size);
 
 }  // namespace tandem

@@ -27,9 +27,9 @@ extern "C" void on_signal(int number) {
 void catch_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
-  // A second one of these ends the process as usual; under our launcher, which may
-  // send the same signal that a terminal or a service manager sends to all, it is
-  // the launcher that ends us after a while.
+  // A second signal ends the process as usual, except under our launcher: there one
+  // signal may come twice, from a terminal or service manager and from the launcher,
+  // which ends us itself after a while.
   action.sa_flags = SA_RESTART | (get_env("TANDEM_STORE") ? 0 : SA_RESETHAND);
   for (const int number : {SIGTERM, SIGINT}) {
     sigaction(number, &action, nullptr);

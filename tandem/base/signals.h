@@ -2,15 +2,15 @@
 
 namespace tandem {
 
-/// Turns signals into flags that a training loop asks for: SIGTERM and SIGINT
-/// ask it to save and stop, SIGUSR1 to save. A signal handler cannot reach an
-/// object, so these are the process's.
+/// Turns signals into flags that a training loop looks at: SIGTERM and SIGINT ask it to
+/// save and stop, SIGUSR1 to save. A signal handler cannot reach an object, so these
+/// are the process's.
 void catch_signals();
 
 /// The signal that asked to stop, 0 for none. Any thread.
 int stop_signal();
 
-/// True once for each SIGUSR1 so far. Any thread.
+/// True if SIGUSR1 has come since the last call. Any thread.
 bool take_save_request();
 
 }  // namespace tandem

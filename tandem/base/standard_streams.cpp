@@ -17,8 +17,8 @@ void hold_standard_streams() {
     if (fcntl(fd, F_GETFD) >= 0) {
       continue;
     }
-    // The lowest number that is free: this one. For reading only, so that who prints
-    // learns that nothing arrives, as before.
+    // open() takes the lowest free number: this one. For reading only, so that whoever
+    // prints still learns that nothing arrives.
     if (open("/dev/null", O_RDONLY) < 0) {
       throw Error(
           "[files] descriptor " + std::to_string(fd) +

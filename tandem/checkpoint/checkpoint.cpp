@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/config/line_format.h"
 #include "tandem/formats/tensor_list.h"
 
 namespace tandem {
@@ -75,13 +78,13 @@ void rename_over(const std::string& from, const std::string& to) {
   }
 }
 
-// Out of the way of what counts as a checkpoint.
+// Renames it, so that it no longer counts as a checkpoint.
 void set_aside(const std::string& path, const std::string& prefix) {
   const size_t slash = path.rfind('/') + 1;
   rename_over(path, path.substr(0, slash) + prefix + path.substr(slash));
 }
 
-// Also what a killed run left behind while it wrote.
+// Among them is what a run left behind that was killed while it wrote.
 void remove_temporaries(const std::string& directory) {
   for (const auto& name : list_directory(directory)) {
     if (name.rfind(kTemporary, 0) == 0) {
@@ -149,10 +152,67 @@ void check_finite(const std::vector<NamedTensor>& tensors) {
   }
 }
 
+void add_best(const BestTest& best, std::map<std::string, std::string>& metadata) {
+  if (best.step >= 0) {
+    metadata["best_loss"] = float_text(best.loss);
+    metadata["best_step"] = std::to_string(best.step);
+    metadata["evaluations_since_best"] = std::to_string(best.evaluations_since);
+  }
+}
+
+BestTest best_in(const SafetensorsFile& file, const std::string& path) {
+  if (text(file, "best_step").empty()) {
+    return {};
+  }
+  const auto loss = parse_number<double>(text(file, "best_loss"));
+  if (!loss) {
+    throw DataError(
+        "[checkpoint] '" + path +
+        "' does not say its best_loss; use another checkpoint");
+  }
+  return {
+      *loss, number(file, "best_step", path),
+      number(file, "evaluations_since_best", path)};
+}
+
+bool is_link(const std::string& path) {
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+// One that is there is replaced at once.
+void link_best(const std::string& directory, const std::string& checkpoint) {
+  const std::string temporary = directory + "/" + kTemporary + "best";
+  const std::string link = directory + "/best";
+  const std::string name = checkpoint.substr(checkpoint.rfind('/') + 1);
+  if (symlink(name.c_str(), temporary.c_str()) != 0 ||
+      std::rename(temporary.c_str(), link.c_str()) != 0) {
+    throw DataError(
+        "[checkpoint] cannot make the link '" + link + "': " + std::strerror(errno) +
+        "; leave out --keep-best, or choose another --out");
+  }
+}
+
+void remove_surplus(
+    const std::string& directory, int64_t best_step, const KeptCheckpoints& kept) {
+  auto all = checkpoints_in(directory);
+  const auto best = all.find(best_step);
+  auto surplus = kept.newest > 0 ? static_cast<int64_t>(all.size()) - kept.newest : 0;
+  if (kept.best && best != all.end()) {
+    link_best(directory, best->second);
+  }
+  for (auto entry = all.begin(); surplus > 0; ++entry, --surplus) {
+    if (!kept.best || entry != best) {
+      remove_all(entry->second);
+    }
+  }
+}
+
 }  // namespace
 
 std::string save_checkpoint(
-    const std::string& directory, const CheckpointContent& content, int64_t keep) {
+    const std::string& directory, const CheckpointContent& content,
+    const KeptCheckpoints& kept) {
   const std::string path = checkpoint_path(directory, content.position.step);
   const std::string temporary = directory + "/" + kTemporary + std::to_string(getpid());
   check_finite(content.state.model);
@@ -170,6 +230,7 @@ std::string save_checkpoint(
         {"samples_in_epoch", std::to_string(content.position.samples_in_epoch)},
         {"config", content.config},
         {"data", content.data}};
+    add_best(content.best, files.training.metadata);
     write_checkpoint_files(temporary, std::move(files), content.rank_files);
     rename_over(temporary, path);
     sync_directory(directory);
@@ -177,18 +238,14 @@ std::string save_checkpoint(
     remove_all(temporary);
     throw;
   }
-  const auto all = checkpoints_in(directory);
-  auto surplus = keep > 0 ? static_cast<int64_t>(all.size()) - keep : 0;
-  for (auto entry = all.begin(); surplus > 0; ++entry, --surplus) {
-    remove_all(entry->second);
-  }
+  remove_surplus(directory, content.best.step, kept);
   return path;
 }
 
 void load_checkpoint(
     const std::string& path, CheckpointContent& content,
     const std::function<void(const CheckpointContent&)>& accept) {
-  // In this order, so that of two that are missing the model is named.
+  // In this order, so that where both are missing, the model is named.
   const auto model_bytes = read_file(file_in(path, kModelFile));
   const auto training_bytes = read_file(file_in(path, kTrainingFile));
   const auto [model, training] =
@@ -197,6 +254,7 @@ void load_checkpoint(
   said.position = {
       number(training, "epoch", path), number(training, "step_in_epoch", path),
       number(training, "step", path), number(training, "samples_in_epoch", path)};
+  said.best = best_in(training, path);
   said.description = model.metadata;
   said.config = text(training, "config");
   said.data = text(training, "data");
@@ -212,8 +270,18 @@ void load_checkpoint(
 }
 
 std::string model_file(const std::string& path) {
-  const auto inside = file_in(path, kModelFile);
-  return file_exists(inside) ? inside : path;
+  if (const auto inside = file_in(path, kModelFile); file_exists(inside)) {
+    return inside;
+  }
+  for (const auto& folder : {path + "/checkpoints", path}) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(folder, ignored)) {
+      if (const auto newest = newest_checkpoint(folder); !newest.empty()) {
+        return file_in(newest, kModelFile);
+      }
+    }
+  }
+  return path;
 }
 
 std::map<std::string, std::string> load_model(
@@ -251,10 +319,14 @@ void leave_later_checkpoints(const std::string& directory, int64_t step) {
   for (auto entry = all.upper_bound(step); entry != all.end(); ++entry) {
     log_warning(
         "[checkpoint] '" + entry->second +
-        "' is later than where the run goes on; it "
-        "becomes " +
+        "' is later than the step from which the run "
+        "goes on; it becomes " +
         kLeft + "...");
     set_aside(entry->second, kLeft);
+  }
+  const std::string best = directory + "/best";
+  if (is_link(best) && !file_exists(best)) {
+    remove_all(best);
   }
 }
 

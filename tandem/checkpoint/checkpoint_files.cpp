@@ -26,7 +26,8 @@ const std::string& entry(
   return found->second;
 }
 
-// After the hash was compared: a flipped bit is no other format.
+// Called after the hash was compared, so that a flipped bit does not pass for another
+// format.
 void check_format(const SafetensorsFile& file, const std::string& path) {
   const std::string& text = entry(file, kFormatKey, path);
   const int64_t format = parse_number<int64_t>(text).value_or(0);
@@ -34,7 +35,7 @@ void check_format(const SafetensorsFile& file, const std::string& path) {
     throw OtherFormat(
         "[checkpoint] '" + path + "' has format " + text + ", this program reads " +
         std::to_string(kFormat) + "; " +
-        (format < kFormat ? "begin with its weights by --init" : "update tandem"));
+        (format < kFormat ? "start from its weights with --init" : "update tandem"));
   }
 }
 
@@ -61,8 +62,8 @@ void write_checkpoint_files(
   }
   listed[kFormatKey] = std::to_string(kFormat);
   files.model.metadata[kFormatKey] = listed[kFormatKey];
-  // Each is to have the other's hash, which cannot be that of the whole file in both:
-  // the model gets the one of a training state that does not know the model yet.
+  // Each names the other by a hash, which can be that of the whole file in one of them
+  // only: the model gets the hash of a training state without the model's.
   const std::string id = safetensors_hash(files.training);
   files.model.metadata[kIdKey] = id;
   listed[kModelFile] = write_safetensors(directory + "/" + kModelFile, files.model);

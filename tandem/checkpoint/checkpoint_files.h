@@ -22,7 +22,7 @@ struct CheckpointFiles {
 constexpr const char* kModelFile = "model.safetensors";
 constexpr const char* kTrainingFile = "training.safetensors";
 
-/// A checkpoint in which nothing is wrong, of a build that wrote them otherwise.
+/// An intact checkpoint of another format, which another version wrote.
 class OtherFormat : public DataError {
  public:
   using DataError::DataError;
@@ -34,19 +34,19 @@ void write_checkpoint_files(
     const std::string& directory, CheckpointFiles files,
     const std::vector<std::string>& rank_files);
 
-/// Both files of the checkpoint in `directory` from their bytes. Throws DataError
-/// when one is damaged or they are of two checkpoints, OtherFormat.
+/// Both files of the checkpoint in `directory` from their bytes. Throws DataError when
+/// one is damaged or they are of two checkpoints, OtherFormat for another format.
 CheckpointFiles parse_checkpoint_files(
     const std::string& directory, const std::string& model,
     const std::string& training);
 
-/// The model's alone. Throws as parse_checkpoint_files().
+/// The model's file alone. Throws as parse_checkpoint_files().
 SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path);
 
 /// The hashes of the ranks' files that a training state lists, by name.
 std::map<std::string, std::string> rank_hashes(const SafetensorsFile& training);
 
-/// A rank's file. Throws DataError when it is damaged or not that with this hash.
+/// A rank's file. Throws DataError when it is damaged or does not have this hash.
 SafetensorsFile parse_rank_file(
     const std::string& bytes, const std::string& path, const std::string& hash);
 

@@ -9,9 +9,9 @@
 
 namespace tandem {
 
-// What a checkpoint holds beside the logical state: of each rank what only it has,
-// such as parameters between averages. One file per rank, all written by rank 0, which
-// owns the directory. A run of another number of ranks does without.
+// What a checkpoint holds beside the logical state: of each rank what only it has, such
+// as parameters between averages. One file per rank, all written by rank 0, which owns
+// the directory. A run with another number of ranks does without them.
 
 /// The name of a rank's file in a checkpoint's directory.
 std::string rank_file_name(int rank, int size);
@@ -23,8 +23,8 @@ std::vector<std::string> gather_rank_files(
     Communicator& comm);
 
 /// Loads this rank's file of a checkpoint into `tensors`, in place. `hashes` are those
-/// of the files that the checkpoint was saved with (checkpoint.h). False, and nothing
-/// is changed on any rank, when they are none of so many ranks with this strategy.
+/// of the files that the checkpoint was saved with (checkpoint.h). Returns false, and
+/// changes nothing on any rank, unless they are of this many ranks with this strategy.
 /// Collective. Throws DataError for a file that is missing, damaged or of another
 /// checkpoint, ConfigError for one that does not fit.
 bool load_rank_file(

@@ -32,7 +32,7 @@ bool fits_run(const Field& field, const std::string& before, const std::string& 
   }
 }
 
-// RUN of RUN/checkpoints/step-N, "" of another path.
+// RUN of RUN/checkpoints/step-N, "" for any other path.
 std::string run_of(const std::string& checkpoint) {
   namespace fs = std::filesystem;
   const std::string trimmed =
@@ -45,7 +45,7 @@ std::string run_of(const std::string& checkpoint) {
   return run.empty() ? "." : run;
 }
 
-// `written` as this version of the program writes it, where it knows it.
+// `written` as this version of the program would write it, where it knows the value.
 std::string canonical(const Field& field, const std::string& written) {
   if (field.type == Field::Type::text) {
     return written;
@@ -105,7 +105,7 @@ RunConfig settings_of_run(const std::string& config_file, const RunConfig& asked
 
 std::string kept_settings(
     const std::string& recipe, const RunConfig& run, const RunConfig& config) {
-  // Only what the recipe names is then another value.
+  // After this only settings that the recipe names can differ.
   RunConfig said = run;
   read_recipe(said, recipe);
   std::vector<std::string> kept;

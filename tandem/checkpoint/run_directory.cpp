@@ -187,6 +187,11 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["world_size"] = summary.world_size;
   json["epochs"] = summary.epochs;
   json["steps"] = summary.steps;
+  json["ended_by"] = summary.ended_by;
+  if (summary.best_test_step >= 0) {
+    json["best_test_loss"] = summary.best_test_loss;
+    json["best_test_step"] = summary.best_test_step;
+  }
   json["model"] = name_of(config.model.kind);
   json["strategy"] = name_of(config.strategy.kind);
   json["sync"] = name_of(config.strategy.sync);

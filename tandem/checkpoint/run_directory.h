@@ -58,14 +58,19 @@ struct Summary {
   // the end.
   int64_t skipped_steps = 0;
   double loss_scale = 1;
-  // What of its gradients a rank's reduction moves in a step.
+  // Bytes of gradients that a rank's reduction moves in a step.
   double gradient_bytes = 0;
-  // Payload of the tensors that a rank handed over, mean over ranks.
+  // Bytes of the tensors that a rank gave to operations, mean over ranks.
   double bytes_sent_per_rank = 0;
   // PSS: each process's own peak, added up over the ranks' processes.
   double peak_memory_mib = 0;
   int64_t epochs = 0;
   int64_t steps = 0;
+  // "epochs", "converged", "patience" or "observer".
+  std::string ended_by;
+  // The lowest test loss and where it was; step -1: there was no evaluation.
+  double best_test_loss = 0;
+  int64_t best_test_step = -1;
   int world_size = 1;
   std::string backend;
   // Not `automatic`.
@@ -93,7 +98,7 @@ class RunDirectory {
   void add(const TestReport& report);
   /// A line of metrics.jsonl of kind "lost_output", at the step of the line before.
   void note_lost_output(const std::string& where_and_why);
-  /// Drops the metrics of steps after this one: a resumed run makes them again.
+  /// Drops the metrics of steps after this one: a resumed run writes them again.
   void forget_after(int64_t step);
   void finish(const Summary& summary, const RunConfig& config);
 

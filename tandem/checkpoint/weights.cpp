@@ -29,12 +29,12 @@ WeightsFormat format_of(const std::string& path) {
         "'; name a checkpoint, a safetensors file or one of torch.save");
   }
   start.resize(static_cast<size_t>(file.gcount()));
-  // A pipe has none, and reading it says what is wrong.
+  // A pipe has no size; reading it will say what is wrong.
   std::error_code ignored;
   return weights_format(start, std::filesystem::file_size(path, ignored));
 }
 
-// A user's file has no hash; a checkpoint's that has none lost it to damage.
+// A user's file has no hash; a checkpoint's file without one has lost it to damage.
 std::vector<NamedTensor> read_hashed(const std::string& path, bool in_checkpoint) {
   auto file = read_safetensors(path);
   if (in_checkpoint || is_of_checkpoint(file)) {
@@ -55,8 +55,8 @@ std::vector<NamedTensor> read_any(const std::string& path) {
     case WeightsFormat::legacy_torch:
       throw DataError(
           "[weights] '" + path +
-          "' is of torch.save's format before PyTorch 1.6; load it in Python and save "
-          "it again");
+          "' has torch.save's format from before PyTorch 1.6; load it in Python and "
+          "save it again");
     case WeightsFormat::unknown:
       break;
   }

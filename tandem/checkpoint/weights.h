@@ -12,8 +12,8 @@ namespace tandem {
 /// content says which, not its name (weights_format.h). The prefix "module." of a model
 /// that was wrapped in DistributedDataParallel is taken off.
 ///
-/// Throws DataError when the file is damaged or is something else; a checkpoint's
-/// without its hash is damaged.
+/// Throws DataError when the file is damaged or is something else; a checkpoint's file
+/// without its hash counts as damaged.
 std::vector<NamedTensor> read_weights(const std::string& path);
 
 /// Loads them into `targets` by name, in place, converted to the targets' dtypes:

@@ -47,7 +47,7 @@ void check_numel(
 
 }  // namespace
 
-// Put together only for an error: it takes longer than a small sum.
+// Its text is put together only for an error, since that takes longer than a small sum.
 struct OperationName {
   const char* operation;
   int64_t sequence;
@@ -112,7 +112,7 @@ WorkPtr Communicator::launch(
   }
 }
 
-// Of a group within a group only the cause counts.
+// Of an error from a group within this group only the cause is kept.
 CommError Communicator::named_error(
     const OperationName& name, const std::exception& error) const {
   const auto* inner = dynamic_cast<const CommError*>(&error);

@@ -25,8 +25,8 @@ class Work {
 
   /// Blocks until the operation has ended. Zero takes the group's timeout.
   ///
-  /// Throws CommError when it failed or the time passed first; after that the
-  /// group is of no more use.
+  /// Throws CommError when it failed or the time passed first; the group is then
+  /// unusable.
   virtual void wait(std::chrono::milliseconds timeout = {}) = 0;
 };
 using WorkPtr = std::shared_ptr<Work>;
@@ -34,9 +34,10 @@ using WorkPtr = std::shared_ptr<Work>;
 /// What a communicator has done so far.
 struct CommStats {
   int64_t operations = 0;
-  // Payload of the tensors handed over.
+  // Bytes of the tensors that operations were given.
   int64_t bytes = 0;
-  // Time the caller was blocked, in wait() as a rule: communication that nothing hid.
+  // Time that the caller was blocked, usually in wait(): communication that nothing
+  // hid.
   double waited_seconds = 0;
 
   CommStats& operator+=(const CommStats& other) {
@@ -50,15 +51,15 @@ struct CommStats {
 /// A group of ranks that compute together.
 ///
 /// All ranks make the same calls in the same order. Calls return at once, or soon; the
-/// operation runs beside the caller until wait(). Tensors are contiguous, of
-/// equal dtype and size on all ranks. A group of one does nothing, so no caller
-/// asks for the size. For the same tensors the result has the same bits each
-/// time; whether it depends on how a buffer is cut, the backend says.
+/// operation runs beside the caller until wait(). Tensors are contiguous, of equal
+/// dtype and size on all ranks. A group of one does nothing, so no caller asks for the
+/// size. For the same tensors the result has the same bits each time; the backend says
+/// whether it depends on how a buffer is cut.
 ///
 /// One thread calls at a time. `label` names an operation in errors.
 ///
-/// Throws CommError on failure, ConfigError for a tensor that is not
-/// contiguous or a root, peer or size that cannot be.
+/// Throws CommError on failure, ConfigError for a tensor that is not contiguous or an
+/// impossible root, peer or size.
 class Communicator {
  public:
   Communicator(int rank, int size, std::string backend)
@@ -96,9 +97,9 @@ class Communicator {
   WorkPtr all_gather(
       at::Tensor output, at::Tensor input, const std::string& label = "");
 
-  /// `output` becomes this rank's slice of the root's `input`, which only the
-  /// root gives (others pass an undefined tensor). And the inverse. The root's own part
-  /// may be its slice of the whole.
+  /// `output` becomes this rank's slice of the root's `input`, which only the root
+  /// gives (others pass an undefined tensor); gather() is the inverse. The root's own
+  /// part may be its slice of the whole.
   WorkPtr scatter(
       at::Tensor output, at::Tensor input, int root, const std::string& label = "");
   WorkPtr gather(
@@ -151,7 +152,7 @@ class Communicator {
   virtual WorkPtr do_send(at::Tensor tensor, int peer, int tag) = 0;
   virtual WorkPtr do_recv(at::Tensor tensor, int peer, int tag) = 0;
 
-  // Where this rank comes to stand among those with the same color. Collective.
+  // This rank's place among those with the same color. Collective.
   struct Place {
     int rank = 0;
     int size = 1;

@@ -18,7 +18,7 @@ template <typename T>
 TANDEM_ALWAYS_INLINE T add(T a, T b) {
   return a + b;
 }
-// As unsigned numbers: they may pass the largest.
+// As unsigned numbers, which may overflow.
 template <>
 TANDEM_ALWAYS_INLINE int64_t add(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
@@ -131,7 +131,7 @@ bool add_by_loop(
   }
 }
 
-// The rare ones, by LibTorch.
+// The rare operations and dtypes, by LibTorch.
 void reduce_by_tensors(
     ReduceOp op, at::ScalarType dtype, c10::ArrayRef<char*> to,
     c10::ArrayRef<const char*> from, int64_t count) {

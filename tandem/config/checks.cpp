@@ -65,7 +65,7 @@ void check_loss(const ModelSettings& model) {
   }
 }
 
-// The other strategies update parameters where nobody sees all gradients.
+// A step that overflows can be left out only where every rank sees all gradients.
 void check_strategy(const RunConfig& config) {
   const auto& strategy = config.strategy;
   if (config.exec.loss_scale != ExecOptions::kNoScale &&
@@ -115,17 +115,17 @@ void check_one_host(const RunConfig& config) {
   if (config.ranks.kind == RankKind::thread) {
     throw ConfigError(
         "[config] thread ranks live in one process, but there are " + nodes +
-        " nodes; use --ranks process");
+        " hosts; use --ranks process");
   }
   if (has_trait(config.strategy.kind, kSharesParameters)) {
     throw ConfigError(fmt::format(
-        "[config] {}'s ranks share memory, but there are {} nodes; use --nnodes 1, or "
+        "[config] {}'s ranks share memory, but there are {} hosts; use --nnodes 1, or "
         "--strategy averaging",
         name_of(config.strategy.kind), nodes));
   }
   if (row_of(config.comm.backend).one_host) {
     throw ConfigError(fmt::format(
-        "[config] backend {} is for ranks of one host, but there are {} nodes; use "
+        "[config] backend {} is for ranks of one host, but there are {} hosts; use "
         "--backend auto",
         name_of(config.comm.backend), nodes));
   }
@@ -137,7 +137,7 @@ void check_ranks(const RunConfig& config) {
   check_one_host(config);
   if (ranks.node_rank >= ranks.nnodes) {
     throw ConfigError(fmt::format(
-        "[config] node_rank is {}, expected 0 to {} for {} nodes; change --node-rank "
+        "[config] node_rank is {}, expected 0 to {} for {} hosts; change --node-rank "
         "or --nnodes",
         ranks.node_rank, ranks.nnodes - 1, ranks.nnodes));
   }

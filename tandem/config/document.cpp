@@ -17,7 +17,7 @@ namespace {
       "; change it");
 }
 
-// A part of a recipe, nullptr without it.
+// A table of a recipe, nullptr where there is none.
 const toml::table* part_of(
     const toml::table& recipe, const std::string& path, const std::string& name) {
   const auto* node = recipe.get(name);
@@ -39,7 +39,7 @@ double number_of(
 std::string text_of(
     const std::string& path, const toml::node& node, const std::string& key) {
   if (!node.is_string()) {
-    refuse(path, node, key, "a text in quotes");
+    refuse(path, node, key, "a string in quotes");
   }
   return *node.value_exact<std::string>();
 }

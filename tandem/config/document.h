@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-/// What a document measured, by the number of ranks: of another number it says nothing.
+/// What a document measured, by number of ranks; of other numbers it says nothing.
 struct DocumentFigure {
-  // Of as many ranks as the recipe has.
+  // With the recipe's own number of ranks.
   std::optional<double> own;
   std::map<int, double> by_ranks;
 
@@ -17,17 +17,17 @@ struct DocumentFigure {
   std::optional<double> at(int ranks, int own_ranks) const;
 };
 
-/// A recipe's [document] table: what the document that it repeats says of its own
-/// run. Nothing that it does not say.
+/// A recipe's [document] table: what the document that it repeats says of its own run.
+/// What the document does not say is empty.
 struct DocumentFigures {
-  // Where it was measured, "" when the document does not tell.
+  // Where it was measured.
   std::string machine;
   // Of the whole program.
   DocumentFigure seconds;
   // Percent.
   DocumentFigure test_accuracy;
   DocumentFigure train_accuracy;
-  // The last losses that it prints, of as many ranks as there are.
+  // The last losses that it prints, one for each of its ranks.
   std::vector<double> last_losses;
 };
 
@@ -40,14 +40,14 @@ struct DocumentFigures {
 /// cannot be read.
 DocumentFigures read_document(const std::string& path);
 
-/// A recipe's [scaling] table: which recipes to run (paths as given to a program
-/// started here), with how many ranks. Such a recipe has no settings.
+/// A recipe's [scaling] table: which recipes to run (paths from the current directory),
+/// with how many ranks. Such a recipe has no settings.
 struct ScalingRecipe {
   std::vector<std::string> recipes;
   std::vector<int> nproc;
 };
 
-/// Nothing for a recipe without the table. Keys: recipes (texts, relative to the
+/// nullopt for a recipe without the table. Keys: recipes (texts, relative to the
 /// recipe) and nproc (whole numbers). Throws as read_document().
 std::optional<ScalingRecipe> read_scaling_recipe(const std::string& path);
 

@@ -8,6 +8,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
+#include "tandem/config/habits.h"
 #include "tandem/config/line_format.h"
 
 namespace tandem {
@@ -19,7 +20,7 @@ std::string with(std::string text, char from, char to) {
   return text;
 }
 
-// Adds to a field while describe() says more about it.
+// Adds to a field what describe() goes on to say about it.
 template <typename Part>
 class Row {
  public:
@@ -44,7 +45,7 @@ class Row {
       return assign(config, std::to_string(static_cast<int64_t>(value)));
     };
     const std::string name = word;
-    // The number behind a word is no number that anybody may give.
+    // The number that a word stands for cannot be given as a number.
     field_.assign = [=](RunConfig& config, const std::string& given) {
       return given == name ? set_number(config)
                            : assign(config, given) && number(config) != value;
@@ -56,21 +57,20 @@ class Row {
   }
   // It means something where `member`, the value of `setting`, is one of these.
   template <typename E>
-  Row& needs(const char* setting, E Part::*member, std::initializer_list<E> values) {
+  Row& needs(const char* setting, E Part::*member, const std::vector<E>& wanted) {
     field_.needs = setting;
     std::vector<std::string> names;
-    for (const E value : values) {
+    for (const E value : wanted) {
       names.emplace_back(name_of(value));
     }
     of(join(names));
-    const std::vector<E> wanted = values;
     field_.has_meaning = [part = part_, member, wanted](const RunConfig& config) {
       const E value = config.*part.*member;
       return std::find(wanted.begin(), wanted.end(), value) != wanted.end();
     };
     return *this;
   }
-  // What it belongs to, where others do not mind it.
+  // What it belongs to. Unlike needs(), it may be set where it has no effect.
   Row& of(const std::string& what) {
     field_.of = what;
     return *this;
@@ -85,6 +85,11 @@ class Row {
   }
   Row& of_one_start() {
     field_.of_one_start = true;
+    return *this;
+  }
+  // What to do for a value that there is not.
+  Row& way_on(const char* advice) {
+    field_.way_on = advice;
     return *this;
   }
   Row& line_template() {
@@ -337,9 +342,13 @@ const Field& find_field(const std::string& name, const std::string& where) {
     }
     names.push_back(field.name);
   }
+  const std::string advice = advice_on(key);
+  const std::string guess = did_you_mean(key, names);
   throw ConfigError(
-      "[config] " + where + ": unknown key '" + name + "'" + did_you_mean(key, names) +
-      (did_you_mean(key, names).empty() ? "; see tandem train --help" : ""));
+      "[config] " + where + ": unknown key '" + name + "'" +
+      (!advice.empty()  ? advice
+       : !guess.empty() ? guess
+                        : "; see tandem train --help"));
 }
 
 void set_field(
@@ -349,7 +358,8 @@ void set_field(
     return;
   }
   if (field.type == Field::Type::choice) {
-    throw unknown_choice(where + ": " + field.name, text, names_of(field.words));
+    throw unknown_choice(
+        where + ": " + field.name, text, names_of(field.words), field.way_on);
   }
   throw ConfigError(
       "[config] " + where + ": " + field.name + " is '" + text + "', expected " +

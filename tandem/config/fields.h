@@ -23,7 +23,8 @@ struct Field {
   // Its recipe key; its flag has dashes for underscores.
   std::string name;
   Type type = Type::text;
-  // In the order of help; of a choice at_the_end() they follow all settings.
+  // In the order of help, which lists those of a choice at_the_end() after all
+  // settings.
   std::vector<Word> words;
   bool words_at_the_end = false;
 
@@ -44,17 +45,20 @@ struct Field {
   bool local = false;
   // About one start of a run, not about the run.
   bool of_one_start = false;
-  // Of line_format.h.
+  // Whether it is a template (line_format.h).
   bool line_template = false;
   // Further flags, such as "--micro-batches".
   std::vector<std::string> other_flags;
+
+  // Of choices: what to do for a value that there is not; "" for nothing.
+  std::string way_on;
 
   // What describe() says of it.
   std::string what;
 
   /// "--batch-size".
   std::string flag() const;
-  /// All that help says of it: what it is, of what, and its words.
+  /// All that help says of it: what it is, what it belongs to, and its words.
   std::string help() const;
   bool is_number() const {
     return type == Type::whole || type == Type::real;
@@ -74,7 +78,7 @@ const std::vector<Field>& config_fields();
 /// the nearest); `where` says what to change, for instance "recipe.toml:3".
 const Field& find_field(const std::string& name, const std::string& where);
 
-/// Sets a field from text. Throws ConfigError when the text is none of its values.
+/// Sets a field from text. Throws ConfigError when the text is not one of its values.
 void set_field(
     RunConfig& config, const Field& field, const std::string& text,
     const std::string& where);
@@ -83,7 +87,8 @@ void set_field(
 std::string to_toml(const RunConfig& config, const Field& field);
 
 /// Throws ConfigError for what is wrong with a section's fields alone: a number out of
-/// range, or a setting that means nothing beside the others. "": of all sections.
+/// range, or a setting that means nothing beside the others. An empty `section` means
+/// all.
 void check_fields(const RunConfig& config, const std::string& section = "");
 
 }  // namespace tandem

@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "tandem/base/error.h"
 
 namespace tandem {
@@ -22,7 +25,18 @@ void refuse_places_without_name(const std::string& pattern) {
   }
 }
 
-// A number of a template.
+std::string duration_text(double seconds) {
+  const auto micros = static_cast<int64_t>(std::llround(1e6 * std::max(0.0, seconds)));
+  const int64_t whole = micros / 1'000'000;
+  const int64_t days = whole / 86'400;
+  return (days == 0   ? ""
+          : days == 1 ? "1 day, "
+                      : fmt::format("{} days, ", days)) +
+         fmt::format("{}:{:02}:{:02}", whole / 3600 % 24, whole / 60 % 60, whole % 60) +
+         (micros % 1'000'000 == 0 ? "" : fmt::format(".{:06}", micros % 1'000'000));
+}
+
+// A number in a template.
 struct Real {
   double value;
 };
@@ -71,14 +85,17 @@ std::string format_line(
         fmt::arg("accuracy", Real{v.accuracy}), fmt::arg("correct", v.correct),
         fmt::arg("count", v.count), fmt::arg("lr", Real{v.lr}),
         fmt::arg("samples_per_second", Real{v.samples_per_second}),
-        fmt::arg("seconds", Real{v.seconds}), fmt::arg("minutes", Real{v.minutes}));
+        fmt::arg("seconds", Real{v.seconds}), fmt::arg("minutes", Real{v.minutes}),
+        fmt::arg("duration", duration_text(v.seconds)),
+        fmt::arg("master_addr", v.master_addr), fmt::arg("master_port", v.master_port),
+        fmt::arg("device", v.device), fmt::arg("num_gpus", v.num_gpus));
   } catch (const fmt::format_error& error) {
     throw ConfigError(
         "[config] " + setting + " is '" + pattern + "': " + error.what() +
         "; it takes rank, epoch, epoch_index, epochs, step, steps, step_percent, "
         "batch_index, batch_percent, batch_loss, own_samples, samples, total, percent, "
-        "share, loss, accuracy, correct, count, lr, samples_per_second, seconds or "
-        "minutes in braces");
+        "share, loss, accuracy, correct, count, lr, samples_per_second, seconds, "
+        "minutes, duration, master_addr, master_port, device or num_gpus in braces");
   }
 }
 

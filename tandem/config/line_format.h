@@ -5,7 +5,8 @@
 
 namespace tandem {
 
-/// What a line of a run's output can show. Names are those of the fields.
+/// What a line of a run's output can show. In templates they have the names of the
+/// fields.
 struct LineValues {
   int64_t rank = 0;
   // From 1; epoch_index from 0.
@@ -16,10 +17,9 @@ struct LineValues {
   int64_t steps = 0;
   // Percent of the epoch's steps.
   double step_percent = 0;
-  // What this rank read for its last step, all micro-batches together, is its last
-  // batch: its place in the epoch from 0, the percent of the steps that are before it,
-  // and its mean loss, which is no other batch's. Where ranks divide a batch and rank 0
-  // alone prints, the loss is the whole batch's.
+  // Of this rank's last batch, which is all that it read for its last step: its place
+  // in the epoch, from 0; the percent of the epoch's steps before it; and its own mean
+  // loss. Where ranks divide a batch and rank 0 alone prints, the whole batch's loss.
   int64_t batch_index = 0;
   double batch_percent = 0;
   double batch_loss = 0;
@@ -42,13 +42,20 @@ struct LineValues {
   // Of training so far.
   double seconds = 0;
   double minutes = 0;
+  // Where the ranks meet.
+  std::string master_addr;
+  int64_t master_port = 0;
+  // What the rank computes on, and how many GPUs it could use.
+  std::string device = "cpu";
+  int64_t num_gpus = 0;
 };
 
 /// A line from a template such as "Epoch [{epoch}/{epochs}], Loss: {loss:.4f}":
 /// names of LineValues in braces, with fmt's format specifications. Without one a
-/// number is written as Python's print() writes it.
+/// number is written as Python's print() writes it. {duration} is `seconds` as Python
+/// writes a timedelta: 0:00:08.912345.
 ///
-/// Throws ConfigError that names `setting` when the template is not one.
+/// Throws ConfigError that names `setting` when the template is not valid.
 std::string format_line(
     const std::string& setting, const std::string& pattern, const LineValues& values);
 

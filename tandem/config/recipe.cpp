@@ -1,9 +1,11 @@
 #include <filesystem>
+#include <regex>
 #include <set>
 #include <sstream>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/text.h"
 #include "tandem/config/fields.h"
 #include "tandem/config/recipe_toml.h"
 
@@ -12,8 +14,8 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kFormatVersion = 1;
-// The parser's recursion grows with the dots in a key: a file of this size cannot
-// fill the stack.
+// The parser's recursion grows with the dots in a key; in a file of this size it cannot
+// exhaust the stack.
 constexpr size_t kMostRecipeBytes = 1 << 16;
 
 std::string text_of(const toml::node& node) {
@@ -40,7 +42,7 @@ void check_type(const Field& field, const toml::node& node, const std::string& w
   if (has_text != node.is_string() && !either) {
     throw ConfigError(
         "[config] " + where + ": " + field.name + " = " + text_of(node) +
-        ", expected " + (has_text ? "a text in quotes" : "a value without quotes"));
+        ", expected " + (has_text ? "a string in quotes" : "a value without quotes"));
   }
 }
 
@@ -96,6 +98,16 @@ void apply_launch(RunConfig& config, const toml::node& node, const std::string& 
   }
 }
 
+// Other tools have their settings in sections.
+void refuse_table(
+    const std::string& name, const toml::node& node, const std::string& where) {
+  if (node.is_table()) {
+    throw ConfigError(
+        "[config] " + where + ": settings stand in no table; leave out [" + name +
+        "], and what is below it stays as it is");
+  }
+}
+
 void apply(RunConfig& config, const std::string& path, std::set<std::string>& seen) {
   seen.insert(identity(path));
   const auto table = parse_recipe(path);
@@ -108,7 +120,7 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
     if (name == "scaling") {
       throw ConfigError(
           "[config] " + where +
-          ": a scaling recipe names runs, and is none itself; "
+          ": a scaling recipe names runs and is not one itself; "
           "start it with tandem scaling " +
           path);
     }
@@ -117,11 +129,24 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
     } else if (name == "launch") {
       apply_launch(config, node, path);
     } else if (name != "base" && name != "document") {
+      refuse_table(name, node, where);
       const auto& field = find_field(name, where);
       check_type(field, node, where);
       set_field(config, field, text_of(node), where);
     }
   }
+}
+
+// Advice where the line is such as: model = net
+std::string quotes_missing_in(const std::string& content, uint32_t line) {
+  static const std::regex kUnquoted(R"(\s*(\w+)\s*=\s*([A-Za-z][^\s"'#]*)\s*(#.*)?)");
+  const auto lines = split(content, '\n');
+  std::smatch parts;
+  if (line < 1 || line > lines.size() ||
+      !std::regex_match(lines[line - 1], parts, kUnquoted)) {
+    return "";
+  }
+  return "; texts stand in quotes: " + parts[1].str() + " = \"" + parts[2].str() + "\"";
 }
 
 }  // namespace
@@ -135,9 +160,10 @@ toml::table parse_recipe(const std::string& path) {
   try {
     return toml::parse(content, path);
   } catch (const toml::parse_error& error) {
+    const auto line = error.source().begin.line;
     throw ConfigError(
-        "[config] " + path + ":" + std::to_string(error.source().begin.line) + ": " +
-        std::string(error.description()));
+        "[config] " + path + ":" + std::to_string(line) + ": " +
+        std::string(error.description()) + quotes_missing_in(content, line));
   }
 }
 

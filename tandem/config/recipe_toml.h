@@ -6,10 +6,10 @@
 
 namespace tandem {
 
-// Of the sources that read recipes only: needs toml++.
+// For sources that read recipes only: it needs toml++.
 
-/// The recipe's table. Throws DataError when the file cannot be read, ConfigError
-/// with file and line for what is no TOML.
+/// The recipe's table. Throws DataError when the file cannot be read, ConfigError with
+/// file and line for what is not TOML.
 toml::table parse_recipe(const std::string& path);
 
 /// "recipe.toml:3".

@@ -15,10 +15,10 @@
 
 namespace tandem {
 
-/// Every setting of a training run, in the structs that its parts take. What a setting
-/// is called, may be and means is said once, in its struct's describe(); fields.h makes
-/// recipes, flags, help and checks of that. Needs no LibTorch, so the thin program
-/// reads it too.
+/// Every setting of a training run, in the structs that its parts take. A setting's
+/// name, range and meaning are written once, in its struct's describe(), from which
+/// fields.h makes recipes, flags, help and checks. Needs no LibTorch, so the thin
+/// program can use it too.
 struct RunConfig {
   // What tables and reports call the run.
   std::string name = "run";

@@ -1,4 +1,4 @@
-// A JSON schema of recipes: TOML editors complete and check by it.
+// A JSON schema of recipes, by which TOML editors complete and check them.
 
 #include <nlohmann/json.hpp>
 

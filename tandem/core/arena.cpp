@@ -31,8 +31,8 @@ int64_t aligned_numel(at::ScalarType dtype) {
   return kAlignmentBytes / static_cast<int64_t>(c10::elementSize(dtype));
 }
 
-// Below autograd's view tracking: the optimizer and the reducer write these in
-// place, and a tracked view of a leaf would not let them.
+// Made below autograd's view tracking: the optimizer and the reducer write these in
+// place, which a tracked view of a leaf would not allow.
 at::Tensor untracked_view(
     const at::Tensor& flat, const std::vector<int64_t>& dims,
     const std::vector<int64_t>& strides, int64_t offset) {
@@ -155,7 +155,8 @@ std::string ArenaLayout::describe() const {
 
 namespace {
 
-// AddressSanitizer sees the ends of heap blocks only.
+// AddressSanitizer checks the ends of heap blocks only, so under it arenas come from
+// the heap.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kGuardsHeap = true;
 #elif defined(__has_feature)
@@ -164,7 +165,7 @@ constexpr bool kGuardsHeap = __has_feature(address_sanitizer);
 constexpr bool kGuardsHeap = false;
 #endif
 
-// Null where there is none.
+// Null when the memory cannot be mapped.
 void* mapped(size_t bytes, int flags, int fd) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
   return memory == MAP_FAILED ? nullptr : memory;
@@ -287,7 +288,7 @@ std::vector<NamedTensor> ModelArenas::state() const {
 }
 
 void ModelArenas::attach_gradients() {
-  // After backward with create_graph a copy would join its graph.
+  // After a backward with create_graph, a copy would join that graph.
   const at::NoGradGuard guard;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     auto& tensor = tensors_[i];

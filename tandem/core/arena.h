@@ -43,7 +43,7 @@ struct Slot {
   }
 };
 
-/// One contiguous buffer. `numel` includes the padding between and behind slots.
+/// One contiguous buffer. `numel` includes the padding between and after slots.
 struct Segment {
   at::ScalarType dtype;
   at::Device device;
@@ -53,10 +53,10 @@ struct Segment {
 
 /// Which tensor lies where: pure arithmetic, the same on every rank.
 ///
-/// Slots lie in the order given, one segment per (dtype, device, trainable),
-/// each slot aligned to 64 bytes, each segment padded to a multiple of
-/// `divisor` elements and 64 bytes, so that it divides evenly among that many
-/// ranks. Strides are kept, so a channels_last tensor stays one.
+/// Slots lie in the order given, one segment per (dtype, device, trainable), each slot
+/// aligned to 64 bytes, each segment padded so that it divides evenly among `divisor`
+/// ranks, in parts of whole 64 bytes. Strides are kept, so a channels_last tensor stays
+/// one.
 class ArenaLayout {
  public:
   /// `groups[i]` is the parameter group of `tensors[i]`; empty: all 0.
@@ -92,15 +92,15 @@ class ArenaLayout {
 using ArenaAllocator = std::function<at::Tensor(
     const std::string& name, int64_t index, const Segment& segment)>;
 
-/// Private memory of this process, 64-byte aligned; in main memory pages take room when
-/// they are used first.
+/// Private memory of this process, 64-byte aligned; pages of main memory take room only
+/// once they are used.
 ArenaAllocator heap_allocator();
 
 /// Memory in an anonymous shared mapping behind a file descriptor, which a
 /// process started by this one can inherit (see map_shared).
 ///
-/// `created` is called with each new descriptor; the mapping stays until the
-/// last tensor on it is gone.
+/// `created` is called with each new descriptor and owns it; the mapping stays until
+/// the last tensor on it is gone.
 ArenaAllocator shared_allocator(
     std::function<void(const std::string& name, int64_t index, int fd)> created = {});
 
@@ -142,7 +142,7 @@ class Arena {
 struct ModelArenaOptions {
   // Segments divide evenly among this many ranks.
   int64_t divisor = 1;
-  // Parameter group of a parameter, by name; none: all in group 0.
+  // The parameter group of a parameter; none: all are in group 0.
   std::function<int64_t(const NamedTensor&)> group_of;
   ArenaAllocator allocate_parameters = heap_allocator();
   ArenaAllocator allocate_gradients = heap_allocator();
@@ -180,7 +180,8 @@ class ModelArenas {
   std::vector<NamedTensor> state() const;
 
   /// Makes .grad a view of the gradient arena again where it is not (a user's
-  /// zero_grad() may have unset it), keeping the gradient's value: none is zero.
+  /// zero_grad() may have unset it), keeping the gradient's value; a missing gradient
+  /// is zero.
   void attach_gradients();
 
   /// Throws ConfigError that names the first parameter which is no longer in

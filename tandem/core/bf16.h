@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// The upper half of a float32; in loops that compilers vectorise on any CPU.
+/// The upper half of a float32, for loops that compilers vectorise on any CPU.
 enum class Bf16 : uint16_t {};
 
 TANDEM_ALWAYS_INLINE float widen(float value) {

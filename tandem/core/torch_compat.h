@@ -6,7 +6,7 @@
 #include <ATen/autocast_mode.h>
 #include <torch/version.h>
 
-// c10d::Store::clone() came in 2.7, as pure virtual.
+// c10d::Store::clone() is new in 2.7, and pure virtual.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 7)
 #define TANDEM_STORE_CLONE_OVERRIDE override
 #else
@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-// Autocast's switches name a device since 2.4.
+// Autocast's switches take a device since 2.4.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
 inline bool cpu_autocast_enabled() {
   return at::autocast::is_autocast_enabled(at::kCPU);

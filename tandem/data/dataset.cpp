@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kDigitsTrain = 60'000;
 constexpr int64_t kDigitsTest = 10'000;
 constexpr int64_t kDigitClasses = 10;
-// When it is there, the other three are.
+// The file that is moved in last: where it is, the other three are too.
 constexpr const char* kLastFile = "t10k-labels-idx1-ubyte";
 // Part of the cache's path: a new drawing gets a new folder.
 constexpr const char* kDigitsVersion = "digits-1";
@@ -141,7 +141,8 @@ void check_is_folder(const std::string& path) {
   list_directory(path);  // throws when it may not be read
 }
 
-// A stray byte in a label file would else pass for a class that nothing teaches.
+// A stray byte in a label file would otherwise pass for a class without training
+// samples.
 void check_labels(
     const std::string& folder, const Dataset& train, const Dataset& test) {
   if (test.num_classes > train.num_classes) {
@@ -205,8 +206,8 @@ DataHashes hashes_of(const Dataset& data) {
   if (!data.hashes.images.empty()) {
     return data.hashes;
   }
-  TANDEM_CHECK(data.num_shares == 1, "a share knows no hash of the whole");
-  // A limit keeps all bytes.
+  TANDEM_CHECK(data.num_shares == 1, "a share does not have the hash of the whole");
+  // A limit lowers `size`, but keeps all bytes.
   return {
       sha256_hex(
           data.pixels.data(), static_cast<size_t>(data.size * data.image_bytes())),
@@ -237,7 +238,7 @@ void write_digits(const std::string& folder, int64_t num_train, int64_t num_test
   const auto test = draw_digits(num_test, 3);
   const bool is_new = !file_exists(folder);
   make_directories(folder);
-  // All four or none: they are of no use alone.
+  // All four files or none: they are of no use alone.
   const std::string part = folder + "/part-" + std::to_string(getpid()) + "/";
   try {
     make_directories(part);

@@ -14,8 +14,8 @@ struct DataHashes {
   std::string labels;
 };
 
-/// Labelled images, as bytes in memory. Copies share the memory, which nobody
-/// changes, so thread ranks use one; process ranks do with prepared_data.h.
+/// Labelled images, as bytes in memory. Copies share the memory, which nobody changes,
+/// so thread ranks use the same; process ranks do too, through prepared_data.h.
 struct Dataset {
   // What a message calls it: a name or a path.
   std::string name;
@@ -57,21 +57,21 @@ struct DatasetEntry {
 };
 const std::vector<DatasetEntry>& dataset_table();
 
-/// Loads a named data set, or a folder of IDX files as MNIST's and
-/// Fashion-MNIST's (gzip or plain). `limit` > 0 keeps the first so many samples
-/// of the training part and of the test part.
+/// Loads a named data set, or a folder of IDX files such as MNIST's or Fashion-MNIST's
+/// (gzip or plain). `limit` > 0 keeps only that many samples from the start of the
+/// training part, and of the test part.
 ///
 /// Throws ConfigError for an unknown name, DataError for what is missing or
 /// broken.
 DatasetSplits load_dataset(const std::string& name_or_folder, int64_t limit = 0);
 
-/// The data set's `hashes`, computed from its bytes where they are not there.
+/// The data set's `hashes`, computed from its bytes where they are empty.
 DataHashes hashes_of(const Dataset& data);
 
 /// The four IDX files of a folder. Throws DataError.
 DatasetSplits load_idx_folder(const std::string& folder);
 
-/// Draws the digits (digits.h) and writes them as IDX files, atomically.
+/// Draws the digits (digits.h) and writes them as four IDX files, all or none.
 void write_digits(const std::string& folder, int64_t num_train, int64_t num_test);
 
 }  // namespace tandem

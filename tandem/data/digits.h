@@ -8,8 +8,7 @@ namespace tandem {
 /// Side of a drawn image, in pixels.
 constexpr int64_t kDigitSide = 28;
 
-/// Images and labels as MNIST has them: row-major, one byte a pixel, ink 255
-/// on paper 0.
+/// Images and labels as in MNIST: row-major, one byte per pixel, ink 255 on paper 0.
 struct DigitImages {
   std::vector<uint8_t> pixels;  // count * kDigitSide * kDigitSide
   std::vector<uint8_t> labels;  // count, each 0..9
@@ -22,7 +21,7 @@ struct DigitImages {
 /// once, in random order. Two seeds give two independent sets, so a test set is
 /// drawn with a seed of its own.
 ///
-/// Runs on all cores; about 15 us an image on one. Empty when count <= 0.
+/// Runs on all cores; about 15 us per image on one. Empty when count <= 0.
 DigitImages draw_digits(int64_t count, uint64_t seed);
 
 }  // namespace tandem

@@ -2,7 +2,7 @@
 
 #include <libdeflate.h>
 #include <unistd.h>
-// zlib's input is const only when asked.
+// zlib takes const input only on request.
 #define ZLIB_CONST
 #include <zlib.h>
 
@@ -32,7 +32,7 @@ constexpr size_t kMostChunk = size_t{1} << 30;
 
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
 
-// Takes the bytes of a gzip or a plain file one after the other.
+// Reads a gzip or a plain file from start to end.
 class ByteReader {
  public:
   ByteReader(std::string_view bytes, std::string name)
@@ -52,7 +52,7 @@ class ByteReader {
   ByteReader(const ByteReader&) = delete;
   ByteReader& operator=(const ByteReader&) = delete;
 
-  // Fewer than `size` at the end. `size` and what is left are below 4 GiB.
+  // Returns fewer than `size` bytes at the end. `size` is below 4 GiB.
   size_t read(uint8_t* data, size_t size) {
     return packed_ ? unpack(data, size) : copy(data, size);
   }
@@ -89,7 +89,7 @@ class ByteReader {
     }
   }
 
-  // A gzip file may be several, one after the other, but nothing else.
+  // A gzip file may be several members, one after the other, but nothing else.
   void next_member() {
     ended_ = rest_.empty();
     if (!ended_ && rest_.substr(0, kGzipMagic.size()) != kGzipMagic) {
@@ -162,12 +162,12 @@ int64_t product(const std::string& path, const std::vector<int64_t>& dims) {
   return total;
 }
 
-// A gzip file of one member in one go, in a third of zlib's time. Nothing where there
-// is anything unusual about it: zlib then says what.
+// Unpacks a gzip file of one member in one go, in a third of zlib's time. Returns
+// nullopt where anything about it is unusual: zlib then says what.
 std::optional<std::vector<uint8_t>> unpack_at_once(
     std::string_view bytes, size_t header, size_t total) {
-  // Gzip ends with the size of what it holds. What a file claims beyond this many times
-  // its own size may not be there.
+  // A gzip file ends with the size of what it holds. Memory for more than this many
+  // times the file's own size is not taken on its word.
   constexpr size_t kMostPacked = 64;
   uint32_t size = 0;
   if (bytes.substr(0, kGzipMagic.size()) != kGzipMagic || bytes.size() < sizeof(size)) {
@@ -244,7 +244,7 @@ void write_idx(const std::string& path, const IdxArray& array) {
   }
   const bool compress = path.size() > 3 && path.substr(path.size() - 3) == ".gz";
   replace_file(path, [&](int fd) {
-    // 'T' writes through without compressing; level 1 is fast enough to notice.
+    // 'T' writes through without compressing; level 1 is noticeably faster than others.
     gzFile file = gzdopen(dup(fd), compress ? "wb1" : "wbT");
     TANDEM_CHECK(file != nullptr, "gzdopen failed");
     const bool written =

@@ -17,10 +17,10 @@ struct IdxArray {
 
 /// Reads an IDX file of unsigned bytes, gzip or plain.
 ///
-/// Throws DataError that names the file when it is missing, not IDX, of another
-/// type or rank than `num_dims`, shorter or longer than its header says, or a
-/// damaged gzip or one with other bytes behind it. Memory grows with the data
-/// found, not with what the header claims.
+/// Throws DataError that names the file when it is missing, not IDX, not of bytes, not
+/// of `num_dims` dimensions, shorter or longer than its header says, a damaged gzip, or
+/// a gzip followed by other bytes. Memory grows with the data found, not with what the
+/// header claims.
 IdxArray read_idx(const std::string& path, size_t num_dims);
 
 /// The same for a file's bytes; `name` is for the messages.

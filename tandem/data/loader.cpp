@@ -11,8 +11,8 @@ namespace tandem {
 
 namespace {
 
-// Shuffled images lie in random places: a loop that only reads them waits for
-// memory three quarters of its time.
+// Shuffled images lie in random places: a loop that only reads them spends three
+// quarters of its time waiting for memory.
 constexpr int64_t kImagesAhead = 4;
 
 void prefetch(const uint8_t* data, int64_t bytes) {
@@ -31,7 +31,7 @@ void check(const LoaderOptions& options, const SamplerOptions& sampler) {
   if (options.batch_size < 1) {
     throw ConfigError(
         "[data] a batch of " + std::to_string(options.batch_size) +
-        " samples cannot be; set --batch-size to 1 or more");
+        " samples is impossible; set --batch-size to 1 or more");
   }
   if (options.micro_batches < 1) {
     throw ConfigError(
@@ -67,7 +67,7 @@ Loader::Loader(
       normalise_(options.mean, options.std) {
   check(options, sampler);
   sampler_.size = dataset.size;
-  // What the data can fill; a batch may be said to be much larger.
+  // What the data can fill: the size asked for may be far larger.
   const int64_t most = std::max<int64_t>(1, shard_size(sampler_));
   const int64_t batch_size = std::min(most_samples(options, sampler), most);
   const int64_t num_buffers = std::clamp<int64_t>(options.num_buffers, 1, most + 1);
@@ -175,8 +175,8 @@ void Loader::gather(const int64_t* indices, int64_t count, float* out) const {
   const int64_t image_bytes = dataset_.image_bytes();
   const int64_t first = dataset_.first_held;
   const int64_t pad = options_.pad;
-  // Without a border a plane is one long row: each end of a short one costs a
-  // branch that the CPU guesses wrong.
+  // Without a border a plane is one long row: each end of a row costs a branch that the
+  // CPU mispredicts.
   const int64_t rows = pad == 0 ? 1 : dataset_.height;
   const int64_t columns = pad == 0 ? dataset_.height * dataset_.width : dataset_.width;
   const int64_t out_width = dataset_.width + 2 * pad;

@@ -41,8 +41,8 @@ struct LoaderOptions {
   // rank with n times as many micro-batches. SamplerOptions::batch, where it is set, is
   // batch_size times this.
   int64_t micro_batches = 1;
-  // Give a batch without samples too, where another shard's has some: so that every
-  // rank makes as many forward passes.
+  // Also give a batch without samples where another shard's has some, so that every
+  // rank makes the same number of forward passes.
   bool empty_batches = false;
   // A pixel p becomes (p / 255 - mean) / std, in float32 as torchvision does.
   double mean = 0.1307;
@@ -51,17 +51,16 @@ struct LoaderOptions {
   int64_t pad = 0;
 
   // --- speed ---
-  // Batches that stay valid at a time; the memory is used again after that.
+  // How many batches are valid at a time; then their memory is used again.
   int64_t num_buffers = 2;
 };
 
-/// Batches of one shard of a data set. It owns the epoch: the order follows
-/// from (seed, epoch), there is no set_epoch to forget. Gathers and normalises
-/// in one vectorised pass from bytes, into memory that is used again. Not thread-safe;
-/// deterministic.
+/// Batches of one shard of a data set. It owns the epoch: the order follows from (seed,
+/// epoch), so there is no set_epoch to forget. It gathers and normalises bytes in one
+/// vectorised pass, into memory that it reuses. Not thread-safe; deterministic.
 class Loader {
  public:
-  /// Throws ConfigError for sizes that cannot be.
+  /// Throws ConfigError for impossible sizes.
   Loader(
       const Dataset& dataset, const SamplerOptions& sampler,
       const LoaderOptions& options);
@@ -73,7 +72,7 @@ class Loader {
   /// last step has samples for some of them only.
   int64_t num_steps() const;
 
-  /// Global position behind the last sample of all shards.
+  /// Global position after the last sample of all shards.
   int64_t end_position() const {
     return tandem::end_position(sampler_);
   }
@@ -84,7 +83,7 @@ class Loader {
   /// The next micro-batch, or false at the end of the epoch. Where the sampler divides
   /// batches also when the step has none, or no more, for this shard; the call after
   /// that is about the next step. The tensors are valid until num_buffers more batches
-  /// were taken.
+  /// have been taken.
   bool next(Batch& batch);
 
  private:
@@ -94,7 +93,7 @@ class Loader {
   // Of a step that is not an epoch's last: all shards' samples, and this shard's.
   int64_t samples_of_all() const;
   int64_t samples_per_step() const;
-  // Of the step at hand: all shards' samples, and this shard's.
+  // Of the current step: all shards' samples, and this shard's.
   int64_t global_count() const;
   int64_t own_count() const;
   void gather(const int64_t* indices, int64_t count, float* out) const;

@@ -16,11 +16,11 @@ using Factors = Normaliser::Factors;
 
 #if defined(TANDEM_HAS_SIMD)
 
-// Both compute a quotient without a division: an estimate, and the remainder it leaves,
-// which a fused multiply-add knows exactly (P. Markstein, 1990). For nearly all
-// divisors that is the rounded quotient; the constructor looks whether it is. The last
-// block of a row overlaps with the one before: to compute twice is cheaper than one by
-// one.
+// Both compute a quotient without a division, from an estimate and the remainder that
+// it leaves, which a fused multiply-add gives exactly (P. Markstein, 1990). For nearly
+// all divisors that is the rounded quotient; the constructor checks. The last block of
+// a row overlaps the one before: computing some values twice is cheaper than some one
+// by one.
 
 __attribute__((target("avx512f"))) TANDEM_ALWAYS_INLINE __m512
 divide(__m512 value, __m512 divisor, __m512 inverse) {
@@ -31,7 +31,7 @@ divide(__m512 value, __m512 divisor, __m512 inverse) {
 __attribute__((target("avx512f"))) void row_avx512(
     const uint8_t* from, int64_t count, const Factors& factors, float* to) {
   constexpr int64_t kBlock = 16;
-  // GCC 12 takes the forms without a mask for uses of an uninitialised value.
+  // GCC 12 mistakes the forms without a mask for uses of an uninitialised value.
   constexpr __mmask16 kAll = 0xffff;
   const __m512 white = _mm512_set1_ps(255);
   const __m512 inverse_white = _mm512_set1_ps(factors.inverse_255);
@@ -73,7 +73,7 @@ __attribute__((target("avx2,fma"))) void row_avx2(
 
 #endif
 
-// The same bits as the table, for every pixel?
+// Whether it gives the bits of the table for every value of a pixel.
 bool is_exact(
     Normaliser::RowFunction row, const Factors& factors,
     const std::array<float, 256>& table) {

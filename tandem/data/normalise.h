@@ -10,7 +10,7 @@ namespace tandem {
 /// float32, as torchvision does. Bits do not depend on the CPU.
 class Normaliser {
  public:
-  /// With the fastest function of this CPU.
+  /// Takes the fastest function that this CPU has.
   Normaliser(double mean, double std);
 
   /// What a pixel of value p becomes.
@@ -34,10 +34,10 @@ class Normaliser {
   using RowFunction =
       void (*)(const uint8_t* from, int64_t count, const Factors& factors, float* to);
 
-  /// Those that this CPU has, best first.
+  /// The functions that this CPU can run, best first.
   static std::vector<RowFunction> row_functions();
 
-  /// With one of these, or with null: by the table alone.
+  /// Takes one of these; null: only the table.
   Normaliser(double mean, double std, RowFunction function);
 
   /// Whether the function gives the table's bits, so that it is used.

@@ -25,7 +25,7 @@ namespace tandem {
 namespace {
 
 constexpr const char* kVariable = "TANDEM_PREPARED_DATA";
-// They are set when all is written: memory without them is of no use.
+// Set when everything is written: memory without these seals is incomplete.
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr size_t kPageBytes = 4096;
 
@@ -73,7 +73,7 @@ void write_splits(int fd, const std::string& key, const DatasetSplits& splits) {
   }
 }
 
-// Says nothing about errors: the ranks will find and tell them.
+// Reports no errors: the ranks will meet them and report them.
 [[noreturn]] void read_for_others(
     int memory, pid_t parent, const std::string& name_or_folder, int64_t limit) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -118,7 +118,7 @@ void wait_for_child(const Offer& offer) {
   while (read(offer.done, &none, 1) < 0 && errno == EINTR) {
   }
   close(offer.done);
-  // It is our child where its parent became us.
+  // It is our child where the process that started it has become us (exec).
   waitpid(offer.child, nullptr, 0);
 }
 
@@ -155,7 +155,7 @@ Dataset read_description(std::istream& in) {
   return split;
 }
 
-// The next `bytes`, behind which `offset` then is.
+// The next `bytes` bytes; moves `offset` past them.
 Bytes take_pages(const Bytes& all, size_t& offset, int64_t bytes) {
   const auto size = static_cast<size_t>(bytes);
   TANDEM_CHECK(offset + size <= all.size(), "prepared data ends early");
@@ -196,7 +196,7 @@ std::optional<DatasetSplits> find_prepared(const std::string& key) {
 
 DataReader::DataReader(const std::string& name_or_folder, int64_t limit) {
   int ends[2];
-  // A line of the description each.
+  // The description has one line for each value.
   if (name_or_folder.find('\n') != std::string::npos || pipe2(ends, O_CLOEXEC) != 0) {
     return;
   }

@@ -13,13 +13,13 @@ namespace tandem {
 /// Reads a data set once for all workers of this host, while they start.
 ///
 /// A child process decompresses and hashes the files, into memory without a name, which
-/// workers inherit and map; loading LibTorch takes them longer than that. Workers are
-/// told by a variable. When anything goes wrong there, a worker that looks finds
-/// nothing and reads the files itself: so errors come from ranks, as if this did not
-/// exist.
+/// workers inherit and map; loading LibTorch takes them longer than that. An
+/// environment variable tells workers of it. Where anything goes wrong, a worker finds
+/// nothing and reads the files itself, so errors come from ranks, as if this class did
+/// not exist.
 ///
-/// Make it where there are no other threads. It may be forgotten (exec): the child ends
-/// by itself, and with the process that made it.
+/// Make it while there are no other threads, since it forks. An exec may forget it: the
+/// child ends by itself, and at the latest with the process that made it.
 class DataReader {
  public:
   /// Starts the child. `name_or_folder` and `limit` as load_dataset() takes them.
@@ -39,9 +39,9 @@ class DataReader {
   pid_t child_ = -1;
 };
 
-/// load_dataset(), without reading files where a DataReader prepared the same for this
-/// process: then waits for its child, and maps its memory. The first call uses up the
-/// variable. Either way with `hashes`, which the child computes for all ranks.
+/// load_dataset(), but where a DataReader prepared the same for this process: waits for
+/// its child and maps its memory instead of reading files. The first call uses up the
+/// variable. `hashes` are set either way; the child computes them for all ranks.
 DatasetSplits load_prepared_dataset(
     const std::string& name_or_folder, int64_t limit = 0);
 

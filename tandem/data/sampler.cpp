@@ -21,7 +21,7 @@ void check(const SamplerOptions& options) {
       options.shard >= options.num_shards) {
     throw ConfigError(
         "[data] shard " + std::to_string(options.shard) + " of " +
-        std::to_string(options.num_shards) + " cannot be");
+        std::to_string(options.num_shards) + " does not exist");
   }
   if (options.blocks < 1 || options.size % options.blocks != 0 ||
       options.first_position % options.blocks != 0) {
@@ -33,7 +33,7 @@ void check(const SamplerOptions& options) {
   if (options.first_position < 0) {
     throw ConfigError(
         "[data] position " + std::to_string(options.first_position) +
-        " of an epoch cannot be");
+        " of an epoch is impossible");
   }
   if (options.batch < 0 ||
       (options.batch > 0 && (options.tail != Tail::keep || options.blocks > 1))) {

@@ -23,9 +23,9 @@ struct SamplerOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   Tail tail = Tail::pad;
-  // The samples lie in so many equal blocks, which are shuffled each for itself and
-  // taken in turn: position p is of block p % blocks. So each of as many shards reads
-  // one block in every epoch, for data that was scattered. `size` and
+  // The samples lie in this many equal blocks, which are all shuffled alike and taken
+  // in turn: position p is of block p % blocks. So each of as many shards reads one
+  // block in every epoch, which is for data that was scattered. `size` and
   // `first_position` are multiples of it.
   int64_t blocks = 1;
   // Global positions before this one are done, by whatever number of shards: these
@@ -55,14 +55,13 @@ Chunk chunk_of(int64_t count, int64_t num_shards, int64_t shard);
 /// Dealt in turn, the sample at place i of a shard has global position first_position +
 /// i * num_shards + shard in the epoch; see position_of.
 ///
-/// Source: torch/utils/data/distributed.py. Throws ConfigError for sizes that
-/// cannot be.
+/// Source: torch/utils/data/distributed.py. Throws ConfigError for impossible sizes.
 std::vector<int64_t> shard_indices(const SamplerOptions& options, int64_t epoch);
 
 /// Number of samples in the shard.
 int64_t shard_size(const SamplerOptions& options);
 
-/// The global positions that all shards take together end before this one.
+/// The first global position after those that all shards take together.
 int64_t end_position(const SamplerOptions& options);
 
 /// Global position in the epoch of the sample at place `place` of the shard.

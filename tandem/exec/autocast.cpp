@@ -13,7 +13,8 @@ Autocast::Autocast(bool on) : on_(on) {
   cached_before_ = at::autocast::is_autocast_cache_enabled();
   set_cpu_autocast_dtype(at::kBFloat16);
   set_cpu_autocast_enabled(true);
-  // A forward pass converts each weight once; the cache is shared by all threads.
+  // The cache gains nothing, since a forward pass converts each weight once, and all
+  // threads share it.
   at::autocast::set_autocast_cache_enabled(false);
 }
 

@@ -4,9 +4,9 @@
 
 namespace tandem {
 
-/// While it lives, operators of this thread that gain by it compute on the CPU in
-/// bfloat16, with LibTorch's autocast: convolutions and matrix products, not sums or
-/// losses. What it finds it puts back.
+/// While it lives, those operators of this thread that gain from it compute on the CPU
+/// in bfloat16, with LibTorch's autocast: convolutions and matrix products, not sums or
+/// losses. Its end restores the state before.
 class Autocast {
  public:
   /// `on` false: does nothing.

@@ -31,8 +31,9 @@ class EagerExecutor : public StageExecutor {
         }) {
     if (options.bf16 && kernel_isa() != Isa::avx512 &&
         get_env("ONEDNN_MAX_CPU_ISA").has_value()) {
-      // LibTorch asks the CPU alone what bfloat16 it has, and fails where
-      // ONEDNN_MAX_CPU_ISA keeps oneDNN from it. For the process: ranks may be threads.
+      // LibTorch asks only the CPU whether it has bfloat16, and fails where
+      // ONEDNN_MAX_CPU_ISA keeps oneDNN from using it. The switch is for the whole
+      // process, also where ranks are threads.
       at::globalContext().setUserEnabledMkldnn(false);
     }
   }
@@ -52,7 +53,7 @@ class EagerExecutor : public StageExecutor {
     }
     at::Tensor loss;
     if (options_.last) {
-      loss = summed_loss(options_.loss.kind, result.output, batch.targets);
+      loss = summed_loss(options_.loss, result.output, batch.targets);
       result.sums = sums_of(result.output, loss, batch);
     }
     if (context.training) {
@@ -75,7 +76,8 @@ class EagerExecutor : public StageExecutor {
     sink_ = &sink;
     try {
       if (options_.last) {
-        // The weight is the gradient that starts backward: no pass of its own.
+        // The weight is the gradient that starts backward, so it needs no pass of its
+        // own.
         flight.loss.backward(at::full({}, context.loss_weight, flight.loss.options()));
       } else {
         flight.output.backward(grad_output);
@@ -124,7 +126,7 @@ class EagerExecutor : public StageExecutor {
     at::Tensor input;
     at::Tensor output;
     at::Tensor loss;
-    // Those that autograd does not keep are gone.
+    // Those that autograd does not keep have expired.
     std::vector<WeakStorage> layer_outputs;
   };
 
@@ -153,23 +155,23 @@ class EagerExecutor : public StageExecutor {
     return forward;
   }
 
-  at::Tensor sums_of(
+  StepSums sums_of(
       const at::Tensor& output, const at::Tensor& loss, const Batch& batch) const {
     const c10::AutoGradMode no_grad(false);
-    auto sums = at::empty({3}, at::kDouble);
+    auto sums = at::empty({3}, loss.options().dtype(at::kDouble));
     sums[0].copy_(loss.detach());
     sums[1].copy_(count_correct(options_.loss.kind, output, batch.targets));
     sums[2].fill_(batch.count());
-    return sums;
+    return StepSums(sums);
   }
 
   Model& model_;
   ModelArenas& arenas_;
   StageOptions options_;
   std::map<int, InFlight> in_flight_;
-  // Of the forward that is running.
+  // Of the current forward.
   std::vector<WeakStorage> layer_outputs_;
-  // The sink of the backward that is running.
+  // The sink of the current backward.
   GradientSink* sink_ = nullptr;
   GradientHooks hooks_;
 };

@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-/// Calls a function each time autograd has written a parameter's gradient, as long
-/// as this object lives. The call comes from the thread that runs backward, once
-/// per backward for each parameter that the loss depends on.
+/// Calls a function each time autograd has written a parameter's gradient, while this
+/// object lives. The call comes from the thread that runs backward, once per backward
+/// for each parameter that the loss depends on.
 ///
 /// Source: torch/csrc/distributed/c10d/reducer.cpp, which hooks the same place.
 class GradientHooks {

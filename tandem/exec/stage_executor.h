@@ -8,6 +8,7 @@
 
 #include "tandem/config/options/exec_options.h"
 #include "tandem/core/arena.h"
+#include "tandem/core/step_sums.h"
 #include "tandem/core/trace.h"
 #include "tandem/data/loader.h"
 #include "tandem/model/model.h"
@@ -52,9 +53,8 @@ class NoSink : public GradientSink {
 struct StageResult {
   // Activations for the next stage; of the last stage the model's output.
   at::Tensor output;
-  // Last stage only: {summed loss, samples answered right, samples}, float64,
-  // not yet reduced over ranks.
-  at::Tensor sums;
+  // Empty on all stages but the last.
+  StepSums sums;
 };
 
 /// When an executor reports gradients.

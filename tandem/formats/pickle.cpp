@@ -13,8 +13,8 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// pickletools.py documents each opcode. Written by PyTorch for tensors, numbers,
-// texts and containers of them.
+// Those that PyTorch writes for tensors, numbers, texts and containers of them;
+// pickletools.py documents each opcode.
 namespace op {
 enum Opcode : unsigned char {
   mark = '(',
@@ -188,7 +188,7 @@ class Reader {
         return true;
       }
       case op::build:
-        // An object's attributes: a state dict's say which versions wrote it.
+        // Drops an object's attributes: a state dict's say which versions wrote it.
         pop();
         top();
         return true;
@@ -207,7 +207,7 @@ class Reader {
     }
   }
 
-  // Of a subclass or another container nobody asks what is in it.
+  // Drops the items of a subclass or any other container: nobody asks for them.
   void add(Kind kind, const std::vector<const PickleValue*>& items) {
     auto* container = top();
     if (kind == Kind::dict && items.size() % 2 != 0) {

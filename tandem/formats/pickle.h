@@ -24,7 +24,7 @@ struct PickleValue {
     call,
     // `items`: the id of something outside of the pickle.
     persistent,
-    // None, floats, what else there may be.
+    // None, floats and anything else.
     other,
   };
   Kind kind = Kind::other;
@@ -37,8 +37,8 @@ struct PickleValue {
 /// looked up, no function is called, so a file from anywhere is safe to read.
 class Pickle {
  public:
-  /// `path` is for messages. Throws DataError for bytes that are no pickle, that
-  /// end early, or of another protocol.
+  /// `path` is for messages. Throws DataError for bytes that are not a pickle, end
+  /// early, or have another protocol.
   Pickle(const std::string& bytes, const std::string& path);
 
   const PickleValue& root() const {
@@ -46,7 +46,7 @@ class Pickle {
   }
 
  private:
-  // Flat: what a file nests deeply needs no deep recursion to be destroyed.
+  // Flat, so that destroying what a file nests deeply takes no deep recursion.
   std::deque<PickleValue> values_;
   const PickleValue* root_ = nullptr;
 };

@@ -40,7 +40,7 @@ constexpr uint64_t kMostHeaderBytes = 100u << 20;
   throw DataError(
       "[checkpoint] '" + path + "' is damaged: " + why +
       "; use another checkpoint, or, if you changed it yourself, save its tensors "
-      "without metadata and begin with them by --init");
+      "without metadata and start from them with --init");
 }
 
 const char* dtype_name(at::ScalarType dtype) {
@@ -52,7 +52,8 @@ const char* dtype_name(at::ScalarType dtype) {
   TANDEM_CHECK(false, "safetensors has no such dtype");
 }
 
-// Of all that the file says, however its header is written and its tensors ordered.
+// The hash of all that the file says, however its header is written and its tensors are
+// ordered.
 std::string hash_of(const SafetensorsFile& file) {
   Sha256 hash;
   const auto add = [&](const std::string& text) {
@@ -113,7 +114,7 @@ uint64_t whole_number(const std::string& path, const ordered_json& value) {
   return value.get<uint64_t>();
 }
 
-// A tensor's place among the bytes behind the header.
+// A tensor's place among the bytes after the header.
 struct Range {
   uint64_t begin;
   uint64_t end;
@@ -133,12 +134,12 @@ at::Tensor read_tensor(
     const std::string& path, const std::string& name, const ordered_json& entry,
     std::string_view data, const Range& range) {
   const auto dtype = dtype_of(path, entry.at("dtype").get<std::string>());
-  // Strides stay within 64 bits, also beside a dimension of 0.
+  // So that strides fit in 64 bits, even beside a dimension of 0.
   constexpr uint64_t kMostBytes = uint64_t{1} << 62;
   uint64_t extent = c10::elementSize(dtype);
   bool empty = false;
   std::vector<int64_t> shape;
-  // A loop over anything else than an array takes it as an array of one.
+  // get_ref() wants an array: a loop would take anything else for an array of one.
   for (const auto& value : entry.at("shape").get_ref<const ordered_json::array_t&>()) {
     const uint64_t dim = whole_number(path, value);
     const uint64_t step = std::max<uint64_t>(dim, 1);
@@ -160,7 +161,7 @@ at::Tensor read_tensor(
   return tensor;
 }
 
-// The tensors' bytes are all the bytes, each in one tensor.
+// Throws unless every byte belongs to exactly one tensor.
 void check_cover(const std::string& path, std::vector<Range> ranges, uint64_t size) {
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -173,7 +174,7 @@ void check_cover(const std::string& path, std::vector<Range> ranges, uint64_t si
     covered = range.end;
   }
   if (covered != size) {
-    fail(path, "has bytes behind its last tensor");
+    fail(path, "has bytes after its last tensor");
   }
 }
 
@@ -189,7 +190,7 @@ ordered_json parse_header(const std::string& path, std::string_view text) {
       fail(path, "has values nested too deep in its header");
     }
     if (event == Event::object_start) {
-      // Names inside begin anew.
+      // Another object may use the same names.
       names.erase(names.lower_bound({depth + 1, ""}), names.end());
     }
     if (event == Event::key && !names.emplace(depth, value.get<std::string>()).second) {
@@ -197,9 +198,9 @@ ordered_json parse_header(const std::string& path, std::string_view text) {
     }
     return true;
   };
-  // Which the JSON library takes for the end, whatever is behind it.
+  // The JSON library takes a zero byte for the end, whatever follows.
   if (text.find('\0') != std::string_view::npos) {
-    fail(path, "has a damaged header (a byte of zero)");
+    fail(path, "has a damaged header (a zero byte)");
   }
   return ordered_json::parse(text.begin(), text.end(), check);
 }

@@ -14,13 +14,14 @@ struct SafetensorsFile {
   std::map<std::string, std::string> metadata;
 };
 
-/// The format (https://github.com/huggingface/safetensors): 8 bytes length of
-/// the header, little-endian; a JSON header with dtype, shape and offsets per
-/// tensor; the tensors' bytes. Readable by Python's safetensors.torch.load_file.
+/// The format (https://github.com/huggingface/safetensors): 8 bytes with the length of
+/// the header, little-endian; a JSON header with dtype, shape and offsets per tensor;
+/// the tensors' bytes. Readable by Python's safetensors.torch.load_file.
 ///
-/// Replaces `path` in one step (files.h). Adds the metadata "sha256": of names,
-/// shapes, values and the other metadata, in whatever order they lie. float32, float64,
-/// float16, bfloat16, int64, int32, uint8, bool. Returns the hash. Throws DataError.
+/// Replaces `path` in one step (files.h). Adds the metadata "sha256", the hash of
+/// names, shapes, values and the other metadata, whatever their order in the file.
+/// float32, float64, float16, bfloat16, int64, int32, uint8, bool. Returns the hash.
+/// Throws DataError.
 std::string write_safetensors(const std::string& path, const SafetensorsFile& file);
 
 /// What write_safetensors() writes.
@@ -39,8 +40,8 @@ SafetensorsFile read_safetensors(const std::string& path);
 /// their memory.
 SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& path);
 
-/// The hash of a file that was read, which reading compared with its content. Throws
-/// DataError where it is missing, for files that have one unless they are damaged.
+/// The hash of a file that was read; reading has compared it with the content. Throws
+/// DataError where it is missing, so it is for files that always have one.
 const std::string& stored_hash(const SafetensorsFile& file, const std::string& path);
 
 }  // namespace tandem

@@ -15,10 +15,10 @@ enum class Fit {
   exact,
 };
 
-/// Throws ConfigError that names the first target which `sources`, read from
-/// `path`, lack or have in another shape, and with `exact` the first source that
-/// nobody wants. `part` goes before the message, in brackets. Comes before
-/// copy_values(): all or nothing.
+/// Throws ConfigError that names the first target which `sources`, read from `path`,
+/// lack or have in another shape, and with `exact` the first source that no target
+/// wants. `part` goes before the message, in brackets. Comes before copy_values(): all
+/// or nothing.
 void check_fits(
     const std::string& part, const std::string& path,
     const std::vector<NamedTensor>& sources, const std::vector<NamedTensor>& targets,

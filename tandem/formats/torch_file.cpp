@@ -67,7 +67,7 @@ class StateReader {
       fail(path_, "is a zip file, but not one of torch.save");
     }
     if (archive_.hasRecord(kByteOrderRecord) && record(kByteOrderRecord) != "little") {
-      fail(path_, "is of a machine with another byte order");
+      fail(path_, "was written on a machine with another byte order");
     }
     const Pickle pickle(record(kPickleRecord), path_);
     const PickleValue& dict = state_dict_in(pickle.root());
@@ -276,8 +276,8 @@ std::vector<NamedTensor> read_torch_file(const std::string& path) {
 
 void write_torch_file(
     const std::string& path, const std::vector<NamedTensor>& tensors) {
-  // In memory first: the writer is C inside, through which no error of ours can
-  // pass.
+  // In memory first: the writer is C inside, and no exception of ours can pass through
+  // that.
   std::string file;
   PyTorchStreamWriter archive([&file](const void* data, size_t size) {
     file.append(static_cast<const char*>(data), size);

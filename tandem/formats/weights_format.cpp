@@ -12,11 +12,11 @@ using namespace std::string_view_literals;
 constexpr auto kZipRecord = "PK\3\4"sv;
 constexpr auto kEmptyZip = "PK\5\6"sv;
 
-// With the protocol's number behind it.
+// The protocol's number follows it.
 constexpr auto kPickleProtocol = "\x80"sv;
 // torch.save's magic number 0x1950a86a20f9469cfc6c, as a pickle writes it.
 constexpr auto kTorchMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv;
-// Behind the protocol's two bytes; from protocol 4 on behind a frame's nine too.
+// After the protocol's two bytes; from protocol 4 on, after a frame's nine as well.
 constexpr size_t kMagicPlaces[] = {2, 11};
 
 constexpr auto kTarMagic = "ustar"sv;

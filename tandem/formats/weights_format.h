@@ -18,12 +18,14 @@ enum class WeightsFormat {
   unknown,
 };
 
-/// So many bytes of a file's start tell its format; a shorter file gives all it has.
+/// This many bytes from its start tell a file's format; a shorter file gives all it
+/// has.
 constexpr size_t kWeightsStart = 512;
 
-/// Tells a file's format by what a file of it must contain, which no file of another
-/// can: a name or a single byte says nothing, since a safetensors file may begin with
-/// any byte. Whether the rest is whole is for the format's reader to find.
+/// Tells a file's format by what every file of that format contains and no file of
+/// another can. A name or a single byte says nothing, since a safetensors file may
+/// begin with any byte. Whether the rest is intact is for the format's reader to find
+/// out.
 WeightsFormat weights_format(std::string_view start, uint64_t file_size);
 
 }  // namespace tandem

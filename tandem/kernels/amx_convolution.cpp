@@ -1,5 +1,5 @@
-// Compiled for AMX (CMakeLists.txt), so it includes nothing that other files share code
-// with.
+// Compiled for AMX (CMakeLists.txt), so it includes nothing whose code other files
+// share.
 
 #include "tandem/kernels/amx_convolution.h"
 

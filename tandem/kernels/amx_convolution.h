@@ -3,7 +3,7 @@
 #include <cstdint>
 
 // The gradient of a convolution's weights with AMX tiles, from images with channels
-// last. Callers have seen has_amx().
+// last. For callers that have checked has_amx().
 //
 // An image, with its padding, is one long row of pixels; the window's offset (y, x) is
 // a shift by y * width + x along it. The gradient of the outputs is laid out on the
@@ -38,25 +38,26 @@ struct ConvolutionShape {
   int64_t padding = 0;
 };
 
-/// Bytes of one laid out image, and of its gradient; multiples of 64.
+/// Bytes of one laid-out image, and of its gradient; multiples of 64.
 int64_t image_bytes(const ConvolutionShape& shape);
 int64_t grad_bytes(const ConvolutionShape& shape);
 
 /// `image`: [height x width x in_channels].
 void lay_out_image(const ConvolutionShape& shape, const Bf16* image, void* to);
 
-/// `grad`: [output height x output width x out_channels]. `bias_grad`: what it adds up
-/// to over the pixels, out_channels float32.
+/// `grad`: [output height x output width x out_channels]. `bias_grad`: its sum over the
+/// pixels, out_channels float32.
 void lay_out_grad(
     const ConvolutionShape& shape, const Bf16* grad, void* to, float* bias_grad);
 
-/// The number of tasks that the sums of weights fall into; they may run at once.
+/// The number of tasks into which the sums for the weights are divided; they may run at
+/// the same time.
 int64_t num_tasks(const ConvolutionShape& shape);
 
 /// Bytes of the float32 sums, which are to be 64-byte aligned.
 int64_t sums_bytes(const ConvolutionShape& shape);
 
-/// Adds `count` laid out images to a task's sums, or, with `first`, sets them.
+/// Adds `count` laid-out images to a task's sums, or, with `first`, sets them.
 void add_images(
     const ConvolutionShape& shape, int64_t task, const void* images, const void* grads,
     int64_t count, bool first, void* sums);

@@ -4,9 +4,10 @@
 
 // Products of a linear layer with AMX tiles, straight from float32 weights: they are
 // read once, and rounded to bfloat16 on the way, which costs less than a packed copy.
-// Sums are float32. Callers have seen has_amx(). A call computes the part of the result
-// that its range names; a part's bits do not depend on the range. `scratch`: 64-byte
-// aligned, `..._scratch` bytes, not shared with a call that runs at the same time.
+// Sums are float32. For callers that have checked has_amx(). A call computes the part
+// of the result that its range names; a part's bits do not depend on the range.
+// `scratch`: 64-byte aligned, `..._scratch` bytes, not shared with a call that runs at
+// the same time.
 //
 //   product           left side                right side              sums in tiles
 //   y^T  = W x^T      16 outputs x 32 inputs   inputs x 16 samples     16 x 64

@@ -41,6 +41,15 @@ constexpr int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
+// How many rows of `row_bytes` a block has: what fits into 256 KiB, a part of the L2
+// cache that leaves room for what streams through it. It is a multiple of `unit`, at
+// least one and at most `most`.
+constexpr int64_t block_of(int64_t row_bytes, int64_t unit, int64_t most) {
+  constexpr int64_t kBlockBytes = 256 * 1024;
+  const int64_t fitting = kBlockBytes / row_bytes / unit * unit;
+  return larger(unit, smaller(fitting, most));
+}
+
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -101,7 +110,7 @@ inline __m512i interleave(__m256i even, __m256i odd) {
 }
 
 // Tiles 0 to 3 are sums: they are set to zero, or go from and to memory, where a tile
-// begins `step` floats behind the one before and its rows are `row_bytes` apart.
+// begins `step` floats after the one before and its rows are `row_bytes` apart.
 inline void zero_four_sums() {
   _tile_zero(0);
   _tile_zero(1);

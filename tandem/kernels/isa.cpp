@@ -15,7 +15,7 @@ bool includes(dnnl::cpu_isa wanted) {
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
 }
 
-// Linux gives a process the registers of tiles only when the process asks.
+// Linux gives a process the tile registers only when it asks for them.
 bool permitted_tiles() {
   constexpr long kRequestPermission = 0x1023;
   constexpr long kTileData = 18;

@@ -14,8 +14,8 @@ namespace tandem::TANDEM_ISA {
 
 namespace {
 
-// These are vectors of the compiler's own, since it leaves loops of a few turns as they
-// are. Where the instruction set has no vector as wide, it takes several.
+// These are the compiler's vector types, since it does not vectorise loops of a few
+// turns. Where the instruction set has no vector as wide, the compiler takes several.
 #if defined(__AVX512F__)
 constexpr int kWidest = 16;
 #elif defined(__AVX2__)
@@ -60,7 +60,7 @@ struct Count {
   static constexpr int value = N;
 };
 
-// Loads and stores L neighbouring values. Their address may be any.
+// Loads and stores L neighbouring values, at any address.
 template <int L>
 struct Lanes {
   using Floats = typename Vectors<L>::Floats;

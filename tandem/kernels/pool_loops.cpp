@@ -11,7 +11,8 @@ namespace tandem::TANDEM_ISA {
 namespace {
 
 // The windows of L neighbouring lanes; `pixel` and `row` are steps in the input. Three
-// vectors are at work, and each input is read once: no budget is short.
+// vectors are in use, and each input is read once, so neither registers nor cache run
+// short.
 template <int L, typename T>
 TANDEM_ALWAYS_INLINE void pool_lanes(
     int64_t kernel, int64_t pixel, int64_t row, bool relu, const T* in, T* out,

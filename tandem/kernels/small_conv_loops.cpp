@@ -22,7 +22,7 @@ TANDEM_ALWAYS_INLINE void place_taps(
   }
 }
 
-// P neighbouring pixels of one group of L output channels. With 8 pixels that is 8
+// P neighbouring pixels of one group of L output channels. With 8 pixels that takes 8
 // sums, a vector of weights and an input in all lanes: 10 of AVX2's 16 registers. A
 // group's weights, at most 27 vectors, are 1.7 KiB of L1.
 template <int L, int Taps, int P, typename T>

@@ -45,7 +45,7 @@ constexpr int64_t kSmallConvTaps[] = {9, 25, 27};
 // small_conv computes the output; with `relu` negative values become zero.
 //
 // small_conv_gradient sums over the image's pixels to [taps + 1][out_channels]; the
-// last row is the bias's. Where `output`, a ReLU's, is not null, gradients do not count
+// last row is the bias's. Unless `output`, a ReLU's, is null, gradients do not count
 // where it is zero.
 #define TANDEM_SMALL_CONV(isa)                                                       \
   namespace isa {                                                                    \

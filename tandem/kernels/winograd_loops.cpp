@@ -4,153 +4,16 @@
 
 #include <immintrin.h>
 
-#include "tandem/kernels/lanes.h"
+#include "tandem/kernels/winograd_products.h"
+#include "tandem/kernels/winograd_transforms.h"
+#include "tandem/kernels/winograd_vectors.h"
 
 namespace tandem::TANDEM_ISA {
 
 namespace {
 
-constexpr int kLanes = 16;
 constexpr int64_t kPoints = 36;
 constexpr int64_t kRun = kWinogradTiles;
-
-using Floats = Lanes<kLanes>::Floats;
-
-TANDEM_ALWAYS_INLINE Floats load(const float* from) {
-  Floats value;
-  Lanes<kLanes>::load(value, from);
-  return value;
-}
-TANDEM_ALWAYS_INLINE void store(const Floats& value, float* to) {
-  Lanes<kLanes>::store(value, to);
-}
-
-// In the paper's letters, with d 6 x 6 inputs, g a window, Y 4 x 4 outputs, ' for a
-// transposed matrix and o for products of elements: Y = A' [(G g G') o (B' d B)] A, and
-// the gradient of g is G' [(B' d B) o (A dY A')] G. For the points 0, a, -a, b, -b and
-// infinity, with c = a^2 b^2 and s = a^2 + b^2:
-//
-//   B'  c   0      -s    0  1  0    A'  1  1    1    1    1    0    G  1/c   0  0
-//       0  -ab^2   -b^2  a  1  0        0  a   -a    b   -b    0       p    pa  pa^2
-//       0   ab^2   -b^2 -a  1  0        0  a^2  a^2  b^2  b^2  0       p   -pa  pa^2
-//       0  -a^2b   -a^2  b  1  0        0  a^3 -a^3  b^3 -b^3  1       q    qb  qb^2
-//       0   a^2b   -a^2 -b  1  0                                       q   -qb  qb^2
-//       0   c       0   -s  0  1     p = kOfA, q = kOfB                0     0  1
-//
-// The paper has a = 1 and b = 2. With 5/8 and 3/2, as in oneDNN, the elements are of
-// like size, and rounding errors about half as large. The structs below apply B', A',
-// A, G and G' to a line of values.
-constexpr float kA = 0.625F;
-constexpr float kB = 1.5F;
-constexpr float kA2 = kA * kA;
-constexpr float kB2 = kB * kB;
-constexpr float kA3 = kA2 * kA;
-constexpr float kB3 = kB2 * kB;
-constexpr float kOf0 = 1 / (kA2 * kB2);
-constexpr float kOfA = 1 / (2 * kA2 * (kA2 - kB2));
-constexpr float kOfB = 1 / (2 * kB2 * (kB2 - kA2));
-
-struct InputTransform {
-  static constexpr int kFrom = 6;
-  static constexpr int kTo = 6;
-  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[6], Floats (&y)[6]) {
-    const Floats a = x[4] - kB2 * x[2];
-    const Floats b = kA * (x[3] - kB2 * x[1]);
-    const Floats c = x[4] - kA2 * x[2];
-    const Floats d = kB * (x[3] - kA2 * x[1]);
-    y[0] = kA2 * kB2 * x[0] - (kA2 + kB2) * x[2] + x[4];
-    y[1] = a + b;
-    y[2] = a - b;
-    y[3] = c + d;
-    y[4] = c - d;
-    y[5] = kA2 * kB2 * x[1] - (kA2 + kB2) * x[3] + x[5];
-  }
-};
-
-struct OutputTransform {
-  static constexpr int kFrom = 6;
-  static constexpr int kTo = 4;
-  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[6], Floats (&y)[4]) {
-    const Floats a = x[1] + x[2];
-    const Floats b = x[1] - x[2];
-    const Floats c = x[3] + x[4];
-    const Floats d = x[3] - x[4];
-    y[0] = x[0] + a + c;
-    y[1] = kA * b + kB * d;
-    y[2] = kA2 * a + kB2 * c;
-    y[3] = kA3 * b + kB3 * d + x[5];
-  }
-};
-
-struct GradTransform {
-  static constexpr int kFrom = 4;
-  static constexpr int kTo = 6;
-  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[4], Floats (&y)[6]) {
-    const Floats a = x[0] + kA2 * x[2];
-    const Floats b = kA * x[1] + kA3 * x[3];
-    const Floats c = x[0] + kB2 * x[2];
-    const Floats d = kB * x[1] + kB3 * x[3];
-    y[0] = x[0];
-    y[1] = a + b;
-    y[2] = a - b;
-    y[3] = c + d;
-    y[4] = c - d;
-    y[5] = x[3];
-  }
-};
-
-struct WeightsTransform {
-  static constexpr int kFrom = 3;
-  static constexpr int kTo = 6;
-  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[3], Floats (&y)[6]) {
-    const Floats a = kOfA * (x[0] + kA2 * x[2]);
-    const Floats b = kOfA * kA * x[1];
-    const Floats c = kOfB * (x[0] + kB2 * x[2]);
-    const Floats d = kOfB * kB * x[1];
-    y[0] = kOf0 * x[0];
-    y[1] = a + b;
-    y[2] = a - b;
-    y[3] = c + d;
-    y[4] = c - d;
-    y[5] = x[2];
-  }
-};
-
-struct WeightsGradTransform {
-  static constexpr int kFrom = 6;
-  static constexpr int kTo = 3;
-  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[6], Floats (&y)[3]) {
-    const Floats a = kOfA * (x[1] + x[2]);
-    const Floats b = kOfA * (x[1] - x[2]);
-    const Floats c = kOfB * (x[3] + x[4]);
-    const Floats d = kOfB * (x[3] - x[4]);
-    y[0] = kOf0 * x[0] + a + c;
-    y[1] = kA * b + kB * d;
-    y[2] = kA2 * a + kB2 * c + x[5];
-  }
-};
-
-// Transforms a square of values along its rows and then along its columns. It has more
-// than 32 vectors at a time: some of them go by way of the stack.
-template <typename T>
-TANDEM_ALWAYS_INLINE void transform(
-    const Floats (&from)[T::kFrom][T::kFrom], Floats (&to)[T::kTo][T::kTo]) {
-  Floats half[T::kFrom][T::kTo];
-  for (int y = 0; y < T::kFrom; ++y) {
-    T::line(from[y], half[y]);
-  }
-  for (int x = 0; x < T::kTo; ++x) {
-    Floats column[T::kFrom];
-    Floats done[T::kTo];
-    for (int y = 0; y < T::kFrom; ++y) {
-      column[y] = half[y][x];
-    }
-    T::line(column, done);
-    for (int y = 0; y < T::kTo; ++y) {
-      to[y][x] = done[y];
-    }
-  }
-}
 
 // The pixel of the output where a tile begins.
 struct Place {
@@ -287,80 +150,6 @@ void give_outputs(
         }
       }
     }
-  }
-}
-
-// A product of matrices: sums[row][column] of a[row][step] * b[step][column].
-struct Factors {
-  const float* a;
-  int64_t a_row;
-  int64_t a_step;
-  const float* b;
-  // The width of b and of the sums.
-  int64_t columns;
-  int64_t steps;
-};
-
-// A block of R rows by B vectors. The largest, 6 x 4, takes 29 of the 32 registers: 24
-// sums, 4 vectors of b and one value of a. All blocks of 64 columns run before the next
-// columns, so b's part, steps * 256 bytes, stays in L1: 16 KiB at 64 channels.
-template <int R, int B>
-TANDEM_ALWAYS_INLINE void multiply_block(
-    const Factors& f, int64_t row, int64_t column, bool accumulate, float* sums) {
-  Floats sum[R][B];
-  float* to = sums + row * f.columns + column;
-  for (int r = 0; r < R; ++r) {
-    for (int b = 0; b < B; ++b) {
-      sum[r][b] = accumulate ? load(to + r * f.columns + b * kLanes) : Floats{};
-    }
-  }
-  const float* a = f.a + row * f.a_row;
-  const float* from = f.b + column;
-  for (int64_t step = 0; step < f.steps; ++step) {
-    Floats factor[B];
-    for (int b = 0; b < B; ++b) {
-      factor[b] = load(from + b * kLanes);
-    }
-    for (int r = 0; r < R; ++r) {
-      for (int b = 0; b < B; ++b) {
-        sum[r][b] += factor[b] * a[r * f.a_row];
-      }
-    }
-    a += f.a_step;
-    from += f.columns;
-  }
-  for (int r = 0; r < R; ++r) {
-    for (int b = 0; b < B; ++b) {
-      store(sum[r][b], to + r * f.columns + b * kLanes);
-    }
-  }
-}
-
-template <int B>
-void multiply_columns(
-    const Factors& f, int64_t rows, int64_t column, bool accumulate, float* sums) {
-  int64_t row = 0;
-  for (; row + 6 <= rows; row += 6) {
-    multiply_block<6, B>(f, row, column, accumulate, sums);
-  }
-  for (; row + 2 <= rows; row += 2) {
-    multiply_block<2, B>(f, row, column, accumulate, sums);
-  }
-  for (; row < rows; ++row) {
-    multiply_block<1, B>(f, row, column, accumulate, sums);
-  }
-}
-
-void multiply(const Factors& f, int64_t rows, bool accumulate, float* sums) {
-  int64_t column = 0;
-  for (; column + 4 * kLanes <= f.columns; column += 4 * kLanes) {
-    multiply_columns<4>(f, rows, column, accumulate, sums);
-  }
-  for (; column + 2 * kLanes <= f.columns; column += 2 * kLanes) {
-    multiply_columns<2>(f, rows, column, accumulate, sums);
-  }
-  for (; column < f.columns; column += kLanes) {
-    multiply_columns<1>(f, rows, column, accumulate, sums);
   }
 }
 

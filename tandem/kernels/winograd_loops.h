@@ -5,9 +5,10 @@
 namespace tandem {
 
 /// A convolution with a window of 3 x 3 and stride 1, as Winograd's F(4x4, 3x3): a tile
-/// of 4 x 4 outputs takes 36 products for each two channels, where it took 144. (Lavin,
-/// Gray, "Fast Algorithms for Convolutional Neural Networks", 2015.) A run of tiles
-/// goes through all steps at once, so that what lies between stays in the L2 cache:
+/// of 4 x 4 outputs takes 36 products for each pair of channels, instead of 144.
+/// (Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks", 2015.) A run of
+/// tiles goes through all steps at once, so that what lies between stays in the L2
+/// cache:
 ///
 ///   6 x 6 inputs -> 36 values of each channel   (tiles overlap by two pixels)
 ///   36 times: [48 tiles x in] * [in x out]      one matrix product for each value
@@ -63,7 +64,7 @@ constexpr int64_t winograd_scratch(const WinogradShape& shape) {
 namespace avx512 {
 
 /// Transforms [out][in][3][3] to the products' factors, [36][in][out]; with `backward`
-/// to those that take the output's gradient to the input's, [36][out][in].
+/// to those that turn the output's gradient into the input's, [36][out][in].
 void winograd_weights(
     int64_t in_channels, int64_t out_channels, const float* weights, bool backward,
     float* transformed);

@@ -38,11 +38,11 @@ void check(const LaunchOptions& options) {
     throw ConfigError(
         "[launch] node rank " + std::to_string(options.node_rank) + " of " +
         std::to_string(options.nnodes) +
-        " nodes; --node-rank counts from 0 to nnodes - 1");
+        " hosts; --node-rank counts from 0 to nnodes - 1");
   }
   if (options.nnodes > 1 && options.master_port == 0) {
     throw ConfigError(
-        "[launch] several nodes need one port that all know; set --master-port");
+        "[launch] several hosts need one port that all know; set --master-port");
   }
   if (options.master_port < 0 || options.master_port > 65535) {
     throw ConfigError(
@@ -51,7 +51,7 @@ void check(const LaunchOptions& options) {
   }
   if (!(options.grace_seconds >= 0 && options.grace_seconds <= 1e6)) {
     throw ConfigError(
-        "[launch] the grace is " + fmt::format("{}", options.grace_seconds) +
+        "[launch] the grace period is " + fmt::format("{}", options.grace_seconds) +
         " seconds, expected 0 to 1000000; change --grace-seconds");
   }
   TANDEM_CHECK(
@@ -68,7 +68,7 @@ std::string master_address(const LaunchOptions& options) {
   return "tcp:" + options.master_addr + ":" + std::to_string(options.master_port);
 }
 
-// What may take long comes before the supervisor, which blocks signals: node 0 waits
+// What may take long comes before the supervisor, which blocks signals: host 0 waits
 // until its name resolves, the others until they reach its launcher.
 std::unique_ptr<StoreClient> wait_for_first_node(const LaunchOptions& options) {
   const Milliseconds timeout(static_cast<int64_t>(options.timeout_seconds * 1000));
@@ -82,7 +82,7 @@ std::unique_ptr<StoreClient> wait_for_first_node(const LaunchOptions& options) {
   return nullptr;
 }
 
-// Where the ranks of this run meet: here, or at node 0.
+// Where the ranks of this run meet: here, or at host 0.
 struct Rendezvous {
   // Outlives the server, whose socket is in it.
   std::unique_ptr<MeetingDirectory> directory;
@@ -134,8 +134,8 @@ bool was_killed(const Supervisor::Ending& ending) {
   return signal != 0 && !by_us;
 }
 
-// A killed rank is the cause; then a rank's own error, also when we stopped it on its
-// way out; then what followed.
+// A killed rank is the most likely cause; then a rank's own error, even if we stopped
+// it on its way out; then what followed from another rank's end.
 int weight(
     const Supervisor::Ending& ending, const std::optional<FailureReport>& report) {
   if (ending.status.ok()) {

@@ -16,7 +16,7 @@ struct LaunchOptions {
   int nproc_per_node = 1;
 
   // Hosts in the run, and which one this is. With more than one, ranks meet at
-  // master_addr:master_port, where the launcher of node 0 listens.
+  // master_addr:master_port, where the launcher of host 0 listens.
   int nnodes = 1;
   int node_rank = 0;
   std::string master_addr = "127.0.0.1";
@@ -33,12 +33,12 @@ struct LaunchOptions {
   // nowhere.
   size_t local_rank_at = 0;
 
-  // Between SIGTERM and SIGKILL, when a rank failed, and when we were told to stop
-  // (negative: the same).
+  // Seconds between SIGTERM and SIGKILL: when a rank failed, and when we were told to
+  // stop (negative: the same).
   double grace_seconds = 5;
   double stop_grace_seconds = -1;
 
-  // How long to wait before ranks are started: node 0 until master_addr resolves,
+  // How long to wait before ranks are started: on host 0 until master_addr resolves, on
   // the others until its launcher answers. 0: the ranks wait themselves.
   double timeout_seconds = 0;
 
@@ -61,16 +61,16 @@ struct LaunchOutcome {
 /// Call from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
 /// SIGCHLD and SIGPIPE are blocked from then on.
 ///
-/// Throws ConfigError when an option cannot be or the program does not exist,
-/// CommError when node 0's launcher is not found in time.
+/// Throws ConfigError for an impossible option or a program that does not exist,
+/// CommError when host 0's launcher is not found in time.
 int launch(const LaunchOptions& options);
 
 /// The same, without printing the line.
 LaunchOutcome launch_ranks(const LaunchOptions& options);
 
-/// OMP_NUM_THREADS and its like for a host with `nproc` ranks: the usable CPUs
-/// divided among them, where the user did not set them. And what keeps
-/// libraries under LibTorch quiet. For every process that trains.
+/// OMP_NUM_THREADS and its like for a host with `nproc` ranks: the usable CPUs divided
+/// among them, where the user did not set them; and variables that keep libraries under
+/// LibTorch quiet. For every process that trains.
 Variables rank_variables(int nproc);
 
 }  // namespace tandem

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Not a name that others may give to a socket in a directory like ours.
+// A name that no other program gives to a socket in a directory named like ours.
 constexpr const char* kStore = "/launcher-store";
 
 bool is_own_directory(int fd) {
@@ -49,7 +49,7 @@ void remove_leftovers(const std::string& beside) {
       }
     }
   } catch (const DataError&) {
-    // A folder that lets us write but not look: then they stay.
+    // A folder that we may write but not read: then they stay.
   }
 }
 

@@ -6,7 +6,7 @@ namespace tandem {
 
 /// The private directory in which the ranks of one host meet, under $TMPDIR or /tmp.
 /// Removed with the object. A launcher killed by SIGKILL cannot do that: the next one
-/// of the same user does, told by the lock that every living one holds.
+/// of the same user does, for every directory whose lock no living launcher holds.
 class MeetingDirectory {
  public:
   /// Removes what killed launchers left, then makes a directory. Throws DataError.

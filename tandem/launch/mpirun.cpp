@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "tandem/base/rank_env.h"
+
 namespace tandem {
 
 namespace {
@@ -24,16 +26,19 @@ std::string quoted(const std::string& word) {
 }  // namespace
 
 std::vector<std::string> mpirun_command(
-    int ranks, const std::vector<std::string>& command) {
+    int ranks, const std::vector<std::string>& command, MpirunCores cores) {
+  const bool shared = cores == MpirunCores::shared;
   std::vector<std::string> all = {"mpirun"};
   if (geteuid() == 0) {
     all.emplace_back("--allow-run-as-root");
   }
-  for (const auto& word :
-       {std::string("--oversubscribe"), std::string("--bind-to"), std::string("none"),
-        std::string("-np"), std::to_string(ranks)}) {
-    all.push_back(word);
+  if (shared || ranks > usable_cpus()) {
+    all.emplace_back("--oversubscribe");
   }
+  if (shared) {
+    all.insert(all.end(), {"--bind-to", "none"});
+  }
+  all.insert(all.end(), {"-np", std::to_string(ranks)});
   all.insert(all.end(), command.begin(), command.end());
   return all;
 }

@@ -21,8 +21,8 @@ struct FailureReport {
 /// the exit code still tells that the rank failed.
 void leave_report(StoreClient& store, int rank, const std::exception& error);
 
-/// The same for this process, as its environment says. False when it is no rank of
-/// our launcher's, which alone reads reports.
+/// The same for this process, as its environment says. False when it is not a rank of
+/// our launcher, which alone reads reports.
 bool report_to_launcher(const std::exception& error);
 
 /// The report of a rank, nullopt when it left none.

@@ -58,7 +58,7 @@ std::set<pid_t> children_of_this_thread() {
   return children;
 }
 
-// What a rank's own children left behind came to us (subreaper); none stays.
+// Processes that ranks left behind have become our children (subreaper): none may stay.
 void kill_orphans(const std::set<pid_t>& others) {
   for (int round = 0; round < 100; ++round) {
     bool any = false;
@@ -83,7 +83,7 @@ Supervisor::Supervisor(double grace_seconds, double stop_grace_seconds)
       others_(children_of_this_thread()) {
   sigset_t set = watched_signals();
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  // Where our output goes may close; we notice when we write.
+  // The reader of our output may be gone; we notice when we write.
   sigaddset(&set, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   TANDEM_CHECK(signal_fd_ >= 0, "no signalfd");

@@ -33,9 +33,9 @@ class Supervisor {
   void add(
       int rank, Process process, const std::string& prefix, bool prefix_output = true);
 
-  /// Forwards output and signals until every rank has ended, in the order of
-  /// their ends. After the first failure the others get SIGTERM, and SIGKILL
-  /// when the grace time is over. A second SIGINT ends the grace at once.
+  /// Forwards output and signals until every rank has ended. Returns how, in that
+  /// order. After the first failure the others get SIGTERM, and SIGKILL when the grace
+  /// time is over. A second SIGINT ends the grace at once.
   std::vector<Ending> run();
 
   /// The signal that told us to stop, 0 for none.

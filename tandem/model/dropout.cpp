@@ -14,9 +14,9 @@ namespace tandem {
 
 namespace {
 
-// Sixteen Philox blocks side by side give 128 numbers of 16 bits. Element e of a
-// group of 128 is the half e / 64 of word (e / 16) % 4 of block e % 16, so that
-// each store is contiguous.
+// Sixteen Philox blocks side by side give 128 numbers of 16 bits. Element e of a group
+// of 128 is half e / 64 of word (e / 16) % 4 of block e % 16, so that each store is
+// contiguous.
 constexpr uint32_t kLanes = 16;
 constexpr int64_t kGroup = 8 * kLanes;
 
@@ -98,7 +98,7 @@ void fill_samples(
   if (!(p >= 0 && p < 1)) {
     throw ConfigError(
         "[model] a dropout probability of " + std::to_string(p) +
-        " cannot be; choose one from 0 to less than 1");
+        " is impossible; choose one from 0 to less than 1");
   }
   const auto threshold = static_cast<uint32_t>(std::lround(p * 65536));
   for (int64_t i = 0; i < num_samples; ++i) {

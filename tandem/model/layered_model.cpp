@@ -66,13 +66,13 @@ LayerTensors make_tensors(
     default:
       return tensors;
   }
-  // Drawn in float32 as Python draws them, then widened.
+  // Drawn in float32, as Python draws them, then widened.
   tensors.weight = tensors.weight.to(dtype).set_requires_grad(true);
   tensors.bias = tensors.bias.to(dtype).set_requires_grad(true);
   return tensors;
 }
 
-// Also without samples.
+// Works for a batch without samples too.
 int64_t elements_per_sample(const at::Tensor& x) {
   int64_t elements = 1;
   for (int64_t dim = 1; dim < x.dim(); ++dim) {
@@ -168,7 +168,7 @@ class LayeredModel : public Model {
       case LayerKind::flatten:
         return x.flatten(1);
       default:
-        // Autocast hands on bfloat16, whose steps near a loss of 0.01 are too coarse.
+        // Under autocast x is bfloat16, whose steps near a loss of 0.01 are too coarse.
         return at::log_softmax(
             x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x, 1);
     }
@@ -245,7 +245,7 @@ class FunctionModel : public Model {
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;
   std::function<void(bool)> set_training_;
-  // 0 or 1 once it was set.
+  // -1 until it is set, then 0 or 1.
   int training_ = -1;
 };
 

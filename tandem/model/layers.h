@@ -31,7 +31,7 @@ struct Layer {
   int64_t padding = 0;
   // Dropout's probability.
   double p = 0;
-  // Its place in the whole model: dropout masks follow from it. The model sets it.
+  // Its place in the whole model, which dropout masks depend on. The model sets it.
   int64_t place = 0;
 };
 

@@ -7,6 +7,10 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 
+#include <string>
+
+#include "tandem/base/error.h"
+
 namespace tandem {
 
 at::Tensor summed_loss(
@@ -21,6 +25,20 @@ at::Tensor summed_loss(
     default:
       return at::cross_entropy_loss(output, targets, {}, at::Reduction::Sum);
   }
+}
+
+at::Tensor summed_loss(
+    const Loss& loss, const at::Tensor& output, const at::Tensor& targets) {
+  if (!loss.own) {
+    return summed_loss(loss.kind, output, targets);
+  }
+  auto sum = loss.own(output, targets);
+  if (sum.numel() != 1) {
+    throw ConfigError(
+        "[model] the program's own loss gave " + std::to_string(sum.numel()) +
+        " values, expected one: the sum over all samples; add .sum() to it");
+  }
+  return sum.reshape({});
 }
 
 double loss_weight(

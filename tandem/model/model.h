@@ -67,13 +67,13 @@ struct ModelOptions {
   at::ScalarType dtype = at::kFloat;
   // False leaves the dropout layers out.
   bool dropout = true;
-  // Batch norm in training takes its statistics from the samples of all ranks, by
-  // this (sync_batch_norm.h); empty: from those at hand.
+  // Through this, batch norm in training takes its statistics from the samples of all
+  // ranks (sync_batch_norm.h); empty: from those of this rank.
   StackFunction stack_statistics;
 };
 
-/// The layers of a model, which is not `custom`. Throws ConfigError when the input is
-/// too small for them.
+/// The layers of a model other than `custom`. Throws ConfigError when the input is too
+/// small for them.
 std::vector<Layer> layers_of(ModelKind kind, const ModelOptions& options);
 
 /// A model of these layers. Throws as layers_of().

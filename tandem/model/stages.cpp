@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// To write a value and read it again takes about the time of so many multiplications
-// on a CPU: without this a first convolution looks cheap.
+// Writing a value and reading it again takes a CPU about as long as this many
+// multiplications; without them a first convolution looks cheap.
 constexpr double kCostPerValue = 10;
 
 bool begins_a_stage(const Layer& layer) {
@@ -68,11 +68,20 @@ class CostCounter {
   double values_;
 };
 
-std::vector<Unit> units_of(const std::vector<Layer>& layers, const InputShape& input) {
+double parameters_of(const Layer& layer) {
+  const int64_t window = std::max<int64_t>(1, layer.kernel);
+  return begins_a_stage(layer)
+             ? static_cast<double>((layer.in * window * window + 1) * layer.out)
+             : 0;
+}
+
+std::vector<Unit> units_of(
+    const std::vector<Layer>& layers, const InputShape& input, Balance balance) {
   std::vector<Unit> units;
   CostCounter counter(input);
   for (size_t i = 0; i < layers.size(); ++i) {
-    const double cost = counter.cost_of(layers[i]);
+    const double cost = balance == Balance::time ? counter.cost_of(layers[i])
+                                                 : parameters_of(layers[i]);
     if (begins_a_stage(layers[i])) {
       units.push_back({{units.empty() ? 0 : i, i}, 0});
     }
@@ -94,21 +103,91 @@ std::string names_in(const std::vector<Layer>& layers, const LayerRange& range) 
   return join(names, " ");
 }
 
+// The units that begin with these layers, in order.
+std::vector<size_t> units_at(
+    const std::vector<Layer>& layers, const std::vector<Unit>& units, const Cut& cut) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < units.size(); ++i) {
+    const LayerRange from{units[i].layers.begin, units[i].layers.end};
+    names.push_back(names_in(layers, from));
+  }
+  std::vector<size_t> found;
+  for (const auto& name : cut.layers) {
+    const auto at = std::find(names.begin(), names.end(), name);
+    if (at == names.end()) {
+      throw ConfigError(
+          "[model] --cut " + join(cut.layers, ",") + ": no stage can begin with '" +
+          name + "'" + did_you_mean(name, names) + "; choose among " +
+          join({names.begin() + 1, names.end()}));
+    }
+    found.push_back(static_cast<size_t>(at - names.begin()));
+  }
+  std::sort(found.begin(), found.end());
+  const bool twice = std::adjacent_find(found.begin(), found.end()) != found.end();
+  if (twice || (!found.empty() && found.front() == 0)) {
+    throw ConfigError(
+        "[model] --cut " + join(cut.layers, ",") +
+        " leaves a stage without layers; name each layer once, and not the first, " +
+        names.front());
+  }
+  return found;
+}
+
+std::vector<LayerRange> cut_at(
+    const std::vector<Layer>& layers, const std::vector<Unit>& units, int64_t stages,
+    const Cut& cut) {
+  const auto begins = units_at(layers, units, cut);
+  if (static_cast<int64_t>(begins.size()) + 1 != stages) {
+    throw ConfigError(
+        "[model] --cut " + join(cut.layers, ",") + " makes " +
+        std::to_string(begins.size() + 1) + " stages, but there are " +
+        std::to_string(stages) + "; change --cut, or --stages and --nproc");
+  }
+  std::vector<LayerRange> ranges = {{0, layers.size()}};
+  for (const size_t unit : begins) {
+    ranges.back().end = units[unit].layers.begin;
+    ranges.push_back({units[unit].layers.begin, layers.size()});
+  }
+  return ranges;
+}
+
+// "conv2 fc1, 1199242 parameters (4796968 bytes)".
+std::string describe_stage(const Model& model, const LayerRange& range) {
+  const auto& layers = *model.layers();
+  int64_t count = 0;
+  int64_t bytes = 0;
+  for (const auto& parameter : model.parameters()) {
+    const auto layer = parameter.name.substr(0, parameter.name.rfind('.'));
+    for (size_t i = range.begin; i < range.end; ++i) {
+      if (layers[i].name == layer) {
+        count += parameter.tensor.numel();
+        bytes += static_cast<int64_t>(parameter.tensor.nbytes());
+      }
+    }
+  }
+  return names_in(layers, range) + ", " + std::to_string(count) + " parameters (" +
+         std::to_string(bytes) + " bytes)";
+}
+
 }  // namespace
 
 std::vector<LayerRange> split_layers(
-    const std::vector<Layer>& layers, const InputShape& input, int64_t stages) {
-  const auto units = units_of(layers, input);
+    const std::vector<Layer>& layers, const InputShape& input, int64_t stages,
+    const Cut& cut) {
+  const auto units = units_of(layers, input, cut.balance);
+  if (!cut.layers.empty()) {
+    return cut_at(layers, units, stages, cut);
+  }
   const size_t count = units.size();
   const auto wanted = static_cast<size_t>(stages);
   if (stages < 1 || wanted > count) {
     throw ConfigError(
-        "[model] " + std::to_string(stages) + " stages need as many layers to begin " +
-        "with, but the model has " + std::to_string(count) + " (" +
+        "[model] " + std::to_string(stages) + " stages need as many convolutions and " +
+        "linear layers, but the model has " + std::to_string(count) + " (" +
         names_in(layers, {0, layers.size()}) + "); lower --stages or --nproc");
   }
-  // best[s][u]: the most expensive of s + 1 stages that take the units from u on;
-  // next[s][u]: where the first of them ends.
+  // best[s][u]: the cost of the most expensive of s + 1 stages that take the units from
+  // u on; next[s][u]: where the first of them ends.
   std::vector<std::vector<double>> best(wanted, std::vector<double>(count, kInfinity));
   std::vector<std::vector<size_t>> next(wanted, std::vector<size_t>(count, count));
   for (size_t s = 0; s < wanted; ++s) {
@@ -138,8 +217,9 @@ std::vector<LayerRange> split_layers(
 }
 
 std::string keep_stage(
-    Model& model, const InputShape& input, int64_t stages, int64_t stage) {
-  if (stages == 1) {
+    Model& model, const InputShape& input, int64_t stages, int64_t stage,
+    const Cut& cut) {
+  if (stages == 1 && cut.layers.empty()) {
     return "the whole model";
   }
   if (model.layers() == nullptr) {
@@ -148,14 +228,14 @@ std::string keep_stage(
         "plain sequence of them; choose a --model of tandem, or --strategy "
         "data_parallel");
   }
-  const auto ranges = split_layers(*model.layers(), input, stages);
-  std::vector<std::string> names;
+  const auto ranges = split_layers(*model.layers(), input, stages, cut);
+  std::vector<std::string> described;
   for (const auto& range : ranges) {
-    names.push_back(names_in(*model.layers(), range));
+    described.push_back(describe_stage(model, range));
   }
   const auto& mine = ranges[static_cast<size_t>(stage)];
   model.keep_layers(mine.begin, mine.end);
-  return join(names, " | ");
+  return join(described, " | ");
 }
 
 }  // namespace tandem

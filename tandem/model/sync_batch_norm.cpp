@@ -76,7 +76,7 @@ at::Tensor normalise(
                    x, weight, bias, by.mean, by.variance, false, 0, epsilon));
 }
 
-// An operator's backward gets its std::function in this.
+// Carries a std::function to an operator's backward.
 struct Stack : torch::CustomClassHolder {
   explicit Stack(StackFunction function) : call(std::move(function)) {}
   StackFunction call;
@@ -117,7 +117,7 @@ struct SyncBatchNorm : autograd::Function<SyncBatchNorm> {
     }
     const auto sums =
         stack->call(at::cat({grad_weight, grad_bias}).to(at::kDouble)).sum(0);
-    // ... and what follows from that they do.
+    // ... and then what x changes through the statistics.
     const auto scale = weight / (batch.variance + epsilon).sqrt() / batch.count;
     const auto parts = sums.to(weight.scalar_type()).chunk(2);
     grad_x.sub_(normalise(x, parts[0] * scale, parts[1] * scale, batch, epsilon));

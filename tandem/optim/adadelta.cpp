@@ -16,8 +16,8 @@ struct Factors {
   T minus_lr;
 };
 
-// The condition is the same for all elements: compilers take it out of the
-// loop, which they then vectorize.
+// The condition is the same for all elements: compilers take it out of the loop, which
+// they then vectorise.
 //
 // PyTorch divides one root by another. The root of the quotient differs in the last bit
 // and costs one root, not two: with two the pass waits for them, not for memory. (In

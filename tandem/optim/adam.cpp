@@ -22,8 +22,8 @@ struct Factors {
   T minus_step_size;
 };
 
-// `maximum` may be null: no amsgrad. The conditions are the same for all
-// elements: compilers take them out of the loop, which they then vectorize.
+// `maximum` may be null: no amsgrad. The conditions are the same for all elements:
+// compilers take them out of the loop, which they then vectorise.
 //
 // PyTorch divides by the root of the correction; its inverse as a factor differs in the
 // last bit and saves one of two divisions.

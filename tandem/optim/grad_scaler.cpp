@@ -29,8 +29,8 @@ Arena make_state() {
       "grad_scaler");
 }
 
-// A sum of products with 0 is 0 unless a value is not finite; sums of several lanes
-// vectorise without leave to reorder.
+// A sum of products with 0 is 0 unless a value is not finite; with a sum for each lane
+// the loop vectorises without leave to reorder.
 constexpr int64_t kLanes = 32;
 
 template <typename T>
@@ -125,7 +125,7 @@ double GradScaler::scale() const {
 }
 
 bool GradScaler::unscale(Arena& gradients) const {
-  // Python's way to the factor, with its rounding.
+  // Computed as Python does, with its rounding.
   const double factor = 1.0 / scale();
   bool finite = true;
   for (const auto& range : gradients.layout().trainable_ranges()) {

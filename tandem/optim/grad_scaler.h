@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-/// Those of torch.cuda.amp.GradScaler.
+/// The options of torch.cuda.amp.GradScaler.
 struct GradScalerOptions {
   double initial_scale = 65536;
   double growth_factor = 2;
@@ -21,10 +21,10 @@ struct GradScalerOptions {
   bool dynamic = true;
 };
 
-/// Keeps small gradients from vanishing in 16 bits on their way: the loss is
-/// multiplied by a scale before backward, the gradients are divided by it
-/// afterwards. A step whose gradients overflowed is left out, and a dynamic scale
-/// then shrinks; after many good ones it grows.
+/// Keeps small gradients from vanishing where they pass through 16 bits: the loss is
+/// multiplied by a scale before backward, the gradients are divided by it afterwards. A
+/// step whose gradients overflowed is left out, and a dynamic scale then shrinks; after
+/// many good ones it grows.
 ///
 /// Ranks that see the same gradients decide alike. Not thread-safe.
 ///
@@ -62,7 +62,7 @@ class GradScaler {
   Arena state_;
 };
 
-/// What exec.loss_scale asks for; nothing for kNoScale.
+/// What exec.loss_scale asks for; nullopt for kNoScale.
 std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec);
 
 /// `optimizer` with a scaler beside it: its state is the optimizer's state too, and

@@ -71,7 +71,7 @@ class FusedOptimizer : public Optimizer {
   Arena& gradients_;
 
  private:
-  // Neighbours in a segment that belong to one group: [begin, end).
+  // Neighbouring elements of a segment that belong to one group: [begin, end).
   struct Run {
     int64_t begin;
     int64_t end;

@@ -138,7 +138,7 @@ void check_schedule(const LrScheduleOptions& options, double base_lr) {
   RunConfig config;
   config.schedule = options;
   check_fields(config, "schedule");
-  // Not the optimizer's check, to which -1 is "not given".
+  // Not left to the optimizer's check, which takes -1 for "not given".
   if (!std::isfinite(base_lr) || base_lr < 0) {
     throw ConfigError(fmt::format(
         "[schedule] lr is {}, expected a number from 0; change lr", base_lr));

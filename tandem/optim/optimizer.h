@@ -34,10 +34,9 @@ class GradScaler;
 /// one rank's slice, a pipeline stage, or the server's copy. Updating a step in
 /// several ranges gives the same bits as updating it in one.
 ///
-/// Numerics are those of torch.optim (1.13, single tensor), in the parameter's
-/// dtype: float32 or float64; Adam and Adadelta divide and take roots less often, so
-/// their last bit may differ. Different ranges may be updated by different
-/// threads at a time.
+/// Numerics are those of torch.optim (1.13, single tensor), in the parameter's dtype:
+/// float32 or float64; Adam and Adadelta divide and take roots less often, so their
+/// last bit may differ. Different threads may update different ranges at the same time.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -61,8 +60,8 @@ class Optimizer {
   }
 };
 
-/// `parameters` and `gradients` must outlive the optimizer and share a layout
-/// of CPU float32 or float64 segments (others may be there, not trainable).
+/// `parameters` and `gradients` must outlive the optimizer and share a layout of CPU
+/// float32 or float64 segments (segments that are not trainable may be of other kinds).
 ///
 /// Throws ConfigError for a value out of range, or a setting that the optimizer does
 /// not have.

@@ -16,8 +16,8 @@ struct Factors {
   bool nesterov;
 };
 
-// The conditions are the same for all elements: compilers take them out of the
-// loops, which they then vectorize.
+// The conditions are the same for all elements: compilers take them out of the loops,
+// which they then vectorise.
 
 template <typename T>
 TANDEM_ALWAYS_INLINE void update_plain(

@@ -74,20 +74,26 @@ class Strategy {
   /// One optimizer step over the micro-batches given. Each rank makes the same
   /// number of steps; one that has no data left, or reads none, gets no batches and
   /// takes part in what the others do.
-  /// Returns {summed loss, right answers, samples} of this rank's
-  /// batches, float64; on a stage that sees no loss, zeros.
-  virtual at::Tensor train_step(
+  /// Returns the sums of this rank's batches; empty on a stage that sees no loss.
+  virtual StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) = 0;
 
   /// The same sums for one batch in evaluation mode, no gradients.
-  virtual at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) = 0;
+  virtual StepSums evaluate_batch(const Batch& batch, const StepContext& context) = 0;
 
-  /// After an epoch's last step, before the evaluation; `last`: no step follows.
-  /// Collective.
+  /// After an epoch's last step, before the evaluation; `last`: no step follows. Where
+  /// the evaluation ends the run, it is called again. Collective.
   virtual void end_epoch(bool /*last*/) {}
 
   virtual DataShard data_shard() const = 0;
   virtual Consistency consistency() const = 0;
+
+  /// Whether the ranks make their steps together: to agree in the middle of an epoch
+  /// then waits for nobody.
+  bool in_lockstep() const {
+    return consistency() == Consistency::replicated ||
+           consistency() == Consistency::sharded;
+  }
 
   /// Brings parameters and buffers into the state to evaluate or save.
   virtual void before_evaluation() = 0;
@@ -98,11 +104,11 @@ class Strategy {
 
   /// What a checkpoint must hold of this rank beside the logical file: error
   /// feedback, local parameters. Empty when there is nothing. To resume, values are
-  /// loaded into these tensors, after start().
-  virtual std::vector<NamedTensor> rank_state() = 0;
-
-  /// 2-norm of the step's gradients over all ranks' parts.
-  virtual double global_norm() = 0;
+  /// loaded into these tensors, after start(), and rank_state_loaded() tells so.
+  virtual std::vector<NamedTensor> rank_state() {
+    return {};
+  }
+  virtual void rank_state_loaded() {}
 
   /// The ranks that hold the same parameters as this one where `sharded`; null: no
   /// others, or all.
@@ -122,7 +128,7 @@ class Strategy {
   }
 };
 
-/// options.optimizer_state `automatic` is `replicated` here (train/settle.h knows
+/// options.optimizer_state `automatic` is `replicated` here (train/assembly.h knows
 /// better). Throws ConfigError for a strategy that cannot run with these parts.
 std::unique_ptr<Strategy> make_strategy(
     const StrategyOptions& options, const StrategyParts& parts);

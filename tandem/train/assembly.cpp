@@ -4,6 +4,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/checkpoint/weights.h"
 #include "tandem/comm/buffers.h"
@@ -70,10 +71,16 @@ std::unique_ptr<Model> model_of(
 OptimizerState settle_optimizer_state(
     const StrategyOptions& options, const Communicator& comm) {
   if (options.optimizer_state != OptimizerState::automatic ||
-      !has_trait(options.kind, kHasBuckets)) {
+      !has_trait(options.kind, kSharesUpdate)) {
     return options.optimizer_state;
   }
-  return comm.shares_memory() ? OptimizerState::sharded : OptimizerState::replicated;
+  const auto replicas =
+      has_trait(options.kind, kHasStages)
+          ? make_grid(options.stages, options.replicas, comm.rank(), comm.size())
+                .replicas
+          : comm.size();
+  return comm.shares_memory() && replicas > 1 ? OptimizerState::sharded
+                                              : OptimizerState::replicated;
 }
 
 // Each forward pass of a rank waits for all others'.
@@ -101,7 +108,8 @@ StageOptions stage_of(
   const Grid grid = make_grid(
       config.strategy.stages, config.strategy.replicas, comm.rank(), comm.size());
   const auto input = model_options(config, train, nullptr).input;
-  const auto stages = keep_stage(model, input, grid.stages, grid.stage);
+  const Cut cut{split(config.strategy.cut, ','), config.strategy.balance};
+  const auto stages = keep_stage(model, input, grid.stages, grid.stage, cut);
   if (comm.rank() == 0) {
     log_info(fmt::format(
         "[parallel] {} stages x {} replicas: {}", grid.stages, grid.replicas, stages));
@@ -123,7 +131,7 @@ StageOptions stage_of(
 
 Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
-    std::unique_ptr<Model> model) {
+    std::unique_ptr<Model> model, LossFunction loss) {
   TANDEM_CHECK(
       config.exec.precision != Precision::automatic, "settle_precision() comes first");
   Assembly parts;
@@ -135,6 +143,7 @@ Assembly assemble(
     parts.parameter_names.push_back(parameter.name);
   }
   StageOptions stage = stage_of(config, train, comm, *parts.model);
+  stage.loss.own = std::move(loss);
   ModelArenaOptions arena_options;
   arena_options.divisor = comm.size();
   if (!config.optimizer.decay_bias_and_norm) {

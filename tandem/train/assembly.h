@@ -40,13 +40,14 @@ struct Assembly {
 };
 
 /// `model`: the program's own (config.model.kind is then "custom"), or null to make the
-/// one that the config names. Either starts from the weights of config.init.
+/// one that the config names. Either starts from the weights of config.init. `loss`:
+/// the program's own, or empty for the config's.
 ///
 /// Throws ConfigError for parts that do not fit; for
 /// config.model.init as load_weights().
 Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
-    std::unique_ptr<Model> model = nullptr);
+    std::unique_ptr<Model> model = nullptr, LossFunction loss = {});
 
 /// What a config's run minimises.
 Loss loss_of(const RunConfig& config);

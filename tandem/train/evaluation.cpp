@@ -1,15 +1,34 @@
 #include "tandem/train/evaluation.h"
 
-#include <ATen/ops/zeros.h>
+#include <filesystem>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/train/assembly.h"
+#include "tandem/train/report/all_ranks.h"
 
 namespace tandem {
+
+namespace {
+
+void check_is_checkpoint(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(model_file(path), ignored)) {
+    throw DataError(
+        "[checkpoint] '" + path +
+        "' has no model.safetensors; name a directory such as RUN/checkpoints/step-N");
+  }
+}
+
+}  // namespace
 
 TestReport evaluate(
     Strategy& strategy, Communicator& comm, const Dataset& dataset,
     LoaderOptions options, int64_t limit_batches) {
   strategy.before_evaluation();
   const DataShard shard = strategy.data_shard();
-  auto sums = at::zeros({3}, at::kDouble);
+  StepSums sums;
   // With fewer samples than ranks some have none.
   if (shard.shard >= 0 && shard.shard < dataset.size) {
     SamplerOptions sampler;
@@ -29,13 +48,31 @@ TestReport evaluate(
       sums += strategy.evaluate_batch(batch, context);
     }
   }
-  comm.all_reduce(sums, ReduceOp::sum, "evaluation")->wait();
-  const double* values = sums.data_ptr<double>();
+  const auto values = of_all_ranks(sums, comm, "evaluation").values();
   TestReport report;
-  report.count = static_cast<int64_t>(values[2]);
-  report.correct = static_cast<int64_t>(values[1]);
-  report.loss = values[2] > 0 ? values[0] / values[2] : 0;
+  report.count = static_cast<int64_t>(values.samples);
+  report.correct = static_cast<int64_t>(values.correct);
+  report.loss = values.mean_loss();
   return report;
+}
+
+TestReport evaluate_checkpoint(
+    const std::string& checkpoint, const CheckpointEvaluation& options,
+    std::unique_ptr<Model> model, LossFunction loss) {
+  check_is_checkpoint(checkpoint);
+  RunConfig config = config_from(load_model(checkpoint, nullptr));
+  if (!options.data.empty()) {
+    config.data.source = options.data;
+  }
+  const auto splits = load_dataset(config.data.source, options.limit);
+  const auto comm = make_single_communicator();
+  const Assembly parts =
+      assemble(config, splits.test, *comm, std::move(model), std::move(loss));
+  const auto state = parts.arenas->state();
+  load_model(checkpoint, &state);
+  LoaderOptions loading = loader_options(config);
+  loading.batch_size = options.batch_size;
+  return evaluate(*parts.strategy, *comm, splits.test, loading);
 }
 
 }  // namespace tandem

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/data/loader.h"
+#include "tandem/model/model.h"
 #include "tandem/parallel/strategy.h"
 
 namespace tandem {
@@ -15,5 +19,22 @@ namespace tandem {
 TestReport evaluate(
     Strategy& strategy, Communicator& comm, const Dataset& dataset,
     LoaderOptions options, int64_t limit_batches = 0);
+
+struct CheckpointEvaluation {
+  // As --data; "": what the model was trained on.
+  std::string data;
+  // The first so many samples; 0: all.
+  int64_t limit = 0;
+  int64_t batch_size = 1000;
+};
+
+/// Evaluates a checkpoint's model on the test part of a data set, on one rank.
+///
+/// `checkpoint` is its directory or the model.safetensors in it. `model` and `loss`:
+/// the program's own where the run had some. Throws DataError for what is no
+/// checkpoint, ConfigError for one of another model.
+TestReport evaluate_checkpoint(
+    const std::string& checkpoint, const CheckpointEvaluation& options = {},
+    std::unique_ptr<Model> model = nullptr, LossFunction loss = {});
 
 }  // namespace tandem

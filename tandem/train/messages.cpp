@@ -26,6 +26,32 @@ std::string describe_run(
                 : "");
 }
 
+std::string describe_scaling(const Summary& summary) {
+  return fmt::format(
+      "{} of {} steps were left out because gradients overflowed; the loss scale is "
+      "now {}",
+      summary.skipped_steps, summary.steps, summary.loss_scale);
+}
+
+std::string nothing_to_train(const Position& position, const TrainingOptions& options) {
+  return position.step == 0
+             ? fmt::format("Nothing to train: epochs is {}", options.epochs)
+             : fmt::format(
+                   "Nothing left to train: the run ended after {} epochs, at step {}; "
+                   "raise --epochs to go on",
+                   position.epoch, position.step);
+}
+
+std::string describe_end(const Summary& summary, const TrainingOptions& options) {
+  return summary.ended_by == "patience"
+             ? fmt::format(
+                   "Stopped early: {} evaluations without a test loss below {:.4f}, "
+                   "that of step {}",
+                   options.patience, summary.best_test_loss, summary.best_test_step)
+             : fmt::format(
+                   "Stopped by the program's observer, at step {}", summary.steps);
+}
+
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint) {
   return Error(fmt::format(
       "[train] the loss is not finite at step {} on rank {}; lower --lr, or set "

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
 #include "tandem/data/dataset.h"
@@ -16,6 +18,15 @@ namespace tandem {
 std::string describe_run(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
     Communicator& comm);
+
+/// What became of steps whose gradients overflowed.
+std::string describe_scaling(const Summary& summary);
+
+/// Why a run makes no step.
+std::string nothing_to_train(const Position& position, const TrainingOptions& options);
+
+/// Why a run ended before its last epoch.
+std::string describe_end(const Summary& summary, const TrainingOptions& options);
 
 /// Why a run ends. `checkpoint`: the last good one, "" without.
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint);

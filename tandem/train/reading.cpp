@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
+#include "tandem/train/agreement/start_checks.h"
 
 namespace tandem {
 
@@ -21,8 +22,14 @@ Tail tail_of(Uneven uneven) {
   }
 }
 
-}  // namespace
+// Of all ranks, of a step that is not an epoch's last.
+int64_t samples_of_all(const RunConfig& config, const DataShard& shard) {
+  const auto& training = config.training;
+  return training.batch_size * training.accumulate *
+         (training.divide_batch ? 1 : shard.num_shards);
+}
 
+// A rank that reads no data has the samples of one that does, whose steps it counts.
 SamplerOptions sampler_options(
     const RunConfig& config, const Dataset& train, const DataShard& shard) {
   SamplerOptions options;
@@ -34,22 +41,9 @@ SamplerOptions sampler_options(
   options.blocks = train.num_shares;
   if (config.training.divide_batch) {
     options.tail = Tail::keep;
-    options.batch = samples_per_step(config, shard);
+    options.batch = samples_of_all(config, shard);
   }
   return options;
-}
-
-int64_t samples_per_step(const RunConfig& config, const DataShard& shard) {
-  const auto& training = config.training;
-  return training.batch_size * training.accumulate *
-         (training.divide_batch ? 1 : shard.num_shards);
-}
-
-int64_t own_samples_per_step(const RunConfig& config, const DataShard& shard) {
-  const int64_t all = samples_per_step(config, shard);
-  return config.training.divide_batch
-             ? chunk_of(all, shard.num_shards, shard.shard).count
-             : all / shard.num_shards;
 }
 
 LoaderOptions training_loader_options(const RunConfig& config, const Assembly& parts) {
@@ -59,6 +53,8 @@ LoaderOptions training_loader_options(const RunConfig& config, const Assembly& p
   options.empty_batches = parts.statistics != nullptr;
   return options;
 }
+
+}  // namespace
 
 void check_shares(
     const RunConfig& config, const Dataset& train, const DataShard& shard,
@@ -70,6 +66,67 @@ void check_shares(
         "{} of them read samples; use --share sampler",
         train.num_shares, name_of(config.strategy.kind), shard.num_shards));
   }
+}
+
+Reading::Reading(
+    const RunConfig& config, const Dataset& train, const Assembly& parts,
+    Communicator& comm)
+    : config_(config),
+      train_(train),
+      comm_(comm),
+      shard_(parts.strategy->data_shard()),
+      loader_(train, sampler(), training_loader_options(config, parts)),
+      audit_(comm, sampler()),
+      steps_per_epoch_(loader_.num_steps()) {}
+
+SamplerOptions Reading::sampler() const {
+  return sampler_options(config_, train_, shard_);
+}
+
+int64_t Reading::samples() const {
+  return reads() ? shard_size(sampler()) : 0;
+}
+
+int64_t Reading::samples_per_step() const {
+  return samples_of_all(config_, shard_);
+}
+
+void Reading::check(const Position& position) {
+  SamplerOptions rest = sampler();
+  rest.first_position = position.samples_in_epoch;
+  loader_.seek(position.epoch, position.samples_in_epoch);
+  check_same_steps(shard_size(rest), num_steps(), config_.data.uneven, comm_);
+  if (position.step == 0 && num_steps() == 0) {
+    throw ConfigError(fmt::format(
+        "[data] {} samples on {} ranks leave no step to make; use fewer ranks, or "
+        "--uneven pad or join",
+        rest.size, rest.num_shards));
+  }
+}
+
+void Reading::begin(const Position& position) {
+  // What PyTorch's set_epoch() is told, or 0 where nobody calls it.
+  const int64_t order = config_.data.reshuffle ? position.epoch : 0;
+  loader_.seek(order, position.samples_in_epoch);
+  audit_.begin(position.epoch, order, position.samples_in_epoch);
+}
+
+std::vector<Batch> Reading::next() {
+  std::vector<Batch> batches;
+  Batch batch;
+  while (reads() &&
+         static_cast<int64_t>(batches.size()) < config_.training.accumulate &&
+         loader_.next(batch)) {
+    if (shard_.counted) {
+      audit_.add(batch.samples);
+    }
+    batches.push_back(batch);
+  }
+  return batches;
+}
+
+int64_t Reading::after_step(int64_t samples_in_epoch) const {
+  return std::min(samples_in_epoch + samples_per_step(), loader_.end_position());
 }
 
 }  // namespace tandem

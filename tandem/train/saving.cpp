@@ -70,7 +70,7 @@ void Saving::check_continues(
   }
 }
 
-bool Saving::resume(Position& position) {
+bool Saving::resume(Position& position, BestTest& best) {
   if (config_.output.resume.empty()) {
     return false;
   }
@@ -84,6 +84,7 @@ bool Saving::resume(Position& position) {
     check_continues(path, earlier);
   });
   position = loaded.position;
+  best = loaded.best;
   // Shares of another number of ranks are other shares.
   position.samples_in_epoch -= position.samples_in_epoch % train_.num_shares;
   resumed_from_ = path;
@@ -107,14 +108,17 @@ void Saving::resume_own(const std::vector<NamedTensor>& own) const {
   }
 }
 
-void Saving::save(
-    const std::string& directory, const Position& position, TrainingState state,
-    const std::vector<NamedTensor>& own) {
+std::string Saving::save(
+    const std::string& directory, const Position& position, const BestTest& best,
+    TrainingState state, const std::vector<NamedTensor>& own) {
   auto whole = content(std::move(state), position);
+  whole.best = best;
   whole.rank_files = gather_rank_files(own, name_of(config_.strategy.kind), comm_);
-  if (comm_.rank() == 0) {
-    save_checkpoint(directory, whole, config_.output.keep_checkpoints);
+  if (comm_.rank() != 0) {
+    return "";
   }
+  const auto& output = config_.output;
+  return save_checkpoint(directory, whole, {output.keep_checkpoints, output.keep_best});
 }
 
 }  // namespace tandem

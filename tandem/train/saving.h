@@ -25,20 +25,20 @@ class Saving {
   std::string directory() const;
 
   /// Loads the checkpoint that config.output.resume names, "auto" for the newest whole
-  /// one, and sets `position`. False when the run begins anew. Throws as
+  /// one, and sets `position` and `best`. False when the run begins anew. Throws as
   /// load_checkpoint(), and ConfigError when it is of other data or of settings that a
   /// run keeps.
-  bool resume(Position& position);
+  bool resume(Position& position, BestTest& best);
 
   /// Then, after Strategy::start(): what only this rank has, into the tensors of `own`.
   /// Where the checkpoint has nothing for these ranks, it says so.
   void resume_own(const std::vector<NamedTensor>& own) const;
 
   /// Writes a checkpoint into `directory` (rank 0's): what Strategy::collect_state()
-  /// gave, and what only this rank has.
-  void save(
-      const std::string& directory, const Position& position, TrainingState state,
-      const std::vector<NamedTensor>& own);
+  /// gave, and what only this rank has. Returns its path at rank 0, "" on the others.
+  std::string save(
+      const std::string& directory, const Position& position, const BestTest& best,
+      TrainingState state, const std::vector<NamedTensor>& own);
 
  private:
   CheckpointContent content(TrainingState state, const Position& position) const;

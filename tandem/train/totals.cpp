@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tandem/comm/rpc/rpc.h"
+#include "tandem/optim/grad_scaler.h"
 
 namespace tandem {
 
@@ -83,12 +84,17 @@ void add_totals(
   summary.backend = comm.backend();
   summary.executor = parts.executor->kind();
   summary.optimizer_state = parts.optimizer_state;
+  if (const auto* scaler = parts.optimizer->scaler()) {
+    summary.skipped_steps = scaler->skipped_steps();
+    summary.loss_scale = scaler->scale();
+  }
   summary.measurements = parts.strategy->measurements();
   summary.parameters_sha256 = parameters_sha256(parts, comm);
 }
 
-double total_memory(double mib_of_this_process, Communicator& comm) {
-  return sum_over_ranks(mib_of_this_process, "memory", comm);
+double total_memory(double mib_of_this_process, RankKind kind, Communicator& comm) {
+  const bool own_process = kind == RankKind::process || comm.rank() == 0;
+  return sum_over_ranks(own_process ? mib_of_this_process : 0, "memory", comm);
 }
 
 }  // namespace tandem

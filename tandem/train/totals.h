@@ -31,7 +31,7 @@ double mean_bytes(const Assembly& parts, Communicator& comm);
 void add_totals(
     Summary& summary, const RunConfig& config, Assembly& parts, Communicator& comm);
 
-/// The peaks of all processes added up; 0 from ranks that share another's process.
-double total_memory(double mib_of_this_process, Communicator& comm);
+/// The peaks of all processes added up; thread ranks are one process. Collective.
+double total_memory(double mib_of_this_process, RankKind kind, Communicator& comm);
 
 }  // namespace tandem

@@ -1,7 +1,5 @@
 #include "tandem/train/trainer.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -12,17 +10,15 @@
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/data/data_parts.h"
-#include "tandem/optim/grad_scaler.h"
 #include "tandem/train/agreement/agreement.h"
-#include "tandem/train/agreement/convergence.h"
 #include "tandem/train/agreement/precision.h"
+#include "tandem/train/agreement/run_end.h"
 #include "tandem/train/agreement/start_checks.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/drift_check.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/messages.h"
 #include "tandem/train/reading.h"
-#include "tandem/train/report/partition_audit.h"
 #include "tandem/train/report/peak_memory.h"
 #include "tandem/train/report/reporter.h"
 #include "tandem/train/report/trace_file.h"
@@ -40,35 +36,34 @@ class Trainer {
  public:
   Trainer(
       RunConfig config, const DatasetSplits& data, const DataParts& data_parts,
-      Communicator& comm, std::unique_ptr<Model> model)
+      Communicator& comm, OwnParts own)
       : config_(std::move(config)),
         data_(data),
         comm_(comm),
-        parts_(assemble(config_, data.train, comm, std::move(model))),
+        parts_(assemble(
+            config_, data.train, comm, std::move(own.model), std::move(own.loss))),
         saving_(config_, data.train, data_parts, comm, parts_),
-        loader_(
-            data.train, sampler_options(), training_loader_options(config_, parts_)),
-        steps_per_epoch_(loader_.num_steps()),
+        reading_(config_, data.train, parts_, comm),
         schedule_(make_lr_schedule(
             config_.schedule, parts_.optimizer->base_lr(), config_.training.epochs,
-            dry(steps_per_epoch_))),
+            dry(reading_.steps_per_epoch()))),
         agreement_(comm, config_.output.checkpoint_minutes),
-        audit_(comm, sampler_options()),
         reporter_(config_, comm, *parts_.strategy),
-        convergence_(
-            comm, config_.training.min_delta,
-            parts_.strategy->data_shard().shard >= 0) {}
+        end_(comm, config_.training, reading_.reads(), own.observer) {}
 
   Summary run() {
     check_shares(config_, data_.train, parts_.strategy->data_shard(), comm_);
-    check_steps();
+    reading_.check(position_);
     const std::string out = saving_.directory();
-    const bool resumed = saving_.resume(position_);
+    BestTest best;
+    const bool resumed = saving_.resume(position_, best);
+    end_.patience().go_on_from(best);
     if (resumed) {
-      check_steps();
+      reading_.check(position_);
     }
     parts_.strategy->start();
     saving_.resume_own(own_state());
+    parts_.strategy->rank_state_loaded();
     check_replicas();
     open_directory(out, resumed);
     agreement_.begin(position_.step);
@@ -76,14 +71,20 @@ class Trainer {
     announce();
     TestReport test;
     if (is_finished()) {
+      reporter_.say(nothing_to_train(position_, config_.training));
       test = evaluate_now();
+      if (!resumed) {
+        save();
+      }
     }
     while (!is_finished()) {
       train_epoch();
       if (is_evaluated()) {
-        test = evaluate_now();
+        test = evaluate_in_run();
       }
-      position_ = {position_.epoch + 1, 0, position_.step, 0};
+      if (is_epoch_done()) {
+        position_ = {position_.epoch + 1, 0, position_.step, 0};
+      }
       save();
     }
     write_trace();
@@ -92,42 +93,24 @@ class Trainer {
 
  private:
   bool is_finished() const {
-    return position_.epoch >= config_.training.epochs || convergence_.all();
+    return position_.epoch >= config_.training.epochs || end_.now();
   }
 
-  // The epoch that has just ended.
+  // The epoch that has just ended, or was broken off.
   bool is_evaluated() const {
-    const int64_t epochs = position_.epoch + 1;
-    return epochs >= config_.training.epochs || convergence_.all() ||
-           epochs % config_.output.eval_every == 0;
+    return is_last_epoch() || (position_.epoch + 1) % config_.output.eval_every == 0;
+  }
+  bool is_last_epoch() const {
+    return position_.epoch + 1 >= config_.training.epochs || end_.now();
+  }
+  bool is_epoch_done() const {
+    return position_.step_in_epoch == last_step_;
   }
 
   // --- set-up ---
 
-  SamplerOptions sampler_options() const {
-    return tandem::sampler_options(config_, data_.train, parts_.strategy->data_shard());
-  }
-
   int64_t dry(int64_t steps) const {
     return config_.output.dry_run ? std::min(steps, kDryRunSteps) : steps;
-  }
-
-  int64_t samples_per_step() const {
-    return tandem::samples_per_step(config_, parts_.strategy->data_shard());
-  }
-
-  // From where the run is to the end of the epoch.
-  void check_steps() {
-    SamplerOptions rest = sampler_options();
-    rest.first_position = position_.samples_in_epoch;
-    loader_.seek(position_.epoch, position_.samples_in_epoch);
-    check_same_steps(shard_size(rest), loader_.num_steps(), config_.data.uneven, comm_);
-    if (position_.step == 0 && loader_.num_steps() == 0) {
-      throw ConfigError(fmt::format(
-          "[data] {} samples on {} ranks leave no step to make; use fewer ranks, or "
-          "--uneven pad or join",
-          rest.size, rest.num_shards));
-    }
   }
 
   // What only looks, or has nothing left to do, changes nothing of an earlier run.
@@ -146,8 +129,8 @@ class Trainer {
   // What only this rank has.
   std::vector<NamedTensor> own_state() {
     auto state = parts_.strategy->rank_state();
-    if (convergence_.wanted() || !state.empty()) {
-      const auto ending = convergence_.state();
+    if (end_.convergence().wanted() || !state.empty()) {
+      const auto ending = end_.convergence().state();
       state.insert(state.end(), ending.begin(), ending.end());
       state.push_back({"epoch_sums", reporter_.epoch_sums()});
     }
@@ -157,30 +140,26 @@ class Trainer {
   void announce() {
     reporter_.say(describe_run(config_, data_.train, parts_, comm_));
     if (!parts_.executor_passed_over.empty()) {
-      reporter_.say(fmt::format(
-          "executor {}: {}", name_of(parts_.executor->kind()),
-          parts_.executor_passed_over));
+      reporter_.say(
+          "executor " + std::string(name_of(parts_.executor->kind())) + ": " +
+          parts_.executor_passed_over);
     }
-    const bool reads = parts_.strategy->data_shard().shard >= 0;
-    reporter_.start(reads ? shard_size(sampler_options()) : 0, data_.train.size);
+    reporter_.start(reading_.samples(), data_.train.size);
   }
 
   // --- training ---
 
   void train_epoch() {
-    // What PyTorch's set_epoch() is told, or 0 where nobody calls it.
-    const int64_t order = config_.data.reshuffle ? position_.epoch : 0;
-    loader_.seek(order, position_.samples_in_epoch);
-    audit_.begin(position_.epoch, order, position_.samples_in_epoch);
+    reading_.begin(position_);
     // Steps of a resumed epoch's first part may have been of another size.
-    last_step_ = dry(position_.step_in_epoch + loader_.num_steps());
-    while (position_.step_in_epoch < last_step_) {
+    last_step_ = dry(position_.step_in_epoch + reading_.num_steps());
+    while (!is_epoch_done() && !end_.now()) {
       train_step();
       after_step();
     }
     // A rank that converged reads nothing any more.
-    if (!config_.output.dry_run && !convergence_.some()) {
-      audit_.finish();
+    if (!config_.output.dry_run && !end_.convergence().some() && is_epoch_done()) {
+      reading_.finish_epoch();
     }
     end_epoch();
     check_replicas();
@@ -188,11 +167,11 @@ class Trainer {
 
   void end_epoch() {
     const double loss = reporter_.end_epoch(place());
-    if (convergence_.note(loss)) {
+    if (is_epoch_done() && end_.convergence().note(loss)) {
       reporter_.converged(place());
     }
-    parts_.strategy->end_epoch(
-        convergence_.all() || position_.epoch + 1 == config_.training.epochs);
+    end_.on_epoch({position_.epoch, position_.step, loss, reporter_.epoch_accuracy()});
+    parts_.strategy->end_epoch(is_last_epoch());
   }
 
   ReportPlace place() const {
@@ -208,13 +187,15 @@ class Trainer {
 
   // The schedule's step counts as if the whole run had this world size.
   double current_lr() const {
-    const int64_t step = position_.samples_in_epoch / samples_per_step();
+    const int64_t step = position_.samples_in_epoch / reading_.samples_per_step();
     return schedule_->lr(
-        position_.epoch, position_.epoch * dry(steps_per_epoch_) + step);
+        position_.epoch, position_.epoch * dry(reading_.steps_per_epoch()) + step);
   }
 
   void train_step() {
-    const auto batches = next_batches();
+    // A rank that has converged reads nothing any more.
+    const auto batches =
+        end_.convergence().mine() ? std::vector<Batch>() : reading_.next();
     StepContext context;
     context.step = position_.step;
     context.epoch = position_.epoch;
@@ -227,55 +208,36 @@ class Trainer {
     const auto sums = parts_.strategy->train_step(batches, context);
     ++position_.step_in_epoch;
     ++position_.step;
-    position_.samples_in_epoch = std::min(
-        position_.samples_in_epoch + samples_per_step(), loader_.end_position());
+    position_.samples_in_epoch = reading_.after_step(position_.samples_in_epoch);
     // A server's sums are its workers', who say themselves what is wrong with them.
-    if (parts_.strategy->data_shard().shard >= 0) {
-      agreement_.note_loss(position_.step, sums[0].item<double>());
+    if (reading_.reads()) {
+      agreement_.note_loss(position_.step, sums);
     }
     reporter_.add_step(sums, before);
-  }
-
-  std::vector<Batch> next_batches() {
-    std::vector<Batch> batches;
-    const DataShard shard = parts_.strategy->data_shard();
-    if (shard.shard < 0 || convergence_.mine()) {
-      return batches;
-    }
-    Batch batch;
-    while (static_cast<int64_t>(batches.size()) < config_.training.accumulate &&
-           loader_.next(batch)) {
-      if (shard.counted) {
-        audit_.add(batch.samples);
-      }
-      batches.push_back(batch);
-    }
-    return batches;
-  }
-
-  bool is_line_due(bool last) const {
-    const bool first_of_them = config_.output.log_at == LogAt::first;
-    const int64_t step = position_.step_in_epoch - (first_of_them ? 1 : 0);
-    return step % config_.output.log_every == 0 ||
-           (last && config_.output.log_at == LogAt::last_and_end);
+    end_.on_step({position_.epoch, position_.step_in_epoch, position_.step, lr_, sums});
   }
 
   void after_step() {
-    const bool last = position_.step_in_epoch == last_step_;
-    const bool line_due = is_line_due(last);
+    const bool last = is_epoch_done();
+    const bool line_due = is_line_due(config_.output, position_.step_in_epoch, last);
     // Sums do not reach into the next epoch.
-    const bool report_due = last || line_due;
+    bool report_due = last || line_due;
     // The end of an epoch saves by itself, after the evaluation.
     const bool save_due = !last && config_.output.checkpoint_every > 0 &&
                           position_.step % config_.output.checkpoint_every == 0;
     // To agree is to wait for each other.
-    const bool agreement_due = reporter_.in_lockstep()
+    const bool agreement_due = parts_.strategy->in_lockstep()
                                    ? report_due || agreement_.is_due(position_.step)
                                    : last;
     const bool agree = save_due || agreement_due;
-    const Decision decision = agree ? agreement_.decide(position_.step) : Decision{};
+    const Decision decision =
+        agree ? agreement_.decide(position_.step, end_.wish()) : Decision{};
     if (decision.bad_rank >= 0) {
       throw stopped_for_loss(decision, last_checkpoint());
+    }
+    if (decision.end) {
+      end_.stop();
+      report_due = true;
     }
     if (report_due) {
       reporter_.report(place(), line_due);
@@ -301,9 +263,21 @@ class Trainer {
   // --- evaluation, checkpoints, end ---
 
   void check_replicas() {
-    if (reporter_.in_lockstep()) {
+    if (parts_.strategy->in_lockstep()) {
       check_drift(parts_, comm_, config_.strategy.drift_check, position_.step);
     }
+  }
+
+  // May end the run: then no step follows after all.
+  TestReport evaluate_in_run() {
+    const bool was_last = is_last_epoch();
+    const auto report = evaluate_now();
+    end_.patience().note(report);
+    end_.on_evaluation(report);
+    if (is_last_epoch() && !was_last) {
+      parts_.strategy->end_epoch(true);
+    }
+    return report;
   }
 
   TestReport evaluate_now() {
@@ -331,7 +305,10 @@ class Trainer {
     reporter_.clock().pause();
     // First: it may set this rank's own values aside.
     auto state = parts_.strategy->collect_state();
-    saving_.save(directory_->checkpoints(), position_, std::move(state), own_state());
+    const auto path = saving_.save(
+        directory_->checkpoints(), position_, end_.patience().best(), std::move(state),
+        own_state());
+    end_.on_checkpoint(path);
     agreement_.saved();
     reporter_.clock().resume();
   }
@@ -357,22 +334,22 @@ class Trainer {
     summary.exposed_comm_ms_per_step =
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
-    // Thread ranks are one process.
-    const bool own_process =
-        config_.ranks.kind == RankKind::process || comm_.rank() == 0;
-    summary.peak_memory_mib = total_memory(own_process ? memory_.mib() : 0, comm_);
-    if (const auto* scaler = parts_.optimizer->scaler()) {
-      summary.skipped_steps = scaler->skipped_steps();
-      summary.loss_scale = scaler->scale();
-      reporter_.say(fmt::format(
-          "{} of {} steps were left out because gradients overflowed; the loss scale "
-          "is now {}",
-          summary.skipped_steps, position_.step, summary.loss_scale));
-    }
+    summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
+    summary.ended_by = end_.now() ? end_.reason() : "epochs";
+    summary.best_test_loss = end_.patience().best().loss;
+    summary.best_test_step = end_.patience().best().step;
     summary.epochs = position_.epoch;
     summary.steps = position_.step;
+    if (summary.ended_by == "patience" || summary.ended_by == "observer") {
+      reporter_.say(describe_end(summary, config_.training));
+    }
+    if (parts_.optimizer->scaler() != nullptr) {
+      reporter_.say(describe_scaling(summary));
+    }
     directory_->finish(summary, config_);
-    reporter_.end();
+    if (position_.step > first_step_) {
+      reporter_.end();
+    }
     return summary;
   }
 
@@ -381,23 +358,20 @@ class Trainer {
   Communicator& comm_;
   Assembly parts_;
   Saving saving_;
-  Loader loader_;
-  // Of a whole epoch at this world size.
-  int64_t steps_per_epoch_;
+  Reading reading_;
   // Steps that earlier processes of this run made.
   int64_t first_step_ = 0;
   // step_in_epoch at the end of this epoch.
   int64_t last_step_ = 0;
   std::unique_ptr<LrSchedule> schedule_;
   Agreement agreement_;
-  PartitionAudit audit_;
   // Made when nothing can go wrong any more before the first step.
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;
   PeakMemory memory_;
   Position position_;
   double lr_ = 0;
-  Convergence convergence_;
+  RunEnd end_;
   Trace trace_;
 };
 
@@ -405,15 +379,17 @@ class Trainer {
 
 Summary train(
     const RunConfig& config, const DatasetSplits& data, Communicator& comm,
-    std::unique_ptr<Model> model) {
+    OwnParts own) {
   hold_standard_streams();
   check(config);
   // Before the parts are made: some talk to those of the other ranks.
   const DataParts data_parts = parts_of(data);
   check_same_run(config, data_parts, comm);
+  comm.check_equal("whether the program has its own loss", own.loss ? "yes" : "no");
+  comm.check_equal("whether there is an observer", own.observer ? "yes" : "no");
   RunConfig settled = config;
   settled.exec.precision = settle_precision(config, comm);
-  return Trainer(std::move(settled), data, data_parts, comm, std::move(model)).run();
+  return Trainer(std::move(settled), data, data_parts, comm, std::move(own)).run();
 }
 
 }  // namespace tandem

@@ -1,14 +1,30 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
 #include "tandem/data/dataset.h"
 #include "tandem/model/model.h"
+#include "tandem/train/report/observer.h"
 
 namespace tandem {
+
+/// What a program brings of its own, on every rank or on none.
+struct OwnParts {
+  OwnParts() = default;
+  // For who has no more than that.
+  OwnParts(std::unique_ptr<Model> own_model) : model(std::move(own_model)) {}
+
+  // Instead of the config's (see assemble()).
+  std::unique_ptr<Model> model;
+  // Instead of the config's; such a model runs on the eager executor.
+  LossFunction loss;
+  // Outlives train().
+  Observer* observer = nullptr;
+};
 
 /// Trains as the config says, on this rank. Collective: every rank of `comm`
 /// calls it with the same config and data. Rank 0 prints and writes.
@@ -17,9 +33,9 @@ namespace tandem {
 /// CommError; a run that a signal stopped has saved a checkpoint (with --out)
 /// and throws Error that says how to go on.
 ///
-/// `model`: the program's own instead of the config's (see assemble()).
+/// `own`: what the program brings.
 Summary train(
     const RunConfig& config, const DatasetSplits& data, Communicator& comm,
-    std::unique_ptr<Model> model = nullptr);
+    OwnParts own = {});
 
 }  // namespace tandem

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <future>
 #include <set>
@@ -14,9 +13,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// For what must not come.
-constexpr Milliseconds kShort{30};
 
 class Store : public ::testing::TestWithParam<std::string> {
  protected:
@@ -326,140 +322,6 @@ TEST_P(Store, AClientThatDoesNotReadDisturbsNobody) {
   }
   const auto lazy = connect_raw(server_.address(), request);
   expect_alive(client_);
-}
-
-TEST(StoreClient, ConnectsToAServerThatStartsLater) {
-  const TempDir directory;
-  const std::string address = "unix:" + directory.file("store");
-  auto value = std::async(std::launch::async, [&] {
-    StoreClient client(address, kLong);
-    return client.get("key", kLong);
-  });
-  std::this_thread::sleep_for(kShort);
-  StoreServer server(address);
-  server.set("key", "value");
-  EXPECT_EQ(value.get(), "value");
-}
-
-TEST(StoreClient, NamesTheAddressWhereNobodyAnswers) {
-  const TempDir directory;
-  const std::string address = "unix:" + directory.file("store");
-  EXPECT_THAT(
-      message_of<CommError>([&] { StoreClient(address, kShort); }),
-      AllOf(HasSubstr(address), HasSubstr("nobody answers"), HasSubstr("MASTER_ADDR")));
-}
-
-TEST(StoreClient, TriesANameUntilTheTimeoutAndSaysHowLong) {
-  const auto start = Clock::now();
-  EXPECT_THAT(
-      message_of<CommError>(
-          [&] { StoreClient("tcp:no-such-host.invalid:1", Milliseconds(300)); }),
-      AllOf(HasSubstr("'no-such-host.invalid' does not resolve"), HasSubstr("0.3 s")));
-  EXPECT_GE(Clock::now() - start, Milliseconds(250));
-}
-
-TEST(StoreServer, TriesItsNameUntilTheTimeout) {
-  const auto start = Clock::now();
-  EXPECT_THAT(
-      message_of<ResolveError>([&] {
-        const StoreServer server("tcp:no-such-host.invalid:0", "", Milliseconds(300));
-      }),
-      AllOf(HasSubstr("no-such-host.invalid"), HasSubstr("0.3 s")));
-  EXPECT_GE(Clock::now() - start, Milliseconds(250));
-}
-
-// A listener whose queue is full answers no more, as a host behind a firewall.
-TEST(Connect, EndsAtTheDeadlineWhenTheHostIsSilent) {
-  const Listener full = listen_at("tcp:127.0.0.1:0");
-  listen(full.socket.fd(), 0);
-  std::vector<Socket> crowd;
-  do {
-    crowd.push_back(connect_once(full.address, Clock::now() + Milliseconds(100)));
-  } while (crowd.back() && crowd.size() < 100);
-  EXPECT_FALSE(crowd.back());
-  // Without a deadline the kernel tries for two minutes.
-  EXPECT_THAT(
-      message_of<CommError>([&] { StoreClient(full.address, Milliseconds(300)); }),
-      HasSubstr("nobody answers"));
-}
-
-TEST(StoreClient, FailsSoonWhenTheServerGoes) {
-  auto server = std::make_unique<StoreServer>("tcp:127.0.0.1:0");
-  StoreClient waiting(server->address(), kLong);
-  StoreClient idle(server->address(), kLong);
-  const auto start = Clock::now();
-  auto value = std::async(
-      std::launch::async, [&] { return waiting.get("never", Milliseconds(600'000)); });
-  EXPECT_EQ(value.wait_for(kShort), std::future_status::timeout);
-  const std::string address = server->address();
-  server.reset();
-  EXPECT_THAT(
-      message_of<CommError>([&] { value.get(); }),
-      AllOf(HasSubstr("never"), HasSubstr(address), HasSubstr("gone")));
-  EXPECT_THROW(idle.set("key", "value"), CommError);
-  EXPECT_THROW(idle.set("key", "value"), CommError);
-  EXPECT_LT(Clock::now() - start, kLong);
-}
-
-TEST(StoreServer, StopsWhileClientsWait) {
-  auto server = std::make_unique<StoreServer>("tcp:127.0.0.1:0");
-  StoreClient client(server->address(), kLong);
-  auto value =
-      std::async(std::launch::async, [&] { return client.get("never", kLong); });
-  server.reset();
-  EXPECT_THROW(value.get(), CommError);
-}
-
-TEST(StoreServer, RefusesAnAddressInUse) {
-  const StoreServer server("tcp:127.0.0.1:0");
-  EXPECT_THAT(
-      message_of<ConfigError>([&] { const StoreServer second(server.address()); }),
-      AllOf(HasSubstr(server.address()), HasSubstr("choose another port")));
-}
-
-TEST(StoreServer, LeavesNoSocketFile) {
-  const TempDir directory;
-  const std::string address = "unix:" + directory.file("store");
-  for (int i = 0; i < 2; ++i) {
-    const StoreServer server(address);
-    EXPECT_TRUE(file_exists(directory.file("store")));
-  }
-  EXPECT_FALSE(file_exists(directory.file("store")));
-}
-
-TEST(StoreServer, RefusesAddressesOfUnknownForm) {
-  for (const std::string address :
-       {"", "store", "unix:", "tcp:", "tcp:host", "tcp::1", "udp:127.0.0.1:1"}) {
-    EXPECT_THAT(
-        message_of<ConfigError>([&] { const StoreServer server(address); }),
-        HasSubstr("'" + address + "'"));
-    EXPECT_THROW(StoreClient(address, kShort), ConfigError) << address;
-  }
-}
-
-TEST(StoreServer, RefusesPortsThatAreNone) {
-  for (const std::string port : {"x", "65536", "99999", "-1", ""}) {
-    const std::string address = "tcp:127.0.0.1:" + port;
-    EXPECT_THAT(
-        message_of<ConfigError>([&] { const StoreServer server(address); }),
-        HasSubstr(address));
-  }
-}
-
-TEST(StoreServer, RefusesASocketPathThatIsTooLong) {
-  EXPECT_THAT(
-      message_of<ConfigError>(
-          [&] { const StoreServer server("unix:/tmp/" + std::string(200, 'x')); }),
-      HasSubstr("TMPDIR"));
-}
-
-TEST(StoreServer, TwoLiveInOneProcess) {
-  StoreServer first("tcp:127.0.0.1:0");
-  StoreServer second("tcp:127.0.0.1:0");
-  StoreClient client(first.address(), kLong);
-  client.set("key", "value");
-  EXPECT_EQ(first.get("key"), "value");
-  EXPECT_EQ(second.get("key"), std::nullopt);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ using Clock = std::chrono::steady_clock;
 
 // For what must come; a test that waits this long has failed.
 constexpr Milliseconds kLong{10'000};
+// For what must not come.
+constexpr Milliseconds kShort{30};
 
 // An answer proves that the server still serves the clients it had.
 inline void expect_alive(StoreClient& client) {

@@ -95,7 +95,7 @@ class DamagedCheckpoint : public testing::Test {
     auto content = content_at(step, value);
     content.rank_files = {
         safetensors_bytes({own_at(value), {{"strategy", "averaging"}}})};
-    return save_checkpoint(scratch_ / run, content, 0);
+    return save_checkpoint(scratch_ / run, content, {});
   }
 
   // What a run that goes on from `path` begins with. Throws as it would, and has

@@ -12,6 +12,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/checkpoint/weights.h"
 #include "tandem/formats/safetensors.h"
 #include "tests/core/expect.h"
@@ -23,6 +24,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 CheckpointContent content_at(int64_t step, double value) {
   CheckpointContent content;
@@ -38,7 +40,7 @@ CheckpointContent content_at(int64_t step, double value) {
 class Checkpoints : public testing::Test {
  protected:
   std::string save(int64_t step, double value, int64_t keep = 0) {
-    return save_checkpoint(directory_, content_at(step, value), keep);
+    return save_checkpoint(directory_, content_at(step, value), {keep});
   }
   static double loaded_value(const std::string& path) {
     auto content = content_at(0, 0);
@@ -76,6 +78,41 @@ TEST_F(Checkpoints, AreKeptByCountNewestFirst) {
     save(step, 1, 2);
   }
   EXPECT_THAT(names(), ElementsAre("step-00000011", "step-00000012"));
+}
+
+TEST_F(Checkpoints, TheBestIsKeptBesideTheNewestAndAtHandAsALink) {
+  for (int64_t step = 9; step <= 14; ++step) {
+    auto content = content_at(step, static_cast<double>(step));
+    content.best = {0.25, step < 12 ? 9 : 12, 0};
+    save_checkpoint(directory_, content, {2, true});
+    EXPECT_EQ(loaded_value(directory_ + "/best"), content.best.step);
+    EXPECT_EQ(newest_checkpoint(directory_), checkpoint_path(directory_, step));
+    if (step == 11) {
+      EXPECT_THAT(
+          names(), UnorderedElementsAre(
+                       "best", "step-00000009", "step-00000010", "step-00000011"));
+    }
+  }
+  EXPECT_THAT(
+      names(),
+      UnorderedElementsAre("best", "step-00000012", "step-00000013", "step-00000014"));
+  leave_later_checkpoints(directory_, 11);
+  EXPECT_THAT(
+      names(), UnorderedElementsAre(
+                   "left-step-00000012", "left-step-00000013", "left-step-00000014"));
+}
+
+TEST_F(Checkpoints, RememberTheLowestTestLoss) {
+  auto content = content_at(9, 1);
+  content.best = {0.1, 7, 2};
+  const auto path = save_checkpoint(directory_, content, {});
+  auto loaded = content_at(0, 0);
+  load_checkpoint(path, loaded);
+  EXPECT_EQ(loaded.best.loss, 0.1);
+  EXPECT_EQ(loaded.best.step, 7);
+  EXPECT_EQ(loaded.best.evaluations_since, 2);
+  load_checkpoint(save(10, 1), loaded);
+  EXPECT_EQ(loaded.best.step, -1);
 }
 
 TEST_F(Checkpoints, OfTheSameStepTakeTheOldOnesPlace) {
@@ -143,7 +180,7 @@ TEST_F(Checkpoints, LaterThanWhereTheRunGoesOnAreLeft) {
 TEST_F(Checkpoints, OfAnotherFormatAreNoDamage) {
   const auto path = save(9, 1);
   const std::pair<const char*, const char*> cases[] = {
-      {"1", "begin with its weights by --init"}, {"3", "update tandem"}};
+      {"1", "start from its weights with --init"}, {"3", "update tandem"}};
   for (const char* name : {"/training.safetensors", "/model.safetensors"}) {
     auto file = read_safetensors(path + name);
     for (const auto& [format, advice] : cases) {

@@ -49,7 +49,7 @@ class RankFiles : public testing::Test {
     content.state.model = {{"weight", at::zeros({3})}};
     content.position.step = step;
     content.rank_files = files;
-    return save_checkpoint(scratch_ / "checkpoints", content, 0);
+    return save_checkpoint(scratch_ / "checkpoints", content, {});
   }
 
   static std::map<std::string, std::string> hashes_of(const std::string& path) {

@@ -99,7 +99,7 @@ TEST_P(Interop, CheckpointAndExportGivePythonOurOutputs) {
   const auto model = model_of(name, dtype);
   CheckpointContent content;
   content.state.model = state_of(*model);
-  const auto checkpoint = save_checkpoint(scratch.path(), content, 0);
+  const auto checkpoint = save_checkpoint(scratch.path(), content, {});
   write_torch_file(scratch / "model.pth", content.state.model);
 
   const auto inputs = images(dtype);

@@ -38,6 +38,9 @@ LineValues some_values() {
   values.samples_per_second = 2'048;
   values.seconds = 90;
   values.minutes = 1.5;
+  values.master_addr = "10.0.0.1";
+  values.master_port = 29'500;
+  values.num_gpus = 2;
   return values;
 }
 
@@ -54,6 +57,23 @@ TEST(LineFormat, KnowsEveryValueByItsName) {
   EXPECT_EQ(line("{correct}/{count} {accuracy:.1f}%"), "9750/10000 97.5%");
   EXPECT_EQ(line("{lr} {samples_per_second:.0f}"), "0.05 2048");
   EXPECT_EQ(line("{seconds:.0f} s = {minutes:.1f} min"), "90 s = 1.5 min");
+  EXPECT_EQ(line("{master_addr}:{master_port}"), "10.0.0.1:29500");
+  EXPECT_EQ(line("{device}, {num_gpus} GPUs"), "cpu, 2 GPUs");
+}
+
+// str(datetime.timedelta(seconds=...)).
+TEST(LineFormat, WritesADurationAsPythonDoes) {
+  const auto written = [](double seconds) {
+    LineValues values;
+    values.seconds = seconds;
+    return format_line("end_line", "{duration}", values);
+  };
+  EXPECT_EQ(written(8.912345), "0:00:08.912345");
+  EXPECT_EQ(written(90), "0:01:30");
+  EXPECT_EQ(written(3'600.5), "1:00:00.500000");
+  EXPECT_EQ(written(86'400 + 7'261), "1 day, 2:01:01");
+  EXPECT_EQ(written(2 * 86'400), "2 days, 0:00:00");
+  EXPECT_EQ(written(59.9999999), "0:01:00");
 }
 
 TEST(LineFormat, WritesTheDocumentsLines) {

@@ -50,7 +50,7 @@ struct Rig {
         executor(make(*model, arenas, options)) {}
 
   at::Tensor step(const Batch& batch, const StepContext& context) {
-    const auto sums = executor->forward(0, batch, context).sums;
+    const auto sums = executor->forward(0, batch, context).sums.tensor();
     executor->backward(0, {}, context, sink);
     return sums;
   }
@@ -165,7 +165,7 @@ TEST_P(OnednnModel, EvaluationEquals) {
   const auto found = compiled_.executor->forward(0, part, context_of(false));
   const auto expected = eager_.executor->forward(0, part, context_of(false));
   expect_close(found.output, expected.output, "output");
-  expect_close(found.sums, expected.sums, "sums");
+  expect_close(found.sums.tensor(), expected.sums.tensor(), "sums");
 }
 
 TEST_P(OnednnModel, SeesParametersThatChanged) {
@@ -258,7 +258,7 @@ TEST_P(OnednnBf16Model, StepsAreAsNearToFloat32AsAutocasts) {
   for (const auto& part : {batch(0, 6), batch(40, 3), batch(9, 6)}) {
     std::vector<at::Tensor> sums;
     each([&](Rig& rig) { sums.push_back(rig.step(part, context_of(true))); });
-    // The loss; next to it is a count of right answers.
+    // The loss; next to it is a count of correct samples.
     EXPECT_NEAR(
         sums[0][0].item<double>(), sums[2][0].item<double>(),
         0.01 * sums[2][0].item<double>());
@@ -301,7 +301,7 @@ TEST(Onednn, StagesPassActivationsForwardAndGradientsBack) {
     const auto context = context_of(true);
     Batch middle = batch;
     middle.inputs = front.executor->forward(0, batch, context).output;
-    EXPECT_EQ(back.executor->forward(0, middle, context).sums[2].item<double>(), 6);
+    EXPECT_EQ(back.executor->forward(0, middle, context).sums.values().samples, 6);
     const auto grad = back.executor->backward(0, {}, context, back.sink);
     EXPECT_FALSE(front.executor->backward(0, grad, context, front.sink).defined());
     last_gradient[i] = back.arenas.gradients().view(1).clone();

@@ -52,9 +52,9 @@ TEST(TorchScript, TrainsThroughTheEagerExecutor) {
   const auto before = module.attr("bias").toTensor().detach().clone();
   StepContext context;
   context.lr = 0.1;
-  const double first = strategy->train_step({batch}, context)[0].item<double>();
+  const double first = strategy->train_step({batch}, context).values().loss;
   context.step = 1;
-  const double second = strategy->train_step({batch}, context)[0].item<double>();
+  const double second = strategy->train_step({batch}, context).values().loss;
   EXPECT_LT(second, first);
   // The script's own parameter is the arena's.
   EXPECT_FALSE(module.attr("bias").toTensor().detach().equal(before));

@@ -88,9 +88,9 @@ TEST_P(BrokenSafetensors, AreNamedWithWhatIsWrong) {
 INSTANTIATE_TEST_SUITE_P(
     Safetensors, BrokenSafetensors,
     testing::Values(
-        Broken{"", "damaged header"}, Broken{"[]", "behind its last tensor"},
+        Broken{"", "damaged header"}, Broken{"[]", "after its last tensor"},
         Broken{"[1]", "damaged header"}, Broken{"1", "damaged header"},
-        Broken{"{}", "behind its last tensor"},
+        Broken{"{}", "after its last tensor"},
         Broken{two_tensors("[0,2]", "[2,4]", "a"), "names 'a' twice"},
         Broken{
             R"({"__metadata__":{"k":"1","k":"2"},"a":)" + entry("[4]", "[0,4]") + "}",
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{two_tensors("[0,2]", "[1,3]"), "overlap"},
         Broken{two_tensors("[0,2]", "[0,2]"), "overlap"},
         Broken{one_tensor("[2]", "[2,4]"), "bytes between"},
-        Broken{one_tensor("[2]", "[0,2]"), "behind its last tensor"},
+        Broken{one_tensor("[2]", "[0,2]"), "after its last tensor"},
         Broken{one_tensor("[5]", "[0,5]"), "do not fit tensor 'a'"},
         Broken{one_tensor("[3]", "[0,4]"), "do not fit tensor 'a'"},
         Broken{one_tensor("[4]", "[4,0]"), "offsets"},
@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{
             R"({"__metadata__":{"sha256":"00"},"a":)" + entry("[4]", "[0,4]") + "}",
             "do not match its hash"},
-        Broken{one_tensor("[4]", "[0,4]") + std::string(1, '\0'), "byte of zero"},
+        Broken{one_tensor("[4]", "[0,4]") + std::string(1, '\0'), "a zero byte"},
         Broken{R"({"a\nb":)" + entry("[5]", "[0,5]") + "}", "'a?b'"},
         Broken{R"({"a":)" + std::string(100'000, '[') + "}", "nested too deep"}));
 

@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "tandem/base/process.h"
+#include "tandem/base/rank_env.h"
 
 namespace tandem {
 namespace {
 
 using testing::Contains;
-using testing::HasSubstr;
+using testing::Not;
 
 TEST(Mpirun, CommandEndsWithTheRanksAndTheProgram) {
   const auto command = mpirun_command(3, {"prog", "-x", "a b"});
@@ -17,6 +18,15 @@ TEST(Mpirun, CommandEndsWithTheRanksAndTheProgram) {
   EXPECT_THAT(command, Contains("--oversubscribe"));
   const std::vector<std::string> tail(command.end() - 5, command.end());
   EXPECT_EQ(tail, (std::vector<std::string>{"-np", "3", "prog", "-x", "a b"}));
+}
+
+TEST(Mpirun, BoundRanksShareCoresOnlyWhereThereAreTooFew) {
+  const auto one = mpirun_command(1, {"prog"}, MpirunCores::bound);
+  EXPECT_THAT(one, Not(Contains("--oversubscribe")));
+  EXPECT_THAT(one, Not(Contains("--bind-to")));
+  const auto many = mpirun_command(usable_cpus() + 1, {"prog"}, MpirunCores::bound);
+  EXPECT_THAT(many, Contains("--oversubscribe"));
+  EXPECT_THAT(many, Not(Contains("--bind-to")));
 }
 
 TEST(Mpirun, ShellLineIsReadByAShellAsItWas) {

@@ -22,9 +22,9 @@ using Range = std::pair<size_t, size_t>;
 
 std::vector<Range> split(
     const std::vector<Layer>& layers, int64_t stages,
-    const InputShape& input = {1, 8, 8}) {
+    const InputShape& input = {1, 8, 8}, const Cut& cut = {}) {
   std::vector<Range> ranges;
-  for (const auto& range : split_layers(layers, input, stages)) {
+  for (const auto& range : split_layers(layers, input, stages, cut)) {
     ranges.emplace_back(range.begin, range.end);
   }
   return ranges;
@@ -105,6 +105,39 @@ TEST(SplitLayers, MoreStagesThanLayersIsAnErrorThatNamesThem) {
       AllOf(HasSubstr("3 stages"), HasSubstr("2 (fc0 fc1)"), HasSubstr("--stages")));
 }
 
+TEST(SplitLayers, StagesBeginWhereTheUserSays) {
+  const auto layers = layers_that_cost({5, 1, 1, 4});
+  const auto at = [&](const std::vector<std::string>& names, int64_t stages) {
+    return split(layers, stages, {1, 8, 8}, {names, Balance::time});
+  };
+  EXPECT_THAT(at({"fc3"}, 2), ElementsAre(Range(0, 7), Range(7, 9)));
+  EXPECT_THAT(
+      at({"fc3", "fc1"}, 3), ElementsAre(Range(0, 3), Range(3, 7), Range(7, 9)));
+  const auto error = [&](const std::vector<std::string>& names, int64_t stages) {
+    return error_of<ConfigError>([&] { at(names, stages); });
+  };
+  EXPECT_THAT(
+      error({"fc4"}, 2),
+      AllOf(HasSubstr("--cut fc4"), HasSubstr("choose among fc1, fc2, fc3")));
+  EXPECT_THAT(error({"fc0"}, 2), HasSubstr("leaves a stage without layers"));
+  EXPECT_THAT(error({"fc1", "fc1"}, 3), HasSubstr("leaves a stage without layers"));
+  EXPECT_THAT(
+      error({"fc1"}, 3), HasSubstr("--cut fc1 makes 2 stages, but there are 3"));
+}
+
+// Most of the time is in the convolutions, most parameters are in the last layer.
+TEST(SplitLayers, ParametersOrTimeAreAsEqualAsCanBe) {
+  const std::vector<Layer> layers = {
+      conv2d("conv1", 1, 32, 3), conv2d("conv2", 32, 64, 3), flatten(),
+      linear("fc1", 64, 64),     linear("fc2", 64, 64),      linear("fc3", 64, 900)};
+  const auto cut = [&](Balance balance) {
+    return split(layers, 2, {1, 8, 8}, {{}, balance});
+  };
+  // 27,136 parameters and 58,500.
+  EXPECT_THAT(cut(Balance::memory), ElementsAre(Range(0, 5), Range(5, 6)));
+  EXPECT_THAT(cut(Balance::time), ElementsAre(Range(0, 3), Range(3, 6)));
+}
+
 std::unique_ptr<Model> model_of_three() {
   ModelOptions options;
   options.seed = 4;
@@ -126,7 +159,10 @@ TEST(KeepStage, StagesOneAfterTheOtherAreTheWholeModel) {
   std::vector<NamedTensor> buffers;
   for (const int64_t stage : {0, 1, 2}) {
     const auto part = model_of_three();
-    EXPECT_EQ(keep_stage(*part, {1, 8, 8}, 3, stage), "conv | fc1 | fc2");
+    EXPECT_EQ(
+        keep_stage(*part, {1, 8, 8}, 3, stage),
+        "conv, 36 parameters (288 bytes) | fc1, 763 parameters (6104 bytes) | fc2, 24 "
+        "parameters (192 bytes)");
     x = part->forward(x.detach(), context);
     for (const auto& entry : part->parameters()) {
       parameters.push_back(entry);

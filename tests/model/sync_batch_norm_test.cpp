@@ -1,5 +1,5 @@
 // What one rank computes, with the other ranks' statistics given; whole runs are in
-// tests/parallel/identity_test.cpp.
+// tests/parallel/batch_norm_identity_test.cpp.
 
 #include "tandem/model/sync_batch_norm.h"
 

@@ -226,6 +226,7 @@ TEST(Averaging, ARunGoesOnFromTheRanksOwnState) {
       complaints.unless(saved[i].name == targets[i].name, "another name");
       targets[i].tensor.detach().copy_(saved[i].tensor);
     }
+    resumed.replica.strategy->rank_state_loaded();
     Batch batch;
     resumed.loader->next(batch);
     resumed.loader->next(batch);

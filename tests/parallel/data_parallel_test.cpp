@@ -14,6 +14,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/comm/backends/thread.h"
+#include "tandem/parallel/update/arena_update.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
@@ -187,7 +188,7 @@ TEST(DataParallel, ClipNormLimitsTheStepAndLeavesShorterOnesAlone) {
       const auto before = replica.parameters();
       replica.strategy->train_step({batch_of(comm)}, step_of(1));
       return Step{
-          replica.strategy->global_norm(),
+          own_gradient_norm(replica.arenas),
           (replica.parameters() - before).norm().item<double>()};
     });
     EXPECT_EQ(ranks[0].norm, ranks[1].norm);
@@ -299,11 +300,12 @@ TEST(DataParallel, EvaluationCountsThisRanksSamplesAndChangesNothing) {
     const auto before = replica.arenas.parameters_sha256();
     StepContext context = step_of(1);
     context.training = false;
-    const auto sums = replica.strategy->evaluate_batch(batch_of(comm), context);
+    const auto sums =
+        replica.strategy->evaluate_batch(batch_of(comm), context).values();
     TANDEM_CHECK(before == replica.arenas.parameters_sha256(), "parameters changed");
     TANDEM_CHECK(
         replica.model->buffers()[2].tensor.item<int64_t>() == 0, "buffers changed");
-    return std::pair(sums[0].item<double>(), sums[2].item<double>());
+    return std::pair(sums.loss, sums.samples);
   });
   EXPECT_EQ(ranks[0].second, 6);
   EXPECT_EQ(ranks[1].second, 6);

@@ -1,4 +1,5 @@
-// What the parameter server is besides equal to data parallel (identity_test.cpp).
+// What the parameter server is besides equal to data parallel
+// (server_identity_test.cpp).
 
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What a pipeline does beside training: identity_test.cpp has that.
+// What a pipeline does beside training: pipeline_identity_test.cpp has that.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linspace.h>
@@ -133,8 +133,9 @@ std::vector<Left> run(
     StepContext evaluation;
     evaluation.training = false;
     Left left;
-    left.sums = replica.strategy->evaluate_batch(micro_batch(7), evaluation) +
-                replica.strategy->evaluate_batch(micro_batch(9), evaluation);
+    StepSums sums = replica.strategy->evaluate_batch(micro_batch(7), evaluation);
+    sums += replica.strategy->evaluate_batch(micro_batch(9), evaluation);
+    left.sums = sums.tensor();
     comm.all_reduce(left.sums)->wait();
     for (const auto& entry : replica.strategy->collect_state().model) {
       left.state.model.push_back({entry.name, entry.tensor.detach().clone()});
@@ -176,12 +177,16 @@ TEST(Pipeline, ItsCheckpointAndEvaluationAreThoseOfTheWholeModel) {
 }
 
 TEST(Pipeline, ReplicasAreDataParallelBatchNormIncluded) {
-  StrategyOptions data_parallel;
-  const auto whole = run(2, data_parallel, 4, batch_norm_layers());
-  const auto grid = run(6, pipeline(3, 2), 4, batch_norm_layers());
-  expect_same_tensors(grid[0].state.model, whole[0].state.model);
-  expect_same_tensors(grid[0].state.optimizer, whole[0].state.optimizer);
-  EXPECT_TRUE(grid[0].sums.equal(whole[0].sums));
+  const auto whole = run(2, StrategyOptions(), 4, batch_norm_layers());
+  for (const auto state : {OptimizerState::replicated, OptimizerState::sharded}) {
+    SCOPED_TRACE(name_of(state));
+    auto options = pipeline(3, 2);
+    options.optimizer_state = state;
+    const auto grid = run(6, options, 4, batch_norm_layers());
+    expect_same_tensors(grid[0].state.model, whole[0].state.model);
+    expect_same_tensors(grid[0].state.optimizer, whole[0].state.optimizer);
+    EXPECT_TRUE(grid[0].sums.equal(whole[0].sums));
+  }
 }
 
 TEST(Pipeline, ReadsItsReplicasDataAndTheLastStageAnswersForIt) {

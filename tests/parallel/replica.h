@@ -182,7 +182,7 @@ struct RunResult {
   at::Tensor parameters;
   at::Tensor buffers;
   std::string sha256;
-  // Of all steps: loss, right answers, samples of this rank.
+  // Of all steps: loss, correct samples, samples of this rank.
   at::Tensor sums;
 };
 
@@ -239,7 +239,7 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
              loader.next(batch)) {
         batches.push_back(batch);
       }
-      const auto sums = replica.strategy->train_step(batches, context);
+      const auto sums = replica.strategy->train_step(batches, context).tensor();
       result.sums = result.sums.defined() ? result.sums + sums : sums;
       ++context.step;
     }

@@ -33,7 +33,7 @@ struct SlowWorkerResult {
   std::vector<int64_t> staleness;
   // After the run, on every rank.
   std::string sha256;
-  // {loss, right answers, samples} that train_step returned.
+  // What train_step returned, added up.
   at::Tensor sums;
 };
 
@@ -70,7 +70,7 @@ inline SlowWorkerResult run_with_slow_worker(
     for (auto& batch : batches) {
       loader.next(batch);
     }
-    result.sums += replica.strategy->train_step(batches, context);
+    result.sums += replica.strategy->train_step(batches, context).tensor();
   }
   replica.strategy->end_epoch(true);
   replica.strategy->before_evaluation();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <regex>
 
+#include "browser.h"
 #include "program.h"
 
 namespace tandem {
@@ -310,22 +311,6 @@ TEST_F(Compare, ReportIsMadeAgainFromWhatIsThere) {
   const auto broken = tandem_run({"report", out_});
   EXPECT_EQ(broken.status.code, 1);
   EXPECT_THAT(broken.errors, HasSubstr("has no rows"));
-}
-
-// The page as a browser leaves it once its scripts have run; "" without a browser.
-std::string drawn_page(const std::string& path, const std::string& profile) {
-  for (const char* browser : {"/usr/bin/chromium", "/usr/bin/google-chrome"}) {
-    if (file_exists(browser)) {
-      return run_command(
-                 {browser, "--headless", "--no-sandbox", "--disable-gpu",
-                  "--user-data-dir=" + profile, "--window-size=1200,1600",
-                  "--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom",
-                  "file://" + path},
-                 {}, 300)
-          .output;
-    }
-  }
-  return "";
 }
 
 int64_t points_of(const std::string& page, const std::string& chart) {

@@ -11,6 +11,7 @@ namespace tandem {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::Not;
@@ -137,6 +138,31 @@ TEST(DocumentsDivided, ReplicasDivideTheDocumentsBatchOf64) {
       EXPECT_NEAR(losses[step], of_one[step], 1e-12) << ranks << ", " << step;
     }
   }
+}
+
+// Document 003's init_process: where the ranks meet, before they do.
+TEST(DocumentLines, OwnDdpsRanksSayWhereTheyMeet) {
+  const auto result = tandem_run(
+      {"train", source_dir() + "/recipes/003-own-ddp.toml", "--data", "digits",
+       "--nproc", "3", "--limit", "192", "--epochs", "1"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.output, ContainsRegex("MASTER_ADDR:  127.0.0.1\nMASTER_PORT:  [0-9]+\n"));
+  for (const std::string rank : {"0", "1", "2"}) {
+    const std::string start = "Starting init process group. Current rank:  " + rank;
+    const std::string end = "Finished init process group. Current rank:  " + rank;
+    EXPECT_THAT(result.output, AllOf(HasSubstr(start), HasSubstr(end)));
+    EXPECT_LT(result.output.find(start), result.output.find(end));
+  }
+}
+
+// Document 002's first cells.
+TEST(DocumentLines, DataParallelSaysOnWhatItComputes) {
+  const auto result = tandem_run(
+      {"train", source_dir() + "/recipes/002-data-parallel.toml", "--data", "digits",
+       "--limit", "128"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("device: cpu\nNumber of GPUs available: 0\n"));
 }
 
 // --- the places of lines ---

@@ -236,5 +236,18 @@ TEST(Examples, CustomModelLearns) {
   EXPECT_THAT(run.output, HasSubstr("rank 1: 8"));  // 80 % and more
 }
 
+TEST(Examples, AnObserverEndsTheRunAndItsProgramEvaluatesTheBest) {
+  const Scratch scratch;
+  const auto run = launch_example(3, {"observer", scratch / "run"});
+  expect_ok(run);
+  EXPECT_THAT(run.output, HasSubstr("rank 2, epoch 1: loss"));
+  EXPECT_THAT(run.output, HasSubstr("saved " + scratch / "run/checkpoints/step-"));
+  EXPECT_EQ(lines_after(run.output, "ended by observer").size(), 3u);
+  const auto evaluated =
+      run_command({program("observer"), "--eval", scratch / "run/checkpoints/best"});
+  expect_ok(evaluated);
+  EXPECT_THAT(evaluated.output, HasSubstr("checkpoints/best: 9"));  // 95 % and more
+}
+
 }  // namespace
 }  // namespace tandem

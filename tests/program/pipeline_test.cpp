@@ -54,6 +54,32 @@ TEST(PipelineRecipes, SchedulesDifferInWhatTheyKeepNotInWhatTheyCompute) {
   EXPECT_THAT(summary("gpipe"), HasSubstr("\"stage_most_in_flight\":[4.0,4.0]"));
 }
 
+// What lies where; the result is the same.
+TEST(PipelineRecipes, AModelIsCutWhereTheUserSays) {
+  const Scratch scratch;
+  const auto train = [&](const std::string& run, const std::vector<std::string>& cut) {
+    std::vector<std::string> command = {
+        "train",   "--model", "net",   "--strategy",  "pipeline",    "--nproc", "2",
+        "--limit", "640",     "--out", scratch / run, "--precision", "fp64"};
+    command.insert(command.end(), cut.begin(), cut.end());
+    const auto result = tandem_run(command);
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    return result.errors;
+  };
+  EXPECT_THAT(
+      train("cut", {"--cut", "fc1"}),
+      HasSubstr("2 stages x 1 replicas: conv1 conv2, 18816 parameters (150528 bytes) | "
+                "fc1 fc2, 1181066 parameters (9448528 bytes)"));
+  EXPECT_THAT(
+      train("balanced", {"--balance", "memory"}),
+      HasSubstr("conv1 conv2, 18816 parameters"));
+  EXPECT_THAT(train("time", {}), HasSubstr("conv1, 320 parameters (2560 bytes) | "));
+  const auto hash = [&](const std::string& run) {
+    return json_value(scratch / (run + "/summary.json"), "parameters_sha256");
+  };
+  EXPECT_EQ(hash("cut"), hash("time"));
+}
+
 TEST(PipelineRecipes, ModelParallelTrainsAndItsCheckpointIsAWholeModel) {
   const Scratch scratch;
   const auto out = scratch / "run";

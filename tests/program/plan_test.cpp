@@ -160,9 +160,16 @@ TEST(Plan, RefusesInOneLine) {
   refused({"--ranks-per-node", "0"}, "'0' is not a whole number");
   refused({"--crowding", "0.5"}, "change --crowding to 1 or more");
   refused({"--sync", "overlapp"}, "did you mean 'overlap'");
+  refused({"--sync", "parameter"}, "choose one of overlap, flat");
   refused({"--comm-hook", "fp8"}, "choose one of none, fp16, bf16");
   refused({"--model", "net"}, "add --measure");
+  refused({"--data", "digits"}, "add --measure");
+  // Before anything is measured.
+  refused({"--measure", "--model", "nett"}, "error: [config] --model: model", true);
   refused({"--measure", "--model", "nett"}, "did you mean 'net'", true);
+  refused({"--measure", "--executor", "egar"}, "error: [config] --executor: ", true);
+  refused({"--measure", "--precision", "fp8"}, "error: [config] --precision: ", true);
+  refused({"--measure", "--optimizer", "sdg"}, "did you mean 'sgd'", true);
   refused({"--from", scratch / "none"}, "summary.json", true, 1);
   refused({"--from", scratch / ""}, "strategy hogwild", true);
   refused({"--from", scratch / "divided"}, "name one without divide_batch", true);

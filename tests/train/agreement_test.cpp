@@ -17,7 +17,7 @@ TEST(Agreement, AllRanksLearnWhichLossWentBadFirst) {
     for (int64_t step = 1; step <= 6; ++step) {
       // Rank 2 sees it a step before rank 1.
       const bool bad = step >= (comm.rank() == 0 ? 7 : 6 - comm.rank());
-      agreement.note_loss(step, bad ? std::nan("") : 1.0);
+      agreement.note_loss(step, {bad ? std::nan("") : 1.0, 0, 1});
     }
     return agreement.decide(6);
   });
@@ -32,9 +32,9 @@ TEST(Agreement, AllRanksLearnWhichLossWentBadFirst) {
 TEST(Agreement, AnInfiniteLossIsBadToo) {
   const auto comm = make_single_communicator();
   Agreement agreement(*comm, 0);
-  agreement.note_loss(1, 0.5);
+  agreement.note_loss(1, {0.5, 0, 1});
   EXPECT_EQ(agreement.decide(1).bad_rank, -1);
-  agreement.note_loss(2, INFINITY);
+  agreement.note_loss(2, {INFINITY, 0, 1});
   EXPECT_EQ(agreement.decide(2).bad_step, 2);
 }
 

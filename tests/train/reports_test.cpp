@@ -95,7 +95,7 @@ TEST(Reports, ARankThatConvergedKeepsTheAccuracyOfItsLastEpoch) {
   Replica replica(make_small_model(small_net_layers()), *comm, options, {});
   const auto config = small_config();
   Reporter reporter(config, *comm, *replica.strategy);
-  reporter.add_step(at::tensor({5.0, 3.0, 4.0}, at::kDouble), {});
+  reporter.add_step({5, 3, 4}, {});
   reporter.end_epoch({});
   EXPECT_EQ(reporter.epoch_accuracy(), 75);
   reporter.end_epoch({});

@@ -19,9 +19,9 @@ namespace {
 
 // Calls that do not wait for a key answer at once; this is for a dead network.
 constexpr Milliseconds kReplyTimeout{30'000};
-// A silent address may not keep us from the host's next one, or from a new try.
+// A silent address must not keep us from the host's next one, or from a new attempt.
 constexpr Milliseconds kAttempt{10'000};
-// What the last one gets, however late it is: it finds out why.
+// The last attempt gets this however late it is: it finds out why it fails.
 constexpr Milliseconds kLastAttempt(100);
 
 std::string seconds_text(Milliseconds time) {

@@ -17,7 +17,7 @@ constexpr size_t kLengthBytes = 4;
 StoreConnection::StoreConnection(Socket socket, size_t most_hello_bytes)
     : socket_(std::move(socket)), most_frame_bytes_(most_hello_bytes) {}
 
-// Where the frame that `input_` begins with ends.
+// The end of the frame at the start of `input_`.
 size_t StoreConnection::frame_end() const {
   return input_.size() < kLengthBytes
              ? kLengthBytes

@@ -24,8 +24,8 @@ class StoreConnection {
   /// Reads what has come, to the end of the current frame or a little further.
   void receive();
 
-  /// Takes the next frame; false when none is whole yet, and while the answers
-  /// that wait to be sent are many.
+  /// Takes the next frame. False while none is complete, while a get or wait is
+  /// pending, and while too many answers wait to be sent.
   bool next_frame(std::string& frame);
 
   void reply(store_protocol::Status status, const std::string& value = "");
@@ -39,7 +39,7 @@ class StoreConnection {
     return socket_.fd();
   }
 
-  /// next_frame() would take one without anything new from the socket.
+  /// Whether next_frame() has one without reading more from the socket.
   bool has_frame() const;
 
   /// The client has said the right hello: from now on frames may be large.

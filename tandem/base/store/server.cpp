@@ -121,8 +121,8 @@ class StoreServer::Table {
       connections_.emplace_back(
           std::move(accepted), store_protocol::hello(token_).size());
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-      // No descriptor or no memory: the client stays in the queue, so that polling
-      // for it at once would return at once.
+      // No descriptor or no memory: the client stays in the queue, so poll() would
+      // return at once, again and again.
       accept_after_ = Clock::now() + kAcceptPause;
     }
   }

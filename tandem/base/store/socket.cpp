@@ -153,7 +153,7 @@ bool wait_until_ready(int fd, short events, Socket::Deadline deadline) {
   }
 }
 
-// One that is not done by `deadline` is as good as refused.
+// A connection that is not made by `deadline` counts as refused.
 bool connect_by(
     const Socket& socket, const sockaddr* address, socklen_t size,
     Socket::Deadline deadline) {

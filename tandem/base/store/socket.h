@@ -71,9 +71,9 @@ void warn_if_unresolved_since(
 /// within `timeout`.
 Listener listen_at(const std::string& address, std::chrono::milliseconds timeout = {});
 
-/// One attempt to connect; an empty Socket when nobody listens yet, or when the
-/// host says nothing until `deadline`. Throws ConfigError when the address has
-/// another form, ResolveError when the host name does not resolve.
+/// One attempt to connect; an empty Socket when nobody listens yet, or when the host
+/// says nothing by `deadline`. Throws ConfigError when the address has another form,
+/// ResolveError when the host name does not resolve.
 Socket connect_once(const std::string& address, Socket::Deadline deadline);
 
 /// The address of this machine's interface that routes to `host`, as text.

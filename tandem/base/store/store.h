@@ -18,9 +18,9 @@ namespace tandem {
 /// failed. The launcher runs the server, so it outlives every rank; without a
 /// launcher rank 0 runs it.
 ///
-/// Addresses are "unix:PATH" (one host; the path's folder should be private)
-/// or "tcp:HOST:PORT". TCP listens on HOST's address only. The wire protocol,
-/// version 1, is described in store_protocol.h.
+/// Addresses are "unix:PATH" (one host; the path's folder should be private) or
+/// "tcp:HOST:PORT". TCP listens on HOST's address only, where that is this machine's
+/// (listen_at()). The wire protocol, version 1, is described in protocol.h.
 
 using Milliseconds = std::chrono::milliseconds;
 

@@ -137,7 +137,7 @@ class Bfloat16Reduction : public c10d::ProcessGroupGloo::AsyncWork {
   uint32_t tag_;
 };
 
-// Takes a tag at the call and runs on the group's threads, as its own operations do.
+// Takes a tag at the call and runs on the group's threads, as Gloo's own operations do.
 class GlooGroup : public c10d::ProcessGroupGloo {
  public:
   using ProcessGroupGloo::ProcessGroupGloo;
@@ -153,7 +153,7 @@ class GlooGroup : public c10d::ProcessGroupGloo {
 };
 #endif
 
-// What Gloo moves but does not know: bool and bfloat16 as plain bytes.
+// A view in a dtype of the same size that Gloo knows, for bool and bfloat16.
 at::Tensor movable(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kBool:

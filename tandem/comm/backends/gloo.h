@@ -23,11 +23,11 @@ struct GlooOptions {
 
 /// A communicator of rank processes over LibTorch's ProcessGroupGloo (TCP).
 ///
-/// The ranks meet in `store` under `name`, which must be new for every group.
-/// The order of summation depends on the position in the buffer (ring), so at
-/// three and more ranks results depend on how a buffer is cut, in the last bits.
-/// float16 and bfloat16 travel as such, and each addition rounds. reduce_scatter is an
-/// all_reduce of which each rank keeps its slice: LibTorch's Gloo has none.
+/// The ranks meet in `store` under `name`, which must be new for every group. The order
+/// of summation depends on the position in the buffer (ring), so at three or more ranks
+/// the last bits of results depend on how a buffer is cut. float16 and bfloat16 travel
+/// as such, and each addition rounds. reduce_scatter is an all_reduce of which each
+/// rank keeps its slice: LibTorch's Gloo has none.
 ///
 /// Throws CommError when not all ranks come within the timeout.
 std::unique_ptr<Communicator> make_gloo_communicator(

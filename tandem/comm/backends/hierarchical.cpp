@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What is between hosts is looked after now and then: meanwhile other things go on.
+// What goes on between hosts is looked after this often; other threads run meanwhile.
 constexpr std::chrono::microseconds kNap{50};
 
 // The groups that an all_reduce goes through. Two of each host, so that the operations
@@ -58,7 +58,7 @@ class Reduction {
     try {
       work_->wait(timeout);
     } catch (const CommError& error) {
-      // Ranks are counted within the level.
+      // The error counts ranks within the level, so the level is named.
       throw std::runtime_error(
           (level_ == between_hosts ? "between hosts: " : "on this host: ") +
           error.cause());
@@ -82,11 +82,11 @@ class Reduction {
   at::Tensor tensor_;
   ReduceOp op_;
   Level level_ = on_host;
-  // Of this level; of the one before where this rank has no part in it.
+  // The work of this level, or of the one before where this rank has no part in it.
   WorkPtr work_;
 };
 
-// All that are under way, in the order of their start. None overtakes another, so the
+// All reductions under way, in the order of their start. None overtakes another, so the
 // operations of each level's group are in that order too.
 class Reductions {
  public:
@@ -139,9 +139,9 @@ class Reductions {
   }
 
  private:
-  // Nothing moves between a rank's calls, which in backward are far apart, and what
-  // lies between hosts takes longest. Ranks of a host are close together: so a moment's
-  // patience lets it begin at once.
+  // Nothing moves between a rank's calls, which in backward are far apart, and the
+  // level between hosts takes longest. The ranks of a host arrive close together, so a
+  // moment's patience lets that level begin at once.
   void meet_on_host(const Reduction& reduction) {
     constexpr std::chrono::milliseconds kPatience{2};
     const auto deadline = Clock::now() + kPatience;

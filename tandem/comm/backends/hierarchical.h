@@ -14,12 +14,11 @@ namespace tandem {
 /// broadcast over shared memory. So a host's link carries one rank's bytes, whatever
 /// the number of ranks behind it. All else goes over `world`, the group of all ranks.
 ///
-/// Ranks with the same `host` (see base/host.h) share memory; buffers are shm's. Sums
-/// are of hosts' sums, each in rank order; between hosts in the order of `world`'s
-/// backend. Operations move
-/// in calls of the rank's own thread, and in `world`'s threads; an all_reduce may hold
-/// its caller for up to 2 ms, until the ranks of its host have come, which counts as
-/// waiting.
+/// Ranks with the same `host` (see base/host.h) share memory; buffers are shm's. A sum
+/// is one of hosts' sums, each in rank order; between hosts the order is that of
+/// `world`'s backend. Operations move in calls of the rank's own thread, and in
+/// `world`'s threads; an all_reduce may hold its caller for up to 2 ms, until the ranks
+/// of its host have arrived, which counts as waiting.
 ///
 /// They meet in `store` under `name`, as in make_shm_communicator(). Gives `world` back
 /// where no two ranks are on one host, or some that are cannot share memory (which rank

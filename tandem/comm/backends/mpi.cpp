@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/backends/mpi_session.h"
 
 namespace tandem {
 
@@ -18,68 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-
-void check(int code) {
-  if (code != MPI_SUCCESS) {
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    throw std::runtime_error(std::string(text, static_cast<size_t>(length)));
-  }
-}
-
-// MPI can begin and end once in a process. A program that has begun it also ends it.
-class Session {
- public:
-  static Session& of_process() {
-    static Session session;
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (finalized != 0) {
-      throw ConfigError(
-          "[comm] MPI has ended in this process; make the communicator before "
-          "MPI_Finalize");
-    }
-    return session;
-  }
-
-  ~Session() {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (ours_ && !abandoned_ && finalized == 0) {
-      MPI_Finalize();
-    }
-  }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-
-  // The others may be anywhere: to end in order would be to wait for them.
-  void abandon() {
-    abandoned_ = true;
-  }
-  bool abandoned() const {
-    return abandoned_;
-  }
-
- private:
-  Session() {
-    int begun = 0;
-    int level = MPI_THREAD_SINGLE;
-    MPI_Initialized(&begun);
-    if (begun != 0) {
-      MPI_Query_thread(&level);
-    } else {
-      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
-      ours_ = true;
-    }
-    if (level < MPI_THREAD_MULTIPLE) {
-      throw std::runtime_error("MPI_THREAD_MULTIPLE is wanted, but not provided");
-    }
-  }
-
-  bool ours_ = false;
-  bool abandoned_ = false;
-};
 
 // Another rank needs the core more than a loop that asks for the hundredth time.
 void pause(int64_t round) {
@@ -108,7 +47,7 @@ class MpiWork : public Work {
   ~MpiWork() override {
     if (!ended_) {
       // MPI still writes into its tensors.
-      Session::of_process().abandon();
+      MpiSession::of_process().abandon();
       flight_.release();
     }
   }
@@ -147,12 +86,12 @@ class MpiWork : public Work {
  private:
   void end(int code, const MPI_Status& status) {
     try {
-      check(code);
+      check_mpi(code);
       if (flight_->then) {
         flight_->then(status);
       }
     } catch (const std::exception& error) {
-      Session::of_process().abandon();
+      MpiSession::of_process().abandon();
       error_ = error.what();
     }
     flight_->tensors.clear();
@@ -248,7 +187,7 @@ class MpiCommunicator : public Communicator {
       : Communicator(rank, size, "mpi"), comm_(comm), options_(options) {}
 
   ~MpiCommunicator() override {
-    Session& session = Session::of_process();
+    MpiSession& session = MpiSession::of_process();
     if (std::uncaught_exceptions() > 0) {
       session.abandon();
     }
@@ -269,7 +208,7 @@ class MpiCommunicator : public Communicator {
     if (half) {
       flight->then = [tensor, wide](const MPI_Status&) { tensor.copy_(wide); };
     }
-    check(MPI_Iallreduce(
+    check_mpi(MPI_Iallreduce(
         MPI_IN_PLACE, memory_of(wide), count_of(wide), number_type(wide), to_mpi(op),
         comm_, &flight->request));
     return in_flight(std::move(flight));
@@ -277,7 +216,7 @@ class MpiCommunicator : public Communicator {
 
   WorkPtr do_broadcast(at::Tensor tensor, int root) override {
     auto flight = flight_with({tensor});
-    check(MPI_Ibcast(
+    check_mpi(MPI_Ibcast(
         memory_of(tensor), count_of(tensor), bytes_type(tensor), root, comm_,
         &flight->request));
     return in_flight(std::move(flight));
@@ -291,7 +230,7 @@ class MpiCommunicator : public Communicator {
     if (half) {
       flight->then = [output, to](const MPI_Status&) { output.copy_(to); };
     }
-    check(MPI_Ireduce_scatter_block(
+    check_mpi(MPI_Ireduce_scatter_block(
         memory_of(from), memory_of(to), count_of(to), number_type(to), MPI_SUM, comm_,
         &flight->request));
     return in_flight(std::move(flight));
@@ -299,7 +238,7 @@ class MpiCommunicator : public Communicator {
 
   WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
     auto flight = flight_with({output, input});
-    check(MPI_Iallgather(
+    check_mpi(MPI_Iallgather(
         is_own_slice(input, output) ? MPI_IN_PLACE : memory_of(input), count_of(input),
         bytes_type(input), memory_of(output), count_of(input), bytes_type(output),
         comm_, &flight->request));
@@ -309,7 +248,7 @@ class MpiCommunicator : public Communicator {
   WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
     auto flight = flight_with({output, input});
     const bool in_place = rank() == root && is_own_slice(output, input);
-    check(MPI_Iscatter(
+    check_mpi(MPI_Iscatter(
         rank() == root ? memory_of(input) : nullptr, count_of(output),
         bytes_type(output), in_place ? MPI_IN_PLACE : memory_of(output),
         count_of(output), bytes_type(output), root, comm_, &flight->request));
@@ -319,7 +258,7 @@ class MpiCommunicator : public Communicator {
   WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
     auto flight = flight_with({output, input});
     const bool in_place = rank() == root && is_own_slice(input, output);
-    check(MPI_Igather(
+    check_mpi(MPI_Igather(
         in_place ? MPI_IN_PLACE : memory_of(input), count_of(input), bytes_type(input),
         rank() == root ? memory_of(output) : nullptr, count_of(input),
         bytes_type(input), root, comm_, &flight->request));
@@ -328,7 +267,7 @@ class MpiCommunicator : public Communicator {
 
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
     auto flight = flight_with({tensor});
-    check(MPI_Isend(
+    check_mpi(MPI_Isend(
         memory_of(tensor), count_of(tensor), bytes_type(tensor), peer, tag, comm_,
         &flight->request));
     return in_flight(std::move(flight));
@@ -347,7 +286,7 @@ class MpiCommunicator : public Communicator {
             std::to_string(got));
       }
     };
-    check(
+    check_mpi(
         MPI_Irecv(memory_of(tensor), count, type, peer, tag, comm_, &flight->request));
     return in_flight(std::move(flight));
   }
@@ -379,11 +318,11 @@ std::unique_ptr<Communicator> communicator_of(
     MPI_Comm comm, const MpiOptions& options) {
   int rank = 0;
   int size = 1;
-  check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
-  check(MPI_Comm_rank(comm, &rank));
-  check(MPI_Comm_size(comm, &size));
+  check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  check_mpi(MPI_Comm_rank(comm, &rank));
+  check_mpi(MPI_Comm_size(comm, &size));
   if (size == 1) {
-    check(MPI_Comm_free(&comm));
+    check_mpi(MPI_Comm_free(&comm));
     return make_single_communicator();
   }
   return std::make_unique<MpiCommunicator>(comm, rank, size, options);
@@ -395,7 +334,7 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color) {
   const int* colors = all.data_ptr<int>();
   const auto first = std::find(colors, colors + size(), color) - colors;
   MPI_Comm part = MPI_COMM_NULL;
-  check(MPI_Comm_split(comm_, static_cast<int>(first), rank(), &part));
+  check_mpi(MPI_Comm_split(comm_, static_cast<int>(first), rank(), &part));
   return communicator_of(part, options_);
 }
 
@@ -407,9 +346,9 @@ bool has_mpi() {
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options) {
   try {
-    Session::of_process();
+    MpiSession::of_process();
     MPI_Comm own = MPI_COMM_NULL;
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &own));
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &own));
     return communicator_of(own, options);
   } catch (const Error&) {
     throw;

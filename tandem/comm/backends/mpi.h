@@ -17,15 +17,15 @@ bool has_mpi();
 /// A communicator of all ranks that mpirun started, in a group of its own beside
 /// MPI_COMM_WORLD. They need no store and no address: mpirun knows them.
 ///
-/// Operations are MPI's nonblocking ones. They move while some rank thread is in a
-/// call of this communicator: each call drives all that are in flight. The order of
-/// summation is MPI's and depends on the size of a buffer, so at three and more ranks
-/// results depend on how a buffer is cut, in the last bits. float16 and bfloat16 are
-/// summed in float32. An operation moves at most 2^31 - 1 elements. Tags are from 0.
+/// Operations are MPI's nonblocking ones. They move while the rank is in a call of this
+/// communicator: each call drives all that are in flight. The order of summation is
+/// MPI's and depends on the size of a buffer, so at three or more ranks the last bits
+/// of results depend on how a buffer is cut. float16 and bfloat16 are summed in
+/// float32. An operation moves at most 2^31 - 1 elements. Tags begin at 0.
 ///
-/// MPI begins with the first communicator of a process and ends with the process;
-/// it does not end, and mpirun then stops the other ranks, when an operation failed
-/// or a communicator goes while an error passes.
+/// MPI begins with the first communicator of a process and ends with the process. When
+/// an operation has failed, or an exception destroys a communicator, it is not ended in
+/// order, and mpirun stops the other ranks.
 ///
 /// Throws ConfigError in a build without MPI or when MPI cannot be used any more,
 /// CommError when MPI does not start.

@@ -1,4 +1,4 @@
-// What a build without MPI says.
+// The functions of mpi.h in a build without MPI.
 
 #include "tandem/base/error.h"
 #include "tandem/comm/backends/mpi.h"

@@ -3,220 +3,22 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 
-#include <condition_variable>
-#include <deque>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <thread>
-#include <tuple>
 
-#include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/comm/backends/thread_group.h"
 #include "tandem/comm/rpc/thread_rpc.h"
 
 namespace tandem {
 
 namespace {
 
-// What one rank brings to one operation.
-struct Part {
-  std::string kind;
-  at::Tensor input;
-  at::Tensor output;
-};
-
-// One collective: complete once every rank has come.
-struct Meeting {
-  explicit Meeting(int size) : parts(static_cast<size_t>(size)) {}
-
-  std::vector<Part> parts;
-  int arrived = 0;
-  bool done = false;
-  // What went wrong, as text: each rank throws an exception of its own.
-  std::string error;
-};
-
-struct Message {
-  at::Tensor tensor;
-  std::shared_ptr<Meeting> meeting;
-};
-
-// Shared by the ranks of a group. Everything is under one mutex, but the last
-// arriver computes outside it: nobody touches the tensors before `done`.
-class ThreadGroup {
- public:
-  ThreadGroup(int size, std::chrono::milliseconds timeout)
-      : size_(size), timeout_(timeout) {}
-
-  using Combine = std::function<void(std::vector<Part>&)>;
-
-  std::shared_ptr<Meeting> arrive(
-      int rank, int64_t sequence, Part part, const Combine& combine) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    auto& meeting = meetings_[sequence];
-    if (!meeting) {
-      meeting = std::make_shared<Meeting>(size_);
-    }
-    const auto mine = meeting;
-    mine->parts[static_cast<size_t>(rank)] = std::move(part);
-    if (++mine->arrived == size_) {
-      meetings_.erase(sequence);
-      lock.unlock();
-      finish(*mine, combine);
-    }
-    return mine;
-  }
-
-  std::shared_ptr<Meeting> send(int from, int to, int tag, const at::Tensor& tensor) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    auto& [sent, received] = mailbox(from, to, tag);
-    const auto meeting = std::make_shared<Meeting>(0);
-    sent.push_back({tensor, meeting});
-    deliver(sent, received);
-    return meeting;
-  }
-
-  std::shared_ptr<Meeting> recv(int from, int to, int tag, const at::Tensor& tensor) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    auto& [sent, received] = mailbox(from, to, tag);
-    const auto meeting = std::make_shared<Meeting>(0);
-    received.push_back({tensor, meeting});
-    deliver(sent, received);
-    return meeting;
-  }
-
-  bool test(const Meeting& meeting) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return meeting.done || failed_rank_ >= 0;
-  }
-
-  void wait(const Meeting& meeting, std::chrono::milliseconds timeout) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    const auto limit = timeout.count() > 0 ? timeout : timeout_;
-    const bool ended = changed_.wait_for(
-        lock, limit, [&] { return meeting.done || failed_rank_ >= 0; });
-    if (meeting.done && !meeting.error.empty()) {
-      throw std::runtime_error(meeting.error);
-    }
-    if (meeting.done) {
-      return;
-    }
-    throw std::runtime_error(
-        ended ? "rank " + std::to_string(failed_rank_) + " stopped"
-              : "no answer within " + std::to_string(limit.count()) + " ms; " +
-                    std::to_string(meeting.arrived) + " of " + std::to_string(size_) +
-                    " ranks arrived");
-  }
-
-  void fail(int rank) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (failed_rank_ < 0) {
-      failed_rank_ = rank;
-    }
-    changed_.notify_all();
-    for (const auto& [key, group] : splits_) {
-      group->fail(rank);
-    }
-    for (const auto& [number, mailboxes] : rpc_mailboxes_) {
-      mailboxes->fail(rank);
-    }
-  }
-
-  int failed_rank() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return failed_rank_;
-  }
-
-  // The group of one color of one split; the same object for all its ranks.
-  std::shared_ptr<ThreadGroup> child(int64_t sequence, int color, int size) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    auto& group = splits_[{sequence, color}];
-    if (!group) {
-      group = std::make_shared<ThreadGroup>(size, timeout_);
-    }
-    return group;
-  }
-
-  // Of the ranks' `number`th Rpc; the same object for all of them.
-  std::shared_ptr<ThreadMailboxes> mailboxes(int64_t number) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    auto& mailboxes = rpc_mailboxes_[number];
-    if (!mailboxes) {
-      mailboxes = std::make_shared<ThreadMailboxes>(size_, timeout_);
-      if (failed_rank_ >= 0) {
-        mailboxes->fail(failed_rank_);
-      }
-    }
-    return mailboxes;
-  }
-
- private:
-  using Mailbox = std::pair<std::deque<Message>, std::deque<Message>>;
-
-  Mailbox& mailbox(int from, int to, int tag) {
-    return mailboxes_[{from, to, tag}];
-  }
-
-  void finish(Meeting& meeting, const Combine& combine) {
-    std::string error;
-    try {
-      check_same(meeting.parts);
-      combine(meeting.parts);
-    } catch (const std::exception& failure) {
-      error = first_line(failure);
-    }
-    const std::lock_guard<std::mutex> lock(mutex_);
-    meeting.error = error;
-    meeting.done = true;
-    changed_.notify_all();
-  }
-
-  static void check_same(const std::vector<Part>& parts) {
-    for (size_t i = 1; i < parts.size(); ++i) {
-      if (parts[i].kind != parts[0].kind) {
-        throw std::runtime_error(
-            "rank 0 called " + parts[0].kind + ", rank " + std::to_string(i) +
-            " called " + parts[i].kind);
-      }
-    }
-  }
-
-  void deliver(std::deque<Message>& sent, std::deque<Message>& received) {
-    while (!sent.empty() && !received.empty()) {
-      auto& from = sent.front();
-      auto& to = received.front();
-      std::string error;
-      if (from.tensor.numel() == to.tensor.numel() &&
-          from.tensor.scalar_type() == to.tensor.scalar_type()) {
-        to.tensor.view(-1).copy_(from.tensor.view(-1));
-      } else {
-        error = "sizes or dtypes differ";
-      }
-      for (auto* meeting : {from.meeting.get(), to.meeting.get()}) {
-        meeting->error = error;
-        meeting->done = true;
-      }
-      sent.pop_front();
-      received.pop_front();
-      changed_.notify_all();
-    }
-  }
-
-  const int size_;
-  const std::chrono::milliseconds timeout_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int failed_rank_ = -1;
-  std::map<int64_t, std::shared_ptr<Meeting>> meetings_;
-  std::map<std::tuple<int, int, int>, Mailbox> mailboxes_;
-  std::map<std::pair<int64_t, int>, std::shared_ptr<ThreadGroup>> splits_;
-  std::map<int64_t, std::shared_ptr<ThreadMailboxes>> rpc_mailboxes_;
-};
-
 class ThreadWork : public Work {
  public:
-  ThreadWork(std::shared_ptr<ThreadGroup> group, std::shared_ptr<Meeting> meeting)
+  ThreadWork(
+      std::shared_ptr<ThreadGroup> group, std::shared_ptr<ThreadGroup::Meeting> meeting)
       : group_(std::move(group)), meeting_(std::move(meeting)) {}
 
   bool test() override {
@@ -228,7 +30,7 @@ class ThreadWork : public Work {
 
  private:
   std::shared_ptr<ThreadGroup> group_;
-  std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<ThreadGroup::Meeting> meeting_;
 };
 
 void reduce_into(at::Tensor& total, const at::Tensor& next, ReduceOp op) {

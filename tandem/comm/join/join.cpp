@@ -165,9 +165,9 @@ std::shared_ptr<StoreClient> find_store(const RankEnv& env, Milliseconds timeout
   }
 }
 
-// Loopback while every rank is on this host, else the interface that routes to
-// node 0. Variables set by hand leave LOCAL_WORLD_SIZE at 1: then the route to
-// MASTER_ADDR tells, and it is loopback again when that is.
+// Loopback while every rank is on this host, else the interface that routes to host 0.
+// Variables set by hand leave LOCAL_WORLD_SIZE at 1: then the route to MASTER_ADDR
+// decides, which is loopback when that address is.
 std::string interface_address(const RankEnv& env) {
   return is_one_host(env) ? "127.0.0.1" : local_address_towards(env.master_addr);
 }
@@ -217,7 +217,7 @@ JoinedRun::~JoinedRun() {
     try {
       store->set("left/" + std::to_string(env.rank), "1");
     } catch (const Error&) {
-      // The store is gone, and with it who would wait for us.
+      // The store is gone, and with it whoever would wait for us.
     }
   }
 }
@@ -228,7 +228,7 @@ JoinedRun join_run(const CommOptions& options) {
 
 JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   hold_standard_streams();
-  // Misuse shows before anybody is met.
+  // Chosen first, so that misuse shows before any other rank is met.
   const auto make = factory_of(options.backend);
   JoinedRun run;
   run.env = env;

@@ -23,19 +23,19 @@ struct JoinedRun {
 
   JoinedRun() = default;
   JoinedRun(JoinedRun&&) = default;
-  /// Rank 0 keeps the store until the others have left, or `timeout` passed.
+  /// Rank 0 keeps the store until the others have left, for 5 s at most.
   ~JoinedRun();
 };
 
-/// Meets the other ranks as the environment says (rank_env.h) and forms the
-/// group. A process that no launcher started is a group of one. Ranks of the backend
-/// mpi meet by mpirun alone; mpirun is then a must, also for one rank.
+/// Meets the other ranks as the environment says (rank_env.h) and forms the group. A
+/// process that no launcher started is a group of one. Ranks of the backend mpi meet by
+/// mpirun alone, which is then needed even for one rank.
 ///
-/// Under torchrun the agent's own store occupies MASTER_PORT; the ranks then
-/// meet at one of the ports behind it.
+/// Under torchrun the agent's own store occupies MASTER_PORT; the ranks then meet at
+/// one of the next ports.
 ///
-/// Throws ConfigError for an environment that cannot be or a backend that is not for
-/// it, CommError when not all ranks come in time.
+/// Throws ConfigError for an impossible environment or a backend that does not fit it,
+/// CommError when not all ranks come in time.
 JoinedRun join_run(const CommOptions& options = {});
 JoinedRun join_run(const RankEnv& env, const CommOptions& options);
 

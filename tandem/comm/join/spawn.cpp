@@ -23,7 +23,7 @@ namespace {
 // In a rank's environment: which call of its parent process it belongs to.
 constexpr const char* kCallVariable = "TANDEM_SPAWN";
 
-// The parent's number is for programs that a rank starts, which are no ranks.
+// The parent's number tells ranks from the programs that a rank starts.
 std::string describe_call(int call, pid_t parent) {
   return "call " + std::to_string(call) + " of process " + std::to_string(parent);
 }
@@ -62,7 +62,7 @@ class LaunchInsideProgram {
     prctl(PR_GET_CHILD_SUBREAPER, &subreaper_);
   }
   ~LaunchInsideProgram() {
-    // It waits where the reader of the ranks' output has gone.
+    // A SIGPIPE is pending if the reader of the ranks' output has gone.
     sigset_t pipe;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
@@ -128,7 +128,7 @@ JoinedRun join_as_rank(int num_ranks, const SpawnOptions& options) {
   if (env->local_world_size != num_ranks) {
     throw ConfigError(
         "[spawn] the program asked for " + std::to_string(env->local_world_size) +
-        " ranks, and as rank " + std::to_string(env->rank) + " for " +
+        " ranks, but as rank " + std::to_string(env->rank) + " for " +
         std::to_string(num_ranks) + "; the number must not depend on the process");
   }
   return join_run(*env, options.join);
@@ -138,7 +138,8 @@ JoinedRun join_as_rank(int num_ranks, const SpawnOptions& options) {
     int num_ranks, const std::function<void(Communicator&)>& body,
     const SpawnOptions& options) {
   int code = 0;
-  // Leaving the group may end the others, and they us: the reason is told before.
+  // Leaving the group may end the others, and they this rank: so the reason is told
+  // first.
   std::optional<JoinedRun> run;
   try {
     run.emplace(join_as_rank(num_ranks, options));

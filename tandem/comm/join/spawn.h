@@ -17,10 +17,10 @@ struct SpawnOptions {
   std::string master_addr = "127.0.0.1";
   int master_port = 0;
 
-  // Ranks' lines of standard output get "[rank 1] " in front. Without, rank 0 of this
+  // Ranks' lines of standard output get "[rank 1] " in front. False: rank 0 of this
   // host shares our terminal.
   bool prefix_output = false;
-  // Between SIGTERM and SIGKILL, when a rank failed.
+  // Seconds between SIGTERM and SIGKILL, when a rank failed.
   double grace_seconds = 5;
 };
 
@@ -34,10 +34,10 @@ struct SpawnOptions {
 /// every run of the program; a rank passes over those before its own. Data goes to
 /// ranks by arguments, the environment and files.
 ///
-/// Call it from the main thread, on every host alike. A rank's exception becomes its
-/// end: the first ends the others, and this call throws ConfigError or Error with that
-/// rank's reason. When the parent is killed the ranks are too. SIGINT and SIGTERM are
-/// passed on to the ranks; then this call throws.
+/// Call it from the main thread, on every host alike. An exception ends its rank: the
+/// first ends the others, and this call throws ConfigError or Error with that rank's
+/// reason. When the parent is killed, so are the ranks. SIGINT and SIGTERM are passed
+/// on to the ranks; then this call throws.
 ///
 /// Throws ConfigError also in a process that already is one of several ranks (use
 /// join_run() there).

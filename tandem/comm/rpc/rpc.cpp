@@ -15,7 +15,7 @@ void count(CommStats& stats, const RpcMessage& sent) {
   }
 }
 
-// Counts once for all backends.
+// Counts calls, once for all backends.
 class CountedRpc : public Rpc {
  public:
   CountedRpc(std::unique_ptr<Rpc> rpc, CommStats& stats)

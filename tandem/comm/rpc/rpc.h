@@ -31,7 +31,7 @@ struct RpcRequest {
 /// them, so that whatever they change is touched by one thread only.
 ///
 /// Every wait ends at the group's timeout. One thread calls, takes and answers at a
-/// time. Its end ends what is on the way: meet in a barrier before.
+/// time. Destroying it ends what is on the way: meet in a barrier first.
 class Rpc {
  public:
   virtual ~Rpc() = default;
@@ -47,12 +47,12 @@ class Rpc {
   virtual RpcRequest next() = 0;
 };
 
-/// What a communicator is besides, if its ranks can call each other.
+/// A second base of communicators whose ranks can call each other.
 class RpcBackend {
  public:
   virtual std::unique_ptr<Rpc> make_rpc() = 0;
 
-  /// What all its Rpcs have done; requests and answers sent are operations.
+  /// What all its Rpcs have done; each request or answer sent counts as an operation.
   CommStats rpc_stats;
 
  protected:
@@ -65,10 +65,11 @@ bool has_rpc(const Communicator& comm);
 /// Between thread ranks mailboxes in memory; between processes LibTorch's TensorPipe
 /// agent. Collective. The communicator outlives it.
 ///
-/// Throws ConfigError for a backend without, CommError when not all ranks come.
+/// Throws ConfigError for a backend whose ranks cannot, CommError when not all ranks
+/// come.
 std::unique_ptr<Rpc> make_rpc(Communicator& comm);
 
-/// Of collectives and calls together.
+/// The stats of collectives and calls together.
 CommStats all_stats(const Communicator& comm);
 
 }  // namespace tandem

@@ -26,7 +26,7 @@ using FuturePtr = c10::intrusive_ptr<rpc::JitFuture>;
 
 constexpr Milliseconds kBetweenLooks{1'000};
 
-// Beside those of LibTorch's own.
+// Message types that LibTorch does not use itself.
 constexpr auto kRequest =
     static_cast<rpc::MessageType>(0x40 | rpc::MessageTypeFlags::REQUEST_TYPE);
 constexpr auto kLook =
@@ -58,7 +58,7 @@ RpcMessage from_torch(rpc::Message& message) {
       std::string(payload.begin() + sizeof(int32_t), payload.end()), message.tensors()};
 }
 
-// Requests that came in and nobody took yet. Thread-safe.
+// Requests that have come in and that nobody has taken yet. Thread-safe.
 class Queue {
  public:
   void push(RpcRequest request) {
@@ -244,7 +244,7 @@ class TensorPipeRpc : public Rpc {
         "the answer of rank " + std::to_string(peer), first_line(error), peer);
   }
 
-  // Nobody says that a peer is gone to a rank that only waits.
+  // A rank that only waits would not learn that a peer is gone.
   void look_after_peers() {
     for (size_t peer = 0; peer < looks_.size(); ++peer) {
       if (static_cast<int>(peer) == rank_) {
@@ -264,7 +264,7 @@ class TensorPipeRpc : public Rpc {
   int rank_;
   Milliseconds timeout_;
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
-  // By peer: asked whether it is there, not yet answered.
+  // For each peer the question whether it is there, while it is unanswered.
   std::vector<FuturePtr> looks_;
   std::shared_ptr<rpc::TensorPipeAgent> agent_;
 };

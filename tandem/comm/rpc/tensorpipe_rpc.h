@@ -22,7 +22,7 @@ struct TensorPipeOptions {
 
 /// Calls between rank processes through LibTorch's TensorPipe agent, without Python:
 /// shared memory on one host, TCP between hosts. The ranks meet in `store` under
-/// `name`, which must be new. One agent per process: two never end.
+/// `name`, which must be new. One agent per process: two would never end.
 ///
 /// While a rank waits for requests it asks about once a second whether the others are
 /// still there, as nobody else would tell it.

@@ -10,7 +10,7 @@ namespace tandem {
 
 namespace {
 
-// Under the mailboxes' mutex.
+// Guarded by the mailboxes' mutex.
 struct Call {
   bool answered = false;
   RpcMessage answer;
@@ -68,7 +68,7 @@ class ThreadRpc : public Rpc {
     RpcRequest arriving;
     arriving.from = rank_;
     arriving.message = copy_of(std::move(request));
-    // Weak: a request that nobody takes lies in the state itself.
+    // Weak, since a request that nobody takes stays in the state itself.
     arriving.reply = [owner = std::weak_ptr(state_), call](RpcMessage answer) {
       const auto state = owner.lock();
       if (state == nullptr) {

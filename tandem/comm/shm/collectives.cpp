@@ -74,7 +74,7 @@ ShmCollectives::ShmCollectives(ShmGroup group) : group_(std::move(group)) {
 
 ShmCollectives::~ShmCollectives() {
   group_.family->remove(*this);
-  // A rank that waits for this one shall learn that it is gone.
+  // A rank that waits for this one must learn that it is gone.
   group_.region->leave();
   group_.family->ring(group_.family_ranks);
 }

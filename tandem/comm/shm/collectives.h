@@ -42,7 +42,7 @@ struct ShmGroup {
 ///   rank 1                             announce  fill 0  take 0  fill 1  take 1
 ///
 /// A rank fills at most two rounds more than it has taken, and takes a round when all
-/// have filled it. So it has never more than four chunks filled that another has yet to
+/// have filled it. So it never has more than four chunks filled that another has yet to
 /// take; a block has eight. The order of memory behind this is described in region.h.
 class ShmCollectives : public ShmProgress {
  public:
@@ -65,7 +65,7 @@ class ShmCollectives : public ShmProgress {
   bool test(const ShmOperation& operation);
   void wait(const ShmOperation& operation, std::chrono::milliseconds timeout);
 
-  /// The rank that died or left, so far as it is known; else -1.
+  /// The rank that died or left, as far as is known; else -1.
   int failed_rank() const {
     return failed_rank_;
   }

@@ -33,7 +33,7 @@ class ShmMessages : public ShmProgress {
 
   bool progress() override;
 
-  /// The rank that died or left, so far as it is known; else -1.
+  /// The rank that died or left, as far as is known; else -1.
   int failed_rank() const {
     return failed_rank_;
   }

@@ -32,7 +32,7 @@ size_t bytes_of(int size) {
 }
 
 // A byte of the file stands for a rank. Its lock belongs to the open file
-// (F_OFD_SETLK), not to the process: so it tells ranks apart that are threads.
+// (F_OFD_SETLK), not to the process, so it also tells apart ranks that are threads.
 struct flock lock_of(int rank) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -72,8 +72,8 @@ std::shared_ptr<ShmRegion> ShmRegion::attach(const std::string& address, int siz
   std::istringstream(address) >> host >> pid >> made >> nonce;
   if (host != host_identity()) {
     throw ConfigError(
-        "[comm] backend shm is for ranks of one host, but a rank is on another than "
-        "rank 0, or in another container; use --backend gloo");
+        "[comm] backend shm is for ranks of one host, but a rank is on another host "
+        "than rank 0, or in another container; use --backend gloo");
   }
   const std::string path =
       "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(made);

@@ -74,7 +74,7 @@ struct alignas(64) ShmAnnouncement {
 /// after all have read the entry.
 struct ShmSegmentEntry {
   // Grows by 1 with every buffer that comes here. Announcements carry it, so its own
-  // release and acquire publish nothing that they have not.
+  // release and acquire publish nothing that they have not published.
   std::atomic<uint64_t> version;
   int64_t fd;
   int64_t bytes;
@@ -137,7 +137,7 @@ struct ShmRing {
   alignas(64) char data[kBytes];
 };
 
-/// One rank's mapping of the region. Pages take memory when they are used first.
+/// One rank's mapping of the region. Pages take memory only once they are used.
 class ShmRegion {
  public:
   /// Makes a new region; address() is what others need to attach.
@@ -153,8 +153,8 @@ class ShmRegion {
   /// A line of text for attach() of other ranks; valid while this object lives.
   std::string address() const;
 
-  /// Says that this rank is there, and lets others see when it is not any more. A
-  /// rank that ends in order calls leave() before.
+  /// Says that this rank is there, and lets others see when it no longer is. A rank
+  /// that ends in order calls leave() first.
   void enter(int rank);
   void leave();
 

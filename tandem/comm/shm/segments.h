@@ -29,8 +29,8 @@ class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
   /// no memory, is left.
   at::Tensor allocate(int64_t numel, at::ScalarType dtype);
 
-  /// Where memory lies, as other ranks find it; nothing when it is in no buffer of this
-  /// rank's.
+  /// Where memory lies, as other ranks find it; nullopt when it is in none of this
+  /// rank's buffers.
   struct Place {
     uint64_t segment = 0;
     uint64_t offset = 0;

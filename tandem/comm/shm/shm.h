@@ -9,7 +9,8 @@
 namespace tandem {
 
 struct ShmOptions {
-  // The longest time that an operation may take, or a rank be late at the start.
+  // The longest time that an operation may take, or that a rank may be late at the
+  // start.
   std::chrono::milliseconds timeout{300'000};
 };
 
@@ -21,12 +22,12 @@ struct ShmOptions {
 /// in rank order, each addition rounded to the tensor's dtype: the bits of thread
 /// ranks, however a buffer is cut. Operations move in calls of the rank's own thread:
 /// none is started beside it. A call waits by looking, and sleeps when that takes long.
-/// Ranks that call different operations, or sizes, throw CommError on all of them, as
-/// does a rank that ends.
+/// Ranks that call different operations, or with different sizes, throw CommError on
+/// all of them, as does a rank that ends.
 ///
-/// make_buffer() gives memory that other ranks read and write in place, of at most 128
-/// buffers at a time; all_reduce of a part of one copies nothing, all_gather into one
-/// only once.
+/// make_buffer() gives memory that other ranks read and write in place, for at most 128
+/// buffers at a time. all_reduce of a part of one copies nothing, all_gather into one
+/// copies once.
 ///
 /// Throws ConfigError when the ranks are not all on one host, CommError when not all
 /// come within the timeout.

@@ -13,7 +13,7 @@ namespace tandem {
 /// then it sleeps on its bell until one of the others rings. Where another rank was
 /// last seen on the same core, the thread moves, once per wait, to a core without a
 /// rank (its affinity is set for a moment and then put back). If there is no such core,
-/// looking on is of no use and left out.
+/// looking on is of no use and is left out.
 class ShmWait {
  public:
   ShmWait(const ShmRegion& region, int rank, int size);
@@ -40,9 +40,9 @@ class ShmWait {
 /// Says on which core this rank is.
 void note_core(const ShmRegion& region, int rank);
 
-/// Says that this rank is about to sleep, until it goes out of scope. Before sleep()
-/// the caller looks once more for what it waits for: what comes after that look rings.
-/// See ShmRankBlock::sleeping for why.
+/// Says, while it lives, that this rank is about to sleep. Before sleep() the caller
+/// looks once more for what it waits for: what comes after that look rings. See
+/// ShmRankBlock::sleeping for why.
 class ShmSleeper {
  public:
   explicit ShmSleeper(ShmRankBlock& mine);

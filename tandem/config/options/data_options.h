@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// What becomes of samples that do not divide by the ranks.
+/// What happens when the samples cannot be shared out evenly among the ranks.
 enum class Uneven { pad, drop, join, error };
 template <>
 struct Choices<Uneven> {
@@ -18,7 +18,7 @@ struct Choices<Uneven> {
       {Uneven::error, "error", "refuse to start"}};
 };
 
-/// How ranks come to their samples.
+/// How ranks get their samples.
 enum class Share { sampler, scatter };
 template <>
 struct Choices<Share> {
@@ -35,7 +35,7 @@ struct DataOptions {
   // Pixels in 0..1 become (pixel - mean) / std.
   double mean = 0.1307;
   double std = 0.3081;
-  // The first so many samples only; 0: all.
+  // Only this many samples, from the start; 0: all.
   int64_t limit = 0;
   Uneven uneven = Uneven::pad;
   Share share = Share::sampler;
@@ -54,9 +54,9 @@ struct DataOptions {
     table.add("limit", &O::limit, "use the first N samples only; 0: all")
         .between(0, kMany)
         .kept();
-    // Another number of ranks may need another.
-    table.add("uneven", &O::uneven, "samples that do not divide by the ranks");
-    table.add("share", &O::share, "how ranks come to their samples").kept();
+    // Not kept: another number of ranks may need another choice.
+    table.add("uneven", &O::uneven, "samples that ranks cannot share evenly");
+    table.add("share", &O::share, "how ranks get their samples").kept();
     table
         .add(
             "reshuffle", &O::reshuffle,

@@ -40,7 +40,7 @@ struct Choices<Device> {
 
 /// How a rank computes.
 struct ExecOptions {
-  // loss_scale for these.
+  // Values of loss_scale.
   static constexpr double kNoScale = 0;
   static constexpr double kDynamicScale = -1;
 

@@ -13,8 +13,8 @@ enum class LossKind {
   cross_entropy,
   nll,
   mse,
-  // Cross-entropy of the outputs' softmax, as programs train that end their network in
-  // a softmax and give that to torch.nn.CrossEntropyLoss, which takes logits. The loss
+  // Cross-entropy of the outputs' softmax: the loss of programs whose network ends in a
+  // softmax that they give to torch.nn.CrossEntropyLoss, which expects logits. The loss
   // cannot fall below log(1 + (classes - 1) / e): 1.461 for ten.
   softmax_cross_entropy,
 };
@@ -80,8 +80,12 @@ struct ModelSettings {
   static void describe(Table& table) {
     using O = ModelSettings;
     table.section("model");
-    table.add("model", &O::kind, "which network").at_the_end().kept();
-    // Weights to begin with were for the beginning: to leave them out is no change.
+    table.add("model", &O::kind, "which network")
+        .at_the_end()
+        .kept()
+        .way_on("bring your own (examples/custom_model)");
+    // A run needs its initial weights only when it begins: leaving them out later is no
+    // change.
     table
         .add(
             "init", &O::init,

@@ -47,7 +47,8 @@ struct OptimizerOptions {
     table.add("optimizer", &O::kind, "which optimizer").at_the_end().kept();
     table.add("lr", &O::lr, "learning rate; -1: the optimizer's default")
         .between(0, kLarge)
-        .or_unset(O::kUnset);
+        .or_unset(O::kUnset)
+        .also({"--learning-rate"});
     table.add("weight_decay", &O::weight_decay, "-1: the optimizer's default")
         .between(0, kLarge)
         .or_unset(O::kUnset);
@@ -58,7 +59,7 @@ struct OptimizerOptions {
         .between(kTiny, kLarge)
         .or_unset(O::kUnset)
         .needs("optimizer", &O::kind, {K::adam, K::adamw, K::adadelta});
-    // sgd has a state with momentum, and none without.
+    // sgd has state with momentum only.
     table.add("momentum", &O::momentum, "share of the last step that goes on")
         .between(0, 1)
         .needs("optimizer", &O::kind, {K::sgd})

@@ -36,10 +36,12 @@ struct OutputOptions {
   int64_t checkpoint_every = 0;
   double checkpoint_minutes = 0;
   int64_t keep_checkpoints = 3;
+  bool keep_best = false;
   int64_t log_every = 10;
   LogAt log_at = LogAt::last_and_end;
   LogRanks log_ranks = LogRanks::first;
   // Templates (line_format.h).
+  std::string join_line;
   std::string start_line;
   std::string log_line;
   std::string epoch_line;
@@ -73,9 +75,18 @@ struct OutputOptions {
         .between(0, kLarge);
     table.add("keep_checkpoints", &O::keep_checkpoints, "newest to keep; 0: all")
         .between(0, kMany);
+    table.add(
+        "keep_best", &O::keep_best,
+        "also keep the checkpoint with the lowest test loss, as checkpoints/best");
     table.add("log_every", &O::log_every, "steps between reports").between(1, kMany);
     table.add("log_at", &O::log_at, "which of them has the report");
     table.add("log_ranks", &O::log_ranks, "who reports");
+    table
+        .add(
+            "join_line", &O::join_line,
+            "template of a line before a rank meets the others: {rank} {master_addr} "
+            "{master_port}")
+        .line_template();
     table
         .add(
             "start_line", &O::start_line,

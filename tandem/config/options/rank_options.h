@@ -23,7 +23,7 @@ struct Choices<LauncherKind> {
 
 /// How many ranks there are, and where.
 struct RankOptions {
-  // nproc for one rank per usable CPU.
+  // Value of nproc: one rank per usable CPU.
   static constexpr int64_t kPerCpu = 0;
 
   int64_t nproc = 1;
@@ -55,13 +55,13 @@ struct RankOptions {
         .also({"--machine-id", "--nr", "-nr"})
         .local()
         .of_one_start();
-    table.add("master_addr", &O::master_addr, "address of node 0 (also MASTER_ADDR)")
+    table.add("master_addr", &O::master_addr, "address of host 0 (also MASTER_ADDR)")
         .local()
         .of_one_start();
     table
         .add(
             "master_port", &O::master_port,
-            "port at node 0 (also MASTER_PORT); 0: a free one")
+            "port at host 0 (also MASTER_PORT); 0: a free one")
         .between(0, 65535)
         .local()
         .of_one_start();

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// A value of a setting that has a few, under the name that recipes and flags use.
+/// One of the few values of a setting, under the name that recipes and flags use.
 template <typename E>
 struct Choice {
   E value;
@@ -70,14 +70,15 @@ std::vector<std::string> choice_names() {
   return names;
 }
 
-/// What to throw for a name that is none of `names`, with the nearest one; `where` says
-/// whose it is, such as "--sync" or "recipe.toml:3: sync".
+/// What to throw for a name that is not among `names`, with the nearest of them;
+/// `where` says where it was given, such as "--sync" or "recipe.toml:3: sync"; `way_on`
+/// what else there is, or "".
 inline ConfigError unknown_choice(
     const std::string& where, const std::string& name,
-    const std::vector<std::string>& names) {
+    const std::vector<std::string>& names, const std::string& way_on = "") {
   return ConfigError(
       "[config] " + where + " cannot be '" + name + "'" + did_you_mean(name, names) +
-      "; choose one of " + join(names));
+      "; choose one of " + join(names) + (way_on.empty() ? "" : ", or " + way_on));
 }
 
 /// The value of a name. Throws unknown_choice().
@@ -89,7 +90,7 @@ E parse_choice(const std::string& where, const std::string& name) {
   throw unknown_choice(where, name, choice_names<E>());
 }
 
-// Ends of numbers' ranges.
+// Common ends of ranges.
 constexpr double kMany = 1e12;
 // The smallest and largest that stay finite, and not 0, in float32.
 constexpr double kTiny = 1e-37;

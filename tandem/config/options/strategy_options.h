@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "tandem/config/options/setting.h"
 
@@ -25,9 +27,8 @@ enum StrategyTrait : unsigned {
   kNoTrait = 0,
   // Each rank has its stage of the model only (parallel/pipeline/grid.h says which).
   kHasStages = 1,
-  // It reduces gradients in buckets, which a comm_hook can compress, and can share out
-  // the update.
-  kHasBuckets = 2,
+  // A comm_hook can compress its gradients on the way.
+  kHasCommHook = 2,
   // Every rank sees all gradients before parameters change, so a step whose gradients
   // overflowed can be left out.
   kScalesLoss = 4,
@@ -35,17 +36,19 @@ enum StrategyTrait : unsigned {
   kSharesParameters = 8,
   // Rank 0 alone updates.
   kHasServer = 16,
-  // Stages are idle unless a step has as many micro-batches.
+  // Stages are idle unless a step has at least as many micro-batches.
   kWantsMicroBatches = 32,
+  // Replicas of it can share out the update.
+  kSharesUpdate = 64,
   // All ranks make one step together, which waits for none without samples: so its
   // batch can be divided among them.
-  kDividesBatch = 64,
+  kDividesBatch = 128,
 };
 
 struct StrategyRow {
   StrategyKind value;
   const char* name;
-  const char* help;
+  const char* help = "";
   // Of StrategyTrait.
   unsigned traits = kNoTrait;
 };
@@ -55,11 +58,11 @@ struct Choices<StrategyKind> {
       {StrategyKind::sequential, "sequential",
        "one rank. The reference for the others; costs no communication, and the time "
        "of one rank",
-       kHasBuckets | kScalesLoss | kDividesBatch},
+       kHasCommHook | kScalesLoss | kSharesUpdate | kDividesBatch},
       {StrategyKind::data_parallel, "data_parallel",
        "replicas, gradients averaged in every step: for every model that fits one "
        "rank. Costs an all-reduce of all gradients a step, and waits for the slowest",
-       kHasBuckets | kScalesLoss | kDividesBatch},
+       kHasCommHook | kScalesLoss | kSharesUpdate | kDividesBatch},
       {StrategyKind::hogwild, "hogwild",
        "ranks of one host train on one set of parameters, without locks: for small "
        "models, where waiting for each other costs most. Results differ from run to "
@@ -73,22 +76,33 @@ struct Choices<StrategyKind> {
        kHasServer},
       {StrategyKind::averaging, "averaging",
        "ranks train alone, parameters averaged now and then: for slow links, or data "
-       "that must stay where it is. Costs accuracy per epoch: each rank learns from "
-       "its own samples only in between, the more the rarer --average-every"},
+       "that must stay where it is. Costs accuracy per epoch, the more the longer "
+       "--average-every: in between each rank learns from its own samples only"},
       {StrategyKind::pipeline, "pipeline",
        "the model's layers in --stages, each batch in --micro-batches, --replicas of "
        "it. For models too large for one rank; costs the time in which a stage waits "
        "for the first and last micro-batches",
-       kHasStages | kWantsMicroBatches},
+       kHasStages | kWantsMicroBatches | kSharesUpdate},
       {StrategyKind::model_parallel, "model_parallel",
        "pipeline under its old name: with one micro-batch a step one stage works at a "
        "time. For models too large for one rank where the batch cannot be divided; "
        "costs all speed-up",
-       kHasStages}};
+       kHasStages | kSharesUpdate},
+      {StrategyKind::data_parallel, "ddp"}};
 };
 
 constexpr bool has_trait(StrategyKind kind, StrategyTrait trait) {
   return (row_of(kind).traits & trait) != 0;
+}
+
+inline std::vector<StrategyKind> kinds_with(StrategyTrait trait) {
+  std::vector<StrategyKind> kinds;
+  for (const auto& choice : choices<StrategyKind>()) {
+    if (has_trait(choice.value, trait)) {
+      kinds.push_back(choice.value);
+    }
+  }
+  return kinds;
 }
 
 /// When gradients are reduced.
@@ -145,6 +159,15 @@ struct Choices<PipelineSchedule> {
        "activations"}};
 };
 
+/// What the stages of a model should have alike.
+enum class Balance { time, memory };
+template <>
+struct Choices<Balance> {
+  static constexpr Choice<Balance> rows[] = {
+      {Balance::time, "time", "the time of a step"},
+      {Balance::memory, "memory", "parameters, and the optimizer's state with them"}};
+};
+
 enum class ServerUpdates { synchronous, asynchronous };
 template <>
 struct Choices<ServerUpdates> {
@@ -165,7 +188,7 @@ struct Choices<DriftCheck> {
 
 /// How ranks stay in step.
 struct StrategyOptions {
-  // average_every for these.
+  // Values of average_every.
   static constexpr int64_t kEveryEpoch = 0;
   static constexpr int64_t kAtTheEnd = -1;
 
@@ -194,6 +217,10 @@ struct StrategyOptions {
   // pipeline; 0: as many as the number of ranks leaves
   int64_t stages = 0;
   int64_t replicas = 0;
+  // The layers with which stages begin, but for the first, commas between; "": where
+  // `balance` has them.
+  std::string cut;
+  Balance balance = Balance::time;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
   // parameter_server
   ServerUpdates server_updates = ServerUpdates::synchronous;
@@ -202,7 +229,6 @@ struct StrategyOptions {
   template <typename Table>
   static void describe(Table& table) {
     using O = StrategyOptions;
-    using K = StrategyKind;
     table.section("parallel");
     table.add("strategy", &O::kind, "how ranks stay in step").at_the_end();
     table.add("sync", &O::sync, "when gradients are reduced");
@@ -210,10 +236,10 @@ struct StrategyOptions {
         .between(1, kMany);
     table.add("buffers", &O::buffers, "how batch norm's are kept in step");
     table.add("comm_hook", &O::comm_hook, "compress gradients on the way")
-        .needs("strategy", &O::kind, {K::data_parallel, K::sequential});
+        .needs("strategy", &O::kind, kinds_with(kHasCommHook));
     table
         .add("optimizer_state", &O::optimizer_state, "who keeps it and updates with it")
-        .needs("strategy", &O::kind, {K::data_parallel, K::sequential});
+        .needs("strategy", &O::kind, kinds_with(kSharesUpdate));
     table.add("clip_norm", &O::clip_norm, "largest norm of all gradients; 0: any")
         .between(0, kLarge);
     table.add(
@@ -230,6 +256,14 @@ struct StrategyOptions {
     table.add("replicas", &O::replicas, "copies of the pipeline; 0: ranks / stages")
         .between(0, 4096)
         .of("pipeline");
+    table
+        .add(
+            "cut", &O::cut,
+            "layers with which stages begin, such as fc1 or conv2,fc1; none: where "
+            "balance has them")
+        .needs("strategy", &O::kind, kinds_with(kHasStages));
+    table.add("balance", &O::balance, "what stages should have alike")
+        .needs("strategy", &O::kind, kinds_with(kHasStages));
     table
         .add(
             "pipeline_schedule", &O::pipeline_schedule,

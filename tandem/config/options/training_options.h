@@ -18,6 +18,7 @@ struct TrainingOptions {
   int64_t accumulate = 1;
   int64_t seed = 0;
   double min_delta = 0;
+  int64_t patience = 0;
 
   template <typename Table>
   static void describe(Table& table) {
@@ -43,6 +44,12 @@ struct TrainingOptions {
             "min_delta", &O::min_delta,
             "converged when an epoch's loss improves by less; 0: train all epochs")
         .between(0, kLarge);
+    table
+        .add(
+            "patience", &O::patience,
+            "evaluations without a lower test loss that end the run; 0: train all "
+            "epochs")
+        .between(0, 1e9);
   }
 };
 

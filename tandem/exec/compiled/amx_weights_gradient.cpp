@@ -13,9 +13,9 @@ namespace {
 
 using dnnl::memory;
 
-// What a group of laid out images and their gradients may take of the L2 cache: it is
-// read again by every task. For 26 x 26 pixels, a window of 3 x 3 and 32 to 64 channels
-// an image takes 168 KiB, so a group is four images; there are then 12 tasks.
+// What a group of laid-out images and their gradients may take of the L2 cache: every
+// task reads it again. For 26 x 26 pixels, a window of 3 x 3 and 32 to 64 channels an
+// image takes 168 KiB, so a group is four images; there are then 12 tasks.
 constexpr int64_t kGroupBytes = 768 * 1024;
 
 amx::ConvolutionShape shape_of(const Layer& layer, const OnednnDims& input_dims) {

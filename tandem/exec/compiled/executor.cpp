@@ -61,17 +61,17 @@ struct Plan {
   // There is one for each bound layer.
   std::vector<std::unique_ptr<OnednnOp>> ops;
   LayoutChange output_change;
-  // It is in rows of float32, as are the gradients beside it.
+  // In rows of float32, as are the gradients below.
   at::Tensor output;
-  // It is written before backward.
+  // Written before backward.
   at::Tensor grad_output;
-  // It is there where a stage before wants it.
+  // Defined only where an earlier stage wants it.
   at::Tensor grad_input;
   LayoutChange grad_input_change;
   at::Tensor targets;
   // The size of what lies between the layers, input included.
   int64_t bytes = 0;
-  // The memory that the tensors lie on.
+  // The memory that the tensors lie in.
   std::vector<dnnl::memory> kept;
 };
 
@@ -85,7 +85,7 @@ bool takes_relu_behind(LayerKind kind) {
          kind == LayerKind::batch_norm2d || kind == LayerKind::max_pool2d;
 }
 
-// A ReLU goes with the pool behind it, whose gradient then needs no pass for the ReLU,
+// A ReLU goes with the pool after it, whose gradient then needs no pass for the ReLU,
 // or else with the layer before it.
 std::vector<FusedLayer> fuse_relus(const std::vector<Layer>& layers) {
   std::vector<FusedLayer> fused;
@@ -162,7 +162,7 @@ class OnednnExecutor : public StageExecutor {
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_),
         layers_(Binder(arenas).bind(*model.layers())) {
-    // Nobody wants the gradient of what lies before the first parameters.
+    // Nobody needs gradients of what comes before the first parameters.
     while (options_.first && first_with_gradient_ < layers_.size() &&
            layers_[first_with_gradient_].slots.empty()) {
       ++first_with_gradient_;
@@ -306,14 +306,9 @@ class OnednnExecutor : public StageExecutor {
     }
   }
 
-  at::Tensor sums_of(const Plan& plan) const {
+  StepSums sums_of(const Plan& plan) const {
     const LossSums found = sum_losses(options_.loss.kind, plan.output, plan.targets);
-    auto sums = at::empty({3}, at::kDouble);
-    auto* values = sums.data_ptr<double>();
-    values[0] = found.loss;
-    values[1] = found.correct;
-    values[2] = static_cast<double>(plan.targets.size(0));
-    return sums;
+    return {found.loss, found.correct, static_cast<double>(plan.targets.size(0))};
   }
 
   StageOptions options_;
@@ -335,12 +330,15 @@ std::string compiled_obstacle(
   if (options.bf16 && kernel_isa() != Isa::avx512) {
     return "bf16 needs AVX-512, which this CPU lacks or ONEDNN_MAX_CPU_ISA turns off";
   }
+  if (options.loss.own) {
+    return "the program has a loss of its own";
+  }
   if (model.layers() == nullptr) {
     return "the model is not a plain sequence of layers";
   }
   if (options.stacked_statistics) {
-    return "with --buffers sync batch norm takes other ranks' statistics, and this one "
-           "does not";
+    return "with --buffers sync, batch norm needs other ranks' statistics, which it "
+           "does not exchange";
   }
   for (const auto& named : arenas.state()) {
     if (at::isFloatingType(named.tensor.scalar_type()) &&

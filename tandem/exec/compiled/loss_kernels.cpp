@@ -121,8 +121,7 @@ LossSums sum_losses(
     const auto* most = std::max_element(row.values, row.values + row.width);
     sums.correct += most - row.values == classes[i] ? 1 : 0;
   }
-  // A loss that float32 cannot hold is infinite, as it is in PyTorch: training went
-  // astray.
+  // A loss that float32 cannot hold is infinite, as in PyTorch: training has diverged.
   if (sums.loss > std::numeric_limits<float>::max()) {
     sums.loss = std::numeric_limits<double>::infinity();
   }

@@ -7,7 +7,8 @@ namespace tandem {
 
 namespace {
 
-// Without oneDNN nobody can say what the variable leaves of the CPU's instructions.
+// Without oneDNN nothing says which of the CPU's instructions the variable still
+// allows.
 bool limited() {
   return get_env("ONEDNN_MAX_CPU_ISA").has_value();
 }

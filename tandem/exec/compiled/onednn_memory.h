@@ -64,7 +64,8 @@ class BoundPrimitive {
   std::vector<dnnl_exec_arg_t> bound_;
 };
 
-/// A copy into another layout or type, planned once; nothing where both are the same.
+/// A copy into another layout or type, planned once; does nothing where both are the
+/// same.
 class LayoutChange {
  public:
   LayoutChange() = default;
@@ -80,7 +81,7 @@ class LayoutChange {
   BoundPrimitive reorder_;
 };
 
-/// Copies of parameters in the layouts and types that primitives like.
+/// Copies of parameters in the layouts and types that primitives prefer.
 class PackedCopies {
  public:
   /// Returns where the copy will be: the parameter itself when it fits.
@@ -95,7 +96,8 @@ class PackedCopies {
   int64_t version_ = -1;
 };
 
-/// The attributes of a primitive, with a ReLU behind it in the same pass, or none.
+/// The attributes of a primitive, with a ReLU after it in the same pass, or without
+/// one.
 dnnl::primitive_attr attributes_with_relu(bool relu);
 
 /// Brings a gradient from a primitive's layout into the arena.

@@ -3,8 +3,8 @@
 #include <dnnl.hpp>
 
 /// The descriptions of primitives and memory, whose spelling differs between oneDNN 2
-/// and 3: there are operation descriptors in 2 only. `arguments` are those of both, in
-/// their order.
+/// and 3: only 2 has operation descriptors. `arguments` are those of both, in the same
+/// order.
 namespace tandem::onednn {
 
 inline dnnl::memory::data_type type_of(const dnnl::memory::desc& description) {

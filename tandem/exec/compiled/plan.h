@@ -11,7 +11,7 @@ namespace tandem {
 /// What changes from one pass to the next.
 struct OnednnPass {
   SampleContext samples;
-  // It changes with the parameters: packed copies of another version are stale.
+  // Changes with the parameters: packed copies of another version are stale.
   int64_t parameters_version = 0;
 };
 
@@ -68,14 +68,14 @@ class OnednnOp {
 /// A layer, and what else it does in the same pass over its output.
 struct FusedLayer {
   Layer layer;
-  // Whether it takes the ReLU beside it along: one behind a convolution, linear layer
-  // or batch norm, or on either side of a max pool.
+  // Whether it takes the ReLU beside it along: one after a convolution, linear layer or
+  // batch norm, or on either side of a max pool.
   bool relu = false;
   // Nobody wants the gradient of its input.
   bool first = false;
 };
 
-/// Compiles a layer. Returns null for one that has no compiled form.
+/// Compiles a layer, in the form that suits it best.
 std::unique_ptr<OnednnOp> make_onednn_op(
     const FusedLayer& fused, const OnednnTensors& tensors,
     const OnednnContext& context);

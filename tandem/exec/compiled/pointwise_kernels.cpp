@@ -35,7 +35,7 @@ TANDEM_ALWAYS_INLINE void drop_each(
     const uint8_t* keep, float factor, int64_t count, const T* in, T* out) {
   TANDEM_ELEMENTWISE
   for (int64_t i = 0; i < count; ++i) {
-    // It is a product because a choice would become a branch, which is guessed wrong.
+    // A product, because a choice would become a branch that the CPU mispredicts.
     out[i] = narrow<T>(widen(in[i]) * (factor * static_cast<float>(keep[i])));
   }
 }

@@ -23,7 +23,7 @@ ModelArenaOptions in_buffers_of(Communicator& comm) {
   return options;
 }
 
-// What can be told before the arenas take the tensors.
+// Checks what can be checked before the arenas take the tensors.
 const std::vector<NamedTensor>& checked(
     const std::vector<NamedTensor>& parameters,
     const DistributedDataParallelOptions& options) {
@@ -66,8 +66,8 @@ struct DistributedDataParallel::State {
             true, {chosen.comm_hook, 1.0 / group.size(), chosen.bucket_hook}),
         hooks(arenas, [this](size_t slot) { written(slot); }) {}
 
-  // Belongs to the engine's record of a backward: it goes away unfinished with one
-  // that throws.
+  // Belongs to the engine's record of a backward, which destroys it unfinished when
+  // that backward throws.
   struct Backward {
     explicit Backward(State& of) : state(of) {}
     ~Backward() {
@@ -87,7 +87,7 @@ struct DistributedDataParallel::State {
     bool finished = false;
   };
 
-  // With the first gradient of a backward.
+  // Called with each gradient of a backward; the first one begins it.
   void begin() {
     if (running) {
       return;
@@ -156,7 +156,7 @@ struct DistributedDataParallel::State {
   ModuleWatch watch;
   GradReducer reducer;
   bool sync = true;
-  // Of the backward at hand.
+  // Of the current backward.
   bool running = false;
   bool syncing = false;
   // Buckets that a backward had sent when it threw: other ranks wait for the rest.

@@ -18,7 +18,7 @@ struct DistributedDataParallelOptions {
   // alone (off).
   BufferSync buffers = BufferSync::broadcast;
   // The mean of all ranks' gradients, or their sum. Add up micro-batches under
-  // no_sync(): a second synced backward sums what is a sum already.
+  // no_sync(): a second synced backward would sum what is a sum already.
   Reduction reduction = Reduction::mean;
   // Round buckets to 16 bits on the way.
   CommHook comm_hook = CommHook::none;
@@ -39,14 +39,14 @@ struct DistributedDataParallelOptions {
 ///   auto mine = tandem::shard_indices({60000, run.comm->size(), run.comm->rank()},
 ///   epoch);
 ///
-/// All ranks start with rank 0's parameters and buffers. The parameters' memory
-/// moves into an arena, so make this before the optimizer and do not change the
-/// module afterwards: a backward throws ConfigError when a parameter or buffer was
-/// moved, replaced, added or removed, or its requires_grad switched. (When all
-/// parameters are new ones, backward does not come by here: make this anew too.) The
-/// module and the communicator outlive it. One backward at a time; all ranks make the
-/// same number of them. After one that threw, .grad holds what was written so far, and
-/// the next runs as ever; once buckets were sent, it throws CommError.
+/// All ranks start with rank 0's parameters and buffers. The parameters' memory moves
+/// into an arena, so make this before the optimizer and do not change the module
+/// afterwards: a backward throws ConfigError when a parameter or buffer was moved,
+/// replaced, added or removed, or its requires_grad switched. (When all parameters are
+/// new, backward does not reach this object: make it anew too.) The module and the
+/// communicator outlive it. One backward at a time; all ranks make the same number of
+/// them. After one that threw, .grad holds what was written so far, and the next runs
+/// as usual, unless buckets had been sent: then it throws CommError.
 ///
 /// **Buffers.** PyTorch broadcasts rank 0's before a forward, if the forward before it
 /// was synced. A C++ module has no hook there; this does it when a synced backward
@@ -91,9 +91,9 @@ struct DistributedDataParallelOptions {
 /// | output_device, dim      |                                                    |
 class DistributedDataParallel {
  public:
-  /// `module`: a torch::nn::Module, or what has its named_parameters() and
-  /// named_buffers(). Collective. Throws ConfigError when the ranks' models
-  /// differ, or nothing of them is trainable.
+  /// `module`: a torch::nn::Module, or anything with its named_parameters() and
+  /// named_buffers(). Collective. Throws ConfigError when the ranks' models differ or
+  /// have nothing trainable.
   template <typename Module>
   DistributedDataParallel(
       Module& module, Communicator& comm,
@@ -154,7 +154,7 @@ class DistributedDataParallel {
     return list;
   }
 
-  // `list`: the module's parameters and buffers of the moment.
+  // `list`: gives the module's current parameters and buffers.
   void watch(std::function<std::vector<NamedTensor>()> list);
 
   struct State;

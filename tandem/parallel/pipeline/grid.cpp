@@ -37,7 +37,7 @@ Grid make_grid(int64_t stages, int64_t replicas, int rank, int world_size) {
     throw ConfigError(
         "[grid] " + degree(stages, "stages") + " x " + degree(replicas, "replicas") +
         " do not make " + std::to_string(world_size) +
-        " ranks; with so many --stages x --replicas can be " +
+        " ranks; for that many, --stages x --replicas can be " +
         what_would_do(world_size) + ", or change --nproc");
   }
   grid.stage = rank % static_cast<int>(grid.stages);

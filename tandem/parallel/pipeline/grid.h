@@ -16,10 +16,10 @@ struct Grid {
   int replica = 0;
 };
 
-/// 0 for a degree: as many as the other leaves; 0 for both: one pipeline over all
-/// ranks. A pure function.
+/// 0 for `stages` or `replicas`: as many as the other leaves; for both: one pipeline
+/// over all ranks. A pure function.
 ///
-/// Throws ConfigError, which says what would do, unless stages * replicas ==
+/// Throws ConfigError that says what is possible, unless stages * replicas ==
 /// world_size.
 Grid make_grid(int64_t stages, int64_t replicas, int rank, int world_size);
 

@@ -21,7 +21,7 @@ struct StageTask {
 ///
 /// `gpipe`: all forwards, then all backwards. Huang et al., "GPipe: Efficient Training
 /// of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019.
-/// `one_forward_one_backward`: after as many forwards as there are stages behind this
+/// `one_forward_one_backward`: after as many forwards as there are stages after this
 /// one, a forward and a backward in turn. PipeDream-Flush of Narayanan et al.,
 /// "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
 /// SC 2021. It takes the same time and keeps fewer activations.

@@ -83,7 +83,7 @@ at::Tensor StageLink::receive_gradient(int64_t micro_batch) {
 }
 
 void StageLink::send_gradient(int64_t micro_batch, const at::Tensor& gradient) {
-  // Gradients that the stage before has not taken yet are few, as activations are.
+  // Keeps gradients that the stage before has not taken yet few, as activations are.
   while (static_cast<int>(gradients_.size()) >= pipeline_.size()) {
     gradients_.front().work->wait();
     gradients_.pop_front();

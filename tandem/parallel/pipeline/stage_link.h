@@ -15,7 +15,7 @@ namespace tandem {
 /// A stage's messages: activations to the next stage, their gradients back, one
 /// message each per micro-batch (its tag). Sends do not block, receives do.
 ///
-/// The first message between two stages, in training and in evaluation, says dtype
+/// The first message between two stages, in training and in evaluation, gives the dtype
 /// and shape of one sample's activations; they stay the same, only the number of
 /// samples changes.
 class StageLink {
@@ -33,8 +33,8 @@ class StageLink {
   /// The activations of `count` samples from the stage before. Not on the first.
   at::Tensor receive_activations(int64_t micro_batch, int64_t count, bool training);
 
-  /// To the next stage; not on the last. The tensor stays alive until its gradient
-  /// came, or finish().
+  /// To the next stage; not on the last. The tensor is kept alive until its gradient
+  /// has come, or finish().
   void send_activations(int64_t micro_batch, const at::Tensor& output, bool training);
 
   /// The gradient of what was sent, from the next stage. Not on the last.

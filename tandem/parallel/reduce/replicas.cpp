@@ -76,40 +76,4 @@ void broadcast_arena(Communicator& comm, Arena& arena) {
   }
 }
 
-ArenaRange share_of(const ArenaRange& segment, const Communicator& comm) {
-  if (segment.begin != 0 || segment.end % comm.size() != 0) {
-    throw ConfigError(
-        "[parallel] the " + std::to_string(segment.end) +
-        " elements of a segment do not divide among " + std::to_string(comm.size()) +
-        " ranks, which share out the update; set ModelArenaOptions::divisor");
-  }
-  const int64_t share = segment.end / comm.size();
-  return {segment.segment, comm.rank() * share, (comm.rank() + 1) * share};
-}
-
-void scatter_shares(Communicator& comm, Arena& arena) {
-  for (const auto& range : arena.layout().ranges()) {
-    if (!arena.layout().segments()[static_cast<size_t>(range.segment)].trainable) {
-      comm.broadcast(arena.slice(range), 0, arena.name())->wait();
-      continue;
-    }
-    const auto whole = comm.rank() == 0 ? arena.slice(range) : at::Tensor();
-    comm.scatter(arena.slice(share_of(range, comm)), whole, 0, arena.name())->wait();
-  }
-}
-
-void gather_shares(Communicator& comm, Arena& arena) {
-  for (const auto& range : arena.layout().trainable_ranges()) {
-    const auto whole = comm.rank() == 0 ? arena.slice(range) : at::Tensor();
-    comm.gather(whole, arena.slice(share_of(range, comm)), 0, arena.name())->wait();
-  }
-}
-
-void all_gather_shares(Communicator& comm, Arena& arena) {
-  for (const auto& range : arena.layout().trainable_ranges()) {
-    const auto mine = arena.slice(share_of(range, comm));
-    comm.all_gather(arena.slice(range), mine, arena.name())->wait();
-  }
-}
-
 }  // namespace tandem

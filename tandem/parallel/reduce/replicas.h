@@ -34,15 +34,4 @@ void settle_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how);
 /// Every rank's copy of `arena` becomes rank 0's. Collective.
 void broadcast_arena(Communicator& comm, Arena& arena);
 
-/// This rank's equal share of a whole segment. Throws ConfigError where there is none
-/// (ModelArenaOptions::divisor).
-ArenaRange share_of(const ArenaRange& segment, const Communicator& comm);
-
-/// Of the segments that an optimizer updates: each rank's share becomes what rank 0 has
-/// there (and all else rank 0's); rank 0's whole, or everybody's, becomes what the
-/// ranks have in their shares. Collective.
-void scatter_shares(Communicator& comm, Arena& arena);
-void gather_shares(Communicator& comm, Arena& arena);
-void all_gather_shares(Communicator& comm, Arena& arena);
-
 }  // namespace tandem

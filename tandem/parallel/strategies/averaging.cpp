@@ -1,7 +1,8 @@
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
+
+#include <utility>
 
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/strategies/lone_step.h"
@@ -34,12 +35,13 @@ class Averaging : public Strategy {
     equal_.fill_(1);
   }
 
-  at::Tensor train_step(
+  StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     go_on_from_own();
+    epoch_ended_ = false;
     // Also without samples of one's own: the others have moved.
     equal_.fill_(0);
-    auto sums = at::zeros({3}, at::kDouble);
+    StepSums sums;
     if (!micro_batches.empty()) {
       sums = step_alone(options_, parts_, micro_batches, context);
     }
@@ -50,12 +52,14 @@ class Averaging : public Strategy {
     return sums;
   }
 
-  at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) override {
+  StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {
     return parts_.executor.forward(0, batch, context).sums;
   }
 
   void end_epoch(bool last) override {
-    if (last || options_.average_every == StrategyOptions::kEveryEpoch) {
+    // The mean of equal numbers may be another number.
+    const bool done = std::exchange(epoch_ended_, true) && are_equal();
+    if (!done && (last || options_.average_every == StrategyOptions::kEveryEpoch)) {
       go_on_from_own();
       average();
     }
@@ -93,13 +97,11 @@ class Averaging : public Strategy {
     auto all = own_.empty() ? state.model : own_;
     all.insert(all.end(), state.optimizer.begin(), state.optimizer.end());
     all.push_back({"averaging/equal", equal_});
-    // The caller may load into them.
-    changed_outside_ = true;
     return all;
   }
 
-  double global_norm() override {
-    return own_gradient_norm(parts_.arenas);
+  void rank_state_loaded() override {
+    changed_outside_ = true;
   }
 
  private:
@@ -186,6 +188,7 @@ class Averaging : public Strategy {
   // This rank's parameters and buffers while the arenas hold the average.
   std::vector<NamedTensor> own_;
   bool changed_outside_ = false;
+  bool epoch_ended_ = false;
 };
 
 }  // namespace

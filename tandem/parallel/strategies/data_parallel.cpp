@@ -1,5 +1,3 @@
-#include <ATen/ops/zeros.h>
-
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -9,6 +7,7 @@
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/strategies/strategies.h"
 #include "tandem/parallel/update/arena_update.h"
+#include "tandem/parallel/update/update_rule.h"
 
 namespace tandem {
 
@@ -31,32 +30,26 @@ class DataParallel : public Strategy {
             parts.comm, parts.arenas.gradients(),
             plan_buckets(
                 parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
-            options.sync == SyncMode::overlap, wire_of(options, parts)) {
-    for (const auto& range : parts.arenas.parameters().layout().trainable_ranges()) {
-      own_.push_back(is_sharded() ? share_of(range, parts.comm) : range);
-    }
-  }
+            options.sync == SyncMode::overlap, wire_of(options, parts)),
+        update_(make_update_rule(options.optimizer_state, parts.comm, parts)) {}
 
   void start() override {
     start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
-    for (Arena* arena : parts_.optimizer.state()) {
-      is_sharded() ? scatter_shares(parts_.comm, *arena)
-                   : broadcast_arena(parts_.comm, *arena);
-    }
+    update_->start();
     // Frozen parameters came from rank 0 too.
     tell_executor(parts_);
   }
 
   void resync() override {
-    collect_shares();
+    update_->collect_state();
     start();
   }
 
-  at::Tensor train_step(
+  StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     start_gradients(parts_, micro_batches);
     StepContext weighted = context;
-    auto sums = at::zeros({3}, at::kDouble);
+    StepSums sums;
     if (micro_batches.empty()) {
       reducer_.begin(context.trace);
     } else {
@@ -83,7 +76,7 @@ class DataParallel : public Strategy {
     return sums;
   }
 
-  at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) override {
+  StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {
     return parts_.executor.forward(0, batch, context).sums;
   }
 
@@ -101,16 +94,8 @@ class DataParallel : public Strategy {
 
   TrainingState collect_state() override {
     before_evaluation();
-    collect_shares();
+    update_->collect_state();
     return local_state(parts_.arenas, parts_.optimizer);
-  }
-
-  std::vector<NamedTensor> rank_state() override {
-    return {};
-  }
-
-  double global_norm() override {
-    return own_gradient_norm(parts_.arenas);
   }
 
  private:
@@ -141,38 +126,15 @@ class DataParallel : public Strategy {
     if (context.trace != nullptr) {
       context.trace->mark("compute", "update");
     }
-    const auto step = clipped(
-        options_, {context.lr, 1, context.step + 1}, [this] { return global_norm(); });
-    for (const auto& range : own_) {
-      parts_.optimizer.update(range, step);
-    }
-    if (is_sharded()) {
-      all_gather_shares(parts_.comm, parts_.arenas.parameters());
-    }
-    for (const auto& range : parts_.arenas.parameters().layout().trainable_ranges()) {
-      parts_.executor.parameters_changed(range);
-    }
-  }
-
-  // Rank 0's optimizer state becomes complete.
-  void collect_shares() {
-    if (!is_sharded()) {
-      return;
-    }
-    for (Arena* arena : parts_.optimizer.state()) {
-      gather_shares(parts_.comm, *arena);
-    }
-  }
-
-  bool is_sharded() const {
-    return options_.optimizer_state == OptimizerState::sharded;
+    update_->update(clipped(options_, {context.lr, 1, context.step + 1}, [this] {
+      return own_gradient_norm(parts_.arenas);
+    }));
   }
 
   StrategyOptions options_;
   StrategyParts parts_;
   GradReducer reducer_;
-  // What of the parameters this rank updates.
-  std::vector<ArenaRange> own_;
+  std::unique_ptr<UpdateRule> update_;
   NoSink no_sink_;
   bool warned_of_scale_ = false;
 };

@@ -1,5 +1,3 @@
-#include <ATen/ops/zeros.h>
-
 #include "tandem/base/error.h"
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/strategies/lone_step.h"
@@ -35,10 +33,10 @@ class Hogwild : public Strategy {
     tell_executor(parts_);
   }
 
-  at::Tensor train_step(
+  StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     if (micro_batches.empty()) {
-      return at::zeros({3}, at::kDouble);
+      return {};
     }
     const int64_t start = context.trace != nullptr ? context.trace->now_us() : 0;
     // Others write too.
@@ -52,7 +50,7 @@ class Hogwild : public Strategy {
     return sums;
   }
 
-  at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) override {
+  StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {
     return parts_.executor.forward(0, batch, context).sums;
   }
 
@@ -86,15 +84,6 @@ class Hogwild : public Strategy {
     }
     parts_.comm.barrier("checkpoint");
     return state;
-  }
-
-  std::vector<NamedTensor> rank_state() override {
-    return {};
-  }
-
-  // Of this rank's gradients: there are no others in the step.
-  double global_norm() override {
-    return own_gradient_norm(parts_.arenas);
   }
 
  private:

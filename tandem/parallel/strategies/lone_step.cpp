@@ -1,7 +1,5 @@
 #include "tandem/parallel/strategies/lone_step.h"
 
-#include <ATen/ops/zeros.h>
-
 #include "tandem/parallel/update/arena_update.h"
 
 namespace tandem {
@@ -14,11 +12,11 @@ int64_t count_samples(const std::vector<Batch>& micro_batches) {
   return count;
 }
 
-at::Tensor add_up_gradients(
+StepSums add_up_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches,
     const StepContext& context) {
   start_gradients(parts, micro_batches);
-  auto sums = at::zeros({3}, at::kDouble);
+  StepSums sums;
   NoSink no_sink;
   for (const auto& batch : micro_batches) {
     sums += parts.executor.forward(0, batch, context).sums;
@@ -27,7 +25,7 @@ at::Tensor add_up_gradients(
   return sums;
 }
 
-at::Tensor step_alone(
+StepSums step_alone(
     const StrategyOptions& options, const StrategyParts& parts,
     const std::vector<Batch>& micro_batches, const StepContext& context) {
   StepContext weighted = context;

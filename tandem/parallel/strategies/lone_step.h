@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <vector>
 
 #include "tandem/parallel/strategy.h"
@@ -11,17 +9,16 @@ namespace tandem {
 int64_t count_samples(const std::vector<Batch>& micro_batches);
 
 /// This rank's gradients of all micro-batches, added up in the arena, each loss times
-/// context.loss_weight. Returns {summed loss, right answers, samples}, float64.
-at::Tensor add_up_gradients(
+/// context.loss_weight. Returns what the executor found.
+StepSums add_up_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches,
     const StepContext& context);
 
 /// An optimizer step of a rank that trains by itself: on the mean (or sum) of the
 /// loss over its own samples, no other rank involved. Clips at options.clip_norm.
 ///
-/// `micro_batches`: at least one. Returns {summed loss, right answers, samples},
-/// float64.
-at::Tensor step_alone(
+/// `micro_batches`: at least one.
+StepSums step_alone(
     const StrategyOptions& options, const StrategyParts& parts,
     const std::vector<Batch>& micro_batches, const StepContext& context);
 

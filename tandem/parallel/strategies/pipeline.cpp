@@ -1,5 +1,4 @@
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/strategies/strategies.h"
 #include "tandem/parallel/update/arena_update.h"
+#include "tandem/parallel/update/update_rule.h"
 
 namespace tandem {
 
@@ -36,17 +36,21 @@ class Pipeline : public Strategy {
             *replicas_, parts.arenas.gradients(),
             plan_buckets(
                 parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
-            options.sync == SyncMode::overlap) {}
+            options.sync == SyncMode::overlap),
+        update_(make_update_rule(options.optimizer_state, *replicas_, parts)) {}
 
   void start() override {
     start_alike(*replicas_, parts_.arenas, reducer_.buckets());
-    for (Arena* arena : parts_.optimizer.state()) {
-      broadcast_arena(*replicas_, *arena);
-    }
+    update_->start();
     tell_executor(parts_);
   }
 
-  at::Tensor train_step(
+  void resync() override {
+    update_->collect_state();
+    start();
+  }
+
+  StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     start_gradients(parts_, micro_batches);
     const auto count = static_cast<int64_t>(micro_batches.size());
@@ -58,7 +62,7 @@ class Pipeline : public Strategy {
       weighted.loss_weight =
           loss_weight(parts_.loss, first.global_count, first.targets);
     }
-    sums_ = at::zeros({3}, at::kDouble);
+    sums_ = {};
     for (const auto& task :
          plan_stage(options_.pipeline_schedule, grid_.stages, grid_.stage, count)) {
       if (task.kind == StageTask::Kind::forward) {
@@ -73,7 +77,7 @@ class Pipeline : public Strategy {
     return sums_;
   }
 
-  at::Tensor evaluate_batch(const Batch& batch, const StepContext& context) override {
+  StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {
     const auto result =
         parts_.executor.forward(0, input_of(0, batch, context), context);
     if (link_.last()) {
@@ -81,7 +85,7 @@ class Pipeline : public Strategy {
     }
     link_.send_activations(0, result.output, false);
     link_.finish();
-    return at::zeros({3}, at::kDouble);
+    return {};
   }
 
   DataShard data_shard() const override {
@@ -104,6 +108,7 @@ class Pipeline : public Strategy {
 
   TrainingState collect_state() override {
     before_evaluation();
+    update_->collect_state();
     auto state = local_state(parts_.arenas, parts_.optimizer);
     // Rank 0 is a stage of the first pipeline.
     if (grid_.replica == 0) {
@@ -111,16 +116,6 @@ class Pipeline : public Strategy {
       state.optimizer = gather_tensors(*pipeline_, std::move(state.optimizer), 0);
     }
     return state;
-  }
-
-  std::vector<NamedTensor> rank_state() override {
-    return {};
-  }
-
-  double global_norm() override {
-    auto squares = at::full({1}, own_gradient_squares(parts_.arenas), at::kDouble);
-    pipeline_->all_reduce(squares, ReduceOp::sum, "gradient norm")->wait();
-    return std::sqrt(squares.item<double>());
   }
 
   Communicator* replicas() override {
@@ -167,9 +162,8 @@ class Pipeline : public Strategy {
     const int slot = slot_of(micro_batch, static_cast<int64_t>(batches.size()));
     const auto result =
         parts_.executor.forward(slot, input_of(micro_batch, batch, context), context);
-    if (link_.last()) {
-      sums_ += result.sums;
-    } else {
+    sums_ += result.sums;
+    if (!link_.last()) {
       link_.send_activations(micro_batch, result.output, true);
     }
     most_in_flight_ = std::max(most_in_flight_, ++in_flight_);
@@ -193,9 +187,15 @@ class Pipeline : public Strategy {
   }
 
   void update(const StepContext& context) {
-    clip_and_update(options_, parts_, {context.lr, 1, context.step + 1}, [this] {
-      return global_norm();
-    });
+    update_->update(clipped(options_, {context.lr, 1, context.step + 1}, [this] {
+      return norm_of_all_stages();
+    }));
+  }
+
+  double norm_of_all_stages() {
+    auto squares = at::full({1}, own_gradient_squares(parts_.arenas), at::kDouble);
+    pipeline_->all_reduce(squares, ReduceOp::sum, "gradient norm")->wait();
+    return std::sqrt(squares.item<double>());
   }
 
   // The largest of the replicas' numbers, of each stage.
@@ -228,8 +228,9 @@ class Pipeline : public Strategy {
   std::unique_ptr<Communicator> replicas_;
   StageLink link_;
   GradReducer reducer_;
+  std::unique_ptr<UpdateRule> update_;
   NoSink no_sink_;
-  at::Tensor sums_;
+  StepSums sums_;
   int64_t in_flight_ = 0;
   int64_t most_in_flight_ = 0;
   int64_t peak_bytes_ = 0;

@@ -27,14 +27,17 @@ UpdateContext clipped(
   return step;
 }
 
+void update_all(const StrategyParts& parts, const UpdateContext& step) {
+  for (const auto& range : parts.arenas.parameters().layout().trainable_ranges()) {
+    parts.optimizer.update(range, step);
+    parts.executor.parameters_changed(range);
+  }
+}
+
 void clip_and_update(
     const StrategyOptions& options, const StrategyParts& parts,
     const UpdateContext& step, const std::function<double()>& norm) {
-  const auto context = clipped(options, step, norm);
-  for (const auto& range : parts.arenas.parameters().layout().trainable_ranges()) {
-    parts.optimizer.update(range, context);
-    parts.executor.parameters_changed(range);
-  }
+  update_all(parts, clipped(options, step, norm));
 }
 
 void start_gradients(

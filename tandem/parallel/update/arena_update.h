@@ -21,8 +21,9 @@ UpdateContext clipped(
     const StrategyOptions& options, UpdateContext step,
     const std::function<double()>& norm);
 
-/// One pass of the optimizer over all trainable parameters, clipped. The executor is
-/// told.
+/// One pass of the optimizer over all trainable parameters; the executor is told. And
+/// the same, clipped.
+void update_all(const StrategyParts& parts, const UpdateContext& step);
 void clip_and_update(
     const StrategyOptions& options, const StrategyParts& parts,
     const UpdateContext& step, const std::function<double()>& norm);

@@ -13,9 +13,11 @@ namespace {
 
 constexpr double kSecondsBetween = 0.5;
 constexpr int64_t kMostSteps = 10'000;
+// Ranks that do not step together decide at the end of an epoch only.
+constexpr size_t kMostUnread = 1'000;
 
 // What a rank tells the others.
-enum Field { kStop, kSave, kBadStep, kStepsUntilNext, kNumFields };
+enum Field { kStop, kSave, kEnd, kBadStep, kStepsUntilNext, kNumFields };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
@@ -34,10 +36,20 @@ void Agreement::begin(int64_t steps_done) {
   last_save_ = Clock::now();
 }
 
-void Agreement::note_loss(int64_t step, double loss) {
-  if (bad_step_ < 0 && !std::isfinite(loss)) {
-    bad_step_ = step;
+void Agreement::note_loss(int64_t step, const StepSums& sums) {
+  unread_.emplace_back(step, sums);
+  if (unread_.size() == kMostUnread) {
+    read_losses();
   }
+}
+
+void Agreement::read_losses() {
+  for (const auto& [step, sums] : unread_) {
+    if (bad_step_ < 0 && !std::isfinite(sums.values().loss)) {
+      bad_step_ = step;
+    }
+  }
+  unread_.clear();
 }
 
 int64_t Agreement::steps_until_next(int64_t steps_done) {
@@ -48,13 +60,15 @@ int64_t Agreement::steps_until_next(int64_t steps_done) {
       std::llround(std::min(wanted, static_cast<double>(kMostSteps))), 1, kMostSteps);
 }
 
-Decision Agreement::decide(int64_t steps_done) {
+Decision Agreement::decide(int64_t steps_done, bool end) {
+  read_losses();
   const bool minutes_passed = minutes_between_saves_ > 0 &&
                               seconds_since(last_save_) >= 60 * minutes_between_saves_;
   const auto mine = at::empty({kNumFields}, at::kLong);
   auto* values = mine.data_ptr<int64_t>();
   values[kStop] = stop_signal();
   values[kSave] = take_save_request() || (comm_.rank() == 0 && minutes_passed) ? 1 : 0;
+  values[kEnd] = end ? 1 : 0;
   values[kBadStep] = bad_step_;
   values[kStepsUntilNext] = steps_until_next(steps_done);
   const auto all = comm_.stack(mine, "agreement");
@@ -68,6 +82,7 @@ Decision Agreement::decide(int64_t steps_done) {
       decision.stopping_rank = rank;
     }
     decision.save = decision.save || row[kSave] != 0;
+    decision.end = decision.end || row[kEnd] != 0;
     if (row[kBadStep] >= 0 &&
         (decision.bad_rank < 0 || row[kBadStep] < decision.bad_step)) {
       decision.bad_step = row[kBadStep];

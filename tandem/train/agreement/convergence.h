@@ -21,14 +21,15 @@ class Convergence {
     return min_delta_ > 0;
   }
 
-  /// This rank's mean loss of an epoch. Collective. True when it has just converged.
+  /// This rank's mean loss of an epoch. Collective. True when this rank has just
+  /// converged.
   bool note(double loss);
 
   bool mine() const;
   bool some() const;
   bool all() const;
 
-  /// What a run that goes on needs: the tensors are this object's own.
+  /// What a checkpoint keeps of it: the tensors are this object's own.
   std::vector<NamedTensor> state() const {
     return {{"convergence", values_}};
   }

@@ -16,12 +16,14 @@ namespace tandem {
 
 namespace {
 
-// What bf16 costs where the CPU does not compute in it: oneDNN converts on AVX-512,
-// else LibTorch's own loops round every sum. Measured with `tandem bench step`.
+// How many times as long a step takes in bf16 where the CPU does not compute in it:
+// without AVX-512, where LibTorch's own loops round every sum, and with it, where
+// oneDNN converts. Measured with `tandem bench step`.
 const char* const kTimesAsLong[] = {"20 to 30", "2 to 4"};
 constexpr int64_t kComputesInBf16 = 2;
 
-// A rank for which bf16 costs most, and its place in kTimesAsLong, or kComputesInBf16.
+// The first rank for which bf16 costs most, and its place in kTimesAsLong, or
+// kComputesInBf16.
 struct Slowest {
   int rank = 0;
   int64_t place = kComputesInBf16;
@@ -59,8 +61,8 @@ std::string config_before(const RunConfig& config) {
   }
 }
 
-// What the run trained in that this one goes on with; nothing for a new one. Rank 0
-// reads.
+// The precision of the run that this one goes on with, nullopt for a new one. Rank 0
+// reads it.
 std::optional<Precision> precision_before(const RunConfig& config, Communicator& comm) {
   std::string found;
   if (comm.rank() == 0 && !config.output.resume.empty()) {
@@ -77,8 +79,7 @@ std::optional<Precision> precision_before(const RunConfig& config, Communicator&
 
 void warn_of_price(const Slowest& slowest) {
   log_warning(fmt::format(
-      "[exec] the CPU of rank {} does not compute in bfloat16 (it has no AVX512_BF16 "
-      "or "
+      "[exec] the CPU of rank {} does not compute in bfloat16 (it has no AVX512_BF16 or "
       "AMX, or ONEDNN_MAX_CPU_ISA forbids them): a step takes {} times as long as in "
       "fp32; use --precision fp32, or auto, which takes bf16 only where it is faster",
       slowest.rank, kTimesAsLong[slowest.place]));

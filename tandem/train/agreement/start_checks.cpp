@@ -23,7 +23,7 @@ at::Tensor digest_of(const std::string& text) {
       .clone();
 }
 
-// The first rank that has another text than rank 0, and which.
+// The first rank with a text that differs from rank 0's, and which text that is.
 struct Difference {
   int rank = 0;
   size_t at = 0;

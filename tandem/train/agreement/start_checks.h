@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// Compares, before the first step, what all ranks must have alike: the settings
+/// Compares, before the first step, what must be the same on all ranks: the settings
 /// and the data. Collective. Throws ConfigError that names the first setting or part of
 /// the data that differs, and where.
 void check_same_run(const RunConfig& config, const DataParts& data, Communicator& comm);

@@ -9,6 +9,7 @@
 
 #include "tandem/base/rank_env.h"
 #include "tandem/base/standard_streams.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -33,6 +34,27 @@ std::string clock_text(double seconds) {
 }
 
 }  // namespace
+
+bool is_line_due(const OutputOptions& options, int64_t steps, bool last) {
+  const int64_t counted = steps - (options.log_at == LogAt::first ? 1 : 0);
+  return counted % options.log_every == 0 ||
+         (last && options.log_at == LogAt::last_and_end);
+}
+
+void print_join_line(const RunConfig& config, int rank, int local_rank) {
+  const OutputOptions& output = config.output;
+  const bool prints = output.log_ranks == LogRanks::all ||
+                      (output.log_ranks == LogRanks::host ? local_rank : rank) == 0;
+  if (output.join_line.empty() || !prints) {
+    return;
+  }
+  LineValues values;
+  values.rank = rank;
+  values.master_addr = get_env("MASTER_ADDR").value_or(config.ranks.master_addr);
+  values.master_port = parse_number<int64_t>(get_env("MASTER_PORT").value_or(""))
+                           .value_or(config.ranks.master_port);
+  print_now(stdout, format_line("join_line", output.join_line, values) + "\n");
+}
 
 Progress::Progress(const RunConfig& config, bool first, bool prints)
     : config_(config),
@@ -97,7 +119,9 @@ void Progress::show(const TestReport& report) {
 }
 
 void Progress::end(const LineValues& values) {
-  if (first_) {
+  const bool of_its_host = prints_ && config_.output.log_ranks == LogRanks::host &&
+                           !config_.output.end_line.empty();
+  if (first_ || of_its_host) {
     print(
         config_.output.end_line.empty()
             ? fmt::format(

@@ -9,6 +9,13 @@
 
 namespace tandem {
 
+/// Whether a line is due after so many steps of an epoch; `last`: there are no more.
+bool is_line_due(const OutputOptions& options, int64_t steps, bool last);
+
+/// The template of config.output.join_line, of a rank that is about to meet the others:
+/// of the ranks that report. `local_rank`: its number on its host.
+void print_join_line(const RunConfig& config, int rank, int local_rank);
+
 /// Shows a rank's progress on standard output: one line that is drawn again and
 /// again on a terminal, a line per report elsewhere, or what the config's templates
 /// say. Each line is written at once, so ranks' lines do not mix.
@@ -23,7 +30,7 @@ class Progress {
   /// "Test set: Average loss: 0.0262, Accuracy: 9924/10000 (99%)". Rank 0's.
   void show(const TestReport& report);
 
-  /// The last line. Rank 0's.
+  /// The last line. Rank 0's; of each host, where hosts report and have a template.
   void end(const LineValues& values);
 
   /// A line from a template of the config, nothing when that is empty.

@@ -1,14 +1,14 @@
 #include "tandem/train/report/reporter.h"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
 #include <algorithm>
 
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
-#include "tandem/train/reading.h"
+#include "tandem/data/sampler.h"
+#include "tandem/train/report/all_ranks.h"
 
 namespace tandem {
 
@@ -38,30 +38,31 @@ Reporter::Reporter(
     : config_(config),
       comm_(comm),
       shard_(strategy.data_shard()),
-      in_lockstep_(
-          strategy.consistency() == Consistency::replicated ||
-          strategy.consistency() == Consistency::sharded),
+      in_lockstep_(strategy.in_lockstep()),
       own_numbers_(config.output.log_ranks != LogRanks::first),
       whole_batch_(config.training.divide_batch && !own_numbers_),
-      progress_(config, comm.rank() == 0, prints(config, comm)),
-      sums_(at::zeros({3}, at::kDouble)),
-      epoch_sums_(at::zeros({3}, at::kDouble)),
-      batch_(at::zeros({3}, at::kDouble)),
-      shown_batch_(batch_) {}
+      progress_(config, comm.rank() == 0, prints(config, comm)) {}
 
-void Reporter::add_step(const at::Tensor& sums, const ReportPlace& place) {
+void Reporter::add_step(const StepSums& sums, const ReportPlace& place) {
   sums_ += sums;
   epoch_sums_ += sums;
   // An epoch's last step may have none for this rank.
-  if (whole_batch_ || sums[2].item<double>() > 0) {
-    batch_.copy_(sums);
+  if (whole_batch_ || !sums.empty()) {
+    batch_ = sums;
   }
   before_step_ = place;
 }
 
-LineValues Reporter::values_at(const ReportPlace& place, const at::Tensor& sums) const {
-  const double* sum = sums.data_ptr<double>();
-  const double samples = std::max(1.0, sum[2]);
+at::Tensor Reporter::epoch_sums() {
+  if (epoch_sums_.empty()) {
+    epoch_sums_ = {0, 0, 0};
+  }
+  return epoch_sums_.tensor();
+}
+
+LineValues Reporter::values_at(
+    const ReportPlace& place, const StepSums::Values& sums,
+    const StepSums::Values& batch) const {
   LineValues values;
   values.rank = comm_.rank();
   values.epoch = place.epoch + 1;
@@ -76,16 +77,16 @@ LineValues Reporter::values_at(const ReportPlace& place, const at::Tensor& sums)
   values.batch_percent =
       100.0 * static_cast<double>(values.batch_index) /
       static_cast<double>(std::max<int64_t>(1, place.steps_per_epoch));
-  values.batch_loss = batch_loss();
-  values.own_samples = values.batch_index * own_samples_per_step(config_, shard_);
+  values.batch_loss = batch_loss(batch);
+  values.own_samples = values.batch_index * own_samples_per_step();
   values.samples = before_step_.samples;
   values.total = place.total_samples;
   values.percent = 100.0 * static_cast<double>(values.samples) /
                    static_cast<double>(std::max<int64_t>(1, place.total_samples));
-  values.loss = sum[0] / samples;
-  values.accuracy = 100 * sum[1] / samples;
-  values.correct = static_cast<int64_t>(sum[1]);
-  values.count = static_cast<int64_t>(sum[2]);
+  values.loss = sums.mean_loss();
+  values.accuracy = sums.percent_correct();
+  values.correct = static_cast<int64_t>(sums.correct);
+  values.count = static_cast<int64_t>(sums.samples);
   values.lr = place.lr;
   values.samples_per_second = clock_.recent_rate();
   values.seconds = clock_.seconds();
@@ -93,33 +94,44 @@ LineValues Reporter::values_at(const ReportPlace& place, const at::Tensor& sums)
   return values;
 }
 
+int64_t Reporter::own_samples_per_step() const {
+  const auto& training = config_.training;
+  const int64_t samples = training.batch_size * training.accumulate;
+  return training.divide_batch
+             ? chunk_of(samples, shard_.num_shards, shard_.shard).count
+             : samples;
+}
+
 // As loss.item() of a float32 model: Python prints the digits of the rounded number.
-double Reporter::batch_loss() const {
-  const double* sum = shown_batch_.data_ptr<double>();
-  const double loss = sum[0] / std::max(1.0, sum[2]);
+double Reporter::batch_loss(const StepSums::Values& batch) const {
+  const double loss = batch.mean_loss();
   return config_.exec.precision == Precision::fp64
              ? loss
              : static_cast<double>(static_cast<float>(loss));
 }
 
 void Reporter::report(const ReportPlace& place, bool shown) {
-  const auto own = sums_.clone();
-  if (!in_lockstep_ && own.data_ptr<double>()[2] == 0) {
+  if (!in_lockstep_ && sums_.empty()) {
     return;  // nothing to tell of: converged, or without samples left
   }
-  auto all = at::cat({sums_, batch_});
+  const auto own = sums_.values();
+  auto sums = own;
+  auto batch = batch_.values();
   if (in_lockstep_) {
-    comm_.all_reduce(all, ReduceOp::sum, "report")->wait();
+    auto both = at::cat({sums_.tensor(), batch_.tensor()}).cpu();
+    comm_.all_reduce(both, ReduceOp::sum, "report")->wait();
+    sums = StepSums(both.narrow(0, 0, 3)).values();
+    if (whole_batch_ || batch_.empty()) {
+      // A rank without batches, as a pipeline's first stage, tells of all ranks'.
+      batch = StepSums(both.narrow(0, 3, 3)).values();
+    }
   }
-  const auto sums = all.narrow(0, 0, 3);
-  // A rank without batches, as a pipeline's first stage, tells of all ranks'.
-  const bool reads = batch_.data_ptr<double>()[2] > 0;
-  shown_batch_ = reads && !whole_batch_ ? batch_ : all.narrow(0, 3, 3);
+  shown_batch_ = batch;
   // Out of lockstep the others are taken to be as fast as this rank.
   const double ranks =
       in_lockstep_ || shard_.shard < 0 ? 1 : static_cast<double>(shard_.num_shards);
-  clock_.add(ranks * sums.data_ptr<double>()[2]);
-  const LineValues values = values_at(place, sums);
+  clock_.add(ranks * sums.samples);
+  const LineValues values = values_at(place, sums, batch);
   TrainReport report;
   report.epoch = place.epoch;
   report.step_in_epoch = place.step_in_epoch;
@@ -136,11 +148,11 @@ void Reporter::report(const ReportPlace& place, bool shown) {
   // A rank that read nothing has nothing of its own to say.
   if (shown && !own_numbers_) {
     progress_.show(values);
-  } else if (shown && own.data_ptr<double>()[2] > 0) {
-    progress_.show(values_at(place, own));
+  } else if (shown && own.samples > 0) {
+    progress_.show(values_at(place, own, batch));
   }
   note_lost_output();
-  sums_.zero_();
+  sums_ = {};
 }
 
 // Once: from there on it is known that lines may be missing.
@@ -155,21 +167,20 @@ void Reporter::note_lost_output() {
 }
 
 double Reporter::end_epoch(const ReportPlace& place) {
-  auto sums = epoch_sums_.clone();
-  if (in_lockstep_) {
-    comm_.all_reduce(sums, ReduceOp::sum, "epoch")->wait();
-  }
-  const LineValues values = values_at(place, own_numbers_ ? epoch_sums_ : sums);
+  const auto own = epoch_sums_.values();
+  const auto sums =
+      in_lockstep_ ? of_all_ranks(epoch_sums_, comm_, "epoch").values() : own;
+  const LineValues values = values_at(
+      place, own_numbers_ ? own : sums, whole_batch_ ? shown_batch_ : batch_.values());
   if (values.count > 0) {
     progress_.line("epoch_line", config_.output.epoch_line, values);
   }
-  epoch_sums_.zero_();
-  const double* sum = sums.data_ptr<double>();
+  epoch_sums_ = {};
   // A rank that converged earlier reads nothing any more.
-  if (sum[2] > 0) {
-    epoch_accuracy_ = 100 * sum[1] / sum[2];
+  if (sums.samples > 0) {
+    epoch_accuracy_ = sums.percent_correct();
   }
-  return sum[0] / std::max(1.0, sum[2]);
+  return sums.mean_loss();
 }
 
 void Reporter::start(int64_t samples_of_this_rank, int64_t total_samples) {
@@ -189,7 +200,8 @@ void Reporter::converged(const ReportPlace& place) {
         config_.training.min_delta));
   }
   progress_.line(
-      "converged_line", config_.output.converged_line, values_at(place, sums_));
+      "converged_line", config_.output.converged_line,
+      values_at(place, sums_.values(), whole_batch_ ? shown_batch_ : batch_.values()));
 }
 
 void Reporter::show(TestReport report) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 
 #include "tandem/checkpoint/run_directory.h"
@@ -42,17 +40,12 @@ class Reporter {
     directory_ = &directory;
   }
 
-  /// Whether the ranks make their steps together.
-  bool in_lockstep() const {
-    return in_lockstep_;
-  }
-
   RunClock& clock() {
     return clock_;
   }
 
-  /// What a step gave: {summed loss, right answers, samples} of this rank.
-  void add_step(const at::Tensor& sums, const ReportPlace& place);
+  /// What a step of this rank gave. Reads nothing.
+  void add_step(const StepSums& sums, const ReportPlace& place);
 
   /// A report of the steps since the last one, `shown` as a line too. Collective in
   /// lockstep.
@@ -62,11 +55,9 @@ class Reporter {
   /// over this rank's samples; 0 without samples. Collective in lockstep.
   double end_epoch(const ReportPlace& place);
 
-  /// {loss, right answers, samples} of this rank in this epoch: this object's own
-  /// tensor, for a run that goes on in the middle of an epoch.
-  at::Tensor epoch_sums() const {
-    return epoch_sums_;
-  }
+  /// Of this rank in this epoch: this object's own tensor (StepSums::tensor()), for a
+  /// run that goes on in the middle of an epoch.
+  at::Tensor epoch_sums();
 
   /// Of the last epoch with samples that ended, percent.
   double epoch_accuracy() const {
@@ -83,8 +74,12 @@ class Reporter {
 
  private:
   void note_lost_output();
-  LineValues values_at(const ReportPlace& place, const at::Tensor& sums) const;
-  double batch_loss() const;
+  /// `batch`: sums of a batch alone.
+  LineValues values_at(
+      const ReportPlace& place, const StepSums::Values& sums,
+      const StepSums::Values& batch) const;
+  double batch_loss(const StepSums::Values& batch) const;
+  int64_t own_samples_per_step() const;
 
   const RunConfig& config_;
   Communicator& comm_;
@@ -97,14 +92,13 @@ class Reporter {
   Progress progress_;
   RunClock clock_;
   RunDirectory* directory_ = nullptr;
-  // Loss, right answers, samples of this rank since the last report, and of the
-  // epoch.
-  at::Tensor sums_;
-  at::Tensor epoch_sums_;
-  // Of this rank's last batch that had samples, or of its part of the last one.
-  at::Tensor batch_;
-  // What lines tell of the last batch.
-  at::Tensor shown_batch_;
+  // Of this rank since the last report, and of the epoch.
+  StepSums sums_;
+  StepSums epoch_sums_;
+  // Of this rank's last batch that had samples, or its part of the whole last one.
+  StepSums batch_;
+  // What the last report told of a batch.
+  StepSums::Values shown_batch_;
   double epoch_accuracy_ = 0;
   ReportPlace before_step_;
   bool lost_noted_ = false;

@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(
             "OlderModel",
             resume(),
             1,
-            {"has format 1", "reads 2", "begin with its weights by --init"},
+            {"has format 1", "reads 2", "start from its weights with --init"},
             exchanged_with_hash(
                 kModel, R"("format_version":"2")", R"("format_version":"1")")},
         BadInputCase{

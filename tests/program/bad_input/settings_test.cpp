@@ -100,6 +100,24 @@ INSTANTIATE_TEST_SUITE_P(
             "MoreThanLayers", {"--strategy", "pipeline", "--nproc", "3"},
             {"3 stages", "the model has 1 (fc)", "--stages"}),
         setting(
+            "CutAtNoLayer",
+            {"--model", "net", "--strategy", "pipeline", "--nproc", "2", "--cut",
+             "fc3"},
+            {"--cut fc3", "did you mean 'fc", "choose among conv2, fc1, fc2"}),
+        setting(
+            "CutAtTheFirstLayer",
+            {"--model", "net", "--strategy", "model_parallel", "--nproc", "2", "--cut",
+             "conv1"},
+            {"--cut conv1 leaves a stage without layers", "conv1"}),
+        setting(
+            "CutsForOtherStages",
+            {"--model", "net", "--strategy", "pipeline", "--nproc", "4", "--cut",
+             "conv2,fc1"},
+            {"--cut conv2,fc1 makes 3 stages, but there are 4", "--stages"}),
+        setting(
+            "CutOfReplicas", {"--cut", "fc1"},
+            {"cut is fc1, but strategy data_parallel has none", "--cut"}),
+        setting(
             "DoNotMultiply",
             {"--strategy", "pipeline", "--stages", "2", "--replicas", "3", "--nproc",
              "4"},
@@ -142,6 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
         setting("NprocByOtherName", {"-g0"}, {"nproc is '0'", "1 to 4096"}),
         setting(
             "NodesByOtherName", {"-n", "two"}, {"--nnodes", "'two'", "whole number"}),
+        setting("Patience", {"--patience", "-1"}, {"patience is -1", "--patience"}),
         setting("MinDelta", {"--min-delta", "-1"}, {"min_delta is -1", "--min-delta"}),
         setting("Stages", {"--stages", "-1"}, {"stages is -1", "--stages"}),
         setting("Replicas", {"--replicas", "5000"}, {"replicas is 5000", "to 4096"}),
@@ -227,11 +246,11 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         setting(
             "ThreadsOnTwoHosts", {"--ranks", "thread", "--nnodes", "2"},
-            {"2 nodes", "--ranks process"}),
+            {"2 hosts", "--ranks process"}),
         setting(
             "HogwildOnTwoHosts",
             {"--strategy", "hogwild", "--nnodes", "2", "--master-port", "4512"},
-            {"share memory", "2 nodes", "--nnodes 1"}),
+            {"share memory", "2 hosts", "--nnodes 1"}),
         setting(
             "CommHookWithoutBuckets",
             {"--strategy", "averaging", "--comm-hook", "fp16"},

@@ -7,6 +7,7 @@
 namespace tandem {
 namespace {
 
+using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::MatchesRegex;
@@ -91,11 +92,11 @@ TEST(Hosts, LocalRankZeroOfEachMachinePrints) {
     ASSERT_EQ(lines.size(), 1u) << result.output;
     EXPECT_THAT(lines[0], StartsWith("epoch: 0 [0/2 (0%)]\t training loss: "));
     printed.push_back(lines[0]);
+    EXPECT_THAT(result.output, HasSubstr("Finished training in "));
   }
   // Each its own loss.
   EXPECT_NE(printed[0], printed[1]);
   EXPECT_THAT(results[0].output, HasSubstr("4 ranks over gloo"));
-  EXPECT_THAT(results[0].output, HasSubstr("Finished training in "));
 }
 
 // Document 004: -n nodes -g gpus -nr rank, and the address in the environment.
@@ -121,9 +122,41 @@ TEST(Hosts, FourNodesWithTwoRanksEachTrainTogether) {
     ASSERT_EQ(lines.size(), 4u) << result.output;
     EXPECT_THAT(lines[0], MatchesRegex("Epoch .1/2., Step .1/2., Loss: [0-9.]+"));
     EXPECT_THAT(lines[3], MatchesRegex("Epoch .2/2., Step .2/2., Loss: [0-9.]+"));
+    EXPECT_THAT(
+        lines_with(result.output, "Training complete in: "),
+        ElementsAre(MatchesRegex("Training complete in: 0:0.:[0-9.]+")));
   }
   EXPECT_THAT(results[0].output, HasSubstr("8 ranks over shm+gloo"));
-  EXPECT_THAT(results[0].output, HasSubstr("Training complete in: "));
+}
+
+// Rank 0's losses with four ranks, `on_each` on a host.
+std::vector<std::string> losses_of_four_ranks(int on_each) {
+  const Hosts hosts(4 / on_each);
+  const auto results = hosts.run_all(
+      [&](int host) {
+        return std::vector<std::string>{
+            "train",       recipe("004-nodes-gpus"),
+            "--data",      "digits",
+            "--limit",     "1600",
+            "--log-every", "1",
+            "-n",          std::to_string(4 / on_each),
+            "-g",          std::to_string(on_each),
+            "-nr",         std::to_string(host)};
+      },
+      {{"MASTER_ADDR", hosts.address(0)}, {"MASTER_PORT", "8889"}});
+  for (const auto& result : results) {
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+  }
+  return lines_with(results[0].output, "Epoch [");
+}
+
+TEST(Hosts, FourRanksTrainAlikeOnFourHostsAndOnTwo) {
+  if (!Hosts(4).ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  const auto on_four = losses_of_four_ranks(1);
+  EXPECT_EQ(on_four.size(), 8u);
+  EXPECT_EQ(losses_of_four_ranks(2), on_four);
 }
 
 TEST(Hosts, AProgramSpawnsRanksOnBoth) {

@@ -77,7 +77,8 @@ class BatchNorm : public OnednnOp {
          {DNNL_ARG_VARIANCE, variance_},
          {DNNL_ARG_SCALE, over(tensors_.weight)},
 #if DNNL_VERSION_MAJOR < 3
-         // oneDNN 2 does not read it, but counts its arguments; 3 counts one less.
+         // oneDNN 2 does not read it, but counts its arguments; oneDNN 3 wants one
+         // fewer.
          {DNNL_ARG_SHIFT, over(tensors_.bias)},
 #endif
          {DNNL_ARG_WORKSPACE, workspace_},

@@ -86,8 +86,8 @@ class Convolution : public OnednnOp {
     return (in + 2 * layer_.padding - layer_.kernel) / layer_.stride + 1;
   }
 
-  // In bf16 forward and backward prefer different layouts, but they gain less by them
-  // than a change of layout takes.
+  // In bf16 forward and backward prefer different layouts, but gain less from them than
+  // a change of layout costs.
   memory::desc images(const OnednnDims& dims) const {
     return context_.compute == OnednnType::bf16
                ? memory::desc(dims, OnednnType::bf16, memory::format_tag::nhwc)

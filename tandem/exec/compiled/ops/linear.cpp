@@ -32,7 +32,7 @@ class Linear : public OnednnOp {
     return tensors_.weight.data_ptr<float>();
   }
 
-  // Makes the output's gradient what it is before the ReLU, and sums up the bias's.
+  // Turns the output's gradient into that before the ReLU, and adds up the bias's.
   void finish_grad_output(bool accumulate) {
     grad_change_.run(stream());
     float* grad = data_of<float>(grad_output_);
@@ -63,7 +63,7 @@ class Linear : public OnednnOp {
 };
 
 // Parameters and their gradients stay where they are: packing them costs more than a
-// step's products gain.
+// step's products gain from it.
 class Float32Linear : public Linear {
  public:
   using Linear::Linear;
@@ -271,7 +271,7 @@ class AmxLinear : public Linear {
   }
 
   // There are as many parts as threads, but at most one for every four million
-  // products: with fewer, another thread does not pay.
+  // products: with fewer, another thread does not pay off.
   void plan_parts() {
     constexpr int64_t kProductsOfAPart = 4'000'000;
     const int64_t products = count_ * in_ * out_;

@@ -11,7 +11,7 @@ using dnnl::memory;
 using Tag = memory::format_tag;
 
 // The passes are our own: they take the ReLU along, and are several times faster than
-// oneDNN's, which keeps a layout that its backward does not like.
+// oneDNN's, which keeps a layout that does not suit its backward.
 class MaxPool : public OnednnOp {
  public:
   MaxPool(const FusedLayer& fused, const OnednnContext& context)

@@ -61,7 +61,7 @@ class Relu : public OnednnOp {
   LayoutChange change_;
 };
 
-// Dropout works in rows, as the masks are. It does nothing without a backward.
+// Dropout works in rows, as the masks do. In evaluation it does nothing.
 class Dropout : public OnednnOp {
  public:
   Dropout(const Layer& layer, const OnednnContext& context)
@@ -119,7 +119,7 @@ class Dropout : public OnednnOp {
 
   Layer layer_;
   float factor_;
-  // Neighbouring elements that share their fate.
+  // The number of neighbouring elements that are dropped together.
   int64_t run_ = 1;
   int64_t samples_ = 0;
   memory input_;
@@ -163,7 +163,7 @@ class Flatten : public OnednnOp {
   LayoutChange grad_change_;
 };
 
-// It is over the few classes of a classifier, where no primitive pays; in float32.
+// In float32, over the few classes of a classifier, where no primitive pays off.
 class LogSoftmax : public OnednnOp {
  public:
   using OnednnOp::OnednnOp;

@@ -86,8 +86,8 @@ class SmallConvolution : public OnednnOp {
     return padded_.empty() ? data_of<float>(input_) : padded_.data();
   }
 
-  // Lanes are as wide as the CPU's vectors, and a block of channels as wide as the
-  // layer behind likes it: a vector of 4 lanes is half of a block of 8.
+  // Lanes are as wide as the CPU's vectors, and a block of channels as wide as suits
+  // the next layer: a vector of 4 lanes is half of a block of 8.
   void plan_lanes() {
     const bool by_16 = layer_.out % 16 == 0 && kernel_isa() == Isa::avx512;
     const int64_t block = by_16 ? 16 : 8;

@@ -162,7 +162,7 @@ class WinogradConvolution : public OnednnOp {
 }  // namespace
 
 bool fits_winograd(const FusedLayer& fused, const OnednnContext& context) {
-  // At this size the transformed weights take 1.125 MiB. More do not stay in the L2
+  // At this size the transformed weights take 1.125 MiB. More would not stay in the L2
   // cache.
   constexpr int64_t kMostWeights = 8192;
   const Layer& layer = fused.layer;

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "program.h"
+#include "tests/program/program.h"
 
 namespace tandem {
 namespace {

@@ -1,0 +1,33 @@
+#include "app/setting_flag.h"
+
+#include "tandem/config/fields.h"
+
+namespace tandem::app {
+
+namespace {
+
+// With the values that `tandem train` lists at the end of its help: others have no end.
+std::string help_of(const Field& field) {
+  if (!field.words_at_the_end) {
+    return field.help();
+  }
+  std::vector<std::string> names;
+  for (const auto& word : field.words) {
+    names.push_back(word.name);
+  }
+  return field.what + ": " + join(names);
+}
+
+}  // namespace
+
+CLI::Option* add_setting(CLI::App& app, RunConfig& config, const char* name) {
+  const Field& field = find_field(name, app.get_name());
+  return app.add_option_function<std::string>(
+      field.flag(),
+      [&config, &field](const std::string& text) {
+        set_field(config, field, text, field.flag());
+      },
+      help_of(field));
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "tandem/launch/launcher.h"
+
+namespace tandem::app {
+
+/// launch() for a command: what went wrong first is not printed here but thrown, and
+/// told as every error of the program is. Throws ConfigError where the ranks were
+/// misused, else Error.
+void start_ranks(const LaunchOptions& options);
+
+}  // namespace tandem::app

@@ -1,0 +1,56 @@
+#include "tandem/comm/backends/mpi_session.h"
+
+#include <mpi.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+
+void check_mpi(int code) {
+  if (code != MPI_SUCCESS) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    throw std::runtime_error(std::string(text, static_cast<size_t>(length)));
+  }
+}
+
+MpiSession& MpiSession::of_process() {
+  static MpiSession session;
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized != 0) {
+    throw ConfigError(
+        "[comm] MPI has ended in this process; make the communicator before "
+        "MPI_Finalize");
+  }
+  return session;
+}
+
+MpiSession::~MpiSession() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (ours_ && !abandoned_ && finalized == 0) {
+    MPI_Finalize();
+  }
+}
+
+MpiSession::MpiSession() {
+  int begun = 0;
+  int level = MPI_THREAD_SINGLE;
+  MPI_Initialized(&begun);
+  if (begun != 0) {
+    MPI_Query_thread(&level);
+  } else {
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
+    ours_ = true;
+  }
+  if (level < MPI_THREAD_MULTIPLE) {
+    throw std::runtime_error("MPI_THREAD_MULTIPLE is wanted, but not provided");
+  }
+}
+
+}  // namespace tandem

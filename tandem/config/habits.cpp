@@ -1,0 +1,48 @@
+#include "tandem/config/habits.h"
+
+#include <algorithm>
+
+namespace tandem {
+
+namespace {
+
+struct Habit {
+  const char* name;
+  const char* advice;
+};
+
+constexpr Habit kHabits[] = {
+    {"learning_rate", "use lr"},
+    {"num_epochs", "use epochs"},
+    {"max_epochs", "use epochs"},
+    {"world_size", "use nproc for the ranks of this host, and nnodes for hosts"},
+    {"gpus", "ranks are for CPUs so far: use nproc"},
+    {"num_workers",
+     "the loader needs no workers: it prepares a batch in microseconds; leave it out"},
+    {"workers",
+     "the loader needs no workers: it prepares a batch in microseconds; leave it out"},
+    {"pin_memory", "there is no other device's memory to copy to; leave it out"},
+    {"shuffle", "training data is shuffled; use reshuffle = false for one order"},
+    {"save_dir", "use out"},
+    {"output_dir", "use out"},
+    {"log_interval", "use log_every"},
+    {"dataset", "use data"},
+    {"amp", "use precision = \"bf16\""},
+    {"gradient_accumulation_steps", "use accumulate"},
+};
+
+}  // namespace
+
+std::string advice_on(const std::string& name) {
+  std::string key = name;
+  key.erase(0, key.find_first_not_of('-'));
+  std::replace(key.begin(), key.end(), '-', '_');
+  for (const auto& habit : kHabits) {
+    if (key == habit.name) {
+      return std::string("; ") + habit.advice;
+    }
+  }
+  return "";
+}
+
+}  // namespace tandem

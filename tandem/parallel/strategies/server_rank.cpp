@@ -1,0 +1,211 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/parallel/strategies/parameter_server_rank.h"
+#include "tandem/parallel/update/arena_update.h"
+
+namespace tandem {
+
+namespace {
+
+// Alone in touching its arenas: pushes wait in line until train_step takes them.
+class Server : public ParameterServerRank {
+ public:
+  Server(const StrategyOptions& options, const StrategyParts& parts)
+      : ParameterServerRank(options, parts),
+        workers_(static_cast<size_t>(num_workers())) {}
+
+  StepSums train_step(
+      const std::vector<Batch>&, const StepContext& context) override {
+    return is_asynchronous() ? serve_each(context) : serve_together(context);
+  }
+
+  void end_epoch(bool last) override {
+    if (last && is_asynchronous()) {
+      log_info(describe_staleness());
+    }
+    ParameterServerRank::end_epoch(last);
+  }
+
+ private:
+  struct PerWorker {
+    // Steps it has pushed.
+    int64_t clock = 0;
+    // How far it was ahead of the slowest when it got the parameters it now uses.
+    int64_t staleness = 0;
+    // Its push, while it waits for the answer.
+    RpcRequest push;
+    bool waits = false;
+  };
+
+  // Takes a push; its worker waits from now on.
+  PerWorker& next_push() {
+    RpcRequest push = rpc().next();
+    const size_t size = push.message.tensors.size();
+    TANDEM_CHECK(
+        push.message.header == kPush && push.from >= kFirstWorker &&
+            push.from < parts_.comm.size() &&
+            (size == 1 || size == 1 + trainable_.size()),
+        "a request other than a push");
+    auto& worker = workers_[static_cast<size_t>(push.from - kFirstWorker)];
+    TANDEM_CHECK(!worker.waits, "a worker pushed twice");
+    worker.push = std::move(push);
+    worker.waits = true;
+    return worker;
+  }
+
+  void answer(PerWorker& worker) {
+    RpcMessage parameters;
+    for (const auto& range : trainable_) {
+      parameters.tensors.push_back(parts_.arenas.parameters().slice(range));
+    }
+    worker.push.reply(std::move(parameters));
+    worker.push = {};
+    worker.waits = false;
+  }
+
+  // The sums travel to the reports with the workers' own.
+  StepSums serve_together(const StepContext& context) {
+    Trace::Event event{"wait for pushes", "server"};
+    event.at_us = context.trace != nullptr ? context.trace->now_us() : 0;
+    for (int64_t i = 0; i < num_workers(); ++i) {
+      next_push();
+    }
+    if (context.trace != nullptr) {
+      event.duration_us = context.trace->now_us() - event.at_us;
+      context.trace->add(event);
+    }
+    add_up_gradients();
+    update(context, context.step + 1);
+    for (auto& worker : workers_) {
+      answer(worker);
+    }
+    return {};
+  }
+
+  // In rank order: the bits of thread ranks that reduce together.
+  void add_up_gradients() {
+    bool first = true;
+    for (const auto& worker : workers_) {
+      if (has_gradients(worker)) {
+        take_gradients(worker, first);
+        first = false;
+      }
+    }
+    if (first) {
+      parts_.arenas.gradients().zero();
+    }
+  }
+
+  static bool has_gradients(const PerWorker& worker) {
+    return worker.push.message.tensors.size() > 1;
+  }
+
+  void take_gradients(const PerWorker& worker, bool replace) {
+    for (size_t i = 0; i < trainable_.size(); ++i) {
+      auto sum = parts_.arenas.gradients().slice(trainable_[i]);
+      const auto& gradient = worker.push.message.tensors[i + 1];
+      replace ? sum.copy_(gradient) : sum.add_(gradient);
+    }
+  }
+
+  // As many pushes as there are workers make a step, whoever they come from: the
+  // reports are of all workers.
+  StepSums serve_each(const StepContext& context) {
+    if (steps_ == 0) {
+      updates_before_ = context.step * num_workers();
+    }
+    ++steps_;
+    StepSums sums;
+    for (; pushes_ < steps_ * num_workers(); ++pushes_) {
+      auto& worker = next_push();
+      if (has_gradients(worker)) {
+        sums += StepSums(worker.push.message.tensors[0]);
+        take_gradients(worker, true);
+        update(context, updates_before_ + pushes_ + 1);
+        note_staleness(worker, context.trace);
+      }
+      ++worker.clock;
+      answer_who_may_go_on();
+    }
+    return sums;
+  }
+
+  // Stale synchronous parallel (Ho et al., "More Effective Distributed ML via a Stale
+  // Synchronous Parallel Parameter Server", 2013): nobody is more than the bound ahead
+  // of the slowest.
+  void answer_who_may_go_on() {
+    int64_t slowest = workers_.front().clock;
+    for (const auto& worker : workers_) {
+      slowest = std::min(slowest, worker.clock);
+    }
+    for (auto& worker : workers_) {
+      if (worker.waits && worker.clock - slowest <= options_.max_staleness) {
+        worker.staleness = worker.clock - slowest;
+        answer(worker);
+      }
+    }
+  }
+
+  void note_staleness(const PerWorker& worker, Trace* trace) {
+    ++updates_by_staleness_[worker.staleness];
+    if (trace != nullptr) {
+      trace->mark(
+          "server",
+          fmt::format(
+              "update of rank {}, staleness {}", worker.push.from, worker.staleness));
+    }
+  }
+
+  // "staleness_updates": how many updates were 0, 1, 2, ... steps ahead.
+  std::map<std::string, std::vector<double>> measurements() override {
+    if (updates_by_staleness_.empty()) {
+      return {};
+    }
+    std::vector<double> counts(
+        static_cast<size_t>(updates_by_staleness_.rbegin()->first) + 1);
+    for (const auto& [staleness, updates] : updates_by_staleness_) {
+      counts[static_cast<size_t>(staleness)] = static_cast<double>(updates);
+    }
+    return {{"staleness_updates", counts}};
+  }
+
+  std::string describe_staleness() const {
+    std::vector<std::string> counts;
+    for (const auto& [staleness, updates] : updates_by_staleness_) {
+      counts.push_back(fmt::format("{}: {}", staleness, updates));
+    }
+    return fmt::format(
+        "[parallel] staleness of the server's updates: at most {} of {} steps allowed "
+        "(updates by staleness: {})",
+        updates_by_staleness_.empty() ? 0 : updates_by_staleness_.rbegin()->first,
+        options_.max_staleness, join(counts));
+  }
+
+  void update(const StepContext& context, int64_t number) {
+    clip_and_update(options_, parts_, {context.lr, 1, number}, [this] {
+      return own_gradient_norm(parts_.arenas);
+    });
+  }
+
+  std::vector<PerWorker> workers_;
+  // Of this process; updates of the run before it.
+  int64_t steps_ = 0;
+  int64_t pushes_ = 0;
+  int64_t updates_before_ = 0;
+  std::map<int64_t, int64_t> updates_by_staleness_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_server_rank(
+    const StrategyOptions& options, const StrategyParts& parts) {
+  return std::make_unique<Server>(options, parts);
+}
+
+}  // namespace tandem

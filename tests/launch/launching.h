@@ -1,0 +1,69 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tandem/base/process.h"
+#include "tests/base/test_tools.h"
+#include "tests/places.h"
+
+namespace tandem {
+
+using Words = std::vector<std::string>;
+
+inline Words launching(const Words& flags, const std::string& script) {
+  Words command = {helper(), "launch"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  command.insert(command.end(), {"sh", "-c", script});
+  return command;
+}
+
+// Launches ranks that run a shell script. None of them should take this long.
+inline CommandResult run_launcher(
+    const Words& flags, const std::string& script, const Variables& variables = {}) {
+  auto result = run_command(launching(flags, script), variables, 20);
+  EXPECT_NE(result.status.signal, SIGKILL) << "the launcher hangs";
+  return result;
+}
+
+inline Words sorted_lines(const std::string& text) {
+  Words lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+// Ranks that meet over named pipes: a pipe ends when its writer does.
+class Launch : public ::testing::Test {
+ protected:
+  Launch() {
+    mkfifo(directory_.file("fifo").c_str(), 0600);
+    setenv("DIR", directory_.path().c_str(), 1);
+    setenv("HELPER", helper().c_str(), 1);
+  }
+
+  // The rank's process, which wrote its id with kWritePid.
+  int pid_of(int rank) const {
+    return number_in(directory_.file("pid" + std::to_string(rank)));
+  }
+  void expect_gone(int rank) const {
+    const int pid = pid_of(rank);
+    EXPECT_TRUE(eventually([&] { return !is_running(pid); })) << "rank " << rank;
+  }
+
+  TempDir directory_;
+};
+
+inline const std::string kWritePid = "echo $$ > $DIR/pid$RANK; ";
+
+}  // namespace tandem

@@ -1,0 +1,244 @@
+// Optimizers against those of LibTorch, step by step.
+
+#include <gtest/gtest.h>
+#include <torch/optim.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/optim/small_arenas.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kSteps = 10;
+
+std::vector<at::Tensor> make_reference(at::ScalarType dtype) {
+  std::vector<at::Tensor> parameters;
+  for (size_t i = 0; i < kShapes.size(); ++i) {
+    parameters.push_back(first_value(i, dtype).set_requires_grad(true));
+  }
+  return parameters;
+}
+
+void expect_close(const at::Tensor& actual, const at::Tensor& expected) {
+  const double tolerance = expected.scalar_type() == at::kDouble ? 1e-12 : 1e-6;
+  const auto error = (actual - expected).abs().max().item<double>();
+  EXPECT_LE(error, tolerance * expected.abs().max().item<double>());
+}
+
+// One step of the reference: reads the gradients, writes the parameters.
+using ReferenceStep = std::function<void(std::vector<at::Tensor>&)>;
+
+void expect_agrees(
+    const OptimizerOptions& options,
+    const std::function<ReferenceStep(std::vector<at::Tensor>&)>& make_step,
+    const std::vector<int64_t>& group_of = {},
+    const std::vector<ParameterGroup>& groups = {ParameterGroup{}}) {
+  for (const auto dtype : kDtypes) {
+    Arenas arenas(dtype, group_of);
+    const auto optimizer =
+        make_optimizer(options, arenas.parameters, arenas.gradients, groups);
+    auto reference = make_reference(dtype);
+    const auto reference_step = make_step(reference);
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      arenas.set_gradients(step);
+      update_all(*optimizer, arenas, {optimizer->base_lr(), 1, step});
+      for (size_t i = 0; i < reference.size(); ++i) {
+        reference[i].mutable_grad() = gradient_value(i, step, dtype);
+      }
+      reference_step(reference);
+      for (size_t i = 0; i < reference.size(); ++i) {
+        SCOPED_TRACE(
+            std::string(name_of(options.kind)) + " " + c10::toString(dtype) +
+            ", step " + std::to_string(step) + ", parameter " + std::to_string(i));
+        expect_close(arenas.parameters.view(i), reference[i].detach());
+      }
+    }
+  }
+}
+
+// `make` returns a shared_ptr to one of LibTorch's optimizers.
+template <typename Make>
+std::function<ReferenceStep(std::vector<at::Tensor>&)> torch_step(Make make) {
+  return [make](std::vector<at::Tensor>& parameters) -> ReferenceStep {
+    auto optimizer = make(parameters);
+    return [optimizer](std::vector<at::Tensor>&) { optimizer->step(); };
+  };
+}
+
+void expect_agrees_with_torch_sgd(const OptimizerOptions& options) {
+  expect_agrees(options, torch_step([options](auto& parameters) {
+                  const double decay = options.weight_decay;
+                  return std::make_shared<torch::optim::SGD>(
+                      parameters,
+                      torch::optim::SGDOptions(options.lr)
+                          .momentum(options.momentum)
+                          .dampening(options.dampening)
+                          .nesterov(options.nesterov)
+                          .weight_decay(decay == OptimizerOptions::kUnset ? 0 : decay));
+                }));
+}
+
+TEST(Sgd, AgreesWithLibTorch) {
+  auto options = named("sgd");
+  options.lr = 0.1;
+  expect_agrees_with_torch_sgd(options);
+  options.weight_decay = 0.05;
+  expect_agrees_with_torch_sgd(options);
+}
+
+TEST(Sgd, AgreesWithLibTorchWithMomentum) {
+  auto options = named("sgd");
+  options.lr = 0.1;
+  options.momentum = 0.9;
+  expect_agrees_with_torch_sgd(options);
+  options.weight_decay = 0.05;
+  expect_agrees_with_torch_sgd(options);
+  options.nesterov = true;
+  expect_agrees_with_torch_sgd(options);
+}
+
+TEST(Sgd, AgreesWithLibTorchWithDampening) {
+  auto options = named("sgd");
+  options.lr = 0.1;
+  options.momentum = 0.9;
+  options.dampening = 0.4;
+  expect_agrees_with_torch_sgd(options);
+}
+
+TEST(Sgd, FirstStepMakesTheGradientTheMomentumBuffer) {
+  auto options = named("sgd");
+  options.momentum = 0.9;
+  options.dampening = 0.5;
+  Arenas arenas(at::kDouble);
+  const auto optimizer = make_optimizer(options, arenas.parameters, arenas.gradients);
+  Arena& buffer = *optimizer->state()[0];
+  buffer.segment(0).fill_(7);  // of an earlier run, say
+  arenas.gradients.segment(0).fill_(2);
+  update_all(*optimizer, arenas, {1, 1, 1});
+  EXPECT_TRUE(buffer.segment(0).eq(2).all().item<bool>());
+  update_all(*optimizer, arenas, {1, 1, 2});
+  EXPECT_TRUE(buffer.segment(0).eq(0.9 * 2 + 0.5 * 2).all().item<bool>());
+}
+
+TEST(Adam, AgreesWithLibTorch) {
+  auto options = named("adam");
+  options.lr = 0.02;
+  options.beta1 = 0.8;
+  options.beta2 = 0.95;
+  options.eps = 1e-5;
+  for (const double decay : {0.0, 0.3}) {
+    for (const bool amsgrad : {false, true}) {
+      options.weight_decay = decay;
+      options.amsgrad = amsgrad;
+      expect_agrees(options, torch_step([options](auto& parameters) {
+                      return std::make_shared<torch::optim::Adam>(
+                          parameters,
+                          torch::optim::AdamOptions(options.lr)
+                              .betas(std::make_tuple(options.beta1, options.beta2))
+                              .eps(options.eps)
+                              .weight_decay(options.weight_decay)
+                              .amsgrad(options.amsgrad));
+                    }));
+    }
+  }
+}
+
+TEST(AdamW, AgreesWithLibTorch) {
+  auto options = named("adamw");
+  options.lr = 0.02;
+  for (const double decay : {0.0, 0.3}) {
+    for (const bool amsgrad : {false, true}) {
+      options.weight_decay = decay;
+      options.amsgrad = amsgrad;
+      expect_agrees(options, torch_step([options](auto& parameters) {
+                      return std::make_shared<torch::optim::AdamW>(
+                          parameters, torch::optim::AdamWOptions(options.lr)
+                                          .weight_decay(options.weight_decay)
+                                          .amsgrad(options.amsgrad));
+                    }));
+    }
+  }
+}
+
+TEST(Adam, HasLibTorchsDefaults) {
+  expect_agrees(named("adam"), torch_step([](auto& parameters) {
+                  return std::make_shared<torch::optim::Adam>(parameters);
+                }));
+  expect_agrees(named("adamw"), torch_step([](auto& parameters) {
+                  return std::make_shared<torch::optim::AdamW>(parameters);
+                }));
+}
+
+// torch.optim.adadelta._single_tensor_adadelta, line by line: LibTorch has no
+// Adadelta for C++.
+ReferenceStep adadelta_step(
+    const std::vector<at::Tensor>& parameters, double lr, double rho, double eps,
+    double decay) {
+  std::vector<at::Tensor> square_avgs;
+  std::vector<at::Tensor> acc_deltas;
+  for (const auto& parameter : parameters) {
+    square_avgs.push_back(at::zeros_like(parameter.detach()));
+    acc_deltas.push_back(at::zeros_like(parameter.detach()));
+  }
+  return [=](std::vector<at::Tensor>& updated) {
+    for (size_t i = 0; i < updated.size(); ++i) {
+      auto parameter = updated[i].detach();
+      auto grad = updated[i].grad();
+      auto square_avg = square_avgs[i];
+      auto acc_delta = acc_deltas[i];
+      if (decay != 0) {
+        grad = grad.add(parameter, decay);
+      }
+      square_avg.mul_(rho).addcmul_(grad, grad, 1 - rho);
+      const auto std = square_avg.add(eps).sqrt_();
+      const auto delta = acc_delta.add(eps).sqrt_().div_(std).mul_(grad);
+      acc_delta.mul_(rho).addcmul_(delta, delta, 1 - rho);
+      parameter.add_(delta, -lr);
+    }
+  };
+}
+
+TEST(Adadelta, AgreesWithTorchOptim) {
+  expect_agrees(named("adadelta"), [](std::vector<at::Tensor>& parameters) {
+    return adadelta_step(parameters, 1.0, 0.9, 1e-6, 0);
+  });
+  auto options = named("adadelta");
+  options.lr = 0.5;
+  options.rho = 0.7;
+  options.eps = 1e-4;
+  options.weight_decay = 0.2;
+  expect_agrees(options, [](std::vector<at::Tensor>& parameters) {
+    return adadelta_step(parameters, 0.5, 0.7, 1e-4, 0.2);
+  });
+}
+
+TEST(Optimizer, ScalesLrAndWeightDecayByGroup) {
+  auto options = named("adamw");
+  options.lr = 0.02;
+  options.weight_decay = 0.5;
+  const auto make_step = [](std::vector<at::Tensor>& parameters) -> ReferenceStep {
+    const auto with = [&](std::vector<size_t> which, double lr, double decay) {
+      std::vector<at::Tensor> members;
+      for (const size_t i : which) {
+        members.push_back(parameters[i]);
+      }
+      return std::make_shared<torch::optim::AdamW>(
+          members, torch::optim::AdamWOptions(lr).weight_decay(decay));
+    };
+    const auto first = with({0, 3}, 0.02, 0.5);
+    const auto second = with({1, 2}, 0.06, 0);
+    return [=](std::vector<at::Tensor>&) {
+      first->step();
+      second->step();
+    };
+  };
+  expect_agrees(options, make_step, {0, 1, 1, 0}, {{1, 1}, {3, 0}});
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,53 @@
+#pragma once
+
+// Training in parallel equals sequential training on the whole batch, in float64, with
+// dropout: what the tests of that share.
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "tandem/comm/communicator.h"
+#include "tests/comm/group.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+
+constexpr double kTolerance = 1e-12;
+
+inline std::vector<RunResult> train_in_parallel(
+    int size, const RunOptions& options, const std::string& backend = "thread") {
+  if (backend == "mpi" && !is_mpi_rank()) {
+    rerun_under_mpirun(size);
+  }
+  return on_each_rank(backend, size, [&](Communicator& comm) {
+    return train_small_net(comm, options);
+  });
+}
+
+// One way of dividing the work. The reference is the sequential strategy on the same
+// global batch, of which it takes `micro_batches` parts, one after the other.
+struct Division {
+  const char* name;
+  int ranks;
+  const char* backend;
+  SyncMode sync;
+  // Of each rank.
+  int64_t micro_batches;
+  int64_t reference_micro_batches;
+  int64_t data_size;
+  // 0: the same bits.
+  double tolerance;
+};
+
+inline void PrintTo(const Division& division, std::ostream* out) {
+  *out << division.name;
+}
+
+constexpr auto kParameter = SyncMode::parameter;
+constexpr auto kFlat = SyncMode::flat;
+constexpr auto kOverlap = SyncMode::overlap;
+
+}  // namespace tandem

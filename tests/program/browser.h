@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "tandem/base/files.h"
+#include "tandem/base/process.h"
+
+namespace tandem {
+
+/// A page as a browser leaves it once its scripts have run; "" without a browser.
+/// `profile`: a directory for what it writes.
+inline std::string drawn_page(const std::string& path, const std::string& profile) {
+  for (const char* browser : {"/usr/bin/chromium", "/usr/bin/google-chrome"}) {
+    if (file_exists(browser)) {
+      return run_command(
+                 {browser, "--headless", "--no-sandbox", "--disable-gpu",
+                  "--user-data-dir=" + profile, "--window-size=1200,1600",
+                  "--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom",
+                  "file://" + path},
+                 {}, 300)
+          .output;
+    }
+  }
+  return "";
+}
+
+}  // namespace tandem

@@ -1,0 +1,136 @@
+// What programs of ours say of one that they started and that failed: its own words,
+// whatever became of its standard error.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "program.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace fs = std::filesystem;
+
+// The program beside a worker that is the real one behind some lines of shell.
+class ChildFailure : public testing::Test {
+ protected:
+  ChildFailure() {
+    fs::copy_file(program(), tandem_);
+  }
+
+  void before_the_worker(const std::string& lines) const {
+    const auto path = scratch_ / "tandem-worker";
+    replace_file(
+        path,
+        "#!/bin/sh\n" + lines + "\nexec '" + program("tandem-worker") + "' \"$@\"\n");
+    fs::permissions(path, fs::perms::owner_all);
+  }
+
+  CommandResult run(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> command = {tandem_};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return run_command(command, {}, 300);
+  }
+
+  CommandResult plan() const {
+    return run({"plan", "--measure", "--data", scratch_ / "none"});
+  }
+
+  // A loss that is not finite ends the run.
+  CommandResult compare(const std::string& nproc) const {
+    const auto recipe = scratch_ / "broken.toml";
+    replace_file(
+        recipe, "model = \"simplenet\"\noptimizer = \"sgd\"\nlr = 1e36\nlimit = 640\n");
+    return run(
+        {"compare", recipe, "--data", "digits", "--set", "nproc=" + nproc, "--out",
+         scratch_ / ("out" + nproc)});
+  }
+
+  const Scratch scratch_;
+  const std::string tandem_ = scratch_ / "tandem";
+};
+
+const char* const kClosed = "exec 2>&-";
+const char* const kNoisy =
+    "echo 'libx: error: it matters not' >&2; echo 'tandem: error: nor this' >&2";
+
+TEST_F(ChildFailure, ReachesAPlanWithoutStandardError) {
+  for (const char* streams : {kClosed, kNoisy}) {
+    before_the_worker(streams);
+    const auto result = plan();
+    EXPECT_EQ(result.status.code, 1);
+    EXPECT_THAT(
+        result.errors, AllOf(
+                           HasSubstr("error: [plan] tandem bench step: [data] '"),
+                           HasSubstr(scratch_ / "none"), Not(HasSubstr("matters"))))
+        << streams;
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
+  }
+}
+
+TEST_F(ChildFailure, ReachesAComparisonWithoutStandardError) {
+  for (const char* streams : {kClosed, kNoisy}) {
+    before_the_worker(streams);
+    for (const std::string nproc : {"1", "2"}) {
+      const auto result = compare(nproc);
+      EXPECT_EQ(result.status.code, 1);
+      EXPECT_THAT(result.output, HasSubstr("broken failed: [train] the loss is"))
+          << streams << nproc;
+      remove_all(scratch_ / ("out" + nproc));
+    }
+  }
+}
+
+TEST_F(ChildFailure, ReachesABenchThroughMpirun) {
+  if (TANDEM_HAS_MPI == 0) {
+    GTEST_SKIP() << "this build has no MPI; scripts/setup, then a new build: "
+                    "scripts/test -R ChildFailure";
+  }
+  for (const char* streams : {kClosed, kNoisy}) {
+    before_the_worker(streams);
+    const auto result =
+        run({"bench", "allreduce", "--backends", "mpi", "--bytes", "400000000000000"});
+    EXPECT_EQ(result.status.code, 1);
+    EXPECT_THAT(
+        result.errors,
+        HasSubstr("error: [bench] mpirun failed: [memory] there is not enough memory"))
+        << streams;
+  }
+}
+
+TEST_F(ChildFailure, IsMisuseWhereTheChildWasMisused) {
+  before_the_worker("");
+  const auto measured =
+      run({"plan", "--measure", "--model", "simplenet", "--batch-size", "70000"});
+  EXPECT_EQ(measured.status.code, 2);
+  EXPECT_THAT(measured.errors, HasSubstr("[plan] tandem bench step: [bench] the data"));
+  const auto recipe = scratch_ / "lonely.toml";
+  replace_file(recipe, "strategy = \"sequential\"\nnproc = 2\nlimit = 640\n");
+  const auto compared =
+      run({"compare", recipe, "--data", "digits", "--out", scratch_ / "out"});
+  EXPECT_THAT(compared.output, HasSubstr("lonely skipped: ["));
+}
+
+TEST_F(ChildFailure, ThatWasNotLeftIsHowTheChildEnded) {
+  before_the_worker("echo 'tandem: error: not this' >&2; kill -KILL $$");
+  EXPECT_THAT(
+      plan().errors,
+      HasSubstr("error: [plan] tandem bench step: was killed by SIGKILL\n"));
+  EXPECT_THAT(
+      compare("1").output, HasSubstr("broken failed: it was killed by SIGKILL\n"));
+  before_the_worker("exit 3");
+  EXPECT_THAT(plan().errors, HasSubstr("tandem bench step: exited with code 3\n"));
+  EXPECT_THAT(
+      compare("2").output,
+      AllOf(HasSubstr("broken failed: rank "), HasSubstr("exited with code 3")));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,174 @@
+// What a user of other tools types in the first hour: it works, or one line says how it
+// is done here.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "program.h"
+#include "tandem/base/rank_env.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+using Arguments = std::vector<std::string>;
+
+struct Habit {
+  const char* name;
+  Arguments arguments;
+  std::vector<std::string> says;
+};
+
+std::ostream& operator<<(std::ostream& out, const Habit& habit) {
+  return out << habit.name;
+}
+
+class Habits : public testing::TestWithParam<Habit> {};
+
+TEST_P(Habits, GetAWayOnInOneLine) {
+  Arguments command = {"train"};
+  const auto& more = GetParam().arguments;
+  command.insert(command.end(), more.begin(), more.end());
+  const auto result = tandem_run(command);
+  EXPECT_EQ(result.status.code, 2);
+  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
+      << result.errors;
+  for (const auto& text : GetParam().says) {
+    EXPECT_THAT(result.errors, HasSubstr(text));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Flags, Habits,
+    testing::Values(
+        Habit{"Workers", {"--num-workers", "4"}, {"--num-workers", "no workers"}},
+        Habit{"WorkersOfARecipe", {"--set", "num_workers=4"}, {"no workers"}},
+        Habit{"LearningRateOfARecipe", {"--set", "learning_rate=1"}, {"use lr"}},
+        Habit{"Amp", {"--amp"}, {"precision = \"bf16\""}},
+        Habit{
+            "ResNet",
+            {"--model", "resnet18"},
+            {"cannot be 'resnet18'", "choose one of net", "examples/custom_model"}},
+        Habit{
+            "NoFarFetchedGuess",
+            {"--set", "foo=bar"},
+            {"unknown key 'foo'; see tandem train --help"}}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+struct Recipe {
+  const char* name;
+  const char* text;
+  std::vector<std::string> says;
+};
+
+std::ostream& operator<<(std::ostream& out, const Recipe& recipe) {
+  return out << recipe.name;
+}
+
+class RecipeHabits : public testing::TestWithParam<Recipe> {};
+
+TEST_P(RecipeHabits, GetAWayOn) {
+  const Scratch scratch;
+  replace_file(scratch / "recipe.toml", GetParam().text);
+  const auto result = tandem_run({"train", scratch / "recipe.toml"});
+  EXPECT_EQ(result.status.code, 2);
+  for (const auto& text : GetParam().says) {
+    EXPECT_THAT(result.errors, HasSubstr(text));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, RecipeHabits,
+    testing::Values(
+        Recipe{
+            "NoQuotes",
+            "epochs = 1\nmodel = net  # ours\n",
+            {"recipe.toml:2", "texts stand in quotes: model = \"net\""}},
+        Recipe{
+            "ATable",
+            "model = \"net\"\n[training]\nepochs = 1\n",
+            {"recipe.toml:2", "settings stand in no table; leave out [training]"}}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(FirstHour, OtherToolsWordsWork) {
+  const auto result = tandem_run(
+      {"train", "--strategy", "ddp", "--learning-rate", "0.5", "--nproc", "3",
+       "--model", "simplenet", "--limit", "192"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("data_parallel, 3 ranks"));
+  EXPECT_THAT(tandem_run({"--version"}).output, StartsWith("tandem "));
+}
+
+TEST(FirstHour, ARunsDirectoryStandsForItsNewestCheckpoint) {
+  const Scratch scratch;
+  const auto run = scratch / "run";
+  const Arguments train = {"train", "--model", "simplenet", "--limit", "640",
+                           "--lr",  "0.1",     "--out",     run};
+  ASSERT_TRUE(tandem_run(train).status.ok());
+  const auto evaluate = [](const std::string& checkpoint) {
+    return tandem_run({"eval", "--checkpoint", checkpoint, "--limit", "640"});
+  };
+  const auto newest = evaluate(run + "/checkpoints/step-00000010");
+  ASSERT_TRUE(newest.status.ok()) << newest.errors;
+  EXPECT_EQ(evaluate(run).output, newest.output);
+  EXPECT_EQ(evaluate(run + "/checkpoints").output, newest.output);
+  EXPECT_TRUE(tandem_run({"export", "--checkpoint", run, "--out", scratch / "model.pt"})
+                  .status.ok());
+  EXPECT_TRUE(
+      tandem_run({"train", "--model", "simplenet", "--limit", "64", "--init", run})
+          .status.ok());
+}
+
+TEST(FirstHour, AFinishedRunSaysSo) {
+  const Scratch scratch;
+  const Arguments train = {"train",   "--model", "simplenet", "--limit",      "192",
+                           "--nproc", "3",       "--out",     scratch / "run"};
+  ASSERT_TRUE(tandem_run(train).status.ok());
+  auto again = train;
+  again.insert(again.end(), {"--resume", "auto"});
+  const auto result = tandem_run(again);
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.output,
+      AllOf(
+          HasSubstr("Nothing left to train: the run ended after 1 epochs, at step 1"),
+          Not(HasSubstr("0 samples/s"))));
+}
+
+TEST(FirstHour, NoEpochsSaveTheInitialWeights) {
+  const Scratch scratch;
+  const auto result = tandem_run(
+      {"train", "--model", "simplenet", "--limit", "64", "--epochs", "0", "--out",
+       scratch / "run"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("Nothing to train: epochs is 0"));
+  EXPECT_TRUE(file_exists(scratch / "run/checkpoints/step-00000000/model.safetensors"));
+}
+
+TEST(FirstHour, ManyRanksOnFewCpusAreWarnedOf) {
+  const auto cpus = std::to_string(usable_cpus());
+  const auto ranks = std::to_string(2 * usable_cpus() + 1);
+  const auto result = tandem_run(
+      {"train", "--ranks", "thread", "--nproc", ranks, "--model", "simplenet",
+       "--limit", "640"});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr(ranks + " ranks share " + cpus + " CPUs"));
+}
+
+TEST(FirstHour, HostsThatNobodyCanReachAreWarnedOf) {
+  const auto result = tandem_run(
+      {"train", "-n", "2", "--master-port", "29517", "--timeout-seconds", "1",
+       "--model", "simplenet"});
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(
+      result.errors, AllOf(
+                         HasSubstr("waiting for 1 more host(s) at 127.0.0.1"),
+                         HasSubstr("--nproc 2 in place of -n or --nnodes")));
+}
+
+}  // namespace
+}  // namespace tandem

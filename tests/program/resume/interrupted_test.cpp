@@ -1,0 +1,166 @@
+// Runs that are killed and stopped, against one that was not: real processes and
+// signals.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/program/ranks/workers.h"
+#include "tests/program/resume/resumed_run.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+// The bits of not stopping.
+std::string uninterrupted(const std::string& batch_size = "16") {
+  const Scratch scratch;
+  const auto out = scratch / "whole";
+  return run_to_end(trained(out, batch_size) + kThreeRanks, out);
+}
+
+// Training has begun.
+bool has_reported(const std::string& out) {
+  const auto metrics = out + "/metrics.jsonl";
+  return file_exists(metrics) && !read_file(metrics).empty();
+}
+
+// Starts a run, waits for `ready`, lets `act` have its workers' process ids.
+CommandResult disturb(
+    const Arguments& arguments, const std::string& out,
+    const std::function<bool()>& ready,
+    const std::function<void(const std::vector<pid_t>&)>& act) {
+  CommandResult result;
+  std::thread run([&] { result = tandem_run(arguments); });
+  for (int i = 0; i < 3000 && !ready(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(ready());
+  act(workers_of(out));
+  run.join();
+  return result;
+}
+
+// For signals: 56 steps an epoch, so that one sent after the first report does not
+// come with an epoch's own checkpoint.
+const char* const kSignalBatch = "3";
+
+Arguments signalled(const std::string& out) {
+  return trained(out, kSignalBatch) + kThreeRanks;
+}
+
+CommandResult disturb_after_report(
+    const Arguments& arguments, const std::string& out,
+    const std::function<void(const std::vector<pid_t>&)>& act) {
+  return disturb(
+      arguments, out, [&] { return has_reported(out); }, act);
+}
+
+// A run of signalled() that has been stopped.
+void expect_saved_once_and_resumes(const std::string& out) {
+  EXPECT_TRUE(workers_of(out).empty());
+  EXPECT_EQ(list_directory(out + "/checkpoints").size(), 1u);
+  EXPECT_EQ(run_to_end(signalled(out) + kResume, out), uninterrupted(kSignalBatch));
+}
+
+// --- killed ---
+
+class KilledAt : public testing::TestWithParam<int64_t> {};
+
+TEST_P(KilledAt, GoesOnToTheSameBits) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto arguments =
+      trained(out) + kThreeRanks + Arguments{"--checkpoint-every", "1"};
+  const auto killed = disturb(
+      arguments, out, [&] { return file_exists(checkpoint(out, GetParam())); },
+      [](const std::vector<pid_t>& workers) {
+        for (const pid_t worker : workers) {
+          kill(worker, SIGKILL);
+        }
+      });
+  EXPECT_EQ(killed.status.code, 1);
+  EXPECT_THAT(killed.errors, HasSubstr("SIGKILL"));
+  EXPECT_FALSE(file_exists(out + "/summary.json"));
+  const auto resumed = tandem_run(arguments + kResume);
+  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_THAT(resumed.errors, HasSubstr("resuming from " + out));
+  EXPECT_EQ(hash_in(out), uninterrupted());
+}
+
+// First epoch, its end, the middle of the second, the last step but one.
+INSTANTIATE_TEST_SUITE_P(Resume, KilledAt, testing::Values(3, 11, 15, kSteps - 2));
+
+// --- stopped ---
+
+// A service manager signals every process, and the launcher then says it again.
+TEST(Resume, ASignalToEveryProcessSavesToo) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto stopped =
+      disturb_after_report(signalled(out), out, [](const std::vector<pid_t>& workers) {
+        ASSERT_EQ(workers.size(), 3u);
+        for (const pid_t worker : workers) {
+          kill(worker, SIGTERM);
+        }
+        kill(parent_of_process(workers[0]), SIGTERM);
+      });
+  EXPECT_EQ(stopped.status.code, 1);
+  EXPECT_THAT(stopped.errors, HasSubstr("--resume auto"));
+  expect_saved_once_and_resumes(out);
+}
+
+class StoppedBy : public testing::TestWithParam<int> {};
+
+TEST_P(StoppedBy, OneRanksSignalStopsAllAtOneStepAndResumesToTheSameBits) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto stopped =
+      disturb_after_report(signalled(out), out, [](const std::vector<pid_t>& workers) {
+        ASSERT_EQ(workers.size(), 3u);
+        kill(workers.back(), GetParam());
+      });
+  EXPECT_EQ(stopped.status.code, 1);
+  EXPECT_THAT(stopped.errors, HasSubstr("stopped by a signal to rank"));
+  EXPECT_THAT(stopped.errors, HasSubstr("--resume auto"));
+  expect_saved_once_and_resumes(out);
+}
+
+INSTANTIATE_TEST_SUITE_P(Resume, StoppedBy, testing::Values(SIGTERM, SIGINT));
+
+TEST(Resume, ASignalToTheLauncherStopsAllRanks) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto stopped =
+      disturb_after_report(signalled(out), out, [&](const std::vector<pid_t>& workers) {
+        ASSERT_FALSE(workers.empty());
+        kill(parent_of_process(workers.front()), SIGTERM);
+      });
+  EXPECT_NE(stopped.status.code, 0);
+  expect_saved_once_and_resumes(out);
+}
+
+TEST(Resume, SigusrOneToOneRankSavesAndGoesOn) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto saved = disturb_after_report(
+      signalled(out) + Arguments{"--keep-checkpoints", "0"}, out,
+      [](const std::vector<pid_t>& workers) {
+        ASSERT_EQ(workers.size(), 3u);
+        kill(workers.back(), SIGUSR1);
+      });
+  EXPECT_TRUE(saved.status.ok()) << saved.errors;
+  // One beside those of the three epochs' ends.
+  EXPECT_EQ(list_directory(out + "/checkpoints").size(), 4u);
+  EXPECT_EQ(hash_in(out), uninterrupted(kSignalBatch));
+}
+
+}  // namespace
+}  // namespace tandem

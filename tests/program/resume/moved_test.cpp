@@ -1,0 +1,88 @@
+// Runs that go on with another number of ranks.
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+
+#include "tests/program/resume/resumed_run.h"
+
+namespace tandem {
+namespace {
+
+struct Move {
+  const char* name;
+  Arguments from;
+  Arguments to;
+  // Of the test loss; 0: the same bits, which two gradients have in any order and more
+  // have not; -1: the global batch is another, so only the audit speaks.
+  double tolerance;
+};
+
+void PrintTo(const Move& move, std::ostream* out) {
+  *out << move.name;
+}
+
+class MovedRun : public testing::TestWithParam<Move> {};
+
+// In float64; the audit of each epoch proves that every sample left is read once.
+TEST_P(MovedRun, ReadsWhatIsLeftOnce) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const Arguments common = {"train",   "--model",
+                            "convnet", "--limit",
+                            "1000",    "--epochs",
+                            "2",       "--precision",
+                            "fp64",    "--schedule",
+                            "step",    "--log-every",
+                            "1",       "--checkpoint-every",
+                            "5",       "--eval-batch-size",
+                            "100",     "--keep-checkpoints",
+                            "0",       "--out"};
+  const auto whole = run_to_end(common + Arguments{out} + GetParam().from, out);
+  const auto moved_out = scratch / "moved";
+  const auto moved = tandem_run(
+      common + Arguments{moved_out, "--resume", checkpoint(out, 5)} + GetParam().to);
+  ASSERT_TRUE(moved.status.ok()) << moved.errors;
+  const double tolerance = GetParam().tolerance;
+  if (tolerance == 0) {
+    EXPECT_EQ(hash_in(moved_out), whole);
+  } else if (tolerance > 0) {
+    const double loss = json_number(out + "/summary.json", "test_loss");
+    EXPECT_NEAR(
+        json_number(moved_out + "/summary.json", "test_loss"), loss, tolerance * loss);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Resume, MovedRun,
+    testing::Values(
+        Move{
+            "two_ranks_to_one",
+            {"--nproc", "2", "--batch-size", "32"},
+            {"--nproc", "1", "--accumulate", "2"},
+            0},
+        Move{
+            "one_rank_to_two",
+            {"--accumulate", "2", "--batch-size", "32"},
+            {"--nproc", "2", "--accumulate", "1"},
+            0},
+        Move{
+            "two_ranks_to_four",
+            {"--nproc", "2", "--batch-size", "32"},
+            {"--nproc", "4", "--batch-size", "16"},
+            1e-9},
+        Move{
+            "four_ranks_to_three",
+            {"--nproc", "4", "--batch-size", "32"},
+            {"--nproc", "3", "--batch-size", "32"},
+            -1},
+        Move{
+            "three_ranks_to_two",
+            {"--nproc", "3", "--batch-size", "32"},
+            {"--nproc", "2", "--batch-size", "32"},
+            -1}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,140 @@
+// What a run finds and leaves in its directory when it goes on.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/program/resume/resumed_run.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Resume, MetricsShowEachStepOnce) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto arguments =
+      trained(out) + Arguments{"--checkpoint-every", "30", "--keep-checkpoints", "0"};
+  ASSERT_TRUE(tandem_run(arguments).status.ok());
+  const auto before = read_file(out + "/metrics.jsonl");
+  // Half a line, as a killed run leaves it.
+  replace_file(out + "/metrics.jsonl", before + "{\"format_version\":1,\"ki");
+  const auto resumed =
+      tandem_run(arguments + Arguments{"--resume", checkpoint(out, 30)});
+  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  // The lines up to speed and time, which no two runs share.
+  const auto losses = [](const std::string& text) {
+    std::vector<std::string> found;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      found.push_back(line.substr(
+          0,
+          std::min(line.find(",\"samples_per_second"), line.find(",\"train_seconds"))));
+    }
+    return found;
+  };
+  EXPECT_EQ(losses(read_file(out + "/metrics.jsonl")), losses(before));
+}
+
+TEST(Resume, ABadCheckpointLeavesTheRunsFilesAsTheyWere) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const Arguments run = {"train", "--model", "simplenet", "--limit",
+                         "64",    "--out",   out};
+  ASSERT_TRUE(tandem_run(run).status.ok());
+  const auto config = read_file(out + "/config.toml");
+  const auto metrics = read_file(out + "/metrics.jsonl");
+  const auto refused = tandem_run(
+      run + Arguments{"--resume", out + "/checkpoints/nosuch", "--lr", "0.5"});
+  EXPECT_EQ(refused.status.code, 1);
+  EXPECT_EQ(read_file(out + "/config.toml"), config);
+  EXPECT_EQ(read_file(out + "/metrics.jsonl"), metrics);
+  const auto elsewhere = scratch / "new";
+  EXPECT_FALSE(tandem_run({"train", "--model", "simplenet", "--limit", "64", "--resume",
+                           "/nosuch", "--out", elsewhere})
+                   .status.ok());
+  EXPECT_FALSE(file_exists(elsewhere));
+}
+
+TEST(Resume, AFinishedRunStaysAsItWas) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const Arguments run = {"train", "--model", "simplenet", "--limit",
+                         "640",   "--out",   out};
+  ASSERT_TRUE(tandem_run(run).status.ok());
+  const auto summary = read_file(out + "/summary.json");
+  const auto metrics = read_file(out + "/metrics.jsonl");
+  for (const Arguments& more : {kResume, kResume + Arguments{"--dry-run"}}) {
+    const auto again = tandem_run(run + more);
+    EXPECT_TRUE(again.status.ok()) << again.errors;
+    EXPECT_THAT(again.output, HasSubstr("Test set: "));
+    EXPECT_EQ(read_file(out + "/summary.json"), summary);
+    EXPECT_EQ(read_file(out + "/metrics.jsonl"), metrics);
+  }
+}
+
+TEST(Resume, FromAnOlderCheckpointLeavesTheLaterOnes) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const Arguments run = {"train",   "--model", "simplenet",
+                         "--limit", "640",     "--checkpoint-every",
+                         "2",       "--out",   out};
+  ASSERT_TRUE(tandem_run(run + Arguments{"--keep-checkpoints", "0"}).status.ok());
+  const auto again = tandem_run(
+      run +
+      Arguments{
+          "--resume", checkpoint(out, 4), "--lr", "0.1", "--keep-checkpoints", "3"});
+  ASSERT_TRUE(again.status.ok()) << again.errors;
+  EXPECT_THAT(
+      again.errors,
+      HasSubstr("lr 0.1 instead of -1.0, keep_checkpoints 3 instead of 0"));
+  EXPECT_THAT(
+      list_directory(out + "/checkpoints"),
+      testing::ElementsAre(
+          "left-step-00000006", "left-step-00000008", "left-step-00000010",
+          "step-00000006", "step-00000008", "step-00000010"));
+  const auto elsewhere = tandem_run(
+      {"train", "--model", "simplenet", "--limit", "640", "--resume",
+       checkpoint(out, 8), "--out", scratch / "other"});
+  EXPECT_TRUE(elsewhere.status.ok()) << elsewhere.errors;
+  const auto mixed =
+      tandem_run(run + Arguments{"--resume", checkpoint(scratch / "other", 10)});
+  EXPECT_EQ(mixed.status.code, 2);
+  EXPECT_THAT(mixed.errors, HasSubstr("earlier run"));
+}
+
+TEST(Resume, MinutesSaveToo) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  run_to_end(
+      trained(out) +
+          Arguments{"--checkpoint-minutes", "0.0001", "--keep-checkpoints", "0"},
+      out);
+  EXPECT_GT(list_directory(out + "/checkpoints").size(), 3u);
+}
+
+TEST(Resume, ATornNewestCheckpointIsNamedAndTheOneBeforeUsed) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto arguments =
+      trained(out) + kThreeRanks + Arguments{"--checkpoint-every", "10"};
+  const auto whole = run_to_end(arguments, out);
+  const auto newest = checkpoint(out, kSteps);
+  const auto file = newest + "/training.safetensors";
+  const auto bytes = read_file(file);
+  replace_file(file, bytes.substr(0, bytes.size() / 2));
+  const auto resumed = tandem_run(arguments + kResume);
+  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_THAT(resumed.errors, HasSubstr(file));
+  EXPECT_THAT(resumed.errors, HasSubstr("going back to the one before it"));
+  EXPECT_THAT(resumed.errors, HasSubstr("step-00000030 at step 30"));
+  EXPECT_EQ(hash_in(out), whole);
+}
+
+}  // namespace
+}  // namespace tandem

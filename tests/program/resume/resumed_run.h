@@ -1,0 +1,51 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/program/program.h"
+
+namespace tandem {
+
+using Arguments = std::vector<std::string>;
+
+inline Arguments operator+(Arguments left, const Arguments& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+// Everything that could make a resumed run differ: dropout, Adadelta's state, a
+// schedule, accumulation. At three ranks 21 batches an epoch, whose last stands alone:
+// 11 steps.
+inline Arguments trained(const std::string& out, const std::string& batch_size = "16") {
+  return {"train",    "--model",      "convnet", "--limit",
+          "1000",     "--epochs",     "3",       "--batch-size",
+          batch_size, "--accumulate", "2",       "--schedule",
+          "step",     "--log-every",  "5",       "--eval-batch-size",
+          "100",      "--out",        out};
+}
+
+inline const Arguments kThreeRanks = {"--nproc", "3"};
+inline const Arguments kResume = {"--resume", "auto"};
+constexpr int64_t kSteps = 3 * 11;
+
+inline std::string hash_in(const std::string& out) {
+  return json_value(out + "/summary.json", "parameters_sha256");
+}
+
+inline std::string run_to_end(const Arguments& arguments, const std::string& out) {
+  const auto result = tandem_run(arguments);
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  return hash_in(out);
+}
+
+inline std::string checkpoint(const std::string& out, int64_t step) {
+  std::string number = std::to_string(step);
+  number.insert(0, 8 - number.size(), '0');
+  return out + "/checkpoints/step-" + number;
+}
+
+}  // namespace tandem
