@@ -80,6 +80,8 @@ void ReplicaThreads::end() {
 void ReplicaThreads::loop(size_t replica, int num_threads) {
   if (num_threads > 0) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    // When first asked, LibTorch gives a thread the number of the process.
+    at::get_num_threads();
     at::set_num_threads(num_threads);
   }
   size_t done = 0;
