@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "app/command_line.h"
-#include "app/fetch_missing.h"
+#include "app/commands/fetch_missing.h"
 #include "app/flag_names.h"
 #include "app/run_as_rank.h"
 #include "app/start_ranks.h"

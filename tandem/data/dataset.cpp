@@ -11,7 +11,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/sha256.h"
 #include "tandem/data/cifar.h"
-#include "tandem/data/digits.h"
+#include "tandem/data/digits/digits.h"
 #include "tandem/data/idx.h"
 
 namespace tandem {

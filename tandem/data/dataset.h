@@ -72,7 +72,7 @@ DataHashes hashes_of(const Dataset& data);
 /// The four IDX files of a folder. Throws DataError.
 DatasetSplits load_idx_folder(const std::string& folder);
 
-/// Draws the digits (digits.h) and writes them as four IDX files, all or none.
+/// Draws the digits (digits/digits.h) and writes them as four IDX files, all or none.
 void write_digits(const std::string& folder, int64_t num_train, int64_t num_test);
 
 }  // namespace tandem

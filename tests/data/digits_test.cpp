@@ -1,4 +1,4 @@
-#include "tandem/data/digits.h"
+#include "tandem/data/digits/digits.h"
 
 #include <gtest/gtest.h>
 

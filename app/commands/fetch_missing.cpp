@@ -1,4 +1,4 @@
-#include "app/fetch_missing.h"
+#include "app/commands/fetch_missing.h"
 
 #include <optional>
 

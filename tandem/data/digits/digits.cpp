@@ -1,4 +1,4 @@
-#include "tandem/data/digits.h"
+#include "tandem/data/digits/digits.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "tandem/data/digit_glyphs.h"
+#include "tandem/data/digits/digit_glyphs.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "tandem/data/digit_glyphs.h"
+#include "tandem/data/digits/digit_glyphs.h"
 
 #include <string_view>
 
