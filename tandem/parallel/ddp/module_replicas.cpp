@@ -7,8 +7,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -115,19 +117,31 @@ void become(
   tensor.set_requires_grad(original.requires_grad());
 }
 
+// Newer LibTorch counts references inside the node.
+using NodePointer = decltype(autograd::Edge::function);
+
+template <typename T>
+NodePointer make_node() {
+  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<autograd::Node>>) {
+    return std::make_shared<T>();
+  } else {
+    return c10::make_intrusive<T>();
+  }
+}
+
 // One for all replicas of a tensor; null where it wants no gradient. Without grad mode
 // too: a backward that is still to come wants to see that the tensors are no leaves.
-std::shared_ptr<AddInOrder> sum_for(const at::Tensor& original) {
+NodePointer sum_for(const at::Tensor& original) {
   if (!original.requires_grad()) {
-    return nullptr;
+    return {};
   }
-  auto sum = std::make_shared<AddInOrder>();
+  auto sum = make_node<AddInOrder>();
   sum->set_next_edges(autograd::collect_next_edges(original));
   return sum;
 }
 
-void lead_to(const std::shared_ptr<AddInOrder>& sum, at::Tensor& tensor) {
-  if (sum != nullptr) {
+void lead_to(const NodePointer& sum, at::Tensor& tensor) {
+  if (sum) {
     autograd::set_history(tensor, sum);
   }
 }

@@ -45,7 +45,8 @@ ReplicaThreads::ReplicaThreads(size_t count) {
   const int each = std::max(1, num_threads / static_cast<int>(count));
   try {
     for (size_t replica = 0; replica < count; ++replica) {
-      threads_.emplace_back([=] { loop(replica, each < num_threads ? each : 0); });
+      const int threads = each < num_threads ? each : 0;
+      threads_.emplace_back([this, replica, threads] { loop(replica, threads); });
     }
   } catch (const std::system_error& error) {
     end();
