@@ -193,6 +193,13 @@ void link_best(const std::string& directory, const std::string& checkpoint) {
   }
 }
 
+void forget_dangling_best(const std::string& directory) {
+  const std::string best = directory + "/best";
+  if (is_link(best) && !file_exists(best)) {
+    remove_all(best);
+  }
+}
+
 void remove_surplus(
     const std::string& directory, int64_t best_step, const KeptCheckpoints& kept) {
   auto all = checkpoints_in(directory);
@@ -206,6 +213,7 @@ void remove_surplus(
       remove_all(entry->second);
     }
   }
+  forget_dangling_best(directory);
 }
 
 }  // namespace
@@ -324,10 +332,7 @@ void leave_later_checkpoints(const std::string& directory, int64_t step) {
         kLeft + "...");
     set_aside(entry->second, kLeft);
   }
-  const std::string best = directory + "/best";
-  if (is_link(best) && !file_exists(best)) {
-    remove_all(best);
-  }
+  forget_dangling_best(directory);
 }
 
 }  // namespace tandem

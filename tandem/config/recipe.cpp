@@ -145,14 +145,24 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
 
 // Advice where the line is such as: model = net
 std::string quotes_missing_in(const std::string& content, uint32_t line) {
+  // The standard library's expressions recurse: a long line could fill the stack.
+  constexpr size_t kLongest = 200;
   static const std::regex kUnquoted(R"(\s*(\w+)\s*=\s*([A-Za-z][^\s"'#]*)\s*(#.*)?)");
   const auto lines = split(content, '\n');
   std::smatch parts;
-  if (line < 1 || line > lines.size() ||
+  if (line < 1 || line > lines.size() || lines[line - 1].size() > kLongest ||
       !std::regex_match(lines[line - 1], parts, kUnquoted)) {
     return "";
   }
-  return "; texts stand in quotes: " + parts[1].str() + " = \"" + parts[2].str() + "\"";
+  const auto& fields = config_fields();
+  const bool is_text =
+      std::any_of(fields.begin(), fields.end(), [&](const auto& field) {
+        return parts[1] == field.name &&
+               (field.type == Field::Type::text || field.type == Field::Type::choice);
+      });
+  return is_text ? "; texts stand in quotes: " + parts[1].str() + " = \"" +
+                       parts[2].str() + "\""
+                 : "";
 }
 
 }  // namespace

@@ -33,13 +33,26 @@ std::string describe_scaling(const Summary& summary) {
       summary.skipped_steps, summary.steps, summary.loss_scale);
 }
 
-std::string nothing_to_train(const Position& position, const TrainingOptions& options) {
-  return position.step == 0
-             ? fmt::format("Nothing to train: epochs is {}", options.epochs)
-             : fmt::format(
-                   "Nothing left to train: the run ended after {} epochs, at step {}; "
-                   "raise --epochs to go on",
-                   position.epoch, position.step);
+std::string nothing_to_train(
+    const Position& position, const TrainingOptions& options,
+    const std::string& ended_by) {
+  if (position.step == 0) {
+    return fmt::format("Nothing to train: epochs is {}", options.epochs);
+  }
+  return fmt::format(
+      "Nothing left to train: the run ended {}",
+      ended_by == "patience"
+          ? fmt::format(
+                "early, at step {}; raise --patience, or set it to 0, to go on",
+                position.step)
+      : ended_by == "converged"
+          ? fmt::format(
+                "at step {}, since it has converged; start another from its weights "
+                "with --init to go on",
+                position.step)
+          : fmt::format(
+                "after {} epochs, at step {}; raise --epochs to go on", position.epoch,
+                position.step));
 }
 
 std::string describe_end(const Summary& summary, const TrainingOptions& options) {

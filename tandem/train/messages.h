@@ -22,8 +22,10 @@ std::string describe_run(
 /// What became of steps whose gradients overflowed.
 std::string describe_scaling(const Summary& summary);
 
-/// Why a run makes no step.
-std::string nothing_to_train(const Position& position, const TrainingOptions& options);
+/// Why a run makes no step. `ended_by`: RunEnd::reason().
+std::string nothing_to_train(
+    const Position& position, const TrainingOptions& options,
+    const std::string& ended_by);
 
 /// Why a run ended before its last epoch.
 std::string describe_end(const Summary& summary, const TrainingOptions& options);

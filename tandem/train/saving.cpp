@@ -35,6 +35,12 @@ std::string Saving::directory() const {
   return config_.output.out;
 }
 
+std::string Saving::newest() const {
+  return config_.output.out.empty()
+             ? ""
+             : newest_checkpoint(config_.output.out + "/checkpoints");
+}
+
 CheckpointContent Saving::content(TrainingState state, const Position& position) const {
   CheckpointContent content;
   content.state = std::move(state);

@@ -24,6 +24,9 @@ class Saving {
   /// checkpoints are there that this one does not go on from.
   std::string directory() const;
 
+  /// The newest checkpoint of the run, "" when there is none.
+  std::string newest() const;
+
   /// Loads the checkpoint that config.output.resume names, "auto" for the newest whole
   /// one, and sets `position` and `best`. False when the run begins anew. Throws as
   /// load_checkpoint(), and ConfigError when it is of other data or of settings that a

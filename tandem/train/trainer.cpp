@@ -8,8 +8,8 @@
 #include "tandem/base/log.h"
 #include "tandem/base/standard_streams.h"
 #include "tandem/checkpoint/checkpoint.h"
-#include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/data/data_parts.h"
+#include "tandem/parallel/strategies/lone_step.h"
 #include "tandem/train/agreement/agreement.h"
 #include "tandem/train/agreement/precision.h"
 #include "tandem/train/agreement/run_end.h"
@@ -71,7 +71,7 @@ class Trainer {
     announce();
     TestReport test;
     if (is_finished()) {
-      reporter_.say(nothing_to_train(position_, config_.training));
+      reporter_.say(nothing_to_train(position_, config_.training, end_.reason()));
       test = evaluate_now();
       if (!resumed) {
         save();
@@ -104,7 +104,7 @@ class Trainer {
     return position_.epoch + 1 >= config_.training.epochs || end_.now();
   }
   bool is_epoch_done() const {
-    return position_.step_in_epoch == last_step_;
+    return position_.step_in_epoch >= last_step_;
   }
 
   // --- set-up ---
@@ -152,7 +152,8 @@ class Trainer {
   void train_epoch() {
     reading_.begin(position_);
     // Steps of a resumed epoch's first part may have been of another size.
-    last_step_ = dry(position_.step_in_epoch + reading_.num_steps());
+    last_step_ = position_.step_in_epoch + dry(reading_.num_steps());
+    const int64_t before = position_.step;
     while (!is_epoch_done() && !end_.now()) {
       train_step();
       after_step();
@@ -161,16 +162,18 @@ class Trainer {
     if (!config_.output.dry_run && !end_.convergence().some() && is_epoch_done()) {
       reading_.finish_epoch();
     }
-    end_epoch();
+    end_epoch(position_.step > before);
     check_replicas();
   }
 
-  void end_epoch() {
-    const double loss = reporter_.end_epoch(place());
+  // `trained`: here, not all by an earlier process.
+  void end_epoch(bool trained) {
+    const double loss = reporter_.end_epoch(place(), is_epoch_done());
     if (is_epoch_done() && end_.convergence().note(loss)) {
       reporter_.converged(place());
     }
-    end_.on_epoch({position_.epoch, position_.step, loss, reporter_.epoch_accuracy()});
+    end_.on_epoch(
+        {position_.epoch, position_.step, loss, reporter_.epoch_accuracy()}, trained);
     parts_.strategy->end_epoch(is_last_epoch());
   }
 
@@ -200,10 +203,9 @@ class Trainer {
     context.step = position_.step;
     context.epoch = position_.epoch;
     context.seed = static_cast<uint64_t>(config_.training.seed);
-    context.lr = current_lr();
+    context.lr = lr_ = current_lr();
     context.trace =
         config_.output.trace && position_.step < kTracedSteps ? &trace_ : nullptr;
-    lr_ = context.lr;
     const ReportPlace before = place();
     const auto sums = parts_.strategy->train_step(batches, context);
     ++position_.step_in_epoch;
@@ -213,7 +215,7 @@ class Trainer {
     if (reading_.reads()) {
       agreement_.note_loss(position_.step, sums);
     }
-    reporter_.add_step(sums, before);
+    reporter_.add_step(sums, before, batches.empty() || count_samples(batches) > 0);
     end_.on_step({position_.epoch, position_.step_in_epoch, position_.step, lr_, sums});
   }
 
@@ -233,7 +235,7 @@ class Trainer {
     const Decision decision =
         agree ? agreement_.decide(position_.step, end_.wish()) : Decision{};
     if (decision.bad_rank >= 0) {
-      throw stopped_for_loss(decision, last_checkpoint());
+      throw stopped_for_loss(decision, saving_.newest());
     }
     if (decision.end) {
       end_.stop();
@@ -252,12 +254,6 @@ class Trainer {
       comm_.barrier("stop");
       throw stopped_by_signal(decision, position_.step, config_.output);
     }
-  }
-
-  std::string last_checkpoint() const {
-    return config_.output.out.empty()
-               ? ""
-               : newest_checkpoint(config_.output.out + "/checkpoints");
   }
 
   // --- evaluation, checkpoints, end ---
@@ -314,7 +310,8 @@ class Trainer {
   }
 
   void write_trace() {
-    if (!config_.output.trace || config_.output.out.empty()) {
+    if (!config_.output.trace || config_.output.out.empty() ||
+        position_.step == first_step_) {
       return;
     }
     const std::string trace = trace_of_all_ranks(trace_, comm_);
@@ -335,7 +332,9 @@ class Trainer {
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
     summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
-    summary.ended_by = end_.now() ? end_.reason() : "epochs";
+    const bool early =
+        end_.convergence().all() || position_.epoch < config_.training.epochs;
+    summary.ended_by = early ? end_.reason() : "epochs";
     summary.best_test_loss = end_.patience().best().loss;
     summary.best_test_step = end_.patience().best().step;
     summary.epochs = position_.epoch;

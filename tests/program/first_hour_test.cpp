@@ -139,6 +139,20 @@ TEST(FirstHour, AFinishedRunSaysSo) {
           Not(HasSubstr("0 samples/s"))));
 }
 
+TEST(FirstHour, ADryRunFromTheMiddleOfAnEpochMakesItsTwoStepsToo) {
+  const Scratch scratch;
+  const Arguments train = {"train", "--model", "simplenet",    "--limit",
+                           "640",   "--out",   scratch / "run"};
+  auto first = train;
+  first.insert(first.end(), {"--checkpoint-every", "4", "--keep-checkpoints", "0"});
+  ASSERT_TRUE(tandem_run(first).status.ok());
+  const auto result = tandem_run(
+      {"train", "--model", "simplenet", "--limit", "640", "--resume",
+       scratch / "run/checkpoints/step-00000004", "--dry-run", "--log-every", "1"});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("step 6/6"));
+}
+
 TEST(FirstHour, NoEpochsSaveTheInitialWeights) {
   const Scratch scratch;
   const auto result = tandem_run(

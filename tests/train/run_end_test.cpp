@@ -125,6 +125,18 @@ TEST(Patience, ARunThatGoesOnHasNotForgotten) {
   EXPECT_EQ(resumed.parameters_sha256, whole.parameters_sha256);
 }
 
+TEST(Patience, ARunThatItEndedSaysHowToGoOn) {
+  const Scratch scratch;
+  auto config = overfitting(2, scratch / "run");
+  overfit(config);
+  config.output.resume = "auto";
+  EXPECT_THAT(
+      overfit(config).output, HasSubstr("raise --patience, or set it to 0, to go on"));
+  config.training.patience = 0;
+  config.training.epochs = 60;
+  EXPECT_EQ(overfit(config).summary.epochs, 60);
+}
+
 TEST(Patience, AnAverageAtTheEndIsTakenWhenTheEvaluationEndsTheRun) {
   const Scratch scratch;
   auto config = overfitting(2, scratch / "run");
@@ -255,6 +267,38 @@ TEST(Observer, AStopInTheMiddleOfAnEpochSavesAndCanGoOn) {
   EXPECT_GT(stopped.test.count, 0);
   EXPECT_EQ(resumed.steps, whole.steps);
   EXPECT_EQ(resumed.parameters_sha256, whole.parameters_sha256);
+}
+
+// The sums of what was broken off are saved, so the epoch is whole when it ends.
+TEST(Observer, AnEpochThatWasBrokenOffIsReportedWholeInTheEnd) {
+  const Scratch scratch;
+  const auto comm = make_single_communicator();
+  class Epochs : public Watcher {
+   public:
+    std::vector<double> losses;
+    Next on_epoch(const EpochReport& epoch) override {
+      losses.push_back(epoch.loss);
+      return Next::go_on;
+    }
+  };
+  const auto train_to = [&](const std::string& out, int64_t stop_at, bool resume) {
+    Epochs watcher;
+    watcher.stop_at_step = stop_at;
+    RunConfig config = of_two_epochs(1, scratch / out);
+    config.training.min_delta = 1e-9;
+    config.training.epochs = 1;
+    config.output.log_every = 1;
+    config.output.resume = resume ? "auto" : "";
+    watched(config, *comm, watcher);
+    return watcher.losses;
+  };
+  testing::internal::CaptureStdout();
+  const auto whole = train_to("whole", -1, false);
+  train_to("parts", 2, false);
+  const auto resumed = train_to("parts", -1, true);
+  testing::internal::GetCapturedStdout();
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_EQ(resumed, whole);
 }
 
 TEST(Observer, AnEvaluationsStopEndsTheRunAtOnce) {

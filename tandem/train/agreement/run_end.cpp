@@ -17,9 +17,9 @@ void RunEnd::on_step(const StepReport& step) {
   }
 }
 
-void RunEnd::on_epoch(const EpochReport& epoch) {
+void RunEnd::on_epoch(const EpochReport& epoch, bool trained) {
   if (observer_ != nullptr) {
-    wish_ = observer_->on_epoch(epoch) == Next::stop || wish_;
+    wish_ = (trained && observer_->on_epoch(epoch) == Next::stop) || wish_;
     agree();
   }
 }

@@ -39,7 +39,8 @@ class RunEnd {
   /// Tells the observer. What it says to a step is known to this rank alone until the
   /// ranks agree (wish(), Agreement::decide(), stop()); the others are collective.
   void on_step(const StepReport& step);
-  void on_epoch(const EpochReport& epoch);
+  /// `trained`: here; an epoch whose steps were all another process's is not told.
+  void on_epoch(const EpochReport& epoch, bool trained);
   void on_evaluation(const TestReport& test);
   /// `path`: "" on ranks that did not write it.
   void on_checkpoint(const std::string& path);

@@ -20,7 +20,8 @@ struct StepReport {
 };
 
 /// The training of an epoch: of all ranks together, or of this rank where ranks do not
-/// make their steps together (averaging, Hogwild, an asynchronous server).
+/// make their steps together (averaging, Hogwild, an asynchronous server). Of a run that
+/// goes on in the middle of an epoch it may be that of the rest.
 struct EpochReport {
   int64_t epoch = 0;
   int64_t step = 0;

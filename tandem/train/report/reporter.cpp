@@ -43,11 +43,12 @@ Reporter::Reporter(
       whole_batch_(config.training.divide_batch && !own_numbers_),
       progress_(config, comm.rank() == 0, prints(config, comm)) {}
 
-void Reporter::add_step(const StepSums& sums, const ReportPlace& place) {
+void Reporter::add_step(
+    const StepSums& sums, const ReportPlace& place, bool has_samples) {
   sums_ += sums;
   epoch_sums_ += sums;
   // An epoch's last step may have none for this rank.
-  if (whole_batch_ || !sums.empty()) {
+  if (whole_batch_ || (has_samples && !sums.empty())) {
     batch_ = sums;
   }
   before_step_ = place;
@@ -166,7 +167,7 @@ void Reporter::note_lost_output() {
   log_warning("[train] cannot write to " + lost + "; the run goes on without");
 }
 
-double Reporter::end_epoch(const ReportPlace& place) {
+double Reporter::end_epoch(const ReportPlace& place, bool done) {
   const auto own = epoch_sums_.values();
   const auto sums =
       in_lockstep_ ? of_all_ranks(epoch_sums_, comm_, "epoch").values() : own;
@@ -175,7 +176,9 @@ double Reporter::end_epoch(const ReportPlace& place) {
   if (values.count > 0) {
     progress_.line("epoch_line", config_.output.epoch_line, values);
   }
-  epoch_sums_ = {};
+  if (done) {
+    epoch_sums_ = {};
+  }
   // A rank that converged earlier reads nothing any more.
   if (sums.samples > 0) {
     epoch_accuracy_ = sums.percent_correct();

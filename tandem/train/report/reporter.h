@@ -45,7 +45,9 @@ class Reporter {
   }
 
   /// What a step of this rank gave. Reads nothing.
-  void add_step(const StepSums& sums, const ReportPlace& place);
+  /// `has_samples`: whether its batches did, where it had any.
+  void add_step(
+      const StepSums& sums, const ReportPlace& place, bool has_samples = true);
 
   /// A report of the steps since the last one, `shown` as a line too. Collective in
   /// lockstep.
@@ -53,7 +55,8 @@ class Reporter {
 
   /// Ends an epoch's sums. Returns its mean loss, over all ranks in lockstep, else
   /// over this rank's samples; 0 without samples. Collective in lockstep.
-  double end_epoch(const ReportPlace& place);
+  /// `done`: the epoch was not broken off; else its sums are kept for who goes on.
+  double end_epoch(const ReportPlace& place, bool done = true);
 
   /// Of this rank in this epoch: this object's own tensor (StepSums::tensor()), for a
   /// run that goes on in the middle of an epoch.
