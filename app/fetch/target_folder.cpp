@@ -89,7 +89,13 @@ bool can_write_into(const std::string& folder) {
     return false;
   }
   std::string probe = folder + "/tmp-XXXXXX";
-  const int fd = mkstemp(probe.data());
+  int fd = mkstemp(probe.data());
+  // Another process that tries the same has made the folder, and taken it away again.
+  for (int tries = 0; fd < 0 && errno == ENOENT && tries < 10; ++tries) {
+    make_directories(folder);
+    probe = folder + "/tmp-XXXXXX";
+    fd = mkstemp(probe.data());
+  }
   if (fd >= 0) {
     close(fd);
     unlink(probe.c_str());

@@ -67,8 +67,12 @@ Loader::Loader(
       normalise_(options.mean, options.std) {
   check(options, sampler);
   sampler_.size = dataset.size;
-  // What the data can fill: the size asked for may be far larger.
-  const int64_t most = std::max<int64_t>(1, shard_size(sampler_));
+  // What the data can fill: the size asked for may be far larger. Of a batch that is
+  // divided, a shard may get more behind seek() than from the beginning.
+  const int64_t whole = std::min(sampler_.batch, sampler_.size);
+  const int64_t most = std::max(
+      {int64_t{1}, shard_size(sampler_),
+       chunk_of(whole, sampler_.num_shards, 0).count});
   const int64_t batch_size = std::min(most_samples(options, sampler), most);
   const int64_t num_buffers = std::clamp<int64_t>(options.num_buffers, 1, most + 1);
   for (int64_t i = 0; i < num_buffers; ++i) {

@@ -53,6 +53,36 @@ TEST(DividedBatch, ChunksAreTorchs) {
   }
 }
 
+// From the beginning the last of four shards gets nothing; behind position 1 the step
+// of eight samples has two for each.
+TEST(DividedBatch, AShardMayGetMoreBehindAPositionThanFromTheBeginning) {
+  for (const int64_t micro_batches : {1, 3}) {
+    const auto sampler = divided(9, 9, 4, 3);
+    ASSERT_EQ(shard_size(sampler), 0);
+    LoaderOptions options;
+    options.batch_size = 9 / micro_batches;
+    options.micro_batches = micro_batches;
+    options.num_buffers = micro_batches + 1;
+    Loader loader(noise_images(9), sampler, options);
+    loader.seek(0, 1);
+    Samples read;
+    Batch batch;
+    std::vector<Batch> batches;
+    while (loader.next(batch)) {
+      batches.push_back(batch);
+    }
+    for (const auto& one : batches) {
+      for (int64_t i = 0; i < one.count(); ++i) {
+        read.push_back(one.samples[i].item<int64_t>());
+      }
+    }
+    auto rest = sampler;
+    rest.first_position = 1;
+    EXPECT_EQ(read, shard_indices(rest, 0)) << micro_batches;
+    EXPECT_EQ(read.size(), 2u);
+  }
+}
+
 // In chunks of one batch after the other, the shards have the order of one shard.
 void expect_batches_of_one_shard(const SamplerOptions& of_one, int64_t epoch) {
   const Samples order = shard_indices(of_one, epoch);

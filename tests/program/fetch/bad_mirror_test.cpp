@@ -1,5 +1,10 @@
 // Mirrors that fail: the next one is asked, and what they sent does not stay.
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "fetching.h"
@@ -139,12 +144,22 @@ TEST_F(FetchFails, AndKeepsWhatWasBrokenOff) {
 }
 
 TEST_F(FetchFails, WhereTheProxyDoesNotAnswer) {
+  // A port that is taken, so that no other program gets it, where nobody listens.
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(bind(fd, plain, size), 0);
+  ASSERT_EQ(getsockname(fd, plain, &size), 0);
   const std::string nobody =
-      HttpServer([](const HttpRequest&) { return HttpAnswer(); }).url();
+      "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/";
   write_mirrors(set_of("tiny", {"http://mirror.invalid/"}, {{"file", kFile}}));
   auto behind = variables();
   behind.emplace_back("http_proxy", nobody);
   const auto result = tandem_run({"data", "fetch", "tiny"}, behind);
+  close(fd);
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(
       result.errors,

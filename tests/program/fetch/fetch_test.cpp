@@ -178,11 +178,15 @@ TEST_F(Fetch, AStoppedFetchGoesOn) {
 // Reads what a process prints until it has said `text`.
 bool says(Process& process, const std::string& text) {
   std::string said;
-  while (said.find(text) == std::string::npos && !process.poll()) {
+  for (bool all = false; said.find(text) == std::string::npos && !all;) {
+    const bool ended = process.poll().has_value();
     char buffer[256];
     const ssize_t got = read(process.output_fd(), buffer, sizeof(buffer));
     said.append(buffer, static_cast<size_t>(std::max<ssize_t>(got, 0)));
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    all = ended && got <= 0;
+    if (got <= 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
   }
   return said.find(text) != std::string::npos;
 }
