@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <sstream>
 
 #include "app/plan/comparison.h"
 #include "tandem/base/error.h"
@@ -13,8 +12,7 @@ namespace {
 
 std::vector<int> parse_counts(const std::string& text) {
   std::vector<int> counts;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
+  for (const auto& part : split(text, ',')) {
     const auto value = parse_number<int>(part);
     if (!value || *value < 1 || *value > 4096 ||
         std::find(counts.begin(), counts.end(), *value) != counts.end()) {

@@ -109,10 +109,9 @@ void fetch_files(
 // Once its files are there the archive that was fetched goes; one that a user has put
 // there stays.
 void fetch_archive(
-    const RemoteSet& set, const std::string& folder,
+    const RemoteSet& set, const std::string& folder, bool is_there,
     const std::vector<RemoteFile>& wrong, Downloader& downloader) {
   const RemoteFile& archive = set.archive->file;
-  const bool is_there = has_right_file(folder, archive);
   if (!is_there) {
     const std::string reasons = downloader.get(archive);
     if (!reasons.empty()) {
@@ -155,7 +154,11 @@ std::string fetch(const RemoteSet& set, const FetchOptions& options) {
   say("fetching " + set.name + " into " + folder);
   say_what_is_there(set, folder, wrong);
   Downloader downloader(set.urls, folder, options.stall_seconds);
-  (set.archive ? fetch_archive : fetch_files)(set, folder, wrong, downloader);
+  if (set.archive) {
+    fetch_archive(set, folder, has_archive, wrong, downloader);
+  } else {
+    fetch_files(set, folder, wrong, downloader);
+  }
   return folder;
 }
 

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "app/failure_file.h"
 #include "app/train_flags.h"
@@ -14,6 +13,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 #include "tandem/launch/mpirun.h"
 
 namespace tandem::app {
@@ -61,13 +61,10 @@ Arguments train_arguments(
 }
 
 bool in_path(const std::string& program) {
-  std::istringstream folders(get_env("PATH").value_or(""));
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (file_exists(folder + "/" + program)) {
-      return true;
-    }
-  }
-  return false;
+  const auto folders = split(get_env("PATH").value_or(""), ':');
+  return std::any_of(folders.begin(), folders.end(), [&](const auto& folder) {
+    return file_exists(folder + "/" + program);
+  });
 }
 
 std::string obstacle_of(const RunConfig& config) {

@@ -12,10 +12,10 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <sstream>
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -67,8 +67,7 @@ class ExecImage {
  private:
   static std::string find_program(const std::string& name) {
     if (name.find('/') == std::string::npos) {
-      std::istringstream folders(get_env("PATH").value_or("/usr/bin:/bin"));
-      for (std::string folder; std::getline(folders, folder, ':');) {
+      for (const auto& folder : split(get_env("PATH").value_or("/usr/bin:/bin"), ':')) {
         const std::string path = folder + "/" + name;
         if (is_program(path)) {
           return path;
