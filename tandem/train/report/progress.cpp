@@ -41,11 +41,14 @@ bool is_line_due(const OutputOptions& options, int64_t steps, bool last) {
          (last && options.log_at == LogAt::last_and_end);
 }
 
+bool reports(const RunConfig& config, int rank, int local_rank) {
+  const LogRanks who = config.output.log_ranks;
+  return who == LogRanks::all || (who == LogRanks::host ? local_rank : rank) == 0;
+}
+
 void print_join_line(const RunConfig& config, int rank, int local_rank) {
   const OutputOptions& output = config.output;
-  const bool prints = output.log_ranks == LogRanks::all ||
-                      (output.log_ranks == LogRanks::host ? local_rank : rank) == 0;
-  if (output.join_line.empty() || !prints) {
+  if (output.join_line.empty() || !reports(config, rank, local_rank)) {
     return;
   }
   LineValues values;

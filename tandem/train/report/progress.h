@@ -12,6 +12,10 @@ namespace tandem {
 /// Whether a line is due after so many steps of an epoch; `last`: there are no more.
 bool is_line_due(const OutputOptions& options, int64_t steps, bool last);
 
+/// Whether a rank reports, as config.output.log_ranks says. `local_rank`: its number on
+/// its host.
+bool reports(const RunConfig& config, int rank, int local_rank);
+
 /// The template of config.output.join_line, of a rank that is about to meet the others:
 /// of the ranks that report. `local_rank`: its number on its host.
 void print_join_line(const RunConfig& config, int rank, int local_rank);

@@ -15,20 +15,12 @@ namespace tandem {
 namespace {
 
 // Thread ranks share a host, and have no environment of their own.
-bool first_of_host(const RunConfig& config, const Communicator& comm) {
+int local_rank(const RunConfig& config, const Communicator& comm) {
   if (config.ranks.kind == RankKind::thread) {
-    return comm.rank() == 0;
+    return comm.rank();
   }
   const auto env = read_rank_env();
-  return !env || env->local_rank == 0;
-}
-
-bool prints(const RunConfig& config, const Communicator& comm) {
-  if (config.output.log_ranks == LogRanks::all) {
-    return true;
-  }
-  return config.output.log_ranks == LogRanks::host ? first_of_host(config, comm)
-                                                   : comm.rank() == 0;
+  return env ? env->local_rank : 0;
 }
 
 }  // namespace
@@ -41,7 +33,9 @@ Reporter::Reporter(
       in_lockstep_(strategy.in_lockstep()),
       own_numbers_(config.output.log_ranks != LogRanks::first),
       whole_batch_(config.training.divide_batch && !own_numbers_),
-      progress_(config, comm.rank() == 0, prints(config, comm)) {}
+      progress_(
+          config, comm.rank() == 0,
+          reports(config, comm.rank(), local_rank(config, comm))) {}
 
 void Reporter::add_step(
     const StepSums& sums, const ReportPlace& place, bool has_samples) {
