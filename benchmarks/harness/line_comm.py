@@ -7,7 +7,7 @@ import tempfile
 from line_train import train_command
 from measure import Side, run, run_json, run_sides
 from table import LINKS, RANKS, SIZES, WAYS
-import two_hosts
+import hosts as namespaces
 
 BACKENDS = ("gloo", "shm")
 CROWD_BACKENDS = ("gloo", "shm+gloo")
@@ -158,6 +158,6 @@ def links(settings, log):
     with contextlib.ExitStack() as stack:
         sides = {}
         for name, rate in LINKS.items():
-            hosts = stack.enter_context(two_hosts.TwoHosts(rate))
+            hosts = stack.enter_context(namespaces.Hosts(2, rate))
             sides.update(Link(settings, name, hosts).sides())
         return run_sides(log, "links", settings.rounds(3), sides)

@@ -212,7 +212,7 @@ def page(facts, entries, invocation, jsonl, changes):
         "proportional set size of both ranks together, without what started them; "
         "PyTorch's parent shares its ranks' libraries, which makes their figure smaller. "
         "The two "
-        "hosts are network namespaces joined by a veth pair with `tc qdisc ... tbf rate "
+        "hosts are network namespaces joined by a bridge, with `tc qdisc ... tbf rate "
         "... latency 50ms` and a burst of 2 ms on both ends; each rank has a core of its own, as "
         "on a host of its own, and the first 10 steps are not counted. `plan` predicts "
         "from a step of one rank, and from sums over the link of 1 KB and of all gradients.",

@@ -13,6 +13,7 @@ import shutil
 import socket
 import statistics
 import tempfile
+import time
 
 FILES = [f"{part}-{what}" for part in ("train", "t10k")
          for what in ("images-idx3-ubyte", "labels-idx1-ubyte")]
@@ -47,15 +48,15 @@ def torchvision_root(folder):
         yield root
 
 
-def mnist(root, recipe):
-    """The training part through PIL, ToTensor and Normalize, as PyTorch's own
-    MNIST example reads it."""
+def mnist(root, recipe, part="train"):
+    """A part through PIL, ToTensor and Normalize, as PyTorch's own MNIST example
+    reads it. In memory: the root is not needed afterwards."""
     from torchvision import datasets, transforms
     steps = [transforms.Pad(recipe.pad)] if recipe.pad else []
     steps.append(transforms.ToTensor())
     if recipe.std != 1:
         steps.append(transforms.Normalize((recipe.mean,), (recipe.std,)))
-    return datasets.MNIST(root, train=True, transform=transforms.Compose(steps))
+    return datasets.MNIST(root, train=part == "train", transform=transforms.Compose(steps))
 
 
 def read_idx(folder, name):
@@ -81,23 +82,84 @@ def batch_of(pixels, labels, order, recipe):
     return images.sub_(recipe.mean).div_(recipe.std), labels[order]
 
 
-def document_arguments(epochs):
-    """The arguments of a document's program (documents/)."""
+def document_arguments(epochs, ranks=1, parity=False):
+    """The arguments of a document's program (documents/). It runs as the document has
+    it; one of `parity` does so with --as-written only, and else as compare.py needs it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True, help="folder of MNIST's files")
-    parser.add_argument("--save-init", required=True,
-                        help="where the initial state dict goes")
     parser.add_argument("--epochs", type=int, default=epochs)
     parser.add_argument("--limit", type=int, default=0, help="first samples only")
-    return parser.parse_args()
+    parser.add_argument("--nproc", type=int, default=ranks, help="ranks")
+    if parity:
+        parser.add_argument("--save-init", help="where the initial state dict goes")
+        parser.add_argument("--as-written", action="store_true", help=(
+            "the document's numbers, dropout and order, MNIST by torchvision, and at the "
+            "end a line of JSON for scripts/documents"))
+    else:
+        parser.set_defaults(as_written=True)
+    args = parser.parse_args()
+    if not args.as_written and not args.save_init:
+        parser.error("--save-init or --as-written is missing")
+    return args
 
 
 def document_dataset(args, part, recipe):
-    """What torchvision's MNIST gives with ToTensor and Normalize, as a data set."""
-    from torch.utils.data import TensorDataset
+    """What torchvision's MNIST gives with ToTensor and Normalize; as written by
+    torchvision itself, else in float64, decoded beforehand."""
+    from torch.utils.data import Subset, TensorDataset
+    if args.as_written:
+        with torchvision_root(args.data) as root:
+            dataset = mnist(root, recipe, part)
+        return Subset(dataset, range(args.limit)) if args.limit else dataset
     pixels, labels = read_part(args.data, part)
     first = slice(args.limit or None)
-    return TensorDataset(*batch_of(pixels, labels, first, recipe))
+    images, labels = batch_of(pixels, labels, first, recipe)
+    return TensorDataset(images.double(), labels)
+
+
+def document_model(args, model, first=True):
+    """The model as written; else in float64 with dropout that does nothing, after the
+    first rank saved the weights, which PyTorch drew in float32."""
+    import torch
+    if args.as_written:
+        return model
+    if first:
+        torch.save(model.state_dict(), args.save_init)
+    for module in model.modules():
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+    return model.double()
+
+
+class Stopwatch:
+    """Adds up the seconds spent under `with`."""
+
+    seconds = 0.0
+
+    def __enter__(self):
+        self.start = time.perf_counter()
+
+    def __exit__(self, *failure):
+        self.seconds += time.perf_counter() - self.start
+
+
+def end_document(args, model, recipe, watch, **fields):
+    """As written, what scripts/documents asks of every program: the seconds of training,
+    and the test that tandem's recipe has at its end, here on decoded images."""
+    if not args.as_written:
+        return
+    import torch
+    pixels, labels = read_part(args.data, "t10k")
+    first = slice(args.limit or None)
+    pixels, labels = pixels[first], labels[first]
+    model.eval()
+    correct = 0
+    with torch.no_grad():
+        for order in torch.arange(len(labels)).split(1000):
+            images, targets = batch_of(pixels, labels, order, recipe)
+            images = torch.nn.functional.pad(images, [recipe.pad] * 4, value=-recipe.mean / recipe.std)
+            correct += (model(images).argmax(1) == targets).sum().item()
+    report(train_seconds=watch.seconds, test_accuracy=100 * correct / len(labels), **fields)
 
 
 def say(line):
@@ -105,23 +167,15 @@ def say(line):
     os.write(1, (line + "\n").encode())
 
 
-def float64_from(model, path):
-    """The model in float64. With a path its weights, which PyTorch drew in float32,
-    are saved first."""
-    import torch
-    if path:
-        torch.save(model.state_dict(), path)
-    return model.double()
-
-
-def run_document_ranks(train, world_size, args):
-    """train(rank, world_size, args) in processes of their own, as the documents'
-    programs and launchers start them, each on one thread. Exits 1 when one fails."""
+def run_document_ranks(train, args):
+    """train(rank, world_size, args) in args.nproc processes of their own, as the
+    documents' programs and launchers start them, each on one thread. Exits 1 when one
+    fails."""
     import multiprocessing
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
                       GLOO_SOCKET_IFNAME="lo")
-    processes = [multiprocessing.Process(target=train, args=(rank, world_size, args))
-                 for rank in range(world_size)]
+    processes = [multiprocessing.Process(target=train, args=(rank, args.nproc, args))
+                 for rank in range(args.nproc)]
     for process in processes:
         process.start()
     for process in processes:

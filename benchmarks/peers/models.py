@@ -23,7 +23,7 @@ def tandem_flags(name):
             "--std", str(recipe.std)]
 
 
-def make_model(name):
+def make_model(name, seed=0):
     import torch
     from torch import nn
     layers = {
@@ -49,7 +49,7 @@ def make_model(name):
             nn.MaxPool2d(2), nn.Conv2d(16, 32, 5, padding=2), nn.BatchNorm2d(32),
             nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1568, 10)],
     }
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     return nn.Sequential(*layers[name]())
 
 

@@ -27,7 +27,7 @@ constexpr Habit kHabits[] = {
     {"output_dir", "use out"},
     {"log_interval", "use log_every"},
     {"dataset", "use data"},
-    {"amp", "use precision = \"bf16\""},
+    {"amp", "use precision = \"bf16\", or \"fp16\" with loss_scale = \"dynamic\""},
     {"gradient_accumulation_steps", "use accumulate"},
 };
 

@@ -29,7 +29,13 @@ class EagerExecutor : public StageExecutor {
             sink_->gradient_ready(slot);
           }
         }) {
-    if (options.bf16 && kernel_isa() != Isa::avx512 &&
+    if (options.precision == Precision::fp16 && model.layers() == nullptr) {
+      throw ConfigError(
+          "[exec] precision fp16 rounds what layers take and give, and this model is "
+          "no "
+          "plain sequence of layers; use --precision bf16 or fp32");
+    }
+    if (options.precision == Precision::bf16 && kernel_isa() != Isa::avx512 &&
         get_env("ONEDNN_MAX_CPU_ISA").has_value()) {
       // LibTorch asks only the CPU whether it has bfloat16, and fails where
       // ONEDNN_MAX_CPU_ISA keeps oneDNN from using it. The switch is for the whole
@@ -47,7 +53,8 @@ class EagerExecutor : public StageExecutor {
     }
     StageResult result;
     {
-      const Autocast autocast(options_.bf16 && context.training);
+      const Autocast autocast(
+          options_.precision == Precision::bf16 && context.training);
       result.output =
           model_.forward(input, forward_context(batch, context)).to(dtype());
     }
@@ -138,6 +145,10 @@ class EagerExecutor : public StageExecutor {
   ForwardContext forward_context(const Batch& batch, const StepContext& context) {
     ForwardContext forward;
     forward.training = context.training;
+    if (context.training && options_.precision == Precision::fp16) {
+      forward.half =
+          options_.opt_level == OptLevel::o1 ? HalfLayers::o1 : HalfLayers::o2;
+    }
     forward.samples = {
         context.seed, context.epoch, batch.first_position, batch.position_stride};
     if (context.training) {

@@ -109,15 +109,19 @@ struct StageOptions {
   Loss loss;
   bool first = true;
   bool last = true;
-  // Convolutions and matrix products of training in bfloat16; parameters, gradients,
-  // the loss and what goes on to the next stage stay what they are.
-  bool bf16 = false;
+  // Not `automatic`. bf16: convolutions and matrix products of training; fp16: what
+  // `opt_level` says. Parameters, gradients, the loss and what goes on to the next
+  // stage stay what they are.
+  Precision precision = Precision::fp32;
+  OptLevel opt_level = OptLevel::o1;
   // Batch norm takes its statistics from the samples of all ranks.
   bool stacked_statistics = false;
 };
 
 /// Runs a model through autograd, any model. The arenas are the model's own and
 /// outlive the executor, as does the model.
+///
+/// fp16 is for layered models: throws ConfigError for others.
 std::unique_ptr<StageExecutor> make_eager_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 

@@ -68,13 +68,21 @@ struct Lanes {
   using Words = typename Vectors<L>::Words;
   using Halves = typename Vectors<L>::Halves;
   using Bytes = typename Vectors<L>::Bytes;
+  using LooseFloats __attribute__((vector_size(4 * L), aligned(4), may_alias)) = float;
+
+  // GCC 12 makes of a memcpy() on AVX2 copies of 16 bytes by way of the stack.
+  static constexpr bool kLoose = L == 8 && kWidest == 8;
 
   template <typename Vector>
   TANDEM_ALWAYS_INLINE static void load_bits(Vector& into, const void* from) {
     std::memcpy(&into, from, sizeof(into));
   }
   TANDEM_ALWAYS_INLINE static void load(Floats& into, const float* from) {
-    load_bits(into, from);
+    if constexpr (kLoose) {
+      into = *reinterpret_cast<const LooseFloats*>(from);
+    } else {
+      load_bits(into, from);
+    }
   }
   TANDEM_ALWAYS_INLINE static void load(Floats& into, const Bf16* from) {
     Halves halves;
@@ -83,7 +91,11 @@ struct Lanes {
     std::memcpy(&into, &words, sizeof(into));
   }
   TANDEM_ALWAYS_INLINE static void store(const Floats& from, float* to) {
-    std::memcpy(to, &from, sizeof(from));
+    if constexpr (kLoose) {
+      *reinterpret_cast<LooseFloats*>(to) = from;
+    } else {
+      std::memcpy(to, &from, sizeof(from));
+    }
   }
   // Rounds as narrow() in bf16.h does.
   TANDEM_ALWAYS_INLINE static void store(const Floats& from, Bf16* to) {

@@ -10,6 +10,22 @@ namespace tandem::TANDEM_ISA {
 
 namespace {
 
+// By way of 16 bits, since GCC 12 takes lanes one by one from 32 bits to 8 on AVX2.
+template <int L>
+TANDEM_ALWAYS_INLINE void to_bytes(
+    const typename Lanes<L>::Ints& from, typename Lanes<L>::Bytes& to) {
+  using V = Lanes<L>;
+  to = __builtin_convertvector(
+      __builtin_convertvector(from, typename V::Halves), typename V::Bytes);
+}
+template <int L>
+TANDEM_ALWAYS_INLINE void to_ints(
+    const typename Lanes<L>::Bytes& from, typename Lanes<L>::Ints& to) {
+  using V = Lanes<L>;
+  to = __builtin_convertvector(
+      __builtin_convertvector(from, typename V::Halves), typename V::Ints);
+}
+
 // The windows of L neighbouring lanes; `pixel` and `row` are steps in the input. Three
 // vectors are in use, and each input is read once, so neither registers nor cache run
 // short.
@@ -37,7 +53,8 @@ TANDEM_ALWAYS_INLINE void pool_lanes(
     place = cut ? (typename V::Ints{} + kNoInput) : place;
   }
   V::store(best, out);
-  const auto bytes = __builtin_convertvector(place, typename V::Bytes);
+  typename V::Bytes bytes;
+  to_bytes<L>(place, bytes);
   std::memcpy(which, &bytes, sizeof(bytes));
 }
 
@@ -48,7 +65,8 @@ TANDEM_ALWAYS_INLINE void spread_lanes(
   using V = Lanes<L>;
   typename V::Bytes bytes;
   V::load_bits(bytes, which);
-  const auto place = __builtin_convertvector(bytes, typename V::Ints);
+  typename V::Ints place;
+  to_ints<L>(bytes, place);
   typename V::Floats grad;
   V::load(grad, grad_out);
   for (int32_t y = 0; y < kernel; ++y) {
@@ -74,48 +92,60 @@ TANDEM_ALWAYS_INLINE void for_each_window(const PoolShape& s, Lanes&& lanes) {
   }
 }
 
-template <int L, typename T>
-TANDEM_ALWAYS_INLINE void pool_plane(
-    const PoolShape& s, bool relu, const T* in, T* out, uint8_t* which) {
+// K is the windows' size, or 0: the shape says it.
+template <int L, int K, typename T>
+void pool_plane(const PoolShape& s, bool relu, const T* in, T* out, uint8_t* which) {
+  const int64_t kernel = K > 0 ? K : s.kernel;
   for_each_window<L>(
       s, [&](int64_t from, int64_t to) __attribute__((always_inline)) {
         pool_lanes<L>(
-            s.kernel, s.lanes, s.width * s.lanes, relu, in + from, out + to,
-            which + to);
+            kernel, s.lanes, s.width * s.lanes, relu, in + from, out + to, which + to);
       });
 }
 
-template <int L, typename T>
-TANDEM_ALWAYS_INLINE void spread_plane(
+template <int L, int K, typename T>
+void spread_plane(
     const PoolShape& s, const uint8_t* which, const T* grad_out, T* grad_in) {
+  const int64_t kernel = K > 0 ? K : s.kernel;
   const int64_t row = s.width * s.lanes;
-  if (s.height % s.kernel != 0 || s.width % s.kernel != 0) {
+  if (s.height % kernel != 0 || s.width % kernel != 0) {
     std::memset(grad_in, 0, static_cast<size_t>(s.height * row) * sizeof(T));
   }
   for_each_window<L>(
       s, [&](int64_t to, int64_t from) __attribute__((always_inline)) {
         spread_lanes<L>(
-            s.kernel, s.lanes, row, which + from, grad_out + from, grad_in + to);
+            kernel, s.lanes, row, which + from, grad_out + from, grad_in + to);
       });
+}
+
+// Calls body(lanes, size of windows) with both as constants.
+template <typename Body>
+TANDEM_ALWAYS_INLINE void with_constants(const PoolShape& s, Body&& body) {
+  const auto with_lanes = [&](auto kernel) {
+    if (kWidest == 16 && s.lanes % 16 != 0) {
+      body(Count<8>{}, kernel);
+    } else {
+      body(Count<kWidest>{}, kernel);
+    }
+  };
+  s.kernel == 2 ? with_lanes(Count<2>{}) : with_lanes(Count<0>{});
 }
 
 template <typename T>
 void pool_any(const PoolShape& s, bool relu, const T* in, T* out, uint8_t* which) {
-  if (kWidest == 16 && s.lanes % 16 != 0) {
-    pool_plane<8>(s, relu, in, out, which);
-  } else {
-    pool_plane<kWidest>(s, relu, in, out, which);
-  }
+  with_constants(s, [&](auto lanes, auto kernel) {
+    pool_plane<decltype(lanes)::value, decltype(kernel)::value>(
+        s, relu, in, out, which);
+  });
 }
 
 template <typename T>
 void spread_any(
     const PoolShape& s, const uint8_t* which, const T* grad_out, T* grad_in) {
-  if (kWidest == 16 && s.lanes % 16 != 0) {
-    spread_plane<8>(s, which, grad_out, grad_in);
-  } else {
-    spread_plane<kWidest>(s, which, grad_out, grad_in);
-  }
+  with_constants(s, [&](auto lanes, auto kernel) {
+    spread_plane<decltype(lanes)::value, decltype(kernel)::value>(
+        s, which, grad_out, grad_in);
+  });
 }
 
 }  // namespace

@@ -69,6 +69,11 @@ void convolve(
       for (; x + kPixels <= s.out_width(); x += kPixels) {
         pixels(Count<kPixels>{}, x);
       }
+      if (s.out_width() - x >= kPixels / 2 && s.out_width() >= kPixels) {
+        // Some once more, rather than the many that are left over one by one.
+        pixels(Count<kPixels>{}, s.out_width() - kPixels);
+        continue;
+      }
       for (; x < s.out_width(); ++x) {
         pixels(Count<1>{}, x);
       }
@@ -76,17 +81,17 @@ void convolve(
   }
 }
 
-// The gradient of one group takes taps + 2 vectors: the sums, the bias's, and a value.
-// That is 11, 27 or 29. GCC 12 keeps the sums of 9 taps in registers, but loads and
-// stores those of 25 and 27 for every pixel, in L1.
-template <int L, int Taps, typename T>
-void add_up(
+// The gradients of N taps from `First` on, in one pass over the pixels: it takes N + 2
+// vectors, the sums, the bias's, and a value. They are registers only where the
+// compiler has unrolled the loop over the taps.
+template <int L, int Taps, int First, int N, typename T>
+void add_up_taps(
     const SmallConvShape& s, int64_t group, const float* in, const T* output,
     const T* grad, float* sums) {
   using V = Lanes<L>;
   int64_t offsets[Taps];
   place_taps(s, offsets);
-  typename V::Floats total[Taps] = {};
+  typename V::Floats total[N] = {};
   typename V::Floats bias = {};
   for (int64_t y = 0; y < s.out_height(); ++y) {
     for (int64_t x = 0; x < s.out_width(); ++x) {
@@ -101,15 +106,34 @@ void add_up(
       }
       bias += value;
       const float* window = in + y * s.width + x;
-      for (int t = 0; t < Taps; ++t) {
-        total[t] += value * window[offsets[t]];
+#pragma GCC unroll 32
+      for (int t = 0; t < N; ++t) {
+        total[t] += value * window[offsets[First + t]];
       }
     }
   }
-  for (int t = 0; t < Taps; ++t) {
-    V::store(total[t], sums + t * s.out_channels + group * L);
+  for (int t = 0; t < N; ++t) {
+    V::store(total[t], sums + (First + t) * s.out_channels + group * L);
   }
   V::store(bias, sums + Taps * s.out_channels + group * L);
+}
+
+// AVX-512's 32 registers have room for all taps. With 16, 25 taps take two passes, and
+// 27 take three.
+template <int L, int Taps, typename T>
+TANDEM_ALWAYS_INLINE void add_up(
+    const SmallConvShape& s, int64_t group, const float* in, const T* output,
+    const T* grad, float* sums) {
+  if constexpr (kWidest == 16 || Taps == 9) {
+    add_up_taps<L, Taps, 0, Taps>(s, group, in, output, grad, sums);
+  } else if constexpr (Taps == 25) {
+    add_up_taps<L, Taps, 0, 13>(s, group, in, output, grad, sums);
+    add_up_taps<L, Taps, 13, 12>(s, group, in, output, grad, sums);
+  } else {
+    add_up_taps<L, Taps, 0, 9>(s, group, in, output, grad, sums);
+    add_up_taps<L, Taps, 9, 9>(s, group, in, output, grad, sums);
+    add_up_taps<L, Taps, 18, 9>(s, group, in, output, grad, sums);
+  }
 }
 
 // Calls `body` with the number of taps as a constant.

@@ -1,19 +1,19 @@
-// Compiled for AVX-512 only, see lanes.h.
+// Compiled for AVX-512 and AVX2, see lanes.h.
 
 #include "tandem/kernels/winograd_loops.h"
 
-#include <immintrin.h>
-
-#include "tandem/kernels/winograd_products.h"
+#include "tandem/kernels/products.h"
+#include "tandem/kernels/vectors.h"
 #include "tandem/kernels/winograd_transforms.h"
-#include "tandem/kernels/winograd_vectors.h"
 
 namespace tandem::TANDEM_ISA {
 
 namespace {
 
 constexpr int64_t kPoints = 36;
-constexpr int64_t kRun = kWinogradTiles;
+// The scratch should stay in the L2 cache while the weights pass through it. CPUs with
+// AVX-512 have 1 MiB or more; others often 512 KiB, as EPYCs before the fourth.
+constexpr int64_t kRun = kLanes == 16 ? 48 : 24;
 
 // The pixel of the output where a tile begins.
 struct Place {
@@ -25,9 +25,12 @@ struct Place {
 Place place_of(const WinogradShape& s, int64_t tile) {
   const int64_t in_image = tile % s.tiles_per_image();
   return {
-      tile / s.tiles_per_image(), in_image / s.tile_columns() * 4,
-      in_image % s.tile_columns() * 4};
+      tile / s.tiles_per_image(), in_image / s.tile_columns() * s.tile(),
+      in_image % s.tile_columns() * s.tile()};
 }
+
+// What is loaded for a pixel outside the image.
+alignas(64) constexpr float kOutside[kLanes] = {};
 
 // Loads a square of an image's block of channels; zeros where it leaves the image.
 template <int Size>
@@ -36,6 +39,12 @@ TANDEM_ALWAYS_INLINE void load_square(
     Floats (&square)[Size][Size]) {
   if (y >= 0 && x >= 0 && y + Size <= height && x + Size <= width) {
     for (int i = 0; i < Size; ++i) {
+      if constexpr (kLanes == 8) {
+        // The next square's. Vectors of AVX-512 ask for enough at once without.
+        const float* next = plane + ((y + i) * width + x + Size) * kLanes;
+        __builtin_prefetch(next);
+        __builtin_prefetch(next + 16);
+      }
       for (int j = 0; j < Size; ++j) {
         square[i][j] = load(plane + ((y + i) * width + x + j) * kLanes);
       }
@@ -46,16 +55,15 @@ TANDEM_ALWAYS_INLINE void load_square(
     const bool row = y + i >= 0 && y + i < height;
     for (int j = 0; j < Size; ++j) {
       const bool inside = row && x + j >= 0 && x + j < width;
-      const auto mask = static_cast<__mmask16>(inside ? 0xFFFF : 0);
       square[i][j] =
-          _mm512_maskz_loadu_ps(mask, plane + ((y + i) * width + x + j) * kLanes);
+          load(inside ? plane + ((y + i) * width + x + j) * kLanes : kOutside);
     }
   }
 }
 
 // The distance from one of the 36 matrices, of kRun rows, to the next.
 int64_t matrix_stride(int64_t channels) {
-  return kRun * channels + kLanes;
+  return kRun * channels + 16;
 }
 
 // Store and load a tile's 36 values, one in each matrix.
@@ -92,6 +100,16 @@ Images grads_of(const WinogradShape& s, const float* grad) {
   return {grad, s.out_channels, s.out_height(), s.out_width(), 0};
 }
 
+// The sum of a row of outputs' gradients.
+template <int Size>
+TANDEM_ALWAYS_INLINE Floats add(const Floats (&row)[Size]) {
+  if constexpr (Size == 2) {
+    return row[0] + row[1];
+  } else {
+    return (row[0] + row[1]) + (row[2] + row[3]);
+  }
+}
+
 // Transforms the tiles [first, first + count) to [36][tile][channel]. Where `sums` is
 // not null it also adds up each channel there.
 template <typename T>
@@ -111,7 +129,7 @@ void take_tiles(
       if (sums != nullptr) {
         Floats sum = load(sums + c);
         for (const auto& row : square) {
-          sum += (row[0] + row[1]) + (row[2] + row[3]);
+          sum += add(row);
         }
         store(sum, sums + c);
       }
@@ -121,6 +139,7 @@ void take_tiles(
   }
 }
 
+template <typename W>
 void give_outputs(
     const WinogradShape& s, int64_t first, int64_t count, const float* from,
     const float* bias, bool relu, float* out) {
@@ -132,14 +151,22 @@ void give_outputs(
     const int64_t columns = s.out_width() - at.x;
     for (int64_t c = 0; c < s.out_channels; c += kLanes) {
       Floats square[6][6];
-      Floats done[4][4];
+      Floats done[W::kTile][W::kTile];
       load_points(from + t * s.out_channels + c, stride, square);
-      transform<OutputTransform>(square, done);
+      transform<typename W::Output>(square, done);
       const Floats base = bias == nullptr ? Floats{} : load(bias + c);
       float* to = out + (at.image * s.out_channels + c) / kLanes * plane +
                   (at.y * s.out_width() + at.x) * kLanes;
-      for (int i = 0; i < 4; ++i) {
-        for (int j = 0; j < 4; ++j) {
+      if constexpr (kLanes == 8) {
+        // The next tile's place.
+        for (int i = 0; i < W::kTile; ++i) {
+          float* next = to + (i * s.out_width() + W::kTile) * kLanes;
+          __builtin_prefetch(next, 1);
+          __builtin_prefetch(next + 16, 1);
+        }
+      }
+      for (int i = 0; i < W::kTile; ++i) {
+        for (int j = 0; j < W::kTile; ++j) {
           if (i < rows && j < columns) {
             const Floats value = done[i][j] + base;
             // NaN stays.
@@ -157,35 +184,36 @@ int64_t smaller(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-}  // namespace
-
-void winograd_weights(
-    int64_t in_channels, int64_t out_channels, const float* weights, bool backward,
-    float* transformed) {
+template <typename W>
+void transform_weights(
+    const WinogradShape& s, const float* weights, bool backward, float* transformed) {
+  constexpr int64_t kTaps = W::kWindow * W::kWindow;
   // The lanes of a vector are neighbours in the last dimension of the result.
-  const int64_t rows = backward ? out_channels : in_channels;
-  const int64_t columns = backward ? in_channels : out_channels;
-  const int64_t row_stride = backward ? in_channels * 9 : 9;
-  const int64_t column_stride = backward ? 9 : in_channels * 9;
+  const int64_t rows = backward ? s.out_channels : s.in_channels;
+  const int64_t columns = backward ? s.in_channels : s.out_channels;
+  const int64_t row_stride = backward ? s.in_channels * kTaps : kTaps;
+  const int64_t column_stride = backward ? kTaps : s.in_channels * kTaps;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t column = 0; column < columns; column += kLanes) {
       const float* from = weights + row * row_stride + column * column_stride;
-      Floats window[3][3];
+      Floats window[W::kWindow][W::kWindow];
       Floats done[6][6];
-      for (int tap = 0; tap < 9; ++tap) {
+      for (int tap = 0; tap < kTaps; ++tap) {
         // A gradient meets the window turned by half a turn.
-        const int read = backward ? 8 - tap : tap;
+        const int64_t read = backward ? kTaps - 1 - tap : tap;
         for (int lane = 0; lane < kLanes; ++lane) {
-          window[tap / 3][tap % 3][lane] = from[lane * column_stride + read];
+          window[tap / W::kWindow][tap % W::kWindow][lane] =
+              from[lane * column_stride + read];
         }
       }
-      transform<WeightsTransform>(window, done);
+      transform<typename W::Weights>(window, done);
       store_points(done, transformed + row * columns + column, rows * columns);
     }
   }
 }
 
-void winograd_convolve(
+template <typename W>
+void convolve(
     const WinogradShape& s, int64_t first, int64_t last, const float* in,
     const float* transformed, const float* bias, bool relu, float* out,
     float* scratch) {
@@ -203,14 +231,17 @@ void winograd_convolve(
           1,
           transformed + point * s.in_channels * s.out_channels,
           s.out_channels,
+          s.out_channels,
+          s.out_channels,
           s.in_channels};
       multiply(factors, count, false, products + point * out_stride);
     }
-    give_outputs(s, tile, count, products, bias, relu, out);
+    give_outputs<W>(s, tile, count, products, bias, relu, out);
   }
 }
 
-void winograd_gradient(
+template <typename W>
+void add_gradient(
     const WinogradShape& s, int64_t first, int64_t last, const float* in,
     const float* grad_output, float* sums, float* bias_sums, float* scratch) {
   const int64_t in_stride = matrix_stride(s.in_channels);
@@ -220,7 +251,7 @@ void winograd_gradient(
   for (int64_t tile = first; tile < last; tile += kRun) {
     const int64_t count = smaller(kRun, last - tile);
     take_tiles<InputTransform>(s, inputs_of(s, in), tile, count, inputs, nullptr);
-    take_tiles<GradTransform>(
+    take_tiles<typename W::Grad>(
         s, grads_of(s, grad_output), tile, count, grads, bias_sums);
     for (int64_t point = 0; point < kPoints; ++point) {
       const Factors factors = {
@@ -229,6 +260,8 @@ void winograd_gradient(
           s.in_channels,
           grads + point * out_stride,
           s.out_channels,
+          s.out_channels,
+          s.out_channels,
           count};
       multiply(
           factors, s.in_channels, true, sums + point * s.in_channels * s.out_channels);
@@ -236,26 +269,55 @@ void winograd_gradient(
   }
 }
 
-void winograd_finish(
-    int64_t in_channels, int64_t out_channels, const float* sums, bool accumulate,
-    float* weights_grad) {
-  const int64_t stride = in_channels * 9;
-  for (int64_t row = 0; row < in_channels; ++row) {
-    for (int64_t column = 0; column < out_channels; column += kLanes) {
+template <typename W>
+void finish_gradient(
+    const WinogradShape& s, const float* sums, bool accumulate, float* weights_grad) {
+  constexpr int64_t kTaps = W::kWindow * W::kWindow;
+  const int64_t stride = s.in_channels * kTaps;
+  for (int64_t row = 0; row < s.in_channels; ++row) {
+    for (int64_t column = 0; column < s.out_channels; column += kLanes) {
       Floats square[6][6];
-      Floats window[3][3];
+      Floats window[W::kWindow][W::kWindow];
       load_points(
-          sums + row * out_channels + column, in_channels * out_channels, square);
-      transform<WeightsGradTransform>(square, window);
-      float* to = weights_grad + column * stride + row * 9;
-      for (int tap = 0; tap < 9; ++tap) {
+          sums + row * s.out_channels + column, s.in_channels * s.out_channels, square);
+      transform<typename W::WeightsGrad>(square, window);
+      float* to = weights_grad + column * stride + row * kTaps;
+      for (int tap = 0; tap < kTaps; ++tap) {
         for (int lane = 0; lane < kLanes; ++lane) {
           float& value = to[lane * stride + tap];
-          value = (accumulate ? value : 0) + window[tap / 3][tap % 3][lane];
+          value = (accumulate ? value : 0) +
+                  window[tap / W::kWindow][tap % W::kWindow][lane];
         }
       }
     }
   }
 }
+
+// Calls the version for the shape's windows.
+template <typename... Arguments>
+void weights_of(const WinogradShape& s, Arguments... arguments) {
+  s.kernel == 3 ? transform_weights<Window3>(s, arguments...)
+                : transform_weights<Window5>(s, arguments...);
+}
+template <typename... Arguments>
+void convolve_of(const WinogradShape& s, Arguments... arguments) {
+  s.kernel == 3 ? convolve<Window3>(s, arguments...)
+                : convolve<Window5>(s, arguments...);
+}
+template <typename... Arguments>
+void gradient_of(const WinogradShape& s, Arguments... arguments) {
+  s.kernel == 3 ? add_gradient<Window3>(s, arguments...)
+                : add_gradient<Window5>(s, arguments...);
+}
+template <typename... Arguments>
+void finish_of(const WinogradShape& s, Arguments... arguments) {
+  s.kernel == 3 ? finish_gradient<Window3>(s, arguments...)
+                : finish_gradient<Window5>(s, arguments...);
+}
+
+}  // namespace
+
+const WinogradKernels winograd = {kLanes,       kRun,         &weights_of,
+                                  &convolve_of, &gradient_of, &finish_of};
 
 }  // namespace tandem::TANDEM_ISA

@@ -1,9 +1,9 @@
 #pragma once
 
 // The transforms of tiles and windows, and their gradients; winograd_loops.h names the
-// paper. Compiled for AVX-512 only, see lanes.h.
+// paper. Compiled for AVX-512 and AVX2, see lanes.h.
 
-#include "tandem/kernels/winograd_vectors.h"
+#include "tandem/kernels/vectors.h"
 
 namespace tandem::TANDEM_ISA {
 
@@ -114,8 +114,69 @@ struct WeightsGradTransform {
   }
 };
 
+// The same for windows of 5 x 5 and tiles of 2 x 2: A' has the first of its rows and
+// the one that was the second, ending in 1; G has columns up to the fourth power.
+constexpr float kA4 = kA2 * kA2;
+constexpr float kB4 = kB2 * kB2;
+
+struct OutputTransform5 {
+  static constexpr int kFrom = 6;
+  static constexpr int kTo = 2;
+  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[6], Floats (&y)[2]) {
+    y[0] = x[0] + (x[1] + x[2]) + (x[3] + x[4]);
+    y[1] = kA * (x[1] - x[2]) + kB * (x[3] - x[4]) + x[5];
+  }
+};
+
+struct GradTransform5 {
+  static constexpr int kFrom = 2;
+  static constexpr int kTo = 6;
+  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[2], Floats (&y)[6]) {
+    y[0] = x[0];
+    y[1] = x[0] + kA * x[1];
+    y[2] = x[0] - kA * x[1];
+    y[3] = x[0] + kB * x[1];
+    y[4] = x[0] - kB * x[1];
+    y[5] = x[1];
+  }
+};
+
+struct WeightsTransform5 {
+  static constexpr int kFrom = 5;
+  static constexpr int kTo = 6;
+  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[5], Floats (&y)[6]) {
+    const Floats a = kOfA * (x[0] + kA2 * x[2] + kA4 * x[4]);
+    const Floats b = kOfA * (kA * x[1] + kA3 * x[3]);
+    const Floats c = kOfB * (x[0] + kB2 * x[2] + kB4 * x[4]);
+    const Floats d = kOfB * (kB * x[1] + kB3 * x[3]);
+    y[0] = kOf0 * x[0];
+    y[1] = a + b;
+    y[2] = a - b;
+    y[3] = c + d;
+    y[4] = c - d;
+    y[5] = x[4];
+  }
+};
+
+struct WeightsGradTransform5 {
+  static constexpr int kFrom = 6;
+  static constexpr int kTo = 5;
+  TANDEM_ALWAYS_INLINE static void line(const Floats (&x)[6], Floats (&y)[5]) {
+    const Floats a = kOfA * (x[1] + x[2]);
+    const Floats b = kOfA * (x[1] - x[2]);
+    const Floats c = kOfB * (x[3] + x[4]);
+    const Floats d = kOfB * (x[3] - x[4]);
+    y[0] = kOf0 * x[0] + a + c;
+    y[1] = kA * b + kB * d;
+    y[2] = kA2 * a + kB2 * c;
+    y[3] = kA3 * b + kB3 * d;
+    y[4] = kA4 * a + kB4 * c + x[5];
+  }
+};
+
 // Transforms a square of values along its rows and then along its columns. It has more
-// than 32 vectors at a time: some of them go by way of the stack.
+// than 32 vectors at a time: some of them go by way of the stack, which with AVX2's 16
+// registers are most, 1.1 KiB of L1.
 template <typename T>
 TANDEM_ALWAYS_INLINE void transform(
     const Floats (&from)[T::kFrom][T::kFrom], Floats (&to)[T::kTo][T::kTo]) {
@@ -135,6 +196,24 @@ TANDEM_ALWAYS_INLINE void transform(
     }
   }
 }
+
+// What belongs to a size of windows.
+struct Window3 {
+  static constexpr int kWindow = 3;
+  static constexpr int kTile = 4;
+  using Output = OutputTransform;
+  using Grad = GradTransform;
+  using Weights = WeightsTransform;
+  using WeightsGrad = WeightsGradTransform;
+};
+struct Window5 {
+  static constexpr int kWindow = 5;
+  static constexpr int kTile = 2;
+  using Output = OutputTransform5;
+  using Grad = GradTransform5;
+  using Weights = WeightsTransform5;
+  using WeightsGrad = WeightsGradTransform5;
+};
 
 }  // namespace
 

@@ -81,6 +81,11 @@ int64_t elements_per_sample(const at::Tensor& x) {
   return elements;
 }
 
+// Backward rounds the gradient in the same way.
+at::Tensor rounded(const at::Tensor& x) {
+  return x.to(at::kHalf).to(x.scalar_type());
+}
+
 bool is_dropout(const Layer& layer) {
   return layer.kind == LayerKind::dropout || layer.kind == LayerKind::dropout2d;
 }
@@ -103,9 +108,10 @@ class LayeredModel : public Model {
   }
 
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
-    at::Tensor x = input;
+    at::Tensor x = context.half == HalfLayers::o2 ? rounded(input) : input;
     for (size_t i = 0; i < layers_.size(); ++i) {
-      x = apply(i, x, context);
+      x = context.half == HalfLayers::none ? apply(i, x, context)
+                                           : apply_in_half(i, x, context);
       if (context.after_layer) {
         context.after_layer(layers_[i], x);
       }
@@ -149,8 +155,37 @@ class LayeredModel : public Model {
 
  private:
   at::Tensor apply(size_t index, const at::Tensor& x, const ForwardContext& context) {
+    return apply(index, tensors_[index], x, context);
+  }
+
+  at::Tensor apply_in_half(
+      size_t index, const at::Tensor& x, const ForwardContext& context) {
+    switch (layers_[index].kind) {
+      case LayerKind::conv2d:
+      case LayerKind::linear: {
+        LayerTensors tensors = tensors_[index];
+        tensors.weight = rounded(tensors.weight);
+        tensors.bias = rounded(tensors.bias);
+        return rounded(apply(index, tensors, rounded(x), context));
+      }
+      case LayerKind::log_softmax: {
+        const auto output = apply(index, x, context);
+        return context.half == HalfLayers::o2 ? rounded(output) : output;
+      }
+      case LayerKind::batch_norm2d:
+      case LayerKind::dropout:
+      case LayerKind::dropout2d:
+        return rounded(apply(index, x, context));
+      default:
+        // Gives values that it takes.
+        return apply(index, x, context);
+    }
+  }
+
+  at::Tensor apply(
+      size_t index, LayerTensors& tensors, const at::Tensor& x,
+      const ForwardContext& context) {
     const Layer& layer = layers_[index];
-    LayerTensors& tensors = tensors_[index];
     switch (layer.kind) {
       case LayerKind::conv2d:
         return at::conv2d(x, tensors.weight, tensors.bias, layer.stride, layer.padding);

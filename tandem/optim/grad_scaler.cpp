@@ -151,14 +151,14 @@ void GradScaler::update(bool finite) {
     const auto less = static_cast<float>(scale * options_.backoff_factor);
     if (!std::isnormal(less)) {
       throw Error(
-          "[optim] gradients are not finite at any loss scale; lower --lr, or set "
-          "--clip-norm");
+          "[optim] gradients are not finite at any loss scale, down to 1e-38; lower "
+          "--lr, set --clip-norm, or use --precision fp32");
     }
     scale = less;
     tracker = 0;
   } else if (++tracker == options_.growth_interval) {
     const auto more = static_cast<float>(scale * options_.growth_factor);
-    scale = std::isfinite(more) ? more : scale;
+    scale = more <= options_.max_scale ? more : scale;
     tracker = 0;
   }
 }
@@ -172,6 +172,9 @@ std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec) {
     return std::nullopt;
   }
   GradScalerOptions options;
+  if (exec.precision == Precision::fp16) {
+    options.max_scale = 1 << 24;
+  }
   if (exec.loss_scale != ExecOptions::kDynamicScale) {
     options.initial_scale = exec.loss_scale;
     options.dynamic = false;

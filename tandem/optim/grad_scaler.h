@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -10,13 +11,15 @@
 
 namespace tandem {
 
-/// The options of torch.cuda.amp.GradScaler.
+/// The options of torch.cuda.amp.GradScaler, and Apex's bound.
 struct GradScalerOptions {
   double initial_scale = 65536;
   double growth_factor = 2;
   double backoff_factor = 0.5;
   // Steps without overflow after which the scale grows.
   int64_t growth_interval = 2000;
+  // Where it stops growing.
+  double max_scale = std::numeric_limits<float>::max();
   // False: the scale stays what it is.
   bool dynamic = true;
 };
@@ -28,7 +31,8 @@ struct GradScalerOptions {
 ///
 /// Ranks that see the same gradients decide alike. Not thread-safe.
 ///
-/// Source: torch/cuda/amp/grad_scaler.py and ATen's _amp_update_scale_.
+/// Source: torch/cuda/amp/grad_scaler.py and ATen's _amp_update_scale_. With a
+/// max_scale of 2^24 it is the rule of apex/amp/scaler.py.
 class GradScaler {
  public:
   /// Throws ConfigError for values out of range.
@@ -62,7 +66,7 @@ class GradScaler {
   Arena state_;
 };
 
-/// What exec.loss_scale asks for; nullopt for kNoScale.
+/// What exec.loss_scale asks for, for fp16 by Apex's rule; nullopt for kNoScale.
 std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec);
 
 /// `optimizer` with a scaler beside it: its state is the optimizer's state too, and

@@ -101,7 +101,8 @@ StageOptions stage_of(
     Model& model) {
   StageOptions options;
   options.loss = loss_of(config);
-  options.bf16 = config.exec.precision == Precision::bf16;
+  options.precision = config.exec.precision;
+  options.opt_level = config.exec.opt_level;
   if (!has_trait(config.strategy.kind, kHasStages)) {
     return options;
   }

@@ -14,7 +14,6 @@
 
 #include "tandem/base/error.h"
 #include "tandem/exec/stage_executor.h"
-#include "tandem/kernels/isa.h"
 #include "tests/core/expect.h"
 
 namespace tandem {
@@ -210,15 +209,12 @@ INSTANTIATE_TEST_SUITE_P(Zoo, OnednnModel, kZoo, name_of);
 
 // In bf16 a ReLU or a pool may pass a gradient elsewhere than in float32, so autocast's
 // distance from float32 is the measure. CMakeLists.txt runs these also as on CPUs
-// without AMX.
+// without AMX, and as on those that do not compute in bf16.
 class OnednnBf16Model : public OnednnModel {
  protected:
   void SetUp() override {
-    if (kernel_isa() != Isa::avx512) {
-      GTEST_SKIP() << "bf16 needs AVX-512; scripts/test on a CPU that has it";
-    }
     StageOptions options = stage();
-    options.bf16 = true;
+    options.precision = Precision::bf16;
     bf16_ = std::make_unique<Rig>(model(), &make_compiled_executor, options);
     autocast_ = std::make_unique<Rig>(model(), &make_eager_executor, options);
   }
@@ -277,6 +273,43 @@ TEST_P(OnednnBf16Model, GradientsReplaceThenAddUp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, OnednnBf16Model, kZoo, name_of);
+
+// fp16 rounds at the same places in both executors, so that they differ by less than
+// either does from float32.
+class OnednnFp16Model : public OnednnModel {
+ protected:
+  void expect_same_gradients(OptLevel level) {
+    StageOptions options = stage();
+    options.precision = Precision::fp16;
+    options.opt_level = level;
+    Rig compiled(model(), &make_compiled_executor, options);
+    Rig eager(model(), &make_eager_executor, options);
+    for (const auto& part : {batch(0, 6), batch(40, 3), batch(9, 6)}) {
+      const auto sums = compiled.step(part, context_of(true));
+      EXPECT_TRUE(at::allclose(sums, eager.step(part, context_of(true)), 2e-3, 1e-3));
+      eager_.step(part, context_of(true));
+    }
+    const auto found = compiled.arenas.gradients().segment(0);
+    const auto expected = eager.arenas.gradients().segment(0);
+    const auto apart = (found - expected).norm().item<double>();
+    const auto rounding =
+        (expected - eager_.arenas.gradients().segment(0)).norm().item<double>();
+    EXPECT_GT(rounding, 0);
+    EXPECT_LT(apart, 0.7 * rounding);
+    EXPECT_LT(apart, 0.02 * expected.norm().item<double>());
+    RecordProperty("apart_of_rounding", std::to_string(apart / rounding));
+  }
+};
+
+TEST_P(OnednnFp16Model, GradientsOfO1AreEagers) {
+  expect_same_gradients(OptLevel::o1);
+}
+
+TEST_P(OnednnFp16Model, GradientsOfO2AreEagers) {
+  expect_same_gradients(OptLevel::o2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, OnednnFp16Model, kZoo, name_of);
 
 std::vector<Layer> half(bool first) {
   if (first) {

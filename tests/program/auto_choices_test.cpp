@@ -70,18 +70,28 @@ TEST(Recipes, TheFirstLineTellsARecipesOptimizerStateFromWhatAutoTakes) {
   EXPECT_EQ(json_value(scratch / "b/summary.json", "optimizer_state"), "sharded");
 }
 
-TEST(Recipes, OfMixedPrecisionAreFloat32WhereTheCpuHasNoBfloat16) {
+TEST(Recipes, OfAutoPrecisionAreFloat32WhereTheCpuHasNoBfloat16) {
   const Scratch scratch;
-  for (const std::string name : {"004-amp", "mnist-99"}) {
-    const std::string out = scratch / name;
-    const auto result = dry_run({recipe(name), "--out", out}, kNoAvx512);
-    EXPECT_THAT(result.output, HasSubstr("executor compiled, fp32, "));
-    EXPECT_THAT(result.errors, Not(HasSubstr("bfloat16")));
-    EXPECT_EQ(json_value(out + "/summary.json", "precision"), "fp32");
-    EXPECT_THAT(read_file(out + "/config.toml"), HasSubstr("\nprecision = \"fp32\"\n"));
-  }
-  // The loss is scaled all the same.
-  EXPECT_EQ(json_number(scratch / "004-amp/summary.json", "loss_scale"), 65536);
+  const std::string out = scratch / "out";
+  const auto result = dry_run({recipe("mnist-99"), "--out", out}, kNoAvx512);
+  EXPECT_THAT(result.output, HasSubstr("executor compiled, fp32, "));
+  EXPECT_THAT(result.errors, Not(HasSubstr("bfloat16")));
+  EXPECT_EQ(json_value(out + "/summary.json", "precision"), "fp32");
+  EXPECT_THAT(read_file(out + "/config.toml"), HasSubstr("\nprecision = \"fp32\"\n"));
+}
+
+TEST(Recipes, MixedPrecisionOfDocument004IsFloat16OnAnyCpu) {
+  const Scratch scratch;
+  const std::string out = scratch / "out";
+  const auto result =
+      dry_run({recipe("004-amp"), "--nproc", "3", "--out", out}, kNoAvx512);
+  EXPECT_THAT(
+      result.output,
+      HasSubstr("executor compiled, fp16, optimizer state replicated\n"));
+  EXPECT_THAT(result.errors, HasSubstr("fp16 on a CPU computes float32 products"));
+  EXPECT_THAT(result.errors, Not(HasSubstr("without a loss scale")));
+  EXPECT_EQ(json_value(out + "/summary.json", "precision"), "fp16");
+  EXPECT_EQ(json_number(out + "/summary.json", "loss_scale"), 65536);
 }
 
 }  // namespace

@@ -230,8 +230,7 @@ INSTANTIATE_TEST_SUITE_P(
              "Epoch [2/2], Step [3/7], Loss:", "Epoch [2/2], Step [6/7], Loss:"}},
         Places{
             "004-amp",
-            {"--precision", "fp32", "--limit", "500", "--epochs", "1", "--log-every",
-             "2"},
+            {"-g", "3", "--limit", "1500", "--epochs", "1", "--log-every", "2"},
             {"Epoch [1/1], Step [2/5], Loss:", "Epoch [1/1], Step [4/5], Loss:"}}),
     [](const auto& info) {
       std::string name = info.param.recipe;

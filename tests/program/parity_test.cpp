@@ -211,7 +211,7 @@ TEST_P(ParityFloat32, FirstLossesArePyTorchsAndTheRestTrainsAsWell) {
 }
 
 // Compiled layers add in another order, with Winograd's transforms where the CPU has
-// AVX-512. Where a gradient is nothing but rounding, Adam makes a whole step of it.
+// AVX2. Where a gradient is nothing but rounding, Adam makes a whole step of it.
 using ParityCompiled = Parity;
 
 TEST_P(ParityCompiled, TrainsAsPyTorchDoes) {

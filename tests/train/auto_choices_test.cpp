@@ -133,7 +133,7 @@ TEST(AutoPrecision, WhoAsksForBf16WithoutItIsToldThePriceAndTheWayOut) {
       testing::internal::GetCapturedStderr(),
       AllOf(
           HasSubstr("the CPU of rank 2 does not compute in bfloat16"),
-          HasSubstr("times as long as in fp32"),
+          HasSubstr("up to 1.3 times fp32's time"),
           HasSubstr("use --precision fp32, or auto")));
 }
 

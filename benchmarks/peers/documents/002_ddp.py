@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""Document 002's DistributedDataParallel program, written from it. Other than there:
-MNIST is read without torchvision, and numbers are float64.
+"""Document 002's DistributedDataParallel program, written from it. Other than there, with
+--as-written: MNIST is not downloaded, and the program ends with a test. Without, for
+compare.py: MNIST is read without torchvision, and numbers are float64.
 
-usage: 002_ddp.py --data FOLDER --save-init FILE [--epochs 5] [--limit N]
+usage: 002_ddp.py --data FOLDER (--as-written | --save-init FILE) [--epochs 5] [--limit N]
+                  [--nproc 4]
 """
 import pathlib
 import sys
@@ -31,27 +33,36 @@ class SimpleNet(nn.Module):
 
 def train(rank, world_size, args, batch_size=64, learning_rate=0.01):
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
-    train_dataset = common.document_dataset(args, "train", models.RECIPES["simplenet"])
+    recipe = models.RECIPES["simplenet"]
+    train_dataset = common.document_dataset(args, "train", recipe)
     train_sampler = DistributedSampler(train_dataset, num_replicas=world_size, rank=rank)
     train_loader = DataLoader(train_dataset, batch_size=batch_size, sampler=train_sampler)
     # DistributedDataParallel starts all ranks from rank 0's weights.
-    path = args.save_init if rank == 0 else None
-    model = common.float64_from(SimpleNet(), path)
+    model = common.document_model(args, SimpleNet(), first=rank == 0)
     model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
+    watch = common.Stopwatch()
     for epoch in range(args.epochs):
-        for batch_idx, (data, target) in enumerate(train_loader):
-            optimizer.zero_grad()
-            output = model(data.double())
-            loss = nn.functional.cross_entropy(output, target)
-            loss.backward()
-            optimizer.step()
-
-            if batch_idx % 100 == 0:
-                common.say(f'Rank: {rank}, Epoch: {epoch}, Batch: {batch_idx}, '
-                      f'Loss: {loss.item()}')
+        with watch:
+            train_epoch(model, train_loader, optimizer, epoch, rank)
+    if rank == 0:
+        common.end_document(args, model.module, recipe, watch)
     dist.destroy_process_group()
 
 
+def train_epoch(model, train_loader, optimizer, epoch, rank):
+    for batch_idx, (data, target) in enumerate(train_loader):
+        optimizer.zero_grad()
+        output = model(data)
+        loss = nn.functional.cross_entropy(output, target)
+        loss.backward()
+        optimizer.step()
+
+        if batch_idx % 100 == 0:
+            common.say(f'Rank: {rank}, Epoch: {epoch}, Batch: {batch_idx}, '
+                       f'Loss: {loss.item()}')
+
+
 if __name__ == "__main__":
-    common.run_document_ranks(train, 4, common.document_arguments(epochs=5))
+    common.run_document_ranks(
+        train, common.document_arguments(epochs=5, ranks=4, parity=True))

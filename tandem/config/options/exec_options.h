@@ -11,14 +11,14 @@ struct Choices<ExecutorKind> {
   static constexpr Choice<ExecutorKind> rows[] = {
       {ExecutorKind::automatic, "auto", "compiled, or eager for what that cannot run"},
       {ExecutorKind::compiled, "compiled",
-       "oneDNN and kernels of our own; layered models, fp32, bf16"},
+       "oneDNN and kernels of our own; layered models, fp32, bf16, fp16"},
       {ExecutorKind::eager, "eager", "LibTorch's operators and autograd; any model"},
       {ExecutorKind::compiled, "onednn"}};
 };
 
 /// What convolutions and matrix products compute in. `automatic`: bf16 where the CPUs
 /// of all ranks compute in it, else fp32.
-enum class Precision { automatic, fp32, fp64, bf16 };
+enum class Precision { automatic, fp32, fp64, bf16, fp16 };
 template <>
 struct Choices<Precision> {
   static constexpr Choice<Precision> rows[] = {
@@ -27,8 +27,21 @@ struct Choices<Precision> {
       {Precision::bf16, "bf16",
        "convolutions and matrix products of training; parameters and gradients in "
        "float32"},
+      {Precision::fp16, "fp16",
+       "mixed precision as on a GPU: layers of training round to float16, see "
+       "--opt-level; no faster than fp32 on a CPU"},
       {Precision::automatic, "auto",
        "bf16 where the CPUs of all ranks compute in it, else fp32"}};
+};
+
+/// What fp16 rounds: the two levels of mixed precision of NVIDIA's Apex
+/// (apex.amp.initialize). Parameters, gradients and batch norm are float32 in both.
+enum class OptLevel { o1, o2 };
+template <>
+struct Choices<OptLevel> {
+  static constexpr Choice<OptLevel> rows[] = {
+      {OptLevel::o1, "O1", "layers round to float16, but softmax and loss"},
+      {OptLevel::o2, "O2", "the whole model does, softmax and input too"}};
 };
 
 enum class Device { automatic, cpu };
@@ -46,6 +59,7 @@ struct ExecOptions {
 
   ExecutorKind executor = ExecutorKind::automatic;
   Precision precision = Precision::fp32;
+  OptLevel opt_level = OptLevel::o1;
   // A factor, kNoScale or kDynamicScale (optim/grad_scaler.h).
   double loss_scale = kNoScale;
   Device device = Device::automatic;
@@ -56,6 +70,8 @@ struct ExecOptions {
     table.section("execution");
     table.add("executor", &O::executor, "what computes a stage");
     table.add("precision", &O::precision, "what products are computed in");
+    table.add("opt_level", &O::opt_level, "what fp16 rounds, in Apex's words")
+        .needs("precision", &O::precision, {Precision::fp16});
     // The loss scale is a part of the optimizer's state.
     table.add("loss_scale", &O::loss_scale, "against underflow of gradients; a number")
         .between(kTiny, kLarge)

@@ -13,6 +13,7 @@
 #include "tandem/base/error.h"
 #include "tandem/exec/compiled/loss_kernels.h"
 #include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/exec/stage_executor.h"
 #include "tandem/kernels/isa.h"
 
@@ -155,10 +156,19 @@ class Binder {
   std::map<std::string, size_t> slots_;
 };
 
+RoundTo rounds_of(const StageOptions& options) {
+  if (options.precision == Precision::fp16) {
+    return options.opt_level == OptLevel::o1 ? RoundTo::fp16_o1 : RoundTo::fp16_o2;
+  }
+  return options.precision == Precision::bf16 && !has_bf16() ? RoundTo::bf16
+                                                             : RoundTo::nothing;
+}
+
 class OnednnExecutor : public StageExecutor {
  public:
   OnednnExecutor(Model& model, ModelArenas& arenas, const StageOptions& options)
       : options_(options),
+        rounds_(rounds_of(options)),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_),
         layers_(Binder(arenas).bind(*model.layers())) {
@@ -180,6 +190,9 @@ class OnednnExecutor : public StageExecutor {
     const FlushDenormals flush;
     Plan& plan = plan_for(slot, batch.inputs.sizes().vec(), context.training);
     plan.input_tensor.copy_(batch.inputs);
+    if (context.training && options_.first && rounds_ == RoundTo::fp16_o2) {
+      round_to_fp16(plan.input_tensor.numel(), plan.input_tensor.data_ptr<float>());
+    }
     const OnednnPass pass{
         {context.seed, context.epoch, batch.first_position, batch.position_stride},
         parameters_version_};
@@ -211,6 +224,9 @@ class OnednnExecutor : public StageExecutor {
       loss_gradient(
           options_.loss.kind, plan.output, plan.targets, context.loss_weight,
           plan.grad_output.data_ptr<float>());
+      if (output_is_fp16()) {
+        round_to_fp16(plan.grad_output.numel(), plan.grad_output.data_ptr<float>());
+      }
     } else {
       plan.grad_output.copy_(grad_output);
     }
@@ -254,15 +270,18 @@ class OnednnExecutor : public StageExecutor {
     Plan& plan = plans_[PlanKey{slot, dims, training}];
     if (plan.ops.empty()) {
       // Evaluation is in float32.
-      const auto compute =
-          training && options_.bf16 ? OnednnType::bf16 : OnednnType::f32;
-      fill(plan, dims, {engine_, stream_, training, compute});
+      const bool bf16 =
+          options_.precision == Precision::bf16 && rounds_ == RoundTo::nothing;
+      fill(
+          plan, dims,
+          {engine_, stream_, training,
+           training && bf16 ? OnednnType::bf16 : OnednnType::f32,
+           training ? rounds_ : RoundTo::nothing});
     }
     return plan;
   }
 
-  void fill(Plan& plan, const std::vector<int64_t>& dims, const OnednnContext& context)
-      const {
+  void fill(Plan& plan, const std::vector<int64_t>& dims, OnednnContext context) const {
     plan.input = plain_memory(dims, engine_);
     plan.input_tensor = tensor_over(plan, plan.input);
     dnnl::memory value = plan.input;
@@ -270,6 +289,9 @@ class OnednnExecutor : public StageExecutor {
       plan.ops.push_back(make_onednn_op(bound.fused, bound.tensors, context));
       plan.bytes += static_cast<int64_t>(value.get_desc().get_size());
       value = plan.ops.back()->plan_forward(value);
+      const LayerKind kind = bound.fused.layer.kind;
+      context.values_are_bf16 = kind == LayerKind::conv2d ||
+                                (context.values_are_bf16 && kind != LayerKind::linear);
     }
     value = plan.output_change.plan(value, plain_desc(dims_of(value)), context);
     plan.output = tensor_over(plan, value);
@@ -285,6 +307,12 @@ class OnednnExecutor : public StageExecutor {
       plan.grad_input = tensor_over(
           plan, plan.grad_input_change.plan(grad, plain_desc(dims), context));
     }
+  }
+
+  bool output_is_fp16() const {
+    return rounds_ == RoundTo::fp16_o2 ||
+           (rounds_ == RoundTo::fp16_o1 &&
+            layers_.back().fused.layer.kind != LayerKind::log_softmax);
   }
 
   bool wants_input_grad(size_t index) const {
@@ -312,6 +340,8 @@ class OnednnExecutor : public StageExecutor {
   }
 
   StageOptions options_;
+  // In training.
+  RoundTo rounds_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   std::vector<BoundLayer> layers_;
@@ -327,9 +357,6 @@ class OnednnExecutor : public StageExecutor {
 
 std::string compiled_obstacle(
     const Model& model, const ModelArenas& arenas, const StageOptions& options) {
-  if (options.bf16 && kernel_isa() != Isa::avx512) {
-    return "bf16 needs AVX-512, which this CPU lacks or ONEDNN_MAX_CPU_ISA turns off";
-  }
   if (options.loss.own) {
     return "the program has a loss of its own";
   }

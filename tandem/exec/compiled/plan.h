@@ -80,6 +80,15 @@ std::unique_ptr<OnednnOp> make_onednn_op(
     const FusedLayer& fused, const OnednnTensors& tensors,
     const OnednnContext& context);
 
+/// The two forms that it chooses from: as `context.compute` has it, and in float32 with
+/// values that are rounded to what `context.rounds` says.
+std::unique_ptr<OnednnOp> make_plain_onednn_op(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+std::unique_ptr<OnednnOp> make_rounded_op(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context);
+
 std::unique_ptr<OnednnOp> make_onednn_convolution(
     const FusedLayer& fused, const OnednnTensors& tensors,
     const OnednnContext& context);
@@ -88,7 +97,7 @@ bool fits_small_convolution(const FusedLayer& fused);
 std::unique_ptr<OnednnOp> make_onednn_small_convolution(
     const FusedLayer& fused, const OnednnTensors& tensors,
     const OnednnContext& context);
-/// A form for windows of 3 x 3 in float32, on AVX-512.
+/// A form for windows of 3 x 3 in float32, on AVX-512 and AVX2, and of 5 x 5 on AVX2.
 bool fits_winograd(const FusedLayer& fused, const OnednnContext& context);
 std::unique_ptr<OnednnOp> make_onednn_winograd(
     const FusedLayer& fused, const OnednnTensors& tensors,

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "tandem/core/simd.h"
 
@@ -73,6 +74,46 @@ TANDEM_SIMD_CLONES void add_part(const float* from, int64_t count, float* to) {
   }
 }
 
+TANDEM_SIMD_CLONES void round_part(int64_t count, float* values) {
+  TANDEM_ELEMENTWISE
+  for (int64_t i = 0; i < count; ++i) {
+    values[i] = widen(narrow<Bf16>(values[i]));
+  }
+}
+
+// The bits of float32: 1 for the sign, 8 for the exponent, 23 of the fraction, of which
+// float16 keeps 10.
+TANDEM_ALWAYS_INLINE float to_fp16(float value) {
+  constexpr uint32_t kSign = 0x8000'0000;
+  constexpr uint32_t kInfinity = 0x7F80'0000;
+  constexpr uint32_t kTwoToThe16 = 0x4780'0000;
+  constexpr uint32_t kTwoToTheMinus14 = 0x3880'0000;
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  const uint32_t size = bits & ~kSign;
+  const uint32_t cut = (size + 0xFFF + ((size >> 13) & 1)) & ~0x1FFFU;
+  const uint32_t normal = size > kInfinity     ? size
+                          : cut >= kTwoToThe16 ? kInfinity
+                                               : cut;
+  // Below, float16's steps are 2^-24: those of float32 between 0.5 and 1.
+  float small;
+  std::memcpy(&small, &size, sizeof(small));
+  small = (small + 0.5F) - 0.5F;
+  uint32_t small_bits;
+  std::memcpy(&small_bits, &small, sizeof(small_bits));
+  const uint32_t rounded =
+      (size < kTwoToTheMinus14 ? small_bits : normal) | (bits & kSign);
+  std::memcpy(&value, &rounded, sizeof(value));
+  return value;
+}
+
+TANDEM_SIMD_CLONES void round_half_part(int64_t count, float* values) {
+  TANDEM_ELEMENTWISE
+  for (int64_t i = 0; i < count; ++i) {
+    values[i] = to_fp16(values[i]);
+  }
+}
+
 template <typename Part>
 void in_parts(int64_t count, const Part& part) {
   at::parallel_for(
@@ -97,6 +138,14 @@ void store_gradient(const float* from, int64_t count, bool accumulate, float* to
   } else {
     std::copy_n(from, count, to);
   }
+}
+
+void round_to_bf16(int64_t count, float* values) {
+  in_parts(count, [&](int64_t at, int64_t n) { round_part(n, values + at); });
+}
+
+void round_to_fp16(int64_t count, float* values) {
+  in_parts(count, [&](int64_t at, int64_t n) { round_half_part(n, values + at); });
 }
 
 template <typename T>

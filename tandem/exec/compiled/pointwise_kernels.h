@@ -16,6 +16,11 @@ void add_rows(
 /// Computes to = from, or with `accumulate` to += from.
 void store_gradient(const float* from, int64_t count, bool accumulate, float* to);
 
+/// Round to the nearest bfloat16 or float16 value, ties to even, in place. What float16
+/// does not hold becomes infinite.
+void round_to_bf16(int64_t count, float* values);
+void round_to_fp16(int64_t count, float* values);
+
 template <typename T>
 void rectify(const T* in, int64_t count, T* out);
 

@@ -28,9 +28,7 @@ class Averaging : public Strategy {
   void start() override {
     own_.clear();
     start_alike(parts_.comm, parts_.arenas, {});
-    for (Arena* arena : parts_.optimizer.state()) {
-      broadcast_arena(parts_.comm, *arena);
-    }
+    broadcast_state(parts_.comm, parts_.optimizer);
     tell();
     equal_.fill_(1);
   }

@@ -27,9 +27,7 @@ class Hogwild : public Strategy {
     parts_.comm.barrier("start");
     check_shared();
     broadcast_arena(parts_.comm, parts_.arenas.buffers());
-    for (Arena* arena : parts_.optimizer.state()) {
-      broadcast_arena(parts_.comm, *arena);
-    }
+    broadcast_state(parts_.comm, parts_.optimizer);
     tell_executor(parts_);
   }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/parallel/reduce/replicas.h"
+
 namespace tandem {
 
 double own_gradient_squares(ModelArenas& arenas) {
@@ -38,6 +40,12 @@ void clip_and_update(
     const StrategyOptions& options, const StrategyParts& parts,
     const UpdateContext& step, const std::function<double()>& norm) {
   update_all(parts, clipped(options, step, norm));
+}
+
+void broadcast_state(Communicator& comm, Optimizer& optimizer) {
+  for (Arena* arena : optimizer.state()) {
+    broadcast_arena(comm, *arena);
+  }
 }
 
 void start_gradients(

@@ -28,6 +28,9 @@ void clip_and_update(
     const StrategyOptions& options, const StrategyParts& parts,
     const UpdateContext& step, const std::function<double()>& norm);
 
+/// The optimizer's state becomes rank 0's on every rank. Collective.
+void broadcast_state(Communicator& comm, Optimizer& optimizer);
+
 /// A step begins; the gradients are zero, or will be overwritten by its first backward.
 void start_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches);

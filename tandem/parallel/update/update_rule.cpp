@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/update/arena_update.h"
 
 namespace tandem {
@@ -17,9 +16,7 @@ class ReplicatedUpdate : public UpdateRule {
       : replicas_(replicas), parts_(parts) {}
 
   void start() override {
-    for (Arena* arena : parts_.optimizer.state()) {
-      broadcast_arena(replicas_, *arena);
-    }
+    broadcast_state(replicas_, parts_.optimizer);
   }
 
   void update(const UpdateContext& step) override {

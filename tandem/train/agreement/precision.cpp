@@ -16,32 +16,16 @@ namespace tandem {
 
 namespace {
 
-// How many times as long a step takes in bf16 where the CPU does not compute in it:
-// without AVX-512, where LibTorch's own loops round every sum, and with it, where
-// oneDNN converts. Measured with `tandem bench step`.
-const char* const kTimesAsLong[] = {"20 to 30", "2 to 4"};
-constexpr int64_t kComputesInBf16 = 2;
-
-// The first rank for which bf16 costs most, and its place in kTimesAsLong, or
-// kComputesInBf16.
-struct Slowest {
-  int rank = 0;
-  int64_t place = kComputesInBf16;
-};
-
-Slowest slowest_in_bf16(bool computes_in_bf16, Communicator& comm) {
-  const int64_t mine = computes_in_bf16              ? kComputesInBf16
-                       : kernel_isa() == Isa::avx512 ? 1
-                                                     : 0;
+// The first rank whose CPU does not compute in bfloat16, or -1.
+int first_without_bf16(bool computes_in_bf16, Communicator& comm) {
+  const int64_t mine = computes_in_bf16 ? 1 : 0;
   const auto all = comm.stack(at::full({1}, mine, at::kLong), "bf16");
-  Slowest slowest;
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const auto place = all[rank].item<int64_t>();
-    if (place < slowest.place) {
-      slowest = {rank, place};
+    if (all[rank].item<int64_t>() == 0) {
+      return rank;
     }
   }
-  return slowest;
+  return -1;
 }
 
 // The config.toml of the run that this one goes on with, "" where there is none to
@@ -69,41 +53,57 @@ std::optional<Precision> precision_before(const RunConfig& config, Communicator&
     found = value_in(config_before(config), find_field("precision", "precision"));
   }
   found = comm.broadcast_text(found, 0, "precision");
-  for (const auto precision : {Precision::fp32, Precision::bf16, Precision::fp64}) {
-    if (found == fmt::format("\"{}\"", name_of(precision))) {
-      return precision;
+  for (const auto& choice : choices<Precision>()) {
+    if (choice.value != Precision::automatic &&
+        found == fmt::format("\"{}\"", choice.name)) {
+      return choice.value;
     }
   }
   return std::nullopt;
 }
 
-void warn_of_price(const Slowest& slowest) {
+// Measured with `tandem bench step`.
+void warn_of_price(int rank) {
   log_warning(fmt::format(
-      "[exec] the CPU of rank {} does not compute in bfloat16 (it has no AVX512_BF16 or "
-      "AMX, or ONEDNN_MAX_CPU_ISA forbids them): a step takes {} times as long as in "
-      "fp32; use --precision fp32, or auto, which takes bf16 only where it is faster",
-      slowest.rank, kTimesAsLong[slowest.place]));
+      "[exec] the CPU of rank {} does not compute in bfloat16 (it has no AVX512_BF16 "
+      "or AMX, or ONEDNN_MAX_CPU_ISA forbids them): executor compiled rounds float32 "
+      "values to it, in up to 1.3 times fp32's time, and eager takes up to 30 times as "
+      "long; use --precision fp32, or auto, which takes bf16 only where it is faster",
+      rank));
+}
+
+void warn_of_fp16(const ExecOptions& exec) {
+  log_warning(
+      "[exec] fp16 on a CPU computes float32 products of values rounded to float16, "
+      "for a GPU's numbers, not for speed; use --precision fp32 or auto for that");
+  if (exec.loss_scale == ExecOptions::kNoScale) {
+    log_warning(
+        "[exec] without a loss scale, gradients below 6e-8 become 0 in fp16; use "
+        "--loss-scale dynamic");
+  }
 }
 
 }  // namespace
 
 Precision settle_precision(
     const RunConfig& config, Communicator& comm, bool computes_in_bf16) {
+  if (config.exec.precision == Precision::fp16 && comm.rank() == 0) {
+    warn_of_fp16(config.exec);
+  }
   if (config.exec.precision != Precision::automatic &&
       config.exec.precision != Precision::bf16) {
     return config.exec.precision;
   }
-  const Slowest slowest = slowest_in_bf16(computes_in_bf16, comm);
+  const int without = first_without_bf16(computes_in_bf16, comm);
   std::optional<Precision> precision = config.exec.precision;
   if (precision == Precision::automatic) {
     precision = precision_before(config, comm);
   }
-  const bool costs = slowest.place != kComputesInBf16;
   if (!precision) {
-    precision = costs ? Precision::fp32 : Precision::bf16;
+    precision = without >= 0 ? Precision::fp32 : Precision::bf16;
   }
-  if (precision == Precision::bf16 && costs && comm.rank() == 0) {
-    warn_of_price(slowest);
+  if (precision == Precision::bf16 && without >= 0 && comm.rank() == 0) {
+    warn_of_price(without);
   }
   return *precision;
 }

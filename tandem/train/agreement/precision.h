@@ -9,7 +9,8 @@ namespace tandem {
 /// The precision of a run, the same on all ranks. "auto" is that of the checkpoint the
 /// run goes on from; else bf16 where the CPUs of all ranks compute in it, and fp32
 /// where one does not. Warns on rank 0 where the run is in bf16 and a CPU does not
-/// compute in it. `computes_in_bf16`: whether this rank's CPU does. Collective.
+/// compute in it, and of what fp16 costs. `computes_in_bf16`: whether this rank's CPU
+/// does. Collective.
 Precision settle_precision(
     const RunConfig& config, Communicator& comm, bool computes_in_bf16 = has_bf16());
 

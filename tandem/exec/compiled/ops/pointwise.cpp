@@ -246,6 +246,14 @@ std::unique_ptr<OnednnOp> make_onednn_log_softmax(const OnednnContext& context) 
 std::unique_ptr<OnednnOp> make_onednn_op(
     const FusedLayer& fused, const OnednnTensors& tensors,
     const OnednnContext& context) {
+  return context.rounds == RoundTo::nothing
+             ? make_plain_onednn_op(fused, tensors, context)
+             : make_rounded_op(fused, tensors, context);
+}
+
+std::unique_ptr<OnednnOp> make_plain_onednn_op(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context) {
   switch (fused.layer.kind) {
     case LayerKind::conv2d:
       return fits_small_convolution(fused)

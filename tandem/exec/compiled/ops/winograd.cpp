@@ -13,6 +13,10 @@ namespace {
 
 using dnnl::memory;
 
+const WinogradKernels& winograd_kernels() {
+  return kernel_isa() == Isa::avx512 ? avx512::winograd : avx2::winograd;
+}
+
 // Threads share the tiles; each has scratch and sums of its own:
 //
 //   sums_   | part 0: 36 x in x out, then out of the bias | part 1: the same | ...
@@ -25,6 +29,7 @@ class WinogradConvolution : public OnednnOp {
     shape_.in_channels = fused.layer.in;
     shape_.out_channels = fused.layer.out;
     shape_.padding = fused.layer.padding;
+    shape_.kernel = fused.layer.kernel;
   }
 
   memory plan_forward(const memory& input) override {
@@ -36,7 +41,7 @@ class WinogradConvolution : public OnednnOp {
     output_ = make(
         blocked({in[0], shape_.out_channels, shape_.out_height(), shape_.out_width()}));
     parts_ = std::max(1, at::get_num_threads());
-    scratch_ = floats(parts_ * winograd_scratch(shape_));
+    scratch_ = floats(parts_ * kernels_.scratch(shape_));
     factors_ = floats(shape_.points());
     return output_;
   }
@@ -47,8 +52,14 @@ class WinogradConvolution : public OnednnOp {
     if (!wants_input_grad) {
       return {};
     }
-    back_ = {shape_.images,      shape_.out_channels, shape_.out_height(),
-             shape_.out_width(), 2 - shape_.padding,  shape_.in_channels};
+    back_ = {
+        shape_.images,
+        shape_.out_channels,
+        shape_.out_height(),
+        shape_.out_width(),
+        shape_.kernel - 1 - shape_.padding,
+        shape_.in_channels,
+        shape_.kernel};
     back_factors_ = floats(back_.points());
     grad_input_ = make(input_.get_desc());
     return grad_input_;
@@ -58,7 +69,7 @@ class WinogradConvolution : public OnednnOp {
     input_change_.run(stream());
     transform_weights(pass.parameters_version);
     in_parts(shape_, [&](int64_t, int64_t first, int64_t last, float* scratch) {
-      avx512::winograd_convolve(
+      kernels_.convolve(
           shape_, first, last, data_of<float>(input_), data_of<float>(factors_),
           tensors_.bias.data_ptr<float>(), relu_, data_of<float>(output_), scratch);
     });
@@ -74,16 +85,14 @@ class WinogradConvolution : public OnednnOp {
     in_parts(shape_, [&](int64_t part, int64_t first, int64_t last, float* scratch) {
       float* own = sums + part * sums_size();
       std::fill_n(own, sums_size(), 0.0F);
-      avx512::winograd_gradient(
+      kernels_.gradient(
           shape_, first, last, data_of<float>(input_), data_of<float>(grad_output_),
           own, own + shape_.points(), scratch);
     });
     for (int64_t part = 1; part < parts_; ++part) {
       store_gradient(sums + part * sums_size(), sums_size(), true, sums);
     }
-    avx512::winograd_finish(
-        shape_.in_channels, shape_.out_channels, sums, accumulate,
-        tensors_.weight_grad.data_ptr<float>());
+    kernels_.finish(shape_, sums, accumulate, tensors_.weight_grad.data_ptr<float>());
     store_gradient(
         sums + shape_.points(), shape_.out_channels, accumulate,
         tensors_.bias_grad.data_ptr<float>());
@@ -91,7 +100,7 @@ class WinogradConvolution : public OnednnOp {
 
   void backward_input() override {
     in_parts(back_, [&](int64_t, int64_t first, int64_t last, float* scratch) {
-      avx512::winograd_convolve(
+      kernels_.convolve(
           back_, first, last, data_of<float>(grad_output_),
           data_of<float>(back_factors_), nullptr, false, data_of<float>(grad_input_),
           scratch);
@@ -99,8 +108,9 @@ class WinogradConvolution : public OnednnOp {
   }
 
  private:
-  static memory::desc blocked(const OnednnDims& dims) {
-    return {dims, OnednnType::f32, memory::format_tag::nChw16c};
+  memory::desc blocked(const OnednnDims& dims) const {
+    using Tag = memory::format_tag;
+    return {dims, OnednnType::f32, kernels_.lanes == 16 ? Tag::nChw16c : Tag::nChw8c};
   }
   memory floats(int64_t count) const {
     return make(plain_desc({count}));
@@ -115,31 +125,28 @@ class WinogradConvolution : public OnednnOp {
     }
     version_ = version;
     const float* weights = tensors_.weight.data_ptr<float>();
-    avx512::winograd_weights(
-        shape_.in_channels, shape_.out_channels, weights, false,
-        data_of<float>(factors_));
+    kernels_.weights(shape_, weights, false, data_of<float>(factors_));
     if (back_factors_) {
-      avx512::winograd_weights(
-          shape_.in_channels, shape_.out_channels, weights, true,
-          data_of<float>(back_factors_));
+      kernels_.weights(shape_, weights, true, data_of<float>(back_factors_));
     }
   }
 
   // Calls body(part, first tile, end of tiles, scratch); a part is a multiple of a run.
   template <typename Body>
   void in_parts(const WinogradShape& shape, const Body& body) const {
-    const int64_t runs = (shape.tiles() + kWinogradTiles - 1) / kWinogradTiles;
-    const int64_t length = (runs + parts_ - 1) / parts_ * kWinogradTiles;
+    const int64_t runs = (shape.tiles() + kernels_.tiles - 1) / kernels_.tiles;
+    const int64_t length = (runs + parts_ - 1) / parts_ * kernels_.tiles;
     at::parallel_for(0, parts_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
         body(
             part, std::min(shape.tiles(), part * length),
             std::min(shape.tiles(), (part + 1) * length),
-            data_of<float>(scratch_) + part * winograd_scratch(shape_));
+            data_of<float>(scratch_) + part * kernels_.scratch(shape_));
       }
     });
   }
 
+  const WinogradKernels& kernels_ = winograd_kernels();
   bool relu_;
   OnednnTensors tensors_;
   WinogradShape shape_;
@@ -166,10 +173,15 @@ bool fits_winograd(const FusedLayer& fused, const OnednnContext& context) {
   // cache.
   constexpr int64_t kMostWeights = 8192;
   const Layer& layer = fused.layer;
-  return kernel_isa() == Isa::avx512 && context.compute == OnednnType::f32 &&
-         layer.kernel == 3 && layer.stride == 1 && layer.padding <= 2 &&
-         layer.in % 16 == 0 && layer.out % 16 == 0 &&
-         layer.in * layer.out <= kMostWeights;
+  const int64_t lanes = winograd_kernels().lanes;
+  // Of a window of 5 x 5 the transforms take more, which few channels do not repay.
+  // Where it was measured, on AVX2, 16 to 32 channels did, and 8 to 16 did not.
+  const bool large = layer.kernel == 5 && kernel_isa() == Isa::avx2 && layer.in >= 16 &&
+                     layer.out >= 16;
+  return kernel_isa() != Isa::base && context.compute == OnednnType::f32 &&
+         (layer.kernel == 3 || large) && layer.stride == 1 &&
+         layer.padding < layer.kernel && layer.in % lanes == 0 &&
+         layer.out % lanes == 0 && layer.in * layer.out <= kMostWeights;
 }
 
 std::unique_ptr<OnednnOp> make_onednn_winograd(

@@ -1,7 +1,7 @@
 #pragma once
 
-// The vectors that transforms and products work on: a pixel of a block of channels.
-// Compiled for AVX-512 only, see lanes.h.
+// The vectors that products and Winograd's transforms work on.
+// Compiled for AVX-512 and AVX2, see lanes.h.
 
 #include "tandem/kernels/lanes.h"
 
@@ -9,7 +9,7 @@ namespace tandem::TANDEM_ISA {
 
 namespace {
 
-constexpr int kLanes = 16;
+constexpr int kLanes = kWidest;
 
 using Floats = Lanes<kLanes>::Floats;
 

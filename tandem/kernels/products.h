@@ -1,10 +1,11 @@
 #pragma once
 
-// The products of transformed tiles. Compiled for AVX-512 only, see lanes.h.
+// Products of matrices small enough for the caches. Compiled for AVX-512 and AVX2, see
+// lanes.h.
 
 #include <cstdint>
 
-#include "tandem/kernels/winograd_vectors.h"
+#include "tandem/kernels/vectors.h"
 
 namespace tandem::TANDEM_ISA {
 
@@ -16,27 +17,38 @@ struct Factors {
   int64_t a_row;
   int64_t a_step;
   const float* b;
-  // The width of b and of the sums.
+  int64_t b_step;
+  int64_t sums_row;
   int64_t columns;
   int64_t steps;
 };
 
-// A block of R rows by B vectors. The largest, 6 x 4, takes 29 of the 32 registers: 24
-// sums, 4 vectors of b and one value of a. All blocks of 64 columns run before the next
-// columns, so b's part, steps * 256 bytes, stays in L1: 16 KiB at 64 channels.
+// The vectors of a block's row.
+constexpr int kWide = kLanes == 16 ? 4 : 2;
+
+// A block of R rows by B vectors. The largest, 6 x kWide, takes on AVX-512 29 of the 32
+// registers: 24 sums, 4 vectors of b and one value of a; on AVX2 15 of 16: 12 sums, 2
+// vectors and a value. All blocks of some columns run before the next columns, so b's
+// part stays in L1: at 64 channels 16 KiB on AVX-512, 4 KiB on AVX2.
 template <int R, int B>
 TANDEM_ALWAYS_INLINE void multiply_block(
     const Factors& f, int64_t row, int64_t column, bool accumulate, float* sums) {
+  const int64_t sums_row = f.sums_row;
+  const int64_t b_step = f.b_step;
+  const int64_t steps = f.steps;
   Floats sum[R][B];
-  float* to = sums + row * f.columns + column;
+  float* to = sums + row * sums_row + column;
+  // Loops left as such would take the sums by way of the stack.
+#pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
-      sum[r][b] = accumulate ? load(to + r * f.columns + b * kLanes) : Floats{};
+      sum[r][b] = accumulate ? load(to + r * sums_row + b * kLanes) : Floats{};
     }
   }
   const float* a = f.a + row * f.a_row;
   const float* from = f.b + column;
-  for (int64_t step = 0; step < f.steps; ++step) {
+  for (int64_t step = 0; step < steps; ++step) {
     Floats factor[B];
     for (int b = 0; b < B; ++b) {
       factor[b] = load(from + b * kLanes);
@@ -47,11 +59,13 @@ TANDEM_ALWAYS_INLINE void multiply_block(
       }
     }
     a += f.a_step;
-    from += f.columns;
+    from += b_step;
   }
+#pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
-      store(sum[r][b], to + r * f.columns + b * kLanes);
+      store(sum[r][b], to + r * sums_row + b * kLanes);
     }
   }
 }
@@ -61,6 +75,12 @@ void multiply_columns(
     const Factors& f, int64_t rows, int64_t column, bool accumulate, float* sums) {
   int64_t row = 0;
   for (; row + 6 <= rows; row += 6) {
+    // The last 8 rows as twice 4: with two rows too few sums are under way.
+    if (kWide == 2 && rows - row == 8) {
+      multiply_block<4, B>(f, row, column, accumulate, sums);
+      multiply_block<4, B>(f, row + 4, column, accumulate, sums);
+      return;
+    }
     multiply_block<6, B>(f, row, column, accumulate, sums);
   }
   for (; row + 2 <= rows; row += 2) {
@@ -73,8 +93,8 @@ void multiply_columns(
 
 void multiply(const Factors& f, int64_t rows, bool accumulate, float* sums) {
   int64_t column = 0;
-  for (; column + 4 * kLanes <= f.columns; column += 4 * kLanes) {
-    multiply_columns<4>(f, rows, column, accumulate, sums);
+  for (; column + kWide * kLanes <= f.columns; column += kWide * kLanes) {
+    multiply_columns<kWide>(f, rows, column, accumulate, sums);
   }
   for (; column + 2 * kLanes <= f.columns; column += 2 * kLanes) {
     multiply_columns<2>(f, rows, column, accumulate, sums);

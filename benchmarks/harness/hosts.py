@@ -1,5 +1,5 @@
-"""Two hosts and a network between them, on one machine: network namespaces joined
-by a veth pair whose ends send at a given rate."""
+"""Hosts and a network between them, on one machine: network namespaces joined by a
+bridge in one more, whose ends may send at a given rate."""
 import itertools
 import os
 import shlex
@@ -17,16 +17,17 @@ PORT = "29517"
 numbers = itertools.count()
 
 
-class TwoHosts:
-    """A context in which the two namespaces exist. `rate`: as tc takes it, of BURST_KB.
-    Needs root."""
+class Hosts:
+    """A context in which `count` namespaces exist. `rate`: as tc takes it, of BURST_KB;
+    None for as fast as memory. Needs root."""
 
-    def __init__(self, rate):
+    def __init__(self, count, rate=None):
         number = f"{os.getpid() % 100000}.{next(numbers)}"
         self.rate = rate
-        self.names = [f"tandem-bench-{number}.{i}" for i in (0, 1)]
-        self.links = [f"tb{number}.{i}" for i in (0, 1)]
-        self.addresses = ["10.231.77.1", "10.231.77.2"]
+        self.names = [f"tandem-bench-{number}.{i}" for i in range(count)]
+        self.switch = f"tandem-bench-{number}.s"
+        self.links = [f"tb{number}.{i}" for i in range(count)]
+        self.addresses = [f"10.231.77.{i + 1}" for i in range(count)]
 
     def __enter__(self):
         if os.geteuid() != 0:
@@ -42,21 +43,24 @@ class TwoHosts:
         self._take_down()
 
     def _set_up(self):
-        for name in self.names:
+        for name in [*self.names, self.switch]:
             run(["ip", "netns", "add", name])
-        (first, second), (near, far) = self.names, self.links
-        run(["ip", "link", "add", near, "netns", first, "type", "veth",
-             "peer", "name", far, "netns", second])
-        for name, link, address in zip(self.names, self.links, self.addresses):
-            run(["ip", "-n", name, "addr", "add", address + "/24", "dev", link])
+        run(["ip", "-n", self.switch, "link", "add", "bridge", "type", "bridge"])
+        run(["ip", "-n", self.switch, "link", "set", "bridge", "up"])
+        for i, (name, link) in enumerate(zip(self.names, self.links)):
+            run(["ip", "link", "add", link, "netns", name, "type", "veth",
+                 "peer", "name", f"port{i}", "netns", self.switch])
+            run(["ip", "-n", self.switch, "link", "set", f"port{i}", "master", "bridge", "up"])
+            run(["ip", "-n", name, "addr", "add", self.addresses[i] + "/24", "dev", link])
             run(["ip", "-n", name, "link", "set", "lo", "up"])
             run(["ip", "-n", name, "link", "set", link, "up"])
-            run(["tc", "-n", name, "qdisc", "add", "dev", link, "root",
-                 *SHAPE.format(rate=self.rate, burst=BURST_KB[self.rate]).split()])
+            if self.rate:
+                run(["tc", "-n", name, "qdisc", "add", "dev", link, "root",
+                     *SHAPE.format(rate=self.rate, burst=BURST_KB[self.rate]).split()])
 
     def _take_down(self):
-        # The link goes with its namespaces.
-        for name in self.names:
+        # The links go with their namespaces.
+        for name in [*self.names, self.switch]:
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL,
                            check=False)
 
@@ -66,7 +70,8 @@ class TwoHosts:
         cores = sorted(os.sched_getaffinity(0))
         core = cores[host % len(cores)]
         variables = {**ENVIRONMENT, **(variables or {}),
-                     "MASTER_ADDR": self.addresses[0], "MASTER_PORT": PORT}
+                     "MASTER_ADDR": self.addresses[0], "MASTER_PORT": PORT,
+                     "GLOO_SOCKET_IFNAME": self.links[host]}
         return ["ip", "netns", "exec", self.names[host], "taskset", "-c", str(core), "env",
                 *(f"{name}={value}" for name, value in variables.items()), *command]
 

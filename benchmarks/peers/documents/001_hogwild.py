@@ -1,0 +1,53 @@
+#!/usr/bin/python3
+"""Document 001's second program, written from it: processes that train on one model in
+shared memory, without locks. Other than there: data_load.py and the loop's break are made
+up, the number of processes is a flag, and the program ends with a test.
+
+usage: 001_hogwild.py --data FOLDER [--nproc 2] [--epochs 20] [--limit N]
+"""
+import pathlib
+import sys
+import time
+
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+import common  # noqa: E402
+import sgd_001  # noqa: E402
+import torch.multiprocessing as mp  # noqa: E402
+from torch.utils.data import DataLoader, DistributedSampler  # noqa: E402
+
+
+def train(model, data_loader, rank, args, seconds):
+    watch = common.Stopwatch()
+    sgd_001.train(model, data_loader, args.epochs, rank, watch)
+    seconds[rank] = watch.seconds
+
+
+def main():
+    args = common.document_arguments(epochs=20, ranks=2)
+    train_data = common.document_dataset(args, "train", sgd_001.RECIPE)
+    num_processes = args.nproc
+    start = time.time()
+    model = sgd_001.make_net()
+    model.share_memory()
+    seconds = mp.Array("d", num_processes)
+    processes = []
+    for rank in range(num_processes):
+        data_loader = DataLoader(
+            dataset=train_data,
+            sampler=DistributedSampler(dataset=train_data, num_replicas=num_processes,
+                                       rank=rank),
+            batch_size=32)
+        p = mp.Process(target=train, args=(model, data_loader, rank, args, seconds))
+        p.start()
+        processes.append(p)
+    for p in processes:
+        p.join()
+    end = time.time() - start
+    common.say(f'Time taken: {end/60} minutes')
+    watch = common.Stopwatch()
+    watch.seconds = max(seconds)
+    common.end_document(args, model, sgd_001.RECIPE, watch)
+
+
+if __name__ == "__main__":
+    main()

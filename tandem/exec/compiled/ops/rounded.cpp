@@ -1,0 +1,178 @@
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/pointwise_kernels.h"
+
+namespace tandem {
+
+namespace {
+
+using dnnl::memory;
+
+// What an operation in float32 must round so that it has the values of one that
+// computes in 16 bits.
+struct Roundings {
+  Roundings(const FusedLayer& fused, const OnednnContext& context) {
+    const LayerKind kind = fused.layer.kind;
+    product = kind == LayerKind::conv2d || kind == LayerKind::linear;
+    changes = kind == LayerKind::batch_norm2d || kind == LayerKind::dropout ||
+              kind == LayerKind::dropout2d;
+    if (is_fp16(context.rounds)) {
+      as_fp16(fused, context.rounds == RoundTo::fp16_o2);
+    } else {
+      as_bf16(fused, context.values_are_bf16);
+    }
+  }
+
+  // As model/model.h says for HalfLayers.
+  void as_fp16(const FusedLayer& fused, bool o2) {
+    const bool softmax = fused.layer.kind == LayerKind::log_softmax;
+    weights = biases = gradients = product;
+    // All others were rounded when they were given.
+    input = fused.first;
+    output = product || changes || (softmax && o2);
+    grad_input = product || changes || softmax;
+  }
+
+  // As the forms for CPUs that compute in it. There, what lies between the layers is
+  // bfloat16 from a convolution on, until a linear layer, whose output is float32.
+  void as_bf16(const FusedLayer& fused, bool values_are_bf16) {
+    const bool linear = fused.layer.kind == LayerKind::linear;
+    const bool convolution = product && !linear;
+    // The small convolution reads float32 everywhere.
+    weights = product && !fits_small_convolution(fused);
+    // Only a first layer's input is not what another one gave.
+    input = linear || (weights && fused.first);
+    output = convolution || (values_are_bf16 && changes);
+    grad_input = convolution || (values_are_bf16 && (changes || linear));
+  }
+
+  bool product = false;
+  // Its output is not one of the values that it reads.
+  bool changes = false;
+  bool weights = false;
+  bool biases = false;
+  // Those of weights and biases.
+  bool gradients = false;
+  bool input = false;
+  bool output = false;
+  bool grad_input = false;
+};
+
+// A parameter as the operation reads it, and its gradient as the operation writes it.
+class RoundedParameter {
+ public:
+  // Puts its own tensors in the place of those that are rounded.
+  void plan(at::Tensor& value, at::Tensor& gradient, bool round, bool round_gradient) {
+    if (round) {
+      value_ = value;
+      value = rounded_ = at::empty_like(value);
+    }
+    if (round_gradient) {
+      gradient_ = gradient;
+      gradient = written_ = at::empty_like(gradient);
+    }
+  }
+
+  template <typename Round>
+  void refresh(const Round& round) const {
+    if (value_.defined()) {
+      auto* to = rounded_.data_ptr<float>();
+      std::copy_n(value_.data_ptr<float>(), value_.numel(), to);
+      round(value_.numel(), to);
+    }
+  }
+
+  template <typename Round>
+  void give_gradient(bool accumulate, const Round& round) const {
+    if (gradient_.defined()) {
+      auto* from = written_.data_ptr<float>();
+      round(gradient_.numel(), from);
+      store_gradient(from, gradient_.numel(), accumulate, gradient_.data_ptr<float>());
+    }
+  }
+
+ private:
+  at::Tensor value_;
+  at::Tensor rounded_;
+  at::Tensor gradient_;
+  at::Tensor written_;
+};
+
+// An operation in float32, and the roundings before and after it.
+class Rounded : public OnednnOp {
+ public:
+  Rounded(const FusedLayer& fused, OnednnTensors tensors, const OnednnContext& context)
+      : OnednnOp(context),
+        rounds_(fused, context),
+        round_(is_fp16(context.rounds) ? &round_to_fp16 : &round_to_bf16) {
+    weight_.plan(
+        tensors.weight, tensors.weight_grad, rounds_.weights, rounds_.gradients);
+    bias_.plan(tensors.bias, tensors.bias_grad, rounds_.biases, rounds_.gradients);
+    inner_ = make_plain_onednn_op(fused, tensors, context);
+  }
+
+  memory plan_forward(const memory& input) override {
+    input_ = input;
+    output_ = inner_->plan_forward(input);
+    return output_;
+  }
+
+  memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
+    grad_input_ = inner_->plan_backward(grad_output, wants_input_grad);
+    return grad_input_;
+  }
+
+  void forward(const OnednnPass& pass) override {
+    if (std::exchange(version_, pass.parameters_version) != pass.parameters_version) {
+      weight_.refresh(round_);
+      bias_.refresh(round_);
+    }
+    round(rounds_.input, input_);
+    inner_->forward(pass);
+    round(rounds_.output, output_);
+  }
+
+  void backward_parameters(bool accumulate) override {
+    inner_->backward_parameters(accumulate && !rounds_.gradients);
+    weight_.give_gradient(accumulate, round_);
+    bias_.give_gradient(accumulate, round_);
+  }
+
+  void backward_input() override {
+    inner_->backward_input();
+    round(rounds_.grad_input, grad_input_);
+  }
+
+ private:
+  void round(bool wanted, const memory& values) const {
+    if (wanted) {
+      round_(elements_of(values), data_of<float>(values));
+    }
+  }
+
+  Roundings rounds_;
+  void (*round_)(int64_t count, float* values);
+  RoundedParameter weight_;
+  RoundedParameter bias_;
+  // Of the parameters that the copies were made of.
+  int64_t version_ = -1;
+  std::unique_ptr<OnednnOp> inner_;
+  memory input_;
+  memory output_;
+  memory grad_input_;
+};
+
+}  // namespace
+
+std::unique_ptr<OnednnOp> make_rounded_op(
+    const FusedLayer& fused, const OnednnTensors& tensors,
+    const OnednnContext& context) {
+  return std::make_unique<Rounded>(fused, tensors, context);
+}
+
+}  // namespace tandem

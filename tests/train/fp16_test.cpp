@@ -1,0 +1,111 @@
+// Runs in fp16: Apex's O1 and O2, with its dynamic loss scale.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/data/dataset.h"
+#include "tandem/train/trainer.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+RunConfig fp16_config() {
+  RunConfig config;
+  config.model.kind = ModelKind::convnet_bn;
+  config.training.batch_size = 8;
+  config.training.epochs = 3;
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.optimizer.lr = 0.002;
+  config.exec.precision = Precision::fp16;
+  config.exec.loss_scale = ExecOptions::kDynamicScale;
+  config.ranks.kind = RankKind::thread;
+  return config;
+}
+
+std::vector<Summary> train_ranks(RunConfig config, int ranks, OwnParts own = {}) {
+  config.ranks.nproc = ranks;
+  const auto data = load_dataset("digits", 192);
+  return on_each_rank("thread", ranks, [&](Communicator& comm) {
+    OwnParts mine;
+    mine.loss = own.loss;
+    return train(config, data, comm, std::move(mine));
+  });
+}
+
+TEST(Fp16, TrainsNearlyAsFloat32) {
+  auto config = fp16_config();
+  config.exec.precision = Precision::fp32;
+  const auto full = train_ranks(config, 3);
+  config.exec.precision = Precision::fp16;
+  for (const auto level : {OptLevel::o1, OptLevel::o2}) {
+    config.exec.opt_level = level;
+    const auto half = train_ranks(config, 3);
+    EXPECT_EQ(half[0].skipped_steps, 0);
+    EXPECT_NEAR(half[0].test.loss, full[0].test.loss, 0.02 * full[0].test.loss);
+    EXPECT_NE(half[0].parameters_sha256, full[0].parameters_sha256);
+    EXPECT_EQ(half[2].parameters_sha256, half[0].parameters_sha256);
+  }
+}
+
+// A sum of losses has gradients that 65536 times do not fit into float16.
+TEST(Fp16, OverflowLeavesStepsOutUntilTheScaleHasShrunk) {
+  auto config = fp16_config();
+  config.model.reduction = Reduction::sum;
+  config.optimizer.lr = 0.0001;
+  const auto ranks = train_ranks(config, 4);
+  EXPECT_GT(ranks[0].skipped_steps, 0);
+  EXPECT_LT(ranks[0].skipped_steps, ranks[0].steps);
+  EXPECT_EQ(
+      ranks[0].loss_scale,
+      65536 / std::pow(2.0, static_cast<double>(ranks[0].skipped_steps)));
+  EXPECT_LT(ranks[0].test.loss, 2.3);
+  EXPECT_EQ(ranks[3].parameters_sha256, ranks[0].parameters_sha256);
+  // In float32 the same gradients fit at once.
+  config.exec.precision = Precision::fp32;
+  EXPECT_EQ(train_ranks(config, 4)[0].skipped_steps, 0);
+}
+
+TEST(Fp16, OverflowInEveryStepEndsTheRunWithTheReason) {
+  OwnParts own;
+  // The loss is a number, and its gradient the infinite one of a root at 0.
+  own.loss = [](const at::Tensor& output, const at::Tensor&) {
+    return (output * 0).abs().sqrt().sum();
+  };
+  auto config = fp16_config();
+  config.training.epochs = 20;
+  const auto message = error_of<Error>([&] { train_ranks(config, 2, std::move(own)); });
+  EXPECT_THAT(
+      message, AllOf(
+                   HasSubstr("gradients are not finite at any loss scale"),
+                   HasSubstr("--precision fp32")));
+}
+
+TEST(Fp16, IsRefusedForAModelThatIsNoSequenceOfLayers) {
+  auto config = fp16_config();
+  config.model.kind = ModelKind::custom;
+  auto weight = at::zeros({64, 5}).set_requires_grad(true);
+  const DatasetSplits data = {noise_images(64), noise_images(10)};
+  const auto comm = make_single_communicator();
+  const auto message = error_of<ConfigError>([&] {
+    train(
+        config, data, *comm,
+        make_function_model(
+            [&](const at::Tensor& x) { return x.flatten(1).matmul(weight); },
+            {{"weight", weight}}));
+  });
+  EXPECT_THAT(message, HasSubstr("use --precision bf16 or fp32"));
+}
+
+}  // namespace
+}  // namespace tandem
