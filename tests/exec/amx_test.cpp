@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/plan.h"
 #include "tandem/kernels/amx_convolution.h"
 #include "tandem/kernels/amx_linear.h"
@@ -321,6 +322,7 @@ class LoneOp {
             {},
             {},
             {}} {
+    EXPECT_EQ(onednn_obstacle(), "");
     OnednnContext context;
     context.engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
     context.stream = dnnl::stream(context.engine);

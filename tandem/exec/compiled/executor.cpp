@@ -12,6 +12,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/exec/compiled/loss_kernels.h"
+#include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/plan.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/exec/stage_executor.h"
@@ -180,6 +181,7 @@ class OnednnExecutor : public StageExecutor {
     if (options_.first && first_with_gradient_ < layers_.size()) {
       layers_[first_with_gradient_].fused.first = true;
     }
+    set_onednn_threads(at::get_num_threads());
     at::parallel_for(0, at::get_num_threads(), 1, [](int64_t, int64_t) {
       _mm_setcsr(_mm_getcsr() | kFlushDenormals);
     });
@@ -379,7 +381,7 @@ std::string compiled_obstacle(
       return "some parameters are frozen, or not contiguous";
     }
   }
-  return "";
+  return onednn_obstacle();
 }
 
 std::unique_ptr<StageExecutor> make_compiled_executor(

@@ -1,0 +1,16 @@
+#include "tandem/exec/compiled/onednn_library.h"
+
+extern "C" void omp_set_num_threads(int count);
+
+namespace tandem {
+
+std::string onednn_obstacle() {
+  return "";
+}
+
+// LibTorch's OpenMP is oneDNN's too.
+void set_onednn_threads(int count) {
+  omp_set_num_threads(count);
+}
+
+}  // namespace tandem
