@@ -78,15 +78,15 @@ class Cases {
         add_if_there({layer, "backward weights", name, {}, {}}, [&](Case one) {
           add_backward_weights<dnnl::convolution_backward_weights>(
               std::move(one), describe_backward<dnnl::convolution_backward_weights>(
-                                  engine_, forward, algorithm, src, weight, bias, dst,
-                                  ones, zeros, zeros));
+                                  engine_, {}, forward, algorithm, src, weight, bias,
+                                  dst, ones, zeros, zeros));
         });
         if (wants_input_grad) {
           add_if_there({layer, "backward data", name, {}, {}}, [&](Case one) {
             add_backward_data<dnnl::convolution_backward_data>(
-                std::move(one),
-                describe_backward<dnnl::convolution_backward_data>(
-                    engine_, forward, algorithm, src, weight, dst, ones, zeros, zeros));
+                std::move(one), describe_backward<dnnl::convolution_backward_data>(
+                                    engine_, {}, forward, algorithm, src, weight, dst,
+                                    ones, zeros, zeros));
           });
         }
       } catch (const dnnl::error&) {
@@ -107,11 +107,11 @@ class Cases {
     add_backward_weights<dnnl::inner_product_backward_weights>(
         {layer, "backward weights", name, {}, {}},
         describe_backward<dnnl::inner_product_backward_weights>(
-            engine_, forward, src, weight, bias, dst));
+            engine_, {}, forward, src, weight, bias, dst));
     add_backward_data<dnnl::inner_product_backward_data>(
         {layer, "backward data", name, {}, {}},
         describe_backward<dnnl::inner_product_backward_data>(
-            engine_, forward, src, weight, dst));
+            engine_, {}, forward, src, weight, dst));
     if (options_.type == Type::f32) {
       const int64_t batch = options_.batch;
       add_gemm({layer, "forward", "gemm", {}, {}}, 'N', 'T', batch, out, in);

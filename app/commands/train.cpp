@@ -61,7 +61,9 @@ void check_world(
 [[noreturn]] void become_rank(
     const RunConfig& config, const RankEnv& env, const Arguments& arguments) {
   check_world(config, env, arguments);
-  exec_program(worker_command(arguments), rank_variables(env.local_world_size));
+  exec_program(
+      worker_command(arguments),
+      rank_variables(env.local_world_size, config.exec.threads));
 }
 
 bool is_one_process(const RunConfig& config) {
@@ -78,7 +80,7 @@ std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
 
 [[noreturn]] void become_only_worker(
     const RunConfig& config, const Arguments& arguments, Variables variables) {
-  const auto more = rank_variables(config.num_ranks_here());
+  const auto more = rank_variables(config.num_ranks_here(), config.exec.threads);
   variables.insert(variables.end(), more.begin(), more.end());
   exec_program(worker_command(arguments), variables);
 }
@@ -92,6 +94,7 @@ LaunchOptions launch_options(const RunConfig& config) {
   options.master_port = static_cast<int>(config.ranks.master_port);
   options.timeout_seconds = config.comm.timeout_seconds;
   options.stop_grace_seconds = config.ranks.grace_seconds;
+  options.threads = config.exec.threads;
   options.first_rank_owns_terminal = true;
   // Ranks that report for themselves say who they are where the template does.
   options.prefix_output = config.output.log_ranks == LogRanks::first;

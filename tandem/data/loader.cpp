@@ -1,5 +1,6 @@
 #include "tandem/data/loader.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -14,6 +15,9 @@ namespace {
 // Shuffled images lie in random places: a loop that only reads them spends three
 // quarters of its time waiting for memory.
 constexpr int64_t kImagesAhead = 4;
+
+// The least number of pixels that a thread takes: some 30 microseconds.
+constexpr int64_t kPixelsOfAThread = 131'072;
 
 void prefetch(const uint8_t* data, int64_t bytes) {
   constexpr int64_t kCacheLine = 64;
@@ -162,7 +166,13 @@ bool Loader::next(Batch& batch) {
     samples[i] = indices_[static_cast<size_t>(first + micro_ + i * stride)];
     targets[i] = dataset_.labels[static_cast<size_t>(samples[i] - dataset_.first_held)];
   }
-  gather(samples, count, buffer.inputs.data_ptr<float>());
+  auto* inputs = buffer.inputs.data_ptr<float>();
+  const int64_t image = buffer.inputs.numel() / buffer.inputs.size(0);
+  at::parallel_for(
+      0, count, std::max<int64_t>(1, kPixelsOfAThread / image),
+      [&](int64_t begin, int64_t end) {
+        gather(samples + begin, end - begin, inputs + begin * image);
+      });
   batch.inputs = first_rows(buffer.inputs, count);
   batch.targets = first_rows(buffer.targets, count);
   batch.samples = first_rows(buffer.samples, count);

@@ -195,19 +195,31 @@ LaunchOutcome conclude(
 
 }  // namespace
 
-Variables rank_variables(int nproc) {
+Variables rank_variables(int nproc, int64_t threads) {
   Variables variables;
-  const auto threads = std::to_string(std::max(1, usable_cpus() / std::max(1, nproc)));
+  if (threads > 0) {
+    for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
+      variables.emplace_back(name, std::to_string(threads));
+    }
+  }
+  const auto share = std::to_string(std::max(1, usable_cpus() / std::max(1, nproc)));
   const Variables defaults = {
-      {"OMP_NUM_THREADS", threads},
-      {"OPENBLAS_NUM_THREADS", get_env("OMP_NUM_THREADS").value_or(threads)},
+      {"OMP_NUM_THREADS", share},
+      {"OPENBLAS_NUM_THREADS", get_env("OMP_NUM_THREADS").value_or(share)},
+      // Threads that wait for each other look on for some microseconds, not for
+      // milliseconds: with another program on one of their CPUs a step would take twice
+      // as long as on one thread.
+      {get_env("OMP_WAIT_POLICY") ? "OMP_WAIT_POLICY" : "GOMP_SPINCOUNT", "5000"},
       {"GLOG_minloglevel", "2"},
       {"TORCH_CPP_LOG_LEVEL", "ERROR"},
       {"UCX_HANDLE_ERRORS", "none"},
       {"UCX_DEBUG_SIGNO", "0"},
   };
   for (const auto& entry : defaults) {
-    if (!get_env(entry.first)) {
+    const bool is_set = std::any_of(
+        variables.begin(), variables.end(),
+        [&](const auto& variable) { return variable.first == entry.first; });
+    if (!is_set && !get_env(entry.first)) {
       variables.push_back(entry);
     }
   }
@@ -241,7 +253,7 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
   env.master_port =
       options.master_port > 0 ? options.master_port : free_port(options.master_addr);
   env.store = rendezvous.address;
-  const auto defaults = rank_variables(options.nproc_per_node);
+  const auto defaults = rank_variables(options.nproc_per_node, options.threads);
   for (int local = 0; local < options.nproc_per_node; ++local) {
     env.local_rank = local;
     env.rank = options.node_rank * options.nproc_per_node + local;

@@ -42,6 +42,9 @@ struct LaunchOptions {
   // the others until its launcher answers. 0: the ranks wait themselves.
   double timeout_seconds = 0;
 
+  // CPU threads of each rank; 0: its share of the usable CPUs.
+  int64_t threads = 0;
+
   // More variables for the ranks.
   Variables variables;
 };
@@ -68,9 +71,9 @@ int launch(const LaunchOptions& options);
 /// The same, without printing the line.
 LaunchOutcome launch_ranks(const LaunchOptions& options);
 
-/// OMP_NUM_THREADS and its like for a host with `nproc` ranks: the usable CPUs divided
-/// among them, where the user did not set them; and variables that keep libraries under
-/// LibTorch quiet. For every process that trains.
-Variables rank_variables(int nproc);
+/// OMP_NUM_THREADS and its like for a host with `nproc` ranks: `threads`, or for 0 the
+/// usable CPUs divided among the ranks, where the user did not set them; and variables
+/// that keep libraries under LibTorch quiet. For every process that trains.
+Variables rank_variables(int nproc, int64_t threads = 0);
 
 }  // namespace tandem

@@ -1,5 +1,6 @@
 #include "tandem/model/dropout.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -19,6 +20,9 @@ namespace {
 // contiguous.
 constexpr uint32_t kLanes = 16;
 constexpr int64_t kGroup = 8 * kLanes;
+
+// The least number of elements that a thread takes: some 30 microseconds.
+constexpr int64_t kElementsOfAThread = 32'768;
 
 struct Counter {
   uint32_t position;
@@ -101,14 +105,21 @@ void fill_samples(
         " is impossible; choose one from 0 to less than 1");
   }
   const auto threshold = static_cast<uint32_t>(std::lround(p * 65536));
-  for (int64_t i = 0; i < num_samples; ++i) {
+  const auto fill_one = [&](int64_t i) {
     const int64_t position = context.first_position + i * context.position_stride;
     const Counter counter{
         static_cast<uint32_t>(position), static_cast<uint32_t>(context.epoch),
         static_cast<uint32_t>(layer), static_cast<uint32_t>(context.seed),
         static_cast<uint32_t>(context.seed >> 32)};
     fill(counter, threshold, scale, out + i * elements, elements);
-  }
+  };
+  const int64_t grain =
+      std::max<int64_t>(1, kElementsOfAThread / std::max<int64_t>(1, elements));
+  at::parallel_for(0, num_samples, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      fill_one(i);
+    }
+  });
 }
 
 }  // namespace

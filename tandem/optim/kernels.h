@@ -49,7 +49,8 @@ class FusedOptimizer : public Optimizer {
   /// A new arena of zeros.
   Arena& add_state(const std::string& name);
 
-  /// `run` is not empty and lies in one group and one trainable segment.
+  /// `run` is not empty and lies in one group and one trainable segment. Called by
+  /// several threads at once, for runs that do not overlap.
   virtual void update_run(const ArenaRange& run, const GroupContext& context) = 0;
 
   /// Calls `body` with a zero of the run's dtype, float or double.

@@ -1,5 +1,6 @@
 #include "tandem/optim/optimizer.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +13,9 @@
 namespace tandem {
 
 namespace {
+
+// The least number of elements that a thread takes: some 30 microseconds.
+constexpr int64_t kGrain = 65'536;
 
 double value_or(double value, double fallback) {
   return value == OptimizerOptions::kUnset ? fallback : value;
@@ -97,15 +101,15 @@ void FusedOptimizer::update(const ArenaRange& range, const UpdateContext& contex
   auto run = std::partition_point(
       runs.begin(), runs.end(), [&](const Run& r) { return r.end <= range.begin; });
   for (; run != runs.end() && run->begin < range.end; ++run) {
-    const ArenaRange part{
-        range.segment, std::max(run->begin, range.begin),
-        std::min(run->end, range.end)};
-    if (part.size() > 0) {
-      const auto& group = groups_[run->group];
-      update_run(
-          part, {context.lr * group.lr_scale, weight_decay_ * group.weight_decay_scale,
-                 context.gradient_scale, context.step});
-    }
+    const auto& group = groups_[run->group];
+    const GroupContext in_group{
+        context.lr * group.lr_scale, weight_decay_ * group.weight_decay_scale,
+        context.gradient_scale, context.step};
+    at::parallel_for(
+        std::max(run->begin, range.begin), std::min(run->end, range.end), kGrain,
+        [&](int64_t begin, int64_t end) {
+          update_run({range.segment, begin, end}, in_group);
+        });
   }
 }
 

@@ -158,8 +158,8 @@ TEST(LaunchOptions, AreChecked) {
 
 TEST(RankVariables, DivideTheCpus) {
   unsetenv("OMP_NUM_THREADS");
-  const auto threads = [](int nproc) {
-    for (const auto& [name, value] : rank_variables(nproc)) {
+  const auto threads = [](int nproc, int64_t wanted = 0) {
+    for (const auto& [name, value] : rank_variables(nproc, wanted)) {
       if (name == "OMP_NUM_THREADS") {
         return std::stoi(value);
       }
@@ -170,6 +170,7 @@ TEST(RankVariables, DivideTheCpus) {
   EXPECT_EQ(threads(100'000), 1);
   setenv("OMP_NUM_THREADS", "3", 1);
   EXPECT_EQ(threads(1), 0);
+  EXPECT_EQ(threads(1, 5), 5);
   unsetenv("OMP_NUM_THREADS");
 }
 

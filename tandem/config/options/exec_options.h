@@ -56,6 +56,8 @@ struct ExecOptions {
   // Values of loss_scale.
   static constexpr double kNoScale = 0;
   static constexpr double kDynamicScale = -1;
+  // A value of threads: the CPUs that may be used, divided among the ranks of the host.
+  static constexpr int64_t kShareOfCpus = 0;
 
   ExecutorKind executor = ExecutorKind::automatic;
   Precision precision = Precision::fp32;
@@ -63,6 +65,7 @@ struct ExecOptions {
   // A factor, kNoScale or kDynamicScale (optim/grad_scaler.h).
   double loss_scale = kNoScale;
   Device device = Device::automatic;
+  int64_t threads = kShareOfCpus;
 
   template <typename Table>
   static void describe(Table& table) {
@@ -79,6 +82,10 @@ struct ExecOptions {
         .or_word("dynamic", kDynamicScale)
         .kept(Kept::whether_default);
     table.add("device", &O::device, "where ranks compute");
+    table.add("threads", &O::threads, "CPU threads of each rank; no result depends on it")
+        .between(1, 4096)
+        .or_word("auto", kShareOfCpus)
+        .local();
   }
 };
 

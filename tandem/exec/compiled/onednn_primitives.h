@@ -29,11 +29,12 @@ typename Primitive::primitive_desc describe(
 /// `forward`: the description of the forward primitive.
 template <typename Primitive, typename Forward, typename... Arguments>
 typename Primitive::primitive_desc describe_backward(
-    const dnnl::engine& engine, const Forward& forward, const Arguments&... arguments) {
+    const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+    const Forward& forward, const Arguments&... arguments) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine, arguments..., forward};
+  return {engine, arguments..., forward, attributes};
 #else
-  return {typename Primitive::desc(arguments...), engine, forward};
+  return {typename Primitive::desc(arguments...), attributes, engine, forward};
 #endif
 }
 

@@ -168,9 +168,12 @@ void apply_dropout(
     });
     return;
   }
-  for (int64_t i = 0; i < count / run; ++i) {
-    scale_part(keep[i] != 0 ? factor : 0, run, in + i * run, out + i * run);
-  }
+  const int64_t grain = std::max<int64_t>(1, kGrain / run);
+  at::parallel_for(0, count / run, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      scale_part(keep[i] != 0 ? factor : 0, run, in + i * run, out + i * run);
+    }
+  });
 }
 
 template void rectify(const float*, int64_t, float*);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/onednn_primitives.h"
 #include "tandem/exec/compiled/plan.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
@@ -14,6 +15,7 @@ using Flags = dnnl::normalization_flags;
 constexpr double kMomentum = 0.1;
 constexpr float kEpsilon = 1e-5F;
 
+// oneDNN's statistics depend on the number of threads, so it gets one.
 class BatchNorm : public OnednnOp {
  public:
   BatchNorm(
@@ -30,6 +32,7 @@ class BatchNorm : public OnednnOp {
   }
 
   memory plan_forward(const memory& input) override {
+    const LoneThread lone;
     input_ = input;
     const auto data = input.get_desc();
 #if DNNL_VERSION_MAJOR >= 3
@@ -57,14 +60,15 @@ class BatchNorm : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool) override {
+    const LoneThread lone;
     const auto data = input_.get_desc();
     const auto kind = dnnl::prop_kind::backward;
 #if DNNL_VERSION_MAJOR >= 3
     const auto pd = onednn::describe_backward<dnnl::batch_normalization_backward>(
-        context_.engine, pd_, kind, data, data, data, kEpsilon, flags_);
+        context_.engine, {}, pd_, kind, data, data, data, kEpsilon, flags_);
 #else
     const auto pd = onednn::describe_backward<dnnl::batch_normalization_backward>(
-        context_.engine, pd_, kind, data, data, kEpsilon, flags_);
+        context_.engine, {}, pd_, kind, data, data, kEpsilon, flags_);
 #endif
     const memory grad_input = make(pd.diff_src_desc());
     const auto channels = plain_desc({tensors_.weight.size(0)});
@@ -91,7 +95,10 @@ class BatchNorm : public OnednnOp {
   }
 
   void forward(const OnednnPass&) override {
-    forward_.run(stream());
+    {
+      const LoneThread lone;
+      forward_.run(stream());
+    }
     if (context_.training) {
       track();
     }
@@ -100,7 +107,10 @@ class BatchNorm : public OnednnOp {
   // One primitive gives all three gradients.
   void backward_parameters(bool accumulate) override {
     grad_change_.run(stream());
-    backward_.run(stream());
+    {
+      const LoneThread lone;
+      backward_.run(stream());
+    }
     const int64_t channels = tensors_.weight.size(0);
     store_gradient(
         data_of<float>(scale_grad_), channels, accumulate,

@@ -1,7 +1,12 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "tandem/exec/compiled/amx_weights_gradient.h"
+#include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/onednn_primitives.h"
 #include "tandem/exec/compiled/plan.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
@@ -69,7 +74,7 @@ class Convolution : public OnednnOp {
       return;
     }
     weights_input_change_.run(stream());
-    backward_weights_.run(stream());
+    add_up();
     store_weights_.run(stream(), accumulate);
     store_gradient(
         data_of<float>(diff_bias_), layer_.out, accumulate,
@@ -82,6 +87,16 @@ class Convolution : public OnednnOp {
   }
 
  private:
+  // The gradient of the weights from some of the images, by one thread.
+  struct WeightsPart {
+    memory weights;
+    memory bias;
+    BoundPrimitive primitive;
+  };
+
+  // A batch has at most as many.
+  static constexpr int64_t kMostParts = 8;
+
   int64_t extent(int64_t in) const {
     return (in + 2 * layer_.padding - layer_.kernel) / layer_.stride + 1;
   }
@@ -130,27 +145,87 @@ class Convolution : public OnednnOp {
           context_);
       return;
     }
-    const auto pd = with_fastest([&](algorithm which) {
+    const auto pd =
+        describe_weights(images(in_dims_), weights(OnednnType::f32), images(out_dims_));
+    const memory source = weights_input_change_.plan(input_, pd.src_desc(), context_);
+    const memory grad =
+        weights_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_);
+    const int64_t count = in_dims_[0];
+    const int64_t each = (count + kMostParts - 1) / kMostParts;
+    for (int64_t first = 0; first < count; first += each) {
+      parts_.push_back(plan_part(
+          pd, slice(source, first, std::min(each, count - first)),
+          slice(grad, first, std::min(each, count - first))));
+    }
+    diff_bias_ = parts_[0].bias;
+    store_weights_.plan(parts_[0].weights, tensors_.weight_grad, context_);
+  }
+
+  dnnl::convolution_backward_weights::primitive_desc describe_weights(
+      const memory::desc& source, const memory::desc& weights,
+      const memory::desc& grad) const {
+    // Parts run on threads other than this one, whose scratchpad they may not use.
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const LoneThread lone;
+    return with_fastest([&](algorithm which) {
       return onednn::describe_backward<dnnl::convolution_backward_weights>(
-          context_.engine, pd_, which, images(in_dims_), weights(OnednnType::f32),
-          bias(), images(out_dims_), stride(), padding(), padding());
+          context_.engine, attributes, pd_, which, source, weights, bias(), grad,
+          stride(), padding(), padding());
     });
-    const memory diff_weights = make(pd.diff_weights_desc());
-    diff_bias_ = make(pd.diff_bias_desc());
-    backward_weights_ = {
+  }
+
+  // The images [first, first + count), which lie one after the other in every layout.
+  memory slice(const memory& whole, int64_t first, int64_t count) const {
+    OnednnDims dims = dims_of(whole);
+    const auto image = static_cast<int64_t>(whole.get_desc().get_size()) / dims[0];
+    dims[0] = count;
+    return {
+        whole.get_desc().submemory_desc(dims, OnednnDims(dims.size(), 0)),
+        context_.engine, data_of<char>(whole) + first * image};
+  }
+
+  WeightsPart plan_part(
+      const dnnl::convolution_backward_weights::primitive_desc& whole,
+      const memory& source, const memory& grad) const {
+    const auto pd =
+        describe_weights(source.get_desc(), whole.diff_weights_desc(), grad.get_desc());
+    const LoneThread lone;
+    WeightsPart part{make(pd.diff_weights_desc()), make(pd.diff_bias_desc()), {}};
+    part.primitive = {
         dnnl::convolution_backward_weights(pd),
-        {{DNNL_ARG_SRC, weights_input_change_.plan(input_, pd.src_desc(), context_)},
-         {DNNL_ARG_DIFF_DST,
-          weights_grad_change_.plan(grad_output_, pd.diff_dst_desc(), context_)},
-         {DNNL_ARG_DIFF_WEIGHTS, diff_weights},
-         {DNNL_ARG_DIFF_BIAS, diff_bias_}}};
-    store_weights_.plan(diff_weights, tensors_.weight_grad, context_);
+        {{DNNL_ARG_SRC, source},
+         {DNNL_ARG_DIFF_DST, grad},
+         {DNNL_ARG_DIFF_WEIGHTS, part.weights},
+         {DNNL_ARG_DIFF_BIAS, part.bias},
+         {DNNL_ARG_SCRATCHPAD, make(pd.scratchpad_desc())}}};
+    return part;
+  }
+
+  // Adds up the gradient of each part, and the parts in their order into the first, so
+  // that the number of threads does not change a bit.
+  void add_up() {
+    const auto count = static_cast<int64_t>(parts_.size());
+    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+      const LoneThread lone;
+      for (int64_t i = begin; i < end; ++i) {
+        parts_[static_cast<size_t>(i)].primitive.run(stream());
+      }
+    });
+    const WeightsPart& sum = parts_[0];
+    for (size_t i = 1; i < parts_.size(); ++i) {
+      store_gradient(
+          data_of<float>(parts_[i].weights), elements_of(sum.weights), true,
+          data_of<float>(sum.weights));
+      store_gradient(
+          data_of<float>(parts_[i].bias), layer_.out, true, data_of<float>(sum.bias));
+    }
   }
 
   memory plan_input_gradient() {
     const auto pd = with_fastest([&](algorithm which) {
       return onednn::describe_backward<dnnl::convolution_backward_data>(
-          context_.engine, pd_, which, images(in_dims_), weights(context_.compute),
+          context_.engine, {}, pd_, which, images(in_dims_), weights(context_.compute),
           images(out_dims_), stride(), padding(), padding());
     });
     const memory grad_input = make(pd.diff_src_desc());
@@ -185,8 +260,8 @@ class Convolution : public OnednnOp {
   memory diff_bias_;
   dnnl::convolution_forward::primitive_desc pd_;
   BoundPrimitive forward_;
-  BoundPrimitive backward_weights_;
-  // Takes the place of backward_weights_ where it fits.
+  std::vector<WeightsPart> parts_;
+  // Takes the place of parts_ where it fits.
   std::unique_ptr<AmxWeightsGradient> amx_weights_;
   BoundPrimitive backward_data_;
   PackedCopies packed_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/onednn_primitives.h"
 #include "tandem/exec/compiled/plan.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
@@ -75,6 +76,10 @@ class Float32Linear : public Linear {
   memory plan_forward(const memory& input) override {
     plan_rows(dims_of(input)[0]);
     input_ = input_change_.plan(input, plain_desc({count_, in_}), context_);
+    const int64_t most = std::clamp<int64_t>(in_ / kLeastInputs, 1, kMostParts);
+    inputs_of_a_part_ = (in_ + most - 1) / most;
+    parts_ = (in_ + inputs_of_a_part_ - 1) / inputs_of_a_part_;
+    products_ = make(plain_desc({parts_ * count_ * out_}));
     return output_;
   }
 
@@ -90,15 +95,16 @@ class Float32Linear : public Linear {
 
   void forward(const OnednnPass&) override {
     input_change_.run(stream());
+    multiply_parts();
     float* out = data_of<float>(output_);
     for (int64_t i = 0; i < count_; ++i) {
       std::memcpy(
           out + i * out_, tensors_.bias.data_ptr<float>(),
           static_cast<size_t>(out_) * sizeof(float));
     }
-    dnnl::sgemm(
-        'N', 'T', count_, out_, in_, 1, data_of<float>(input_), in_, weight(), in_, 1,
-        out, out_);
+    for (int64_t part = 0; part < parts_; ++part) {
+      store_gradient(product(part), count_ * out_, true, out);
+    }
     if (relu_) {
       rectify(out, count_ * out_, out);
     }
@@ -112,10 +118,12 @@ class Float32Linear : public Linear {
            tensors_.weight_grad.data_ptr<float>(), out_, in_, count_, accumulate});
       return;
     }
-    dnnl::sgemm(
-        'T', 'N', out_, in_, count_, 1, data_of<float>(grad_output_), out_,
-        data_of<float>(input_), in_, accumulate ? 1 : 0,
-        tensors_.weight_grad.data_ptr<float>(), in_);
+    in_columns([&](int64_t first, int64_t width) {
+      dnnl::sgemm(
+          'T', 'N', out_, width, count_, 1, data_of<float>(grad_output_), out_,
+          data_of<float>(input_) + first, in_, accumulate ? 1 : 0,
+          tensors_.weight_grad.data_ptr<float>() + first, in_);
+    });
   }
 
   void backward_input() override {
@@ -125,12 +133,48 @@ class Float32Linear : public Linear {
            count_, in_, out_, false});
       return;
     }
-    dnnl::sgemm(
-        'N', 'N', count_, in_, out_, 1, data_of<float>(grad_output_), out_, weight(),
-        in_, 0, data_of<float>(grad_input_), in_);
+    in_columns([&](int64_t first, int64_t width) {
+      dnnl::sgemm(
+          'N', 'N', count_, width, out_, 1, data_of<float>(grad_output_), out_,
+          weight() + first, in_, 0, data_of<float>(grad_input_) + first, in_);
+    });
   }
 
  private:
+  float* product(int64_t part) const {
+    return data_of<float>(products_) + part * count_ * out_;
+  }
+
+  // Calls part(i) for each of `count` parts, whatever the number of threads: on more
+  // than one, oneDNN itself would add up in an order that depends on it.
+  template <typename Part>
+  static void in_parts(int64_t count, const Part& part) {
+    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+      const LoneThread lone;
+      for (int64_t i = begin; i < end; ++i) {
+        part(i);
+      }
+    });
+  }
+
+  void multiply_parts() const {
+    in_parts(parts_, [&](int64_t part) {
+      const int64_t first = part * inputs_of_a_part_;
+      dnnl::sgemm(
+          'N', 'T', count_, out_, std::min(in_ - first, inputs_of_a_part_), 1,
+          data_of<float>(input_) + first, in_, weight() + first, in_, 0, product(part),
+          out_);
+    });
+  }
+
+  // Calls body(first, width) for the gradients' columns.
+  template <typename Body>
+  void in_columns(const Body& body) const {
+    in_parts((in_ + kColumns - 1) / kColumns, [&](int64_t i) {
+      body(i * kColumns, std::min(kColumns, in_ - i * kColumns));
+    });
+  }
+
   void multiply(const WideProduct& product) const {
     const int64_t panels = (in_ + kPanel - 1) / kPanel;
     at::parallel_for(0, panels, kPanelsOfAPart, [&](int64_t begin, int64_t end) {
@@ -140,13 +184,20 @@ class Float32Linear : public Linear {
     });
   }
 
+  // Each output is the sum of as many products, added in order.
+  static constexpr int64_t kMostParts = 8;
+  static constexpr int64_t kLeastInputs = 128;
+  static constexpr int64_t kColumns = 1'024;
   // With fewer, another thread does not pay off: a panel takes about 5 microseconds.
   static constexpr int64_t kPanelsOfAPart = 8;
 
   // oneDNN's gradients on AVX2 are half as fast. Its forward is as fast.
   const bool own_products_ = kernel_isa() == Isa::avx2 && in_ % 8 == 0;
+  int64_t parts_ = 1;
+  int64_t inputs_of_a_part_ = 0;
   memory input_;
   memory grad_input_;
+  memory products_;
   // One piece for each thread.
   memory scratch_;
   int64_t scratch_size_ = 0;
@@ -177,7 +228,7 @@ class Bf16Linear : public Linear {
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
     plan_grad_output(grad_output);
     const auto pd = onednn::describe_backward<dnnl::inner_product_backward_weights>(
-        context_.engine, pd_, source(), weights(OnednnType::f32), grad());
+        context_.engine, {}, pd_, source(), weights(OnednnType::f32), grad());
     const memory diff_weights = make(pd.diff_weights_desc());
     backward_weights_ = {
         dnnl::inner_product_backward_weights(pd),
@@ -221,7 +272,7 @@ class Bf16Linear : public Linear {
 
   memory plan_input_gradient() {
     const auto pd = onednn::describe_backward<dnnl::inner_product_backward_data>(
-        context_.engine, pd_, any_desc({count_, in_}, type_of(input_)),
+        context_.engine, {}, pd_, any_desc({count_, in_}, type_of(input_)),
         weights(OnednnType::bf16), grad());
     const memory grad_input = make(pd.diff_src_desc());
     backward_data_ = {

@@ -17,7 +17,8 @@ const WinogradKernels& winograd_kernels() {
   return kernel_isa() == Isa::avx512 ? avx512::winograd : avx2::winograd;
 }
 
-// Threads share the tiles; each has scratch and sums of its own:
+// Threads share the tiles; each has scratch of its own. The gradient is added up in
+// parts, whose number depends on the shape alone:
 //
 //   sums_   | part 0: 36 x in x out, then out of the bias | part 1: the same | ...
 class WinogradConvolution : public OnednnOp {
@@ -40,14 +41,17 @@ class WinogradConvolution : public OnednnOp {
     input_ = input_change_.plan(input, blocked(in), context_);
     output_ = make(
         blocked({in[0], shape_.out_channels, shape_.out_height(), shape_.out_width()}));
-    parts_ = std::max(1, at::get_num_threads());
-    scratch_ = floats(parts_ * kernels_.scratch(shape_));
+    threads_ = std::max(1, at::get_num_threads());
+    scratch_ = floats(threads_ * kernels_.scratch(shape_));
     factors_ = floats(shape_.points());
     return output_;
   }
 
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
     grad_output_ = grad_change_.plan(grad_output, output_.get_desc(), context_);
+    const int64_t runs = runs_of(shape_);
+    tiles_of_a_part_ = (runs + kMostParts - 1) / kMostParts * kernels_.tiles;
+    parts_ = (shape_.tiles() + tiles_of_a_part_ - 1) / tiles_of_a_part_;
     sums_ = floats(parts_ * sums_size());
     if (!wants_input_grad) {
       return {};
@@ -68,7 +72,7 @@ class WinogradConvolution : public OnednnOp {
   void forward(const OnednnPass& pass) override {
     input_change_.run(stream());
     transform_weights(pass.parameters_version);
-    in_parts(shape_, [&](int64_t, int64_t first, int64_t last, float* scratch) {
+    on_threads(shape_, [&](int64_t first, int64_t last, float* scratch) {
       kernels_.convolve(
           shape_, first, last, data_of<float>(input_), data_of<float>(factors_),
           tensors_.bias.data_ptr<float>(), relu_, data_of<float>(output_), scratch);
@@ -81,17 +85,8 @@ class WinogradConvolution : public OnednnOp {
       rectify_gradient(
           data_of<float>(output_), elements_of(output_), data_of<float>(grad_output_));
     }
+    add_up();
     float* sums = data_of<float>(sums_);
-    in_parts(shape_, [&](int64_t part, int64_t first, int64_t last, float* scratch) {
-      float* own = sums + part * sums_size();
-      std::fill_n(own, sums_size(), 0.0F);
-      kernels_.gradient(
-          shape_, first, last, data_of<float>(input_), data_of<float>(grad_output_),
-          own, own + shape_.points(), scratch);
-    });
-    for (int64_t part = 1; part < parts_; ++part) {
-      store_gradient(sums + part * sums_size(), sums_size(), true, sums);
-    }
     kernels_.finish(shape_, sums, accumulate, tensors_.weight_grad.data_ptr<float>());
     store_gradient(
         sums + shape_.points(), shape_.out_channels, accumulate,
@@ -99,7 +94,7 @@ class WinogradConvolution : public OnednnOp {
   }
 
   void backward_input() override {
-    in_parts(back_, [&](int64_t, int64_t first, int64_t last, float* scratch) {
+    on_threads(back_, [&](int64_t first, int64_t last, float* scratch) {
       kernels_.convolve(
           back_, first, last, data_of<float>(grad_output_),
           data_of<float>(back_factors_), nullptr, false, data_of<float>(grad_input_),
@@ -131,20 +126,57 @@ class WinogradConvolution : public OnednnOp {
     }
   }
 
-  // Calls body(part, first tile, end of tiles, scratch); a part is a multiple of a run.
+  int64_t runs_of(const WinogradShape& shape) const {
+    return (shape.tiles() + kernels_.tiles - 1) / kernels_.tiles;
+  }
+  float* scratch_of(int64_t thread) const {
+    return data_of<float>(scratch_) + thread * kernels_.scratch(shape_);
+  }
+
+  // Calls body(first tile, end of tiles, scratch) on each thread.
   template <typename Body>
-  void in_parts(const WinogradShape& shape, const Body& body) const {
-    const int64_t runs = (shape.tiles() + kernels_.tiles - 1) / kernels_.tiles;
-    const int64_t length = (runs + parts_ - 1) / parts_ * kernels_.tiles;
-    at::parallel_for(0, parts_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t part = begin; part < end; ++part) {
+  void on_threads(const WinogradShape& shape, const Body& body) const {
+    const int64_t length = (runs_of(shape) + threads_ - 1) / threads_ * kernels_.tiles;
+    at::parallel_for(0, threads_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t thread = begin; thread < end; ++thread) {
         body(
-            part, std::min(shape.tiles(), part * length),
-            std::min(shape.tiles(), (part + 1) * length),
-            data_of<float>(scratch_) + part * kernels_.scratch(shape_));
+            std::min(shape.tiles(), thread * length),
+            std::min(shape.tiles(), (thread + 1) * length), scratch_of(thread));
       }
     });
   }
+
+  // Adds up the gradient of each part, and the parts in their order into the first, so
+  // that the number of threads does not change a bit.
+  void add_up() {
+    float* sums = data_of<float>(sums_);
+    at::parallel_for(0, threads_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t thread = begin; thread < end; ++thread) {
+        for (int64_t part = thread * parts_ / threads_;
+             part < (thread + 1) * parts_ / threads_; ++part) {
+          float* own = sums + part * sums_size();
+          std::fill_n(own, sums_size(), 0.0F);
+          kernels_.gradient(
+              shape_, part * tiles_of_a_part_,
+              std::min(shape_.tiles(), (part + 1) * tiles_of_a_part_),
+              data_of<float>(input_), data_of<float>(grad_output_), own,
+              own + shape_.points(), scratch_of(thread));
+        }
+      }
+    });
+    at::parallel_for(0, sums_size(), kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t part = 1; part < parts_; ++part) {
+        store_gradient(
+            sums + part * sums_size() + begin, end - begin, true, sums + begin);
+      }
+    });
+  }
+
+  // Enough for as many threads, and few enough that adding them takes a hundredth of
+  // the time.
+  static constexpr int64_t kMostParts = 8;
+  // The least number of sums that a thread adds.
+  static constexpr int64_t kGrain = 16'384;
 
   const WinogradKernels& kernels_ = winograd_kernels();
   bool relu_;
@@ -152,7 +184,10 @@ class WinogradConvolution : public OnednnOp {
   WinogradShape shape_;
   // The convolution that takes the output's gradient to the input's.
   WinogradShape back_;
+  int64_t threads_ = 1;
+  // The gradient's.
   int64_t parts_ = 1;
+  int64_t tiles_of_a_part_ = 0;
   int64_t version_ = -1;
   memory input_;
   memory output_;

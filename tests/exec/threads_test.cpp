@@ -1,0 +1,131 @@
+// The threads of a rank, which share its work and do not change a bit of it.
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/linspace.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/exec/stage_executor.h"
+#include "tandem/optim/optimizer.h"
+
+namespace tandem {
+namespace {
+
+class Threads {
+ public:
+  explicit Threads(int count) : before_(at::get_num_threads()) {
+    at::set_num_threads(count);
+  }
+  ~Threads() {
+    at::set_num_threads(before_);
+  }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+class Nobody : public GradientSink {
+ public:
+  void gradient_ready(size_t) override {}
+};
+
+Batch images(const InputShape& shape, int64_t count) {
+  // linspace() itself depends on the threads.
+  const Threads one(1);
+  Batch batch;
+  const int64_t pixels = count * shape.channels * shape.height * shape.width;
+  batch.inputs = at::linspace(0, 900, pixels)
+                     .sin()
+                     .view({count, shape.channels, shape.height, shape.width});
+  batch.targets = at::arange(0, count).remainder(10);
+  batch.global_count = count;
+  return batch;
+}
+
+struct Named {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// Parameters, buffers and gradients after two steps.
+std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads) {
+  const Threads threads(num_threads);
+  ModelOptions options;
+  options.input =
+      kind == ModelKind::mymodel ? InputShape{1, 32, 32} : InputShape{1, 28, 28};
+  options.seed = 3;
+  const auto model = make_model(kind, options);
+  ModelArenas arenas(model->parameters(), model->buffers());
+  StageOptions stage;
+  stage.loss.kind = row_of(kind).loss;
+  stage.precision = precision;
+  const auto executor = make_compiled_executor(*model, arenas, stage);
+  const auto optimizer =
+      make_optimizer({}, arenas.parameters(), arenas.gradients(), {{}});
+  const auto trainable = arenas.parameters().layout().trainable_ranges();
+  StepContext context;
+  context.seed = 11;
+  context.training = true;
+  context.loss_weight = 1.0 / 61;
+  Nobody nobody;
+  const Batch batch = images(options.input, 61);
+  for (int64_t step = 1; step <= 2; ++step) {
+    executor->zero_gradients();
+    executor->forward(0, batch, context);
+    executor->backward(0, {}, context, nobody);
+    for (const auto& range : trainable) {
+      UpdateContext update;
+      update.lr = 0.1;
+      update.step = step;
+      optimizer->update(range, update);
+      executor->parameters_changed(range);
+    }
+  }
+  std::vector<Named> found;
+  for (const auto& named : arenas.state()) {
+    found.push_back({named.name, named.tensor.clone()});
+  }
+  const auto& slots = arenas.gradients().layout().slots();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    found.push_back(
+        {"gradient of " + slots[i].name, arenas.gradients().view(i).clone()});
+  }
+  return found;
+}
+
+class OnednnThreads : public testing::TestWithParam<std::string> {};
+
+TEST_P(OnednnThreads, DoNotChangeABit) {
+  const ModelKind kind = *find_choice<ModelKind>(GetParam());
+  for (const auto precision : {Precision::fp32, Precision::bf16}) {
+    const auto expected = trained(kind, precision, 1);
+    for (const int threads : {2, 3, 5}) {
+      const auto found = trained(kind, precision, threads);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(found[i].tensor.equal(expected[i].tensor))
+            << threads << " threads, " << name_of(precision) << ", "
+            << expected[i].name;
+      }
+    }
+  }
+}
+
+std::vector<std::string> zoo() {
+  auto names = choice_names<ModelKind>();
+  names.erase(std::find(names.begin(), names.end(), name_of(ModelKind::custom)));
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Zoo, OnednnThreads, testing::ValuesIn(zoo()),
+    [](const auto& row) { return row.param; });
+
+}  // namespace
+}  // namespace tandem
