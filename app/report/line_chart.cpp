@@ -297,7 +297,7 @@ std::string draw_target(const LineChart& chart, const Plot& plot) {
          text_at(plot.left + 6, y - 5, chart.target->words, "start", "soft halo");
 }
 
-// Its words are above the plot, where no line is.
+// Its words are above the plot, where no line is; hidden with its line.
 std::string draw_winner(const LineChart& chart, const Plot& plot) {
   if (!chart.winner || !has_place(plot, chart.winner->at)) {
     return "";
@@ -306,10 +306,15 @@ std::string draw_winner(const LineChart& chart, const Plot& plot) {
   const double y = plot.y(chart.winner->at.y);
   const double share = (x - plot.left) / (plot.right - plot.left);
   const char* const anchor = share < 0.3 ? "start" : share > 0.7 ? "end" : "middle";
+  const auto line = std::find_if(
+      chart.lines.begin(), chart.lines.end(), [](const Line& one) { return one.wins; });
+  const std::string own =
+      line == chart.lines.end() ? "" : fmt::format(" run-{}", line->slot);
   return fmt::format(
-             "<g class=\"winner\"><path class=\"drop\" d=\"M{0:.1f} {1:.1f}V{2:.1f}\"/>"
+             "<g class=\"winner{4}\"><path class=\"drop\" d=\"M{0:.1f} "
+             "{1:.1f}V{2:.1f}\"/>"
              "<circle cx=\"{0:.1f}\" cy=\"{3:.1f}\" r=\"9\"/>\n",
-             x, plot.top - 6, y - 9, y) +
+             x, plot.top - 6, y - 9, y, own) +
          text_at(x, plot.top - 11, "★ " + chart.winner->words, anchor, "words") +
          "</g>\n";
 }
