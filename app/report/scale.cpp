@@ -52,7 +52,7 @@ Scale Scale::even(const std::vector<double>& values, bool from_zero) {
   }
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   const double low = from_zero ? std::min(0.0, *least) : *least;
-  const double span = *most > low ? *most - low : std::max(1.0, std::abs(low));
+  const double span = *most > low ? *most - low : std::max(1.0, std::abs(low) / 10);
   const double step = step_of(span, 6);
   scale.low_ = step * std::floor(low / step + kRounding);
   scale.high_ = step * std::ceil((low + span) / step - kRounding);

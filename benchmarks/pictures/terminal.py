@@ -86,9 +86,15 @@ def text_row(row, words, kind):
             f'xml:space="preserve">{escape(words)}</text>\n')
 
 
-def picture(prompt_line, lines, title):
+def wrapped(line, columns):
+    """As a terminal does, in the middle of a word."""
+    return [line[at:at + columns] for at in range(0, max(1, len(line)), columns)]
+
+
+def picture(prompt_line, lines, title, columns):
     """The SVG: a dark window that stands on light and dark pages."""
-    rows = [("$ " + prompt_line, "typed")] + [(line, "printed") for line in lines]
+    rows = [("$ " + prompt_line, "typed")]
+    rows += [(part, "printed") for line in lines for part in wrapped(line, columns)]
     width = MARGIN * 2 + COLUMN * max(len(words) for words, _ in rows)
     height = BAR + MARGIN + ROW * len(rows)
     label = escape(title, {'"': "&quot;"})

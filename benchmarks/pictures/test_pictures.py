@@ -42,10 +42,10 @@ class Terminal(unittest.TestCase):
                 terminal.capture([sys.executable, "-c", code], ROOT, 80, lambda lines: False)
 
     def test_the_picture_has_every_line_as_text(self):
-        svg = terminal.picture("run <x> & y", ["", "50% ███░ 1 < 2"], "a \"title\"")
+        svg = terminal.picture("run <x> & y", ["", "50% ███░ 1 < 2"], "a \"title\"", 9)
         texts = [node.firstChild.data
                  for node in xml.dom.minidom.parseString(svg).getElementsByTagName("text")]
-        self.assertEqual(texts, ['a "title"', "$ run <x> & y", "50% ███░ 1 < 2"])
+        self.assertEqual(texts, ['a "title"', "$ run <x> & y", "50% ███░ ", "1 < 2"])
 
 
 class Pictures(unittest.TestCase):
