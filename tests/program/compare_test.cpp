@@ -173,9 +173,11 @@ TEST_F(Compare, WritesOneTableOfAllRecipes) {
           HasSubstr("recipe"), HasSubstr("samples/s"), HasSubstr("\none "),
           HasSubstr("52.3 s"), HasSubstr("91.3 s, 99.24 %"), HasSubstr("\nthreads ")));
   std::istringstream lines(result.output);
-  for (std::string line; std::getline(lines, line);) {
+  std::string line;
+  while (std::getline(lines, line) && line != "3 recipes: 3 done.") {
     EXPECT_LE(line.size(), 100u) << line;
   }
+  EXPECT_EQ(line, "3 recipes: 3 done.");
   const auto table = read_file(out_ + "/table.json");
   for (const char* key :
        {"test_accuracy", "train_accuracy", "wall_seconds", "train_seconds",
