@@ -7,6 +7,8 @@
 #
 # Set before it is included: program, results, label, timeout, environment.
 
+# CTest sets no policies, and would take "suites" for the variable below.
+cmake_policy(VERSION 3.25)
 if(NOT CTEST_CONFIGURATION_TYPE STREQUAL "suites" OR NOT EXISTS "${program}")
   return()
 endif()

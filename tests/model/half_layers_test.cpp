@@ -69,8 +69,9 @@ TEST(HalfLayers, RoundWhatAPerceptronTakesAndGivesForwardAndBackward) {
     const auto output = model->forward(x, in_half(layers));
     EXPECT_TRUE(output.equal(expected.output));
     output.backward(grad_output);
+    const auto parameters = model->parameters();
     for (size_t i = 0; i < 4; ++i) {
-      const auto& parameter = model->parameters()[i];
+      const auto& parameter = parameters[i];
       EXPECT_TRUE(parameter.tensor.grad().equal(expected.gradients[i]))
           << parameter.name;
     }
