@@ -1,23 +1,46 @@
 #include "app/plan/comparison.h"
+#include "tandem/base/text.h"
 
 namespace tandem::app {
+
+namespace {
+
+CLI::Validator percent_above_zero() {
+  const auto check = [](const std::string& text) -> std::string {
+    const auto value = parse_number<double>(text);
+    return value && *value > 0 && *value <= 100
+               ? ""
+               : "'" + text + "' is not a test accuracy in percent, above 0 to 100";
+  };
+  return {check, ""};
+}
+
+}  // namespace
 
 int run_compare(const Arguments& arguments) {
   CLI::App app(
       "Runs recipes one after the other, as tandem train RECIPE would, and writes one "
       "table and one report, beside the figures of their documents. A run's output is "
-      "in DIR/NAME/output.txt.",
+      "in DIR/NAME/output.txt. What this machine or build cannot run is skipped; the "
+      "exit code is 1 when a run failed or all were skipped.",
       "tandem compare");
   ComparisonFlags flags;
   add_comparison_flags(app, flags);
+  Comparison comparison{"compare", {}, 1, std::nullopt, ""};
+  app.add_option_function<double>(
+         "--target", [&](const double& percent) { comparison.target = percent; },
+         "test accuracy in percent; the first run to reach it wins (the default: the "
+         "most accurate)")
+      ->check(percent_above_zero());
   parse(app, arguments);
-  const std::string out = comparison_directory(flags.out, "compare");
-  std::vector<PlannedRun> runs;
+  comparison.out = comparison_directory(flags.out, "compare");
+  comparison.repeats = flags.repeats;
   std::vector<std::string> taken;
   for (const auto& recipe : flags.recipes) {
-    runs.push_back(plan_run(recipe, flags.overrides, 0, out, taken));
+    comparison.runs.push_back(
+        plan_run(recipe, flags.overrides, 0, flags.repeats, comparison.out, taken));
   }
-  return run_comparison("compare", runs, out);
+  return run_comparison(comparison);
 }
 
 }  // namespace tandem::app

@@ -10,6 +10,9 @@ namespace tandem::app {
 
 namespace {
 
+// A speed-up of two single runs is as good as the worse of them.
+constexpr int kScalingRepeats = 3;
+
 std::vector<int> parse_counts(const std::string& text) {
   std::vector<int> counts;
   for (const auto& part : split(text, ',')) {
@@ -49,9 +52,13 @@ int run_scaling(const Arguments& arguments) {
   CLI::App app(
       "Runs each recipe with several numbers of ranks, and shows runtime against their "
       "number, beside the figures of the recipe's document. The batch size stays per "
-      "rank, and so do threads: one, or as many as OMP_NUM_THREADS says.",
+      "rank, and so do threads: one, or as many as OMP_NUM_THREADS says. Speed-ups are "
+      "of medians. What this machine or build cannot run is skipped; the exit code is "
+      "1 "
+      "when a run failed or all were skipped.",
       "tandem scaling");
   ComparisonFlags flags;
+  flags.repeats = kScalingRepeats;
   std::string nproc;
   add_comparison_flags(app, flags);
   app.add_option(
@@ -62,19 +69,20 @@ int run_scaling(const Arguments& arguments) {
   if (counts.empty()) {
     counts = {1, 2};
   }
-  const std::string out = comparison_directory(flags.out, "scaling");
-  std::vector<PlannedRun> runs;
+  Comparison comparison{"scaling", {}, flags.repeats, std::nullopt, ""};
+  comparison.out = comparison_directory(flags.out, "scaling");
   std::vector<std::string> taken;
   for (const auto& recipe : flags.recipes) {
     for (const int count : counts) {
-      runs.push_back(plan_run(recipe, flags.overrides, count, out, taken));
+      comparison.runs.push_back(plan_run(
+          recipe, flags.overrides, count, flags.repeats, comparison.out, taken));
       // Else one rank would have all CPUs, and the curve start too high.
       if (!get_env("OMP_NUM_THREADS")) {
-        runs.back().variables = {{"OMP_NUM_THREADS", "1"}};
+        comparison.runs.back().variables = {{"OMP_NUM_THREADS", "1"}};
       }
     }
   }
-  return run_comparison("scaling", runs, out);
+  return run_comparison(comparison);
 }
 
 }  // namespace tandem::app

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "app/plan/repeats.h"
 #include "app/report/run_report.h"
 #include "app/report/run_table.h"
 #include "tandem/base/error.h"
@@ -35,14 +36,23 @@ std::string result_of(const ordered_json& row) {
       row.value("wall_seconds", 0.0));
 }
 
-// After every run, so that a comparison which is stopped leaves what it has.
-void write_all_files(
-    const std::string& out, const std::string& kind, const ordered_json& table) {
+// After every run, so that a comparison which is stopped leaves what it has. Returns
+// the table for the terminal.
+std::string write_all_files(
+    const std::string& out, const std::string& kind, ordered_json table) {
+  const Conclusions conclusions = write_report(out, table);
+  RunTable shown = make_run_table(table, false);
+  shown.notes.push_back(conclusions.counts + ".");
+  if (!conclusions.verdict.empty()) {
+    shown.notes.push_back(conclusions.verdict);
+  }
+  shown.notes.insert(
+      shown.notes.end(), conclusions.caveats.begin(), conclusions.caveats.end());
   replace_file(
       json_path(out, kind),
       table.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
-  replace_file(out + "/table.md", to_markdown(make_run_table(table, false)));
-  write_report(out, table);
+  replace_file(out + "/table.md", to_markdown(shown));
+  return to_text(shown);
 }
 
 void note_machine(ordered_json& table, const std::string& directory) {
@@ -66,6 +76,11 @@ void add_comparison_flags(CLI::App& app, ComparisonFlags& flags) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option(
+         "--repeat", flags.repeats,
+         "runs of each recipe, all in turn; figures are medians")
+      ->check(whole_number(1, 1000))
+      ->capture_default_str();
+  app.add_option(
       "--out", flags.out,
       "directory for tables, report and runs; none: a new one here");
 }
@@ -85,25 +100,39 @@ std::string comparison_directory(const std::string& out, const std::string& kind
   return directory;
 }
 
-int run_comparison(
-    const std::string& kind, const std::vector<PlannedRun>& runs,
-    const std::string& out) {
+int run_comparison(const Comparison& comparison) {
+  const auto& [kind, runs, repeats, target, out] = comparison;
   outlive_readers();
   make_directories(out);
   ordered_json table;
   table["format_version"] = kFormatVersion;
   table["kind"] = kind;
   table["machine"] = ordered_json::object();
-  table["rows"] = ordered_json::array();
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const auto& run = runs[i];
-    log_info(fmt::format("[{}] {}/{} {} ...", kind, i + 1, runs.size(), run.name));
-    table["rows"].push_back(run_planned(run, out));
-    log_info(fmt::format("[{}] {}", kind, result_of(table["rows"].back())));
-    note_machine(table, out + "/" + run.name);
-    write_all_files(out, kind, table);
+  table["repeats"] = repeats;
+  if (target) {
+    table["target_accuracy"] = *target;
   }
-  fmt::print("{}", to_text(make_run_table(table, false)));
+  table["rows"] = ordered_json::array();
+  std::vector<std::vector<ordered_json>> made(runs.size());
+  std::string shown;
+  for (int pass = 0; pass < repeats; ++pass) {
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const auto& run = runs[i];
+      if (pass > 0 && made[i].back()["status"] != "done") {
+        continue;
+      }
+      const std::string which =
+          repeats > 1 ? fmt::format(", run {} of {}", pass + 1, repeats) : "";
+      log_info(fmt::format(
+          "[{}] {}/{} {}{} ...", kind, i + 1, runs.size(), run.name, which));
+      made[i].push_back(run_planned(run, pass, out));
+      log_info(fmt::format("[{}] {}", kind, result_of(made[i].back())));
+      table["rows"][i] = merge_repeats(made[i]);
+      note_machine(table, out + "/" + run.name);
+      shown = write_all_files(out, kind, table);
+    }
+  }
+  fmt::print("{}", shown);
   check_output();
   log_info(fmt::format("[{}] the report is {}/report.html", kind, out));
   const auto count = [&](const char* status) {

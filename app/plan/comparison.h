@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,19 +13,32 @@ namespace tandem::app {
 struct ComparisonFlags {
   std::vector<std::string> recipes;
   RunOverrides overrides;
+  // How often each recipe is run; figures are medians.
+  int repeats = 1;
   std::string out;
 };
+/// `flags.repeats`: the default of --repeat.
 void add_comparison_flags(CLI::App& app, ComparisonFlags& flags);
 
 /// --out, or a new name "KIND-20261121-131500". Throws ConfigError when an earlier
 /// comparison is there.
 std::string comparison_directory(const std::string& out, const std::string& kind);
 
-/// Runs all, one after the other, also after one that failed; writes KIND's JSON,
-/// table.md and report.html into `out` and the table to standard output. Returns
-/// the exit code: 1 when a run failed or none was made.
-int run_comparison(
-    const std::string& kind, const std::vector<PlannedRun>& runs,
-    const std::string& out);
+/// What a comparison does.
+struct Comparison {
+  // "compare" or "scaling".
+  std::string kind;
+  std::vector<PlannedRun> runs;
+  int repeats = 1;
+  // Percent; the first run with this test accuracy wins.
+  std::optional<double> target;
+  std::string out;
+};
+
+/// Runs all, one after the other, also after one that failed, and then all again until
+/// each has been run `repeats` times. Writes KIND's JSON, table.md, report.html and
+/// report.svg into `out`, and the table to standard output. Returns the exit code: 1
+/// when a run failed or none was made. Skipped ones count as neither.
+int run_comparison(const Comparison& comparison);
 
 }  // namespace tandem::app

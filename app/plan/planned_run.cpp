@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/failure_file.h"
+#include "app/report/row_values.h"
 #include "app/train_flags.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -22,11 +23,13 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// "runs/x.toml" is x, a second one x-2.
-std::string free_name(
-    const std::string& recipe, int nproc, std::vector<std::string>& taken) {
+std::string wanted_name(const std::string& recipe, int nproc) {
   const std::string stem = std::filesystem::path(recipe).stem().string();
-  const std::string wanted = nproc > 0 ? fmt::format("{}-{}", stem, nproc) : stem;
+  return nproc > 0 ? fmt::format("{}-{}", stem, nproc) : stem;
+}
+
+// "x", and for a second one "x-2".
+std::string free_name(const std::string& wanted, std::vector<std::string>& taken) {
   std::string name = wanted;
   for (int i = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++i) {
     name = fmt::format("{}-{}", wanted, i);
@@ -36,9 +39,8 @@ std::string free_name(
 }
 
 Arguments train_arguments(
-    const std::string& recipe, const RunOverrides& overrides, int nproc,
-    const std::string& directory) {
-  Arguments arguments = {recipe, "--out", directory};
+    const std::string& recipe, const RunOverrides& overrides, int nproc) {
+  Arguments arguments = {recipe};
   const auto add = [&](const std::string& flag, const std::string& value) {
     arguments.insert(arguments.end(), {flag, value});
   };
@@ -86,16 +88,23 @@ std::vector<std::string> with_output_to(
   return all;
 }
 
+Arguments with_out(const PlannedRun& run, const std::string& directory) {
+  Arguments arguments = run.train_arguments;
+  arguments.insert(arguments.end(), {"--out", directory});
+  return arguments;
+}
+
 // Only what it says of as many ranks.
 ordered_json document_json(const PlannedRun& run) {
   const DocumentFigures& document = run.document;
   const int ranks = run.config.num_ranks_here();
+  const int own_ranks = run.recipe_config.num_ranks_here();
   ordered_json json = ordered_json::object();
   if (!document.machine.empty()) {
     json["machine"] = document.machine;
   }
   const auto add = [&](const char* key, const DocumentFigure& figure) {
-    if (const auto value = figure.at(ranks, run.recipe_ranks)) {
+    if (const auto value = figure.at(ranks, own_ranks)) {
       json[key] = *value;
     }
   };
@@ -104,6 +113,9 @@ ordered_json document_json(const PlannedRun& run) {
   add("train_accuracy", document.train_accuracy);
   if (static_cast<int>(document.last_losses.size()) == ranks) {
     json["last_losses"] = document.last_losses;
+  }
+  if (!json.empty()) {
+    json["epochs"] = run.recipe_config.training.epochs;
   }
   return json;
 }
@@ -123,32 +135,38 @@ void add_summary(ordered_json& row, const std::string& path) {
 }  // namespace
 
 PlannedRun plan_run(
-    const std::string& recipe, const RunOverrides& overrides, int nproc,
+    const std::string& recipe, const RunOverrides& overrides, int nproc, int repeats,
     const std::string& out, std::vector<std::string>& taken) {
   PlannedRun run;
   run.recipe = recipe;
-  run.name = free_name(recipe, nproc, taken);
+  run.name = free_name(wanted_name(recipe, nproc), taken);
+  run.directories = {run.name};
+  for (int i = 2; i <= repeats; ++i) {
+    run.directories.push_back(free_name(fmt::format("{}.{}", run.name, i), taken));
+  }
   if (read_scaling_recipe(recipe)) {
     run.obstacle = "it is for tandem scaling " + recipe;
     return run;
   }
-  run.train_arguments = train_arguments(recipe, overrides, nproc, out + "/" + run.name);
-  run.config = parse_train_arguments(run.train_arguments);
+  run.train_arguments = train_arguments(recipe, overrides, nproc);
+  run.config = parse_train_arguments(with_out(run, out + "/" + run.name));
   run.document = read_document(recipe);
-  run.recipe_ranks = parse_train_arguments({recipe}).num_ranks_here();
+  run.recipe_config = parse_train_arguments({recipe});
   run.obstacle = obstacle_of(run.config);
   return run;
 }
 
-std::vector<std::string> command_of(const PlannedRun& run) {
+std::vector<std::string> command_of(
+    const PlannedRun& run, const std::string& directory) {
+  const Arguments arguments = with_out(run, directory);
   std::vector<std::string> command = {executable_path(), "train"};
-  command.insert(command.end(), run.train_arguments.begin(), run.train_arguments.end());
+  command.insert(command.end(), arguments.begin(), arguments.end());
   return run.config.needs_mpirun()
              ? mpirun_command(run.config.num_ranks_here(), command)
              : command;
 }
 
-ordered_json run_planned(const PlannedRun& run, const std::string& out) {
+ordered_json run_planned(const PlannedRun& run, int repeat, const std::string& out) {
   ordered_json row;
   row["name"] = run.name;
   row["recipe"] = run.recipe;
@@ -157,11 +175,13 @@ ordered_json run_planned(const PlannedRun& run, const std::string& out) {
   if (!run.obstacle.empty()) {
     return row;
   }
-  const std::string directory = out + "/" + run.name;
+  row["directory"] = run.directories[static_cast<size_t>(repeat)];
+  const std::string directory = out + "/" + text_in(row, "directory");
   make_directories(directory);
   const FailureFile file;
   ProcessOptions options;
-  options.command = with_output_to(directory + "/output.txt", command_of(run));
+  options.command =
+      with_output_to(directory + "/output.txt", command_of(run, directory));
   options.variables = file.variables();
   options.variables.insert(
       options.variables.end(), run.variables.begin(), run.variables.end());
@@ -171,6 +191,9 @@ ordered_json run_planned(const PlannedRun& run, const std::string& out) {
   const std::string summary = directory + "/summary.json";
   row["world_size"] = run.config.num_ranks_here();
   row["document"] = document_json(run);
+  if (run.config.data.limit != run.recipe_config.data.limit) {
+    row["limit"] = run.config.data.limit;
+  }
   if (status.ok() && file_exists(summary)) {
     row["status"] = "done";
     row["wall_seconds"] = took.count();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "app/report/row_values.h"
 #include "tandem/base/error.h"
 
 namespace tandem::app {
@@ -22,8 +23,7 @@ struct Column {
 };
 
 double number(const ordered_json& row, const char* key) {
-  const auto found = row.find(key);
-  return found != row.end() && found->is_number() ? found->get<double>() : -1;
+  return number_in(row, key).value_or(-1);
 }
 
 // Three digits or more, and no more than there is sense in.
@@ -45,14 +45,8 @@ std::string percent(double value) {
 }
 
 std::string text(const ordered_json& row, const char* key) {
-  const auto found = row.find(key);
-  return found != row.end() && found->is_string() ? found->get<std::string>()
-                                                  : kNothing;
-}
-
-double seconds_of(const ordered_json& row) {
-  const double whole = number(row, "wall_seconds");
-  return whole >= 0 ? whole : number(row, "train_seconds");
+  const auto found = text_in(row, key);
+  return found.empty() ? kNothing : found;
 }
 
 std::string name(const ordered_json& row, const ordered_json&) {
@@ -80,7 +74,18 @@ std::string train_accuracy(const ordered_json& row, const ordered_json&) {
 }
 
 std::string seconds(const ordered_json& row, const ordered_json&) {
-  return figure(seconds_of(row));
+  return figure(seconds_in(row).value_or(-1));
+}
+
+// Of repeated runs: "1.21-1.34".
+std::string range(const ordered_json& row, const char* key) {
+  const auto ends = part_in(row, key);
+  const double least = number(ends, "least");
+  return least < 0 ? kNothing : figure(least) + "-" + figure(number(ends, "most"));
+}
+
+std::string seconds_range(const ordered_json& row, const ordered_json&) {
+  return range(row, "wall_seconds_range");
 }
 
 std::string train_seconds(const ordered_json& row, const ordered_json&) {
@@ -108,7 +113,7 @@ std::string memory(const ordered_json& row, const ordered_json&) {
 
 std::string document(const ordered_json& row, const ordered_json&) {
   std::vector<std::string> parts;
-  const auto figures = row.value("document", ordered_json::object());
+  const auto figures = part_in(row, "document");
   if (const double value = number(figures, "seconds"); value >= 0) {
     parts.push_back(as_said(value) + " s");
   }
@@ -117,48 +122,55 @@ std::string document(const ordered_json& row, const ordered_json&) {
   } else if (const double train = number(figures, "train_accuracy"); train >= 0) {
     parts.push_back(as_said(train) + " % train");
   }
-  if (const auto losses = figures.value("last_losses", std::vector<double>());
-      !losses.empty()) {
+  std::vector<double> losses;
+  for (const auto& loss : part_in(figures, "last_losses")) {
+    losses.push_back(loss.is_number() ? loss.get<double>() : -1);
+  }
+  if (!losses.empty()) {
     const auto [least, most] = std::minmax_element(losses.begin(), losses.end());
     parts.push_back("loss " + as_said(*least) + " to " + as_said(*most));
   }
   return parts.empty() ? kNothing : join(parts);
 }
 
-// How many times as fast as the same recipe on the fewest ranks.
-double speedup_of(const ordered_json& row, const ordered_json& table) {
-  for (const auto& other : table["rows"]) {
-    if (other["recipe"] == row["recipe"] && seconds_of(other) > 0) {
-      return seconds_of(row) > 0 ? seconds_of(other) / seconds_of(row) : -1;
-    }
-  }
-  return -1;
+std::string speed_up(const ordered_json& row, const ordered_json&) {
+  return percent(number(row, "speed_up"));
 }
 
-std::string speedup(const ordered_json& row, const ordered_json& table) {
-  return percent(speedup_of(row, table));
+std::string speed_up_range(const ordered_json& row, const ordered_json&) {
+  return range(row, "speed_up_range");
 }
 
 std::string document_seconds(const ordered_json& row, const ordered_json&) {
-  return as_said(number(row.value("document", ordered_json::object()), "seconds"));
+  return as_said(number(part_in(row, "document"), "seconds"));
 }
 
-std::vector<Column> columns_of(const std::string& kind, bool wide) {
+std::vector<Column> scaling_columns(bool repeated) {
+  std::vector<Column> columns = {
+      {"recipe", &name}, {"ranks", &ranks}, {"seconds", &seconds}};
+  if (repeated) {
+    columns.push_back({"s, range", &seconds_range});
+  }
+  columns.push_back({"speed-up", &speed_up});
+  if (repeated) {
+    columns.push_back({"range", &speed_up_range});
+  }
+  columns.insert(
+      columns.end(), {{"samples/s", &samples_per_second},
+                      {"test %", &test_accuracy},
+                      {"document s", &document_seconds}});
+  return columns;
+}
+
+std::vector<Column> columns_of(const std::string& kind, bool wide, bool repeated) {
+  if (kind == "scaling") {
+    return scaling_columns(repeated);
+  }
   const Column kName = {"recipe", &name};
   const Column kRanks = {"ranks", &ranks};
   const Column kTest = {"test %", &test_accuracy};
   const Column kSeconds = {"seconds", &seconds};
   const Column kRate = {"samples/s", &samples_per_second};
-  if (kind == "scaling") {
-    return {
-        kName,
-        kRanks,
-        kSeconds,
-        {"speed-up", &speedup},
-        kRate,
-        kTest,
-        {"document s", &document_seconds}};
-  }
   std::vector<Column> columns = {kName};
   if (wide) {
     columns.push_back({"strategy", &how});
@@ -168,6 +180,9 @@ std::vector<Column> columns_of(const std::string& kind, bool wide) {
     columns.push_back({"train %", &train_accuracy});
   }
   columns.push_back(kSeconds);
+  if (repeated) {
+    columns.push_back({"s, range", &seconds_range});
+  }
   if (wide) {
     columns.push_back({"training s", &train_seconds});
   }
@@ -217,7 +232,8 @@ std::string markdown_line(const std::vector<std::string>& cells) {
 
 RunTable make_run_table(const ordered_json& table, bool wide) {
   RunTable made;
-  const auto columns = columns_of(table.value("kind", ""), wide);
+  const bool repeated = number(table, "repeats") > 1;
+  const auto columns = columns_of(text_in(table, "kind"), wide, repeated);
   for (const auto& column : columns) {
     made.titles.emplace_back(column.title);
   }

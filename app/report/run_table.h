@@ -15,7 +15,8 @@ struct RunTable {
 };
 
 /// The table of what `compare` or `scaling` wrote (table.json, scaling.json), or of
-/// one run. `wide`: with the columns for which a terminal has no room.
+/// one run, as conclude() left it. `wide`: with the columns for which a terminal has no
+/// room.
 RunTable make_run_table(const nlohmann::ordered_json& table, bool wide);
 
 /// Aligned columns; the first to the left, the others to the right.

@@ -1,0 +1,67 @@
+#!/usr/bin/python3
+"""What a picture of a terminal shows, and that README's pictures load nothing and are small."""
+import os
+import re
+import sys
+import unittest
+import xml.dom.minidom
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
+sys.dont_write_bytecode = True
+sys.path.insert(0, HERE)
+import terminal  # noqa: E402
+
+COUNTER = ("import sys, time\n"
+           "print('begins', sys.stdout.isatty())\n"
+           "for i in range(4):\n"
+           "    print('\\r\\033[K' + str(i) * (4 - i), end='', flush=True)\n"
+           "    time.sleep(0.05)\n"
+           "print('\\r\\033[Kends')\n")
+
+
+class Terminal(unittest.TestCase):
+    def test_a_line_that_is_written_again_stands_once(self):
+        self.assertEqual(terminal.screen("one\nepoch 1 ###\r\033[Kepoch 2\n"),
+                         ["one", "epoch 2", ""])
+        self.assertEqual(terminal.screen("abcdef\rxy\n\tz"), ["xycdef", "        z"])
+
+    def test_what_it_does_not_know_it_does_not_leave_out(self):
+        with self.assertRaisesRegex(ValueError, "control sequence"):
+            terminal.screen("\033[31mred\033[0m")
+
+    def test_a_program_is_shown_at_its_work(self):
+        lines = terminal.capture([sys.executable, "-c", COUNTER], ROOT, 80,
+                                 lambda lines: lines[-1].startswith("2"))
+        self.assertEqual(lines, ["begins True", "22"])
+
+    def test_a_program_that_fails_or_never_gets_there_is_an_error(self):
+        for code, words in (("raise SystemExit('no data')", "failed: no data"),
+                            ("print('other')", "never showed")):
+            with self.assertRaisesRegex(RuntimeError, words):
+                terminal.capture([sys.executable, "-c", code], ROOT, 80, lambda lines: False)
+
+    def test_the_picture_has_every_line_as_text(self):
+        svg = terminal.picture("run <x> & y", ["", "50% ███░ 1 < 2"], "a \"title\"", 9)
+        texts = [node.firstChild.data
+                 for node in xml.dom.minidom.parseString(svg).getElementsByTagName("text")]
+        self.assertEqual(texts, ['a "title"', "$ run <x> & y", "50% ███░ ", "1 < 2"])
+
+
+class Pictures(unittest.TestCase):
+    def test_those_of_the_readme_are_there_small_and_on_their_own(self):
+        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+            named = re.findall(r"docs/pictures/[a-z]+\.svg", file.read())
+        self.assertEqual(sorted(named), ["docs/pictures/report.svg", "docs/pictures/terminal.svg"])
+        for name in named:
+            path = os.path.join(ROOT, name)
+            self.assertLess(os.path.getsize(path), 100_000, name)
+            picture = xml.dom.minidom.parse(path)
+            self.assertFalse(picture.getElementsByTagName("script"), name)
+            self.assertTrue(picture.getElementsByTagName("title"), name)
+            with open(path, encoding="utf-8") as file:
+                self.assertNotRegex(file.read(), r"href|url\(|@import", name)
+
+
+if __name__ == "__main__":
+    unittest.main()
