@@ -1,18 +1,12 @@
 #include "app/bench_flags.h"
 
+#include "app/actions.h"
 #include "app/command_line.h"
 #include "app/setting_flag.h"
 
 namespace tandem::app {
 
 namespace {
-
-constexpr const char* kHelp =
-    "tandem bench step        whole training steps: forward, backward, update\n"
-    "tandem bench loader      batches from bytes in memory, one thread\n"
-    "tandem bench optimizer   one update of all parameters, against a memcpy\n"
-    "tandem bench allreduce   sums of a buffer over ranks, by backend\n"
-    "\neach with --json; --help says more\n";
 
 void add_data_flags(CLI::App& app, RunConfig& config) {
   for (const char* name : {"model", "data", "batch_size"}) {
@@ -133,32 +127,14 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
 }
 
 int choose_bench(const Arguments& arguments, const BenchActions& actions) {
-  const std::string action = arguments.empty() ? "" : arguments[0];
-  const Arguments rest(
-      arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
-  if (action == "step") {
-    return actions.step(rest);
-  }
-  if (action == "loader") {
-    return actions.loader(rest);
-  }
-  if (action == "optimizer") {
-    return actions.optimizer(rest);
-  }
-  if (action == "allreduce") {
-    return actions.allreduce(rest);
-  }
-  if (action == "--help" || action == "-h") {
-    std::cout << kHelp;
-    return 0;
-  }
-  throw ConfigError(
-      "[command line] bench " +
-      (action.empty()
-           ? "needs to know what to measure"
-           : "cannot '" + action + "'" +
-                 did_you_mean(action, {"step", "loader", "optimizer", "allreduce"})) +
-      "; use tandem bench step, loader, optimizer or allreduce");
+  return choose_action(
+      "bench",
+      {{"step", "", "whole training steps: forward, backward, update", actions.step},
+       {"loader", "", "batches from bytes in memory, one thread", actions.loader},
+       {"optimizer", "", "one update of all parameters, against a memcpy",
+        actions.optimizer},
+       {"allreduce", "", "sums of a buffer over ranks, by backend", actions.allreduce}},
+      arguments);
 }
 
 }  // namespace tandem::app

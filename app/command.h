@@ -30,7 +30,8 @@ int run_eval(const Arguments& arguments);
 int run_data(const Arguments& arguments);
 int run_export(const Arguments& arguments);
 
-/// The worker's program file, beside this one.
+/// The worker's program file: beside this one, or where it is installed, in
+/// libexec/tandem beside bin.
 std::string worker_path();
 
 // The worker's.

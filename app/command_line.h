@@ -6,12 +6,14 @@
 #include <cstring>
 
 #include "app/command.h"
+#include "app/describe.h"
 #include "tandem/base/error.h"
 #include "tandem/config/habits.h"
 
 namespace tandem::app {
 
-/// Thrown by parse() for --help: the text was printed, there is nothing to do.
+/// Thrown by parse() for --help and --describe: the text was printed, there is nothing
+/// to do.
 struct HelpShown {};
 
 /// What a command whose product is its output says when that does not arrive.
@@ -58,6 +60,10 @@ inline std::string explain(const CLI::ParseError& error) {
 inline void parse(CLI::App& app, const Arguments& arguments) {
   app.allow_extras();
   app.set_help_flag("-h,--help", "Show this help");
+  if (arguments == Arguments{kDescribeFlag}) {
+    std::cout << describe(app);
+    throw HelpShown{};
+  }
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(reversed);

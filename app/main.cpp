@@ -4,7 +4,9 @@ namespace {
 
 using namespace tandem::app;
 
-int show_version(const Arguments&) {
+int show_version(const Arguments& arguments) {
+  CLI::App app("Prints the version.", "tandem version");
+  parse(app, arguments);
   fmt::print("tandem {}\n", TANDEM_VERSION);
   return 0;
 }

@@ -71,6 +71,11 @@ inline int run_command_line(
       check_output();
       return 0;
     }
+    if (all[0] == kDescribeFlag) {
+      fmt::print("{}", describe("tandem", commands));
+      check_output();
+      return 0;
+    }
     return run_subcommand(all, commands);
   } catch (const std::system_error& error) {
     // fmt's, when more is printed than fits into a buffer.

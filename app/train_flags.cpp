@@ -8,6 +8,7 @@
 
 #include "app/command_line.h"
 #include "app/flag_names.h"
+#include "app/recipe_name.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/data/dataset.h"
@@ -120,7 +121,11 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
   std::vector<std::string> assignments;
   TrainExtras more;
   Flags flags;
-  app.add_option("recipe", recipe, "a recipe (TOML) with any of the settings below");
+  app.add_option(
+         "recipe", recipe,
+         "a recipe (TOML) with any of the settings below, or the name of an installed "
+         "one")
+      ->transform(recipe_name());
   app.add_option("--set", assignments, "key=value: any setting by its recipe key")
       ->type_size(1)
       ->expected(1)

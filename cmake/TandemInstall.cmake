@@ -1,19 +1,29 @@
-# cmake --install, and what find_package(tandem) needs.
+# cmake --install, by two components: runtime, the program, and development, what
+# find_package(tandem) and pkg-config need. Packages are made of them (TandemPackage).
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# Only the program starts the worker, so it is in nobody's PATH (app/command.h).
+install(TARGETS tandem_program
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+install(TARGETS tandem_worker
+        RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tandem COMPONENT runtime)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/recipes
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem COMPONENT runtime)
+
 install(TARGETS tandem_base tandem_lib tandem_torch tandem_warnings
         EXPORT tandemTargets
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS tandem_program tandem_worker
-        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tandem
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/recipes
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem)
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
+        FILES_MATCHING PATTERN "*.h"
+        # Without headers: an empty folder.
+        PATTERN ops EXCLUDE)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libtandem-dev COMPONENT development)
 install(EXPORT tandemTargets NAMESPACE tandem::
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tandem)
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tandem COMPONENT development)
 configure_package_config_file(
   ${CMAKE_CURRENT_LIST_DIR}/tandemConfig.cmake.in
   ${CMAKE_CURRENT_BINARY_DIR}/tandemConfig.cmake
@@ -23,4 +33,43 @@ write_basic_package_version_file(
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tandemConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/tandemConfigVersion.cmake
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tandem)
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tandem COMPONENT development)
+
+# LibTorch from PyPI lies where no flags of ours would find it.
+if(NOT TANDEM_TORCH_PYTHON)
+  file(RELATIVE_PATH TANDEM_PC_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+  set(TANDEM_PC_REQUIRES "fmt spdlog tomlplusplus libcrypto zlib libdeflate")
+  if(MPI_CXX_FOUND)
+    string(APPEND TANDEM_PC_REQUIRES " mpi-c")
+  endif()
+  set(TANDEM_PC_CFLAGS "-DUSE_C10D_GLOO -DUSE_DISTRIBUTED")
+  foreach(folder IN LISTS TORCH_INCLUDE_DIRS)
+    if(NOT folder STREQUAL "/usr/include")
+      string(APPEND TANDEM_PC_CFLAGS " -I${folder}")
+    endif()
+  endforeach()
+  set(TANDEM_PC_LIBS "-ltorch -ltorch_cpu -lc10")
+  if(Torch_VERSION VERSION_LESS 2)
+    string(APPEND TANDEM_PC_LIBS " -lgloo")
+  endif()
+  configure_file(${PROJECT_SOURCE_DIR}/packaging/tandem.pc.in
+                 ${CMAKE_CURRENT_BINARY_DIR}/tandem.pc @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tandem.pc
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+endif()
+
+# Manual pages and completion are made by running what was built.
+find_package(Python3 3.11 COMPONENTS Interpreter)
+if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT TANDEM_SANITIZE)
+  set(pages ${PROJECT_SOURCE_DIR}/packaging/pages)
+  set(made ${CMAKE_CURRENT_BINARY_DIR}/pages)
+  file(GLOB sources CONFIGURE_DEPENDS ${pages}/*.py ${pages}/notes.toml)
+  add_custom_command(OUTPUT ${made}.stamp
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${made}
+    COMMAND ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1
+            ${Python3_EXECUTABLE} ${pages} $<TARGET_FILE:tandem_program> ${made}
+    COMMAND ${CMAKE_COMMAND} -E touch ${made}.stamp
+    DEPENDS ${sources} tandem_program tandem_worker VERBATIM)
+  add_custom_target(tandem_pages ALL DEPENDS ${made}.stamp)
+  install(DIRECTORY ${made}/ DESTINATION ${CMAKE_INSTALL_DATADIR} COMPONENT runtime)
+endif()

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/plan/repeats.h"
+#include "app/recipe_name.h"
 #include "app/report/run_report.h"
 #include "app/report/run_table.h"
 #include "tandem/base/error.h"
@@ -64,7 +65,9 @@ void note_machine(ordered_json& table, const std::string& directory) {
 }  // namespace
 
 void add_comparison_flags(CLI::App& app, ComparisonFlags& flags) {
-  app.add_option("recipes", flags.recipes, "recipes (TOML)")->required();
+  app.add_option("recipes", flags.recipes, "recipes (TOML), or names of installed ones")
+      ->required()
+      ->transform(recipe_name());
   app.add_option(
       "--data", flags.overrides.data, "data of every run: a name or a folder");
   app.add_option("--limit", flags.overrides.limit, "use the first N samples only")

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "app/actions.h"
 #include "app/command_line.h"
 #include "app/fetch/fetch.h"
 #include "app/fetch/progress.h"
@@ -38,12 +39,6 @@ void describe(const char* part, const Dataset& data) {
     fmt::print("  class {}: {}\n", label, counts[static_cast<size_t>(label)]);
   }
 }
-
-constexpr const char* kHelp =
-    "tandem data fetch NAME              download a data set that --data NAME then "
-    "finds\n"
-    "tandem data make digits --out DIR   draw the digits into a folder\n"
-    "tandem data check NAME|DIR          read a data set and describe it\n";
 
 int fetch_named(const Arguments& arguments) {
   CLI::App app(
@@ -102,29 +97,16 @@ int check(const Arguments& arguments) {
   return 0;
 }
 
+const std::vector<Action> kActions = {
+    {"fetch", "NAME", "download a data set that --data NAME then finds", &fetch_named},
+    {"make", "digits --out DIR", "draw the digits into a folder", &make},
+    {"check", "NAME|DIR", "read a data set and describe it", &check},
+};
+
 }  // namespace
 
 int work_data(const Arguments& arguments) {
-  const std::string action = arguments.empty() ? "" : arguments[0];
-  const Arguments rest(
-      arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
-  if (action == "fetch") {
-    return fetch_named(rest);
-  }
-  if (action == "make") {
-    return make(rest);
-  }
-  if (action == "check") {
-    return check(rest);
-  }
-  if (action.empty() || action == "--help" || action == "-h") {
-    fmt::print("{}", kHelp);
-    return 0;
-  }
-  throw ConfigError(
-      "[command line] data cannot '" + action + "'" +
-      did_you_mean(action, {"fetch", "make", "check"}) +
-      "; use tandem data fetch, make or check");
+  return choose_action("data", kActions, arguments);
 }
 
 }  // namespace tandem::app

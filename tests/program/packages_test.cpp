@@ -1,0 +1,382 @@
+// What each component installs; scripts/package makes Debian's packages of them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+#include <set>
+
+#include "program.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::IsSupersetOf;
+using testing::Not;
+
+using Names = std::set<std::string>;
+
+// A component that was installed alone, once for all tests.
+class Installed {
+ public:
+  explicit Installed(const std::string& component) {
+    const auto result = run_command(
+        {"cmake", "--install", binary_dir(), "--component", component, "--prefix",
+         prefix()});
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+  }
+  std::string prefix() const {
+    return scratch_ / "prefix";
+  }
+  // Of all files below a folder, relative to it.
+  Names files(const std::string& folder = "") const {
+    const fs::path root = fs::path(prefix()) / folder;
+    Names names;
+    for (const auto& entry : fs::recursive_directory_iterator(root)) {
+      if (!entry.is_directory()) {
+        names.insert(fs::relative(entry, root).string());
+      }
+    }
+    return names;
+  }
+  // The only file of this name.
+  std::string path_of(const std::string& name) const {
+    for (const auto& file : files()) {
+      if (fs::path(file).filename() == name) {
+        return prefix() + "/" + file;
+      }
+    }
+    ADD_FAILURE() << name << " is not installed";
+    return "";
+  }
+
+ private:
+  const Scratch scratch_;
+};
+
+const Installed& runtime() {
+  static const Installed installed("runtime");
+  return installed;
+}
+
+const Installed& development() {
+  static const Installed installed("development");
+  return installed;
+}
+
+Names words_of(const std::string& text, const std::string& pattern) {
+  const std::regex expression(pattern);
+  Names words;
+  for (std::sregex_iterator at(text.begin(), text.end(), expression), end; at != end;
+       ++at) {
+    words.insert((*at)[1]);
+  }
+  return words;
+}
+
+Names commands() {
+  return words_of(tandem_run({"--describe"}).output, "      \"name\": \"([a-z]+)\"");
+}
+
+// --- files ---
+
+TEST(Packages, TheProgramComesWithRecipesAndPagesOfEachCommand) {
+  auto files = runtime().files();
+  for (const auto& recipe : fs::directory_iterator(source_dir() + "/recipes")) {
+    const auto name = "share/tandem/recipes/" + recipe.path().filename().string();
+    EXPECT_EQ(files.erase(name), 1u) << name;
+  }
+  auto pages = commands();
+  EXPECT_THAT(pages, IsSupersetOf({"train", "launch", "data", "bench", "version"}));
+  if (TANDEM_HAS_PAGES) {
+    EXPECT_EQ(files.erase("share/man/man1/tandem.1.gz"), 1u);
+    for (const auto& command : pages) {
+      const auto name = "share/man/man1/tandem-" + command + ".1.gz";
+      EXPECT_EQ(files.erase(name), 1u) << name;
+    }
+    for (const std::string name :
+         {"bash-completion/completions/tandem", "zsh/vendor-completions/_tandem",
+          "fish/vendor_completions.d/tandem.fish"}) {
+      EXPECT_EQ(files.erase("share/" + name), 1u) << name;
+    }
+  }
+  EXPECT_THAT(
+      files, ElementsAre(
+                 "bin/tandem", "libexec/tandem/tandem-worker",
+                 "share/doc/tandem/changelog.Debian.gz",
+                 "share/doc/tandem/changelog.gz", "share/doc/tandem/copyright"));
+}
+
+TEST(Packages, TheLibraryComesWithHeadersAndExamplesAndNothingOfTheProgram) {
+  const auto files = development().files();
+  EXPECT_THAT(
+      files,
+      IsSupersetOf({"include/tandem/tandem.h", "share/doc/libtandem-dev/copyright"}));
+  EXPECT_THAT(
+      development().files("share/doc/libtandem-dev/examples"),
+      IsSupersetOf({"CMakeLists.txt", "hello_ranks/main.cpp", "own_loop/main.cpp"}));
+  for (const auto& name : {"libtandem.a", "libtandem_base.a", "tandemConfig.cmake"}) {
+    development().path_of(name);
+  }
+  for (const auto& file : runtime().files()) {
+    EXPECT_THAT(files, Not(Contains(file)));
+  }
+}
+
+// --- an installed program ---
+
+CommandResult installed_run(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), runtime().prefix() + "/bin/tandem");
+  return run_command(arguments);
+}
+
+TEST(Packages, AnInstalledProgramFindsItsWorkerAndARecipeByItsName) {
+  const auto result = installed_run(
+      {"train", "002-ddp", "--data", "digits", "--limit", "64", "--epochs", "1",
+       "--nproc", "2"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("2 ranks"));
+  const auto named = installed_run({"train", "quickstart.toml", "--dry-run"});
+  EXPECT_TRUE(named.status.ok()) << named.errors;
+}
+
+TEST(Packages, ComparisonsTakeRecipesByTheirNames) {
+  const Scratch scratch;
+  const auto result = installed_run(
+      {"compare", "quickstart", "--limit", "64", "--out", scratch / "compare"});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(read_file(scratch / "compare/table.json"), HasSubstr("\"done\""));
+}
+
+TEST(Packages, ARecipeThatIsNotThereNamesTheNearestAndTheirFolder) {
+  const auto result = installed_run({"train", "quickstat"});
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(
+      result.errors,
+      AllOf(
+          HasSubstr("'quickstat'"), HasSubstr("did you mean 'quickstart'?"),
+          HasSubstr(runtime().prefix() + "/share/tandem/recipes")));
+}
+
+TEST(Packages, AFileOfThisNameWinsOverAnInstalledRecipeAndAFolderDoesNot) {
+  const Scratch scratch;
+  make_directories(scratch / "quickstart");
+  replace_file(scratch / "002-ddp", "nosuch = 1\n");
+  const auto in_scratch = [&](const std::string& recipe) {
+    return run_command(
+        {"sh", "-c", "cd \"$1\" && exec \"$0\" train \"$2\" --dry-run --nproc 1",
+         runtime().prefix() + "/bin/tandem", scratch / "", recipe});
+  };
+  EXPECT_THAT(in_scratch("002-ddp").errors, HasSubstr("unknown key 'nosuch'"));
+  const auto folder = in_scratch("quickstart");
+  EXPECT_TRUE(folder.status.ok()) << folder.errors;
+}
+
+// --- pages ---
+
+class Pages : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!TANDEM_HAS_PAGES) {
+      GTEST_SKIP() << "pages are made by Python 3.11; scripts/setup, then a new build: "
+                      "scripts/test -R Pages";
+    }
+  }
+  // A page as it is read, without what breaks words and lines of it.
+  static CommandResult read(const std::string& name) {
+    return run_command(
+        {"man", "--warnings", "--no-hyphenation", "-E", "ascii", "-l",
+         runtime().path_of(name + ".1.gz")},
+        {{"MANWIDTH", "200"}, {"MAN_KEEP_FORMATTING", ""}});
+  }
+};
+
+TEST_F(Pages, HaveNoErrorsAndASectionForEachQuestion) {
+  for (const auto& command : commands()) {
+    const auto page = read("tandem-" + command);
+    EXPECT_TRUE(page.status.ok()) << command;
+    EXPECT_EQ(page.errors, "") << command;
+    for (const char* section :
+         {"NAME\n", "SYNOPSIS\n", "DESCRIPTION\n", "EXIT STATUS\n", "SEE ALSO\n"}) {
+      EXPECT_THAT(page.output, HasSubstr(section)) << command;
+    }
+  }
+  const auto page = read("tandem");
+  EXPECT_EQ(page.errors, "");
+  EXPECT_THAT(
+      page.output, AllOf(
+                       HasSubstr("ENVIRONMENT\n"), HasSubstr("EXAMPLES\n"),
+                       HasSubstr("tandem-train(1)")));
+}
+
+TEST_F(Pages, NameEveryFlagOfTheHelp) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"train"},
+        {"launch"},
+        {"plan"},
+        {"eval"},
+        {"bench", "allreduce"},
+        {"data", "fetch"}}) {
+    auto help = command;
+    help.emplace_back("--help");
+    const auto flags =
+        words_of(tandem_run(help).output, "(?:\n  |,)(--[a-z][a-z-]*)(?=[ ,\n])");
+    EXPECT_THAT(flags, Contains("--help"));
+    const auto page = read("tandem-" + command[0]).output;
+    for (const auto& flag : flags) {
+      EXPECT_THAT(page, testing::ContainsRegex(flag + "[ ,\n]")) << command[0];
+    }
+  }
+}
+
+TEST_F(Pages, ListWhatASettingCanBeWithItsMeaning) {
+  EXPECT_THAT(
+      read("tandem-train").output,
+      AllOf(
+          HasSubstr("convnet_bn"), HasSubstr("one set of parameters, without locks"),
+          HasSubstr("Default: 64")));
+}
+
+// --- completion ---
+
+struct Completion {
+  const char* name;
+  // The last is the one that is completed.
+  std::vector<std::string> words;
+  // Some of them, and one that must not be there.
+  Names offers;
+  std::string leaves_out = "nothing";
+};
+
+std::ostream& operator<<(std::ostream& out, const Completion& completion) {
+  return out << completion.name;
+}
+
+class Completions : public testing::TestWithParam<Completion> {
+ protected:
+  void SetUp() override {
+    if (!TANDEM_HAS_PAGES) {
+      GTEST_SKIP() << "completion is made by Python 3.11; scripts/setup, then a new "
+                      "build: scripts/test -R Completions";
+    }
+  }
+};
+
+TEST_P(Completions, OfBash) {
+  std::vector<std::string> command = {
+      "bash", "-c",
+      "source \"$0\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _tandem tandem\n"
+      "printf '%s\\n' \"${COMPREPLY[@]}\"",
+      runtime().prefix() + "/share/bash-completion/completions/tandem",
+      runtime().prefix() + "/bin/tandem"};
+  const auto& words = GetParam().words;
+  command.insert(command.end(), words.begin(), words.end());
+  const auto result = run_command(command);
+  EXPECT_EQ(result.errors, "");
+  const auto offered = sorted_lines(result.output);
+  EXPECT_THAT(offered, IsSupersetOf(GetParam().offers));
+  EXPECT_THAT(offered, Not(Contains(GetParam().leaves_out)));
+}
+
+TEST_P(Completions, OfFish) {
+  const Scratch home;
+  std::string line = "tandem";
+  for (const auto& word : GetParam().words) {
+    line += word == "=" ? word : line.back() == '=' ? word : " " + word;
+  }
+  const auto result = run_command(
+      {"fish", "--no-config", "-c",
+       "set -x PATH $argv[1]/bin $PATH\n"
+       "source $argv[1]/share/fish/vendor_completions.d/tandem.fish\n"
+       "complete -C $argv[2]",
+       runtime().prefix(), line},
+      {{"HOME", home / ""}});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_EQ(result.errors, "");
+  Names offered;
+  for (const auto& row : sorted_lines(result.output)) {
+    const auto word = row.substr(0, row.find('\t'));
+    // Behind --flag= fish repeats that.
+    offered.insert(word.substr(word.find('=') + 1));
+  }
+  EXPECT_THAT(offered, IsSupersetOf(GetParam().offers));
+  EXPECT_THAT(offered, Not(Contains(GetParam().leaves_out)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Lines, Completions,
+    testing::Values(
+        Completion{"Command", {""}, {"train", "launch", "doctor"}, "step"},
+        Completion{"Action", {"bench", ""}, {"step", "allreduce"}, "train"},
+        Completion{"Flag", {"train", "--mod"}, {"--model"}, "--momentum"},
+        Completion{
+            "FlagOfAnAction",
+            {"bench", "step", "--"},
+            {"--steps", "--json"},
+            "--nproc"},
+        Completion{
+            "Choice", {"train", "--strategy", ""}, {"data_parallel", "hogwild"}, "net"},
+        Completion{
+            "ChoiceBehindASign",
+            {"train", "--model", "=", "con"},
+            {"convnet", "convnet_bn"},
+            "net"},
+        Completion{"DataSet", {"train", "--data", ""}, {"digits", "mnist"}},
+        Completion{"Recipe", {"train", "002-p"}, {"002-pipeline"}, "003-ddp"},
+        Completion{"AnotherRecipe", {"compare", "002-ddp", "003"}, {"003-ddp"}}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST_F(Pages, ZshUnderstandsItsCompletion) {
+  const auto result = run_command({"zsh", "-n", runtime().path_of("_tandem")});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_EQ(result.errors, "");
+}
+
+// --- an installed library ---
+
+TEST(Packages, ACompilerNeedsWhatPkgConfigSaysAndNoMore) {
+  if (!TANDEM_HAS_PC) {
+    GTEST_SKIP() << "pkg-config is for Debian's LibTorch; scripts/build, then "
+                    "scripts/test -R Packages.ACompilerNeeds";
+  }
+  const auto folder = fs::path(development().path_of("tandem.pc")).parent_path();
+  const Scratch scratch;
+  // With every object of the libraries, whichever a program needs.
+  const auto built = run_command(
+      {"sh", "-c",
+       "c++ -O0 -o \"$0\" \"$1\" -Wl,--whole-archive -ltandem -ltandem_base "
+       "-Wl,--no-whole-archive $(pkg-config --cflags --libs tandem)",
+       scratch / "hello", source_dir() + "/examples/hello_ranks/main.cpp"},
+      {{"PKG_CONFIG_PATH", folder.string()}});
+  ASSERT_TRUE(built.status.ok()) << built.errors;
+  const auto run = tandem_run({"launch", "--nproc-per-node", "2", scratch / "hello"});
+  EXPECT_THAT(run.output, HasSubstr("1 + ... + 2 = 3")) << run.errors;
+}
+
+TEST(Packages, TheFolderOfExamplesIsAProject) {
+  const Scratch scratch;
+  const auto configured = run_command(
+      {"cmake", "-G", "Ninja", "-B", scratch / "build", "-S",
+       development().prefix() + "/share/doc/libtandem-dev/examples",
+       "-DCMAKE_PREFIX_PATH=" + development().prefix()});
+  ASSERT_TRUE(configured.status.ok()) << configured.errors;
+  const auto targets = run_command({"ninja", "-C", scratch / "build", "-t", "targets"});
+  for (const auto& example : fs::directory_iterator(source_dir() + "/examples")) {
+    if (example.is_directory()) {
+      EXPECT_THAT(
+          targets.output,
+          HasSubstr("example_" + example.path().filename().string() + ": phony"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem
