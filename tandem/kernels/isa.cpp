@@ -1,11 +1,15 @@
 #include "tandem/kernels/isa.h"
 
+#if defined(__x86_64__)
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <dnnl.hpp>
+#endif
 
 namespace tandem {
+
+#if defined(__x86_64__)
 
 namespace {
 
@@ -39,5 +43,25 @@ bool has_amx() {
 bool has_bf16() {
   return includes(dnnl::cpu_isa::avx512_core_bf16);
 }
+
+#else
+
+Isa kernel_isa() {
+#if defined(__aarch64__)
+  return Isa::neon;
+#else
+  return Isa::base;
+#endif
+}
+
+bool has_amx() {
+  return false;
+}
+
+bool has_bf16() {
+  return false;
+}
+
+#endif
 
 }  // namespace tandem

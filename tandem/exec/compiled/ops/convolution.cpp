@@ -5,6 +5,7 @@
 #include "tandem/exec/compiled/onednn_primitives.h"
 #include "tandem/exec/compiled/plan.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
+#include "tandem/kernels/isa.h"
 
 namespace tandem {
 
@@ -62,11 +63,13 @@ class Convolution : public OnednnOp {
       mask_gradient();
     }
     weights_grad_change_.run(stream());
-    if (amx_weights_ != nullptr) {
-      amx_weights_->run(
-          accumulate, tensors_.weight_grad.data_ptr<float>(),
-          tensors_.bias_grad.data_ptr<float>());
-      return;
+    if constexpr (kHasAmxKernels) {
+      if (amx_weights_ != nullptr) {
+        amx_weights_->run(
+            accumulate, tensors_.weight_grad.data_ptr<float>(),
+            tensors_.bias_grad.data_ptr<float>());
+        return;
+      }
     }
     weights_input_change_.run(stream());
     backward_weights_.run(stream());
@@ -123,12 +126,14 @@ class Convolution : public OnednnOp {
   }
 
   void plan_weights_gradient() {
-    if (AmxWeightsGradient::fits(layer_, in_dims_, context_)) {
-      amx_weights_ = std::make_unique<AmxWeightsGradient>(
-          layer_, source_,
-          weights_grad_change_.plan(grad_output_, output_.get_desc(), context_),
-          context_);
-      return;
+    if constexpr (kHasAmxKernels) {
+      if (AmxWeightsGradient::fits(layer_, in_dims_, context_)) {
+        amx_weights_ = std::make_unique<AmxWeightsGradient>(
+            layer_, source_,
+            weights_grad_change_.plan(grad_output_, output_.get_desc(), context_),
+            context_);
+        return;
+      }
     }
     const auto pd = with_fastest([&](algorithm which) {
       return onednn::describe_backward<dnnl::convolution_backward_weights>(
