@@ -5,7 +5,7 @@ set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 
-if(DEFINED ENV{XDG_CACHE_HOME})
+if(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
   set(CMAKE_SYSROOT $ENV{XDG_CACHE_HOME}/tandem/arm64/root)
 else()
   set(CMAKE_SYSROOT $ENV{HOME}/.cache/tandem/arm64/root)
