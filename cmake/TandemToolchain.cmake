@@ -3,11 +3,24 @@
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release)
 endif()
+# Of the processor that is compiled for: x86_64, aarch64, or another.
+set(TANDEM_PROCESSOR ${CMAKE_SYSTEM_PROCESSOR})
+if(TANDEM_PROCESSOR MATCHES "^(amd64|AMD64)$")
+  set(TANDEM_PROCESSOR x86_64)
+elseif(TANDEM_PROCESSOR STREQUAL arm64)
+  set(TANDEM_PROCESSOR aarch64)
+endif()
 set(CMAKE_CXX_STANDARD 17 CACHE STRING "C++ standard (a newer LibTorch raises it)")
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+# Elsewhere compilers fuse multiplications with additions unless told not to; on x86-64
+# they have no instruction for it without further flags.
+if(NOT TANDEM_PROCESSOR STREQUAL x86_64)
+  add_compile_options(-ffp-contract=off)
+endif()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)

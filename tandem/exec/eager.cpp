@@ -18,6 +18,13 @@ namespace tandem {
 
 namespace {
 
+// LibTorch asks only the CPU whether it has bfloat16, and fails where oneDNN does not
+// use it: Debian's never does on Arm, none where ONEDNN_MAX_CPU_ISA keeps it from that.
+bool onednn_lacks_bf16() {
+  return kernel_isa() == Isa::neon ||
+         (kernel_isa() != Isa::avx512 && get_env("ONEDNN_MAX_CPU_ISA").has_value());
+}
+
 class EagerExecutor : public StageExecutor {
  public:
   EagerExecutor(Model& model, ModelArenas& arenas, const StageOptions& options)
@@ -35,11 +42,8 @@ class EagerExecutor : public StageExecutor {
           "no "
           "plain sequence of layers; use --precision bf16 or fp32");
     }
-    if (options.precision == Precision::bf16 && kernel_isa() != Isa::avx512 &&
-        get_env("ONEDNN_MAX_CPU_ISA").has_value()) {
-      // LibTorch asks only the CPU whether it has bfloat16, and fails where
-      // ONEDNN_MAX_CPU_ISA keeps oneDNN from using it. The switch is for the whole
-      // process, also where ranks are threads.
+    if (options.precision == Precision::bf16 && onednn_lacks_bf16()) {
+      // The switch is for the whole process, also where ranks are threads.
       at::globalContext().setUserEnabledMkldnn(false);
     }
   }

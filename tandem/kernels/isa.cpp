@@ -103,7 +103,11 @@ bool has_bf16() {
 namespace tandem {
 
 Isa kernel_isa() {
+#if defined(__aarch64__)
+  return Isa::neon;
+#else
   return Isa::base;
+#endif
 }
 
 bool has_amx() {

@@ -3,7 +3,7 @@
 // Vectors for the files that are compiled once for each instruction set
 // (CMakeLists.txt). Those must share no inline function with other files, which may run
 // where the instruction set is missing: so all of this has internal linkage, and such
-// files include little else. There are 32 registers for vectors in avx512, else 16.
+// files include little else.
 
 #include <cstdint>
 #include <cstring>
@@ -22,6 +22,13 @@ constexpr int kWidest = 16;
 constexpr int kWidest = 8;
 #else
 constexpr int kWidest = 4;
+#endif
+
+// The CPU's registers for vectors.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int kRegisters = 32;
+#else
+constexpr int kRegisters = 16;
 #endif
 
 template <int L>

@@ -1,4 +1,4 @@
-// Compiled for AVX2 only, see lanes.h: on AVX-512 oneDNN's products are as fast.
+// Compiled for AVX2 and NEON, see lanes.h: on AVX-512 oneDNN's products are as fast.
 
 #include "tandem/kernels/linear_loops.h"
 

@@ -29,14 +29,16 @@ constexpr int64_t wide_product_scratch(int64_t steps) {
   return kPanel * steps;
 }
 
-// To be called only where kernel_isa() is avx2, or a better one.
+// For one instruction set, to be called only where kernel_isa() is that one, or a
+// better one: computes the columns [first, last); `first` is a multiple of kPanel, and
+// so is `last`, or the end.
 namespace avx2 {
-
-/// Computes the columns [first, last); `first` is a multiple of kPanel, and so is
-/// `last`, or the end.
 void multiply_wide(
     const WideProduct& product, int64_t first, int64_t last, float* scratch);
-
-}  // namespace avx2
+}
+namespace neon {
+void multiply_wide(
+    const WideProduct& product, int64_t first, int64_t last, float* scratch);
+}
 
 }  // namespace tandem

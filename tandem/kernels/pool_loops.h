@@ -46,6 +46,7 @@ constexpr uint8_t kNoInput = 255;
   }
 TANDEM_POOL_LOOPS(avx512)
 TANDEM_POOL_LOOPS(avx2)
+TANDEM_POOL_LOOPS(neon)
 TANDEM_POOL_LOOPS(base)
 #undef TANDEM_POOL_LOOPS
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Products of matrices small enough for the caches. Compiled for AVX-512 and AVX2, see
-// lanes.h.
+// Products of matrices small enough for the caches. Compiled for AVX-512, AVX2 and
+// NEON, see lanes.h.
 
 #include <cstdint>
 
@@ -24,12 +24,13 @@ struct Factors {
 };
 
 // The vectors of a block's row.
-constexpr int kWide = kLanes == 16 ? 4 : 2;
+constexpr int kWide = kRegisters == 32 ? 4 : 2;
 
 // A block of R rows by B vectors. The largest, 6 x kWide, takes on AVX-512 29 of the 32
-// registers: 24 sums, 4 vectors of b and one value of a; on AVX2 15 of 16: 12 sums, 2
-// vectors and a value. All blocks of some columns run before the next columns, so b's
-// part stays in L1: at 64 channels 16 KiB on AVX-512, 4 KiB on AVX2.
+// registers: 24 sums, 4 vectors of b and one value of a, and so on NEON; on AVX2 15 of
+// 16: 12 sums, 2 vectors and a value. All blocks of some columns run before the next
+// columns, so b's part stays in L1: at 64 channels 16 KiB on AVX-512, 4 KiB on AVX2 and
+// NEON.
 template <int R, int B>
 TANDEM_ALWAYS_INLINE void multiply_block(
     const Factors& f, int64_t row, int64_t column, bool accumulate, float* sums) {

@@ -118,13 +118,13 @@ void add_up_taps(
   V::store(bias, sums + Taps * s.out_channels + group * L);
 }
 
-// AVX-512's 32 registers have room for all taps. With 16, 25 taps take two passes, and
-// 27 take three.
+// 32 registers have room for all taps. With 16, 25 taps take two passes, and 27 take
+// three.
 template <int L, int Taps, typename T>
 TANDEM_ALWAYS_INLINE void add_up(
     const SmallConvShape& s, int64_t group, const float* in, const T* output,
     const T* grad, float* sums) {
-  if constexpr (kWidest == 16 || Taps == 9) {
+  if constexpr (kRegisters == 32 || Taps == 9) {
     add_up_taps<L, Taps, 0, Taps>(s, group, in, output, grad, sums);
   } else if constexpr (Taps == 25) {
     add_up_taps<L, Taps, 0, 13>(s, group, in, output, grad, sums);

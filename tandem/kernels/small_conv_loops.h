@@ -64,6 +64,7 @@ constexpr int64_t kSmallConvTaps[] = {9, 25, 27};
   }
 TANDEM_SMALL_CONV(avx512)
 TANDEM_SMALL_CONV(avx2)
+TANDEM_SMALL_CONV(neon)
 TANDEM_SMALL_CONV(base)
 #undef TANDEM_SMALL_CONV
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // The vectors that products and Winograd's transforms work on.
-// Compiled for AVX-512 and AVX2, see lanes.h.
+// Compiled for AVX-512, AVX2 and NEON, see lanes.h.
 
 #include "tandem/kernels/lanes.h"
 
@@ -10,6 +10,10 @@ namespace tandem::TANDEM_ISA {
 namespace {
 
 constexpr int kLanes = kWidest;
+
+// The channels of an image's block: a vector, or two on NEON, so that other layers find
+// the blocks that they like there too.
+constexpr int kBlock = kLanes == 16 ? 16 : 8;
 
 using Floats = Lanes<kLanes>::Floats;
 

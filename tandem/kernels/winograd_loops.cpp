@@ -1,4 +1,4 @@
-// Compiled for AVX-512 and AVX2, see lanes.h.
+// Compiled for AVX-512, AVX2 and NEON, see lanes.h.
 
 #include "tandem/kernels/winograd_loops.h"
 
@@ -32,7 +32,8 @@ Place place_of(const WinogradShape& s, int64_t tile) {
 // What is loaded for a pixel outside the image.
 alignas(64) constexpr float kOutside[kLanes] = {};
 
-// Loads a square of an image's block of channels; zeros where it leaves the image.
+// Loads a square of kLanes channels of an image's block; zeros where it leaves the
+// image.
 template <int Size>
 TANDEM_ALWAYS_INLINE void load_square(
     const float* plane, int64_t height, int64_t width, int64_t y, int64_t x,
@@ -41,12 +42,12 @@ TANDEM_ALWAYS_INLINE void load_square(
     for (int i = 0; i < Size; ++i) {
       if constexpr (kLanes == 8) {
         // The next square's. Vectors of AVX-512 ask for enough at once without.
-        const float* next = plane + ((y + i) * width + x + Size) * kLanes;
+        const float* next = plane + ((y + i) * width + x + Size) * kBlock;
         __builtin_prefetch(next);
         __builtin_prefetch(next + 16);
       }
       for (int j = 0; j < Size; ++j) {
-        square[i][j] = load(plane + ((y + i) * width + x + j) * kLanes);
+        square[i][j] = load(plane + ((y + i) * width + x + j) * kBlock);
       }
     }
     return;
@@ -56,7 +57,7 @@ TANDEM_ALWAYS_INLINE void load_square(
     for (int j = 0; j < Size; ++j) {
       const bool inside = row && x + j >= 0 && x + j < width;
       square[i][j] =
-          load(inside ? plane + ((y + i) * width + x + j) * kLanes : kOutside);
+          load(inside ? plane + ((y + i) * width + x + j) * kBlock : kOutside);
     }
   }
 }
@@ -110,20 +111,26 @@ TANDEM_ALWAYS_INLINE Floats add(const Floats (&row)[Size]) {
   }
 }
 
+// Where a channel begins in its block, which begins at a multiple of kBlock channels.
+TANDEM_ALWAYS_INLINE int64_t place_in_block(int64_t channel) {
+  return kBlock == kLanes ? 0 : channel % kBlock;
+}
+
 // Transforms the tiles [first, first + count) to [36][tile][channel]. Where `sums` is
 // not null it also adds up each channel there.
 template <typename T>
 void take_tiles(
     const WinogradShape& s, const Images& images, int64_t first, int64_t count,
     float* to, float* sums) {
-  const int64_t plane = images.height * images.width * kLanes;
+  const int64_t plane = images.height * images.width * kBlock;
   for (int64_t t = 0; t < count; ++t) {
     const Place at = place_of(s, first + t);
     for (int64_t c = 0; c < images.channels; c += kLanes) {
       Floats square[T::kFrom][T::kFrom];
       Floats done[6][6];
       load_square(
-          images.data + (at.image * images.channels + c) / kLanes * plane,
+          images.data + (at.image * images.channels + c) / kBlock * plane +
+              place_in_block(c),
           images.height, images.width, at.y - images.padding, at.x - images.padding,
           square);
       if (sums != nullptr) {
@@ -144,7 +151,7 @@ void give_outputs(
     const WinogradShape& s, int64_t first, int64_t count, const float* from,
     const float* bias, bool relu, float* out) {
   const int64_t stride = matrix_stride(s.out_channels);
-  const int64_t plane = s.out_height() * s.out_width() * kLanes;
+  const int64_t plane = s.out_height() * s.out_width() * kBlock;
   for (int64_t t = 0; t < count; ++t) {
     const Place at = place_of(s, first + t);
     const int64_t rows = s.out_height() - at.y;
@@ -155,12 +162,12 @@ void give_outputs(
       load_points(from + t * s.out_channels + c, stride, square);
       transform<typename W::Output>(square, done);
       const Floats base = bias == nullptr ? Floats{} : load(bias + c);
-      float* to = out + (at.image * s.out_channels + c) / kLanes * plane +
-                  (at.y * s.out_width() + at.x) * kLanes;
+      float* to = out + (at.image * s.out_channels + c) / kBlock * plane +
+                  (at.y * s.out_width() + at.x) * kBlock + place_in_block(c);
       if constexpr (kLanes == 8) {
         // The next tile's place.
         for (int i = 0; i < W::kTile; ++i) {
-          float* next = to + (i * s.out_width() + W::kTile) * kLanes;
+          float* next = to + (i * s.out_width() + W::kTile) * kBlock;
           __builtin_prefetch(next, 1);
           __builtin_prefetch(next + 16, 1);
         }
@@ -172,7 +179,7 @@ void give_outputs(
             // NaN stays.
             store(
                 relu ? (value <= 0 ? Floats{} : value) : value,
-                to + (i * s.out_width() + j) * kLanes);
+                to + (i * s.out_width() + j) * kBlock);
           }
         }
       }
@@ -201,10 +208,11 @@ void transform_weights(
       for (int tap = 0; tap < kTaps; ++tap) {
         // A gradient meets the window turned by half a turn.
         const int64_t read = backward ? kTaps - 1 - tap : tap;
+        Floats values = {};
         for (int lane = 0; lane < kLanes; ++lane) {
-          window[tap / W::kWindow][tap % W::kWindow][lane] =
-              from[lane * column_stride + read];
+          values[lane] = from[lane * column_stride + read];
         }
+        window[tap / W::kWindow][tap % W::kWindow] = values;
       }
       transform<typename W::Weights>(window, done);
       store_points(done, transformed + row * columns + column, rows * columns);
@@ -317,7 +325,7 @@ void finish_of(const WinogradShape& s, Arguments... arguments) {
 
 }  // namespace
 
-const WinogradKernels winograd = {kLanes,       kRun,         &weights_of,
+const WinogradKernels winograd = {kBlock,       kRun,         &weights_of,
                                   &convolve_of, &gradient_of, &finish_of};
 
 }  // namespace tandem::TANDEM_ISA

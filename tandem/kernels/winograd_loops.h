@@ -16,7 +16,7 @@ namespace tandem {
 ///   36 values -> 4 x 4 outputs of each channel
 ///
 /// Images are float32 in blocks of channels, oneDNN's nChw16c on AVX-512 and nChw8c on
-/// AVX2: a pixel of a block is a vector.
+/// AVX2 and NEON: a pixel of a block is a vector, and two on NEON.
 struct WinogradShape {
   int64_t images = 0;
   int64_t in_channels = 0;
@@ -53,16 +53,16 @@ struct WinogradShape {
   }
 };
 
-/// The loops for one instruction set. Channels are multiples of `lanes`; pointers to
+/// The loops for one instruction set. Channels are multiples of `block`; pointers to
 /// images, transformed weights and scratch are aligned to 64 bytes.
 struct WinogradKernels {
   /// The channels of a block.
-  int64_t lanes;
+  int64_t block;
   /// The tiles of a run: a multiple of the rows of a block of the products.
   int64_t tiles;
 
   /// Floats that a call needs as scratch. For 32 to 64 channels these are 652.5 KiB on
-  /// AVX-512 and 328.5 KiB on AVX2.
+  /// AVX-512 and 328.5 KiB on AVX2 and NEON.
   ///
   ///   36 times  | tile 0: in channels  | tile 1 | ... | last tile | 16 unused floats |
   ///   36 times  | tile 0: out channels | tile 1 | ... | last tile | 16 unused floats |
@@ -104,6 +104,9 @@ namespace avx512 {
 extern const WinogradKernels winograd;
 }
 namespace avx2 {
+extern const WinogradKernels winograd;
+}
+namespace neon {
 extern const WinogradKernels winograd;
 }
 

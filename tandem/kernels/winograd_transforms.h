@@ -1,7 +1,7 @@
 #pragma once
 
 // The transforms of tiles and windows, and their gradients; winograd_loops.h names the
-// paper. Compiled for AVX-512 and AVX2, see lanes.h.
+// paper. Compiled for AVX-512, AVX2 and NEON, see lanes.h.
 
 #include "tandem/kernels/vectors.h"
 

@@ -19,6 +19,12 @@ at::Tensor numbers(int64_t rows, int64_t columns, double first) {
       .view({rows, columns});
 }
 
+#if defined(__aarch64__)
+constexpr auto kMultiplyWide = &neon::multiply_wide;
+#else
+constexpr auto kMultiplyWide = &avx2::multiply_wide;
+#endif
+
 struct Case {
   const char* name;
   int64_t rows;
@@ -55,8 +61,8 @@ TEST_P(WideProductOf, EqualsTheProductInDoublePrecision) {
           accumulate};
       // In two parts, as two threads would.
       const int64_t middle = c.columns / kPanel / 2 * kPanel;
-      avx2::multiply_wide(product, 0, middle, scratch.data_ptr<float>());
-      avx2::multiply_wide(product, middle, c.columns, scratch.data_ptr<float>());
+      kMultiplyWide(product, 0, middle, scratch.data_ptr<float>());
+      kMultiplyWide(product, middle, c.columns, scratch.data_ptr<float>());
       const auto expected = accumulate ? a.matmul(b) + before : a.matmul(b);
       const double magnitude = a.abs().matmul(b.abs()).max().item<double>() + 1;
       EXPECT_LE((sums - expected).abs().max().item<double>(), 1e-6 * magnitude)

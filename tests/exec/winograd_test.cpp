@@ -31,7 +31,6 @@ struct Case {
   WinogradShape shape;
 };
 
-// A CPU with AVX-512 runs the code for AVX2 as well.
 using Row = std::tuple<Target, Case>;
 
 std::string name_of(const testing::TestParamInfo<Row>& row) {
@@ -89,7 +88,7 @@ class Winograd : public testing::TestWithParam<Row> {
 
   // Images as float32 in blocks of channels.
   at::Tensor blocked(const at::Tensor& x) const {
-    return x.view({x.size(0), x.size(1) / k_.lanes, k_.lanes, x.size(2), x.size(3)})
+    return x.view({x.size(0), x.size(1) / k_.block, k_.block, x.size(2), x.size(3)})
         .permute({0, 1, 3, 4, 2})
         .to(at::kFloat)
         .contiguous();
@@ -167,13 +166,19 @@ TEST_P(Winograd, ParametersGradients) {
   }
 }
 
-constexpr Target kAvx512 = {"avx512", Isa::avx512, &avx512::winograd};
-constexpr Target kAvx2 = {"avx2", Isa::avx2, &avx2::winograd};
+#if defined(__aarch64__)
+constexpr Target kBlocksOf8 = {"neon", Isa::neon, &neon::winograd};
+constexpr Target kTargets[] = {kBlocksOf8};
+#else
+// A CPU with AVX-512 runs the code for AVX2 as well.
+constexpr Target kBlocksOf8 = {"avx2", Isa::avx2, &avx2::winograd};
+constexpr Target kTargets[] = {{"avx512", Isa::avx512, &avx512::winograd}, kBlocksOf8};
+#endif
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, Winograd,
     testing::Combine(
-        testing::Values(kAvx512, kAvx2),
+        testing::ValuesIn(kTargets),
         testing::Values(
             Case{"one_tile", {1, 16, 6, 6, 0, 16}},
             Case{"smaller_than_a_tile", {1, 16, 3, 5, 0, 80}},
@@ -190,7 +195,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     BlocksOf8, Winograd,
     testing::Combine(
-        testing::Values(kAvx2),
+        testing::Values(kBlocksOf8),
         testing::Values(
             Case{"one_block", {2, 8, 11, 9, 0, 8}}, Case{"of_8", {2, 8, 11, 9, 0, 40}},
             Case{"padded", {3, 24, 5, 10, 1, 8}},

@@ -15,6 +15,9 @@ namespace {
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  // It waits for what is under way in the core; `yield` does nothing on most of them.
+  __asm__ volatile("isb" ::: "memory");
 #endif
 }
 

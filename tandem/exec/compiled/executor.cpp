@@ -1,7 +1,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <xmmintrin.h>
 
 #include <map>
 #include <numeric>
@@ -16,29 +15,12 @@
 #include "tandem/exec/compiled/plan.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/exec/stage_executor.h"
+#include "tandem/kernels/flush_denormals.h"
 #include "tandem/kernels/isa.h"
 
 namespace tandem {
 
 namespace {
-
-// Denormal numbers slow arithmetic down many times, and mean nothing in training.
-constexpr unsigned kFlushDenormals = 0x8040;
-
-class FlushDenormals {
- public:
-  FlushDenormals() : before_(_mm_getcsr()) {
-    _mm_setcsr(before_ | kFlushDenormals);
-  }
-  ~FlushDenormals() {
-    _mm_setcsr(before_);
-  }
-  FlushDenormals(const FlushDenormals&) = delete;
-  FlushDenormals& operator=(const FlushDenormals&) = delete;
-
- private:
-  unsigned before_;
-};
 
 // A layer with its tensors.
 struct BoundLayer {
@@ -182,9 +164,8 @@ class OnednnExecutor : public StageExecutor {
       layers_[first_with_gradient_].fused.first = true;
     }
     set_onednn_threads(at::get_num_threads());
-    at::parallel_for(0, at::get_num_threads(), 1, [](int64_t, int64_t) {
-      _mm_setcsr(_mm_getcsr() | kFlushDenormals);
-    });
+    at::parallel_for(
+        0, at::get_num_threads(), 1, [](int64_t, int64_t) { flush_denormals(); });
   }
 
   StageResult forward(

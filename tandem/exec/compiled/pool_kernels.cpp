@@ -32,8 +32,7 @@ void for_each_plane(const PoolShape& s, const Plane& plane) {
 template <typename T>
 void max_pool(const PoolShape& shape, bool relu, const T* in, T* out, uint8_t* which) {
   void (*const plane)(const PoolShape&, bool, const T*, T*, uint8_t*) =
-      for_isa<decltype(plane)>(
-          &avx512::max_pool_plane, &avx2::max_pool_plane, &base::max_pool_plane);
+      TANDEM_FOR_ISA(decltype(plane), max_pool_plane);
   for_each_plane(shape, [&](int64_t i, int64_t o) {
     plane(shape, relu, in + i, out + o, which + o);
   });
@@ -43,8 +42,7 @@ template <typename T>
 void max_pool_gradient(
     const PoolShape& shape, const uint8_t* which, const T* grad_out, T* grad_in) {
   void (*const plane)(const PoolShape&, const uint8_t*, const T*, T*) =
-      for_isa<decltype(plane)>(
-          &avx512::spread_plane, &avx2::spread_plane, &base::spread_plane);
+      TANDEM_FOR_ISA(decltype(plane), spread_plane);
   for_each_plane(shape, [&](int64_t i, int64_t o) {
     plane(shape, which + o, grad_out + o, grad_in + i);
   });

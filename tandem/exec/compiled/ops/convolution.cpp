@@ -10,6 +10,7 @@
 #include "tandem/exec/compiled/onednn_primitives.h"
 #include "tandem/exec/compiled/plan.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
+#include "tandem/kernels/isa.h"
 
 namespace tandem {
 
@@ -67,11 +68,13 @@ class Convolution : public OnednnOp {
       mask_gradient();
     }
     weights_grad_change_.run(stream());
-    if (amx_weights_ != nullptr) {
-      amx_weights_->run(
-          accumulate, tensors_.weight_grad.data_ptr<float>(),
-          tensors_.bias_grad.data_ptr<float>());
-      return;
+    if constexpr (kHasAmxKernels) {
+      if (amx_weights_ != nullptr) {
+        amx_weights_->run(
+            accumulate, tensors_.weight_grad.data_ptr<float>(),
+            tensors_.bias_grad.data_ptr<float>());
+        return;
+      }
     }
     weights_input_change_.run(stream());
     add_up();
@@ -138,12 +141,14 @@ class Convolution : public OnednnOp {
   }
 
   void plan_weights_gradient() {
-    if (AmxWeightsGradient::fits(layer_, in_dims_, context_)) {
-      amx_weights_ = std::make_unique<AmxWeightsGradient>(
-          layer_, source_,
-          weights_grad_change_.plan(grad_output_, output_.get_desc(), context_),
-          context_);
-      return;
+    if constexpr (kHasAmxKernels) {
+      if (AmxWeightsGradient::fits(layer_, in_dims_, context_)) {
+        amx_weights_ = std::make_unique<AmxWeightsGradient>(
+            layer_, source_,
+            weights_grad_change_.plan(grad_output_, output_.get_desc(), context_),
+            context_);
+        return;
+      }
     }
     const auto pd =
         describe_weights(images(in_dims_), weights(OnednnType::f32), images(out_dims_));

@@ -17,6 +17,20 @@ namespace {
 
 using dnnl::memory;
 
+using MultiplyWide = void (*)(const WideProduct&, int64_t, int64_t, float*);
+
+// Null where oneDNN's products are as fast. Its gradients on AVX2 are half as fast, its
+// forward is as fast; NEON does as AVX2 does.
+MultiplyWide wide_product() {
+#if defined(__x86_64__)
+  return kernel_isa() == Isa::avx2 ? &avx2::multiply_wide : nullptr;
+#elif defined(__aarch64__)
+  return &neon::multiply_wide;
+#else
+  return nullptr;
+#endif
+}
+
 // Rows in, rows out, all float32; the kinds of Linear differ in how they multiply.
 class Linear : public OnednnOp {
  public:
@@ -86,7 +100,7 @@ class Float32Linear : public Linear {
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
     plan_grad_output(grad_output);
     grad_input_ = wants_input_grad ? make(plain_desc({count_, in_})) : memory();
-    if (own_products_) {
+    if (wide_product_ != nullptr) {
       scratch_size_ = wide_product_scratch(std::max(count_, out_));
       scratch_ = make(plain_desc({at::get_num_threads() * scratch_size_}));
     }
@@ -112,7 +126,7 @@ class Float32Linear : public Linear {
 
   void backward_parameters(bool accumulate) override {
     finish_grad_output(accumulate);
-    if (own_products_) {
+    if (wide_product_ != nullptr) {
       multiply(
           {data_of<float>(grad_output_), 1, out_, data_of<float>(input_),
            tensors_.weight_grad.data_ptr<float>(), out_, in_, count_, accumulate});
@@ -127,7 +141,7 @@ class Float32Linear : public Linear {
   }
 
   void backward_input() override {
-    if (own_products_) {
+    if (wide_product_ != nullptr) {
       multiply(
           {data_of<float>(grad_output_), out_, 1, weight(), data_of<float>(grad_input_),
            count_, in_, out_, false});
@@ -178,7 +192,7 @@ class Float32Linear : public Linear {
   void multiply(const WideProduct& product) const {
     const int64_t panels = (in_ + kPanel - 1) / kPanel;
     at::parallel_for(0, panels, kPanelsOfAPart, [&](int64_t begin, int64_t end) {
-      avx2::multiply_wide(
+      wide_product_(
           product, begin * kPanel, std::min(in_, end * kPanel),
           data_of<float>(scratch_) + at::get_thread_num() * scratch_size_);
     });
@@ -191,8 +205,8 @@ class Float32Linear : public Linear {
   // With fewer, another thread does not pay off: a panel takes about 5 microseconds.
   static constexpr int64_t kPanelsOfAPart = 8;
 
-  // oneDNN's gradients on AVX2 are half as fast. Its forward is as fast.
-  const bool own_products_ = kernel_isa() == Isa::avx2 && in_ % 8 == 0;
+  // Null where oneDNN multiplies.
+  const MultiplyWide wide_product_ = in_ % 8 == 0 ? wide_product() : nullptr;
   int64_t parts_ = 1;
   int64_t inputs_of_a_part_ = 0;
   memory input_;
@@ -408,8 +422,10 @@ class AmxLinear : public Linear {
 std::unique_ptr<OnednnOp> make_onednn_linear(
     const FusedLayer& fused, const OnednnTensors& tensors,
     const OnednnContext& context) {
-  if (context.compute == OnednnType::bf16 && has_amx()) {
-    return std::make_unique<AmxLinear>(fused, tensors, context);
+  if constexpr (kHasAmxKernels) {
+    if (context.compute == OnednnType::bf16 && has_amx()) {
+      return std::make_unique<AmxLinear>(fused, tensors, context);
+    }
   }
   if (context.compute == OnednnType::bf16) {
     return std::make_unique<Bf16Linear>(fused, tensors, context);

@@ -91,7 +91,7 @@ class SmallConvolution : public OnednnOp {
   void plan_lanes() {
     const bool by_16 = layer_.out % 16 == 0 && kernel_isa() == Isa::avx512;
     const int64_t block = by_16 ? 16 : 8;
-    shape_.lanes = std::min<int64_t>(block, kernel_isa() == Isa::base ? 4 : 16);
+    shape_.lanes = std::min<int64_t>(block, kernel_isa() < Isa::avx2 ? 4 : 16);
     const bool last = context_.compute == OnednnType::bf16;
     tag_ = last ? Tag::nhwc : by_16 ? Tag::nChw16c : Tag::nChw8c;
     shape_.pixel_stride = last ? layer_.out : block;
@@ -143,8 +143,7 @@ class SmallConvolution : public OnednnOp {
   void convolve() {
     void (*const one)(
         const SmallConvShape&, bool, const float*, const float*, const float*, T*) =
-        for_isa<decltype(one)>(
-            &avx512::small_conv, &avx2::small_conv, &base::small_conv);
+        TANDEM_FOR_ISA(decltype(one), small_conv);
     const int64_t out = elements_of(output_) / images_;
     for_each_image([&](int64_t i) {
       one(shape_, relu_, images() + i * image_size(), weights_.data(),
@@ -155,9 +154,7 @@ class SmallConvolution : public OnednnOp {
   template <typename T>
   void add_up() {
     void (*const one)(const SmallConvShape&, const float*, const T*, const T*, float*) =
-        for_isa<decltype(one)>(
-            &avx512::small_conv_gradient, &avx2::small_conv_gradient,
-            &base::small_conv_gradient);
+        TANDEM_FOR_ISA(decltype(one), small_conv_gradient);
     const int64_t out = elements_of(output_) / images_;
     for_each_image([&](int64_t i) {
       one(shape_, images() + i * image_size(),

@@ -13,8 +13,15 @@ namespace {
 
 using dnnl::memory;
 
-const WinogradKernels& winograd_kernels() {
-  return kernel_isa() == Isa::avx512 ? avx512::winograd : avx2::winograd;
+// Null where there are none.
+const WinogradKernels* winograd_kernels() {
+#if defined(__x86_64__)
+  return for_isa<const WinogradKernels*>(&avx512::winograd, &avx2::winograd, nullptr);
+#elif defined(__aarch64__)
+  return &neon::winograd;
+#else
+  return nullptr;
+#endif
 }
 
 // Threads share the tiles; each has scratch of its own. The gradient is added up in
@@ -105,7 +112,7 @@ class WinogradConvolution : public OnednnOp {
  private:
   memory::desc blocked(const OnednnDims& dims) const {
     using Tag = memory::format_tag;
-    return {dims, OnednnType::f32, kernels_.lanes == 16 ? Tag::nChw16c : Tag::nChw8c};
+    return {dims, OnednnType::f32, kernels_.block == 16 ? Tag::nChw16c : Tag::nChw8c};
   }
   memory floats(int64_t count) const {
     return make(plain_desc({count}));
@@ -178,7 +185,7 @@ class WinogradConvolution : public OnednnOp {
   // The least number of sums that a thread adds.
   static constexpr int64_t kGrain = 16'384;
 
-  const WinogradKernels& kernels_ = winograd_kernels();
+  const WinogradKernels& kernels_ = *winograd_kernels();
   bool relu_;
   OnednnTensors tensors_;
   WinogradShape shape_;
@@ -208,15 +215,16 @@ bool fits_winograd(const FusedLayer& fused, const OnednnContext& context) {
   // cache.
   constexpr int64_t kMostWeights = 8192;
   const Layer& layer = fused.layer;
-  const int64_t lanes = winograd_kernels().lanes;
+  const WinogradKernels* const kernels = winograd_kernels();
   // Of a window of 5 x 5 the transforms take more, which few channels do not repay.
-  // Where it was measured, on AVX2, 16 to 32 channels did, and 8 to 16 did not.
-  const bool large = layer.kernel == 5 && kernel_isa() == Isa::avx2 && layer.in >= 16 &&
-                     layer.out >= 16;
-  return kernel_isa() != Isa::base && context.compute == OnednnType::f32 &&
+  // Where it was measured, on AVX2, 16 to 32 channels did, and 8 to 16 did not. NEON
+  // does as AVX2 does.
+  const bool large = layer.kernel == 5 && kernel_isa() != Isa::avx512 &&
+                     layer.in >= 16 && layer.out >= 16;
+  return kernels != nullptr && context.compute == OnednnType::f32 &&
          (layer.kernel == 3 || large) && layer.stride == 1 &&
-         layer.padding < layer.kernel && layer.in % lanes == 0 &&
-         layer.out % lanes == 0 && layer.in * layer.out <= kMostWeights;
+         layer.padding < layer.kernel && layer.in % kernels->block == 0 &&
+         layer.out % kernels->block == 0 && layer.in * layer.out <= kMostWeights;
 }
 
 std::unique_ptr<OnednnOp> make_onednn_winograd(

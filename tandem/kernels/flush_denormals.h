@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace tandem {
+
+/// This thread's mode of floating-point arithmetic: MXCSR on x86-64, FPCR on aarch64, 0
+/// on other processors, where it cannot be changed here.
+inline uint64_t float_mode() {
+#if defined(__x86_64__)
+  return _mm_getcsr();
+#elif defined(__aarch64__)
+  uint64_t mode;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+  return mode;
+#else
+  return 0;
+#endif
+}
+
+inline void set_float_mode(uint64_t mode) {
+#if defined(__x86_64__)
+  _mm_setcsr(static_cast<unsigned>(mode));
+#elif defined(__aarch64__)
+  __asm__ volatile("msr fpcr, %0" : : "r"(mode));
+#else
+  static_cast<void>(mode);
+#endif
+}
+
+/// From now on this thread's denormal numbers count as zero, read or computed. They
+/// slow arithmetic down many times, and mean nothing in training.
+inline void flush_denormals() {
+#if defined(__aarch64__)
+  constexpr uint64_t kFlush = 1 << 24;
+#else
+  constexpr uint64_t kFlush = 0x8040;
+#endif
+  set_float_mode(float_mode() | kFlush);
+}
+
+/// The same while it lives.
+class FlushDenormals {
+ public:
+  FlushDenormals() : before_(float_mode()) {
+    flush_denormals();
+  }
+  ~FlushDenormals() {
+    set_float_mode(before_);
+  }
+  FlushDenormals(const FlushDenormals&) = delete;
+  FlushDenormals& operator=(const FlushDenormals&) = delete;
+
+ private:
+  uint64_t before_;
+};
+
+}  // namespace tandem
