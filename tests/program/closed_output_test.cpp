@@ -12,6 +12,7 @@ namespace tandem {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -210,11 +211,20 @@ TEST_F(Output, ThatWasLostIsNoPointOfAReport) {
   EXPECT_TRUE(run_with(">/dev/full", tandem_command(small_run("run"))).status.ok());
   ASSERT_EQ(notes_of(stage_ / "run").size(), 1u);
   ASSERT_TRUE(tandem_run({"report", stage_ / "run"}).status.ok());
-  const auto page = stage_.read("run/report.html");
-  const size_t data = page.find("id=\"data\"");
-  const auto points = page.substr(data, page.find("</script>", data) - data);
-  EXPECT_THAT(points, HasSubstr("\"loss\":["));
-  EXPECT_THAT(points, Not(HasSubstr("null")));
+  const auto metrics = stage_.read("run/metrics.jsonl");
+  size_t reports = 0;
+  for (size_t at = 0; (at = metrics.find("\"kind\":\"train\"", at)) != metrics.npos;
+       ++at) {
+    ++reports;
+  }
+  ASSERT_GT(reports, 0u);
+  EXPECT_THAT(
+      stage_.read("run/report.html"),
+      AllOf(
+          HasSubstr(
+              "<figure id=\"loss-samples\" data-points=\"" + std::to_string(reports) +
+              '"'),
+          Not(HasSubstr("nan"))));
 }
 
 TEST_F(Output, ThatIsTheProductOfACommandMustArrive) {

@@ -88,8 +88,8 @@
 
 // A place for the address of a function, and the function that jumps there.
 #define TANDEM_ONEDNN_DEFINE(name)                                                     \
-  extern "C" __attribute__((visibility("hidden"), used)) void* tandem_at_##name;       \
-  void* tandem_at_##name = nullptr;                                                    \
+  extern "C" __attribute__((visibility("hidden"))) void* tandem_at_##name;             \
+  __attribute__((used)) void* tandem_at_##name = nullptr;                              \
   asm(".text\n.globl " #name "\n.hidden " #name "\n.type " #name ", %function\n" #name \
       ":\n" TANDEM_ONEDNN_JUMP(name));
 TANDEM_ONEDNN_FUNCTIONS(TANDEM_ONEDNN_DEFINE)
