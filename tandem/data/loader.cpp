@@ -16,7 +16,7 @@ namespace {
 // quarters of its time waiting for memory.
 constexpr int64_t kImagesAhead = 4;
 
-// The least number of pixels that a thread takes: some 30 microseconds.
+// The least number of pixels that a thread takes.
 constexpr int64_t kPixelsOfAThread = 131'072;
 
 void prefetch(const uint8_t* data, int64_t bytes) {

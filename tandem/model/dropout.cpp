@@ -21,7 +21,7 @@ namespace {
 constexpr uint32_t kLanes = 16;
 constexpr int64_t kGroup = 8 * kLanes;
 
-// The least number of elements that a thread takes: some 30 microseconds.
+// The least number of elements that a thread takes.
 constexpr int64_t kElementsOfAThread = 32'768;
 
 struct Counter {

@@ -14,7 +14,7 @@ namespace tandem {
 
 namespace {
 
-// The least number of elements that a thread takes: some 30 microseconds.
+// The least number of elements that a thread takes.
 constexpr int64_t kGrain = 65'536;
 
 double value_or(double value, double fallback) {

@@ -1,7 +1,6 @@
 // The kernels with AMX tiles against double precision on the same rounded values:
 // products of two bfloat16 are exact in float32, so only the order of sums differs.
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/conv2d.h>
@@ -20,6 +19,7 @@
 #include "tandem/kernels/amx_convolution.h"
 #include "tandem/kernels/amx_linear.h"
 #include "tandem/kernels/isa.h"
+#include "tests/exec/threads.h"
 
 namespace tandem {
 namespace {
@@ -350,21 +350,6 @@ class LoneOp {
   OnednnTensors tensors_;
   std::unique_ptr<OnednnOp> op_;
   dnnl::memory grad_input_;
-};
-
-class Threads {
- public:
-  explicit Threads(int count) : before_(at::get_num_threads()) {
-    at::set_num_threads(count);
-  }
-  ~Threads() {
-    at::set_num_threads(before_);
-  }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
 };
 
 LoneOp with_threads(int count, bool convolution) {

@@ -1,6 +1,5 @@
 // The threads of a rank, which share its work and do not change a bit of it.
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linspace.h>
 #include <gtest/gtest.h>
@@ -12,24 +11,10 @@
 
 #include "tandem/exec/stage_executor.h"
 #include "tandem/optim/optimizer.h"
+#include "tests/exec/threads.h"
 
 namespace tandem {
 namespace {
-
-class Threads {
- public:
-  explicit Threads(int count) : before_(at::get_num_threads()) {
-    at::set_num_threads(count);
-  }
-  ~Threads() {
-    at::set_num_threads(before_);
-  }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
-};
 
 class Nobody : public GradientSink {
  public:

@@ -179,8 +179,7 @@ class WinogradConvolution : public OnednnOp {
     });
   }
 
-  // Enough for as many threads, and few enough that adding them takes a hundredth of
-  // the time.
+  // Enough for as many threads.
   static constexpr int64_t kMostParts = 8;
   // The least number of sums that a thread adds.
   static constexpr int64_t kGrain = 16'384;
