@@ -82,7 +82,7 @@ struct ExecOptions {
         .or_word("dynamic", kDynamicScale)
         .kept(Kept::whether_default);
     table.add("device", &O::device, "where ranks compute");
-    table.add("threads", &O::threads, "CPU threads of each rank; no result depends on it")
+    table.add("threads", &O::threads, "CPU threads of each rank")
         .between(1, 4096)
         .or_word("auto", kShareOfCpus)
         .local();
