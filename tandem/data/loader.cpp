@@ -1,12 +1,12 @@
 #include "tandem/data/loader.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/core/parallel.h"
 
 namespace tandem {
 
@@ -168,7 +168,7 @@ bool Loader::next(Batch& batch) {
   }
   auto* inputs = buffer.inputs.data_ptr<float>();
   const int64_t image = buffer.inputs.numel() / buffer.inputs.size(0);
-  at::parallel_for(
+  parallel_for(
       0, count, std::max<int64_t>(1, kPixelsOfAThread / image),
       [&](int64_t begin, int64_t end) {
         gather(samples + begin, end - begin, inputs + begin * image);

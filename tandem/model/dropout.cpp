@@ -1,6 +1,5 @@
 #include "tandem/model/dropout.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/core/parallel.h"
 #include "tandem/core/simd.h"
 
 namespace tandem {
@@ -115,7 +115,7 @@ void fill_samples(
   };
   const int64_t grain =
       std::max<int64_t>(1, kElementsOfAThread / std::max<int64_t>(1, elements));
-  at::parallel_for(0, num_samples, grain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, num_samples, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       fill_one(i);
     }

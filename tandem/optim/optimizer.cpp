@@ -1,6 +1,5 @@
 #include "tandem/optim/optimizer.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/config/fields.h"
+#include "tandem/core/parallel.h"
 #include "tandem/optim/kernels.h"
 
 namespace tandem {
@@ -105,7 +105,7 @@ void FusedOptimizer::update(const ArenaRange& range, const UpdateContext& contex
     const GroupContext in_group{
         context.lr * group.lr_scale, weight_decay_ * group.weight_decay_scale,
         context.gradient_scale, context.step};
-    at::parallel_for(
+    parallel_for(
         std::max(run->begin, range.begin), std::min(run->end, range.end), kGrain,
         [&](int64_t begin, int64_t end) {
           update_run({range.segment, begin, end}, in_group);

@@ -6,9 +6,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <set>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "tandem/core/parallel.h"
 #include "tandem/exec/stage_executor.h"
 #include "tandem/optim/optimizer.h"
 #include "tests/exec/threads.h"
@@ -83,6 +88,34 @@ std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads)
         {"gradient of " + slots[i].name, arenas.gradients().view(i).clone()});
   }
   return found;
+}
+
+TEST(ParallelFor, UsesAsManyThreadsAsThereAreAndCoversAllOnce) {
+  for (const int count : {1, 2, 3}) {
+    const Threads threads(count);
+    std::mutex mutex;
+    std::set<std::thread::id> ids;
+    std::vector<int> calls(100);
+    parallel_for(0, 100, 1, [&](int64_t first, int64_t last) {
+      const std::lock_guard lock(mutex);
+      ids.insert(std::this_thread::get_id());
+      for (int64_t i = first; i < last; ++i) {
+        ++calls[static_cast<size_t>(i)];
+      }
+    });
+    EXPECT_EQ(ids.size(), static_cast<size_t>(count));
+    EXPECT_EQ(calls, std::vector<int>(100, 1));
+  }
+}
+
+TEST(ParallelFor, RethrowsWhatAPartThrew) {
+  const Threads threads(2);
+  const auto fail = [](int64_t first, int64_t) {
+    if (first > 0) {
+      throw std::runtime_error("the second part");
+    }
+  };
+  EXPECT_THROW(parallel_for(0, 2, 1, fail), std::runtime_error);
 }
 
 class OnednnThreads : public testing::TestWithParam<std::string> {};

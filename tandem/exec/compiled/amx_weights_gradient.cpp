@@ -1,9 +1,8 @@
 #include "tandem/exec/compiled/amx_weights_gradient.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 
+#include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/kernels/isa.h"
 
@@ -56,7 +55,7 @@ AmxWeightsGradient::AmxWeightsGradient(
 void AmxWeightsGradient::lay_out(int64_t first, int64_t count) const {
   const int64_t in_size = shape_.height * shape_.width * shape_.in_channels;
   const int64_t out_size = elements_of(grad_output_) / count_;
-  at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       amx::lay_out_image(
           shape_, data_of<Bf16>(input_) + (first + i) * in_size,
@@ -74,7 +73,7 @@ void AmxWeightsGradient::run(
   for (int64_t first = 0; first < count_; first += group_) {
     const int64_t count = std::min(group_, count_ - first);
     lay_out(first, count);
-    at::parallel_for(0, amx::num_tasks(shape_), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, amx::num_tasks(shape_), 1, [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
         amx::add_images(
             shape_, task, images_.get_data_handle(), grads_.get_data_handle(), count,

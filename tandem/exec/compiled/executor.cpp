@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/loss_kernels.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/plan.h"
@@ -164,7 +165,7 @@ class OnednnExecutor : public StageExecutor {
       layers_[first_with_gradient_].fused.first = true;
     }
     set_onednn_threads(at::get_num_threads());
-    at::parallel_for(
+    parallel_for(
         0, at::get_num_threads(), 1, [](int64_t, int64_t) { flush_denormals(); });
   }
 

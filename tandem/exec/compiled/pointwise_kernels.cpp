@@ -1,10 +1,9 @@
 #include "tandem/exec/compiled/pointwise_kernels.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/core/parallel.h"
 #include "tandem/core/simd.h"
 
 namespace tandem {
@@ -116,7 +115,7 @@ TANDEM_SIMD_CLONES void round_half_part(int64_t count, float* values) {
 
 template <typename Part>
 void in_parts(int64_t count, const Part& part) {
-  at::parallel_for(
+  parallel_for(
       0, count, kGrain, [&](int64_t begin, int64_t end) { part(begin, end - begin); });
 }
 
@@ -169,7 +168,7 @@ void apply_dropout(
     return;
   }
   const int64_t grain = std::max<int64_t>(1, kGrain / run);
-  at::parallel_for(0, count / run, grain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, count / run, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       scale_part(keep[i] != 0 ? factor : 0, run, in + i * run, out + i * run);
     }

@@ -1,9 +1,8 @@
 #include "tandem/exec/compiled/pool_kernels.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 
+#include "tandem/core/parallel.h"
 #include "tandem/kernels/isa.h"
 #include "tandem/kernels/pool_loops.h"
 
@@ -20,7 +19,7 @@ void for_each_plane(const PoolShape& s, const Plane& plane) {
   const int64_t in_size = s.height * s.width * s.lanes;
   const int64_t out_size = s.out_height() * s.out_width() * s.lanes;
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, out_size));
-  at::parallel_for(0, s.outer, grain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, s.outer, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       plane(i * in_size, i * out_size);
     }

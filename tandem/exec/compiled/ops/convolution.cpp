@@ -1,10 +1,10 @@
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <memory>
 #include <type_traits>
 #include <vector>
 
+#include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/amx_weights_gradient.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/onednn_primitives.h"
@@ -211,7 +211,7 @@ class Convolution : public OnednnOp {
   // that the number of threads does not change a bit.
   void add_up() {
     const auto count = static_cast<int64_t>(parts_.size());
-    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
       const LoneThread lone;
       for (int64_t i = begin; i < end; ++i) {
         parts_[static_cast<size_t>(i)].primitive.run(stream());

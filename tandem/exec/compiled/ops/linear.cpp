@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/onednn_primitives.h"
 #include "tandem/exec/compiled/plan.h"
@@ -163,7 +164,7 @@ class Float32Linear : public Linear {
   // than one, oneDNN itself would add up in an order that depends on it.
   template <typename Part>
   static void in_parts(int64_t count, const Part& part) {
-    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
       const LoneThread lone;
       for (int64_t i = begin; i < end; ++i) {
         part(i);
@@ -191,7 +192,7 @@ class Float32Linear : public Linear {
 
   void multiply(const WideProduct& product) const {
     const int64_t panels = (in_ + kPanel - 1) / kPanel;
-    at::parallel_for(0, panels, kPanelsOfAPart, [&](int64_t begin, int64_t end) {
+    parallel_for(0, panels, kPanelsOfAPart, [&](int64_t begin, int64_t end) {
       wide_product_(
           product, begin * kPanel, std::min(in_, end * kPanel),
           data_of<float>(scratch_) + at::get_thread_num() * scratch_size_);
@@ -389,7 +390,7 @@ class AmxLinear : public Linear {
 
   template <typename Body>
   void in_parts(int64_t total, const Body& body) const {
-    at::parallel_for(0, parts_, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, parts_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         body(part(i, total), data_of<char>(scratch_) + i * scratch_bytes_);
       }

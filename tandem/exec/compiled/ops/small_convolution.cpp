@@ -1,10 +1,10 @@
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "tandem/core/bf16.h"
+#include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/plan.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/kernels/isa.h"
@@ -132,7 +132,7 @@ class SmallConvolution : public OnednnOp {
 
   template <typename Image>
   void for_each_image(Image&& image) const {
-    at::parallel_for(0, images_, 4, [&](int64_t begin, int64_t end) {
+    parallel_for(0, images_, 4, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         image(i);
       }

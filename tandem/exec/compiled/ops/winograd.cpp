@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/plan.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/kernels/isa.h"
@@ -144,7 +145,7 @@ class WinogradConvolution : public OnednnOp {
   template <typename Body>
   void on_threads(const WinogradShape& shape, const Body& body) const {
     const int64_t length = (runs_of(shape) + threads_ - 1) / threads_ * kernels_.tiles;
-    at::parallel_for(0, threads_, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, threads_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t thread = begin; thread < end; ++thread) {
         body(
             std::min(shape.tiles(), thread * length),
@@ -157,7 +158,7 @@ class WinogradConvolution : public OnednnOp {
   // that the number of threads does not change a bit.
   void add_up() {
     float* sums = data_of<float>(sums_);
-    at::parallel_for(0, threads_, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, threads_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t thread = begin; thread < end; ++thread) {
         for (int64_t part = thread * parts_ / threads_;
              part < (thread + 1) * parts_ / threads_; ++part) {
@@ -171,7 +172,7 @@ class WinogradConvolution : public OnednnOp {
         }
       }
     });
-    at::parallel_for(0, sums_size(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, sums_size(), kGrain, [&](int64_t begin, int64_t end) {
       for (int64_t part = 1; part < parts_; ++part) {
         store_gradient(
             sums + part * sums_size() + begin, end - begin, true, sums + begin);
