@@ -144,11 +144,10 @@ std::string legend_of(const ReportCharts& charts) {
 std::string legend_rules(const ReportCharts& charts) {
   std::string css;
   for (const auto& [name, slot] : charts.legend) {
+    const bool shown = slot < kMostLines;
     css += fmt::format(
-        slot < kMostLines
-            ? "main:has(#show-{0}:not(:checked)) .run-{0} {{ display: none; }}\n"
-            : "main:has(#show-{0}:checked) .run-{0} {{ display: inline; }}\n",
-        slot);
+        "main:has(#show-{0}:{1}) .run-{0} {{ display: {2}; }}\n", slot,
+        shown ? "not(:checked)" : "checked", shown ? "none" : "inline");
   }
   return css;
 }
