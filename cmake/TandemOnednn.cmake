@@ -24,4 +24,5 @@ function(tandem_use_onednn target)
   target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
   # What dnnl.hpp defines inline must not take the place of LibTorch's.
   set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -fvisibility=hidden)
+  set_property(SOURCE ${ARGN} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endfunction()

@@ -1,9 +1,9 @@
 #pragma once
 
-/// The differences between LibTorch versions, 1.13 to the newest: the only
-/// place with version #ifs.
+/// The differences between LibTorch versions, 1.13 to the newest: with its source the
+/// only place with version #ifs.
 
-#include <ATen/autocast_mode.h>
+#include <c10/core/ScalarType.h>
 #include <torch/version.h>
 
 // c10d::Store::clone() is new in 2.7, and pure virtual.
@@ -15,34 +15,11 @@
 
 namespace tandem {
 
-// Autocast's switches take a device since 2.4.
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-inline bool cpu_autocast_enabled() {
-  return at::autocast::is_autocast_enabled(at::kCPU);
-}
-inline void set_cpu_autocast_enabled(bool enabled) {
-  at::autocast::set_autocast_enabled(at::kCPU, enabled);
-}
-inline at::ScalarType cpu_autocast_dtype() {
-  return at::autocast::get_autocast_dtype(at::kCPU);
-}
-inline void set_cpu_autocast_dtype(at::ScalarType dtype) {
-  at::autocast::set_autocast_dtype(at::kCPU, dtype);
-}
-#else
-inline bool cpu_autocast_enabled() {
-  return at::autocast::is_cpu_enabled();
-}
-inline void set_cpu_autocast_enabled(bool enabled) {
-  at::autocast::set_cpu_enabled(enabled);
-}
-inline at::ScalarType cpu_autocast_dtype() {
-  return at::autocast::get_autocast_cpu_dtype();
-}
-inline void set_cpu_autocast_dtype(at::ScalarType dtype) {
-  at::autocast::set_autocast_cpu_dtype(dtype);
-}
-#endif
+// Autocast's switches on CPUs.
+bool cpu_autocast_enabled();
+void set_cpu_autocast_enabled(bool enabled);
+at::ScalarType cpu_autocast_dtype();
+void set_cpu_autocast_dtype(at::ScalarType dtype);
 
 }  // namespace tandem
 

@@ -1,5 +1,7 @@
 #include "tandem/exec/autocast.h"
 
+#include <ATen/autocast_mode.h>
+
 #include "tandem/core/torch_compat.h"
 
 namespace tandem {

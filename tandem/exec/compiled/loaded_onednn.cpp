@@ -23,6 +23,7 @@
   F(dnnl_inner_product_backward_weights_primitive_desc_create) \
   F(dnnl_inner_product_forward_primitive_desc_create)          \
   F(dnnl_memory_desc_clone)                                    \
+  F(dnnl_memory_desc_create_submemory)                         \
   F(dnnl_memory_desc_create_with_strides)                      \
   F(dnnl_memory_desc_create_with_tag)                          \
   F(dnnl_memory_desc_destroy)                                  \
@@ -37,6 +38,7 @@
   F(dnnl_inner_product_backward_data_desc_init)    \
   F(dnnl_inner_product_backward_weights_desc_init) \
   F(dnnl_inner_product_forward_desc_init)          \
+  F(dnnl_memory_desc_init_submemory)               \
   F(dnnl_memory_desc_init_by_strides)              \
   F(dnnl_memory_desc_init_by_tag)                  \
   F(dnnl_primitive_desc_iterator_create)           \
