@@ -85,6 +85,13 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
          "--master-port,--master_port", options.master_port, "port; 0: a free one")
       ->check(whole_number(0, 65535));
   app.add_option(
+      "--token-file", options.token.file,
+      "file that lets a host into a run on several, of mode 0600 (also "
+      "TANDEM_TOKEN_FILE)");
+  app.add_flag(
+      "--insecure", options.token.insecure,
+      "several hosts without a token: whoever reaches the port can join");
+  app.add_option(
       "--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
       "HOST:PORT of host 0, another form of the two above");
   app.add_option(

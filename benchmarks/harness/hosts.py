@@ -2,6 +2,7 @@
 bridge in one more, whose ends may send at a given rate."""
 import itertools
 import os
+import secrets
 import shlex
 import subprocess
 import tempfile
@@ -43,6 +44,10 @@ class Hosts:
         self._take_down()
 
     def _set_up(self):
+        # Both hosts have this file system.
+        self.token = tempfile.NamedTemporaryFile("w", prefix="tandem-token-")
+        self.token.write(secrets.token_hex(32))
+        self.token.flush()
         for name in [*self.names, self.switch]:
             run(["ip", "netns", "add", name])
         run(["ip", "-n", self.switch, "link", "add", "bridge", "type", "bridge"])
@@ -71,6 +76,7 @@ class Hosts:
         core = cores[host % len(cores)]
         variables = {**ENVIRONMENT, **(variables or {}),
                      "MASTER_ADDR": self.addresses[0], "MASTER_PORT": PORT,
+                     "TANDEM_TOKEN_FILE": self.token.name,
                      "GLOO_SOCKET_IFNAME": self.links[host]}
         return ["ip", "netns", "exec", self.names[host], "taskset", "-c", str(core), "env",
                 *(f"{name}={value}" for name, value in variables.items()), *command]

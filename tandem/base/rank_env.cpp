@@ -106,10 +106,6 @@ void read_master(const LauncherNames& names, const GetEnv& get, RankEnv& env) {
   env.store = get("TANDEM_STORE").value_or("");
 }
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
-}
-
 double cgroup_cpus() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string quota;
@@ -153,7 +149,8 @@ std::optional<RankEnv> read_rank_env(const GetEnv& get) {
     env.rank = required(get, names.rank, 0, env.world_size - 1);
     read_master(names, get, env);
     // Ranks that meet at a loopback address are all on this host.
-    const bool one_host = get("MASTER_ADDR") && is_loopback(env.master_addr);
+    const bool one_host = (get("MASTER_ADDR") && is_loopback(env.master_addr)) ||
+                          (env.source == "slurm" && get("SLURM_STEP_NUM_NODES") == "1");
     env.local_rank =
         optional_number(get, names.local_rank, one_host ? env.rank : 0, 0, kMost);
     env.local_world_size = optional_number(
@@ -185,6 +182,14 @@ std::vector<std::pair<std::string, std::string>> to_variables(const RankEnv& env
     variables.emplace_back("TANDEM_STORE", env.store);
   }
   return variables;
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
+bool is_one_host(const RankEnv& env) {
+  return env.local_world_size == env.world_size || is_loopback(env.master_addr);
 }
 
 int usable_cpus() {

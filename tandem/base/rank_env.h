@@ -34,8 +34,9 @@ std::optional<std::string> get_env(const std::string& name);
 
 /// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
 /// MASTER_PORT (torchrun, Kubeflow), else the names of SLURM (inside srun),
-/// Open MPI and PMI. Without LOCAL_WORLD_SIZE a loopback MASTER_ADDR says that all
-/// ranks are on this host. Returns nullopt when no launcher started this process.
+/// Open MPI and PMI. Without LOCAL_WORLD_SIZE a loopback MASTER_ADDR, or SLURM's
+/// number of nodes, says that all ranks are on this host. Returns nullopt when no
+/// launcher started this process.
 ///
 /// Throws ConfigError that names the variable when one is missing although others are
 /// set, is not a number, or is out of range.
@@ -44,6 +45,13 @@ std::optional<RankEnv> read_rank_env(const GetEnv& get = get_env);
 /// The variables that a launcher sets for one rank, as (name, value): the inverse of
 /// read_rank_env.
 std::vector<std::pair<std::string, std::string>> to_variables(const RankEnv& env);
+
+/// Whether ranks that meet at this address are all on this host: 127.0.0.1 and its
+/// like.
+bool is_loopback(const std::string& host);
+
+/// Whether the launcher's variables say that all ranks are on this host.
+bool is_one_host(const RankEnv& env);
 
 /// Number of CPUs this process may use: affinity, then the cgroup's quota.
 int usable_cpus();

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
@@ -73,13 +74,14 @@ std::string master_address(const LaunchOptions& options) {
 
 // What may take long comes before the supervisor, which blocks signals: host 0 waits
 // until its name resolves, the others until they reach its launcher.
-std::unique_ptr<StoreClient> wait_for_first_node(const LaunchOptions& options) {
+std::unique_ptr<StoreClient> wait_for_first_node(
+    const LaunchOptions& options, const std::string& token) {
   const Milliseconds timeout(static_cast<int64_t>(options.timeout_seconds * 1000));
   if (options.nnodes == 1 || timeout.count() == 0) {
     return nullptr;
   }
   if (options.node_rank > 0) {
-    return std::make_unique<StoreClient>(master_address(options), timeout);
+    return std::make_unique<StoreClient>(master_address(options), timeout, token);
   }
   listen_at(master_address(options), timeout);
   return nullptr;
@@ -93,7 +95,9 @@ struct Rendezvous {
   std::unique_ptr<StoreClient> client;
   std::string address;
 
-  Rendezvous(const LaunchOptions& options, std::unique_ptr<StoreClient> first_node)
+  Rendezvous(
+      const LaunchOptions& options, const std::string& token,
+      std::unique_ptr<StoreClient> first_node)
       : client(std::move(first_node)) {
     if (options.nnodes == 1) {
       directory = std::make_unique<MeetingDirectory>();
@@ -103,7 +107,10 @@ struct Rendezvous {
     }
     address = master_address(options);
     if (options.node_rank == 0) {
-      server = std::make_unique<StoreServer>(address);
+      server = std::make_unique<StoreServer>(address, token);
+      if (options.token.insecure) {
+        warn_of_no_token(address);
+      }
     }
   }
 
@@ -237,14 +244,19 @@ int launch(const LaunchOptions& options) {
 LaunchOutcome launch_ranks(const LaunchOptions& options) {
   hold_standard_streams();
   check(options);
-  auto first_node = wait_for_first_node(options);
+  std::optional<TokenFile> file;
+  if (options.nnodes > 1) {
+    file.emplace(options.token, is_loopback(options.master_addr));
+  }
+  const std::string token = file ? file->token() : "";
+  auto first_node = wait_for_first_node(options, token);
   // Grandchildren whose parent died come to us instead of to init.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   Supervisor supervisor(
       options.grace_seconds, options.stop_grace_seconds < 0
                                  ? options.grace_seconds
                                  : options.stop_grace_seconds);
-  const Rendezvous rendezvous(options, std::move(first_node));
+  const Rendezvous rendezvous(options, token, std::move(first_node));
   RankEnv env;
   env.world_size = options.nnodes * options.nproc_per_node;
   env.local_world_size = options.nproc_per_node;
@@ -253,7 +265,10 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
   env.master_port =
       options.master_port > 0 ? options.master_port : free_port(options.master_addr);
   env.store = rendezvous.address;
-  const auto defaults = rank_variables(options.nproc_per_node, options.threads);
+  auto defaults = rank_variables(options.nproc_per_node, options.threads);
+  if (file) {
+    defaults.push_back(token_variable(file->path()));
+  }
   for (int local = 0; local < options.nproc_per_node; ++local) {
     env.local_rank = local;
     env.rank = options.node_rank * options.nproc_per_node + local;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tandem/base/process.h"
+#include "tandem/base/store/token.h"
 
 namespace tandem {
 
@@ -22,6 +23,9 @@ struct LaunchOptions {
   std::string master_addr = "127.0.0.1";
   // 0 takes a free port; one host only.
   int master_port = 0;
+
+  // Who may join over the network.
+  TokenOptions token;
 
   // Rank 0 of this host shares our terminal; the others' lines get a prefix.
   // Otherwise every rank's lines do.
@@ -64,8 +68,9 @@ struct LaunchOutcome {
 /// Call from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
 /// SIGCHLD and SIGPIPE are blocked from then on.
 ///
-/// Throws ConfigError for an impossible option or a program that does not exist,
-/// CommError when host 0's launcher is not found in time.
+/// Throws ConfigError for an impossible option, a program that does not exist, or
+/// several hosts without a token, CommError when host 0's launcher is not found in
+/// time.
 int launch(const LaunchOptions& options);
 
 /// The same, without printing the line.

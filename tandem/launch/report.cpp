@@ -2,6 +2,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/store/token.h"
 
 namespace tandem {
 
@@ -39,7 +40,7 @@ bool report_to_launcher(const std::exception& error) {
     return false;
   }
   try {
-    StoreClient store(env->store, Milliseconds(1'000));
+    StoreClient store(env->store, Milliseconds(1'000), launchers_token(env->store));
     leave_report(store, env->rank, error);
     return true;
   } catch (const Error&) {

@@ -125,6 +125,14 @@ TEST(RankEnv, ReadsSlurmsVariables) {
   EXPECT_EQ(env->node_rank, 3);
 }
 
+TEST(RankEnv, SlurmsRanksOnOneNodeAreOnOneHost) {
+  auto variables = with(kSlurm, {{"SLURM_STEP_NUM_NODES", "1"}});
+  variables.erase("SLURM_NTASKS_PER_NODE");
+  EXPECT_TRUE(is_one_host(*read(variables)));
+  variables["SLURM_STEP_NUM_NODES"] = "2";
+  EXPECT_FALSE(is_one_host(*read(variables)));
+}
+
 TEST(RankEnv, MeetsAtTheFirstHostOfSlurmsNodeList) {
   const auto first_of = [](const std::string& list) {
     return read(with(kSlurm, {{"SLURM_NODELIST", list}}))->master_addr;

@@ -32,7 +32,7 @@ const std::string kOk(1, '\0');
 TEST(StoreServer, GivesStrangersNoMemory) {
   // The first frame says who comes; longer than that, nobody waits for it.
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
-  for (const uint32_t length : {store_protocol::kMaxFrameBytes, 1000u, 21u}) {
+  for (const uint32_t length : {store_protocol::kMaxFrameBytes, 1000u, 65u}) {
     Socket stranger =
         connect_raw(server.address(), store_protocol::encode_length(length) + "tandem");
     EXPECT_TRUE(closed_by_server(stranger)) << length;
@@ -45,13 +45,13 @@ TEST(StoreServer, GivesStrangersNoMemory) {
 TEST(StoreServer, AnswersWhatWasSentWithoutWaiting) {
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
   constexpr size_t kCount = 20'000;
-  std::string asked = frame(store_protocol::hello("run 7"));
-  std::string answers = frame(kOk);
+  std::string asked;
+  std::string answers;
   for (size_t i = 0; i < kCount; ++i) {
     asked += request(Operation::add, {"count", "1"});
     answers += frame(kOk + std::to_string(i + 1));
   }
-  Socket socket = connect_once(server.address(), Clock::now() + kLong);
+  Socket socket = connect_trusted(server.address(), "run 7", "");
   auto sent = std::async(std::launch::async, [&] {
     return socket.send_all(asked.data(), asked.size(), Clock::now() + kLong);
   });
@@ -64,13 +64,12 @@ TEST(StoreServer, AnswersWhatWasSentWithoutWaiting) {
 
 TEST(StoreServer, GoesOnWithWhatFollowsAGetThatWaited) {
   StoreServer server("tcp:127.0.0.1:0", "run 7");
-  Socket socket = connect_raw(
-      server.address(), frame(store_protocol::hello("run 7")) +
-                            request(Operation::get, {"late"}) +
-                            request(Operation::num_keys, {}));
+  Socket socket = connect_trusted(
+      server.address(), "run 7",
+      request(Operation::get, {"late"}) + request(Operation::num_keys, {}));
   StoreClient client(server.address(), kLong, "run 7");
   client.set("late", "here");
-  const std::string expected = frame(kOk) + frame(kOk + "here") + frame(kOk + "1");
+  const std::string expected = frame(kOk + "here") + frame(kOk + "1");
   std::string received(expected.size(), '?');
   EXPECT_TRUE(
       socket.receive_all(received.data(), received.size(), Clock::now() + kLong));
@@ -89,12 +88,13 @@ TEST(StoreClient, RefusesAnswersThatAreNoNumbers) {
   auto listener = listen_at("tcp:127.0.0.1:0");
   auto impostor = std::async(std::launch::async, [&] {
     Socket peer(accept(listener.socket.fd(), nullptr, nullptr));
-    const std::string answers = frame(kOk) + frame(kOk + "many");
+    accept_client(peer, "run 7");
+    const std::string answers = frame(kOk + "many");
     peer.send_all(answers.data(), answers.size(), Clock::now() + kLong);
     closed_by_server(peer);
   });
   {
-    StoreClient client(listener.address, kLong);
+    StoreClient client(listener.address, kLong, "run 7");
     EXPECT_THAT(
         message_of<CommError>([&] { client.add("count", 1); }), HasSubstr("'many'"));
   }
@@ -165,7 +165,9 @@ TEST(StoreServer, SleepsWhileThereIsNoDescriptorForAClient) {
   {
     NoDescriptors none;
     none.give_back_one();
-    crowd = connect_raw(server.address(), frame(store_protocol::hello("run 7")));
+    crowd = connect_raw(
+        server.address(),
+        frame(store_protocol::hello(std::string(store_protocol::kNonceBytes, 'n'))));
     // A server that asks again and again is never seen asleep so often.
     EXPECT_TRUE(eventually([&] {
       for (int i = 0; i < 20; ++i) {
@@ -179,7 +181,8 @@ TEST(StoreServer, SleepsWhileThereIsNoDescriptorForAClient) {
   }
   std::string answer(5, '?');
   EXPECT_TRUE(crowd.receive_all(answer.data(), answer.size(), Clock::now() + kLong));
-  EXPECT_EQ(answer, frame(kOk));
+  EXPECT_EQ(
+      answer, frame(kOk + std::string(store_protocol::kNonceBytes, '?')).substr(0, 5));
 }
 
 }  // namespace

@@ -231,8 +231,8 @@ TEST_P(Store, OneClientServesManyThreads) {
 TEST_P(Store, RefusesAnotherRunsToken) {
   for (const std::string token : {"", "run 8", "run 77", "run"}) {
     EXPECT_THAT(
-        message_of<CommError>([&] { StoreClient(server_.address(), kShort, token); }),
-        AllOf(HasSubstr(server_.address()), HasSubstr("something else answers")))
+        message_of<DeniedError>([&] { StoreClient(server_.address(), kShort, token); }),
+        AllOf(HasSubstr(server_.address()), HasSubstr("another token")))
         << token;
   }
   expect_alive(client_);
@@ -253,10 +253,9 @@ TEST_P(Store, ClosesConnectionsThatDoNotGreet) {
 }
 
 TEST_P(Store, ClosesConnectionsWithAnOversizeFrame) {
-  auto greeted = connect_raw(
-      server_.address(),
-      frame(store_protocol::hello("run 7")) +
-          store_protocol::encode_length(store_protocol::kMaxFrameBytes + 1));
+  auto greeted = connect_trusted(
+      server_.address(), "run 7",
+      store_protocol::encode_length(store_protocol::kMaxFrameBytes + 1));
   EXPECT_TRUE(closed_by_server(greeted));
   expect_alive(client_);
 }
@@ -264,12 +263,12 @@ TEST_P(Store, ClosesConnectionsWithAnOversizeFrame) {
 TEST_P(Store, RefusesABadRequestAndKeepsTheConnection) {
   using store_protocol::Operation;
   const auto good = store_protocol::encode({Operation::set, 0, {"from raw", "1"}});
-  auto greeted = connect_raw(
-      server_.address(), frame(store_protocol::hello("run 7")) + frame("") +
-                             frame("garbage") + frame(good.substr(0, good.size() - 1)) +
-                             frame(good));
-  const std::string expected = frame(std::string(1, '\0')) + frame("\2") + frame("\2") +
-                               frame("\2") + frame(std::string(1, '\0'));
+  auto greeted = connect_trusted(
+      server_.address(), "run 7",
+      frame("") + frame("garbage") + frame(good.substr(0, good.size() - 1)) +
+          frame(good));
+  const std::string expected =
+      frame("\2") + frame("\2") + frame("\2") + frame(std::string(1, '\0'));
   std::string replies(expected.size(), '?');
   EXPECT_TRUE(
       greeted.receive_all(replies.data(), replies.size(), Clock::now() + kLong));
@@ -278,12 +277,14 @@ TEST_P(Store, RefusesABadRequestAndKeepsTheConnection) {
 }
 
 TEST_P(Store, HalfAFrameDisturbsNobody) {
+  const auto hello =
+      frame(store_protocol::hello(std::string(store_protocol::kNonceBytes, 'n')));
   const auto whole =
-      frame(store_protocol::hello("run 7")) +
       frame(store_protocol::encode({store_protocol::Operation::set, 0, {"half", "1"}}));
   std::vector<Socket> stuck;
-  for (const size_t size : {size_t{1}, size_t{3}, size_t{10}, whole.size() - 1}) {
-    stuck.push_back(connect_raw(server_.address(), whole.substr(0, size)));
+  for (const size_t size : {size_t{1}, size_t{3}, size_t{10}}) {
+    stuck.push_back(connect_raw(server_.address(), hello.substr(0, size)));
+    stuck.push_back(connect_trusted(server_.address(), "run 7", whole.substr(0, size)));
   }
   expect_alive(client_);
   stuck.clear();
@@ -293,9 +294,8 @@ TEST_P(Store, HalfAFrameDisturbsNobody) {
 
 TEST_P(Store, AFrameMayComeByteByByte) {
   const auto whole =
-      frame(store_protocol::hello("run 7")) +
       frame(store_protocol::encode({store_protocol::Operation::set, 0, {"slow", "1"}}));
-  auto slow = connect_raw(server_.address(), "");
+  auto slow = connect_trusted(server_.address(), "run 7", "");
   for (const char byte : whole) {
     ASSERT_TRUE(slow.send_all(&byte, 1, Clock::now() + kLong));
     std::this_thread::yield();
@@ -305,9 +305,8 @@ TEST_P(Store, AFrameMayComeByteByByte) {
 
 TEST_P(Store, AClientThatLeavesWhileItWaitsDisturbsNobody) {
   const auto waiting =
-      frame(store_protocol::hello("run 7")) +
       frame(store_protocol::encode({store_protocol::Operation::get, 10'000, {"late"}}));
-  connect_raw(server_.address(), waiting);
+  connect_trusted(server_.address(), "run 7", waiting);
   expect_alive(client_);
   client_.set("late", "1");
   expect_alive(other_);
@@ -315,12 +314,12 @@ TEST_P(Store, AClientThatLeavesWhileItWaitsDisturbsNobody) {
 
 TEST_P(Store, AClientThatDoesNotReadDisturbsNobody) {
   client_.set("large", std::string(5'000'000, 'x'));
-  auto request = frame(store_protocol::hello("run 7"));
+  std::string request;
   for (int i = 0; i < 4; ++i) {
     request +=
         frame(store_protocol::encode({store_protocol::Operation::get, 0, {"large"}}));
   }
-  const auto lazy = connect_raw(server_.address(), request);
+  const auto lazy = connect_trusted(server_.address(), "run 7", request);
   expect_alive(client_);
 }
 

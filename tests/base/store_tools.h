@@ -3,6 +3,8 @@
 #include <chrono>
 #include <string>
 
+#include "tandem/base/store/frames.h"
+#include "tandem/base/store/handshake.h"
 #include "tandem/base/store/protocol.h"
 #include "tandem/base/store/store.h"
 #include "tests/base/test_tools.h"
@@ -32,6 +34,36 @@ inline Socket connect_raw(const std::string& address, const std::string& first_b
 
 inline std::string frame(const std::string& bytes) {
   return store_protocol::encode_length(static_cast<uint32_t>(bytes.size())) + bytes;
+}
+
+// A client that speaks for itself, after the handshake.
+inline Socket connect_trusted(
+    const std::string& address, const std::string& token,
+    const std::string& first_bytes) {
+  Socket socket = connect_once(address, Clock::now() + kLong);
+  EXPECT_EQ(
+      store_protocol::shake_hands(socket, token, Clock::now() + kLong),
+      store_protocol::Handshake::ok);
+  EXPECT_TRUE(
+      socket.send_all(first_bytes.data(), first_bytes.size(), Clock::now() + kLong));
+  return socket;
+}
+
+// A server's part of the handshake.
+inline void accept_client(Socket& client, const std::string& token) {
+  using namespace store_protocol;
+  const auto deadline = Clock::now() + kLong;
+  const std::string own = new_nonce();
+  std::string bytes;
+  EXPECT_TRUE(receive_frame(client, bytes, deadline));
+  const auto other = nonce_of_hello(bytes);
+  ASSERT_TRUE(other);
+  EXPECT_TRUE(send_frame(client, std::string(1, '\0') + own, deadline));
+  EXPECT_TRUE(receive_frame(client, bytes, deadline));
+  EXPECT_EQ(bytes, proof(Side::client, token, *other, own));
+  EXPECT_TRUE(send_frame(
+      client, std::string(1, '\0') + proof(Side::server, token, *other, own),
+      deadline));
 }
 
 // Waits for the end of the stream, ignoring what comes before.

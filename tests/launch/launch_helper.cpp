@@ -1,6 +1,7 @@
 // What the tests of launching need to run in a process of its own.
 //
 //   launch [--nproc N] [--nnodes N] [--node-rank N] [--master-port N]
+//          [--master-addr A] [--token-file FILE] [--insecure]
 //          [--grace SECONDS] [--terminal] [--no-prefix] [--local-rank-at N]
 //          [--set NAME VALUE] COMMAND...
 //   start COMMAND...              a child, and waits for it
@@ -34,6 +35,12 @@ int launch_with(const Words& words) {
       options.node_rank = std::stoi(next());
     } else if (flag == "--master-port") {
       options.master_port = std::stoi(next());
+    } else if (flag == "--master-addr") {
+      options.master_addr = next();
+    } else if (flag == "--token-file") {
+      options.token.file = next();
+    } else if (flag == "--insecure") {
+      options.token.insecure = true;
     } else if (flag == "--grace") {
       options.grace_seconds = std::stod(next());
     } else if (flag == "--terminal") {
@@ -55,7 +62,8 @@ int launch_with(const Words& words) {
 
 int fail_as(const std::string& kind, const std::string& text) {
   const auto env = read_rank_env();
-  StoreClient store(env->store, Milliseconds(10'000));
+  StoreClient store(
+      env->store, Milliseconds(10'000), launchers_token(env->store));
   if (kind == "config") {
     leave_report(store, env->rank, ConfigError(text));
     return 2;

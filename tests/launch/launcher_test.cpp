@@ -45,6 +45,7 @@ TEST_F(Launch, CountsRanksOverTheHosts) {
   const auto result = run_launcher(
       {"--nproc", "2", "--nnodes", "3", "--node-rank", "1", "--master-port", "4567"},
       "echo $RANK $WORLD_SIZE $LOCAL_RANK $GROUP_RANK $MASTER_PORT $TANDEM_STORE");
+  EXPECT_EQ(result.errors, "");
   EXPECT_THAT(
       sorted_lines(result.output), ElementsAre(
                                        "[rank 2] 2 6 0 1 4567 tcp:127.0.0.1:4567",

@@ -5,13 +5,16 @@
 #include <thread>
 
 #include "tandem/base/error.h"
-#include "tandem/base/store/protocol.h"
+#include "tandem/base/store/frames.h"
+#include "tandem/base/store/handshake.h"
 #include "tandem/base/store/store.h"
 
 namespace tandem {
 
+using store_protocol::Handshake;
 using store_protocol::Operation;
-using store_protocol::Request;
+using store_protocol::receive_frame;
+using store_protocol::send_frame;
 using store_protocol::Status;
 using Clock = std::chrono::steady_clock;
 
@@ -23,38 +26,29 @@ constexpr Milliseconds kReplyTimeout{30'000};
 constexpr Milliseconds kAttempt{10'000};
 // The last attempt gets this however late it is: it finds out why it fails.
 constexpr Milliseconds kLastAttempt(100);
+// For an answer to each greeting.
+constexpr Milliseconds kGreeting{2'000};
 
 std::string seconds_text(Milliseconds time) {
   return fmt::format("{} s", static_cast<double>(time.count()) / 1000);
 }
 
-bool send_frame(Socket& socket, const std::string& bytes, Clock::time_point deadline) {
-  const auto frame =
-      store_protocol::encode_length(static_cast<uint32_t>(bytes.size())) + bytes;
-  return socket.send_all(frame.data(), frame.size(), deadline);
-}
-
-bool receive_frame(
-    Socket& socket, std::string& bytes, Clock::time_point deadline,
-    uint32_t most_bytes = store_protocol::kMaxFrameBytes) {
-  char header[4];
-  if (!socket.receive_all(header, sizeof(header), deadline)) {
-    return false;
+// False when something else answers.
+bool greet(Socket& socket, const std::string& address, const std::string& token) {
+  switch (store_protocol::shake_hands(socket, token, Clock::now() + kGreeting)) {
+    case Handshake::ok:
+      return true;
+    case Handshake::denied:
+      throw DeniedError(address);
+    case Handshake::other_version:
+      throw ConfigError(
+          "[store] the run at " + address +
+          " speaks another version of the store's protocol; install the same tandem "
+          "on every host");
+    case Handshake::no_answer:
+      break;
   }
-  const uint32_t length = store_protocol::decode_length(header);
-  if (length == 0 || length > most_bytes) {
-    return false;
-  }
-  bytes.resize(length);
-  return socket.receive_all(bytes.data(), length, deadline);
-}
-
-bool shake_hands(Socket& socket, const std::string& token) {
-  const auto deadline = Clock::now() + Milliseconds(2'000);
-  std::string reply;
-  return send_frame(socket, store_protocol::hello(token), deadline) &&
-         receive_frame(socket, reply, deadline, 1) &&
-         static_cast<Status>(reply[0]) == Status::ok;
+  return false;
 }
 
 std::string encode(
@@ -74,6 +68,13 @@ int64_t to_number(const std::string& what, const std::string& text) {
 
 }  // namespace
 
+DeniedError::DeniedError(const std::string& address)
+    : ConfigError(
+          "[store] the run at " + address +
+          " has another token than this process; give every host a copy of the same "
+          "file (--token-file or TANDEM_TOKEN_FILE); on one host start all ranks as "
+          "the same user") {}
+
 StoreClient::StoreClient(
     const std::string& address, Milliseconds timeout, const std::string& token)
     : address_(address) {
@@ -86,7 +87,7 @@ StoreClient::StoreClient(
       const auto now = Clock::now();
       socket_ = connect_once(
           address, std::min(std::max(deadline, now + kLastAttempt), now + kAttempt));
-      if (socket_ && shake_hands(socket_, token)) {
+      if (socket_ && greet(socket_, address, token)) {
         return;
       }
       cause = socket_ ? "something else answers there" : "nobody answers there";

@@ -14,8 +14,8 @@ constexpr size_t kLengthBytes = 4;
 
 }  // namespace
 
-StoreConnection::StoreConnection(Socket socket, size_t most_hello_bytes)
-    : socket_(std::move(socket)), most_frame_bytes_(most_hello_bytes) {}
+StoreConnection::StoreConnection(Socket socket, size_t most_handshake_bytes)
+    : socket_(std::move(socket)), most_frame_bytes_(most_handshake_bytes) {}
 
 // The end of the frame at the start of `input_`.
 size_t StoreConnection::frame_end() const {
@@ -41,7 +41,8 @@ void StoreConnection::receive() {
 }
 
 bool StoreConnection::has_frame() const {
-  return !closing && !pending && output_.size() <= store_protocol::kMaxFrameBytes &&
+  return !closing && !leaving && !pending &&
+         output_.size() <= store_protocol::kMaxFrameBytes &&
          input_.size() >= frame_end();
 }
 
@@ -74,6 +75,7 @@ void StoreConnection::send_out() {
     sent += static_cast<size_t>(got);
   }
   output_.erase(0, sent);
+  closing = closing || (leaving && output_.empty());
 }
 
 short StoreConnection::events() const {

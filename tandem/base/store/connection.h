@@ -17,9 +17,9 @@ namespace tandem {
 /// without reading its answers fills its own buffers, not the server's.
 class StoreConnection {
  public:
-  /// `socket` does not block. A first frame longer than `most_hello_bytes` closes
-  /// the connection: a stranger gets no memory.
-  StoreConnection(Socket socket, size_t most_hello_bytes);
+  /// `socket` does not block. A frame of the handshake longer than
+  /// `most_handshake_bytes` closes the connection: a stranger gets no memory.
+  StoreConnection(Socket socket, size_t most_handshake_bytes);
 
   /// Reads what has come, to the end of the current frame or a little further.
   void receive();
@@ -42,13 +42,18 @@ class StoreConnection {
   /// Whether next_frame() has one without reading more from the socket.
   bool has_frame() const;
 
-  /// The client has said the right hello: from now on frames may be large.
-  void greet() {
-    greeted = true;
+  /// The client has shown that it knows the token: from now on frames may be large.
+  void trust() {
+    trusted = true;
     most_frame_bytes_ = store_protocol::kMaxFrameBytes;
   }
 
-  bool greeted = false;
+  bool trusted = false;
+  /// Both sides' nonces, once the client has said hello.
+  std::string client_nonce;
+  std::string server_nonce;
+  /// Set to close when the last answer has been sent.
+  bool leaving = false;
   bool closing = false;
   /// Set while a get or wait has no answer yet.
   std::optional<store_protocol::Request> pending;

@@ -43,10 +43,6 @@ constexpr size_t kHeaderBytes = 1 + 8 + 4;
 
 }  // namespace
 
-std::string hello(const std::string& token) {
-  return "tandem-store 1 " + token;
-}
-
 std::string encode(const Request& request) {
   std::string bytes;
   put(bytes, static_cast<uint8_t>(request.operation));

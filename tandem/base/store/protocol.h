@@ -6,18 +6,25 @@
 
 namespace tandem::store_protocol {
 
-/// Wire protocol of the rendezvous store, version 1.
+/// Wire protocol of the rendezvous store, version 2.
 ///
-/// A connection starts with the client's frame "tandem-store 1 TOKEN"; the
-/// server answers with a frame holding Status::ok, or closes. Then the client
-/// sends requests, one at a time, each answered by one frame. A frame is a
-/// 32-bit length, then that many bytes. Numbers are little-endian; a text is a
-/// 32-bit length and its bytes.
+/// A frame is a 32-bit length, then that many bytes. Numbers are little-endian; a text
+/// is a 32-bit length and its bytes. A connection starts with a handshake
+/// (handshake.h), whose frames are
+///
+///   client: "tandem-store 2 ", its nonce (32 bytes)
+///   server: Status::ok, its nonce; or Status::other_version
+///   client: its proof (32 bytes)
+///   server: Status::ok, its proof; or Status::denied
+///
+/// and the server closes after anything else. Then the client sends requests, one at a
+/// time, each answered by one frame:
 ///
 ///   request = operation (1 byte), timeout in ms (64 bits), texts (32-bit count,
 ///             then each)
 ///   reply   = status (1 byte), value (the rest)
 
+constexpr int kProtocolVersion = 2;
 constexpr uint32_t kMaxFrameBytes = 64u << 20;
 
 enum class Operation : uint8_t {
@@ -31,15 +38,20 @@ enum class Operation : uint8_t {
   num_keys,     // replies with the count as text
 };
 
-enum class Status : uint8_t { ok = 0, timed_out = 1, bad_request = 2 };
+enum class Status : uint8_t {
+  ok = 0,
+  timed_out = 1,
+  bad_request = 2,
+  // In the handshake only.
+  denied = 3,
+  other_version = 4,
+};
 
 struct Request {
   Operation operation = Operation::get;
   int64_t timeout_ms = 0;
   std::vector<std::string> texts;
 };
-
-std::string hello(const std::string& token);
 
 std::string encode(const Request& request);
 

@@ -12,6 +12,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/store/connection.h"
+#include "tandem/base/store/handshake.h"
 #include "tandem/base/store/protocol.h"
 #include "tandem/base/store/store.h"
 
@@ -19,6 +20,7 @@ namespace tandem {
 
 using store_protocol::Operation;
 using store_protocol::Request;
+using store_protocol::Side;
 using store_protocol::Status;
 using Clock = std::chrono::steady_clock;
 
@@ -119,7 +121,7 @@ class StoreServer::Table {
     Socket accepted(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (accepted) {
       connections_.emplace_back(
-          std::move(accepted), store_protocol::hello(token_).size());
+          std::move(accepted), store_protocol::kMostHandshakeBytes);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
       // No descriptor or no memory: the client stays in the queue, so poll() would
       // return at once, again and again.
@@ -130,13 +132,8 @@ class StoreServer::Table {
   void handle(StoreConnection& from) {
     std::string frame;
     while (from.next_frame(frame)) {
-      if (!from.greeted) {
-        if (frame != store_protocol::hello(token_)) {
-          from.closing = true;
-          return;
-        }
-        from.greet();
-        from.reply(Status::ok);
+      if (!from.trusted) {
+        shake_hands(from, frame);
         continue;
       }
       Request request;
@@ -145,6 +142,32 @@ class StoreServer::Table {
       } else {
         from.reply(Status::bad_request);
       }
+    }
+  }
+
+  void shake_hands(StoreConnection& from, const std::string& frame) {
+    if (from.client_nonce.empty()) {
+      if (const auto nonce = store_protocol::nonce_of_hello(frame)) {
+        from.client_nonce = *nonce;
+        from.server_nonce = store_protocol::new_nonce();
+        from.reply(Status::ok, from.server_nonce);
+      } else if (store_protocol::is_other_version(frame)) {
+        from.reply(Status::other_version);
+        from.leaving = true;
+      } else {
+        from.closing = true;
+      }
+      return;
+    }
+    const auto proof = [&](Side side) {
+      return store_protocol::proof(side, token_, from.client_nonce, from.server_nonce);
+    };
+    if (store_protocol::is_same(frame, proof(Side::client))) {
+      from.trust();
+      from.reply(Status::ok, proof(Side::server));
+    } else {
+      from.reply(Status::denied);
+      from.leaving = true;
     }
   }
 

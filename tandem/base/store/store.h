@@ -20,16 +20,23 @@ namespace tandem {
 ///
 /// Addresses are "unix:PATH" (one host; the path's folder should be private) or
 /// "tcp:HOST:PORT". TCP listens on HOST's address only, where that is this machine's
-/// (listen_at()). The wire protocol, version 1, is described in protocol.h.
+/// (listen_at()). Both sides must know the same token, which token.h finds. The wire
+/// protocol is described in protocol.h.
 
 using Milliseconds = std::chrono::milliseconds;
+
+/// The store that answers has another token: another run's, or ours was not found.
+class DeniedError : public ConfigError {
+ public:
+  explicit DeniedError(const std::string& address);
+};
 
 class StoreServer {
  public:
   /// Listens and serves from a thread of its own until destroyed.
   ///
-  /// `address` "tcp:HOST:0" takes a free port; see address(). `token` must be
-  /// the same on both sides: it tells this run's store from another's.
+  /// `address` "tcp:HOST:0" takes a free port; see address(). Whoever does
+  /// not know `token` gets no further than the handshake.
   ///
   /// Throws ConfigError when the address has another form or is in use,
   /// CommError when the host name does not resolve within `timeout`.
@@ -66,7 +73,8 @@ class StoreClient {
   /// Connects, trying again until `timeout`: the server may start later.
   ///
   /// Throws CommError that names the address when nobody answers in time, or its
-  /// host name does not resolve by then.
+  /// host name does not resolve by then, DeniedError when the server has another token,
+  /// ConfigError when it is of another version.
   StoreClient(
       const std::string& address, Milliseconds timeout, const std::string& token = "");
 

@@ -46,14 +46,14 @@ ShmOptions shm_options(const CommOptions& options) {
   return shm;
 }
 
-bool is_one_host(const RankEnv& env) {
+bool is_shared(const RankEnv& env) {
   return env.local_world_size == env.world_size;
 }
 
 std::unique_ptr<Communicator> make_shm(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env, const std::string&,
     const CommOptions& options) {
-  if (!is_one_host(env)) {
+  if (!is_shared(env)) {
     throw ConfigError(
         "[comm] backend shm is for ranks of one host, but of " +
         std::to_string(env.world_size) + " ranks " +
@@ -77,7 +77,7 @@ std::unique_ptr<Communicator> make_hierarchy(
 std::unique_ptr<Communicator> make_best(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env,
     const std::string& address, const CommOptions& options) {
-  if (is_one_host(env)) {
+  if (is_shared(env)) {
     std::string why_not;
     auto comm = try_shm_communicator(
         store, "world", env.rank, env.world_size, shm_options(options), why_not);
@@ -117,8 +117,10 @@ std::unique_ptr<Communicator> make_mpi(
   return comm;
 }
 
-std::string run_token() {
-  return get_env("TORCHELASTIC_RUN_ID").value_or("") + "/" +
+// Who is no part of this run has another: of another user, another set of hosts, or a
+// restart under torchrun.
+std::string run_token(const TokenFile& file) {
+  return file.token() + "\n" + get_env("TORCHELASTIC_RUN_ID").value_or("") + "/" +
          get_env("TORCHELASTIC_RESTART_COUNT").value_or("0");
 }
 
@@ -133,30 +135,32 @@ std::vector<std::string> meeting_points(const RankEnv& env) {
   return points;
 }
 
-std::unique_ptr<StoreServer> serve(const RankEnv& env, Milliseconds timeout) {
+std::unique_ptr<StoreServer> serve(
+    const RankEnv& env, const std::string& token, Milliseconds timeout) {
   const auto points = meeting_points(env);
   for (size_t i = 0; i + 1 < points.size(); ++i) {
     try {
-      return std::make_unique<StoreServer>(points[i], run_token(), timeout);
+      return std::make_unique<StoreServer>(points[i], token, timeout);
     } catch (const ConfigError& error) {
       log_debug(error.what());
     }
   }
-  return std::make_unique<StoreServer>(points.back(), run_token(), timeout);
+  return std::make_unique<StoreServer>(points.back(), token, timeout);
 }
 
 // Tries the meeting points in turn: one may belong to somebody else.
-std::shared_ptr<StoreClient> find_store(const RankEnv& env, Milliseconds timeout) {
+std::shared_ptr<StoreClient> find_store(
+    const RankEnv& env, const std::string& token, Milliseconds timeout) {
   const auto points = meeting_points(env);
   if (points.size() == 1) {
-    return std::make_shared<StoreClient>(points[0], timeout, run_token());
+    return std::make_shared<StoreClient>(points[0], timeout, token);
   }
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;;) {
     for (const auto& point : points) {
       try {
-        return std::make_shared<StoreClient>(point, Milliseconds(200), run_token());
-      } catch (const CommError&) {
+        return std::make_shared<StoreClient>(point, Milliseconds(200), token);
+      } catch (const Error&) {
         if (std::chrono::steady_clock::now() > deadline) {
           throw;
         }
@@ -169,7 +173,7 @@ std::shared_ptr<StoreClient> find_store(const RankEnv& env, Milliseconds timeout
 // Variables set by hand leave LOCAL_WORLD_SIZE at 1: then the route to MASTER_ADDR
 // decides, which is loopback when that address is.
 std::string interface_address(const RankEnv& env) {
-  return is_one_host(env) ? "127.0.0.1" : local_address_towards(env.master_addr);
+  return is_shared(env) ? "127.0.0.1" : local_address_towards(env.master_addr);
 }
 
 using MakeBackend = std::unique_ptr<Communicator> (*)(
@@ -222,6 +226,10 @@ JoinedRun::~JoinedRun() {
   }
 }
 
+TokenOptions token_options(const CommOptions& options) {
+  return {options.token_file, options.insecure};
+}
+
 JoinedRun join_run(const CommOptions& options) {
   return join_run(read_rank_env().value_or(RankEnv{}), options);
 }
@@ -242,12 +250,18 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
     return run;
   }
   if (!env.store.empty()) {
-    run.store = std::make_shared<StoreClient>(env.store, options.timeout());
+    run.store = std::make_shared<StoreClient>(
+        env.store, options.timeout(), launchers_token(env.store));
   } else {
+    run.token.emplace(token_options(options), is_one_host(env));
+    const auto token = run_token(*run.token);
     if (env.rank == 0) {
-      run.server = serve(env, options.timeout());
+      run.server = serve(env, token, options.timeout());
+      if (run.token->path().empty()) {
+        warn_of_no_token(run.server->address());
+      }
     }
-    run.store = find_store(env, options.timeout());
+    run.store = find_store(env, token, options.timeout());
   }
   run.comm = env.world_size == 1
                  ? make_single_communicator()

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tandem/base/rank_env.h"
 #include "tandem/base/store/store.h"
+#include "tandem/base/store/token.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/config/options/comm_options.h"
 
@@ -15,6 +17,8 @@ namespace tandem {
 /// rank 0 may hold the store.
 struct JoinedRun {
   RankEnv env;
+  // Only when no launcher runs the store.
+  std::optional<TokenFile> token;
   // Only at rank 0, and only when no launcher runs the store.
   std::unique_ptr<StoreServer> server;
   // Null in a run of one rank without a launcher, and with the backend mpi.
@@ -31,6 +35,9 @@ struct JoinedRun {
 /// process that no launcher started is a group of one. Ranks of the backend mpi meet by
 /// mpirun alone, which is then needed even for one rank.
 ///
+/// Ranks that no launcher of ours started need a token where they are on several hosts
+/// (base/store/token.h); on one host all must be the same user's.
+///
 /// Under torchrun the agent's own store occupies MASTER_PORT; the ranks then meet at
 /// one of the next ports.
 ///
@@ -38,5 +45,8 @@ struct JoinedRun {
 /// CommError when not all ranks come in time.
 JoinedRun join_run(const CommOptions& options = {});
 JoinedRun join_run(const RankEnv& env, const CommOptions& options);
+
+/// The part of the options that says who may join.
+TokenOptions token_options(const CommOptions& options);
 
 }  // namespace tandem

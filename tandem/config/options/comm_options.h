@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "tandem/config/options/setting.h"
 
@@ -36,6 +37,10 @@ struct CommOptions {
   // Longest wait for another rank: to come, and in each operation.
   double timeout_seconds = 300;
 
+  // How ranks know each other (base/store/token.h).
+  std::string token_file;
+  bool insecure = false;
+
   std::chrono::milliseconds timeout() const {
     return std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1000));
   }
@@ -47,6 +52,18 @@ struct CommOptions {
     table.add("backend", &O::backend, "how ranks talk to each other");
     table.add("timeout_seconds", &O::timeout_seconds, "longest wait for another rank")
         .between(0.001, 1e7);
+    table
+        .add(
+            "token_file", &O::token_file,
+            "file that lets a host into a run on several, of mode 0600 (also "
+            "TANDEM_TOKEN_FILE)")
+        .local()
+        .of_one_start();
+    table
+        .add(
+            "insecure", &O::insecure,
+            "several hosts without a token: whoever reaches the port can join")
+        .of_one_start();
   }
 };
 

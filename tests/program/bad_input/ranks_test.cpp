@@ -2,6 +2,8 @@
 
 #include "bad_input.h"
 
+#include <sys/stat.h>
+
 namespace tandem {
 namespace {
 
@@ -80,13 +82,19 @@ Variables meeting(
 }
 
 const std::vector<std::string> kSoon = {"--timeout-seconds", "1"};
+// Of ranks on several hosts, where no test is about tokens.
+const std::vector<std::string> kOpen = {"--timeout-seconds", "1", "--insecure"};
 const std::string kNoHost = "no-such-host.invalid";
 
 std::vector<std::string> host(
-    const std::string& number, const std::string& address, const std::string& port) {
-  return train(
-      {"--nproc", "2", "--nnodes", "2", "--node-rank", number, "--master-addr", address,
-       "--master-port", port, "--timeout-seconds", "1", "--out", "@/out"});
+    const std::string& number, const std::string& address, const std::string& port,
+    const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {
+      "--nproc",       "2",     "--nnodes",      "2",  "--node-rank",       number,
+      "--master-addr", address, "--master-port", port, "--timeout-seconds", "1",
+      "--out",         "@/out"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return train(arguments);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -110,10 +118,19 @@ INSTANTIATE_TEST_SUITE_P(
         rank(
             "HostDoesNotResolve", meeting("1", kNoHost, "4511"), 1,
             {"'no-such-host.invalid' does not resolve", "after 1 s", "MASTER_ADDR"},
+            kOpen),
+        rank(
+            "HostWithoutToken", meeting("1", "10.77.0.1", "4511"), 2,
+            {"several hosts need a token", "umask 077; head -c 32 /dev/urandom",
+             "--token-file", "TANDEM_TOKEN_FILE"},
             kSoon),
         rank(
+            "TokenFileMissing", meeting("1", "10.77.0.1", "4511"), 2,
+            {"'/no/token'", "No such file", "umask 077"},
+            {"--token-file", "/no/token"}),
+        rank(
             "OwnHostDoesNotResolve", meeting("0", kNoHost, "4511"), 1,
-            {"'no-such-host.invalid'", "after 1 s", "MASTER_ADDR"}, kSoon),
+            {"'no-such-host.invalid'", "after 1 s", "MASTER_ADDR"}, kOpen),
         BadInputCase{
             "FirstHostPortTaken",
             host("0", "127.0.0.1", "@port"),
@@ -134,15 +151,38 @@ INSTANTIATE_TEST_SUITE_P(
             &with_data},
         BadInputCase{
             "FirstHostUnknown",
-            host("1", kNoHost, "4511"),
+            host("1", kNoHost, "4511", {"--insecure"}),
             1,
             {"'no-such-host.invalid' does not resolve", "after 1 s"},
             &with_data},
         BadInputCase{
             "FirstHostUnknownToItself",
-            host("0", kNoHost, "4511"),
+            host("0", kNoHost, "4511", {"--insecure"}),
             1,
             {"'no-such-host.invalid'", "after 1 s"},
+            &with_data},
+        BadInputCase{
+            "HostsWithoutToken",
+            host("0", "10.77.0.1", "4511"),
+            2,
+            {"several hosts need a token", "umask 077; head -c 32 /dev/urandom",
+             "--token-file", "TANDEM_TOKEN_FILE", "--insecure"},
+            &with_data},
+        BadInputCase{
+            "TokenThatOthersRead",
+            host("1", "10.77.0.1", "4511", {"--token-file", "@/token"}),
+            2,
+            {"mode 0644", "chmod 600 @/token"},
+            [](const Stage& stage) {
+              with_data(stage);
+              stage.write("token", "a secret\n");
+              chmod((stage / "token").c_str(), 0644);
+            }},
+        BadInputCase{
+            "TokenAndInsecure",
+            host("1", "10.77.0.1", "4511", {"--token-file", "@/token", "--insecure"}),
+            2,
+            {"--insecure", "--token-file", "leave one"},
             &with_data},
         BadInputCase{
             "SecondHostAbsent",
@@ -186,6 +226,11 @@ INSTANTIATE_TEST_SUITE_P(
             "HostBeyondHosts",
             {"--nnodes", "2", "--node-rank", "2", "--master-port", "4242", "true"},
             {"node rank 2 of 2", "--node-rank"}),
+        launching(
+            "HostsWithoutToken",
+            {"--nnodes", "2", "--master-port", "4242", "--master-addr", "10.77.0.1",
+             "true"},
+            {"several hosts need a token", "umask 077"}),
         launching("Port", {"--master-port", "99999", "true"}, {"'99999'", "65535"}),
         launching(
             "PortTaken", {"--nnodes", "2", "--master-port", "@port", "true"},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <thread>
@@ -20,6 +21,8 @@ class Hosts {
     for (int host = 0; host < count_; ++host) {
       ok_ = ok_ && add(host);
     }
+    replace_file(token_file(), "the token of " + id_ + "\n");
+    chmod(token_file().c_str(), 0600);
   }
   ~Hosts() {
     for (int host = -1; host < count_; ++host) {
@@ -36,6 +39,10 @@ class Hosts {
   std::string address(int host) const {
     return "10.77.0." + std::to_string(host + 1);
   }
+  /// The file with the token that runs on these hosts get, unless told otherwise.
+  std::string token_file() const {
+    return scratch_ / "token";
+  }
   /// Runs a program of ours on a host.
   CommandResult run(
       int host, const std::vector<std::string>& arguments,
@@ -43,7 +50,9 @@ class Hosts {
     std::vector<std::string> command = {
         "ip", "netns", "exec", name(host), program(own)};
     command.insert(command.end(), arguments.begin(), arguments.end());
-    return run_command(command, variables, 600);
+    Variables all = {{"TANDEM_TOKEN_FILE", token_file()}};
+    all.insert(all.end(), variables.begin(), variables.end());
+    return run_command(command, all, 600);
   }
   /// The same on all hosts at once; `arguments` of each.
   template <typename ArgumentsOf>
@@ -84,6 +93,7 @@ class Hosts {
 
   int count_;
   std::string id_;
+  const Scratch scratch_;
   bool ok_ = false;
 };
 

@@ -236,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Hosts, AnUnknownMasterNameIsSaidInOneLine) {
   const auto result = tandem_run(
-      {"train", "--limit", "64", "--timeout-seconds", "3"},
+      {"train", "--limit", "64", "--timeout-seconds", "3", "--insecure"},
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "no-such-host.invalid"}});
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(result.errors, HasSubstr("no-such-host.invalid"));

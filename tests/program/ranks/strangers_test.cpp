@@ -1,0 +1,189 @@
+// Whom a run over TCP lets in.
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "hosts.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kNoHosts =
+    "no network namespaces; scripts/setup, then as root: scripts/test -R Strangers";
+
+// A run on two hosts of as many as there are; the others are strangers.
+std::vector<std::string> run_on_two(
+    const Hosts& hosts, int number, const std::string& out,
+    const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {
+      "train",
+      "--model",
+      "simplenet",
+      "--limit",
+      "1280",
+      "--nproc",
+      "1",
+      "--nnodes",
+      "2",
+      "--node-rank",
+      std::to_string(number),
+      "--master-addr",
+      hosts.address(0),
+      "--master-port",
+      "29500",
+      "--out",
+      out};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+std::string hash_of(const std::string& out) {
+  return json_value(out + "/summary.json", "parameters_sha256");
+}
+
+// Runs host 0, does something else once that has been started, then runs host 1.
+template <typename Between>
+std::vector<CommandResult> run_with(
+    const Hosts& hosts, const Scratch& scratch, const Between& between) {
+  remove_all(scratch / "0");
+  remove_all(scratch / "1");
+  std::vector<CommandResult> results(2);
+  std::thread first(
+      [&] { results[0] = hosts.run(0, run_on_two(hosts, 0, scratch / "0")); });
+  between();
+  results[1] = hosts.run(1, run_on_two(hosts, 1, scratch / "1"));
+  first.join();
+  return results;
+}
+
+TEST(Strangers, AreToldSoAndTheRunGoesOn) {
+  const Hosts hosts(3);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  const Scratch scratch;
+  replace_file(scratch / "wrong", "another token\n");
+  chmod((scratch / "wrong").c_str(), 0600);
+  const auto quiet = run_with(hosts, scratch, [] {});
+  ASSERT_TRUE(quiet[0].status.ok()) << quiet[0].errors;
+  const auto expected = hash_of(scratch / "0");
+  CommandResult wrong;
+  CommandResult open;
+  CommandResult nothing;
+  const auto results = run_with(hosts, scratch, [&] {
+    const auto stranger = [&](const Variables& variables,
+                              const std::vector<std::string>& more = {}) {
+      return hosts.run(2, run_on_two(hosts, 1, scratch / "2", more), variables);
+    };
+    wrong = stranger({}, {"--token-file", scratch / "wrong"});
+    open = stranger({}, {"--insecure"});
+    nothing = stranger({{"TANDEM_TOKEN_FILE", ""}});
+  });
+  for (const auto& result : results) {
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    EXPECT_EQ(result.errors, "");
+  }
+  EXPECT_EQ(hash_of(scratch / "0"), expected);
+  EXPECT_EQ(expected.size(), 64u);
+  EXPECT_EQ(wrong.status.code, 2);
+  EXPECT_THAT(wrong.errors, HasSubstr("another token"));
+  EXPECT_EQ(open.status.code, 2);
+  EXPECT_THAT(open.errors, HasSubstr("another token"));
+  EXPECT_EQ(nothing.status.code, 2);
+  EXPECT_THAT(nothing.errors, HasSubstr("several hosts need a token"));
+  for (const auto& result : {wrong, nothing}) {
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
+        << result.errors;
+  }
+}
+
+TEST(Strangers, WithoutATokenEverybodyIsLetInAfterAWarning) {
+  const Hosts hosts(2);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  const Scratch scratch;
+  const auto results = hosts.run_all([&](int host) {
+    return run_on_two(hosts, host, scratch / std::to_string(host), {"--insecure"});
+  });
+  EXPECT_TRUE(results[0].status.ok()) << results[0].errors;
+  EXPECT_TRUE(results[1].status.ok()) << results[1].errors;
+  EXPECT_THAT(
+      results[0].errors, AllOf(HasSubstr("--insecure"), HasSubstr("10.77.0.1:29500")));
+  EXPECT_EQ(std::count(results[0].errors.begin(), results[0].errors.end(), '\n'), 1);
+  EXPECT_THAT(results[1].errors, Not(HasSubstr("--insecure")));
+}
+
+// Ranks that somebody starts by hand, each with its variables.
+TEST(Strangers, RanksByHandOnSeveralHostsNeedTheTokenToo) {
+  const Hosts hosts(2);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  const auto rank = [&](int host, Variables variables) {
+    const Variables place = {
+        {"RANK", std::to_string(host)},
+        {"WORLD_SIZE", "2"},
+        {"MASTER_ADDR", hosts.address(0)},
+        {"MASTER_PORT", "29500"}};
+    variables.insert(variables.end(), place.begin(), place.end());
+    return hosts.run(
+        host, {"train", "--model", "simplenet", "--limit", "640"}, variables);
+  };
+  CommandResult first;
+  std::thread other([&] { first = rank(0, {}); });
+  const auto without = rank(1, {{"TANDEM_TOKEN_FILE", ""}});
+  const auto second = rank(1, {});
+  other.join();
+  EXPECT_EQ(without.status.code, 2);
+  EXPECT_THAT(without.errors, HasSubstr("several hosts need a token"));
+  EXPECT_TRUE(first.status.ok()) << first.errors;
+  EXPECT_TRUE(second.status.ok()) << second.errors;
+}
+
+TEST(Strangers, AnotherUserOfThisHostGetsNotIn) {
+  const Scratch temporary;
+  chmod((temporary / "").c_str(), 01777);
+  const auto rank = [&](const std::string& number,
+                        const std::vector<std::string>& before) {
+    auto command = before;
+    const std::vector<std::string> train = {program(),   "train",   "--model",
+                                            "simplenet", "--limit", "640"};
+    command.insert(command.end(), train.begin(), train.end());
+    return run_command(
+        command,
+        {{"RANK", number},
+         {"WORLD_SIZE", "2"},
+         {"MASTER_ADDR", "127.0.0.1"},
+         {"MASTER_PORT", "29555"},
+         {"HOME", temporary / number},
+         {"TMPDIR", temporary / ""}},
+        600);
+  };
+  const std::vector<std::string> as_nobody = {
+      "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
+  auto probe = as_nobody;
+  probe.insert(probe.end(), {program(), "version"});
+  if (!run_command(probe, {}, 30).status.ok()) {
+    GTEST_SKIP() << "cannot run the program as another user; as root, with a build "
+                    "folder that all may read: scripts/test -R Strangers";
+  }
+  CommandResult first;
+  std::thread other([&] { first = rank("0", {}); });
+  const auto stranger = rank("1", as_nobody);
+  const auto second = rank("1", {});
+  other.join();
+  EXPECT_EQ(stranger.status.code, 2) << stranger.errors;
+  EXPECT_THAT(stranger.errors, HasSubstr("another token"));
+  EXPECT_TRUE(first.status.ok()) << first.errors;
+  EXPECT_TRUE(second.status.ok()) << second.errors;
+}
+
+}  // namespace
+}  // namespace tandem
