@@ -23,12 +23,6 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-std::string printable(std::string text) {
-  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  std::replace_if(text.begin(), text.end(), is_control, '?');
-  return text;
-}
-
 // LibTorch's allocator has no type of its own for this, only a long text.
 constexpr const char* kTriedToAllocate = "you tried to allocate ";
 
@@ -60,6 +54,18 @@ std::string comm_message(
 }
 
 }  // namespace
+
+std::string printable(std::string text) {
+  const auto byte_at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (byte_at(i) < 0x20 || byte_at(i) == 0x7f) {
+      text[i] = '?';
+    } else if (i > 0 && byte_at(i - 1) == 0xc2 && byte_at(i) < 0xa0) {
+      text[i - 1] = text[i] = '?';
+    }
+  }
+  return text;
+}
 
 Error::Error(const std::string& message) : std::runtime_error(printable(message)) {}
 

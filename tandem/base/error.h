@@ -55,6 +55,10 @@ class InternalError : public Error {
   using Error::Error;
 };
 
+/// The text with '?' for what a terminal takes for a command: control characters, those
+/// of Unicode too.
+std::string printable(std::string text);
+
 /// 2 for ConfigError, 1 for everything else.
 int exit_code(const std::exception& error);
 

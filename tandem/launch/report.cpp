@@ -16,7 +16,12 @@ std::optional<FailureReport> parse_report(const std::optional<std::string>& valu
   if (!value || value->size() < 2) {
     return std::nullopt;
   }
-  return FailureReport{(*value)[0] - '0', (*value)[1] == 'c', value->substr(2)};
+  // Whoever is in the run can write this: never that nothing failed, nor to a terminal
+  // what is no text.
+  constexpr size_t kMostBytes = 4096;
+  return FailureReport{
+      (*value)[0] == '2' ? 2 : 1, (*value)[1] == 'c',
+      printable(value->substr(2, kMostBytes))};
 }
 
 }  // namespace

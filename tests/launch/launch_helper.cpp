@@ -6,6 +6,7 @@
 //          [--set NAME VALUE] COMMAND...
 //   start COMMAND...              a child, and waits for it
 //   exec COMMAND...               becomes the command
+//   set KEY VALUE                 as a rank: in the launcher's store
 //   fail config|comm|data TEXT    as a rank: leaves a report and exits
 
 #include <cstdio>
@@ -62,8 +63,7 @@ int launch_with(const Words& words) {
 
 int fail_as(const std::string& kind, const std::string& text) {
   const auto env = read_rank_env();
-  StoreClient store(
-      env->store, Milliseconds(10'000), launchers_token(env->store));
+  StoreClient store(env->store, Milliseconds(10'000), launchers_token(env->store));
   if (kind == "config") {
     leave_report(store, env->rank, ConfigError(text));
     return 2;
@@ -86,6 +86,12 @@ int run(const std::string& verb, const Words& words) {
   }
   if (verb == "exec") {
     exec_program(words, {{"ADDED", "by exec"}});
+  }
+  if (verb == "set") {
+    const auto env = read_rank_env();
+    StoreClient(env->store, Milliseconds(10'000), launchers_token(env->store))
+        .set(words.at(0), words.at(1));
+    return 0;
   }
   return fail_as(words.at(0), words.at(1));
 }

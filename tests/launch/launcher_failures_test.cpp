@@ -171,6 +171,26 @@ TEST_F(Launch, ReportsMisuseWithItsOwnWordsAndCode) {
   EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
 }
 
+TEST_F(Launch, AReportNeverTurnsAFailureIntoSuccess) {
+  for (const std::string report : {"0rall is well", "\\060c", "/r", "9r", "r0"}) {
+    const auto result = run_launcher(
+        {"--nproc", "2"}, "$HELPER set failure/0 \"$(printf '" + report +
+                              "')\"; $HELPER set failure/1 \"$(printf '" + report +
+                              "')\"; exit 3");
+    EXPECT_EQ(result.status.code, 1) << report << ": " << result.errors;
+    EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
+  }
+}
+
+TEST_F(Launch, AReportsTextIsNoCommandToTheTerminal) {
+  const auto result = run_launcher(
+      {},
+      "$HELPER set failure/0 \"$(printf '1rred\\033[31m\\rwindow "
+      "\\302\\2332J\\a caf\\303\\251')\"; exit 1");
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(result.errors, HasSubstr("red?[31m?window ??2J? caf\303\251\n"));
+}
+
 TEST_F(Launch, ReportsARanksOwnErrorWithItsRank) {
   const auto result = run_launcher(
       {"--nproc", "2"},

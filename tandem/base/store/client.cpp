@@ -56,6 +56,19 @@ std::string encode(
   return store_protocol::encode({operation, timeout.count(), std::move(texts)});
 }
 
+// As many keys at once as a request may have.
+std::vector<std::vector<std::string>> in_requests(
+    const std::vector<std::string>& keys) {
+  constexpr size_t kMost = store_protocol::kMostTexts;
+  std::vector<std::vector<std::string>> requests;
+  for (size_t at = 0; at == 0 || at < keys.size(); at += kMost) {
+    const auto first = keys.begin() + static_cast<std::ptrdiff_t>(at);
+    const auto count = std::min(kMost, keys.size() - at);
+    requests.emplace_back(first, first + static_cast<std::ptrdiff_t>(count));
+  }
+  return requests;
+}
+
 int64_t to_number(const std::string& what, const std::string& text) {
   int64_t number = 0;
   const char* end = text.data() + text.size();
@@ -130,6 +143,11 @@ std::string StoreClient::call(
           "store " + what, "no answer within " + std::to_string(timeout.count()) +
                                " ms: a rank has not arrived; start every rank, or "
                                "wait longer with --timeout-seconds");
+    case Status::full:
+      throw CommError(
+          "store " + what, fmt::format(
+                               "the store is full: it holds {} MiB at most",
+                               store_protocol::kMostTableBytes >> 20));
     default:
       throw CommError("store " + what, "the store refused the request");
   }
@@ -144,7 +162,13 @@ std::string StoreClient::get(const std::string& key, Milliseconds timeout) {
 }
 
 void StoreClient::wait(const std::vector<std::string>& keys, Milliseconds timeout) {
-  call("wait for " + join(keys), encode(Operation::wait, timeout, keys), timeout);
+  const auto deadline = Clock::now() + timeout;
+  for (const auto& some : in_requests(keys)) {
+    call("wait for " + join(some), encode(Operation::wait, timeout, some), timeout);
+    timeout = std::max(
+        Milliseconds(0),
+        std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()));
+  }
 }
 
 int64_t StoreClient::add(const std::string& key, int64_t amount) {
@@ -160,7 +184,10 @@ std::string StoreClient::compare_set(
 }
 
 bool StoreClient::has(const std::vector<std::string>& keys) {
-  return call("has " + join(keys), encode(Operation::has, {}, keys), {}) == "1";
+  const auto requests = in_requests(keys);
+  return std::all_of(requests.begin(), requests.end(), [&](const auto& some) {
+    return call("has " + join(some), encode(Operation::has, {}, some), {}) == "1";
+  });
 }
 
 bool StoreClient::remove(const std::string& key) {

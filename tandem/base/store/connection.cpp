@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -31,7 +32,9 @@ bool StoreConnection::oversize() const {
 void StoreConnection::receive() {
   char buffer[1 << 16];
   while (input_.size() < frame_end() && !oversize()) {
-    const ssize_t got = recv(fd(), buffer, sizeof(buffer), 0);
+    // Of a stranger no more than it needs to say.
+    const size_t most = trusted ? sizeof(buffer) : frame_end() - input_.size();
+    const ssize_t got = recv(fd(), buffer, std::min(most, sizeof(buffer)), 0);
     if (got <= 0) {
       closing = closing || got == 0 || (errno != EAGAIN && errno != EINTR);
       return;

@@ -49,6 +49,9 @@ class StoreConnection {
   }
 
   bool trusted = false;
+  /// When a connection that is not trusted yet is closed.
+  std::chrono::steady_clock::time_point trust_by =
+      std::chrono::steady_clock::now() + store_protocol::kGreetTime;
   /// Both sides' nonces, once the client has said hello.
   std::string client_nonce;
   std::string server_nonce;

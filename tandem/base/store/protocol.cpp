@@ -63,6 +63,10 @@ bool decode(const std::string& bytes, Request& request) {
   request.timeout_ms = take<int64_t>(bytes.data() + 1);
   const auto count = take<uint32_t>(bytes.data() + 9);
   request.texts.clear();
+  if (count > kMostTexts || count > (bytes.size() - kHeaderBytes) / 4 ||
+      !count_fits(request.operation, count)) {
+    return false;
+  }
   size_t at = kHeaderBytes;
   for (uint32_t i = 0; i < count; ++i) {
     if (bytes.size() - at < 4) {
@@ -76,7 +80,7 @@ bool decode(const std::string& bytes, Request& request) {
     request.texts.push_back(bytes.substr(at, length));
     at += length;
   }
-  return at == bytes.size() && count_fits(request.operation, count);
+  return at == bytes.size();
 }
 
 std::string encode_length(uint32_t length) {

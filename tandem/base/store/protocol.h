@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,6 +28,15 @@ namespace tandem::store_protocol {
 
 constexpr int kProtocolVersion = 2;
 constexpr uint32_t kMaxFrameBytes = 64u << 20;
+/// Keys of one request, or a key and its values.
+constexpr uint32_t kMostTexts = 4096;
+/// What a server holds, each key with its value and a little for the entry itself.
+constexpr size_t kMostTableBytes = size_t{64} << 20;
+constexpr size_t kEntryBytes = 128;
+/// How long a connection may take for the handshake, and how many may be at it at once:
+/// one more, and the oldest goes.
+constexpr std::chrono::seconds kGreetTime{5};
+constexpr size_t kMostStrangers = 256;
 
 enum class Operation : uint8_t {
   set = 1,      // key, value
@@ -45,6 +56,8 @@ enum class Status : uint8_t {
   // In the handshake only.
   denied = 3,
   other_version = 4,
+  // The table would hold more than it may.
+  full = 5,
 };
 
 struct Request {
@@ -56,7 +69,8 @@ struct Request {
 std::string encode(const Request& request);
 
 /// Returns false when the bytes are not a whole, valid request: an unknown
-/// operation, a wrong number of texts, lengths that do not add up.
+/// operation, a wrong number of texts or more than kMostTexts, lengths that do not add
+/// up. What they declare is checked before memory is taken for it.
 bool decode(const std::string& bytes, Request& request);
 
 std::string encode_length(uint32_t length);

@@ -56,7 +56,9 @@ class StoreServer::Table {
   void set(const std::string& key, const std::string& value) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      values_[key] = value;
+      if (!put(key, value)) {
+        throw CommError("store set " + key, "the store is full");
+      }
     }
     wake();
   }
@@ -72,6 +74,7 @@ class StoreServer::Table {
       for (auto& connection : connections_) {
         connection.receive();
         handle(connection);
+        connection.closing = connection.closing || is_late(connection);
       }
       answer_waiting();
       for (auto& connection : connections_) {
@@ -82,6 +85,10 @@ class StoreServer::Table {
   }
 
  private:
+  static bool is_late(const StoreConnection& connection) {
+    return !connection.trusted && Clock::now() >= connection.trust_by;
+  }
+
   void wake() {
     const uint64_t one = 1;
     [[maybe_unused]] const auto written = write(wake_.fd(), &one, sizeof(one));
@@ -95,6 +102,9 @@ class StoreServer::Table {
         {wake_.fd(), POLLIN, 0}};
     for (const auto& connection : connections_) {
       entries.push_back({connection.fd(), connection.events(), 0});
+      if (!connection.trusted) {
+        until = std::min(until, connection.trust_by);
+      }
       if (connection.pending) {
         until = std::min(until, connection.deadline);
       } else if (connection.has_frame()) {
@@ -120,12 +130,24 @@ class StoreServer::Table {
   void accept_one(int listener) {
     Socket accepted(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (accepted) {
+      make_room_for_a_stranger();
       connections_.emplace_back(
           std::move(accepted), store_protocol::kMostHandshakeBytes);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
       // No descriptor or no memory: the client stays in the queue, so poll() would
       // return at once, again and again.
       accept_after_ = Clock::now() + kAcceptPause;
+    }
+  }
+
+  // Whoever knows the token needs a moment; so it is those who say nothing that go.
+  void make_room_for_a_stranger() {
+    const auto is_stranger = [](const StoreConnection& c) { return !c.trusted; };
+    const auto strangers =
+        std::count_if(connections_.begin(), connections_.end(), is_stranger);
+    if (static_cast<size_t>(strangers) >= store_protocol::kMostStrangers) {
+      connections_.erase(
+          std::find_if(connections_.begin(), connections_.end(), is_stranger));
     }
   }
 
@@ -180,34 +202,68 @@ class StoreServer::Table {
       return;
     }
     const std::lock_guard<std::mutex> lock(mutex_);
-    from.reply(Status::ok, apply(request));
+    if (const auto value = apply(request)) {
+      from.reply(Status::ok, *value);
+    } else {
+      from.reply(Status::full);
+    }
   }
 
-  // The operations that never wait. Called with the lock held.
-  std::string apply(const Request& request) {
+  // False, and nothing changes, where the table would hold too much. Called with the
+  // lock held.
+  bool put(const std::string& key, const std::string& value) {
+    const auto found = values_.find(key);
+    const size_t before =
+        found == values_.end() ? 0 : bytes_of(found->first, found->second);
+    const size_t after = bytes_ - before + bytes_of(key, value);
+    if (after > store_protocol::kMostTableBytes) {
+      return false;
+    }
+    values_[key] = value;
+    bytes_ = after;
+    return true;
+  }
+
+  static size_t bytes_of(const std::string& key, const std::string& value) {
+    return key.size() + value.size() + store_protocol::kEntryBytes;
+  }
+
+  bool remove(const std::string& key) {
+    const auto found = values_.find(key);
+    if (found == values_.end()) {
+      return false;
+    }
+    bytes_ -= bytes_of(found->first, found->second);
+    values_.erase(found);
+    return true;
+  }
+
+  std::string value_or_empty(const std::string& key) const {
+    const auto found = values_.find(key);
+    return found == values_.end() ? "" : found->second;
+  }
+
+  // The operations that never wait; nullopt where the table is full. Called with the
+  // lock held.
+  std::optional<std::string> apply(const Request& request) {
     const auto& texts = request.texts;
+    const auto put_and_tell = [&](const std::string& value) {
+      return put(texts[0], value) ? std::optional(value) : std::nullopt;
+    };
     switch (request.operation) {
       case Operation::set:
-        values_[texts[0]] = texts[1];
-        return "";
-      case Operation::add: {
-        auto& value = values_[texts[0]];
-        value = std::to_string(sum(to_number(value), to_number(texts[1])));
-        return value;
-      }
+        return put(texts[0], texts[1]) ? std::optional<std::string>("") : std::nullopt;
+      case Operation::add:
+        return put_and_tell(std::to_string(
+            sum(to_number(value_or_empty(texts[0])), to_number(texts[1]))));
       case Operation::compare_set: {
-        const auto found = values_.find(texts[0]);
-        const std::string current = found == values_.end() ? "" : found->second;
-        if (current == texts[1]) {
-          values_[texts[0]] = texts[2];
-          return texts[2];
-        }
-        return current;
+        const std::string current = value_or_empty(texts[0]);
+        return current == texts[1] ? put_and_tell(texts[2]) : current;
       }
       case Operation::has:
         return has_all(texts) ? "1" : "0";
       case Operation::remove:
-        return values_.erase(texts[0]) > 0 ? "1" : "0";
+        return remove(texts[0]) ? "1" : "0";
       default:
         return std::to_string(values_.size());
     }
@@ -244,6 +300,8 @@ class StoreServer::Table {
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::map<std::string, std::string> values_;
+  // Of keys and values, and for their entries.
+  size_t bytes_ = 0;
   std::list<StoreConnection> connections_;
   Clock::time_point accept_after_{};
 };

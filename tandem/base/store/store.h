@@ -55,7 +55,8 @@ class StoreServer {
   /// A key's value, nullopt while it is missing. Any thread.
   std::optional<std::string> get(const std::string& key) const;
 
-  /// Sets a key and wakes the clients that wait for it. Any thread.
+  /// Sets a key and wakes the clients that wait for it. Any thread. Throws CommError
+  /// when the store would hold more than 64 MiB.
   void set(const std::string& key, const std::string& value);
 
  private:
@@ -81,7 +82,7 @@ class StoreClient {
   /// All calls may come from any thread; they take turns on one connection.
   /// All throw CommError when the server is gone, and get() and wait() also
   /// when `timeout` passes first, naming the keys. A request, with its keys and
-  /// values, holds less than 64 MiB.
+  /// values, holds less than 64 MiB, and so do all the store's keys and values.
   void set(const std::string& key, const std::string& value);
   std::string get(const std::string& key, Milliseconds timeout);
   void wait(const std::vector<std::string>& keys, Milliseconds timeout);

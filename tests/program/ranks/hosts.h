@@ -1,9 +1,12 @@
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <functional>
 #include <thread>
 
 #include "tests/program/program.h"
@@ -53,6 +56,15 @@ class Hosts {
     Variables all = {{"TANDEM_TOKEN_FILE", token_file()}};
     all.insert(all.end(), variables.begin(), variables.end());
     return run_command(command, all, 600);
+  }
+  /// Does something of our own on a host: sockets are of where their thread is.
+  void on(int host, const std::function<void()>& act) const {
+    std::thread([&] {
+      const int fd = open(("/run/netns/" + name(host)).c_str(), O_RDONLY | O_CLOEXEC);
+      EXPECT_EQ(setns(fd, CLONE_NEWNET), 0);
+      close(fd);
+      act();
+    }).join();
   }
   /// The same on all hosts at once; `arguments` of each.
   template <typename ArgumentsOf>

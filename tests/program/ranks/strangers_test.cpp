@@ -1,11 +1,15 @@
 // Whom a run over TCP lets in.
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <chrono>
+#include <random>
 #include <thread>
 
 #include "hosts.h"
+#include "tandem/base/store/socket.h"
 
 namespace tandem {
 namespace {
@@ -101,6 +105,59 @@ TEST(Strangers, AreToldSoAndTheRunGoesOn) {
     EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
         << result.errors;
   }
+}
+
+// Connects again and again until somebody listens.
+Socket knock(const std::string& address) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  Socket socket;
+  while (!socket && std::chrono::steady_clock::now() < deadline) {
+    socket = connect_once(address, deadline);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(socket);
+  return socket;
+}
+
+TEST(Strangers, ACrowdOfThemChangesNothing) {
+  const Hosts hosts(3);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  const Scratch scratch;
+  const auto quiet = run_with(hosts, scratch, [] {});
+  ASSERT_TRUE(quiet[0].status.ok()) << quiet[0].errors;
+  const auto expected = hash_of(scratch / "0");
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  rlimit more = limit;
+  more.rlim_cur = std::min<rlim_t>(more.rlim_max, 4096);
+  std::vector<Socket> crowd;
+  const auto results = run_with(hosts, scratch, [&] {
+    // Not before the launcher has its own limit.
+    hosts.on(2, [&] { crowd.push_back(knock("tcp:" + hosts.address(0) + ":29500")); });
+    setrlimit(RLIMIT_NOFILE, &more);
+    hosts.on(2, [&] {
+      std::minstd_rand random(1);
+      for (int i = 0; i < 1500; ++i) {
+        crowd.push_back(knock("tcp:" + hosts.address(0) + ":29500"));
+        std::string junk(i % 3 == 0 ? 100 : 0, '\0');
+        for (auto& byte : junk) {
+          byte = static_cast<char>(random());
+        }
+        crowd.back().send_all(
+            junk.data(), junk.size(),
+            std::chrono::steady_clock::now() + std::chrono::seconds(1));
+      }
+    });
+    setrlimit(RLIMIT_NOFILE, &limit);
+  });
+  for (const auto& result : results) {
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    EXPECT_EQ(result.errors, "");
+  }
+  EXPECT_EQ(hash_of(scratch / "0"), expected);
+  EXPECT_EQ(expected.size(), 64u);
 }
 
 TEST(Strangers, WithoutATokenEverybodyIsLetInAfterAWarning) {
