@@ -91,6 +91,9 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
   app.add_flag(
       "--insecure", options.token.insecure,
       "several hosts without a token: whoever reaches the port can join");
+  app.add_flag(
+      "--listen-all", options.listen_all,
+      "host 0 listens on all its interfaces, not only on that of --master-addr");
   app.add_option(
       "--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
       "HOST:PORT of host 0, another form of the two above");

@@ -64,12 +64,16 @@ void check(const LaunchOptions& options) {
 
 // A port that was free a moment ago, for programs that open their own store.
 int free_port(const std::string& host) {
-  const auto listener = listen_at("tcp:" + host + ":0");
+  const auto listener = listen_at("tcp:" + host + ":0", {}, ListenOn::all);
   return std::stoi(listener.address.substr(listener.address.rfind(':') + 1));
 }
 
 std::string master_address(const LaunchOptions& options) {
   return "tcp:" + options.master_addr + ":" + std::to_string(options.master_port);
+}
+
+ListenOn listen_on(const LaunchOptions& options) {
+  return options.listen_all ? ListenOn::all : ListenOn::host;
 }
 
 // What may take long comes before the supervisor, which blocks signals: host 0 waits
@@ -83,7 +87,7 @@ std::unique_ptr<StoreClient> wait_for_first_node(
   if (options.node_rank > 0) {
     return std::make_unique<StoreClient>(master_address(options), timeout, token);
   }
-  listen_at(master_address(options), timeout);
+  listen_at(master_address(options), timeout, listen_on(options));
   return nullptr;
 }
 
@@ -107,7 +111,8 @@ struct Rendezvous {
     }
     address = master_address(options);
     if (options.node_rank == 0) {
-      server = std::make_unique<StoreServer>(address, token);
+      server = std::make_unique<StoreServer>(
+          address, token, Milliseconds(0), listen_on(options));
       if (options.token.insecure) {
         warn_of_no_token(address);
       }

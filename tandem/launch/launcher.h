@@ -27,6 +27,9 @@ struct LaunchOptions {
   // Who may join over the network.
   TokenOptions token;
 
+  // Host 0 listens on all its interfaces, not only where master_addr is.
+  bool listen_all = false;
+
   // Rank 0 of this host shares our terminal; the others' lines get a prefix.
   // Otherwise every rank's lines do.
   bool first_rank_owns_terminal = false;

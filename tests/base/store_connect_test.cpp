@@ -116,6 +116,33 @@ TEST(StoreServer, LeavesNoSocketFile) {
   EXPECT_FALSE(file_exists(directory.file("store")));
 }
 
+TEST(StoreServer, RefusesAnAddressThatIsNotThisHosts) {
+  EXPECT_THAT(
+      message_of<ConfigError>([] { const StoreServer server("tcp:192.0.2.1:0"); }),
+      AllOf(
+          HasSubstr("192.0.2.1"), HasSubstr("no address of this host"),
+          HasSubstr("--listen-all")));
+}
+
+std::string with_host(const std::string& address, const std::string& host) {
+  return "tcp:" + host + address.substr(address.rfind(':'));
+}
+
+TEST(StoreServer, ListensAtItsAddressAlone) {
+  const StoreServer server("tcp:127.0.0.2:0");
+  const auto soon = Clock::now() + kLong;
+  EXPECT_TRUE(connect_once(server.address(), soon));
+  EXPECT_FALSE(connect_once(with_host(server.address(), "127.0.0.3"), soon));
+}
+
+TEST(StoreServer, ListensEverywhereWhenTold) {
+  const StoreServer server("tcp:192.0.2.1:0", "", {}, ListenOn::all);
+  for (const std::string host : {"127.0.0.1", "127.0.0.3"}) {
+    StoreClient client(with_host(server.address(), host), kLong);
+    expect_alive(client);
+  }
+}
+
 TEST(StoreServer, RefusesAddressesOfUnknownForm) {
   for (const std::string address :
        {"", "store", "unix:", "tcp:", "tcp:host", "tcp::1", "udp:127.0.0.1:1"}) {

@@ -307,9 +307,10 @@ class StoreServer::Table {
 };
 
 StoreServer::StoreServer(
-    const std::string& address, const std::string& token, Milliseconds timeout)
+    const std::string& address, const std::string& token, Milliseconds timeout,
+    ListenOn on)
     : table_(std::make_unique<Table>(token)) {
-  auto listener = listen_at(address, timeout);
+  auto listener = listen_at(address, timeout, on);
   address_ = listener.address;
   listener_ = std::move(listener.socket);
   fcntl(listener_.fd(), F_SETFL, O_NONBLOCK);

@@ -118,16 +118,35 @@ bool bind_to(const Socket& socket, const addrinfo& info) {
   return bind(socket.fd(), info.ai_addr, info.ai_addrlen) == 0;
 }
 
-Listener listen_tcp(const std::string& address, const Parsed& at) {
-  const auto info = resolve(at.host_or_path, at.port, SOCK_STREAM);
-  Socket socket(::socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  bool bound = bind_to(socket, *info);
-  if (!bound && errno == EADDRNOTAVAIL) {
-    const auto any =
+[[noreturn]] void fail_to_listen_elsewhere(const std::string& address) {
+  throw ConfigError(
+      "[store] cannot listen at " + address +
+      ", which is no address of this host; host 0 (--node-rank 0, RANK 0) must run "
+      "where "
+      "it is, or add --listen-all where others reach this host by it");
+}
+
+Listener listen_tcp(const std::string& address, const Parsed& at, ListenOn on) {
+  auto info = resolve(at.host_or_path, at.port, SOCK_STREAM);
+  if (on == ListenOn::all) {
+    info =
         resolve(info->ai_family == AF_INET6 ? "::" : "0.0.0.0", at.port, SOCK_STREAM);
-    bound = bind_to(socket, *any);
   }
-  if (!bound || listen(socket.fd(), SOMAXCONN) != 0) {
+  Socket socket;
+  bool bound = false;
+  // Of a name's addresses perhaps only one is this host's.
+  for (const auto* entry = info.get(); entry != nullptr && !bound;
+       entry = entry->ai_next) {
+    socket = Socket(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    bound = socket && bind_to(socket, *entry);
+    if (!bound && errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) {
+      fail_to_listen(address);
+    }
+  }
+  if (!bound) {
+    fail_to_listen_elsewhere(address);
+  }
+  if (listen(socket.fd(), SOMAXCONN) != 0) {
     fail_to_listen(address);
   }
   const std::string port = std::to_string(bound_port(socket.fd()));
@@ -249,14 +268,15 @@ bool Socket::receive_all(void* data, size_t size, Deadline deadline) {
   return true;
 }
 
-Listener listen_at(const std::string& address, std::chrono::milliseconds timeout) {
+Listener listen_at(
+    const std::string& address, std::chrono::milliseconds timeout, ListenOn on) {
   using Clock = std::chrono::steady_clock;
   const Parsed at = parse(address);
   const auto start = Clock::now();
   for (;;) {
     try {
       return at.is_unix ? listen_unix(address, at.host_or_path)
-                        : listen_tcp(address, at);
+                        : listen_tcp(address, at, on);
     } catch (const ResolveError& error) {
       if (timeout.count() == 0) {
         throw;

@@ -64,12 +64,17 @@ class ResolveError : public CommError {
 void warn_if_unresolved_since(
     std::chrono::steady_clock::time_point start, const ResolveError& error);
 
-/// Addresses are "unix:PATH" or "tcp:HOST:PORT". A TCP socket is bound to
-/// HOST's own address; when HOST is not an address of this machine (a
-/// forwarded name), to all of them. Throws ConfigError when the address has
-/// another form or is in use, ResolveError when the host name does not resolve
-/// within `timeout`.
-Listener listen_at(const std::string& address, std::chrono::milliseconds timeout = {});
+/// Where a TCP socket listens: at HOST's own address, which must be one of this
+/// machine's, or at all that the machine has, where HOST is only how others reach it (a
+/// forwarded name).
+enum class ListenOn { host, all };
+
+/// Addresses are "unix:PATH" or "tcp:HOST:PORT". Throws ConfigError when the address
+/// has another form, is in use or is not this machine's, ResolveError when the host
+/// name does not resolve within `timeout`.
+Listener listen_at(
+    const std::string& address, std::chrono::milliseconds timeout = {},
+    ListenOn on = ListenOn::host);
 
 /// One attempt to connect; an empty Socket when nobody listens yet, or when the host
 /// says nothing by `deadline`. Throws ConfigError when the address has another form,

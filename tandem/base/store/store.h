@@ -19,9 +19,9 @@ namespace tandem {
 /// launcher rank 0 runs it.
 ///
 /// Addresses are "unix:PATH" (one host; the path's folder should be private) or
-/// "tcp:HOST:PORT". TCP listens on HOST's address only, where that is this machine's
-/// (listen_at()). Both sides must know the same token, which token.h finds. The wire
-/// protocol is described in protocol.h.
+/// "tcp:HOST:PORT". TCP listens on HOST's address only (listen_at()). Both sides must
+/// know the same token, which token.h finds. The wire protocol is described in
+/// protocol.h.
 
 using Milliseconds = std::chrono::milliseconds;
 
@@ -42,7 +42,7 @@ class StoreServer {
   /// CommError when the host name does not resolve within `timeout`.
   explicit StoreServer(
       const std::string& address, const std::string& token = "",
-      Milliseconds timeout = {});
+      Milliseconds timeout = {}, ListenOn on = ListenOn::host);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;

@@ -136,16 +136,18 @@ std::vector<std::string> meeting_points(const RankEnv& env) {
 }
 
 std::unique_ptr<StoreServer> serve(
-    const RankEnv& env, const std::string& token, Milliseconds timeout) {
+    const RankEnv& env, const std::string& token, const CommOptions& options) {
+  const auto timeout = options.timeout();
+  const auto on = options.listen_all ? ListenOn::all : ListenOn::host;
   const auto points = meeting_points(env);
   for (size_t i = 0; i + 1 < points.size(); ++i) {
     try {
-      return std::make_unique<StoreServer>(points[i], token, timeout);
+      return std::make_unique<StoreServer>(points[i], token, timeout, on);
     } catch (const ConfigError& error) {
       log_debug(error.what());
     }
   }
-  return std::make_unique<StoreServer>(points.back(), token, timeout);
+  return std::make_unique<StoreServer>(points.back(), token, timeout, on);
 }
 
 // Tries the meeting points in turn: one may belong to somebody else.
@@ -256,7 +258,7 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
     run.token.emplace(token_options(options), is_one_host(env));
     const auto token = run_token(*run.token);
     if (env.rank == 0) {
-      run.server = serve(env, token, options.timeout());
+      run.server = serve(env, token, options);
       if (run.token->path().empty()) {
         warn_of_no_token(run.server->address());
       }

@@ -109,6 +109,7 @@ void start_ranks(int num_ranks, int call, const SpawnOptions& options) {
   launching.timeout_seconds =
       static_cast<double>(options.join.timeout().count()) / 1000;
   launching.token = token_options(options.join);
+  launching.listen_all = options.join.listen_all;
   launching.variables = {{kCallVariable, describe_call(call, getpid())}};
   LaunchOutcome outcome;
   {

@@ -40,6 +40,7 @@ struct CommOptions {
   // How ranks know each other (base/store/token.h).
   std::string token_file;
   bool insecure = false;
+  bool listen_all = false;
 
   std::chrono::milliseconds timeout() const {
     return std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1000));
@@ -63,6 +64,13 @@ struct CommOptions {
         .add(
             "insecure", &O::insecure,
             "several hosts without a token: whoever reaches the port can join")
+        .of_one_start();
+    table
+        .add(
+            "listen_all", &O::listen_all,
+            "host 0 listens on all its interfaces, not only on that of the master's "
+            "address")
+        .local()
         .of_one_start();
   }
 };

@@ -120,6 +120,9 @@ INSTANTIATE_TEST_SUITE_P(
             {"'no-such-host.invalid' does not resolve", "after 1 s", "MASTER_ADDR"},
             kOpen),
         rank(
+            "MasterElsewhere", meeting("0", "192.0.2.1", "4511"), 2,
+            {"192.0.2.1:4511", "no address of this host", "--listen-all"}, kOpen),
+        rank(
             "HostWithoutToken", meeting("1", "10.77.0.1", "4511"), 2,
             {"several hosts need a token", "umask 077; head -c 32 /dev/urandom",
              "--token-file", "TANDEM_TOKEN_FILE"},
@@ -160,6 +163,12 @@ INSTANTIATE_TEST_SUITE_P(
             host("0", kNoHost, "4511", {"--insecure"}),
             1,
             {"'no-such-host.invalid'", "after 1 s"},
+            &with_data},
+        BadInputCase{
+            "FirstHostElsewhere",
+            host("0", "192.0.2.1", "4511", {"--insecure"}),
+            2,
+            {"192.0.2.1:4511", "no address of this host", "--listen-all"},
             &with_data},
         BadInputCase{
             "HostsWithoutToken",
