@@ -92,6 +92,7 @@ LaunchOptions launch_options(const RunConfig& config) {
   options.node_rank = static_cast<int>(config.ranks.node_rank);
   options.master_addr = config.ranks.master_addr;
   options.master_port = static_cast<int>(config.ranks.master_port);
+  options.backend = name_of(config.comm.backend);
   options.listen_all = config.comm.listen_all;
   options.token = {config.comm.token_file, config.comm.insecure};
   options.timeout_seconds = config.comm.timeout_seconds;

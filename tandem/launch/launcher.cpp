@@ -72,6 +72,12 @@ std::string master_address(const LaunchOptions& options) {
   return "tcp:" + options.master_addr + ":" + std::to_string(options.master_port);
 }
 
+Greeting greeting(const LaunchOptions& options) {
+  return greeting_of(
+      Greeting::Role::launcher, options.node_rank,
+      options.nnodes * options.nproc_per_node, options.backend);
+}
+
 ListenOn listen_on(const LaunchOptions& options) {
   return options.listen_all ? ListenOn::all : ListenOn::host;
 }
@@ -85,7 +91,10 @@ std::unique_ptr<StoreClient> wait_for_first_node(
     return nullptr;
   }
   if (options.node_rank > 0) {
-    return std::make_unique<StoreClient>(master_address(options), timeout, token);
+    auto client =
+        std::make_unique<StoreClient>(master_address(options), timeout, token);
+    client->greet(greeting(options));
+    return client;
   }
   listen_at(master_address(options), timeout, listen_on(options));
   return nullptr;
@@ -107,12 +116,14 @@ struct Rendezvous {
       directory = std::make_unique<MeetingDirectory>();
       server = std::make_unique<StoreServer>(directory->store_address());
       address = server->address();
+      server->greet(greeting(options));
       return;
     }
     address = master_address(options);
     if (options.node_rank == 0) {
       server = std::make_unique<StoreServer>(
           address, token, Milliseconds(0), listen_on(options));
+      server->greet(greeting(options));
       if (options.token.insecure) {
         warn_of_no_token(address);
       }
@@ -282,6 +293,9 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
         "[rank " + std::to_string(env.rank) + "] ", options.prefix_output);
   }
   const auto endings = supervisor.run();
+  if (rendezvous.server && options.nnodes > 1) {
+    rendezvous.server->linger_if_refused();
+  }
   return conclude(endings, rendezvous, supervisor.stop_signal());
 }
 

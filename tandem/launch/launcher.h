@@ -24,6 +24,8 @@ struct LaunchOptions {
   // 0 takes a free port; one host only.
   int master_port = 0;
 
+  // What the ranks will say that they talk over, "" where it is not known.
+  std::string backend;
   // Who may join over the network.
   TokenOptions token;
 

@@ -34,7 +34,8 @@ std::string seconds_text(Milliseconds time) {
 }
 
 // False when something else answers.
-bool greet(Socket& socket, const std::string& address, const std::string& token) {
+bool is_trusted_by(
+    Socket& socket, const std::string& address, const std::string& token) {
   switch (store_protocol::shake_hands(socket, token, Clock::now() + kGreeting)) {
     case Handshake::ok:
       return true;
@@ -100,7 +101,7 @@ StoreClient::StoreClient(
       const auto now = Clock::now();
       socket_ = connect_once(
           address, std::min(std::max(deadline, now + kLastAttempt), now + kAttempt));
-      if (socket_ && greet(socket_, address, token)) {
+      if (socket_ && is_trusted_by(socket_, address, token)) {
         return;
       }
       cause = socket_ ? "something else answers there" : "nobody answers there";
@@ -143,6 +144,8 @@ std::string StoreClient::call(
           "store " + what, "no answer within " + std::to_string(timeout.count()) +
                                " ms: a rank has not arrived; start every rank, or "
                                "wait longer with --timeout-seconds");
+    case Status::refused:
+      throw ConfigError(reply.substr(1));
     case Status::full:
       throw CommError(
           "store " + what, fmt::format(
@@ -151,6 +154,10 @@ std::string StoreClient::call(
     default:
       throw CommError("store " + what, "the store refused the request");
   }
+}
+
+void StoreClient::greet(const Greeting& greeting) {
+  call("greet", encode(Operation::greet, {}, to_texts(greeting)), {});
 }
 
 void StoreClient::set(const std::string& key, const std::string& value) {

@@ -35,6 +35,8 @@ bool count_fits(Operation operation, size_t count) {
       return count >= 1;
     case Operation::num_keys:
       return count == 0;
+    case Operation::greet:
+      return count >= 1;
   }
   return false;
 }

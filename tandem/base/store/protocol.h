@@ -20,7 +20,9 @@ namespace tandem::store_protocol {
 ///   server: Status::ok, its proof; or Status::denied
 ///
 /// and the server closes after anything else. Then the client sends requests, one at a
-/// time, each answered by one frame:
+/// time, each answered by one frame. Who takes part in a run greets first. While ranks
+/// are still missing, a greeting that does not fit ends the run: it, all that wait and
+/// all that come get Status::refused with a line.
 ///
 ///   request = operation (1 byte), timeout in ms (64 bits), texts (32-bit count,
 ///             then each)
@@ -47,6 +49,7 @@ enum class Operation : uint8_t {
   has,          // keys; replies "1" or "0"
   remove,       // key; replies "1" or "0"
   num_keys,     // replies with the count as text
+  greet,        // what greeting.h makes of a process
 };
 
 enum class Status : uint8_t {
@@ -56,6 +59,8 @@ enum class Status : uint8_t {
   // In the handshake only.
   denied = 3,
   other_version = 4,
+  // The run's ranks do not fit together; the value says how.
+  refused = 6,
   // The table would hold more than it may.
   full = 5,
 };

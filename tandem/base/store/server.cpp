@@ -63,6 +63,16 @@ class StoreServer::Table {
     wake();
   }
 
+  void greet(const Greeting& greeting) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    roll_call_.add(greeting);
+  }
+
+  bool refused() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return !refusal_.empty();
+  }
+
   void stop() {
     stopping_ = true;
     wake();
@@ -202,11 +212,32 @@ class StoreServer::Table {
       return;
     }
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (request.operation == Operation::greet) {
+      welcome(from, request.texts);
+      return;
+    }
     if (const auto value = apply(request)) {
       from.reply(Status::ok, *value);
     } else {
       from.reply(Status::full);
     }
+  }
+
+  // Called with the lock held.
+  void welcome(StoreConnection& from, const std::vector<std::string>& texts) {
+    const auto greeting = from_texts(texts);
+    if (!greeting) {
+      from.reply(Status::bad_request);
+      return;
+    }
+    // A stray that comes when all are there must not end them.
+    const bool complete = roll_call_.complete();
+    std::string line = refusal_;
+    if (line.empty()) {
+      line = roll_call_.add(*greeting);
+      refusal_ = complete ? "" : line;
+    }
+    from.reply(line.empty() ? Status::ok : Status::refused, line);
   }
 
   // False, and nothing changes, where the table would hold too much. Called with the
@@ -283,7 +314,9 @@ class StoreServer::Table {
         continue;
       }
       const auto& keys = connection.pending->texts;
-      if (has_all(keys)) {
+      if (!refusal_.empty()) {
+        connection.reply(Status::refused, refusal_);
+      } else if (has_all(keys)) {
         const bool get = connection.pending->operation == Operation::get;
         connection.reply(Status::ok, get ? values_[keys[0]] : "");
       } else if (now >= connection.deadline) {
@@ -302,6 +335,9 @@ class StoreServer::Table {
   std::map<std::string, std::string> values_;
   // Of keys and values, and for their entries.
   size_t bytes_ = 0;
+  RollCall roll_call_;
+  // Why this run cannot be, "" while it can.
+  std::string refusal_;
   std::list<StoreConnection> connections_;
   Clock::time_point accept_after_{};
 };
@@ -326,6 +362,20 @@ StoreServer::~StoreServer() {
   if (!unix_path_.empty()) {
     unlink(unix_path_.c_str());
   }
+}
+
+void StoreServer::greet(const Greeting& greeting) {
+  table_->greet(greeting);
+}
+
+bool StoreServer::linger_if_refused() const {
+  // Ranks that their launcher has just started load LibTorch first.
+  constexpr Milliseconds kForOthers{3'000};
+  const bool refused = table_->refused();
+  if (refused) {
+    std::this_thread::sleep_for(kForOthers);
+  }
+  return refused;
 }
 
 std::optional<std::string> StoreServer::get(const std::string& key) const {

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tandem/base/store/greeting.h"
 #include "tandem/base/store/socket.h"
 
 namespace tandem {
@@ -52,6 +53,13 @@ class StoreServer {
     return address_;
   }
 
+  /// The owner's part in the run, before clients come.
+  void greet(const Greeting& greeting);
+
+  /// Whether the ranks did not fit together. Stays a moment then: those on other hosts
+  /// are still to hear of it.
+  bool linger_if_refused() const;
+
   /// A key's value, nullopt while it is missing. Any thread.
   std::optional<std::string> get(const std::string& key) const;
 
@@ -78,6 +86,10 @@ class StoreClient {
   /// ConfigError when it is of another version.
   StoreClient(
       const std::string& address, Milliseconds timeout, const std::string& token = "");
+
+  /// Tells the server who this is. Throws ConfigError, as get() and wait() do from then
+  /// on, where that does not fit the others.
+  void greet(const Greeting& greeting);
 
   /// All calls may come from any thread; they take turns on one connection.
   /// All throw CommError when the server is gone, and get() and wait() also

@@ -207,6 +207,9 @@ MakeBackend factory_of(BackendKind kind) {
 JoinedRun::~JoinedRun() {
   const bool formed = comm != nullptr;
   comm.reset();
+  if (server && !formed && server->linger_if_refused()) {
+    return;
+  }
   if (store && server && formed) {
     try {
       std::vector<std::string> all;
@@ -265,6 +268,8 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
     }
     run.store = find_store(env, token, options.timeout());
   }
+  run.store->greet(greeting_of(
+      Greeting::Role::rank, env.rank, env.world_size, name_of(options.backend)));
   run.comm = env.world_size == 1
                  ? make_single_communicator()
                  : make(run.store, env, interface_address(env), options);

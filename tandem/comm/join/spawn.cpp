@@ -108,6 +108,7 @@ void start_ranks(int num_ranks, int call, const SpawnOptions& options) {
   launching.grace_seconds = options.grace_seconds;
   launching.timeout_seconds =
       static_cast<double>(options.join.timeout().count()) / 1000;
+  launching.backend = name_of(options.join.backend);
   launching.token = token_options(options.join);
   launching.listen_all = options.join.listen_all;
   launching.variables = {{kCallVariable, describe_call(call, getpid())}};

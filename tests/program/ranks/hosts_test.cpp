@@ -7,6 +7,7 @@
 namespace tandem {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
@@ -134,14 +135,13 @@ std::vector<std::string> losses_of_four_ranks(int on_each) {
   const Hosts hosts(4 / on_each);
   const auto results = hosts.run_all(
       [&](int host) {
-        return std::vector<std::string>{
-            "train",       recipe("004-nodes-gpus"),
-            "--data",      "digits",
-            "--limit",     "1600",
-            "--log-every", "1",
-            "-n",          std::to_string(4 / on_each),
-            "-g",          std::to_string(on_each),
-            "-nr",         std::to_string(host)};
+        return std::vector<std::string>{"train",       recipe("004-nodes-gpus"),
+                                        "--data",      "digits",
+                                        "--limit",     "1600",
+                                        "--log-every", "1",
+                                        "-n",          std::to_string(4 / on_each),
+                                        "-g",          std::to_string(on_each),
+                                        "-nr",         std::to_string(host)};
       },
       {{"MASTER_ADDR", hosts.address(0)}, {"MASTER_PORT", "8889"}});
   for (const auto& result : results) {
@@ -178,6 +178,55 @@ TEST(Hosts, AProgramSpawnsRanksOnBoth) {
   EXPECT_THAT(first.output, HasSubstr("1 of 4, 4 met\n"));
   EXPECT_THAT(second.output, HasSubstr("3 of 4, 4 met\n"));
   EXPECT_THAT(second.output, EndsWith("host ended\n"));
+}
+
+// Three hosts with a rank each, the last of which has something else. All end with 2
+// and the same line.
+std::string line_of_three(
+    const std::vector<std::string>& last, const std::vector<std::string>& others) {
+  const Hosts hosts(3);
+  const auto results = hosts.run_all([&](int host) {
+    std::vector<std::string> arguments = {
+        "train",
+        "--model",
+        "simplenet",
+        "--limit",
+        "640",
+        "--master-addr",
+        hosts.address(0),
+        "--master-port",
+        "29500",
+        "--timeout-seconds",
+        "60"};
+    const auto& more = host == 2 ? last : others;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    if (std::find(more.begin(), more.end(), "--node-rank") == more.end()) {
+      arguments.insert(arguments.end(), {"--node-rank", std::to_string(host)});
+    }
+    return arguments;
+  });
+  for (const auto& result : results) {
+    EXPECT_EQ(result.status.code, 2) << result.errors;
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
+        << result.errors;
+    EXPECT_EQ(result.errors, results[0].errors);
+  }
+  return results[0].errors;
+}
+
+TEST(Hosts, DifferencesAreNamedOnEveryHost) {
+  if (!Hosts(3).ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  EXPECT_THAT(
+      line_of_three({"--nnodes", "3", "--nproc", "2"}, {"--nnodes", "3"}),
+      AllOf(HasSubstr("6 ranks"), HasSubstr(" 3;"), HasSubstr("--nproc")));
+  EXPECT_THAT(
+      line_of_three({"--nnodes", "3", "--backend", "gloo"}, {"--nnodes", "3"}),
+      AllOf(HasSubstr("backend gloo"), HasSubstr(" auto;")));
+  EXPECT_THAT(
+      line_of_three({"--nnodes", "3", "--node-rank", "1"}, {"--nnodes", "3"}),
+      HasSubstr("host 1 is there twice"));
 }
 
 struct OverHosts {

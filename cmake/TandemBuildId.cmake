@@ -1,0 +1,22 @@
+# Writes build_id.cpp: the version, and a hash of what the library is built from. Run as
+#   cmake -DROOT=... -DVERSION=... -DTORCH=... -DOUT=... -P TandemBuildId.cmake
+file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/tandem/*.cpp ${ROOT}/tandem/*.h)
+list(SORT sources)
+set(all "${TORCH}")
+foreach(source ${sources})
+  file(SHA256 ${ROOT}/${source} hash)
+  string(APPEND all "\n${source} ${hash}")
+endforeach()
+string(SHA256 id "${all}")
+string(SUBSTRING ${id} 0 12 id)
+file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [=[
+#include "tandem/base/build_id.h"
+
+namespace tandem {
+
+std::string build_id() {
+  return "@VERSION@ (@id@)";
+}
+
+}  // namespace tandem
+]=])

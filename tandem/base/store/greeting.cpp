@@ -1,0 +1,135 @@
+#include "tandem/base/store/greeting.h"
+
+#include <unistd.h>
+
+#include "tandem/base/build_id.h"
+#include "tandem/base/error.h"
+#include "tandem/base/host.h"
+#include "tandem/base/text.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr size_t kNumTexts = 7;
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+// "rank 1 on node7 (pid 12)".
+std::string who(const Greeting& greeting) {
+  const bool is_rank = greeting.role == Greeting::Role::rank;
+  return (is_rank ? "rank " : "the launcher of host ") +
+         std::to_string(greeting.number) + " on " + greeting.host;
+}
+
+std::string differ(
+    const Greeting& one, const std::string& has, const Greeting& other,
+    const std::string& others, const std::string& advice) {
+  return "[store] " + who(one) + " " + has + ", but " + who(other) + " " + others +
+         "; " + advice;
+}
+
+}  // namespace
+
+Greeting greeting_of(
+    Greeting::Role role, int number, int world_size, const std::string& backend) {
+  Greeting greeting;
+  greeting.role = role;
+  greeting.number = number;
+  greeting.world_size = world_size;
+  greeting.backend = backend;
+  greeting.build = build_id();
+  greeting.host = host_name() + " (pid " + std::to_string(getpid()) + ")";
+  greeting.identity = host_identity() + "/" + std::to_string(getpid());
+  return greeting;
+}
+
+std::vector<std::string> to_texts(const Greeting& greeting) {
+  return {
+      greeting.role == Greeting::Role::rank ? "rank" : "launcher",
+      std::to_string(greeting.number),
+      std::to_string(greeting.world_size),
+      greeting.backend,
+      greeting.build,
+      greeting.host,
+      greeting.identity};
+}
+
+std::optional<Greeting> from_texts(const std::vector<std::string>& texts) {
+  if (texts.size() != kNumTexts || (texts[0] != "rank" && texts[0] != "launcher")) {
+    return std::nullopt;
+  }
+  const auto number = parse_number<int>(texts[1]);
+  const auto world_size = parse_number<int>(texts[2]);
+  if (!number || !world_size || *number < 0 || *number >= *world_size) {
+    return std::nullopt;
+  }
+  Greeting greeting;
+  greeting.role = texts[0] == "rank" ? Greeting::Role::rank : Greeting::Role::launcher;
+  greeting.number = *number;
+  greeting.world_size = *world_size;
+  // Whoever knows the token may still not write to our terminal.
+  constexpr size_t kMost = 300;
+  greeting.backend = printable(texts[3].substr(0, kMost));
+  greeting.build = printable(texts[4].substr(0, kMost));
+  greeting.host = printable(texts[5].substr(0, kMost));
+  greeting.identity = texts[6].substr(0, kMost);
+  return greeting;
+}
+
+std::string RollCall::add(const Greeting& greeting) {
+  std::string line = difference(greeting);
+  if (!line.empty()) {
+    return line;
+  }
+  if (!first_) {
+    first_ = greeting;
+  }
+  if (!first_with_backend_ && !greeting.backend.empty()) {
+    first_with_backend_ = greeting;
+  }
+  auto& there = greeting.role == Greeting::Role::rank ? ranks_ : launchers_;
+  there.emplace(greeting.number, greeting);
+  return "";
+}
+
+bool RollCall::complete() const {
+  return first_ && ranks_.size() == static_cast<size_t>(first_->world_size);
+}
+
+std::string RollCall::difference(const Greeting& greeting) const {
+  if (first_ && greeting.build != first_->build) {
+    return differ(
+        greeting, "is of build " + greeting.build, *first_, "of " + first_->build,
+        "install the same tandem on every host");
+  }
+  if (first_ && greeting.world_size != first_->world_size) {
+    return differ(
+        greeting, "counts " + std::to_string(greeting.world_size) + " ranks in all",
+        *first_, std::to_string(first_->world_size),
+        "give every host the same --nnodes and --nproc, every rank the same "
+        "WORLD_SIZE");
+  }
+  if (first_with_backend_ && !greeting.backend.empty() &&
+      greeting.backend != first_with_backend_->backend) {
+    return differ(
+        greeting, "has the backend " + greeting.backend, *first_with_backend_,
+        first_with_backend_->backend, "give every host the same --backend");
+  }
+  const bool is_rank = greeting.role == Greeting::Role::rank;
+  const auto& there = is_rank ? ranks_ : launchers_;
+  const auto found = there.find(greeting.number);
+  if (found != there.end() && found->second.identity != greeting.identity) {
+    return "[store] " + std::string(is_rank ? "rank " : "host ") +
+           std::to_string(greeting.number) + " is there twice, on " +
+           found->second.host + " and on " + greeting.host +
+           "; give each host a --node-rank, or each process a RANK, of its own";
+  }
+  return "";
+}
+
+}  // namespace tandem

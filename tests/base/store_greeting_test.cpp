@@ -1,0 +1,143 @@
+// Ranks that do not fit together are told so before they begin.
+
+#include "tandem/base/store/greeting.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "tandem/base/build_id.h"
+#include "tests/base/store_tools.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::StartsWith;
+
+Greeting greeting(
+    int number, const std::string& host, Greeting::Role role = Greeting::Role::rank) {
+  Greeting greeting = greeting_of(role, number, 3, "auto");
+  greeting.host = greeting.identity = host;
+  return greeting;
+}
+
+TEST(BuildId, NamesVersionAndSources) {
+  EXPECT_THAT(build_id(), MatchesRegex("[0-9.]+ .[0-9a-f]+."));
+  EXPECT_EQ(build_id().size(), build_id().find(' ') + 15);
+}
+
+TEST(Greeting, ComesBackFromItsTexts) {
+  const auto one = greeting_of(Greeting::Role::launcher, 1, 4, "gloo");
+  EXPECT_EQ(one.build, build_id());
+  const auto again = from_texts(to_texts(one));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(to_texts(*again), to_texts(one));
+}
+
+TEST(Greeting, TextsThatAreNoneAreRefused) {
+  const auto good = to_texts(greeting(1, "a"));
+  for (const auto& [at, text] : std::vector<std::pair<size_t, std::string>>{
+           {0, "guest"}, {1, "-1"}, {1, "3"}, {1, "x"}, {2, "0"}, {2, ""}}) {
+    auto texts = good;
+    texts[at] = text;
+    EXPECT_FALSE(from_texts(texts)) << at << " " << text;
+  }
+  auto more = good;
+  more.emplace_back();
+  EXPECT_FALSE(from_texts(more));
+  EXPECT_FALSE(from_texts({}));
+  auto loud = good;
+  loud[5] = "\x1b[31mred";
+  EXPECT_EQ(from_texts(loud)->host, "?[31mred");
+}
+
+TEST(RollCall, TakesWhatFits) {
+  RollCall calls;
+  EXPECT_EQ(calls.add(greeting(0, "a", Greeting::Role::launcher)), "");
+  EXPECT_EQ(calls.add(greeting(0, "a1")), "");
+  EXPECT_EQ(calls.add(greeting(1, "b")), "");
+  EXPECT_FALSE(calls.complete());
+  auto unknown = greeting(2, "c");
+  unknown.backend = "";
+  EXPECT_EQ(calls.add(unknown), "");
+  EXPECT_TRUE(calls.complete());
+  // The same process once more.
+  EXPECT_EQ(calls.add(greeting(1, "b")), "");
+}
+
+TEST(RollCall, NamesBothSidesOfADifference) {
+  const auto line = [](const auto& change) {
+    RollCall calls;
+    EXPECT_EQ(calls.add(greeting(0, "node-a", Greeting::Role::launcher)), "");
+    auto other = greeting(1, "node-b");
+    change(other);
+    return calls.add(other);
+  };
+  EXPECT_EQ(line([](auto&) {}), "");
+  const auto both = AllOf(
+      StartsWith("[store] rank 1 on node-b"),
+      HasSubstr("launcher of host 0 on node-a"));
+  const auto build = line([](auto& other) { other.build = "0.0.9 (abc)"; });
+  EXPECT_THAT(build, both);
+  EXPECT_THAT(
+      build,
+      AllOf(HasSubstr("0.0.9 (abc)"), HasSubstr(build_id()), HasSubstr("install")));
+  const auto size = line([](auto& other) { other.world_size = 4; });
+  EXPECT_THAT(size, both);
+  EXPECT_THAT(size, AllOf(HasSubstr("4 ranks"), HasSubstr("3;"), HasSubstr("--nproc")));
+  const auto backend = line([](auto& other) { other.backend = "gloo"; });
+  EXPECT_THAT(backend, both);
+  EXPECT_THAT(
+      backend, AllOf(HasSubstr("gloo"), HasSubstr("auto;"), HasSubstr("--backend")));
+}
+
+TEST(RollCall, NamesBothThatAreOneRank) {
+  RollCall calls;
+  calls.add(greeting(1, "node-a"));
+  EXPECT_THAT(
+      calls.add(greeting(1, "node-b")),
+      AllOf(
+          HasSubstr("rank 1 is there twice"), HasSubstr("node-a"), HasSubstr("node-b"),
+          HasSubstr("--node-rank")));
+  calls.add(greeting(2, "node-a", Greeting::Role::launcher));
+  EXPECT_THAT(
+      calls.add(greeting(2, "node-b", Greeting::Role::launcher)),
+      HasSubstr("host 2 is there twice"));
+}
+
+TEST(StoreServer, TellsEveryRankThatTheyDoNotFit) {
+  const StoreServer server("tcp:127.0.0.1:0");
+  StoreClient waiting(server.address(), kLong);
+  waiting.greet(greeting(0, "node-a"));
+  auto value = std::async(
+      std::launch::async, [&] { return waiting.get("never", Milliseconds(600'000)); });
+  StoreClient other(server.address(), kLong);
+  const auto line =
+      message_of<ConfigError>([&] { other.greet(greeting(0, "node-b")); });
+  EXPECT_THAT(line, HasSubstr("there twice"));
+  EXPECT_EQ(message_of<ConfigError>([&] { value.get(); }), line);
+  StoreClient late(server.address(), kLong);
+  EXPECT_EQ(message_of<ConfigError>([&] { late.greet(greeting(1, "node-c")); }), line);
+  // Reports still arrive.
+  late.set("failure/1", "2rso");
+  EXPECT_EQ(server.get("failure/1"), "2rso");
+}
+
+TEST(StoreServer, AStrayThatComesLaterEndsNobody) {
+  const StoreServer server("tcp:127.0.0.1:0");
+  StoreClient client(server.address(), kLong);
+  for (int rank = 0; rank < 3; ++rank) {
+    client.greet(greeting(rank, "node-a"));
+  }
+  StoreClient stray(server.address(), kLong);
+  EXPECT_THROW(stray.greet(greeting(2, "node-b")), ConfigError);
+  expect_alive(client);
+  EXPECT_THROW(client.get("never", kShort), CommError);
+}
+
+}  // namespace
+}  // namespace tandem
