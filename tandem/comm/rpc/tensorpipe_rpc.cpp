@@ -1,7 +1,6 @@
 #include "tandem/comm/rpc/tensorpipe_rpc.h"
 
 #include <arpa/inet.h>
-#include <c10/util/Logging.h>
 #include <ifaddrs.h>
 #include <torch/csrc/distributed/rpc/request_callback.h>
 #include <torch/csrc/distributed/rpc/tensorpipe_agent.h>
@@ -182,9 +181,6 @@ class TensorPipeRpc : public Rpc {
       const TensorPipeOptions& options)
       : rank_(rank), timeout_(options.timeout), looks_(static_cast<size_t>(size)) {
     name_interface(options.address);
-    // A LibTorch without glog reads TORCH_CPP_LOG_LEVEL only here: agents warn of each
-    // peer that leaves before them.
-    c10::initLogging();
     const NoSigpipe guard;
     rpc::TensorPipeRpcBackendOptions settings(
         options.threads, {}, {}, seconds(timeout_), "env://");
