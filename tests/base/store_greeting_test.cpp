@@ -95,6 +95,21 @@ TEST(RollCall, NamesBothSidesOfADifference) {
       backend, AllOf(HasSubstr("gloo"), HasSubstr("auto;"), HasSubstr("--backend")));
 }
 
+TEST(RollCall, ARankThatFailedMayComeAgain) {
+  RollCall calls;
+  calls.add(greeting(1, "first try"));
+  calls.leave(greeting(1, "another"));
+  EXPECT_NE(calls.add(greeting(1, "second try")), "");
+  calls.leave(greeting(1, "first try"));
+  EXPECT_EQ(calls.add(greeting(1, "second try")), "");
+  calls.add(greeting(0, "a"));
+  calls.add(greeting(2, "b"));
+  // Then they have begun together.
+  calls.leave(greeting(1, "second try"));
+  EXPECT_TRUE(calls.complete());
+  EXPECT_NE(calls.add(greeting(1, "third try")), "");
+}
+
 TEST(RollCall, NamesBothThatAreOneRank) {
   RollCall calls;
   calls.add(greeting(1, "node-a"));
@@ -125,6 +140,21 @@ TEST(StoreServer, TellsEveryRankThatTheyDoNotFit) {
   // Reports still arrive.
   late.set("failure/1", "2rso");
   EXPECT_EQ(server.get("failure/1"), "2rso");
+}
+
+TEST(StoreServer, TakesARankAgainWhoseConnectionClosed) {
+  const StoreServer server("tcp:127.0.0.1:0");
+  StoreClient other(server.address(), kLong);
+  other.greet(greeting(0, "node-a"));
+  {
+    StoreClient failed(server.address(), kLong);
+    failed.greet(greeting(1, "node-b"));
+  }
+  // The server sees its end before it answers this.
+  expect_alive(other);
+  StoreClient again(server.address(), kLong);
+  again.greet(greeting(1, "node-c"));
+  expect_alive(other);
 }
 
 TEST(StoreServer, AStrayThatComesLaterEndsNobody) {

@@ -18,6 +18,7 @@ std::vector<Request> valid_requests() {
       {Operation::has, 0, {std::string(300, 'k')}},
       {Operation::remove, 0, {"key"}},
       {Operation::num_keys, 0, {}},
+      {Operation::greet, 0, {"rank", "1", "2"}},
   };
 }
 
@@ -66,6 +67,7 @@ TEST(StoreProtocol, RefusesAWrongNumberOfTexts) {
       {Operation::has, {0}},
       {Operation::remove, {0, 2}},
       {Operation::num_keys, {1}},
+      {Operation::greet, {0}},
   };
   for (const auto& [operation, counts] : wrong) {
     for (const size_t count : counts) {
@@ -78,7 +80,7 @@ TEST(StoreProtocol, RefusesAWrongNumberOfTexts) {
 }
 
 TEST(StoreProtocol, RefusesUnknownOperations) {
-  for (const int operation : {0, 9, 127, 128, 255}) {
+  for (const int operation : {0, 10, 127, 128, 255}) {
     for (const size_t count : {0, 1, 2, 3}) {
       Request again;
       EXPECT_FALSE(decode(

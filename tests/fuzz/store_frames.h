@@ -42,7 +42,7 @@ inline std::string mutated_frame(const std::string& frame, std::minstd_rand& ran
   }
   const size_t choice = random() % 4;
   if (choice == 0) {
-    request.operation = static_cast<store_protocol::Operation>(random() % 10);
+    request.operation = static_cast<store_protocol::Operation>(random() % 11);
   } else if (choice == 1 || request.texts.empty()) {
     request.texts.emplace_back("k");
   } else if (choice == 2) {

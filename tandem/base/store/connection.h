@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "tandem/base/store/greeting.h"
 #include "tandem/base/store/protocol.h"
 #include "tandem/base/store/socket.h"
 
@@ -58,6 +59,8 @@ class StoreConnection {
   /// Set to close when the last answer has been sent.
   bool leaving = false;
   bool closing = false;
+  /// Who the client is, once it has said so and fits the others.
+  std::optional<Greeting> greeting;
   /// Set while a get or wait has no answer yet.
   std::optional<store_protocol::Request> pending;
   std::chrono::steady_clock::time_point deadline;

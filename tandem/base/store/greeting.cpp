@@ -94,11 +94,17 @@ std::string RollCall::add(const Greeting& greeting) {
   }
   auto& there = greeting.role == Greeting::Role::rank ? ranks_ : launchers_;
   there.emplace(greeting.number, greeting);
+  complete_ = complete_ || ranks_.size() == static_cast<size_t>(first_->world_size);
   return "";
 }
 
-bool RollCall::complete() const {
-  return first_ && ranks_.size() == static_cast<size_t>(first_->world_size);
+void RollCall::leave(const Greeting& greeting) {
+  auto& there = greeting.role == Greeting::Role::rank ? ranks_ : launchers_;
+  const auto found = there.find(greeting.number);
+  if (!complete_ && found != there.end() &&
+      found->second.identity == greeting.identity) {
+    there.erase(found);
+  }
 }
 
 std::string RollCall::difference(const Greeting& greeting) const {

@@ -39,8 +39,13 @@ class RollCall {
   /// and says what to change; "" where all does.
   std::string add(const Greeting& greeting);
 
-  /// Whether all ranks have come.
-  bool complete() const;
+  /// A process has gone: until all were there, another may take its place.
+  void leave(const Greeting& greeting);
+
+  /// Whether all ranks have been there at once.
+  bool complete() const {
+    return complete_;
+  }
 
  private:
   std::string difference(const Greeting& greeting) const;
@@ -50,6 +55,7 @@ class RollCall {
   std::optional<Greeting> first_with_backend_;
   std::map<int, Greeting> launchers_;
   std::map<int, Greeting> ranks_;
+  bool complete_ = false;
 };
 
 }  // namespace tandem

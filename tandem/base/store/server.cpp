@@ -90,7 +90,13 @@ class StoreServer::Table {
       for (auto& connection : connections_) {
         connection.send_out();
       }
-      connections_.remove_if([](const StoreConnection& c) { return c.closing; });
+      connections_.remove_if([&](const StoreConnection& c) {
+        if (c.closing && c.greeting) {
+          const std::lock_guard<std::mutex> lock(mutex_);
+          roll_call_.leave(*c.greeting);
+        }
+        return c.closing;
+      });
     }
   }
 
@@ -150,7 +156,7 @@ class StoreServer::Table {
     }
   }
 
-  // Whoever knows the token needs a moment; so it is those who say nothing that go.
+  // Whoever knows the token needs a moment only, so the oldest is none of them.
   void make_room_for_a_stranger() {
     const auto is_stranger = [](const StoreConnection& c) { return !c.trusted; };
     const auto strangers =
@@ -236,6 +242,9 @@ class StoreServer::Table {
     if (line.empty()) {
       line = roll_call_.add(*greeting);
       refusal_ = complete ? "" : line;
+    }
+    if (line.empty()) {
+      from.greeting = greeting;
     }
     from.reply(line.empty() ? Status::ok : Status::refused, line);
   }
