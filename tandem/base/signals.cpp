@@ -4,6 +4,7 @@
 #include <csignal>
 #include <initializer_list>
 
+#include "tandem/base/output.h"
 #include "tandem/base/rank_env.h"
 
 namespace tandem {
@@ -19,6 +20,7 @@ extern "C" void on_signal(int number) {
     save_requested = true;
   } else {
     stop_number = number;
+    hurry_output();
   }
 }
 
