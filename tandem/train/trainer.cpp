@@ -118,6 +118,9 @@ class Trainer {
     const bool finished =
         is_finished() && !out.empty() && file_exists(out + "/summary.json");
     const bool looks_on = resumed && (config_.output.dry_run || finished);
+    if (!looks_on) {
+      saving_.make_directory();
+    }
     directory_ = std::make_unique<RunDirectory>(looks_on ? "" : out, config_, resumed);
     reporter_.write_to(*directory_);
     if (resumed && !looks_on && !out.empty()) {
