@@ -96,4 +96,23 @@ RunLock::~RunLock() {
   }
 }
 
+void check_own_directory(const std::string& directory) {
+  const std::string path = directory.substr(0, directory.find_last_not_of('/') + 1);
+  struct stat info {};
+  if (path.empty() || lstat(path.c_str(), &info) != 0) {
+    return;
+  }
+  if (S_ISLNK(info.st_mode)) {
+    throw ConfigError(
+        "[train] '" + path +
+        "' is a symbolic link; name the folder that it leads to as --out");
+  }
+  if (info.st_uid != geteuid()) {
+    throw ConfigError(fmt::format(
+        "[train] '{}' belongs to user {}, and this is user {}; choose a folder of your "
+        "own as --out",
+        path, info.st_uid, geteuid()));
+  }
+}
+
 }  // namespace tandem

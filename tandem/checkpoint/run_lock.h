@@ -28,4 +28,9 @@ class RunLock {
   int fd_ = -1;
 };
 
+/// Throws ConfigError where `directory` is a symbolic link or belongs to another user,
+/// who could have a run write, or remove, what is not its own. One that is not there
+/// yet is fine.
+void check_own_directory(const std::string& directory);
+
 }  // namespace tandem

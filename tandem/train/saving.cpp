@@ -22,6 +22,7 @@ std::string Saving::directory() {
   if (comm_.rank() != 0 || config_.output.out.empty()) {
     return "";
   }
+  check_own_directory(config_.output.out);
   if (file_exists(config_.output.out)) {
     lock();
   }

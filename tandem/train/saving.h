@@ -25,7 +25,7 @@ class Saving {
   /// Where this rank writes, "" for nowhere; from now on no other run does (RunLock).
   /// Nothing is made: where the directory is not there yet, make_directory() locks it.
   /// Throws ConfigError when another run writes there, or an earlier run's checkpoints
-  /// are there that this one does not go on from.
+  /// are there that this one does not go on from, or it is not this user's own.
   std::string directory();
 
   /// Makes it. Throws as directory(), and DataError.
