@@ -11,6 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/output.h"
+#include "tandem/base/signals.h"
 
 namespace tandem {
 
@@ -27,7 +28,10 @@ sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD}) {
-    sigaddset(&set, number);
+    // A signal that is blocked comes to a signalfd even if it is ignored.
+    if (number != SIGHUP || !ignores_hangup()) {
+      sigaddset(&set, number);
+    }
   }
   return set;
 }

@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
         Way{"OneRank", {}}, Way{"Threads", {"--nproc", "2", "--ranks", "thread"}},
         Way{"Shm", {"--nproc", "2"}},
         Way{"AllRanksPrint", {"--nproc", "2", "--log-ranks", "all"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace
 }  // namespace tandem
