@@ -16,6 +16,8 @@ if(TANDEM_TORCH_PYTHON)
   get_filename_component(tandem_torch_root ${tandem_torch_prefix}/../.. ABSOLUTE)
   list(PREPEND CMAKE_PREFIX_PATH ${tandem_torch_root})
   set(Torch_DIR ${tandem_torch_prefix}/Torch CACHE PATH "" FORCE)
+  # What is installed finds it too.
+  set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 endif()
 
 # Debian's newer packages look for a kineto that they do not ship, and warn.

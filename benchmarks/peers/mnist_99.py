@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""PyTorch's counterpart of recipes/mnist-99.toml: net on two ranks under
-DistributedDataParallel, one cycle of SGD, one test at the end.
+"""PyTorch's counterpart of recipes/mnist-99.toml: convnet_bn on two ranks
+under DistributedDataParallel, one cycle of SGD, one test at the end.
 
-usage: mnist_99.py --data FOLDER --seed N [--epochs 4] [--bf16]
+usage: mnist_99.py --data FOLDER --seed N [--epochs 2] [--bf16]
 
 Reads IDX files straight into tensors and cuts batches from them, which is faster than
 torchvision's data set and its loader. --bf16: autocast, channels last.
@@ -13,6 +13,7 @@ import os
 import common
 import models
 
+MODEL = "convnet_bn"
 BATCH = 32
 TOP_RATE = 0.05
 
@@ -43,14 +44,13 @@ def run_rank(rank, args, port):
                       GLOO_SOCKET_IFNAME="lo")
     import torch
     import torch.distributed as dist
-    import torch.nn.functional as F
     from torch.nn.parallel import DistributedDataParallel
     from torch.utils.data.distributed import DistributedSampler
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=2)
     pixels, labels = common.read_part(args.data, "train")
     sampler = DistributedSampler(range(len(labels)), seed=args.seed)
-    net = models.make_model("net")
+    net = models.make_model(MODEL)
     torch.manual_seed(args.seed)
     for layer in net:
         if hasattr(layer, "reset_parameters"):
@@ -62,13 +62,14 @@ def run_rank(rank, args, port):
     steps = args.epochs * -(-len(sampler) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, TOP_RATE, total_steps=steps, cycle_momentum=False)
+    loss_of = models.make_loss(MODEL)
     torch.manual_seed(args.seed + 1000 * rank)
     for epoch in range(args.epochs):
         for data, target in batches(sampler, epoch, pixels, labels):
             optimizer.zero_grad()
             with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
                 output = model(data)
-            F.nll_loss(output.float(), target).backward()
+            loss_of(output.float(), target).backward()
             optimizer.step()
             schedule.step()
     test = common.read_part(args.data, "t10k")
@@ -84,7 +85,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--bf16", action="store_true")
     args = parser.parse_args()
     common.limit_threads(1)

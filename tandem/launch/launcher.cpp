@@ -211,7 +211,8 @@ Variables rank_variables(int nproc, int64_t threads) {
       // as long as on one thread.
       {get_env("OMP_WAIT_POLICY") ? "OMP_WAIT_POLICY" : "GOMP_SPINCOUNT", "5000"},
       {"GLOG_minloglevel", "2"},
-      {"TORCH_CPP_LOG_LEVEL", "ERROR"},
+      // Errors are ours to tell, in a line of their own.
+      {"TORCH_CPP_LOG_LEVEL", "FATAL"},
       {"UCX_HANDLE_ERRORS", "none"},
       {"UCX_DEBUG_SIGNO", "0"},
   };

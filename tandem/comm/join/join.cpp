@@ -1,5 +1,7 @@
 #include "tandem/comm/join/join.h"
 
+#include <c10/util/Logging.h>
+
 #include <algorithm>
 
 #include "tandem/base/error.h"
@@ -228,6 +230,9 @@ JoinedRun join_run(const CommOptions& options) {
 
 JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   hold_standard_streams();
+  // A LibTorch without glog reads TORCH_CPP_LOG_LEVEL only here. Its Gloo and its
+  // agents tell of each peer that leaves before them.
+  c10::initLogging();
   // Chosen first, so that misuse shows before any other rank is met.
   const auto make = factory_of(options.backend);
   JoinedRun run;

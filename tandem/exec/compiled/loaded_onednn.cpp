@@ -14,8 +14,6 @@
 
 #if DNNL_VERSION_MAJOR >= 3
 #define TANDEM_ONEDNN_VERSIONED(F)                             \
-  F(dnnl_batch_normalization_backward_primitive_desc_create)   \
-  F(dnnl_batch_normalization_forward_primitive_desc_create)    \
   F(dnnl_convolution_backward_data_primitive_desc_create)      \
   F(dnnl_convolution_backward_weights_primitive_desc_create)   \
   F(dnnl_convolution_forward_primitive_desc_create)            \
@@ -30,8 +28,6 @@
   F(dnnl_memory_desc_query)
 #else
 #define TANDEM_ONEDNN_VERSIONED(F)                 \
-  F(dnnl_batch_normalization_backward_desc_init)   \
-  F(dnnl_batch_normalization_forward_desc_init)    \
   F(dnnl_convolution_backward_data_desc_init)      \
   F(dnnl_convolution_backward_weights_desc_init)   \
   F(dnnl_convolution_forward_desc_init)            \

@@ -35,6 +35,18 @@ memory::desc any_desc(const OnednnDims& dims, OnednnType type) {
   return {dims, type, memory::format_tag::any};
 }
 
+PixelLayout pixel_layout_for(const memory& m) {
+  using Tag = memory::format_tag;
+  const OnednnDims dims = dims_of(m);
+  const PixelLayout blocked[] = {{Tag::nChw16c, 16}, {Tag::nChw8c, 8}};
+  for (const auto& layout : blocked) {
+    if (m.get_desc() == memory::desc(dims, type_of(m), layout.tag)) {
+      return layout;
+    }
+  }
+  return dims[1] % 8 == 0 ? PixelLayout{Tag::nhwc, dims[1]} : blocked[1];
+}
+
 memory plain_memory(
     const OnednnDims& dims, const dnnl::engine& engine, void* data, OnednnType type) {
   return data == nullptr ? memory(plain_desc(dims, type), engine)

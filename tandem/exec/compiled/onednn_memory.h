@@ -52,6 +52,15 @@ dnnl::memory::desc plain_desc(
 /// A description that leaves the layout to the primitive.
 dnnl::memory::desc any_desc(const OnednnDims& dims, OnednnType type);
 
+/// The layout of images that our own loops read: as `memory` has it, if they can read
+/// that, otherwise one that they can.
+struct PixelLayout {
+  dnnl::memory::format_tag tag;
+  // The neighbouring channels of a pixel, a multiple of 8: all of them in nhwc.
+  int64_t lanes;
+};
+PixelLayout pixel_layout_for(const dnnl::memory& memory);
+
 /// `dims` in rows, at `data` (null: memory of its own, 64-byte aligned).
 dnnl::memory plain_memory(
     const OnednnDims& dims, const dnnl::engine& engine, void* data = nullptr,

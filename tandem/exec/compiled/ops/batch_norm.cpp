@@ -1,161 +1,265 @@
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
-#include "tandem/exec/compiled/onednn_library.h"
-#include "tandem/exec/compiled/onednn_primitives.h"
+#include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/plan.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
+#include "tandem/kernels/isa.h"
+#include "tandem/kernels/norm_loops.h"
 
 namespace tandem {
 
 namespace {
 
 using dnnl::memory;
-using Flags = dnnl::normalization_flags;
 
 constexpr double kMomentum = 0.1;
-constexpr float kEpsilon = 1e-5F;
+constexpr double kEpsilon = 1e-5;
+// The least number of values that a thread takes.
+constexpr int64_t kGrain = 16'384;
 
-// oneDNN's statistics depend on the number of threads, so it gets one.
+// Each plane has moments and sums of its own, which are put together in the order of
+// the images and in double precision, so the number of threads does not change a bit.
+// Equations: S. Ioffe, C. Szegedy, "Batch Normalization", 2015; two planes' moments
+// become one's as in T. Chan, G. Golub, R. LeVeque, "Updating Formulae", 1979.
 class BatchNorm : public OnednnOp {
  public:
   BatchNorm(
       const FusedLayer& fused, const OnednnTensors& tensors,
       const OnednnContext& context)
-      : OnednnOp(context), tensors_(tensors) {
-    flags_ = Flags::use_scale | Flags::use_shift;
-    if (fused.relu) {
-      flags_ |= Flags::fuse_norm_relu;
-    }
-    if (!context_.training) {
-      flags_ |= Flags::use_global_stats;
-    }
-  }
+      : OnednnOp(context), tensors_(tensors), relu_(fused.relu) {}
 
   memory plan_forward(const memory& input) override {
-    const LoneThread lone;
-    input_ = input;
-    const auto data = input.get_desc();
-#if DNNL_VERSION_MAJOR >= 3
-    pd_ = onednn::describe<dnnl::batch_normalization_forward>(
-        context_.engine, {}, forward_kind(), data, data, kEpsilon, flags_);
-#else
-    pd_ = onednn::describe<dnnl::batch_normalization_forward>(
-        context_.engine, {}, forward_kind(), data, kEpsilon, flags_);
-#endif
-    const memory output = make(pd_.dst_desc());
-    mean_ = context_.training ? make(pd_.mean_desc()) : over(tensors_.running_mean);
-    variance_ =
-        context_.training ? make(pd_.variance_desc()) : over(tensors_.running_var);
-    workspace_ = make(pd_.workspace_desc());
-    forward_ = {
-        dnnl::batch_normalization_forward(pd_),
-        {{DNNL_ARG_SRC, input},
-         {DNNL_ARG_MEAN, mean_},
-         {DNNL_ARG_VARIANCE, variance_},
-         {DNNL_ARG_SCALE, over(tensors_.weight)},
-         {DNNL_ARG_SHIFT, over(tensors_.bias)},
-         {DNNL_ARG_WORKSPACE, workspace_},
-         {DNNL_ARG_DST, output}}};
-    return output;
+    const OnednnDims dims = dims_of(input);
+    const auto [tag, lanes] = pixel_layout_for(input);
+    input_ = change_.plan(input, {dims, type_of(input), tag}, context_);
+    output_ = make(input_.get_desc());
+    images_ = dims[0];
+    channels_ = dims[1];
+    blocks_ = (channels_ + lanes - 1) / lanes;
+    plane_ = {dims[2] * dims[3], lanes};
+    // Channels that fill a block up have a scale and a bias of 0.
+    for (auto* values : {&mean_, &scale_, &bias_, &mean_grad_, &slope_}) {
+      values->assign(static_cast<size_t>(blocks_ * lanes), 0);
+    }
+    deviation_.resize(static_cast<size_t>(channels_));
+    weight_grad_.resize(deviation_.size());
+    bias_grad_.resize(deviation_.size());
+    for (auto* values : {&plane_sums_, &plane_products_}) {
+      values->resize(static_cast<size_t>(images_ * blocks_ * lanes));
+    }
+    return output_;
   }
 
-  memory plan_backward(const memory& grad_output, bool) override {
-    const LoneThread lone;
-    const auto data = input_.get_desc();
-    const auto kind = dnnl::prop_kind::backward;
-#if DNNL_VERSION_MAJOR >= 3
-    const auto pd = onednn::describe_backward<dnnl::batch_normalization_backward>(
-        context_.engine, {}, pd_, kind, data, data, data, kEpsilon, flags_);
-#else
-    const auto pd = onednn::describe_backward<dnnl::batch_normalization_backward>(
-        context_.engine, {}, pd_, kind, data, data, kEpsilon, flags_);
-#endif
-    const memory grad_input = make(pd.diff_src_desc());
-    const auto channels = plain_desc({tensors_.weight.size(0)});
-    scale_grad_ = make(channels);
-    shift_grad_ = make(channels);
-    backward_ = {
-        dnnl::batch_normalization_backward(pd),
-        {{DNNL_ARG_SRC, input_},
-         {DNNL_ARG_MEAN, mean_},
-         {DNNL_ARG_VARIANCE, variance_},
-         {DNNL_ARG_SCALE, over(tensors_.weight)},
-#if DNNL_VERSION_MAJOR < 3
-         // oneDNN 2 does not read it, but counts its arguments; oneDNN 3 wants one
-         // fewer.
-         {DNNL_ARG_SHIFT, over(tensors_.bias)},
-#endif
-         {DNNL_ARG_WORKSPACE, workspace_},
-         {DNNL_ARG_DIFF_DST,
-          grad_change_.plan(grad_output, pd.diff_dst_desc(), context_)},
-         {DNNL_ARG_DIFF_SRC, grad_input},
-         {DNNL_ARG_DIFF_SCALE, scale_grad_},
-         {DNNL_ARG_DIFF_SHIFT, shift_grad_}}};
-    return grad_input;
+  memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
+    grad_output_ = grad_change_.plan(grad_output, input_.get_desc(), context_);
+    grad_input_ = wants_input_grad ? make(input_.get_desc()) : memory();
+    return grad_input_;
   }
 
   void forward(const OnednnPass&) override {
-    {
-      const LoneThread lone;
-      forward_.run(stream());
-    }
-    if (context_.training) {
-      track();
-    }
+    change_.run(stream());
+    with_type([&](auto type) {
+      using T = decltype(type);
+      if (context_.training) {
+        take_statistics<T>();
+      } else {
+        use_running_statistics();
+      }
+      normalise<T>();
+    });
   }
 
-  // One primitive gives all three gradients.
   void backward_parameters(bool accumulate) override {
     grad_change_.run(stream());
-    {
-      const LoneThread lone;
-      backward_.run(stream());
+    with_type([&](auto type) { sum_gradients<decltype(type)>(); });
+    for (int64_t c = 0; c < channels_; ++c) {
+      const auto i = static_cast<size_t>(c);
+      double sum = 0;
+      double product = 0;
+      for (int64_t image = 0; image < images_; ++image) {
+        sum += plane_sums_[at(image, c)];
+        product += plane_products_[at(image, c)];
+      }
+      const double deviation = deviation_[i];
+      weight_grad_[i] = static_cast<float>(product / deviation);
+      bias_grad_[i] = static_cast<float>(sum);
+      mean_grad_[i] = static_cast<float>(sum / count());
+      slope_[i] = static_cast<float>(product / count() / (deviation * deviation));
     }
-    const int64_t channels = tensors_.weight.size(0);
     store_gradient(
-        data_of<float>(scale_grad_), channels, accumulate,
+        weight_grad_.data(), channels_, accumulate,
         tensors_.weight_grad.data_ptr<float>());
     store_gradient(
-        data_of<float>(shift_grad_), channels, accumulate,
-        tensors_.bias_grad.data_ptr<float>());
+        bias_grad_.data(), channels_, accumulate, tensors_.bias_grad.data_ptr<float>());
   }
-  void backward_input() override {}
+
+  void backward_input() override {
+    with_type([&](auto type) { spread_gradients<decltype(type)>(); });
+  }
 
  private:
-  memory over(const at::Tensor& tensor) const {
-    return plain_over(tensor, context_.engine);
+  template <typename Body>
+  void with_type(const Body& body) const {
+    type_of(input_) == OnednnType::bf16 ? body(Bf16{}) : body(float{});
   }
 
-  // The running variance is the unbiased one, as PyTorch's is.
-  void track() {
-    const OnednnDims dims = dims_of(input_);
-    const auto count = static_cast<double>(dims[0] * dims[2] * dims[3]);
-    const double unbiased = count / std::max(1.0, count - 1);
-    auto* mean = tensors_.running_mean.data_ptr<float>();
-    auto* variance = tensors_.running_var.data_ptr<float>();
-    for (int64_t i = 0; i < dims[1]; ++i) {
-      mean[i] = static_cast<float>(
-          (1 - kMomentum) * mean[i] + kMomentum * data_of<float>(mean_)[i]);
-      variance[i] = static_cast<float>(
-          (1 - kMomentum) * variance[i] +
-          kMomentum * unbiased * data_of<float>(variance_)[i]);
+  double count() const {
+    return static_cast<double>(images_ * plane_.pixels);
+  }
+
+  // Where the sums of an image's channel lie: a plane has those of its lanes.
+  size_t at(int64_t image, int64_t channel) const {
+    return static_cast<size_t>(image * blocks_ * plane_.lanes + channel);
+  }
+
+  // Calls body(offset of the plane's values, offset of its sums, its channels).
+  template <typename Body>
+  void for_each_plane(const Body& body) const {
+    const int64_t size = plane_.pixels * plane_.lanes;
+    parallel_for(
+        0, images_ * blocks_, std::max<int64_t>(1, kGrain / size),
+        [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const int64_t lane = i % blocks_ * plane_.lanes;
+            body(
+                i * size, i * plane_.lanes,
+                NormChannels{
+                    mean_.data() + lane, scale_.data() + lane, bias_.data() + lane,
+                    mean_grad_.data() + lane, slope_.data() + lane});
+          }
+        });
+  }
+
+  template <typename T>
+  void take_statistics() {
+    void (*const moments)(const NormPlane&, const T*, float*, float*) =
+        TANDEM_FOR_ISA(decltype(moments), norm_moments);
+    for_each_plane([&](int64_t values, int64_t sums, const NormChannels&) {
+      moments(
+          plane_, data_of<T>(input_) + values, plane_sums_.data() + sums,
+          plane_products_.data() + sums);
+    });
+    auto* running_mean = tensors_.running_mean.data_ptr<float>();
+    auto* running_variance = tensors_.running_var.data_ptr<float>();
+    // The running variance is the unbiased one, as PyTorch's is.
+    const double unbiased = 1 / std::max(1.0, count() - 1);
+    for (int64_t c = 0; c < channels_; ++c) {
+      const auto [mean, squares] = moments_of(c);
+      set_channel(c, mean, squares / count());
+      running_mean[c] =
+          static_cast<float>((1 - kMomentum) * running_mean[c] + kMomentum * mean);
+      running_variance[c] = static_cast<float>(
+          (1 - kMomentum) * running_variance[c] + kMomentum * squares * unbiased);
     }
     *tensors_.num_batches.data_ptr<int64_t>() += 1;
   }
 
+  struct Moments {
+    double mean = 0;
+    // The sum of squared distances from the mean.
+    double squares = 0;
+  };
+
+  Moments moments_of(int64_t channel) const {
+    const auto pixels = static_cast<double>(plane_.pixels);
+    Moments all;
+    for (int64_t image = 0; image < images_; ++image) {
+      const auto before = static_cast<double>(image) * pixels;
+      const double distance = plane_sums_[at(image, channel)] - all.mean;
+      all.mean += distance * pixels / (before + pixels);
+      all.squares += plane_products_[at(image, channel)] +
+                     distance * distance * before * pixels / (before + pixels);
+    }
+    return all;
+  }
+
+  void use_running_statistics() {
+    const auto* mean = tensors_.running_mean.data_ptr<float>();
+    const auto* variance = tensors_.running_var.data_ptr<float>();
+    for (int64_t c = 0; c < channels_; ++c) {
+      set_channel(c, mean[c], variance[c]);
+    }
+  }
+
+  void set_channel(int64_t channel, double mean, double variance) {
+    const auto i = static_cast<size_t>(channel);
+    deviation_[i] = std::sqrt(variance + kEpsilon);
+    mean_[i] = static_cast<float>(mean);
+    scale_[i] =
+        static_cast<float>(tensors_.weight.data_ptr<float>()[channel] / deviation_[i]);
+    bias_[i] = tensors_.bias.data_ptr<float>()[channel];
+  }
+
+  template <typename T>
+  void normalise() const {
+    void (*const loop)(const NormPlane&, const NormChannels&, bool, const T*, T*) =
+        TANDEM_FOR_ISA(decltype(loop), norm_forward);
+    for_each_plane([&](int64_t values, int64_t, const NormChannels& channels) {
+      loop(
+          plane_, channels, relu_, data_of<T>(input_) + values,
+          data_of<T>(output_) + values);
+    });
+  }
+
+  // Null without a ReLU.
+  template <typename T>
+  const T* cut_output(int64_t values) const {
+    return relu_ ? data_of<T>(output_) + values : nullptr;
+  }
+
+  template <typename T>
+  void sum_gradients() {
+    void (*const sum)(
+        const NormPlane&, const NormChannels&, const T*, const T*, const T*, float*,
+        float*) = TANDEM_FOR_ISA(decltype(sum), norm_gradient_sums);
+    for_each_plane([&](int64_t values, int64_t sums, const NormChannels& channels) {
+      sum(plane_, channels, data_of<T>(input_) + values, cut_output<T>(values),
+          data_of<T>(grad_output_) + values, plane_sums_.data() + sums,
+          plane_products_.data() + sums);
+    });
+  }
+
+  template <typename T>
+  void spread_gradients() const {
+    void (*const backward)(
+        const NormPlane&, const NormChannels&, const T*, const T*, const T*, T*) =
+        TANDEM_FOR_ISA(decltype(backward), norm_backward);
+    for_each_plane([&](int64_t values, int64_t, const NormChannels& channels) {
+      backward(
+          plane_, channels, data_of<T>(input_) + values, cut_output<T>(values),
+          data_of<T>(grad_output_) + values, data_of<T>(grad_input_) + values);
+    });
+  }
+
   OnednnTensors tensors_;
-  Flags flags_ = Flags::none;
+  bool relu_;
+  int64_t images_ = 0;
+  int64_t channels_ = 0;
+  // The planes of an image.
+  int64_t blocks_ = 0;
+  NormPlane plane_;
   memory input_;
-  memory mean_;
-  memory variance_;
-  // Says which outputs the ReLU made zero.
-  memory workspace_;
-  memory scale_grad_;
-  memory shift_grad_;
-  dnnl::batch_normalization_forward::primitive_desc pd_;
-  BoundPrimitive forward_;
-  BoundPrimitive backward_;
+  memory output_;
+  memory grad_output_;
+  memory grad_input_;
+  LayoutChange change_;
   LayoutChange grad_change_;
+  // For each channel, those that fill a block up included.
+  std::vector<float> mean_;
+  std::vector<float> scale_;
+  std::vector<float> bias_;
+  std::vector<float> mean_grad_;
+  std::vector<float> slope_;
+  // For each channel.
+  std::vector<double> deviation_;
+  std::vector<float> weight_grad_;
+  std::vector<float> bias_grad_;
+  // For each lane of each plane: forward its mean and its squared distances from that,
+  // backward the sums of the gradient and of the gradient times (input - mean).
+  std::vector<float> plane_sums_;
+  std::vector<float> plane_products_;
 };
 
 }  // namespace

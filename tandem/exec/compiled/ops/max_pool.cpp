@@ -8,7 +8,6 @@ namespace tandem {
 namespace {
 
 using dnnl::memory;
-using Tag = memory::format_tag;
 
 // The passes are our own: they take the ReLU along, and are several times faster than
 // oneDNN's, which keeps a layout that does not suit its backward.
@@ -20,12 +19,12 @@ class MaxPool : public OnednnOp {
   memory plan_forward(const memory& input) override {
     const OnednnType type = type_of(input);
     const OnednnDims in = dims_of(input);
-    input_ = change_.plan(input, {in, type, tag_of(input)}, context_);
-    const int64_t lanes = lanes_of(tag_of(input), in[1]);
+    const auto [tag, lanes] = pixel_layout_for(input);
+    input_ = change_.plan(input, {in, type, tag}, context_);
     shape_ = {
         in[0] * ((in[1] + lanes - 1) / lanes), in[2], in[3], lanes, layer_.kernel};
-    output_ = make(
-        {{in[0], in[1], shape_.out_height(), shape_.out_width()}, type, tag_of(input)});
+    output_ =
+        make({{in[0], in[1], shape_.out_height(), shape_.out_width()}, type, tag});
     which_.resize(static_cast<size_t>(elements_of(output_)));
     return output_;
   }
@@ -55,21 +54,6 @@ class MaxPool : public OnednnOp {
   }
 
  private:
-  // The input's layout where the passes can read it, otherwise one that they can.
-  static Tag tag_of(const memory& input) {
-    const OnednnDims dims = dims_of(input);
-    for (const Tag tag : {Tag::nChw16c, Tag::nChw8c}) {
-      if (input.get_desc() == memory::desc(dims, type_of(input), tag)) {
-        return tag;
-      }
-    }
-    return dims[1] % 8 == 0 ? Tag::nhwc : Tag::nChw8c;
-  }
-
-  static int64_t lanes_of(Tag tag, int64_t channels) {
-    return tag == Tag::nChw16c ? 16 : tag == Tag::nChw8c ? 8 : channels;
-  }
-
   template <typename T>
   void pool() {
     max_pool(shape_, relu_, data_of<T>(input_), data_of<T>(output_), which_.data());
