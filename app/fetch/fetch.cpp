@@ -34,19 +34,19 @@ std::string target_folder(const RemoteSet& set, const FetchOptions& options) {
   if (!options.to.empty()) {
     return options.to;
   }
-  const auto folders = dataset_folders(set.name);
   const auto root = get_env("TANDEM_DATA").value_or("");
   if (root.empty()) {
-    return folders.back();
+    return cache_directory() + "/" + set.name;
   }
   std::error_code ignored;
   const bool is_folder = fs::is_directory(root, ignored);
-  if (is_folder && can_write_into(folders.front())) {
-    return folders.front();
+  const std::string first = dataset_folders(set.name).front();
+  if (is_folder && can_write_into(first)) {
+    return first;
   }
   const std::string reason = is_folder ? "it cannot be written" : "it is not a folder";
   say("not into $TANDEM_DATA, " + root + ": " + reason);
-  return folders.back();
+  return cache_directory() + "/" + set.name;
 }
 
 std::string names_of(const std::vector<RemoteFile>& files) {

@@ -60,7 +60,7 @@ PartFile::PartFile(std::string path)
     : whole_(std::move(path)), path_(whole_ + ".part") {
   // A link that somebody put there is not followed.
   fd_ =
-      open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
+      open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
   struct stat status {};
   if (fd_ < 0 || fstat(fd_, &status) != 0) {
     fail("write", path_);

@@ -50,7 +50,7 @@ TargetFolder::TargetFolder(std::string folder)
 }
 
 bool TargetFolder::lock() {
-  lock_ = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+  lock_ = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (lock_ < 0 && errno == ENOENT) {
     // Who had it has removed it again, since nothing came.
     make_directories(folder_);

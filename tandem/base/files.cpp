@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <random>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
@@ -49,6 +51,23 @@ std::string advice(int reason) {
   const std::string reason = std::strerror(errno);
   throw DataError(
       "[files] cannot " + what + " '" + path + "': " + reason + advice(errno));
+}
+
+// A new file next to `path`. Not mkostemp(): its files are 0600, and the mode that the
+// user's umask asks for can only be had by open().
+std::pair<std::string, int> open_beside(const std::string& path) {
+  std::random_device random;
+  for (int tries = 0; tries < 100; ++tries) {
+    std::string temporary = path + "." + std::to_string(random());
+    const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0) {
+      return {std::move(temporary), fd};
+    }
+    if (errno != EEXIST) {
+      break;
+    }
+  }
+  fail("write", path);
 }
 
 }  // namespace
@@ -93,15 +112,10 @@ void write_all(int fd, const void* data, size_t size, const std::string& path) {
 }
 
 void replace_file(const std::string& path, const std::function<void(int fd)>& write) {
-  std::string temporary = path + ".XXXXXX";
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) {
-    fail("write", path);
-  }
+  const auto [temporary, fd] = open_beside(path);
   try {
     write(fd);
-    if (fchmod(fd, 0644) != 0 || fsync(fd) != 0 ||
-        rename(temporary.c_str(), path.c_str()) != 0) {
+    if (fsync(fd) != 0 || rename(temporary.c_str(), path.c_str()) != 0) {
       fail("write", path);
     }
   } catch (...) {
@@ -168,11 +182,23 @@ std::string make_private_directory() {
   return path;
 }
 
+bool has_cache_directory() {
+  return !get_env("XDG_CACHE_HOME").value_or("").empty() ||
+         !get_env("HOME").value_or("").empty();
+}
+
 std::string cache_directory() {
+  // Not below /tmp: whoever made the folder first would choose what we read.
+  if (!has_cache_directory()) {
+    throw ConfigError(
+        "[files] there is no place for a cache: neither XDG_CACHE_HOME nor HOME is "
+        "set; "
+        "set one of them to a folder of your own");
+  }
   if (const auto cache = get_env("XDG_CACHE_HOME"); cache && !cache->empty()) {
     return *cache + "/tandem";
   }
-  return get_env("HOME").value_or("/tmp") + "/.cache/tandem";
+  return *get_env("HOME") + "/.cache/tandem";
 }
 
 std::string executable_path() {
@@ -181,7 +207,7 @@ std::string executable_path() {
 
 FileLock::FileLock(const std::string& path) {
   make_directories(parent_of(path));
-  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0 || flock(fd_, LOCK_EX) != 0) {
     fail("lock", path);
   }

@@ -15,7 +15,7 @@ std::string read_file(
 /// Replaces a file in one step: `write` gets a descriptor of a new file beside
 /// it, which is then flushed to disk and renamed over `path`. Readers see the
 /// old or the new file, never a part; on any failure the old one stays and the
-/// new one is removed. Throws DataError.
+/// new one is removed. Who may read it is what the user's umask says. Throws DataError.
 void replace_file(const std::string& path, const std::function<void(int fd)>& write);
 void replace_file(const std::string& path, const std::string& content);
 
@@ -39,8 +39,10 @@ std::vector<std::string> list_directory(const std::string& path);
 /// A new directory that only this user can enter, under $TMPDIR or /tmp.
 std::string make_private_directory();
 
-/// $XDG_CACHE_HOME/tandem or ~/.cache/tandem; not created.
+/// $XDG_CACHE_HOME/tandem or ~/.cache/tandem; not created. Throws ConfigError where
+/// neither XDG_CACHE_HOME nor HOME is set.
 std::string cache_directory();
+bool has_cache_directory();
 
 /// The running program's file.
 std::string executable_path();

@@ -1,15 +1,15 @@
 #include "tandem/base/log.h"
 
 #include <fmt/core.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <memory>
 #include <mutex>
 #include <set>
 
-#include "tandem/base/no_sigpipe.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/standard_streams.h"
 
 namespace tandem {
 
@@ -18,21 +18,26 @@ namespace {
 thread_local int current_rank = 0;
 thread_local int current_world_size = 1;
 
+// A reader that has gone must not end a run, nor one who stalls keep it from saving.
+class ErrorOutput : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    print_now(stderr, {line.data(), line.size()});
+  }
+  void flush_() override {}
+};
+
 spdlog::logger& logger() {
   static const auto instance = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "tandem", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto made =
+        std::make_shared<spdlog::logger>("tandem", std::make_shared<ErrorOutput>());
     made->set_pattern("tandem: %v");
     made->set_level(spdlog::level::from_str(get_env("TANDEM_LOG").value_or("info")));
     return made;
   }();
   return *instance;
-}
-
-// A reader that has gone must not end a run.
-void write(spdlog::level::level_enum level, const std::string& message) {
-  const NoSigpipe quiet;
-  logger().log(level, message);
 }
 
 std::string with_rank(const std::string& message) {
@@ -52,12 +57,12 @@ int thread_rank() {
 }
 
 void log_debug(const std::string& message) {
-  write(spdlog::level::debug, with_rank(message));
+  logger().log(spdlog::level::debug, with_rank(message));
 }
 
 void log_info(const std::string& message) {
   if (current_rank == 0) {
-    write(spdlog::level::info, message);
+    logger().log(spdlog::level::info, message);
   }
 }
 
@@ -66,12 +71,12 @@ void log_warning(const std::string& message) {
   static std::set<std::string> seen;
   const std::lock_guard<std::mutex> lock(mutex);
   if (seen.insert(message).second) {
-    write(spdlog::level::warn, with_rank("warning: " + message));
+    logger().log(spdlog::level::warn, with_rank("warning: " + message));
   }
 }
 
 void log_error(const std::string& message) {
-  write(spdlog::level::err, with_rank("error: " + message));
+  logger().log(spdlog::level::err, with_rank("error: " + message));
 }
 
 }  // namespace tandem

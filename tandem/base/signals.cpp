@@ -4,6 +4,7 @@
 #include <csignal>
 #include <initializer_list>
 
+#include "tandem/base/output.h"
 #include "tandem/base/rank_env.h"
 
 namespace tandem {
@@ -19,6 +20,7 @@ extern "C" void on_signal(int number) {
     save_requested = true;
   } else {
     stop_number = number;
+    hurry_output();
   }
 }
 
@@ -31,11 +33,18 @@ void catch_signals() {
   // signal may come twice, from a terminal or service manager and from the launcher,
   // which ends us itself after a while.
   action.sa_flags = SA_RESTART | (get_env("TANDEM_STORE") ? 0 : SA_RESETHAND);
-  for (const int number : {SIGTERM, SIGINT}) {
-    sigaction(number, &action, nullptr);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    if (number != SIGHUP || !ignores_hangup()) {
+      sigaction(number, &action, nullptr);
+    }
   }
   action.sa_flags = SA_RESTART;
   sigaction(SIGUSR1, &action, nullptr);
+}
+
+bool ignores_hangup() {
+  struct sigaction action {};
+  return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 int stop_signal() {

@@ -2,13 +2,16 @@
 
 namespace tandem {
 
-/// Turns signals into flags that a training loop looks at: SIGTERM and SIGINT ask it to
-/// save and stop, SIGUSR1 to save. A signal handler cannot reach an object, so these
-/// are the process's.
+/// Turns signals into flags that a training loop looks at: SIGTERM, SIGINT and SIGHUP
+/// (a terminal that is closed; not under nohup) ask it to save and stop, SIGUSR1 to
+/// save. A signal handler cannot reach an object, so these are the process's.
 void catch_signals();
 
 /// The signal that asked to stop, 0 for none. Any thread.
 int stop_signal();
+
+/// Whether this process was started to outlive its terminal, as by nohup.
+bool ignores_hangup();
 
 /// True if SIGUSR1 has come since the last call. Any thread.
 bool take_save_request();

@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/no_sigpipe.h"
+#include "tandem/base/output.h"
 
 namespace tandem {
 
@@ -30,9 +31,17 @@ void hold_standard_streams() {
 
 int print_now(std::FILE* stream, const std::string& text) {
   const NoSigpipe quiet;
-  const bool taken = std::fwrite(text.data(), 1, text.size(), stream) == text.size();
-  const int reason = taken ? 0 : errno;
-  return std::fflush(stream) == 0 ? reason : errno;
+  // What others printed comes before it.
+  if (std::fflush(stream) != 0) {
+    return errno;
+  }
+  const int reason = write_output(fileno(stream), text);
+  if (reason != 0 && reason != ETIMEDOUT) {
+    // So that the stream knows of its error, too.
+    std::fputc('\n', stream);
+    std::fflush(stream);
+  }
+  return reason;
 }
 
 void outlive_readers() {

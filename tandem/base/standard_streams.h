@@ -14,8 +14,9 @@ namespace tandem {
 /// and train() do it again for programs that did not. Throws Error without /dev/null.
 void hold_standard_streams();
 
-/// Writes to standard output or error at once, without SIGPIPE. Returns 0, or the errno
-/// of text that was lost.
+/// Writes to standard output or error at once, without SIGPIPE. A reader who stalls is
+/// waited for until this process is told to stop (output.h). Returns 0, or the errno of
+/// text that was lost.
 int print_now(std::FILE* stream, const std::string& text);
 
 /// From now on a reader that has gone costs the output meant for it, not this process,

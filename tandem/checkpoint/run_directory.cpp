@@ -91,7 +91,7 @@ RunDirectory::~RunDirectory() {
 
 void RunDirectory::open_metrics(int mode) {
   const std::string path = path_ + "/metrics.jsonl";
-  metrics_fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0644);
+  metrics_fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0666);
   if (metrics_fd_ < 0) {
     throw DataError(
         "[files] cannot write '" + path + "': " + std::strerror(errno) +

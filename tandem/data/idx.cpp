@@ -16,6 +16,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/memory.h"
 
 namespace tandem {
 
@@ -51,6 +52,12 @@ class ByteReader {
   }
   ByteReader(const ByteReader&) = delete;
   ByteReader& operator=(const ByteReader&) = delete;
+
+  // What the rest holds at most: deflate makes up to 1032 bytes of one.
+  size_t most_bytes() const {
+    constexpr size_t kMostInflated = 1040;
+    return packed_ ? kMostInflated * (rest_.size() + kGzipMagic.size()) : rest_.size();
+  }
 
   // Returns fewer than `size` bytes at the end. `size` is below 4 GiB.
   size_t read(uint8_t* data, size_t size) {
@@ -162,6 +169,17 @@ int64_t product(const std::string& path, const std::vector<int64_t>& dims) {
   return total;
 }
 
+// What is read is copied at most once more (data/bytes.h).
+void check_memory(const std::string& path, size_t total) {
+  const auto most = static_cast<size_t>(free_memory() / 2);
+  if (total > most) {
+    throw ConfigError(
+        "[data] '" + path + "' holds " + std::to_string(total) +
+        " bytes, more than half of the memory that is free (" + std::to_string(most) +
+        "); free some, or name smaller --data");
+  }
+}
+
 // Unpacks a gzip file of one member in one go, in a third of zlib's time. Returns
 // nullopt where anything about it is unusual: zlib then says what.
 std::optional<std::vector<uint8_t>> unpack_at_once(
@@ -207,10 +225,18 @@ IdxArray parse_idx(std::string_view bytes, const std::string& path, size_t num_d
   IdxArray array;
   array.dims = read_header(reader, path, num_dims);
   const auto total = static_cast<size_t>(product(path, array.dims));
+  // A file that promises more than it can hold ends before it takes memory.
+  const bool may_hold = total <= reader.most_bytes();
+  if (may_hold) {
+    check_memory(path, total);
+  }
   const size_t header = sizeof(uint32_t) * (1 + num_dims);
   if (auto values = unpack_at_once(bytes, header, total)) {
     array.values = std::move(*values);
     return array;
+  }
+  if (may_hold) {
+    array.values.reserve(total);
   }
   while (array.values.size() < total) {
     const size_t have = array.values.size();

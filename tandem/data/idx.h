@@ -20,7 +20,8 @@ struct IdxArray {
 /// Throws DataError that names the file when it is missing, not IDX, not of bytes, not
 /// of `num_dims` dimensions, shorter or longer than its header says, a damaged gzip, or
 /// a gzip followed by other bytes. Memory grows with the data found, not with what the
-/// header claims.
+/// header claims; throws ConfigError, before it takes any, when the header claims more
+/// than half of what is free.
 IdxArray read_idx(const std::string& path, size_t num_dims);
 
 /// The same for a file's bytes; `name` is for the messages.

@@ -113,6 +113,10 @@ std::string missing_file(const std::string& folder, const FileSet& set) {
           "; put it there, name another folder with --data, " + remedy);
     }
   }
+  if (folders.empty()) {
+    // Says what to set.
+    cache_directory();
+  }
   throw DataError(
       "[data] " + std::string(set.title) + " is not in " + join(folders, " or ") +
       "; put its files there, name their folder with --data, " + remedy);
@@ -181,7 +185,9 @@ std::vector<std::string> dataset_folders(const std::string& name) {
       folders.push_back(*root);
     }
   }
-  folders.push_back(cache_directory() + "/" + name);
+  if (has_cache_directory()) {
+    folders.push_back(cache_directory() + "/" + name);
+  }
   return folders;
 }
 

@@ -6,7 +6,7 @@
 namespace tandem {
 
 /// Where `--data NAME` looks for a data set's files, in this order: $TANDEM_DATA/NAME,
-/// for mnist $TANDEM_DATA itself, and NAME in the cache.
+/// for mnist $TANDEM_DATA itself, and NAME in the cache, where there is one.
 std::vector<std::string> dataset_folders(const std::string& name);
 
 /// The first of them with all the files that a data set of dataset_table() has,

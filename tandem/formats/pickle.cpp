@@ -53,6 +53,8 @@ enum Opcode : unsigned char {
 }  // namespace op
 
 constexpr unsigned char kNewestProtocol = 2;
+// A value takes up to a hundred times the byte that makes it.
+constexpr size_t kMostValues = 10'000'000;
 
 class Reader {
  public:
@@ -113,6 +115,7 @@ class Reader {
   bool read_container(unsigned char opcode) {
     switch (opcode) {
       case op::mark:
+        count_one();
         marks_.push_back(stack_.size());
         return true;
       case op::empty_tuple:
@@ -150,10 +153,10 @@ class Reader {
   bool read_memo(unsigned char opcode) {
     switch (opcode) {
       case op::bin_put:
-        memo_[number_of<unsigned char>()] = top();
+        remember(number_of<unsigned char>());
         return true;
       case op::long_bin_put:
-        memo_[number_of<uint32_t>()] = top();
+        remember(number_of<uint32_t>());
         return true;
       case op::bin_get:
         recall(number_of<unsigned char>());
@@ -263,7 +266,16 @@ class Reader {
 
   // --- the stack ---
 
+  void count_one() {
+    if (++count_ > kMostValues) {
+      throw ConfigError(
+          "[weights] '" + path_ + "' holds more than " + std::to_string(kMostValues) +
+          " values in its pickle; name a file that holds tensors");
+    }
+  }
+
   PickleValue* push(Kind kind) {
+    count_one();
     values_.emplace_back();
     values_.back().kind = kind;
     stack_.push_back(&values_.back());
@@ -310,7 +322,13 @@ class Reader {
     return pop_some(count);
   }
 
+  void remember(uint32_t key) {
+    count_one();
+    memo_[key] = top();
+  }
+
   void recall(uint32_t key) {
+    count_one();
     const auto found = memo_.find(key);
     if (found == memo_.end()) {
       fail("has a broken pickle");
@@ -328,6 +346,7 @@ class Reader {
   const std::string& path_;
   std::deque<PickleValue>& values_;
   size_t next_ = 0;
+  size_t count_ = 0;
   std::vector<PickleValue*> stack_;
   std::vector<size_t> marks_;
   std::map<uint32_t, PickleValue*> memo_;

@@ -38,7 +38,8 @@ struct PickleValue {
 class Pickle {
  public:
   /// `path` is for messages. Throws DataError for bytes that are not a pickle, end
-  /// early, or have another protocol.
+  /// early, or have another protocol, ConfigError for more than 10 million values
+  /// (those that are taken again from the memo count again).
   Pickle(const std::string& bytes, const std::string& path);
 
   const PickleValue& root() const {

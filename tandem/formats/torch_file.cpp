@@ -4,12 +4,16 @@
 #include <ATen/ops/from_blob.h>
 #include <caffe2/serialize/inline_container.h>
 
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
 #include <limits>
 #include <map>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/formats/pickle.h"
+#include "tandem/formats/zip_directory.h"
 
 namespace tandem {
 
@@ -22,6 +26,8 @@ using caffe2::serialize::PyTorchStreamWriter;
 constexpr const char* kPickleRecord = "data.pkl";
 constexpr const char* kByteOrderRecord = "byteorder";
 constexpr const char* kStorageRecords = "data/";
+constexpr uint64_t kMostPickleBytes = uint64_t{64} << 20;
+constexpr size_t kMostDims = 64;
 
 struct StorageClass {
   at::ScalarType dtype;
@@ -42,6 +48,44 @@ const StorageClass kStorageClasses[] = {
 }
 
 // --- reading ---
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+  throw ConfigError(
+      "[weights] '" + path + "' " + what +
+      ", which torch.save never writes; name another file");
+}
+
+// What is behind the archive's own name, as LibTorch's reader compares it.
+std::string record_name(const ZipEntry& entry) {
+  std::string name = entry.name.substr(entry.name.find('/') + 1);
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
+    return static_cast<char>(std::tolower(c));
+  });
+  return name;
+}
+
+// Before anything is unpacked: a record takes the memory that the directory says, and
+// records may lie over each other.
+void check_records(const std::string& path) {
+  std::error_code error;
+  const uint64_t whole = std::filesystem::file_size(path, error);
+  uint64_t bytes = 0;
+  for (const auto& entry : read_zip_directory(path)) {
+    const std::string name = record_name(entry);
+    // The sources of a TorchScript are, and nobody reads them.
+    if (entry.compressed && name.rfind("code/", 0) != 0) {
+      refuse(path, "has a compressed record '" + entry.name + "'");
+    }
+    if (name == kPickleRecord && entry.size > kMostPickleBytes) {
+      refuse(
+          path, "has a pickle of " + std::to_string(entry.size) +
+                    " bytes, expected at most " + std::to_string(kMostPickleBytes));
+    }
+    if (!entry.compressed && (entry.size > whole || (bytes += entry.size) > whole)) {
+      refuse(path, "has records of more bytes than the file");
+    }
+  }
+}
 
 const PickleValue* entry_of(const PickleValue& dict, const std::string& key) {
   for (size_t i = 0; i + 1 < dict.items.size(); i += 2) {
@@ -123,6 +167,9 @@ class StateReader {
   }
 
   std::vector<int64_t> numbers_of(const std::string& name, const PickleValue& value) {
+    if (value.items.size() > kMostDims) {
+      fail(path_, "has a tensor '" + name + "' of too many dimensions");
+    }
     std::vector<int64_t> numbers;
     for (const auto* item : value.items) {
       if (item->kind != Kind::number || item->number < 0) {
@@ -268,6 +315,7 @@ class StatePickle {
 
 std::vector<NamedTensor> read_torch_file(const std::string& path) {
   try {
+    check_records(path);
     return StateReader(path).read();
   } catch (const c10::Error& error) {
     fail(path, "is damaged (" + first_line(error) + ")");

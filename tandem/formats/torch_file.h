@@ -13,7 +13,9 @@ namespace tandem {
 ///
 /// float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool.
 /// Throws DataError when the file is damaged, or is not such a dict (a whole
-/// module, TorchScript).
+/// module, TorchScript); ConfigError for what torch.save does not write and could take
+/// any amount of memory: compressed records, records that lie over each other, a pickle
+/// of more than 64 MiB or 10 million values.
 std::vector<NamedTensor> read_torch_file(const std::string& path);
 
 /// Writes a dict of tensors that torch.load(path, weights_only=True) reads and

@@ -70,6 +70,10 @@ struct LaunchOutcome {
 /// says which rank failed first and how. No rank outlives the call; the kernel
 /// kills them when the launcher itself is killed.
 ///
+/// Signals and grace are served whoever reads our output. While nobody does, ranks wait
+/// in their writes once 1 MiB is held back; a run that is told to stop, or fails, drops
+/// the oldest lines instead, says how many, and does not wait for a reader.
+///
 /// Call from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
 /// SIGCHLD and SIGPIPE are blocked from then on.
 ///

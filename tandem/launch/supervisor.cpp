@@ -10,7 +10,8 @@
 #include <fstream>
 
 #include "tandem/base/error.h"
-#include "tandem/base/files.h"
+#include "tandem/base/output.h"
+#include "tandem/base/signals.h"
 
 namespace tandem {
 
@@ -20,33 +21,19 @@ constexpr int kPollMs = 100;
 // Reads of 16 KiB from one pipe before the others get their turn. Together more
 // than a pipe holds.
 constexpr int kReadsPerTurn = 64;
+// How long a run that was told to stop waits for a reader who takes nothing.
+constexpr std::chrono::milliseconds kPatience(500);
 
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD}) {
-    sigaddset(&set, number);
+    // A signal that is blocked comes to a signalfd even if it is ignored.
+    if (number != SIGHUP || !ignores_hangup()) {
+      sigaddset(&set, number);
+    }
   }
   return set;
-}
-
-void print_lines(int to, const std::string& prefix, std::string& text, bool all) {
-  const size_t end = all ? text.size() : text.rfind('\n') + 1;
-  std::string out;
-  for (size_t at = 0; at < end;) {
-    const size_t newline = std::min(text.find('\n', at), end - 1);
-    out += prefix + text.substr(at, newline + 1 - at);
-    at = newline + 1;
-  }
-  if (all && !out.empty() && out.back() != '\n') {
-    out += '\n';
-  }
-  text.erase(0, end);
-  try {
-    write_all(to, out.data(), out.size(), "output");
-  } catch (const DataError&) {
-    // The reader of our output is gone; the ranks' work still counts.
-  }
 }
 
 std::set<pid_t> children_of_this_thread() {
@@ -80,6 +67,8 @@ void kill_orphans(const std::set<pid_t>& others) {
 Supervisor::Supervisor(double grace_seconds, double stop_grace_seconds)
     : grace_seconds_(grace_seconds),
       stop_grace_seconds_(stop_grace_seconds),
+      output_(STDOUT_FILENO),
+      errors_(STDERR_FILENO),
       others_(children_of_this_thread()) {
   sigset_t set = watched_signals();
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -95,34 +84,55 @@ Supervisor::~Supervisor() {
 
 void Supervisor::add(
     int rank, Process process, const std::string& prefix, bool prefix_output) {
-  Stream output{process.output_fd(), STDOUT_FILENO, prefix_output ? prefix : "", ""};
-  Stream error{process.error_fd(), STDERR_FILENO, prefix, ""};
+  Stream output{process.output_fd(), output_, LineCutter(prefix_output ? prefix : "")};
+  Stream error{process.error_fd(), errors_, LineCutter(prefix)};
   children_.push_back({rank, std::move(process), std::move(output), std::move(error)});
 }
 
 std::vector<Supervisor::Ending> Supervisor::run() {
   std::vector<Ending> endings;
   while (endings.size() < children_.size()) {
-    wait_for_events();
-    read_signals();
+    serve();
     for (auto& child : children_) {
-      forward(child.output);
-      forward(child.error);
+      forward(child.output, false);
+      forward(child.error, false);
     }
     reap(endings);
     enforce_grace();
   }
   kill_orphans(others_);
+  finish_output();
   return endings;
 }
 
+void Supervisor::serve() {
+  wait_for_events();
+  read_signals();
+  const bool any = output_.write();
+  read_from_us_ = errors_.write() || any;
+}
+
 void Supervisor::wait_for_events() {
-  std::vector<pollfd> entries = {{signal_fd_, POLLIN, 0}};
+  std::vector<pollfd> entries = {
+      {signal_fd_, POLLIN, 0}, output_.entry(), errors_.entry()};
   for (const auto& child : children_) {
-    entries.push_back({child.output.from, POLLIN, 0});
-    entries.push_back({child.error.from, POLLIN, 0});
+    for (const auto* stream : {&child.output, &child.error}) {
+      entries.push_back({stream->to.full() ? -1 : stream->from, POLLIN, 0});
+    }
   }
   poll(entries.data(), entries.size(), kPollMs);
+}
+
+void Supervisor::finish_output() {
+  auto last_read = Clock::now();
+  while (!output_.empty() || !errors_.empty()) {
+    serve();
+    if (read_from_us_ || stop_signal_ == 0) {
+      last_read = Clock::now();
+    } else if (Clock::now() - last_read > kPatience) {
+      return;
+    }
+  }
 }
 
 void Supervisor::read_signals() {
@@ -136,6 +146,7 @@ void Supervisor::read_signals() {
     } else if (number != SIGCHLD) {
       const bool impatient = number == SIGINT && stop_signal_ == SIGINT;
       stop_signal_ = number;
+      hurry_output();
       stop_others(
           number == SIGHUP || number == SIGQUIT ? SIGTERM : number,
           stop_grace_seconds_);
@@ -155,8 +166,8 @@ void Supervisor::reap(std::vector<Ending>& endings) {
     }
     child.ended = true;
     for (auto* stream : {&child.output, &child.error}) {
-      forward(*stream);
-      print_lines(stream->to, stream->prefix, stream->line, true);
+      forward(*stream, true);
+      stream->to.add(stream->lines.finish());
     }
     // A SIGKILL that is not ours may be the reason why others ended before.
     const bool by_us = status->signal == SIGKILL ? killed_ : stopping_;
@@ -176,6 +187,8 @@ void Supervisor::stop_others(int first_signal, double grace_seconds) {
   }
   if (!stopping_) {
     stopping_ = true;
+    output_.drop_from_now();
+    errors_.drop_from_now();
     kill_at_ = Clock::now() +
                std::chrono::milliseconds(static_cast<int64_t>(grace_seconds * 1000));
   }
@@ -190,13 +203,15 @@ void Supervisor::enforce_grace() {
   }
 }
 
-void Supervisor::forward(Stream& stream) {
+void Supervisor::forward(Stream& stream, bool all) {
   char buffer[1 << 14];
   for (int turn = 0; turn < kReadsPerTurn && stream.from >= 0; ++turn) {
+    if (stream.to.full() && !all) {
+      return;
+    }
     const ssize_t got = read(stream.from, buffer, sizeof(buffer));
     if (got > 0) {
-      stream.line.append(buffer, static_cast<size_t>(got));
-      print_lines(stream.to, stream.prefix, stream.line, false);
+      stream.to.add(stream.lines.take(buffer, static_cast<size_t>(got)));
     } else {
       if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
         stream.from = -1;

@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "tandem/base/process.h"
+#include "tandem/launch/line_cutter.h"
+#include "tandem/launch/output_queue.h"
 
 namespace tandem {
 
-/// Watches a host's rank processes until all have ended.
+/// Watches a host's rank processes until all have ended. Whoever reads our output, or
+/// does not, signals and grace are served.
 class Supervisor {
  public:
   /// How one rank ended. `stopped_by_us`: it got our SIGTERM or SIGKILL first.
@@ -35,7 +38,9 @@ class Supervisor {
 
   /// Forwards output and signals until every rank has ended. Returns how, in that
   /// order. After the first failure the others get SIGTERM, and SIGKILL when the grace
-  /// time is over. A second SIGINT ends the grace at once.
+  /// time is over. A second SIGINT ends the grace at once. What the ranks have printed
+  /// is then written to its end; once we were told to stop, a reader who takes nothing
+  /// for half a second is not waited for (output_queue.h).
   std::vector<Ending> run();
 
   /// The signal that told us to stop, 0 for none.
@@ -45,10 +50,9 @@ class Supervisor {
 
  private:
   struct Stream {
-    int from = -1;
-    int to = -1;
-    std::string prefix;
-    std::string line;
+    int from;
+    OutputQueue& to;
+    LineCutter lines;
   };
   struct Child {
     int rank;
@@ -59,16 +63,23 @@ class Supervisor {
   };
   using Clock = std::chrono::steady_clock;
 
+  void serve();
   void wait_for_events();
   void read_signals();
   void reap(std::vector<Ending>& endings);
   void stop_others(int first_signal, double grace_seconds);
   void enforce_grace();
-  static void forward(Stream& stream);
+  // Reads what a rank has printed; what does not fit, too, when `all`.
+  static void forward(Stream& stream, bool all);
+  void finish_output();
 
   double grace_seconds_;
   double stop_grace_seconds_;
   int signal_fd_;
+  OutputQueue output_;
+  OutputQueue errors_;
+  // Whether a reader took something in the last round.
+  bool read_from_us_ = false;
   std::vector<Child> children_;
   // Processes that somebody else in this program started before.
   std::set<pid_t> others_;

@@ -95,6 +95,12 @@ class Strategy {
            consistency() == Consistency::sharded;
   }
 
+  /// Whether all ranks have waited for each other in the last step, and are at the same
+  /// one: agreeing then costs nobody time.
+  virtual bool ranks_have_met() const {
+    return in_lockstep();
+  }
+
   /// Brings parameters and buffers into the state to evaluate or save.
   virtual void before_evaluation() = 0;
 

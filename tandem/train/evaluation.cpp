@@ -1,5 +1,6 @@
 #include "tandem/train/evaluation.h"
 
+#include <ATen/ops/full.h>
 #include <fmt/core.h>
 
 #include <filesystem>
@@ -47,11 +48,13 @@ void check_images(
 
 }  // namespace
 
-TestReport evaluate(
-    Strategy& strategy, Communicator& comm, const Dataset& dataset,
-    LoaderOptions options, int64_t limit_batches) {
+std::optional<TestReport> evaluate_unless(
+    const std::function<bool()>& stop, Strategy& strategy, Communicator& comm,
+    const Dataset& dataset, LoaderOptions options, int64_t limit_batches) {
   strategy.before_evaluation();
   const DataShard shard = strategy.data_shard();
+  const bool alone = strategy.consistency() != Consistency::sharded;
+  bool stopped = false;
   StepSums sums;
   // With fewer samples than ranks some have none.
   if (shard.shard >= 0 && shard.shard < dataset.size) {
@@ -67,17 +70,31 @@ TestReport evaluate(
     StepContext context;
     context.training = false;
     Batch batch;
-    for (int64_t i = 0; (limit_batches == 0 || i < limit_batches) && loader.next(batch);
+    for (int64_t i = 0;
+         !stopped && (limit_batches == 0 || i < limit_batches) && loader.next(batch);
          ++i) {
       sums += strategy.evaluate_batch(batch, context);
+      stopped = alone && stop();
     }
   }
+  auto stops = at::full({1}, stopped ? 1 : 0, at::kLong);
+  comm.all_reduce(stops, ReduceOp::sum, "evaluation ends")->wait();
   const auto values = of_all_ranks(sums, comm, "evaluation").values();
+  if (stops.item<int64_t>() > 0) {
+    return std::nullopt;
+  }
   TestReport report;
   report.count = static_cast<int64_t>(values.samples);
   report.correct = static_cast<int64_t>(values.correct);
   report.loss = values.mean_loss();
   return report;
+}
+
+TestReport evaluate(
+    Strategy& strategy, Communicator& comm, const Dataset& dataset,
+    LoaderOptions options, int64_t limit_batches) {
+  return *evaluate_unless(
+      [] { return false; }, strategy, comm, dataset, std::move(options), limit_batches);
 }
 
 TestReport evaluate_checkpoint(

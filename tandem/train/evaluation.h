@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tandem/checkpoint/run_directory.h"
@@ -19,6 +21,12 @@ namespace tandem {
 TestReport evaluate(
     Strategy& strategy, Communicator& comm, const Dataset& dataset,
     LoaderOptions options, int64_t limit_batches = 0);
+
+/// The same, broken off soon after `stop` says so on some rank; then nullopt on all of
+/// them. Stages of a pipeline evaluate each batch together, and so to the end.
+std::optional<TestReport> evaluate_unless(
+    const std::function<bool()>& stop, Strategy& strategy, Communicator& comm,
+    const Dataset& dataset, LoaderOptions options, int64_t limit_batches = 0);
 
 struct CheckpointEvaluation {
   // As --data; "": what the model was trained on.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/checkpoint/rank_files.h"
@@ -17,22 +18,38 @@ Saving::Saving(
     Communicator& comm, Assembly& parts)
     : config_(config), train_(train), data_(data), comm_(comm), parts_(parts) {}
 
-// Checkpoints are kept by their step: a new run's would be the first to go, so it does
-// not mix with an old one's.
-std::string Saving::directory() const {
+std::string Saving::directory() {
   if (comm_.rank() != 0 || config_.output.out.empty()) {
     return "";
   }
-  const std::string checkpoints = config_.output.out + "/checkpoints";
+  check_own_directory(config_.output.out);
+  if (file_exists(config_.output.out)) {
+    lock();
+  }
+  return config_.output.out;
+}
+
+void Saving::make_directory() {
+  if (comm_.rank() == 0 && !config_.output.out.empty() && lock_ == nullptr) {
+    make_directories(config_.output.out);
+    lock();
+  }
+}
+
+// Checkpoints are kept by their step: a new run's would be the first to go, so it does
+// not mix with an old one's.
+void Saving::lock() {
+  const std::string& out = config_.output.out;
+  lock_ = std::make_unique<RunLock>(out);
+  const std::string checkpoints = out + "/checkpoints";
   const bool goes_on = config_.output.resume == "auto" ||
                        config_.output.resume.rfind(checkpoints + "/", 0) == 0;
   if (!goes_on && !newest_checkpoint(checkpoints).empty()) {
     throw ConfigError(
-        "[train] '" + config_.output.out +
+        "[train] '" + out +
         "' holds the checkpoints of an earlier run; go on with --resume auto, or "
         "choose another --out");
   }
-  return config_.output.out;
 }
 
 std::string Saving::newest() const {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/run_lock.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
 #include "tandem/data/data_parts.h"
@@ -20,9 +22,14 @@ class Saving {
       const RunConfig& config, const Dataset& train, const DataParts& data,
       Communicator& comm, Assembly& parts);
 
-  /// Where this rank writes, "" for nowhere. Throws ConfigError when an earlier run's
-  /// checkpoints are there that this one does not go on from.
-  std::string directory() const;
+  /// Where this rank writes, "" for nowhere; from now on no other run does (RunLock).
+  /// Nothing is made: where the directory is not there yet, make_directory() locks it.
+  /// Throws ConfigError when another run writes there, or an earlier run's checkpoints
+  /// are there that this one does not go on from, or it is not this user's own.
+  std::string directory();
+
+  /// Makes it. Throws as directory(), and DataError.
+  void make_directory();
 
   /// The newest checkpoint of the run, "" when there is none.
   std::string newest() const;
@@ -48,11 +55,15 @@ class Saving {
   std::string checkpoint_to_resume() const;
   void check_continues(const std::string& path, const CheckpointContent& earlier) const;
 
+  void lock();
+
   const RunConfig& config_;
   const Dataset& train_;
   const DataParts& data_;
   Communicator& comm_;
   Assembly& parts_;
+  // Of rank 0, which alone writes.
+  std::unique_ptr<RunLock> lock_;
   // The checkpoint, "" in a run that began here.
   std::string resumed_from_;
   // Of its ranks' files, by name.

@@ -6,6 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/base/signals.h"
 #include "tandem/base/standard_streams.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/data/data_parts.h"
@@ -80,12 +81,19 @@ class Trainer {
     while (!is_finished()) {
       train_epoch();
       if (is_evaluated()) {
+        // Whatever comes while it is evaluated, what was trained is there. The position
+        // is the epoch's end, where a run that goes on evaluates first.
+        write_checkpoint();
         test = evaluate_in_run();
       }
       if (is_epoch_done()) {
         position_ = {position_.epoch + 1, 0, position_.step, 0};
       }
       save();
+      // The others ask before long.
+      if (!parts_.strategy->in_lockstep() && !is_finished()) {
+        stop_if_told(agreement_.decide(position_.step));
+      }
     }
     write_trace();
     return conclude(test);
@@ -118,6 +126,9 @@ class Trainer {
     const bool finished =
         is_finished() && !out.empty() && file_exists(out + "/summary.json");
     const bool looks_on = resumed && (config_.output.dry_run || finished);
+    if (!looks_on) {
+      saving_.make_directory();
+    }
     directory_ = std::make_unique<RunDirectory>(looks_on ? "" : out, config_, resumed);
     reporter_.write_to(*directory_);
     if (resumed && !looks_on && !out.empty()) {
@@ -228,9 +239,9 @@ class Trainer {
     const bool save_due = !last && config_.output.checkpoint_every > 0 &&
                           position_.step % config_.output.checkpoint_every == 0;
     // To agree is to wait for each other.
-    const bool agreement_due = parts_.strategy->in_lockstep()
-                                   ? report_due || agreement_.is_due(position_.step)
-                                   : last;
+    const bool agreement_due =
+        last || (parts_.strategy->in_lockstep() && report_due) ||
+        (parts_.strategy->ranks_have_met() && agreement_.is_due(position_.step));
     const bool agree = save_due || agreement_due;
     const Decision decision =
         agree ? agreement_.decide(position_.step, end_.wish()) : Decision{};
@@ -249,6 +260,11 @@ class Trainer {
       check_replicas();
       save();
     }
+    stop_if_told(decision);
+  }
+
+  // After what there was to save is saved.
+  void stop_if_told(const Decision& decision) {
     if (decision.stopping_rank >= 0) {
       // A rank that ends sooner would have the others stopped while rank 0 writes.
       comm_.barrier("stop");
@@ -280,9 +296,13 @@ class Trainer {
     reporter_.clock().pause();
     LoaderOptions options = loader_options(config_);
     options.batch_size = config_.output.eval_batch_size;
-    auto report = evaluate(
-        *parts_.strategy, comm_, data_.test, options,
+    auto whole = evaluate_unless(
+        [] { return stop_signal() != 0; }, *parts_.strategy, comm_, data_.test, options,
         config_.output.dry_run ? kDryRunSteps : 0);
+    if (!whole) {
+      stop_if_told(agreement_.decide(position_.step));
+    }
+    TestReport& report = whole.value();
     // Behind the last epoch it is still the last one's model.
     report.epoch = std::clamp<int64_t>(
         position_.epoch, 0, std::max<int64_t>(1, config_.training.epochs) - 1);
@@ -295,18 +315,23 @@ class Trainer {
   }
 
   void save() {
+    end_.on_checkpoint(write_checkpoint());
+  }
+
+  // Its path at rank 0, "" where nothing is written.
+  std::string write_checkpoint() {
     if (config_.output.out.empty() || config_.output.dry_run) {
-      return;
+      return "";
     }
     reporter_.clock().pause();
     // First: it may set this rank's own values aside.
     auto state = parts_.strategy->collect_state();
-    const auto path = saving_.save(
+    auto path = saving_.save(
         directory_->checkpoints(), position_, end_.patience().best(), std::move(state),
         own_state());
-    end_.on_checkpoint(path);
     agreement_.saved();
     reporter_.clock().resume();
+    return path;
   }
 
   void write_trace() {

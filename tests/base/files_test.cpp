@@ -101,12 +101,16 @@ TEST(ReplaceFile, ReplacesTheWholeFile) {
   EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
 }
 
-TEST(ReplaceFile, MakesAFileThatOthersMayRead) {
+TEST(ReplaceFile, ObeysTheUmask) {
   const TempDir directory;
-  replace_file(directory.file("x"), "text");
-  struct stat status {};
-  ASSERT_EQ(stat(directory.file("x").c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0644u);
+  for (const mode_t mask : {022, 027, 077, 002}) {
+    const mode_t before = umask(mask);
+    replace_file(directory.file("x"), "text");
+    umask(before);
+    struct stat status {};
+    ASSERT_EQ(stat(directory.file("x").c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0666u & ~mask);
+  }
 }
 
 TEST(ReplaceFile, KeepsTheOldFileUntilTheNewOneIsWhole) {
@@ -248,6 +252,13 @@ TEST(CacheDirectory, FollowsTheEnvironment) {
   const std::string home = getenv("HOME") == nullptr ? "" : getenv("HOME");
   EXPECT_EQ(cache_with({{"XDG_CACHE_HOME", "/fast"}}), "/fast/tandem");
   EXPECT_EQ(cache_with({{"XDG_CACHE_HOME", ""}, {"HOME", "/me"}}), "/me/.cache/tandem");
+  EXPECT_TRUE(has_cache_directory());
+  // Never in a folder that others could have made.
+  setenv("HOME", "", 1);
+  EXPECT_FALSE(has_cache_directory());
+  EXPECT_THAT(
+      message_of<ConfigError>([] { cache_directory(); }),
+      HasSubstr("neither XDG_CACHE_HOME nor HOME is set"));
   setenv("HOME", home.c_str(), 1);
   unsetenv("XDG_CACHE_HOME");
 }

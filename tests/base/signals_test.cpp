@@ -9,19 +9,19 @@ namespace {
 class Signals : public ::testing::Test {
  protected:
   Signals() {
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 4; ++i) {
       sigaction(kNumbers[i], nullptr, &before_[i]);
     }
     catch_signals();
   }
   ~Signals() override {
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 4; ++i) {
       sigaction(kNumbers[i], &before_[i], nullptr);
     }
   }
 
-  static constexpr int kNumbers[3] = {SIGTERM, SIGINT, SIGUSR1};
-  struct sigaction before_[3]{};
+  static constexpr int kNumbers[4] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+  struct sigaction before_[4]{};
 };
 
 TEST_F(Signals, TellWhichOneAskedToStop) {
@@ -29,6 +29,18 @@ TEST_F(Signals, TellWhichOneAskedToStop) {
   EXPECT_EQ(stop_signal(), SIGTERM);
   raise(SIGINT);
   EXPECT_EQ(stop_signal(), SIGINT);
+  raise(SIGHUP);
+  EXPECT_EQ(stop_signal(), SIGHUP);
+}
+
+TEST_F(Signals, LeaveAHangupIgnoredWhereItWas) {
+  EXPECT_FALSE(ignores_hangup());
+  signal(SIGHUP, SIG_IGN);
+  EXPECT_TRUE(ignores_hangup());
+  catch_signals();
+  raise(SIGTERM);
+  raise(SIGHUP);
+  EXPECT_EQ(stop_signal(), SIGTERM);
 }
 
 TEST_F(Signals, AskForOneSave) {

@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
+#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -211,6 +215,53 @@ TEST(Idx, AHeaderThatPromisesTooMuchTakesNoMemory) {
       error_of<DataError>([&] { read_idx(scratch / "absurd", 3); }),
       AllOf(HasSubstr("absurd'"), HasSubstr("dimension of 4294967295")));
   EXPECT_LT(most_memory_kb() - before, 32 * 1024);
+}
+
+// What a process under a limit of memory says about an image file of so many bytes.
+std::string refusal_with_room_for(size_t room, size_t size) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const std::string header = {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 4, 0};
+  std::string file = header;
+  for (const int shift : {24, 16, 8, 0}) {
+    file += static_cast<char>(size / 1024 >> shift);
+  }
+  file.resize(file.size() + size);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::ifstream status("/proc/self/statm");
+    rlim_t pages = 0;
+    status >> pages;
+    const rlim_t limit = pages * static_cast<rlim_t>(getpagesize()) + room;
+    const rlimit limits{limit, limit};
+    setrlimit(RLIMIT_AS, &limits);
+    std::string said = "nothing";
+    try {
+      parse_idx(file, "images", 3);
+    } catch (const ConfigError& error) {
+      said = error.what();
+    } catch (const std::exception&) {
+      said = "another error";
+    }
+    [[maybe_unused]] const auto told = write(ends[1], said.data(), said.size());
+    _exit(0);
+  }
+  char buffer[1000];
+  const auto got = read(ends[0], buffer, sizeof(buffer));
+  waitpid(child, nullptr, 0);
+  close(ends[0]);
+  close(ends[1]);
+  return std::string(buffer, static_cast<size_t>(std::max<ssize_t>(got, 0)));
+}
+
+TEST(Idx, OfMoreThanHalfOfTheFreeMemoryIsRefusedBeforeItTakesAny) {
+  constexpr size_t kSize = size_t{64} << 20;
+  EXPECT_THAT(
+      refusal_with_room_for(kSize * 3 / 2, kSize),
+      AllOf(
+          HasSubstr("'images' holds 67108864 bytes, more than half of the memory"),
+          HasSubstr("--data")));
+  EXPECT_EQ(refusal_with_room_for(kSize * 4, kSize), "nothing");
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "tests/launch/launching.h"
 
@@ -101,6 +103,23 @@ TEST_F(Launch, EndsAllRanksWhenItIsToldToStop) {
       remove_all(directory_.file("pid" + std::to_string(rank)));
     }
   }
+}
+
+TEST_F(Launch, OutlivesItsTerminalUnderNohup) {
+  Words command = {"sh", "-c", "trap '' HUP; exec \"$@\"", "sh"};
+  const auto all =
+      launching({"--nproc", "2"}, kWritePid + "read line < $DIR/fifo; exit 0");
+  command.insert(command.end(), all.begin(), all.end());
+  Process launcher({command, {}, true});
+  pid_of(0);
+  pid_of(1);
+  kill(launcher.pid(), SIGHUP);
+  // What comes after it has been seen when this has.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_FALSE(launcher.poll());
+  EXPECT_TRUE(is_running(pid_of(0)));
+  kill(launcher.pid(), SIGTERM);
+  EXPECT_EQ(launcher.wait().code, 1);
 }
 
 TEST_F(Launch, SucceedsWhenRanksStopWellAsTold) {

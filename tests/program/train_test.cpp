@@ -8,9 +8,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "program.h"
@@ -289,6 +291,28 @@ TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {
   EXPECT_THAT(result.errors, HasSubstr("rank "));
   EXPECT_THAT(result.errors, HasSubstr(std::to_string(workers.back())));
   EXPECT_TRUE(workers_of(out).empty());
+}
+
+// Whoever may not read what a user writes may not read what a run writes for him.
+TEST(Train, WritesFilesThatObeyTheUmask) {
+  const Scratch scratch;
+  for (const auto& [mask, wanted] :
+       {std::pair<const char*, unsigned>{"077", 0600}, {"022", 0644}}) {
+    const auto out = scratch / mask;
+    const auto result = run_command(
+        {"sh", "-c", "umask $0; exec \"$@\"", mask, program(), "train", "--limit",
+         "100", "--epochs", "1", "--model", "simplenet", "--trace", "--out", out});
+    ASSERT_TRUE(result.status.ok()) << result.errors;
+    int files = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(out)) {
+      if (entry.is_regular_file()) {
+        ++files;
+        EXPECT_EQ(static_cast<unsigned>(entry.status().permissions()), wanted)
+            << entry.path();
+      }
+    }
+    EXPECT_GE(files, 7);
+  }
 }
 
 }  // namespace

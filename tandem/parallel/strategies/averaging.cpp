@@ -71,6 +71,10 @@ class Averaging : public Strategy {
     return Consistency::equal_between_syncs;
   }
 
+  bool ranks_have_met() const override {
+    return are_equal();
+  }
+
   void before_evaluation() override {
     if (changed_outside_) {
       tell();

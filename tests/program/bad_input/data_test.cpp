@@ -240,6 +240,27 @@ INSTANTIATE_TEST_SUITE_P(
             [](const Stage& stage) { stage.write("file", "x"); },
             {{"XDG_CACHE_HOME", "@/file"}}},
         BadInputCase{
+            "NoPlaceForACache",
+            {"train", "--data", "digits"},
+            2,
+            {"XDG_CACHE_HOME", "HOME", "of your own"},
+            {},
+            {{"XDG_CACHE_HOME", ""}, {"HOME", ""}}},
+        BadInputCase{
+            "NotInTheOnlyPlaceForThreeRanks",
+            {"train", "--data", "mnist", "--nproc", "3"},
+            1,
+            {"/nonexistent/mnist", "--data"},
+            {},
+            {{"XDG_CACHE_HOME", ""}, {"HOME", ""}}},
+        BadInputCase{
+            "NoPlaceForDigitsOfThreeRanks",
+            {"train", "--data", "digits", "--nproc", "3"},
+            2,
+            {"XDG_CACHE_HOME", "HOME", "of your own"},
+            {},
+            {{"XDG_CACHE_HOME", ""}, {"HOME", ""}}},
+        BadInputCase{
             "UnknownAction", {"data", "chek", "digits"}, 2, {"chek", "'check'"}},
         BadInputCase{
             "MakeOfAnotherSet",

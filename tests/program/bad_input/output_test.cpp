@@ -1,5 +1,7 @@
 // Places that cannot be written, and disks that are full.
 
+#include <unistd.h>
+
 #include "bad_input.h"
 
 namespace tandem {
@@ -22,6 +24,19 @@ std::vector<std::string> into(
   auto arguments = train({"--out", out});
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
+}
+
+// Root can make a folder somebody else's; for all others some are.
+std::string somebody_elses() {
+  return geteuid() == 0 ? "@/theirs" : "/usr";
+}
+
+void with_a_folder_of_somebody_else(const Stage& stage) {
+  stage.data("data");
+  fs::create_directory(stage / "theirs");
+  if (geteuid() == 0) {
+    EXPECT_EQ(chown((stage / "theirs").c_str(), 12345, 12345), 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -68,11 +83,26 @@ INSTANTIATE_TEST_SUITE_P(
         BadInputCase{
             "DanglingLink",
             into("@/link"),
-            1,
-            {"@/link", "another path"},
+            2,
+            {"'@/link' is a symbolic link", "--out"},
             data_and([](const Stage& stage) {
               fs::create_symlink("gone", stage / "link");
             })},
+        BadInputCase{
+            "IsALinkForThreeRanks",
+            into("@/link/", {"--nproc", "3"}),
+            2,
+            {"'@/link' is a symbolic link", "--out"},
+            data_and([](const Stage& stage) {
+              fs::create_directory(stage / "other");
+              fs::create_directory_symlink("other", stage / "link");
+            })},
+        BadInputCase{
+            "BelongsToAnotherUser",
+            into(somebody_elses()),
+            2,
+            {"' belongs to user ", "of your own"},
+            &with_a_folder_of_somebody_else},
         BadInputCase{"InProc", into("/proc/run"), 1, {"/proc/run"}, &with_data},
         BadInputCase{
             "InSysForFourRanks",

@@ -133,7 +133,7 @@ TEST_P(StoppedBy, OneRanksSignalStopsAllAtOneStepAndResumesToTheSameBits) {
   expect_saved_once_and_resumes(out);
 }
 
-INSTANTIATE_TEST_SUITE_P(Resume, StoppedBy, testing::Values(SIGTERM, SIGINT));
+INSTANTIATE_TEST_SUITE_P(Resume, StoppedBy, testing::Values(SIGTERM, SIGINT, SIGHUP));
 
 TEST(Resume, ASignalToTheLauncherStopsAllRanks) {
   const Scratch scratch;

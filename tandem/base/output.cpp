@@ -1,0 +1,122 @@
+#include "tandem/base/output.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+
+#include "tandem/base/no_sigpipe.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int kSliceMs = 50;
+constexpr int kPatienceMs = 500;
+
+std::atomic<bool> hurried{false};
+std::atomic<bool> gave_up{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+// Whoever blocks the signals to take them later has not seen them yet.
+bool is_told_to_stop() {
+  sigset_t waiting;
+  sigemptyset(&waiting);
+  sigpending(&waiting);
+  bool any = hurried;
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    any = any || sigismember(&waiting, number) == 1;
+  }
+  return any;
+}
+
+bool has_room(int fd, int wait_ms) {
+  pollfd entry{fd, POLLOUT, 0};
+  return poll(&entry, 1, wait_ms) > 0;
+}
+
+int open_again(int fd) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  return open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+bool can_write(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
+}  // namespace
+
+Outlet::Outlet(int fd) : fd_(fd) {
+  struct stat info {};
+  // Writing where one cannot write stays the error that it is.
+  if (!can_write(fd) || fstat(fd, &info) != 0) {
+    return;
+  }
+  if (S_ISSOCK(info.st_mode)) {
+    way_ = Way::send;
+  } else if (S_ISFIFO(info.st_mode) || isatty(fd) == 1) {
+    const int again = open_again(fd);
+    owned_ = again >= 0;
+    fd_ = owned_ ? again : fd;
+    way_ = owned_ ? Way::plain : Way::pieces;
+  }
+}
+
+Outlet::~Outlet() {
+  if (owned_) {
+    close(fd_);
+  }
+}
+
+ssize_t Outlet::write_now(const char* data, size_t size) {
+  switch (way_) {
+    case Way::send:
+      return send(fd_, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    case Way::pieces:
+      if (!has_room(fd_, 0)) {
+        errno = EAGAIN;
+        return -1;
+      }
+      return write(fd_, data, std::min<size_t>(size, PIPE_BUF));
+    case Way::plain:
+      break;
+  }
+  return write(fd_, data, size);
+}
+
+int write_output(int fd, const std::string& text) {
+  const NoSigpipe quiet;
+  Outlet outlet(fd);
+  size_t done = 0;
+  int waited_ms = 0;
+  while (done < text.size()) {
+    const ssize_t written = outlet.write_now(text.data() + done, text.size() - done);
+    if (written > 0) {
+      done += static_cast<size_t>(written);
+      waited_ms = 0;
+      gave_up = false;
+    } else if (written < 0 && errno != EAGAIN && errno != EINTR) {
+      return errno;
+    } else if (is_told_to_stop() && (gave_up || waited_ms >= kPatienceMs)) {
+      gave_up = true;
+      return ETIMEDOUT;
+    } else if (!has_room(outlet.fd(), kSliceMs) && is_told_to_stop()) {
+      waited_ms += kSliceMs;
+    }
+  }
+  return 0;
+}
+
+void hurry_output() {
+  hurried = true;
+}
+
+}  // namespace tandem

@@ -1,0 +1,63 @@
+#include "tandem/launch/output_queue.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace tandem {
+
+void OutputQueue::add(std::string text) {
+  if (!text.empty()) {
+    bytes_ += text.size();
+    texts_.push_back(std::move(text));
+    make_room();
+  }
+}
+
+// What is half written stays, and so does the newest.
+void OutputQueue::make_room() {
+  const size_t first = written_ > 0 ? 1 : 0;
+  while (dropping_ && bytes_ > kMostBytes && texts_.size() > first + 1) {
+    const auto oldest = texts_.begin() + static_cast<std::ptrdiff_t>(first);
+    dropped_ += std::count(oldest->begin(), oldest->end(), '\n');
+    bytes_ -= oldest->size();
+    texts_.erase(oldest);
+  }
+}
+
+std::string OutputQueue::note() const {
+  return dropped_ == 0 || written_ > 0
+             ? ""
+             : "tandem: " + std::to_string(dropped_) +
+                   " lines of output are missing here: nobody read them, and the run "
+                   "had to end\n";
+}
+
+bool OutputQueue::write() {
+  bool any = false;
+  while (!empty()) {
+    // Not in the queue before some of it is taken: until then more may be dropped.
+    std::string missing = note();
+    const auto& text = missing.empty() ? texts_.front() : missing;
+    const ssize_t got =
+        outlet_.write_now(text.data() + written_, text.size() - written_);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+      return any;
+    }
+    any = true;
+    if (!missing.empty()) {
+      bytes_ += missing.size();
+      texts_.push_front(std::move(missing));
+      dropped_ = 0;
+    }
+    written_ += static_cast<size_t>(std::max<ssize_t>(got, 0));
+    if (got < 0 || written_ == texts_.front().size()) {
+      bytes_ -= texts_.front().size();
+      written_ = 0;
+      texts_.pop_front();
+    }
+  }
+  return any;
+}
+
+}  // namespace tandem

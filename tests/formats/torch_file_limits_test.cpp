@@ -1,0 +1,119 @@
+// Files for --init that would take far more memory than they are long.
+
+#include <ATen/ops/full.h>
+#include <caffe2/serialize/inline_container.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/formats/pickle.h"
+#include "tandem/formats/torch_file.h"
+#include "tandem/formats/zip_directory.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+class TorchFileLimits : public testing::Test {
+ protected:
+  std::string refusal() const {
+    return error_of<ConfigError>([&] { read_torch_file(path_); });
+  }
+
+  // A zip file of one record, as LibTorch writes them.
+  void write_record(
+      const std::string& name, const std::string& bytes, bool compress) const {
+    caffe2::serialize::PyTorchStreamWriter archive(path_);
+    archive.writeRecord(name, bytes.data(), bytes.size(), compress);
+    archive.writeEndOfFile();
+  }
+
+  const Scratch scratch_;
+  const std::string path_ = scratch_ / "weights.pt";
+};
+
+TEST_F(TorchFileLimits, TakeNoCompressedRecord) {
+  for (const char* name : {"data.pkl", "data/0", "byteorder", "DATA.PKL"}) {
+    write_record(name, std::string(10'000'000, 'N'), true);
+    EXPECT_LT(read_file(path_).size(), 100'000u);
+    EXPECT_THAT(refusal(), HasSubstr("has a compressed record")) << name;
+  }
+}
+
+TEST_F(TorchFileLimits, TakeNoPickleOfMoreThan64MiB) {
+  write_record("data.pkl", std::string((64 << 20) + 1, 'N'), false);
+  EXPECT_THAT(refusal(), HasSubstr("has a pickle of 67108865 bytes"));
+}
+
+TEST_F(TorchFileLimits, TakeNoRecordsThatLieOverEachOther) {
+  write_torch_file(
+      path_, {{"a", at::full({100}, 1.0)}, {"b", at::full({10'000}, 1.0)}});
+  EXPECT_EQ(read_torch_file(path_).size(), 2u);
+  std::string bytes = read_file(path_);
+  // The first entry of the directory gets the size of nearly all of the file.
+  const size_t entry = bytes.find("PK\1\2");
+  ASSERT_NE(entry, std::string::npos);
+  const auto most = static_cast<uint32_t>(bytes.size() - 100);
+  std::memcpy(bytes.data() + entry + 20, &most, sizeof(most));
+  std::memcpy(bytes.data() + entry + 24, &most, sizeof(most));
+  replace_file(path_, bytes);
+  EXPECT_THAT(refusal(), HasSubstr("records of more bytes than the file"));
+}
+
+TEST_F(TorchFileLimits, TakeAtMostTenMillionValues) {
+  const auto pickle_of = [](const std::string& unit, size_t count) {
+    std::string bytes = "\x80\x02](";
+    for (size_t i = 0; i < count; ++i) {
+      bytes += unit;
+    }
+    return bytes + "e.";
+  };
+  EXPECT_EQ(Pickle(pickle_of("N", 1'000'000), "x").root().items.size(), 1'000'000u);
+  for (const auto& [unit, count] :
+       {std::pair<std::string, size_t>{"N", 10'000'000},
+        {"q\1", 10'000'000},
+        {"(", 10'000'000},
+        {"Nq\1h\1", 4'000'000}}) {
+    EXPECT_THAT(
+        error_of<ConfigError>(
+            [&, &unit = unit, &count = count] { Pickle(pickle_of(unit, count), "x"); }),
+        HasSubstr("more than 10000000 values"))
+        << unit;
+  }
+}
+
+TEST(ZipDirectory, SaysWhatLibTorchHasWritten) {
+  const Scratch scratch;
+  const auto path = scratch / "weights.pt";
+  write_torch_file(path, {{"a", at::full({100}, 1.0)}});
+  bool found = false;
+  for (const auto& entry : read_zip_directory(path)) {
+    EXPECT_FALSE(entry.compressed) << entry.name;
+    found = found || (entry.name == "archive/data/0" && entry.size == 400);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(ZipDirectory, IsRefusedAtEveryLengthThatLacksSome) {
+  const Scratch scratch;
+  const auto path = scratch / "weights.pt";
+  write_torch_file(path, {{"a", at::full({10}, 1.0)}});
+  const std::string whole = read_file(path);
+  for (size_t size = 0; size < whole.size(); ++size) {
+    replace_file(path, whole.substr(0, size));
+    EXPECT_THAT(
+        error_of<DataError>([&] { read_zip_directory(path); }), HasSubstr("damaged"))
+        << size;
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,82 @@
+#include "tandem/launch/output_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tandem/base/no_sigpipe.h"
+#include "tests/base/stalled_pipe.h"
+
+namespace tandem {
+namespace {
+
+std::string line(int number) {
+  std::string digits = std::to_string(number);
+  return std::string(99 - digits.size(), '.') + digits + "\n";
+}
+
+std::string read_all(OutputQueue& queue, const StalledPipe& pipe) {
+  std::string all;
+  while (!queue.empty()) {
+    queue.write();
+    all += pipe.read();
+  }
+  return all;
+}
+
+TEST(OutputQueue, NeverWaitsAndLosesNothingWhileItMayBeFull) {
+  const StalledPipe pipe;
+  OutputQueue queue(pipe.write_end());
+  std::string expected;
+  int lines = 0;
+  for (; !queue.full(); ++lines) {
+    queue.add(line(lines));
+    expected += line(lines);
+    queue.write();
+  }
+  EXPECT_GE(lines, 10'000);
+  EXPECT_LE(lines, 13'000);
+  EXPECT_TRUE(read_all(queue, pipe) == expected);
+  EXPECT_FALSE(queue.full());
+}
+
+TEST(OutputQueue, DropsTheOldestLinesAndSaysHowMany) {
+  const StalledPipe pipe;
+  OutputQueue queue(pipe.write_end());
+  queue.drop_from_now();
+  for (int i = 0; i < 50'000; ++i) {
+    queue.add(line(i));
+    queue.write();
+    EXPECT_FALSE(queue.full());
+  }
+  const std::string all = read_all(queue, pipe);
+  EXPECT_EQ(all.substr(0, 200), line(0) + line(1));
+  EXPECT_EQ(all.substr(all.size() - 200), line(49'998) + line(49'999));
+  EXPECT_LT(all.size(), 1'300'000u);
+  // A line for each place where some are missing.
+  const std::string note = "tandem: ";
+  size_t lines = static_cast<size_t>(std::count(all.begin(), all.end(), '\n'));
+  int notes = 0;
+  for (size_t at = 0; (at = all.find(note, at)) != all.npos; at += note.size()) {
+    lines += std::stoul(all.substr(at + note.size())) - 1;
+    ++notes;
+  }
+  EXPECT_EQ(lines, 50'000u);
+  EXPECT_GE(notes, 1);
+  EXPECT_LE(notes, 2);
+}
+
+TEST(OutputQueue, ForNobodyIsEmptied) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  close(ends[0]);
+  const NoSigpipe quiet;
+  OutputQueue queue(ends[1]);
+  queue.add("lost\n");
+  queue.write();
+  EXPECT_TRUE(queue.empty());
+  close(ends[1]);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,120 @@
+// The launcher while nobody reads what it prints.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tests/launch/launching.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Waits until nothing more comes into a pipe that nobody reads.
+bool is_full(int fd) {
+  int before = 0;
+  return eventually([&] {
+    int bytes = 0;
+    ioctl(fd, FIONREAD, &bytes);
+    usleep(100'000);
+    return bytes > 20'000 && std::exchange(before, bytes) == bytes;
+  });
+}
+
+// A launcher whose standard output and error go into one pipe, which is full.
+class Stalled : public Launch {
+ protected:
+  void start(const Words& flags, const std::string& script) {
+    const Words command = launching(flags, script);
+    Words all = {"sh", "-c", "exec \"$@\" 2>&1", "sh"};
+    all.insert(all.end(), command.begin(), command.end());
+    launcher_.emplace(ProcessOptions{all, {}, true});
+    ASSERT_TRUE(is_full(launcher_->output_fd()));
+  }
+
+  // How the launcher ended; "still runs" when it does not.
+  std::string ending() {
+    std::optional<ExitStatus> status;
+    eventually([&] {
+      status = launcher_->poll();
+      return status.has_value();
+    });
+    return status ? status->describe() : "still runs";
+  }
+
+  std::optional<Process> launcher_;
+};
+
+const std::string kFlood = "while :; do seq 1000 || exit 7; done";
+
+TEST_F(Stalled, LauncherEndsWhenItIsToldTo) {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    start({"--nproc", "2"}, kWritePid + kFlood);
+    kill(launcher_->pid(), number);
+    EXPECT_EQ(ending(), "exited with code 1") << number;
+    for (const int rank : {0, 1}) {
+      expect_gone(rank);
+      remove_all(directory_.file("pid" + std::to_string(rank)));
+    }
+  }
+}
+
+TEST_F(Stalled, RankThatIgnoresSigtermIsKilledAfterTheGrace) {
+  start({"--nproc", "2", "--grace", "0.2"}, "trap '' TERM; " + kWritePid + kFlood);
+  kill(launcher_->pid(), SIGTERM);
+  EXPECT_EQ(ending(), "exited with code 1");
+  expect_gone(0);
+  expect_gone(1);
+}
+
+TEST_F(Stalled, RanksCanSaveWhenTheyAreToldToStop) {
+  start(
+      {"--nproc", "2"},
+      "trap 'seq 300000; seq 300000 >&2; echo saved > $DIR/saved$RANK; exit 0' TERM;"
+      "seq 20000; sleep 60 & wait");
+  kill(launcher_->pid(), SIGTERM);
+  EXPECT_EQ(ending(), "exited with code 0");
+  for (const char* name : {"saved0", "saved1"}) {
+    EXPECT_TRUE(file_exists(directory_.file(name))) << name;
+  }
+}
+
+TEST_F(Stalled, RunGoesOnToItsEndWhenSomebodyReadsAgain) {
+  start({"--nproc", "1", "--no-prefix"}, "seq 400000");
+  std::string all;
+  char buffer[1 << 16];
+  EXPECT_TRUE(eventually([&] {
+    const auto got = read(launcher_->output_fd(), buffer, sizeof(buffer));
+    all.append(buffer, static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    return got == 0;
+  }));
+  EXPECT_EQ(launcher_->wait().describe(), "exited with code 0");
+  EXPECT_TRUE(all == run_command({"seq", "400000"}).output) << all.size();
+}
+
+TEST_F(Launch, PassesOnAProgressBarBeforeItsNewline) {
+  Process launcher(
+      {launching(
+           {"--nproc", "1"}, "printf '10%%\\r' >&2; read line < $DIR/fifo; exit 0"),
+       {},
+       true});
+  std::string errors;
+  EXPECT_TRUE(eventually([&] {
+    char buffer[100];
+    const auto got = read(launcher.error_fd(), buffer, sizeof(buffer));
+    errors.append(buffer, static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    return !errors.empty();
+  }));
+  EXPECT_EQ(errors, "[rank 0] 10%\r");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,61 @@
+// A second run in the directory of one that lives.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "tandem/checkpoint/checkpoint_names.h"
+#include "tests/base/test_tools.h"
+#include "tests/program/ranks/workers.h"
+#include "tests/program/resume/resumed_run.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class LockedOut : public testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(LockedOut, RefusesASecondRunUntilTheFirstIsGone) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  Arguments command = {program()};
+  command = command + trained(out) + GetParam();
+  const Arguments endless = {"--set", "epochs=100000", "--set", "log_every=100000"};
+  Process first({command + endless + Arguments{"--checkpoint-every", "1"}, {}, false});
+  ASSERT_TRUE(
+      eventually([&] { return !newest_checkpoint(out + "/checkpoints").empty(); }));
+  const auto lock = read_file(out + "/run.lock");
+  ASSERT_THAT(lock, HasSubstr("process "));
+  for (const auto& more : {Arguments(), kResume}) {
+    const auto second = run_command(command + more);
+    EXPECT_EQ(second.status.code, 2) << second.errors;
+    EXPECT_THAT(
+        second.errors,
+        AllOf(HasSubstr("another run writes to '" + out + "'"), HasSubstr(lock)));
+    EXPECT_EQ(sorted_lines(second.errors).size(), 1u) << second.errors;
+  }
+  EXPECT_FALSE(first.poll());
+  // As if the power had gone.
+  const auto workers = workers_of(out);
+  EXPECT_FALSE(workers.empty());
+  kill(first.pid(), SIGKILL);
+  first.wait();
+  const auto resumed = run_command(command + kResume);
+  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_THAT(resumed.errors, HasSubstr("resuming from " + out));
+  EXPECT_FALSE(file_exists(out + "/run.lock"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Resume, LockedOut,
+    testing::Values(
+        std::vector<std::string>{}, std::vector<std::string>{"--nproc", "2"},
+        std::vector<std::string>{"--nproc", "2", "--ranks", "thread"}));
+
+}  // namespace
+}  // namespace tandem

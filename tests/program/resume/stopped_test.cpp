@@ -1,0 +1,167 @@
+// Runs that are told to stop while they evaluate, by a terminal that closes, or between
+// averages.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/data/idx.h"
+#include "tests/base/test_tools.h"
+#include "tests/program/ranks/workers.h"
+#include "tests/program/resume/resumed_run.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+struct Way {
+  const char* name;
+  Arguments flags;
+};
+
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.name;
+}
+
+bool is_saved(const std::string& out) {
+  return !newest_checkpoint(out + "/checkpoints").empty();
+}
+
+// What a program printed and how it ended; "still runs" when it does not end.
+struct Stopped {
+  std::string ending = "still runs";
+  std::string errors;
+};
+
+// Starts a run with its output in a file, and signals its first process when `ready`.
+Stopped stop_when(
+    const std::function<bool()>& ready, const Arguments& arguments,
+    const std::string& out, int number) {
+  Arguments command = {"sh", "-c", "exec \"$@\" > \"$0.log\" 2>&1", out, program()};
+  Process run({command + arguments, {}, false});
+  Stopped stopped;
+  EXPECT_TRUE(eventually([&] { return ready() || run.poll().has_value(); }));
+  kill(run.pid(), number);
+  eventually([&] { return run.poll().has_value(); });
+  if (const auto status = run.poll()) {
+    stopped.ending = status->describe();
+  }
+  stopped.errors = read_file(out + ".log");
+  return stopped;
+}
+
+// --- in an evaluation ---
+
+void write_images(const std::string& folder, const std::string& name, size_t count) {
+  IdxArray images{{static_cast<int64_t>(count), 28, 28}, {}};
+  IdxArray labels{{static_cast<int64_t>(count)}, {}};
+  for (size_t i = 0; i < count; ++i) {
+    images.values.insert(images.values.end(), 28 * 28, static_cast<uint8_t>(i * 7));
+    labels.values.push_back(static_cast<uint8_t>(i % 10));
+  }
+  write_idx(folder + "/" + name + "-images-idx3-ubyte", images);
+  write_idx(folder + "/" + name + "-labels-idx1-ubyte", labels);
+}
+
+class StoppedInAnEvaluation : public testing::TestWithParam<Way> {
+ protected:
+  StoppedInAnEvaluation() {
+    std::filesystem::create_directory(scratch_ / "data");
+    write_images(scratch_ / "data", "train", 64);
+    write_images(scratch_ / "data", "t10k", 100'000);
+  }
+  // One at a time they take a minute.
+  Arguments evaluating(const std::string& out, const std::string& batch_size) const {
+    return Arguments{
+               "train",
+               "--data",
+               scratch_ / "data",
+               "--model",
+               "convnet",
+               "--epochs",
+               "1",
+               "--batch-size",
+               "8",
+               "--out",
+               out,
+               "--eval-batch-size",
+               batch_size} +
+           GetParam().flags;
+  }
+
+  const Scratch scratch_;
+};
+
+TEST_P(StoppedInAnEvaluation, LosesNothingOfTheEpoch) {
+  const auto out = scratch_ / "run";
+  const auto stopped =
+      stop_when([&] { return is_saved(out); }, evaluating(out, "1"), out, SIGTERM);
+  EXPECT_EQ(stopped.ending, "exited with code 1") << stopped.errors;
+  EXPECT_FALSE(file_exists(out + "/summary.json"));
+  EXPECT_EQ(list_directory(out + "/checkpoints").size(), 1u);
+  const auto whole = scratch_ / "whole";
+  EXPECT_EQ(
+      run_to_end(evaluating(out, "10000") + kResume, out),
+      run_to_end(evaluating(whole, "10000"), whole));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Resume, StoppedInAnEvaluation,
+    testing::Values(
+        Way{"OneRank", {}}, Way{"Shm", {"--nproc", "2"}},
+        Way{"Threads", {"--nproc", "2", "--ranks", "thread"}},
+        Way{"Averaging", {"--nproc", "2", "--strategy", "averaging"}},
+        Way{"Pipeline",
+            {"--nproc", "2", "--strategy", "pipeline", "--grace-seconds", "1"}}),
+    [](const auto& tested) { return std::string(tested.param.name); });
+
+// --- in an epoch ---
+
+class StoppedInAnEpoch : public testing::TestWithParam<std::pair<int, Way>> {};
+
+TEST_P(StoppedInAnEpoch, SavesAndSaysHowToGoOn) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const Arguments arguments = {"train", "--model",      "simplenet", "--epochs",
+                               "1000",  "--batch-size", "4",         "--log-every",
+                               "1",     "--out",        out};
+  const auto has_reported = [&] {
+    const auto metrics = out + "/metrics.jsonl";
+    return file_exists(metrics) && !read_file(metrics).empty();
+  };
+  const auto stopped = stop_when(
+      has_reported, arguments + GetParam().second.flags, out, GetParam().first);
+  EXPECT_EQ(stopped.ending, "exited with code 1") << stopped.errors;
+  EXPECT_THAT(stopped.errors, HasSubstr("stopped by a signal to rank"));
+  EXPECT_THAT(stopped.errors, HasSubstr("go on with --resume auto"));
+  // 60,000 samples, 4 a step and rank: far from the epoch's end.
+  const auto newest = newest_checkpoint(out + "/checkpoints");
+  EXPECT_LT(std::stoi(newest.substr(newest.rfind('-') + 1)), 7500) << newest;
+}
+
+const Way kOneRank = {"OneRank", {}};
+const Way kTwoRanks = {"Shm", {"--nproc", "2"}};
+const Way kAverages = {
+    "Averaging", {"--nproc", "2", "--strategy", "averaging", "--average-every", "3"}};
+
+INSTANTIATE_TEST_SUITE_P(
+    Resume, StoppedInAnEpoch,
+    testing::Values(
+        std::pair(SIGHUP, kOneRank), std::pair(SIGHUP, kTwoRanks),
+        std::pair(SIGTERM, kAverages), std::pair(SIGHUP, kAverages)),
+    [](const auto& tested) {
+      return std::string(tested.param.second.name) + "By" +
+             sigabbrev_np(tested.param.first);
+    });
+
+}  // namespace
+}  // namespace tandem

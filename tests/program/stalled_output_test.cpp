@@ -1,0 +1,92 @@
+// Runs whose output nobody reads while they are told to stop.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+
+#include "tandem/checkpoint/checkpoint_names.h"
+#include "tests/base/test_tools.h"
+#include "tests/program/bad_input/bad_input.h"
+
+namespace tandem {
+namespace {
+
+struct Way {
+  const char* name;
+  std::vector<std::string> flags;
+};
+
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.name;
+}
+
+// Waits until nothing more comes into a pipe that nobody reads.
+bool is_full(int fd) {
+  int before = 0;
+  return eventually([&] {
+    int bytes = 0;
+    ioctl(fd, FIONREAD, &bytes);
+    usleep(300'000);
+    return bytes > 20'000 && std::exchange(before, bytes) == bytes;
+  });
+}
+
+class StalledReader : public testing::TestWithParam<Way> {};
+
+TEST_P(StalledReader, DoesNotKeepARunFromSavingWhenItIsToldToStop) {
+  const Stage stage;
+  stage.data("data");
+  std::vector<std::string> command = {
+      "sh",
+      "-c",
+      "exec \"$@\" 2>&1",
+      "sh",
+      program(),
+      "train",
+      "--data",
+      stage / "data",
+      "--model",
+      "simplenet",
+      "--epochs",
+      "1000000",
+      "--log-every",
+      "1",
+      "--batch-size",
+      "8",
+      "--out",
+      stage / "run",
+      "--eval-every",
+      "1000000",
+      "--grace-seconds",
+      "60",
+      "--checkpoint-every",
+      "1000000"};
+  command.insert(command.end(), GetParam().flags.begin(), GetParam().flags.end());
+  Process run({command, {}, true});
+  ASSERT_TRUE(is_full(run.output_fd()));
+  run.signal(SIGTERM);
+  std::optional<ExitStatus> status;
+  eventually([&] {
+    status = run.poll();
+    return status.has_value();
+  });
+  ASSERT_TRUE(status) << "still runs";
+  EXPECT_EQ(status->describe(), "exited with code 1");
+  EXPECT_NE(newest_checkpoint(stage / "run/checkpoints"), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, StalledReader,
+    testing::Values(
+        Way{"OneRank", {}}, Way{"Threads", {"--nproc", "2", "--ranks", "thread"}},
+        Way{"Shm", {"--nproc", "2"}},
+        Way{"AllRanksPrint", {"--nproc", "2", "--log-ranks", "all"}}),
+    [](const auto& tested) { return std::string(tested.param.name); });
+
+}  // namespace
+}  // namespace tandem
