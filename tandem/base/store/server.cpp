@@ -331,11 +331,12 @@ class StoreServer::Table {
         continue;
       }
       const auto& keys = connection.pending->texts;
-      if (!refusal_.empty()) {
-        connection.reply(Status::refused, refusal_);
-      } else if (has_all(keys)) {
+      // Reports are read also when the run was refused.
+      if (has_all(keys)) {
         const bool get = connection.pending->operation == Operation::get;
         connection.reply(Status::ok, get ? values_[keys[0]] : "");
+      } else if (!refusal_.empty()) {
+        connection.reply(Status::refused, refusal_);
       } else if (now >= connection.deadline) {
         connection.reply(Status::timed_out);
       } else {
