@@ -140,6 +140,7 @@ TEST(StoreServer, TellsEveryRankThatTheyDoNotFit) {
   // Reports still arrive.
   late.set("failure/1", "2rso");
   EXPECT_EQ(server.get("failure/1"), "2rso");
+  EXPECT_EQ(late.get("failure/1", kLong), "2rso");
 }
 
 TEST(StoreServer, TakesARankAgainWhoseConnectionClosed) {

@@ -73,6 +73,12 @@ class StoreServer::Table {
     return !refusal_.empty();
   }
 
+  // Whether somebody who greeted is still connected.
+  bool anybody() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return num_greeted_ > 0;
+  }
+
   void stop() {
     stopping_ = true;
     wake();
@@ -94,6 +100,7 @@ class StoreServer::Table {
         if (c.closing && c.greeting) {
           const std::lock_guard<std::mutex> lock(mutex_);
           roll_call_.leave(*c.greeting);
+          --num_greeted_;
         }
         return c.closing;
       });
@@ -244,6 +251,7 @@ class StoreServer::Table {
       refusal_ = complete ? "" : line;
     }
     if (line.empty()) {
+      num_greeted_ += from.greeting ? 0 : 1;
       from.greeting = greeting;
     }
     from.reply(line.empty() ? Status::ok : Status::refused, line);
@@ -323,11 +331,12 @@ class StoreServer::Table {
         continue;
       }
       const auto& keys = connection.pending->texts;
-      if (!refusal_.empty()) {
-        connection.reply(Status::refused, refusal_);
-      } else if (has_all(keys)) {
+      // Reports are read also when the run was refused.
+      if (has_all(keys)) {
         const bool get = connection.pending->operation == Operation::get;
         connection.reply(Status::ok, get ? values_[keys[0]] : "");
+      } else if (!refusal_.empty()) {
+        connection.reply(Status::refused, refusal_);
       } else if (now >= connection.deadline) {
         connection.reply(Status::timed_out);
       } else {
@@ -345,6 +354,8 @@ class StoreServer::Table {
   // Of keys and values, and for their entries.
   size_t bytes_ = 0;
   RollCall roll_call_;
+  // Connections whose client has greeted.
+  int num_greeted_ = 0;
   // Why this run cannot be, "" while it can.
   std::string refusal_;
   std::list<StoreConnection> connections_;
@@ -378,13 +389,16 @@ void StoreServer::greet(const Greeting& greeting) {
 }
 
 bool StoreServer::linger_if_refused() const {
-  // Ranks that their launcher has just started load LibTorch first.
-  constexpr Milliseconds kForOthers{3'000};
-  const bool refused = table_->refused();
-  if (refused) {
-    std::this_thread::sleep_for(kForOthers);
+  if (!table_->refused()) {
+    return false;
   }
-  return refused;
+  // Ranks that their launcher has just started load LibTorch first, and it looks for
+  // their reports last.
+  const auto until = Clock::now() + Milliseconds(15'000);
+  while (table_->anybody() && Clock::now() < until) {
+    std::this_thread::sleep_for(Milliseconds(20));
+  }
+  return true;
 }
 
 std::optional<std::string> StoreServer::get(const std::string& key) const {

@@ -209,8 +209,9 @@ MakeBackend factory_of(BackendKind kind) {
 JoinedRun::~JoinedRun() {
   const bool formed = comm != nullptr;
   comm.reset();
-  if (server && !formed && server->linger_if_refused()) {
-    return;
+  if (server && !formed) {
+    store.reset();
+    server->linger_if_refused();
   }
   if (store && server && formed) {
     try {
