@@ -69,6 +69,7 @@ class Trainer {
     open_directory(out, resumed);
     agreement_.begin(position_.step);
     first_step_ = position_.step;
+    saved_step_ = resumed ? position_.step : -1;
     announce();
     TestReport test;
     if (is_finished()) {
@@ -81,9 +82,6 @@ class Trainer {
     while (!is_finished()) {
       train_epoch();
       if (is_evaluated()) {
-        // Whatever comes while it is evaluated, what was trained is there. The position
-        // is the epoch's end, where a run that goes on evaluates first.
-        write_checkpoint();
         test = evaluate_in_run();
       }
       if (is_epoch_done()) {
@@ -173,7 +171,14 @@ class Trainer {
     if (!config_.output.dry_run && !end_.convergence().some() && is_epoch_done()) {
       reading_.finish_epoch();
     }
-    end_epoch(position_.step > before);
+    const bool trained = position_.step > before;
+    if (trained && is_evaluated()) {
+      // Whatever comes while it is evaluated, what was trained is there. A run that
+      // goes on from here ends the epoch itself.
+      check_replicas();
+      write_checkpoint();
+    }
+    end_epoch(trained);
     check_replicas();
   }
 
@@ -300,6 +305,9 @@ class Trainer {
         [] { return stop_signal() != 0; }, *parts_.strategy, comm_, data_.test, options,
         config_.output.dry_run ? kDryRunSteps : 0);
     if (!whole) {
+      if (saved_step_ != position_.step) {
+        save();
+      }
       stop_if_told(agreement_.decide(position_.step));
     }
     TestReport& report = whole.value();
@@ -330,6 +338,7 @@ class Trainer {
         directory_->checkpoints(), position_, end_.patience().best(), std::move(state),
         own_state());
     agreement_.saved();
+    saved_step_ = position_.step;
     reporter_.clock().resume();
     return path;
   }
@@ -385,6 +394,8 @@ class Trainer {
   Reading reading_;
   // Steps that earlier processes of this run made.
   int64_t first_step_ = 0;
+  // That of the newest checkpoint; -1: there is none.
+  int64_t saved_step_ = -1;
   // step_in_epoch at the end of this epoch.
   int64_t last_step_ = 0;
   std::unique_ptr<LrSchedule> schedule_;
