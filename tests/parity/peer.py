@@ -8,6 +8,7 @@ import argparse
 import ctypes
 import datetime
 import gzip
+import hmac
 import json
 import os
 import socket
@@ -301,7 +302,15 @@ class TandemStore(dist.Store):
         super().__init__()
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(address[len("unix:"):])
-        self.exchange(b"tandem-store 1 ")
+        self.shake_hands(token=b"")
+
+    def shake_hands(self, token):
+        name, own = b"tandem-store 2 ", os.urandom(32)
+        other = self.exchange(name + own)
+        proof = {side: hmac.digest(token, name + side + b" " + own + other, "sha256")
+                 for side in (b"client", b"server")}
+        if self.exchange(proof[b"client"]) != proof[b"server"]:
+            raise RuntimeError("the store does not know the token")
 
     def exchange(self, frame):
         self.socket.sendall(struct.pack("<I", len(frame)) + frame)
