@@ -22,15 +22,6 @@ namespace {
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 
-// Whether the descriptor is still what the path names: its holder removes it at the
-// end.
-bool is_at(int fd, const std::string& path) {
-  struct stat open_one {};
-  struct stat named {};
-  return fstat(fd, &open_one) == 0 && lstat(path.c_str(), &named) == 0 &&
-         open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
-}
-
 }  // namespace
 
 TargetFolder::TargetFolder(std::string folder)
@@ -66,7 +57,7 @@ bool TargetFolder::lock() {
         "; choose another folder with --to");
   }
   const bool taken = flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (taken || !is_at(lock_, lock_path_)) {
+  if (taken || !is_still_at(lock_, lock_path_)) {
     close(std::exchange(lock_, -1));
     return false;
   }

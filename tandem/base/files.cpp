@@ -182,6 +182,13 @@ std::string make_private_directory() {
   return path;
 }
 
+bool is_still_at(int fd, const std::string& path) {
+  struct stat held {};
+  struct stat there {};
+  return fstat(fd, &held) == 0 && lstat(path.c_str(), &there) == 0 &&
+         held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+}
+
 bool has_cache_directory() {
   return !get_env("XDG_CACHE_HOME").value_or("").empty() ||
          !get_env("HOME").value_or("").empty();
@@ -192,8 +199,7 @@ std::string cache_directory() {
   if (!has_cache_directory()) {
     throw ConfigError(
         "[files] there is no place for a cache: neither XDG_CACHE_HOME nor HOME is "
-        "set; "
-        "set one of them to a folder of your own");
+        "set; set one of them to a folder of your own");
   }
   if (const auto cache = get_env("XDG_CACHE_HOME"); cache && !cache->empty()) {
     return *cache + "/tandem";

@@ -39,6 +39,10 @@ std::vector<std::string> list_directory(const std::string& path);
 /// A new directory that only this user can enter, under $TMPDIR or /tmp.
 std::string make_private_directory();
 
+/// Whether a descriptor is still what the path names, links not followed: whoever held
+/// a lock on it before may have removed it.
+bool is_still_at(int fd, const std::string& path);
+
 /// $XDG_CACHE_HOME/tandem or ~/.cache/tandem; not created. Throws ConfigError where
 /// neither XDG_CACHE_HOME nor HOME is set.
 std::string cache_directory();

@@ -6,6 +6,12 @@
 
 namespace tandem {
 
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
 std::string host_identity() {
   std::string identity;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), identity);

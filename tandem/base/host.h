@@ -4,6 +4,9 @@
 
 namespace tandem {
 
+/// What this host calls itself.
+std::string host_name();
+
 /// A text that is the same in two processes exactly where process ids and addresses
 /// mean the same to both: in one boot of the kernel and one container.
 std::string host_identity();

@@ -19,7 +19,6 @@ namespace tandem {
 namespace {
 
 constexpr int kSliceMs = 50;
-constexpr int kPatienceMs = 500;
 
 std::atomic<bool> hurried{false};
 std::atomic<bool> gave_up{false};
@@ -105,7 +104,7 @@ int write_output(int fd, const std::string& text) {
       gave_up = false;
     } else if (written < 0 && errno != EAGAIN && errno != EINTR) {
       return errno;
-    } else if (is_told_to_stop() && (gave_up || waited_ms >= kPatienceMs)) {
+    } else if (is_told_to_stop() && (gave_up || waited_ms >= kReaderPatience.count())) {
       gave_up = true;
       return ETIMEDOUT;
     } else if (!has_room(outlet.fd(), kSliceMs) && is_told_to_stop()) {

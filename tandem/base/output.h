@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 
 namespace tandem {
@@ -40,9 +41,12 @@ class Outlet {
   Way way_ = Way::plain;
 };
 
+/// How long a process that was told to stop waits for a reader who takes nothing.
+constexpr std::chrono::milliseconds kReaderPatience(500);
+
 /// Writes all of `text`, and waits for a reader who is slow. Once this process was told
 /// to stop (a stop signal that came or is pending, hurry_output()), a reader who takes
-/// nothing for half a second costs the rest, and what follows waits no more: saving
+/// nothing for kReaderPatience costs the rest, and what follows waits no more: saving
 /// comes first. Returns 0, or the errno of text that was lost; ETIMEDOUT for that. Any
 /// thread.
 int write_output(int fd, const std::string& text);

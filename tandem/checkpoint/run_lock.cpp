@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +13,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/host.h"
 #include "tandem/base/log.h"
 
 namespace tandem {
@@ -25,9 +25,7 @@ constexpr int kTries = 40;
 constexpr size_t kLongestName = 1000;
 
 std::string own_name() {
-  utsname system{};
-  uname(&system);
-  return fmt::format("process {} on host {}", getpid(), system.nodename);
+  return fmt::format("process {} on host {}", getpid(), host_name());
 }
 
 std::string holder_of(const std::string& path) {
@@ -37,14 +35,6 @@ std::string holder_of(const std::string& path) {
   } catch (const DataError&) {
     return "one that cannot be named";
   }
-}
-
-// Whoever held the lock may have removed the file meanwhile.
-bool is_still_at(int fd, const std::string& path) {
-  struct stat held {};
-  struct stat there {};
-  return fstat(fd, &held) == 0 && stat(path.c_str(), &there) == 0 &&
-         held.st_ino == there.st_ino && held.st_dev == there.st_dev;
 }
 
 }  // namespace

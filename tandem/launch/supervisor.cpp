@@ -21,8 +21,6 @@ constexpr int kPollMs = 100;
 // Reads of 16 KiB from one pipe before the others get their turn. Together more
 // than a pipe holds.
 constexpr int kReadsPerTurn = 64;
-// How long a run that was told to stop waits for a reader who takes nothing.
-constexpr std::chrono::milliseconds kPatience(500);
 
 sigset_t watched_signals() {
   sigset_t set;
@@ -129,7 +127,7 @@ void Supervisor::finish_output() {
     serve();
     if (read_from_us_ || stop_signal_ == 0) {
       last_read = Clock::now();
-    } else if (Clock::now() - last_read > kPatience) {
+    } else if (Clock::now() - last_read > kReaderPatience) {
       return;
     }
   }

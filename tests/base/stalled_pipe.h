@@ -2,11 +2,26 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <string>
+#include <utility>
+
+#include "tests/base/test_tools.h"
 
 namespace tandem {
+
+/// Waits until nothing more comes into a pipe that nobody reads.
+inline bool fills_up(int fd) {
+  int before = 0;
+  return eventually([&] {
+    int bytes = 0;
+    ioctl(fd, FIONREAD, &bytes);
+    usleep(300'000);
+    return bytes > 20'000 && std::exchange(before, bytes) == bytes;
+  });
+}
 
 /// A pipe whose reader does not read until it is asked to.
 class StalledPipe {

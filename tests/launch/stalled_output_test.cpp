@@ -3,31 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <utility>
 
+#include "tests/base/stalled_pipe.h"
 #include "tests/launch/launching.h"
 
 namespace tandem {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Waits until nothing more comes into a pipe that nobody reads.
-bool is_full(int fd) {
-  int before = 0;
-  return eventually([&] {
-    int bytes = 0;
-    ioctl(fd, FIONREAD, &bytes);
-    usleep(100'000);
-    return bytes > 20'000 && std::exchange(before, bytes) == bytes;
-  });
-}
 
 // A launcher whose standard output and error go into one pipe, which is full.
 class Stalled : public Launch {
@@ -37,7 +25,7 @@ class Stalled : public Launch {
     Words all = {"sh", "-c", "exec \"$@\" 2>&1", "sh"};
     all.insert(all.end(), command.begin(), command.end());
     launcher_.emplace(ProcessOptions{all, {}, true});
-    ASSERT_TRUE(is_full(launcher_->output_fd()));
+    ASSERT_TRUE(fills_up(launcher_->output_fd()));
   }
 
   // How the launcher ended; "still runs" when it does not.

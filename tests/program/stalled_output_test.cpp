@@ -3,14 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <optional>
-#include <utility>
 
 #include "tandem/checkpoint/checkpoint_names.h"
-#include "tests/base/test_tools.h"
+#include "tests/base/stalled_pipe.h"
 #include "tests/program/bad_input/bad_input.h"
 
 namespace tandem {
@@ -23,17 +21,6 @@ struct Way {
 
 void PrintTo(const Way& way, std::ostream* out) {
   *out << way.name;
-}
-
-// Waits until nothing more comes into a pipe that nobody reads.
-bool is_full(int fd) {
-  int before = 0;
-  return eventually([&] {
-    int bytes = 0;
-    ioctl(fd, FIONREAD, &bytes);
-    usleep(300'000);
-    return bytes > 20'000 && std::exchange(before, bytes) == bytes;
-  });
 }
 
 class StalledReader : public testing::TestWithParam<Way> {};
@@ -68,7 +55,7 @@ TEST_P(StalledReader, DoesNotKeepARunFromSavingWhenItIsToldToStop) {
       "1000000"};
   command.insert(command.end(), GetParam().flags.begin(), GetParam().flags.end());
   Process run({command, {}, true});
-  ASSERT_TRUE(is_full(run.output_fd()));
+  ASSERT_TRUE(fills_up(run.output_fd()));
   run.signal(SIGTERM);
   std::optional<ExitStatus> status;
   eventually([&] {

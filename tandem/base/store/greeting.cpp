@@ -13,12 +13,6 @@ namespace {
 
 constexpr size_t kNumTexts = 7;
 
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
 // "rank 1 on node7 (pid 12)".
 std::string who(const Greeting& greeting) {
   const bool is_rank = greeting.role == Greeting::Role::rank;

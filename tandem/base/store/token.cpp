@@ -88,18 +88,11 @@ File open_private_folder(const std::string& path) {
   return folder;
 }
 
-bool is_still_at(const File& folder, const std::string& path) {
-  struct stat ours {};
-  struct stat there {};
-  return fstat(folder.fd(), &ours) == 0 && lstat(path.c_str(), &there) == 0 &&
-         ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
-}
-
 // The last process that used it may just be removing it.
 File use_private_folder(const std::string& path) {
   for (;;) {
     File folder = open_private_folder(path);
-    if (folder && flock(folder.fd(), LOCK_SH) == 0 && is_still_at(folder, path)) {
+    if (folder && flock(folder.fd(), LOCK_SH) == 0 && is_still_at(folder.fd(), path)) {
       return folder;
     }
   }
