@@ -19,7 +19,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST_F(Launch, NamesTheRankThatFailedAndItsCode) {
+TEST_P(Launch, NamesTheRankThatFailedAndItsCode) {
   const auto result = run_launcher(
       {"--nproc", "3"},
       kWritePid +
@@ -34,7 +34,7 @@ TEST_F(Launch, NamesTheRankThatFailedAndItsCode) {
   }
 }
 
-TEST_F(Launch, NamesTheKilledRankWhenPeersFailRightAfter) {
+TEST_P(Launch, NamesTheKilledRankWhenPeersFailRightAfter) {
   const auto result = run_launcher(
       {"--nproc", "3"},
       "case $RANK in"
@@ -47,7 +47,7 @@ TEST_F(Launch, NamesTheKilledRankWhenPeersFailRightAfter) {
       result.errors, ContainsRegex("rank 1 \\(pid [0-9]+\\) was killed by SIGKILL"));
 }
 
-TEST_F(Launch, NamesTheKilledRankEvenWhenAPeersEndIsSeenFirst) {
+TEST_P(Launch, NamesTheKilledRankEvenWhenAPeersEndIsSeenFirst) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "case $RANK in"
@@ -59,7 +59,7 @@ TEST_F(Launch, NamesTheKilledRankEvenWhenAPeersEndIsSeenFirst) {
       result.errors, ContainsRegex("rank 1 \\(pid [0-9]+\\) was killed by SIGKILL"));
 }
 
-TEST_F(Launch, KillsARankThatIgnoresSigtermAfterTheGrace) {
+TEST_P(Launch, KillsARankThatIgnoresSigtermAfterTheGrace) {
   const auto result = run_launcher(
       {"--nproc", "2", "--grace", "0.2"},
       "case $RANK in"
@@ -74,7 +74,7 @@ TEST_F(Launch, KillsARankThatIgnoresSigtermAfterTheGrace) {
   expect_gone(0);
 }
 
-TEST_F(Launch, LetsRanksFinishWithinTheGrace) {
+TEST_P(Launch, LetsRanksFinishWithinTheGrace) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "case $RANK in"
@@ -85,7 +85,7 @@ TEST_F(Launch, LetsRanksFinishWithinTheGrace) {
   EXPECT_THAT(result.errors, HasSubstr("exited with code 3"));
 }
 
-TEST_F(Launch, EndsAllRanksWhenItIsToldToStop) {
+TEST_P(Launch, EndsAllRanksWhenItIsToldToStop) {
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     Process launcher(
         {launching({"--nproc", "2"}, kWritePid + "exec sleep 30"), {}, true});
@@ -105,7 +105,7 @@ TEST_F(Launch, EndsAllRanksWhenItIsToldToStop) {
   }
 }
 
-TEST_F(Launch, OutlivesItsTerminalUnderNohup) {
+TEST_P(Launch, OutlivesItsTerminalUnderNohup) {
   Words command = {"sh", "-c", "trap '' HUP; exec \"$@\"", "sh"};
   const auto all =
       launching({"--nproc", "2"}, kWritePid + "read line < $DIR/fifo; exit 0");
@@ -122,7 +122,7 @@ TEST_F(Launch, OutlivesItsTerminalUnderNohup) {
   EXPECT_EQ(launcher.wait().code, 1);
 }
 
-TEST_F(Launch, SucceedsWhenRanksStopWellAsTold) {
+TEST_P(Launch, SucceedsWhenRanksStopWellAsTold) {
   Process launcher(
       {launching(
            {"--nproc", "2"},
@@ -135,7 +135,7 @@ TEST_F(Launch, SucceedsWhenRanksStopWellAsTold) {
   EXPECT_EQ(launcher.wait().describe(), "exited with code 0");
 }
 
-TEST_F(Launch, ForwardsSigusr1) {
+TEST_P(Launch, ForwardsSigusr1) {
   Process launcher(
       {launching(
            {"--nproc", "2"},
@@ -148,7 +148,7 @@ TEST_F(Launch, ForwardsSigusr1) {
   EXPECT_EQ(launcher.wait().describe(), "exited with code 0");
 }
 
-TEST_F(Launch, NoRankSurvivesAKilledLauncher) {
+TEST_P(Launch, NoRankSurvivesAKilledLauncher) {
   Process launcher(
       {launching({"--nproc", "3"}, "trap '' TERM HUP; " + kWritePid + "exec sleep 30"),
        {{"TMPDIR", directory_.path()}},
@@ -162,7 +162,7 @@ TEST_F(Launch, NoRankSurvivesAKilledLauncher) {
   }
 }
 
-TEST_F(Launch, NoGrandchildSurvives) {
+TEST_P(Launch, NoGrandchildSurvives) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "trap '' TERM HUP; setsid sleep 30 & echo $! > $DIR/pid$RANK; exit 0");
@@ -171,7 +171,7 @@ TEST_F(Launch, NoGrandchildSurvives) {
   EXPECT_FALSE(is_running(pid_of(1)));
 }
 
-TEST_F(Launch, HearsSignalsAndEndsWhileARankFloodsTheOutput) {
+TEST_P(Launch, HearsSignalsAndEndsWhileARankFloodsTheOutput) {
   const auto result = run_command(
       {"sh", "-c",
        "exec $HELPER launch --nproc 2 sh -c '[ $RANK = 1 ] && sleep 0.3 && exit 3; "
@@ -182,7 +182,7 @@ TEST_F(Launch, HearsSignalsAndEndsWhileARankFloodsTheOutput) {
   EXPECT_THAT(result.errors, HasSubstr("rank 1"));
 }
 
-TEST_F(Launch, ReportsMisuseWithItsOwnWordsAndCode) {
+TEST_P(Launch, ReportsMisuseWithItsOwnWordsAndCode) {
   const auto result =
       run_launcher({"--nproc", "2"}, "exec $HELPER fail config '[grid] 3 x 2 of 2'");
   EXPECT_EQ(result.status.code, 2);
@@ -190,7 +190,7 @@ TEST_F(Launch, ReportsMisuseWithItsOwnWordsAndCode) {
   EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
 }
 
-TEST_F(Launch, AReportNeverTurnsAFailureIntoSuccess) {
+TEST_P(Launch, AReportNeverTurnsAFailureIntoSuccess) {
   for (const std::string report : {"0rall is well", "\\060c", "/r", "9r", "r0"}) {
     const auto result = run_launcher(
         {"--nproc", "2"}, "$HELPER set failure/0 \"$(printf '" + report +
@@ -201,7 +201,7 @@ TEST_F(Launch, AReportNeverTurnsAFailureIntoSuccess) {
   }
 }
 
-TEST_F(Launch, AReportsTextIsNoCommandToTheTerminal) {
+TEST_P(Launch, AReportsTextIsNoCommandToTheTerminal) {
   const auto result = run_launcher(
       {},
       "$HELPER set failure/0 \"$(printf '1rred\\033[31m\\rwindow "
@@ -210,7 +210,7 @@ TEST_F(Launch, AReportsTextIsNoCommandToTheTerminal) {
   EXPECT_THAT(result.errors, HasSubstr("red?[31m?window ??2J? caf\303\251\n"));
 }
 
-TEST_F(Launch, ReportsARanksOwnErrorWithItsRank) {
+TEST_P(Launch, ReportsARanksOwnErrorWithItsRank) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "[ $RANK = 1 ] && exec $HELPER fail data '[files] cannot read'; exec sleep 30");
@@ -229,20 +229,20 @@ std::string consequence_first(const std::string& kind) {
          "esac";
 }
 
-TEST_F(Launch, PrefersTheCauseToItsConsequences) {
+TEST_P(Launch, PrefersTheCauseToItsConsequences) {
   const auto result = run_launcher({"--nproc", "2"}, consequence_first("data"));
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(result.errors, HasSubstr("rank 1 failed: the cause"));
   EXPECT_THAT(result.errors, Not(HasSubstr("connection reset")));
 }
 
-TEST_F(Launch, ExitsWithTwoWhenTheCauseIsMisuse) {
+TEST_P(Launch, ExitsWithTwoWhenTheCauseIsMisuse) {
   const auto result = run_launcher({"--nproc", "2"}, consequence_first("config"));
   EXPECT_EQ(result.status.code, 2);
   EXPECT_THAT(result.errors, HasSubstr("error: the cause"));
 }
 
-TEST_F(Launch, ReportsTheConsequenceWhenThereIsNothingElse) {
+TEST_P(Launch, ReportsTheConsequenceWhenThereIsNothingElse) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "[ $RANK = 1 ] && exec $HELPER fail comm 'timed out'; exec sleep 30");
@@ -251,7 +251,7 @@ TEST_F(Launch, ReportsTheConsequenceWhenThereIsNothingElse) {
       result.errors, HasSubstr("rank 1 failed: [comm] all_reduce failed: timed out"));
 }
 
-TEST_F(Launch, PrefersTheFirstReportToARankThatFailsAsItIsStopped) {
+TEST_P(Launch, PrefersTheFirstReportToARankThatFailsAsItIsStopped) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "case $RANK in"
