@@ -1,11 +1,17 @@
-// Calls between thread ranks. Between processes: tests/program/ranks/rpc_test.cpp.
+// Calls between ranks that are threads. Between processes:
+// tests/program/ranks/rpc_test.cpp.
 
 #include "tandem/comm/rpc/rpc.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
 
 #include "tandem/base/error.h"
 #include "tests/comm/group.h"
@@ -20,8 +26,15 @@ using testing::HasSubstr;
 
 constexpr Milliseconds kShort{200};
 
-TEST(ThreadRpc, AnswersGoToWhoAskedInAnyOrder) {
-  const auto answers = on_each_rank("thread", 4, [](Communicator& comm) {
+// A backend.
+class RpcOver : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Backends, RpcOver, testing::Values("thread", "shm"),
+    [](const auto& backend) { return std::string(backend.param); });
+
+TEST_P(RpcOver, AnswersGoToWhoAskedInAnyOrder) {
+  const auto answers = on_each_rank(GetParam(), 4, [](Communicator& comm) {
     const auto rpc = make_rpc(comm);
     if (comm.rank() > 0) {
       const auto number = at::full({2}, comm.rank());
@@ -45,8 +58,8 @@ TEST(ThreadRpc, AnswersGoToWhoAskedInAnyOrder) {
   EXPECT_EQ(answers[3], "to 3, 30");
 }
 
-TEST(ThreadRpc, TensorsOnTheWayAreTheReceiversOwn) {
-  on_each_rank("thread", 2, [](Communicator& comm) {
+TEST_P(RpcOver, TensorsOnTheWayAreTheReceiversOwn) {
+  on_each_rank(GetParam(), 2, [](Communicator& comm) {
     const auto rpc = make_rpc(comm);
     const auto mine = at::zeros({3});
     if (comm.rank() == 1) {
@@ -65,8 +78,8 @@ TEST(ThreadRpc, TensorsOnTheWayAreTheReceiversOwn) {
   });
 }
 
-TEST(ThreadRpc, CallsCountAmongWhatTheCommunicatorDid) {
-  const auto stats = on_each_rank("thread", 2, [](Communicator& comm) {
+TEST_P(RpcOver, CallsCountAmongWhatTheCommunicatorDid) {
+  const auto stats = on_each_rank(GetParam(), 2, [](Communicator& comm) {
     const auto rpc = make_rpc(comm);
     comm.barrier();
     const auto before = all_stats(comm);
@@ -137,6 +150,112 @@ TEST(ThreadRpc, APeerThatStoppedIsNamed) {
     messages.erase(messages.begin() + stopping);
     EXPECT_THAT(
         messages, Each(HasSubstr("rank " + std::to_string(stopping) + " stopped")));
+  }
+}
+
+TEST_P(RpcOver, TensorsKeepDtypeShapeAndOrder) {
+  on_each_rank(GetParam(), 3, [](Communicator& comm) {
+    const auto rpc = make_rpc(comm);
+    if (comm.rank() == 0) {
+      for (int i = 0; i < 2; ++i) {
+        auto request = rpc->next();
+        request.reply(std::move(request.message));
+      }
+    } else {
+      const auto columns = at::arange(12, at::kDouble).view({3, 4}).t();
+      const auto answer = rpc->call(
+          0, {std::string("a\0b", 3),
+              {columns, at::full({}, 7, at::kLong), at::empty({0, 5}),
+               at::full({2}, true, at::kBool)}});
+      EXPECT_EQ(answer.header, std::string("a\0b", 3));
+      EXPECT_EQ(answer.tensors.size(), 4u);
+      EXPECT_TRUE(answer.tensors.at(0).equal(columns));
+      EXPECT_EQ(answer.tensors.at(1).item<int64_t>(), 7);
+      EXPECT_EQ(answer.tensors.at(1).dim(), 0);
+      EXPECT_EQ(answer.tensors.at(2).sizes(), at::IntArrayRef({0, 5}));
+      EXPECT_EQ(answer.tensors.at(3).scalar_type(), at::kBool);
+    }
+    comm.barrier();
+    return 0;
+  });
+}
+
+// An answer of 8 MB goes through a ring of 256 KiB; the server, which does something
+// else meanwhile, brings it on whenever it next calls.
+TEST_P(RpcOver, AnswersAreTakenBeforeReplyReturns) {
+  on_each_rank(GetParam(), 4, [](Communicator& comm) {
+    const auto rpc = make_rpc(comm);
+    if (comm.rank() == 0) {
+      const auto values = at::zeros({2'000'000});
+      std::vector<RpcRequest> requests;
+      for (int i = 1; i < comm.size(); ++i) {
+        requests.push_back(rpc->next());
+      }
+      for (const auto& request : requests) {
+        values.fill_(request.from);
+        request.reply({"", {values}});
+      }
+      values.fill_(-1);
+    } else {
+      const auto answer = rpc->call(0, {"", {}});
+      EXPECT_TRUE(answer.tensors.at(0).eq(comm.rank()).all().item<bool>());
+    }
+    comm.barrier();
+    return 0;
+  });
+}
+
+TEST(ShmRpc, WaitsEndAtTheTimeout) {
+  std::atomic<int> waiting{2};
+  run_shm_ranks(
+      2,
+      [&](Communicator& comm) {
+        const auto rpc = make_rpc(comm);
+        const auto message = error_of<CommError>([&] {
+          if (comm.rank() == 1) {
+            rpc->call(0, {});
+          }
+          rpc->next();  // this one comes, and is not answered
+          rpc->next();
+        });
+        EXPECT_THAT(
+            message,
+            HasSubstr(comm.rank() == 0 ? "a request" : "the answer of rank 0"));
+        EXPECT_THAT(message, HasSubstr("200 ms"));
+        // Who leaves before the others' time is over is named instead.
+        for (--waiting; waiting > 0;) {
+          std::this_thread::yield();
+        }
+      },
+      kShort);
+}
+
+TEST(ShmRpc, APeerThatStoppedIsNamed) {
+  for (const int stopping : {0, 2}) {
+    const int watching = stopping == 0 ? 1 : 0;
+    std::atomic<bool> seen{false};
+    EXPECT_THROW(
+        run_shm_ranks(
+            3,
+            [&](Communicator& comm) {
+              const auto rpc = make_rpc(comm);
+              if (comm.rank() == stopping) {
+                throw DataError("[test] stops");
+              }
+              if (comm.rank() != watching) {
+                while (!seen) {
+                  std::this_thread::yield();
+                }
+                return;
+              }
+              const auto message = error_of<CommError>(
+                  [&] { watching == 0 ? void(rpc->next()) : void(rpc->call(0, {})); });
+              EXPECT_THAT(
+                  message,
+                  HasSubstr("rank " + std::to_string(stopping) + " left the group"));
+              seen = true;
+            }),
+        DataError);
   }
 }
 

@@ -8,10 +8,10 @@
 
 #include "tandem/base/error.h"
 #include "tandem/comm/rpc/rpc.h"
-#include "tandem/comm/rpc/tensorpipe_rpc.h"
 #include "tandem/comm/shm/collectives.h"
 #include "tandem/comm/shm/messages.h"
 #include "tandem/comm/shm/operations.h"
+#include "tandem/comm/shm/shm_rpc.h"
 
 namespace tandem {
 
@@ -28,23 +28,16 @@ const at::Tensor& in_main_memory(const at::Tensor& tensor) {
 
 class ShmCommunicator : public Communicator, public RpcBackend {
  public:
-  ShmCommunicator(
-      const ShmGroup& group, std::shared_ptr<StoreClient> store, std::string name)
+  explicit ShmCommunicator(const ShmGroup& group)
       : Communicator(group.rank, group.size(), "shm"),
         group_(group),
-        store_(std::move(store)),
-        name_(std::move(name)),
         messages_(group),
         collectives_(group) {}
 
   std::unique_ptr<Communicator> split(int color) override;
 
   std::unique_ptr<Rpc> make_rpc() override {
-    TensorPipeOptions options;
-    options.address = "127.0.0.1";
-    options.timeout = group_.timeout;
-    const auto name = name_ + "/rpc" + std::to_string(num_rpcs_++);
-    return make_tensorpipe_rpc(store_, name, rank(), size(), options);
+    return make_shm_rpc(split_group(0));
   }
 
   bool shares_memory() const override {
@@ -93,19 +86,18 @@ class ShmCommunicator : public Communicator, public RpcBackend {
   }
 
  private:
+  // The part of this group with the color; without a region where that is one rank.
+  ShmGroup split_group(int color);
+
   // Room for an address, which travels as a tensor of characters.
   static constexpr int64_t kAddressBytes = 256;
 
   ShmGroup group_;
-  std::shared_ptr<StoreClient> store_;
-  std::string name_;
-  int num_splits_ = 0;
-  int num_rpcs_ = 0;
   ShmMessages messages_;
   ShmCollectives collectives_;
 };
 
-std::unique_ptr<Communicator> ShmCommunicator::split(int color) {
+ShmGroup ShmCommunicator::split_group(int color) {
   const Place place = place_in_split(color);
   const auto colors = stack(at::full({1}, color, at::kInt), "split");
   ShmGroup part = group_;
@@ -136,12 +128,15 @@ std::unique_ptr<Communicator> ShmCommunicator::split(int color) {
     part.region->enter(place.rank);
   }
   barrier("split");
-  const auto name =
-      name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
-  if (place.size == 1) {
+  return part;
+}
+
+std::unique_ptr<Communicator> ShmCommunicator::split(int color) {
+  const ShmGroup part = split_group(color);
+  if (part.size() == 1) {
     return make_single_communicator();
   }
-  return std::make_unique<ShmCommunicator>(part, store_, name);
+  return std::make_unique<ShmCommunicator>(part);
 }
 
 // The ranks meet in the store. Rank 0 makes the region; each says whether it could
@@ -228,7 +223,7 @@ std::unique_ptr<Communicator> try_shm_communicator(
     group.family_ranks.push_back(other);
   }
   group.family = std::make_shared<ShmFamily>(group.region, rank, size);
-  return std::make_unique<ShmCommunicator>(group, store, name);
+  return std::make_unique<ShmCommunicator>(group);
 }
 
 std::unique_ptr<Communicator> make_shm_communicator(

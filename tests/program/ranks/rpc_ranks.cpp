@@ -1,9 +1,9 @@
 // What the tests of RPC between processes run as the ranks of a launched group:
 //
-//   rpc_ranks call                 every rank calls rank 0, and the next one
-//   rpc_ranks gone RANK            that rank ends without a word after the first call
-//   rpc_ranks late                 rank 0 never answers
-//   rpc_ranks slow BOUND STEPS     run_with_slow_worker()
+//   rpc_ranks BACKEND call                 every rank calls rank 0, and the next one
+//   rpc_ranks BACKEND gone RANK            that rank ends without a word after the
+//   first call rpc_ranks BACKEND late                 rank 0 never answers rpc_ranks
+//   BACKEND slow BOUND STEPS     run_with_slow_worker()
 //
 // Rank 0 prints what the test looks at.
 
@@ -123,11 +123,12 @@ int run(const Words& words) {
   using Mode = std::function<void(Communicator&, const Words&)>;
   const std::map<std::string, Mode> modes = {
       {"call", &call}, {"gone", &gone}, {"late", &late}, {"slow", &slow}};
+  const auto& mode = words.at(1);
   CommOptions options;
-  const bool waits = words.at(0) != "late";
-  options.timeout_seconds = waits ? 60 : 1.5;
+  options.backend = parse_choice<BackendKind>("backend", words.at(0));
+  options.timeout_seconds = mode == "late" ? 1.5 : 60;
   const auto joined = join_run(options);
-  modes.at(words.at(0))(*joined.comm, {words.begin() + 1, words.end()});
+  modes.at(mode)(*joined.comm, {words.begin() + 2, words.end()});
   return 0;
 }
 

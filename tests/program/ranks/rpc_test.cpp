@@ -1,4 +1,5 @@
-// RPC and the parameter server between processes, over TensorPipe.
+// RPC and the parameter server between processes, over shared memory and over
+// TensorPipe.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +7,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <iterator>
+#include <set>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include "tests/program/program.h"
 #include "workers.h"
@@ -24,21 +29,30 @@ using testing::IsEmpty;
 using testing::Le;
 using testing::Not;
 
-CommandResult rpc_ranks(const std::string& ranks, std::vector<std::string> words) {
-  std::vector<std::string> arguments = {
-      "launch", "--nproc", ranks, "--", program("rpc_ranks")};
-  arguments.insert(arguments.end(), words.begin(), words.end());
-  return tandem_run(arguments);
-}
+// With the backend under which ranks meet.
+class RpcBetweenProcesses : public testing::TestWithParam<const char*> {
+ protected:
+  static CommandResult rpc_ranks(
+      const std::string& ranks, const std::vector<std::string>& words) {
+    std::vector<std::string> arguments = {
+        "launch", "--nproc", ranks, "--", program("rpc_ranks"), GetParam()};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    return tandem_run(arguments);
+  }
+};
 
-TEST(Rpc, ProcessesCallEachOtherBothWaysAndEndQuietly) {
+INSTANTIATE_TEST_SUITE_P(
+    Over, RpcBetweenProcesses, testing::Values("shm", "gloo"),
+    [](const auto& backend) { return std::string(backend.param); });
+
+TEST_P(RpcBetweenProcesses, ProcessesCallEachOtherBothWaysAndEndQuietly) {
   const auto result = rpc_ranks("3", {"call"});
   EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_EQ(result.output, "[rank 0] all called\n");
   EXPECT_THAT(result.errors, IsEmpty());
 }
 
-TEST(Rpc, APeerThatIsGoneIsNamed) {
+TEST_P(RpcBetweenProcesses, APeerThatIsGoneIsNamed) {
   const auto server = rpc_ranks("3", {"gone", "0"});
   EXPECT_THAT(server.output, HasSubstr("rank 1 lost rank 0: "));
   EXPECT_THAT(server.output, HasSubstr("rank 2 lost rank 0: "));
@@ -47,13 +61,13 @@ TEST(Rpc, APeerThatIsGoneIsNamed) {
   EXPECT_THAT(worker.output, HasSubstr("rank 0 lost rank 1: "));
 }
 
-TEST(Rpc, WaitsEndAtTheTimeout) {
+TEST_P(RpcBetweenProcesses, WaitsEndAtTheTimeout) {
   const auto result = rpc_ranks("2", {"late"});
   EXPECT_THAT(result.output, HasSubstr("rank 0: [comm] a request of another rank"));
   EXPECT_THAT(result.output, HasSubstr("rank 1: [comm] the answer of rank 0"));
 }
 
-TEST(Rpc, StalenessReachesItsBoundAndNeverPassesIt) {
+TEST_P(RpcBetweenProcesses, StalenessReachesItsBoundAndNeverPassesIt) {
   const int64_t bound = 3;
   const auto result = rpc_ranks("4", {"slow", "3", "20"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
@@ -135,24 +149,77 @@ std::string name_of_process(pid_t pid) {
   return name.substr(0, name.find('\n'));
 }
 
-class KilledServerRun : public testing::TestWithParam<const char*> {};
+// The TCP ports and abstract Unix sockets at which a process can be reached.
+std::vector<std::string> open_doors_of(pid_t pid) {
+  const auto folder = "/proc/" + std::to_string(pid);
+  std::set<std::string> own;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/fd")) {
+    std::error_code gone;
+    const auto link = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (link.rfind("socket:[", 0) == 0) {
+      own.insert(link.substr(8, link.size() - 9));
+    }
+  }
+  std::vector<std::string> doors;
+  for (const char* table : {"tcp", "tcp6", "unix"}) {
+    std::istringstream lines(read_file(folder + "/net/" + table));
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream text(line);
+      const std::vector<std::string> words(
+          std::istream_iterator<std::string>(text), {});
+      const bool is_unix = std::string(table) == "unix";
+      const size_t inode = is_unix ? 6 : 9;
+      const bool listens = is_unix ? words.size() > 7 && words[7][0] == '@'
+                                   : words.size() > 9 && words[3] == "0A";
+      if (listens && own.count(words[inode]) > 0) {
+        doors.push_back(std::string(table) + " " + words[is_unix ? 7 : 1]);
+      }
+    }
+  }
+  return doors;
+}
 
-TEST_P(KilledServerRun, EndsWithOneClearLine) {
-  const Scratch scratch;
-  const auto out = scratch / "run";
-  CommandResult result;
-  std::thread run([&] {
-    result = tandem_run(server_run(
-        out, {"--server-updates", "asynchronous", "--grace-seconds", "5"}, "2000"));
-  });
+void wait_until_it_trains(const std::string& out) {
   const auto metrics = out + "/metrics.jsonl";
   for (int i = 0; i < 600 && !(file_exists(metrics) && !read_file(metrics).empty());
        ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
+}
+
+TEST(ParameterServerProgram, OpensNoDoorOnOneHost) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  auto command = server_run(out, {}, "2000");
+  command.insert(command.begin(), program());
+  Process run({command, {}, true});
+  wait_until_it_trains(out);
+  const auto workers = workers_of(out);
+  EXPECT_EQ(workers.size(), 3u);
+  for (const pid_t pid : workers) {
+    EXPECT_THAT(open_doors_of(pid), IsEmpty());
+  }
+}
+
+// A backend, and the rank that is killed.
+class KilledServerRun
+    : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(KilledServerRun, EndsWithOneClearLine) {
+  const auto [backend, rank] = GetParam();
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  CommandResult result;
+  std::thread run([&, name = backend] {
+    result = tandem_run(server_run(
+        out,
+        {"--server-updates", "asynchronous", "--grace-seconds", "5", "--backend", name},
+        "2000"));
+  });
+  wait_until_it_trains(out);
   pid_t killed = 0;
   for (const pid_t pid : workers_of(out)) {
-    if (name_of_process(pid) == "tandem-rank-" + std::string(GetParam())) {
+    if (name_of_process(pid) == "tandem-rank-" + std::string(rank)) {
       killed = pid;
       kill(pid, SIGKILL);
     }
@@ -163,7 +230,7 @@ TEST_P(KilledServerRun, EndsWithOneClearLine) {
   EXPECT_THAT(
       result.errors,
       AllOf(
-          HasSubstr("rank " + std::string(GetParam())), HasSubstr("killed by SIGKILL"),
+          HasSubstr("rank " + std::string(rank)), HasSubstr("killed by SIGKILL"),
           HasSubstr(std::to_string(killed))));
   // One line, not each survivor's own story.
   EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
@@ -172,8 +239,11 @@ TEST_P(KilledServerRun, EndsWithOneClearLine) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Ranks, KilledServerRun, testing::Values("0", "2"),
-    [](const auto& rank) { return "Rank" + std::string(rank.param); });
+    Ranks, KilledServerRun,
+    testing::Combine(testing::Values("shm", "gloo"), testing::Values("0", "2")),
+    [](const auto& run) {
+      return std::string(std::get<0>(run.param)) + "Rank" + std::get<1>(run.param);
+    });
 
 TEST(ParameterServerProgram, WrongInputIsOneLine) {
   const auto alone = tandem_run({"train", "--strategy", "parameter_server"});
