@@ -1,0 +1,272 @@
+"""What scripts/faults does to runs, a part each: (settings) -> rows of its table."""
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from hosts import Hosts
+from trial import FREE_WAYS, GRACE, TIMEOUT, TWO_HOSTS, WAYS, Trial, kill, parent_of
+
+SLACK = 5
+
+
+class Wrong(Exception):
+    """What should not have happened, in a line."""
+
+
+@contextlib.contextmanager
+def folder():
+    path = tempfile.mkdtemp(prefix="tandem-faults-")
+    try:
+        yield os.path.join(path, "run")
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def undisturbed(settings, flags, hosts=None, within=120):
+    """The hash of the parameters, and how long it took."""
+    with folder() as out:
+        trial = Trial(settings.program, flags, out, hosts)
+        trial.start()
+        ends = trial.finish(within)
+        trial.end_all()
+        if any(code != 0 for code, _, _ in ends):
+            raise Wrong(f"an undisturbed run of {flags} ended with {ends}")
+        return trial.summary()["parameters_sha256"], time.monotonic() - trial.begun
+
+
+def go_on(trial, wanted):
+    """Resumes; throws where the bits are others."""
+    trial.start(resume=True)
+    ends = trial.finish(120)
+    if any(code != 0 for code, _, _ in ends):
+        raise Wrong(f"resumed, it ended with {ends}")
+    got = trial.summary().get("parameters_sha256")
+    if wanted is not None and got != wanted:
+        raise Wrong(f"other bits: {got} for {wanted}")
+
+
+def kill_once(settings, flags, wanted, seconds, hosts=None):
+    """Kills something at a random moment and goes on. What was killed, and whether a
+    save was under way; None when the run had ended before."""
+    who = random.choice(["rank", "ranks", "launcher", "everything"]
+                        + (["host"] * 2 if hosts else []))
+    with folder() as out:
+        trial = Trial(settings.program, flags, out, hosts)
+        trial.start()
+        try:
+            if random.random() < 0.5:
+                trial.wait_for_save(random.randint(1, 12))
+            else:
+                time.sleep(random.uniform(0.2, seconds))
+            if any(launcher.poll() is not None for launcher in trial.launchers):
+                return None
+            for pid in trial.victims(who):
+                kill(pid, signal.SIGKILL)
+            ends = trial.finish(TIMEOUT + SLACK)
+            if any(code is None for code, _, _ in ends):
+                raise Wrong(f"{who} was killed, and after {TIMEOUT + SLACK} s it {ends}")
+            if not trial.gone_within(1):
+                raise Wrong(f"{who} was killed, and something lives after 1 s")
+            saving = trial.saves()
+            go_on(trial, wanted)
+            return who, saving
+        finally:
+            trial.end_all()
+
+
+def repeat(settings, count, trial):
+    """`count` results that are not None, of as many trials at a time as there are jobs.
+    `trial` takes the number of the try."""
+    results, wrong = [], []
+
+    def once(number):
+        try:
+            return trial(number)
+        except Wrong as error:
+            wrong.append(str(error))
+            return "wrong"
+
+    number = 0
+    with ThreadPoolExecutor(settings.jobs) as pool:
+        while len(results) < count:
+            some = range(number, number + min(settings.jobs * 4, count - len(results)))
+            number = some.stop
+            results += [result for result in pool.map(once, some) if result is not None]
+            print(f"  {len(results)} of {count}, {len(wrong)} wrong", flush=True)
+    return [result for result in results if result != "wrong"], wrong
+
+
+def kills(settings):
+    """SIGKILL of a rank, all ranks, the launcher, everything, at random moments."""
+    known = {name: undisturbed(settings, flags) for name, flags in WAYS.items()}
+    names = list(WAYS)
+
+    def trial(number):
+        name = names[number % len(names)]
+        return kill_once(settings, WAYS[name], *known[name])
+
+    results, wrong = repeat(settings, settings.runs or 150, trial)
+    return [row("random SIGKILL, one host, " + ", ".join(names), results, wrong)]
+
+
+def host_kills(settings):
+    """The same on two hosts, also of one host as a whole."""
+    settings = settings._replace(jobs=1)
+    rows = []
+    with Hosts(2) as hosts:
+        known = {name: undisturbed(settings, flags, hosts)
+                 for name, flags in TWO_HOSTS.items()}
+        names = list(TWO_HOSTS)
+
+        def trial(number):
+            name = names[number % len(names)]
+            return kill_once(settings, TWO_HOSTS[name], *known[name], hosts)
+
+        results, wrong = repeat(settings, settings.runs or 50, trial)
+        rows.append(row("random SIGKILL, " + ", ".join(names), results, wrong))
+    return rows
+
+
+def row(name, results, wrong):
+    who = Counter(killed for killed, _ in results)
+    saving = sum(saves for _, saves in results)
+    return (name, len(results) + len(wrong), len(results),
+            f"{saving} in the middle of a save; killed: "
+            + ", ".join(f"{one} {count}" for one, count in sorted(who.items())), wrong)
+
+
+def launchers(settings):
+    """SIGKILL of the launcher: nothing of the run lives after 1 s."""
+    ways = [flags for name, flags in WAYS.items() if name not in ("one rank", "threads")]
+
+    def trial(number):
+        with folder() as out:
+            run = Trial(settings.program, ways[number % len(ways)], out)
+            run.start()
+            try:
+                time.sleep(random.uniform(0, 1.5))
+                if run.launchers[0].poll() is not None:
+                    return None
+                kill(run.launchers[0].pid, signal.SIGKILL)
+                run.launchers[0].wait()
+                if not run.gone_within(1):
+                    raise Wrong("something lives 1 s after the launcher")
+                return True
+            finally:
+                run.end_all()
+
+    results, wrong = repeat(settings, settings.runs or 100, trial)
+    return [("SIGKILL of the launcher", len(results) + len(wrong), len(results),
+             "nothing lives after 1 s", wrong)]
+
+
+def signals(settings):
+    """SIGTERM, SIGINT, SIGHUP at random moments: saved, ended within the grace + 2 s,
+    the same bits after a resume."""
+    rows = []
+    for name, flags in {**WAYS, **FREE_WAYS}.items():
+        wanted, seconds = undisturbed(settings, flags)
+        if name in FREE_WAYS:
+            wanted = None
+
+        def trial(number, flags=flags, wanted=wanted, seconds=seconds):
+            sent = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP][number % 3]
+            with folder() as out:
+                run = Trial(settings.program, flags, out)
+                run.start()
+                try:
+                    time.sleep(random.uniform(0.1, seconds))
+                    if run.launchers[0].poll() is not None:
+                        return None
+                    kill(run.launchers[0].pid, sent)
+                    code, line, _ = run.finish(GRACE + 2)[0]
+                    if code == 0:
+                        return None
+                    if code is None or not run.gone_within(1):
+                        raise Wrong(f"{sent.name}: {line}")
+                    if run.last_step() > run.saved_step():
+                        raise Wrong(f"{sent.name}: step {run.last_step()} done, "
+                                    f"{run.saved_step()} saved ({line})")
+                    go_on(run, wanted)
+                    return True
+                finally:
+                    run.end_all()
+
+        results, wrong = repeat(settings, settings.runs or 20, trial)
+        rows.append((f"SIGTERM, SIGINT, SIGHUP: {name}", len(results) + len(wrong),
+                     len(results), f"saved and ended within {GRACE + 2} s"
+                     + (", same bits" if wanted else ""), wrong))
+    return rows
+
+
+def links(settings):
+    """Two hosts with a bad network between them: the same bits."""
+    flags = [*TWO_HOSTS["two hosts"], "--limit", "400", "--timeout-seconds", "60"]
+    rows = []
+    for shape in (["loss", "10%"], ["loss", "2%", "delay", "50ms"]):
+        with Hosts(2) as hosts:
+            wanted, _ = undisturbed(settings, flags, hosts)
+            for name, link in zip(hosts.names, hosts.links):
+                subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", link, "root",
+                                "netem", *shape], check=True)
+            got, seconds = undisturbed(settings, flags, hosts, within=400)
+        wrong = [] if got == wanted else [f"other bits: {got} for {wanted}"]
+        rows.append(("network with " + " ".join(shape), 1, 1 - len(wrong),
+                     f"same bits, after {seconds:.0f} s", wrong))
+    return rows
+
+
+def silence(settings):
+    """What neither ends nor answers: all launchers end within the timeout + 5 s, with
+    the same line."""
+    def cut(trial):
+        hosts = trial.hosts
+        subprocess.run(["ip", "-n", hosts.names[1], "link", "set", hosts.links[1], "down"],
+                       check=True)
+
+    def stop_rank(trial):
+        kill(random.choice(trial.ranks()), signal.SIGSTOP)
+
+    def kill_host(trial):
+        launcher = trial.launchers[1].pid
+        for pid in trial.victims("everything"):
+            if pid == launcher or parent_of(pid) == launcher:
+                kill(pid, signal.SIGKILL)
+
+    cases = {
+        "SIGSTOP of a rank, one host": (False, WAYS["shared memory"], stop_rank),
+        "SIGSTOP of a rank, Gloo": (False, WAYS["Gloo"], stop_rank),
+        "SIGSTOP of a rank, two hosts": (True, TWO_HOSTS["two hosts"], stop_rank),
+        "the link of a host down": (True, TWO_HOSTS["two hosts"], cut),
+        "SIGKILL of all of host 1": (True, TWO_HOSTS["two hosts"], kill_host),
+    }
+    rows = []
+    for name, (two, flags, fault) in cases.items():
+        print(f"  {name}", flush=True)
+        with contextlib.ExitStack() as stack:
+            hosts = stack.enter_context(Hosts(2)) if two else None
+            out = stack.enter_context(folder())
+            trial = Trial(settings.program, [*flags, "--epochs", "2000"], out, hosts)
+            trial.start()
+            trial.wait_until_it_trains()
+            fault(trial)
+            begun = time.monotonic()
+            ends = trial.finish(TIMEOUT + SLACK)
+            trial.end_all()
+        lines = [line for code, line, _ in ends if code != -signal.SIGKILL]
+        seconds = [at - begun for code, _, at in ends if code != -signal.SIGKILL]
+        wrong = [] if len(set(lines)) == 1 and "still runs" not in lines else [str(lines)]
+        rows.append((name, 1, 1 - len(wrong),
+                     f"ended after {max(seconds):.1f} s: {lines[0]}", wrong))
+    return rows
+
+
+PARTS = {"kills": kills, "host_kills": host_kills, "launchers": launchers,
+         "signals": signals, "links": links, "silence": silence}
