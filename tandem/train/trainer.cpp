@@ -1,6 +1,10 @@
 #include "tandem/train/trainer.h"
 
+#include <ATen/ops/full.h>
+#include <ATen/ops/max.h>
+
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -71,6 +75,9 @@ class Trainer {
     first_step_ = position_.step;
     saved_step_ = resumed ? position_.step : -1;
     announce();
+    if (saves()) {
+      saving_.prepare();
+    }
     TestReport test;
     if (is_finished()) {
       reporter_.say(nothing_to_train(position_, config_.training, end_.reason()));
@@ -93,6 +100,7 @@ class Trainer {
         stop_if_told(agreement_.decide(position_.step));
       }
     }
+    finish_saving();
     write_trace();
     return conclude(test);
   }
@@ -176,7 +184,7 @@ class Trainer {
       // Whatever comes while it is evaluated, what was trained is there. A run that
       // goes on from here ends the epoch itself.
       check_replicas();
-      write_checkpoint();
+      save(false);
     }
     end_epoch(trained);
     check_replicas();
@@ -232,6 +240,8 @@ class Trainer {
       agreement_.note_loss(position_.step, sums);
     }
     reporter_.add_step(sums, before, batches.empty() || count_samples(batches) > 0);
+    saving_.look();
+    tell_of_checkpoints();
     end_.on_step({position_.epoch, position_.step_in_epoch, position_.step, lr_, sums});
   }
 
@@ -271,6 +281,7 @@ class Trainer {
   // After what there was to save is saved.
   void stop_if_told(const Decision& decision) {
     if (decision.stopping_rank >= 0) {
+      finish_saving();
       // A rank that ends sooner would have the others stopped while rank 0 writes.
       comm_.barrier("stop");
       throw stopped_by_signal(decision, position_.step, config_.output);
@@ -322,25 +333,40 @@ class Trainer {
     return report;
   }
 
-  void save() {
-    end_.on_checkpoint(write_checkpoint());
+  bool saves() const {
+    return !config_.output.out.empty() && !config_.output.dry_run;
   }
 
-  // Its path at rank 0, "" where nothing is written.
-  std::string write_checkpoint() {
-    if (config_.output.out.empty() || config_.output.dry_run) {
-      return "";
+  // `told`: whether the program's observer hears of it.
+  void save(bool told = true) {
+    if (!saves()) {
+      return;
     }
     reporter_.clock().pause();
+    const auto start = std::chrono::steady_clock::now();
     // First: it may set this rank's own values aside.
     auto state = parts_.strategy->collect_state();
-    auto path = saving_.save(
+    saving_.save(
         directory_->checkpoints(), position_, end_.patience().best(), std::move(state),
-        own_state());
+        own_state(), told);
     agreement_.saved();
     saved_step_ = position_.step;
+    const std::chrono::duration<double, std::milli> paused =
+        std::chrono::steady_clock::now() - start;
+    longest_save_pause_ms_ = std::max(longest_save_pause_ms_, paused.count());
     reporter_.clock().resume();
-    return path;
+    tell_of_checkpoints();
+  }
+
+  void finish_saving() {
+    saving_.finish();
+    tell_of_checkpoints();
+  }
+
+  void tell_of_checkpoints() {
+    for (const auto& path : saving_.take_complete()) {
+      end_.on_checkpoint(path);
+    }
   }
 
   void write_trace() {
@@ -366,6 +392,10 @@ class Trainer {
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
     summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
+    summary.longest_save_pause_ms =
+        comm_.stack(at::full({1}, longest_save_pause_ms_, at::kDouble), "save pauses")
+            .max()
+            .item<double>();
     const bool early =
         end_.convergence().all() || position_.epoch < config_.training.epochs;
     summary.ended_by = early ? end_.reason() : "epochs";
@@ -404,6 +434,7 @@ class Trainer {
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;
   PeakMemory memory_;
+  double longest_save_pause_ms_ = 0;
   Position position_;
   double lr_ = 0;
   RunEnd end_;
