@@ -10,7 +10,6 @@
 #include <dirent.h>
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "tandem/tandem.h"
+#include "tandem/train/report/save_pauses.h"
 
 namespace {
 
@@ -28,6 +28,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kSaves = 100;
 constexpr int64_t kStepsBetween = 20;
+constexpr int64_t kStepsOfEpoch = 100;
+constexpr int64_t kBatch = 16;
 // Parameters and Adadelta's two averages of each.
 constexpr size_t kCopiedBytes = size_t{3} * 1'199'882 * sizeof(float);
 
@@ -64,21 +66,19 @@ class Copies : public tandem::Observer {
     if (step.step % kStepsBetween == kStepsBetween / 2) {
       const auto start = Clock::now();
       std::memcpy(to_.data(), from_.data(), kCopiedBytes);
-      ms_.push_back(1000 * seconds_since(start));
+      times_.add(start);
     }
     return tandem::Next::go_on;
   }
 
-  std::vector<double> ms() const {
-    auto sorted = ms_;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted;
+  const tandem::SavePauses& times() const {
+    return times_;
   }
 
  private:
   std::vector<char> from_ = std::vector<char>(kCopiedBytes, 1);
   std::vector<char> to_ = std::vector<char>(kCopiedBytes, 2);
-  std::vector<double> ms_;
+  tandem::SavePauses times_;
 };
 
 class Growth : public tandem::Observer {
@@ -112,7 +112,8 @@ tandem::RunConfig config_for(const std::string& folder) {
   config.model.kind = tandem::ModelKind::net;
   config.optimizer.kind = tandem::OptimizerKind::adadelta;
   config.data.source = "digits";
-  config.data.limit = 6'400;
+  config.training.batch_size = kBatch;
+  config.data.limit = kBatch * kStepsOfEpoch;
   config.output.out = folder;
   config.output.log_line = "off";
   config.output.eval_every = 1 << 20;
@@ -120,7 +121,7 @@ tandem::RunConfig config_for(const std::string& folder) {
 }
 
 void measure_pause(tandem::RunConfig config) {
-  config.training.epochs = kSaves * kStepsBetween / 100;
+  config.training.epochs = kSaves * kStepsBetween / kStepsOfEpoch;
   config.output.checkpoint_every = kStepsBetween;
   Copies copies;
   tandem::OwnParts own;
@@ -128,12 +129,14 @@ void measure_pause(tandem::RunConfig config) {
   const auto comm = tandem::make_single_communicator();
   const auto data = tandem::load_dataset(config.data.source, config.data.limit);
   const auto summary = tandem::train(config, data, *comm, std::move(own));
-  const auto ms = copies.ms();
+  const auto& copy = copies.times();
   fmt::print(
-      "longest pause for a save {:.2f} ms; {} copies of as many bytes: median {:.2f} "
-      "ms, longest {:.2f} ms; pause / median {:.2f}\n",
-      summary.longest_save_pause_ms, ms.size(), ms[ms.size() / 2], ms.back(),
-      summary.longest_save_pause_ms / ms[ms.size() / 2]);
+      "pause for a save: mean {:.2f} ms, longest {:.2f} ms; {} copies of as many "
+      "bytes: "
+      "mean {:.2f} ms, longest {:.2f} ms; pause / copy: mean {:.2f}, longest {:.2f}\n",
+      summary.mean_save_pause_ms, summary.longest_save_pause_ms, kSaves, copy.mean_ms(),
+      copy.longest_ms(), summary.mean_save_pause_ms / copy.mean_ms(),
+      summary.longest_save_pause_ms / copy.longest_ms());
 }
 
 void measure_growth(tandem::RunConfig config, double seconds) {

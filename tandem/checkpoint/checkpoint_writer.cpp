@@ -62,21 +62,6 @@ class NoSignals {
   sigset_t before_{};
 };
 
-std::thread start_thread(std::packaged_task<std::string()> task) {
-  const NoSignals inherited;
-  try {
-    return std::thread([task = std::move(task)]() mutable {
-      // On Linux that of this thread alone.
-      setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
-      task();
-    });
-  } catch (const std::system_error& error) {
-    throw Error(
-        "[checkpoint] cannot start a thread that saves: " + first_line(error) +
-        "; allow more processes (ulimit -u)");
-  }
-}
-
 }  // namespace
 
 std::string reason_of(const SaveOutcome& outcome) {
@@ -93,10 +78,49 @@ CheckpointWriter::~CheckpointWriter() {
     log_warning(
         fmt::format("step {} was not saved: {}", outcome->step, reason_of(*outcome)));
   }
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+}
+
+void CheckpointWriter::start_thread() {
+  if (thread_.joinable()) {
+    return;
+  }
+  const NoSignals inherited;
+  try {
+    thread_ = std::thread([this] { serve(); });
+  } catch (const std::system_error& error) {
+    throw Error(
+        "[checkpoint] cannot start a thread that saves: " + first_line(error) +
+        "; allow more processes (ulimit -u)");
+  }
+}
+
+void CheckpointWriter::serve() {
+  // On Linux that of this thread alone.
+  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return task_.valid() || ends_; });
+    if (!task_.valid()) {
+      return;
+    }
+    auto task = std::exchange(task_, {});
+    lock.unlock();
+    task();
+    lock.lock();
+  }
 }
 
 void CheckpointWriter::prepare(const TrainingState& state) {
   TANDEM_CHECK(!path_.valid(), "memory is made anew while a save reads it");
+  start_thread();
   copy_tensors(state.model, copies_.model);
   copy_tensors(state.optimizer, copies_.optimizer);
 }
@@ -111,9 +135,12 @@ void CheckpointWriter::start(
       [directory, kept, content = std::move(content)] {
         return save_checkpoint(directory, content, kept);
       });
-  auto path = task.get_future();
-  thread_ = start_thread(std::move(task));
-  path_ = std::move(path);
+  path_ = task.get_future();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    task_ = std::move(task);
+  }
+  changed_.notify_one();
 }
 
 std::optional<SaveOutcome> CheckpointWriter::poll() {
@@ -126,8 +153,6 @@ std::optional<SaveOutcome> CheckpointWriter::wait() {
   if (!path_.valid()) {
     return std::nullopt;
   }
-  // Its files are closed and its memory is free then, too.
-  thread_.join();
   SaveOutcome outcome{step_, "", nullptr};
   try {
     outcome.path = path_.get();

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <future>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -50,12 +52,21 @@ class CheckpointWriter {
   std::optional<SaveOutcome> wait();
 
  private:
+  void start_thread();
+  void serve();
+
   // What was last copied.
   TrainingState copies_;
-  std::thread thread_;
-  // Of the thread; valid while its outcome is not taken.
+  // What the save that was begun returns; valid while its outcome is not taken.
   std::future<std::string> path_;
   int64_t step_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // What the thread does next, where it is valid, and whether it ends then.
+  std::packaged_task<std::string()> task_;
+  bool ends_ = false;
+  // Runs until the end: a new one would begin with the priority of who trains.
+  std::thread thread_;
 };
 
 }  // namespace tandem

@@ -64,8 +64,10 @@ struct Summary {
   double bytes_sent_per_rank = 0;
   // PSS: each process's own peak, added up over the ranks' processes.
   double peak_memory_mib = 0;
-  // For which any rank's training stood still while state was gathered and copied for a
-  // checkpoint, or while the one before was still being written.
+  // For how long a checkpoint had training stand still, at the rank where it was
+  // longest: state is gathered and copied, and the checkpoint before must have been
+  // written.
+  double mean_save_pause_ms = 0;
   double longest_save_pause_ms = 0;
   int64_t epochs = 0;
   int64_t steps = 0;

@@ -1,10 +1,6 @@
 #include "tandem/train/trainer.h"
 
-#include <ATen/ops/full.h>
-#include <ATen/ops/max.h>
-
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -26,6 +22,7 @@
 #include "tandem/train/reading.h"
 #include "tandem/train/report/peak_memory.h"
 #include "tandem/train/report/reporter.h"
+#include "tandem/train/report/save_pauses.h"
 #include "tandem/train/report/trace_file.h"
 #include "tandem/train/saving.h"
 #include "tandem/train/totals.h"
@@ -343,7 +340,7 @@ class Trainer {
       return;
     }
     reporter_.clock().pause();
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = SavePauses::Clock::now();
     // First: it may set this rank's own values aside.
     auto state = parts_.strategy->collect_state();
     saving_.save(
@@ -351,9 +348,7 @@ class Trainer {
         own_state(), told);
     agreement_.saved();
     saved_step_ = position_.step;
-    const std::chrono::duration<double, std::milli> paused =
-        std::chrono::steady_clock::now() - start;
-    longest_save_pause_ms_ = std::max(longest_save_pause_ms_, paused.count());
+    pauses_.add(start);
     reporter_.clock().resume();
     tell_of_checkpoints();
   }
@@ -392,10 +387,8 @@ class Trainer {
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
     summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
-    summary.longest_save_pause_ms =
-        comm_.stack(at::full({1}, longest_save_pause_ms_, at::kDouble), "save pauses")
-            .max()
-            .item<double>();
+    summary.mean_save_pause_ms = largest_over_ranks(pauses_.mean_ms(), comm_);
+    summary.longest_save_pause_ms = largest_over_ranks(pauses_.longest_ms(), comm_);
     const bool early =
         end_.convergence().all() || position_.epoch < config_.training.epochs;
     summary.ended_by = early ? end_.reason() : "epochs";
@@ -434,7 +427,7 @@ class Trainer {
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;
   PeakMemory memory_;
-  double longest_save_pause_ms_ = 0;
+  SavePauses pauses_;
   Position position_;
   double lr_ = 0;
   RunEnd end_;

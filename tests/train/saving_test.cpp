@@ -23,16 +23,16 @@ using testing::HasSubstr;
 // some calls.
 std::unique_ptr<Model> model_that_loses_a_parameter(int64_t at_call) {
   auto weight = at::full({64, 5}, 0.01).set_requires_grad(true);
-  auto spare = at::zeros({3}).set_requires_grad(true);
+  auto lost = at::zeros({3}).set_requires_grad(true);
   auto calls = std::make_shared<int64_t>(0);
   return make_function_model(
       [=](const at::Tensor& x) mutable {
         if (++*calls == at_call) {
-          spare.detach().fill_(std::nan(""));
+          lost.detach().fill_(std::nan(""));
         }
         return x.flatten(1).matmul(weight);
       },
-      {{"weight", weight}, {"spare", spare}});
+      {{"weight", weight}, {"lost", lost}});
 }
 
 // It is no fault of the disk, and no later step mends it.
@@ -51,7 +51,7 @@ TEST(OnSaveError, ValuesThatAreNotFiniteEndTheRunWithWarnToo) {
     const auto error = error_of<DataError>(
         [&] { train(config, data, *comm, model_that_loses_a_parameter(3)); });
     testing::internal::GetCapturedStdout();
-    EXPECT_THAT(error, HasSubstr("'spare' has values that are not finite"));
+    EXPECT_THAT(error, HasSubstr("'lost' has values that are not finite"));
     EXPECT_EQ(
         list_directory(scratch / "run/checkpoints"),
         std::vector<std::string>{"step-00000002"});
