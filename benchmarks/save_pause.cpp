@@ -26,8 +26,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kSaves = 100;
-constexpr int64_t kStepsBetween = 20;
+constexpr int64_t kSaves = 60;
+constexpr int64_t kStepsBetween = 50;
 constexpr int64_t kStepsOfEpoch = 100;
 constexpr int64_t kBatch = 16;
 // Parameters and Adadelta's two averages of each.

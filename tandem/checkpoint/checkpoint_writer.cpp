@@ -17,8 +17,8 @@ namespace tandem {
 
 namespace {
 
-// Beside a rank that computes, the writer gets a tenth of a core.
-constexpr int kNiceness = 10;
+// Beside a rank that computes, the writer gets a quarter of a core.
+constexpr int kNiceness = 5;
 
 bool has_shape_of(const at::Tensor& copy, const at::Tensor& source) {
   return copy.defined() && copy.scalar_type() == source.scalar_type() &&
