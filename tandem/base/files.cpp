@@ -21,6 +21,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// What replace_file() writes is called NAME.tmp-NUMBER until it is whole.
+constexpr const char* kTemporary = ".tmp-";
+
 std::string parent_of(const std::string& path) {
   const auto parent = fs::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
@@ -58,7 +61,7 @@ std::string advice(int reason) {
 std::pair<std::string, int> open_beside(const std::string& path) {
   std::random_device random;
   for (int tries = 0; tries < 100; ++tries) {
-    std::string temporary = path + "." + std::to_string(random());
+    std::string temporary = path + kTemporary + std::to_string(random());
     const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd >= 0) {
       return {std::move(temporary), fd};
@@ -132,20 +135,43 @@ void replace_file(const std::string& path, const std::string& content) {
       path, [&](int fd) { write_all(fd, content.data(), content.size(), path); });
 }
 
+void remove_unfinished(const std::string& path) {
+  const std::string parent = parent_of(path);
+  const std::string prefix = fs::path(path).filename().string() + kTemporary;
+  for (const auto& name : list_directory(parent)) {
+    if (name.rfind(prefix, 0) == 0) {
+      unlink((parent + "/" + name).c_str());
+    }
+  }
+}
+
 void sync_directory(const std::string& path) {
   const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory >= 0) {
-    fsync(directory);
-    close(directory);
+  // One may write into a directory that one may not read.
+  if (directory < 0 && errno == EACCES) {
+    return;
+  }
+  if (directory < 0) {
+    fail("flush", path);
+  }
+  const int reason = fsync(directory) == 0 ? 0 : errno;
+  close(directory);
+  // Not every file system can.
+  if (reason != 0 && reason != EINVAL && reason != ENOTSUP) {
+    errno = reason;
+    fail("flush", path);
   }
 }
 
 void make_directories(const std::string& path) {
   std::error_code error;
-  fs::create_directories(path, error);
+  const bool made = fs::create_directories(path, error);
   if (error) {
     errno = error.value();
     fail("make the directory", path);
+  }
+  if (made) {
+    sync_directory(parent_of(path));
   }
 }
 

@@ -15,17 +15,24 @@ std::string read_file(
 /// Replaces a file in one step: `write` gets a descriptor of a new file beside
 /// it, which is then flushed to disk and renamed over `path`. Readers see the
 /// old or the new file, never a part; on any failure the old one stays and the
-/// new one is removed. Who may read it is what the user's umask says. Throws DataError.
+/// new one is removed. Who may read it is what the user's umask says. Throws DataError,
+/// also when the rename cannot be flushed to disk; the new file is then there.
 void replace_file(const std::string& path, const std::function<void(int fd)>& write);
 void replace_file(const std::string& path, const std::string& content);
 
 /// Writes all bytes or throws DataError. `path` is for the message.
 void write_all(int fd, const void* data, size_t size, const std::string& path);
 
-/// Makes a directory and its parents. Throws DataError.
+/// Removes what replace_file() of a process that was killed left beside `path`; no
+/// other process may be replacing it. Throws DataError when the directory cannot be
+/// read.
+void remove_unfinished(const std::string& path);
+
+/// Makes a directory, flushed to disk, and its parents. Throws DataError.
 void make_directories(const std::string& path);
 
-/// Makes renames in a directory survive a power cut, where the file system can.
+/// Makes renames in a directory survive a power cut, where the file system can. Throws
+/// DataError.
 void sync_directory(const std::string& path);
 
 /// Removes a file or a directory with all it holds; a missing one is fine.

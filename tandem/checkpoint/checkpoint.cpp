@@ -1,5 +1,6 @@
 #include "tandem/checkpoint/checkpoint.h"
 
+#include <ATen/Dispatch.h>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -30,6 +32,7 @@ namespace {
 constexpr const char* kTemporary = "tmp-";
 constexpr const char* kDamaged = "damaged-";
 constexpr const char* kLeft = "left-";
+constexpr const char* kReplaced = "replaced-";
 
 int64_t number(
     const SafetensorsFile& file, const std::string& key, const std::string& path) {
@@ -56,32 +59,61 @@ std::string text(const SafetensorsFile& file, const std::string& key) {
       "': " + std::strerror(errno) + "; choose another --out");
 }
 
-// A directory cannot be renamed over another. They can change places, so that there is
-// a checkpoint at every moment; network file systems cannot do that.
-void rename_over(const std::string& from, const std::string& to) {
-  if (file_exists(to)) {
-    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
-      remove_all(from);
-      return;
-    }
-    if (errno != EINVAL && errno != ENOSYS) {
-      cannot_rename(from, to);
-    }
-    const std::string old = from + "-old";
-    if (std::rename(to.c_str(), old.c_str()) != 0) {
-      cannot_rename(to, old);
-    }
-    rename_over(from, to);
-    remove_all(old);
-  } else if (std::rename(from.c_str(), to.c_str()) != 0) {
+void rename_to(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) {
     cannot_rename(from, to);
   }
 }
 
+std::string with_prefix(const std::string& prefix, const std::string& path) {
+  const size_t slash = path.rfind('/') + 1;
+  return path.substr(0, slash) + prefix + path.substr(slash);
+}
+
+// What rename_over() has put away comes back where nothing has taken its place.
+void restore_replaced(const std::string& directory) {
+  for (const auto& name : file_exists(directory) ? list_directory(directory)
+                                                 : std::vector<std::string>()) {
+    if (name.rfind(kReplaced, 0) == 0) {
+      const std::string replaced = directory + "/" + name;
+      const std::string place = directory + "/" + name.substr(std::strlen(kReplaced));
+      if (file_exists(place)) {
+        remove_all(replaced);
+      } else {
+        rename_to(replaced, place);
+      }
+    }
+  }
+}
+
+// A directory cannot be renamed over another. They can change places, so that there is
+// a checkpoint at every moment; network file systems cannot do that.
+void rename_over(const std::string& from, const std::string& to) {
+  if (!file_exists(to)) {
+    rename_to(from, to);
+    return;
+  }
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    remove_all(from);
+    return;
+  }
+  if (errno != EINVAL && errno != ENOSYS) {
+    cannot_rename(from, to);
+  }
+  const std::string replaced = with_prefix(kReplaced, to);
+  rename_to(to, replaced);
+  try {
+    rename_to(from, to);
+  } catch (const DataError&) {
+    restore_replaced(to.substr(0, to.rfind('/')));
+    throw;
+  }
+  remove_all(replaced);
+}
+
 // Renames it, so that it no longer counts as a checkpoint.
 void set_aside(const std::string& path, const std::string& prefix) {
-  const size_t slash = path.rfind('/') + 1;
-  rename_over(path, path.substr(0, slash) + prefix + path.substr(slash));
+  rename_over(path, with_prefix(prefix, path));
 }
 
 // Among them is what a run left behind that was killed while it wrote.
@@ -140,11 +172,25 @@ std::string damage_of(const std::string& path) {
   return damage;
 }
 
+// Not isfinite(), which starts LibTorch's threads: those of the rank are at work, and
+// one that writes checkpoints would get as many of its own.
+bool all_finite(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.detach().cpu().contiguous();
+  bool finite = true;
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      at::kHalf, at::kBFloat16, values.scalar_type(), "all_finite", [&] {
+        const auto* value = values.data_ptr<scalar_t>();
+        for (int64_t i = 0; i < values.numel(); ++i) {
+          finite = finite && std::isfinite(static_cast<double>(value[i]));
+        }
+      });
+  return finite;
+}
+
 void check_finite(const std::vector<NamedTensor>& tensors) {
   for (const auto& [name, tensor] : tensors) {
-    if (at::isFloatingType(tensor.scalar_type()) &&
-        !tensor.detach().isfinite().all().item<bool>()) {
-      throw DataError(
+    if (at::isFloatingType(tensor.scalar_type()) && !all_finite(tensor)) {
+      throw ValuesNotFinite(
           "[checkpoint] '" + name +
           "' has values that are not finite, so nothing was saved; lower --lr, or set "
           "--clip-norm");
@@ -200,6 +246,14 @@ void forget_dangling_best(const std::string& directory) {
   }
 }
 
+// One that is half removed is no checkpoint any more.
+void remove_checkpoint(const std::string& path) {
+  const std::string temporary = with_prefix(kTemporary, path);
+  if (std::rename(path.c_str(), temporary.c_str()) == 0) {
+    remove_all(temporary);
+  }
+}
+
 void remove_surplus(
     const std::string& directory, int64_t best_step, const KeptCheckpoints& kept) {
   auto all = checkpoints_in(directory);
@@ -210,7 +264,7 @@ void remove_surplus(
   }
   for (auto entry = all.begin(); surplus > 0; ++entry, --surplus) {
     if (!kept.best || entry != best) {
-      remove_all(entry->second);
+      remove_checkpoint(entry->second);
     }
   }
   forget_dangling_best(directory);
@@ -225,6 +279,7 @@ std::string save_checkpoint(
   const std::string temporary = directory + "/" + kTemporary + std::to_string(getpid());
   check_finite(content.state.model);
   make_directories(directory);
+  restore_replaced(directory);
   remove_temporaries(directory);
   make_directories(temporary);
   try {
@@ -304,6 +359,7 @@ std::map<std::string, std::string> load_model(
 }
 
 std::string newest_whole_checkpoint(const std::string& directory) {
+  restore_replaced(directory);
   const auto all = checkpoints_in(directory);
   for (auto entry = all.rbegin(); entry != all.rend(); ++entry) {
     const auto& path = entry->second;
@@ -323,6 +379,9 @@ std::string newest_whole_checkpoint(const std::string& directory) {
 }
 
 void leave_later_checkpoints(const std::string& directory, int64_t step) {
+  if (file_exists(directory)) {
+    remove_temporaries(directory);
+  }
   const auto all = checkpoints_in(directory);
   for (auto entry = all.upper_bound(step); entry != all.end(); ++entry) {
     log_warning(

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tandem/core/arena.h"
 #include "tandem/parallel/strategy.h"
 
@@ -68,9 +69,15 @@ struct KeptCheckpoints {
   bool best = false;
 };
 
+/// Parameters or buffers that are infinite or not a number.
+class ValuesNotFinite : public DataError {
+ public:
+  using DataError::DataError;
+};
+
 /// Writes DIR/step-00000469 and removes those that are not kept. Returns its path.
-/// Only rank 0 calls it. Throws DataError, also for values that are not finite; older
-/// checkpoints then stay.
+/// Only rank 0 calls it, from any thread. Throws DataError, and ValuesNotFinite for
+/// such values; older checkpoints then stay.
 std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
     const KeptCheckpoints& kept);
@@ -88,7 +95,8 @@ void load_checkpoint(
         [](const CheckpointContent&) {});
 
 /// The file with a checkpoint's model: in `path` when that is its directory, in the
-/// newest one where `path` is a run's directory or its checkpoints/, else `path` itself.
+/// newest one where `path` is a run's directory or its checkpoints/, else `path`
+/// itself.
 std::string model_file(const std::string& path);
 
 /// Only the model's part: `path` is the directory or its model.safetensors.
@@ -107,7 +115,8 @@ std::map<std::string, std::string> load_model(
 std::string newest_whole_checkpoint(const std::string& directory);
 
 /// Renames the checkpoints after `step` to "left-...": a run that goes on from there
-/// leaves them, and neither counts nor resumes them.
+/// leaves them, and neither counts nor resumes them. What a killed run left
+/// half-written goes.
 void leave_later_checkpoints(const std::string& directory, int64_t step);
 
 }  // namespace tandem

@@ -1,6 +1,5 @@
 #include "tandem/checkpoint/checkpoint_files.h"
 
-#include "tandem/base/files.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/rank_files.h"
 
@@ -56,8 +55,8 @@ void write_checkpoint_files(
     const auto& bytes = rank_files[static_cast<size_t>(rank)];
     if (!bytes.empty()) {
       const std::string name = rank_file_name(rank, size);
-      listed[name] = stored_hash(parse_safetensors(bytes, name), name);
-      replace_file(directory + "/" + name, bytes);
+      listed[name] =
+          write_safetensors(directory + "/" + name, parse_safetensors(bytes, name));
     }
   }
   listed[kFormatKey] = std::to_string(kFormat);

@@ -29,7 +29,8 @@ class OtherFormat : public DataError {
 };
 
 /// Writes them into `directory`, with the format and what ties them to each other.
-/// `rank_files` are bytes in rank order (rank_files.h). Throws DataError.
+/// `rank_files` are bytes in rank order, without hashes or with (rank_files.h). Throws
+/// DataError.
 void write_checkpoint_files(
     const std::string& directory, CheckpointFiles files,
     const std::vector<std::string>& rank_files);

@@ -34,7 +34,8 @@ std::vector<std::string> gather_rank_files(
     const std::vector<NamedTensor>& tensors, const std::string& strategy,
     Communicator& comm) {
   const std::string mine =
-      tensors.empty() ? "" : safetensors_bytes({tensors, {{kStrategy, strategy}}});
+      tensors.empty() ? ""
+                      : unhashed_safetensors_bytes({tensors, {{kStrategy, strategy}}});
   const auto sizes = comm.stack(
       at::full({1}, static_cast<int64_t>(mine.size()), at::kLong), "rank state");
   if (sizes.sum().item<int64_t>() == 0) {

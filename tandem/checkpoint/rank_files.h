@@ -17,7 +17,8 @@ namespace tandem {
 std::string rank_file_name(int rank, int size);
 
 /// The ranks' tensors as safetensors files, in rank order at rank 0 and empty at the
-/// others; empty too when no rank has any. `strategy` is noted in them. Collective.
+/// others; empty too when no rank has any. `strategy` is noted in them. They get their
+/// hashes when they are written, since ranks wait for this. Collective.
 std::vector<std::string> gather_rank_files(
     const std::vector<NamedTensor>& tensors, const std::string& strategy,
     Communicator& comm);

@@ -78,6 +78,11 @@ RunDirectory::RunDirectory(
     return;
   }
   make_directories(path_);
+  for (const char* name :
+       {"config.toml", "environment.json", "metrics.jsonl", "summary.json",
+        "trace.json"}) {
+    remove_unfinished(path_ + "/" + name);
+  }
   replace_file(path_ + "/config.toml", to_toml(config));
   replace_file(path_ + "/environment.json", environment_json());
   open_metrics(append ? O_APPEND : O_TRUNC);
@@ -211,6 +216,8 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["gradient_bytes"] = summary.gradient_bytes;
   json["bytes_sent_per_rank"] = summary.bytes_sent_per_rank;
   json["peak_memory_mib"] = summary.peak_memory_mib;
+  json["mean_save_pause_ms"] = summary.mean_save_pause_ms;
+  json["longest_save_pause_ms"] = summary.longest_save_pause_ms;
   json["parameters_sha256"] = summary.parameters_sha256;
   replace_file(path_ + "/summary.json", json.dump(2) + "\n");
 }

@@ -64,6 +64,11 @@ struct Summary {
   double bytes_sent_per_rank = 0;
   // PSS: each process's own peak, added up over the ranks' processes.
   double peak_memory_mib = 0;
+  // For how long a checkpoint had training stand still, at the rank where it was
+  // longest: state is gathered and copied, and the checkpoint before must have been
+  // written.
+  double mean_save_pause_ms = 0;
+  double longest_save_pause_ms = 0;
   int64_t epochs = 0;
   int64_t steps = 0;
   // "epochs", "converged", "patience" or "observer".
@@ -88,7 +93,8 @@ struct Summary {
 class RunDirectory {
  public:
   /// Makes the directory and writes config and environment; metrics of an
-  /// earlier run there are kept when `append`. Throws DataError.
+  /// earlier run there are kept when `append`. What a killed one did not finish to
+  /// write goes. Throws DataError.
   RunDirectory(const std::string& path, const RunConfig& config, bool append);
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;

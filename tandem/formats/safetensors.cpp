@@ -205,12 +205,28 @@ ordered_json parse_header(const std::string& path, std::string_view text) {
   return ordered_json::parse(text.begin(), text.end(), check);
 }
 
-SafetensorsFile ready_to_write(SafetensorsFile file) {
+SafetensorsFile contiguous(SafetensorsFile file) {
   for (auto& entry : file.tensors) {
     entry.tensor = entry.tensor.detach().cpu().contiguous();
   }
+  return file;
+}
+
+SafetensorsFile ready_to_write(SafetensorsFile content) {
+  auto file = contiguous(std::move(content));
   file.metadata[kHashKey] = hash_of(file);
   return file;
+}
+
+std::string bytes_of(const SafetensorsFile& file) {
+  const std::string header = header_of(file);
+  const uint64_t length = header.size();
+  std::string bytes(reinterpret_cast<const char*>(&length), sizeof(length));
+  bytes += header;
+  for (const auto& [name, tensor] : file.tensors) {
+    bytes.append(static_cast<const char*>(tensor.data_ptr()), tensor.nbytes());
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -220,15 +236,11 @@ std::string safetensors_hash(const SafetensorsFile& file) {
 }
 
 std::string safetensors_bytes(const SafetensorsFile& content) {
-  const SafetensorsFile file = ready_to_write(content);
-  const std::string header = header_of(file);
-  const uint64_t length = header.size();
-  std::string bytes(reinterpret_cast<const char*>(&length), sizeof(length));
-  bytes += header;
-  for (const auto& [name, tensor] : file.tensors) {
-    bytes.append(static_cast<const char*>(tensor.data_ptr()), tensor.nbytes());
-  }
-  return bytes;
+  return bytes_of(ready_to_write(content));
+}
+
+std::string unhashed_safetensors_bytes(const SafetensorsFile& content) {
+  return bytes_of(contiguous(content));
 }
 
 std::string write_safetensors(const std::string& path, const SafetensorsFile& content) {

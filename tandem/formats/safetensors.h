@@ -27,6 +27,9 @@ std::string write_safetensors(const std::string& path, const SafetensorsFile& fi
 /// What write_safetensors() writes.
 std::string safetensors_bytes(const SafetensorsFile& file);
 
+/// The same without its hash, as a user's file: for who adds that later.
+std::string unhashed_safetensors_bytes(const SafetensorsFile& file);
+
 /// The hash that it writes.
 std::string safetensors_hash(const SafetensorsFile& file);
 

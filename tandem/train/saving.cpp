@@ -52,19 +52,24 @@ void Saving::lock() {
   }
 }
 
-std::string Saving::newest() const {
-  return config_.output.out.empty()
-             ? ""
-             : newest_checkpoint(config_.output.out + "/checkpoints");
+std::string Saving::newest() {
+  writer_.wait();
+  const std::string& out = config_.output.out;
+  const bool looks = comm_.rank() == 0 && !out.empty();
+  return comm_.broadcast_text(
+      looks ? newest_checkpoint(out + "/checkpoints") : "", 0, "newest checkpoint");
 }
 
-CheckpointContent Saving::content(TrainingState state, const Position& position) const {
-  CheckpointContent content;
+// Its texts are the same in all, and take longer to make than a small state to copy.
+CheckpointContent Saving::content(TrainingState state, const Position& position) {
+  if (texts_.config.empty()) {
+    texts_.description = describe_model(config_, train_);
+    texts_.config = to_toml(config_);
+    texts_.data = to_text(data_);
+  }
+  CheckpointContent content = texts_;
   content.state = std::move(state);
   content.position = position;
-  content.description = describe_model(config_, train_);
-  content.config = to_toml(config_);
-  content.data = to_text(data_);
   return content;
 }
 
@@ -131,17 +136,70 @@ void Saving::resume_own(const std::vector<NamedTensor>& own) const {
   }
 }
 
-std::string Saving::save(
+void Saving::prepare() {
+  if (comm_.rank() == 0) {
+    writer_.prepare(local_state(*parts_.arenas, *parts_.optimizer));
+  }
+}
+
+void Saving::save(
     const std::string& directory, const Position& position, const BestTest& best,
-    TrainingState state, const std::vector<NamedTensor>& own) {
+    TrainingState state, const std::vector<NamedTensor>& own, bool told) {
+  note(writer_.wait());
+  auto rank_files = gather_rank_files(own, name_of(config_.strategy.kind), comm_);
+  if (comm_.rank() != 0) {
+    return;
+  }
   auto whole = content(std::move(state), position);
   whole.best = best;
-  whole.rank_files = gather_rank_files(own, name_of(config_.strategy.kind), comm_);
-  if (comm_.rank() != 0) {
-    return "";
-  }
+  whole.rank_files = std::move(rank_files);
   const auto& output = config_.output;
-  return save_checkpoint(directory, whole, {output.keep_checkpoints, output.keep_best});
+  told_ = told;
+  writer_.start(
+      directory, std::move(whole), {output.keep_checkpoints, output.keep_best});
+}
+
+void Saving::look() {
+  note(writer_.poll());
+}
+
+void Saving::finish() {
+  take(writer_.wait());
+  if (failed_) {
+    std::rethrow_exception(failed_);
+  }
+}
+
+std::vector<std::string> Saving::take_complete() {
+  return std::exchange(complete_, {});
+}
+
+void Saving::take(const std::optional<SaveOutcome>& outcome) {
+  if (outcome) {
+    failed_ = outcome->error;
+    if (!failed_ && told_) {
+      complete_.push_back(outcome->path);
+    }
+  }
+}
+
+void Saving::note(const std::optional<SaveOutcome>& outcome) {
+  take(outcome);
+  if (!outcome || !failed_) {
+    return;
+  }
+  try {
+    std::rethrow_exception(failed_);
+  } catch (const ValuesNotFinite&) {
+    throw;
+  } catch (const std::exception&) {
+    if (config_.output.on_save_error == OnSaveError::stop) {
+      throw;
+    }
+    log_warning(fmt::format(
+        "the checkpoint of step {} is missing, the run goes on: {}", outcome->step,
+        reason_of(*outcome)));
+  }
 }
 
 }  // namespace tandem

@@ -23,6 +23,12 @@ double sum_over_ranks(double mine, const char* label, Communicator& comm) {
 
 }  // namespace
 
+double largest_over_ranks(double mine, Communicator& comm) {
+  auto largest = at::full({1}, mine, at::kDouble);
+  comm.all_reduce(largest, ReduceOp::max, "largest")->wait();
+  return largest.item<double>();
+}
+
 int64_t count_parameters(const Assembly& parts, Communicator& comm) {
   int64_t count = 0;
   for (const auto& tensor : parts.arenas->tensors()) {

@@ -31,6 +31,8 @@ double mean_bytes(const Assembly& parts, Communicator& comm);
 void add_totals(
     Summary& summary, const RunConfig& config, Assembly& parts, Communicator& comm);
 
+double largest_over_ranks(double mine, Communicator& comm);
+
 /// The peaks of all processes added up; thread ranks are one process. Collective.
 double total_memory(double mib_of_this_process, RankKind kind, Communicator& comm);
 

@@ -22,6 +22,7 @@
 #include "tandem/train/reading.h"
 #include "tandem/train/report/peak_memory.h"
 #include "tandem/train/report/reporter.h"
+#include "tandem/train/report/save_pauses.h"
 #include "tandem/train/report/trace_file.h"
 #include "tandem/train/saving.h"
 #include "tandem/train/totals.h"
@@ -71,6 +72,9 @@ class Trainer {
     first_step_ = position_.step;
     saved_step_ = resumed ? position_.step : -1;
     announce();
+    if (saves()) {
+      saving_.prepare();
+    }
     TestReport test;
     if (is_finished()) {
       reporter_.say(nothing_to_train(position_, config_.training, end_.reason()));
@@ -93,6 +97,7 @@ class Trainer {
         stop_if_told(agreement_.decide(position_.step));
       }
     }
+    finish_saving();
     write_trace();
     return conclude(test);
   }
@@ -176,7 +181,7 @@ class Trainer {
       // Whatever comes while it is evaluated, what was trained is there. A run that
       // goes on from here ends the epoch itself.
       check_replicas();
-      write_checkpoint();
+      save(false);
     }
     end_epoch(trained);
     check_replicas();
@@ -232,6 +237,8 @@ class Trainer {
       agreement_.note_loss(position_.step, sums);
     }
     reporter_.add_step(sums, before, batches.empty() || count_samples(batches) > 0);
+    saving_.look();
+    tell_of_checkpoints();
     end_.on_step({position_.epoch, position_.step_in_epoch, position_.step, lr_, sums});
   }
 
@@ -271,6 +278,7 @@ class Trainer {
   // After what there was to save is saved.
   void stop_if_told(const Decision& decision) {
     if (decision.stopping_rank >= 0) {
+      finish_saving();
       // A rank that ends sooner would have the others stopped while rank 0 writes.
       comm_.barrier("stop");
       throw stopped_by_signal(decision, position_.step, config_.output);
@@ -322,25 +330,38 @@ class Trainer {
     return report;
   }
 
-  void save() {
-    end_.on_checkpoint(write_checkpoint());
+  bool saves() const {
+    return !config_.output.out.empty() && !config_.output.dry_run;
   }
 
-  // Its path at rank 0, "" where nothing is written.
-  std::string write_checkpoint() {
-    if (config_.output.out.empty() || config_.output.dry_run) {
-      return "";
+  // `told`: whether the program's observer hears of it.
+  void save(bool told = true) {
+    if (!saves()) {
+      return;
     }
     reporter_.clock().pause();
+    const auto start = SavePauses::Clock::now();
     // First: it may set this rank's own values aside.
     auto state = parts_.strategy->collect_state();
-    auto path = saving_.save(
+    saving_.save(
         directory_->checkpoints(), position_, end_.patience().best(), std::move(state),
-        own_state());
+        own_state(), told);
     agreement_.saved();
     saved_step_ = position_.step;
+    pauses_.add(start);
     reporter_.clock().resume();
-    return path;
+    tell_of_checkpoints();
+  }
+
+  void finish_saving() {
+    saving_.finish();
+    tell_of_checkpoints();
+  }
+
+  void tell_of_checkpoints() {
+    for (const auto& path : saving_.take_complete()) {
+      end_.on_checkpoint(path);
+    }
   }
 
   void write_trace() {
@@ -366,6 +387,8 @@ class Trainer {
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
     summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
+    summary.mean_save_pause_ms = largest_over_ranks(pauses_.mean_ms(), comm_);
+    summary.longest_save_pause_ms = largest_over_ranks(pauses_.longest_ms(), comm_);
     const bool early =
         end_.convergence().all() || position_.epoch < config_.training.epochs;
     summary.ended_by = early ? end_.reason() : "epochs";
@@ -404,6 +427,7 @@ class Trainer {
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;
   PeakMemory memory_;
+  SavePauses pauses_;
   Position position_;
   double lr_ = 0;
   RunEnd end_;

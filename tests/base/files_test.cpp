@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -180,6 +181,23 @@ TEST(ReplaceFile, LeaksNoDescriptors) {
   read_file(directory.file("x"));
   EXPECT_THROW(read_file(directory.path()), DataError);
   EXPECT_EQ(open_files(), before);
+}
+
+TEST(RemoveUnfinished, TakesWhatAKilledWriterLeftAndNothingElse) {
+  const TempDir directory;
+  const auto path = directory.file("x");
+  const pid_t killed = fork();
+  if (killed == 0) {
+    replace_file(path, [](int) { _exit(0); });
+  }
+  EXPECT_EQ(waitpid(killed, nullptr, 0), killed);
+  ASSERT_EQ(list_directory(directory.path()).size(), 1u);
+  const std::vector<std::string> others = {"x", "x.1", "x.tmp", "xy.tmp-1"};
+  for (const auto& name : others) {
+    replace_file(directory.file(name), name);
+  }
+  remove_unfinished(path);
+  EXPECT_EQ(list_directory(directory.path()), others);
 }
 
 TEST(WriteAll, TellsToFreeSpace) {

@@ -27,6 +27,15 @@ struct Choices<LogRanks> {
       {LogRanks::all, "all", "each its own"}};
 };
 
+/// What a checkpoint that cannot be written does to the run.
+enum class OnSaveError { stop, warn };
+template <>
+struct Choices<OnSaveError> {
+  static constexpr Choice<OnSaveError> rows[] = {
+      {OnSaveError::stop, "stop", "the run ends"},
+      {OnSaveError::warn, "warn", "a warning, unless it is the run's last"}};
+};
+
 /// What a run writes, where and when.
 struct OutputOptions {
   // The run directory; "": nothing is written.
@@ -37,6 +46,7 @@ struct OutputOptions {
   double checkpoint_minutes = 0;
   int64_t keep_checkpoints = 3;
   bool keep_best = false;
+  OnSaveError on_save_error = OnSaveError::stop;
   int64_t log_every = 10;
   LogAt log_at = LogAt::last_and_end;
   LogRanks log_ranks = LogRanks::first;
@@ -78,6 +88,7 @@ struct OutputOptions {
     table.add(
         "keep_best", &O::keep_best,
         "also keep the checkpoint with the lowest test loss, as checkpoints/best");
+    table.add("on_save_error", &O::on_save_error, "what a checkpoint that fails does");
     table.add("log_every", &O::log_every, "steps between reports").between(1, kMany);
     table.add("log_at", &O::log_at, "which of them has the report");
     table.add("log_ranks", &O::log_ranks, "who reports");

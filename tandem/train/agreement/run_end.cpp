@@ -32,7 +32,7 @@ void RunEnd::on_evaluation(const TestReport& test) {
 }
 
 void RunEnd::on_checkpoint(const std::string& path) {
-  if (observer_ != nullptr && !path.empty()) {
+  if (observer_ != nullptr) {
     observer_->on_checkpoint(path);
   }
 }

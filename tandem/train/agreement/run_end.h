@@ -42,7 +42,6 @@ class RunEnd {
   /// `trained`: here; an epoch whose steps were all another process's is not told.
   void on_epoch(const EpochReport& epoch, bool trained);
   void on_evaluation(const TestReport& test);
-  /// `path`: "" on ranks that did not write it.
   void on_checkpoint(const std::string& path);
 
   bool wish() const {

@@ -55,7 +55,8 @@ class Observer {
   virtual Next on_evaluation(const TestReport& /*test*/) {
     return Next::go_on;
   }
-  /// A checkpoint is complete. Rank 0's only; its path.
+  /// A checkpoint is complete. Rank 0's only; its path. It is written while training
+  /// goes on: steps may come between that which it was saved after and this.
   virtual void on_checkpoint(const std::string& /*path*/) {}
 };
 

@@ -1,0 +1,165 @@
+#include "tandem/checkpoint/checkpoint_writer.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+
+namespace tandem {
+
+namespace {
+
+// Beside a rank that computes, the writer gets a quarter of a core.
+constexpr int kNiceness = 5;
+
+bool has_shape_of(const at::Tensor& copy, const at::Tensor& source) {
+  return copy.defined() && copy.scalar_type() == source.scalar_type() &&
+         copy.sizes() == source.sizes();
+}
+
+void copy_tensors(
+    const std::vector<NamedTensor>& sources, std::vector<NamedTensor>& copies) {
+  copies.resize(sources.size());
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const at::Tensor source = sources[i].tensor.detach();
+    at::Tensor& copy = copies[i].tensor;
+    if (!has_shape_of(copy, source)) {
+      copy = at::empty(source.sizes(), source.scalar_type());
+    }
+    if (source.is_cpu() && source.is_contiguous()) {
+      std::memcpy(copy.data_ptr(), source.data_ptr(), source.nbytes());
+    } else {
+      copy.copy_(source);
+    }
+    copies[i].name = sources[i].name;
+  }
+}
+
+// Signals are for the threads that were there before: a rank that waits in a call
+// should be the one that is interrupted.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all{};
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() {
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+std::string reason_of(const SaveOutcome& outcome) {
+  try {
+    std::rethrow_exception(outcome.error);
+  } catch (const std::exception& error) {
+    return first_line(error);
+  }
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  // Who trains is about to fail for another reason, or has taken it.
+  if (const auto outcome = wait(); outcome && outcome->error) {
+    log_warning(
+        fmt::format("step {} was not saved: {}", outcome->step, reason_of(*outcome)));
+  }
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+}
+
+void CheckpointWriter::start_thread() {
+  if (thread_.joinable()) {
+    return;
+  }
+  const NoSignals inherited;
+  try {
+    thread_ = std::thread([this] { serve(); });
+  } catch (const std::system_error& error) {
+    throw Error(
+        "[checkpoint] cannot start a thread that saves: " + first_line(error) +
+        "; allow more processes (ulimit -u)");
+  }
+}
+
+void CheckpointWriter::serve() {
+  // On Linux that of this thread alone.
+  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return task_.valid() || ends_; });
+    if (!task_.valid()) {
+      return;
+    }
+    auto task = std::exchange(task_, {});
+    lock.unlock();
+    task();
+    lock.lock();
+  }
+}
+
+void CheckpointWriter::prepare(const TrainingState& state) {
+  TANDEM_CHECK(!path_.valid(), "memory is made anew while a save reads it");
+  start_thread();
+  copy_tensors(state.model, copies_.model);
+  copy_tensors(state.optimizer, copies_.optimizer);
+}
+
+void CheckpointWriter::start(
+    const std::string& directory, CheckpointContent content,
+    const KeptCheckpoints& kept) {
+  prepare(content.state);
+  content.state = copies_;
+  step_ = content.position.step;
+  std::packaged_task<std::string()> task(
+      [directory, kept, content = std::move(content)] {
+        return save_checkpoint(directory, content, kept);
+      });
+  path_ = task.get_future();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    task_ = std::move(task);
+  }
+  changed_.notify_one();
+}
+
+std::optional<SaveOutcome> CheckpointWriter::poll() {
+  const bool done = path_.valid() && path_.wait_for(std::chrono::seconds(0)) ==
+                                         std::future_status::ready;
+  return done ? wait() : std::nullopt;
+}
+
+std::optional<SaveOutcome> CheckpointWriter::wait() {
+  if (!path_.valid()) {
+    return std::nullopt;
+  }
+  SaveOutcome outcome{step_, "", nullptr};
+  try {
+    outcome.path = path_.get();
+  } catch (...) {
+    outcome.error = std::current_exception();
+  }
+  return outcome;
+}
+
+}  // namespace tandem

@@ -1,0 +1,89 @@
+// The program itself on a disk that fails, and killed while it writes: tests/faults has
+// every operation, this has the launcher and ranks that are processes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+
+#include "tandem/checkpoint/checkpoint_names.h"
+#include "tests/faults/file_faults.h"
+#include "tests/program/resume/resumed_run.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class FaultyDiskRun : public testing::Test {
+ protected:
+  // What goes wrong in rank 0's process, which alone writes checkpoints.
+  CommandResult run(
+      FaultKind kind, int64_t operation, const Arguments& more = {}) const {
+    const Variables variables = {
+        {"LD_PRELOAD", binary_dir() + "/tests/libfile_faults.so"},
+        {"TANDEM_FILE_FAULT", std::to_string(static_cast<int>(kind)) + " " +
+                                  std::to_string(operation) + " " +
+                                  std::to_string(EIO) + " " + out_ + "/checkpoints"}};
+    return tandem_run(arguments(out_) + more, variables);
+  }
+  static Arguments arguments(const std::string& out) {
+    return trained(out) + Arguments{"--nproc", "2", "--checkpoint-every", "4"};
+  }
+  // The bits of not being disturbed.
+  static const std::string& whole() {
+    static const std::string hash = [] {
+      const Scratch scratch;
+      return run_to_end(arguments(scratch / "whole"), scratch / "whole");
+    }();
+    return hash;
+  }
+  void expect_goes_on() const {
+    EXPECT_EQ(run_to_end(arguments(out_) + kResume, out_), whole());
+  }
+
+  const Scratch scratch_;
+  const std::string out_ = scratch_ / "run";
+};
+
+// In the second checkpoint of several.
+constexpr int64_t kOperation = 60;
+
+TEST_F(FaultyDiskRun, EndsWithTheFileAndTheReason) {
+  const auto ended = run(FaultKind::fail, kOperation);
+  EXPECT_EQ(ended.status.code, 1);
+  EXPECT_THAT(
+      ended.errors,
+      AllOf(
+          HasSubstr("error: rank 0 failed: [files] cannot "),
+          HasSubstr(out_ + "/checkpoints/"), HasSubstr("Input/output error")));
+  EXPECT_FALSE(newest_checkpoint(out_ + "/checkpoints").empty());
+  expect_goes_on();
+}
+
+TEST_F(FaultyDiskRun, GoesOnWithAWarningWhereThatIsWanted) {
+  const auto ended = run(FaultKind::fail, kOperation, {"--on-save-error", "warn"});
+  EXPECT_TRUE(ended.status.ok()) << ended.errors;
+  EXPECT_THAT(
+      ended.errors, AllOf(
+                        HasSubstr("warning: the checkpoint of step "),
+                        HasSubstr(" is missing, the run goes on: [files] cannot "),
+                        HasSubstr("Input/output error")));
+  EXPECT_EQ(hash_in(out_), whole());
+}
+
+TEST_F(FaultyDiskRun, ThatIsKilledWhileItWritesGoesOnToTheSameBits) {
+  for (const auto kind : {FaultKind::tear, FaultKind::die}) {
+    remove_all(out_);
+    const auto ended = run(kind, kOperation);
+    EXPECT_EQ(ended.status.code, 1);
+    EXPECT_THAT(ended.errors, HasSubstr("exited with code 99"));
+    EXPECT_FALSE(newest_checkpoint(out_ + "/checkpoints").empty());
+    expect_goes_on();
+  }
+}
+
+}  // namespace
+}  // namespace tandem

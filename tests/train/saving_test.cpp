@@ -1,0 +1,76 @@
+#include "tandem/train/saving.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+#include "tests/train/printed.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+// A model with a parameter that the loss does not depend on, and that is lost after
+// some calls.
+std::unique_ptr<Model> model_that_loses_a_parameter(int64_t at_call) {
+  auto weight = at::full({64, 5}, 0.01).set_requires_grad(true);
+  auto lost = at::zeros({3}).set_requires_grad(true);
+  auto calls = std::make_shared<int64_t>(0);
+  return make_function_model(
+      [=](const at::Tensor& x) mutable {
+        if (++*calls == at_call) {
+          lost.detach().fill_(std::nan(""));
+        }
+        return x.flatten(1).matmul(weight);
+      },
+      {{"weight", weight}, {"lost", lost}});
+}
+
+// It is no fault of the disk, and no later step mends it.
+TEST(OnSaveError, ValuesThatAreNotFiniteEndTheRunWithWarnToo) {
+  for (const auto on_error : {OnSaveError::stop, OnSaveError::warn}) {
+    const Scratch scratch;
+    RunConfig config = small_config();
+    config.model.kind = ModelKind::custom;
+    config.ranks.nproc = 1;
+    config.output.out = scratch / "run";
+    config.output.checkpoint_every = 2;
+    config.output.on_save_error = on_error;
+    const DatasetSplits data{noise_images(64), noise_images(10)};
+    const auto comm = make_single_communicator();
+    testing::internal::CaptureStdout();
+    const auto error = error_of<DataError>(
+        [&] { train(config, data, *comm, model_that_loses_a_parameter(3)); });
+    testing::internal::GetCapturedStdout();
+    EXPECT_THAT(error, HasSubstr("'lost' has values that are not finite"));
+    EXPECT_EQ(
+        list_directory(scratch / "run/checkpoints"),
+        std::vector<std::string>{"step-00000002"});
+  }
+}
+
+TEST(SavePauses, AreInTheSummaryOfARunThatSaves) {
+  for (const bool saves : {false, true}) {
+    const Scratch scratch;
+    RunConfig config = small_config();
+    config.output.out = saves ? scratch / "run" : "";
+    const double pause = run(config).summary.longest_save_pause_ms;
+    EXPECT_EQ(pause > 0, saves);
+    if (saves) {
+      EXPECT_THAT(
+          read_file(scratch / "run/summary.json"), HasSubstr("longest_save_pause_ms"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem
