@@ -93,6 +93,7 @@ void launch_backend(
   LaunchOptions launching;
   launching.command = command;
   launching.nproc_per_node = backend == BackendKind::thread ? 1 : options.nproc;
+  launching.fork_server = true;
   launching.first_rank_owns_terminal = true;
   start_ranks(launching);
 }

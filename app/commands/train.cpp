@@ -99,6 +99,7 @@ LaunchOptions launch_options(const RunConfig& config) {
   options.timeout_seconds = config.comm.timeout_seconds;
   options.stop_grace_seconds = config.ranks.grace_seconds;
   options.threads = config.exec.threads;
+  options.fork_server = true;
   options.first_rank_owns_terminal = true;
   // Ranks that report for themselves say who they are where the template does.
   options.prefix_output = config.output.log_ranks == LogRanks::first;

@@ -1,4 +1,5 @@
 #include "app/run_command_line.h"
+#include "tandem/launch/fork_server.h"
 
 namespace {
 
@@ -16,6 +17,7 @@ const std::vector<Command> kCommands = {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tandem::serve_as_fork_server();
   return run_command_line(
       argc, argv, kCommands,
       "tandem-worker: the part of tandem that links LibTorch. Use `tandem`.\n\n" +

@@ -100,18 +100,6 @@ ExitStatus to_status(int raw) {
   return status;
 }
 
-struct Pipe {
-  int read_end = -1;
-  int write_end = -1;
-};
-
-Pipe open_pipe() {
-  int ends[2];
-  TANDEM_CHECK(pipe2(ends, O_CLOEXEC) == 0, "no more pipes");
-  fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  return {ends[0], ends[1]};
-}
-
 // Runs in the child. `failure` takes the errno when the program cannot be executed;
 // otherwise exec closes it.
 [[noreturn]] void become(
@@ -167,6 +155,13 @@ bool drain(int fd, std::string& text) {
 
 }  // namespace
 
+Pipe open_pipe() {
+  int ends[2];
+  TANDEM_CHECK(pipe2(ends, O_CLOEXEC) == 0, "no more pipes");
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return {ends[0], ends[1]};
+}
+
 std::string ExitStatus::describe() const {
   if (signal == 0) {
     return "exited with code " + std::to_string(code);
@@ -203,6 +198,9 @@ Process::Process(const ProcessOptions& options) {
     throw cannot_execute(image.path(), reason);
   }
 }
+
+Process::Process(pid_t pid, int output_fd, int error_fd)
+    : pid_(pid), output_fd_(output_fd), error_fd_(error_fd) {}
 
 Process::~Process() {
   end();

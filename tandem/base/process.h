@@ -24,6 +24,15 @@ struct ExitStatus {
   std::string describe() const;
 };
 
+struct Pipe {
+  int read_end = -1;
+  int write_end = -1;
+};
+
+/// A pipe that no other program inherits, with a read end that does not block. The
+/// caller closes both.
+Pipe open_pipe();
+
 struct ProcessOptions {
   // Program (searched in PATH unless it has a slash) and arguments.
   std::vector<std::string> command;
@@ -33,12 +42,15 @@ struct ProcessOptions {
   bool pipe_output = false;
 };
 
-/// A child process, started by fork and exec only, in a process group of its own. The
-/// kernel kills it when the thread that started it ends.
+/// A child process in a process group of its own, started by fork and exec, or by a fork
+/// server (launch/fork_server.h). The kernel kills it when the thread that started it
+/// ends.
 class Process {
  public:
   /// Throws ConfigError when the program does not exist or cannot be executed.
   explicit Process(const ProcessOptions& options);
+  /// Takes over a child that is there, with the read ends of its pipes, or -1.
+  Process(pid_t pid, int output_fd, int error_fd);
   /// Kills and reaps the process if it still runs.
   ~Process();
   Process(Process&& other) noexcept;

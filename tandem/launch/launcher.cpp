@@ -18,6 +18,7 @@
 #include "tandem/base/standard_streams.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/base/store/store.h"
+#include "tandem/launch/fork_server.h"
 #include "tandem/launch/host_watch.h"
 #include "tandem/launch/meeting_directory.h"
 #include "tandem/launch/report.h"
@@ -83,6 +84,9 @@ void check(const LaunchOptions& options) {
   check_open_files(options);
   TANDEM_CHECK(
       options.local_rank_at <= options.command.size(), "--local-rank has no place");
+  TANDEM_CHECK(
+      !options.fork_server || options.local_rank_at == 0,
+      "a fork server gives all ranks one command");
 }
 
 // A port that was free a moment ago, for programs that open their own store.
@@ -163,7 +167,7 @@ struct Rendezvous {
   }
 };
 
-Process start_rank(
+ProcessOptions rank_process(
     const LaunchOptions& options, const RankEnv& env, const Variables& defaults) {
   ProcessOptions process;
   process.command = options.command;
@@ -177,7 +181,19 @@ Process start_rank(
   process.variables.insert(
       process.variables.end(), options.variables.begin(), options.variables.end());
   process.pipe_output = !(options.first_rank_owns_terminal && env.local_rank == 0);
-  return Process(process);
+  return process;
+}
+
+std::vector<Process> start(
+    const LaunchOptions& options, const std::vector<ProcessOptions>& ranks) {
+  if (options.fork_server && ranks.size() > 1) {
+    return fork_ranks(ranks);
+  }
+  std::vector<Process> processes;
+  for (const auto& rank : ranks) {
+    processes.emplace_back(rank);
+  }
+  return processes;
 }
 
 bool was_killed(const Supervisor::Ending& ending) {
@@ -376,12 +392,19 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
   if (file) {
     defaults.push_back(token_variable(file->path()));
   }
+  const int first_rank = options.node_rank * options.nproc_per_node;
+  std::vector<ProcessOptions> ranks;
   for (int local = 0; local < options.nproc_per_node; ++local) {
     env.local_rank = local;
-    env.rank = options.node_rank * options.nproc_per_node + local;
+    env.rank = first_rank + local;
+    ranks.push_back(rank_process(options, env, defaults));
+  }
+  int rank = first_rank;
+  for (auto& process : start(options, ranks)) {
     supervisor.add(
-        env.rank, start_rank(options, env, defaults),
-        "[rank " + std::to_string(env.rank) + "] ", options.prefix_output);
+        rank, std::move(process), "[rank " + std::to_string(rank) + "] ",
+        options.prefix_output);
+    ++rank;
   }
   HostWatch watch(
       place_of(options, rendezvous, token), rendezvous.server.get(),

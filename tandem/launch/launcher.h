@@ -13,6 +13,10 @@ struct LaunchOptions {
   // The program that each rank runs, with its arguments.
   std::vector<std::string> command;
 
+  // Its main() calls serve_as_fork_server() first: it is loaded once for all ranks
+  // (launch/fork_server.h). Not with local_rank_at.
+  bool fork_server = false;
+
   // Ranks on this host.
   int nproc_per_node = 1;
 

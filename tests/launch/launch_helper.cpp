@@ -3,17 +3,21 @@
 //   launch [--nproc N] [--nnodes N] [--node-rank N] [--master-port N]
 //          [--master-addr A] [--token-file FILE] [--insecure]
 //          [--grace SECONDS] [--terminal] [--no-prefix] [--local-rank-at N]
-//          [--set NAME VALUE] COMMAND...
+//          [--set NAME VALUE] [--fork-server] COMMAND...
 //   start COMMAND...              a child, and waits for it
 //   exec COMMAND...               becomes the command
+//   name                          prints what ps -o comm says of it
 //   set KEY VALUE                 as a rank: in the launcher's store
 //   fail config|comm|data TEXT    as a rank: leaves a report and exits
+
+#include <sys/prctl.h>
 
 #include <cstdio>
 #include <cstdlib>
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/launch/fork_server.h"
 #include "tandem/launch/launcher.h"
 #include "tandem/launch/report.h"
 
@@ -46,6 +50,8 @@ int launch_with(const Words& words) {
       options.grace_seconds = std::stod(next());
     } else if (flag == "--terminal") {
       options.first_rank_owns_terminal = true;
+    } else if (flag == "--fork-server") {
+      options.fork_server = true;
     } else if (flag == "--no-prefix") {
       options.prefix_output = false;
     } else if (flag == "--local-rank-at") {
@@ -87,6 +93,12 @@ int run(const std::string& verb, const Words& words) {
   if (verb == "exec") {
     exec_program(words, {{"ADDED", "by exec"}});
   }
+  if (verb == "name") {
+    char name[16];
+    prctl(PR_GET_NAME, name);
+    std::puts(name);
+    return 0;
+  }
   if (verb == "set") {
     const auto env = read_rank_env();
     StoreClient(env->store, Milliseconds(10'000), launchers_token(env->store))
@@ -100,6 +112,7 @@ int run(const std::string& verb, const Words& words) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
+  tandem::serve_as_fork_server();
   try {
     return tandem::run(argv[1], {argv + 2, argv + argc});
   } catch (const std::exception& error) {

@@ -23,7 +23,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST_F(Launch, NamesTheRankThatFailedAndItsCode) {
+TEST_P(Launch, NamesTheRankThatFailedAndItsCode) {
   const auto result = run_launcher(
       {"--nproc", "3"},
       kWritePid +
@@ -38,7 +38,7 @@ TEST_F(Launch, NamesTheRankThatFailedAndItsCode) {
   }
 }
 
-TEST_F(Launch, NamesTheKilledRankWhenPeersFailRightAfter) {
+TEST_P(Launch, NamesTheKilledRankWhenPeersFailRightAfter) {
   const auto result = run_launcher(
       {"--nproc", "3"},
       "case $RANK in"
@@ -51,7 +51,7 @@ TEST_F(Launch, NamesTheKilledRankWhenPeersFailRightAfter) {
       result.errors, ContainsRegex("rank 1 \\(pid [0-9]+\\) was killed by SIGKILL"));
 }
 
-TEST_F(Launch, NamesTheKilledRankEvenWhenAPeersEndIsSeenFirst) {
+TEST_P(Launch, NamesTheKilledRankEvenWhenAPeersEndIsSeenFirst) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "case $RANK in"
@@ -64,7 +64,7 @@ TEST_F(Launch, NamesTheKilledRankEvenWhenAPeersEndIsSeenFirst) {
 }
 
 // The others have only waited for it.
-TEST_F(Launch, NamesARankThatIsStopped) {
+TEST_P(Launch, NamesARankThatIsStopped) {
   const auto result = run_launcher(
       {"--nproc", "3"},
       kWritePid +
@@ -85,7 +85,7 @@ TEST_F(Launch, NamesARankThatIsStopped) {
   }
 }
 
-TEST_F(Launch, NamesWhatWasSaidFirstOfWhatFollowed) {
+TEST_P(Launch, NamesWhatWasSaidFirstOfWhatFollowed) {
   const auto result = run_launcher(
       {"--nproc", "3"},
       "trap '' TERM; case $RANK in"
@@ -119,7 +119,7 @@ class SmallGroup {
   std::string path_ = "/sys/fs/cgroup/memory/tandem-test-" + std::to_string(getpid());
 };
 
-TEST_F(Launch, ARankKilledForMemoryIsToldFromOneThatSomebodyKilled) {
+TEST_P(Launch, ARankKilledForMemoryIsToldFromOneThatSomebodyKilled) {
   const SmallGroup group;
   if (!group.ok()) {
     GTEST_SKIP() << "no control groups of version 1 to make; as root where there are "
@@ -137,7 +137,7 @@ TEST_F(Launch, ARankKilledForMemoryIsToldFromOneThatSomebodyKilled) {
       ContainsRegex("rank 1 \\(pid [0-9]+\\) was killed by SIGKILL, since memory"));
 }
 
-TEST_F(Launch, KillsARankThatIgnoresSigtermAfterTheGrace) {
+TEST_P(Launch, KillsARankThatIgnoresSigtermAfterTheGrace) {
   const auto result = run_launcher(
       {"--nproc", "2", "--grace", "0.2"},
       "case $RANK in"
@@ -152,7 +152,7 @@ TEST_F(Launch, KillsARankThatIgnoresSigtermAfterTheGrace) {
   expect_gone(0);
 }
 
-TEST_F(Launch, LetsRanksFinishWithinTheGrace) {
+TEST_P(Launch, LetsRanksFinishWithinTheGrace) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "case $RANK in"
@@ -163,7 +163,7 @@ TEST_F(Launch, LetsRanksFinishWithinTheGrace) {
   EXPECT_THAT(result.errors, HasSubstr("exited with code 3"));
 }
 
-TEST_F(Launch, EndsAllRanksWhenItIsToldToStop) {
+TEST_P(Launch, EndsAllRanksWhenItIsToldToStop) {
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     Process launcher(
         {launching({"--nproc", "2"}, kWritePid + "exec sleep 30"), {}, true});
@@ -183,7 +183,7 @@ TEST_F(Launch, EndsAllRanksWhenItIsToldToStop) {
   }
 }
 
-TEST_F(Launch, OutlivesItsTerminalUnderNohup) {
+TEST_P(Launch, OutlivesItsTerminalUnderNohup) {
   Words command = {"sh", "-c", "trap '' HUP; exec \"$@\"", "sh"};
   const auto all =
       launching({"--nproc", "2"}, kWritePid + "read line < $DIR/fifo; exit 0");
@@ -200,7 +200,7 @@ TEST_F(Launch, OutlivesItsTerminalUnderNohup) {
   EXPECT_EQ(launcher.wait().code, 1);
 }
 
-TEST_F(Launch, SucceedsWhenRanksStopWellAsTold) {
+TEST_P(Launch, SucceedsWhenRanksStopWellAsTold) {
   Process launcher(
       {launching(
            {"--nproc", "2"},
@@ -214,7 +214,7 @@ TEST_F(Launch, SucceedsWhenRanksStopWellAsTold) {
 }
 
 // As after Ctrl-Z: it has to save.
-TEST_F(Launch, AStopWakesARankThatIsStopped) {
+TEST_P(Launch, AStopWakesARankThatIsStopped) {
   Process launcher(
       {launching(
            {"--nproc", "2"},
@@ -228,7 +228,7 @@ TEST_F(Launch, AStopWakesARankThatIsStopped) {
   EXPECT_EQ(launcher.wait().describe(), "exited with code 0");
 }
 
-TEST_F(Launch, ForwardsSigusr1) {
+TEST_P(Launch, ForwardsSigusr1) {
   Process launcher(
       {launching(
            {"--nproc", "2"},
@@ -241,7 +241,7 @@ TEST_F(Launch, ForwardsSigusr1) {
   EXPECT_EQ(launcher.wait().describe(), "exited with code 0");
 }
 
-TEST_F(Launch, NoRankSurvivesAKilledLauncher) {
+TEST_P(Launch, NoRankSurvivesAKilledLauncher) {
   Process launcher(
       {launching({"--nproc", "3"}, "trap '' TERM HUP; " + kWritePid + "exec sleep 30"),
        {{"TMPDIR", directory_.path()}},
@@ -255,7 +255,7 @@ TEST_F(Launch, NoRankSurvivesAKilledLauncher) {
   }
 }
 
-TEST_F(Launch, NoGrandchildSurvives) {
+TEST_P(Launch, NoGrandchildSurvives) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "trap '' TERM HUP; setsid sleep 30 & echo $! > $DIR/pid$RANK; exit 0");
@@ -264,7 +264,7 @@ TEST_F(Launch, NoGrandchildSurvives) {
   EXPECT_FALSE(is_running(pid_of(1)));
 }
 
-TEST_F(Launch, HearsSignalsAndEndsWhileARankFloodsTheOutput) {
+TEST_P(Launch, HearsSignalsAndEndsWhileARankFloodsTheOutput) {
   const auto result = run_command(
       {"sh", "-c",
        "exec $HELPER launch --nproc 2 sh -c '[ $RANK = 1 ] && sleep 0.3 && exit 3; "
@@ -275,7 +275,7 @@ TEST_F(Launch, HearsSignalsAndEndsWhileARankFloodsTheOutput) {
   EXPECT_THAT(result.errors, HasSubstr("rank 1"));
 }
 
-TEST_F(Launch, ReportsMisuseWithItsOwnWordsAndCode) {
+TEST_P(Launch, ReportsMisuseWithItsOwnWordsAndCode) {
   const auto result =
       run_launcher({"--nproc", "2"}, "exec $HELPER fail config '[grid] 3 x 2 of 2'");
   EXPECT_EQ(result.status.code, 2);
@@ -283,7 +283,7 @@ TEST_F(Launch, ReportsMisuseWithItsOwnWordsAndCode) {
   EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
 }
 
-TEST_F(Launch, AReportNeverTurnsAFailureIntoSuccess) {
+TEST_P(Launch, AReportNeverTurnsAFailureIntoSuccess) {
   for (const std::string report : {"0rall is well", "\\060c", "/r", "9r", "r0"}) {
     const auto result = run_launcher(
         {"--nproc", "2"}, "$HELPER set failure/0 \"$(printf '" + report +
@@ -294,7 +294,7 @@ TEST_F(Launch, AReportNeverTurnsAFailureIntoSuccess) {
   }
 }
 
-TEST_F(Launch, AReportsTextIsNoCommandToTheTerminal) {
+TEST_P(Launch, AReportsTextIsNoCommandToTheTerminal) {
   const auto result = run_launcher(
       {},
       "$HELPER set failure/0 \"$(printf '1r1 red\\033[31m\\rwindow "
@@ -303,7 +303,7 @@ TEST_F(Launch, AReportsTextIsNoCommandToTheTerminal) {
   EXPECT_THAT(result.errors, HasSubstr("red?[31m?window ??2J? caf\303\251\n"));
 }
 
-TEST_F(Launch, ReportsARanksOwnErrorWithItsRank) {
+TEST_P(Launch, ReportsARanksOwnErrorWithItsRank) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "[ $RANK = 1 ] && exec $HELPER fail data '[files] cannot read'; exec sleep 30");
@@ -322,20 +322,20 @@ std::string consequence_first(const std::string& kind) {
          "esac";
 }
 
-TEST_F(Launch, PrefersTheCauseToItsConsequences) {
+TEST_P(Launch, PrefersTheCauseToItsConsequences) {
   const auto result = run_launcher({"--nproc", "2"}, consequence_first("data"));
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(result.errors, HasSubstr("rank 1 failed: the cause"));
   EXPECT_THAT(result.errors, Not(HasSubstr("connection reset")));
 }
 
-TEST_F(Launch, ExitsWithTwoWhenTheCauseIsMisuse) {
+TEST_P(Launch, ExitsWithTwoWhenTheCauseIsMisuse) {
   const auto result = run_launcher({"--nproc", "2"}, consequence_first("config"));
   EXPECT_EQ(result.status.code, 2);
   EXPECT_THAT(result.errors, HasSubstr("error: the cause"));
 }
 
-TEST_F(Launch, ReportsTheConsequenceWhenThereIsNothingElse) {
+TEST_P(Launch, ReportsTheConsequenceWhenThereIsNothingElse) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "[ $RANK = 1 ] && exec $HELPER fail comm 'timed out'; exec sleep 30");
@@ -344,7 +344,7 @@ TEST_F(Launch, ReportsTheConsequenceWhenThereIsNothingElse) {
       result.errors, HasSubstr("rank 1 failed: [comm] all_reduce failed: timed out"));
 }
 
-TEST_F(Launch, PrefersTheFirstReportToARankThatFailsAsItIsStopped) {
+TEST_P(Launch, PrefersTheFirstReportToARankThatFailsAsItIsStopped) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "case $RANK in"

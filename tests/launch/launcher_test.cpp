@@ -19,7 +19,9 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-TEST_F(Launch, TellsEachRankItsPlace) {
+INSTANTIATE_TEST_SUITE_P(By, Launch, ::testing::Bool(), Launch::name);
+
+TEST_P(Launch, TellsEachRankItsPlace) {
   const auto result = run_launcher(
       {"--nproc", "3"},
       "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR");
@@ -32,7 +34,7 @@ TEST_F(Launch, TellsEachRankItsPlace) {
   EXPECT_EQ(result.errors, "");
 }
 
-TEST_F(Launch, GivesAllRanksOnePortAndOneStore) {
+TEST_P(Launch, GivesAllRanksOnePortAndOneStore) {
   const auto result = run_launcher({"--nproc", "2"}, "echo $MASTER_PORT $TANDEM_STORE");
   const auto lines = sorted_lines(result.output);
   ASSERT_EQ(lines.size(), 2u);
@@ -41,7 +43,7 @@ TEST_F(Launch, GivesAllRanksOnePortAndOneStore) {
   EXPECT_EQ(lines[0].substr(9), lines[1].substr(9));
 }
 
-TEST_F(Launch, CountsRanksOverTheHosts) {
+TEST_P(Launch, CountsRanksOverTheHosts) {
   const auto result = run_launcher(
       {"--nproc", "2", "--nnodes", "3", "--node-rank", "1", "--master-port", "4567"},
       "echo $RANK $WORLD_SIZE $LOCAL_RANK $GROUP_RANK $MASTER_PORT $TANDEM_STORE");
@@ -52,14 +54,14 @@ TEST_F(Launch, CountsRanksOverTheHosts) {
                                        "[rank 3] 3 6 1 1 4567 tcp:127.0.0.1:4567"));
 }
 
-TEST_F(Launch, LeavesNothingInTheTemporaryDirectory) {
+TEST_P(Launch, LeavesNothingInTheTemporaryDirectory) {
   const TempDir temporary;
   run_launcher({"--nproc", "2"}, "exit 0", {{"TMPDIR", temporary.path()}});
   run_launcher({"--nproc", "2"}, "exit 1", {{"TMPDIR", temporary.path()}});
   EXPECT_THAT(list_directory(temporary.path()), IsEmpty());
 }
 
-TEST_F(Launch, PrefixesEveryLineOfBothStreams) {
+TEST_P(Launch, PrefixesEveryLineOfBothStreams) {
   const auto result =
       run_launcher({"--nproc", "2"}, "echo a; echo; printf 'no newline'; echo b >&2");
   EXPECT_THAT(
@@ -71,7 +73,7 @@ TEST_F(Launch, PrefixesEveryLineOfBothStreams) {
   EXPECT_THAT(sorted_lines(result.errors), ElementsAre("[rank 0] b", "[rank 1] b"));
 }
 
-TEST_F(Launch, KeepsLongLinesWhole) {
+TEST_P(Launch, KeepsLongLinesWhole) {
   const auto result = run_launcher(
       {"--nproc", "2"}, "head -c 300000 /dev/zero | tr '\\0' $RANK; echo; echo end");
   EXPECT_THAT(
@@ -81,21 +83,21 @@ TEST_F(Launch, KeepsLongLinesWhole) {
           "[rank 1] " + std::string(300'000, '1'), "[rank 1] end"));
 }
 
-TEST_F(Launch, MayLeaveTheTerminalToRankZero) {
+TEST_P(Launch, MayLeaveTheTerminalToRankZero) {
   const auto result =
       run_launcher({"--nproc", "2", "--terminal"}, "echo a; echo b >&2");
   EXPECT_THAT(sorted_lines(result.output), ElementsAre("[rank 1] a", "a"));
   EXPECT_THAT(sorted_lines(result.errors), ElementsAre("[rank 1] b", "b"));
 }
 
-TEST_F(Launch, MayLeaveOutputWithoutPrefixesButNotErrors) {
+TEST_P(Launch, MayLeaveOutputWithoutPrefixesButNotErrors) {
   const auto result =
       run_launcher({"--nproc", "2", "--no-prefix"}, "echo a$RANK; echo b$RANK >&2");
   EXPECT_THAT(sorted_lines(result.output), ElementsAre("a0", "a1"));
   EXPECT_THAT(sorted_lines(result.errors), ElementsAre("[rank 0] b0", "[rank 1] b1"));
 }
 
-TEST_F(Launch, MayPassTheLocalRankAsAnArgument) {
+TEST_P(Launch, MayPassTheLocalRankAsAnArgument) {
   const auto result = run_command(
       {helper(), "launch", "--nproc", "2", "--local-rank-at", "2", "echo", "a", "b"},
       {}, 20);
@@ -104,7 +106,7 @@ TEST_F(Launch, MayPassTheLocalRankAsAnArgument) {
       ElementsAre("[rank 0] a --local-rank=0 b", "[rank 1] a --local-rank=1 b"));
 }
 
-TEST_F(Launch, SetsThreadsUnlessTheUserDid) {
+TEST_P(Launch, SetsThreadsUnlessTheUserDid) {
   const std::string script = "echo $OMP_NUM_THREADS";
   EXPECT_EQ(
       run_launcher({}, script, {{"OMP_NUM_THREADS", "7"}}).output, "[rank 0] 7\n");
@@ -115,7 +117,7 @@ TEST_F(Launch, SetsThreadsUnlessTheUserDid) {
       "[rank 0] 9\n");
 }
 
-TEST_F(Launch, PrefersItsOptionsToItsDefaults) {
+TEST_P(Launch, PrefersItsOptionsToItsDefaults) {
   unsetenv("OMP_NUM_THREADS");
   EXPECT_THAT(run_launcher({}, "echo $OMP_NUM_THREADS").output, Not(HasSubstr("] \n")));
   EXPECT_EQ(
@@ -123,7 +125,7 @@ TEST_F(Launch, PrefersItsOptionsToItsDefaults) {
       "[rank 0] OMP_NUM_THREADS=9\n");
 }
 
-TEST_F(Launch, GoesOnWhenTheReaderOfItsOutputIsGone) {
+TEST_P(Launch, GoesOnWhenTheReaderOfItsOutputIsGone) {
   const auto result = run_command(
       {"sh", "-c",
        "{ $HELPER launch sh -c 'sleep 0.1; echo a; sleep 0.1; echo b; touch $DIR/done';"
@@ -133,7 +135,7 @@ TEST_F(Launch, GoesOnWhenTheReaderOfItsOutputIsGone) {
   EXPECT_TRUE(file_exists(directory_.file("done")));
 }
 
-TEST_F(Launch, RefusesAProgramThatDoesNotExist) {
+TEST_P(Launch, RefusesAProgramThatDoesNotExist) {
   const auto result = run_command({helper(), "launch", "no-such-program"});
   EXPECT_EQ(result.status.code, 2);
   EXPECT_THAT(result.errors, HasSubstr("'no-such-program'"));

@@ -18,9 +18,15 @@ namespace tandem {
 
 using Words = std::vector<std::string>;
 
+// How ranks come to be: by exec of each, or by a fork server that each leaves by exec.
+inline bool by_fork_server = false;
+
 inline Words launching(const Words& flags, const std::string& script) {
   Words command = {helper(), "launch"};
   command.insert(command.end(), flags.begin(), flags.end());
+  if (by_fork_server) {
+    command.insert(command.end(), {"--fork-server", helper(), "exec"});
+  }
   command.insert(command.end(), {"sh", "-c", script});
   return command;
 }
@@ -43,10 +49,17 @@ inline Words sorted_lines(const std::string& text) {
   return lines;
 }
 
-// Ranks that meet over named pipes: a pipe ends when its writer does.
-class Launch : public ::testing::Test {
+// Ranks that meet over named pipes: a pipe ends when its writer does. With true they
+// come from a fork server.
+class Launch : public ::testing::TestWithParam<bool> {
+ public:
+  static std::string name(const ::testing::TestParamInfo<bool>& way) {
+    return way.param ? "ForkServer" : "Exec";
+  }
+
  protected:
   Launch() {
+    by_fork_server = GetParam();
     mkfifo(directory_.file("fifo").c_str(), 0600);
     setenv("DIR", directory_.path().c_str(), 1);
     setenv("HELPER", helper().c_str(), 1);

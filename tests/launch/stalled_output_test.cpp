@@ -43,7 +43,9 @@ class Stalled : public Launch {
 
 const std::string kFlood = "while :; do seq 1000 || exit 7; done";
 
-TEST_F(Stalled, LauncherEndsWhenItIsToldTo) {
+INSTANTIATE_TEST_SUITE_P(By, Stalled, ::testing::Bool(), Stalled::name);
+
+TEST_P(Stalled, LauncherEndsWhenItIsToldTo) {
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     start({"--nproc", "2"}, kWritePid + kFlood);
     kill(launcher_->pid(), number);
@@ -55,7 +57,7 @@ TEST_F(Stalled, LauncherEndsWhenItIsToldTo) {
   }
 }
 
-TEST_F(Stalled, RankThatIgnoresSigtermIsKilledAfterTheGrace) {
+TEST_P(Stalled, RankThatIgnoresSigtermIsKilledAfterTheGrace) {
   start({"--nproc", "2", "--grace", "0.2"}, "trap '' TERM; " + kWritePid + kFlood);
   kill(launcher_->pid(), SIGTERM);
   EXPECT_EQ(ending(), "exited with code 1");
@@ -63,7 +65,7 @@ TEST_F(Stalled, RankThatIgnoresSigtermIsKilledAfterTheGrace) {
   expect_gone(1);
 }
 
-TEST_F(Stalled, RanksCanSaveWhenTheyAreToldToStop) {
+TEST_P(Stalled, RanksCanSaveWhenTheyAreToldToStop) {
   start(
       {"--nproc", "2"},
       "trap 'seq 300000; seq 300000 >&2; echo saved > $DIR/saved$RANK; exit 0' TERM;"
@@ -75,7 +77,7 @@ TEST_F(Stalled, RanksCanSaveWhenTheyAreToldToStop) {
   }
 }
 
-TEST_F(Stalled, RunGoesOnToItsEndWhenSomebodyReadsAgain) {
+TEST_P(Stalled, RunGoesOnToItsEndWhenSomebodyReadsAgain) {
   start({"--nproc", "1", "--no-prefix"}, "seq 400000");
   std::string all;
   char buffer[1 << 16];
@@ -88,7 +90,7 @@ TEST_F(Stalled, RunGoesOnToItsEndWhenSomebodyReadsAgain) {
   EXPECT_TRUE(all == run_command({"seq", "400000"}).output) << all.size();
 }
 
-TEST_F(Launch, PassesOnAProgressBarBeforeItsNewline) {
+TEST_P(Launch, PassesOnAProgressBarBeforeItsNewline) {
   Process launcher(
       {launching(
            {"--nproc", "1"}, "printf '10%%\\r' >&2; read line < $DIR/fifo; exit 0"),

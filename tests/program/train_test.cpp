@@ -289,7 +289,8 @@ TEST(Train, AStoppedReaderIsNamedAfterTheTimeout) {
   pid_t reader = 0;
   for (const auto& name : list_directory("/proc")) {
     const pid_t pid = std::atoi(name.c_str());
-    if (pid > 0 && parent_of_process(pid) == run.pid() && !is_worker(pid)) {
+    if (pid > 0 && parent_of_process(pid) == run.pid() && !is_worker(pid) &&
+        is_running(pid)) {
       reader = pid;
     }
   }

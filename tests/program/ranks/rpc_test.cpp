@@ -129,12 +129,10 @@ TEST(ParameterServerProgram, AsynchronousTrainsAndSaysItsStaleness) {
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 30);
 }
 
-// The rank of a worker process, by what it was started with.
-std::string rank_of(pid_t pid) {
-  const auto variables = read_file("/proc/" + std::to_string(pid) + "/environ");
-  const std::string name = std::string(1, '\0') + "RANK=";
-  const size_t at = variables.find(name);
-  return at == std::string::npos ? "" : variables.substr(at + name.size(), 1);
+// The name of a worker process: "tandem-rank-1".
+std::string name_of_process(pid_t pid) {
+  const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
+  return name.substr(0, name.find('\n'));
 }
 
 class KilledServerRun : public testing::TestWithParam<const char*> {};
@@ -154,7 +152,7 @@ TEST_P(KilledServerRun, EndsWithOneClearLine) {
   }
   pid_t killed = 0;
   for (const pid_t pid : workers_of(out)) {
-    if (rank_of(pid) == GetParam()) {
+    if (name_of_process(pid) == "tandem-rank-" + std::string(GetParam())) {
       killed = pid;
       kill(pid, SIGKILL);
     }

@@ -1,0 +1,276 @@
+#include "tandem/launch/fork_server.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
+
+namespace tandem {
+
+namespace {
+
+// The server's end of the socket.
+constexpr const char* kSocketVariable = "TANDEM_FORK_SERVER";
+// A request: "NAME=value\0" for each variable, with the write ends of the rank's pipes
+// where it has some.
+constexpr size_t kRequestBytes = 1 << 16;
+constexpr int kPollMs = 100;
+
+using Streams = std::array<int, 2>;
+constexpr Streams kNoStreams = {-1, -1};
+
+// The answer: a process, or the errno of a fork that failed.
+struct Answer {
+  pid_t pid;
+  int reason;
+};
+
+union StreamsControl {
+  cmsghdr header;
+  char bytes[CMSG_SPACE(sizeof(Streams))];
+};
+
+void send_request(int socket, const Variables& variables, const Streams& streams) {
+  std::string text;
+  for (const auto& [name, value] : variables) {
+    text += name + "=" + value + '\0';
+  }
+  TANDEM_CHECK(text.size() <= kRequestBytes, "a rank's variables are too long");
+  iovec part{text.data(), text.size()};
+  StreamsControl control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (streams != kNoStreams) {
+    message.msg_control = control.bytes;
+    message.msg_controllen = sizeof(control.bytes);
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(sizeof(Streams));
+    std::memcpy(CMSG_DATA(&control.header), streams.data(), sizeof(Streams));
+  }
+  // A server that has ended is noticed when no answer comes.
+  sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+// False when there are no more.
+bool receive_request(int socket, std::string& text, Streams& streams) {
+  text.resize(kRequestBytes);
+  iovec part{text.data(), text.size()};
+  StreamsControl control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof(control.bytes);
+  ssize_t got = 0;
+  do {
+    got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  streams = kNoStreams;
+  if (CMSG_FIRSTHDR(&message) != nullptr) {
+    std::memcpy(streams.data(), CMSG_DATA(&control.header), sizeof(Streams));
+  }
+  return got > 0;
+}
+
+void close_both(const Streams& streams) {
+  for (const int fd : streams) {
+    if (fd >= 0) {
+      close(fd);
+    }
+  }
+}
+
+// In the new process: what Process does between fork and exec.
+void become_rank(
+    const std::string& text, const Streams& streams, int server_lives, pid_t server,
+    pid_t launcher) {
+  for (const auto& entry : split(text, '\0')) {
+    const size_t at = entry.find('=');
+    if (at != std::string::npos) {
+      setenv(entry.substr(0, at).c_str(), entry.c_str() + at + 1, 1);
+    }
+  }
+  if (streams != kNoStreams) {
+    dup2(streams[0], STDOUT_FILENO);
+    dup2(streams[1], STDERR_FILENO);
+    close_both(streams);
+  }
+  const auto name = "tandem-rank-" + get_env("RANK").value_or("");
+  prctl(PR_SET_NAME, name.c_str());
+  // The server's own end must not end the rank, so the launcher has to be its parent
+  // before the kernel is asked to watch the parent. The pipe ends a little earlier.
+  char nothing = 0;
+  while (read(server_lives, &nothing, 1) < 0 && errno == EINTR) {
+  }
+  close(server_lives);
+  while (getppid() == server) {
+    sched_yield();
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher) {
+    _exit(127);
+  }
+}
+
+// One of the signals that stop a run, when it waits for us; else 0.
+int pending_stop() {
+  sigset_t pending;
+  sigpending(&pending);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    if (sigismember(&pending, number) == 1) {
+      return number;
+    }
+  }
+  return 0;
+}
+
+Error ended_early(const std::string& program, const ExitStatus& status) {
+  return Error(
+      "[launch] '" + program + "' " + status.describe() + " before it was loaded");
+}
+
+// Loading may take long, and a signal ends it.
+pid_t receive_pid(int socket, Process& server, const std::string& program) {
+  pollfd entry{socket, POLLIN, 0};
+  while (poll(&entry, 1, kPollMs) <= 0) {
+    if (const int number = pending_stop(); number != 0) {
+      throw Error("stopped by SIG" + std::string(sigabbrev_np(number)));
+    }
+  }
+  Answer answer{};
+  if (recv(socket, &answer, sizeof(answer), 0) != sizeof(answer)) {
+    throw ended_early(program, server.wait());
+  }
+  if (answer.reason != 0) {
+    throw Error(
+        "[launch] cannot make another process: " +
+        std::string(std::strerror(answer.reason)) +
+        "; start fewer ranks with --nproc, or raise the limit (ulimit -u)");
+  }
+  return answer.pid;
+}
+
+// The pipes of a rank until somebody takes them.
+struct RankPipes {
+  Pipe output;
+  Pipe error;
+
+  explicit RankPipes(bool wanted) {
+    if (wanted) {
+      output = open_pipe();
+      error = open_pipe();
+    }
+  }
+  ~RankPipes() {
+    close_both(write_ends());
+    close_both({output.read_end, error.read_end});
+  }
+  RankPipes(const RankPipes&) = delete;
+  RankPipes& operator=(const RankPipes&) = delete;
+
+  Streams write_ends() const {
+    return {output.write_end, error.write_end};
+  }
+  Process process(pid_t pid) {
+    return {pid, std::exchange(output.read_end, -1), std::exchange(error.read_end, -1)};
+  }
+};
+
+// The launcher's end; the other is inherited.
+struct SocketPair {
+  int ours = -1;
+  int servers = -1;
+
+  SocketPair() {
+    int ends[2];
+    TANDEM_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0, "no more sockets");
+    ours = ends[0];
+    servers = ends[1];
+    fcntl(ours, F_SETFD, FD_CLOEXEC);
+  }
+  ~SocketPair() {
+    close(ours);
+    close_servers();
+  }
+  SocketPair(const SocketPair&) = delete;
+  SocketPair& operator=(const SocketPair&) = delete;
+
+  void close_servers() {
+    if (servers >= 0) {
+      close(servers);
+      servers = -1;
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks) {
+  const std::string program = ranks.at(0).command.at(0);
+  // Goes after the server: until it has ended, it is their parent, and reaps none.
+  std::vector<Process> processes;
+  SocketPair sockets;
+  ProcessOptions options = ranks[0];
+  options.variables.emplace_back(kSocketVariable, std::to_string(sockets.servers));
+  options.pipe_output = false;
+  Process server(options);
+  sockets.close_servers();
+  for (const auto& rank : ranks) {
+    RankPipes pipes(rank.pipe_output);
+    send_request(sockets.ours, rank.variables, pipes.write_ends());
+    processes.push_back(pipes.process(receive_pid(sockets.ours, server, program)));
+  }
+  shutdown(sockets.ours, SHUT_WR);
+  if (const auto status = server.wait(); !status.ok()) {
+    throw ended_early(program, status);
+  }
+  return processes;
+}
+
+void serve_as_fork_server() {
+  const auto variable = get_env(kSocketVariable);
+  if (!variable) {
+    return;
+  }
+  const int socket = parse_number<int>(*variable).value_or(-1);
+  unsetenv(kSocketVariable);
+  const pid_t launcher = getppid();
+  const pid_t server = getpid();
+  const Pipe lives = open_pipe();
+  fcntl(lives.read_end, F_SETFL, 0);
+  std::string text;
+  Streams streams;
+  while (receive_request(socket, text, streams)) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      close(socket);
+      close(lives.write_end);
+      become_rank(text, streams, lives.read_end, server, launcher);
+      return;
+    }
+    const Answer answer{pid, pid < 0 ? errno : 0};
+    setpgid(pid, pid);
+    close_both(streams);
+    send(socket, &answer, sizeof(answer), MSG_NOSIGNAL);
+  }
+  _exit(0);
+}
+
+}  // namespace tandem

@@ -1,0 +1,101 @@
+// What only a fork server can do wrong; tests/launch/launcher_test.cpp and its like run
+// with one, too.
+#include "tandem/launch/fork_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "tests/launch/launching.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Words serving(const Words& command) {
+  Words all = {helper(), "launch", "--nproc", "3", "--fork-server"};
+  all.insert(all.end(), command.begin(), command.end());
+  return all;
+}
+
+TEST(ForkServer, LeavesTheRanksToTheLauncher) {
+  const TempDir directory;
+  const auto file = directory.file("parent");
+  Process launcher(
+      {serving({helper(), "exec", "sh", "-c", "echo $PPID > " + file + "$RANK"}),
+       {},
+       false});
+  EXPECT_TRUE(launcher.wait().ok());
+  for (const char* rank : {"0", "1", "2"}) {
+    EXPECT_EQ(number_in(file + rank), launcher.pid());
+  }
+}
+
+TEST(ForkServer, NamesRanksForPs) {
+  const auto result = run_command(serving({helper(), "name"}));
+  EXPECT_THAT(
+      sorted_lines(result.output),
+      ElementsAre(
+          "[rank 0] tandem-rank-0", "[rank 1] tandem-rank-1",
+          "[rank 2] tandem-rank-2"));
+}
+
+TEST(ForkServer, SaysThatItsProgramCouldNotBeLoaded) {
+  const auto result = run_command(serving({"sh", "-c", "exit 127"}));
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_EQ(result.errors, "[launch] 'sh' exited with code 127 before it was loaded\n");
+}
+
+TEST(ForkServer, NamesAProgramThatIsMissing) {
+  const auto result = run_command(serving({"no-such-program"}));
+  EXPECT_EQ(result.status.code, 2);
+  EXPECT_THAT(result.errors, HasSubstr("program 'no-such-program' is not in PATH"));
+}
+
+TEST(ForkServer, EndsOnASignalWhileItLoads) {
+  const TempDir directory;
+  const auto file = directory.file("pid");
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    Process launcher(
+        {serving({"sh", "-c", "echo $$ > " + file + "; exec sleep 30"}), {}, true});
+    const int pid = number_in(file);
+    kill(launcher.pid(), number);
+    EXPECT_EQ(launcher.wait().code, 1);
+    EXPECT_TRUE(eventually([&] { return !is_running(pid); }));
+    remove_all(file);
+  }
+}
+
+TEST(ForkServer, DiesWithItsLauncherWhileItLoads) {
+  const TempDir directory;
+  const auto file = directory.file("pid");
+  Process launcher(
+      {serving({"sh", "-c", "echo $$ > " + file + "; exec sleep 30"}), {}, true});
+  const int pid = number_in(file);
+  kill(launcher.pid(), SIGKILL);
+  EXPECT_TRUE(eventually([&] { return !is_running(pid); }));
+}
+
+// The limit counts a user's processes, and not root's: the third rank is one too many.
+TEST(ForkServer, SaysThatThereCannotBeSoManyProcesses) {
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "only root can become a user without processes";
+  }
+  const auto result = run_command(
+      {"setpriv", "--reuid", "54321", "--clear-groups", "bash", "-c",
+       "ulimit -u 4; exec " + helper() + " launch --nproc 3 --fork-server " + helper() +
+           " exec sleep 30"});
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_EQ(
+      result.errors,
+      "[launch] cannot make another process: Resource temporarily unavailable; start "
+      "fewer ranks with --nproc, or raise the limit (ulimit -u)\n");
+}
+
+}  // namespace
+}  // namespace tandem
