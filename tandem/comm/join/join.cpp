@@ -259,6 +259,7 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   // A LibTorch without glog reads TORCH_CPP_LOG_LEVEL only here. Its Gloo and its
   // agents tell of each peer that leaves before them.
   c10::initLogging();
+  // Of all that follows; to find the store, which comes first, may take all of it.
   const Deadline forming(options.timeout());
   // Chosen first, so that misuse shows before any other rank is met.
   const auto make = factory_of(options.backend);
@@ -275,7 +276,7 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   }
   if (!env.store.empty()) {
     run.store = std::make_shared<StoreClient>(
-        env.store, forming.left(), launchers_token(env.store));
+        env.store, options.timeout(), launchers_token(env.store));
   } else {
     run.token.emplace(token_options(options), is_one_host(env));
     const auto token = run_token(*run.token);
@@ -285,7 +286,7 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
         warn_of_no_token(run.server->address());
       }
     }
-    run.store = find_store(env, token, forming.left());
+    run.store = find_store(env, token, options.timeout());
   }
   run.store->answer_within(std::min(kPatience, options.timeout()));
   run.store->greet(greeting_of(
