@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <csignal>
 #include <cstdio>
 #include <system_error>
 
@@ -65,6 +66,8 @@ inline int run_command_line(
     const std::string& help) {
   try {
     hold_standard_streams();
+    // A file that would pass ulimit -f is then an error as a full disk is.
+    std::signal(SIGXFSZ, SIG_IGN);
     const Arguments all(argv + 1, argv + argc);
     if (all.empty() || all[0] == "--help" || all[0] == "-h" || all[0] == "help") {
       fmt::print("{}", help);

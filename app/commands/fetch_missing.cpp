@@ -4,6 +4,7 @@
 
 #include "app/command.h"
 #include "tandem/base/error.h"
+#include "tandem/base/file_lock.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
 #include "tandem/data/named_datasets.h"
@@ -11,13 +12,14 @@
 
 namespace tandem::app {
 
-void fetch_missing(const std::string& name, int ranks_here) {
+void fetch_missing(
+    const std::string& name, int ranks_here, std::chrono::milliseconds timeout) {
   if (!dataset_is_missing(name)) {
     return;
   }
   std::optional<FileLock> lock;
   if (ranks_here > 1) {
-    lock.emplace(cache_directory() + "/fetch.lock");
+    lock.emplace(cache_directory() + "/fetch.lock", Deadline(timeout));
     if (!dataset_is_missing(name)) {
       return;
     }

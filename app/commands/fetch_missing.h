@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <string>
 
 namespace tandem::app {
@@ -9,7 +10,9 @@ namespace tandem::app {
 /// Nothing for a folder, for digits, and where the files are.
 ///
 /// `ranks_here` of this host call it, each in its process; one of them fetches while
-/// the others wait. Throws DataError, after the line that says why, when that failed.
-void fetch_missing(const std::string& name, int ranks_here);
+/// the others wait, each for `timeout` at most. Throws DataError, after the line that
+/// says why, when that failed.
+void fetch_missing(
+    const std::string& name, int ranks_here, std::chrono::milliseconds timeout);
 
 }  // namespace tandem::app

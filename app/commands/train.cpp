@@ -74,7 +74,8 @@ bool is_one_process(const RunConfig& config) {
 // Null where rank 0 alone reads what is scattered: of several hosts only node 0 has it.
 std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
   return is_one_process(config) || config.data.share != Share::scatter
-             ? std::make_unique<DataReader>(config.data.source, config.data.limit)
+             ? std::make_unique<DataReader>(
+                   config.data.source, config.data.limit, config.comm.timeout())
              : nullptr;
 }
 
@@ -145,12 +146,12 @@ void train_or_launch(const Arguments& arguments) {
   const bool fetches = extras.fetch && (first || config.data.share != Share::scatter);
   if (env) {
     if (fetches) {
-      fetch_missing(config.data.source, env->local_world_size);
+      fetch_missing(config.data.source, env->local_world_size, config.comm.timeout());
     }
     become_rank(config, *env, arguments);
   }
   if (fetches && !config.needs_mpirun()) {
-    fetch_missing(config.data.source, 1);
+    fetch_missing(config.data.source, 1, config.comm.timeout());
   }
   train_here(config, arguments);
 }

@@ -137,7 +137,9 @@ std::string fetch(const RemoteSet& set, const FetchOptions& options) {
     say_kept(set, place);
     return place;
   }
-  const TargetFolder target(target_folder(set, options));
+  // The other one tries its mirrors in turn.
+  const TargetFolder target(
+      target_folder(set, options), std::chrono::seconds(10 * options.stall_seconds));
   const std::string& folder = target.path();
   const auto wrong = wrong_files(set, folder);
   if (wrong.empty()) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 #include <utility>
 
@@ -20,15 +21,29 @@ namespace tandem::app {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
+
+int64_t bytes_in(const std::string& folder) {
+  int64_t bytes = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const auto size = entry.file_size(ignored);
+    bytes += ignored ? 0 : static_cast<int64_t>(size);
+  }
+  return bytes;
+}
 
 }  // namespace
 
-TargetFolder::TargetFolder(std::string folder)
+TargetFolder::TargetFolder(std::string folder, std::chrono::seconds patience)
     : folder_(std::move(folder)),
       lock_path_(folder_ + "/.fetch.lock"),
       is_new_(!file_exists(folder_)) {
   make_directories(folder_);
+  auto last_change = Clock::now();
+  int64_t bytes = 0;
   for (bool told = false; !lock(); told = true) {
     if (!told) {
       say("waiting for another process, which fetches into " + folder_);
@@ -36,6 +51,15 @@ TargetFolder::TargetFolder(std::string folder)
     std::this_thread::sleep_for(kBetweenLooks);
     if (stop_signal() != 0) {
       throw DataError("[fetch] stopped while another process fetches into " + folder_);
+    }
+    const int64_t before = std::exchange(bytes, bytes_in(folder_));
+    if (bytes != before) {
+      last_change = Clock::now();
+    } else if (Clock::now() - last_change > patience) {
+      throw DataError(
+          "[fetch] another process fetches into '" + folder_ +
+          "', but nothing has come for " + std::to_string(patience.count()) +
+          " s; see whether it is stopped, or choose another folder with --to");
     }
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <string>
 
 namespace tandem::app {
@@ -10,8 +11,9 @@ namespace tandem::app {
 class TargetFolder {
  public:
   /// Waits for another process that has it, and says so. Throws DataError when nothing
-  /// can be written there, and when stop_signal() ends the waiting.
-  explicit TargetFolder(std::string folder);
+  /// can be written there, when stop_signal() ends the waiting, and when nothing has
+  /// come into the folder for `patience`: the other one is stopped.
+  TargetFolder(std::string folder, std::chrono::seconds patience);
   ~TargetFolder();
   TargetFolder(const TargetFolder&) = delete;
   TargetFolder& operator=(const TargetFolder&) = delete;

@@ -16,34 +16,39 @@ namespace tandem::app {
 namespace {
 
 // The ranks that do not read the files need not have them.
-DatasetSplits load_shared(const RunConfig& config, Communicator& comm) {
+DatasetSplits load_shared(
+    const RunConfig& config, Communicator& comm, const Deadline& deadline) {
   return scatter_dataset(
-      [&] { return load_prepared_dataset(config.data.source, config.data.limit); },
+      [&] {
+        return load_prepared_dataset(config.data.source, config.data.limit, deadline);
+      },
       static_cast<uint64_t>(config.training.seed), comm);
 }
 
 void train_as_process(const RunConfig& config) {
+  const Deadline deadline(config.comm.timeout());
   const auto env = read_rank_env().value_or(RankEnv{});
   print_join_line(config, env.rank, env.local_rank);
   JoinedRun run = join_run(env, config.comm);
   train(
       config,
       config.data.share == Share::scatter
-          ? load_shared(config, *run.comm)
-          : load_prepared_dataset(config.data.source, config.data.limit),
+          ? load_shared(config, *run.comm, deadline)
+          : load_prepared_dataset(config.data.source, config.data.limit, deadline),
       *run.comm);
 }
 
 void train_as_threads(const RunConfig& config) {
+  const Deadline deadline(config.comm.timeout());
   const bool scatter = config.data.share == Share::scatter;
-  const auto data = scatter
-                        ? DatasetSplits()
-                        : load_prepared_dataset(config.data.source, config.data.limit);
+  const auto data =
+      scatter ? DatasetSplits()
+              : load_prepared_dataset(config.data.source, config.data.limit, deadline);
   run_ranks(
       config.num_ranks_here(),
       [&](Communicator& comm) {
         print_join_line(config, comm.rank(), comm.rank());
-        train(config, scatter ? load_shared(config, comm) : data, comm);
+        train(config, scatter ? load_shared(config, comm, deadline) : data, comm);
       },
       config.comm.timeout());
 }

@@ -1,7 +1,6 @@
 #include "tandem/base/files.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,6 +33,8 @@ std::string advice(int reason) {
     case ENOSPC:
     case EDQUOT:
       return "; free some space";
+    case EFBIG:
+      return "; raise ulimit -f";
     case EISDIR:
       return "; name a file in it";
     case ENOENT:
@@ -235,18 +236,6 @@ std::string cache_directory() {
 
 std::string executable_path() {
   return fs::read_symlink("/proc/self/exe").string();
-}
-
-FileLock::FileLock(const std::string& path) {
-  make_directories(parent_of(path));
-  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd_ < 0 || flock(fd_, LOCK_EX) != 0) {
-    fail("lock", path);
-  }
-}
-
-FileLock::~FileLock() {
-  close(fd_);
 }
 
 }  // namespace tandem

@@ -58,17 +58,4 @@ bool has_cache_directory();
 /// The running program's file.
 std::string executable_path();
 
-/// Holds an exclusive lock between processes while it lives. Waits for other holders;
-/// makes the file and its directory when they are missing.
-class FileLock {
- public:
-  explicit FileLock(const std::string& path);
-  ~FileLock();
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-
- private:
-  int fd_;
-};
-
 }  // namespace tandem

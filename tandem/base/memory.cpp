@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -74,7 +75,54 @@ int64_t left_of_address_space() {
   return used == kUnlimited ? kUnlimited : static_cast<int64_t>(limit.rlim_cur) - used;
 }
 
+// Of a line "name number"; -1 where there is none.
+int64_t count_in(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(name + " ", 0) == 0) {
+      return std::atoll(line.c_str() + name.size());
+    }
+  }
+  return -1;
+}
+
+// In a container the groups' own folders may be out of sight: its root then counts.
+int64_t kills_in(const std::string& mount, const std::string& group, const char* file) {
+  for (const auto& folder : {mount + group, mount}) {
+    if (const int64_t count = count_in(folder + "/" + file, "oom_kill"); count >= 0) {
+      return count;
+    }
+  }
+  return 0;
+}
+
 }  // namespace
+
+int64_t num_memory_kills(const std::string& groups, const std::string& root) {
+  std::ifstream file(groups);
+  int64_t kills = 0;
+  // "id:controllers:/group", none of them in version 2.
+  for (std::string line; std::getline(file, line);) {
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) {
+      continue;
+    }
+    const std::string controllers =
+        "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string group = line.substr(second + 1);
+    if (controllers.find(",memory,") != std::string::npos) {
+      kills += kills_in(root + "/memory", group, "memory.oom_control");
+    } else if (controllers == ",,") {
+      kills += kills_in(root, group, "memory.events");
+    }
+  }
+  return kills;
+}
+
+int64_t num_memory_kills() {
+  return num_memory_kills("/proc/self/cgroup", "/sys/fs/cgroup");
+}
 
 int64_t free_memory() {
   return std::max<int64_t>(

@@ -113,6 +113,8 @@ ExitStatus to_status(int raw) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  // Ours ignore it, another's program need not.
+  ::signal(SIGXFSZ, SIG_DFL);
   if (output.write_end >= 0) {
     dup2(output.write_end, STDOUT_FILENO);
     dup2(error.write_end, STDERR_FILENO);

@@ -1,5 +1,6 @@
 #include "tandem/comm/c10d_store.h"
 
+#include "tandem/base/deadline.h"
 #include "tandem/core/torch_compat.h"
 
 namespace tandem {
@@ -21,7 +22,10 @@ class C10dStore : public c10d::Store {
   C10dStore(
       std::shared_ptr<StoreClient> client, std::string prefix,
       std::chrono::milliseconds timeout)
-      : c10d::Store(timeout), client_(std::move(client)), prefix_(std::move(prefix)) {}
+      : c10d::Store(timeout),
+        client_(std::move(client)),
+        prefix_(std::move(prefix)),
+        deadline_(timeout) {}
 
   c10::intrusive_ptr<c10d::Store> clone() TANDEM_STORE_CLONE_OVERRIDE {
     return c10::make_intrusive<C10dStore>(client_, prefix_, timeout_);
@@ -38,7 +42,7 @@ class C10dStore : public c10d::Store {
   }
 
   Bytes get(const std::string& key) override {
-    return to_bytes(client_->get(full(key), timeout_));
+    return to_bytes(client_->get(full(key), deadline_.left()));
   }
 
   int64_t add(const std::string& key, int64_t value) override {
@@ -61,10 +65,11 @@ class C10dStore : public c10d::Store {
     wait(keys, timeout_);
   }
 
+  // Gloo asks for less than it has (kWaitsForConnection in backends/gloo.cpp).
   void wait(
       const std::vector<std::string>& keys,
-      const std::chrono::milliseconds& timeout) override {
-    client_->wait(full(keys), timeout);
+      const std::chrono::milliseconds& /*timeout*/) override {
+    client_->wait(full(keys), deadline_.left());
   }
 
  private:
@@ -80,6 +85,7 @@ class C10dStore : public c10d::Store {
 
   std::shared_ptr<StoreClient> client_;
   std::string prefix_;
+  Deadline deadline_;
 };
 
 }  // namespace

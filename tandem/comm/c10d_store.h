@@ -12,6 +12,9 @@ namespace tandem {
 /// Our rendezvous store as a c10d::Store, for LibTorch's process groups and RPC
 /// agents. Keys get `prefix` and a slash. Thread-safe. Include in .cpp files of
 /// comm only: the header is heavy.
+///
+/// All its waits end `timeout` after it was made: it is for the time in which a group
+/// forms.
 c10::intrusive_ptr<c10d::Store> make_c10d_store(
     std::shared_ptr<StoreClient> client, const std::string& prefix,
     std::chrono::milliseconds timeout);

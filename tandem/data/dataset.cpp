@@ -120,14 +120,15 @@ void warn_of_gaps(const std::string& folder, const Dataset& train) {
 
 }  // namespace
 
-DatasetSplits load_dataset(const std::string& name_or_folder, int64_t limit) {
+DatasetSplits load_dataset(
+    const std::string& name_or_folder, int64_t limit, const Deadline& deadline) {
   std::vector<std::string> names;
   DatasetSplits splits;
   bool found = false;
   for (const auto& entry : dataset_table()) {
     names.emplace_back(entry.name);
     if (name_or_folder == entry.name) {
-      splits = entry.load();
+      splits = entry.load(deadline);
       found = true;
     }
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/deadline.h"
 #include "tandem/data/bytes.h"
 
 namespace tandem {
@@ -54,7 +55,7 @@ struct DatasetSplits {
 struct DatasetEntry {
   const char* name;
   const char* help;
-  std::function<DatasetSplits()> load;
+  std::function<DatasetSplits(const Deadline&)> load;
 };
 const std::vector<DatasetEntry>& dataset_table();
 
@@ -63,8 +64,10 @@ const std::vector<DatasetEntry>& dataset_table();
 /// samples from the start of the training part, and of the test part.
 ///
 /// Throws ConfigError for an unknown name, DataError for what is missing or
-/// broken.
-DatasetSplits load_dataset(const std::string& name_or_folder, int64_t limit = 0);
+/// broken, or where another process keeps us from it until `deadline`.
+DatasetSplits load_dataset(
+    const std::string& name_or_folder, int64_t limit = 0,
+    const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 
 /// The data set's `hashes`, computed from its bytes where they are empty.
 DataHashes hashes_of(const Dataset& data);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
+#include "tandem/base/file_lock.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
@@ -148,11 +149,11 @@ DatasetSplits load_files(const FileSet& set) {
   return splits;
 }
 
-DatasetSplits load_digits() {
+DatasetSplits load_digits(const Deadline& deadline) {
   const std::string folder = cache_directory() + "/" + kDigitsVersion;
   const std::string last = folder + "/" + kLastDigitsFile;
   if (!file_exists(last)) {
-    const FileLock lock(cache_directory() + "/digits.lock");
+    const FileLock lock(cache_directory() + "/digits.lock", deadline);
     if (!file_exists(last)) {
       log_info("drawing 70,000 digits, once, into " + folder);
       write_digits(folder, kDigitsTrain, kDigitsTest);
@@ -169,7 +170,8 @@ const std::vector<DatasetEntry>& dataset_table() {
         {"digits", "60,000 + 10,000 digits that tandem draws itself, offline",
          &load_digits}};
     for (const auto& set : file_sets()) {
-      rows.push_back({set.name, set.help, [&set] { return load_files(set); }});
+      rows.push_back(
+          {set.name, set.help, [&set](const Deadline&) { return load_files(set); }});
     }
     return rows;
   }();

@@ -1,6 +1,8 @@
 #include "tandem/data/prepared_data.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -17,7 +19,9 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/host.h"
 #include "tandem/base/log.h"
+#include "tandem/base/process_state.h"
 #include "tandem/base/rank_env.h"
 
 namespace tandem {
@@ -75,12 +79,14 @@ void write_splits(int fd, const std::string& key, const DatasetSplits& splits) {
 
 // Reports no errors: the ranks will meet them and report them.
 [[noreturn]] void read_for_others(
-    int memory, pid_t parent, const std::string& name_or_folder, int64_t limit) {
+    int memory, pid_t parent, const std::string& name_or_folder, int64_t limit,
+    const Deadline& deadline) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() == parent) {
     try {
       write_splits(
-          memory, key_of(name_or_folder, limit), load_dataset(name_or_folder, limit));
+          memory, key_of(name_or_folder, limit),
+          load_dataset(name_or_folder, limit, deadline));
       fcntl(memory, F_ADD_SEALS, kSeals);
     } catch (const std::exception& error) {
       log_debug(std::string("[data] not prepared: ") + error.what());
@@ -113,9 +119,24 @@ std::optional<Offer> take_offer() {
   return offer;
 }
 
-void wait_for_child(const Offer& offer) {
-  char none = 0;
-  while (read(offer.done, &none, 1) < 0 && errno == EINTR) {
+// The child closes its end when it is done, and whatever else ends it.
+void wait_for_child(
+    const Offer& offer, const std::string& name, const Deadline& deadline) {
+  pollfd entry{offer.done, POLLIN, 0};
+  constexpr Deadline::Milliseconds kLook{1'000};
+  while (poll(&entry, 1, static_cast<int>(std::min(deadline.left(), kLook).count())) <=
+         0) {
+    if (deadline.passed()) {
+      throw DataError(fmt::format(
+          "[data] process {}, which reads '{}' for the ranks of {}, has not ended "
+          "within "
+          "{} s{}; {} --timeout-seconds",
+          offer.child, name, host_name(),
+          static_cast<double>(deadline.time().count()) / 1000,
+          is_stopped(offer.child) ? ": it is stopped (SIGSTOP)" : "",
+          is_stopped(offer.child) ? "let it go on (SIGCONT), or raise"
+                                  : "wait longer with"));
+    }
   }
   close(offer.done);
   // It is our child where the process that started it has become us (exec).
@@ -165,12 +186,13 @@ Bytes take_pages(const Bytes& all, size_t& offset, int64_t bytes) {
   return {owner, size};
 }
 
-std::optional<DatasetSplits> find_prepared(const std::string& key) {
+std::optional<DatasetSplits> find_prepared(
+    const std::string& key, const std::string& name, const Deadline& deadline) {
   const auto offer = take_offer();
   if (!offer) {
     return std::nullopt;
   }
-  wait_for_child(*offer);
+  wait_for_child(*offer, name, deadline);
   const Bytes all = map_memory(offer->memory);
   close(offer->memory);
   if (all.empty()) {
@@ -194,7 +216,9 @@ std::optional<DatasetSplits> find_prepared(const std::string& key) {
 
 }  // namespace
 
-DataReader::DataReader(const std::string& name_or_folder, int64_t limit) {
+DataReader::DataReader(
+    const std::string& name_or_folder, int64_t limit,
+    std::chrono::milliseconds timeout) {
   int ends[2];
   // The description has one line for each value.
   if (name_or_folder.find('\n') != std::string::npos || pipe2(ends, O_CLOEXEC) != 0) {
@@ -207,7 +231,7 @@ DataReader::DataReader(const std::string& name_or_folder, int64_t limit) {
   const pid_t parent = getpid();
   child_ = memory_ < 0 || done_ < 0 ? -1 : fork();
   if (child_ == 0) {
-    read_for_others(memory_, parent, name_or_folder, limit);
+    read_for_others(memory_, parent, name_or_folder, limit, Deadline(timeout));
   }
   close(ends[1]);
 }
@@ -233,12 +257,14 @@ Variables DataReader::variables() const {
                       std::to_string(child_)}};
 }
 
-DatasetSplits load_prepared_dataset(const std::string& name_or_folder, int64_t limit) {
-  if (auto splits = find_prepared(key_of(name_or_folder, limit))) {
+DatasetSplits load_prepared_dataset(
+    const std::string& name_or_folder, int64_t limit, const Deadline& deadline) {
+  if (auto splits =
+          find_prepared(key_of(name_or_folder, limit), name_or_folder, deadline)) {
     log_debug("[data] '" + name_or_folder + "' comes from memory that ranks share");
     return std::move(*splits);
   }
-  auto splits = load_dataset(name_or_folder, limit);
+  auto splits = load_dataset(name_or_folder, limit, deadline);
   splits.train.hashes = hashes_of(splits.train);
   splits.test.hashes = hashes_of(splits.test);
   return splits;

@@ -22,8 +22,11 @@ namespace tandem {
 /// child ends by itself, and at the latest with the process that made it.
 class DataReader {
  public:
-  /// Starts the child. `name_or_folder` and `limit` as load_dataset() takes them.
-  DataReader(const std::string& name_or_folder, int64_t limit);
+  /// Starts the child. `name_or_folder` and `limit` as load_dataset() takes them;
+  /// `timeout` is how long others may keep it from the files.
+  DataReader(
+      const std::string& name_or_folder, int64_t limit,
+      std::chrono::milliseconds timeout = std::chrono::minutes(5));
   /// Ends and reaps the child. What workers have mapped stays.
   ~DataReader();
   DataReader(const DataReader&) = delete;
@@ -42,7 +45,10 @@ class DataReader {
 /// load_dataset(), but where a DataReader prepared the same for this process: waits for
 /// its child and maps its memory instead of reading files. The first call uses up the
 /// variable. `hashes` are set either way; the child computes them for all ranks.
+///
+/// Throws DataError when the child has not ended by `deadline`, and as load_dataset().
 DatasetSplits load_prepared_dataset(
-    const std::string& name_or_folder, int64_t limit = 0);
+    const std::string& name_or_folder, int64_t limit = 0,
+    const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <csignal>
@@ -10,12 +11,15 @@
 #include <optional>
 
 #include "tandem/base/error.h"
+#include "tandem/base/host.h"
 #include "tandem/base/log.h"
+#include "tandem/base/memory.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/standard_streams.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/base/store/store.h"
 #include "tandem/launch/fork_server.h"
+#include "tandem/launch/host_watch.h"
 #include "tandem/launch/meeting_directory.h"
 #include "tandem/launch/report.h"
 #include "tandem/launch/supervisor.h"
@@ -23,6 +27,24 @@
 namespace tandem {
 
 namespace {
+
+// Each rank has two pipes and a connection to the store, and starting one takes another
+// pipe; the rest is ours.
+void check_open_files(const LaunchOptions& options) {
+  constexpr int64_t kOurs = 20;
+  constexpr int64_t kPerRank = 4;
+  const int64_t remote =
+      options.node_rank == 0 ? (options.nnodes - 1) * (options.nproc_per_node + 1) : 1;
+  const int64_t wanted = kOurs + kPerRank * options.nproc_per_node + remote;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+      limit.rlim_cur < static_cast<rlim_t>(wanted)) {
+    throw ConfigError(fmt::format(
+        "[launch] this process may open {} files, and {} ranks on this host take {}; "
+        "raise ulimit -n",
+        limit.rlim_cur, options.nproc_per_node, wanted));
+  }
+}
 
 void check(const LaunchOptions& options) {
   constexpr int kMostRanks = 4096;
@@ -59,6 +81,7 @@ void check(const LaunchOptions& options) {
         "[launch] the grace period is " + fmt::format("{}", options.grace_seconds) +
         " seconds, expected 0 to 1000000; change --grace-seconds");
   }
+  check_open_files(options);
   TANDEM_CHECK(
       options.local_rank_at <= options.command.size(), "--local-rank has no place");
   TANDEM_CHECK(
@@ -82,6 +105,10 @@ Greeting greeting(const LaunchOptions& options) {
       options.nnodes * options.nproc_per_node, options.backend);
 }
 
+Milliseconds timeout_of(const LaunchOptions& options) {
+  return Milliseconds(static_cast<int64_t>(options.timeout_seconds * 1000));
+}
+
 ListenOn listen_on(const LaunchOptions& options) {
   return options.listen_all ? ListenOn::all : ListenOn::host;
 }
@@ -90,7 +117,7 @@ ListenOn listen_on(const LaunchOptions& options) {
 // until its name resolves, the others until they reach its launcher.
 std::unique_ptr<StoreClient> wait_for_first_node(
     const LaunchOptions& options, const std::string& token) {
-  const Milliseconds timeout(static_cast<int64_t>(options.timeout_seconds * 1000));
+  const Milliseconds timeout = timeout_of(options);
   if (options.nnodes == 1 || timeout.count() == 0) {
     return nullptr;
   }
@@ -176,20 +203,34 @@ bool was_killed(const Supervisor::Ending& ending) {
   return signal != 0 && !by_us;
 }
 
-// A killed rank is the most likely cause; then a rank's own error, even if we stopped
-// it on its way out; then what followed from another rank's end.
-int weight(
-    const Supervisor::Ending& ending, const std::optional<FailureReport>& report) {
+// A rank's own error counts even if we stopped it on its way out. `alone`: the ranks
+// cannot reach the store where they leave reports.
+Cause cause_of(
+    const Supervisor::Ending& ending, const std::optional<FailureReport>& report,
+    bool alone) {
+  if (ending.was_stopped) {
+    return Cause::lost;
+  }
   if (ending.status.ok()) {
-    return 0;
+    return Cause::none;
   }
   if (was_killed(ending)) {
-    return 4;
+    return Cause::killed;
   }
   if (report) {
-    return report->consequence ? 2 : 3;
+    return report->consequence ? Cause::consequence : Cause::own_error;
   }
-  return ending.stopped_by_us ? 1 : 3;
+  return ending.stopped_by_us ? Cause::stopped_by_us
+         : alone              ? Cause::consequence
+                              : Cause::own_error;
+}
+
+// Who was first to tell of what it suffers from: the others' may be that it left.
+bool is_worse(
+    Cause cause, const std::optional<FailureReport>& report, Cause than_cause,
+    const std::optional<FailureReport>& than) {
+  return cause > than_cause || (cause == than_cause && cause == Cause::consequence &&
+                                report && than && report->order < than->order);
 }
 
 // What ranks decided together is nobody's own failure.
@@ -202,34 +243,82 @@ bool all_report(
   });
 }
 
-LaunchOutcome conclude(
+// How a rank ended that left no report. `memory_ran_out`: the kernel has killed.
+std::string describe(
+    const Supervisor::Ending& ending, const std::string& who, bool memory_ran_out) {
+  if (ending.was_stopped) {
+    return fmt::format(
+        "{} (pid {}) was stopped by SIGSTOP or a terminal and answered no more, so all "
+        "ranks were ended",
+        who, ending.pid);
+  }
+  if (ending.status.signal == SIGKILL && memory_ran_out) {
+    return fmt::format(
+        "{} (pid {}) was killed by SIGKILL, since memory ran out; lower --batch-size, "
+        "--accumulate or --nproc, or give the run more",
+        who, ending.pid);
+  }
+  return fmt::format(
+      "{} (pid {}) {}; the other ranks were stopped", who, ending.pid,
+      ending.status.describe());
+}
+
+struct Circumstances {
+  int stop_signal = 0;
+  bool memory_ran_out = false;
+  // Of several hosts' ranks each needs its host's name.
+  bool several_hosts = false;
+  // Host 0 cannot be reached.
+  bool alone = false;
+};
+
+HostEnding conclude(
     const std::vector<Supervisor::Ending>& endings, const Rendezvous& rendezvous,
-    int stop_signal) {
-  const Supervisor::Ending* worst = &endings.front();
+    const Circumstances& when) {
+  const Supervisor::Ending* worst = nullptr;
+  std::optional<FailureReport> report;
+  Cause cause = Cause::none;
   for (const auto& ending : endings) {
-    if (weight(ending, rendezvous.report_of(ending.rank)) >
-        weight(*worst, rendezvous.report_of(worst->rank))) {
+    const auto its_report = rendezvous.report_of(ending.rank);
+    const Cause its_cause = cause_of(ending, its_report, when.alone);
+    if (worst == nullptr || is_worse(its_cause, its_report, cause, report)) {
       worst = &ending;
+      report = its_report;
+      cause = its_cause;
     }
   }
-  if (worst->status.ok()) {
+  if (cause == Cause::none) {
     return {};
   }
-  const auto report = rendezvous.report_of(worst->rank);
-  if (report && !was_killed(*worst)) {
-    const bool everybody = report->code == 2 || stop_signal != 0 ||
+  const std::string who = "rank " + std::to_string(worst->rank) +
+                          (when.several_hosts ? " on " + host_name() : "");
+  if (report && cause <= Cause::own_error && !worst->was_stopped) {
+    const bool everybody = report->code == 2 || when.stop_signal != 0 ||
                            all_report(endings, rendezvous, report->message);
-    const std::string who =
-        everybody ? "" : "rank " + std::to_string(worst->rank) + " failed: ";
-    return {report->code, who + report->message};
+    return {
+        cause, report->code, (everybody ? "" : who + " failed: ") + report->message};
   }
-  if (stop_signal != 0) {
-    return {1, fmt::format("stopped by SIG{}", sigabbrev_np(stop_signal))};
+  if (when.stop_signal != 0) {
+    return {cause, 1, fmt::format("stopped by SIG{}", sigabbrev_np(when.stop_signal))};
   }
-  return {
-      1, fmt::format(
-             "rank {} (pid {}) {}; the other ranks were stopped", worst->rank,
-             worst->pid, worst->status.describe())};
+  return {cause, 1, describe(*worst, who, when.memory_ran_out)};
+}
+
+HostWatch::Place place_of(
+    const LaunchOptions& options, const Rendezvous& rendezvous,
+    const std::string& token) {
+  HostWatch::Place place;
+  place.node = options.node_rank;
+  place.nnodes = options.nnodes;
+  place.nproc = options.nproc_per_node;
+  place.master_addr = options.master_addr;
+  place.store = rendezvous.address;
+  place.token = token;
+  place.greeting = greeting(options);
+  if (options.timeout_seconds > 0) {
+    place.timeout = timeout_of(options);
+  }
+  return place;
 }
 
 }  // namespace
@@ -290,6 +379,7 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
                                  ? options.grace_seconds
                                  : options.stop_grace_seconds);
   const Rendezvous rendezvous(options, token, std::move(first_node));
+  const int64_t memory_kills = num_memory_kills();
   RankEnv env;
   env.world_size = options.nnodes * options.nproc_per_node;
   env.local_world_size = options.nproc_per_node;
@@ -316,11 +406,26 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
         options.prefix_output);
     ++rank;
   }
+  HostWatch watch(
+      place_of(options, rendezvous, token), rendezvous.server.get(),
+      rendezvous.client.get());
+  supervisor.ask([&](bool failed) { return watch.must_end(failed); });
   const auto endings = supervisor.run();
   if (rendezvous.server && options.nnodes > 1) {
     rendezvous.server->linger_if_refused();
   }
-  return conclude(endings, rendezvous, supervisor.stop_signal());
+  if (supervisor.stop_signal() != 0) {
+    watch.hurry();
+  }
+  Circumstances when;
+  when.stop_signal = supervisor.stop_signal();
+  when.memory_ran_out = num_memory_kills() > memory_kills;
+  when.several_hosts = options.nnodes > 1;
+  when.alone = !watch.lost().empty();
+  const auto ending = watch.agree(
+      conclude(endings, rendezvous, when), [&] { return supervisor.told_to_stop(); });
+  supervisor.finish_output();
+  return {ending.code, ending.reason};
 }
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/store/token.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -19,21 +20,27 @@ std::optional<FailureReport> parse_report(const std::optional<std::string>& valu
   // Whoever is in the run can write this: never that nothing failed, nor to a terminal
   // what is no text.
   constexpr size_t kMostBytes = 4096;
+  const size_t space = value->find(' ');
+  if (space == std::string::npos) {
+    return std::nullopt;
+  }
   return FailureReport{
       (*value)[0] == '2' ? 2 : 1, (*value)[1] == 'c',
-      printable(value->substr(2, kMostBytes))};
+      printable(value->substr(space + 1, kMostBytes)),
+      parse_number<int64_t>(value->substr(2, space - 2)).value_or(0)};
 }
 
 }  // namespace
 
-// The value is the exit code, 'c' for a consequence or 'r' for a root cause,
-// and the message.
+// The value is the exit code, 'c' for a consequence or 'r' for a root cause, the order,
+// a space, and the message.
 void leave_report(StoreClient& store, int rank, const std::exception& error) {
   const bool consequence = dynamic_cast<const CommError*>(&error) != nullptr;
   try {
+    const int64_t order = store.add("failures", 1);
     store.set(
         key_of(rank), std::to_string(exit_code(error)) + (consequence ? "c" : "r") +
-                          first_line(error));
+                          std::to_string(order) + " " + first_line(error));
   } catch (const Error&) {
     // The launcher is gone; there is nobody left to tell.
   }
@@ -46,10 +53,12 @@ bool report_to_launcher(const std::exception& error) {
   }
   try {
     StoreClient store(env->store, Milliseconds(1'000), launchers_token(env->store));
+    store.answer_within(Milliseconds(2'000));
     leave_report(store, env->rank, error);
     return true;
   } catch (const Error&) {
-    return false;
+    // The launcher says itself what it has lost; what followed from that is no news.
+    return dynamic_cast<const CommError*>(&error) != nullptr;
   }
 }
 

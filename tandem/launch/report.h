@@ -15,14 +15,17 @@ struct FailureReport {
   // A peer or the network failed first: look at the other ranks' reports.
   bool consequence = false;
   std::string message;
+  // Of the reports of all ranks, from 1.
+  int64_t order = 0;
 };
 
 /// A rank leaves its report before it exits. Errors of the store are ignored:
 /// the exit code still tells that the rank failed.
 void leave_report(StoreClient& store, int rank, const std::exception& error);
 
-/// The same for this process, as its environment says. False when it is not a rank of
-/// our launcher, which alone reads reports.
+/// The same for this process, as its environment says. False when it has to say itself
+/// why it failed: it is not a rank of our launcher, which alone reads reports, or cannot
+/// reach that and has an error of its own.
 bool report_to_launcher(const std::exception& error);
 
 /// The report of a rank, nullopt when it left none.

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/output.h"
+#include "tandem/base/process_state.h"
 #include "tandem/base/signals.h"
 
 namespace tandem {
@@ -99,8 +101,15 @@ std::vector<Supervisor::Ending> Supervisor::run() {
     enforce_grace();
   }
   kill_orphans(others_);
-  finish_output();
   return endings;
+}
+
+bool Supervisor::told_to_stop() {
+  const int before = std::exchange(stop_signal_, 0);
+  read_signals();
+  const bool told = stop_signal_ != 0;
+  stop_signal_ = told ? stop_signal_ : before;
+  return told;
 }
 
 void Supervisor::serve() {
@@ -148,6 +157,10 @@ void Supervisor::read_signals() {
       stop_others(
           number == SIGHUP || number == SIGQUIT ? SIGTERM : number,
           stop_grace_seconds_);
+      for (auto& child : children_) {
+        // One that is stopped could not save.
+        child.process.signal(SIGCONT);
+      }
       kill_at_ = impatient ? Clock::now() : kill_at_;
     }
   }
@@ -169,12 +182,21 @@ void Supervisor::reap(std::vector<Ending>& endings) {
     }
     // A SIGKILL that is not ours may be the reason why others ended before.
     const bool by_us = status->signal == SIGKILL ? killed_ : stopping_;
-    endings.push_back({child.rank, child.process.pid(), *status, by_us});
+    endings.push_back(
+        {child.rank, child.process.pid(), *status, by_us || child.was_stopped,
+         child.was_stopped});
   }
   const bool failed = std::any_of(
       endings.begin(), endings.end(),
       [](const Ending& ending) { return !ending.status.ok(); });
-  if (failed && !stopping_) {
+  if ((ask_(failed) || failed) && !stopping_) {
+    for (auto& child : children_) {
+      // It hears of nothing else.
+      child.was_stopped = !child.ended && is_stopped(child.process.pid());
+      if (child.was_stopped) {
+        child.process.signal(SIGKILL);
+      }
+    }
     stop_others(SIGTERM, grace_seconds_);
   }
 }

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ class Supervisor {
     pid_t pid = 0;
     ExitStatus status;
     bool stopped_by_us = false;
+    // By SIGSTOP, when the first rank failed: it took part no more.
+    bool was_stopped = false;
   };
 
   /// Blocks the signals that it waits for; see launch().
@@ -36,12 +39,23 @@ class Supervisor {
   void add(
       int rank, Process process, const std::string& prefix, bool prefix_output = true);
 
+  /// Asked some ten times a second, with whether a rank here has failed; true ends all
+  /// ranks, as such a failure does. It must not wait.
+  void ask(std::function<bool(bool failed)> others) {
+    ask_ = std::move(others);
+  }
+
   /// Forwards output and signals until every rank has ended. Returns how, in that
   /// order. After the first failure the others get SIGTERM, and SIGKILL when the grace
-  /// time is over. A second SIGINT ends the grace at once. What the ranks have printed
-  /// is then written to its end; once we were told to stop, a reader who takes nothing
-  /// for half a second is not waited for (output_queue.h).
+  /// time is over. A second SIGINT ends the grace at once.
   std::vector<Ending> run();
+
+  /// Once all have ended: whether a signal has told us to stop since the last call.
+  bool told_to_stop();
+
+  /// Writes what the ranks have printed to its end; once we were told to stop, a reader
+  /// who takes nothing for half a second is not waited for (output_queue.h).
+  void finish_output();
 
   /// The signal that told us to stop, 0 for none.
   int stop_signal() const {
@@ -60,6 +74,7 @@ class Supervisor {
     Stream output;
     Stream error;
     bool ended = false;
+    bool was_stopped = false;
   };
   using Clock = std::chrono::steady_clock;
 
@@ -71,7 +86,6 @@ class Supervisor {
   void enforce_grace();
   // Reads what a rank has printed; what does not fit, too, when `all`.
   static void forward(Stream& stream, bool all);
-  void finish_output();
 
   double grace_seconds_;
   double stop_grace_seconds_;
@@ -83,6 +97,7 @@ class Supervisor {
   std::vector<Child> children_;
   // Processes that somebody else in this program started before.
   std::set<pid_t> others_;
+  std::function<bool(bool failed)> ask_ = [](bool) { return false; };
   int stop_signal_ = 0;
   bool stopping_ = false;
   bool killed_ = false;

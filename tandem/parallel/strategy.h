@@ -101,6 +101,14 @@ class Strategy {
     return in_lockstep();
   }
 
+  /// Whether train_step() waits for no other rank, or for a server's answer only. Ranks
+  /// then learn of a signal in the middle of an epoch one by one, and each calls
+  /// leave_steps() before they meet: behind it none waits for another one's step.
+  virtual bool steps_alone() const {
+    return false;
+  }
+  virtual void leave_steps() {}
+
   /// Brings parameters and buffers into the state to evaluate or save.
   virtual void before_evaluation() = 0;
 

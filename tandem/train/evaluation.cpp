@@ -1,8 +1,12 @@
 #include "tandem/train/evaluation.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/sum.h>
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -46,43 +50,91 @@ void check_images(
   }
 }
 
+// Asks the ranks about twice a second, after as many batches as rank 0 says, whether
+// one of them is to stop. All do so behind the same batch: the stages of a pipeline
+// evaluate each one together.
+class StopWatch {
+ public:
+  StopWatch(Communicator& comm, const std::function<bool()>& stop)
+      : comm_(comm), stop_(stop) {}
+
+  // Collective.
+  bool stops_after(int64_t batches) {
+    if (batches < next_) {
+      return false;
+    }
+    const auto mine = at::empty({2}, at::kLong);
+    mine.data_ptr<int64_t>()[0] = stop_() ? 1 : 0;
+    mine.data_ptr<int64_t>()[1] = batches_until_next(batches);
+    const auto all = comm_.stack(mine, "evaluation ends");
+    next_ = batches + all[0][1].item<int64_t>();
+    return all.select(1, 0).sum().item<int64_t>() > 0;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  int64_t batches_until_next(int64_t batches) const {
+    constexpr double kSecondsBetween = 0.5;
+    const std::chrono::duration<double> passed = Clock::now() - start_;
+    const double rate = static_cast<double>(batches) / std::max(1e-6, passed.count());
+    return std::max<int64_t>(1, static_cast<int64_t>(rate * kSecondsBetween));
+  }
+
+  Communicator& comm_;
+  const std::function<bool()>& stop_;
+  Clock::time_point start_ = Clock::now();
+  int64_t next_ = 1;
+};
+
+int64_t most_of_all_ranks(int64_t mine, Communicator& comm) {
+  auto most = at::full({1}, mine, at::kLong);
+  comm.all_reduce(most, ReduceOp::max, "evaluation")->wait();
+  return most.item<int64_t>();
+}
+
+// Null on a rank without samples.
+std::unique_ptr<Loader> make_loader(
+    const DataShard& shard, const Dataset& dataset, LoaderOptions options) {
+  // With fewer samples than ranks some have none.
+  if (shard.shard < 0 || shard.shard >= dataset.size) {
+    return nullptr;
+  }
+  SamplerOptions sampler;
+  sampler.size = dataset.size;
+  sampler.num_shards = shard.num_shards;
+  sampler.shard = shard.shard;
+  sampler.shuffle = false;
+  sampler.tail = Tail::keep;
+  options.num_buffers = 1;
+  auto loader = std::make_unique<Loader>(dataset, sampler, options);
+  loader->seek(0);
+  return loader;
+}
+
 }  // namespace
 
 std::optional<TestReport> evaluate_unless(
     const std::function<bool()>& stop, Strategy& strategy, Communicator& comm,
     const Dataset& dataset, LoaderOptions options, int64_t limit_batches) {
   strategy.before_evaluation();
-  const DataShard shard = strategy.data_shard();
-  const bool alone = strategy.consistency() != Consistency::sharded;
-  bool stopped = false;
+  const auto loader = make_loader(strategy.data_shard(), dataset, std::move(options));
+  const int64_t all = most_of_all_ranks(loader ? loader->num_batches() : 0, comm);
+  const int64_t count = limit_batches > 0 ? std::min(all, limit_batches) : all;
+  StopWatch watch(comm, stop);
+  StepContext context;
+  context.training = false;
   StepSums sums;
-  // With fewer samples than ranks some have none.
-  if (shard.shard >= 0 && shard.shard < dataset.size) {
-    SamplerOptions sampler;
-    sampler.size = dataset.size;
-    sampler.num_shards = shard.num_shards;
-    sampler.shard = shard.shard;
-    sampler.shuffle = false;
-    sampler.tail = Tail::keep;
-    options.num_buffers = 1;
-    Loader loader(dataset, sampler, options);
-    loader.seek(0);
-    StepContext context;
-    context.training = false;
-    Batch batch;
-    for (int64_t i = 0;
-         !stopped && (limit_batches == 0 || i < limit_batches) && loader.next(batch);
-         ++i) {
+  Batch batch;
+  for (int64_t i = 0; i < count; ++i) {
+    if (loader && loader->next(batch)) {
       sums += strategy.evaluate_batch(batch, context);
-      stopped = alone && stop();
+    }
+    if (watch.stops_after(i + 1)) {
+      return std::nullopt;
     }
   }
-  auto stops = at::full({1}, stopped ? 1 : 0, at::kLong);
-  comm.all_reduce(stops, ReduceOp::sum, "evaluation ends")->wait();
   const auto values = of_all_ranks(sums, comm, "evaluation").values();
-  if (stops.item<int64_t>() > 0) {
-    return std::nullopt;
-  }
   TestReport report;
   report.count = static_cast<int64_t>(values.samples);
   report.correct = static_cast<int64_t>(values.correct);

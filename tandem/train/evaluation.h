@@ -23,7 +23,7 @@ TestReport evaluate(
     LoaderOptions options, int64_t limit_batches = 0);
 
 /// The same, broken off soon after `stop` says so on some rank; then nullopt on all of
-/// them. Stages of a pipeline evaluate each batch together, and so to the end.
+/// them.
 std::optional<TestReport> evaluate_unless(
     const std::function<bool()>& stop, Strategy& strategy, Communicator& comm,
     const Dataset& dataset, LoaderOptions options, int64_t limit_batches = 0);

@@ -1,6 +1,10 @@
 #include "tandem/train/trainer.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -12,6 +16,7 @@
 #include "tandem/data/data_parts.h"
 #include "tandem/parallel/strategies/lone_step.h"
 #include "tandem/train/agreement/agreement.h"
+#include "tandem/train/agreement/gathering.h"
 #include "tandem/train/agreement/precision.h"
 #include "tandem/train/agreement/run_end.h"
 #include "tandem/train/agreement/start_checks.h"
@@ -33,6 +38,28 @@ namespace {
 
 constexpr int64_t kDryRunSteps = 2;
 constexpr int64_t kTracedSteps = 20;
+
+// The place of the rank that is furthest on, or rank 0's. Collective.
+Position common_place(const Position& mine, bool first, Communicator& comm) {
+  const auto place = at::empty({4}, at::kLong);
+  auto* values = place.data_ptr<int64_t>();
+  values[0] = mine.step;
+  values[1] = mine.epoch;
+  values[2] = mine.step_in_epoch;
+  values[3] = mine.samples_in_epoch;
+  const auto all = comm.stack(place, "stop");
+  const auto* rows = all.data_ptr<int64_t>();
+  const auto* best = rows;
+  for (int rank = 1; !first && rank < comm.size(); ++rank) {
+    best = rows[4 * rank] > *best ? rows + 4 * rank : best;
+  }
+  Position common;
+  common.step = best[0];
+  common.epoch = best[1];
+  common.step_in_epoch = best[2];
+  common.samples_in_epoch = best[3];
+  return common;
+}
 
 class Trainer {
  public:
@@ -68,6 +95,9 @@ class Trainer {
     parts_.strategy->rank_state_loaded();
     check_replicas();
     open_directory(out, resumed);
+    if (parts_.strategy->steps_alone()) {
+      gathering_.emplace(comm_, [] { return stop_signal() != 0; });
+    }
     agreement_.begin(position_.step);
     first_step_ = position_.step;
     saved_step_ = resumed ? position_.step : -1;
@@ -250,9 +280,15 @@ class Trainer {
     // The end of an epoch saves by itself, after the evaluation.
     const bool save_due = !last && config_.output.checkpoint_every > 0 &&
                           position_.step % config_.output.checkpoint_every == 0;
+    const bool together = last || save_due;
+    const bool told =
+        gathering_ && (together ? !gathering_->meet() : gathering_->stops());
+    if (told) {
+      come_together();
+    }
     // To agree is to wait for each other.
     const bool agreement_due =
-        last || (parts_.strategy->in_lockstep() && report_due) ||
+        last || told || (parts_.strategy->in_lockstep() && report_due) ||
         (parts_.strategy->ranks_have_met() && agreement_.is_due(position_.step));
     const bool agree = save_due || agreement_due;
     const Decision decision =
@@ -264,7 +300,7 @@ class Trainer {
       end_.stop();
       report_due = true;
     }
-    if (report_due) {
+    if (report_due && !told) {
       reporter_.report(place(), line_due);
       memory_.look();
     }
@@ -273,6 +309,28 @@ class Trainer {
       save();
     }
     stop_if_told(decision);
+  }
+
+  // Ranks that step alone are told to stop, and are at different steps. Where each has
+  // parameters of its own, all go on to the furthest one's, so that the run goes on
+  // from there to the same bits; else what they share is rank 0's place in the epoch.
+  void come_together() {
+    const auto start = std::chrono::steady_clock::now();
+    parts_.strategy->leave_steps();
+    const bool shared = parts_.strategy->consistency() == Consistency::asynchronous;
+    const Position target = common_place(position_, shared, comm_);
+    const std::chrono::duration<double> half_grace(config_.ranks.grace_seconds / 2);
+    while (!shared && position_.step < target.step &&
+           std::chrono::steady_clock::now() - start < half_grace) {
+      train_step();
+    }
+    if (!shared && position_.step < target.step) {
+      log_warning(
+          "[train] this rank leaves out " +
+          std::to_string(target.step - position_.step) +
+          " steps, so that the run is saved within --grace-seconds");
+    }
+    position_ = target;
   }
 
   // After what there was to save is saved.
@@ -423,6 +481,8 @@ class Trainer {
   int64_t last_step_ = 0;
   std::unique_ptr<LrSchedule> schedule_;
   Agreement agreement_;
+  // Of ranks that step alone.
+  std::optional<Gathering> gathering_;
   // Made when nothing can go wrong any more before the first step.
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;

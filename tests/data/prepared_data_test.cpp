@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -166,6 +167,28 @@ TEST(PreparedData, OfAnotherNameOrLimitIsNotTaken) {
   const DataReader reader(one.path(), 2);
   const Environment environment(reader);
   EXPECT_EQ(load_prepared_dataset(one.path()).train.size, 500);
+}
+
+// One that is stopped never ends.
+TEST(PreparedData, AChildThatDoesNotEndIsNamedAtTheDeadline) {
+  const Scratch scratch;
+  write_folder(scratch.path());
+  // The child waits to open it until somebody writes.
+  remove_all(scratch.path() + kTrainImages);
+  ASSERT_EQ(mkfifo((scratch.path() + kTrainImages).c_str(), 0600), 0);
+  const DataReader reader(scratch.path(), 0);
+  const pid_t child = Offer(reader).child;
+  const auto failure = [&] {
+    const Environment environment(reader);
+    return error_of<DataError>([&] {
+      load_prepared_dataset(scratch.path(), 0, Deadline(std::chrono::milliseconds(50)));
+    });
+  };
+  EXPECT_THAT(failure(), HasSubstr("process " + std::to_string(child)));
+  ASSERT_EQ(kill(child, SIGSTOP), 0);
+  int status = 0;
+  waitpid(child, &status, WUNTRACED);
+  EXPECT_THAT(failure(), HasSubstr("is stopped (SIGSTOP)"));
 }
 
 TEST(PreparedData, ErrorsComeFromTheProcessThatWantsTheData) {

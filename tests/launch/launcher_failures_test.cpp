@@ -3,13 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <fstream>
 #include <string>
 #include <thread>
 
+#include "tandem/base/process_state.h"
 #include "tests/launch/launching.h"
 
 namespace tandem {
@@ -57,6 +61,80 @@ TEST_P(Launch, NamesTheKilledRankEvenWhenAPeersEndIsSeenFirst) {
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(
       result.errors, ContainsRegex("rank 1 \\(pid [0-9]+\\) was killed by SIGKILL"));
+}
+
+// The others have only waited for it.
+TEST_P(Launch, NamesARankThatIsStopped) {
+  const auto result = run_launcher(
+      {"--nproc", "3"},
+      kWritePid +
+          "case $RANK in"
+          " 0) until [ -s $DIR/pid1 ] && grep -q 'State:.T' /proc/$(cat "
+          "$DIR/pid1)/status;"
+          "    do sleep 0.01; done; exec $HELPER fail comm 'no answer';;"
+          " 1) kill -STOP $$;;"
+          " 2) exec sleep 30;;"
+          "esac");
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(
+      result.errors,
+      HasSubstr("rank 1 (pid " + std::to_string(pid_of(1)) + ") was stopped"));
+  EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
+  for (const int rank : {0, 1, 2}) {
+    expect_gone(rank);
+  }
+}
+
+TEST_P(Launch, NamesWhatWasSaidFirstOfWhatFollowed) {
+  const auto result = run_launcher(
+      {"--nproc", "3"},
+      "trap '' TERM; case $RANK in"
+      " 2) exec $HELPER fail comm 'waited in vain';;"
+      " *) sleep 0.5; exec $HELPER fail comm 'rank 2 left';;"
+      "esac");
+  EXPECT_THAT(result.errors, HasSubstr("rank 2 failed: "));
+  EXPECT_THAT(result.errors, HasSubstr("waited in vain"));
+}
+
+// A control group of version 1, where this machine has them, with little memory.
+class SmallGroup {
+ public:
+  SmallGroup() {
+    if (mkdir(path_.c_str(), 0755) == 0) {
+      std::ofstream(path_ + "/memory.limit_in_bytes") << (48 << 20);
+      std::ofstream(path_ + "/memory.memsw.limit_in_bytes") << (48 << 20);
+    }
+  }
+  ~SmallGroup() {
+    eventually([&] { return rmdir(path_.c_str()) == 0 || errno == ENOENT; });
+  }
+  bool ok() const {
+    return file_exists(path_ + "/memory.oom_control");
+  }
+  const std::string& path() const {
+    return path_;
+  }
+
+ private:
+  std::string path_ = "/sys/fs/cgroup/memory/tandem-test-" + std::to_string(getpid());
+};
+
+TEST_P(Launch, ARankKilledForMemoryIsToldFromOneThatSomebodyKilled) {
+  const SmallGroup group;
+  if (!group.ok()) {
+    GTEST_SKIP() << "no control groups of version 1 to make; as root where there are "
+                    "some: scripts/test -R Launch";
+  }
+  Words command = {"sh", "-c", "echo $$ > $0/tasks; exec \"$@\"", group.path()};
+  // tail keeps the last line, which here has no end.
+  const auto all = launching(
+      {"--nproc", "3"}, "[ $RANK = 1 ] && exec tail /dev/zero; exec sleep 30");
+  command.insert(command.end(), all.begin(), all.end());
+  const auto result = run_command(command);
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(
+      result.errors,
+      ContainsRegex("rank 1 \\(pid [0-9]+\\) was killed by SIGKILL, since memory"));
 }
 
 TEST_P(Launch, KillsARankThatIgnoresSigtermAfterTheGrace) {
@@ -135,6 +213,21 @@ TEST_P(Launch, SucceedsWhenRanksStopWellAsTold) {
   EXPECT_EQ(launcher.wait().describe(), "exited with code 0");
 }
 
+// As after Ctrl-Z: it has to save.
+TEST_P(Launch, AStopWakesARankThatIsStopped) {
+  Process launcher(
+      {launching(
+           {"--nproc", "2"},
+           "trap 'exit 0' TERM; " + kWritePid + "kill -STOP $$; wait"),
+       {},
+       false});
+  for (const int rank : {0, 1}) {
+    EXPECT_TRUE(eventually([&] { return is_stopped(pid_of(rank)); }));
+  }
+  kill(launcher.pid(), SIGTERM);
+  EXPECT_EQ(launcher.wait().describe(), "exited with code 0");
+}
+
 TEST_P(Launch, ForwardsSigusr1) {
   Process launcher(
       {launching(
@@ -204,7 +297,7 @@ TEST_P(Launch, AReportNeverTurnsAFailureIntoSuccess) {
 TEST_P(Launch, AReportsTextIsNoCommandToTheTerminal) {
   const auto result = run_launcher(
       {},
-      "$HELPER set failure/0 \"$(printf '1rred\\033[31m\\rwindow "
+      "$HELPER set failure/0 \"$(printf '1r1 red\\033[31m\\rwindow "
       "\\302\\2332J\\a caf\\303\\251')\"; exit 1");
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(result.errors, HasSubstr("red?[31m?window ??2J? caf\303\251\n"));

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "program.h"
+#include "tests/base/test_tools.h"
 #include "tests/program/ranks/workers.h"
 
 namespace tandem {
@@ -261,6 +264,46 @@ TEST(Train, TheDataOfAHostIsReadOnceForAllItsRanks) {
     EXPECT_EQ(count(result.errors, "memory that ranks share"), one.mapped)
         << testing::PrintToString(one.arguments) << result.errors;
   }
+}
+
+// The process that reads the data for all ranks of the host; a pipe holds it up.
+TEST(Train, AStoppedReaderIsNamedAfterTheTimeout) {
+  const Scratch scratch;
+  const auto data = scratch / "data";
+  make_directories(data);
+  ASSERT_EQ(mkfifo((data + "/train-images-idx3-ubyte").c_str(), 0600), 0);
+  for (const char* name :
+       {"train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
+        "t10k-labels-idx1-ubyte"}) {
+    replace_file(data + "/" + name, "");
+  }
+  Process run(
+      {{program(), "train", "--nproc", "3", "--data", data, "--timeout-seconds", "2"},
+       {},
+       true});
+  EXPECT_TRUE(eventually([&] { return workers_of(data).size() == 3; }));
+  const auto workers = workers_of(data);
+  const auto is_worker = [&](pid_t pid) {
+    return std::find(workers.begin(), workers.end(), pid) != workers.end();
+  };
+  pid_t reader = 0;
+  for (const auto& name : list_directory("/proc")) {
+    const pid_t pid = std::atoi(name.c_str());
+    if (pid > 0 && parent_of_process(pid) == run.pid() && !is_worker(pid) &&
+        is_running(pid)) {
+      reader = pid;
+    }
+  }
+  ASSERT_GT(reader, 0);
+  kill(reader, SIGSTOP);
+  EXPECT_EQ(run.wait().describe(), "exited with code 1");
+  char buffer[4096];
+  const auto size = read(run.error_fd(), buffer, sizeof(buffer));
+  const std::string errors(buffer, static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  EXPECT_THAT(errors, HasSubstr("process " + std::to_string(reader)));
+  EXPECT_THAT(errors, HasSubstr("within 2 s: it is stopped (SIGSTOP)"));
+  EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
+  EXPECT_FALSE(is_running(reader));
 }
 
 TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {

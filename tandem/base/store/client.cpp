@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <charconv>
@@ -20,8 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// Calls that do not wait for a key answer at once; this is for a dead network.
-constexpr Milliseconds kReplyTimeout{30'000};
+// The server says itself that a wait is over; this is for its answer to come.
+constexpr Milliseconds kLateAnswer{2'000};
 // A silent address must not keep us from the host's next one, or from a new attempt.
 constexpr Milliseconds kAttempt{10'000};
 // The last attempt gets this however late it is: it finds out why it fails.
@@ -29,8 +30,11 @@ constexpr Milliseconds kLastAttempt(100);
 // For an answer to each greeting.
 constexpr Milliseconds kGreeting{2'000};
 
+// What is left of the time that somebody gave may lack a moment of that.
 std::string seconds_text(Milliseconds time) {
-  return fmt::format("{} s", static_cast<double>(time.count()) / 1000);
+  const auto unit = time.count() >= 500 ? 100 : 1;
+  const auto rounded = (time.count() + unit / 2) / unit * unit;
+  return fmt::format("{} s", static_cast<double>(rounded) / 1000);
 }
 
 // False when something else answers.
@@ -129,20 +133,27 @@ std::string StoreClient::call(
       request.size() <= store_protocol::kMaxFrameBytes,
       "store " + what + " takes " + std::to_string(request.size()) + " bytes");
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto deadline = Clock::now() + timeout + kReplyTimeout;
+  const Milliseconds patience = patience_;
+  const auto allowed =
+      timeout.count() > 0 ? timeout + std::min(patience, kLateAnswer) : patience;
+  const auto deadline = Clock::now() + allowed;
   std::string reply;
-  if (!socket_ || !send_frame(socket_, request, deadline) ||
+  if (gone_ || !send_frame(socket_, request, deadline) ||
       !receive_frame(socket_, reply, deadline)) {
-    socket_ = Socket();
-    throw CommError("store " + what, "the store at " + address_ + " is gone");
+    const bool silent = !gone_ && Clock::now() >= deadline;
+    hang_up();
+    throw CommError(
+        "store " + what,
+        "the store at " + address_ +
+            (silent ? " gave no answer within " + seconds_text(allowed) : " is gone"));
   }
   switch (static_cast<Status>(reply[0])) {
     case Status::ok:
       return reply.substr(1);
     case Status::timed_out:
       throw CommError(
-          "store " + what, "no answer within " + std::to_string(timeout.count()) +
-                               " ms: a rank has not arrived; start every rank, or "
+          "store " + what, "no answer within " + seconds_text(timeout) +
+                               ": a rank has not arrived; start every rank, or "
                                "wait longer with --timeout-seconds");
     case Status::refused:
       throw ConfigError(reply.substr(1));
@@ -154,6 +165,12 @@ std::string StoreClient::call(
     default:
       throw CommError("store " + what, "the store refused the request");
   }
+}
+
+// The socket stays open, so that its number is nobody else's while a call may use it.
+void StoreClient::hang_up() {
+  gone_ = true;
+  ::shutdown(socket_.fd(), SHUT_RDWR);
 }
 
 void StoreClient::greet(const Greeting& greeting) {

@@ -9,8 +9,10 @@
 #include <cerrno>
 #include <list>
 #include <map>
+#include <set>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/base/store/connection.h"
 #include "tandem/base/store/handshake.h"
 #include "tandem/base/store/protocol.h"
@@ -79,6 +81,15 @@ class StoreServer::Table {
     return num_greeted_ > 0;
   }
 
+  std::vector<StoreServer::Launcher> launchers() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<StoreServer::Launcher> all;
+    for (const auto& entry : launchers_) {
+      all.push_back(entry.second);
+    }
+    return all;
+  }
+
   void stop() {
     stopping_ = true;
     wake();
@@ -101,6 +112,9 @@ class StoreServer::Table {
           const std::lock_guard<std::mutex> lock(mutex_);
           roll_call_.leave(*c.greeting);
           --num_greeted_;
+          if (auto* launcher = launcher_of(*c.greeting)) {
+            launcher->here = false;
+          }
         }
         return c.closing;
       });
@@ -108,6 +122,25 @@ class StoreServer::Table {
   }
 
  private:
+  // Called with the lock held. Null for a rank, and where another process has come in
+  // its place.
+  StoreServer::Launcher* launcher_of(const Greeting& greeting) {
+    const auto found = greeting.role == Greeting::Role::launcher
+                           ? launchers_.find(greeting.number)
+                           : launchers_.end();
+    const bool same = found != launchers_.end() &&
+                      found->second.greeting.identity == greeting.identity;
+    return same ? &found->second : nullptr;
+  }
+
+  // Called with the lock held.
+  void note_sign_of_life(const StoreConnection& from) {
+    auto* launcher = from.greeting ? launcher_of(*from.greeting) : nullptr;
+    if (launcher != nullptr) {
+      launcher->heard = Clock::now();
+    }
+  }
+
   static bool is_late(const StoreConnection& connection) {
     return !connection.trusted && Clock::now() >= connection.trust_by;
   }
@@ -211,8 +244,24 @@ class StoreServer::Table {
       from.trust();
       from.reply(Status::ok, proof(Side::server));
     } else {
+      warn_of_denied(from.fd());
       from.reply(Status::denied);
       from.leaving = true;
+    }
+  }
+
+  // Perhaps a host of this run's, for which it would wait without a word. A stranger
+  // gets a line, not a terminal full.
+  void warn_of_denied(int fd) {
+    constexpr size_t kMostNamed = 3;
+    const auto address = peer_address(fd);
+    if (!address.empty() && denied_.size() < kMostNamed &&
+        denied_.insert(address).second) {
+      log_warning(
+          "[store] " + address +
+          " has another token than this run and was not let in; if it is one of the "
+          "run's hosts, give it a copy of the same file (--token-file or "
+          "TANDEM_TOKEN_FILE)");
     }
   }
 
@@ -225,6 +274,7 @@ class StoreServer::Table {
       return;
     }
     const std::lock_guard<std::mutex> lock(mutex_);
+    note_sign_of_life(from);
     if (request.operation == Operation::greet) {
       welcome(from, request.texts);
       return;
@@ -253,6 +303,9 @@ class StoreServer::Table {
     if (line.empty()) {
       num_greeted_ += from.greeting ? 0 : 1;
       from.greeting = greeting;
+      if (greeting->role == Greeting::Role::launcher) {
+        launchers_[greeting->number] = {*greeting, true, Clock::now()};
+      }
     }
     from.reply(line.empty() ? Status::ok : Status::refused, line);
   }
@@ -353,7 +406,11 @@ class StoreServer::Table {
   std::map<std::string, std::string> values_;
   // Of keys and values, and for their entries.
   size_t bytes_ = 0;
+  // Addresses that came with another token and were named.
+  std::set<std::string> denied_;
   RollCall roll_call_;
+  // Of other hosts.
+  std::map<int, StoreServer::Launcher> launchers_;
   // Connections whose client has greeted.
   int num_greeted_ = 0;
   // Why this run cannot be, "" while it can.
@@ -399,6 +456,10 @@ bool StoreServer::linger_if_refused() const {
     std::this_thread::sleep_for(Milliseconds(20));
   }
   return true;
+}
+
+std::vector<StoreServer::Launcher> StoreServer::launchers() const {
+  return table_->launchers();
 }
 
 std::optional<std::string> StoreServer::get(const std::string& key) const {

@@ -322,6 +322,15 @@ Socket connect_once(const std::string& address, Socket::Deadline deadline) {
   return {};
 }
 
+std::string peer_address(int fd) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof(name);
+  auto* address = reinterpret_cast<sockaddr*>(&name);
+  const bool known = getpeername(fd, address, &size) == 0 &&
+                     (name.ss_family == AF_INET || name.ss_family == AF_INET6);
+  return known ? numeric_host(address, size) : "";
+}
+
 std::string local_address_towards(const std::string& host) {
   // Connecting a datagram socket sends nothing; it only chooses the route.
   const auto info = resolve(host, "9", SOCK_DGRAM);

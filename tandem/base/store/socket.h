@@ -81,6 +81,9 @@ Listener listen_at(
 /// ResolveError when the host name does not resolve.
 Socket connect_once(const std::string& address, Socket::Deadline deadline);
 
+/// The other end's address as text, "" where it has none.
+std::string peer_address(int fd);
+
 /// The address of this machine's interface that routes to `host`, as text.
 /// Throws CommError when the host does not resolve or cannot be routed to.
 std::string local_address_towards(const std::string& host);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -60,6 +61,16 @@ class StoreServer {
   /// are still to hear of it.
   bool linger_if_refused() const;
 
+  /// Another host's launcher, once it has greeted.
+  struct Launcher {
+    Greeting greeting;
+    // Its connection is open.
+    bool here = true;
+    std::chrono::steady_clock::time_point heard;
+  };
+  /// By number of the host. Any thread.
+  std::vector<Launcher> launchers() const;
+
   /// A key's value, nullopt while it is missing. Any thread.
   std::optional<std::string> get(const std::string& key) const;
 
@@ -91,6 +102,15 @@ class StoreClient {
   /// on, where that does not fit the others.
   void greet(const Greeting& greeting);
 
+  /// How long the network may take for an answer; 30 s at first. A call that waits for
+  /// a key gets 2 s more than it waits, at most.
+  void answer_within(Milliseconds patience) {
+    patience_ = patience;
+  }
+
+  /// Ends the call that waits, and all that come: they throw CommError. Any thread.
+  void hang_up();
+
   /// All calls may come from any thread; they take turns on one connection.
   /// All throw CommError when the server is gone, and get() and wait() also
   /// when `timeout` passes first, naming the keys. A request, with its keys and
@@ -117,6 +137,8 @@ class StoreClient {
   std::string address_;
   std::mutex mutex_;
   Socket socket_;
+  std::atomic<Milliseconds> patience_{Milliseconds(30'000)};
+  std::atomic<bool> gone_{false};
 };
 
 }  // namespace tandem

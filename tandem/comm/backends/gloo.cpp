@@ -1,14 +1,21 @@
 #include "tandem/comm/backends/gloo.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <c10/util/BFloat16.h>
 #include <gloo/allreduce.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
+#include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/base/log.h"
 #include "tandem/base/no_sigpipe.h"
+#include "tandem/base/store/socket.h"
 #include "tandem/comm/c10d_store.h"
 #include "tandem/comm/rpc/tensorpipe_rpc.h"
 #include "tandem/core/torch_compat.h"
@@ -70,8 +77,27 @@ c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
   }
 }
 
+// Gloo waits for a connection so many times as long as for an operation.
+constexpr int kWaitsForConnection = 5;
+
+// Takes a time for its operations that is not that for its forming.
+class TimedGroup : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+
+  std::chrono::milliseconds timeout() const {
+    return options_->timeout;
+  }
+  void set_timeout(std::chrono::milliseconds timeout) {
+    options_->timeout = timeout;
+    for (const auto& context : contexts_) {
+      context->setTimeout(timeout);
+    }
+  }
+};
+
 #if TANDEM_GLOO_SUMS_BFLOAT16
-using GlooGroup = c10d::ProcessGroupGloo;
+using GlooGroup = TimedGroup;
 #else
 // One step of a reduction: Gloo asks for out[i] = op(a[i], b[i]).
 template <typename Op>
@@ -138,9 +164,9 @@ class Bfloat16Reduction : public c10d::ProcessGroupGloo::AsyncWork {
 };
 
 // Takes a tag at the call and runs on the group's threads, as Gloo's own operations do.
-class GlooGroup : public c10d::ProcessGroupGloo {
+class GlooGroup : public TimedGroup {
  public:
-  using ProcessGroupGloo::ProcessGroupGloo;
+  using TimedGroup::TimedGroup;
 
   c10::intrusive_ptr<c10d::Work> reduce_bfloat16(
       const at::Tensor& tensor, ReduceOp op) {
@@ -189,12 +215,36 @@ class GlooCommunicator : public Communicator, public RpcBackend {
         name_(name),
         options_(options) {
     const NoSigpipe guard;
-    auto group_options = c10d::ProcessGroupGloo::Options::create(options.timeout);
+    const Deadline forming(
+        options.forming_timeout.count() > 0 ? options.forming_timeout
+                                            : options.timeout);
+    // Groups that are split from this one later have their own.
+    options_.forming_timeout = {};
+    auto group_options = c10d::ProcessGroupGloo::Options::create(
+        std::max(std::chrono::milliseconds(1), forming.time() / kWaitsForConnection));
     group_options->devices.push_back(
         c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
     group_options->threads = options.threads;
     group_ = c10::make_intrusive<GlooGroup>(
-        make_c10d_store(store_, name_, options.timeout), rank, size, group_options);
+        make_c10d_store(store_, name_, forming.time()), rank, size, group_options);
+    group_->set_timeout(options.timeout);
+  }
+
+  // Sends each rank a number and gets one from each: a stranger knows neither.
+  void check_connections() {
+    auto sent = at::full({size()}, rank(), at::kLong);
+    auto got = at::full({size()}, -1, at::kLong);
+    std::vector<int64_t> even;
+    const NoSigpipe guard;
+    group_->alltoall_base(got, sent, even, even)->wait(group_->timeout());
+    TANDEM_CHECK(got.equal(at::arange(size())), "a rank answers in another's place");
+  }
+
+  // What forming took is over.
+  void begin(std::chrono::milliseconds timeout, int attempts) {
+    options_.timeout = timeout;
+    options_.attempts = attempts;
+    group_->set_timeout(timeout);
   }
 
   std::unique_ptr<Communicator> split(int color) override {
@@ -295,6 +345,134 @@ class GlooCommunicator : public Communicator, public RpcBackend {
   c10::intrusive_ptr<GlooGroup> group_;
 };
 
+std::string numbered(const std::string& key, int rank) {
+  return key + "/" + std::to_string(rank);
+}
+
+// Those that this process has connections with.
+std::set<std::string> peer_addresses() {
+  std::set<std::string> found;
+  for (const auto& name : list_directory("/proc/self/fd")) {
+    const auto address = peer_address(std::atoi(name.c_str()));
+    if (!address.empty()) {
+      found.insert(address);
+    }
+  }
+  return found;
+}
+
+// The ranks of a group that is to be, in the store under its name: all agree on which
+// attempt has made it.
+class Forming {
+ public:
+  Forming(
+      StoreClient& store, std::string name, int rank, int size,
+      const GlooOptions& options)
+      : store_(store),
+        name_(std::move(name)),
+        rank_(rank),
+        size_(size),
+        time_(
+            options.forming_timeout.count() > 0 ? options.forming_timeout
+                                                : options.timeout) {
+    // Before, so that an attempt waits for nobody who has not even come.
+    meet("here", options.address);
+    for (int other = 0; other < size; ++other) {
+      known_.insert(store_.get(numbered(name_ + "/here", other), time_.left()));
+    }
+  }
+
+  // Of one attempt, so that there is time for those that may follow.
+  std::chrono::milliseconds time_for(int attempts_left) const {
+    constexpr std::chrono::milliseconds kMost{20'000};
+    const auto share = time_.left() / attempts_left;
+    return std::max(
+        std::chrono::milliseconds(1),
+        attempts_left > 1 ? std::min(share, kMost) : share);
+  }
+
+  // `error`: why this rank's failed, "" if it did not. Returns why one did.
+  std::string outcome(const std::string& attempt, const std::string& error) {
+    if (!error.empty()) {
+      store_.compare_set(key(attempt + "/failed"), "", error);
+      for (const auto& address : peer_addresses()) {
+        if (known_.count(address) == 0) {
+          store_.compare_set(key("stranger"), "", address);
+        }
+      }
+    }
+    meet(attempt, "");
+    return value_of(attempt + "/failed");
+  }
+
+  std::string stranger() {
+    return value_of("stranger");
+  }
+
+ private:
+  std::string key(const std::string& what) const {
+    return name_ + "/" + what;
+  }
+  std::string value_of(const std::string& what) {
+    return store_.has({key(what)}) ? store_.get(key(what), {}) : "";
+  }
+  void meet(const std::string& where, const std::string& value) {
+    std::vector<std::string> all;
+    for (int other = 0; other < size_; ++other) {
+      all.push_back(numbered(key(where), other));
+    }
+    store_.set(all[static_cast<size_t>(rank_)], value);
+    store_.wait(all, time_.left());
+  }
+
+  StoreClient& store_;
+  std::string name_;
+  int rank_;
+  int size_;
+  Deadline time_;
+  // Addresses of the ranks, and of whom this one talked to before.
+  std::set<std::string> known_ = peer_addresses();
+};
+
+std::unique_ptr<Communicator> form_by_attempts(
+    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
+    int size, const GlooOptions& options) {
+  Forming forming(*store, name, rank, size, options);
+  std::string failure;
+  for (int left = options.attempts; left > 0; --left) {
+    const auto attempt = "attempt" + std::to_string(options.attempts - left);
+    GlooOptions now = options;
+    now.timeout = now.forming_timeout = forming.time_for(left);
+    std::unique_ptr<GlooCommunicator> comm;
+    std::string error;
+    try {
+      comm = std::make_unique<GlooCommunicator>(
+          store, name + "/" + attempt, rank, size, now);
+      comm->check_connections();
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const std::exception& caught) {
+      error = first_line(caught);
+    }
+    failure = forming.outcome(attempt, error);
+    if (failure.empty()) {
+      comm->begin(options.timeout, options.attempts);
+      return comm;
+    }
+    log_debug("[comm] forming the Gloo group again, since: " + failure);
+  }
+  const auto stranger = forming.stranger();
+  throw CommError(
+      "forming the Gloo group",
+      std::to_string(options.attempts) + " times in vain" +
+          (stranger.empty()
+               ? ""
+               : ": " + stranger +
+                     ", which is no rank of this run, connects to the ranks' ports; "
+                     "keep it from them") +
+          ", at last: " + failure);
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> make_gloo_communicator(
@@ -304,6 +482,9 @@ std::unique_ptr<Communicator> make_gloo_communicator(
     return make_single_communicator();
   }
   try {
+    if (options.attempts > 1) {
+      return form_by_attempts(store, name, rank, size, options);
+    }
     return std::make_unique<GlooCommunicator>(
         std::move(store), name, rank, size, options);
   } catch (const Error&) {

@@ -13,8 +13,14 @@ struct GlooOptions {
   // the host name. See local_address_towards() for several hosts.
   std::string address = "127.0.0.1";
 
-  // Longest time an operation may take, and a rank may be late at the start.
+  // Longest time an operation may take.
   std::chrono::milliseconds timeout{300'000};
+  // Longest time that a rank may be late at the start; zero: as long.
+  std::chrono::milliseconds forming_timeout{0};
+  // How often the ranks try to form the group. Gloo takes whoever connects to its port
+  // for a rank; then all try again at other ports. With one attempt nobody looks
+  // whether each connection leads to a rank.
+  int attempts = 1;
 
   // --- speed ---
   // Threads that move data. One keeps operations in order of launch.
@@ -29,7 +35,8 @@ struct GlooOptions {
 /// as such, and each addition rounds. reduce_scatter is an all_reduce of which each
 /// rank keeps its slice: LibTorch's Gloo has none.
 ///
-/// Throws CommError when not all ranks come within the timeout.
+/// Throws CommError when not all ranks come within the timeout, or when every attempt
+/// fails: it then names the addresses that have connected and are none of the ranks'.
 std::unique_ptr<Communicator> make_gloo_communicator(
     std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
     const GlooOptions& options = {});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
@@ -19,6 +20,9 @@ namespace tandem {
 namespace {
 
 constexpr int kPortsBehindAgent = 8;
+// For an answer of the store; on one host, where nothing is lost on the way, it is much
+// even for a busy one.
+constexpr Milliseconds kPatience{30'000};
 
 // A rank that leaves sooner breaks connections that others are still making.
 void wait_until_all_have_formed(
@@ -33,18 +37,21 @@ void wait_until_all_have_formed(
 
 std::unique_ptr<Communicator> make_gloo(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env,
-    const std::string& address, const CommOptions& options) {
+    const std::string& address, const CommOptions& options, const Deadline& forming) {
   GlooOptions gloo;
   gloo.address = address;
   gloo.timeout = options.timeout();
+  gloo.forming_timeout = forming.left();
+  gloo.attempts = 3;
   auto world = make_gloo_communicator(store, "world", env.rank, env.world_size, gloo);
-  wait_until_all_have_formed(*store, env, options.timeout());
+  wait_until_all_have_formed(*store, env, forming.left());
   return world;
 }
 
-ShmOptions shm_options(const CommOptions& options) {
+ShmOptions shm_options(const CommOptions& options, const Deadline& forming) {
   ShmOptions shm;
   shm.timeout = options.timeout();
+  shm.forming_timeout = forming.left();
   return shm;
 }
 
@@ -54,7 +61,7 @@ bool is_shared(const RankEnv& env) {
 
 std::unique_ptr<Communicator> make_shm(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env, const std::string&,
-    const CommOptions& options) {
+    const CommOptions& options, const Deadline& forming) {
   if (!is_shared(env)) {
     throw ConfigError(
         "[comm] backend shm is for ranks of one host, but of " +
@@ -63,40 +70,41 @@ std::unique_ptr<Communicator> make_shm(
         " are on this one; use --backend auto, or correct LOCAL_WORLD_SIZE");
   }
   return make_shm_communicator(
-      store, "world", env.rank, env.world_size, shm_options(options));
+      store, "world", env.rank, env.world_size, shm_options(options, forming));
 }
 
 std::unique_ptr<Communicator> make_hierarchy(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env,
-    const std::string& address, const CommOptions& options) {
+    const std::string& address, const CommOptions& options, const Deadline& forming) {
   return make_hierarchical_communicator(
-      make_gloo(store, env, address, options), store, "world", host_identity(),
-      shm_options(options));
+      make_gloo(store, env, address, options, forming), store, "world", host_identity(),
+      shm_options(options, forming));
 }
 
 // Shared memory where the launcher says that all ranks are on this host, and they can
 // have it; on several hosts, within each.
 std::unique_ptr<Communicator> make_best(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env,
-    const std::string& address, const CommOptions& options) {
+    const std::string& address, const CommOptions& options, const Deadline& forming) {
   if (is_shared(env)) {
     std::string why_not;
     auto comm = try_shm_communicator(
-        store, "world", env.rank, env.world_size, shm_options(options), why_not);
+        store, "world", env.rank, env.world_size, shm_options(options, forming),
+        why_not);
     if (comm != nullptr) {
       return comm;
     }
     if (env.rank == 0) {
       log_info("[comm] over gloo, since: " + why_not);
     }
-    return make_gloo(store, env, address, options);
+    return make_gloo(store, env, address, options, forming);
   }
-  return make_hierarchy(store, env, address, options);
+  return make_hierarchy(store, env, address, options, forming);
 }
 
 std::unique_ptr<Communicator> make_mpi(
     const std::shared_ptr<StoreClient>&, const RankEnv& env, const std::string&,
-    const CommOptions& options) {
+    const CommOptions& options, const Deadline&) {
   // srun starts MPI's ranks too, by PMIx.
   const bool started = get_env("OMPI_COMM_WORLD_SIZE") || get_env("PMIX_RANK");
   if (has_mpi() && !started) {
@@ -182,7 +190,7 @@ std::string interface_address(const RankEnv& env) {
 
 using MakeBackend = std::unique_ptr<Communicator> (*)(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env,
-    const std::string& address, const CommOptions& options);
+    const std::string& address, const CommOptions& options, const Deadline& forming);
 
 MakeBackend factory_of(BackendKind kind) {
   switch (kind) {
@@ -209,6 +217,10 @@ MakeBackend factory_of(BackendKind kind) {
 JoinedRun::~JoinedRun() {
   const bool formed = comm != nullptr;
   comm.reset();
+  if (store) {
+    // A store that is out of reach must not keep a run that has failed.
+    store->answer_within(Milliseconds(1'000));
+  }
   if (server && !formed) {
     store.reset();
     server->linger_if_refused();
@@ -247,13 +259,15 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   // A LibTorch without glog reads TORCH_CPP_LOG_LEVEL only here. Its Gloo and its
   // agents tell of each peer that leaves before them.
   c10::initLogging();
+  // Of all that follows; to find the store, which comes first, may take all of it.
+  const Deadline forming(options.timeout());
   // Chosen first, so that misuse shows before any other rank is met.
   const auto make = factory_of(options.backend);
   JoinedRun run;
   run.env = env;
   set_thread_rank(env.rank, env.world_size);
   if (row_of(options.backend).has_launcher) {
-    run.comm = make(nullptr, env, "", options);
+    run.comm = make(nullptr, env, "", options, forming);
     return run;
   }
   if (env.world_size == 1 && env.store.empty()) {
@@ -274,11 +288,12 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
     }
     run.store = find_store(env, token, options.timeout());
   }
+  run.store->answer_within(std::min(kPatience, options.timeout()));
   run.store->greet(greeting_of(
       Greeting::Role::rank, env.rank, env.world_size, name_of(options.backend)));
   run.comm = env.world_size == 1
                  ? make_single_communicator()
-                 : make(run.store, env, interface_address(env), options);
+                 : make(run.store, env, interface_address(env), options, forming);
   return run;
 }
 

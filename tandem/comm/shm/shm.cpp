@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/rpc/rpc.h"
 #include "tandem/comm/shm/collectives.h"
@@ -147,20 +148,20 @@ class Meeting {
       : store_(store), name_(std::move(name)), rank_(rank), size_(size) {}
 
   // Returns null when not all could; `why_not` then says why.
-  std::shared_ptr<ShmRegion> meet(Milliseconds timeout, std::string& why_not) {
+  std::shared_ptr<ShmRegion> meet(const Deadline& forming, std::string& why_not) {
     std::shared_ptr<ShmRegion> region;
     std::string report;
     try {
-      region = make_or_attach(timeout);
+      region = make_or_attach(forming);
       region->enter(rank_);
     } catch (const ConfigError& error) {
       report = error.what();
     }
     store_.set(key("came", rank_), report);
     if (rank_ == 0) {
-      store_.set(key("verdict"), verdict(timeout));
+      store_.set(key("verdict"), verdict(forming));
     }
-    why_not = store_.get(key("verdict"), timeout);
+    why_not = store_.get(key("verdict"), forming.left());
     return why_not.empty() ? region : nullptr;
   }
 
@@ -172,9 +173,9 @@ class Meeting {
     return key(what) + "/" + std::to_string(rank);
   }
 
-  std::shared_ptr<ShmRegion> make_or_attach(Milliseconds timeout) {
+  std::shared_ptr<ShmRegion> make_or_attach(const Deadline& forming) {
     if (rank_ > 0) {
-      const auto address = store_.get(key("region"), timeout);
+      const auto address = store_.get(key("region"), forming.left());
       return ShmRegion::attach(address, size_);
     }
     std::shared_ptr<ShmRegion> region;
@@ -188,9 +189,9 @@ class Meeting {
     return region;
   }
 
-  std::string verdict(Milliseconds timeout) {
+  std::string verdict(const Deadline& forming) {
     for (int other = 0; other < size_; ++other) {
-      const auto report = store_.get(key("came", other), timeout);
+      const auto report = store_.get(key("came", other), forming.left());
       if (!report.empty()) {
         return report;
       }
@@ -215,7 +216,9 @@ std::unique_ptr<Communicator> try_shm_communicator(
   ShmGroup group;
   group.rank = rank;
   group.timeout = options.timeout;
-  group.region = Meeting(*store, name, rank, size).meet(options.timeout, why_not);
+  const Deadline forming(
+      options.forming_timeout.count() > 0 ? options.forming_timeout : options.timeout);
+  group.region = Meeting(*store, name, rank, size).meet(forming, why_not);
   if (group.region == nullptr) {
     return nullptr;
   }

@@ -9,9 +9,10 @@
 namespace tandem {
 
 struct ShmOptions {
-  // The longest time that an operation may take, or that a rank may be late at the
-  // start.
+  // Longest time that an operation may take.
   std::chrono::milliseconds timeout{300'000};
+  // Longest time that a rank may be late at the start; zero: as long.
+  std::chrono::milliseconds forming_timeout{0};
 };
 
 /// A communicator of rank processes of one host (or threads) over shared memory, an

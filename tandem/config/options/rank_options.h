@@ -68,7 +68,7 @@ struct RankOptions {
     table
         .add(
             "grace_seconds", &O::grace_seconds,
-            "for saving after SIGTERM, before ranks are killed")
+            "for saving after SIGTERM, SIGINT or SIGHUP, before ranks are killed")
         .between(0, 1e6);
   }
 };

@@ -71,6 +71,10 @@ class Averaging : public Strategy {
     return Consistency::equal_between_syncs;
   }
 
+  bool steps_alone() const override {
+    return options_.average_every < 1;
+  }
+
   bool ranks_have_met() const override {
     return are_equal();
   }

@@ -64,6 +64,10 @@ class Hogwild : public Strategy {
     return Consistency::asynchronous;
   }
 
+  bool steps_alone() const override {
+    return true;
+  }
+
   void before_evaluation() override {
     settle_buffers(parts_.comm, parts_.arenas, options_.buffers);
     tell_executor(parts_);

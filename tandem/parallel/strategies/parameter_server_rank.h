@@ -13,6 +13,8 @@ constexpr int kFirstWorker = 1;
 // A worker's request: {sums of its step}, then the trainable segments' gradients if it
 // had samples. The answer: the trainable segments' parameters.
 constexpr const char* kPush = "push";
+// And when it leaves its steps in the middle of an epoch; the answer is empty.
+constexpr const char* kLeave = "leave";
 
 /// What server and workers do alike.
 class ParameterServerRank : public Strategy {
@@ -24,6 +26,9 @@ class ParameterServerRank : public Strategy {
   void end_epoch(bool last) override;
   DataShard data_shard() const override;
   Consistency consistency() const override;
+  bool steps_alone() const override {
+    return is_asynchronous();
+  }
   void before_evaluation() override;
   TrainingState collect_state() override;
 

@@ -20,9 +20,17 @@ class Server : public ParameterServerRank {
       : ParameterServerRank(options, parts),
         workers_(static_cast<size_t>(num_workers())) {}
 
-  StepSums train_step(
-      const std::vector<Batch>&, const StepContext& context) override {
+  StepSums train_step(const std::vector<Batch>&, const StepContext& context) override {
     return is_asynchronous() ? serve_each(context) : serve_together(context);
+  }
+
+  // Of an asynchronous server.
+  void leave_steps() override {
+    while (num_left_ < num_workers()) {
+      if (auto* worker = next_push()) {
+        take_push(*worker, context_);
+      }
+    }
   }
 
   void end_epoch(bool last) override {
@@ -43,9 +51,15 @@ class Server : public ParameterServerRank {
     bool waits = false;
   };
 
-  // Takes a push; its worker waits from now on.
-  PerWorker& next_push() {
+  // Takes a push; its worker waits from now on. Null when a worker leaves instead.
+  PerWorker* next_push() {
     RpcRequest push = rpc().next();
+    if (push.message.header == kLeave) {
+      push.reply({});
+      ++num_left_;
+      answer_who_may_go_on();
+      return nullptr;
+    }
     const size_t size = push.message.tensors.size();
     TANDEM_CHECK(
         push.message.header == kPush && push.from >= kFirstWorker &&
@@ -56,7 +70,7 @@ class Server : public ParameterServerRank {
     TANDEM_CHECK(!worker.waits, "a worker pushed twice");
     worker.push = std::move(push);
     worker.waits = true;
-    return worker;
+    return &worker;
   }
 
   void answer(PerWorker& worker) {
@@ -121,18 +135,27 @@ class Server : public ParameterServerRank {
       updates_before_ = context.step * num_workers();
     }
     ++steps_;
+    context_ = context;
     StepSums sums;
-    for (; pushes_ < steps_ * num_workers(); ++pushes_) {
-      auto& worker = next_push();
-      if (has_gradients(worker)) {
-        sums += StepSums(worker.push.message.tensors[0]);
-        take_gradients(worker, true);
-        update(context, updates_before_ + pushes_ + 1);
-        note_staleness(worker, context.trace);
+    while (pushes_ < steps_ * num_workers() && num_left_ < num_workers()) {
+      if (auto* worker = next_push()) {
+        sums += take_push(*worker, context);
       }
-      ++worker.clock;
-      answer_who_may_go_on();
     }
+    return sums;
+  }
+
+  StepSums take_push(PerWorker& worker, const StepContext& context) {
+    StepSums sums;
+    if (has_gradients(worker)) {
+      sums += StepSums(worker.push.message.tensors[0]);
+      take_gradients(worker, true);
+      update(context, updates_before_ + pushes_ + 1);
+      note_staleness(worker, context.trace);
+    }
+    ++pushes_;
+    ++worker.clock;
+    answer_who_may_go_on();
     return sums;
   }
 
@@ -145,7 +168,8 @@ class Server : public ParameterServerRank {
       slowest = std::min(slowest, worker.clock);
     }
     for (auto& worker : workers_) {
-      if (worker.waits && worker.clock - slowest <= options_.max_staleness) {
+      if (worker.waits &&
+          (num_left_ > 0 || worker.clock - slowest <= options_.max_staleness)) {
         worker.staleness = worker.clock - slowest;
         answer(worker);
       }
@@ -194,11 +218,15 @@ class Server : public ParameterServerRank {
   }
 
   std::vector<PerWorker> workers_;
+  // Of the last step.
+  StepContext context_;
   // Of this process; updates of the run before it.
   int64_t steps_ = 0;
   int64_t pushes_ = 0;
   int64_t updates_before_ = 0;
   std::map<int64_t, int64_t> updates_by_staleness_;
+  // Workers that make no more steps; the others no longer wait for them.
+  int64_t num_left_ = 0;
 };
 
 }  // namespace

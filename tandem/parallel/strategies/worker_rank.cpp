@@ -25,6 +25,10 @@ class Worker : public ParameterServerRank {
     return sums;
   }
 
+  void leave_steps() override {
+    rpc().call(kServer, {kLeave, {}});
+  }
+
  private:
   // A share of the step of all workers; alone, the mean over its own samples.
   double weight_of(const std::vector<Batch>& micro_batches) const {

@@ -145,6 +145,44 @@ void expect_whole_lines(const Stage& stage) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
+    Limits, BadInput,
+    testing::Values(
+        BadInputCase{
+            "OpenFiles",
+            train({"--nproc", "2"}),
+            2,
+            {"[launch] this process may open 12 files, and 2 ranks", "raise ulimit -n"},
+            &with_data,
+            {},
+            "ulimit -n 12; exec \"$@\""},
+        BadInputCase{
+            "OpenFilesOfManyRanks",
+            train({"--nproc", "4", "--backend", "gloo"}),
+            2,
+            {"may open 20 files, and 4 ranks", "raise ulimit -n"},
+            &with_data,
+            {},
+            "ulimit -n 20; exec \"$@\""},
+        BadInputCase{
+            "SizeOfAFile",
+            into("@/run"),
+            1,
+            {"@/run/checkpoints/", "File too large", "raise ulimit -f"},
+            &with_data,
+            {},
+            "ulimit -f 32; exec \"$@\""},
+        BadInputCase{
+            "SizeOfAFileOfThreeRanks",
+            // Shared memory is a file, too.
+            into("@/run", {"--nproc", "3", "--backend", "gloo"}),
+            1,
+            {"@/run/checkpoints/", "File too large", "raise ulimit -f"},
+            &with_data,
+            {},
+            "ulimit -f 32; exec \"$@\""}),
+    name_of_case);
+
+INSTANTIATE_TEST_SUITE_P(
     FullDisk, BadInput,
     testing::Values(
         BadInputCase{

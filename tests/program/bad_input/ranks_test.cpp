@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"127.0.0.1:@full", "nobody answers", "after 1 s"}, kSoon),
         rank(
             "OtherRankStaysAway", meeting("0", "127.0.0.1", "@free"), 1,
-            {"a rank has not arrived", "1000 ms", "--timeout-seconds"}, kSoon),
+            {"a rank has not arrived", "no answer within ", "--timeout-seconds"}, kSoon),
         rank(
             "HostDoesNotResolve", meeting("1", kNoHost, "4511"), 1,
             {"'no-such-host.invalid' does not resolve", "after 1 s", "MASTER_ADDR"},

@@ -217,6 +217,25 @@ TEST_F(Fetch, OfTwoAtATimeOneFetchesAndOneWaits) {
   EXPECT_EQ(server.requests().size(), 1u);
 }
 
+TEST_F(Fetch, OneThatIsStoppedKeepsNobodyForEver) {
+  const HttpServer server([&](const HttpRequest& request) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    return answer_with(kFiles.at("images"), request);
+  });
+  write_mirrors(set_of("tiny", {server.url()}, {{"images", kFiles.at("images")}}));
+  const std::vector<std::string> command = {program(), "data", "fetch", "tiny"};
+  Process first({command, variables(), true});
+  while (server.requests().empty() && !first.poll()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  kill(first.pid(), SIGSTOP);
+  auto impatient = command;
+  impatient.insert(impatient.end(), {"--stall-seconds", "1"});
+  const auto second = run_command(impatient, variables());
+  EXPECT_EQ(second.status.describe(), "exited with code 1");
+  EXPECT_THAT(second.errors, testing::HasSubstr("nothing has come for 10 s"));
+}
+
 TEST_F(Fetch, FollowsARedirectToHttp) {
   const HttpServer good(server_of(kFiles));
   const HttpServer first([&](const HttpRequest& request) {

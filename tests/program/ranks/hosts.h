@@ -57,6 +57,10 @@ class Hosts {
     all.insert(all.end(), variables.begin(), variables.end());
     return run_command(command, all, 600);
   }
+  /// From now on nothing reaches this host, and nobody is told so.
+  void unplug(int host) const {
+    ip("-n " + name(-1) + " link set port" + std::to_string(host) + " down");
+  }
   /// Does something of our own on a host: sockets are of where their thread is.
   void on(int host, const std::function<void()>& act) const {
     std::thread([&] {

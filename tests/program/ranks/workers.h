@@ -34,6 +34,9 @@ inline pid_t parent_of_process(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
   std::getline(file, text);
+  if (text.empty()) {
+    return 0;
+  }
   // "pid (name) state parent": the name may hold anything.
   std::istringstream rest(text.substr(text.rfind(')') + 2));
   std::string state;

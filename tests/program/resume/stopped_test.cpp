@@ -120,48 +120,93 @@ INSTANTIATE_TEST_SUITE_P(
         Way{"OneRank", {}}, Way{"Shm", {"--nproc", "2"}},
         Way{"Threads", {"--nproc", "2", "--ranks", "thread"}},
         Way{"Averaging", {"--nproc", "2", "--strategy", "averaging"}},
-        Way{"Pipeline",
-            {"--nproc", "2", "--strategy", "pipeline", "--grace-seconds", "1"}}),
+        Way{"Pipeline", {"--nproc", "2", "--strategy", "pipeline"}}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
 // --- in an epoch ---
 
+int saved_step(const std::string& out) {
+  const auto newest = newest_checkpoint(out + "/checkpoints");
+  return newest.empty() ? -1 : std::stoi(newest.substr(newest.rfind('-') + 1));
+}
+
 class StoppedInAnEpoch : public testing::TestWithParam<std::pair<int, Way>> {};
+
+Arguments training(const std::string& out) {
+  return {"train", "--model",     "convnet", "--epochs", "2", "--batch-size",
+          "4",     "--log-every", "1",       "--out",    out};
+}
+
+bool has_reported(const std::string& out) {
+  const auto metrics = out + "/metrics.jsonl";
+  return file_exists(metrics) && !read_file(metrics).empty();
+}
 
 TEST_P(StoppedInAnEpoch, SavesAndSaysHowToGoOn) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  const Arguments arguments = {"train", "--model",      "simplenet", "--epochs",
-                               "1000",  "--batch-size", "4",         "--log-every",
-                               "1",     "--out",        out};
-  const auto has_reported = [&] {
-    const auto metrics = out + "/metrics.jsonl";
-    return file_exists(metrics) && !read_file(metrics).empty();
-  };
   const auto stopped = stop_when(
-      has_reported, arguments + GetParam().second.flags, out, GetParam().first);
+      [&] { return has_reported(out); }, training(out) + GetParam().second.flags, out,
+      GetParam().first);
   EXPECT_EQ(stopped.ending, "exited with code 1") << stopped.errors;
   EXPECT_THAT(stopped.errors, HasSubstr("stopped by a signal to rank"));
   EXPECT_THAT(stopped.errors, HasSubstr("go on with --resume auto"));
-  // 60,000 samples, 4 a step and rank: far from the epoch's end.
-  const auto newest = newest_checkpoint(out + "/checkpoints");
-  EXPECT_LT(std::stoi(newest.substr(newest.rfind('-') + 1)), 7500) << newest;
+  // 60,000 samples, 4 a step and rank, 4 ranks at most: before the epoch's end.
+  EXPECT_LT(saved_step(out), 3750);
+  EXPECT_GT(saved_step(out), 0);
 }
 
 const Way kOneRank = {"OneRank", {}};
 const Way kTwoRanks = {"Shm", {"--nproc", "2"}};
 const Way kAverages = {
     "Averaging", {"--nproc", "2", "--strategy", "averaging", "--average-every", "3"}};
+// Ranks that step alone meet at the epoch's end only.
+const Way kAveragesOfEpochs = {
+    "AveragingOfEpochs",
+    {"--nproc", "3", "--strategy", "averaging", "--average-every", "epoch"}};
+const Way kAverageAtTheEnd = {
+    "AveragingAtTheEnd",
+    {"--nproc", "4", "--strategy", "averaging", "--average-every", "end"}};
+const Way kHogwild = {"Hogwild", {"--nproc", "3", "--strategy", "hogwild"}};
+const Way kHogwildThreads = {
+    "HogwildThreads", {"--nproc", "4", "--strategy", "hogwild", "--ranks", "thread"}};
+const Way kServer = {
+    "AsynchronousServer",
+    {"--nproc", "3", "--strategy", "parameter_server", "--server-updates",
+     "asynchronous"}};
+const Way kServerThreads = {
+    "AsynchronousServerThreads",
+    {"--nproc", "4", "--strategy", "parameter_server", "--server-updates",
+     "asynchronous", "--ranks", "thread"}};
 
 INSTANTIATE_TEST_SUITE_P(
     Resume, StoppedInAnEpoch,
     testing::Values(
         std::pair(SIGHUP, kOneRank), std::pair(SIGHUP, kTwoRanks),
-        std::pair(SIGTERM, kAverages), std::pair(SIGHUP, kAverages)),
+        std::pair(SIGTERM, kAverages), std::pair(SIGHUP, kAverages),
+        std::pair(SIGTERM, kAveragesOfEpochs), std::pair(SIGINT, kAverageAtTheEnd),
+        std::pair(SIGTERM, kHogwild), std::pair(SIGINT, kHogwild),
+        std::pair(SIGHUP, kHogwildThreads), std::pair(SIGTERM, kServer),
+        std::pair(SIGHUP, kServer), std::pair(SIGINT, kServerThreads)),
     [](const auto& tested) {
       return std::string(tested.param.second.name) + "By" +
              sigabbrev_np(tested.param.first);
     });
+
+// Each rank has made as many steps, with parameters of its own.
+TEST(StoppedAveraging, GoesOnToTheSameBits) {
+  const Scratch scratch;
+  const auto arguments = [&](const std::string& out) {
+    return training(out) + kAveragesOfEpochs.flags + Arguments{"--limit", "12000"};
+  };
+  const auto out = scratch / "run";
+  stop_when([&] { return has_reported(out); }, arguments(out), out, SIGTERM);
+  EXPECT_LT(saved_step(out), 1000);
+  EXPECT_GT(saved_step(out), 0);
+  const auto whole = scratch / "whole";
+  EXPECT_EQ(
+      run_to_end(arguments(out) + kResume, out), run_to_end(arguments(whole), whole));
+}
 
 }  // namespace
 }  // namespace tandem

@@ -1,0 +1,329 @@
+#include "tandem/launch/host_watch.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/base/text.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr Milliseconds kBetweenLooks{200};
+// At the end of a run somebody waits for the answer.
+constexpr Milliseconds kBetweenLastLooks{20};
+constexpr Milliseconds kHurried{2'000};
+// For those who are to read the verdict.
+constexpr Milliseconds kGoodbye{5'000};
+
+const char* const kOver = "launch/over";
+const char* const kVerdict = "launch/verdict";
+
+std::string ended_key(int node) {
+  return "launch/ended/" + std::to_string(node);
+}
+
+std::string ranks_text(int node, int nproc) {
+  const int first = node * nproc;
+  const int last = first + nproc - 1;
+  return nproc == 1 ? fmt::format("rank {}", first)
+                    : fmt::format("ranks {} to {}", first, last);
+}
+
+std::string gone(const std::string& host) {
+  return "[launch] " + host +
+         " no longer answers: its launcher ended early or was killed, or the host went "
+         "down";
+}
+
+}  // namespace
+
+std::string to_text(const HostEnding& ending) {
+  return fmt::format(
+      "{} {} {}", static_cast<int>(ending.cause), ending.code, ending.reason);
+}
+
+// Whoever is in the run can write this.
+std::optional<HostEnding> ending_from(const std::string& text) {
+  constexpr size_t kHead = 4;
+  constexpr size_t kMostBytes = 4096;
+  if (text.size() < kHead || text[1] != ' ' || text[3] != ' ' || text[0] < '0' ||
+      text[0] > '0' + static_cast<int>(Cause::killed)) {
+    return std::nullopt;
+  }
+  const auto cause = static_cast<Cause>(text[0] - '0');
+  const int code = cause == Cause::none ? 0 : (text[2] == '2' ? 2 : 1);
+  return HostEnding{cause, code, printable(text.substr(kHead, kMostBytes))};
+}
+
+HostWatch::HostWatch(Place place, StoreServer* server, StoreClient* client)
+    : place_(std::move(place)), server_(server), client_(client) {
+  if (place_.nnodes > 1 && !is_first()) {
+    thread_ = std::thread([this] { talk(); });
+  }
+}
+
+HostWatch::~HostWatch() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    leaving_ = true;
+    if (client_ != nullptr) {
+      client_->hang_up();
+    }
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+std::string HostWatch::host(int node, const std::string& where) const {
+  return fmt::format("host {} {} with {}", node, where, ranks_text(node, place_.nproc));
+}
+
+// The same from both sides.
+std::string HostWatch::unreachable(int node, const std::string& name) const {
+  return fmt::format(
+      "[launch] {} and {} have not heard of each other for {} s; see to the network "
+      "between them, and whether one is stopped, or wait longer with "
+      "--timeout-seconds",
+      host(0, "at " + place_.master_addr), host(node, "on " + name),
+      static_cast<double>(place_.timeout.count()) / 1000);
+}
+
+// --- at host 0 ---
+
+// The first host that is gone or silent; those that ended have said so.
+std::string HostWatch::find_lost() const {
+  for (const auto& launcher : server_->launchers()) {
+    const int node = launcher.greeting.number;
+    const auto& name = launcher.greeting.host;
+    if (server_->get(ended_key(node))) {
+      continue;
+    }
+    if (!launcher.here) {
+      return gone(host(node, "on " + name));
+    }
+    if (Clock::now() - launcher.heard > place_.timeout) {
+      return unreachable(node, name);
+    }
+  }
+  return "";
+}
+
+bool HostWatch::must_end(bool failed) {
+  if (place_.nnodes == 1) {
+    return false;
+  }
+  if (!is_first()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    failed_ = failed_ || failed;
+    changed_.notify_all();
+    return over_ || !lost_.empty();
+  }
+  if (failed && !std::exchange(failed_, true) && !server_->get(kOver)) {
+    server_->set(kOver, "0");
+  }
+  lost_ = lost_.empty() ? find_lost() : lost_;
+  if (!lost_.empty() && !server_->get(kOver)) {
+    server_->set(kOver, "0");
+  }
+  return server_->get(kOver).has_value();
+}
+
+// nullopt while the ranks of a host go on.
+std::optional<HostEnding> HostWatch::choose(const HostEnding& mine) {
+  const int first = parse_number<int>(server_->get(kOver).value_or("0")).value_or(0);
+  HostEnding verdict = mine;
+  const auto add = [&](const HostEnding& other, bool came_first) {
+    if (other.cause > verdict.cause ||
+        (other.cause == verdict.cause && came_first && first != 0)) {
+      verdict = other;
+    }
+  };
+  for (const auto& launcher : server_->launchers()) {
+    const int node = launcher.greeting.number;
+    const auto text = server_->get(ended_key(node));
+    if (const auto ending = text ? ending_from(*text) : std::nullopt) {
+      add(*ending, node == first);
+    } else if (launcher.here && Clock::now() - launcher.heard <= place_.timeout) {
+      return std::nullopt;
+    }
+  }
+  const std::string lost = lost_.empty() ? find_lost() : lost_;
+  if (!lost.empty()) {
+    add({Cause::lost, 1, lost}, false);
+  }
+  return verdict;
+}
+
+// Goes when the others have read it.
+void HostWatch::give_verdict(const HostEnding& verdict) {
+  server_->set(kVerdict, to_text(verdict));
+  const auto until = Clock::now() + kGoodbye;
+  const auto anybody = [&] {
+    for (const auto& launcher : server_->launchers()) {
+      if (launcher.here && Clock::now() - launcher.heard < kGoodbye) {
+        return true;
+      }
+    }
+    return false;
+  };
+  while (anybody() && Clock::now() < until) {
+    std::this_thread::sleep_for(kBetweenLastLooks);
+  }
+}
+
+// --- at the others ---
+
+std::unique_ptr<StoreClient> HostWatch::connect() {
+  for (;;) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (leaving_ || mine_) {
+        return nullptr;
+      }
+    }
+    try {
+      auto client =
+          std::make_unique<StoreClient>(place_.store, kBetweenLooks, place_.token);
+      client->greet(place_.greeting);
+      return client;
+    } catch (const CommError&) {
+      // The launcher of host 0 may start later.
+    }
+  }
+}
+
+void HostWatch::talk() {
+  bool apart = false;
+  try {
+    if (client_ == nullptr) {
+      own_client_ = connect();
+      const std::lock_guard<std::mutex> lock(mutex_);
+      client_ = own_client_.get();
+    }
+    if (client_ != nullptr) {
+      client_->answer_within(place_.timeout);
+      follow();
+      // Host 0 waits until all have read the verdict.
+      client_->hang_up();
+    }
+  } catch (const ConfigError& error) {
+    // The ranks are told the same.
+    log_debug(error.what());
+    apart = true;
+  } catch (const Error& error) {
+    log_debug(error.what());
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  silent_ = true;
+  if (!apart && client_ != nullptr && lost_.empty() && !verdict_) {
+    lost_ = gone(host(0, "at " + place_.master_addr));
+  }
+  changed_.notify_all();
+}
+
+void HostWatch::follow() {
+  bool told_failure = false;
+  bool told_end = false;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!leaving_ && !verdict_) {
+    const bool failed = failed_;
+    const auto mine = mine_;
+    lock.unlock();
+    const auto asked = Clock::now();
+    std::optional<HostEnding> verdict;
+    bool over = false;
+    try {
+      if (failed && !std::exchange(told_failure, true)) {
+        client_->compare_set(kOver, "", std::to_string(place_.node));
+      }
+      if (mine && !std::exchange(told_end, true)) {
+        client_->set(ended_key(place_.node), to_text(*mine));
+      }
+      over = client_->has({kOver});
+      if (told_end && client_->has({kVerdict})) {
+        verdict = ending_from(client_->get(kVerdict, {}));
+      }
+    } catch (const CommError&) {
+      lock.lock();
+      if (Clock::now() - asked >= place_.timeout) {
+        lost_ = unreachable(place_.node, place_.greeting.host);
+      }
+      throw;
+    }
+    lock.lock();
+    over_ = over_ || over;
+    verdict_ = verdict;
+    ++rounds_;
+    changed_.notify_all();
+    changed_.wait_for(lock, mine_ ? kBetweenLastLooks : kBetweenLooks, [&] {
+      return leaving_ || (failed_ && !told_failure) || (mine_ && !told_end);
+    });
+  }
+}
+
+void HostWatch::hurry() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const int64_t before = rounds_;
+  const bool answered = changed_.wait_for(lock, kHurried, [&] {
+    return !thread_.joinable() || rounds_ > before || silent_;
+  });
+  if (!answered && client_ != nullptr) {
+    client_->hang_up();
+  }
+}
+
+std::string HostWatch::lost() {
+  if (is_first()) {
+    return "";
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  const int64_t before = rounds_;
+  changed_.wait(lock, [&] {
+    return !thread_.joinable() || client_ == nullptr || rounds_ > before || silent_;
+  });
+  return lost_;
+}
+
+// --- both ---
+
+HostEnding HostWatch::agree(const HostEnding& mine, const std::function<bool()>& stop) {
+  if (place_.nnodes == 1) {
+    return mine;
+  }
+  if (is_first()) {
+    if (mine.cause != Cause::none) {
+      must_end(true);
+    }
+    std::optional<HostEnding> verdict;
+    while (!(verdict = choose(mine)) && !stop()) {
+      std::this_thread::sleep_for(kBetweenLastLooks);
+    }
+    if (verdict) {
+      give_verdict(*verdict);
+    }
+    return verdict.value_or(mine);
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    mine_ = mine;
+    failed_ = failed_ || mine.cause != Cause::none;
+    changed_.notify_all();
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!verdict_ && !silent_ && !stop()) {
+    changed_.wait_for(lock, kBetweenLastLooks);
+  }
+  if (verdict_) {
+    return *verdict_;
+  }
+  const bool follows = mine.cause != Cause::none && mine.cause < Cause::lost;
+  return follows && !lost_.empty() ? HostEnding{Cause::lost, 1, lost_} : mine;
+}
+
+}  // namespace tandem

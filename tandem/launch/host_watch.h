@@ -1,0 +1,111 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "tandem/base/store/store.h"
+
+namespace tandem {
+
+/// How likely it is that what ended a host's ranks ended the run, from 0: they ended
+/// well. A rank that somebody killed is the most likely cause; then a rank's own error;
+/// then one that was stopped, or a host that is lost; then what followed from another
+/// rank's end.
+enum class Cause { none, stopped_by_us, consequence, lost, own_error, killed };
+
+/// How the ranks of a host ended.
+struct HostEnding {
+  Cause cause = Cause::none;
+  int code = 0;
+  std::string reason;
+};
+
+/// As text for the store, and back.
+std::string to_text(const HostEnding& ending);
+std::optional<HostEnding> ending_from(const std::string& text);
+
+/// Keeps the launchers of a run's hosts together, over the store of host 0's: when the
+/// ranks of one fail, or one is not heard of for `timeout`, all end theirs, and all say
+/// the same reason, which host 0 chooses. On one host there is nothing to do.
+///
+/// A host that is lost cannot be told anything: each side then names both.
+class HostWatch {
+ public:
+  struct Place {
+    int node = 0;
+    int nnodes = 1;
+    int nproc = 1;
+    std::string master_addr;
+    // Where host 0's store is, and what lets us in.
+    std::string store;
+    std::string token;
+    Milliseconds timeout{300'000};
+    Greeting greeting;
+  };
+
+  /// `server` at host 0, elsewhere `client` where there is one already. Both outlive
+  /// the object, which talks to them from a thread of its own.
+  HostWatch(Place place, StoreServer* server, StoreClient* client);
+  ~HostWatch();
+  HostWatch(const HostWatch&) = delete;
+  HostWatch& operator=(const HostWatch&) = delete;
+
+  /// Whether this host's ranks must end, because others have failed or are lost.
+  /// `failed`: one of ours has, which the others then hear of. Never waits.
+  bool must_end(bool failed);
+
+  /// When the user wants to stop: whoever gives no answer for two seconds is lost.
+  void hurry();
+
+  /// Why host 0 cannot be asked any more, "" while it can. Waits until it has answered
+  /// once more.
+  std::string lost();
+
+  /// Waits until the ranks of all hosts that can be heard have ended, or `stop` says
+  /// that nobody should wait any longer; it takes a moment itself. Returns what ended
+  /// the run, the same on all hosts.
+  HostEnding agree(const HostEnding& mine, const std::function<bool()>& stop);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool is_first() const {
+    return place_.node == 0;
+  }
+  std::string host(int node, const std::string& where) const;
+  std::string unreachable(int node, const std::string& name) const;
+  std::string find_lost() const;
+  std::optional<HostEnding> choose(const HostEnding& mine);
+  void give_verdict(const HostEnding& verdict);
+  void follow();
+  void talk();
+  std::unique_ptr<StoreClient> connect();
+
+  const Place place_;
+  StoreServer* server_;
+  StoreClient* client_;
+  std::unique_ptr<StoreClient> own_client_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // What our ranks have done, for the others.
+  bool failed_ = false;
+  std::optional<HostEnding> mine_;
+  // What the others have told.
+  bool over_ = false;
+  std::string lost_;
+  std::optional<HostEnding> verdict_;
+  int64_t rounds_ = 0;
+  // Our thread says nothing more to host 0.
+  bool silent_ = false;
+  bool leaving_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,61 @@
+#include "tandem/train/agreement/gathering.h"
+
+#include <ATen/ops/empty.h>
+
+#include <utility>
+
+namespace tandem {
+
+namespace {
+
+constexpr std::chrono::milliseconds kBetween{250};
+
+enum Field { kStop, kLeastArrived, kNumFields };
+
+}  // namespace
+
+Gathering::Gathering(Communicator& comm, std::function<bool()> told)
+    : group_(comm.split(0)), told_(std::move(told)) {}
+
+void Gathering::tell() {
+  values_ = at::empty({kNumFields}, at::kLong);
+  auto* values = values_.data_ptr<int64_t>();
+  values[kStop] = told_() ? 1 : 0;
+  values[kLeastArrived] = -arrived_;
+  under_way_ = group_->all_reduce(values_, ReduceOp::max, "gathering");
+  told_at_ = Clock::now();
+}
+
+// Who is at a point does not go past it, so all are there once the last one is.
+Gathering::News Gathering::hear() {
+  under_way_->wait();
+  under_way_.reset();
+  const auto* values = values_.data_ptr<int64_t>();
+  if (-values[kLeastArrived] > passed_) {
+    ++passed_;
+    return News::all_here;
+  }
+  return values[kStop] != 0 ? News::stop : News::none;
+}
+
+bool Gathering::stops() {
+  if (!under_way_ && (told_() || Clock::now() - told_at_ >= kBetween)) {
+    tell();
+  }
+  return under_way_ && under_way_->test() && hear() == News::stop;
+}
+
+bool Gathering::meet() {
+  ++arrived_;
+  for (;;) {
+    if (!under_way_) {
+      tell();
+    }
+    const News news = hear();
+    if (news != News::none) {
+      return news == News::all_here;
+    }
+  }
+}
+
+}  // namespace tandem

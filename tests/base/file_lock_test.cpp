@@ -1,0 +1,100 @@
+#include "tandem/base/file_lock.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "tandem/base/process.h"
+#include "tests/base/test_tools.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+const Deadline kLong(std::chrono::minutes(2));
+
+TEST(FileLock, ExcludesAnotherHandle) {
+  const TempDir directory;
+  auto first = std::make_unique<FileLock>(directory.file("lock"), kLong);
+  std::atomic<bool> second_holds{false};
+  std::thread waiter([&] {
+    const FileLock second(directory.file("lock"), kLong);
+    second_holds = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_FALSE(second_holds);
+  first.reset();
+  waiter.join();
+  EXPECT_TRUE(second_holds);
+}
+
+TEST(FileLock, ExcludesAnotherProcess) {
+  const TempDir directory;
+  const std::string path = directory.file("lock");
+  const auto try_lock = [&] {
+    return run_command({"flock", "--nonblock", path, "true"}).status.code;
+  };
+  {
+    const FileLock lock(path, kLong);
+    EXPECT_EQ(try_lock(), 1);
+  }
+  EXPECT_EQ(try_lock(), 0);
+}
+
+TEST(FileLock, WaitsForAnotherProcess) {
+  const TempDir directory;
+  const std::string path = directory.file("lock");
+  Process holder(
+      {{"flock", path, "sh", "-c", "echo 1 > " + directory.file("held") + "; sleep 30"},
+       {},
+       false});
+  ASSERT_EQ(number_in(directory.file("held")), 1);
+  std::atomic<bool> held{false};
+  std::thread waiter([&] {
+    const FileLock lock(path, kLong);
+    held = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_FALSE(held);
+  holder.signal(SIGKILL);
+  waiter.join();
+  EXPECT_TRUE(held);
+}
+
+TEST(FileLock, MakesItsDirectory) {
+  const TempDir directory;
+  const FileLock lock(directory.file("cache/data/lock"), kLong);
+  EXPECT_TRUE(file_exists(directory.file("cache/data/lock")));
+}
+
+TEST(FileLock, NamesThePathThatCannotBeLocked) {
+  const TempDir directory;
+  EXPECT_THAT(
+      message_of<DataError>([&] { const FileLock lock(directory.path(), kLong); }),
+      AllOf(
+          HasSubstr("cannot lock"),
+          EndsWith("Is a directory; choose a place that you may use")));
+}
+
+// Whoever has it may be stopped for ever.
+TEST(FileLock, EndsAtTheDeadlineAndNamesTheHolder) {
+  const TempDir directory;
+  const std::string path = directory.file("lock");
+  const FileLock holder(path, kLong);
+  const auto message = message_of<DataError>(
+      [&] { const FileLock lock(path, Deadline(std::chrono::milliseconds(50))); });
+  EXPECT_THAT(message, HasSubstr("process " + std::to_string(getpid()) + " on host "));
+  EXPECT_THAT(message, AllOf(HasSubstr("for 0.05 s"), HasSubstr("--timeout-seconds")));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,206 @@
+#include "tandem/launch/host_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "tests/base/store_tools.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+bool never() {
+  return false;
+}
+
+const HostEnding kWell;
+const HostEnding kConsequence{Cause::consequence, 1, "rank 0 failed: all_reduce"};
+
+// The launchers of several hosts, with two ranks each.
+class Hosts : public testing::Test {
+ protected:
+  HostWatch::Place place(int node, Milliseconds timeout) const {
+    HostWatch::Place place;
+    place.node = node;
+    place.nnodes = 3;
+    place.nproc = 2;
+    place.master_addr = "10.0.0.1";
+    place.store = server_->address();
+    place.timeout = timeout;
+    place.greeting = greeting_of(Greeting::Role::launcher, node, 6);
+    place.greeting.host = "node" + std::to_string(node);
+    place.greeting.identity = "process " + std::to_string(node);
+    return place;
+  }
+  // Node 0 is the server's.
+  void start(int count, Milliseconds timeout = kLong) {
+    for (int node = 0; node < count; ++node) {
+      const auto here = place(node, timeout);
+      clients_.push_back(nullptr);
+      if (node > 0) {
+        clients_.back() = std::make_unique<StoreClient>(here.store, kLong);
+        clients_.back()->greet(here.greeting);
+      }
+      watches_.push_back(std::make_unique<HostWatch>(
+          here, node == 0 ? server_.get() : nullptr, clients_.back().get()));
+    }
+  }
+  bool all_must_end() {
+    return eventually([&] {
+      bool all = true;
+      for (const auto& watch : watches_) {
+        all = watch->must_end(false) && all;
+      }
+      return all;
+    });
+  }
+  // What each host's launcher says in the end.
+  std::vector<std::string> reasons(const std::vector<HostEnding>& endings) {
+    std::vector<std::string> said(endings.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < endings.size(); ++i) {
+      threads.emplace_back(
+          [&, i] { said[i] = watches_[i]->agree(endings[i], never).reason; });
+    }
+    for (auto& thread : threads) {
+      thread.join();
+    }
+    return said;
+  }
+
+  std::unique_ptr<StoreServer> server_ =
+      std::make_unique<StoreServer>("tcp:127.0.0.1:0");
+  std::vector<std::unique_ptr<StoreClient>> clients_;
+  std::vector<std::unique_ptr<HostWatch>> watches_;
+};
+
+TEST_F(Hosts, AllEndAndSayWhatTheOneSaysThatFailedByItself) {
+  start(3);
+  for (const auto& watch : watches_) {
+    EXPECT_FALSE(watch->must_end(false));
+  }
+  watches_[2]->must_end(true);
+  EXPECT_TRUE(all_must_end());
+  const std::string cause = "rank 5 on node2 (pid 12) was killed by SIGKILL";
+  const auto said = reasons({kConsequence, kConsequence, {Cause::killed, 1, cause}});
+  EXPECT_EQ(said, std::vector<std::string>(3, cause));
+}
+
+TEST_F(Hosts, TheFirstOfTwoThatFailedAlikeIsNamed) {
+  start(3);
+  watches_[2]->must_end(true);
+  EXPECT_TRUE(all_must_end());
+  const auto said = reasons(
+      {{Cause::own_error, 1, "zero"},
+       {Cause::own_error, 1, "one"},
+       {Cause::own_error, 1, "two"}});
+  EXPECT_EQ(said, std::vector<std::string>(3, "two"));
+}
+
+TEST_F(Hosts, ARunThatEndsWellSaysNothing) {
+  start(3);
+  EXPECT_EQ(reasons({kWell, kWell, kWell}), std::vector<std::string>(3));
+}
+
+TEST_F(Hosts, HostZeroWaitsForRanksThatGoOnElsewhere) {
+  start(2);
+  HostEnding said;
+  std::thread first([&] { said = watches_[0]->agree(kWell, never); });
+  std::this_thread::sleep_for(Milliseconds(300));
+  const HostEnding late{Cause::own_error, 2, "rank 3 on node1 failed: late"};
+  EXPECT_EQ(watches_[1]->agree(late, never).reason, late.reason);
+  first.join();
+  EXPECT_EQ(said.reason, late.reason);
+  EXPECT_EQ(said.code, 2);
+}
+
+TEST_F(Hosts, AHostThatIsGoneIsNamedToTheOthers) {
+  start(3);
+  watches_[1].reset();
+  clients_[1].reset();
+  EXPECT_TRUE(eventually([&] {
+    const bool second = watches_[2]->must_end(false);
+    return watches_[0]->must_end(false) && second;
+  }));
+  HostEnding other;
+  std::thread third([&] { other = watches_[2]->agree(kConsequence, never); });
+  const auto first = watches_[0]->agree(kConsequence, never);
+  third.join();
+  EXPECT_THAT(
+      first.reason,
+      AllOf(HasSubstr("host 1 on node1 with ranks 2 to 3"), HasSubstr("was killed")));
+  EXPECT_EQ(other.reason, first.reason);
+}
+
+TEST_F(Hosts, AHostWhoseHostZeroIsGoneNamesThat) {
+  start(3);
+  watches_[0].reset();
+  server_.reset();
+  EXPECT_TRUE(eventually([&] {
+    const bool second = watches_[2]->must_end(false);
+    return watches_[1]->must_end(false) && second;
+  }));
+  EXPECT_FALSE(watches_[1]->lost().empty());
+  const auto said = watches_[1]->agree(kConsequence, never).reason;
+  EXPECT_THAT(said, HasSubstr("host 0 at 10.0.0.1 with ranks 0 to 1 no longer"));
+  EXPECT_EQ(watches_[2]->agree(kConsequence, never).reason, said);
+}
+
+// A partition: each side hears nothing, and its connection stays open.
+TEST_F(Hosts, BothSidesOfASilenceSayTheSame) {
+  const Milliseconds timeout(300);
+  StoreClient silent(server_->address(), kLong);
+  silent.greet(place(1, timeout).greeting);
+  HostWatch first(place(0, timeout), server_.get(), nullptr);
+  EXPECT_FALSE(first.must_end(false));
+  EXPECT_TRUE(eventually([&] { return first.must_end(false); }));
+  const auto one_side = first.agree(kConsequence, never).reason;
+  EXPECT_THAT(
+      one_side,
+      HasSubstr(
+          "host 0 at 10.0.0.1 with ranks 0 to 1 and host 1 on node1 with ranks 2 to 3 "
+          "have not heard of each other for 0.3 s"));
+
+  // Its kernel takes what is sent, and nobody reads it.
+  const auto listener = listen_at("tcp:127.0.0.1:0");
+  Socket accepted;
+  std::thread host_zero([&] {
+    accepted = Socket(accept(listener.socket.fd(), nullptr, nullptr));
+    accept_client(accepted, "");
+  });
+  StoreClient unheard(listener.address, kLong);
+  host_zero.join();
+  HostWatch second(place(1, timeout), nullptr, &unheard);
+  EXPECT_TRUE(eventually([&] { return second.must_end(false); }));
+  EXPECT_EQ(second.agree(kConsequence, never).reason, one_side);
+}
+
+TEST_F(Hosts, WhoIsToldToStopWaitsForNobody) {
+  start(2);
+  EXPECT_EQ(
+      watches_[0]->agree(kConsequence, [] { return true; }).reason,
+      kConsequence.reason);
+}
+
+TEST(HostWatch, AnEndingComesBackAsItWas) {
+  const HostEnding ending{Cause::lost, 2, "a reason"};
+  const auto back = ending_from(to_text(ending));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->cause, Cause::lost);
+  EXPECT_EQ(back->code, 2);
+  EXPECT_EQ(back->reason, "a reason");
+  for (const char* text : {"", "9 1 x", "1", "1 1", "-1 1 x", "x y z"}) {
+    EXPECT_FALSE(ending_from(text)) << text;
+  }
+  EXPECT_EQ(ending_from("5 1 a\033[2J")->reason, "a?[2J");
+}
+
+}  // namespace
+}  // namespace tandem

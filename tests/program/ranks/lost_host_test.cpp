@@ -1,0 +1,209 @@
+// A run on several hosts whose ranks, launchers or network are lost: all hosts end, and
+// say the same.
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "hosts.h"
+#include "tests/base/test_tools.h"
+#include "workers.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+constexpr const char* kNoHosts =
+    "no network namespaces; scripts/setup, then as root: scripts/test -R LostHost";
+
+class LostHost : public testing::Test {
+ protected:
+  // Trains on `count` hosts, and disturbs that. Returns how each ended.
+  std::vector<CommandResult> disturb(
+      const Hosts& hosts, int count, int ranks_each, const std::function<void()>& act) {
+    std::vector<CommandResult> results(static_cast<size_t>(count));
+    std::vector<std::thread> threads;
+    for (int host = 0; host < count; ++host) {
+      threads.emplace_back([&, host] {
+        results[static_cast<size_t>(host)] =
+            hosts.run(host, training(hosts, host, count, ranks_each));
+      });
+    }
+    const auto metrics = out(0) + "/metrics.jsonl";
+    const auto trains = [&] {
+      return file_exists(metrics) && !read_file(metrics).empty();
+    };
+    for (int i = 0; i < 10 && !eventually(trains); ++i) {
+    }
+    EXPECT_TRUE(trains());
+    act();
+    for (auto& thread : threads) {
+      thread.join();
+    }
+    return results;
+  }
+
+  std::string out(int host) const {
+    return scratch_ / ("run" + std::to_string(host));
+  }
+  std::vector<pid_t> ranks_of(int host) const {
+    return workers_of(out(host));
+  }
+  pid_t launcher_of(int host) const {
+    const auto ranks = ranks_of(host);
+    return ranks.empty() ? 0 : parent_of_process(ranks.front());
+  }
+
+  static void expect_same_line(const std::vector<CommandResult>& results) {
+    for (const auto& result : results) {
+      EXPECT_EQ(result.status.describe(), "exited with code 1") << result.errors;
+      EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
+          << result.errors;
+      EXPECT_EQ(result.errors, results[0].errors);
+    }
+  }
+
+ private:
+  std::vector<std::string> training(
+      const Hosts& hosts, int host, int count, int ranks_each) const {
+    return {
+        "train",
+        "--model",
+        "simplenet",
+        "--epochs",
+        "100000",
+        "--log-every",
+        "1",
+        "--nproc",
+        std::to_string(ranks_each),
+        "--nnodes",
+        std::to_string(count),
+        "--node-rank",
+        std::to_string(host),
+        "--master-addr",
+        hosts.address(0),
+        "--master-port",
+        "29500",
+        "--timeout-seconds",
+        "10",
+        "--out",
+        out(host)};
+  }
+
+  const Scratch scratch_;
+};
+
+TEST_F(LostHost, BothSidesOfAPartitionEndAndNameBoth) {
+  const Hosts hosts(3);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  const auto results = disturb(hosts, 3, 1, [&] { hosts.unplug(2); });
+  expect_same_line(results);
+  EXPECT_THAT(
+      results[0].errors,
+      AllOf(
+          HasSubstr("host 0 at 10.77.0.1 with rank 0"), HasSubstr("host 2 on "),
+          HasSubstr("with rank 2 have not heard of each other for 10 s")));
+}
+
+TEST_F(LostHost, AKilledRankIsNamedOnEveryHost) {
+  const Hosts hosts(2);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  pid_t victim = 0;
+  const auto results = disturb(hosts, 2, 2, [&] {
+    victim = ranks_of(1).at(0);
+    kill(victim, SIGKILL);
+  });
+  expect_same_line(results);
+  EXPECT_THAT(
+      results[0].errors,
+      AllOf(
+          ContainsRegex("rank [23] on "),
+          HasSubstr("(pid " + std::to_string(victim) + ") was killed by SIGKILL")));
+}
+
+TEST_F(LostHost, AStoppedRankIsNamedOnEveryHost) {
+  const Hosts hosts(2);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  pid_t victim = 0;
+  const auto results = disturb(hosts, 2, 2, [&] {
+    victim = ranks_of(0).at(1);
+    kill(victim, SIGSTOP);
+  });
+  expect_same_line(results);
+  EXPECT_THAT(
+      results[0].errors, HasSubstr("(pid " + std::to_string(victim) + ") was stopped"));
+}
+
+TEST_F(LostHost, AKilledHostIsNamed) {
+  const Hosts hosts(3);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  auto results = disturb(hosts, 3, 1, [&] { kill(launcher_of(1), SIGKILL); });
+  EXPECT_EQ(results[1].status.signal, SIGKILL);
+  results.erase(results.begin() + 1);
+  expect_same_line(results);
+  EXPECT_THAT(
+      results[0].errors,
+      AllOf(HasSubstr("host 1 on "), HasSubstr("no longer answers")));
+}
+
+TEST_F(LostHost, AKilledHostZeroIsNamed) {
+  const Hosts hosts(3);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  auto results = disturb(hosts, 3, 1, [&] { kill(launcher_of(0), SIGKILL); });
+  EXPECT_EQ(results[0].status.signal, SIGKILL);
+  results.erase(results.begin());
+  expect_same_line(results);
+  EXPECT_THAT(
+      results[0].errors,
+      HasSubstr("host 0 at 10.77.0.1 with rank 0 no longer answers"));
+}
+
+// As with a suspended virtual machine.
+TEST_F(LostHost, AStoppedHostIsNamedByTheOther) {
+  const Hosts hosts(2);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  std::thread waker;
+  const auto results = disturb(hosts, 2, 2, [&] {
+    const auto first = launcher_of(0);
+    auto all = ranks_of(1);
+    all.push_back(launcher_of(1));
+    for (const pid_t process : all) {
+      kill(process, SIGSTOP);
+    }
+    waker = std::thread([first, all] {
+      for (int i = 0; i < 12 && !eventually([&] { return !is_running(first); }); ++i) {
+      }
+      EXPECT_FALSE(is_running(first));
+      for (const pid_t process : all) {
+        kill(process, SIGCONT);
+      }
+    });
+  });
+  waker.join();
+  EXPECT_EQ(results[0].status.code, 1);
+  EXPECT_THAT(results[0].errors, HasSubstr("have not heard of each other for 10 s"));
+  EXPECT_EQ(results[1].status.code, 1);
+  EXPECT_EQ(std::count(results[1].errors.begin(), results[1].errors.end(), '\n'), 1)
+      << results[1].errors;
+}
+
+}  // namespace
+}  // namespace tandem
