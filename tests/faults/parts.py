@@ -11,6 +11,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from hosts import Hosts
+from lossy_hosts import LossyHosts
 from trial import FREE_WAYS, GRACE, TIMEOUT, TWO_HOSTS, WAYS, Trial, kill, parent_of
 
 SLACK = 5
@@ -209,17 +210,17 @@ def signals(settings):
 def links(settings):
     """Two hosts with a bad network between them: the same bits."""
     flags = [*TWO_HOSTS["two hosts"], "--limit", "400", "--timeout-seconds", "60"]
+    with Hosts(2) as hosts:
+        wanted, _ = undisturbed(settings, flags, hosts)
     rows = []
-    for shape in (["loss", "10%"], ["loss", "2%", "delay", "50ms"]):
-        with Hosts(2) as hosts:
-            wanted, _ = undisturbed(settings, flags, hosts)
-            for name, link in zip(hosts.names, hosts.links):
-                subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", link, "root",
-                                "netem", *shape], check=True)
+    for loss, delay in ((0.1, 0), (0.02, 0.05)):
+        with LossyHosts(loss, delay) as hosts:
             got, seconds = undisturbed(settings, flags, hosts, within=400)
-        wrong = [] if got == wanted else [f"other bits: {got} for {wanted}"]
-        rows.append(("network with " + " ".join(shape), 1, 1 - len(wrong),
-                     f"same bits, after {seconds:.0f} s", wrong))
+            wrong = [] if got == wanted else [f"other bits: {got} for {wanted}"]
+            rows.append((
+                f"{100 * loss:g} % of packets lost, {1000 * delay:g} ms delay", 1,
+                1 - len(wrong), f"same bits, after {seconds:.0f} s; {hosts.lost} of "
+                f"{hosts.lost + hosts.passed} packets lost", wrong))
     return rows
 
 
