@@ -4,7 +4,8 @@ namespace tandem {
 
 /// Turns signals into flags that a training loop looks at: SIGTERM, SIGINT and SIGHUP
 /// (a terminal that is closed; not under nohup) ask it to save and stop, SIGUSR1 to
-/// save. A signal handler cannot reach an object, so these are the process's.
+/// save. A signal handler cannot reach an object, so these are the process's. Call it
+/// from the main thread: the handler then runs on a stack of its own there.
 void catch_signals();
 
 /// The signal that asked to stop, 0 for none. Any thread.
