@@ -129,7 +129,9 @@ TEST_F(ChildFailure, ThatWasNotLeftIsHowTheChildEnded) {
   EXPECT_THAT(plan().errors, HasSubstr("tandem bench step: exited with code 3\n"));
   EXPECT_THAT(
       compare("2").output,
-      AllOf(HasSubstr("broken failed: rank "), HasSubstr("exited with code 3")));
+      AllOf(
+          HasSubstr("broken failed: [launch] '"),
+          HasSubstr("tandem-worker' exited with code 3 before it was loaded\n")));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -9,6 +10,17 @@
 #include "tandem/base/files.h"
 
 namespace tandem {
+
+/// Whether a worker is a fork server (launch/fork_server.h), which is gone before ranks
+/// begin, or a rank that has no name of its own yet.
+inline bool is_fork_server(const std::string& pid) {
+  const auto text_of = [&](const char* file) {
+    std::ifstream stream("/proc/" + pid + "/" + file);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  return text_of("comm") == "tandem-worker\n" &&
+         text_of("environ").find("TANDEM_FORK_SERVER=") != std::string::npos;
+}
 
 /// Process ids of the workers whose command line holds `mark`.
 inline std::vector<pid_t> workers_of(const std::string& mark) {
@@ -22,7 +34,7 @@ inline std::vector<pid_t> workers_of(const std::string& mark) {
     std::stringstream text;
     text << file.rdbuf();
     if (text.str().find("tandem-worker") != std::string::npos &&
-        text.str().find(mark) != std::string::npos) {
+        text.str().find(mark) != std::string::npos && !is_fork_server(name)) {
       found.push_back(pid);
     }
   }
