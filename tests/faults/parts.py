@@ -2,17 +2,21 @@
 import contextlib
 import os
 import random
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from hosts import Hosts
-from lossy_hosts import LossyHosts
-from trial import FREE_WAYS, GRACE, TIMEOUT, TWO_HOSTS, WAYS, Trial, kill, parent_of
+from lossy_hosts import LossyHosts, enter
+from trial import (FREE_WAYS, GRACE, TIMEOUT, TWO_HOSTS, WAYS, Trial, kill, parent_of,
+                   text_of)
 
 SLACK = 5
 
@@ -269,5 +273,105 @@ def silence(settings):
     return rows
 
 
+JUNK, IDLE = 10_000, 2_000
+
+
+class Stranger(threading.Thread):
+    """On a host of its own: opens connections to every port of the run's hosts from
+    before they meet until the end; most bring junk, some nothing and stay."""
+
+    def __init__(self, hosts, trial):
+        super().__init__()
+        self.hosts, self.trial = hosts, trial
+        self.stop = threading.Event()
+        self.sent = 0
+        self.idle, self.ports = [], set()
+
+    def run(self):
+        enter(f"/run/netns/{self.hosts.names[2]}")
+        while not self.stop.is_set():
+            doors = [(address, port) for i, address in enumerate(self.hosts.addresses[:2])
+                     for port in listening_ports(self.trial.launchers[i].pid)]
+            self.ports.update(doors)
+            for door in doors or [(self.hosts.addresses[0], 29517)]:
+                for number in range(20):
+                    self.knock(door, stays=number < 4 and len(self.idle) < IDLE)
+        for one in self.idle:
+            one.close()
+
+    def knock(self, door, stays):
+        one = socket.socket()
+        one.settimeout(0.5)
+        try:
+            one.connect(door)
+            if stays:
+                self.idle.append(one)
+                return
+            one.sendall(os.urandom(random.randint(1, 3000)))
+            self.sent += 1
+        except OSError:
+            pass
+        one.close()
+
+
+def listening_ports(pid):
+    """Of all processes on that one's host."""
+    rows = [line.split() for line in text_of(f"/proc/{pid}/net/tcp").splitlines()[1:]]
+    return sorted({int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"})
+
+
+def peak_mib(pid):
+    for line in text_of(f"/proc/{pid}/status").splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024
+    return 0
+
+
+def peaks_of(trial, within):
+    """Waits for the end; the highest memory of launchers and of ranks."""
+    launcher = rank = 0
+    deadline = time.monotonic() + within
+    while any(one.poll() is None for one in trial.launchers) and time.monotonic() < deadline:
+        launcher = max([launcher, *(peak_mib(one.pid) for one in trial.launchers)])
+        rank = max([rank, *(peak_mib(pid) for pid in trial.ranks())])
+        time.sleep(0.2)
+    return launcher, rank
+
+
+def strangers(settings):
+    """A stranger's connections to every port of a run on two hosts, from before its
+    ranks meet to its end: the same bits, and 16 MiB more memory at most."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    rows = []
+    for name in ("two hosts", "two hosts, Gloo"):
+        flags = [*TWO_HOSTS[name], "--epochs", "150", "--checkpoint-every", "400"]
+        with Hosts(3) as hosts, folder() as out:
+            quiet = Trial(settings.program, flags, out + "-quiet", hosts)
+            quiet.start()
+            before = peaks_of(quiet, 120)
+            ends = quiet.finish(10)
+            trial = Trial(settings.program, flags, out, hosts)
+            trial.start()
+            stranger = Stranger(hosts, trial)
+            stranger.start()
+            after = peaks_of(trial, 240)
+            stranger.stop.set()
+            stranger.join()
+            ends += trial.finish(10)
+            trial.end_all()
+            wrong = [str(end) for end in ends if end[0] != 0]
+            if quiet.summary().get("parameters_sha256") != trial.summary().get("parameters_sha256"):
+                wrong.append("other bits")
+            more = [round(b - a, 1) for a, b in zip(before, after)]
+            if max(more) > 16:
+                wrong.append(f"{more} MiB more")
+        rows.append((f"strangers: {name}", 1, int(not wrong),
+                     f"{stranger.sent} connections with junk, {len(stranger.idle)} idle, to "
+                     f"{len(stranger.ports)} ports; launcher {more[0]:+} MiB, rank "
+                     f"{more[1]:+} MiB", wrong))
+    return rows
+
+
 PARTS = {"kills": kills, "host_kills": host_kills, "launchers": launchers,
-         "signals": signals, "links": links, "silence": silence}
+         "signals": signals, "links": links, "silence": silence,
+         "strangers": strangers}
