@@ -47,7 +47,7 @@ union StreamsControl {
 void send_request(int socket, const Variables& variables, const Streams& streams) {
   std::string text;
   for (const auto& [name, value] : variables) {
-    text += name + "=" + value + '\0';
+    text.append(name).append("=").append(value).push_back('\0');
   }
   TANDEM_CHECK(text.size() <= kRequestBytes, "a rank's variables are too long");
   iovec part{text.data(), text.size()};
