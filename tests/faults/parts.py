@@ -95,6 +95,7 @@ def repeat(settings, count, trial):
         try:
             return trial(number)
         except Wrong as error:
+            print(f"  {error}", flush=True)
             wrong.append(str(error))
             return "wrong"
 

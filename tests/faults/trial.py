@@ -163,15 +163,10 @@ class Trial:
             return {}
 
     def last_step(self):
-        """The last step in the metrics, counted from the run's beginning."""
+        """The last step in the metrics, which count from the run's beginning."""
         lines = text_of(os.path.join(self.out, "metrics.jsonl")).splitlines()
-        steps = {}
-        for line in lines:
-            entry = json.loads(line) if line.endswith("}") else {}
-            if entry.get("kind") == "train":
-                epoch = entry["epoch"]
-                steps[epoch] = max(steps.get(epoch, 0), entry["step"])
-        return sum(steps.values())
+        steps = [json.loads(line).get("step", 0) for line in lines if line.endswith("}")]
+        return max(steps, default=0)
 
     def wait_until_it_trains(self):
         while not self.last_step() and self.launchers[0].poll() is None:
