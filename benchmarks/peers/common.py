@@ -59,15 +59,35 @@ def mnist(root, recipe, part="train"):
     return datasets.MNIST(root, train=part == "train", transform=transforms.Compose(steps))
 
 
-def read_idx(folder, name):
-    """An IDX file of bytes, gzip or plain, as a tensor; without torchvision."""
-    import torch
+def step_arguments(description):
+    """The parser of what times steps of net: step.py and step_jax.py."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--warmup", type=int, default=10)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    return parser
+
+
+def read_idx_bytes(folder, name):
+    """An IDX file of bytes, gzip or plain: all of it, where its values begin, and its
+    dimensions."""
     path = os.path.join(folder, name)
     packed = not os.path.exists(path)
     with (gzip.open(path + ".gz") if packed else open(path, "rb")) as file:
         raw = bytearray(file.read())
     dims = [int.from_bytes(raw[4 + 4 * i:8 + 4 * i], "big") for i in range(raw[3])]
-    return torch.frombuffer(raw, dtype=torch.uint8, offset=4 + 4 * raw[3]).view(dims)
+    return raw, 4 + 4 * raw[3], dims
+
+
+def read_idx(folder, name):
+    """The same as a tensor; without torchvision."""
+    import torch
+    raw, begin, dims = read_idx_bytes(folder, name)
+    return torch.frombuffer(raw, dtype=torch.uint8, offset=begin).view(dims)
 
 
 def read_part(folder, part):

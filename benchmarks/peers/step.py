@@ -8,7 +8,6 @@ A step is zero_grad, forward, nll_loss, backward, Adadelta(lr=1). 32 batches are
 fetched beforehand. fp32 is PyTorch as it comes; bf16 is autocast over a
 channels_last model, the fastest we found for it. --compile: torch.compile(model).
 """
-import argparse
 import contextlib
 import time
 
@@ -59,13 +58,7 @@ def time_steps(args):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--warmup", type=int, default=10)
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser = common.step_arguments(__doc__)
     parser.add_argument("--compile", action="store_true")
     args = parser.parse_args()
     common.limit_threads(args.threads)

@@ -7,23 +7,21 @@ usage: step_jax.py --data FOLDER [--batch-size 64] [--threads 1] [--steps 50]
 
 bf16: parameters and sums stay in float32, what is multiplied is bfloat16.
 """
-import argparse
-import gzip
 import json
 import os
 import time
 
-MEAN, STD = 0.1307, 0.3081
+import common
+import models
+
+RECIPE = models.RECIPES["net"]
 RHO, EPSILON, RATE = 0.9, 1e-6, 1.0
 
 
 def read_idx(folder, name):
     import numpy
-    path = os.path.join(folder, name)
-    with (open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz")) as file:
-        raw = file.read()
-    dims = [int.from_bytes(raw[4 + 4 * i:8 + 4 * i], "big") for i in range(raw[3])]
-    return numpy.frombuffer(raw, numpy.uint8, offset=4 + 4 * raw[3]).reshape(dims)
+    raw, begin, dims = common.read_idx_bytes(folder, name)
+    return numpy.frombuffer(raw, numpy.uint8, offset=begin).reshape(dims)
 
 
 def batches(args, count):
@@ -35,7 +33,7 @@ def batches(args, count):
     found = []
     for i in range(count):
         some = order[i * args.batch_size:(i + 1) * args.batch_size]
-        images = (pixels[some, :, :, None].astype(numpy.float32) / 255 - MEAN) / STD
+        images = (pixels[some, :, :, None].astype(numpy.float32) / 255 - RECIPE.mean) / RECIPE.std
         found.append((jnp.asarray(images), jnp.asarray(labels[some])))
     return found
 
@@ -125,23 +123,14 @@ def time_steps(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--warmup", type=int, default=10)
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
-    args = parser.parse_args()
+    args = common.step_arguments(__doc__).parse_args()
     # JAX has as many threads as there are cores that it may use.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:args.threads])
     times, losses = time_steps(args)
     import jax
-    times.sort()
+    median, p10, p90 = common.spread(times)
     print(json.dumps({
-        "ms_per_step": times[len(times) // 2], "p10": times[len(times) // 10],
-        "p90": times[9 * len(times) // 10], "first_loss": losses[0],
+        "ms_per_step": median, "p10": p10, "p90": p90, "first_loss": losses[0],
         "last_loss": losses[-1], "batch": args.batch_size, "threads": args.threads,
         "steps": args.steps, "precision": args.precision, "jax": jax.__version__}))
 
