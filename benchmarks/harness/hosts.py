@@ -44,10 +44,7 @@ class Hosts:
         self._take_down()
 
     def _set_up(self):
-        # Both hosts have this file system.
-        self.token = tempfile.NamedTemporaryFile("w", prefix="tandem-token-")
-        self.token.write(secrets.token_hex(32))
-        self.token.flush()
+        self._write_token()
         for name in [*self.names, self.switch]:
             run(["ip", "netns", "add", name])
         run(["ip", "-n", self.switch, "link", "add", "bridge", "type", "bridge"])
@@ -56,12 +53,22 @@ class Hosts:
             run(["ip", "link", "add", link, "netns", name, "type", "veth",
                  "peer", "name", f"port{i}", "netns", self.switch])
             run(["ip", "-n", self.switch, "link", "set", f"port{i}", "master", "bridge", "up"])
-            run(["ip", "-n", name, "addr", "add", self.addresses[i] + "/24", "dev", link])
-            run(["ip", "-n", name, "link", "set", "lo", "up"])
-            run(["ip", "-n", name, "link", "set", link, "up"])
+            self._bring_up(i)
             if self.rate:
                 run(["tc", "-n", name, "qdisc", "add", "dev", link, "root",
                      *SHAPE.format(rate=self.rate, burst=BURST_KB[self.rate]).split()])
+
+    def _write_token(self):
+        # All hosts have this file system.
+        self.token = tempfile.NamedTemporaryFile("w", prefix="tandem-token-")
+        self.token.write(secrets.token_hex(32))
+        self.token.flush()
+
+    def _bring_up(self, host):
+        name, link = self.names[host], self.links[host]
+        run(["ip", "-n", name, "addr", "add", self.addresses[host] + "/24", "dev", link])
+        run(["ip", "-n", name, "link", "set", "lo", "up"])
+        run(["ip", "-n", name, "link", "set", link, "up"])
 
     def _take_down(self):
         # The links go with their namespaces.

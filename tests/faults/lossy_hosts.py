@@ -6,11 +6,8 @@ import heapq
 import itertools
 import os
 import random
-import secrets
 import select
 import struct
-import subprocess
-import tempfile
 import threading
 import time
 
@@ -55,15 +52,11 @@ class LossyHosts(Hosts):
         self.relay = threading.Thread(target=self._relay)
 
     def _set_up(self):
-        self.token = tempfile.NamedTemporaryFile("w", prefix="tandem-token-")
-        self.token.write(secrets.token_hex(32))
-        self.token.flush()
-        for name, link, address in zip(self.names, self.links, self.addresses):
+        self._write_token()
+        for host, (name, link) in enumerate(zip(self.names, self.links)):
             run(["ip", "netns", "add", name])
             self.ends.append(make_tunnel(name, link))
-            run(["ip", "-n", name, "addr", "add", address + "/24", "dev", link])
-            run(["ip", "-n", name, "link", "set", "lo", "up"])
-            run(["ip", "-n", name, "link", "set", link, "up"])
+            self._bring_up(host)
         self.relay.start()
 
     def _take_down(self):
@@ -72,9 +65,7 @@ class LossyHosts(Hosts):
             self.relay.join()
         for end in self.ends:
             os.close(end)
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL,
-                           check=False)
+        super()._take_down()
 
     def _relay(self):
         waiting, numbers = [], itertools.count()
