@@ -313,12 +313,7 @@ TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {
   std::thread run([&] {
     result = tandem_run({"train", "--nproc", "3", "--epochs", "50", "--out", out});
   });
-  // Training has begun once there are metrics.
-  const auto metrics = out + "/metrics.jsonl";
-  for (int i = 0; i < 600 && !(file_exists(metrics) && !read_file(metrics).empty());
-       ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
+  wait_until_it_reports(out);
   const auto workers = workers_of(out);
   EXPECT_EQ(workers.size(), 3u);
   if (!workers.empty()) {

@@ -35,13 +35,8 @@ class LostHost : public testing::Test {
             hosts.run(host, training(hosts, host, count, ranks_each));
       });
     }
-    const auto metrics = out(0) + "/metrics.jsonl";
-    const auto trains = [&] {
-      return file_exists(metrics) && !read_file(metrics).empty();
-    };
-    for (int i = 0; i < 10 && !eventually(trains); ++i) {
-    }
-    EXPECT_TRUE(trains());
+    wait_until_it_reports(out(0));
+    EXPECT_TRUE(has_reported(out(0)));
     act();
     for (auto& thread : threads) {
       thread.join();

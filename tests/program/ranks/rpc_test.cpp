@@ -179,21 +179,13 @@ std::vector<std::string> open_doors_of(pid_t pid) {
   return doors;
 }
 
-void wait_until_it_trains(const std::string& out) {
-  const auto metrics = out + "/metrics.jsonl";
-  for (int i = 0; i < 600 && !(file_exists(metrics) && !read_file(metrics).empty());
-       ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-}
-
 TEST(ParameterServerProgram, OpensNoDoorOnOneHost) {
   const Scratch scratch;
   const auto out = scratch / "run";
   auto command = server_run(out, {}, "2000");
   command.insert(command.begin(), program());
   Process run({command, {}, true});
-  wait_until_it_trains(out);
+  wait_until_it_reports(out);
   const auto workers = workers_of(out);
   EXPECT_EQ(workers.size(), 3u);
   for (const pid_t pid : workers) {
@@ -216,7 +208,7 @@ TEST_P(KilledServerRun, EndsWithOneClearLine) {
         {"--server-updates", "asynchronous", "--grace-seconds", "5", "--backend", name},
         "2000"));
   });
-  wait_until_it_trains(out);
+  wait_until_it_reports(out);
   pid_t killed = 0;
   for (const pid_t pid : workers_of(out)) {
     if (name_of_process(pid) == "tandem-rank-" + std::string(rank)) {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tandem/base/files.h"
@@ -39,6 +41,19 @@ inline std::vector<pid_t> workers_of(const std::string& mark) {
     }
   }
   return found;
+}
+
+/// Whether the run in `out` has begun to train: there are metrics.
+inline bool has_reported(const std::string& out) {
+  const auto metrics = out + "/metrics.jsonl";
+  return file_exists(metrics) && !read_file(metrics).empty();
+}
+
+/// Waits until it has, for a minute at most.
+inline void wait_until_it_reports(const std::string& out) {
+  for (int i = 0; i < 600 && !has_reported(out); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
 }
 
 /// The process that started `pid`.

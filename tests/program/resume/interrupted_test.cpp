@@ -26,12 +26,6 @@ std::string uninterrupted(const std::string& batch_size = "16") {
   return run_to_end(trained(out, batch_size) + kThreeRanks, out);
 }
 
-// Training has begun.
-bool has_reported(const std::string& out) {
-  const auto metrics = out + "/metrics.jsonl";
-  return file_exists(metrics) && !read_file(metrics).empty();
-}
-
 // Starts a run, waits for `ready`, lets `act` have its workers' process ids.
 CommandResult disturb(
     const Arguments& arguments, const std::string& out,

@@ -137,11 +137,6 @@ Arguments training(const std::string& out) {
           "4",     "--log-every", "1",       "--out",    out};
 }
 
-bool has_reported(const std::string& out) {
-  const auto metrics = out + "/metrics.jsonl";
-  return file_exists(metrics) && !read_file(metrics).empty();
-}
-
 TEST_P(StoppedInAnEpoch, SavesAndSaysHowToGoOn) {
   const Scratch scratch;
   const auto out = scratch / "run";
