@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <list>
 #include <set>
 #include <string>
@@ -19,6 +20,7 @@
 namespace tandem {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 struct Ranks {
@@ -35,8 +37,11 @@ std::string read_all(int fd) {
   return text;
 }
 
-// The last rank is reaped last: until then one that was killed is a zombie.
-Ranks run_shm_ranks(int size, const std::vector<std::string>& words) {
+// The last rank is reaped last: until then one that was killed is a zombie. It may be
+// another program than the others.
+Ranks run_shm_ranks(
+    int size, const std::vector<std::string>& words,
+    const std::string& last = "shm_ranks") {
   const std::string directory = make_private_directory();
   Ranks ranks;
   {
@@ -48,7 +53,7 @@ Ranks run_shm_ranks(int size, const std::vector<std::string>& words) {
       env.world_size = env.local_world_size = size;
       env.store = server.address();
       ProcessOptions options;
-      options.command = {program("shm_ranks")};
+      options.command = {program(rank + 1 == size ? last : "shm_ranks")};
       options.command.insert(options.command.end(), words.begin(), words.end());
       options.variables = to_variables(env);
       options.variables.emplace_back("OMP_NUM_THREADS", "1");
@@ -82,6 +87,19 @@ TEST(ShmProcesses, AsManyAsThereAreCoresAndMoreSumAlike) {
       EXPECT_EQ(output, ranks.outputs[0]) << size;
     }
   }
+}
+
+// Its sources have another hash: the file that says so is the only one that differs.
+TEST(ShmProcesses, OneOfAnotherBuildIsNamedByAll) {
+  const auto ranks = run_shm_ranks(3, {"sum"}, "shm_ranks_other_build");
+  for (size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(ranks.statuses[rank].code, 2);
+    EXPECT_EQ(ranks.outputs[rank], ranks.outputs[0]);
+  }
+  EXPECT_THAT(
+      ranks.outputs[0],
+      AllOf(HasSubstr("rank 2"), HasSubstr("of another build"), HasSubstr("0.1.0 (")));
+  EXPECT_EQ(std::count(ranks.outputs[0].begin(), ranks.outputs[0].end(), '\n'), 1);
 }
 
 class ShmLoss : public testing::TestWithParam<const char*> {};
