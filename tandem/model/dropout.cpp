@@ -3,11 +3,11 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/core/dropout_numbers.h"
 #include "tandem/core/parallel.h"
 #include "tandem/core/simd.h"
 
@@ -15,27 +15,16 @@ namespace tandem {
 
 namespace {
 
-// Sixteen Philox blocks side by side give 128 numbers of 16 bits. Element e of a group
-// of 128 is half e / 64 of word (e / 16) % 4 of block e % 16, so that each store is
-// contiguous.
-constexpr uint32_t kLanes = 16;
-constexpr int64_t kGroup = 8 * kLanes;
+constexpr uint32_t kLanes = kDropoutLanes;
+constexpr int64_t kGroup = kDropoutGroup;
 
 // The least number of elements that a thread takes.
 constexpr int64_t kElementsOfAThread = 32'768;
 
-struct Counter {
-  uint32_t position;
-  uint32_t epoch;
-  uint32_t layer;
-  uint32_t key0;
-  uint32_t key1;
-};
-
 using Words = uint32_t[4][kLanes];
 
 TANDEM_ALWAYS_INLINE void philox(
-    uint32_t first_block, const Counter& counter, Words& x) {
+    uint32_t first_block, const DropoutCounter& counter, Words& x) {
   for (uint32_t i = 0; i < kLanes; ++i) {
     x[0][i] = first_block + i;
     x[1][i] = counter.position;
@@ -44,23 +33,18 @@ TANDEM_ALWAYS_INLINE void philox(
   }
   uint32_t key0 = counter.key0;
   uint32_t key1 = counter.key1;
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
     for (uint32_t i = 0; i < kLanes; ++i) {
-      const uint64_t product0 = uint64_t{0xD2511F53} * x[0][i];
-      const uint64_t product1 = uint64_t{0xCD9E8D57} * x[2][i];
-      x[0][i] = static_cast<uint32_t>(product1 >> 32) ^ x[1][i] ^ key0;
-      x[2][i] = static_cast<uint32_t>(product0 >> 32) ^ x[3][i] ^ key1;
-      x[1][i] = static_cast<uint32_t>(product1);
-      x[3][i] = static_cast<uint32_t>(product0);
+      philox_round(x[0][i], x[1][i], x[2][i], x[3][i], key0, key1);
     }
-    key0 += 0x9E3779B9;
-    key1 += 0xBB67AE85;
+    philox_next_key(key0, key1);
   }
 }
 
 template <typename T>
 TANDEM_ALWAYS_INLINE void fill_sample(
-    const Counter& counter, uint32_t threshold, T scale, T* out, int64_t elements) {
+    const DropoutCounter& counter, uint32_t threshold, T scale, T* out,
+    int64_t elements) {
   Words words;
   T values[kGroup];
   for (int64_t first = 0; first < elements; first += kGroup) {
@@ -78,19 +62,19 @@ TANDEM_ALWAYS_INLINE void fill_sample(
 }
 
 TANDEM_SIMD_CLONES void fill(
-    const Counter& counter, uint32_t threshold, float scale, float* out,
+    const DropoutCounter& counter, uint32_t threshold, float scale, float* out,
     int64_t elements) {
   fill_sample(counter, threshold, scale, out, elements);
 }
 
 TANDEM_SIMD_CLONES void fill(
-    const Counter& counter, uint32_t threshold, double scale, double* out,
+    const DropoutCounter& counter, uint32_t threshold, double scale, double* out,
     int64_t elements) {
   fill_sample(counter, threshold, scale, out, elements);
 }
 
 TANDEM_SIMD_CLONES void fill(
-    const Counter& counter, uint32_t threshold, uint8_t scale, uint8_t* out,
+    const DropoutCounter& counter, uint32_t threshold, uint8_t scale, uint8_t* out,
     int64_t elements) {
   fill_sample(counter, threshold, scale, out, elements);
 }
@@ -104,13 +88,10 @@ void fill_samples(
         "[model] a dropout probability of " + std::to_string(p) +
         " is impossible; choose one from 0 to less than 1");
   }
-  const auto threshold = static_cast<uint32_t>(std::lround(p * 65536));
+  const uint32_t threshold = dropout_threshold(p);
   const auto fill_one = [&](int64_t i) {
     const int64_t position = context.first_position + i * context.position_stride;
-    const Counter counter{
-        static_cast<uint32_t>(position), static_cast<uint32_t>(context.epoch),
-        static_cast<uint32_t>(layer), static_cast<uint32_t>(context.seed),
-        static_cast<uint32_t>(context.seed >> 32)};
+    const auto counter = dropout_counter(context.seed, context.epoch, position, layer);
     fill(counter, threshold, scale, out + i * elements, elements);
   };
   const int64_t grain =

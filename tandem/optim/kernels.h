@@ -10,17 +10,10 @@
 
 #include "tandem/core/arena.h"
 #include "tandem/core/simd.h"
+#include "tandem/core/updates/group_context.h"
 #include "tandem/optim/optimizer.h"
 
 namespace tandem {
-
-/// One optimizer step as one parameter group sees it.
-struct GroupContext {
-  double lr = 0;
-  double weight_decay = 0;
-  double gradient_scale = 1;
-  int64_t step = 1;
-};
 
 /// What the optimizers share: state arenas, and splitting a range into runs of one
 /// parameter group. A class for each algorithm updates a run in one pass.

@@ -1,3 +1,4 @@
+#include "tandem/core/updates/sgd.h"
 #include "tandem/base/error.h"
 #include "tandem/optim/kernels.h"
 
@@ -5,49 +6,28 @@ namespace tandem {
 
 namespace {
 
-template <typename T>
-struct Factors {
-  T gradient_scale;
-  T weight_decay;
-  T momentum;
-  T undamped;
-  T minus_lr;
-  bool first_step;
-  bool nesterov;
-};
-
 // The conditions are the same for all elements: compilers take them out of the loops,
 // which they then vectorise.
 
 template <typename T>
 TANDEM_ALWAYS_INLINE void update_plain(
-    int64_t n, T* __restrict param, const T* __restrict grad, const Factors<T> f) {
+    int64_t n, T* __restrict param, const T* __restrict grad, const SgdFactors<T> f) {
   for (int64_t i = 0; i < n; ++i) {
-    T g = f.gradient_scale * grad[i];
-    if (f.weight_decay != 0) {
-      g += f.weight_decay * param[i];
-    }
-    param[i] += f.minus_lr * g;
+    sgd_element(grad[i], param[i], f);
   }
 }
 
 template <typename T>
 TANDEM_ALWAYS_INLINE void update_with_momentum(
     int64_t n, T* __restrict param, const T* __restrict grad, T* __restrict buffer,
-    const Factors<T> f) {
+    const SgdFactors<T> f) {
   for (int64_t i = 0; i < n; ++i) {
-    T g = f.gradient_scale * grad[i];
-    if (f.weight_decay != 0) {
-      g += f.weight_decay * param[i];
-    }
-    const T b = f.first_step ? g : f.momentum * buffer[i] + f.undamped * g;
-    buffer[i] = b;
-    param[i] += f.minus_lr * (f.nesterov ? g + f.momentum * b : b);
+    sgd_element(grad[i], param[i], buffer[i], f);
   }
 }
 
 TANDEM_SIMD_CLONES void update_elements(
-    int64_t n, float* param, const float* grad, float* buffer, Factors<float> f) {
+    int64_t n, float* param, const float* grad, float* buffer, SgdFactors<float> f) {
   if (buffer == nullptr) {
     update_plain(n, param, grad, f);
   } else {
@@ -56,7 +36,8 @@ TANDEM_SIMD_CLONES void update_elements(
 }
 
 TANDEM_SIMD_CLONES void update_elements(
-    int64_t n, double* param, const double* grad, double* buffer, Factors<double> f) {
+    int64_t n, double* param, const double* grad, double* buffer,
+    SgdFactors<double> f) {
   if (buffer == nullptr) {
     update_plain(n, param, grad, f);
   } else {
@@ -69,15 +50,13 @@ class Sgd final : public FusedOptimizer {
   Sgd(const OptimizerOptions& options, Arena& parameters, Arena& gradients,
       const std::vector<ParameterGroup>& groups)
       : FusedOptimizer(options, 1e-3, 0, parameters, gradients, groups),
-        momentum_(options.momentum),
-        dampening_(options.dampening),
-        nesterov_(options.nesterov) {
-    if (nesterov_ && (momentum_ == 0 || dampening_ != 0)) {
+        settings_{options.momentum, options.dampening, options.nesterov} {
+    if (settings_.nesterov && (settings_.momentum == 0 || settings_.dampening != 0)) {
       throw ConfigError(
           "[optim] nesterov needs momentum and no dampening; change momentum to "
           "more than 0 and dampening to 0");
     }
-    if (momentum_ != 0) {
+    if (settings_.momentum != 0) {
       buffer_ = &add_state("momentum_buffer");
     }
   }
@@ -89,15 +68,11 @@ class Sgd final : public FusedOptimizer {
       update_elements(
           run.size(), data<T>(parameters_, run), data<T>(gradients_, run),
           buffer_ == nullptr ? nullptr : data<T>(*buffer_, run),
-          {static_cast<T>(context.gradient_scale), static_cast<T>(context.weight_decay),
-           static_cast<T>(momentum_), static_cast<T>(1 - dampening_),
-           static_cast<T>(-context.lr), context.step == 1, nesterov_});
+          factors_of<T>(settings_, context));
     });
   }
 
-  double momentum_;
-  double dampening_;
-  bool nesterov_;
+  SgdSettings settings_;
   Arena* buffer_ = nullptr;
 };
 
