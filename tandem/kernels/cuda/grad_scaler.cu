@@ -1,0 +1,80 @@
+#include "tandem/kernels/cuda/grad_scaler.h"
+
+#include <cmath>
+#include <limits>
+
+#include "tandem/kernels/cuda/device.h"
+
+namespace tandem::cuda {
+
+namespace {
+
+constexpr unsigned kThreads = 256;
+// The least float32 that has all its digits.
+constexpr float kLeastNormal = std::numeric_limits<float>::min();
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) unscale_kernel(
+    int64_t count, T* __restrict__ gradients, const float* scale, int64_t* overflowed) {
+  const auto factor = static_cast<T>(1.0 / *scale);
+  const int64_t first = int64_t{blockIdx.x} * kUnscaleTile + threadIdx.x;
+  bool finite = true;
+  for (int64_t k = 0; k < kUnscaleTile; k += kThreads) {
+    if (first + k < count) {
+      const T value = gradients[first + k];
+      finite = finite && std::isfinite(value);
+      gradients[first + k] = value * factor;
+    }
+  }
+  if (!finite) {
+    // All that write it write the same.
+    *overflowed = 1;
+  }
+}
+
+__global__ void scaler_kernel(
+    ScalerConstants constants, ScalerState state, StepScalars* scalars) {
+  const bool finite = *state.overflowed == 0;
+  *state.overflowed = 0;
+  scalars->left_out = finite ? 0 : 1;
+  scalars->step -= *state.skipped_steps;
+  *state.skipped_steps += finite ? 0 : 1;
+  if (!constants.dynamic) {
+    return;
+  }
+  if (!finite) {
+    const auto less = static_cast<float>(*state.scale * constants.backoff_factor);
+    if (less < kLeastNormal) {
+      *state.exhausted = 1;
+      return;
+    }
+    *state.scale = less;
+    *state.growth_tracker = 0;
+  } else if (++*state.growth_tracker == constants.growth_interval) {
+    const auto more = static_cast<float>(*state.scale * constants.growth_factor);
+    *state.scale = more <= constants.max_scale ? more : *state.scale;
+    *state.growth_tracker = 0;
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void unscale(int64_t count, T* gradients, const ScalerState& state, Stream stream) {
+  if (count > 0) {
+    launch(
+        "unscale", unscale_kernel<T>, blocks_of(count, kUnscaleTile), kThreads, 0,
+        stream, count, gradients, state.scale, state.overflowed);
+  }
+}
+
+void update_scaler(
+    const ScalerConstants& constants, const ScalerState& state, StepScalars* scalars,
+    Stream stream) {
+  launch("update_scaler", scaler_kernel, 1, 1, 0, stream, constants, state, scalars);
+}
+
+template void unscale(int64_t, float*, const ScalerState&, Stream);
+template void unscale(int64_t, double*, const ScalerState&, Stream);
+
+}  // namespace tandem::cuda
