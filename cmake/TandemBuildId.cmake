@@ -1,6 +1,7 @@
 # Writes build_id.cpp: the version, and a hash of what the library is built from. Run as
 #   cmake -DROOT=... -DVERSION=... -DTORCH=... -DOUT=... -P TandemBuildId.cmake
-file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/tandem/*.cpp ${ROOT}/tandem/*.h)
+file(GLOB_RECURSE sources RELATIVE ${ROOT}
+  ${ROOT}/tandem/*.cpp ${ROOT}/tandem/*.cu ${ROOT}/tandem/*.h)
 list(SORT sources)
 set(all "${TORCH}")
 foreach(source ${sources})

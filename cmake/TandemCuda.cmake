@@ -1,0 +1,59 @@
+# The kernels for GPUs, tandem/kernels/cuda/*.cu, compiled by nvcc where there is one;
+# nothing links them yet. A command of our own, not CMake's language CUDA: that hands nvcc
+# the sanitizers' flags, and ends the configuration where nvcc does not know the compiler.
+# Tests compile the same sources as C++ in any case.
+# Sets TANDEM_CUDA_OBJECTS, empty without nvcc.
+
+# Two seconds each and source. All that CUDA 13 and we have: 75;80;86;89;90;100;120.
+set(TANDEM_CUDA_ARCHITECTURES 80 90 CACHE STRING
+    "GPUs to compile kernels for; later ones translate the last of them when they start")
+
+set(TANDEM_CUDA_OBJECTS)
+find_program(TANDEM_NVCC nvcc PATHS /usr/local/cuda/bin
+             DOC "CUDA's compiler; empty or NOTFOUND: no kernels for GPUs")
+if(NOT TANDEM_NVCC OR CMAKE_CROSSCOMPILING)
+  message(STATUS "No kernels for GPUs: nvcc was not found; install CUDA's toolkit or set "
+                 "TANDEM_NVCC")
+  return()
+endif()
+
+set(nvcc ${TANDEM_NVCC} -ccbin ${CMAKE_CXX_COMPILER} -std=c++17)
+set(gencode)
+foreach(architecture IN LISTS TANDEM_CUDA_ARCHITECTURES)
+  list(APPEND gencode
+    -gencode arch=compute_${architecture},code=sm_${architecture})
+endforeach()
+list(GET TANDEM_CUDA_ARCHITECTURES -1 last)
+list(APPEND gencode -gencode arch=compute_${last},code=compute_${last})
+
+# Tried until it works.
+if(NOT TANDEM_NVCC_WORKS STREQUAL "${nvcc};${gencode}")
+  set(probe ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/nvcc_probe)
+  file(WRITE ${probe}.cu "#include <string>\n__global__ void probe() {}\n")
+  execute_process(COMMAND ${nvcc} ${gencode} -c ${probe}.cu -o ${probe}.o
+                  RESULT_VARIABLE failed ERROR_VARIABLE said OUTPUT_VARIABLE said)
+  if(failed)
+    string(REGEX REPLACE "\n.*" "" said "${said}")
+    message(STATUS "No kernels for GPUs: ${TANDEM_NVCC} failed: ${said}")
+    return()
+  endif()
+  set(TANDEM_NVCC_WORKS "${nvcc};${gencode}" CACHE INTERNAL "")
+endif()
+message(STATUS "Kernels for GPUs: ${TANDEM_NVCC}, ${TANDEM_CUDA_ARCHITECTURES}")
+
+# Without contraction: what the CPU computes in the same way has the same bits.
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tandem/kernels/cuda/*.cu)
+foreach(source IN LISTS sources)
+  get_filename_component(name ${source} NAME_WE)
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.o)
+  add_custom_command(
+    OUTPUT ${object}
+    COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${nvcc} -O3 --fmad=false -lineinfo ${gencode}
+            -Werror all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow
+            -I${PROJECT_SOURCE_DIR} -MD -MF ${object}.d -c ${source} -o ${object}
+    DEPENDS ${source} DEPFILE ${object}.d
+    COMMENT "Compiling ${name}.cu for GPUs" VERBATIM)
+  list(APPEND TANDEM_CUDA_OBJECTS ${object})
+endforeach()
+file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/cuda)
+add_custom_target(tandem_cuda_kernels ALL DEPENDS ${TANDEM_CUDA_OBJECTS})
