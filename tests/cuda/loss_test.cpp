@@ -89,7 +89,7 @@ TYPED_TEST(LossKernels, OfClassesAreLibTorchs) {
        {LossKind::cross_entropy, LossKind::nll, LossKind::softmax_cross_entropy}) {
     SCOPED_TRACE(name_of(kind));
     for (const auto& [samples, classes] : std::vector<std::pair<int64_t, int64_t>>{
-             {1, 1}, {1, 10}, {7, 10}, {64, 10}, {33, 31}, {40, 32}, {3, 100}}) {
+             {1, 1}, {7, 10}, {33, 31}, {64, 32}, {3, 100}}) {
       SCOPED_TRACE(std::to_string(samples) + " x " + std::to_string(classes));
       auto output = values_of<T>(outputs(samples, classes));
       std::vector<int64_t> targets;
@@ -116,13 +116,15 @@ TYPED_TEST(LossKernels, OfClassesAreLibTorchs) {
         expect_near(grad, expected.grad);
         found.push_back(sums.values);
         EXPECT_EQ(found.back(), found.front());
-        // Without gradients, onto what is there.
-        cuda::class_loss<T>(
-            kind, samples, classes, output.data(), targets.data(), {},
-            sums.values.data(), nullptr, nullptr);
-        EXPECT_EQ(sums.values[0], 2 * found.front()[0]);
-        EXPECT_EQ(sums.values[2], 2 * static_cast<double>(samples));
       });
+      // Without gradients, onto what is there.
+      Sums sums;
+      sums.values = found.front();
+      cuda::class_loss<T>(
+          kind, samples, classes, output.data(), targets.data(), {}, sums.values.data(),
+          nullptr, nullptr);
+      EXPECT_EQ(sums.values[0], 2 * found.front()[0]);
+      EXPECT_EQ(sums.values[2], 2 * static_cast<double>(samples));
     }
   }
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <new>
 #include <utility>
 
@@ -122,15 +121,18 @@ Fibre::~Fibre() {
   munmap(stack_, kStackBytes);
 }
 
-void Fibre::start(std::function<void()> body) {
-  body_ = std::move(body);
-  thrown_ = nullptr;
-  ended_ = false;
+void Fibre::start(const std::function<void()>& body) {
+  body_ = &body;
+  // One that has ended waits for the next function: the sanitizer keeps much for each
+  // new stack.
+  if (!ended_) {
 #if defined(TANDEM_FIBRES_FOR_ASAN)
-  __asan_unpoison_memory_region(stack_, kStackBytes);
+    __asan_unpoison_memory_region(stack_, kStackBytes);
 #endif
-  own_frames_ = nullptr;
-  own_place_ = first_place(stack_, &Fibre::enter);
+    own_frames_ = nullptr;
+    own_place_ = first_place(stack_, &Fibre::enter);
+  }
+  ended_ = false;
 }
 
 bool Fibre::resume() {
@@ -144,7 +146,7 @@ bool Fibre::resume() {
 }
 
 void Fibre::pause() {
-  running->switch_back(false);
+  running->switch_back();
 }
 
 void Fibre::switch_here() {
@@ -157,12 +159,9 @@ void Fibre::switch_here() {
 #endif
 }
 
-void Fibre::switch_back(bool for_good) {
+void Fibre::switch_back() {
 #if defined(TANDEM_FIBRES_FOR_ASAN)
-  __sanitizer_start_switch_fiber(
-      for_good ? nullptr : &own_frames_, callers_stack_, callers_stack_bytes_);
-#else
-  static_cast<void>(for_good);
+  __sanitizer_start_switch_fiber(&own_frames_, callers_stack_, callers_stack_bytes_);
 #endif
   tandem_switch_stack(&own_place_, callers_place_);
 #if defined(TANDEM_FIBRES_FOR_ASAN)
@@ -176,14 +175,15 @@ void Fibre::enter() {
   __sanitizer_finish_switch_fiber(
       nullptr, &self.callers_stack_, &self.callers_stack_bytes_);
 #endif
-  try {
-    self.body_();
-  } catch (...) {
-    self.thrown_ = std::current_exception();
+  for (;;) {
+    try {
+      (*self.body_)();
+    } catch (...) {
+      self.thrown_ = std::current_exception();
+    }
+    self.ended_ = true;
+    self.switch_back();
   }
-  self.ended_ = true;
-  self.switch_back(true);
-  std::abort();
 }
 
 }  // namespace tandem

@@ -18,9 +18,9 @@ class Fibre {
   Fibre(const Fibre&) = delete;
   Fibre& operator=(const Fibre&) = delete;
 
-  /// What the next resume() calls. A function that has not ended is forgotten, with
-  /// what lies on its stack.
-  void start(std::function<void()> body);
+  /// What the next resume() calls; it lives until it has ended. A function that has not
+  /// ended is forgotten, with what lies on its stack.
+  void start(const std::function<void()>& body);
 
   /// Runs the function until it pauses or ends. True when it has ended; rethrows what
   /// it threw.
@@ -32,12 +32,12 @@ class Fibre {
  private:
   [[noreturn]] static void enter();
   void switch_here();
-  void switch_back(bool for_good);
+  void switch_back();
 
   char* stack_;
-  std::function<void()> body_;
+  const std::function<void()>* body_ = nullptr;
   std::exception_ptr thrown_;
-  bool ended_ = true;
+  bool ended_ = false;
   // Where the function, and who resumed it, go on: stack pointers.
   void* own_place_ = nullptr;
   void* callers_place_ = nullptr;
