@@ -4,8 +4,8 @@
 
 namespace tandem {
 
-/// Which samples a batch has. It lies in the memory of the device, as StepScalars do and
-/// for the same reason.
+/// Which samples a batch has. It lies in the memory of the device, as StepScalars do
+/// and for the same reason.
 struct BatchPlace {
   uint64_t seed = 0;
   int64_t epoch = 0;

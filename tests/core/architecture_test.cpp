@@ -108,7 +108,7 @@ std::vector<std::string> source_files() {
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(root / folder)) {
       const auto extension = entry.path().extension();
-      if (extension == ".h" || extension == ".cpp") {
+      if (extension == ".h" || extension == ".cpp" || extension == ".cu") {
         files.push_back(entry.path().lexically_relative(root).string());
       }
     }
@@ -221,6 +221,19 @@ TEST(Architecture, TheThinProgramKnowsNoLibTorch) {
   }
   seen.clear();
   EXPECT_NE(libtorch_in("tandem/train/trainer.cpp", seen), "");
+}
+
+// Their sources are to compile in seconds, and as plain C++.
+TEST(Architecture, KernelsForGpusKnowNoLibTorch) {
+  int kernels = 0;
+  for (const auto& file : source_files()) {
+    if (starts_with(file, "tandem/kernels/cuda/")) {
+      std::set<std::string> seen;
+      EXPECT_EQ(libtorch_in(file, seen), "");
+      kernels += file.substr(file.size() - 3) == ".cu" ? 1 : 0;
+    }
+  }
+  EXPECT_GT(kernels, 5);
 }
 
 TEST(Architecture, CheckerCatchesPlantedEdges) {

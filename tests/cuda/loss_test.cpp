@@ -89,7 +89,7 @@ TYPED_TEST(LossKernels, OfClassesAreLibTorchs) {
        {LossKind::cross_entropy, LossKind::nll, LossKind::softmax_cross_entropy}) {
     SCOPED_TRACE(name_of(kind));
     for (const auto& [samples, classes] : std::vector<std::pair<int64_t, int64_t>>{
-             {1, 1}, {7, 10}, {33, 31}, {64, 32}, {3, 100}}) {
+             {1, 1}, {7, 10}, {33, 31}, {5, 32}, {3, 100}}) {
       SCOPED_TRACE(std::to_string(samples) + " x " + std::to_string(classes));
       auto output = values_of<T>(outputs(samples, classes));
       std::vector<int64_t> targets;
