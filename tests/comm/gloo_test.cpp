@@ -19,6 +19,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/store/socket.h"
+#include "tandem/core/torch_compat.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 
@@ -235,7 +236,12 @@ TEST(Gloo, NamesAStrangerThatComesEveryTime) {
     stranger.fail(attempt);
   }
   first.join();
-  EXPECT_THAT(message, HasSubstr("3 times in vain: 127.0.0.2, which is no rank"));
+  // LibTorch 2's Gloo gives a stranger no rank's place, so it is not to blame there.
+  const bool takes_places = std::string(TORCH_VERSION).rfind("1.", 0) == 0;
+  EXPECT_THAT(
+      message, HasSubstr(
+                   takes_places ? "3 times in vain: 127.0.0.2, which is no rank"
+                                : "3 times in vain, at last: "));
 }
 
 }  // namespace
