@@ -290,7 +290,7 @@ TEST(Train, AStoppedReaderIsNamedAfterTheTimeout) {
   for (const auto& name : list_directory("/proc")) {
     const pid_t pid = std::atoi(name.c_str());
     if (pid > 0 && parent_of_process(pid) == run.pid() && !is_worker(pid) &&
-        is_running(pid)) {
+        !is_fork_server(name) && is_running(pid)) {
       reader = pid;
     }
   }
