@@ -1,5 +1,6 @@
 #pragma once
 
+#include <fmt/core.h>
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
@@ -39,6 +40,19 @@ inline CLI::Validator whole_number(int64_t least, int64_t most = 1'000'000'000) 
     return fits ? ""
                 : "'" + text + "' is not a whole number from " + std::to_string(least) +
                       " to " + std::to_string(most);
+  };
+  return {check, ""};
+}
+
+/// The same for any number.
+inline CLI::Validator number(double least, double most) {
+  const auto check = [=](const std::string& text) -> std::string {
+    double value = 0;
+    const bool fits =
+        CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+    return fits ? ""
+                : fmt::format(
+                      "'{}' is not a number from {:g} to {:g}", text, least, most);
   };
   return {check, ""};
 }

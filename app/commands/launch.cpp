@@ -95,6 +95,10 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
       "--listen-all", options.listen_all,
       "host 0 listens on all its interfaces, not only on that of --master-addr");
   app.add_option(
+         "--timeout-seconds,--timeout_seconds", options.timeout_seconds,
+         "longest wait for another host")
+      ->check(number(0.001, 1e7));
+  app.add_option(
       "--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
       "HOST:PORT of host 0, another form of the two above");
   app.add_option(

@@ -51,15 +51,8 @@ struct PlanFlags {
   }
 };
 
-CLI::Validator at_least_zero(double most = 1e15) {
-  const auto check = [=](const std::string& text) -> std::string {
-    double value = 0;
-    const bool fits =
-        CLI::detail::lexical_cast(text, value) && value >= 0 && value <= most;
-    return fits ? "" : fmt::format("'{}' is not a number from 0 to {:g}", text, most);
-  };
-  return {check, ""};
-}
+// The most that a measurement can be.
+constexpr double kMost = 1e15;
 
 // One all-reduce for each parameter is nothing that anybody would plan.
 SyncMode parse_sync(const std::string& text) {
@@ -94,34 +87,34 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
          "--crowding", flags.crowding,
          "how many times as long a step takes when all ranks of a node compute: 2 for "
          "4 ranks on 2 cores")
-      ->check(at_least_zero());
+      ->check(number(0, kMost));
   app.add_flag("--measure", flags.measure, "time a step and the node's sums here, now");
   app.add_option(
       "--from", flags.from, "directory of a run, to take step and bytes from");
   app.add_option("--step-ms", flags.step_ms, "a step of one rank alone")
-      ->check(at_least_zero());
+      ->check(number(0, kMost));
   app.add_option("--gradient-bytes", flags.gradient_bytes, "4 per parameter")
-      ->check(at_least_zero());
+      ->check(number(0, kMost));
   app.add_option("--bucket-bytes", flags.bucket_bytes, "as in tandem train")
-      ->check(at_least_zero());
+      ->check(number(0, kMost));
   app.add_option(
          "--overlap", flags.overlap,
          "share of the step, at its end, in which gradients come evenly")
-      ->check(at_least_zero(1));
+      ->check(number(0, 1));
   app.add_option(
       "--buckets", flags.buckets,
       "instead of the three: bytes@ms,... as bench step --json tells them");
   add_strategy_flags(app, flags.config.strategy);
   app.add_option("--bandwidth-gbit", flags.bandwidth_gbit, "of a node's link, each way")
-      ->check(at_least_zero());
+      ->check(number(0, kMost));
   app.add_option("--latency-us", flags.latency_us, "of a message between nodes")
-      ->check(at_least_zero());
+      ->check(number(0, kMost));
   app.add_option("--local-ms", flags.local_ms, "adding up the gradients inside a node")
-      ->check(at_least_zero());
+      ->check(number(0, kMost));
   app.add_option(
          "--comm-cpu-ms", flags.comm_cpu_ms,
          "a rank's own processor time for communication with one other node")
-      ->check(at_least_zero());
+      ->check(number(0, kMost));
   app.add_option("--batch-size", flags.batch_size, "per rank, for samples/s")
       ->check(whole_number(1));
   for (const char* name : kMeasured) {

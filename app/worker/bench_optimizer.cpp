@@ -68,7 +68,7 @@ Times time_updates(OptimizerKind kind, const BenchOptimizerOptions& options) {
   std::vector<char> to(from.size());
   const auto range = layout->trainable_ranges().at(0);
   for (int64_t step = 1; step <= kWarmup + options.repeats; ++step) {
-    const UpdateContext context{optimizer->base_lr(), 1, step};
+    const StepScalars context{optimizer->base_lr(), 1, step};
     const double update = milliseconds_of([&] { optimizer->update(range, context); });
     const double copy = milliseconds_of([&] {
       std::memcpy(to.data(), from.data(), from.size());

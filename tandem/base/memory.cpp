@@ -14,6 +14,8 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+constexpr const char* kOwnGroups = "/proc/self/cgroup";
+constexpr const char* kGroupsRoot = "/sys/fs/cgroup";
 
 // Of "name: number kB" in a file of /proc.
 int64_t kilobytes_in(const std::string& path, const std::string& name) {
@@ -48,8 +50,8 @@ int64_t left_of_group(const std::string& group) {
   return most - used + cached;
 }
 
-int64_t left_of_groups() {
-  std::ifstream file("/proc/self/cgroup");
+int64_t left_of_groups(const std::string& groups, const std::string& root) {
+  std::ifstream file(groups);
   int64_t left = kUnlimited;
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("0::/", 0) != 0) {
@@ -57,7 +59,7 @@ int64_t left_of_groups() {
     }
     // A limit holds for all groups below.
     for (std::string group = line.substr(3);; group.erase(group.rfind('/'))) {
-      left = std::min(left, left_of_group("/sys/fs/cgroup" + group));
+      left = std::min(left, left_of_group(root + group));
       if (group.empty() || group == "/") {
         break;
       }
@@ -121,14 +123,18 @@ int64_t num_memory_kills(const std::string& groups, const std::string& root) {
 }
 
 int64_t num_memory_kills() {
-  return num_memory_kills("/proc/self/cgroup", "/sys/fs/cgroup");
+  return num_memory_kills(kOwnGroups, kGroupsRoot);
+}
+
+int64_t free_memory(const std::string& groups, const std::string& root) {
+  return std::max<int64_t>(
+      0, std::min(
+             {kilobytes_in("/proc/meminfo", "MemAvailable:"),
+              left_of_groups(groups, root), left_of_address_space()}));
 }
 
 int64_t free_memory() {
-  return std::max<int64_t>(
-      0, std::min(
-             {kilobytes_in("/proc/meminfo", "MemAvailable:"), left_of_groups(),
-              left_of_address_space()}));
+  return free_memory(kOwnGroups, kGroupsRoot);
 }
 
 }  // namespace tandem

@@ -17,6 +17,7 @@ int64_t num_memory_kills();
 
 /// The same as the files below `root` say, for a process whose groups are listed in
 /// the file `groups` as in /proc/self/cgroup.
+int64_t free_memory(const std::string& groups, const std::string& root);
 int64_t num_memory_kills(const std::string& groups, const std::string& root);
 
 }  // namespace tandem

@@ -165,6 +165,9 @@ class ModelArenas {
   Arena& parameters() {
     return parameters_;
   }
+  const Arena& parameters() const {
+    return parameters_;
+  }
   Arena& gradients() {
     return gradients_;
   }

@@ -9,17 +9,14 @@ namespace tandem {
 /// that is captured once (a CUDA graph) reads it anew each time, where what the host
 /// passes to a kernel would stay as it was.
 struct StepScalars {
-  // --- set before the step ---
-  // The schedule's learning rate.
+  // The schedule's learning rate for this step.
   double lr = 0;
-  // Counts optimizer steps from 1 (Adam's bias correction); those that were left out
-  // are taken off in the step.
-  int64_t step = 1;
-
-  // --- set in the step ---
-  // Every gradient is multiplied by this first: clipping.
+  // Every gradient is multiplied by this first; clipping sets it in the step.
   double gradient_scale = 1;
-  // Not 0: gradients overflowed (optim/grad_scaler.h), the update changes nothing.
+  // Counts optimizer steps from 1 (Adam's bias correction). A GradScaler takes those
+  // off that were left out.
+  int64_t step = 1;
+  // Not 0: gradients overflowed (optim/grad_scaler.h), and the update changes nothing.
   int64_t left_out = 0;
 };
 

@@ -10,9 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -162,28 +164,72 @@ Bytes map_memory(int memory) {
   return {data, size};
 }
 
-Dataset read_description(std::istream& in) {
+// The product of numbers that are not negative; nullopt where it is more than `most`.
+std::optional<size_t> product(std::initializer_list<int64_t> factors, size_t most) {
+  size_t all = 1;
+  for (const int64_t factor : factors) {
+    if (factor < 0 || __builtin_mul_overflow(all, static_cast<size_t>(factor), &all) ||
+        all > most) {
+      return std::nullopt;
+    }
+  }
+  return all;
+}
+
+// Takes nothing for granted: whoever has set the variable has written it.
+std::optional<Dataset> read_description(std::istream& in, size_t most) {
   Dataset split;
   std::getline(in, split.name);
   size_t num_names = 0;
   in >> split.hashes.images >> split.hashes.labels >> split.size >> split.channels >>
       split.height >> split.width >> split.num_classes >> num_names;
   in.ignore();
-  split.class_names.resize(num_names);
-  for (auto& name : split.class_names) {
-    std::getline(in, name);
+  if (!in || num_names > most || !product({split.size}, most) ||
+      !product({split.channels, split.height, split.width}, most) ||
+      !product({split.size, split.channels, split.height, split.width}, most)) {
+    return std::nullopt;
   }
-  return split;
+  for (size_t i = 0; i < num_names && in; ++i) {
+    std::getline(in, split.class_names.emplace_back());
+  }
+  return in ? std::optional(split) : std::nullopt;
 }
 
-// The next `bytes` bytes; moves `offset` past them.
-Bytes take_pages(const Bytes& all, size_t& offset, int64_t bytes) {
+// The next `bytes` bytes; moves `offset` past them. False where they are not there.
+bool take_pages(const Bytes& all, size_t& offset, int64_t bytes, Bytes& taken) {
   const auto size = static_cast<size_t>(bytes);
-  TANDEM_CHECK(offset + size <= all.size(), "prepared data ends early");
+  if (offset > all.size() || size > all.size() - offset) {
+    return false;
+  }
   const std::shared_ptr<const uint8_t> owner(
       std::make_shared<const Bytes>(all), all.data() + offset);
   offset += whole_pages(size);
-  return {owner, size};
+  taken = {owner, size};
+  return true;
+}
+
+std::optional<DatasetSplits> splits_in(const Bytes& all, const std::string& key) {
+  const auto* end = std::find(all.begin(), all.end(), uint8_t{0});
+  const std::string head(all.begin(), end);
+  std::istringstream lines(head);
+  std::string its_key;
+  std::getline(lines, its_key);
+  if (end == all.end() || its_key != key) {
+    return std::nullopt;
+  }
+  auto train = read_description(lines, all.size());
+  auto test = read_description(lines, all.size());
+  if (!train || !test) {
+    return std::nullopt;
+  }
+  size_t offset = whole_pages(head.size() + 1);
+  for (auto* split : {&*train, &*test}) {
+    if (!take_pages(all, offset, split->size * split->image_bytes(), split->pixels) ||
+        !take_pages(all, offset, split->size, split->labels)) {
+      return std::nullopt;
+    }
+  }
+  return DatasetSplits{std::move(*train), std::move(*test)};
 }
 
 std::optional<DatasetSplits> find_prepared(
@@ -195,23 +241,7 @@ std::optional<DatasetSplits> find_prepared(
   wait_for_child(*offer, name, deadline);
   const Bytes all = map_memory(offer->memory);
   close(offer->memory);
-  if (all.empty()) {
-    return std::nullopt;
-  }
-  const std::string head = reinterpret_cast<const char*>(all.data());
-  std::istringstream lines(head);
-  std::string its_key;
-  std::getline(lines, its_key);
-  if (its_key != key) {
-    return std::nullopt;
-  }
-  DatasetSplits splits{read_description(lines), read_description(lines)};
-  size_t offset = whole_pages(head.size() + 1);
-  for (auto* split : {&splits.train, &splits.test}) {
-    split->pixels = take_pages(all, offset, split->size * split->image_bytes());
-    split->labels = take_pages(all, offset, split->size);
-  }
-  return splits;
+  return all.empty() ? std::nullopt : splits_in(all, key);
 }
 
 }  // namespace

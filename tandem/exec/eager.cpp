@@ -25,6 +25,15 @@ bool onednn_lacks_bf16() {
          (kernel_isa() != Isa::avx512 && get_env("ONEDNN_MAX_CPU_ISA").has_value());
 }
 
+at::Tensor start_of_backward(const at::Tensor& loss, const StepContext& context) {
+  if (!context.loss_scale.defined()) {
+    return at::full({}, context.loss_weight, loss.options());
+  }
+  return context.loss_scale.to(at::kDouble)
+      .mul(context.loss_weight)
+      .to(loss.scalar_type());
+}
+
 class EagerExecutor : public StageExecutor {
  public:
   EagerExecutor(Model& model, ModelArenas& arenas, const StageOptions& options)
@@ -89,7 +98,7 @@ class EagerExecutor : public StageExecutor {
       if (options_.last) {
         // The weight is the gradient that starts backward, so it needs no pass of its
         // own.
-        flight.loss.backward(at::full({}, context.loss_weight, flight.loss.options()));
+        flight.loss.backward(start_of_backward(flight.loss, context));
       } else {
         flight.output.backward(grad_output);
       }

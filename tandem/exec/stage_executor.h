@@ -25,9 +25,12 @@ struct StepContext {
   // Learning rate of this step.
   double lr = 0;
   // Factor on the summed loss before backward (model/loss.h): share of the
-  // global batch times loss scale, so uneven batches and accumulation cost no
+  // global batch, so uneven batches and accumulation cost no
   // extra pass. The strategy sets it.
   double loss_weight = 1;
+  // A further factor, a GradScaler's: float32, no dimensions, where the loss is.
+  // Undefined: none.
+  at::Tensor loss_scale;
   // Where to record what happens when; may be null.
   Trace* trace = nullptr;
 };

@@ -302,9 +302,6 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
       rendezvous.client.get());
   supervisor.ask([&](bool failed) { return watch.must_end(failed); });
   const auto endings = supervisor.run();
-  if (rendezvous.server && options.nnodes > 1) {
-    rendezvous.server->linger_if_refused();
-  }
   if (supervisor.stop_signal() != 0) {
     watch.hurry();
   }
@@ -317,6 +314,10 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
       conclude(
           endings, [&](int rank) { return rendezvous.report_of(rank); }, when),
       [&] { return supervisor.told_to_stop(); });
+  // Behind the verdict, which launchers that are in the run wait for.
+  if (rendezvous.server && options.nnodes > 1) {
+    rendezvous.server->linger_if_refused();
+  }
   supervisor.finish_output();
   return {ending.code, ending.reason};
 }

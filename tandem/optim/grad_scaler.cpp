@@ -8,8 +8,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/core/simd.h"
 #include "tandem/optim/kernels.h"
 
@@ -76,10 +78,8 @@ class ScaledOptimizer : public Optimizer {
       std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options)
       : optimizer_(std::move(optimizer)), scaler_(options) {}
 
-  void update(const ArenaRange& range, const UpdateContext& context) override {
-    UpdateContext counted = context;
-    counted.step -= scaler_.skipped_steps();
-    optimizer_->update(range, counted);
+  void update(const ArenaRange& range, const StepScalars& step) override {
+    optimizer_->update(range, step);
   }
 
   std::vector<Arena*> state() override {
@@ -124,7 +124,7 @@ double GradScaler::scale() const {
   return scale_of(state_);
 }
 
-bool GradScaler::unscale(Arena& gradients) const {
+void GradScaler::unscale(Arena& gradients, StepScalars& step) {
   // Computed as Python does, with its rounding.
   const double factor = 1.0 / scale();
   bool finite = true;
@@ -137,29 +137,40 @@ bool GradScaler::unscale(Arena& gradients) const {
                   slice.numel(), slice.data_ptr<float>(), static_cast<float>(factor));
     finite = finite && all;
   }
-  return finite;
+  step.left_out = finite ? 0 : 1;
+  end_step(step);
 }
 
-void GradScaler::update(bool finite) {
+void GradScaler::end_step(StepScalars& step) {
   float& scale = scale_of(state_);
   int64_t& tracker = count_of(state_, kGrowthTracker);
-  count_of(state_, kSkippedSteps) += finite ? 0 : 1;
+  int64_t& skipped = count_of(state_, kSkippedSteps);
+  skipped += step.left_out;
+  step.step -= skipped;
   if (!options_.dynamic) {
     return;
   }
-  if (!finite) {
-    const auto less = static_cast<float>(scale * options_.backoff_factor);
-    if (!std::isnormal(less)) {
-      throw Error(
-          "[optim] gradients are not finite at any loss scale, down to 1e-38; lower "
-          "--lr, set --clip-norm, or use --precision fp32");
-    }
-    scale = less;
+  if (step.left_out != 0) {
+    scale = static_cast<float>(scale * options_.backoff_factor);
     tracker = 0;
   } else if (++tracker == options_.growth_interval) {
     const auto more = static_cast<float>(scale * options_.growth_factor);
     scale = more <= options_.max_scale ? more : scale;
     tracker = 0;
+  }
+}
+
+void GradScaler::look(int64_t steps_done) {
+  if (!std::isnormal(scale_of(state_))) {
+    throw Error(
+        "[optim] gradients are not finite at any loss scale, down to 1e-38; lower "
+        "--lr, set --clip-norm, or use --precision fp32");
+  }
+  if (!options_.dynamic && skipped_steps() > 0 && !std::exchange(warned_, true)) {
+    log_warning(fmt::format(
+        "[optim] {} of {} steps were left out: their gradients overflow; lower "
+        "--loss-scale, or set it to dynamic",
+        skipped_steps(), steps_done));
   }
 }
 

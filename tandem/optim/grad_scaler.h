@@ -29,7 +29,8 @@ struct GradScalerOptions {
 /// step whose gradients overflowed is left out, and a dynamic scale then shrinks; after
 /// many good ones it grows.
 ///
-/// Ranks that see the same gradients decide alike. Not thread-safe.
+/// Ranks that see the same gradients decide alike. Nobody is told in the step: what it
+/// decides stays where the gradients are, until look(). Not thread-safe.
 ///
 /// Source: torch/cuda/amp/grad_scaler.py and ATen's _amp_update_scale_. With a
 /// max_scale of 2^24 it is the rule of apex/amp/scaler.py.
@@ -40,21 +41,24 @@ class GradScaler {
 
   /// Factor on the loss of the step to come.
   double scale() const;
+  /// The same, float32, no dimensions: this object's own.
+  at::Tensor scale_tensor() const {
+    return state_.view(0);
+  }
 
-  /// Divides trainable gradients (float32, float64) by the scale, in one pass. False
-  /// when one of them was not finite: then leave the step out.
-  bool unscale(Arena& gradients) const;
+  /// Divides trainable gradients (float32, float64) by the scale, in one pass. Where
+  /// one of them was not finite, `step` is left out. Counts it, and sets the scale of
+  /// the step to come.
+  void unscale(Arena& gradients, StepScalars& step);
 
-  /// Ends a step. `finite` is what unscale() returned.
+  /// Waits for the steps so far. Warns once of steps that a fixed scale had left out;
+  /// `steps_done` says which they are among.
   ///
   /// Throws Error when the scale has shrunk to nothing: then it is not the scale that
   /// makes the gradients overflow.
-  void update(bool finite);
+  void look(int64_t steps_done);
 
   int64_t skipped_steps() const;
-  bool is_dynamic() const {
-    return options_.dynamic;
-  }
 
   /// "scale", "growth_tracker", "skipped_steps": what a checkpoint keeps.
   Arena& state() {
@@ -62,8 +66,11 @@ class GradScaler {
   }
 
  private:
+  void end_step(StepScalars& step);
+
   GradScalerOptions options_;
   Arena state_;
+  bool warned_ = false;
 };
 
 /// What exec.loss_scale asks for, for fp16 by Apex's rule; nullopt for kNoScale.

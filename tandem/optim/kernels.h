@@ -24,7 +24,7 @@ namespace tandem {
 /// A pass moves 12 bytes of memory for a float32 parameter, and 8 for each state arena.
 class FusedOptimizer : public Optimizer {
  public:
-  void update(const ArenaRange& range, const UpdateContext& context) final;
+  void update(const ArenaRange& range, const StepScalars& step) final;
   std::vector<Arena*> state() final;
   double base_lr() const final {
     return lr_;

@@ -86,15 +86,15 @@ void FusedOptimizer::plan_runs() {
   }
 }
 
-void FusedOptimizer::update(const ArenaRange& range, const UpdateContext& context) {
+void FusedOptimizer::update(const ArenaRange& range, const StepScalars& step) {
   const auto segment = static_cast<size_t>(range.segment);
   TANDEM_CHECK(
       range.segment >= 0 && segment < runs_.size() && range.begin >= 0 &&
           range.begin <= range.end &&
           range.end <= parameters_.segment(range.segment).numel(),
       "an update leaves the arena");
-  TANDEM_CHECK(context.step >= 1, "optimizer steps count from 1");
-  if (!layout_->segments()[segment].trainable) {
+  TANDEM_CHECK(step.step >= 1 || step.left_out != 0, "optimizer steps count from 1");
+  if (!layout_->segments()[segment].trainable || step.left_out != 0) {
     return;
   }
   const auto& runs = runs_[segment];
@@ -103,8 +103,8 @@ void FusedOptimizer::update(const ArenaRange& range, const UpdateContext& contex
   for (; run != runs.end() && run->begin < range.end; ++run) {
     const auto& group = groups_[run->group];
     const GroupContext in_group{
-        context.lr * group.lr_scale, weight_decay_ * group.weight_decay_scale,
-        context.gradient_scale, context.step};
+        step.lr * group.lr_scale, weight_decay_ * group.weight_decay_scale,
+        step.gradient_scale, step.step};
     parallel_for(
         std::max(run->begin, range.begin), std::min(run->end, range.end), kGrain,
         [&](int64_t begin, int64_t end) {

@@ -7,6 +7,7 @@
 
 #include "tandem/config/options/optimizer_options.h"
 #include "tandem/core/arena.h"
+#include "tandem/core/step_scalars.h"
 
 namespace tandem {
 
@@ -14,16 +15,6 @@ namespace tandem {
 struct ParameterGroup {
   double lr_scale = 1;
   double weight_decay_scale = 1;
-};
-
-/// What holds for one optimizer step, whatever the range.
-struct UpdateContext {
-  // The schedule's learning rate for this step.
-  double lr = 0;
-  // Every gradient is multiplied by this first: clipping, 1 / loss scale.
-  double gradient_scale = 1;
-  // Counts optimizer steps from 1 (Adam's bias correction).
-  int64_t step = 1;
 };
 
 class GradScaler;
@@ -43,8 +34,8 @@ class Optimizer {
 
   /// Applies one step to `range`. The parameter and gradient arenas were given
   /// to the factory; padding may be part of the range and stays zero. A segment
-  /// that is not trainable is left alone.
-  virtual void update(const ArenaRange& range, const UpdateContext& context) = 0;
+  /// that is not trainable is left alone. `step` lies where the parameters do.
+  virtual void update(const ArenaRange& range, const StepScalars& step) = 0;
 
   /// State per parameter element, by PyTorch's names ("exp_avg", ...): arenas of
   /// the parameters' layout. Empty when there is none. Owned by the optimizer.
@@ -54,7 +45,7 @@ class Optimizer {
   virtual double base_lr() const = 0;
 
   /// What the loss is to be scaled with (grad_scaler.h); null: nothing. The strategy
-  /// multiplies loss_weight by its scale, and asks it before update().
+  /// gives its scale to the executor, and calls its unscale() before update().
   virtual GradScaler* scaler() {
     return nullptr;
   }

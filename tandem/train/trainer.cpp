@@ -14,6 +14,7 @@
 #include "tandem/base/standard_streams.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/data/data_parts.h"
+#include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/strategies/lone_step.h"
 #include "tandem/train/agreement/agreement.h"
 #include "tandem/train/agreement/gathering.h"
@@ -295,6 +296,9 @@ class Trainer {
         agree ? agreement_.decide(position_.step, end_.wish()) : Decision{};
     if (decision.bad_rank >= 0) {
       throw stopped_for_loss(decision, saving_.newest());
+    }
+    if (GradScaler* scaler = parts_.optimizer->scaler(); agree && scaler != nullptr) {
+      scaler->look(position_.step);
     }
     if (decision.end) {
       end_.stop();

@@ -33,11 +33,8 @@ TEST(FreeMemory, EndsAtTheLimitOfTheAddressSpace) {
 }
 
 // As the kernel writes them; the file of /proc names the groups.
-class MemoryKills : public testing::Test {
+class MemoryGroups : public testing::Test {
  protected:
-  int64_t count() const {
-    return num_memory_kills(directory_.file("cgroup"), directory_.path());
-  }
   void write(const std::string& name, const std::string& text) const {
     const std::string path = directory_.file(name);
     make_directories(path.substr(0, path.rfind('/')));
@@ -45,6 +42,38 @@ class MemoryKills : public testing::Test {
   }
 
   const TempDir directory_;
+};
+
+class FreeMemoryOfGroups : public MemoryGroups {
+ protected:
+  int64_t left() const {
+    return free_memory(directory_.file("cgroup"), directory_.path());
+  }
+};
+
+// A limit holds for all groups below; what is cached is given up first.
+TEST_F(FreeMemoryOfGroups, IsWhatTheTightestOfThemLeaves) {
+  write("cgroup", "4:memory:/other\n0::/user/run\n");
+  write("user/run/memory.max", "max\n");
+  write("user/run/memory.current", "600000\n");
+  EXPECT_GT(left(), 1'000'000);
+  write("user/memory.max", "1000000\n");
+  write("user/memory.current", "700000\n");
+  EXPECT_EQ(left(), 300'000);
+  write("user/memory.stat", "anon 500000\ninactive_file 150000\nactive_file 50000\n");
+  EXPECT_EQ(left(), 450'000);
+  write("user/run/memory.max", "650000\n");
+  EXPECT_EQ(left(), 50'000);
+  write("memory.max", "1000\n");
+  write("memory.current", "2000\n");
+  EXPECT_EQ(left(), 0);
+}
+
+class MemoryKills : public MemoryGroups {
+ protected:
+  int64_t count() const {
+    return num_memory_kills(directory_.file("cgroup"), directory_.path());
+  }
 };
 
 TEST_F(MemoryKills, AreThoseOfVersionTwosGroup) {

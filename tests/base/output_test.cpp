@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,6 +52,24 @@ TEST(Outlet, NeverWaitsForASocketsReader) {
   close(ends[1]);
 }
 
+// As another user's.
+TEST(Outlet, NeverWaitsForAPipeThatItCannotOpenAgain) {
+  const StalledPipe pipe;
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    // Root may open whatever its mode is.
+    const bool closed =
+        fchmod(pipe.write_end(), 0) == 0 && (geteuid() != 0 || setuid(65534) == 0);
+    Outlet outlet(pipe.write_end());
+    const bool is_own = outlet.fd() == pipe.write_end();
+    _exit(closed && is_own && fill(outlet) >= 60'000u ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(Outlet, WritesOnWhereAFileIs) {
   const TempDir dir;
   const int fd = open(dir.file("out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -64,6 +83,8 @@ TEST(Outlet, WritesOnWhereAFileIs) {
 // A process whose standard streams nobody reads; the code that `body` returns.
 int code_of_stalled(const std::function<int()>& body) {
   const StalledPipe pipe;
+  // What is left in a stream's buffer the child would write, too.
+  std::fflush(nullptr);
   const pid_t child = fork();
   if (child == 0) {
     alarm(60);

@@ -50,9 +50,17 @@ TEST(Greeting, TextsThatAreNoneAreRefused) {
   more.emplace_back();
   EXPECT_FALSE(from_texts(more));
   EXPECT_FALSE(from_texts({}));
-  auto loud = good;
-  loud[5] = "\x1b[31mred";
-  EXPECT_EQ(from_texts(loud)->host, "?[31mred");
+}
+
+// Whoever knows the token may still not write to our terminal, nor much.
+TEST(Greeting, ItsTextsAreShortAndPrintable) {
+  auto loud = to_texts(greeting(1, "a"));
+  loud[3] = loud[4] = loud[5] = "\x1b[31mred" + std::string(1000, '!');
+  const auto tame = from_texts(loud);
+  ASSERT_TRUE(tame);
+  for (const auto& text : {tame->backend, tame->build, tame->host}) {
+    EXPECT_EQ(text, "?[31mred" + std::string(292, '!'));
+  }
 }
 
 TEST(RollCall, TakesWhatFits) {

@@ -135,6 +135,24 @@ TEST(StoreHandshake, AProofIsGoodForOneConnection) {
   EXPECT_EQ(reply_of(second, 5), frame(std::string(1, '\3')));
 }
 
+// Else a server that has heard one client could answer the next.
+TEST(StoreHandshake, AClientChallengesWithOtherBytesEachTime) {
+  auto listener = listen_at("tcp:127.0.0.1:0");
+  std::set<std::string> heard;
+  for (int i = 0; i < 2; ++i) {
+    auto server = std::async(std::launch::async, [&] {
+      Socket peer(accept(listener.socket.fd(), nullptr, nullptr));
+      std::string bytes;
+      receive_frame(peer, bytes, Clock::now() + kLong);
+      return nonce_of_hello(bytes).value_or("");
+    });
+    Socket socket = connect_once(listener.address, Clock::now() + kLong);
+    EXPECT_EQ(shake_hands(socket, "run 7", Clock::now() + kLong), Handshake::no_answer);
+    heard.insert(server.get());
+  }
+  EXPECT_EQ(heard.size(), 2u);
+}
+
 TEST(StoreHandshake, AnotherVersionIsNamed) {
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
   Socket old = connect_raw(server.address(), frame("tandem-store 1 run 7"));

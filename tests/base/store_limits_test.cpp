@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "tests/base/store_tools.h"
 
@@ -56,8 +57,8 @@ TEST(StoreLimits, WhoGreetsByteByByteIsClosedToo) {
   const auto greeting = frame(hello(std::string(kNonceBytes, 'n')));
   Socket slow = connect_raw(server.address(), "");
   size_t sent = 0;
-  const auto start = Clock::now();
-  while (sent < greeting.size() && Clock::now() < start + kLong &&
+  // All of it takes twice the time that it has.
+  while (sent < greeting.size() &&
          slow.send_all(&greeting[sent], 1, Clock::now() + kLong)) {
     ++sent;
     std::this_thread::sleep_for(Milliseconds(200));
@@ -129,6 +130,25 @@ TEST(StoreLimits, WhatAFrameDeclaresIsCheckedFirst) {
   Request request;
   EXPECT_FALSE(decode(bytes, request));
   EXPECT_EQ(request.texts.capacity(), 0u);
+}
+
+// Whoever has taken the server's place may promise anything.
+TEST(StoreLimits, ClientsTakeNoMemoryOnAServersWord) {
+  for (const auto& [declared, most] :
+       {std::pair<uint32_t, uint32_t>{kMaxFrameBytes + 1, kMaxFrameBytes},
+        {0xffffffff, kMaxFrameBytes},
+        {10'000, 1 + kNonceBytes}}) {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    Socket client(ends[0]);
+    Socket server(ends[1]);
+    const auto header = encode_length(declared) + "some";
+    ASSERT_TRUE(server.send_all(header.data(), header.size(), Clock::now() + kLong));
+    server = Socket();
+    std::string bytes;
+    EXPECT_FALSE(receive_frame(client, bytes, Clock::now() + kLong, most));
+    EXPECT_LT(bytes.capacity(), 100u) << declared;
+  }
 }
 
 TEST(StoreLimits, ClientsAskForMoreKeysInParts) {

@@ -313,14 +313,17 @@ TEST_P(Store, AClientThatLeavesWhileItWaitsDisturbsNobody) {
 }
 
 TEST_P(Store, AClientThatDoesNotReadDisturbsNobody) {
+  using store_protocol::Operation;
   client_.set("large", std::string(5'000'000, 'x'));
-  std::string request;
-  for (int i = 0; i < 4; ++i) {
-    request +=
-        frame(store_protocol::encode({store_protocol::Operation::get, 0, {"large"}}));
+  std::string requests;
+  for (int i = 0; i < 20; ++i) {
+    requests += frame(store_protocol::encode({Operation::get, 0, {"large"}}));
   }
-  const auto lazy = connect_trusted(server_.address(), "run 7", request);
+  requests += frame(store_protocol::encode({Operation::set, 0, {"last", "1"}}));
+  const auto lazy = connect_trusted(server_.address(), "run 7", requests);
   expect_alive(client_);
+  // The server holds no 100 MB of answers: it goes on when they have been read.
+  EXPECT_THROW(client_.get("last", Milliseconds(300)), CommError);
 }
 
 }  // namespace

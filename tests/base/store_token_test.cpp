@@ -171,6 +171,16 @@ TEST_F(Token, ADirectoryThatOthersCanEnterIsRefused) {
       AllOf(HasSubstr("mode 0755"), HasSubstr("TMPDIR")));
 }
 
+TEST_F(Token, ADirectoryOfAnotherUserIsRefused) {
+  mkdir(own_folder().c_str(), 0700);
+  if (chown(own_folder().c_str(), 1234, 1234) != 0) {
+    GTEST_SKIP() << "only root gives files away; as root: scripts/test -R Token";
+  }
+  EXPECT_THAT(
+      message_of<ConfigError>([] { path_of({}, true); }),
+      AllOf(HasSubstr("belongs to user 1234"), HasSubstr("TMPDIR")));
+}
+
 TEST_F(Token, ALinkInItsPlaceIsRefused) {
   const TempDir elsewhere;
   ASSERT_EQ(symlink(elsewhere.path().c_str(), own_folder().c_str()), 0);

@@ -9,17 +9,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
-#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/base/store/socket.h"
+#include "tandem/core/torch_compat.h"
 #include "tests/comm/group.h"
+#include "tests/comm/stranger.h"
 #include "tests/core/expect.h"
 
 namespace tandem {
@@ -147,51 +144,6 @@ TEST(Gloo, BFloat16IsReducedAsSuchToTheSameBitsOnAllRanks) {
   }
 }
 
-// Plays rank 1 until the group forms, and connects to rank 0's port from an address of
-// its own, as whoever scans ports does.
-class Stranger {
- public:
-  explicit Stranger(StoreClient& store) : store_(store) {
-    store_.set("group/here/1", kRankOne);
-  }
-
-  // Before rank 1 can.
-  void take_port(int attempt) {
-    const auto name = "group/attempt" + std::to_string(attempt);
-    const auto bytes = store_.get(name + "/0/0", milliseconds(20'000));
-    // Gloo writes a sockaddr_in as it is in memory, among other things.
-    const size_t at = bytes.find(kLoopback);
-    sockaddr_in other{};
-    other.sin_family = AF_INET;
-    other.sin_addr.s_addr = htonl(0x7f000001);
-    std::memcpy(&other.sin_port, bytes.data() + at - sizeof(other.sin_port), 2);
-    sockaddr_in own{};
-    own.sin_family = AF_INET;
-    own.sin_addr.s_addr = htonl(0x7f000002);
-    sockets_.emplace_back(socket(AF_INET, SOCK_STREAM, 0));
-    const int fd = sockets_.back().fd();
-    EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
-    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&other), sizeof(other)), 0);
-  }
-  // Rank 1's part, but for its connection.
-  void fail(int attempt) {
-    const auto name = "group/attempt" + std::to_string(attempt);
-    auto bytes = store_.get(name + "/0/0", {});
-    bytes[bytes.find(kLoopback) + 3] = 5;
-    store_.set(name + "/0/1", bytes);
-    store_.set(name + "/1", "");
-  }
-
-  // Of two ranks Gloo has the one with the lower address listen.
-  static constexpr const char* kRankOne = "127.0.0.5";
-
- private:
-  static inline const std::string kLoopback = std::string("\x7f\0\0\x01", 4);
-
-  StoreClient& store_;
-  std::vector<Socket> sockets_;
-};
-
 GlooOptions three_attempts(milliseconds timeout) {
   GlooOptions options;
   options.timeout = timeout;
@@ -211,7 +163,7 @@ TEST(Gloo, FormsAgainWhereAStrangerTookARanksPlace) {
     sums[static_cast<size_t>(rank)] = tensor.item<int64_t>();
   };
   const auto client = store.client();
-  Stranger stranger(*client);
+  Stranger stranger(*client, "group");
   std::thread first([&] { form(0); });
   stranger.take_port(0);
   form(1);
@@ -222,7 +174,7 @@ TEST(Gloo, FormsAgainWhereAStrangerTookARanksPlace) {
 TEST(Gloo, NamesAStrangerThatComesEveryTime) {
   const TestStore store;
   const auto client = store.client();
-  Stranger stranger(*client);
+  Stranger stranger(*client, "group");
   std::string message;
   std::thread first([&] {
     message = error_of<CommError>([&] {
@@ -235,7 +187,12 @@ TEST(Gloo, NamesAStrangerThatComesEveryTime) {
     stranger.fail(attempt);
   }
   first.join();
-  EXPECT_THAT(message, HasSubstr("3 times in vain: 127.0.0.2, which is no rank"));
+  // LibTorch 2's Gloo gives a stranger no rank's place, so it is not to blame there.
+  const bool takes_places = std::string(TORCH_VERSION).rfind("1.", 0) == 0;
+  EXPECT_THAT(
+      message, HasSubstr(
+                   takes_places ? "3 times in vain: 127.0.0.2, which is no rank"
+                                : "3 times in vain, at last: "));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@
 
 #include "tandem/base/error.h"
 #include "tests/comm/group.h"
+#include "tests/comm/stranger.h"
 #include "tests/core/expect.h"
 
 namespace tandem {
@@ -114,6 +116,24 @@ TEST(JoinRun, RankThatStaysAwayIsAnErrorAtTheTimeout) {
       Not(AnyOf(HasSubstr("(no error)"), HasSubstr("(another"))));
   // Nor does the store wait for it to leave.
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(3'000));
+}
+
+TEST(JoinRun, AGlooGroupIsFormedThreeTimesBeforeTheRunFails) {
+  const StoreServer server("tcp:127.0.0.1:0");
+  StoreClient client(server.address(), milliseconds(10'000));
+  auto message = std::async(std::launch::async, [&] {
+    RankEnv env = env_of(0, 2);
+    env.store = server.address();
+    CommOptions options;
+    options.backend = BackendKind::gloo;
+    options.timeout_seconds = 1.5;
+    return error_of<CommError>([&] { join_run(env, options); });
+  });
+  Stranger stranger(client, "world");
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    stranger.fail(attempt);
+  }
+  EXPECT_THAT(message.get(), HasSubstr("3 times in vain"));
 }
 
 TEST(JoinRun, ABackendOfThreadsIsRefusedBeforeAnyoneIsMet) {

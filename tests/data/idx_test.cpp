@@ -214,6 +214,16 @@ TEST(Idx, AHeaderThatPromisesTooMuchTakesNoMemory) {
   EXPECT_THAT(
       error_of<DataError>([&] { read_idx(scratch / "absurd", 3); }),
       AllOf(HasSubstr("absurd'"), HasSubstr("dimension of 4294967295")));
+  // 4 GB, and a gzip file's own last bytes promise as much.
+  write_gzip(
+      scratch / "packed",
+      bytes({0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff, 1, 2, 3}));
+  std::string packed = read_file(scratch / "packed");
+  packed.replace(packed.size() - 4, 4, bytes({0x11, 0, 0xfe, 0xff}));
+  replace_file(scratch / "packed", packed);
+  EXPECT_THAT(
+      error_of<DataError>([&] { read_idx(scratch / "packed", 3); }),
+      AllOf(HasSubstr("packed'"), HasSubstr("damaged")));
   EXPECT_LT(most_memory_kb() - before, 32 * 1024);
 }
 

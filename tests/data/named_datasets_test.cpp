@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/base/file_lock.h"
 #include "tandem/data/dataset.h"
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
@@ -69,6 +71,16 @@ TEST_F(NamedDatasets, OnlyThoseOfFilesCanBeMissing) {
   EXPECT_FALSE(dataset_is_missing("digits"));
   EXPECT_FALSE(dataset_is_missing("no-such-name"));
   EXPECT_FALSE(dataset_is_missing(scratch_ / "no-folder"));
+}
+
+// Whoever draws them may be stopped for ever.
+TEST_F(NamedDatasets, DigitsThatAnotherProcessDrawsAreWaitedForUntilTheDeadline) {
+  const FileLock other(
+      scratch_ / "cache/tandem/digits.lock", Deadline(std::chrono::minutes(1)));
+  EXPECT_THAT(
+      error_of<DataError>(
+          [] { load_dataset("digits", 0, Deadline(std::chrono::milliseconds(50))); }),
+      AllOf(HasSubstr("digits.lock"), HasSubstr("--timeout-seconds")));
 }
 
 TEST_F(NamedDatasets, HaveTheirNamesAndClasses) {

@@ -71,7 +71,7 @@ std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads)
     executor->forward(0, batch, context);
     executor->backward(0, {}, context, nobody);
     for (const auto& range : trainable) {
-      UpdateContext update;
+      StepScalars update;
       update.lr = 0.1;
       update.step = step;
       optimizer->update(range, update);

@@ -48,9 +48,27 @@ TEST_F(TorchFileLimits, TakeNoCompressedRecord) {
   }
 }
 
+// LibTorch would unpack it by the method, and take memory by the sizes.
+TEST_F(TorchFileLimits, TakeNoRecordThatIsCompressedByItsMethodOrItsSizesAlone) {
+  constexpr size_t kMethod = 10;
+  constexpr size_t kPackedSize = 20;
+  for (const size_t field : {kMethod, kPackedSize}) {
+    write_torch_file(path_, {{"a", at::full({100}, 1.0)}});
+    std::string bytes = read_file(path_);
+    const size_t entry = bytes.find("PK\1\2");
+    ASSERT_NE(entry, std::string::npos);
+    ++bytes[entry + field];
+    replace_file(path_, bytes);
+    EXPECT_THAT(refusal(), HasSubstr("has a compressed record")) << field;
+  }
+}
+
+// LibTorch does not tell capitals from others.
 TEST_F(TorchFileLimits, TakeNoPickleOfMoreThan64MiB) {
-  write_record("data.pkl", std::string((64 << 20) + 1, 'N'), false);
-  EXPECT_THAT(refusal(), HasSubstr("has a pickle of 67108865 bytes"));
+  for (const char* name : {"data.pkl", "DATA.PKL"}) {
+    write_record(name, std::string((64 << 20) + 1, 'N'), false);
+    EXPECT_THAT(refusal(), HasSubstr("has a pickle of 67108865 bytes")) << name;
+  }
 }
 
 TEST_F(TorchFileLimits, TakeNoRecordsThatLieOverEachOther) {

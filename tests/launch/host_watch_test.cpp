@@ -199,7 +199,15 @@ TEST(HostWatch, AnEndingComesBackAsItWas) {
   for (const char* text : {"", "9 1 x", "1", "1 1", "-1 1 x", "x y z"}) {
     EXPECT_FALSE(ending_from(text)) << text;
   }
+}
+
+// Whoever is in the run can write one.
+TEST(HostWatch, AnEndingSaysNeitherThatNothingFailedNorMuch) {
+  for (const char* text : {"5 0 x", "5 1 x", "5 9 x", "5 / x"}) {
+    EXPECT_EQ(ending_from(text)->code, 1) << text;
+  }
   EXPECT_EQ(ending_from("5 1 a\033[2J")->reason, "a?[2J");
+  EXPECT_EQ(ending_from("5 1 " + std::string(5000, 'x'))->reason.size(), 4096u);
 }
 
 }  // namespace

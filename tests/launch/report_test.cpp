@@ -47,6 +47,11 @@ TEST_F(Report, KeepsOneLine) {
   EXPECT_EQ(after(std::runtime_error("bad shape\nframe #0")).message, "bad shape");
 }
 
+TEST_F(Report, IsCutWhereItIsLong) {
+  client_.set("failure/3", "1r1 " + std::string(5000, 'x'));
+  EXPECT_EQ(find_report(server_, 3)->message, std::string(4096, 'x'));
+}
+
 TEST(ReportWithoutStore, IsDropped) {
   auto server = std::make_unique<StoreServer>("tcp:127.0.0.1:0");
   StoreClient client(server->address(), kLong);

@@ -78,7 +78,9 @@ TEST_P(Stalled, RanksCanSaveWhenTheyAreToldToStop) {
 }
 
 TEST_P(Stalled, RunGoesOnToItsEndWhenSomebodyReadsAgain) {
-  start({"--nproc", "1", "--no-prefix"}, "seq 400000");
+  start({"--nproc", "1", "--no-prefix"}, "seq 400000; echo > $DIR/printed");
+  // That is more than the launcher holds: the rank waits as it would without one.
+  EXPECT_FALSE(file_exists(directory_.file("printed")));
   std::string all;
   char buffer[1 << 16];
   EXPECT_TRUE(eventually([&] {

@@ -47,12 +47,10 @@ struct Trained {
     if (bad != 0) {
       gradient[1].fill_(bad);
     }
-    const bool finite = scaler().unscale(arenas.gradients());
-    scaler().update(finite);
-    EXPECT_EQ(finite, bad == 0);
-    if (finite) {
-      optimizer->update(arenas.parameters().layout().ranges()[0], {0.5, 1, number + 1});
-    }
+    StepScalars scalars{0.5, 1, number + 1};
+    scaler().unscale(arenas.gradients(), scalars);
+    EXPECT_EQ(scalars.left_out, bad == 0 ? 0 : 1);
+    optimizer->update(arenas.parameters().layout().ranges()[0], scalars);
   }
 };
 
@@ -147,18 +145,20 @@ TEST(GradScaler, DoesNotGrowBeyondFloat32) {
   options.initial_scale = std::pow(2.0, 126);
   options.growth_interval = 1;
   Trained trained(options, sgd());
-  trained.scaler().update(true);
-  EXPECT_EQ(trained.scaler().scale(), std::pow(2.0, 127));
-  trained.scaler().update(true);
-  EXPECT_EQ(trained.scaler().scale(), std::pow(2.0, 127));
+  for (int64_t step = 1; step <= 2; ++step) {
+    StepScalars scalars{0.5, 1, step};
+    trained.scaler().unscale(trained.arenas.gradients(), scalars);
+    EXPECT_EQ(trained.scaler().scale(), std::pow(2.0, 127));
+  }
 }
 
 TEST(GradScaler, StopsWhenNoScaleHelps) {
   Trained trained({}, sgd());
   const auto shrink = [&] {
     for (int step = 0; step < 300; ++step) {
-      trained.scaler().update(false);
+      trained.step(kInf, step);
     }
+    trained.scaler().look(300);
   };
   EXPECT_THAT(error_of<Error>(shrink), HasSubstr("not finite at any loss scale"));
   EXPECT_GT(trained.scaler().skipped_steps(), 100);
@@ -179,22 +179,27 @@ TEST(GradScaler, SeesEveryElement) {
   const auto a = at::zeros({71}).set_requires_grad(true);
   const auto b = at::zeros({5}, at::kDouble).set_requires_grad(true);
   ModelArenas arenas({{"a", a}, {"b", b}}, {});
-  const GradScaler scaler((GradScalerOptions()));
+  GradScaler scaler((GradScalerOptions()));
   auto& gradients = arenas.gradients();
-  EXPECT_TRUE(scaler.unscale(gradients));
+  const auto is_finite = [&] {
+    StepScalars step;
+    scaler.unscale(gradients, step);
+    return step.left_out == 0;
+  };
+  EXPECT_TRUE(is_finite());
   for (const size_t slot : {0, 1}) {
     auto view = gradients.view(slot);
     for (int64_t i = 0; i < view.numel(); ++i) {
       for (const double bad : {kInf, -kInf, std::nan("")}) {
         gradients.zero();
         view[i].fill_(bad);
-        EXPECT_FALSE(scaler.unscale(gradients)) << slot << " " << i << " " << bad;
+        EXPECT_FALSE(is_finite()) << slot << " " << i << " " << bad;
       }
     }
   }
   gradients.zero();
   gradients.view(0).fill_(std::numeric_limits<float>::max());
-  EXPECT_TRUE(scaler.unscale(gradients));
+  EXPECT_TRUE(is_finite());
 }
 
 // Adam divides by 1 - beta^step: a step that was left out is none.

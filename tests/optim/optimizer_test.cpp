@@ -31,7 +31,7 @@ TEST(Optimizer, GivesTheSameBitsInRaggedRanges) {
           make_optimizer(options, split.parameters, split.gradients, groups);
       const int64_t numel = whole.layout->segments()[0].numel;
       for (int64_t step = 1; step <= kSteps; ++step) {
-        const UpdateContext context{0.3, 0.7, step};
+        const StepScalars context{0.3, 0.7, step};
         whole.set_gradients(step);
         split.set_gradients(step);
         once->update({0, 0, numel}, context);

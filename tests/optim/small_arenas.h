@@ -68,7 +68,7 @@ struct Arenas {
 };
 
 inline void update_all(
-    Optimizer& optimizer, const Arenas& arenas, const UpdateContext& context) {
+    Optimizer& optimizer, const Arenas& arenas, const StepScalars& context) {
   for (const auto& range : arenas.layout->ranges()) {
     optimizer.update(range, context);
   }

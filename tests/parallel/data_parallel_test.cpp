@@ -188,7 +188,7 @@ TEST(DataParallel, ClipNormLimitsTheStepAndLeavesShorterOnesAlone) {
       const auto before = replica.parameters();
       replica.strategy->train_step({batch_of(comm)}, step_of(1));
       return Step{
-          own_gradient_norm(replica.arenas),
+          own_gradient_norm(replica.arenas).item<double>(),
           (replica.parameters() - before).norm().item<double>()};
     });
     EXPECT_EQ(ranks[0].norm, ranks[1].norm);

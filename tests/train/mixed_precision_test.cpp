@@ -86,7 +86,7 @@ TEST(LossScale, AFixedScaleThatIsTooLargeLeavesStepsOutAndSaysSo) {
   const auto ranks = train_on_two_ranks(config, with_half_gradients);
   EXPECT_THAT(
       testing::internal::GetCapturedStderr(),
-      HasSubstr("step 1 was left out: its gradients overflow; lower --loss-scale"));
+      HasSubstr("steps were left out: their gradients overflow; lower --loss-scale"));
   EXPECT_EQ(ranks[0].skipped_steps, ranks[0].steps);
 }
 

@@ -89,6 +89,12 @@ std::vector<FusedLayer> fuse_relus(const std::vector<Layer>& layers) {
 }
 
 // Finds the tensors of layers in a model's arenas.
+// The loss scale is in main memory here, as all else.
+double weight_of(const StepContext& context) {
+  const auto& scale = context.loss_scale;
+  return context.loss_weight * (scale.defined() ? *scale.data_ptr<float>() : 1.0);
+}
+
 class Binder {
  public:
   explicit Binder(ModelArenas& arenas) : arenas_(arenas) {
@@ -206,7 +212,7 @@ class OnednnExecutor : public StageExecutor {
     in_flight_.erase(found);
     if (options_.last) {
       loss_gradient(
-          options_.loss.kind, plan.output, plan.targets, context.loss_weight,
+          options_.loss.kind, plan.output, plan.targets, weight_of(context),
           plan.grad_output.data_ptr<float>());
       if (output_is_fp16()) {
         round_to_fp16(plan.grad_output.numel(), plan.grad_output.data_ptr<float>());

@@ -1,7 +1,6 @@
 #include <utility>
 
 #include "tandem/base/error.h"
-#include "tandem/base/log.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/reduce/grad_reducer.h"
 #include "tandem/parallel/reduce/replicas.h"
@@ -31,7 +30,8 @@ class DataParallel : public Strategy {
             plan_buckets(
                 parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
             options.sync == SyncMode::overlap, wire_of(options, parts)),
-        update_(make_update_rule(options.optimizer_state, parts.comm, parts)) {}
+        update_(make_update_rule(options.optimizer_state, parts.comm, parts)),
+        step_(parts.arenas) {}
 
   void start() override {
     start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
@@ -55,7 +55,8 @@ class DataParallel : public Strategy {
     } else {
       const auto& first = micro_batches.front();
       weighted.loss_weight =
-          loss_scale() * loss_weight(parts_.loss, first.global_count, first.targets);
+          loss_weight(parts_.loss, first.global_count, first.targets);
+      weighted.loss_scale = loss_scale();
     }
     for (size_t i = 0; i < micro_batches.size(); ++i) {
       const bool last = i + 1 == micro_batches.size();
@@ -70,9 +71,7 @@ class DataParallel : public Strategy {
       }
     }
     reducer_.finish();
-    if (gradients_are_usable(context)) {
-      update(context);
-    }
+    update(context);
     return sums;
   }
 
@@ -99,44 +98,31 @@ class DataParallel : public Strategy {
   }
 
  private:
-  double loss_scale() const {
+  at::Tensor loss_scale() const {
     const GradScaler* scaler = parts_.optimizer.scaler();
-    return scaler != nullptr ? scaler->scale() : 1;
+    return scaler != nullptr ? scaler->scale_tensor() : at::Tensor();
   }
 
-  // Undoes the loss scale. All ranks have the same gradients here, so they decide
-  // alike whether to leave the step out.
-  bool gradients_are_usable(const StepContext& context) {
-    GradScaler* scaler = parts_.optimizer.scaler();
-    if (scaler == nullptr) {
-      return true;
-    }
-    const bool finite = scaler->unscale(parts_.arenas.gradients());
-    scaler->update(finite);
-    if (!finite && !scaler->is_dynamic() && !std::exchange(warned_of_scale_, true)) {
-      log_warning(
-          "[parallel] step " + std::to_string(context.step + 1) +
-          " was left out: its gradients overflow; lower --loss-scale, or set it to "
-          "dynamic");
-    }
-    return finite;
-  }
-
+  // All ranks have the same gradients here, so a GradScaler decides alike on them
+  // whether to leave the step out.
   void update(const StepContext& context) {
     if (context.trace != nullptr) {
       context.trace->mark("compute", "update");
     }
-    update_->update(clipped(options_, {context.lr, 1, context.step + 1}, [this] {
-      return own_gradient_norm(parts_.arenas);
-    }));
+    step_.begin(context.lr, context.step + 1);
+    if (GradScaler* scaler = parts_.optimizer.scaler()) {
+      scaler->unscale(parts_.arenas.gradients(), step_.scalars());
+    }
+    clip(options_, step_, [this] { return own_gradient_norm(parts_.arenas); });
+    update_->update(step_.scalars());
   }
 
   StrategyOptions options_;
   StrategyParts parts_;
   GradReducer reducer_;
   std::unique_ptr<UpdateRule> update_;
+  DeviceStep step_;
   NoSink no_sink_;
-  bool warned_of_scale_ = false;
 };
 
 }  // namespace

@@ -26,15 +26,15 @@ StepSums add_up_gradients(
 }
 
 StepSums step_alone(
-    const StrategyOptions& options, const StrategyParts& parts,
+    const StrategyOptions& options, const StrategyParts& parts, DeviceStep& step,
     const std::vector<Batch>& micro_batches, const StepContext& context) {
   StepContext weighted = context;
   weighted.loss_weight = loss_weight(
       parts.loss, count_samples(micro_batches), micro_batches.front().targets);
   const auto sums = add_up_gradients(parts, micro_batches, weighted);
-  clip_and_update(options, parts, {context.lr, 1, context.step + 1}, [&] {
-    return own_gradient_norm(parts.arenas);
-  });
+  step.begin(context.lr, context.step + 1);
+  clip(options, step, [&] { return own_gradient_norm(parts.arenas); });
+  update_all(parts, step.scalars());
   return sums;
 }
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tandem/parallel/strategy.h"
+#include "tandem/parallel/update/device_step.h"
 
 namespace tandem {
 
@@ -17,9 +18,9 @@ StepSums add_up_gradients(
 /// An optimizer step of a rank that trains by itself: on the mean (or sum) of the
 /// loss over its own samples, no other rank involved. Clips at options.clip_norm.
 ///
-/// `micro_batches`: at least one.
+/// `micro_batches`: at least one. `step` is the strategy's own.
 StepSums step_alone(
-    const StrategyOptions& options, const StrategyParts& parts,
+    const StrategyOptions& options, const StrategyParts& parts, DeviceStep& step,
     const std::vector<Batch>& micro_batches, const StepContext& context);
 
 }  // namespace tandem

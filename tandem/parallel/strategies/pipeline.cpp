@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
@@ -27,6 +26,7 @@ class Pipeline : public Strategy {
   Pipeline(const StrategyOptions& options, const StrategyParts& parts)
       : options_(options),
         parts_(parts),
+        step_(parts.arenas),
         grid_(make_grid(
             options.stages, options.replicas, parts.comm.rank(), parts.comm.size())),
         pipeline_(parts.comm.split(grid_.replica)),
@@ -187,15 +187,15 @@ class Pipeline : public Strategy {
   }
 
   void update(const StepContext& context) {
-    update_->update(clipped(options_, {context.lr, 1, context.step + 1}, [this] {
-      return norm_of_all_stages();
-    }));
+    step_.begin(context.lr, context.step + 1);
+    clip(options_, step_, [this] { return norm_of_all_stages(); });
+    update_->update(step_.scalars());
   }
 
-  double norm_of_all_stages() {
-    auto squares = at::full({1}, own_gradient_squares(parts_.arenas), at::kDouble);
+  at::Tensor norm_of_all_stages() {
+    auto squares = own_gradient_squares(parts_.arenas).view({1});
     pipeline_->all_reduce(squares, ReduceOp::sum, "gradient norm")->wait();
-    return std::sqrt(squares.item<double>());
+    return squares.sqrt()[0];
   }
 
   // The largest of the replicas' numbers, of each stage.
@@ -222,6 +222,7 @@ class Pipeline : public Strategy {
 
   StrategyOptions options_;
   StrategyParts parts_;
+  DeviceStep step_;
   Grid grid_;
   // The stages of this rank's replica, and the replicas of its stage.
   std::unique_ptr<Communicator> pipeline_;

@@ -18,6 +18,7 @@ class Server : public ParameterServerRank {
  public:
   Server(const StrategyOptions& options, const StrategyParts& parts)
       : ParameterServerRank(options, parts),
+        step_(parts.arenas),
         workers_(static_cast<size_t>(num_workers())) {}
 
   StepSums train_step(const std::vector<Batch>&, const StepContext& context) override {
@@ -212,11 +213,12 @@ class Server : public ParameterServerRank {
   }
 
   void update(const StepContext& context, int64_t number) {
-    clip_and_update(options_, parts_, {context.lr, 1, number}, [this] {
-      return own_gradient_norm(parts_.arenas);
-    });
+    step_.begin(context.lr, number);
+    clip(options_, step_, [this] { return own_gradient_norm(parts_.arenas); });
+    update_all(parts_, step_.scalars());
   }
 
+  DeviceStep step_;
   std::vector<PerWorker> workers_;
   // Of the last step.
   StepContext context_;

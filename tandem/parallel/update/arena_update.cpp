@@ -1,45 +1,41 @@
 #include "tandem/parallel/update/arena_update.h"
 
-#include <algorithm>
-#include <cmath>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
 
 #include "tandem/parallel/reduce/replicas.h"
 
 namespace tandem {
 
-double own_gradient_squares(ModelArenas& arenas) {
-  double squares = 0;
+at::Tensor own_gradient_squares(ModelArenas& arenas) {
+  at::Tensor squares;
   for (const auto& range : arenas.gradients().layout().trainable_ranges()) {
-    const double norm = arenas.gradients().slice(range).norm().item<double>();
-    squares += norm * norm;
+    const auto norm = arenas.gradients().slice(range).norm().to(at::kDouble);
+    squares = squares.defined() ? squares + norm * norm : norm * norm;
   }
-  return squares;
+  return squares.defined() ? squares : at::zeros({}, at::kDouble);
 }
 
-double own_gradient_norm(ModelArenas& arenas) {
-  return std::sqrt(own_gradient_squares(arenas));
+at::Tensor own_gradient_norm(ModelArenas& arenas) {
+  return own_gradient_squares(arenas).sqrt();
 }
 
-UpdateContext clipped(
-    const StrategyOptions& options, UpdateContext step,
-    const std::function<double()>& norm) {
+void clip(
+    const StrategyOptions& options, DeviceStep& step,
+    const std::function<at::Tensor()>& norm) {
   if (options.clip_norm > 0) {
-    step.gradient_scale = std::min(1.0, options.clip_norm / (norm() + 1e-6));
+    const auto length = norm() + 1e-6;
+    step.gradient_scale().copy_(
+        at::full_like(length, options.clip_norm).div_(length).clamp_max_(1));
   }
-  return step;
 }
 
-void update_all(const StrategyParts& parts, const UpdateContext& step) {
+void update_all(const StrategyParts& parts, const StepScalars& step) {
   for (const auto& range : parts.arenas.parameters().layout().trainable_ranges()) {
     parts.optimizer.update(range, step);
     parts.executor.parameters_changed(range);
   }
-}
-
-void clip_and_update(
-    const StrategyOptions& options, const StrategyParts& parts,
-    const UpdateContext& step, const std::function<double()>& norm) {
-  update_all(parts, clipped(options, step, norm));
 }
 
 void broadcast_state(Communicator& comm, Optimizer& optimizer) {

@@ -5,28 +5,25 @@
 #include <vector>
 
 #include "tandem/parallel/strategy.h"
+#include "tandem/parallel/update/device_step.h"
 
 namespace tandem {
 
 /// What strategies do with a whole arena in each step.
 
 /// Sum of the squares of the gradients in this rank's arena; and its root, their
-/// 2-norm.
-double own_gradient_squares(ModelArenas& arenas);
-double own_gradient_norm(ModelArenas& arenas);
+/// 2-norm. float64, no dimensions, where the gradients are.
+at::Tensor own_gradient_squares(ModelArenas& arenas);
+at::Tensor own_gradient_norm(ModelArenas& arenas);
 
-/// `step` with the gradients scaled down to options.clip_norm; `norm` is called only
-/// when there is one.
-UpdateContext clipped(
-    const StrategyOptions& options, UpdateContext step,
-    const std::function<double()>& norm);
+/// Scales the gradients of `step` down to options.clip_norm; `norm` (float64, no
+/// dimensions) is called only when there is one.
+void clip(
+    const StrategyOptions& options, DeviceStep& step,
+    const std::function<at::Tensor()>& norm);
 
-/// One pass of the optimizer over all trainable parameters; the executor is told. And
-/// the same, clipped.
-void update_all(const StrategyParts& parts, const UpdateContext& step);
-void clip_and_update(
-    const StrategyOptions& options, const StrategyParts& parts,
-    const UpdateContext& step, const std::function<double()>& norm);
+/// One pass of the optimizer over all trainable parameters; the executor is told.
+void update_all(const StrategyParts& parts, const StepScalars& step);
 
 /// The optimizer's state becomes rank 0's on every rank. Collective.
 void broadcast_state(Communicator& comm, Optimizer& optimizer);

@@ -19,7 +19,7 @@ class ReplicatedUpdate : public UpdateRule {
     broadcast_state(replicas_, parts_.optimizer);
   }
 
-  void update(const UpdateContext& step) override {
+  void update(const StepScalars& step) override {
     update_all(parts_, step);
   }
 
@@ -58,7 +58,7 @@ class ShardedUpdate : public UpdateRule {
     }
   }
 
-  void update(const UpdateContext& step) override {
+  void update(const StepScalars& step) override {
     for (const auto& range : own_) {
       parts_.optimizer.update(range, step);
     }

@@ -21,7 +21,7 @@ class UpdateRule {
   virtual void start() = 0;
 
   /// One pass of the optimizer over all trainable parameters. The executor is told.
-  virtual void update(const UpdateContext& step) = 0;
+  virtual void update(const StepScalars& step) = 0;
 
   /// The first replica's optimizer state becomes complete.
   virtual void collect_state() = 0;

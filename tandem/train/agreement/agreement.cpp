@@ -1,6 +1,7 @@
 #include "tandem/train/agreement/agreement.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <cmath>
@@ -37,16 +38,24 @@ void Agreement::begin(int64_t steps_done) {
 }
 
 void Agreement::note_loss(int64_t step, const StepSums& sums) {
-  unread_.emplace_back(step, sums);
+  if (!sums.empty()) {
+    unread_.push_back({step, sums});
+  }
   if (unread_.size() == kMostUnread) {
     read_losses();
   }
 }
 
 void Agreement::read_losses() {
-  for (const auto& [step, sums] : unread_) {
-    if (bad_step_ < 0 && !std::isfinite(sums.values().loss)) {
-      bad_step_ = step;
+  // One copy from the device for all of them.
+  std::vector<at::Tensor> sums;
+  for (const auto& unread : unread_) {
+    sums.push_back(unread.sums.tensor());
+  }
+  const auto here = sums.empty() ? at::Tensor() : at::stack(sums).cpu();
+  for (size_t i = 0; i < unread_.size() && bad_step_ < 0; ++i) {
+    if (!std::isfinite(here.data_ptr<double>()[3 * i])) {
+      bad_step_ = unread_[i].step;
     }
   }
   unread_.clear();

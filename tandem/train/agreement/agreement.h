@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "tandem/comm/communicator.h"
@@ -54,13 +53,18 @@ class Agreement {
  private:
   using Clock = std::chrono::steady_clock;
 
+  struct Unread {
+    int64_t step;
+    StepSums sums;
+  };
+
   int64_t steps_until_next(int64_t steps_done);
   void read_losses();
 
   Communicator& comm_;
   double minutes_between_saves_;
   int64_t bad_step_ = -1;
-  std::vector<std::pair<int64_t, StepSums>> unread_;
+  std::vector<Unread> unread_;
   int64_t next_ = 0;
   int64_t last_ = 0;
   Clock::time_point last_time_ = Clock::now();

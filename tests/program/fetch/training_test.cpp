@@ -1,8 +1,10 @@
 // `tandem train --fetch`, and the data sets that it makes trainable.
 
+#include <chrono>
 #include <filesystem>
 
 #include "fetching.h"
+#include "tandem/base/file_lock.h"
 
 namespace tandem {
 namespace {
@@ -93,6 +95,30 @@ TEST_F(FetchToTrain, RanksOfAnotherLauncherFetchOnce) {
        "--epochs", "1", "--data", "mnist", "--fetch"});
   expect_ok(result);
   EXPECT_EQ(server.requests().size(), 4u);
+}
+
+// The one that fetches may be stopped for ever.
+TEST_F(FetchToTrain, ARankWaitsForAnotherThatFetchesUntilItsTimeout) {
+  const FileLock other(
+      scratch_ / "cache/tandem/fetch.lock", Deadline(std::chrono::minutes(1)));
+  Variables rank = variables();
+  for (const auto& variable : Variables{
+           {"RANK", "1"},
+           {"LOCAL_RANK", "1"},
+           {"WORLD_SIZE", "2"},
+           {"LOCAL_WORLD_SIZE", "2"},
+           {"MASTER_ADDR", "127.0.0.1"},
+           {"MASTER_PORT", "29732"}}) {
+    rank.push_back(variable);
+  }
+  const auto result = run_command(
+      {program(), "train", "--data", "mnist", "--fetch", "--timeout-seconds", "1"},
+      rank, 60);
+  EXPECT_EQ(result.status.describe(), "exited with code 1");
+  EXPECT_THAT(
+      result.errors, AllOf(
+                         HasSubstr("cannot lock '"), HasSubstr("fetch.lock'"),
+                         HasSubstr("for 1 s"), HasSubstr("--timeout-seconds")));
 }
 
 TEST_F(FetchToTrain, WhatCannotBeFetchedIsNotTrainedOn) {

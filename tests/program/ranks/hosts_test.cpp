@@ -292,6 +292,15 @@ TEST(Hosts, AnUnknownMasterNameIsSaidInOneLine) {
   EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
 }
 
+TEST(Hosts, ALaunchersOwnTimeoutEndsTheWaitForHost0) {
+  const auto result = tandem_run(
+      {"launch", "--nnodes", "2", "--node-rank", "1", "--master-port", "29878",
+       "--insecure", "--timeout-seconds", "1", "true"});
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(result.errors, HasSubstr("127.0.0.1:29878"));
+  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
+}
+
 TEST(Hosts, AnAbsentMasterIsSaidAfterTheTimeout) {
   const auto result = tandem_run(
       {"train", "--limit", "64", "--timeout-seconds", "1"},

@@ -77,9 +77,9 @@ class StoppedInAnEvaluation : public testing::TestWithParam<Way> {
   StoppedInAnEvaluation() {
     std::filesystem::create_directory(scratch_ / "data");
     write_images(scratch_ / "data", "train", 64);
-    write_images(scratch_ / "data", "t10k", 100'000);
+    write_images(scratch_ / "data", "t10k", 20'000);
   }
-  // One at a time they take a minute.
+  // One at a time they take many seconds.
   Arguments evaluating(const std::string& out, const std::string& batch_size) const {
     return Arguments{
                "train",

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/store/socket.h"
+#include "tandem/base/store/store.h"
+
+namespace tandem {
+
+/// Plays rank 1 of a Gloo group of two until the group forms, and connects to rank 0's
+/// port from an address of its own, as whoever scans ports does.
+class Stranger {
+ public:
+  /// `store` is the ranks' and outlives the object; `group` is its name there.
+  Stranger(StoreClient& store, std::string group)
+      : store_(store), group_(std::move(group)) {
+    store_.set(group_ + "/here/1", kRankOne);
+  }
+
+  /// Before rank 1 can.
+  void take_port(int attempt) {
+    const auto bytes = store_.get(key_of(attempt) + "/0/0", kLongest);
+    // Gloo writes a sockaddr_in as it is in memory, among other things.
+    const size_t at = bytes.find(kLoopback);
+    sockaddr_in other{};
+    other.sin_family = AF_INET;
+    other.sin_addr.s_addr = htonl(0x7f000001);
+    std::memcpy(&other.sin_port, bytes.data() + at - sizeof(other.sin_port), 2);
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(0x7f000002);
+    sockets_.emplace_back(socket(AF_INET, SOCK_STREAM, 0));
+    const int fd = sockets_.back().fd();
+    EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
+    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&other), sizeof(other)), 0);
+  }
+  /// Rank 1's part, but for its connection.
+  void fail(int attempt) {
+    const auto name = key_of(attempt);
+    auto bytes = store_.get(name + "/0/0", kLongest);
+    bytes[bytes.find(kLoopback) + 3] = 5;
+    store_.set(name + "/0/1", bytes);
+    store_.set(name + "/1", "");
+  }
+
+  /// Of two ranks Gloo has the one with the lower address listen.
+  static constexpr const char* kRankOne = "127.0.0.5";
+
+ private:
+  static inline const std::string kLoopback = std::string("\x7f\0\0\x01", 4);
+
+  static constexpr Milliseconds kLongest{20'000};
+
+  std::string key_of(int attempt) const {
+    return group_ + "/attempt" + std::to_string(attempt);
+  }
+
+  StoreClient& store_;
+  std::string group_;
+  std::vector<Socket> sockets_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,59 @@
+// Memory that a worker inherits as its data set: what is taken lies in it as a whole,
+// whatever its head says; else the worker reads the files, of which there are none
+// here.
+
+#include <fcntl.h>
+
+#include <numeric>
+
+#include "tandem/data/prepared_data.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace {
+
+using namespace tandem;
+
+const char* const kName = "/no-such-folder";
+
+constexpr size_t kPageBytes = 4096;
+
+// As a DataReader leaves it: the head in whole pages, then samples.
+void offer(std::string bytes) {
+  bytes.resize((bytes.size() + kPageBytes - 1) / kPageBytes * kPageBytes);
+  bytes.append(4 * kPageBytes, '\1');
+  const int memory = memfd_create("fuzz", MFD_ALLOW_SEALING);
+  const auto size = static_cast<ssize_t>(bytes.size());
+  fuzz::expect(write(memory, bytes.data(), bytes.size()) == size, "it is filled");
+  fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW);
+  int ends[2];
+  fuzz::expect(pipe(ends) == 0, "there is a pipe");
+  close(ends[1]);
+  const auto text = std::to_string(memory) + " " + std::to_string(ends[0]) + " " +
+                    std::to_string(getpid());
+  setenv("TANDEM_PREPARED_DATA", text.c_str(), 1);
+}
+
+void look_at(const Dataset& split) {
+  const auto size = static_cast<size_t>(split.size);
+  fuzz::expect(split.labels.size() == size, "a label for each sample");
+  fuzz::expect(
+      split.pixels.size() == size * static_cast<size_t>(split.image_bytes()),
+      "an image for each sample");
+  // Reads all of it.
+  for (const auto* bytes : {&split.labels, &split.pixels}) {
+    volatile int sum = std::accumulate(bytes->begin(), bytes->end(), 0);
+    (void)sum;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  offer({reinterpret_cast<const char*>(data), size});
+  fuzz::accepts([] {
+    const auto splits = load_prepared_dataset(kName);
+    look_at(splits.train);
+    look_at(splits.test);
+  });
+  return 0;
+}
