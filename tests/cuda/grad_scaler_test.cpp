@@ -8,9 +8,9 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "tandem/base/error.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tests/cuda/orders.h"
 
@@ -22,14 +22,13 @@ struct OnDevice {
   explicit OnDevice(double initial) : scale(static_cast<float>(initial)) {}
 
   cuda::ScalerState state() {
-    return {&scale, &growth_tracker, &skipped_steps, &overflowed, &exhausted};
+    return {&scale, &growth_tracker, &skipped_steps, &overflowed};
   }
 
   float scale;
   int64_t growth_tracker = 0;
   int64_t skipped_steps = 0;
   int64_t overflowed = 0;
-  int64_t exhausted = 0;
 };
 
 cuda::ScalerConstants constants_of(const GradScalerOptions& options) {
@@ -48,7 +47,6 @@ TYPED_TEST(ScalerKernels, UnscaleWithTheBitsOfTheCpus) {
   constexpr double kOdd = 1234.5;
   GradScalerOptions options;
   options.initial_scale = kOdd;
-  const GradScaler scaler(options);
   const auto dtype = sizeof(T) == 4 ? at::kFloat : at::kDouble;
   in_orders([&] {
     for (const int64_t count : kSizes) {
@@ -70,33 +68,40 @@ TYPED_TEST(ScalerKernels, UnscaleWithTheBitsOfTheCpus) {
         std::vector<T> values(expected, expected + count);
         OnDevice device(kOdd);
         cuda::unscale(count, values.data(), device.state(), nullptr);
-        EXPECT_EQ(device.overflowed == 0, scaler.unscale(gradients));
+        StepScalars step;
+        GradScaler(options).unscale(gradients, step);
+        EXPECT_EQ(device.overflowed, step.left_out);
         EXPECT_TRUE(same_bits(values, expected));
       }
     }
   });
 }
 
-// Overflows at the steps of which `pattern` has a 1.
+// One gradient, which is not finite at the steps of which `pattern` has a 1.
 void expect_same_course(const GradScalerOptions& options, const std::string& pattern) {
+  const auto value = at::empty({1}, at::kFloat).set_requires_grad(true);
+  Arena gradients(
+      std::make_shared<const ArenaLayout>(
+          std::vector<NamedTensor>{{"p", value}}, std::vector<int64_t>(), 1),
+      "gradients");
   GradScaler scaler(options);
   OnDevice device(options.initial_scale);
   for (size_t i = 0; i < pattern.size(); ++i) {
     SCOPED_TRACE(i);
-    const bool finite = pattern[i] == '0';
-    const auto step = static_cast<int64_t>(i) + 1;
-    StepScalars scalars;
-    scalars.step = step;
-    device.overflowed = finite ? 0 : 1;
+    float gradient = pattern[i] == '0' ? 1 : std::numeric_limits<float>::infinity();
+    *gradients.segment(0).data_ptr<float>() = gradient;
+    StepScalars expected;
+    expected.step = static_cast<int64_t>(i) + 1;
+    StepScalars scalars = expected;
+    scaler.unscale(gradients, expected);
+    cuda::unscale(1, &gradient, device.state(), nullptr);
     cuda::update_scaler(constants_of(options), device.state(), &scalars, nullptr);
-    EXPECT_EQ(scalars.left_out, finite ? 0 : 1);
-    EXPECT_EQ(scalars.step, step - scaler.skipped_steps());
+    EXPECT_EQ(scalars.left_out, expected.left_out);
+    EXPECT_EQ(scalars.step, expected.step);
     EXPECT_EQ(device.overflowed, 0);
-    scaler.update(finite);
     EXPECT_EQ(device.scale, scaler.scale());
     EXPECT_EQ(device.skipped_steps, scaler.skipped_steps());
     EXPECT_EQ(device.growth_tracker, *scaler.state().view(1).data_ptr<int64_t>());
-    EXPECT_EQ(device.exhausted, 0);
   }
 }
 
@@ -112,21 +117,11 @@ TEST(ScalerKernel, FollowsTheCpus) {
   expect_same_course(options, "0010001");
 }
 
-// Where the CPU's throws.
-TEST(ScalerKernel, SaysThatTheScaleHasShrunkToNothing) {
+// Below what GradScaler::look() takes for nothing.
+TEST(ScalerKernel, ShrinksTheScaleAsFarAsTheCpus) {
   GradScalerOptions options;
   options.initial_scale = 2.5e-38;
-  GradScaler scaler(options);
-  scaler.update(false);
-  EXPECT_THROW(scaler.update(false), Error);
-  OnDevice device(options.initial_scale);
-  StepScalars scalars;
-  for (const int64_t exhausted : {0, 1, 1}) {
-    device.overflowed = 1;
-    cuda::update_scaler(constants_of(options), device.state(), &scalars, nullptr);
-    EXPECT_EQ(device.exhausted, exhausted);
-    EXPECT_EQ(device.scale, scaler.scale());
-  }
+  expect_same_course(options, "1111");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "tandem/kernels/cuda/grad_scaler.h"
 
 #include <cmath>
-#include <limits>
 
 #include "tandem/kernels/cuda/device.h"
 
@@ -10,8 +9,6 @@ namespace tandem::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
-// The least float32 that has all its digits.
-constexpr float kLeastNormal = std::numeric_limits<float>::min();
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) unscale_kernel(
@@ -37,18 +34,13 @@ __global__ void scaler_kernel(
   const bool finite = *state.overflowed == 0;
   *state.overflowed = 0;
   scalars->left_out = finite ? 0 : 1;
+  *state.skipped_steps += scalars->left_out;
   scalars->step -= *state.skipped_steps;
-  *state.skipped_steps += finite ? 0 : 1;
   if (!constants.dynamic) {
     return;
   }
   if (!finite) {
-    const auto less = static_cast<float>(*state.scale * constants.backoff_factor);
-    if (less < kLeastNormal) {
-      *state.exhausted = 1;
-      return;
-    }
-    *state.scale = less;
+    *state.scale = static_cast<float>(*state.scale * constants.backoff_factor);
     *state.growth_tracker = 0;
   } else if (++*state.growth_tracker == constants.growth_interval) {
     const auto more = static_cast<float>(*state.scale * constants.growth_factor);

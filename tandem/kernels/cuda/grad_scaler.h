@@ -15,9 +15,6 @@ struct ScalerState {
   int64_t* skipped_steps;
   // Not 0: a gradient of this step was not finite. 0 before the first step.
   int64_t* overflowed;
-  // Not 0 once the scale has shrunk to nothing, where the CPU's throws: the host looks
-  // at it with the next report.
-  int64_t* exhausted;
 };
 
 /// GradScalerOptions, of a run.
@@ -36,9 +33,9 @@ constexpr int64_t kUnscaleTile = 1024;
 template <typename T>
 void unscale(int64_t count, T* gradients, const ScalerState& state, Stream stream);
 
-/// After all gradients were unscaled and before the update: GradScaler::update(), with
-/// `left_out` set for this step and `step` without those that were left out. One
-/// thread; `overflowed` is 0 again.
+/// After all gradients were unscaled and before the update: what GradScaler::unscale()
+/// does last. Sets `left_out` for this step, takes those that were left out off `step`,
+/// and sets the scale of the step to come. One thread; `overflowed` is 0 again.
 void update_scaler(
     const ScalerConstants& constants, const ScalerState& state, StepScalars* scalars,
     Stream stream);
