@@ -312,7 +312,7 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
   when.alone = !watch.lost().empty();
   const auto ending = watch.agree(
       conclude(
-          endings, [&](int rank) { return rendezvous.report_of(rank); }, when),
+          endings, [&](int of) { return rendezvous.report_of(of); }, when),
       [&] { return supervisor.told_to_stop(); });
   // Behind the verdict, which launchers that are in the run wait for.
   if (rendezvous.server && options.nnodes > 1) {
