@@ -1,6 +1,7 @@
 // What a data parallel step and start do, beside the identities.
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/zeros.h>
@@ -8,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -202,6 +205,23 @@ TEST(DataParallel, ClipNormLimitsTheStepAndLeavesShorterOnesAlone) {
   EXPECT_NEAR(clipped.length, free.norm / 4, 1e-5 * free.norm);
   EXPECT_LE(clipped.length, free.norm / 4);
   EXPECT_EQ(take(free.norm * 2).length, free.length);
+}
+
+TEST(DataParallel, ANormThatIsNotFiniteScalesByOneOrZero) {
+  const auto model = make_small_model({flatten(), linear("a", 64, 5)});
+  const ModelArenas arenas(model->parameters(), model->buffers());
+  StrategyOptions options;
+  options.clip_norm = 2;
+  const auto scale_for = [&](double norm) {
+    DeviceStep step(arenas);
+    step.begin(0.1, 1);
+    clip(options, step, [&] { return at::full({}, norm, at::kDouble); });
+    return step.scalars().gradient_scale;
+  };
+  EXPECT_EQ(scale_for(1), 1);
+  EXPECT_EQ(scale_for(8), 2 / (8 + 1e-6));
+  EXPECT_EQ(scale_for(std::nan("")), 1);
+  EXPECT_EQ(scale_for(std::numeric_limits<double>::infinity()), 0);
 }
 
 TEST(DataParallel, UnusedParametersKeepTheirValueAndHoldNobodyUp) {

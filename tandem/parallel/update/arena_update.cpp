@@ -1,7 +1,9 @@
 #include "tandem/parallel/update/arena_update.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/fmin.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 
 #include "tandem/parallel/reduce/replicas.h"
@@ -26,8 +28,9 @@ void clip(
     const std::function<at::Tensor()>& norm) {
   if (options.clip_norm > 0) {
     const auto length = norm() + 1e-6;
-    step.gradient_scale().copy_(
-        at::full_like(length, options.clip_norm).div_(length).clamp_max_(1));
+    const auto factor = at::full_like(length, options.clip_norm).div_(length);
+    // A norm that is NaN scales nothing.
+    step.gradient_scale().copy_(at::fmin(factor, at::ones_like(factor)));
   }
 }
 
