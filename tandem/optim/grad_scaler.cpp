@@ -137,27 +137,9 @@ void GradScaler::unscale(Arena& gradients, StepScalars& step) {
                   slice.numel(), slice.data_ptr<float>(), static_cast<float>(factor));
     finite = finite && all;
   }
-  step.left_out = finite ? 0 : 1;
-  end_step(step);
-}
-
-void GradScaler::end_step(StepScalars& step) {
-  float& scale = scale_of(state_);
-  int64_t& tracker = count_of(state_, kGrowthTracker);
-  int64_t& skipped = count_of(state_, kSkippedSteps);
-  skipped += step.left_out;
-  step.step -= skipped;
-  if (!options_.dynamic) {
-    return;
-  }
-  if (step.left_out != 0) {
-    scale = static_cast<float>(scale * options_.backoff_factor);
-    tracker = 0;
-  } else if (++tracker == options_.growth_interval) {
-    const auto more = static_cast<float>(scale * options_.growth_factor);
-    scale = more <= options_.max_scale ? more : scale;
-    tracker = 0;
-  }
+  end_scaled_step(
+      options_, finite, scale_of(state_), count_of(state_, kGrowthTracker),
+      count_of(state_, kSkippedSteps), step);
 }
 
 void GradScaler::look(int64_t steps_done) {

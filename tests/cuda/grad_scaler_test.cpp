@@ -31,12 +31,6 @@ struct OnDevice {
   int64_t overflowed = 0;
 };
 
-cuda::ScalerConstants constants_of(const GradScalerOptions& options) {
-  return {
-      options.growth_factor, options.backoff_factor, options.growth_interval,
-      options.max_scale, options.dynamic};
-}
-
 template <typename T>
 class ScalerKernels : public testing::Test {};
 using Types = testing::Types<float, double>;
@@ -95,7 +89,7 @@ void expect_same_course(const GradScalerOptions& options, const std::string& pat
     StepScalars scalars = expected;
     scaler.unscale(gradients, expected);
     cuda::unscale(1, &gradient, device.state(), nullptr);
-    cuda::update_scaler(constants_of(options), device.state(), &scalars, nullptr);
+    cuda::update_scaler(options, device.state(), &scalars, nullptr);
     EXPECT_EQ(scalars.left_out, expected.left_out);
     EXPECT_EQ(scalars.step, expected.step);
     EXPECT_EQ(device.overflowed, 0);

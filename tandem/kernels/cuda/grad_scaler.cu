@@ -30,23 +30,12 @@ __global__ void __launch_bounds__(kThreads) unscale_kernel(
 }
 
 __global__ void scaler_kernel(
-    ScalerConstants constants, ScalerState state, StepScalars* scalars) {
+    LossScaleRule rule, ScalerState state, StepScalars* scalars) {
   const bool finite = *state.overflowed == 0;
   *state.overflowed = 0;
-  scalars->left_out = finite ? 0 : 1;
-  *state.skipped_steps += scalars->left_out;
-  scalars->step -= *state.skipped_steps;
-  if (!constants.dynamic) {
-    return;
-  }
-  if (!finite) {
-    *state.scale = static_cast<float>(*state.scale * constants.backoff_factor);
-    *state.growth_tracker = 0;
-  } else if (++*state.growth_tracker == constants.growth_interval) {
-    const auto more = static_cast<float>(*state.scale * constants.growth_factor);
-    *state.scale = more <= constants.max_scale ? more : *state.scale;
-    *state.growth_tracker = 0;
-  }
+  end_scaled_step(
+      rule, finite, *state.scale, *state.growth_tracker, *state.skipped_steps,
+      *scalars);
 }
 
 }  // namespace
@@ -61,9 +50,9 @@ void unscale(int64_t count, T* gradients, const ScalerState& state, Stream strea
 }
 
 void update_scaler(
-    const ScalerConstants& constants, const ScalerState& state, StepScalars* scalars,
+    const LossScaleRule& rule, const ScalerState& state, StepScalars* scalars,
     Stream stream) {
-  launch("update_scaler", scaler_kernel, 1, 1, 0, stream, constants, state, scalars);
+  launch("update_scaler", scaler_kernel, 1, 1, 0, stream, rule, state, scalars);
 }
 
 template void unscale(int64_t, float*, const ScalerState&, Stream);

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "tandem/core/step_scalars.h"
+#include "tandem/core/updates/loss_scale.h"
 #include "tandem/kernels/cuda/stream.h"
 
 namespace tandem::cuda {
@@ -17,15 +17,6 @@ struct ScalerState {
   int64_t* overflowed;
 };
 
-/// GradScalerOptions, of a run.
-struct ScalerConstants {
-  double growth_factor;
-  double backoff_factor;
-  int64_t growth_interval;
-  double max_scale;
-  bool dynamic;
-};
-
 /// Divides gradients by the scale, with the bits of GradScaler::unscale(), and notes in
 /// `overflowed` when one was not finite. T: float or double. One pass, 8 bytes for a
 /// float; a block takes kUnscaleTile elements.
@@ -37,7 +28,7 @@ void unscale(int64_t count, T* gradients, const ScalerState& state, Stream strea
 /// does last. Sets `left_out` for this step, takes those that were left out off `step`,
 /// and sets the scale of the step to come. One thread; `overflowed` is 0 again.
 void update_scaler(
-    const ScalerConstants& constants, const ScalerState& state, StepScalars* scalars,
+    const LossScaleRule& rule, const ScalerState& state, StepScalars* scalars,
     Stream stream);
 
 }  // namespace tandem::cuda
