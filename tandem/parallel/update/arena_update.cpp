@@ -11,12 +11,12 @@
 namespace tandem {
 
 at::Tensor own_gradient_squares(ModelArenas& arenas) {
-  at::Tensor squares;
+  at::Tensor squares = at::zeros({}, at::kDouble);
   for (const auto& range : arenas.gradients().layout().trainable_ranges()) {
     const auto norm = arenas.gradients().slice(range).norm().to(at::kDouble);
-    squares = squares.defined() ? squares + norm * norm : norm * norm;
+    squares = squares + norm * norm;
   }
-  return squares.defined() ? squares : at::zeros({}, at::kDouble);
+  return squares;
 }
 
 at::Tensor own_gradient_norm(ModelArenas& arenas) {
