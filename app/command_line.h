@@ -31,30 +31,23 @@ inline void check_output() {
   }
 }
 
-/// A check for add_option: a whole number from `least` to `most`.
-inline CLI::Validator whole_number(int64_t least, int64_t most = 1'000'000'000) {
+/// A check for add_option: a T from `least` to `most`, which is `what`.
+template <typename T>
+CLI::Validator within(T least, T most, const std::string& what) {
   const auto check = [=](const std::string& text) -> std::string {
-    int64_t value = 0;
+    T value = 0;
     const bool fits =
         CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
-    return fits ? ""
-                : "'" + text + "' is not a whole number from " + std::to_string(least) +
-                      " to " + std::to_string(most);
+    return fits ? "" : "'" + text + "' is not " + what;
   };
   return {check, ""};
 }
 
-/// The same for any number.
+inline CLI::Validator whole_number(int64_t least, int64_t most = 1'000'000'000) {
+  return within(least, most, fmt::format("a whole number from {} to {}", least, most));
+}
 inline CLI::Validator number(double least, double most) {
-  const auto check = [=](const std::string& text) -> std::string {
-    double value = 0;
-    const bool fits =
-        CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
-    return fits ? ""
-                : fmt::format(
-                      "'{}' is not a number from {:g} to {:g}", text, least, most);
-  };
-  return {check, ""};
+  return within(least, most, fmt::format("a number from {:g} to {:g}", least, most));
 }
 
 /// What CLI11 says about a flag with no value, or with two, in plain words.

@@ -164,16 +164,16 @@ Bytes map_memory(int memory) {
   return {data, size};
 }
 
-// The product of numbers that are not negative; nullopt where it is more than `most`.
-std::optional<size_t> product(std::initializer_list<int64_t> factors, size_t most) {
+// Whether no factor is negative and their product, from the front on, never more.
+bool fits(std::initializer_list<int64_t> factors, size_t most) {
   size_t all = 1;
   for (const int64_t factor : factors) {
     if (factor < 0 || __builtin_mul_overflow(all, static_cast<size_t>(factor), &all) ||
         all > most) {
-      return std::nullopt;
+      return false;
     }
   }
-  return all;
+  return true;
 }
 
 // Takes nothing for granted: whoever has set the variable has written it.
@@ -184,9 +184,10 @@ std::optional<Dataset> read_description(std::istream& in, size_t most) {
   in >> split.hashes.images >> split.hashes.labels >> split.size >> split.channels >>
       split.height >> split.width >> split.num_classes >> num_names;
   in.ignore();
-  if (!in || num_names > most || !product({split.size}, most) ||
-      !product({split.channels, split.height, split.width}, most) ||
-      !product({split.size, split.channels, split.height, split.width}, most)) {
+  // Without samples, an image by itself.
+  if (!in || num_names > most ||
+      !fits({split.channels, split.height, split.width}, most) ||
+      !fits({split.size, split.channels, split.height, split.width}, most)) {
     return std::nullopt;
   }
   for (size_t i = 0; i < num_names && in; ++i) {

@@ -24,9 +24,8 @@ struct StepContext {
   bool training = true;
   // Learning rate of this step.
   double lr = 0;
-  // Factor on the summed loss before backward (model/loss.h): share of the
-  // global batch, so uneven batches and accumulation cost no
-  // extra pass. The strategy sets it.
+  // Factor on the summed loss before backward (model/loss.h): share of the global
+  // batch, so uneven batches and accumulation cost no extra pass. The strategy sets it.
   double loss_weight = 1;
   // A further factor, a GradScaler's: float32, no dimensions, where the loss is.
   // Undefined: none.

@@ -88,13 +88,13 @@ std::vector<FusedLayer> fuse_relus(const std::vector<Layer>& layers) {
   return fused;
 }
 
-// Finds the tensors of layers in a model's arenas.
 // The loss scale is in main memory here, as all else.
 double weight_of(const StepContext& context) {
   const auto& scale = context.loss_scale;
   return context.loss_weight * (scale.defined() ? *scale.data_ptr<float>() : 1.0);
 }
 
+// Finds the tensors of layers in a model's arenas.
 class Binder {
  public:
   explicit Binder(ModelArenas& arenas) : arenas_(arenas) {
