@@ -12,11 +12,12 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from hosts import Hosts
 from lossy_hosts import LossyHosts, enter
 from trial import (FREE_WAYS, GRACE, TIMEOUT, TWO_HOSTS, WAYS, Trial, kill, parent_of,
-                   text_of)
+                   stalled_pipe, text_of)
 
 SLACK = 5
 
@@ -173,43 +174,113 @@ def launchers(settings):
              "nothing lives after 1 s", wrong)]
 
 
+def stop_once(settings, flags, wanted, seconds, sent, errors, output):
+    """Sends a signal to the launcher at a random moment and goes on; None when the run had
+    ended before."""
+    with folder() as out:
+        run = Trial(settings.program, flags, out)
+        run.start(errors=errors, output=output)
+        try:
+            time.sleep(random.uniform(0.1, seconds))
+            if run.launchers[0].poll() is not None:
+                return None
+            kill(run.launchers[0].pid, sent)
+            code, line, _ = run.finish(GRACE + 2)[0]
+            if code == 0:
+                return None
+            if code is None or not run.gone_within(1):
+                raise Wrong(f"{sent.name}: {line}")
+            if run.last_step() > run.saved_step():
+                raise Wrong(f"{sent.name}: step {run.last_step()} done, "
+                            f"{run.saved_step()} saved ({line})")
+            go_on(run, wanted)
+            return True
+        finally:
+            run.end_all()
+
+
+def in_every_way(settings, name, seen, trial):
+    """`trial` with its number, flags, wanted bits and seconds, 20 times in each way."""
+    rows = []
+    for way, flags in {**WAYS, **FREE_WAYS}.items():
+        wanted, seconds = undisturbed(settings, flags)
+        if way in FREE_WAYS:
+            wanted = None
+        results, wrong = repeat(settings, settings.runs or 20,
+                                partial(trial, flags=flags, wanted=wanted, seconds=seconds))
+        rows.append((f"{name}: {way}", len(results) + len(wrong), len(results),
+                     seen + (", same bits" if wanted else ""), wrong))
+    return rows
+
+
+SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+SAVED = f"saved and ended within {GRACE + 2} s"
+
+
 def signals(settings):
     """SIGTERM, SIGINT, SIGHUP at random moments: saved, ended within the grace + 2 s,
     the same bits after a resume."""
-    rows = []
-    for name, flags in {**WAYS, **FREE_WAYS}.items():
-        wanted, seconds = undisturbed(settings, flags)
-        if name in FREE_WAYS:
-            wanted = None
+    return in_every_way(
+        settings, "SIGTERM, SIGINT, SIGHUP", SAVED,
+        lambda number, flags, wanted, seconds: stop_once(
+            settings, flags, wanted, seconds, SIGNALS[number % 3], subprocess.PIPE,
+            subprocess.DEVNULL))
 
-        def trial(number, flags=flags, wanted=wanted, seconds=seconds):
-            sent = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP][number % 3]
-            with folder() as out:
-                run = Trial(settings.program, flags, out)
-                run.start()
-                try:
-                    time.sleep(random.uniform(0.1, seconds))
-                    if run.launchers[0].poll() is not None:
-                        return None
-                    kill(run.launchers[0].pid, sent)
-                    code, line, _ = run.finish(GRACE + 2)[0]
-                    if code == 0:
-                        return None
-                    if code is None or not run.gone_within(1):
-                        raise Wrong(f"{sent.name}: {line}")
-                    if run.last_step() > run.saved_step():
-                        raise Wrong(f"{sent.name}: step {run.last_step()} done, "
-                                    f"{run.saved_step()} saved ({line})")
-                    go_on(run, wanted)
-                    return True
-                finally:
-                    run.end_all()
 
-        results, wrong = repeat(settings, settings.runs or 20, trial)
-        rows.append((f"SIGTERM, SIGINT, SIGHUP: {name}", len(results) + len(wrong),
-                     len(results), f"saved and ended within {GRACE + 2} s"
-                     + (", same bits" if wanted else ""), wrong))
-    return rows
+def readers(settings):
+    """The same where nobody reads what the run prints: its pipe is full from the start."""
+    def trial(number, flags, wanted, seconds):
+        with stalled_pipe() as pipe:
+            return stop_once(settings, flags, wanted, seconds, SIGNALS[number % 3], pipe, pipe)
+
+    return in_every_way(settings, "a signal, and a stalled reader", SAVED, trial)
+
+
+def fill_once(settings, flags, wanted, seconds):
+    """Fills the run's disk at a random moment, frees it and goes on."""
+    with small_disk() as disk:
+        run = Trial(settings.program, flags, os.path.join(disk, "run"))
+        run.start()
+        try:
+            time.sleep(random.uniform(0.1, seconds))
+            fill(os.path.join(disk, "full"))
+            code, line, _ = run.finish(TIMEOUT + SLACK)[0]
+            if code == 0:
+                return None
+            if code != 1 or "No space left on device" not in line:
+                raise Wrong(f"on a full disk it ended with {code}: {line}")
+            if not run.gone_within(1):
+                raise Wrong("something lives 1 s after the end on a full disk")
+            os.remove(os.path.join(disk, "full"))
+            go_on(run, wanted)
+            return True
+        finally:
+            run.end_all()
+
+
+@contextlib.contextmanager
+def small_disk():
+    path = tempfile.mkdtemp(prefix="tandem-faults-disk-")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tandem-faults", path], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", path], check=True)
+        os.rmdir(path)
+
+
+def fill(path):
+    with open(path, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def disks(settings):
+    """The run's disk is full from a random moment on: one line, and the same bits after a
+    resume with room again."""
+    return in_every_way(
+        settings, "a full disk", "one line",
+        lambda number, flags, wanted, seconds: fill_once(settings, flags, wanted, seconds))
 
 
 def links(settings):
@@ -374,5 +445,5 @@ def strangers(settings):
 
 
 PARTS = {"kills": kills, "host_kills": host_kills, "launchers": launchers,
-         "signals": signals, "links": links, "silence": silence,
-         "strangers": strangers}
+         "signals": signals, "readers": readers, "disks": disks, "links": links,
+         "silence": silence, "strangers": strangers}

@@ -1,5 +1,6 @@
 """One run of tandem that something happens to: on one host, or on two network
 namespaces. Which ways of training there are, whom to kill, what is left afterwards."""
+import contextlib
 import json
 import os
 import random
@@ -66,7 +67,7 @@ class Trial:
         self.program, self.flags, self.out, self.hosts = program, flags, out, hosts
         self.launchers = []
 
-    def start(self, resume=False):
+    def start(self, resume=False, errors=subprocess.PIPE, output=subprocess.DEVNULL):
         flags = [*COMMON, *self.flags, "--out", self.out,
                  *(["--resume", "auto"] if resume else [])]
         # Each flag once, the last.
@@ -81,8 +82,8 @@ class Trial:
                 for i in range(2)]
         self.begun = time.monotonic()
         self.launchers = [
-            subprocess.Popen(one, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                             text=True, start_new_session=True)
+            subprocess.Popen(one, stdout=output, stderr=errors, text=True,
+                             start_new_session=True)
             for one in commands]
 
     def finish(self, within):
@@ -92,7 +93,7 @@ class Trial:
         for launcher in self.launchers:
             try:
                 _, errors = launcher.communicate(timeout=max(0.1, deadline - time.monotonic()))
-                line = errors.strip().splitlines()[-1:] or [""]
+                line = (errors or "").strip().splitlines()[-1:] or [""]
                 ends.append((launcher.returncode, line[0], time.monotonic()))
             except subprocess.TimeoutExpired:
                 ends.append((None, "still runs", time.monotonic()))
@@ -178,6 +179,22 @@ class Trial:
         except OSError:
             return 0
         return max((int(name[5:]) for name in names if name.startswith("step-")), default=0)
+
+
+@contextlib.contextmanager
+def stalled_pipe():
+    """The end to write of a pipe that is full and that nobody reads."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write_end, bytes(4096))
+    os.set_blocking(write_end, True)
+    try:
+        yield write_end
+    finally:
+        os.close(read_end)
+        os.close(write_end)
 
 
 def kill(pid, number):
