@@ -21,17 +21,21 @@ class C10dStore : public c10d::Store {
  public:
   C10dStore(
       std::shared_ptr<StoreClient> client, std::string prefix,
-      std::chrono::milliseconds timeout)
+      std::chrono::milliseconds timeout, std::weak_ptr<const Admission> admission)
       : c10d::Store(timeout),
         client_(std::move(client)),
         prefix_(std::move(prefix)),
-        deadline_(timeout) {}
+        deadline_(timeout),
+        admission_(std::move(admission)) {}
 
   c10::intrusive_ptr<c10d::Store> clone() TANDEM_STORE_CLONE_OVERRIDE {
-    return c10::make_intrusive<C10dStore>(client_, prefix_, timeout_);
+    return c10::make_intrusive<C10dStore>(client_, prefix_, timeout_, admission_);
   }
 
   void set(const std::string& key, const Bytes& value) override {
+    if (const auto admission = admission_.lock()) {
+      admission->apply();
+    }
     client_->set(full(key), to_text(value));
   }
 
@@ -86,14 +90,16 @@ class C10dStore : public c10d::Store {
   std::shared_ptr<StoreClient> client_;
   std::string prefix_;
   Deadline deadline_;
+  std::weak_ptr<const Admission> admission_;
 };
 
 }  // namespace
 
 c10::intrusive_ptr<c10d::Store> make_c10d_store(
     std::shared_ptr<StoreClient> client, const std::string& prefix,
-    std::chrono::milliseconds timeout) {
-  return c10::make_intrusive<C10dStore>(std::move(client), prefix, timeout);
+    std::chrono::milliseconds timeout, std::weak_ptr<const Admission> admission) {
+  return c10::make_intrusive<C10dStore>(
+      std::move(client), prefix, timeout, std::move(admission));
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "tandem/base/store/admission.h"
 #include "tandem/base/store/store.h"
 
 namespace tandem {
@@ -14,9 +15,10 @@ namespace tandem {
 /// comm only: the header is heavy.
 ///
 /// All its waits end `timeout` after it was made: it is for the time in which a group
-/// forms.
+/// forms. Before it tells others anything, a port for instance, it applies `admission`
+/// while that lives.
 c10::intrusive_ptr<c10d::Store> make_c10d_store(
     std::shared_ptr<StoreClient> client, const std::string& prefix,
-    std::chrono::milliseconds timeout);
+    std::chrono::milliseconds timeout, std::weak_ptr<const Admission> admission);
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,7 @@ namespace tandem {
 namespace {
 
 using testing::AnyOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using Clock = std::chrono::steady_clock;
@@ -151,7 +153,9 @@ GlooOptions three_attempts(milliseconds timeout) {
   return options;
 }
 
-TEST(Gloo, FormsAgainWhereAStrangerTookARanksPlace) {
+// Forms a group of two with `meanwhile` at rank 1's place before rank 1 comes; the sums
+// of both.
+std::vector<int64_t> sums_beside(const std::function<void(Stranger&)>& meanwhile) {
   const TestStore store;
   std::vector<int64_t> sums(2);
   const auto form = [&](int rank) {
@@ -165,10 +169,24 @@ TEST(Gloo, FormsAgainWhereAStrangerTookARanksPlace) {
   const auto client = store.client();
   Stranger stranger(*client, "group");
   std::thread first([&] { form(0); });
-  stranger.take_port(0);
+  meanwhile(stranger);
   form(1);
   first.join();
-  EXPECT_EQ(sums, (std::vector<int64_t>{3, 3}));
+  return sums;
+}
+
+TEST(Gloo, FormsAgainWhereAStrangerTookARanksPlace) {
+  EXPECT_THAT(
+      sums_beside([](Stranger& stranger) { EXPECT_TRUE(stranger.take_port(0)); }),
+      ElementsAre(3, 3));
+}
+
+TEST(Gloo, AStrangerOnAnotherMachineGetsNoAnswer) {
+  EXPECT_THAT(
+      sums_beside([](Stranger& stranger) {
+        EXPECT_FALSE(stranger.take_port(0, Stranger::kElsewhere));
+      }),
+      ElementsAre(3, 3));
 }
 
 TEST(Gloo, NamesAStrangerThatComesEveryTime) {
@@ -183,7 +201,9 @@ TEST(Gloo, NamesAStrangerThatComesEveryTime) {
     });
   });
   for (int attempt = 0; attempt < 3; ++attempt) {
-    stranger.take_port(attempt);
+    // From any address at last.
+    stranger.take_port(
+        attempt, attempt < 2 ? Stranger::kRankOne : Stranger::kElsewhere);
     stranger.fail(attempt);
   }
   first.join();

@@ -11,11 +11,13 @@
 
 #include "tandem/base/store/socket.h"
 #include "tandem/base/store/store.h"
+#include "tests/base/connect_from.h"
 
 namespace tandem {
 
 /// Plays rank 1 of a Gloo group of two until the group forms, and connects to rank 0's
-/// port from an address of its own, as whoever scans ports does.
+/// port, as whoever scans ports does: from an address of rank 1's machine, or of its
+/// own.
 class Stranger {
  public:
   /// `store` is the ranks' and outlives the object; `group` is its name there.
@@ -24,8 +26,8 @@ class Stranger {
     store_.set(group_ + "/here/1", kRankOne);
   }
 
-  /// Before rank 1 can.
-  void take_port(int attempt) {
+  /// Before rank 1 can. Whether anybody answered.
+  bool take_port(int attempt, const char* from = kRankOne) {
     const auto bytes = store_.get(key_of(attempt) + "/0/0", kLongest);
     // Gloo writes a sockaddr_in as it is in memory, among other things.
     const size_t at = bytes.find(kLoopback);
@@ -33,13 +35,8 @@ class Stranger {
     other.sin_family = AF_INET;
     other.sin_addr.s_addr = htonl(0x7f000001);
     std::memcpy(&other.sin_port, bytes.data() + at - sizeof(other.sin_port), 2);
-    sockaddr_in own{};
-    own.sin_family = AF_INET;
-    own.sin_addr.s_addr = htonl(0x7f000002);
-    sockets_.emplace_back(socket(AF_INET, SOCK_STREAM, 0));
-    const int fd = sockets_.back().fd();
-    EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
-    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&other), sizeof(other)), 0);
+    sockets_.push_back(connect_from(from, other));
+    return static_cast<bool>(sockets_.back());
   }
   /// Rank 1's part, but for its connection.
   void fail(int attempt) {
@@ -50,6 +47,7 @@ class Stranger {
     store_.set(name + "/1", "");
   }
 
+  static constexpr const char* kElsewhere = "127.0.0.2";
   /// Of two ranks Gloo has the one with the lower address listen.
   static constexpr const char* kRankOne = "127.0.0.5";
 

@@ -8,13 +8,16 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <set>
+#include <sstream>
 
 #include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/no_sigpipe.h"
+#include "tandem/base/store/admission.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/comm/c10d_store.h"
 #include "tandem/comm/rpc/tensorpipe_rpc.h"
@@ -222,11 +225,13 @@ class GlooCommunicator : public Communicator, public RpcBackend {
     options_.forming_timeout = {};
     auto group_options = c10d::ProcessGroupGloo::Options::create(
         std::max(std::chrono::milliseconds(1), forming.time() / kWaitsForConnection));
+    const auto admission = std::make_shared<const Admission>(options.admitted);
     group_options->devices.push_back(
         c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
     group_options->threads = options.threads;
     group_ = c10::make_intrusive<GlooGroup>(
-        make_c10d_store(store_, name_, forming.time()), rank, size, group_options);
+        make_c10d_store(store_, name_, forming.time(), admission), rank, size,
+        group_options);
     group_->set_timeout(options.timeout);
   }
 
@@ -257,6 +262,7 @@ class GlooCommunicator : public Communicator, public RpcBackend {
   std::unique_ptr<Rpc> make_rpc() override {
     TensorPipeOptions options;
     options.address = options_.address;
+    options.admitted = options_.admitted;
     options.timeout = options_.timeout;
     const auto name = name_ + "/rpc" + std::to_string(num_rpcs_++);
     return make_tensorpipe_rpc(store_, name, rank(), size(), options);
@@ -349,6 +355,15 @@ std::string numbered(const std::string& key, int rank) {
   return key + "/" + std::to_string(rank);
 }
 
+// A rank's address, and all that its machine may connect from.
+std::string addresses_of_machine(const std::string& address) {
+  std::string all = address;
+  for (const auto& own : interface_addresses()) {
+    all += " " + own.address;
+  }
+  return all;
+}
+
 // Those that this process has connections with.
 std::set<std::string> peer_addresses() {
   std::set<std::string> found;
@@ -376,10 +391,16 @@ class Forming {
             options.forming_timeout.count() > 0 ? options.forming_timeout
                                                 : options.timeout) {
     // Before, so that an attempt waits for nobody who has not even come.
-    meet("here", options.address);
+    meet("here", addresses_of_machine(options.address));
     for (int other = 0; other < size; ++other) {
-      known_.insert(store_.get(numbered(name_ + "/here", other), time_.left()));
+      std::istringstream words(
+          store_.get(numbered(name_ + "/here", other), time_.left()));
+      ranks_.insert(std::istream_iterator<std::string>(words), {});
     }
+  }
+
+  const std::set<std::string>& addresses_of_ranks() const {
+    return ranks_;
   }
 
   // Of one attempt, so that there is time for those that may follow.
@@ -396,7 +417,7 @@ class Forming {
     if (!error.empty()) {
       store_.compare_set(key(attempt + "/failed"), "", error);
       for (const auto& address : peer_addresses()) {
-        if (known_.count(address) == 0) {
+        if (known_.count(address) + ranks_.count(address) == 0) {
           store_.compare_set(key("stranger"), "", address);
         }
       }
@@ -430,8 +451,9 @@ class Forming {
   int rank_;
   int size_;
   Deadline time_;
-  // Addresses of the ranks, and of whom this one talked to before.
+  // Whom this rank talked to before.
   std::set<std::string> known_ = peer_addresses();
+  std::set<std::string> ranks_;
 };
 
 std::unique_ptr<Communicator> form_by_attempts(
@@ -443,6 +465,13 @@ std::unique_ptr<Communicator> form_by_attempts(
     const auto attempt = "attempt" + std::to_string(options.attempts - left);
     GlooOptions now = options;
     now.timeout = now.forming_timeout = forming.time_for(left);
+    const bool last = left == 1;
+    now.admitted = last ? std::set<std::string>() : forming.addresses_of_ranks();
+    if (last) {
+      log_info(
+          "[comm] forming the Gloo group once more, now from any address, since: " +
+          failure);
+    }
     std::unique_ptr<GlooCommunicator> comm;
     std::string error;
     try {
@@ -459,7 +488,6 @@ std::unique_ptr<Communicator> form_by_attempts(
       comm->begin(options.timeout, options.attempts);
       return comm;
     }
-    log_debug("[comm] forming the Gloo group again, since: " + failure);
   }
   const auto stranger = forming.stranger();
   throw CommError(

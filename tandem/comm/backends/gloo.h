@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "tandem/base/store/store.h"
@@ -18,9 +19,14 @@ struct GlooOptions {
   // Longest time that a rank may be late at the start; zero: as long.
   std::chrono::milliseconds forming_timeout{0};
   // How often the ranks try to form the group. Gloo takes whoever connects to its port
-  // for a rank; then all try again at other ports. With one attempt nobody looks
-  // whether each connection leads to a rank.
+  // for a rank; then all try again at other ports. All but the last attempt admit only
+  // addresses of the ranks' machines (store/admission.h): the last is for networks that
+  // translate addresses on the way. With one attempt nobody looks whether each
+  // connection leads to a rank.
   int attempts = 1;
+  // The only addresses from which ranks connect; empty: anyone. With several attempts
+  // the ranks find them out.
+  std::set<std::string> admitted;
 
   // --- speed ---
   // Threads that move data. One keeps operations in order of launch.

@@ -1,7 +1,5 @@
 #include "tandem/comm/rpc/tensorpipe_rpc.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <torch/csrc/distributed/rpc/request_callback.h>
 #include <torch/csrc/distributed/rpc/tensorpipe_agent.h>
 
@@ -13,6 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/no_sigpipe.h"
+#include "tandem/base/store/admission.h"
 #include "tandem/comm/c10d_store.h"
 
 namespace tandem {
@@ -130,39 +129,13 @@ class Callback : public rpc::RequestCallback {
   int rank_;
 };
 
-// The name of the interface that has this address, "" for none.
-std::string interface_of(const std::string& address) {
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) {
-    return "";
-  }
-  std::string name;
-  for (const auto* entry = all; entry != nullptr; entry = entry->ifa_next) {
-    char text[INET6_ADDRSTRLEN] = "";
-    if (entry->ifa_addr == nullptr) {
-      continue;
-    }
-    if (entry->ifa_addr->sa_family == AF_INET) {
-      const auto* ip = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
-      inet_ntop(AF_INET, &ip->sin_addr, text, sizeof(text));
-    } else if (entry->ifa_addr->sa_family == AF_INET6) {
-      const auto* ip = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr);
-      inet_ntop(AF_INET6, &ip->sin6_addr, text, sizeof(text));
-    }
-    if (address == text) {
-      name = entry->ifa_name;
-      break;
-    }
-  }
-  freeifaddrs(all);
-  return name;
-}
-
 // The agent would guess its address from the host's name; only a variable stops it.
 void name_interface(const std::string& address) {
-  const std::string name = interface_of(address);
-  if (!name.empty()) {
-    setenv("TP_SOCKET_IFNAME", name.c_str(), 0);
+  for (const auto& own : interface_addresses()) {
+    if (own.address == address) {
+      setenv("TP_SOCKET_IFNAME", own.interface.c_str(), 0);
+      return;
+    }
   }
 }
 
@@ -181,14 +154,15 @@ class TensorPipeRpc : public Rpc {
       const TensorPipeOptions& options)
       : rank_(rank), timeout_(options.timeout), looks_(static_cast<size_t>(size)) {
     name_interface(options.address);
+    const auto admission = std::make_shared<const Admission>(options.admitted);
     const NoSigpipe guard;
     rpc::TensorPipeRpcBackendOptions settings(
         options.threads, {}, {}, seconds(timeout_), "env://");
     agent_ = std::make_shared<rpc::TensorPipeAgent>(
-        make_c10d_store(std::move(store), name, timeout_), name_of_rank(rank),
-        static_cast<rpc::worker_id_t>(rank), size, std::move(settings),
-        std::unordered_map<std::string, rpc::DeviceMap>{}, std::vector<c10::Device>{},
-        std::make_unique<Callback>(queue_, rank));
+        make_c10d_store(std::move(store), name, timeout_, admission),
+        name_of_rank(rank), static_cast<rpc::worker_id_t>(rank), size,
+        std::move(settings), std::unordered_map<std::string, rpc::DeviceMap>{},
+        std::vector<c10::Device>{}, std::make_unique<Callback>(queue_, rank));
     agent_->start();
   }
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "tandem/base/store/store.h"
@@ -12,6 +13,8 @@ namespace tandem {
 struct TensorPipeOptions {
   // Address of the network interface to use, where TP_SOCKET_IFNAME names none.
   std::string address = "127.0.0.1";
+  // The only ones that may connect to this rank; empty: anyone (store/admission.h).
+  std::set<std::string> admitted;
   // Longest wait for an answer, a request, and a rank that is late at the start.
   std::chrono::milliseconds timeout{300'000};
 

@@ -4,8 +4,12 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <fstream>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "hosts.h"
@@ -16,6 +20,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
@@ -167,6 +172,89 @@ TEST(Strangers, ACrowdOfThemChangesNothing) {
   }
   EXPECT_EQ(hash_of(scratch / "0"), expected);
   EXPECT_EQ(expected.size(), 64u);
+}
+
+// Where somebody listens on this host, but for the run's store.
+std::set<int> ports_of_ranks() {
+  std::ifstream table("/proc/thread-self/net/tcp");
+  std::set<int> ports;
+  std::string line;
+  while (std::getline(table, line)) {
+    unsigned port = 0;
+    unsigned state = 0;
+    constexpr unsigned kListens = 10;
+    if (std::sscanf(line.c_str(), "%*d: %*x:%x %*x:%*x %x", &port, &state) == 2 &&
+        state == kListens && port != 29500) {
+      ports.insert(static_cast<int>(port));
+    }
+  }
+  return ports;
+}
+
+// Of all ports that host 0 has until `over`, those that answer host 2, and how many
+// were still there when host 2 had asked.
+struct Answers {
+  std::set<int> given;
+  size_t asked = 0;
+};
+
+Answers ask_every_port(const Hosts& hosts, const std::atomic<bool>& over) {
+  Answers answers;
+  std::set<int> known;
+  std::set<int> ports;
+  const auto look = [&] { hosts.on(0, [&] { ports = ports_of_ranks(); }); };
+  for (look(); !over; look()) {
+    for (const int port : ports) {
+      if (!known.insert(port).second) {
+        continue;
+      }
+      const auto address = "tcp:" + hosts.address(0) + ":" + std::to_string(port);
+      const auto soon =
+          std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+      hosts.on(2, [&] {
+        if (connect_once(address, soon)) {
+          answers.given.insert(port);
+        }
+      });
+      std::set<int> now;
+      hosts.on(0, [&] { now = ports_of_ranks(); });
+      answers.asked += now.count(port);
+    }
+  }
+  return answers;
+}
+
+TEST(Strangers, GetNoAnswerFromRanksPorts) {
+  const Hosts hosts(3);
+  if (!hosts.ok()) {
+    GTEST_SKIP() << kNoHosts;
+  }
+  const Scratch scratch;
+  // Gloo's ports and TensorPipe's.
+  const std::vector<std::string> more = {
+      "--strategy", "parameter_server", "--epochs", "40"};
+  std::vector<CommandResult> results(2);
+  std::atomic<int> left{2};
+  std::atomic<bool> over{false};
+  std::vector<std::thread> runs;
+  for (int host = 0; host < 2; ++host) {
+    runs.emplace_back([&, host] {
+      const auto out = scratch / std::to_string(host);
+      results[static_cast<size_t>(host)] =
+          hosts.run(host, run_on_two(hosts, host, out, more));
+      over = over || --left == 0;
+    });
+  }
+  const auto answers = ask_every_port(hosts, over);
+  for (auto& run : runs) {
+    run.join();
+  }
+  for (const auto& result : results) {
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    EXPECT_EQ(result.errors, "");
+  }
+  EXPECT_THAT(answers.given, IsEmpty());
+  EXPECT_GE(answers.asked, 1u);
 }
 
 TEST(Strangers, WithoutATokenEverybodyIsLetInAfterAWarning) {

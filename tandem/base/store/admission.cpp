@@ -1,0 +1,175 @@
+#include "tandem/base/store/admission.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <linux/filter.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "tandem/base/files.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr uint32_t kDrop = 0;
+constexpr uint32_t kAdmit = 0xffffffff;
+
+// Where the source's address begins in an IP header, and how many words it has.
+struct Source {
+  uint32_t version;
+  int at;
+  size_t words;
+};
+constexpr Source kVersion4{4, 12, 1};
+constexpr Source kVersion6{6, 8, 4};
+
+using Words = std::array<uint32_t, 4>;
+
+// A program of the kernel's classic packet filter (Documentation/networking/filter).
+class Filter {
+ public:
+  Filter() {
+    load(BPF_B, 0);
+    add(BPF_ALU | BPF_RSH | BPF_K, 4, 0, 0);
+    add(BPF_ST, 0, 0, 0);
+  }
+
+  // Admits packets of this IP version from this address.
+  void admit(const Source& source, const Words& address) {
+    // A step further at each comparison that fails: behind this address's part.
+    size_t rest = 2 * source.words + 1;
+    add(BPF_LD | BPF_MEM, 0, 0, 0);
+    equal_or_skip(source.version, rest);
+    for (size_t i = 0; i < source.words; ++i) {
+      load(BPF_W, source.at + static_cast<int>(4 * i));
+      rest -= 2;
+      equal_or_skip(address[i], rest);
+    }
+    add(BPF_RET | BPF_K, kAdmit, 0, 0);
+  }
+
+  // Drops the others.
+  void end() {
+    add(BPF_RET | BPF_K, kDrop, 0, 0);
+  }
+
+  bool attach(int fd) {
+    if (code_.size() > BPF_MAXINSNS) {
+      return false;
+    }
+    sock_fprog program{};
+    program.len = static_cast<unsigned short>(code_.size());
+    program.filter = code_.data();
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0;
+  }
+
+ private:
+  void add(int code, uint32_t value, size_t if_true, size_t if_false) {
+    code_.push_back(
+        {static_cast<uint16_t>(code), static_cast<uint8_t>(if_true),
+         static_cast<uint8_t>(if_false), value});
+  }
+  void load(int size, int at) {
+    add(BPF_LD | BPF_ABS | size, static_cast<uint32_t>(SKF_NET_OFF + at), 0, 0);
+  }
+  void equal_or_skip(uint32_t value, size_t instructions) {
+    add(BPF_JMP | BPF_JEQ | BPF_K, value, 0, instructions);
+  }
+
+  std::vector<sock_filter> code_;
+};
+
+void admit(Filter& filter, const std::string& address) {
+  in_addr four{};
+  in6_addr six{};
+  Words words{};
+  if (inet_pton(AF_INET, address.c_str(), &four) == 1) {
+    words[0] = ntohl(four.s_addr);
+    filter.admit(kVersion4, words);
+  } else if (inet_pton(AF_INET6, address.c_str(), &six) == 1) {
+    std::memcpy(words.data(), &six, sizeof(six));
+    std::transform(words.begin(), words.end(), words.begin(), ntohl);
+    if (IN6_IS_ADDR_V4MAPPED(&six)) {
+      filter.admit(kVersion4, {words[3]});
+    } else {
+      filter.admit(kVersion6, words);
+    }
+  }
+}
+
+bool listens_for_tcp(int fd) {
+  const auto option = [fd](int name) {
+    int value = -1;
+    socklen_t size = sizeof(value);
+    return getsockopt(fd, SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
+  };
+  const int domain = option(SO_DOMAIN);
+  return option(SO_ACCEPTCONN) == 1 && option(SO_TYPE) == SOCK_STREAM &&
+         (domain == AF_INET || domain == AF_INET6);
+}
+
+std::set<int> listening_sockets() {
+  std::set<int> found;
+  for (const auto& name : list_directory("/proc/self/fd")) {
+    const int fd = std::atoi(name.c_str());
+    if (listens_for_tcp(fd)) {
+      found.insert(fd);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<InterfaceAddress> interface_addresses() {
+  ifaddrs* all = nullptr;
+  std::vector<InterfaceAddress> found;
+  if (getifaddrs(&all) != 0) {
+    return found;
+  }
+  for (const auto* entry = all; entry != nullptr; entry = entry->ifa_next) {
+    const int family =
+        entry->ifa_addr == nullptr ? AF_UNSPEC : entry->ifa_addr->sa_family;
+    char text[INET6_ADDRSTRLEN] = "";
+    if (family == AF_INET) {
+      const auto* ip = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
+      inet_ntop(AF_INET, &ip->sin_addr, text, sizeof(text));
+    } else if (family == AF_INET6) {
+      const auto* ip = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr);
+      inet_ntop(AF_INET6, &ip->sin6_addr, text, sizeof(text));
+    }
+    if (text[0] != '\0') {
+      found.push_back({entry->ifa_name, text});
+    }
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+Admission::Admission(std::set<std::string> addresses)
+    : addresses_(std::move(addresses)), before_(listening_sockets()) {}
+
+int Admission::apply() const {
+  if (addresses_.empty()) {
+    return 0;
+  }
+  Filter filter;
+  for (const auto& address : addresses_) {
+    admit(filter, address);
+  }
+  filter.end();
+  int count = 0;
+  for (const int fd : listening_sockets()) {
+    count += before_.count(fd) == 0 && filter.attach(fd) ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace tandem
