@@ -69,11 +69,16 @@ std::shared_ptr<ShmRegion> ShmRegion::attach(const std::string& address, int siz
   long pid = 0;
   int made = 0;
   uint64_t nonce = 0;
-  std::istringstream(address) >> host >> pid >> made >> nonce;
+  const bool read =
+      static_cast<bool>(std::istringstream(address) >> host >> pid >> made >> nonce);
   if (host != host_identity()) {
     throw ConfigError(
         "[comm] backend shm is for ranks of one host, but a rank is on another host "
         "than rank 0, or in another container; use --backend gloo");
+  }
+  if (!read || nonce == 0) {
+    errno = EINVAL;
+    refuse("read where rank 0's shared memory is");
   }
   const std::string path =
       "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(made);
