@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/file_error.h"
 #include "tandem/base/rank_env.h"
 
 namespace tandem {
@@ -51,12 +52,6 @@ std::string advice(int reason) {
   }
 }
 
-[[noreturn]] void fail(const std::string& what, const std::string& path) {
-  const std::string reason = std::strerror(errno);
-  throw DataError(
-      "[files] cannot " + what + " '" + path + "': " + reason + advice(errno));
-}
-
 // A new file next to `path`. Not mkostemp(): its files are 0600, and the mode that the
 // user's umask asks for can only be had by open().
 std::pair<std::string, int> open_beside(const std::string& path) {
@@ -71,15 +66,21 @@ std::pair<std::string, int> open_beside(const std::string& path) {
       break;
     }
   }
-  fail("write", path);
+  fail_on_file("write", path);
 }
 
 }  // namespace
 
+void fail_on_file(const std::string& what, const std::string& path) {
+  const std::string reason = std::strerror(errno);
+  throw DataError(
+      "[files] cannot " + what + " '" + path + "': " + reason + advice(errno));
+}
+
 std::string read_file(const std::string& path, size_t most_bytes) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    fail("read", path);
+    fail_on_file("read", path);
   }
   std::string content;
   char buffer[1 << 16];
@@ -92,7 +93,7 @@ std::string read_file(const std::string& path, size_t most_bytes) {
   close(fd);
   if (got < 0) {
     errno = reason;
-    fail("read", path);
+    fail_on_file("read", path);
   }
   if (content.size() > most_bytes) {
     throw DataError(
@@ -110,7 +111,7 @@ void write_all(int fd, const void* data, size_t size, const std::string& path) {
       next += written;
       size -= static_cast<size_t>(written);
     } else if (errno != EINTR) {
-      fail("write", path);
+      fail_on_file("write", path);
     }
   }
 }
@@ -120,7 +121,7 @@ void replace_file(const std::string& path, const std::function<void(int fd)>& wr
   try {
     write(fd);
     if (fsync(fd) != 0 || rename(temporary.c_str(), path.c_str()) != 0) {
-      fail("write", path);
+      fail_on_file("write", path);
     }
   } catch (...) {
     close(fd);
@@ -153,14 +154,14 @@ void sync_directory(const std::string& path) {
     return;
   }
   if (directory < 0) {
-    fail("flush", path);
+    fail_on_file("flush", path);
   }
   const int reason = fsync(directory) == 0 ? 0 : errno;
   close(directory);
   // Not every file system can.
   if (reason != 0 && reason != EINVAL && reason != ENOTSUP) {
     errno = reason;
-    fail("flush", path);
+    fail_on_file("flush", path);
   }
 }
 
@@ -169,7 +170,7 @@ void make_directories(const std::string& path) {
   const bool made = fs::create_directories(path, error);
   if (error) {
     errno = error.value();
-    fail("make the directory", path);
+    fail_on_file("make the directory", path);
   }
   if (made) {
     sync_directory(parent_of(path));
@@ -195,7 +196,7 @@ std::vector<std::string> list_directory(const std::string& path) {
   }
   if (error) {
     errno = error.value();
-    fail("read the directory", path);
+    fail_on_file("read the directory", path);
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -204,7 +205,7 @@ std::vector<std::string> list_directory(const std::string& path) {
 std::string make_private_directory() {
   std::string path = get_env("TMPDIR").value_or("/tmp") + "/tandem-XXXXXX";
   if (mkdtemp(path.data()) == nullptr) {
-    fail("make the directory", path);
+    fail_on_file("make the directory", path);
   }
   return path;
 }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/file_error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/memory.h"
 
@@ -279,9 +280,8 @@ void write_idx(const std::string& path, const IdxArray& array) {
             0;
     const int reason = errno;
     if (gzclose(file) != Z_OK || !written) {
-      fail(
-          path, std::string("cannot be written: ") + std::strerror(reason) +
-                    "; choose another place");
+      errno = reason;
+      fail_on_file("write", path);
     }
   });
 }

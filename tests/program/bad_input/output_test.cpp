@@ -179,6 +179,16 @@ INSTANTIATE_TEST_SUITE_P(
             {"@/run/checkpoints/", "File too large", "raise ulimit -f"},
             &with_data,
             {},
+            "ulimit -f 32; exec \"$@\""},
+        // Not by the thread that writes checkpoints, which takes no signals.
+        BadInputCase{
+            "SizeOfAFileOfData",
+            {"data", "make", "digits", "--train", "64", "--test", "64", "--out",
+             "@/out"},
+            1,
+            {"@/out", "File too large", "raise ulimit -f"},
+            {},
+            {},
             "ulimit -f 32; exec \"$@\""}),
     name_of_case);
 
