@@ -1,0 +1,126 @@
+// Training on a device whose memory is not main memory: the bits of main memory, and
+// nothing of a step is read back.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/core/expect.h"
+#include "tests/device/far_device.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+ModelArenaOptions placed_far() {
+  ModelArenaOptions placed;
+  placed.device = kFar;
+  placed.kernels = far_kernels();
+  return placed;
+}
+
+RunResult train_on(const ModelArenaOptions& placed, RunOptions options) {
+  options.placed = placed;
+  const auto comm = make_single_communicator();
+  return train_small_net(*comm, options);
+}
+
+struct Way {
+  const char* name;
+  void (*change)(RunOptions& options);
+};
+
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.name;
+}
+
+class FarTraining : public testing::TestWithParam<Way> {};
+
+TEST_P(FarTraining, HasTheBitsOfMainMemory) {
+  RunOptions options;
+  GetParam().change(options);
+  const auto expected = train_on({}, options);
+  const auto far = train_on(placed_far(), options);
+  EXPECT_EQ(far.sha256, expected.sha256);
+  EXPECT_TRUE(far.sums.cpu().equal(expected.sums));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, FarTraining,
+    testing::Values(
+        Way{"sgd", [](RunOptions&) {}},
+        Way{"sgd_without_momentum",
+            [](RunOptions& options) { options.optimizer.momentum = 0; }},
+        Way{"adam",
+            [](RunOptions& options) {
+              options.optimizer.kind = OptimizerKind::adam;
+              options.optimizer.momentum = 0;
+            }},
+        Way{"adamw_amsgrad",
+            [](RunOptions& options) {
+              options.optimizer.kind = OptimizerKind::adamw;
+              options.optimizer.amsgrad = true;
+              options.optimizer.momentum = 0;
+            }},
+        Way{"adadelta",
+            [](RunOptions& options) {
+              options.optimizer.kind = OptimizerKind::adadelta;
+              options.optimizer.momentum = 0;
+            }},
+        Way{"clipping", [](RunOptions& options) { options.strategy.clip_norm = 0.1; }},
+        Way{"micro_batches", [](RunOptions& options) { options.micro_batches = 3; }},
+        Way{"batch_norm",
+            [](RunOptions& options) { options.layers = convnet_bn_layers(); }}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+// A replica on the device and what its steps need.
+struct OnDevice {
+  explicit OnDevice(RunOptions options = {})
+      : replica(
+            make_small_model(options.layers), *comm, options.strategy,
+            options.optimizer, options.loss, false, placed_far()),
+        loader(noise_images(60), {}, {}) {
+    replica.strategy->start();
+    loader.seek(0);
+    context.lr = 0.05;
+  }
+  StepSums step() {
+    std::vector<Batch> batches(1);
+    loader.seek(0);
+    EXPECT_TRUE(loader.next(batches[0]));
+    return replica.strategy->train_step(batches, context);
+  }
+
+  std::unique_ptr<Communicator> comm = make_single_communicator();
+  Replica replica;
+  Loader loader;
+  StepContext context;
+};
+
+TEST(FarDevice, NothingOfAStepIsReadBack) {
+  OnDevice device;
+  device.step();
+  const auto before = copies_from_far();
+  const auto sums = device.step();
+  EXPECT_EQ(copies_from_far(), before);
+  EXPECT_GT(sums.values().loss, 0);
+  EXPECT_EQ(copies_from_far(), before + 1);
+}
+
+TEST(FarDevice, WithoutItsKernelsNoOptimizerTakesIt) {
+  auto placed = placed_far();
+  placed.kernels = nullptr;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { train_on(placed, {}); }),
+      HasSubstr("parameters are on xpu:0"));
+}
+
+TEST(FarDeviceDeathTest, ItsMemoryIsNotMainMemory) {
+  const auto tensor = at::zeros({4}, at::TensorOptions(at::kFloat).device(kFar));
+  EXPECT_EQ(tensor.cpu().sum().item<float>(), 0);
+  EXPECT_DEATH(std::fprintf(stderr, "%f", tensor.data_ptr<float>()[0]), "");
+}
+
+}  // namespace
+}  // namespace tandem
