@@ -63,7 +63,7 @@ std::shared_ptr<const ArenaLayout> lay_out(
     groups.push_back(options.group_of ? options.group_of(entry) : 0);
   }
   return std::make_shared<ArenaLayout>(
-      reversed, groups, options.divisor, options.device);
+      reversed, groups, options.divisor, options.placement.device);
 }
 
 // Copies the values in, then makes the tensors views of the arena.
@@ -266,12 +266,14 @@ ModelArenas::ModelArenas(
     std::shared_ptr<const ArenaLayout> layout, const ModelArenaOptions& options)
     : named_parameters_(std::move(parameters)),
       named_buffers_(std::move(buffers)),
-      parameters_(layout, "parameters", options.allocate_parameters, options.kernels),
-      gradients_(layout, "gradients", options.allocate_gradients, options.kernels),
+      parameters_(
+          layout, "parameters", options.allocate_parameters, options.placement.kernels),
+      gradients_(
+          layout, "gradients", options.allocate_gradients, options.placement.kernels),
       buffers_(
           std::make_shared<ArenaLayout>(
-              named_buffers_, std::vector<int64_t>{}, 1, options.device),
-          "buffers", heap_allocator(), options.kernels) {
+              named_buffers_, std::vector<int64_t>{}, 1, options.placement.device),
+          "buffers", heap_allocator(), options.placement.kernels) {
   move_into(parameters_, named_parameters_);
   move_into(buffers_, named_buffers_);
   for (const auto& slot : layout->slots()) {

@@ -149,6 +149,14 @@ class Arena {
   std::vector<at::Tensor> segments_;
 };
 
+/// What a rank computes on.
+struct Placement {
+  // None: where the model is.
+  c10::optional<at::Device> device;
+  // That device's, unless it is main memory (device_kernels.h).
+  std::shared_ptr<const DeviceKernels> kernels;
+};
+
 struct ModelArenaOptions {
   // Segments divide evenly among this many ranks.
   int64_t divisor = 1;
@@ -156,10 +164,8 @@ struct ModelArenaOptions {
   std::function<int64_t(const NamedTensor&)> group_of;
   ArenaAllocator allocate_parameters = heap_allocator();
   ArenaAllocator allocate_gradients = heap_allocator();
-  // Where the arenas are, and with them the model; none: where the model is.
-  c10::optional<at::Device> device;
-  // That device's, unless it is main memory.
-  std::shared_ptr<const DeviceKernels> kernels;
+  // Where the arenas are, and with them the model.
+  Placement placement;
 };
 
 /// A model's parameters, their gradients and its buffers, in three arenas.
