@@ -62,7 +62,8 @@ std::shared_ptr<const ArenaLayout> lay_out(
   for (const auto& entry : reversed) {
     groups.push_back(options.group_of ? options.group_of(entry) : 0);
   }
-  return std::make_shared<ArenaLayout>(reversed, groups, options.divisor);
+  return std::make_shared<ArenaLayout>(
+      reversed, groups, options.divisor, options.placement.device);
 }
 
 // Copies the values in, then makes the tensors views of the arena.
@@ -86,7 +87,7 @@ void move_into(Arena& arena, const std::vector<NamedTensor>& tensors) {
 
 ArenaLayout::ArenaLayout(
     const std::vector<NamedTensor>& tensors, const std::vector<int64_t>& groups,
-    int64_t divisor) {
+    int64_t divisor, c10::optional<at::Device> device) {
   TANDEM_CHECK(divisor > 0, "the divisor of an arena must be positive");
   std::set<std::string> names;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -99,7 +100,8 @@ ArenaLayout::ArenaLayout(
       throw ConfigError("[arena] the name '" + name + "' occurs twice; rename one");
     }
     const Segment wanted{
-        tensor.scalar_type(), tensor.device(), tensor.requires_grad(), 0};
+        tensor.scalar_type(), device.value_or(tensor.device()), tensor.requires_grad(),
+        0};
     size_t at = 0;
     while (at < segments_.size() && (segments_[at].dtype != wanted.dtype ||
                                      segments_[at].device != wanted.device ||
@@ -231,8 +233,8 @@ at::Tensor map_shared(int fd, const Segment& segment) {
 
 Arena::Arena(
     std::shared_ptr<const ArenaLayout> layout, const std::string& name,
-    const ArenaAllocator& allocate)
-    : layout_(std::move(layout)), name_(name) {
+    const ArenaAllocator& allocate, std::shared_ptr<const DeviceKernels> kernels)
+    : layout_(std::move(layout)), name_(name), kernels_(std::move(kernels)) {
   for (size_t i = 0; i < layout_->segments().size(); ++i) {
     segments_.push_back(
         allocate(name, static_cast<int64_t>(i), layout_->segments()[i]));
@@ -264,11 +266,14 @@ ModelArenas::ModelArenas(
     std::shared_ptr<const ArenaLayout> layout, const ModelArenaOptions& options)
     : named_parameters_(std::move(parameters)),
       named_buffers_(std::move(buffers)),
-      parameters_(layout, "parameters", options.allocate_parameters),
-      gradients_(layout, "gradients", options.allocate_gradients),
+      parameters_(
+          layout, "parameters", options.allocate_parameters, options.placement.kernels),
+      gradients_(
+          layout, "gradients", options.allocate_gradients, options.placement.kernels),
       buffers_(
-          std::make_shared<ArenaLayout>(named_buffers_, std::vector<int64_t>{}, 1),
-          "buffers") {
+          std::make_shared<ArenaLayout>(
+              named_buffers_, std::vector<int64_t>{}, 1, options.placement.device),
+          "buffers", heap_allocator(), options.placement.kernels) {
   move_into(parameters_, named_parameters_);
   move_into(buffers_, named_buffers_);
   for (const auto& slot : layout->slots()) {
@@ -279,6 +284,11 @@ ModelArenas::ModelArenas(
     }
   }
   attach_gradients();
+}
+
+at::Device ModelArenas::device() const {
+  const auto& segments = parameters_.layout().segments();
+  return segments.empty() ? at::Device(at::kCPU) : segments.front().device;
 }
 
 std::vector<NamedTensor> ModelArenas::state() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Optional.h>
 
 #include <cstdint>
 #include <functional>
@@ -9,6 +10,8 @@
 #include <vector>
 
 namespace tandem {
+
+class DeviceKernels;
 
 /// A tensor and the name that Python's state_dict() gives it.
 struct NamedTensor {
@@ -59,13 +62,14 @@ struct Segment {
 /// one.
 class ArenaLayout {
  public:
-  /// `groups[i]` is the parameter group of `tensors[i]`; empty: all 0.
+  /// `groups[i]` is the parameter group of `tensors[i]`; empty: all 0. `device`: where
+  /// segments are; none: where the tensors are.
   ///
   /// Throws ConfigError for a tensor with gaps or overlaps in memory, or a
   /// name that occurs twice.
   ArenaLayout(
       const std::vector<NamedTensor>& tensors, const std::vector<int64_t>& groups,
-      int64_t divisor);
+      int64_t divisor, c10::optional<at::Device> device = c10::nullopt);
 
   const std::vector<Slot>& slots() const {
     return slots_;
@@ -111,15 +115,20 @@ at::Tensor map_shared(int fd, const Segment& segment);
 /// Buffers laid out by an ArenaLayout. Not thread-safe; views share memory.
 class Arena {
  public:
+  /// `kernels`: of the device that the segments are on; null for main memory.
   Arena(
       std::shared_ptr<const ArenaLayout> layout, const std::string& name,
-      const ArenaAllocator& allocate = heap_allocator());
+      const ArenaAllocator& allocate = heap_allocator(),
+      std::shared_ptr<const DeviceKernels> kernels = nullptr);
 
   const ArenaLayout& layout() const {
     return *layout_;
   }
   const std::string& name() const {
     return name_;
+  }
+  const std::shared_ptr<const DeviceKernels>& kernels() const {
+    return kernels_;
   }
   /// The flat buffer of a segment, padding (always zero) included.
   const at::Tensor& segment(int64_t index) const {
@@ -136,7 +145,16 @@ class Arena {
  private:
   std::shared_ptr<const ArenaLayout> layout_;
   std::string name_;
+  std::shared_ptr<const DeviceKernels> kernels_;
   std::vector<at::Tensor> segments_;
+};
+
+/// What a rank computes on.
+struct Placement {
+  // None: where the model is.
+  c10::optional<at::Device> device;
+  // That device's, unless it is main memory (device_kernels.h).
+  std::shared_ptr<const DeviceKernels> kernels;
 };
 
 struct ModelArenaOptions {
@@ -146,6 +164,8 @@ struct ModelArenaOptions {
   std::function<int64_t(const NamedTensor&)> group_of;
   ArenaAllocator allocate_parameters = heap_allocator();
   ArenaAllocator allocate_gradients = heap_allocator();
+  // Where the arenas are, and with them the model.
+  Placement placement;
 };
 
 /// A model's parameters, their gradients and its buffers, in three arenas.
@@ -179,6 +199,9 @@ class ModelArenas {
   const std::vector<at::Tensor>& tensors() const {
     return tensors_;
   }
+  /// Where the first parameter is; main memory without one.
+  at::Device device() const;
+
   /// Parameters, then buffers, each in order of registration.
   std::vector<NamedTensor> state() const;
 

@@ -13,6 +13,15 @@
 #define TANDEM_STORE_CLONE_OVERRIDE
 #endif
 
+// Allocators may change when they allocate, and copy what they have, since 2.3.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
+#define TANDEM_ALLOCATE_CONST
+#define TANDEM_ALLOCATORS_COPY 1
+#else
+#define TANDEM_ALLOCATE_CONST const
+#define TANDEM_ALLOCATORS_COPY 0
+#endif
+
 namespace tandem {
 
 // Autocast's switches on CPUs.

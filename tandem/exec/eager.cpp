@@ -60,7 +60,7 @@ class EagerExecutor : public StageExecutor {
   StageResult forward(
       int slot, const Batch& batch, const StepContext& context) override {
     const c10::AutoGradMode grad(context.training);
-    auto input = batch.inputs.to(dtype());
+    auto input = batch.inputs.to(at::TensorOptions(dtype()).device(arenas_.device()));
     if (context.training && !options_.first) {
       input = input.detach().set_requires_grad(true);
     }
@@ -73,8 +73,9 @@ class EagerExecutor : public StageExecutor {
     }
     at::Tensor loss;
     if (options_.last) {
-      loss = summed_loss(options_.loss, result.output, batch.targets);
-      result.sums = sums_of(result.output, loss, batch);
+      const auto targets = batch.targets.to(arenas_.device());
+      loss = summed_loss(options_.loss, result.output, targets);
+      result.sums = sums_of(result.output, loss, targets);
     }
     if (context.training) {
       layer_outputs_.push_back(result.output.storage().getWeakStorageImpl());
@@ -162,6 +163,7 @@ class EagerExecutor : public StageExecutor {
       forward.half =
           options_.opt_level == OptLevel::o1 ? HalfLayers::o1 : HalfLayers::o2;
     }
+    forward.kernels = arenas_.parameters().kernels().get();
     forward.samples = {
         context.seed, context.epoch, batch.first_position, batch.position_stride};
     if (context.training) {
@@ -180,12 +182,13 @@ class EagerExecutor : public StageExecutor {
   }
 
   StepSums sums_of(
-      const at::Tensor& output, const at::Tensor& loss, const Batch& batch) const {
+      const at::Tensor& output, const at::Tensor& loss,
+      const at::Tensor& targets) const {
     const c10::AutoGradMode no_grad(false);
     auto sums = at::empty({3}, loss.options().dtype(at::kDouble));
     sums[0].copy_(loss.detach());
-    sums[1].copy_(count_correct(options_.loss.kind, output, batch.targets));
-    sums[2].fill_(batch.count());
+    sums[1].copy_(count_correct(options_.loss.kind, output, targets));
+    sums[2].fill_(targets.size(0));
     return StepSums(sums);
   }
 

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "tandem/base/error.h"
+#include "tandem/core/device_kernels.h"
 #include "tandem/model/model.h"
 
 namespace tandem {
@@ -199,7 +200,7 @@ class LayeredModel : public Model {
         return at::max_pool2d(x, layer.kernel, layer.stride);
       case LayerKind::dropout:
       case LayerKind::dropout2d:
-        return context.training ? drop(index, x, context.samples) : x;
+        return context.training ? drop(index, x, context) : x;
       case LayerKind::flatten:
         return x.flatten(1);
       default:
@@ -231,14 +232,24 @@ class LayeredModel : public Model {
   }
 
   at::Tensor drop(
-      size_t index, const at::Tensor& x, const SampleContext& samples) const {
+      size_t index, const at::Tensor& x, const ForwardContext& context) const {
     const Layer& layer = layers_[index];
     const bool whole_channels = layer.kind == LayerKind::dropout2d && x.dim() == 4;
     const int64_t elements = whole_channels ? x.size(1) : elements_per_sample(x);
     const auto dtype = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    const auto mask =
-        dropout_mask(samples, layer.place, x.size(0), elements, layer.p, dtype)
-            .to(x.scalar_type());
+    const auto& samples = context.samples;
+    at::Tensor mask;
+    if (context.kernels == nullptr) {
+      mask = dropout_mask(samples, layer.place, x.size(0), elements, layer.p, dtype);
+    } else {
+      mask =
+          at::empty({x.size(0), elements}, at::TensorOptions(dtype).device(x.device()));
+      context.kernels->fill_dropout_mask(
+          {samples.seed, samples.epoch, samples.first_position,
+           samples.position_stride},
+          layer.place, layer.p, mask);
+    }
+    mask = mask.to(x.scalar_type());
     return x.mul(
         whole_channels ? mask.view({x.size(0), x.size(1), 1, 1})
                        : mask.view(x.sizes()));

@@ -31,6 +31,8 @@ struct ForwardContext {
   bool training = true;
   HalfLayers half = HalfLayers::none;
   SampleContext samples;
+  // Of the device that the model is on; null: main memory.
+  const DeviceKernels* kernels = nullptr;
   // Called with each layer and its output while a layered model runs forward.
   std::function<void(const Layer&, const at::Tensor&)> after_layer;
 };

@@ -47,6 +47,14 @@ class Adadelta final : public FusedOptimizer {
     });
   }
 
+  void update_run_on(
+      const DeviceKernels& kernels, const ArenaRange& run, const GroupConstants& group,
+      const StepScalars* step) override {
+    kernels.update_adadelta(
+        parameters_.slice(run), gradients_.slice(run), square_avg_.slice(run),
+        acc_delta_.slice(run), settings_, group, step);
+  }
+
   AdadeltaSettings settings_;
   Arena& square_avg_;
   Arena& acc_delta_;

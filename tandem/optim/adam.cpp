@@ -72,6 +72,16 @@ class Adam final : public FusedOptimizer {
     });
   }
 
+  void update_run_on(
+      const DeviceKernels& kernels, const ArenaRange& run, const GroupConstants& group,
+      const StepScalars* step) override {
+    kernels.update_adam(
+        parameters_.slice(run), gradients_.slice(run), exp_avg_.slice(run),
+        exp_avg_sq_.slice(run),
+        maximum_ == nullptr ? at::Tensor() : maximum_->slice(run), settings_, group,
+        step);
+  }
+
   AdamSettings settings_;
   Arena& exp_avg_;
   Arena& exp_avg_sq_;

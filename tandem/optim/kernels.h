@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tandem/core/arena.h"
+#include "tandem/core/device_kernels.h"
 #include "tandem/core/simd.h"
 #include "tandem/core/updates/group_context.h"
 #include "tandem/optim/optimizer.h"
@@ -46,6 +47,11 @@ class FusedOptimizer : public Optimizer {
   /// several threads at once, for runs that do not overlap.
   virtual void update_run(const ArenaRange& run, const GroupContext& context) = 0;
 
+  /// The same of a run on a device, by its kernels; `step` is there, too.
+  virtual void update_run_on(
+      const DeviceKernels& kernels, const ArenaRange& run, const GroupConstants& group,
+      const StepScalars* step) = 0;
+
   /// Calls `body` with a zero of the run's dtype, float or double.
   template <typename Body>
   void with_dtype(const ArenaRange& run, Body&& body) const {
@@ -72,6 +78,9 @@ class FusedOptimizer : public Optimizer {
     size_t group;
   };
 
+  // Calls `body` with those parts of runs that lie in the range.
+  template <typename Body>
+  void for_each_run(const ArenaRange& range, const Body& body) const;
   void check_arenas() const;
   void plan_runs();
 

@@ -51,9 +51,10 @@ void FusedOptimizer::check_arenas() const {
     if (!segment.trainable) {
       continue;
     }
-    if (!segment.device.is_cpu()) {
+    if (!segment.device.is_cpu() && parameters_.kernels() == nullptr) {
       throw ConfigError(fmt::format(
-          "[optim] parameters are on {}, expected cpu; change the model's device",
+          "[optim] parameters are on {}, for which the arenas have no kernels; give "
+          "ModelArenaOptions::kernels, or move the model to the CPU",
           segment.device.str()));
     }
     if (segment.dtype != at::kFloat && segment.dtype != at::kDouble) {
@@ -86,6 +87,21 @@ void FusedOptimizer::plan_runs() {
   }
 }
 
+template <typename Body>
+void FusedOptimizer::for_each_run(const ArenaRange& range, const Body& body) const {
+  const auto& runs = runs_[static_cast<size_t>(range.segment)];
+  auto run = std::partition_point(
+      runs.begin(), runs.end(), [&](const Run& r) { return r.end <= range.begin; });
+  for (; run != runs.end() && run->begin < range.end; ++run) {
+    const auto& group = groups_[run->group];
+    body(
+        ArenaRange{
+            range.segment, std::max(run->begin, range.begin),
+            std::min(run->end, range.end)},
+        GroupConstants{group.lr_scale, weight_decay_ * group.weight_decay_scale});
+  }
+}
+
 void FusedOptimizer::update(const ArenaRange& range, const StepScalars& step) {
   const auto segment = static_cast<size_t>(range.segment);
   TANDEM_CHECK(
@@ -93,24 +109,26 @@ void FusedOptimizer::update(const ArenaRange& range, const StepScalars& step) {
           range.begin <= range.end &&
           range.end <= parameters_.segment(range.segment).numel(),
       "an update leaves the arena");
-  TANDEM_CHECK(step.step >= 1 || step.left_out != 0, "optimizer steps count from 1");
-  if (!layout_->segments()[segment].trainable || step.left_out != 0) {
+  if (!layout_->segments()[segment].trainable) {
     return;
   }
-  const auto& runs = runs_[segment];
-  auto run = std::partition_point(
-      runs.begin(), runs.end(), [&](const Run& r) { return r.end <= range.begin; });
-  for (; run != runs.end() && run->begin < range.end; ++run) {
-    const auto& group = groups_[run->group];
-    const GroupContext in_group{
-        step.lr * group.lr_scale, weight_decay_ * group.weight_decay_scale,
-        step.gradient_scale, step.step};
-    parallel_for(
-        std::max(run->begin, range.begin), std::min(run->end, range.end), kGrain,
-        [&](int64_t begin, int64_t end) {
-          update_run({range.segment, begin, end}, in_group);
-        });
+  if (!layout_->segments()[segment].device.is_cpu()) {
+    for_each_run(range, [&](const ArenaRange& run, const GroupConstants& group) {
+      update_run_on(*parameters_.kernels(), run, group, &step);
+    });
+    return;
   }
+  TANDEM_CHECK(step.step >= 1 || step.left_out != 0, "optimizer steps count from 1");
+  if (step.left_out != 0) {
+    return;
+  }
+  for_each_run(range, [&](const ArenaRange& run, const GroupConstants& group) {
+    const GroupContext in_group{
+        step.lr * group.lr_scale, group.weight_decay, step.gradient_scale, step.step};
+    parallel_for(run.begin, run.end, kGrain, [&](int64_t begin, int64_t end) {
+      update_run({run.segment, begin, end}, in_group);
+    });
+  });
 }
 
 std::vector<Arena*> FusedOptimizer::state() {
@@ -122,7 +140,8 @@ std::vector<Arena*> FusedOptimizer::state() {
 }
 
 Arena& FusedOptimizer::add_state(const std::string& name) {
-  state_.push_back(std::make_unique<Arena>(layout_, name));
+  state_.push_back(
+      std::make_unique<Arena>(layout_, name, heap_allocator(), parameters_.kernels()));
   return *state_.back();
 }
 

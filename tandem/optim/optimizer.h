@@ -51,8 +51,9 @@ class Optimizer {
   }
 };
 
-/// `parameters` and `gradients` must outlive the optimizer and share a layout of CPU
-/// float32 or float64 segments (segments that are not trainable may be of other kinds).
+/// `parameters` and `gradients` must outlive the optimizer and share a layout of
+/// float32 or float64 segments (segments that are not trainable may be of other kinds),
+/// in main memory or on a device whose kernels the arenas have.
 ///
 /// Throws ConfigError for a value out of range, or a setting that the optimizer does
 /// not have.

@@ -72,6 +72,15 @@ class Sgd final : public FusedOptimizer {
     });
   }
 
+  void update_run_on(
+      const DeviceKernels& kernels, const ArenaRange& run, const GroupConstants& group,
+      const StepScalars* step) override {
+    kernels.update_sgd(
+        parameters_.slice(run), gradients_.slice(run),
+        buffer_ == nullptr ? at::Tensor() : buffer_->slice(run), settings_, group,
+        step);
+  }
+
   SgdSettings settings_;
   Arena* buffer_ = nullptr;
 };

@@ -95,6 +95,28 @@ void check_all_ranks_step_together(
   }
 }
 
+// What other devices cannot do yet.
+void check_placement(
+    const RunConfig& config, const Communicator& comm, const Placement& placement) {
+  if (!placement.device || placement.device->is_cpu()) {
+    return;
+  }
+  const auto where = placement.device->str();
+  if (comm.size() > 1) {
+    throw ConfigError(fmt::format(
+        "[device] {} ranks are on {}, and ranks exchange only what is in main memory; "
+        "use one rank, or the CPU",
+        comm.size(), where));
+  }
+  if (scaler_options(config.exec)) {
+    throw ConfigError(fmt::format(
+        "[device] a loss scale keeps its state in main memory, and the gradients are "
+        "on "
+        "{}; leave out --loss-scale, or use the CPU",
+        where));
+  }
+}
+
 // Leaves in `model` what this rank computes.
 StageOptions stage_of(
     const RunConfig& config, const Dataset& train, const Communicator& comm,
@@ -132,9 +154,10 @@ StageOptions stage_of(
 
 Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
-    std::unique_ptr<Model> model, LossFunction loss) {
+    std::unique_ptr<Model> model, LossFunction loss, const Placement& placement) {
   TANDEM_CHECK(
       config.exec.precision != Precision::automatic, "settle_precision() comes first");
+  check_placement(config, comm, placement);
   Assembly parts;
   if (config.strategy.buffers == BufferSync::sync) {
     parts.statistics = std::make_shared<StatisticsGroup>(comm);
@@ -146,6 +169,7 @@ Assembly assemble(
   StageOptions stage = stage_of(config, train, comm, *parts.model);
   stage.loss.own = std::move(loss);
   ModelArenaOptions arena_options;
+  arena_options.placement = placement;
   arena_options.divisor = comm.size();
   if (!config.optimizer.decay_bias_and_norm) {
     arena_options.group_of = [](const NamedTensor& parameter) {

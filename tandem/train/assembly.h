@@ -41,13 +41,15 @@ struct Assembly {
 
 /// `model`: the program's own (config.model.kind is then "custom"), or null to make the
 /// one that the config names. Either starts from the weights of config.init. `loss`:
-/// the program's own, or empty for the config's.
+/// the program's own, or empty for the config's. `placement`: another device than main
+/// memory, for one rank without a loss scale.
 ///
 /// Throws ConfigError for parts that do not fit; for
 /// config.model.init as load_weights().
 Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
-    std::unique_ptr<Model> model = nullptr, LossFunction loss = {});
+    std::unique_ptr<Model> model = nullptr, LossFunction loss = {},
+    const Placement& placement = {});
 
 /// What a config's run minimises.
 Loss loss_of(const RunConfig& config);

@@ -71,7 +71,8 @@ class Trainer {
         data_(data),
         comm_(comm),
         parts_(assemble(
-            config_, data.train, comm, std::move(own.model), std::move(own.loss))),
+            config_, data.train, comm, std::move(own.model), std::move(own.loss),
+            own.placement)),
         saving_(config_, data.train, data_parts, comm, parts_),
         reading_(config_, data.train, parts_, comm),
         schedule_(make_lr_schedule(

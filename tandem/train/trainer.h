@@ -24,6 +24,8 @@ struct OwnParts {
   LossFunction loss;
   // Outlives train().
   Observer* observer = nullptr;
+  // Another device than main memory; for one rank, so far.
+  Placement placement;
 };
 
 /// Trains as the config says, on this rank. Collective: every rank of `comm`

@@ -29,7 +29,7 @@ struct OnDevice {
 
 template <typename T>
 using Update =
-    std::function<void(OnDevice<T>&, const cuda::GroupConstants&, const StepScalars&)>;
+    std::function<void(OnDevice<T>&, const GroupConstants&, const StepScalars&)>;
 
 template <typename T>
 T* state_at(OnDevice<T>& at, size_t index) {
@@ -40,7 +40,7 @@ T* state_at(OnDevice<T>& at, size_t index) {
 template <typename T>
 Update<T> kernel_of(const OptimizerOptions& options) {
   return [options](
-             OnDevice<T>& at, const cuda::GroupConstants& group,
+             OnDevice<T>& at, const GroupConstants& group,
              const StepScalars& scalars) {
     const auto count = static_cast<int64_t>(at.param.size());
     T* param = at.param.data();

@@ -88,8 +88,8 @@ inline StageOptions stage_of(
 }
 
 /// As in a run: what the group reduces lies where it reduces best.
-inline ModelArenaOptions in_buffers_of(Communicator& comm) {
-  ModelArenaOptions options;
+inline ModelArenaOptions in_buffers_of(
+    Communicator& comm, ModelArenaOptions options = {}) {
   options.divisor = comm.size();
   options.allocate_parameters = buffers_of(comm);
   options.allocate_gradients = buffers_of(comm);
@@ -108,10 +108,11 @@ struct Replica {
   Replica(
       std::unique_ptr<Model> from, Communicator& comm, const StrategyOptions& options,
       const OptimizerOptions& optimizer_options,
-      const Loss& loss = {LossKind::nll, Reduction::mean}, bool scaled = false)
+      const Loss& loss = {LossKind::nll, Reduction::mean}, bool scaled = false,
+      const ModelArenaOptions& placed = {})
       : model(std::move(from)),
         stage(stage_of(*model, comm, options, loss)),
-        arenas(model->parameters(), model->buffers(), in_buffers_of(comm)),
+        arenas(model->parameters(), model->buffers(), in_buffers_of(comm, placed)),
         executor(make_eager_executor(*model, arenas, stage)),
         optimizer(make_optimizer(
             optimizer_options, arenas.parameters(), arenas.gradients())) {
@@ -168,6 +169,8 @@ struct RunOptions {
   Tail tail = Tail::pad;
   int64_t epochs = 2;
   double lr = 0.05;
+  // Where the replica is.
+  ModelArenaOptions placed;
 
   RunOptions() {
     loss.kind = LossKind::nll;
@@ -210,7 +213,7 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
   Replica replica(
       make_small_model(
           options.layers, 1, sync ? StackFunction(stack) : StackFunction()),
-      comm, options.strategy, options.optimizer, options.loss);
+      comm, options.strategy, options.optimizer, options.loss, false, options.placed);
   replica.strategy->start();
   const DataShard shard = replica.strategy->data_shard();
   const bool reads = shard.shard >= 0;

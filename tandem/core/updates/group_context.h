@@ -15,6 +15,13 @@ struct GroupContext {
   int64_t step = 1;
 };
 
+/// What a parameter group has of its own, the same in all steps.
+struct GroupConstants {
+  // Times the schedule's learning rate.
+  double lr_scale = 1;
+  double weight_decay = 0;
+};
+
 /// What every optimizer makes of a gradient first. `weight_decay` is the same for all
 /// elements: compilers take the condition out of a loop, which they then vectorise.
 template <typename T>

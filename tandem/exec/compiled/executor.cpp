@@ -357,6 +357,9 @@ std::string compiled_obstacle(
     return "with --buffers sync, batch norm needs other ranks' statistics, which it "
            "does not exchange";
   }
+  if (!arenas.device().is_cpu()) {
+    return "it computes in main memory, and the model is on " + arenas.device().str();
+  }
   for (const auto& named : arenas.state()) {
     if (at::isFloatingType(named.tensor.scalar_type()) &&
         named.tensor.scalar_type() != at::kFloat) {

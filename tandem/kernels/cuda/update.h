@@ -20,13 +20,6 @@ namespace tandem::cuda {
 
 constexpr int64_t kUpdateTile = 1024;
 
-/// What a parameter group has of its own: constants of the run.
-struct GroupConstants {
-  // Times the schedule's learning rate.
-  double lr_scale = 1;
-  double weight_decay = 0;
-};
-
 /// `momentum_buffer`: null without momentum.
 template <typename T>
 void update_sgd(

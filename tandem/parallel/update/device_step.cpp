@@ -11,18 +11,13 @@ namespace {
 
 constexpr int64_t kWords = sizeof(StepScalars) / sizeof(int64_t);
 
-at::Device device_of(const ModelArenas& arenas) {
-  const auto& segments = arenas.parameters().layout().segments();
-  return segments.empty() ? at::Device(at::kCPU) : segments.front().device;
-}
-
 static_assert(sizeof(StepScalars) % sizeof(int64_t) == 0, "all of it is words");
 
 }  // namespace
 
 DeviceStep::DeviceStep(const ModelArenas& arenas)
     : words_(at::empty(
-          {kWords}, at::TensorOptions(at::kLong).device(device_of(arenas)))) {}
+          {kWords}, at::TensorOptions(at::kLong).device(arenas.device()))) {}
 
 void DeviceStep::begin(double lr, int64_t step) {
   StepScalars next;

@@ -1,0 +1,337 @@
+#include "tests/device/far_device.h"
+
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/CPUFallback.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <sys/mman.h>
+#include <torch/library.h>
+
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/core/torch_compat.h"
+#include "tandem/exec/device/cuda_kernels.h"
+
+namespace tandem {
+
+namespace {
+
+int64_t copies = 0;
+// Operators that copy tensors to main memory to compute there.
+int inside_operator = 0;
+
+// Address space for all tensors of the device; a place is taken from the front and used
+// again by those of the same size.
+class FarMemory {
+ public:
+  static FarMemory& instance() {
+    static FarMemory memory;
+    return memory;
+  }
+
+  void* take(size_t bytes) {
+    const size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const auto found = free_.find(size);
+    if (found != free_.end()) {
+      void* const place = found->second;
+      free_.erase(found);
+      sizes_[place] = size;
+      return place;
+    }
+    TANDEM_CHECK(used_ + size <= kBytes, "the device's memory is full");
+    void* const place = start_ + used_;
+    used_ += size;
+    sizes_[place] = size;
+    return place;
+  }
+  void give_back(void* place) {
+    const auto found = sizes_.find(place);
+    free_.emplace(found->second, place);
+    sizes_.erase(found);
+  }
+  void open() {
+    if (opened_++ == 0) {
+      mprotect(start_, kBytes, PROT_READ | PROT_WRITE);
+    }
+  }
+  void close() {
+    if (--opened_ == 0) {
+      mprotect(start_, kBytes, PROT_NONE);
+    }
+  }
+
+ private:
+  static constexpr size_t kBytes = size_t{1} << 30;
+  static constexpr size_t kAlignment = 256;
+
+  FarMemory()
+      : start_(static_cast<char*>(mmap(
+            nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+            0))) {}
+
+  char* start_;
+  size_t used_ = 0;
+  int opened_ = 0;
+  std::map<void*, size_t> sizes_;
+  std::multimap<size_t, void*> free_;
+};
+
+class Open {
+ public:
+  Open() {
+    FarMemory::instance().open();
+  }
+  ~Open() {
+    FarMemory::instance().close();
+  }
+  Open(const Open&) = delete;
+  Open& operator=(const Open&) = delete;
+};
+
+class FarAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) TANDEM_ALLOCATE_CONST override {
+    void* const place = bytes == 0 ? nullptr : FarMemory::instance().take(bytes);
+    return {place, place, &give_back, kFar};
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return &give_back;
+  }
+#if TANDEM_ALLOCATORS_COPY
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    const Open open;
+    default_copy_data(to, from, bytes);
+  }
+#endif
+
+ private:
+  static void give_back(void* place) {
+    if (place != nullptr) {
+      FarMemory::instance().give_back(place);
+    }
+  }
+};
+
+FarAllocator far_allocator;
+
+struct FarGuard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override {
+    return kFar.type();
+  }
+  c10::Device exchangeDevice(c10::Device) const override {
+    return kFar;
+  }
+  c10::Device getDevice() const override {
+    return kFar;
+  }
+  void setDevice(c10::Device) const override {}
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::Stream getStream(c10::Device device) const noexcept override {
+    return c10::Stream(c10::Stream::DEFAULT, device);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const noexcept override {
+    return stream;
+  }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return 1;
+  }
+};
+C10_REGISTER_GUARD_IMPL(XPU, FarGuard)
+
+const c10::DispatchKeySet kKeys(c10::DispatchKey::XPU);
+
+// A tensor in main memory over the same bytes; of use while they are open.
+at::Tensor near(const at::Tensor& tensor) {
+  return tensor.is_cpu() ? tensor
+                         : at::from_blob(
+                               tensor.data_ptr(), tensor.sizes(), tensor.strides(),
+                               at::TensorOptions(tensor.scalar_type()));
+}
+
+at::Tensor far_empty(
+    at::IntArrayRef sizes, c10::optional<at::ScalarType> dtype,
+    c10::optional<at::Layout>, c10::optional<at::Device>, c10::optional<bool>,
+    c10::optional<at::MemoryFormat> format) {
+  return at::detail::empty_generic(
+      sizes, &far_allocator, kKeys, dtype.value_or(at::kFloat), format);
+}
+
+at::Tensor far_empty_strided(
+    at::IntArrayRef sizes, at::IntArrayRef strides, c10::optional<at::ScalarType> dtype,
+    c10::optional<at::Layout>, c10::optional<at::Device>, c10::optional<bool>) {
+  return at::detail::empty_strided_generic(
+      sizes, strides, &far_allocator, kKeys, dtype.value_or(at::kFloat));
+}
+
+at::Tensor far_copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+  const Open open;
+  copies += to.is_cpu() && inside_operator == 0 ? 1 : 0;
+  auto target = near(to);
+  target.copy_(near(from));
+  return to;
+}
+
+at::Tensor far_copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
+  if (!to.sizes().equals(from.sizes())) {
+    to.resize_(from.sizes());
+  }
+  return far_copy_from(from, to, false);
+}
+
+at::Tensor far_as_strided(
+    const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef strides,
+    c10::optional<int64_t> offset) {
+  auto view = at::detail::make_tensor<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, c10::Storage(self.storage()), self.key_set(),
+      self.dtype());
+  auto* impl = view.unsafeGetTensorImpl();
+  impl->set_storage_offset(offset.value_or(self.storage_offset()));
+  impl->set_sizes_and_strides(sizes, strides);
+  return view;
+}
+
+at::Tensor far_reshape_alias(
+    const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  return far_as_strided(self, sizes, strides, c10::nullopt);
+}
+
+at::Tensor far_view(const at::Tensor& self, at::IntArrayRef sizes) {
+  const auto shape = near(self).view(sizes);
+  return far_as_strided(self, shape.sizes(), shape.strides(), c10::nullopt);
+}
+
+at::Scalar far_item(const at::Tensor& self) {
+  const Open open;
+  copies += inside_operator == 0 ? 1 : 0;
+  return near(self).item();
+}
+
+const at::Tensor& far_resize(
+    const at::Tensor& self, at::IntArrayRef sizes, c10::optional<at::MemoryFormat>) {
+  TANDEM_CHECK(self.numel() == 0, "the device only gives empty tensors another size");
+  const auto fresh = far_empty(
+      sizes, self.scalar_type(), c10::nullopt, c10::nullopt, c10::nullopt,
+      c10::nullopt);
+  auto* impl = self.unsafeGetTensorImpl();
+  impl->set_storage_keep_dtype(fresh.storage());
+  impl->set_sizes_contiguous(sizes);
+  return self;
+}
+
+at::Tensor far_convolution(
+    const at::Tensor& input, const at::Tensor& weight,
+    const c10::optional<at::Tensor>& bias, at::IntArrayRef stride,
+    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+    at::IntArrayRef output_padding, int64_t groups) {
+  const Open open;
+  c10::optional<at::Tensor> near_bias;
+  if (bias && bias->defined()) {
+    near_bias = near(*bias);
+  }
+  return at::convolution(
+             near(input), near(weight), near_bias, stride, padding, dilation,
+             transposed, output_padding, groups)
+      .to(kFar);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> far_convolution_backward(
+    const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
+    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
+    bool transposed, at::IntArrayRef output_padding, int64_t groups,
+    std::array<bool, 3> wanted) {
+  const Open open;
+  const std::vector<int64_t> bias_sizes{weight.size(0)};
+  const auto gradients = at::convolution_backward(
+      near(grad), near(input), near(weight), at::IntArrayRef(bias_sizes), stride,
+      padding, dilation, transposed, output_padding, groups, wanted);
+  const auto far = [](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.to(kFar) : tensor;
+  };
+  return {
+      far(std::get<0>(gradients)), far(std::get<1>(gradients)),
+      far(std::get<2>(gradients))};
+}
+
+// All others: tensors are copied to main memory and what comes out is copied back.
+void far_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  ++inside_operator;
+  try {
+    at::native::cpu_fallback(op, stack);
+  } catch (...) {
+    --inside_operator;
+    throw;
+  }
+  --inside_operator;
+}
+
+TORCH_LIBRARY_IMPL(aten, XPU, m) {
+  m.impl("empty.memory_format", &far_empty);
+  m.impl("empty_strided", &far_empty_strided);
+  m.impl("_copy_from", &far_copy_from);
+  m.impl("_copy_from_and_resize", &far_copy_from_and_resize);
+  m.impl("as_strided", &far_as_strided);
+  m.impl("_reshape_alias", &far_reshape_alias);
+  m.impl("view", &far_view);
+  m.impl("_local_scalar_dense", &far_item);
+  m.impl("resize_", &far_resize);
+  m.impl("convolution_overrideable", &far_convolution);
+  m.impl("convolution_backward_overrideable", &far_convolution_backward);
+}
+
+TORCH_LIBRARY_IMPL(_, XPU, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&far_fallback>());
+}
+
+// Opens the memory for each kernel.
+class FarKernels : public DeviceKernels {
+ public:
+  void update_sgd(
+      const at::Tensor& param, const at::Tensor& grad, const at::Tensor& momentum,
+      const SgdSettings& settings, const GroupConstants& group,
+      const StepScalars* step) const override {
+    const Open open;
+    kernels_->update_sgd(param, grad, momentum, settings, group, step);
+  }
+  void update_adam(
+      const at::Tensor& param, const at::Tensor& grad, const at::Tensor& exp_avg,
+      const at::Tensor& exp_avg_sq, const at::Tensor& maximum,
+      const AdamSettings& settings, const GroupConstants& group,
+      const StepScalars* step) const override {
+    const Open open;
+    kernels_->update_adam(
+        param, grad, exp_avg, exp_avg_sq, maximum, settings, group, step);
+  }
+  void update_adadelta(
+      const at::Tensor& param, const at::Tensor& grad, const at::Tensor& square_avg,
+      const at::Tensor& acc_delta, const AdadeltaSettings& settings,
+      const GroupConstants& group, const StepScalars* step) const override {
+    const Open open;
+    kernels_->update_adadelta(
+        param, grad, square_avg, acc_delta, settings, group, step);
+  }
+  void fill_dropout_mask(
+      const BatchPlace& place, int64_t layer, double p,
+      const at::Tensor& mask) const override {
+    const Open open;
+    kernels_->fill_dropout_mask(place, layer, p, mask);
+  }
+
+ private:
+  std::shared_ptr<const DeviceKernels> kernels_ =
+      make_cuda_kernels([] { return cuda::Stream(); });
+};
+
+}  // namespace
+
+std::shared_ptr<const DeviceKernels> far_kernels() {
+  return std::make_shared<const FarKernels>();
+}
+
+int64_t copies_from_far() {
+  return copies;
+}
+
+}  // namespace tandem

@@ -1,0 +1,208 @@
+// Training on a device whose memory is not main memory: the bits of main memory, and
+// nothing of a step is read back.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tandem/formats/safetensors.h"
+#include "tandem/train/trainer.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+#include "tests/device/far_device.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+Placement far_placement() {
+  return {kFar, far_kernels()};
+}
+
+ModelArenaOptions placed_far() {
+  ModelArenaOptions placed;
+  placed.placement = far_placement();
+  return placed;
+}
+
+RunResult train_on(const ModelArenaOptions& placed, RunOptions options) {
+  options.placed = placed;
+  const auto comm = make_single_communicator();
+  return train_small_net(*comm, options);
+}
+
+struct Way {
+  const char* name;
+  void (*change)(RunOptions& options);
+};
+
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.name;
+}
+
+class FarTraining : public testing::TestWithParam<Way> {};
+
+TEST_P(FarTraining, HasTheBitsOfMainMemory) {
+  RunOptions options;
+  GetParam().change(options);
+  const auto expected = train_on({}, options);
+  const auto far = train_on(placed_far(), options);
+  EXPECT_EQ(far.sha256, expected.sha256);
+  EXPECT_TRUE(far.sums.cpu().equal(expected.sums));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, FarTraining,
+    testing::Values(
+        Way{"sgd", [](RunOptions&) {}},
+        Way{"sgd_without_momentum",
+            [](RunOptions& options) { options.optimizer.momentum = 0; }},
+        Way{"adam",
+            [](RunOptions& options) {
+              options.optimizer.kind = OptimizerKind::adam;
+              options.optimizer.momentum = 0;
+            }},
+        Way{"adamw_amsgrad",
+            [](RunOptions& options) {
+              options.optimizer.kind = OptimizerKind::adamw;
+              options.optimizer.amsgrad = true;
+              options.optimizer.momentum = 0;
+            }},
+        Way{"adadelta",
+            [](RunOptions& options) {
+              options.optimizer.kind = OptimizerKind::adadelta;
+              options.optimizer.momentum = 0;
+            }},
+        Way{"clipping", [](RunOptions& options) { options.strategy.clip_norm = 0.1; }},
+        Way{"micro_batches", [](RunOptions& options) { options.micro_batches = 3; }},
+        Way{"batch_norm",
+            [](RunOptions& options) { options.layers = convnet_bn_layers(); }}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+// A replica on the device and what its steps need.
+struct OnDevice {
+  explicit OnDevice(RunOptions options = {})
+      : replica(
+            make_small_model(options.layers), *comm, options.strategy,
+            options.optimizer, options.loss, false, placed_far()),
+        loader(noise_images(60), {}, {}) {
+    replica.strategy->start();
+    loader.seek(0);
+    context.lr = 0.05;
+  }
+  StepSums step() {
+    std::vector<Batch> batches(1);
+    loader.seek(0);
+    EXPECT_TRUE(loader.next(batches[0]));
+    return replica.strategy->train_step(batches, context);
+  }
+
+  std::unique_ptr<Communicator> comm = make_single_communicator();
+  Replica replica;
+  Loader loader;
+  StepContext context;
+};
+
+TEST(FarDevice, NothingOfAStepIsReadBack) {
+  OnDevice device;
+  device.step();
+  const auto before = copies_from_far();
+  const auto sums = device.step();
+  EXPECT_EQ(copies_from_far(), before);
+  EXPECT_GT(sums.values().loss, 0);
+  EXPECT_EQ(copies_from_far(), before + 1);
+}
+
+TEST(FarDevice, WithoutItsKernelsNoOptimizerTakesIt) {
+  auto placed = placed_far();
+  placed.placement.kernels = nullptr;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { train_on(placed, {}); }),
+      HasSubstr("parameters are on xpu:0"));
+}
+
+// Two epochs of a small net with dropout, saved after each.
+RunConfig short_run(const std::string& out) {
+  RunConfig config;
+  config.model.kind = ModelKind::custom;
+  config.training.batch_size = 16;
+  config.training.epochs = 2;
+  config.output.out = out;
+  return config;
+}
+
+std::string hash_after(const RunConfig& config, const Placement& placement) {
+  const auto comm = make_single_communicator();
+  OwnParts own(make_small_model(small_net_layers()));
+  own.placement = placement;
+  return train(config, {noise_images(96), noise_images(40)}, *comm, std::move(own))
+      .parameters_sha256;
+}
+
+TEST(FarRun, TrainsEvaluatesAndSavesWithTheBitsOfMainMemory) {
+  const Scratch scratch;
+  EXPECT_EQ(
+      hash_after(short_run(scratch / "far"), far_placement()),
+      hash_after(short_run(scratch / "near"), {}));
+  const std::string saved = "/checkpoints/step-00000012";
+  const auto near = read_safetensors(scratch / "near" + saved + "/model.safetensors");
+  const auto far = read_safetensors(scratch / "far" + saved + "/model.safetensors");
+  ASSERT_EQ(far.tensors.size(), near.tensors.size());
+  for (size_t i = 0; i < far.tensors.size(); ++i) {
+    EXPECT_TRUE(far.tensors[i].tensor.equal(near.tensors[i].tensor));
+  }
+}
+
+TEST(FarRun, GoesOnWhereTheOtherDeviceStopped) {
+  const Scratch scratch;
+  const auto expected = hash_after(short_run(scratch / "whole"), {});
+  for (const bool begins_far : {false, true}) {
+    const auto out = scratch / (begins_far ? "from-far" : "to-far");
+    auto first = short_run(out);
+    first.training.epochs = 1;
+    hash_after(first, begins_far ? far_placement() : Placement());
+    auto second = short_run(out);
+    second.output.resume = "auto";
+    EXPECT_EQ(hash_after(second, begins_far ? Placement() : far_placement()), expected);
+  }
+}
+
+TEST(FarRun, WhatItCannotDoYetIsSaid) {
+  const Scratch scratch;
+  auto scaled = short_run(scratch / "scaled");
+  scaled.exec.loss_scale = 8;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { hash_after(scaled, far_placement()); }),
+      HasSubstr("leave out --loss-scale"));
+  auto compiled = short_run(scratch / "compiled");
+  compiled.exec.executor = ExecutorKind::compiled;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { hash_after(compiled, far_placement()); }),
+      HasSubstr("the model is on xpu:0"));
+  EXPECT_THAT(
+      on_each_rank(
+          "thread", 2,
+          [&](Communicator& comm) {
+            OwnParts own(make_small_model(small_net_layers()));
+            own.placement = far_placement();
+            auto config = short_run("");
+            config.ranks.nproc = 2;
+            config.ranks.kind = RankKind::thread;
+            return error_of<ConfigError>([&] {
+              train(config, {noise_images(96), noise_images(40)}, comm, std::move(own));
+            });
+          }),
+      Each(HasSubstr("use one rank")));
+}
+
+TEST(FarDeviceDeathTest, ItsMemoryIsNotMainMemory) {
+  const auto tensor = at::zeros({4}, at::TensorOptions(at::kFloat).device(kFar));
+  EXPECT_EQ(tensor.cpu().sum().item<float>(), 0);
+  EXPECT_DEATH(std::fprintf(stderr, "%f", tensor.data_ptr<float>()[0]), "");
+}
+
+}  // namespace
+}  // namespace tandem
