@@ -44,6 +44,20 @@ void launch(
   }
 }
 
+/// For which GPUs the code was compiled that the device runs: 75 for compute capability
+/// 7.5. Throws Error where there is none for this device.
+template <typename... Parameters>
+int code_architecture(const char* name, void (*kernel)(Parameters...)) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t failed = cudaFuncGetAttributes(&attributes, kernel);
+  if (failed != cudaSuccess) {
+    throw Error(
+        std::string("[cuda] kernel ") + name +
+        " cannot be started: " + cudaGetErrorString(failed));
+  }
+  return attributes.ptxVersion;
+}
+
 }  // namespace tandem::cuda
 
 #else

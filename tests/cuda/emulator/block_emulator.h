@@ -54,6 +54,9 @@ class EmulatorError : public Error {
   using Error::Error;
 };
 
+/// For which GPUs kernels are compiled: 90 for compute capability 9.0, until it is set.
+inline int code_architecture = 90;
+
 /// Where the kernel's source calls one of CUDA's functions.
 struct Site {
   const char* function;
@@ -160,4 +163,11 @@ void launch(
   emulator::run(name, grid, block, shared_bytes, [&] { kernel(arguments...); });
 }
 
+template <typename... Parameters>
+int code_architecture(const char*, void (*)(Parameters...)) {
+  return emulator::code_architecture;
+}
+
 }  // namespace tandem::cuda
+
+#include "tests/cuda/emulator/warp_matrix.h"
