@@ -20,6 +20,10 @@
 #include "tandem/base/error.h"
 #include "tandem/kernels/cuda/stream.h"
 
+/// Before a loop whose number of rounds is known: without it arrays that it indexes may
+/// lie in memory, not in registers.
+#define TANDEM_UNROLL _Pragma("unroll")
+
 namespace tandem::cuda {
 
 /// The block's dynamic shared memory.

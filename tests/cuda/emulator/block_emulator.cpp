@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -99,7 +100,7 @@ std::string place(const Site& site) {
 }
 
 bool same(const Site& a, const Site& b) {
-  return a.line == b.line && std::string(a.file) == b.file;
+  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
 std::string describe(unsigned index, const Thread& thread) {

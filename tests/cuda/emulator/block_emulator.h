@@ -17,6 +17,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define TANDEM_UNROLL
 // One block runs at a time. So that the sanitizer sees an overrun, kernels are in
 // unnamed namespaces: GCC puts no guard behind variables that several objects may
 // define.
