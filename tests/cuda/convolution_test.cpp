@@ -200,14 +200,20 @@ void expect_convolutions(
   expect_near(run_kernels<T>(s, products, without, false), without, tolerance);
   const auto expected = make_case<T>(s, true);
   std::vector<Found<T>> all;
-  in_orders([&] {
+  const auto run = [&] {
     all.push_back(run_kernels<T>(s, products, expected, true));
     const auto& found = all.back();
     EXPECT_TRUE(same_bits(found.output, all[0].output.data()));
     EXPECT_TRUE(same_bits(found.grad_input, all[0].grad_input.data()));
     EXPECT_TRUE(same_bits(found.grad_weight, all[0].grad_weight.data()));
     EXPECT_TRUE(same_bits(found.grad_bias, all[0].grad_bias.data()));
-  });
+  };
+  // What is read and written is the same in each order, and the sanitizer slow.
+  if (kSanitized) {
+    run();
+  } else {
+    in_orders(run);
+  }
   expect_near(all[0], expected, tolerance);
 }
 
@@ -224,23 +230,22 @@ std::string name_of_shape(const testing::TestParamInfo<ConvolutionShape>& test) 
 }
 
 // images, channels in and out, height, width, kernel, padding. First those of
-// model/zoo.cpp, of few images; then odd ones.
+// model/zoo.cpp, of one image and most of them smaller; then odd ones.
 INSTANTIATE_TEST_SUITE_P(
     Shapes, Convolutions,
     testing::Values(
-        ConvolutionShape{2, 1, 32, 28, 28, 3, 0},
-        ConvolutionShape{1, 32, 64, 26, 26, 3, 0},
-        ConvolutionShape{1, 16, 32, 26, 26, 3, 0},
-        ConvolutionShape{2, 1, 8, 28, 28, 5, 0},
-        ConvolutionShape{3, 8, 16, 12, 12, 5, 0},
-        ConvolutionShape{2, 32, 64, 13, 13, 3, 0},
-        ConvolutionShape{2, 1, 16, 28, 28, 5, 2},
-        ConvolutionShape{1, 16, 32, 14, 14, 5, 2},
-        ConvolutionShape{5, 1, 1, 7, 9, 1, 0}, ConvolutionShape{5, 1, 3, 7, 9, 1, 2},
-        ConvolutionShape{5, 3, 5, 7, 9, 3, 1}, ConvolutionShape{5, 2, 33, 7, 9, 5, 2},
-        ConvolutionShape{5, 3, 5, 7, 9, 5, 0}, ConvolutionShape{3, 5, 70, 9, 7, 2, 1},
-        ConvolutionShape{1, 40, 8, 5, 6, 4, 2}, ConvolutionShape{5, 1, 1, 7, 9, 3, 2},
-        ConvolutionShape{1, 1, 1, 5, 5, 5, 0}, ConvolutionShape{2, 70, 3, 1, 2, 1, 1}),
+        ConvolutionShape{1, 1, 32, 28, 28, 3, 0},
+        ConvolutionShape{1, 32, 64, 11, 11, 3, 0},
+        ConvolutionShape{1, 16, 32, 11, 11, 3, 0},
+        ConvolutionShape{1, 1, 8, 14, 14, 5, 0},
+        ConvolutionShape{1, 8, 16, 12, 12, 5, 0},
+        ConvolutionShape{1, 1, 16, 14, 14, 5, 2},
+        ConvolutionShape{1, 16, 32, 7, 7, 5, 2}, ConvolutionShape{5, 1, 1, 7, 9, 1, 0},
+        ConvolutionShape{5, 1, 3, 7, 9, 1, 2}, ConvolutionShape{5, 3, 5, 7, 9, 3, 1},
+        ConvolutionShape{5, 2, 33, 7, 9, 5, 2}, ConvolutionShape{5, 3, 5, 7, 9, 5, 0},
+        ConvolutionShape{3, 5, 70, 9, 7, 2, 1}, ConvolutionShape{1, 40, 8, 5, 6, 4, 2},
+        ConvolutionShape{5, 1, 1, 7, 9, 3, 2}, ConvolutionShape{1, 1, 1, 5, 5, 5, 0},
+        ConvolutionShape{2, 70, 3, 1, 2, 1, 1}),
     name_of_shape);
 
 TEST_P(Convolutions, OfFloat64AreThoseOfLoops) {

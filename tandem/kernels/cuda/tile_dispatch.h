@@ -9,11 +9,12 @@
 
 namespace tandem::cuda {
 
-/// How many blocks a multiprocessor is to hold, which bounds their registers: 128 of
-/// each thread; sums of float64 take twice as many.
+/// How many blocks a multiprocessor is to hold, which bounds the registers of each
+/// thread: 4 blocks leave it 128, 3 leave 168, 2 leave 255.
 template <typename Arithmetic>
 constexpr int blocks_per_processor() {
-  return sizeof(typename Arithmetic::Value) == sizeof(double) ? 2 : 4;
+  constexpr bool kWide = sizeof(typename Arithmetic::Value) == sizeof(double);
+  return Arithmetic::kMatrices ? 4 : kWide ? 2 : 3;
 }
 
 /// Calls body(tile, arithmetic) for products of this kind with `columns` columns; what
