@@ -296,12 +296,6 @@ TEST(Reduce, SumsHaveTheSameBitsInEveryOrderAndLane) {
   EXPECT_THAT(found, testing::Each(found[0]));
 }
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 __global__ void static_overrun(unsigned shift, int* out) {
   __shared__ int part[32];
   // By a pointer: with an index the other sanitizer would be first.

@@ -12,6 +12,12 @@ namespace tandem {
 
 constexpr int kOrders = 4;
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 /// Calls `body` with threads and blocks in several orders.
 template <typename Body>
 void in_orders(Body&& body) {

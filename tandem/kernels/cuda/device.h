@@ -20,6 +20,10 @@
 #include "tandem/base/error.h"
 #include "tandem/kernels/cuda/stream.h"
 
+/// Before a loop whose number of rounds is known: without it arrays that it indexes may
+/// lie in memory, not in registers.
+#define TANDEM_UNROLL _Pragma("unroll")
+
 namespace tandem::cuda {
 
 /// The block's dynamic shared memory.
@@ -42,6 +46,20 @@ void launch(
         std::string("[cuda] kernel ") + name +
         " was not started: " + cudaGetErrorString(failed));
   }
+}
+
+/// For which GPUs the code was compiled that the device runs: 75 for compute capability
+/// 7.5. Throws Error where there is none for this device.
+template <typename... Parameters>
+int code_architecture(const char* name, void (*kernel)(Parameters...)) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t failed = cudaFuncGetAttributes(&attributes, kernel);
+  if (failed != cudaSuccess) {
+    throw Error(
+        std::string("[cuda] kernel ") + name +
+        " cannot be started: " + cudaGetErrorString(failed));
+  }
+  return attributes.ptxVersion;
 }
 
 }  // namespace tandem::cuda

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -99,7 +100,7 @@ std::string place(const Site& site) {
 }
 
 bool same(const Site& a, const Site& b) {
-  return a.line == b.line && std::string(a.file) == b.file;
+  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
 std::string describe(unsigned index, const Thread& thread) {
@@ -176,7 +177,10 @@ class Block {
     own.mask = mask;
     own.given = given;
     stop(State::in_exchange);
-    if (all_exchange(own)) {
+    // Most often some are still to come: that is seen without a look at each.
+    const unsigned waiting = ++in_exchange_[running_ / kWarp];
+    if (waiting >= static_cast<unsigned>(__builtin_popcount(mask)) &&
+        all_exchange(own)) {
       complete(own);
     }
     Fibre::pause();
@@ -232,6 +236,7 @@ class Block {
     for (unsigned i = 0; i < kWarp; ++i) {
       if ((mask >> i & 1) != 0) {
         neighbour(i)->seen = given;
+        --in_exchange_[running_ / kWarp];
         release(running_ / kWarp * kWarp + i);
       }
     }
@@ -291,6 +296,9 @@ class Block {
   unsigned running_ = 0;
   IndexSet ready_{size()};
   unsigned at_barrier_ = 0;
+  // Of each warp.
+  std::vector<unsigned> in_exchange_ =
+      std::vector<unsigned>((size() + kWarp - 1) / kWarp);
 };
 
 // The block that runs.

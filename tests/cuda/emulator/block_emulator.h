@@ -17,6 +17,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define TANDEM_UNROLL
 // One block runs at a time. So that the sanitizer sees an overrun, kernels are in
 // unnamed namespaces: GCC puts no guard behind variables that several objects may
 // define.
@@ -53,6 +54,9 @@ class EmulatorError : public Error {
  public:
   using Error::Error;
 };
+
+/// For which GPUs kernels are compiled: 90 for compute capability 9.0, until it is set.
+inline int code_architecture = 90;
 
 /// Where the kernel's source calls one of CUDA's functions.
 struct Site {
@@ -160,4 +164,11 @@ void launch(
   emulator::run(name, grid, block, shared_bytes, [&] { kernel(arguments...); });
 }
 
+template <typename... Parameters>
+int code_architecture(const char*, void (*)(Parameters...)) {
+  return emulator::code_architecture;
+}
+
 }  // namespace tandem::cuda
+
+#include "tests/cuda/emulator/warp_matrix.h"

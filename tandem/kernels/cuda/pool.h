@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tandem/core/batch_place.h"
+#include "tandem/kernels/cuda/stream.h"
+
+namespace tandem::cuda {
+
+// What stands behind a convolution: ReLU, the largest of each 2 x 2 values (PyTorch's
+// max_pool2d(2): a last odd row or column is left out) and dropout by position, in one
+// kernel, with the values of one after the other. T: float or double. All arrays are on
+// the device.
+//
+// A thread computes eight outputs, 16 apart, about which one block of Philox decides
+// (dropout.h): 16 bytes read and 4 written for an output of float32, with 4 read and 16
+// written more for its gradient.
+
+struct PoolShape {
+  int64_t images = 0;
+  int64_t channels = 0;
+  // Of the input, 2 at least.
+  int64_t height = 0;
+  int64_t width = 0;
+
+  // Outputs of an image.
+  constexpr int64_t outputs() const {
+    return channels * (height / 2) * (width / 2);
+  }
+};
+
+struct PoolOptions {
+  // Below 0 becomes 0, before or behind the pool: that is the same.
+  bool relu = false;
+  // Dropout of elements behind the pool, as dropout.h has it; null: none.
+  const BatchPlace* place = nullptr;
+  int64_t layer = 0;
+  double p = 0;
+};
+
+/// `in`: images x channels x height x width; `out`: images x channels x height / 2 x
+/// width / 2. Throws ConfigError for images below 2 x 2, or of 2^31 values.
+template <typename T>
+void max_pool(
+    const PoolShape& shape, const PoolOptions& options, const T* in, T* out,
+    Stream stream);
+
+/// The gradient of `in`, all of it: 0 where a value was not the first of its window's
+/// largest, or lost by ReLU or dropout. `in`: the forward's.
+template <typename T>
+void max_pool_backward(
+    const PoolShape& shape, const PoolOptions& options, const T* in, const T* grad_out,
+    T* grad_in, Stream stream);
+
+}  // namespace tandem::cuda

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "tandem/kernels/cuda/convolution.h"
+#include "tandem/kernels/cuda/tile_product.h"
+
+namespace tandem::cuda {
+
+/// How many blocks a multiprocessor is to hold, which bounds the registers of each
+/// thread: 4 blocks leave it 128, 3 leave 168, 2 leave 255.
+template <typename Arithmetic>
+constexpr int blocks_per_processor() {
+  constexpr bool kWide = sizeof(typename Arithmetic::Value) == sizeof(double);
+  return Arithmetic::kMatrices ? 4 : kWide ? 2 : 3;
+}
+
+/// Calls body(tile, arithmetic) for products of this kind with `columns` columns; what
+/// the two are of is in their types. Tiles of 128 x 32 where that is as wide as the
+/// product.
+template <typename Arithmetic, typename Body>
+void with_columns(int64_t columns, Body&& body) {
+  if (columns <= kWarpSide) {
+    body(Tile<Arithmetic, 128, 32>{}, Arithmetic{});
+  } else {
+    body(Tile<Arithmetic, 64, 64>{}, Arithmetic{});
+  }
+}
+
+template <typename T, typename Body>
+void with_tile(Products products, int64_t columns, Body&& body) {
+  if constexpr (std::is_same_v<T, float>) {
+    switch (products) {
+      case Products::full:
+        return with_columns<PlainProducts<float>>(columns, body);
+      case Products::tf32:
+        return with_columns<Tf32Products>(columns, body);
+      case Products::bf16:
+        return with_columns<Bf16Products>(columns, body);
+    }
+  }
+  if (products != Products::full) {
+    throw ConfigError(
+        "[cuda] products of tf32 or bf16 were asked for, and values are float64; take "
+        "full products, or float32");
+  }
+  with_columns<PlainProducts<T>>(columns, body);
+}
+
+/// launch() of a kernel over tiles.
+template <typename Arithmetic, typename... Parameters, typename... Arguments>
+void launch_tiles(
+    const char* name, void (*kernel)(Parameters...), dim3 grid, size_t shared_bytes,
+    Stream stream, Arguments... arguments) {
+  if constexpr (Arithmetic::kMatrices) {
+    require_matrix_products(name, kernel);
+  }
+  launch(name, kernel, grid, kTileThreads, shared_bytes, stream, arguments...);
+}
+
+}  // namespace tandem::cuda

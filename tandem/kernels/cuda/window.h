@@ -1,0 +1,113 @@
+#pragma once
+
+#include "tandem/kernels/cuda/convolution.h"
+#include "tandem/kernels/cuda/device.h"
+
+namespace tandem::cuda {
+
+/// Images of which a convolution reads a window around each position of its output.
+struct Window {
+  int channels;
+  int height;
+  int width;
+  int kernel;
+  // Below 0: so many rows and columns at the edges are not read.
+  int padding;
+  int out_height;
+  int out_width;
+
+  // How many values each position reads, and how many positions an image has.
+  __host__ __device__ int taps() const {
+    return channels * kernel * kernel;
+  }
+  __host__ __device__ int positions() const {
+    return out_height * out_width;
+  }
+  __host__ __device__ int elements() const {
+    return channels * height * width;
+  }
+};
+
+/// One of the values in a position's window.
+struct Tap {
+  // From the position's place in the image.
+  int offset;
+  // Bits that a position has where this tap is inside of the image.
+  unsigned needs;
+};
+
+/// No position has this bit.
+constexpr unsigned kNever = 1u << 31;
+
+/// Tap number `k` of a window: its channel, row and column are digits of k.
+__device__ __forceinline__ Tap tap_of(const Window& window, int k) {
+  const int row = k / window.kernel % window.kernel;
+  const int column = k % window.kernel;
+  const int channel = k / (window.kernel * window.kernel);
+  if (channel >= window.channels) {
+    return {0, kNever};
+  }
+  return {
+      (channel * window.height + row - window.padding) * window.width + column -
+          window.padding,
+      1u << row | 0x100u << column};
+}
+
+/// A position of the output: where it is in its image, and which rows (bits 0 to 7) and
+/// columns (bits 8 to 15) of its window are inside.
+struct Position {
+  int image;
+  // In one channel of the output, and in one of the image that is read.
+  int in_output;
+  int in_image;
+  unsigned has;
+};
+
+/// Bits i, below 8, with first <= i < end.
+__device__ __forceinline__ unsigned bits_between(int first, int end) {
+  const int from = first < 0 ? 0 : first > 8 ? 8 : first;
+  const int to = end < from ? from : end > 8 ? 8 : end;
+  return (1u << to) - (1u << from);
+}
+
+/// Position number `at` of all images; has nothing unless `exists`.
+__device__ __forceinline__ Position
+position_of(const Window& window, unsigned at, bool exists) {
+  const auto positions = static_cast<unsigned>(window.positions());
+  const auto width = static_cast<unsigned>(window.out_width);
+  const auto in_output = static_cast<int>(at % positions);
+  const auto row = static_cast<int>(at % positions / width);
+  const auto column = static_cast<int>(at % positions % width);
+  const unsigned rows =
+      bits_between(window.padding - row, window.height + window.padding - row);
+  const unsigned columns =
+      bits_between(window.padding - column, window.width + window.padding - column);
+  return {
+      static_cast<int>(at / positions), in_output, row * window.width + column,
+      exists ? rows | columns << 8 : 0};
+}
+
+__device__ __forceinline__ bool is_inside(const Position& position, const Tap& tap) {
+  return (tap.needs & ~position.has) == 0;
+}
+
+/// A gradient behind a ReLU: 0 where the ReLU's output is not above 0. Without a ReLU
+/// `outputs` is null.
+template <typename T>
+__device__ __forceinline__ T
+gradient_at(const T* gradients, const T* outputs, int64_t at) {
+  T value = gradients[at];
+  if (outputs != nullptr) {
+    value = outputs[at] <= 0 ? T(0) : value;
+  }
+  return value;
+}
+
+inline Window forward_window(const ConvolutionShape& shape) {
+  return {static_cast<int>(shape.in_channels), static_cast<int>(shape.height),
+          static_cast<int>(shape.width),       static_cast<int>(shape.kernel),
+          static_cast<int>(shape.padding),     static_cast<int>(shape.out_height()),
+          static_cast<int>(shape.out_width())};
+}
+
+}  // namespace tandem::cuda
