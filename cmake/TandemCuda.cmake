@@ -57,3 +57,21 @@ foreach(source IN LISTS sources)
 endforeach()
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/cuda)
 add_custom_target(tandem_cuda_kernels ALL DEPENDS ${TANDEM_CUDA_OBJECTS})
+
+# What talks to CUDA's runtime from C++, with a comparison of nccl.h and ours.
+get_filename_component(toolkit ${TANDEM_NVCC} REALPATH)
+get_filename_component(toolkit ${toolkit} DIRECTORY)
+find_path(TANDEM_CUDA_INCLUDE cuda_runtime_api.h HINTS ${toolkit}/../include
+          DOC "CUDA's headers")
+find_path(TANDEM_NCCL_INCLUDE nccl.h HINTS ${toolkit}/../include DOC "NCCL's header")
+if(TANDEM_CUDA_INCLUDE)
+  set(sources ${PROJECT_SOURCE_DIR}/tandem/comm/nccl/cuda_streams.cpp)
+  if(TANDEM_NCCL_INCLUDE)
+    list(APPEND sources ${PROJECT_SOURCE_DIR}/tandem/comm/nccl/nccl_abi.cpp)
+  endif()
+  add_library(tandem_cuda_streams OBJECT ${sources})
+  target_include_directories(tandem_cuda_streams PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(tandem_cuda_streams SYSTEM PRIVATE
+    ${TANDEM_CUDA_INCLUDE} $<$<BOOL:${TANDEM_NCCL_INCLUDE}>:${TANDEM_NCCL_INCLUDE}>)
+  target_link_libraries(tandem_cuda_streams PRIVATE tandem_warnings)
+endif()

@@ -70,9 +70,19 @@ class CheckedWork : public Work {
   }
 
   void wait(std::chrono::milliseconds timeout) override {
+    measure([&] { work_->wait(timeout); });
+  }
+
+  void wait_on_host() override {
+    measure([&] { work_->wait_on_host(); });
+  }
+
+ private:
+  template <typename Wait>
+  void measure(const Wait& wait) {
     const auto start = Clock::now();
     try {
-      work_->wait(timeout);
+      wait();
     } catch (const std::exception& error) {
       owner_.stats_.waited_seconds += seconds_since(start);
       throw owner_.named_error(name_, error);
@@ -80,7 +90,6 @@ class CheckedWork : public Work {
     owner_.stats_.waited_seconds += seconds_since(start);
   }
 
- private:
   static double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
@@ -219,17 +228,17 @@ WorkPtr Communicator::recv(
 }
 
 void Communicator::barrier(const std::string& label) {
-  all_reduce(
-      at::zeros({1}, at::kFloat), ReduceOp::sum, label.empty() ? "barrier" : label)
-      ->wait();
+  all_reduce(at::zeros({1}, device()), ReduceOp::sum, label.empty() ? "barrier" : label)
+      ->wait_on_host();
 }
 
 at::Tensor Communicator::stack(const at::Tensor& mine, const std::string& label) {
   std::vector<int64_t> shape = {size_};
   shape.insert(shape.end(), mine.sizes().begin(), mine.sizes().end());
-  auto all = at::empty(shape, mine.options());
-  all_gather(all, mine.contiguous(), label)->wait();
-  return all;
+  const auto input = mine.contiguous().to(device());
+  auto all = at::empty(shape, input.options());
+  all_gather(all, input, label)->wait_on_host();
+  return all.to(mine.device());
 }
 
 at::Tensor Communicator::stack_digests(
@@ -241,13 +250,16 @@ at::Tensor Communicator::stack_digests(
 
 std::string Communicator::broadcast_text(
     const std::string& text, int root, const std::string& label) {
-  auto length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
-  broadcast(length, root, label)->wait();
+  const auto length =
+      at::full({1}, static_cast<int64_t>(text.size()), at::kLong).to(device());
+  broadcast(length, root, label)->wait_on_host();
   auto bytes = at::empty({length.item<int64_t>()}, at::kChar);
   if (rank_ == root) {
     std::copy(text.begin(), text.end(), static_cast<char*>(bytes.data_ptr()));
   }
-  broadcast(bytes, root, label)->wait();
+  bytes = bytes.to(device());
+  broadcast(bytes, root, label)->wait_on_host();
+  bytes = bytes.cpu();
   return {static_cast<const char*>(bytes.data_ptr()), bytes.nbytes()};
 }
 

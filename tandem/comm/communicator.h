@@ -25,9 +25,17 @@ class Work {
 
   /// Blocks until the operation has ended. Zero takes the group's timeout.
   ///
+  /// On a device, and without a timeout, nobody is blocked: what the caller puts on the
+  /// device's current stream from then on comes after the operation.
+  ///
   /// Throws CommError when it failed or the time passed first; the group is then
   /// unusable.
   virtual void wait(std::chrono::milliseconds timeout = {}) = 0;
+
+  /// wait() that blocks on a device too.
+  virtual void wait_on_host() {
+    wait();
+  }
 };
 using WorkPtr = std::shared_ptr<Work>;
 
@@ -112,6 +120,11 @@ class Communicator {
   /// Returns when all ranks have called it.
   void barrier(const std::string& label = "");
 
+  /// Where the tensors lie that operations take.
+  virtual at::Device device() const {
+    return at::kCPU;
+  }
+
   /// A flat tensor of zeros in main memory, best for what this group reduces: a backend
   /// may reduce parts of it where they lie. Not collective; any thread. It may outlive
   /// the communicator.
@@ -125,8 +138,8 @@ class Communicator {
   /// Ranks with the same `color` form a new group, in order of rank. Collective.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 
-  /// All ranks' tensors, stacked in rank order: size() x the shape of `mine`.
-  /// Collective; waits.
+  /// All ranks' tensors, stacked in rank order: size() x the shape of `mine`, where
+  /// `mine` lies, which may be main memory. Collective; waits.
   at::Tensor stack(const at::Tensor& mine, const std::string& label = "");
 
   /// The SHA-256 of each rank's text, as size() rows of 64 hex digits. Collective;
