@@ -356,7 +356,7 @@ class Stranger(threading.Thread):
         super().__init__()
         self.hosts, self.trial = hosts, trial
         self.stop = threading.Event()
-        self.sent = 0
+        self.sent = self.unanswered = 0
         self.idle, self.ports = [], set()
 
     def run(self):
@@ -373,9 +373,13 @@ class Stranger(threading.Thread):
 
     def knock(self, door, stays):
         one = socket.socket()
-        one.settimeout(0.5)
+        one.settimeout(0.1)
         try:
-            one.connect(door)
+            try:
+                one.connect(door)
+            except TimeoutError:
+                self.unanswered += 1
+                raise
             if stays:
                 self.idle.append(one)
                 return
@@ -416,7 +420,7 @@ def strangers(settings):
     resource.setrlimit(resource.RLIMIT_NOFILE, (2 * IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     rows = []
     for name in ("two hosts", "two hosts, Gloo"):
-        flags = [*TWO_HOSTS[name], "--epochs", "150", "--checkpoint-every", "400"]
+        flags = [*TWO_HOSTS[name], "--epochs", "300", "--checkpoint-every", "400"]
         with Hosts(3) as hosts, folder() as out:
             quiet = Trial(settings.program, flags, out + "-quiet", hosts)
             quiet.start()
@@ -438,8 +442,9 @@ def strangers(settings):
             if max(more) > 16:
                 wrong.append(f"{more} MiB more")
         rows.append((f"strangers: {name}", 1, int(not wrong),
-                     f"{stranger.sent} connections with junk, {len(stranger.idle)} idle, to "
-                     f"{len(stranger.ports)} ports; launcher {more[0]:+} MiB, rank "
+                     f"{stranger.sent} connections with junk, {len(stranger.idle)} idle, "
+                     f"{stranger.unanswered} without an answer, to {len(stranger.ports)} "
+                     f"ports; launcher {more[0]:+} MiB, rank "
                      f"{more[1]:+} MiB", wrong))
     return rows
 
