@@ -143,6 +143,49 @@ TEST(Nccl, WaitBlocksNobody) {
   });
 }
 
+TEST(Nccl, AnOperationEndsWhileALaterOneIsNotOnItsStreamYet) {
+  FakeDevices devices(9, FakeDevices::Caller::stream);
+  std::atomic<bool> in_progress{false};
+  const auto make = [&](const std::shared_ptr<StoreClient>& store, int rank) {
+    auto device = devices.device(rank);
+    auto nccl = std::make_shared<NcclApi>(*device.nccl);
+    if (rank == 0) {
+      nccl->comm_get_async_error = [&in_progress, ask = nccl->comm_get_async_error](
+                                       NcclComm comm, NcclResult* state) {
+        const auto result = ask(comm, state);
+        *state = in_progress ? NcclResult::in_progress : *state;
+        return result;
+      };
+    }
+    device.nccl = nccl;
+    NcclOptions options;
+    options.timeout = milliseconds(20'000);
+    return make_nccl_communicator(device, store, "test", rank, 2, options);
+  };
+  run_joining_ranks(
+      2,
+      [&](Communicator& comm) {
+        const auto x = numbers(comm.rank());
+        const auto y = numbers(comm.rank());
+        const auto first = comm.all_reduce(x);
+        first->wait();
+        const bool switches = comm.rank() == 0;
+        if (switches) {
+          in_progress = true;
+        }
+        const auto second = comm.all_reduce(y);
+        first->wait_on_host();
+        TANDEM_CHECK(x.equal(sum_of_numbers(2)), "first");
+        if (switches) {
+          in_progress = false;
+        }
+        second->wait_on_host();
+        TANDEM_CHECK(y.equal(sum_of_numbers(2)), "second");
+      },
+      make);
+  EXPECT_THAT(devices.misuse(), IsEmpty());
+}
+
 TEST(Nccl, TheHostReadsAfterWaitOnHostAfterATimeoutAndAfterTest) {
   at_each_seed(2, [](const OnStream& on) {
     for (int way = 0; way < 3; ++way) {
@@ -485,7 +528,7 @@ TEST(Nccl, AnAbortThatHangsKeepsNobody) {
     };
     device.nccl = nccl;
     NcclOptions options;
-    options.ending_timeout = milliseconds(100);
+    options.ending_timeout = milliseconds(rank == 0 ? 100 : 10'000);
     return make_nccl_communicator(device, store, "test", rank, 2, options);
   };
   const auto body = [&](Communicator& comm) {

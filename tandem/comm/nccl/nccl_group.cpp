@@ -67,6 +67,8 @@ void NcclGroup::progress() {
   if (!formed_) {
     form();
   }
+  // Before what may keep a later one from the stream.
+  retire();
   if (!formed_ || !settled()) {
     return;
   }
@@ -80,7 +82,6 @@ void NcclGroup::progress() {
       break;
     }
   }
-  retire();
 }
 
 void NcclGroup::form() {
