@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/kernels/cuda/window.h"
 #include "tests/core/expect.h"
 #include "tests/cuda/orders.h"
 
@@ -379,6 +380,17 @@ TEST(Convolution, NansStayWhereTheyBelong) {
   }
 }
 
+TEST(Convolution, NumbersOfTapsAreDividedExactly) {
+  for (const uint32_t by : {1, 2, 3, 4, 5, 9, 16, 25}) {
+    const auto divisor = cuda::divisor_of(by);
+    for (uint32_t number = 0; number < 1 << 25; number += number < 1000 ? 1 : 9973) {
+      for (const uint32_t of : {number, number / by * by, number / by * by + by - 1}) {
+        ASSERT_EQ(divisor.quotient(of), of / by) << of << " / " << by;
+      }
+    }
+  }
+}
+
 std::string refusal(const ConvolutionShape& shape) {
   return error_of<ConfigError>([&] { cuda::check_convolution(shape); });
 }
@@ -394,6 +406,10 @@ TEST(Convolution, RefusesWhatItCannotCompute) {
   EXPECT_THAT(refusal({1 << 20, 1, 1, 64, 64, 3, 0}), HasSubstr("2^31"));
   EXPECT_THAT(refusal({1, 1 << 20, 1, 64, 64, 3, 0}), HasSubstr("2^31"));
   EXPECT_THAT(refusal({1, 1 << 15, 1 << 15, 8, 8, 3, 0}), HasSubstr("2^31"));
+  // Few weights, but more of one channel than can be numbered.
+  EXPECT_THAT(refusal({1, 1 << 22, 1, 1, 1, 3, 1}), HasSubstr("2^25"));
+  EXPECT_THAT(refusal({1, 1, 1 << 22, 1, 1, 3, 1}), HasSubstr("2^25"));
+  EXPECT_EQ(refusal({1, 1 << 21, 1, 1, 1, 3, 1}), "(no error)");
 }
 
 TEST(Convolution, RefusesProductsThatTheGpuOrTheTypeDoesNotHave) {

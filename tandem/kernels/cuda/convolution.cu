@@ -33,10 +33,11 @@ struct Convolution {
   const T* bias;
   T* output;
 
-  __device__ int weight_of(int k) const {
-    const int area = window.kernel * window.kernel;
-    const int at = turned ? area - 1 - k % area : k % area;
-    return k / area * weight_channel + at;
+  __device__ int weight_of(unsigned k) const {
+    const unsigned channel = window.area.quotient(k);
+    const unsigned in_area = k - channel * window.area.divisor;
+    return static_cast<int>(channel) * weight_channel +
+           static_cast<int>(turned ? window.area.divisor - 1 - in_area : in_area);
   }
 };
 
@@ -71,7 +72,7 @@ class WindowSource {
 
   __device__ void prepare(unsigned stage) {
     if (threadIdx.x < Tile::kDepth) {
-      const auto k = static_cast<int>(stage * Tile::kDepth + threadIdx.x);
+      const unsigned k = stage * Tile::kDepth + threadIdx.x;
       const Tap tap = tap_of(problem_.window, k);
       taps_[stage % 2 * Tile::kDepth + threadIdx.x] = {
           tap, tap.needs == kNever ? 0 : problem_.weight_of(k)};
@@ -85,9 +86,14 @@ class WindowSource {
     for (unsigned i = 0; i < kValues; ++i) {
       const Tap tap = own[i].tap;
       window_[i] =
-          is_inside(position_, tap)
-              ? gradient_at(problem_.input, problem_.relu_output, place_ + tap.offset)
-              : T(0);
+          is_inside(position_, tap) ? problem_.input[place_ + tap.offset] : T(0);
+    }
+    if (problem_.relu_output != nullptr) {
+      close_gates(window_, [&](unsigned i) {
+        const Tap tap = own[i].tap;
+        return is_inside(position_, tap) ? problem_.relu_output[place_ + tap.offset]
+                                         : T(0);
+      });
     }
     own = taps + threadIdx.x % Tile::kWords * kPerWord;
     TANDEM_UNROLL
@@ -169,7 +175,8 @@ __device__ __forceinline__ void write_output(
 
 // Blocks: tiles of positions x tiles of output channels.
 template <typename Tile, typename Arithmetic>
-__global__ void __launch_bounds__(kTileThreads, blocks_per_processor<Arithmetic>())
+__global__ void __launch_bounds__(
+    kTileThreads, blocks_per_processor<Tile, Arithmetic>())
     convolution_kernel(Convolution<typename Arithmetic::Value> problem) {
   using T = typename Arithmetic::Value;
   auto* shared = dynamic_shared<typename Tile::Word>();
@@ -221,13 +228,17 @@ void check_convolution(const ConvolutionShape& s) {
   const bool is_known = s.kernel >= 1 && s.kernel <= 5 && s.padding >= 0 &&
                         s.padding <= 2 && s.images >= 0 && s.in_channels >= 1 &&
                         s.out_channels >= 1;
+  // What Divisor divides is below 2^25.
+  constexpr int64_t kTimesTaps = 64;
   // Padding makes either side larger, but no more than by these.
   const bool fits = is_known && s.height >= 1 && s.width >= 1 && s.out_height() >= 1 &&
                     s.out_width() >= 1 && is_small(s.height + 4, s.width + 4) &&
                     is_small(s.images, s.height + 4, s.width + 4) &&
                     is_small(s.in_channels, s.height + 4, s.width + 4) &&
                     is_small(s.out_channels, s.height + 4, s.width + 4) &&
-                    is_small(s.in_channels, s.out_channels, s.kernel, s.kernel);
+                    is_small(s.in_channels, s.out_channels, s.kernel, s.kernel) &&
+                    is_small(s.in_channels, s.kernel, s.kernel, kTimesTaps) &&
+                    is_small(s.out_channels, s.kernel, s.kernel, kTimesTaps);
   if (!fits) {
     throw ConfigError(
         "[cuda] a convolution of " + std::to_string(s.images) + " images of " +
@@ -235,8 +246,9 @@ void check_convolution(const ConvolutionShape& s) {
         std::to_string(s.width) + " into " + std::to_string(s.out_channels) +
         " channels with a kernel of " + std::to_string(s.kernel) +
         " and a padding of " + std::to_string(s.padding) +
-        " is not possible here; kernels are 1 to 5, paddings 0 to 2, and images, their "
-        "positions and weights fewer than 2^31; change the model or --batch-size");
+        " is not possible here; kernels are 1 to 5, paddings 0 to 2, positions, an "
+        "image's values and weights fewer than 2^31, a channel's weights fewer than "
+        "2^25; change the model or --batch-size");
   }
 }
 
@@ -245,13 +257,12 @@ void convolution(
     const ConvolutionShape& shape, Products products, const T* input, const T* weight,
     const T* bias, bool relu, T* output, Stream stream) {
   check_convolution(shape);
-  const auto area = static_cast<int>(shape.kernel * shape.kernel);
   Convolution<T> problem{};
   problem.window = forward_window(shape);
   problem.images = static_cast<int>(shape.images);
   problem.out_channels = static_cast<int>(shape.out_channels);
-  problem.weight_channel = area;
-  problem.weight_column = problem.window.channels * area;
+  problem.weight_channel = static_cast<int>(problem.window.area.divisor);
+  problem.weight_column = problem.window.taps();
   problem.relu = relu;
   problem.input = input;
   problem.weight = weight;
@@ -266,14 +277,15 @@ void convolution_backward_data(
     const T* output, const T* weight, T* grad_input, Stream stream) {
   check_convolution(shape);
   const Window forward = forward_window(shape);
-  const int area = forward.kernel * forward.kernel;
+  const auto area = static_cast<int>(forward.area.divisor);
   Convolution<T> problem{};
   problem.window = {
       static_cast<int>(shape.out_channels),
       forward.out_height,
       forward.out_width,
       forward.kernel,
-      forward.kernel - 1 - forward.padding,
+      forward.area,
+      static_cast<int>(shape.kernel - 1 - shape.padding),
       forward.height,
       forward.width};
   problem.images = static_cast<int>(shape.images);

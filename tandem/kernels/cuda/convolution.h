@@ -24,13 +24,17 @@ namespace tandem::cuda {
 
 // A kernel's blocks have 128 threads and a tile of 64 x 64 sums, or 128 x 32 for up to
 // 32 channels (tile_product.h says how it lies in shared memory). What nvcc 13.0 gives
-// each, the larger of sm_80 and sm_90, without spills:
+// them, the larger of sm_80 and sm_90; there are no spills, nor for 86, 89, 100 and
+// 120:
 //
-//            registers of a thread           shared memory    blocks on a
-//            forward, data     weights       64x64   128x32   multiprocessor
-//   full     128 (float64 180) 128 (168)     21 KB   26 KB    4 (float64 2)
-//   tf32     109               96            21 KB   26 KB    4 (weights 5)
-//   bf16     128               119           21 KB   26 KB    4
+//              registers of a thread:             blocks on a multiprocessor,
+//              forward and data   weights         by registers of sm_90
+//              64x64    128x32    64x64  128x32   64x64  128x32
+//   float64    172      178       166    164      2      2
+//   float32    168      128       118    119      4      4
+//   tf32       113      126       122    119      4      4
+//   bf16       128      168       128    145      4      3
+//   shared     21 KB    26 KB     21 KB  26 KB
 //
 // None of it has run on a GPU yet.
 
@@ -65,8 +69,9 @@ struct ConvolutionShape {
 };
 
 /// Throws ConfigError unless kernel and padding are such as above, there is an output,
-/// and the positions of all images, the elements of one image and those of the weights
-/// are below 2^31 - 2^16.
+/// the positions of all images, the elements of one image and those of the weights are
+/// below 2^31 - 2^16, and those of one input or output channel
+/// below 2^25.
 void check_convolution(const ConvolutionShape& shape);
 
 /// output = the convolution + bias, negative values 0 with `relu`. `bias`: null for

@@ -64,14 +64,16 @@ class PositionSource {
   static constexpr unsigned kColumns = Tile::kColumns / kStep;
   static constexpr unsigned kPerWord = Arithmetic::kPerWord;
   static constexpr unsigned kSharedBytes = Tile::kRows * sizeof(Tap);
+  static constexpr int64_t kNowhere = -1;
 
   // All threads make one; a barrier follows before the first fetch().
   __device__ PositionSource(const WeightGradient<T>& problem, Tap* taps)
       : problem_(problem), taps_(taps) {
     for (unsigned i = threadIdx.x; i < Tile::kRows; i += kTileThreads) {
-      const auto row = static_cast<int>(blockIdx.x * Tile::kRows + i);
-      taps[i] =
-          row == problem.window.taps() ? Tap{0, kOnes} : tap_of(problem.window, row);
+      const unsigned row = blockIdx.x * Tile::kRows + i;
+      taps[i] = static_cast<int>(row) == problem.window.taps()
+                    ? Tap{0, kOnes}
+                    : tap_of(problem.window, row);
     }
     const auto each = static_cast<unsigned>(problem.positions_of_part);
     begin_ = blockIdx.z * each;
@@ -89,13 +91,15 @@ class PositionSource {
   __device__ __forceinline__ void fetch(unsigned stage) {
     const unsigned first =
         begin_ + stage * Tile::kDepth + threadIdx.x % Tile::kWords * kPerWord;
+    int64_t places[kPerWord];
     TANDEM_UNROLL
     for (unsigned e = 0; e < kPerWord; ++e) {
       const bool exists = first + e < end_;
       const Position position = position_of(problem_.window, first + e, exists);
       fetch_rows(position, e);
-      fetch_columns(position, exists, e);
+      places[e] = exists ? place_of_gradient(position) : kNowhere;
     }
+    fetch_columns(places);
   }
 
   __device__ __forceinline__ void store(Word* a, Word* b) const {
@@ -127,22 +131,32 @@ class PositionSource {
     }
   }
 
-  __device__ __forceinline__ void fetch_columns(
-      const Position& position, bool exists, unsigned e) {
-    const auto first =
-        static_cast<int>(blockIdx.y * Tile::kColumns + threadIdx.x / Tile::kWords);
-    const int64_t place = (int64_t{position.image} * problem_.out_channels + first) *
-                              problem_.window.positions() +
-                          position.in_output;
+  // Of the thread's first column.
+  __device__ __forceinline__ int64_t place_of_gradient(const Position& position) const {
+    return (int64_t{position.image} * problem_.out_channels + first_column()) *
+               problem_.window.positions() +
+           position.in_output;
+  }
+
+  __device__ __forceinline__ int first_column() const {
+    return static_cast<int>(blockIdx.y * Tile::kColumns + threadIdx.x / Tile::kWords);
+  }
+
+  __device__ __forceinline__ void fetch_columns(const int64_t (&places)[kPerWord]) {
+    const auto value_of = [&](const T* values, unsigned i) {
+      const int next = static_cast<int>(i / kPerWord * kStep);
+      const int64_t place = places[i % kPerWord];
+      return place != kNowhere && first_column() + next < problem_.out_channels
+                 ? values[place + int64_t{next} * problem_.window.positions()]
+                 : T(0);
+    };
     TANDEM_UNROLL
-    for (unsigned i = 0; i < kColumns; ++i) {
-      const int next = static_cast<int>(i * kStep);
-      gradients_[i * kPerWord + e] =
-          exists && first + next < problem_.out_channels
-              ? gradient_at(
-                    problem_.grad_output, problem_.relu_output,
-                    place + int64_t{next} * problem_.window.positions())
-              : T(0);
+    for (unsigned i = 0; i < kColumns * kPerWord; ++i) {
+      gradients_[i] = value_of(problem_.grad_output, i);
+    }
+    if (problem_.relu_output != nullptr) {
+      close_gates(
+          gradients_, [&](unsigned i) { return value_of(problem_.relu_output, i); });
     }
   }
 
@@ -156,7 +170,8 @@ class PositionSource {
 
 // Blocks: tiles of taps x tiles of output channels x parts of the positions.
 template <typename Tile, typename Arithmetic>
-__global__ void __launch_bounds__(kTileThreads, blocks_per_processor<Arithmetic>())
+__global__ void __launch_bounds__(
+    kTileThreads, blocks_per_processor<Tile, Arithmetic>())
     weights_kernel(WeightGradient<typename Arithmetic::Value> problem) {
   using T = typename Arithmetic::Value;
   auto* shared = dynamic_shared<typename Tile::Word>();

@@ -10,11 +10,14 @@
 namespace tandem::cuda {
 
 /// How many blocks a multiprocessor is to hold, which bounds the registers of each
-/// thread: 4 blocks leave it 128, 3 leave 168, 2 leave 255.
-template <typename Arithmetic>
+/// thread: 4 blocks leave it 128, 3 leave 168, 2 leave 255. More are needed for sums of
+/// float64, for vectors of plain products, and for many values on their way.
+template <typename Tile, typename Arithmetic>
 constexpr int blocks_per_processor() {
   constexpr bool kWide = sizeof(typename Arithmetic::Value) == sizeof(double);
-  return Arithmetic::kMatrices ? 4 : kWide ? 2 : 3;
+  constexpr unsigned kOnTheirWay =
+      (Tile::kRows + Tile::kColumns) * Tile::kDepth / kTileThreads;
+  return kWide ? 2 : Arithmetic::kMatrices && kOnTheirWay <= 32 ? 4 : 3;
 }
 
 /// Calls body(tile, arithmetic) for products of this kind with `columns` columns; what

@@ -5,12 +5,31 @@
 
 namespace tandem::cuda {
 
+/// Divides numbers below 2^32 / divisor by one that is not known to the compiler, by a
+/// multiplication: GPUs have no instruction for it.
+struct Divisor {
+  uint32_t divisor;
+  // 2^32 / divisor, rounded up.
+  uint64_t factor;
+
+  __device__ uint32_t quotient(uint32_t of) const {
+    return static_cast<uint32_t>(of * factor >> 32);
+  }
+};
+
+inline Divisor divisor_of(int64_t number) {
+  const auto divisor = static_cast<uint32_t>(number);
+  return {divisor, ((uint64_t{1} << 32) + divisor - 1) / divisor};
+}
+
 /// Images of which a convolution reads a window around each position of its output.
 struct Window {
   int channels;
   int height;
   int width;
-  int kernel;
+  Divisor kernel;
+  // kernel x kernel.
+  Divisor area;
   // Below 0: so many rows and columns at the edges are not read.
   int padding;
   int out_height;
@@ -18,7 +37,7 @@ struct Window {
 
   // How many values each position reads, and how many positions an image has.
   __host__ __device__ int taps() const {
-    return channels * kernel * kernel;
+    return channels * static_cast<int>(area.divisor);
   }
   __host__ __device__ int positions() const {
     return out_height * out_width;
@@ -40,15 +59,17 @@ struct Tap {
 constexpr unsigned kNever = 1u << 31;
 
 /// Tap number `k` of a window: its channel, row and column are digits of k.
-__device__ __forceinline__ Tap tap_of(const Window& window, int k) {
-  const int row = k / window.kernel % window.kernel;
-  const int column = k % window.kernel;
-  const int channel = k / (window.kernel * window.kernel);
-  if (channel >= window.channels) {
+__device__ __forceinline__ Tap tap_of(const Window& window, unsigned k) {
+  const unsigned channel = window.area.quotient(k);
+  const unsigned in_area = k - channel * window.area.divisor;
+  const unsigned row = window.kernel.quotient(in_area);
+  const unsigned column = in_area - row * window.kernel.divisor;
+  if (channel >= static_cast<unsigned>(window.channels)) {
     return {0, kNever};
   }
+  const int first_row = static_cast<int>(channel) * window.height - window.padding;
   return {
-      (channel * window.height + row - window.padding) * window.width + column -
+      (first_row + static_cast<int>(row)) * window.width + static_cast<int>(column) -
           window.padding,
       1u << row | 0x100u << column};
 }
@@ -91,23 +112,31 @@ __device__ __forceinline__ bool is_inside(const Position& position, const Tap& t
   return (tap.needs & ~position.has) == 0;
 }
 
-/// A gradient behind a ReLU: 0 where the ReLU's output is not above 0. Without a ReLU
-/// `outputs` is null.
-template <typename T>
-__device__ __forceinline__ T
-gradient_at(const T* gradients, const T* outputs, int64_t at) {
-  T value = gradients[at];
-  if (outputs != nullptr) {
-    value = outputs[at] <= 0 ? T(0) : value;
+/// Sets gradients behind a ReLU to 0 where its output is not above 0: values[i] where
+/// output(i) is not. So many at once, that their loads do not wait for each other.
+template <unsigned count, typename T, typename Output>
+__device__ __forceinline__ void close_gates(T (&values)[count], Output&& output) {
+  constexpr unsigned kAtOnce = count < 8 ? count : 8;
+  static_assert(count % kAtOnce == 0);
+  TANDEM_UNROLL
+  for (unsigned first = 0; first < count; first += kAtOnce) {
+    T outputs[kAtOnce];
+    TANDEM_UNROLL
+    for (unsigned i = 0; i < kAtOnce; ++i) {
+      outputs[i] = output(first + i);
+    }
+    TANDEM_UNROLL
+    for (unsigned i = 0; i < kAtOnce; ++i) {
+      values[first + i] = outputs[i] <= 0 ? T(0) : values[first + i];
+    }
   }
-  return value;
 }
 
 inline Window forward_window(const ConvolutionShape& shape) {
-  return {static_cast<int>(shape.in_channels), static_cast<int>(shape.height),
-          static_cast<int>(shape.width),       static_cast<int>(shape.kernel),
-          static_cast<int>(shape.padding),     static_cast<int>(shape.out_height()),
-          static_cast<int>(shape.out_width())};
+  return {static_cast<int>(shape.in_channels),     static_cast<int>(shape.height),
+          static_cast<int>(shape.width),           divisor_of(shape.kernel),
+          divisor_of(shape.kernel * shape.kernel), static_cast<int>(shape.padding),
+          static_cast<int>(shape.out_height()),    static_cast<int>(shape.out_width())};
 }
 
 }  // namespace tandem::cuda
