@@ -161,11 +161,12 @@ TEST_P(CommErrors, ErrorsNameTheOperationItsNumberAndItsLabel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Backends, CommErrors, testing::Values("thread", "shm", "gloo", "hierarchical"),
+    Backends, CommErrors,
+    testing::Values("thread", "shm", "gloo", "hierarchical", "nccl"),
     [](const auto& backend) { return std::string(backend.param); });
 
 INSTANTIATE_TEST_SUITE_P(
-    Backends, CommContract, testing::ValuesIn(all_backends()),
+    Backends, CommContract, testing::ValuesIn(all_communicators()),
     [](const auto& backend) { return std::string(backend.param); });
 
 TEST(SingleCommunicator, NeedsNoneOfTheOthersAndCountsNothing) {
