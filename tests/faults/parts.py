@@ -420,7 +420,7 @@ def strangers(settings):
     resource.setrlimit(resource.RLIMIT_NOFILE, (2 * IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     rows = []
     for name in ("two hosts", "two hosts, Gloo"):
-        flags = [*TWO_HOSTS[name], "--epochs", "300", "--checkpoint-every", "400"]
+        flags = [*TWO_HOSTS[name], "--epochs", "150", "--checkpoint-every", "400"]
         with Hosts(3) as hosts, folder() as out:
             quiet = Trial(settings.program, flags, out + "-quiet", hosts)
             quiet.start()
