@@ -12,7 +12,7 @@
 #include <cmath>
 
 #include "tandem/base/error.h"
-#include "tandem/core/device_kernels.h"
+#include "tandem/core/device/device_kernels.h"
 #include "tandem/model/model.h"
 
 namespace tandem {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tandem/core/arena.h"
-#include "tandem/core/device_kernels.h"
+#include "tandem/core/device/device_kernels.h"
 #include "tandem/core/simd.h"
 #include "tandem/core/updates/group_context.h"
 #include "tandem/optim/optimizer.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "tandem/core/device_kernels.h"
+#include "tandem/core/device/device_kernels.h"
 
 namespace tandem {
 

@@ -78,7 +78,7 @@ std::shared_ptr<ShmRegion> ShmRegion::attach(const std::string& address, int siz
   }
   if (!read || nonce == 0) {
     errno = EINVAL;
-    refuse("read where rank 0's shared memory is");
+    refuse("use rank 0's shared memory, whose address cannot be read");
   }
   const std::string path =
       "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(made);

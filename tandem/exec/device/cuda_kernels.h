@@ -3,7 +3,7 @@
 #include <functional>
 #include <memory>
 
-#include "tandem/core/device_kernels.h"
+#include "tandem/core/device/device_kernels.h"
 #include "tandem/kernels/cuda/stream.h"
 
 namespace tandem {
