@@ -228,7 +228,9 @@ WorkPtr Communicator::recv(
 }
 
 void Communicator::barrier(const std::string& label) {
-  all_reduce(at::zeros({1}, device()), ReduceOp::sum, label.empty() ? "barrier" : label)
+  all_reduce(
+      at::zeros({1}, at::TensorOptions(at::kFloat).device(device())), ReduceOp::sum,
+      label.empty() ? "barrier" : label)
       ->wait_on_host();
 }
 

@@ -163,7 +163,9 @@ class EagerExecutor : public StageExecutor {
       forward.half =
           options_.opt_level == OptLevel::o1 ? HalfLayers::o1 : HalfLayers::o2;
     }
-    forward.kernels = arenas_.parameters().kernels().get();
+    if (!arenas_.device().is_cpu()) {
+      forward.kernels = arenas_.parameters().kernels().get();
+    }
     forward.samples = {
         context.seed, context.epoch, batch.first_position, batch.position_stride};
     if (context.training) {

@@ -54,7 +54,7 @@ void FusedOptimizer::check_arenas() const {
     if (!segment.device.is_cpu() && parameters_.kernels() == nullptr) {
       throw ConfigError(fmt::format(
           "[optim] parameters are on {}, for which the arenas have no kernels; give "
-          "ModelArenaOptions::kernels, or move the model to the CPU",
+          "Placement::kernels, or move the model to the CPU",
           segment.device.str()));
     }
     if (segment.dtype != at::kFloat && segment.dtype != at::kDouble) {

@@ -115,6 +115,20 @@ void check_placement(
         "{}; leave out --loss-scale, or use the CPU",
         where));
   }
+  const Precision precision = config.exec.precision;
+  if (precision != Precision::fp32 && precision != Precision::fp64) {
+    throw ConfigError(fmt::format(
+        "[device] precision {} is computed in main memory only, and the model is on "
+        "{}; "
+        "use --precision fp32, or the CPU",
+        name_of(precision), where));
+  }
+  if (has_trait(config.strategy.kind, kSharesParameters)) {
+    throw ConfigError(fmt::format(
+        "[device] ranks of {} share parameters in main memory, and the model is on {}; "
+        "use --strategy data_parallel, or the CPU",
+        name_of(config.strategy.kind), where));
+  }
 }
 
 // Leaves in `model` what this rank computes.

@@ -54,6 +54,42 @@ TEST_P(FarTraining, HasTheBitsOfMainMemory) {
   EXPECT_TRUE(far.sums.cpu().equal(expected.sums));
 }
 
+// A replica on the device and what its steps need.
+struct OnDevice {
+  explicit OnDevice(RunOptions options = {})
+      : replica(
+            make_small_model(options.layers), *comm, options.strategy,
+            options.optimizer, options.loss, false, placed_far()),
+        loader(noise_images(60), {}, {}) {
+    replica.strategy->start();
+    loader.seek(0);
+    context.lr = 0.05;
+  }
+  StepSums step() {
+    std::vector<Batch> batches(1);
+    loader.seek(0);
+    EXPECT_TRUE(loader.next(batches[0]));
+    return replica.strategy->train_step(batches, context);
+  }
+
+  std::unique_ptr<Communicator> comm = make_single_communicator();
+  Replica replica;
+  Loader loader;
+  StepContext context;
+};
+
+TEST_P(FarTraining, ReadsNothingOfAStepBack) {
+  RunOptions options;
+  GetParam().change(options);
+  OnDevice device(options);
+  device.step();
+  const auto before = copies_from_far();
+  const auto sums = device.step();
+  EXPECT_EQ(copies_from_far(), before);
+  EXPECT_GT(sums.values().loss, 0);
+  EXPECT_EQ(copies_from_far(), before + 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Ways, FarTraining,
     testing::Values(
@@ -81,40 +117,6 @@ INSTANTIATE_TEST_SUITE_P(
         Way{"batch_norm",
             [](RunOptions& options) { options.layers = convnet_bn_layers(); }}),
     [](const auto& row) { return std::string(row.param.name); });
-
-// A replica on the device and what its steps need.
-struct OnDevice {
-  explicit OnDevice(RunOptions options = {})
-      : replica(
-            make_small_model(options.layers), *comm, options.strategy,
-            options.optimizer, options.loss, false, placed_far()),
-        loader(noise_images(60), {}, {}) {
-    replica.strategy->start();
-    loader.seek(0);
-    context.lr = 0.05;
-  }
-  StepSums step() {
-    std::vector<Batch> batches(1);
-    loader.seek(0);
-    EXPECT_TRUE(loader.next(batches[0]));
-    return replica.strategy->train_step(batches, context);
-  }
-
-  std::unique_ptr<Communicator> comm = make_single_communicator();
-  Replica replica;
-  Loader loader;
-  StepContext context;
-};
-
-TEST(FarDevice, NothingOfAStepIsReadBack) {
-  OnDevice device;
-  device.step();
-  const auto before = copies_from_far();
-  const auto sums = device.step();
-  EXPECT_EQ(copies_from_far(), before);
-  EXPECT_GT(sums.values().loss, 0);
-  EXPECT_EQ(copies_from_far(), before + 1);
-}
 
 TEST(FarDevice, WithoutItsKernelsNoOptimizerTakesIt) {
   auto placed = placed_far();
@@ -177,6 +179,16 @@ TEST(FarRun, WhatItCannotDoYetIsSaid) {
   EXPECT_THAT(
       error_of<ConfigError>([&] { hash_after(scaled, far_placement()); }),
       HasSubstr("leave out --loss-scale"));
+  auto half = short_run(scratch / "half");
+  half.exec.precision = Precision::bf16;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { hash_after(half, far_placement()); }),
+      HasSubstr("precision bf16 is computed in main memory only"));
+  auto hogwild = short_run(scratch / "hogwild");
+  hogwild.strategy.kind = StrategyKind::hogwild;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { hash_after(hogwild, far_placement()); }),
+      HasSubstr("ranks of hogwild share parameters"));
   auto compiled = short_run(scratch / "compiled");
   compiled.exec.executor = ExecutorKind::compiled;
   EXPECT_THAT(

@@ -256,6 +256,7 @@ def fill_once(settings, flags, wanted, seconds):
             return True
         finally:
             run.end_all()
+            run.gone_within(5)
 
 
 @contextlib.contextmanager
@@ -438,6 +439,8 @@ def strangers(settings):
             wrong = [str(end) for end in ends if end[0] != 0]
             if quiet.summary().get("parameters_sha256") != trial.summary().get("parameters_sha256"):
                 wrong.append("other bits")
+            if stranger.sent + stranger.unanswered < 1000:
+                wrong.append("the stranger was hardly there")
             more = [round(b - a, 1) for a, b in zip(before, after)]
             if max(more) > 16:
                 wrong.append(f"{more} MiB more")

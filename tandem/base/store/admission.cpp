@@ -154,7 +154,11 @@ std::vector<InterfaceAddress> interface_addresses() {
 }
 
 Admission::Admission(std::set<std::string> addresses)
-    : addresses_(std::move(addresses)), before_(listening_sockets()) {}
+    : addresses_(std::move(addresses)) {
+  if (!addresses_.empty()) {
+    before_ = listening_sockets();
+  }
+}
 
 int Admission::apply() const {
   if (addresses_.empty()) {

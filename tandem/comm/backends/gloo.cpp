@@ -359,7 +359,11 @@ std::string numbered(const std::string& key, int rank) {
 std::string addresses_of_machine(const std::string& address) {
   std::string all = address;
   for (const auto& own : interface_addresses()) {
-    all += " " + own.address;
+    // Each of a container host's many interfaces has a link-local one, and a filter
+    // holds some hundred addresses.
+    if (own.address.rfind("fe80:", 0) != 0) {
+      all += " " + own.address;
+    }
   }
   return all;
 }
@@ -465,13 +469,15 @@ std::unique_ptr<Communicator> form_by_attempts(
     const auto attempt = "attempt" + std::to_string(options.attempts - left);
     GlooOptions now = options;
     now.timeout = now.forming_timeout = forming.time_for(left);
-    const bool last = left == 1;
-    now.admitted = last ? std::set<std::string>() : forming.addresses_of_ranks();
-    if (last) {
+    if (left == 1 && !now.admit_anyone) {
+      // So do groups that are split off, which would find the same network.
+      now.admit_anyone = true;
       log_info(
           "[comm] forming the Gloo group once more, now from any address, since: " +
           failure);
     }
+    now.admitted =
+        now.admit_anyone ? std::set<std::string>() : forming.addresses_of_ranks();
     std::unique_ptr<GlooCommunicator> comm;
     std::string error;
     try {

@@ -25,8 +25,9 @@ struct GlooOptions {
   // connection leads to a rank.
   int attempts = 1;
   // The only addresses from which ranks connect; empty: anyone. With several attempts
-  // the ranks find them out.
+  // the ranks find them out, unless they are to answer anyone at once.
   std::set<std::string> admitted;
+  bool admit_anyone = false;
 
   // --- speed ---
   // Threads that move data. One keeps operations in order of launch.

@@ -171,6 +171,9 @@ WorkPtr NcclTraffic::start(Flight flight) {
 
 WorkPtr NcclTraffic::start_message(int from, int to, Flight flight) {
   Lock lock(mutex_);
+  if (failure_) {
+    throw_failure(flight->name);
+  }
   return fly(lock, channel(from, to), std::move(flight));
 }
 
@@ -195,17 +198,19 @@ WorkPtr NcclTraffic::fly(Lock& lock, NcclGroup& group, Flight flight) {
 }
 
 NcclGroup& NcclTraffic::channel(int from, int to) {
-  auto& group = channels_[{from, to}];
-  if (!group) {
-    const int place = rank_ == from ? 0 : 1;
-    group = std::make_unique<NcclGroup>(
-        device_, place, 2,
-        IdInStore(
-            store_, device_.nccl,
-            name_ + "/from" + std::to_string(from) + "to" + std::to_string(to), place),
-        options_.ending_timeout);
+  const auto found = channels_.find({from, to});
+  if (found != channels_.end()) {
+    return *found->second;
   }
-  return *group;
+  const int place = rank_ == from ? 0 : 1;
+  // Before it is among the others, which are all there.
+  auto group = std::make_unique<NcclGroup>(
+      device_, place, 2,
+      IdInStore(
+          store_, device_.nccl,
+          name_ + "/from" + std::to_string(from) + "to" + std::to_string(to), place),
+      options_.ending_timeout);
+  return *(channels_[{from, to}] = std::move(group));
 }
 
 void NcclTraffic::watch() {
