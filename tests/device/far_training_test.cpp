@@ -86,7 +86,7 @@ TEST_P(FarTraining, ReadsNothingOfAStepBack) {
   const auto before = copies_from_far();
   const auto sums = device.step();
   EXPECT_EQ(copies_from_far(), before);
-  EXPECT_GT(sums.values().loss, 0);
+  EXPECT_NE(sums.values().loss, 0);
   EXPECT_EQ(copies_from_far(), before + 1);
 }
 
