@@ -66,6 +66,7 @@ class Trial:
     def __init__(self, program, flags, out, hosts=None):
         self.program, self.flags, self.out, self.hosts = program, flags, out, hosts
         self.launchers = []
+        self.said = ""
 
     def start(self, resume=False, errors=subprocess.PIPE, output=subprocess.DEVNULL):
         flags = [*COMMON, *self.flags, "--out", self.out,
@@ -87,12 +88,14 @@ class Trial:
             for one in commands]
 
     def finish(self, within):
-        """Waits for the launchers; how each ended as (code, last line, seconds)."""
+        """Waits for the launchers; how each ended as (code, last line, seconds).
+        All that they wrote to their standard errors is in `said`."""
         ends = []
         deadline = time.monotonic() + within
         for launcher in self.launchers:
             try:
                 _, errors = launcher.communicate(timeout=max(0.1, deadline - time.monotonic()))
+                self.said += errors or ""
                 line = (errors or "").strip().splitlines()[-1:] or [""]
                 ends.append((launcher.returncode, line[0], time.monotonic()))
             except subprocess.TimeoutExpired:
