@@ -21,42 +21,57 @@ namespace {
 constexpr uint32_t kDrop = 0;
 constexpr uint32_t kAdmit = 0xffffffff;
 
-// Where the source's address begins in an IP header, and how many words it has.
-struct Source {
-  uint32_t version;
-  int at;
-  size_t words;
+// Where the source's address begins in the headers of IP's versions 4 and 6.
+constexpr int kSource4 = 12;
+constexpr int kSource6 = 8;
+
+using Words6 = std::array<uint32_t, 4>;
+
+struct Sources {
+  std::vector<uint32_t> four;
+  std::vector<Words6> six;
 };
-constexpr Source kVersion4{4, 12, 1};
-constexpr Source kVersion6{6, 8, 4};
 
-using Words = std::array<uint32_t, 4>;
+Sources parse(const std::set<std::string>& addresses) {
+  Sources found;
+  for (const auto& address : addresses) {
+    in_addr four{};
+    in6_addr six{};
+    Words6 words{};
+    if (inet_pton(AF_INET, address.c_str(), &four) == 1) {
+      found.four.push_back(ntohl(four.s_addr));
+    } else if (inet_pton(AF_INET6, address.c_str(), &six) == 1) {
+      std::memcpy(words.data(), &six, sizeof(six));
+      std::transform(words.begin(), words.end(), words.begin(), ntohl);
+      if (IN6_IS_ADDR_V4MAPPED(&six)) {
+        found.four.push_back(words[3]);
+      } else {
+        found.six.push_back(words);
+      }
+    }
+  }
+  return found;
+}
 
-// A program of the kernel's classic packet filter (Documentation/networking/filter).
+// A program of the kernel's classic packet filter (Documentation/networking/filter),
+// which runs for each packet of a connection: of version 4 two instructions an address,
+// of version 6 nine.
 class Filter {
  public:
-  Filter() {
+  explicit Filter(const Sources& admitted) {
     load(BPF_B, 0);
     add(BPF_ALU | BPF_RSH | BPF_K, 4, 0, 0);
-    add(BPF_ST, 0, 0, 0);
-  }
-
-  // Admits packets of this IP version from this address.
-  void admit(const Source& source, const Words& address) {
-    // A step further at each comparison that fails: behind this address's part.
-    size_t rest = 2 * source.words + 1;
-    add(BPF_LD | BPF_MEM, 0, 0, 0);
-    equal_or_skip(source.version, rest);
-    for (size_t i = 0; i < source.words; ++i) {
-      load(BPF_W, source.at + static_cast<int>(4 * i));
-      rest -= 2;
-      equal_or_skip(address[i], rest);
+    equal_or_skip(6, 1);
+    add(BPF_JMP | BPF_JA, static_cast<uint32_t>(2 + 2 * admitted.four.size()), 0, 0);
+    load(BPF_W, kSource4);
+    for (const auto& address : admitted.four) {
+      equal_or_skip(address, 1);
+      add(BPF_RET | BPF_K, kAdmit, 0, 0);
     }
-    add(BPF_RET | BPF_K, kAdmit, 0, 0);
-  }
-
-  // Drops the others.
-  void end() {
+    add(BPF_RET | BPF_K, kDrop, 0, 0);
+    for (const auto& address : admitted.six) {
+      admit6(address);
+    }
     add(BPF_RET | BPF_K, kDrop, 0, 0);
   }
 
@@ -71,6 +86,17 @@ class Filter {
   }
 
  private:
+  // A word that differs leads behind this address's part.
+  void admit6(const Words6& address) {
+    size_t rest = 2 * address.size() + 1;
+    for (size_t i = 0; i < address.size(); ++i) {
+      load(BPF_W, kSource6 + static_cast<int>(4 * i));
+      rest -= 2;
+      equal_or_skip(address[i], rest);
+    }
+    add(BPF_RET | BPF_K, kAdmit, 0, 0);
+  }
+
   void add(int code, uint32_t value, size_t if_true, size_t if_false) {
     code_.push_back(
         {static_cast<uint16_t>(code), static_cast<uint8_t>(if_true),
@@ -85,24 +111,6 @@ class Filter {
 
   std::vector<sock_filter> code_;
 };
-
-void admit(Filter& filter, const std::string& address) {
-  in_addr four{};
-  in6_addr six{};
-  Words words{};
-  if (inet_pton(AF_INET, address.c_str(), &four) == 1) {
-    words[0] = ntohl(four.s_addr);
-    filter.admit(kVersion4, words);
-  } else if (inet_pton(AF_INET6, address.c_str(), &six) == 1) {
-    std::memcpy(words.data(), &six, sizeof(six));
-    std::transform(words.begin(), words.end(), words.begin(), ntohl);
-    if (IN6_IS_ADDR_V4MAPPED(&six)) {
-      filter.admit(kVersion4, {words[3]});
-    } else {
-      filter.admit(kVersion6, words);
-    }
-  }
-}
 
 bool listens_for_tcp(int fd) {
   const auto option = [fd](int name) {
@@ -164,11 +172,7 @@ int Admission::apply() const {
   if (addresses_.empty()) {
     return 0;
   }
-  Filter filter;
-  for (const auto& address : addresses_) {
-    admit(filter, address);
-  }
-  filter.end();
+  Filter filter(parse(addresses_));
   int count = 0;
   for (const int fd : listening_sockets()) {
     count += before_.count(fd) == 0 && filter.attach(fd) ? 1 : 0;
