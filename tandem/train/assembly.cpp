@@ -101,33 +101,27 @@ void check_placement(
   if (!placement.device || placement.device->is_cpu()) {
     return;
   }
-  const auto where = placement.device->str();
-  if (comm.size() > 1) {
+  const auto refuse = [&](const std::string& what, const std::string& instead) {
     throw ConfigError(fmt::format(
-        "[device] {} ranks are on {}, and ranks exchange only what is in main memory; "
-        "use one rank, or the CPU",
-        comm.size(), where));
+        "[device] the model is on {}, and {} in main memory only; {}, or the CPU",
+        placement.device->str(), what, instead));
+  };
+  if (comm.size() > 1) {
+    refuse(fmt::format("{} ranks exchange what is", comm.size()), "use one rank");
   }
   if (scaler_options(config.exec)) {
-    throw ConfigError(fmt::format(
-        "[device] a loss scale keeps its state in main memory, and the gradients are "
-        "on "
-        "{}; leave out --loss-scale, or use the CPU",
-        where));
+    refuse("a loss scale keeps its state", "leave out --loss-scale");
   }
   const Precision precision = config.exec.precision;
   if (precision != Precision::fp32 && precision != Precision::fp64) {
-    throw ConfigError(fmt::format(
-        "[device] precision {} is computed in main memory only, and the model is on "
-        "{}; "
-        "use --precision fp32, or the CPU",
-        name_of(precision), where));
+    refuse(
+        fmt::format("precision {} is computed", name_of(precision)),
+        "use --precision fp32");
   }
   if (has_trait(config.strategy.kind, kSharesParameters)) {
-    throw ConfigError(fmt::format(
-        "[device] ranks of {} share parameters in main memory, and the model is on {}; "
-        "use --strategy data_parallel, or the CPU",
-        name_of(config.strategy.kind), where));
+    refuse(
+        fmt::format("ranks of {} share parameters", name_of(config.strategy.kind)),
+        "use --strategy data_parallel");
   }
 }
 

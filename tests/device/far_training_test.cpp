@@ -22,14 +22,8 @@ Placement far_placement() {
   return {kFar, far_kernels()};
 }
 
-ModelArenaOptions placed_far() {
-  ModelArenaOptions placed;
-  placed.placement = far_placement();
-  return placed;
-}
-
-RunResult train_on(const ModelArenaOptions& placed, RunOptions options) {
-  options.placed = placed;
+RunResult train_on(const Placement& placement, RunOptions options) {
+  options.placement = placement;
   const auto comm = make_single_communicator();
   return train_small_net(*comm, options);
 }
@@ -49,7 +43,7 @@ TEST_P(FarTraining, HasTheBitsOfMainMemory) {
   RunOptions options;
   GetParam().change(options);
   const auto expected = train_on({}, options);
-  const auto far = train_on(placed_far(), options);
+  const auto far = train_on(far_placement(), options);
   EXPECT_EQ(far.sha256, expected.sha256);
   EXPECT_TRUE(far.sums.cpu().equal(expected.sums));
 }
@@ -59,7 +53,7 @@ struct OnDevice {
   explicit OnDevice(RunOptions options = {})
       : replica(
             make_small_model(options.layers), *comm, options.strategy,
-            options.optimizer, options.loss, false, placed_far()),
+            options.optimizer, options.loss, false, far_placement()),
         loader(noise_images(60), {}, {}) {
     replica.strategy->start();
     loader.seek(0);
@@ -119,10 +113,10 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST(FarDevice, WithoutItsKernelsNoOptimizerTakesIt) {
-  auto placed = placed_far();
-  placed.placement.kernels = nullptr;
+  Placement placement = far_placement();
+  placement.kernels = nullptr;
   EXPECT_THAT(
-      error_of<ConfigError>([&] { train_on(placed, {}); }),
+      error_of<ConfigError>([&] { train_on(placement, {}); }),
       HasSubstr("parameters are on xpu:0"));
 }
 

@@ -89,7 +89,9 @@ inline StageOptions stage_of(
 
 /// As in a run: what the group reduces lies where it reduces best.
 inline ModelArenaOptions in_buffers_of(
-    Communicator& comm, ModelArenaOptions options = {}) {
+    Communicator& comm, const Placement& placement = {}) {
+  ModelArenaOptions options;
+  options.placement = placement;
   options.divisor = comm.size();
   options.allocate_parameters = buffers_of(comm);
   options.allocate_gradients = buffers_of(comm);
@@ -109,10 +111,10 @@ struct Replica {
       std::unique_ptr<Model> from, Communicator& comm, const StrategyOptions& options,
       const OptimizerOptions& optimizer_options,
       const Loss& loss = {LossKind::nll, Reduction::mean}, bool scaled = false,
-      const ModelArenaOptions& placed = {})
+      const Placement& placement = {})
       : model(std::move(from)),
         stage(stage_of(*model, comm, options, loss)),
-        arenas(model->parameters(), model->buffers(), in_buffers_of(comm, placed)),
+        arenas(model->parameters(), model->buffers(), in_buffers_of(comm, placement)),
         executor(make_eager_executor(*model, arenas, stage)),
         optimizer(make_optimizer(
             optimizer_options, arenas.parameters(), arenas.gradients())) {
@@ -170,7 +172,7 @@ struct RunOptions {
   int64_t epochs = 2;
   double lr = 0.05;
   // Where the replica is.
-  ModelArenaOptions placed;
+  Placement placement;
 
   RunOptions() {
     loss.kind = LossKind::nll;
@@ -213,7 +215,7 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
   Replica replica(
       make_small_model(
           options.layers, 1, sync ? StackFunction(stack) : StackFunction()),
-      comm, options.strategy, options.optimizer, options.loss, false, options.placed);
+      comm, options.strategy, options.optimizer, options.loss, false, options.placement);
   replica.strategy->start();
   const DataShard shard = replica.strategy->data_shard();
   const bool reads = shard.shard >= 0;
