@@ -215,7 +215,8 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
   Replica replica(
       make_small_model(
           options.layers, 1, sync ? StackFunction(stack) : StackFunction()),
-      comm, options.strategy, options.optimizer, options.loss, false, options.placement);
+      comm, options.strategy, options.optimizer, options.loss, false,
+      options.placement);
   replica.strategy->start();
   const DataShard shard = replica.strategy->data_shard();
   const bool reads = shard.shard >= 0;
