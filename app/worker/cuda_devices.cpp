@@ -33,8 +33,7 @@ std::string why_not(const RunConfig& config, const CudaFacts& facts) {
   if (!facts.why_none.empty()) {
     return "there is no GPU to use: " + facts.why_none;
   }
-  const auto obstacle = device_obstacle(config);
-  return obstacle ? obstacle->what + " in main memory only" : "";
+  return device_obstacle(config);
 }
 
 }  // namespace

@@ -7,30 +7,38 @@ namespace tandem {
 
 // Autocast's switches take a device since 2.4.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-bool cpu_autocast_enabled() {
-  return at::autocast::is_autocast_enabled(at::kCPU);
+bool autocast_enabled(at::DeviceType device) {
+  return at::autocast::is_autocast_enabled(device);
 }
-void set_cpu_autocast_enabled(bool enabled) {
-  at::autocast::set_autocast_enabled(at::kCPU, enabled);
+void set_autocast_enabled(at::DeviceType device, bool enabled) {
+  at::autocast::set_autocast_enabled(device, enabled);
 }
-at::ScalarType cpu_autocast_dtype() {
-  return at::autocast::get_autocast_dtype(at::kCPU);
+at::ScalarType autocast_dtype(at::DeviceType device) {
+  return at::autocast::get_autocast_dtype(device);
 }
-void set_cpu_autocast_dtype(at::ScalarType dtype) {
-  at::autocast::set_autocast_dtype(at::kCPU, dtype);
+void set_autocast_dtype(at::DeviceType device, at::ScalarType dtype) {
+  at::autocast::set_autocast_dtype(device, dtype);
 }
 #else
-bool cpu_autocast_enabled() {
-  return at::autocast::is_cpu_enabled();
+bool autocast_enabled(at::DeviceType device) {
+  return device == at::kCPU   ? at::autocast::is_cpu_enabled()
+         : device == at::kXPU ? at::autocast::is_xpu_enabled()
+                              : at::autocast::is_enabled();
 }
-void set_cpu_autocast_enabled(bool enabled) {
-  at::autocast::set_cpu_enabled(enabled);
+void set_autocast_enabled(at::DeviceType device, bool enabled) {
+  device == at::kCPU   ? at::autocast::set_cpu_enabled(enabled)
+  : device == at::kXPU ? at::autocast::set_xpu_enabled(enabled)
+                       : at::autocast::set_enabled(enabled);
 }
-at::ScalarType cpu_autocast_dtype() {
-  return at::autocast::get_autocast_cpu_dtype();
+at::ScalarType autocast_dtype(at::DeviceType device) {
+  return device == at::kCPU   ? at::autocast::get_autocast_cpu_dtype()
+         : device == at::kXPU ? at::autocast::get_autocast_xpu_dtype()
+                              : at::autocast::get_autocast_gpu_dtype();
 }
-void set_cpu_autocast_dtype(at::ScalarType dtype) {
-  at::autocast::set_autocast_cpu_dtype(dtype);
+void set_autocast_dtype(at::DeviceType device, at::ScalarType dtype) {
+  device == at::kCPU   ? at::autocast::set_autocast_cpu_dtype(dtype)
+  : device == at::kXPU ? at::autocast::set_autocast_xpu_dtype(dtype)
+                       : at::autocast::set_autocast_gpu_dtype(dtype);
 }
 #endif
 

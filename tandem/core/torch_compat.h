@@ -3,6 +3,7 @@
 /// The differences between LibTorch versions, 1.13 to the newest: with its source the
 /// only place with version #ifs.
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 #include <torch/version.h>
 
@@ -24,11 +25,11 @@
 
 namespace tandem {
 
-// Autocast's switches on CPUs.
-bool cpu_autocast_enabled();
-void set_cpu_autocast_enabled(bool enabled);
-at::ScalarType cpu_autocast_dtype();
-void set_cpu_autocast_dtype(at::ScalarType dtype);
+// Autocast's switches of this thread, for operators on a device.
+bool autocast_enabled(at::DeviceType device);
+void set_autocast_enabled(at::DeviceType device, bool enabled);
+at::ScalarType autocast_dtype(at::DeviceType device);
+void set_autocast_dtype(at::DeviceType device, at::ScalarType dtype);
 
 /// While it lives, this thread computes gradients itself, also of what is on a device:
 /// else LibTorch has one thread for each device, in which ranks that are threads would

@@ -6,15 +6,15 @@
 
 namespace tandem {
 
-Autocast::Autocast(bool on) : on_(on) {
+Autocast::Autocast(bool on, at::DeviceType device) : on_(on), device_(device) {
   if (!on_) {
     return;
   }
-  enabled_before_ = cpu_autocast_enabled();
-  dtype_before_ = cpu_autocast_dtype();
+  enabled_before_ = autocast_enabled(device_);
+  dtype_before_ = autocast_dtype(device_);
   cached_before_ = at::autocast::is_autocast_cache_enabled();
-  set_cpu_autocast_dtype(at::kBFloat16);
-  set_cpu_autocast_enabled(true);
+  set_autocast_dtype(device_, at::kBFloat16);
+  set_autocast_enabled(device_, true);
   // The cache gains nothing, since a forward pass converts each weight once, and all
   // threads share it.
   at::autocast::set_autocast_cache_enabled(false);
@@ -23,8 +23,8 @@ Autocast::Autocast(bool on) : on_(on) {
 Autocast::~Autocast() {
   if (on_) {
     at::autocast::set_autocast_cache_enabled(cached_before_);
-    set_cpu_autocast_enabled(enabled_before_);
-    set_cpu_autocast_dtype(dtype_before_);
+    set_autocast_enabled(device_, enabled_before_);
+    set_autocast_dtype(device_, dtype_before_);
   }
 }
 

@@ -35,6 +35,17 @@ at::Tensor start_of_backward(const at::Tensor& loss, const StepContext& context)
       .to(loss.scalar_type());
 }
 
+// Switches of the whole process. cuDNN may round products of float32 to tf32 unless it
+// is told otherwise; with these the same bits come twice.
+void settle_cuda(Precision precision) {
+  auto& context = at::globalContext();
+  const bool tf32 = precision == Precision::tf32;
+  context.setAllowTF32CuDNN(tf32);
+  context.setAllowTF32CuBLAS(tf32);
+  context.setDeterministicCuDNN(true);
+  context.setBenchmarkCuDNN(false);
+}
+
 class EagerExecutor : public StageExecutor {
  public:
   EagerExecutor(Model& model, ModelArenas& arenas, const StageOptions& options)
@@ -52,7 +63,9 @@ class EagerExecutor : public StageExecutor {
           "no "
           "plain sequence of layers; use --precision bf16 or fp32");
     }
-    if (options.precision == Precision::bf16 && onednn_lacks_bf16()) {
+    if (arenas.device().is_cuda()) {
+      settle_cuda(options.precision);
+    } else if (options.precision == Precision::bf16 && onednn_lacks_bf16()) {
       // The switch is for the whole process, also where ranks are threads.
       at::globalContext().setUserEnabledMkldnn(false);
     }
@@ -68,7 +81,8 @@ class EagerExecutor : public StageExecutor {
     StageResult result;
     {
       const Autocast autocast(
-          options_.precision == Precision::bf16 && context.training);
+          options_.precision == Precision::bf16 && context.training,
+          arenas_.device().type());
       result.output =
           model_.forward(input, forward_context(batch, context)).to(dtype());
     }

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/core.h>
 
 #include <cerrno>
@@ -12,6 +13,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/core/device/device_kernels.h"
 #include "tandem/core/simd.h"
 #include "tandem/optim/kernels.h"
 
@@ -21,14 +23,15 @@ namespace {
 
 enum Slots : size_t { kScale, kGrowthTracker, kSkippedSteps };
 
-Arena make_state() {
+Arena make_state(const Placement& placement) {
   const std::vector<NamedTensor> tensors = {
       {"scale", at::zeros({}, at::kFloat)},
       {"growth_tracker", at::zeros({}, at::kLong)},
       {"skipped_steps", at::zeros({}, at::kLong)}};
   return Arena(
-      std::make_shared<const ArenaLayout>(tensors, std::vector<int64_t>(), 1),
-      "grad_scaler");
+      std::make_shared<const ArenaLayout>(
+          tensors, std::vector<int64_t>(), 1, placement.device),
+      "grad_scaler", heap_allocator(), placement.kernels);
 }
 
 // A sum of products with 0 is 0 unless a value is not finite; with a sum for each lane
@@ -75,8 +78,9 @@ float& scale_of(const Arena& state) {
 class ScaledOptimizer : public Optimizer {
  public:
   ScaledOptimizer(
-      std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options)
-      : optimizer_(std::move(optimizer)), scaler_(options) {}
+      std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options,
+      const Placement& placement)
+      : optimizer_(std::move(optimizer)), scaler_(options, placement) {}
 
   void update(const ArenaRange& range, const StepScalars& step) override {
     optimizer_->update(range, step);
@@ -103,8 +107,8 @@ class ScaledOptimizer : public Optimizer {
 
 }  // namespace
 
-GradScaler::GradScaler(const GradScalerOptions& options)
-    : options_(options), state_(make_state()) {
+GradScaler::GradScaler(const GradScalerOptions& options, const Placement& placement)
+    : options_(options), state_(make_state(placement)) {
   const auto initial = static_cast<float>(options.initial_scale);
   check_setting(
       "loss_scale", options.initial_scale, std::isnormal(initial) && initial > 0,
@@ -117,16 +121,42 @@ GradScaler::GradScaler(const GradScalerOptions& options)
   check_setting(
       "growth_interval", static_cast<double>(options.growth_interval),
       options.growth_interval >= 1, "at least 1");
-  scale_of(state_) = initial;
+  state_.view(kScale).fill_(initial);
+  if (state_.kernels() != nullptr) {
+    overflowed_ = at::zeros_like(state_.view(kSkippedSteps));
+  }
 }
 
 double GradScaler::scale() const {
-  return scale_of(state_);
+  return state_.view(kScale).item<float>();
 }
 
 void GradScaler::unscale(Arena& gradients, StepScalars& step) {
+  if (state_.kernels() != nullptr) {
+    unscale_on_device(gradients, step);
+    return;
+  }
+  const bool finite = unscale_here(gradients);
+  end_scaled_step(
+      options_, finite, scale_of(state_), count_of(state_, kGrowthTracker),
+      count_of(state_, kSkippedSteps), step);
+}
+
+void GradScaler::unscale_on_device(Arena& gradients, StepScalars& step) const {
+  const auto& kernels = *state_.kernels();
+  const ScalerTensors tensors{
+      state_.view(kScale), state_.view(kGrowthTracker), state_.view(kSkippedSteps),
+      overflowed_};
+  for (const auto& range : gradients.layout().trainable_ranges()) {
+    kernels.unscale(gradients.slice(range), tensors);
+  }
+  kernels.end_scaled_step(options_, tensors, &step);
+}
+
+// Whether all were finite.
+bool GradScaler::unscale_here(Arena& gradients) const {
   // Computed as Python does, with its rounding.
-  const double factor = 1.0 / scale();
+  const double factor = 1.0 / static_cast<double>(scale_of(state_));
   bool finite = true;
   for (const auto& range : gradients.layout().trainable_ranges()) {
     const auto slice = gradients.slice(range);
@@ -137,13 +167,11 @@ void GradScaler::unscale(Arena& gradients, StepScalars& step) {
                   slice.numel(), slice.data_ptr<float>(), static_cast<float>(factor));
     finite = finite && all;
   }
-  end_scaled_step(
-      options_, finite, scale_of(state_), count_of(state_, kGrowthTracker),
-      count_of(state_, kSkippedSteps), step);
+  return finite;
 }
 
 void GradScaler::look(int64_t steps_done) {
-  if (!std::isnormal(scale_of(state_))) {
+  if (!std::isnormal(static_cast<float>(scale()))) {
     throw Error(
         "[optim] gradients are not finite at any loss scale, down to 1e-38; lower "
         "--lr, set --clip-norm, or use --precision fp32");
@@ -157,7 +185,7 @@ void GradScaler::look(int64_t steps_done) {
 }
 
 int64_t GradScaler::skipped_steps() const {
-  return count_of(state_, kSkippedSteps);
+  return state_.view(kSkippedSteps).item<int64_t>();
 }
 
 std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec) {
@@ -176,8 +204,9 @@ std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec) {
 }
 
 std::unique_ptr<Optimizer> make_scaled_optimizer(
-    std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options) {
-  return std::make_unique<ScaledOptimizer>(std::move(optimizer), options);
+    std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options,
+    const Placement& placement) {
+  return std::make_unique<ScaledOptimizer>(std::move(optimizer), options, placement);
 }
 
 }  // namespace tandem

@@ -28,10 +28,11 @@ struct GradScalerOptions : LossScaleRule {
 /// max_scale of 2^24 it is the rule of apex/amp/scaler.py.
 class GradScaler {
  public:
-  /// Throws ConfigError for values out of range.
-  explicit GradScaler(const GradScalerOptions& options);
+  /// `placement`: where the gradients are. Throws ConfigError for values out of range.
+  explicit GradScaler(
+      const GradScalerOptions& options, const Placement& placement = {});
 
-  /// Factor on the loss of the step to come.
+  /// Factor on the loss of the step to come. Waits for the device.
   double scale() const;
   /// The same, float32, no dimensions: this object's own.
   at::Tensor scale_tensor() const {
@@ -40,7 +41,7 @@ class GradScaler {
 
   /// Divides trainable gradients (float32, float64) by the scale, in one pass. Where
   /// one of them was not finite, `step` is left out. Counts it, and sets the scale of
-  /// the step to come.
+  /// the step to come. `step`: where the gradients are.
   void unscale(Arena& gradients, StepScalars& step);
 
   /// Waits for the steps so far. Warns once of steps that a fixed scale had left out;
@@ -50,6 +51,7 @@ class GradScaler {
   /// makes the gradients overflow.
   void look(int64_t steps_done);
 
+  /// Waits for the device.
   int64_t skipped_steps() const;
 
   /// "scale", "growth_tracker", "skipped_steps": what a checkpoint keeps.
@@ -58,8 +60,13 @@ class GradScaler {
   }
 
  private:
+  bool unscale_here(Arena& gradients) const;
+  void unscale_on_device(Arena& gradients, StepScalars& step) const;
+
   GradScalerOptions options_;
   Arena state_;
+  // On a device: ScalerTensors::overflowed.
+  at::Tensor overflowed_;
   bool warned_ = false;
 };
 
@@ -67,8 +74,9 @@ class GradScaler {
 std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec);
 
 /// `optimizer` with a scaler beside it: its state is the optimizer's state too, and
-/// steps that were left out do not count.
+/// steps that were left out do not count. `placement`: where the gradients are.
 std::unique_ptr<Optimizer> make_scaled_optimizer(
-    std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options);
+    std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options,
+    const Placement& placement = {});
 
 }  // namespace tandem

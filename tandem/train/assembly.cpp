@@ -99,6 +99,11 @@ void check_all_ranks_step_together(
 void check_placement(
     const RunConfig& config, const Communicator& comm, const Placement& placement) {
   if (!placement.device || placement.device->is_cpu()) {
+    if (config.exec.precision == Precision::tf32) {
+      throw ConfigError(
+          "[device] precision tf32 is a GPU's, and the model is in main memory; use "
+          "--precision fp32, or --device cuda");
+    }
     return;
   }
   if (!comm.takes(*placement.device)) {
@@ -107,10 +112,12 @@ void check_placement(
         "only; give the run make_device_communicator(), or use one rank, or the CPU",
         placement.device->str(), comm.size()));
   }
-  if (const auto obstacle = device_obstacle(config)) {
+  const std::string obstacle = device_obstacle(config);
+  if (!obstacle.empty()) {
     throw ConfigError(fmt::format(
-        "[device] the model is on {}, and {} in main memory only; {}, or the CPU",
-        placement.device->str(), obstacle->what, obstacle->instead));
+        "[device] the model is on {}, and {}; use --strategy data_parallel, or "
+        "--device cpu",
+        placement.device->str(), obstacle));
   }
 }
 
@@ -191,7 +198,8 @@ Assembly assemble(
   parts.optimizer = make_optimizer(
       config.optimizer, updated->parameters(), updated->gradients(), groups);
   if (const auto scale = scaler_options(config.exec)) {
-    parts.optimizer = make_scaled_optimizer(std::move(parts.optimizer), *scale);
+    parts.optimizer = make_scaled_optimizer(
+        std::move(parts.optimizer), *scale, parts.arenas->placement());
   }
   stage.stacked_statistics = parts.statistics != nullptr;
   parts.executor = make_executor(

@@ -522,10 +522,10 @@ Summary train(
   comm.check_equal("whether the program has its own loss", own.loss ? "yes" : "no");
   comm.check_equal("whether there is an observer", own.observer ? "yes" : "no");
   RunConfig settled = config;
-  // Of a GPU, `auto` takes fp32.
   const auto& device = own.placement.device;
-  settled.exec.precision =
-      settle_precision(config, comm, (!device || device->is_cpu()) && has_bf16());
+  settled.exec.precision = device && !device->is_cpu()
+                               ? settle_precision_on_device(config, comm)
+                               : settle_precision(config, comm);
   return Trainer(std::move(settled), data, data_parts, comm, std::move(own)).run();
 }
 

@@ -335,6 +335,17 @@ class FarKernels : public DeviceKernels {
     kernels_->update_adadelta(
         param, grad, square_avg, acc_delta, settings, group, step);
   }
+  void unscale(
+      const at::Tensor& gradients, const ScalerTensors& scaler) const override {
+    const Open open;
+    kernels_->unscale(gradients, scaler);
+  }
+  void end_scaled_step(
+      const LossScaleRule& rule, const ScalerTensors& scaler,
+      StepScalars* step) const override {
+    const Open open;
+    kernels_->end_scaled_step(rule, scaler, step);
+  }
   void fill_dropout_mask(
       const BatchPlace& place, int64_t layer, double p,
       const at::Tensor& mask) const override {

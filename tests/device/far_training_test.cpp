@@ -53,7 +53,7 @@ struct OnDevice {
   explicit OnDevice(RunOptions options = {})
       : replica(
             make_small_model(options.layers), *comm, options.strategy,
-            options.optimizer, options.loss, false, far_placement()),
+            options.optimizer, options.loss, options.scaled, far_placement()),
         loader(noise_images(60), {}, with_images()) {
     replica.strategy->start();
     loader.seek(0);
@@ -111,6 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
               options.optimizer.kind = OptimizerKind::adadelta;
               options.optimizer.momentum = 0;
             }},
+        Way{"scaled", [](RunOptions& options) { options.scaled = true; }},
         Way{"clipping", [](RunOptions& options) { options.strategy.clip_norm = 0.1; }},
         Way{"micro_batches", [](RunOptions& options) { options.micro_batches = 3; }},
         Way{"batch_norm",
@@ -171,18 +172,44 @@ TEST(FarRun, GoesOnWhereTheOtherDeviceStopped) {
   }
 }
 
-TEST(FarRun, WhatItCannotDoYetIsSaid) {
+// What a scaler decides stays on the device: that a step counts, or, of a scale with
+// which gradients overflow, that it is left out.
+TEST(FarRun, MixedPrecisionHasTheBitsOfMainMemory) {
+  for (const double scale : {ExecOptions::kDynamicScale, 1e30}) {
+    const Scratch scratch;
+    const auto state = [&](const char* name, const Placement& placement) {
+      auto config = short_run(scratch / name);
+      config.exec.precision = Precision::fp16;
+      config.exec.loss_scale = scale;
+      hash_after(config, placement);
+      return read_safetensors(
+                 config.output.out + "/checkpoints/step-00000012/training.safetensors")
+          .tensors;
+    };
+    const auto near = state("near", {});
+    const auto far = state("far", far_placement());
+    ASSERT_EQ(far.size(), near.size());
+    for (size_t i = 0; i < far.size(); ++i) {
+      EXPECT_TRUE(far[i].tensor.equal(near[i].tensor)) << near[i].name;
+      if (near[i].name.find("skipped_steps") != std::string::npos) {
+        EXPECT_EQ(near[i].tensor.item<int64_t>(), scale > 1 ? 12 : 0);
+      }
+    }
+  }
+}
+
+TEST(FarRun, Tf32IsForDevices) {
   const Scratch scratch;
-  auto scaled = short_run(scratch / "scaled");
-  scaled.exec.loss_scale = 8;
+  auto config = short_run(scratch / "tf32");
+  config.exec.precision = Precision::tf32;
   EXPECT_THAT(
-      error_of<ConfigError>([&] { hash_after(scaled, far_placement()); }),
-      HasSubstr("leave out --loss-scale"));
-  auto half = short_run(scratch / "half");
-  half.exec.precision = Precision::bf16;
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { hash_after(half, far_placement()); }),
-      HasSubstr("precision bf16 is computed in main memory only"));
+      error_of<ConfigError>([&] { hash_after(config, {}); }),
+      HasSubstr("precision tf32 is a GPU's"));
+  EXPECT_THAT(hash_after(config, far_placement()), testing::SizeIs(64));
+}
+
+TEST(FarRun, WhatItCannotDoIsSaid) {
+  const Scratch scratch;
   auto hogwild = short_run(scratch / "hogwild");
   hogwild.strategy.kind = StrategyKind::hogwild;
   EXPECT_THAT(

@@ -119,7 +119,7 @@ struct Replica {
         optimizer(make_optimizer(
             optimizer_options, arenas.parameters(), arenas.gradients())) {
     if (scaled) {
-      optimizer = make_scaled_optimizer(std::move(optimizer), {});
+      optimizer = make_scaled_optimizer(std::move(optimizer), {}, arenas.placement());
     }
     strategy = make_strategy(options, {comm, *executor, arenas, *optimizer, loss});
   }
@@ -171,6 +171,8 @@ struct RunOptions {
   Tail tail = Tail::pad;
   int64_t epochs = 2;
   double lr = 0.05;
+  // With a GradScaler.
+  bool scaled = false;
   // Where the replica is.
   Placement placement;
 
@@ -215,7 +217,7 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
   Replica replica(
       make_small_model(
           options.layers, 1, sync ? StackFunction(stack) : StackFunction()),
-      comm, options.strategy, options.optimizer, options.loss, false,
+      comm, options.strategy, options.optimizer, options.loss, options.scaled,
       options.placement);
   replica.strategy->start();
   const DataShard shard = replica.strategy->data_shard();

@@ -94,7 +94,7 @@ TEST(Reports, ARankThatConvergedKeepsTheAccuracyOfItsLastEpoch) {
   options.kind = StrategyKind::averaging;
   Replica replica(make_small_model(small_net_layers()), *comm, options, {});
   const auto config = small_config();
-  Reporter reporter(config, *comm, *replica.strategy);
+  Reporter reporter(config, *comm, *replica.strategy, at::kCPU);
   reporter.add_step({5, 3, 4}, {});
   reporter.end_epoch({});
   EXPECT_EQ(reporter.epoch_accuracy(), 75);

@@ -19,11 +19,13 @@ struct Choices<ExecutorKind> {
 
 /// What convolutions and matrix products compute in. `automatic`: bf16 where the CPUs
 /// of all ranks compute in it, else fp32.
-enum class Precision { automatic, fp32, fp64, bf16, fp16 };
+enum class Precision { automatic, fp32, tf32, fp64, bf16, fp16 };
 template <>
 struct Choices<Precision> {
   static constexpr Choice<Precision> rows[] = {
       {Precision::fp32, "fp32"},
+      {Precision::tf32, "tf32",
+       "a GPU's: fp32, but products round to 10 digits behind the point"},
       {Precision::fp64, "fp64"},
       {Precision::bf16, "bf16",
        "convolutions and matrix products of training; parameters and gradients in "

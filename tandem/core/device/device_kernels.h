@@ -8,6 +8,7 @@
 #include "tandem/core/step_scalars.h"
 #include "tandem/core/updates/adadelta.h"
 #include "tandem/core/updates/adam.h"
+#include "tandem/core/updates/loss_scale.h"
 #include "tandem/core/updates/sgd.h"
 
 namespace tandem {
@@ -28,6 +29,17 @@ struct GatherSource {
   int64_t width = 0;
   // Black pixels on each side.
   int64_t pad = 0;
+};
+
+/// What a GradScaler (optim/grad_scaler.h) keeps on a device, no dimensions each.
+struct ScalerTensors {
+  // float32.
+  at::Tensor scale;
+  // int64, these and the next.
+  at::Tensor growth_tracker;
+  at::Tensor skipped_steps;
+  // Not 0: a gradient of this step was not finite.
+  at::Tensor overflowed;
 };
 
 /// The kernels of a device that is not main memory, for what the library computes
@@ -60,6 +72,17 @@ class DeviceKernels {
       const at::Tensor& param, const at::Tensor& grad, const at::Tensor& square_avg,
       const at::Tensor& acc_delta, const AdadeltaSettings& settings,
       const GroupConstants& group, const StepScalars* step) const = 0;
+
+  /// Divides gradients by the scale, and notes in `overflowed` where one was not
+  /// finite.
+  virtual void unscale(
+      const at::Tensor& gradients, const ScalerTensors& scaler) const = 0;
+
+  /// After all gradients were unscaled: end_scaled_step() of core/updates/loss_scale.h.
+  /// `step`: on the device.
+  virtual void end_scaled_step(
+      const LossScaleRule& rule, const ScalerTensors& scaler,
+      StepScalars* step) const = 0;
 
   /// Fills `mask`, samples x elements, as dropout_mask() of model/dropout.h does.
   /// `place`: in main memory, copied to the device, for which the host may wait.

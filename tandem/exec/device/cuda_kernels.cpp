@@ -7,6 +7,7 @@
 #include "tandem/base/error.h"
 #include "tandem/kernels/cuda/dropout.h"
 #include "tandem/kernels/cuda/gather.h"
+#include "tandem/kernels/cuda/grad_scaler.h"
 #include "tandem/kernels/cuda/update.h"
 
 namespace tandem {
@@ -27,6 +28,12 @@ void with_dtype(const at::Tensor& tensor, Body&& body) {
 template <typename T>
 T* data(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.data_ptr<T>() : nullptr;
+}
+
+cuda::ScalerState state_of(const ScalerTensors& scaler) {
+  return {
+      scaler.scale.data_ptr<float>(), scaler.growth_tracker.data_ptr<int64_t>(),
+      scaler.skipped_steps.data_ptr<int64_t>(), scaler.overflowed.data_ptr<int64_t>()};
 }
 
 class CudaKernels : public DeviceKernels {
@@ -69,6 +76,22 @@ class CudaKernels : public DeviceKernels {
           param.numel(), data<T>(param), data<T>(grad), data<T>(square_avg),
           data<T>(acc_delta), settings, group, step, host_.current_stream());
     });
+  }
+
+  void unscale(
+      const at::Tensor& gradients, const ScalerTensors& scaler) const override {
+    with_dtype(gradients, [&](auto zero) {
+      using T = decltype(zero);
+      cuda::unscale(
+          gradients.numel(), data<T>(gradients), state_of(scaler),
+          host_.current_stream());
+    });
+  }
+
+  void end_scaled_step(
+      const LossScaleRule& rule, const ScalerTensors& scaler,
+      StepScalars* step) const override {
+    cuda::update_scaler(rule, state_of(scaler), step, host_.current_stream());
   }
 
   void fill_dropout_mask(

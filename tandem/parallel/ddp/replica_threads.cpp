@@ -20,12 +20,12 @@ namespace {
 // What of a thread's LibTorch an operator's result depends on.
 class CallersState {
  public:
-  CallersState() : autocast_dtype_(cpu_autocast_dtype()) {}
+  CallersState() : autocast_dtype_(autocast_dtype(at::kCPU)) {}
 
   class Guard {
    public:
     explicit Guard(const CallersState& state) : guard_(state.state_) {
-      set_cpu_autocast_dtype(state.autocast_dtype_);
+      set_autocast_dtype(at::kCPU, state.autocast_dtype_);
       // All threads share the cache, and a replica's weight is not another's.
       at::autocast::set_autocast_cache_enabled(false);
     }

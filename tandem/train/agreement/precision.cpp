@@ -74,8 +74,9 @@ void warn_of_price(int rank) {
 
 void warn_of_fp16(const ExecOptions& exec) {
   log_warning(
-      "[exec] fp16 on a CPU computes float32 products of values rounded to float16, "
-      "for a GPU's numbers, not for speed; use --precision fp32 or auto for that");
+      "[exec] fp16 computes float32 products of values rounded to float16, for the "
+      "numbers of mixed precision, not for speed; use --precision fp32 or auto for "
+      "that");
   if (exec.loss_scale == ExecOptions::kNoScale) {
     log_warning(
         "[exec] without a loss scale, gradients below 6e-8 become 0 in fp16; use "
@@ -106,6 +107,15 @@ Precision settle_precision(
     warn_of_price(without);
   }
   return *precision;
+}
+
+Precision settle_precision_on_device(const RunConfig& config, Communicator& comm) {
+  if (config.exec.precision == Precision::fp16 && comm.rank() == 0) {
+    warn_of_fp16(config.exec);
+  }
+  return config.exec.precision == Precision::automatic
+             ? precision_before(config, comm).value_or(Precision::fp32)
+             : config.exec.precision;
 }
 
 }  // namespace tandem

@@ -14,4 +14,8 @@ namespace tandem {
 Precision settle_precision(
     const RunConfig& config, Communicator& comm, bool computes_in_bf16 = has_bf16());
 
+/// The same for ranks on devices that are not main memory: "auto" is the checkpoint's,
+/// else fp32. Collective.
+Precision settle_precision_on_device(const RunConfig& config, Communicator& comm);
+
 }  // namespace tandem

@@ -194,7 +194,7 @@ TEST(DataParallelModule, ReplicasComputeAsTheirCallerWould) {
     EXPECT_TRUE(model->forward(x).is_inference());
   }
   {
-    const Autocast bf16(true);
+    const Autocast bf16(true, at::kCPU);
     const auto y = model->forward(x);
     EXPECT_EQ(y.scalar_type(), at::kBFloat16);
     y.sum().backward();
