@@ -8,12 +8,14 @@
 #include <torch/library.h>
 
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/core/torch_compat.h"
 #include "tandem/exec/device/cuda_kernels.h"
+#include "tests/cuda/emulator/block_emulator.h"
 
 namespace tandem {
 
@@ -67,10 +69,22 @@ class FarMemory {
   static constexpr size_t kBytes = size_t{1} << 30;
   static constexpr size_t kAlignment = 256;
 
+  // Open while a kernel runs, and only then.
   FarMemory()
       : start_(static_cast<char*>(mmap(
             nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-            0))) {}
+            0))) {
+    emulator::set_around_launch([this](const std::function<void()>& launch) {
+      open();
+      try {
+        launch();
+      } catch (...) {
+        close();
+        throw;
+      }
+      close();
+    });
+  }
 
   char* start_;
   size_t used_ = 0;
@@ -285,49 +299,10 @@ TORCH_LIBRARY_IMPL(_, XPU, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&far_fallback>());
 }
 
-// Opens the memory for each kernel.
-class FarKernels : public DeviceKernels {
- public:
-  void update_sgd(
-      const at::Tensor& param, const at::Tensor& grad, const at::Tensor& momentum,
-      const SgdSettings& settings, const GroupConstants& group,
-      const StepScalars* step) const override {
-    const Open open;
-    kernels_->update_sgd(param, grad, momentum, settings, group, step);
-  }
-  void update_adam(
-      const at::Tensor& param, const at::Tensor& grad, const at::Tensor& exp_avg,
-      const at::Tensor& exp_avg_sq, const at::Tensor& maximum,
-      const AdamSettings& settings, const GroupConstants& group,
-      const StepScalars* step) const override {
-    const Open open;
-    kernels_->update_adam(
-        param, grad, exp_avg, exp_avg_sq, maximum, settings, group, step);
-  }
-  void update_adadelta(
-      const at::Tensor& param, const at::Tensor& grad, const at::Tensor& square_avg,
-      const at::Tensor& acc_delta, const AdadeltaSettings& settings,
-      const GroupConstants& group, const StepScalars* step) const override {
-    const Open open;
-    kernels_->update_adadelta(
-        param, grad, square_avg, acc_delta, settings, group, step);
-  }
-  void fill_dropout_mask(
-      const BatchPlace& place, int64_t layer, double p,
-      const at::Tensor& mask) const override {
-    const Open open;
-    kernels_->fill_dropout_mask(place, layer, p, mask);
-  }
-
- private:
-  std::shared_ptr<const DeviceKernels> kernels_ =
-      make_cuda_kernels([] { return cuda::Stream(); });
-};
-
 }  // namespace
 
 std::shared_ptr<const DeviceKernels> far_kernels() {
-  return std::make_shared<const FarKernels>();
+  return make_cuda_kernels([] { return cuda::Stream(); });
 }
 
 int64_t copies_from_far() {
