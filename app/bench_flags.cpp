@@ -1,5 +1,7 @@
 #include "app/bench_flags.h"
 
+#include <algorithm>
+
 #include "app/actions.h"
 #include "app/command_line.h"
 #include "app/setting_flag.h"
@@ -116,6 +118,13 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
   add_json_flag(app, options.json);
   app.add_option("--result-file", options.result_file)->group("");
   parse(app, arguments);
+  const auto& backends = options.backends;
+  if (std::find(backends.begin(), backends.end(), BackendKind::nccl) !=
+      backends.end()) {
+    throw ConfigError(
+        "[bench] allreduce measures buffers in main memory, and backend nccl is for "
+        "what is on GPUs; leave it out");
+  }
   for (const int64_t bytes : options.bytes) {
     if (bytes % 4 != 0) {
       throw ConfigError(

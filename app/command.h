@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/config/options/device_choice.h"
+
 namespace tandem::app {
 
 /// What follows the subcommand's name.
@@ -30,9 +32,14 @@ int run_eval(const Arguments& arguments);
 int run_data(const Arguments& arguments);
 int run_export(const Arguments& arguments);
 
-/// The worker's program file: beside this one, or where it is installed, in
-/// libexec/tandem beside bin.
-std::string worker_path();
+/// The program file of the worker for a device, tandem-worker or tandem-worker-cuda:
+/// beside this one, or where it is installed, in libexec/tandem beside bin. The second
+/// for `cuda`, and for `auto` where it is there and the host has a GPU.
+///
+/// Throws ConfigError for `cuda` in a build without, DataError when a file is missing.
+std::string worker_path(const DeviceChoice& device = {DeviceChoice::Kind::cpu});
+/// tandem-worker-cuda's, "" in a build without.
+std::string cuda_worker_path();
 
 // The worker's.
 int work_train(const Arguments& arguments);

@@ -1,8 +1,13 @@
-# The kernels for GPUs, tandem/kernels/cuda/*.cu, compiled by nvcc where there is one;
-# nothing links them yet. A command of our own, not CMake's language CUDA: that hands nvcc
+# The kernels for GPUs, tandem/kernels/cuda/*.cu, compiled by nvcc where there is one, and
+# with a LibTorch for CUDA the library of what computes on them, tandem_cuda. A command of our own, not CMake's language CUDA: that hands nvcc
 # the sanitizers' flags, and ends the configuration where nvcc does not know the compiler.
 # Tests compile the same sources as C++ in any case.
 # Sets TANDEM_CUDA_OBJECTS, empty without nvcc.
+if(TARGET torch_cuda)
+  set(TANDEM_NO_CUDA_MEANS "this build has no --device cuda")
+else()
+  set(TANDEM_NO_CUDA_MEANS "no kernels for GPUs are tried out")
+endif()
 
 # Two seconds each and source. All that CUDA 13 and we have: 75;80;86;89;90;100;120.
 set(TANDEM_CUDA_ARCHITECTURES 80 90 CACHE STRING
@@ -12,8 +17,8 @@ set(TANDEM_CUDA_OBJECTS)
 find_program(TANDEM_NVCC nvcc PATHS /usr/local/cuda/bin
              DOC "CUDA's compiler; empty or NOTFOUND: no kernels for GPUs")
 if(NOT TANDEM_NVCC OR CMAKE_CROSSCOMPILING)
-  message(STATUS "No kernels for GPUs: nvcc was not found; install CUDA's toolkit or set "
-                 "TANDEM_NVCC")
+  message(STATUS "nvcc was not found, so ${TANDEM_NO_CUDA_MEANS}; install CUDA's toolkit "
+                 "or set TANDEM_NVCC")
   return()
 endif()
 
@@ -34,7 +39,7 @@ if(NOT TANDEM_NVCC_WORKS STREQUAL "${nvcc};${gencode}")
                   RESULT_VARIABLE failed ERROR_VARIABLE said OUTPUT_VARIABLE said)
   if(failed)
     string(REGEX REPLACE "\n.*" "" said "${said}")
-    message(STATUS "No kernels for GPUs: ${TANDEM_NVCC} failed: ${said}")
+    message(STATUS "${TANDEM_NVCC} failed, so ${TANDEM_NO_CUDA_MEANS}: ${said}")
     return()
   endif()
   set(TANDEM_NVCC_WORKS "${nvcc};${gencode}" CACHE INTERNAL "")
@@ -74,4 +79,19 @@ if(TANDEM_CUDA_INCLUDE)
   target_include_directories(tandem_cuda_streams SYSTEM PRIVATE
     ${TANDEM_CUDA_INCLUDE} $<$<BOOL:${TANDEM_NCCL_INCLUDE}>:${TANDEM_NCCL_INCLUDE}>)
   target_link_libraries(tandem_cuda_streams PRIVATE tandem_warnings)
+endif()
+
+# What a program for GPUs links besides tandem_lib (tandem/exec/device/cuda_devices.h).
+if(TARGET torch_cuda AND TARGET tandem_cuda_streams)
+  set(device ${PROJECT_SOURCE_DIR}/tandem/exec/device)
+  add_library(tandem_cuda STATIC
+    ${device}/cuda_devices.cpp ${device}/cuda_group.cpp ${device}/cuda_kernels.cpp
+    ${TANDEM_CUDA_OBJECTS}
+    $<TARGET_OBJECTS:tandem_cuda_streams>)
+  target_include_directories(tandem_cuda SYSTEM PRIVATE ${TANDEM_CUDA_INCLUDE})
+  # LibTorch's operators for CUDA announce themselves when their library is loaded; no
+  # symbol of it is named.
+  target_link_libraries(tandem_cuda
+    PUBLIC tandem_lib torch_cuda_library c10_cuda torch::cudart
+    PRIVATE tandem_warnings)
 endif()

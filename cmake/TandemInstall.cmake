@@ -4,10 +4,14 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# Only the program starts the worker, so it is in nobody's PATH (app/command.h).
+# Only the program starts workers, so they are in nobody's PATH (app/command.h).
 install(TARGETS tandem_program
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
-install(TARGETS tandem_worker
+set(workers tandem_worker)
+if(TARGET tandem_worker_cuda)
+  list(APPEND workers tandem_worker_cuda)
+endif()
+install(TARGETS ${workers}
         RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tandem COMPONENT runtime)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/recipes
         DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem COMPONENT runtime)

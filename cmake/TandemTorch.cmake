@@ -20,6 +20,9 @@ if(TANDEM_TORCH_PYTHON)
   set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 endif()
 
+# Read by a CUDA LibTorch, for a language that we do not use (TandemCuda.cmake): else it
+# looks for a GPU and says at length that it finds none.
+set(TORCH_CUDA_ARCH_LIST 9.0)
 # Debian's newer packages look for a kineto that they do not ship, and warn.
 find_library(kineto_LIBRARY NAMES kineto c10)
 find_package(Torch REQUIRED)
@@ -30,7 +33,14 @@ if(Torch_VERSION VERSION_GREATER_EQUAL 2.9 AND CMAKE_CXX_STANDARD LESS 20)
 endif()
 
 add_library(tandem_torch INTERFACE)
-target_link_libraries(tandem_torch INTERFACE ${TORCH_LIBRARIES})
+if(TARGET torch_cuda)
+  # A program that computes on CPUs loads nothing of CUDA: half a gigabyte, and as long
+  # again to start. What computes on GPUs links tandem_torch_cuda (TandemCuda.cmake).
+  target_link_libraries(tandem_torch INTERFACE torch_cpu c10)
+  target_include_directories(tandem_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+else()
+  target_link_libraries(tandem_torch INTERFACE ${TORCH_LIBRARIES})
+endif()
 if(Torch_VERSION VERSION_LESS 2)
   # We call Gloo itself for bfloat16, which LibTorch 1.13 does not know how to sum.
   target_link_libraries(tandem_torch INTERFACE gloo)

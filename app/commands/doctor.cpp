@@ -81,19 +81,30 @@ void look_at_data() {
       "tandem data fetch mnist, or export TANDEM_DATA=FOLDER with its four IDX files");
 }
 
-void look_at_worker() {
-  std::string worker;
+// What it prints as `doctor`; looks whether it starts.
+std::string output_of(const std::string& worker, const std::string& mend) {
+  const auto result = run_command({worker, "doctor"}, {{"GLOG_minloglevel", "2"}}, 60);
+  finding(
+      result.status.ok(), "worker: " + worker + " " + result.status.describe(), mend);
+  return result.output;
+}
+
+void look_at_workers() {
+  std::string text;
   try {
-    worker = worker_path();
+    text = "\nenvironment:\n" +
+           output_of(worker_path(), "apt-get install libtorch-dev libgloo-dev");
   } catch (const DataError& error) {
     finding(false, error.what(), "cmake --build --preset release");
     return;
   }
-  const auto result = run_command({worker, "doctor"}, {{"GLOG_minloglevel", "2"}}, 60);
-  finding(
-      result.status.ok(), "worker: " + worker + " " + result.status.describe(),
-      "apt-get install libtorch-dev libgloo-dev");
-  fmt::print("\nenvironment:\n{}", result.output);
+  const std::string cuda = cuda_worker_path();
+  if (cuda.empty()) {
+    finding(true, "GPUs: none, this build computes on CPUs");
+  } else {
+    text += "\ndevices:\n" + output_of(cuda, "install the CUDA that LibTorch wants");
+  }
+  fmt::print("{}", text);
 }
 
 }  // namespace
@@ -108,7 +119,7 @@ int run_doctor(const Arguments& arguments) {
   look_at_blas();
   look_at_data();
   check_output();
-  look_at_worker();
+  look_at_workers();
   return 0;
 }
 

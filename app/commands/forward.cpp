@@ -16,20 +16,6 @@ namespace {
 
 }  // namespace
 
-std::string worker_path() {
-  const std::string own = executable_path();
-  const std::string folder = own.substr(0, own.rfind('/'));
-  const std::string prefix = folder.substr(0, folder.rfind('/'));
-  const std::string built = folder + "/tandem-worker";
-  const std::string installed = prefix + "/libexec/tandem/tandem-worker";
-  if (!file_exists(built) && !file_exists(installed)) {
-    throw DataError(
-        "[app] '" + built + "' is missing, and so is '" + installed +
-        "'; build or install tandem again");
-  }
-  return file_exists(built) ? built : installed;
-}
-
 int run_eval(const Arguments& arguments) {
   become_worker("eval", arguments);
 }

@@ -21,8 +21,9 @@ namespace tandem::app {
 
 namespace {
 
-std::vector<std::string> worker_command(const Arguments& arguments) {
-  std::vector<std::string> command = {worker_path(), "train"};
+std::vector<std::string> worker_command(
+    const RunConfig& config, const Arguments& arguments) {
+  std::vector<std::string> command = {worker_path(config.exec.device), "train"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
@@ -62,7 +63,7 @@ void check_world(
     const RunConfig& config, const RankEnv& env, const Arguments& arguments) {
   check_world(config, env, arguments);
   exec_program(
-      worker_command(arguments),
+      worker_command(config, arguments),
       rank_variables(env.local_world_size, config.exec.threads));
 }
 
@@ -83,7 +84,7 @@ std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
     const RunConfig& config, const Arguments& arguments, Variables variables) {
   const auto more = rank_variables(config.num_ranks_here(), config.exec.threads);
   variables.insert(variables.end(), more.begin(), more.end());
-  exec_program(worker_command(arguments), variables);
+  exec_program(worker_command(config, arguments), variables);
 }
 
 LaunchOptions launch_options(const RunConfig& config) {
@@ -128,7 +129,7 @@ void train_here(const RunConfig& config, const Arguments& arguments) {
     become_only_worker(config, arguments, variables);
   }
   LaunchOptions options = launch_options(config);
-  options.command = worker_command(arguments);
+  options.command = worker_command(config, arguments);
   options.variables = variables;
   start_ranks(options);
 }

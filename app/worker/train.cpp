@@ -1,8 +1,13 @@
+#include <ATen/ops/full.h>
+
 #include "app/command_line.h"
 #include "app/run_as_rank.h"
 #include "app/train_flags.h"
+#include "app/worker/devices.h"
+#include "tandem/base/log.h"
 #include "tandem/base/signals.h"
 #include "tandem/base/standard_streams.h"
+#include "tandem/comm/backends/device.h"
 #include "tandem/comm/backends/thread.h"
 #include "tandem/comm/join/join.h"
 #include "tandem/data/prepared_data.h"
@@ -25,17 +30,43 @@ DatasetSplits load_shared(
       static_cast<uint64_t>(config.training.seed), comm);
 }
 
+void check_backend(const RunConfig& config, const Placement& placement) {
+  if (config.comm.backend == BackendKind::nccl && !placement.device) {
+    throw ConfigError(
+        "[comm] backend nccl is for what is on GPUs, and the ranks compute on the CPU; "
+        "use --device cuda, or --backend auto");
+  }
+}
+
+// `auto` means the same on all ranks. Collective.
+Placement agreed(Placement mine, const RunConfig& config, Communicator& comm) {
+  if (config.exec.device.kind != DeviceChoice::Kind::automatic) {
+    return mine;
+  }
+  const auto all = comm.stack(at::full({1}, mine.device ? 1 : 0, at::kLong), "device");
+  if (mine.device && all.sum().item<int64_t>() < comm.size()) {
+    log_info("[device] on the CPU, since not every rank has a GPU");
+    return {};
+  }
+  return mine;
+}
+
 void train_as_process(const RunConfig& config) {
   const Deadline deadline(config.comm.timeout());
   const auto env = read_rank_env().value_or(RankEnv{});
+  OwnParts own;
+  own.placement = find_placement(config, env.local_rank);
   print_join_line(config, env.rank, env.local_rank);
   JoinedRun run = join_run(env, config.comm);
+  own.placement = agreed(std::move(own.placement), config, *run.comm);
+  check_backend(config, own.placement);
+  run.comm = make_group(run, config, own.placement);
   train(
       config,
       config.data.share == Share::scatter
           ? load_shared(config, *run.comm, deadline)
           : load_prepared_dataset(config.data.source, config.data.limit, deadline),
-      *run.comm);
+      *run.comm, std::move(own));
 }
 
 void train_as_threads(const RunConfig& config) {
@@ -47,8 +78,15 @@ void train_as_threads(const RunConfig& config) {
   run_ranks(
       config.num_ranks_here(),
       [&](Communicator& comm) {
+        OwnParts own;
+        own.placement = agreed(find_placement(config, comm.rank()), config, comm);
         print_join_line(config, comm.rank(), comm.rank());
-        train(config, scatter ? load_shared(config, comm, deadline) : data, comm);
+        const auto group =
+            own.placement.device ? make_device_communicator(comm.split(0)) : nullptr;
+        Communicator& own_comm = group ? *group : comm;
+        train(
+            config, scatter ? load_shared(config, own_comm, deadline) : data, own_comm,
+            std::move(own));
       },
       config.comm.timeout());
 }

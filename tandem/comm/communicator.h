@@ -120,9 +120,20 @@ class Communicator {
   /// Returns when all ranks have called it.
   void barrier(const std::string& label = "");
 
-  /// Where the tensors lie that operations take.
+  /// Where the tensors lie that operations take, and those that the group makes itself.
   virtual at::Device device() const {
     return at::kCPU;
+  }
+
+  /// Whether they may lie there.
+  virtual bool takes(at::Device where) const {
+    return size_ == 1 || where == device();
+  }
+
+  /// The group of the same ranks for tensors in main memory: this one, unless it is
+  /// for devices (backends/device.h).
+  virtual Communicator& host_group() {
+    return *this;
   }
 
   /// A flat tensor of zeros in main memory, best for what this group reduces: a backend

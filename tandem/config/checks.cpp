@@ -131,6 +131,15 @@ void check_one_host(const RunConfig& config) {
   }
 }
 
+void check_device(const RunConfig& config) {
+  if (config.comm.backend == BackendKind::nccl &&
+      config.exec.device.kind == DeviceChoice::Kind::cpu) {
+    throw ConfigError(
+        "[config] backend nccl is for what is on GPUs, and device is cpu; use --device "
+        "cuda, or --backend auto");
+  }
+}
+
 void check_ranks(const RunConfig& config) {
   const auto& ranks = config.ranks;
   const BackendKind backend = config.comm.backend;
@@ -176,6 +185,7 @@ void check(const RunConfig& config) {
   }
   check_strategy(config);
   check_divided_batch(config);
+  check_device(config);
   check_ranks(config);
 }
 

@@ -114,7 +114,7 @@ template <typename Value>
 constexpr Field::Type type_of() {
   if constexpr (std::is_same_v<Value, bool>) {
     return Field::Type::boolean;
-  } else if constexpr (std::is_enum_v<Value>) {
+  } else if constexpr (std::is_enum_v<Value> || std::is_same_v<Value, DeviceChoice>) {
     return Field::Type::choice;
   } else if constexpr (std::is_floating_point_v<Value>) {
     return Field::Type::real;
@@ -133,6 +133,8 @@ std::string text_of(const Value& value) {
     return float_text(value);
   } else if constexpr (std::is_integral_v<Value>) {
     return std::to_string(value);
+  } else if constexpr (std::is_same_v<Value, DeviceChoice>) {
+    return value.text();
   } else {
     return value;
   }
@@ -148,6 +150,8 @@ std::optional<Value> value_of(const std::string& text) {
     return find_choice<Value>(text);
   } else if constexpr (std::is_arithmetic_v<Value>) {
     return parse_number<Value>(text);
+  } else if constexpr (std::is_same_v<Value, DeviceChoice>) {
+    return DeviceChoice::parse(text);
   } else {
     return text;
   }
@@ -175,10 +179,16 @@ void give_access(Field& field, At at) {
       return static_cast<double>(at(const_cast<RunConfig&>(config)));
     };
   }
-  if constexpr (std::is_enum_v<Value>) {
-    for (const auto& choice : choices<Value>()) {
+  const auto add_words = [&](const auto& all) {
+    for (const auto& choice : all) {
       field.words.push_back({choice.name, choice.help});
     }
+  };
+  if constexpr (std::is_enum_v<Value>) {
+    add_words(choices<Value>());
+  } else if constexpr (std::is_same_v<Value, DeviceChoice>) {
+    add_words(Value::words());
+    field.pattern = Value::kPattern;
   }
 }
 

@@ -50,6 +50,8 @@ struct Field {
   // Further flags, such as "--micro-batches".
   std::vector<std::string> other_flags;
 
+  // Of choices with values that are no word: a regular expression for all.
+  std::string pattern;
   // Of choices: what to do for a value that there is not; "" for nothing.
   std::string way_on;
 

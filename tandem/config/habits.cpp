@@ -16,7 +16,7 @@ constexpr Habit kHabits[] = {
     {"num_epochs", "use epochs"},
     {"max_epochs", "use epochs"},
     {"world_size", "use nproc for the ranks of this host, and nnodes for hosts"},
-    {"gpus", "ranks are for CPUs so far: use nproc"},
+    {"gpus", "use nproc, a rank for each GPU, and device = \"cuda\""},
     {"num_workers",
      "the loader needs no workers: it prepares a batch in microseconds; leave it out"},
     {"workers",

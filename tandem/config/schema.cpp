@@ -36,7 +36,9 @@ ordered_json values_of(const Field& field) {
     case Field::Type::text:
       return {{"type", "string"}};
     case Field::Type::choice:
-      return {{"enum", names_of(field)}};
+      return field.pattern.empty()
+                 ? ordered_json{{"enum", names_of(field)}}
+                 : ordered_json{{"type", "string"}, {"pattern", field.pattern}};
     default:
       break;
   }

@@ -148,7 +148,8 @@ std::string ArenaLayout::describe() const {
              "\n";
   }
   for (const auto& segment : segments_) {
-    lines += std::string(c10::toString(segment.dtype)) + " " + segment.device.str() +
+    lines += std::string(c10::toString(segment.dtype)) + " " +
+             c10::DeviceTypeName(segment.device.type(), true) +
              (segment.trainable ? " trainable " : " frozen ") +
              std::to_string(segment.numel) + "\n";
   }

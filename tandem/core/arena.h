@@ -201,6 +201,10 @@ class ModelArenas {
   }
   /// Where the first parameter is; main memory without one.
   at::Device device() const;
+  /// The same with the device's kernels.
+  Placement placement() const {
+    return {device(), parameters_.kernels()};
+  }
 
   /// Parameters, then buffers, each in order of registration.
   std::vector<NamedTensor> state() const;

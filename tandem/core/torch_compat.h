@@ -30,6 +30,20 @@ void set_cpu_autocast_enabled(bool enabled);
 at::ScalarType cpu_autocast_dtype();
 void set_cpu_autocast_dtype(at::ScalarType dtype);
 
+/// While it lives, this thread computes gradients itself, also of what is on a device:
+/// else LibTorch has one thread for each device, in which ranks that are threads would
+/// wait for each other. Before 2.1 it does nothing.
+class BackwardOnThisThread {
+ public:
+  BackwardOnThisThread();
+  ~BackwardOnThisThread();
+  BackwardOnThisThread(const BackwardOnThisThread&) = delete;
+  BackwardOnThisThread& operator=(const BackwardOnThisThread&) = delete;
+
+ private:
+  bool before_;
+};
+
 }  // namespace tandem
 
 // Whether c10d's Gloo sums bfloat16; before 2.0 we do, with Gloo's own ring.

@@ -1,6 +1,7 @@
 #include "tandem/data/loader.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <string>
@@ -61,6 +62,24 @@ int64_t most_samples(const LoaderOptions& options, const SamplerOptions& sampler
                            : options.batch_size;
 }
 
+GatherSource gather_source(
+    const Dataset& dataset, const LoaderOptions& options, const Normaliser& normalise) {
+  auto table = at::empty({256}, at::kFloat);
+  for (int value = 0; value < 256; ++value) {
+    table.data_ptr<float>()[value] = normalise(static_cast<uint8_t>(value));
+  }
+  GatherSource source;
+  source.pixels = options.images->pixels;
+  source.labels = options.images->labels;
+  source.table = table.to(source.pixels.device());
+  source.first_held = dataset.first_held;
+  source.channels = dataset.channels;
+  source.height = dataset.height;
+  source.width = dataset.width;
+  source.pad = options.pad;
+  return source;
+}
+
 }  // namespace
 
 Loader::Loader(
@@ -82,13 +101,20 @@ Loader::Loader(
   for (int64_t i = 0; i < num_buffers; ++i) {
     Batch buffer;
     const int64_t border = 2 * options.pad;
+    const auto where = options.images ? options.images->pixels.device() : at::kCPU;
     buffer.inputs = at::empty(
         {batch_size, dataset.channels, dataset.height + border, dataset.width + border},
-        at::kFloat);
-    buffer.inputs.fill_(normalise_(0));
-    buffer.targets = at::empty({batch_size}, at::kLong);
+        at::TensorOptions(at::kFloat).device(where));
+    if (where.is_cpu()) {
+      buffer.inputs.fill_(normalise_(0));
+    }
+    buffer.targets =
+        at::empty({batch_size}, at::TensorOptions(at::kLong).device(where));
     buffer.samples = at::empty({batch_size}, at::kLong);
     buffers_.push_back(std::move(buffer));
+  }
+  if (options.images) {
+    source_ = gather_source(dataset, options, normalise_);
   }
 }
 
@@ -112,6 +138,9 @@ void Loader::seek(int64_t epoch, int64_t first_position) {
     sampler_.first_position = first_position;
     indices_ = shard_indices(sampler_, epoch);
     epoch_ = epoch;
+    if (options_.images) {
+      begin_on_device();
+    }
   }
   step_ = 0;
   micro_ = 0;
@@ -161,27 +190,62 @@ bool Loader::next(Batch& batch) {
   const Batch& buffer = buffers_[next_buffer_];
   next_buffer_ = (next_buffer_ + 1) % buffers_.size();
   int64_t* samples = buffer.samples.data_ptr<int64_t>();
-  int64_t* targets = buffer.targets.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
     samples[i] = indices_[static_cast<size_t>(first + micro_ + i * stride)];
-    targets[i] = dataset_.labels[static_cast<size_t>(samples[i] - dataset_.first_held)];
   }
-  auto* inputs = buffer.inputs.data_ptr<float>();
-  const int64_t image = buffer.inputs.numel() / buffer.inputs.size(0);
-  parallel_for(
-      0, count, std::max<int64_t>(1, kPixelsOfAThread / image),
-      [&](int64_t begin, int64_t end) {
-        gather(samples + begin, end - begin, inputs + begin * image);
-      });
   batch.inputs = first_rows(buffer.inputs, count);
   batch.targets = first_rows(buffer.targets, count);
   batch.samples = first_rows(buffer.samples, count);
+  options_.images ? fill_on_device(batch) : fill(batch);
   batch.first_position = position_of(sampler_, first + micro_);
   batch.position_stride = divides() ? stride : sampler_.num_shards * stride;
   batch.global_count = global_count();
   micro_ = (micro_ + 1) % stride;
   step_ += micro_ == 0 ? 1 : 0;
   return true;
+}
+
+void Loader::fill(const Batch& batch) const {
+  const int64_t count = batch.count();
+  const int64_t* samples = batch.samples.data_ptr<int64_t>();
+  int64_t* targets = batch.targets.data_ptr<int64_t>();
+  for (int64_t i = 0; i < count; ++i) {
+    targets[i] = dataset_.labels[static_cast<size_t>(samples[i] - dataset_.first_held)];
+  }
+  auto* inputs = batch.inputs.data_ptr<float>();
+  const int64_t image = batch.inputs.stride(0);
+  parallel_for(
+      0, count, std::max<int64_t>(1, kPixelsOfAThread / image),
+      [&](int64_t begin, int64_t end) {
+        gather(samples + begin, end - begin, inputs + begin * image);
+      });
+}
+
+// What an epoch needs goes up at once: its batches wait for nothing.
+void Loader::begin_on_device() {
+  const auto device = source_.pixels.device();
+  const auto count = static_cast<int64_t>(indices_.size());
+  source_.indices = at::from_blob(indices_.data(), {count}, at::kLong).to(device);
+  std::vector<BatchPlace> places;
+  for (int64_t step = 0; step < num_steps(); ++step) {
+    for (int64_t micro = 0; micro < options_.micro_batches; ++micro) {
+      BatchPlace place;
+      place.first_index = step * samples_per_step() + micro;
+      place.index_stride = options_.micro_batches;
+      places.push_back(place);
+    }
+  }
+  const auto rows = static_cast<int64_t>(places.size());
+  constexpr int64_t kWords = sizeof(BatchPlace) / sizeof(int64_t);
+  places_ = at::from_blob(places.data(), {rows, kWords}, at::kLong).to(device);
+}
+
+void Loader::fill_on_device(const Batch& batch) const {
+  if (batch.count() > 0) {
+    options_.images->kernels->gather_batch(
+        source_, places_[step_ * options_.micro_batches + micro_], batch.inputs,
+        batch.targets);
+  }
 }
 
 void Loader::gather(const int64_t* indices, int64_t count, float* out) const {

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "tandem/core/device/device_kernels.h"
 #include "tandem/data/dataset.h"
+#include "tandem/data/device_images.h"
 #include "tandem/data/normalise.h"
 #include "tandem/data/sampler.h"
 
@@ -50,6 +52,10 @@ struct LoaderOptions {
   // Black pixels added on each side before normalisation.
   int64_t pad = 0;
 
+  // The data set's bytes on a device: batches are made there, but for `samples`. Null:
+  // in main memory.
+  std::shared_ptr<const DeviceImages> images;
+
   // --- speed ---
   // How many batches are valid at a time; then their memory is used again.
   int64_t num_buffers = 2;
@@ -77,6 +83,11 @@ class Loader {
     return tandem::end_position(sampler_);
   }
 
+  /// Whether batches are made on a device.
+  bool on_device() const {
+    return options_.images != nullptr;
+  }
+
   /// Goes to a global position of an epoch (sampler.h). Any order.
   void seek(int64_t epoch, int64_t first_position = 0);
 
@@ -96,12 +107,21 @@ class Loader {
   // Of the current step: all shards' samples, and this shard's.
   int64_t global_count() const;
   int64_t own_count() const;
+  // Batches in main memory.
+  void fill(const Batch& batch) const;
   void gather(const int64_t* indices, int64_t count, float* out) const;
+  // The same on a device.
+  void begin_on_device();
+  void fill_on_device(const Batch& batch) const;
 
   Dataset dataset_;
   SamplerOptions sampler_;
   LoaderOptions options_;
   Normaliser normalise_;
+  // Of batches on a device: where from, and for each micro-batch of the epoch a
+  // BatchPlace, as rows of words.
+  GatherSource source_;
+  at::Tensor places_;
   std::vector<Batch> buffers_;
   std::vector<int64_t> indices_;
   int64_t epoch_ = -1;

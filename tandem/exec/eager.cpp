@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/core/torch_compat.h"
 #include "tandem/exec/autocast.h"
 #include "tandem/exec/gradient_hooks.h"
 #include "tandem/exec/stage_executor.h"
@@ -94,6 +95,7 @@ class EagerExecutor : public StageExecutor {
     const InFlight flight = std::move(found->second);
     in_flight_.erase(found);
     arenas_.attach_gradients();
+    const BackwardOnThisThread here;
     sink_ = &sink;
     try {
       if (options_.last) {
@@ -101,7 +103,7 @@ class EagerExecutor : public StageExecutor {
         // own.
         flight.loss.backward(start_of_backward(flight.loss, context));
       } else {
-        flight.output.backward(grad_output);
+        flight.output.backward(grad_output.to(flight.output.device()));
       }
     } catch (...) {
       sink_ = nullptr;

@@ -14,6 +14,7 @@
 #include "tandem/parallel/pipeline/grid.h"
 #include "tandem/parallel/strategies/parameter_server.h"
 #include "tandem/parallel/strategies/shared_parameters.h"
+#include "tandem/train/device_obstacle.h"
 
 namespace tandem {
 
@@ -95,33 +96,21 @@ void check_all_ranks_step_together(
   }
 }
 
-// What other devices cannot do yet.
 void check_placement(
     const RunConfig& config, const Communicator& comm, const Placement& placement) {
   if (!placement.device || placement.device->is_cpu()) {
     return;
   }
-  const auto refuse = [&](const std::string& what, const std::string& instead) {
+  if (!comm.takes(*placement.device)) {
+    throw ConfigError(fmt::format(
+        "[device] the model is on {}, and {} ranks exchange what is in main memory "
+        "only; give the run make_device_communicator(), or use one rank, or the CPU",
+        placement.device->str(), comm.size()));
+  }
+  if (const auto obstacle = device_obstacle(config)) {
     throw ConfigError(fmt::format(
         "[device] the model is on {}, and {} in main memory only; {}, or the CPU",
-        placement.device->str(), what, instead));
-  };
-  if (comm.size() > 1) {
-    refuse(fmt::format("{} ranks exchange what is", comm.size()), "use one rank");
-  }
-  if (scaler_options(config.exec)) {
-    refuse("a loss scale keeps its state", "leave out --loss-scale");
-  }
-  const Precision precision = config.exec.precision;
-  if (precision != Precision::fp32 && precision != Precision::fp64) {
-    refuse(
-        fmt::format("precision {} is computed", name_of(precision)),
-        "use --precision fp32");
-  }
-  if (has_trait(config.strategy.kind, kSharesParameters)) {
-    refuse(
-        fmt::format("ranks of {} share parameters", name_of(config.strategy.kind)),
-        "use --strategy data_parallel");
+        placement.device->str(), obstacle->what, obstacle->instead));
   }
 }
 

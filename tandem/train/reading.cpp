@@ -46,11 +46,15 @@ SamplerOptions sampler_options(
   return options;
 }
 
-LoaderOptions training_loader_options(const RunConfig& config, const Assembly& parts) {
+LoaderOptions training_loader_options(
+    const RunConfig& config, const Dataset& train, const Assembly& parts) {
   LoaderOptions options = loader_options(config);
   options.micro_batches = config.training.accumulate;
   options.num_buffers = config.training.accumulate + 1;
   options.empty_batches = parts.statistics != nullptr;
+  if (parts.strategy->data_shard().shard >= 0) {
+    options.images = copy_to_device(train, parts.arenas->placement());
+  }
   return options;
 }
 
@@ -75,7 +79,7 @@ Reading::Reading(
       train_(train),
       comm_(comm),
       shard_(parts.strategy->data_shard()),
-      loader_(train, sampler(), training_loader_options(config, parts)),
+      loader_(train, sampler(), training_loader_options(config, train, parts)),
       audit_(comm, sampler()),
       steps_per_epoch_(loader_.num_steps()) {}
 

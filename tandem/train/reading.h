@@ -31,6 +31,10 @@ class Reading {
   bool reads() const {
     return shard_.shard >= 0;
   }
+  /// Whether its batches are made on a device.
+  bool on_device() const {
+    return loader_.on_device();
+  }
   /// Of this rank in an epoch, and of all ranks together in a step.
   int64_t samples() const;
   int64_t samples_per_step() const;

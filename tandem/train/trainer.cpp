@@ -79,8 +79,9 @@ class Trainer {
             config_.schedule, parts_.optimizer->base_lr(), config_.training.epochs,
             dry(reading_.steps_per_epoch()))),
         agreement_(comm, config_.output.checkpoint_minutes),
-        reporter_(config_, comm, *parts_.strategy),
-        end_(comm, config_.training, reading_.reads(), own.observer) {}
+        reporter_(config_, comm, *parts_.strategy, parts_.arenas->device()),
+        end_(comm, config_.training, reading_.reads(), own.observer),
+        test_images_(copy_to_device(data.test, parts_.arenas->placement())) {}
 
   Summary run() {
     check_shares(config_, data_.train, parts_.strategy->data_shard(), comm_);
@@ -189,6 +190,13 @@ class Trainer {
       reporter_.say(
           "executor " + std::string(name_of(parts_.executor->kind())) + ": " +
           parts_.executor_passed_over);
+    }
+    if (reading_.reads() && !parts_.arenas->device().is_cpu() &&
+        !reading_.on_device()) {
+      reporter_.say(
+          "data: batches are made in main memory and copied, since the images would "
+          "take more than half of what " +
+          parts_.arenas->device().str() + " has free");
     }
     reporter_.start(reading_.samples(), data_.train.size);
   }
@@ -372,6 +380,7 @@ class Trainer {
     reporter_.clock().pause();
     LoaderOptions options = loader_options(config_);
     options.batch_size = config_.output.eval_batch_size;
+    options.images = test_images_;
     auto whole = evaluate_unless(
         [] { return stop_signal() != 0; }, *parts_.strategy, comm_, data_.test, options,
         config_.output.dry_run ? kDryRunSteps : 0);
@@ -496,6 +505,7 @@ class Trainer {
   Position position_;
   double lr_ = 0;
   RunEnd end_;
+  std::shared_ptr<const DeviceImages> test_images_;
   Trace trace_;
 };
 
@@ -512,7 +522,10 @@ Summary train(
   comm.check_equal("whether the program has its own loss", own.loss ? "yes" : "no");
   comm.check_equal("whether there is an observer", own.observer ? "yes" : "no");
   RunConfig settled = config;
-  settled.exec.precision = settle_precision(config, comm);
+  // Of a GPU, `auto` takes fp32.
+  const auto& device = own.placement.device;
+  settled.exec.precision =
+      settle_precision(config, comm, (!device || device->is_cpu()) && has_bf16());
   return Trainer(std::move(settled), data, data_parts, comm, std::move(own)).run();
 }
 

@@ -3,13 +3,16 @@
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/CPUFallback.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <sys/mman.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -21,9 +24,11 @@ namespace tandem {
 
 namespace {
 
-int64_t copies = 0;
+std::atomic<int64_t> copies{0};
+std::atomic<int64_t> copies_there{0};
 // Operators that copy tensors to main memory to compute there.
-int inside_operator = 0;
+thread_local int inside_operator = 0;
+thread_local c10::Device current_device = kFar;
 
 // Address space for all tensors of the device; a place is taken from the front and used
 // again by those of the same size.
@@ -35,6 +40,7 @@ class FarMemory {
   }
 
   void* take(size_t bytes) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
     const size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     const auto found = free_.find(size);
     if (found != free_.end()) {
@@ -50,11 +56,14 @@ class FarMemory {
     return place;
   }
   void give_back(void* place) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
     const auto found = sizes_.find(place);
     free_.emplace(found->second, place);
     sizes_.erase(found);
   }
+  // For the calling thread, until it closes it: others wait.
   void open() {
+    mutex_.lock();
     if (opened_++ == 0) {
       mprotect(start_, kBytes, PROT_READ | PROT_WRITE);
     }
@@ -63,6 +72,7 @@ class FarMemory {
     if (--opened_ == 0) {
       mprotect(start_, kBytes, PROT_NONE);
     }
+    mutex_.unlock();
   }
 
  private:
@@ -86,6 +96,7 @@ class FarMemory {
     });
   }
 
+  std::recursive_mutex mutex_;
   char* start_;
   size_t used_ = 0;
   int opened_ = 0;
@@ -109,7 +120,7 @@ class FarAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) TANDEM_ALLOCATE_CONST override {
     void* const place = bytes == 0 ? nullptr : FarMemory::instance().take(bytes);
-    return {place, place, &give_back, kFar};
+    return {place, place, &give_back, current_device};
   }
   c10::DeleterFnPtr raw_deleter() const override {
     return &give_back;
@@ -135,14 +146,18 @@ struct FarGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override {
     return kFar.type();
   }
-  c10::Device exchangeDevice(c10::Device) const override {
-    return kFar;
+  c10::Device exchangeDevice(c10::Device device) const override {
+    return std::exchange(current_device, device);
   }
   c10::Device getDevice() const override {
-    return kFar;
+    return current_device;
   }
-  void setDevice(c10::Device) const override {}
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  void setDevice(c10::Device device) const override {
+    current_device = device;
+  }
+  void uncheckedSetDevice(c10::Device device) const noexcept override {
+    current_device = device;
+  }
   c10::Stream getStream(c10::Device device) const noexcept override {
     return c10::Stream(c10::Stream::DEFAULT, device);
   }
@@ -150,7 +165,7 @@ struct FarGuard final : c10::impl::DeviceGuardImplInterface {
     return stream;
   }
   c10::DeviceIndex deviceCount() const noexcept override {
-    return 1;
+    return kFarDevices;
   }
 };
 C10_REGISTER_GUARD_IMPL(XPU, FarGuard)
@@ -165,17 +180,24 @@ at::Tensor near(const at::Tensor& tensor) {
                                at::TensorOptions(tensor.scalar_type()));
 }
 
+// "xpu" means the current one.
+c10::optional<at::Device> on_numbered(c10::optional<at::Device> device) {
+  return device && device->has_index() ? device : c10::nullopt;
+}
+
 at::Tensor far_empty(
     at::IntArrayRef sizes, c10::optional<at::ScalarType> dtype,
-    c10::optional<at::Layout>, c10::optional<at::Device>, c10::optional<bool>,
+    c10::optional<at::Layout>, c10::optional<at::Device> device, c10::optional<bool>,
     c10::optional<at::MemoryFormat> format) {
+  const c10::OptionalDeviceGuard guard(on_numbered(device));
   return at::detail::empty_generic(
       sizes, &far_allocator, kKeys, dtype.value_or(at::kFloat), format);
 }
 
 at::Tensor far_empty_strided(
     at::IntArrayRef sizes, at::IntArrayRef strides, c10::optional<at::ScalarType> dtype,
-    c10::optional<at::Layout>, c10::optional<at::Device>, c10::optional<bool>) {
+    c10::optional<at::Layout>, c10::optional<at::Device> device, c10::optional<bool>) {
+  const c10::OptionalDeviceGuard guard(on_numbered(device));
   return at::detail::empty_strided_generic(
       sizes, strides, &far_allocator, kKeys, dtype.value_or(at::kFloat));
 }
@@ -183,6 +205,7 @@ at::Tensor far_empty_strided(
 at::Tensor far_copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
   const Open open;
   copies += to.is_cpu() && inside_operator == 0 ? 1 : 0;
+  copies_there += from.is_cpu() && inside_operator == 0 ? 1 : 0;
   auto target = near(to);
   target.copy_(near(from));
   return to;
@@ -248,7 +271,7 @@ at::Tensor far_convolution(
   return at::convolution(
              near(input), near(weight), near_bias, stride, padding, dilation,
              transposed, output_padding, groups)
-      .to(kFar);
+      .to(input.device());
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> far_convolution_backward(
@@ -261,8 +284,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> far_convolution_backward(
   const auto gradients = at::convolution_backward(
       near(grad), near(input), near(weight), at::IntArrayRef(bias_sizes), stride,
       padding, dilation, transposed, output_padding, groups, wanted);
-  const auto far = [](const at::Tensor& tensor) {
-    return tensor.defined() ? tensor.to(kFar) : tensor;
+  const auto far = [device = input.device()](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.to(device) : tensor;
   };
   return {
       far(std::get<0>(gradients)), far(std::get<1>(gradients)),
@@ -302,7 +325,12 @@ TORCH_LIBRARY_IMPL(_, XPU, m) {
 }  // namespace
 
 std::shared_ptr<const DeviceKernels> far_kernels() {
-  return make_cuda_kernels([] { return cuda::Stream(); });
+  return make_cuda_kernels(
+      {[] { return cuda::Stream(); }, [] { return far_free_bytes.load(); }});
+}
+
+int64_t copies_to_far() {
+  return copies_there;
 }
 
 int64_t copies_from_far() {

@@ -2,6 +2,7 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -9,18 +10,30 @@
 
 namespace tandem {
 
-/// A device in main memory, for tests on machines without a GPU. To LibTorch and to the
-/// library it is another device (`xpu:0`, which no LibTorch that we build with has):
-/// its tensors go through an allocator, a device guard and operators of its own, which
-/// compute with those of the CPU, bit for bit. Its memory can be touched only while one
-/// of its operators or kernels runs: code that takes a tensor's pointer for one of main
-/// memory ends there, as it would on a GPU.
+/// Devices in main memory, for tests on machines without a GPU: `xpu:0` to `xpu:3`, as
+/// no LibTorch that we build with has one. To LibTorch and to the library they are
+/// others than the CPU: their tensors go through an allocator, a device guard and
+/// operators of their own, which compute with those of the CPU, bit for bit. Their
+/// memory can be touched only while one of their operators or kernels runs: code that
+/// takes a tensor's pointer for one of main memory ends there, as it would on a GPU.
 ///
-/// One thread at a time.
-inline const c10::Device kFar(c10::DeviceType::XPU, 0);
+/// One operator at a time, of whichever thread. Ranks that are threads need a device
+/// each: LibTorch computes the gradients of all on a device in one thread, where ranks
+/// would wait for each other.
+inline c10::Device far_device(int index) {
+  return {c10::DeviceType::XPU, static_cast<c10::DeviceIndex>(index)};
+}
+inline const c10::Device kFar = far_device(0);
+constexpr int kFarDevices = 4;
 
 /// The kernels of kernels/cuda on it, run by the emulator (tests/cuda/emulator).
 std::shared_ptr<const DeviceKernels> far_kernels();
+
+/// What the devices say that they have free; for tests to change.
+inline std::atomic<int64_t> far_free_bytes{int64_t{1} << 30};
+
+/// How often something was copied to a device.
+int64_t copies_to_far();
 
 /// How often something was copied from the device to main memory since the program
 /// began: on a GPU the host waits for each.

@@ -54,10 +54,15 @@ struct OnDevice {
       : replica(
             make_small_model(options.layers), *comm, options.strategy,
             options.optimizer, options.loss, false, far_placement()),
-        loader(noise_images(60), {}, {}) {
+        loader(noise_images(60), {}, with_images()) {
     replica.strategy->start();
     loader.seek(0);
     context.lr = 0.05;
+  }
+  static LoaderOptions with_images() {
+    LoaderOptions options;
+    options.images = copy_to_device(noise_images(60), far_placement());
+    return options;
   }
   StepSums step() {
     std::vector<Batch> batches(1);
@@ -201,7 +206,7 @@ TEST(FarRun, WhatItCannotDoYetIsSaid) {
               train(config, {noise_images(96), noise_images(40)}, comm, std::move(own));
             });
           }),
-      Each(HasSubstr("use one rank")));
+      Each(HasSubstr("give the run make_device_communicator()")));
 }
 
 TEST(FarDeviceDeathTest, ItsMemoryIsNotMainMemory) {

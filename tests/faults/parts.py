@@ -406,9 +406,10 @@ def listening_ports(pid):
     return sorted({int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"})
 
 
-def peak_mib(pid):
+def own_mib(pid):
+    """Without pages of files, of which more or fewer are there from run to run."""
     for line in text_of(f"/proc/{pid}/status").splitlines():
-        if line.startswith("VmHWM"):
+        if line.startswith("RssAnon"):
             return int(line.split()[1]) / 1024
     return 0
 
@@ -418,8 +419,8 @@ def peaks_of(trial, within):
     launcher = rank = 0
     deadline = time.monotonic() + within
     while any(one.poll() is None for one in trial.launchers) and time.monotonic() < deadline:
-        launcher = max([launcher, *(peak_mib(one.pid) for one in trial.launchers)])
-        rank = max([rank, *(peak_mib(pid) for pid in trial.ranks())])
+        launcher = max([launcher, *(own_mib(one.pid) for one in trial.launchers)])
+        rank = max([rank, *(own_mib(pid) for pid in trial.ranks())])
         time.sleep(0.2)
     return launcher, rank
 

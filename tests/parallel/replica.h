@@ -231,7 +231,9 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
   loading.micro_batches = options.micro_batches;
   loading.num_buffers = options.micro_batches;
   loading.empty_batches = sync;
-  Loader loader(noise_images(options.data_size), sampler, loading);
+  const auto data = noise_images(options.data_size);
+  loading.images = copy_to_device(data, options.placement);
+  Loader loader(data, sampler, loading);
   RunResult result;
   StepContext context;
   context.seed = options.seed;

@@ -195,6 +195,8 @@ using MakeBackend = std::unique_ptr<Communicator> (*)(
 MakeBackend factory_of(BackendKind kind) {
   switch (kind) {
     case BackendKind::automatic:
+    // Of what is in main memory.
+    case BackendKind::nccl:
       return &make_best;
     case BackendKind::shm:
       return &make_shm;

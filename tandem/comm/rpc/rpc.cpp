@@ -15,13 +15,26 @@ void count(CommStats& stats, const RpcMessage& sent) {
   }
 }
 
-// Counts calls, once for all backends.
+RpcMessage in_main_memory(RpcMessage message) {
+  for (auto& tensor : message.tensors) {
+    tensor = tensor.cpu();
+  }
+  return message;
+}
+
+// Of a group for devices, that for main memory.
+RpcBackend* backend_of(const Communicator& comm) {
+  return dynamic_cast<RpcBackend*>(&const_cast<Communicator&>(comm).host_group());
+}
+
+// Counts calls and takes tensors from devices, once for all backends.
 class CountedRpc : public Rpc {
  public:
   CountedRpc(std::unique_ptr<Rpc> rpc, CommStats& stats)
       : rpc_(std::move(rpc)), stats_(stats) {}
 
   RpcMessage call(int peer, RpcMessage request) override {
+    request = in_main_memory(std::move(request));
     count(stats_, request);
     const auto start = Clock::now();
     auto answer = rpc_->call(peer, std::move(request));
@@ -34,6 +47,7 @@ class CountedRpc : public Rpc {
     auto request = rpc_->next();
     add_wait(start);
     request.reply = [this, reply = std::move(request.reply)](RpcMessage answer) {
+      answer = in_main_memory(std::move(answer));
       count(stats_, answer);
       reply(std::move(answer));
     };
@@ -53,11 +67,11 @@ class CountedRpc : public Rpc {
 }  // namespace
 
 bool has_rpc(const Communicator& comm) {
-  return dynamic_cast<const RpcBackend*>(&comm) != nullptr;
+  return backend_of(comm) != nullptr;
 }
 
 std::unique_ptr<Rpc> make_rpc(Communicator& comm) {
-  auto* backend = dynamic_cast<RpcBackend*>(&comm);
+  auto* backend = backend_of(comm);
   if (backend == nullptr) {
     throw ConfigError(
         "[comm] ranks over " + comm.backend() +
@@ -68,7 +82,7 @@ std::unique_ptr<Rpc> make_rpc(Communicator& comm) {
 
 CommStats all_stats(const Communicator& comm) {
   CommStats stats = comm.stats();
-  if (const auto* backend = dynamic_cast<const RpcBackend*>(&comm)) {
+  if (const auto* backend = backend_of(comm)) {
     stats += backend->rpc_stats;
   }
   return stats;

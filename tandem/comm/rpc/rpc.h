@@ -12,7 +12,7 @@
 namespace tandem {
 
 /// What goes from one rank to another: bytes that say what it is, and tensors of any
-/// dtype and shape. The receiver's tensors are its own.
+/// dtype, shape and device. The receiver's tensors are its own, in main memory.
 struct RpcMessage {
   std::string header;
   std::vector<at::Tensor> tensors;

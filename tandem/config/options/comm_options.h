@@ -8,7 +8,7 @@
 namespace tandem {
 
 /// How ranks talk to each other. `automatic`: the fastest for where they are.
-enum class BackendKind { automatic, shm, shm_gloo, gloo, mpi, thread };
+enum class BackendKind { automatic, shm, shm_gloo, gloo, mpi, nccl, thread };
 
 struct BackendRow {
   BackendKind value;
@@ -22,12 +22,15 @@ struct BackendRow {
 template <>
 struct Choices<BackendKind> {
   static constexpr BackendRow rows[] = {
-      {BackendKind::automatic, "auto", "shm on one host, shm+gloo on several"},
+      {BackendKind::automatic, "auto",
+       "shm on one host, shm+gloo on several; nccl where each rank has a GPU"},
       {BackendKind::shm, "shm", "shared memory between processes of one host", true},
       {BackendKind::gloo, "gloo", "TCP between processes and hosts"},
       {BackendKind::shm_gloo, "shm+gloo",
        "shared memory on each host, TCP between one rank of each"},
       {BackendKind::mpi, "mpi", "Open MPI, for ranks that mpirun started", false, true},
+      {BackendKind::nccl, "nccl",
+       "NCCL for what is on GPUs, and as auto for what is not; needs --device cuda"},
       {BackendKind::thread, "thread", "for thread ranks", true}};
 };
 

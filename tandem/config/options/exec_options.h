@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tandem/config/options/device_choice.h"
 #include "tandem/config/options/setting.h"
 
 namespace tandem {
@@ -44,13 +45,6 @@ struct Choices<OptLevel> {
       {OptLevel::o2, "O2", "the whole model does, softmax and input too"}};
 };
 
-enum class Device { automatic, cpu };
-template <>
-struct Choices<Device> {
-  static constexpr Choice<Device> rows[] = {
-      {Device::automatic, "auto"}, {Device::cpu, "cpu"}};
-};
-
 /// How a rank computes.
 struct ExecOptions {
   // Values of loss_scale.
@@ -64,7 +58,7 @@ struct ExecOptions {
   OptLevel opt_level = OptLevel::o1;
   // A factor, kNoScale or kDynamicScale (optim/grad_scaler.h).
   double loss_scale = kNoScale;
-  Device device = Device::automatic;
+  DeviceChoice device;
   int64_t threads = kShareOfCpus;
 
   template <typename Table>

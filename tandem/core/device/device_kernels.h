@@ -12,13 +12,31 @@
 
 namespace tandem {
 
+/// Images as bytes on a device, and what batches of them are (data/loader.h).
+struct GatherSource {
+  // uint8: images held x (channels * height * width), and their classes.
+  at::Tensor pixels;
+  at::Tensor labels;
+  // float32: what each of the 256 values of a pixel becomes.
+  at::Tensor table;
+  // int64: samples of the data set, this shard's of the epoch.
+  at::Tensor indices;
+  // The sample that the first image held is.
+  int64_t first_held = 0;
+  int64_t channels = 1;
+  int64_t height = 0;
+  int64_t width = 0;
+  // Black pixels on each side.
+  int64_t pad = 0;
+};
+
 /// The kernels of a device that is not main memory, for what the library computes
 /// itself and LibTorch has no operator for. They are put in the stream that LibTorch's
 /// operators on the device are put in, so nothing waits for them here. What is given to
 /// them lives until they have run. Thread-safe.
 ///
-/// Tensors are on the device, float32 or float64, and contiguous. Bits are those of the
-/// functions for main memory (optim/, model/dropout.h).
+/// Tensors are on the device, float32 or float64 unless said otherwise, and contiguous.
+/// Bits are those of the functions for main memory (optim/, model/dropout.h, data/).
 class DeviceKernels {
  public:
   virtual ~DeviceKernels() = default;
@@ -44,10 +62,20 @@ class DeviceKernels {
       const GroupConstants& group, const StepScalars* step) const = 0;
 
   /// Fills `mask`, samples x elements, as dropout_mask() of model/dropout.h does.
-  /// `place`: in main memory, read before this returns.
+  /// `place`: in main memory, copied to the device, for which the host may wait.
   virtual void fill_dropout_mask(
       const BatchPlace& place, int64_t layer, double p,
       const at::Tensor& mask) const = 0;
+
+  /// A batch of the samples that `place` names by index_stride and first_index: `place`
+  /// is a BatchPlace on the device, its words as int64. `inputs`: float32, samples x
+  /// channels x height x width with the padding; `targets`: int64.
+  virtual void gather_batch(
+      const GatherSource& from, const at::Tensor& place, const at::Tensor& inputs,
+      const at::Tensor& targets) const = 0;
+
+  /// Of the device's memory.
+  virtual int64_t free_bytes() const = 0;
 };
 
 }  // namespace tandem

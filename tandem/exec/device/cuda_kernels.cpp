@@ -6,6 +6,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/kernels/cuda/dropout.h"
+#include "tandem/kernels/cuda/gather.h"
 #include "tandem/kernels/cuda/update.h"
 
 namespace tandem {
@@ -30,8 +31,7 @@ T* data(const at::Tensor& tensor) {
 
 class CudaKernels : public DeviceKernels {
  public:
-  explicit CudaKernels(std::function<cuda::Stream()> current_stream)
-      : current_stream_(std::move(current_stream)) {}
+  explicit CudaKernels(CudaHost host) : host_(std::move(host)) {}
 
   void update_sgd(
       const at::Tensor& param, const at::Tensor& grad,
@@ -41,7 +41,7 @@ class CudaKernels : public DeviceKernels {
       using T = decltype(zero);
       cuda::update_sgd(
           param.numel(), data<T>(param), data<T>(grad), data<T>(momentum_buffer),
-          settings, group, step, current_stream_());
+          settings, group, step, host_.current_stream());
     });
   }
 
@@ -55,7 +55,7 @@ class CudaKernels : public DeviceKernels {
       cuda::update_adam(
           param.numel(), data<T>(param), data<T>(grad), data<T>(exp_avg),
           data<T>(exp_avg_sq), data<T>(max_exp_avg_sq), settings, group, step,
-          current_stream_());
+          host_.current_stream());
     });
   }
 
@@ -67,7 +67,7 @@ class CudaKernels : public DeviceKernels {
       using T = decltype(zero);
       cuda::update_adadelta(
           param.numel(), data<T>(param), data<T>(grad), data<T>(square_avg),
-          data<T>(acc_delta), settings, group, step, current_stream_());
+          data<T>(acc_delta), settings, group, step, host_.current_stream());
     });
   }
 
@@ -83,19 +83,40 @@ class CudaKernels : public DeviceKernels {
       using T = decltype(zero);
       cuda::dropout_mask(
           reinterpret_cast<const BatchPlace*>(there.data_ptr<int64_t>()), layer,
-          mask.size(0), mask.size(1), p, data<T>(mask), current_stream_());
+          mask.size(0), mask.size(1), p, data<T>(mask), host_.current_stream());
     });
   }
 
+  void gather_batch(
+      const GatherSource& from, const at::Tensor& place, const at::Tensor& inputs,
+      const at::Tensor& targets) const override {
+    cuda::DeviceImages images{};
+    images.pixels = from.pixels.data_ptr<uint8_t>();
+    images.labels = from.labels.data_ptr<uint8_t>();
+    images.first_held = from.first_held;
+    images.channels = from.channels;
+    images.height = from.height;
+    images.width = from.width;
+    images.table = from.table.data_ptr<float>();
+    images.pad = from.pad;
+    cuda::gather_batch(
+        images, from.indices.data_ptr<int64_t>(),
+        reinterpret_cast<const BatchPlace*>(place.data_ptr<int64_t>()), inputs.size(0),
+        inputs.data_ptr<float>(), targets.data_ptr<int64_t>(), host_.current_stream());
+  }
+
+  int64_t free_bytes() const override {
+    return host_.free_bytes();
+  }
+
  private:
-  std::function<cuda::Stream()> current_stream_;
+  CudaHost host_;
 };
 
 }  // namespace
 
-std::shared_ptr<const DeviceKernels> make_cuda_kernels(
-    std::function<cuda::Stream()> current_stream) {
-  return std::make_shared<const CudaKernels>(std::move(current_stream));
+std::shared_ptr<const DeviceKernels> make_cuda_kernels(CudaHost host) {
+  return std::make_shared<const CudaKernels>(std::move(host));
 }
 
 }  // namespace tandem

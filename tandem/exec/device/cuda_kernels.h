@@ -8,9 +8,14 @@
 
 namespace tandem {
 
-/// The kernels of kernels/cuda. `current_stream`: LibTorch's own on the device, asked
-/// for each kernel; thread-safe.
-std::shared_ptr<const DeviceKernels> make_cuda_kernels(
-    std::function<cuda::Stream()> current_stream);
+/// What the kernels ask of the device that they run on; thread-safe.
+struct CudaHost {
+  // LibTorch's current stream there, for each kernel.
+  std::function<cuda::Stream()> current_stream;
+  std::function<int64_t()> free_bytes;
+};
+
+/// The kernels of kernels/cuda.
+std::shared_ptr<const DeviceKernels> make_cuda_kernels(CudaHost host);
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #include "tandem/parallel/pipeline/stage_link.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
 #include "tandem/base/error.h"
@@ -50,7 +51,7 @@ at::Tensor StageLink::receive_activations(
   }
   std::vector<int64_t> dims = {count};
   dims.insert(dims.end(), shape.dims.begin(), shape.dims.end());
-  auto activations = at::empty(dims, shape.dtype);
+  auto activations = at::empty(dims, at::TensorOptions(shape.dtype).device(device_));
   pipeline_.recv(activations, pipeline_.rank() - 1, tag_of(micro_batch), "activations")
       ->wait();
   return activations;
@@ -72,8 +73,7 @@ void StageLink::send_activations(
 at::Tensor StageLink::receive_gradient(int64_t micro_batch) {
   const auto sent = activations_.find(micro_batch);
   TANDEM_CHECK(sent != activations_.end(), "a gradient of what was not sent");
-  auto gradient =
-      at::empty(sent->second.tensor.sizes(), sent->second.tensor.scalar_type());
+  auto gradient = at::empty_like(sent->second.tensor);
   pipeline_
       .recv(gradient, pipeline_.rank() + 1, tag_of(micro_batch), "activation gradients")
       ->wait();

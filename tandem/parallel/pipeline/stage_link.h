@@ -21,7 +21,9 @@ namespace tandem {
 class StageLink {
  public:
   /// `pipeline`: the stages of one pipeline; a rank in it is a stage. Outlives this.
-  explicit StageLink(Communicator& pipeline) : pipeline_(pipeline) {}
+  /// `device`: where activations and their gradients lie, on all stages alike.
+  explicit StageLink(Communicator& pipeline, at::Device device = at::kCPU)
+      : pipeline_(pipeline), device_(device) {}
 
   bool first() const {
     return pipeline_.rank() == 0;
@@ -62,6 +64,7 @@ class StageLink {
   SampleShape receive_shape();
 
   Communicator& pipeline_;
+  at::Device device_;
   // In evaluation, in training.
   std::array<bool, 2> shape_sent_{};
   std::array<SampleShape, 2> shape_received_;

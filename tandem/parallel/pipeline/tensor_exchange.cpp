@@ -58,7 +58,7 @@ std::vector<NamedTensor> gather_tensors(
       all.insert(all.end(), tensors.begin(), tensors.end());
     } else if (comm.rank() == rank) {
       for (const auto& [name, tensor] : mine) {
-        comm.send(tensor.detach().contiguous(), root, kTag, name)->wait();
+        comm.send(tensor.detach().cpu().contiguous(), root, kTag, name)->wait();
       }
     }
   }

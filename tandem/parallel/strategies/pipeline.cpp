@@ -31,7 +31,7 @@ class Pipeline : public Strategy {
             options.stages, options.replicas, parts.comm.rank(), parts.comm.size())),
         pipeline_(parts.comm.split(grid_.replica)),
         replicas_(parts.comm.split(grid_.stage)),
-        link_(*pipeline_),
+        link_(*pipeline_, parts.arenas.device()),
         reducer_(
             *replicas_, parts.arenas.gradients(),
             plan_buckets(

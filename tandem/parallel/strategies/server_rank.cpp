@@ -124,7 +124,7 @@ class Server : public ParameterServerRank {
   void take_gradients(const PerWorker& worker, bool replace) {
     for (size_t i = 0; i < trainable_.size(); ++i) {
       auto sum = parts_.arenas.gradients().slice(trainable_[i]);
-      const auto& gradient = worker.push.message.tensors[i + 1];
+      const auto gradient = worker.push.message.tensors[i + 1].to(sum.device());
       replace ? sum.copy_(gradient) : sum.add_(gradient);
     }
   }

@@ -1,5 +1,6 @@
 #include "tandem/train/report/reporter.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/cat.h>
 #include <fmt/core.h>
 
@@ -26,9 +27,11 @@ int local_rank(const RunConfig& config, const Communicator& comm) {
 }  // namespace
 
 Reporter::Reporter(
-    const RunConfig& config, Communicator& comm, const Strategy& strategy)
+    const RunConfig& config, Communicator& comm, const Strategy& strategy,
+    at::Device device)
     : config_(config),
       comm_(comm),
+      device_(device),
       shard_(strategy.data_shard()),
       in_lockstep_(strategy.in_lockstep()),
       own_numbers_(config.output.log_ranks != LogRanks::first),
@@ -86,6 +89,9 @@ LineValues Reporter::values_at(
   values.samples_per_second = clock_.recent_rate();
   values.seconds = clock_.seconds();
   values.minutes = values.seconds / 60;
+  // As PyTorch writes torch.device("cuda").
+  values.device = c10::DeviceTypeName(device_.type(), true);
+  values.num_gpus = static_cast<int64_t>(at::getNumGPUs());
   return values;
 }
 
@@ -214,6 +220,9 @@ void Reporter::end() {
   values.epochs = config_.training.epochs;
   values.seconds = clock_.seconds();
   values.minutes = values.seconds / 60;
+  // As PyTorch writes torch.device("cuda").
+  values.device = c10::DeviceTypeName(device_.type(), true);
+  values.num_gpus = static_cast<int64_t>(at::getNumGPUs());
   values.samples_per_second = clock_.mean_rate();
   progress_.end(values);
   note_lost_output();

@@ -33,7 +33,10 @@ struct ReportPlace {
 /// of this rank's own samples.
 class Reporter {
  public:
-  Reporter(const RunConfig& config, Communicator& comm, const Strategy& strategy);
+  /// `device`: where this rank computes.
+  Reporter(
+      const RunConfig& config, Communicator& comm, const Strategy& strategy,
+      at::Device device);
 
   /// `directory` outlives the reporter.
   void write_to(RunDirectory& directory) {
@@ -86,6 +89,7 @@ class Reporter {
 
   const RunConfig& config_;
   Communicator& comm_;
+  at::Device device_;
   DataShard shard_;
   bool in_lockstep_;
   // Lines show this rank's own numbers.

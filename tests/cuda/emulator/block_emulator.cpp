@@ -321,6 +321,7 @@ void check_sizes(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes)
 void run_blocks(
     const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
     const std::function<void()>& thread) {
+  ++launches;
   gridDim = grid;
   blockDim = block;
   const unsigned blocks = grid.x * grid.y * grid.z;
@@ -349,7 +350,6 @@ void run(
     const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
     const std::function<void()>& thread) {
   check_sizes(kernel, grid, block, shared_bytes);
-  ++launches;
   if (around_launch) {
     around_launch([&] { run_blocks(kernel, grid, block, shared_bytes, thread); });
   } else {

@@ -43,6 +43,16 @@ INSTANTIATE_TEST_SUITE_P(
         setting("DriftCheck", {"--drift-check", "resnyc"}, {"resnyc", "'resync'"}),
         setting("Precision", {"--precision", "fp23"}, {"fp23", "'fp32'"}),
         setting("Device", {"--device", "cpuu"}, {"cpuu", "'cpu'"}),
+        setting("DeviceWithoutNumber", {"--device", "cuda:"}, {"cuda:", "cuda:N"}),
+        setting("DeviceOfNoNumber", {"--device", "cuda:-1"}, {"cuda:-1", "cuda:N"}),
+        setting("CpuOfANumber", {"--device", "cpu:0"}, {"cpu:0", "'cpu'"}),
+        setting(
+            "NcclOnCpus", {"--backend", "nccl", "--device", "cpu"},
+            {"backend nccl", "device is cpu", "--backend auto"}),
+        setting(
+            "NcclOnCpusForThreeRanks",
+            {"--backend", "nccl", "--device", "cpu", "--nproc", "3"},
+            {"backend nccl", "device is cpu", "--backend auto"}),
         setting("Loss", {"--loss", "nnl"}, {"nnl", "'nll'"}),
         setting(
             "LossOfNumbers", {"--loss", "mse"},

@@ -1,0 +1,96 @@
+#include "tandem/exec/device/cuda_devices.h"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "app/worker/devices.h"
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/comm/nccl/nccl_api.h"
+#include "tandem/exec/device/cuda_group.h"
+#include "tandem/train/device_obstacle.h"
+
+namespace tandem::app {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+// "2.28.9", or "" where there is none.
+std::string nccl_version() {
+  try {
+    int version = 0;
+    load_nccl()->get_version(&version);
+    return fmt::format(
+        "{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+  } catch (const ConfigError&) {
+    return "";
+  }
+}
+
+// Why `auto` leaves the GPUs out; "" where it does not.
+std::string why_not(const RunConfig& config, const CudaFacts& facts) {
+  if (!facts.why_none.empty()) {
+    return "there is no GPU to use: " + facts.why_none;
+  }
+  const auto obstacle = device_obstacle(config);
+  return obstacle ? obstacle->what + " in main memory only" : "";
+}
+
+}  // namespace
+
+Placement find_placement(const RunConfig& config, int local_rank) {
+  const DeviceChoice& choice = config.exec.device;
+  if (choice.kind == DeviceChoice::Kind::cpu) {
+    return {};
+  }
+  const auto facts = find_cuda_devices();
+  if (choice.kind == DeviceChoice::Kind::automatic) {
+    const std::string reason = why_not(config, facts);
+    if (!reason.empty()) {
+      if (local_rank == 0) {
+        log_info("[device] on the CPU, since " + reason);
+      }
+      return {};
+    }
+  }
+  const auto count = static_cast<int>(facts.devices.size());
+  const int index = choice.index != DeviceChoice::kByLocalRank ? choice.index
+                    : count == 0                               ? 0
+                                                               : local_rank % count;
+  Placement placement = cuda_placement(index, facts);
+  const auto& device = facts.devices[static_cast<size_t>(index)];
+  log_info(fmt::format(
+      "[device] local rank {} on cuda:{}, {}, {:.0f} GiB", local_rank, index,
+      device.name, device.memory_gib));
+  return placement;
+}
+
+std::unique_ptr<Communicator> make_group(
+    JoinedRun& run, const RunConfig& config, const Placement& placement) {
+  return placement.device ? make_cuda_communicator(
+                                std::move(run.comm), run.store, placement, config.comm)
+                          : std::move(run.comm);
+}
+
+std::string devices_json() {
+  const auto facts = find_cuda_devices();
+  ordered_json json;
+  json["cuda_driver"] = facts.driver;
+  json["cuda_runtime"] = facts.runtime;
+  json["cudnn"] = facts.cudnn;
+  json["nccl"] = nccl_version();
+  json["gpus"] = ordered_json::array();
+  for (const auto& device : facts.devices) {
+    json["gpus"].push_back(
+        {{"name", device.name},
+         {"compute_capability", device.capability},
+         {"memory_gib", device.memory_gib}});
+  }
+  if (!facts.why_none.empty()) {
+    json["no_gpu"] = facts.why_none;
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace tandem::app

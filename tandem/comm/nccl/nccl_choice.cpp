@@ -1,0 +1,25 @@
+#include "tandem/comm/nccl/nccl_choice.h"
+
+#include <fmt/core.h>
+
+namespace tandem {
+
+std::string nccl_obstacle(
+    Communicator& host, const std::string& device, const std::string& missing) {
+  const auto devices = host.stack_digests(device, "devices");
+  const auto have = host.stack_digests(missing.empty() ? "NCCL" : "none", "NCCL");
+  const auto without = host.stack_digests("none", "NCCL");
+  for (int rank = 0; rank < host.size(); ++rank) {
+    if (have[rank].equal(without[rank])) {
+      return host.broadcast_text(missing, rank, "NCCL");
+    }
+    for (int other = 0; other < rank; ++other) {
+      if (devices[rank].equal(devices[other])) {
+        return fmt::format("ranks {} and {} share a device", other, rank);
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace tandem

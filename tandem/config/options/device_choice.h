@@ -1,0 +1,70 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/config/options/setting.h"
+
+namespace tandem {
+
+/// Where a rank computes.
+struct DeviceChoice {
+  enum class Kind { automatic, cpu, cuda };
+  // An index: of the host's GPUs, the one of the local rank modulo their number.
+  static constexpr int kByLocalRank = -1;
+
+  Kind kind = Kind::automatic;
+  int index = kByLocalRank;
+
+  bool operator==(const DeviceChoice& other) const {
+    return kind == other.kind && index == other.index;
+  }
+
+  std::string text() const {
+    const std::string name = name_of(kind);
+    return index == kByLocalRank ? name : name + ":" + std::to_string(index);
+  }
+
+  /// nullopt for what names no device.
+  static std::optional<DeviceChoice> parse(const std::string& text);
+
+  /// The names to choose from, in which N stands for a number.
+  static std::vector<Choice<Kind>> words();
+  /// All of them, as a regular expression of JSON schemas.
+  static constexpr const char* kPattern = "^(auto|cpu|cuda(:[0-9]{1,4})?)$";
+};
+
+template <>
+struct Choices<DeviceChoice::Kind> {
+  static constexpr Choice<DeviceChoice::Kind> rows[] = {
+      {DeviceChoice::Kind::automatic, "auto",
+       "cuda where this build has it, the host has a GPU and the run can be on one, "
+       "else cpu"},
+      {DeviceChoice::Kind::cpu, "cpu"},
+      {DeviceChoice::Kind::cuda, "cuda",
+       "one of the host's GPUs, that of the rank's number there"}};
+};
+
+inline std::optional<DeviceChoice> DeviceChoice::parse(const std::string& text) {
+  constexpr size_t kMostDigits = 4;
+  const auto colon = text.find(':');
+  const auto kind = find_choice<Kind>(text.substr(0, colon));
+  if (!kind || colon == std::string::npos) {
+    return kind ? std::optional(DeviceChoice{*kind}) : std::nullopt;
+  }
+  const std::string digits = text.substr(colon + 1);
+  const bool number = !digits.empty() && digits.size() <= kMostDigits &&
+                      digits.find_first_not_of("0123456789") == std::string::npos;
+  return number && *kind == Kind::cuda
+             ? std::optional(DeviceChoice{*kind, std::stoi(digits)})
+             : std::nullopt;
+}
+
+inline std::vector<Choice<DeviceChoice::Kind>> DeviceChoice::words() {
+  auto all = choices<Kind>();
+  all.push_back({Kind::cuda, "cuda:N", "the GPU of that number"});
+  return all;
+}
+
+}  // namespace tandem

@@ -1,0 +1,142 @@
+// Batches that are made on a device: those of main memory, and nothing of them is
+// copied.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tandem/data/loader.h"
+#include "tests/device/far_device.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+Placement far_placement() {
+  return {kFar, far_kernels()};
+}
+
+struct Case {
+  const char* name;
+  void (*change)(SamplerOptions& sampler, LoaderOptions& options);
+};
+
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << one.name;
+}
+
+class FarData : public testing::TestWithParam<Case> {
+ protected:
+  static Loader loader(bool far) {
+    const auto data = noise_images(60);
+    SamplerOptions sampler;
+    sampler.seed = 3;
+    LoaderOptions options;
+    options.batch_size = 8;
+    GetParam().change(sampler, options);
+    if (far) {
+      options.images = copy_to_device(data, far_placement());
+      EXPECT_NE(options.images, nullptr);
+    }
+    return Loader(data, sampler, options);
+  }
+};
+
+TEST_P(FarData, HasTheBatchesOfMainMemory) {
+  auto near = loader(false);
+  auto far = loader(true);
+  EXPECT_TRUE(far.on_device());
+  for (const int64_t epoch : {0, 2}) {
+    for (const int64_t first : {0, 16}) {
+      near.seek(epoch, first);
+      far.seek(epoch, first);
+      int64_t batches = 0;
+      for (Batch batch; near.next(batch); ++batches) {
+        const auto there = copies_to_far();
+        const auto back = copies_from_far();
+        Batch other;
+        ASSERT_TRUE(far.next(other));
+        EXPECT_EQ(copies_to_far(), there);
+        EXPECT_EQ(copies_from_far(), back);
+        EXPECT_TRUE(other.inputs.is_xpu());
+        EXPECT_TRUE(batch.inputs.equal(other.inputs.cpu()));
+        EXPECT_TRUE(batch.targets.equal(other.targets.cpu()));
+        EXPECT_TRUE(batch.samples.equal(other.samples));
+        EXPECT_EQ(batch.first_position, other.first_position);
+        EXPECT_EQ(batch.position_stride, other.position_stride);
+        EXPECT_EQ(batch.global_count, other.global_count);
+      }
+      EXPECT_GT(batches, 0);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, FarData,
+    testing::Values(
+        Case{"whole", [](SamplerOptions&, LoaderOptions&) {}},
+        Case{
+            "padded", [](SamplerOptions&, LoaderOptions& options) { options.pad = 2; }},
+        Case{
+            "micro_batches",
+            [](SamplerOptions&, LoaderOptions& options) { options.micro_batches = 3; }},
+        Case{
+            "a_shard_of_three",
+            [](SamplerOptions& sampler, LoaderOptions&) {
+              sampler.num_shards = 3;
+              sampler.shard = 1;
+              sampler.tail = Tail::keep;
+            }},
+        Case{
+            "a_divided_batch",
+            [](SamplerOptions& sampler, LoaderOptions& options) {
+              sampler.num_shards = 3;
+              sampler.shard = 2;
+              sampler.tail = Tail::keep;
+              sampler.batch = 16;
+              options.micro_batches = 2;
+            }}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+// A scattered data set holds some of its images only.
+TEST(FarDataOfAShare, CountsFromTheFirstHeld) {
+  auto share = noise_images(60);
+  const int64_t first = 20;
+  const int64_t held = 20;
+  const auto* pixels = share.pixels.data();
+  const auto* labels = share.labels.data();
+  share.pixels =
+      std::vector<uint8_t>(pixels + first * 64, pixels + (first + held) * 64);
+  share.labels = std::vector<uint8_t>(labels + first, labels + first + held);
+  share.num_shares = 3;
+  share.first_held = first;
+  SamplerOptions sampler;
+  sampler.num_shards = sampler.blocks = 3;
+  sampler.shard = 1;
+  LoaderOptions options;
+  options.batch_size = 20;
+  Loader near(share, sampler, options);
+  options.images = copy_to_device(share, far_placement());
+  Loader far(share, sampler, options);
+  near.seek(1);
+  far.seek(1);
+  Batch expected;
+  Batch found;
+  ASSERT_TRUE(near.next(expected));
+  ASSERT_TRUE(far.next(found));
+  EXPECT_TRUE(expected.inputs.equal(found.inputs.cpu()));
+  EXPECT_TRUE(expected.targets.equal(found.targets.cpu()));
+}
+
+TEST(FarDataWithoutRoom, StaysInMainMemory) {
+  const auto data = noise_images(60);
+  const int64_t bytes = 60 * 65;
+  far_free_bytes = 2 * bytes;
+  EXPECT_NE(copy_to_device(data, far_placement()), nullptr);
+  far_free_bytes = 2 * bytes - 1;
+  EXPECT_EQ(copy_to_device(data, far_placement()), nullptr);
+  far_free_bytes = int64_t{1} << 30;
+  EXPECT_EQ(copy_to_device(data, {}), nullptr);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,106 @@
+// Ranks that have their models on a device and meet through main memory: the bits of
+// ranks in main memory, for every way of training that can be there.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tandem/comm/backends/device.h"
+#include "tandem/train/trainer.h"
+#include "tests/comm/group.h"
+#include "tests/data/scratch.h"
+#include "tests/device/far_device.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+std::unique_ptr<Communicator> for_devices(Communicator& comm) {
+  return make_device_communicator(comm.split(0));
+}
+
+struct Way {
+  const char* name;
+  int ranks;
+  void (*change)(RunOptions& options);
+};
+
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.name;
+}
+
+class FarRanks : public testing::TestWithParam<Way> {
+ protected:
+  std::vector<RunResult> train(bool far) {
+    return on_each_rank("thread", GetParam().ranks, [&](Communicator& comm) {
+      RunOptions options;
+      GetParam().change(options);
+      if (far) {
+        options.placement = {far_device(comm.rank()), far_kernels()};
+      }
+      const auto group = for_devices(comm);
+      return train_small_net(*group, options);
+    });
+  }
+};
+
+TEST_P(FarRanks, HaveTheBitsOfRanksInMainMemory) {
+  const auto expected = train(false);
+  const auto far = train(true);
+  EXPECT_EQ(far[0].sha256, expected[0].sha256);
+  for (size_t rank = 0; rank < far.size(); ++rank) {
+    ASSERT_EQ(far[rank].sums.defined(), expected[rank].sums.defined());
+    if (far[rank].sums.defined()) {
+      EXPECT_TRUE(far[rank].sums.cpu().equal(expected[rank].sums.cpu())) << rank;
+    }
+  }
+}
+
+void in_stages(RunOptions& options) {
+  options.strategy.kind = StrategyKind::pipeline;
+  options.micro_batches = 2;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, FarRanks,
+    testing::Values(
+        Way{"data_parallel", 2, [](RunOptions&) {}},
+        Way{"sharded_optimizer", 3,
+            [](RunOptions& options) {
+              options.strategy.optimizer_state = OptimizerState::sharded;
+              options.optimizer.kind = OptimizerKind::adamw;
+              options.optimizer.momentum = 0;
+            }},
+        Way{"replicated_optimizer", 4,
+            [](RunOptions& options) {
+              options.strategy.optimizer_state = OptimizerState::replicated;
+              options.strategy.clip_norm = 0.1;
+            }},
+        Way{"batch_norm_of_all_ranks", 2,
+            [](RunOptions& options) {
+              options.layers = convnet_bn_layers();
+              options.strategy.buffers = BufferSync::sync;
+            }},
+        Way{"averaging", 3,
+            [](RunOptions& options) {
+              options.strategy.kind = StrategyKind::averaging;
+              options.strategy.average_every = 2;
+            }},
+        Way{"parameter_server", 3,
+            [](RunOptions& options) {
+              options.strategy.kind = StrategyKind::parameter_server;
+            }},
+        Way{"pipeline", 3,
+            [](RunOptions& options) {
+              in_stages(options);
+              options.strategy.stages = 3;
+            }},
+        Way{"hybrid", 4,
+            [](RunOptions& options) {
+              in_stages(options);
+              options.strategy.stages = 2;
+              options.strategy.replicas = 2;
+            }}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+}  // namespace
+}  // namespace tandem

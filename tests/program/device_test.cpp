@@ -1,0 +1,82 @@
+// --device and --backend nccl on hosts without a GPU: one line that says what is
+// missing.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "program.h"
+#include "tandem/base/files.h"
+#include "tests/places.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+bool built_for_cuda() {
+  return file_exists(program("tandem-worker-cuda"));
+}
+
+class Devices : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (file_exists("/dev/nvidiactl") || file_exists("/dev/dxg")) {
+      GTEST_SKIP() << "this host has a GPU";
+    }
+  }
+};
+
+TEST_F(Devices, CudaSaysWhatIsMissing) {
+  for (const std::string ranks : {"1", "3"}) {
+    const auto result = tandem_run(
+        {"train", "--data", "digits", "--limit", "100", "--device", "cuda", "--nproc",
+         ranks});
+    EXPECT_EQ(result.status.code, 2);
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
+    EXPECT_THAT(
+        result.errors,
+        AllOf(
+            HasSubstr("[device]"), HasSubstr("--device cpu"),
+            HasSubstr(
+                built_for_cuda() ? "there is no GPU to use: CUDA driver version"
+                                 : "needs tandem-worker-cuda")));
+  }
+}
+
+TEST_F(Devices, AutoTakesTheCpuAndThatIsTheDefault) {
+  const auto train = [](const std::vector<std::string>& more) {
+    std::vector<std::string> command = {"train",   "--data",  "digits", "--model",
+                                        "mymodel", "--limit", "200",    "--epochs",
+                                        "1",       "--nproc", "2"};
+    command.insert(command.end(), more.begin(), more.end());
+    return tandem_run(command);
+  };
+  const auto chosen = train({"--device", "auto"});
+  EXPECT_EQ(chosen.status.code, 0) << chosen.errors;
+  EXPECT_THAT(chosen.output, HasSubstr("Accuracy"));
+  EXPECT_THAT(chosen.errors, Not(HasSubstr("[device]")));
+  EXPECT_EQ(train({}).status.code, 0);
+}
+
+TEST_F(Devices, NcclSaysThatTheRanksAreOnTheCpu) {
+  const auto result = tandem_run(
+      {"train", "--data", "digits", "--limit", "100", "--backend", "nccl", "--nproc",
+       "2"});
+  EXPECT_EQ(result.status.code, 2);
+  EXPECT_THAT(
+      result.errors, AllOf(HasSubstr("backend nccl"), HasSubstr("--device cuda")));
+}
+
+TEST_F(Devices, DoctorSaysWhereRanksCanCompute) {
+  const auto result = tandem_run({"doctor"});
+  EXPECT_EQ(result.status.code, 0);
+  EXPECT_THAT(
+      result.output, HasSubstr(
+                         built_for_cuda() ? "\"no_gpu\": \"CUDA driver version"
+                                          : "GPUs: none, this build computes on CPUs"));
+}
+
+}  // namespace
+}  // namespace tandem
