@@ -5,7 +5,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/convolution_backward.h>
-#include <ATen/ops/from_blob.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,6 +20,7 @@
 #include "tandem/kernels/cuda/window.h"
 #include "tests/core/expect.h"
 #include "tests/cuda/orders.h"
+#include "tests/cuda/values.h"
 
 namespace tandem {
 namespace {
@@ -29,7 +29,6 @@ using cuda::ConvolutionShape;
 using cuda::Products;
 using testing::AllOf;
 using testing::HasSubstr;
-using Values = std::vector<double>;
 
 int64_t positions(const ConvolutionShape& s) {
   return s.images * s.out_height() * s.out_width();
@@ -73,16 +72,6 @@ void for_products(const ConvolutionShape& s, Body&& body) {
   }
 }
 
-template <typename T>
-Values random_values(int64_t count, double least, std::mt19937& generator) {
-  std::uniform_real_distribution<double> distribution(least, 1);
-  Values values(static_cast<size_t>(count));
-  for (double& value : values) {
-    value = static_cast<T>(distribution(generator));
-  }
-  return values;
-}
-
 // `relu`: behind the convolution; its gradient is then 0 where the output is.
 template <typename T>
 Case make_case(const ConvolutionShape& s, bool relu) {
@@ -121,30 +110,6 @@ Case make_case(const ConvolutionShape& s, bool relu) {
     c.grad_bias[channel(i)] += gradient[i];
   }
   return c;
-}
-
-template <typename T>
-std::vector<T> as(const Values& values) {
-  return std::vector<T>(values.begin(), values.end());
-}
-
-template <typename T>
-void expect_near(
-    const std::vector<T>& found, const Values& expected, double tolerance,
-    const char* what) {
-  SCOPED_TRACE(what);
-  double largest = 0;
-  for (const double value : expected) {
-    largest = std::max(largest, std::abs(value));
-  }
-  ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i) {
-    ASSERT_NEAR(found[i], expected[i], tolerance * largest) << i;
-  }
-}
-
-double tolerance(Products products) {
-  return products == Products::full ? 1e-5 : products == Products::tf32 ? 1e-3 : 1e-2;
 }
 
 // What the kernels computed.
@@ -187,10 +152,10 @@ Found<T> run_kernels(
 
 template <typename T>
 void expect_near(const Found<T>& found, const Case& c, double tolerance) {
-  expect_near(found.output, c.output, tolerance, "output");
-  expect_near(found.grad_input, c.grad_input, tolerance, "grad_input");
-  expect_near(found.grad_weight, c.grad_weight, tolerance, "grad_weight");
-  expect_near(found.grad_bias, c.grad_bias, tolerance, "grad_bias");
+  expect_values_near(found.output, c.output, tolerance, "output");
+  expect_values_near(found.grad_input, c.grad_input, tolerance, "grad_input");
+  expect_values_near(found.grad_weight, c.grad_weight, tolerance, "grad_weight");
+  expect_values_near(found.grad_bias, c.grad_bias, tolerance, "grad_bias");
 }
 
 // Behind a ReLU in every order of threads, with the same bits.
@@ -265,15 +230,6 @@ TEST_P(Convolutions, OfBf16AreThoseOfLoops) {
   expect_convolutions<float>(GetParam(), Products::bf16, tolerance(Products::bf16));
 }
 
-at::Tensor tensor_of(const Values& values, at::IntArrayRef sizes) {
-  return at::from_blob(const_cast<double*>(values.data()), sizes, at::kDouble).clone();
-}
-
-Values values_of(const at::Tensor& tensor) {
-  const auto whole = tensor.contiguous();
-  return Values(whole.data_ptr<double>(), whole.data_ptr<double>() + whole.numel());
-}
-
 TEST_P(Convolutions, OfLoopsAreLibTorchs) {
   const auto s = GetParam();
   const auto c = make_case<double>(s, true);
@@ -283,15 +239,15 @@ TEST_P(Convolutions, OfLoopsAreLibTorchs) {
   const auto output =
       at::conv2d(input, weight, tensor_of(c.bias, {s.out_channels}), 1, s.padding)
           .relu();
-  expect_near(values_of(output), c.output, 1e-12, "output");
+  expect_values_near(values_of(output), c.output, 1e-12, "output");
   const auto gradient =
       tensor_of(c.grad_output, output.sizes()) * (output > 0).to(at::kDouble);
   const auto [grad_input, grad_weight, grad_bias] = at::convolution_backward(
       gradient, input, weight, at::IntArrayRef{s.out_channels}, {1, 1},
       {s.padding, s.padding}, {1, 1}, false, {0, 0}, 1, {true, true, true});
-  expect_near(values_of(grad_input), c.grad_input, 1e-12, "grad_input");
-  expect_near(values_of(grad_weight), c.grad_weight, 1e-12, "grad_weight");
-  expect_near(values_of(grad_bias), c.grad_bias, 1e-12, "grad_bias");
+  expect_values_near(values_of(grad_input), c.grad_input, 1e-12, "grad_input");
+  expect_values_near(values_of(grad_weight), c.grad_weight, 1e-12, "grad_weight");
+  expect_values_near(values_of(grad_bias), c.grad_bias, 1e-12, "grad_bias");
 }
 
 constexpr ConvolutionShape kSmall{2, 3, 5, 6, 7, 3, 1};
@@ -309,14 +265,14 @@ TEST(Convolution, NeedsNoBias) {
   for (size_t i = 0; i < output.size(); ++i) {
     expected.output[i] -= expected.bias[i / area % 5];
   }
-  expect_near(output, expected.output, 1e-5, "output");
+  expect_values_near(output, expected.output, 1e-5, "output");
   std::vector<float> workspace(
       static_cast<size_t>(cuda::convolution_workspace(kSmall)));
   std::vector<float> grad_weight(weight.size());
   cuda::convolution_backward_weights<float>(
       kSmall, Products::full, input.data(), grad_output.data(), nullptr, false,
       workspace.data(), grad_weight.data(), nullptr, nullptr);
-  expect_near(grad_weight, expected.grad_weight, 1e-5, "grad_weight");
+  expect_values_near(grad_weight, expected.grad_weight, 1e-5, "grad_weight");
 }
 
 TEST(Convolution, AddsGradientsToWhatIsThere) {

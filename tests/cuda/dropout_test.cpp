@@ -73,6 +73,29 @@ TYPED_TEST(DropoutKernels, ApplyTheMask) {
   });
 }
 
+TYPED_TEST(DropoutKernels, ApplyTheMaskToWholeChannels) {
+  using T = TypeParam;
+  in_orders([&] {
+    for (const int64_t channels : {1, 16, 129}) {
+      for (const int64_t area : {1, 35, 200}) {
+        const auto mask =
+            dropout_mask(kContext, kLayer, 3, channels, 0.25, this->kDtype);
+        const T* factors = mask.template data_ptr<T>();
+        std::vector<T> values(static_cast<size_t>(3 * channels * area));
+        std::vector<T> expected(values.size());
+        for (size_t i = 0; i < values.size(); ++i) {
+          values[i] = static_cast<T>(std::sin(static_cast<double>(i) + 0.1));
+          expected[i] = values[i] * factors[i / static_cast<size_t>(area)];
+        }
+        cuda::apply_channel_dropout(
+            &kPlace, kLayer, 3, channels, area, 0.25, values.data(), values.data(),
+            nullptr);
+        EXPECT_TRUE(same_bits(values, expected.data()));
+      }
+    }
+  });
+}
+
 TEST(DropoutKeep, HasTheBytesOfTheCpus) {
   for_shapes([&](int64_t samples, int64_t elements, double p) {
     std::vector<uint8_t> expected(static_cast<size_t>(samples * elements), 9);

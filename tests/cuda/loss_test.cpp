@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/log_softmax.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -107,9 +108,9 @@ TYPED_TEST(LossKernels, OfClassesAreLibTorchs) {
       in_orders([&, samples = samples, classes = classes] {
         Sums sums;
         std::vector<T> grad(output.size(), T(7));
-        cuda::class_loss(
+        cuda::class_loss<T>(
             kind, samples, classes, output.data(), targets.data(), {&kWeight, &kScale},
-            sums.values.data(), grad.data(), nullptr);
+            sums.values.data(), grad.data(), nullptr, nullptr);
         sums.expect_near(
             expected.loss, expected.correct, static_cast<double>(samples),
             tolerance<T>());
@@ -122,10 +123,45 @@ TYPED_TEST(LossKernels, OfClassesAreLibTorchs) {
       sums.values = found.front();
       cuda::class_loss<T>(
           kind, samples, classes, output.data(), targets.data(), {}, sums.values.data(),
-          nullptr, nullptr);
+          nullptr, nullptr, nullptr);
       EXPECT_EQ(sums.values[0], 2 * found.front()[0]);
       EXPECT_EQ(sums.values[2], 2 * static_cast<double>(samples));
     }
+  }
+}
+
+// What a model that ends with log-softmax gives, and the losses behind it.
+TYPED_TEST(LossKernels, TakeALogSoftmaxAlong) {
+  using T = TypeParam;
+  const auto logits = outputs(6, 35);
+  const auto output = values_of<T>(logits);
+  const std::vector<int64_t> targets{0, 34, 7, 7, 2, 30};
+  const auto rounded = at::from_blob(
+                           const_cast<T*>(output.data()), {6, 35},
+                           sizeof(T) == 4 ? at::kFloat : at::kDouble)
+                           .to(at::kDouble);
+  const auto classes =
+      at::from_blob(const_cast<int64_t*>(targets.data()), {6}, at::kLong);
+  const auto expected = at::log_softmax(rounded, 1);
+  for (const auto& [kernel, behind] : std::vector<std::pair<LossKind, LossKind>>{
+           {LossKind::cross_entropy, LossKind::nll},
+           {LossKind::cross_entropy, LossKind::cross_entropy},
+           {LossKind::softmax_cross_entropy, LossKind::softmax_cross_entropy}}) {
+    SCOPED_TRACE(name_of(behind));
+    auto leaf = rounded.clone().set_requires_grad(true);
+    const auto loss = summed_loss(behind, at::log_softmax(leaf, 1), classes);
+    (loss * kWeight * kScale).backward();
+    Sums sums;
+    std::vector<T> grad(output.size(), T(7));
+    std::vector<T> log_softmax(output.size(), T(7));
+    cuda::class_loss<T>(
+        kernel, 6, 35, output.data(), targets.data(), {&kWeight, &kScale},
+        sums.values.data(), grad.data(), log_softmax.data(), nullptr);
+    const auto correct =
+        count_correct(behind, rounded, classes).template item<double>();
+    sums.expect_near(loss.template item<double>(), correct, 6, tolerance<T>());
+    expect_near(grad, values_of<double>(leaf.grad()));
+    expect_near(log_softmax, values_of<double>(expected));
   }
 }
 
@@ -162,10 +198,10 @@ TYPED_TEST(LossKernels, SaySoWhereNothingCanBeComputed) {
     std::vector<double> sums(3);
     std::vector<T> grad(output.size(), T(7));
     const auto samples = static_cast<int64_t>(targets.size());
-    cuda::class_loss(
+    cuda::class_loss<T>(
         LossKind::nll, samples, static_cast<int64_t>(output.size()) / samples,
         output.data(), targets.data(), {&kWeight, nullptr}, sums.data(), grad.data(),
-        nullptr);
+        nullptr, nullptr);
     return std::make_pair(sums, grad);
   };
   const T nan = std::numeric_limits<T>::quiet_NaN();
@@ -194,7 +230,8 @@ TYPED_TEST(LossKernels, OfNoSamplesChangeNothing) {
   using T = TypeParam;
   std::vector<double> sums = {1, 2, 3};
   cuda::class_loss<T>(
-      LossKind::nll, 0, 10, nullptr, nullptr, {}, sums.data(), nullptr, nullptr);
+      LossKind::nll, 0, 10, nullptr, nullptr, {}, sums.data(), nullptr, nullptr,
+      nullptr);
   cuda::squared_loss<T>(0, 10, nullptr, nullptr, {}, sums.data(), nullptr, nullptr);
   EXPECT_EQ(sums, (std::vector<double>{1, 2, 3}));
 }

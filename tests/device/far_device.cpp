@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "tandem/base/error.h"
 #include "tandem/core/torch_compat.h"
 #include "tandem/exec/device/cuda_kernels.h"
+#include "tests/cuda/emulator/block_emulator.h"
 
 namespace tandem {
 
@@ -77,10 +79,22 @@ class FarMemory {
   static constexpr size_t kBytes = size_t{1} << 30;
   static constexpr size_t kAlignment = 256;
 
+  // Open while a kernel runs, and only then.
   FarMemory()
       : start_(static_cast<char*>(mmap(
             nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-            0))) {}
+            0))) {
+    emulator::set_around_launch([this](const std::function<void()>& launch) {
+      open();
+      try {
+        launch();
+      } catch (...) {
+        close();
+        throw;
+      }
+      close();
+    });
+  }
 
   std::recursive_mutex mutex_;
   char* start_;
@@ -308,69 +322,11 @@ TORCH_LIBRARY_IMPL(_, XPU, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&far_fallback>());
 }
 
-// Opens the memory for each kernel.
-class FarKernels : public DeviceKernels {
- public:
-  void update_sgd(
-      const at::Tensor& param, const at::Tensor& grad, const at::Tensor& momentum,
-      const SgdSettings& settings, const GroupConstants& group,
-      const StepScalars* step) const override {
-    const Open open;
-    kernels_->update_sgd(param, grad, momentum, settings, group, step);
-  }
-  void update_adam(
-      const at::Tensor& param, const at::Tensor& grad, const at::Tensor& exp_avg,
-      const at::Tensor& exp_avg_sq, const at::Tensor& maximum,
-      const AdamSettings& settings, const GroupConstants& group,
-      const StepScalars* step) const override {
-    const Open open;
-    kernels_->update_adam(
-        param, grad, exp_avg, exp_avg_sq, maximum, settings, group, step);
-  }
-  void update_adadelta(
-      const at::Tensor& param, const at::Tensor& grad, const at::Tensor& square_avg,
-      const at::Tensor& acc_delta, const AdadeltaSettings& settings,
-      const GroupConstants& group, const StepScalars* step) const override {
-    const Open open;
-    kernels_->update_adadelta(
-        param, grad, square_avg, acc_delta, settings, group, step);
-  }
-  void unscale(
-      const at::Tensor& gradients, const ScalerTensors& scaler) const override {
-    const Open open;
-    kernels_->unscale(gradients, scaler);
-  }
-  void end_scaled_step(
-      const LossScaleRule& rule, const ScalerTensors& scaler,
-      StepScalars* step) const override {
-    const Open open;
-    kernels_->end_scaled_step(rule, scaler, step);
-  }
-  void fill_dropout_mask(
-      const BatchPlace& place, int64_t layer, double p,
-      const at::Tensor& mask) const override {
-    const Open open;
-    kernels_->fill_dropout_mask(place, layer, p, mask);
-  }
-  void gather_batch(
-      const GatherSource& from, const at::Tensor& place, const at::Tensor& inputs,
-      const at::Tensor& targets) const override {
-    const Open open;
-    kernels_->gather_batch(from, place, inputs, targets);
-  }
-  int64_t free_bytes() const override {
-    return kernels_->free_bytes();
-  }
-
- private:
-  std::shared_ptr<const DeviceKernels> kernels_ = make_cuda_kernels(
-      {[] { return cuda::Stream(); }, [] { return far_free_bytes.load(); }});
-};
-
 }  // namespace
 
 std::shared_ptr<const DeviceKernels> far_kernels() {
-  return std::make_shared<const FarKernels>();
+  return make_cuda_kernels(
+      {[] { return cuda::Stream(); }, [] { return far_free_bytes.load(); }});
 }
 
 int64_t copies_to_far() {

@@ -312,7 +312,7 @@ class LoneOp {
   LoneOp(
       const Layer& layer,
       std::unique_ptr<OnednnOp> (*make)(
-          const FusedLayer&, const OnednnTensors&, const OnednnContext&),
+          const FusedLayer&, const LayerTensors&, const OnednnContext&),
       const std::vector<int64_t>& weight_dims, const std::vector<int64_t>& in_dims)
       : tensors_{
             numbers(weight_dims, 0.3, at::kFloat),
@@ -338,7 +338,7 @@ class LoneOp {
     op_->backward_input();
   }
 
-  const OnednnTensors& tensors() const {
+  const LayerTensors& tensors() const {
     return tensors_;
   }
   std::vector<uint8_t> grad_input() const {
@@ -347,7 +347,7 @@ class LoneOp {
   }
 
  private:
-  OnednnTensors tensors_;
+  LayerTensors tensors_;
   std::unique_ptr<OnednnOp> op_;
   dnnl::memory grad_input_;
 };

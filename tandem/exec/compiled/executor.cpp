@@ -11,6 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/core/parallel.h"
+#include "tandem/exec/bound_layers.h"
 #include "tandem/exec/compiled/loss_kernels.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/plan.h"
@@ -22,15 +23,6 @@
 namespace tandem {
 
 namespace {
-
-// A layer with its tensors.
-struct BoundLayer {
-  FusedLayer fused;
-  OnednnTensors tensors;
-  // The places of the parameters in the arenas' layout, in the order of the arena;
-  // empty where there are none.
-  std::vector<size_t> slots;
-};
 
 // The layers compiled for one size of batch. A plan has memory of its own, so that
 // several may be in flight.
@@ -65,86 +57,11 @@ at::Tensor tensor_over(Plan& plan, const dnnl::memory& memory) {
   return at::from_blob(memory.get_data_handle(), dims_of(memory), at::kFloat);
 }
 
-bool takes_relu_behind(LayerKind kind) {
-  return kind == LayerKind::conv2d || kind == LayerKind::linear ||
-         kind == LayerKind::batch_norm2d || kind == LayerKind::max_pool2d;
-}
-
-// A ReLU goes with the pool after it, whose gradient then needs no pass for the ReLU,
-// or else with the layer before it.
-std::vector<FusedLayer> fuse_relus(const std::vector<Layer>& layers) {
-  std::vector<FusedLayer> fused;
-  bool pool_takes_it = false;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const bool relu = layers[i].kind == LayerKind::relu;
-    if (relu && i + 1 < layers.size() && layers[i + 1].kind == LayerKind::max_pool2d) {
-      pool_takes_it = true;
-    } else if (relu && !fused.empty() && takes_relu_behind(fused.back().layer.kind)) {
-      fused.back().relu = true;
-    } else {
-      fused.push_back({layers[i], std::exchange(pool_takes_it, false)});
-    }
-  }
-  return fused;
-}
-
 // The loss scale is in main memory here, as all else.
 double weight_of(const StepContext& context) {
   const auto& scale = context.loss_scale;
   return context.loss_weight * (scale.defined() ? *scale.data_ptr<float>() : 1.0);
 }
-
-// Finds the tensors of layers in a model's arenas.
-class Binder {
- public:
-  explicit Binder(ModelArenas& arenas) : arenas_(arenas) {
-    for (const auto& named : arenas.state()) {
-      tensors_[named.name] = named.tensor;
-    }
-    const auto& slots = arenas.parameters().layout().slots();
-    for (size_t i = 0; i < slots.size(); ++i) {
-      slots_[slots[i].name] = i;
-    }
-  }
-
-  std::vector<BoundLayer> bind(const std::vector<Layer>& layers) const {
-    std::vector<BoundLayer> bound;
-    for (const auto& fused : fuse_relus(layers)) {
-      bound.push_back({fused, tensors_of(fused.layer), slots_of(fused.layer)});
-    }
-    return bound;
-  }
-
- private:
-  // The slots are in the order of the arena, last registered first.
-  std::vector<size_t> slots_of(const Layer& layer) const {
-    const auto weight = slots_.find(layer.name + ".weight");
-    return weight == slots_.end()
-               ? std::vector<size_t>{}
-               : std::vector<size_t>{slots_.at(layer.name + ".bias"), weight->second};
-  }
-
-  OnednnTensors tensors_of(const Layer& layer) const {
-    const auto slots = slots_of(layer);
-    if (slots.empty()) {
-      return {};
-    }
-    return {
-        tensors_.at(layer.name + ".weight"),        tensors_.at(layer.name + ".bias"),
-        arenas_.gradients().view(slots[1]),         arenas_.gradients().view(slots[0]),
-        buffer(layer.name + ".running_mean"),       buffer(layer.name + ".running_var"),
-        buffer(layer.name + ".num_batches_tracked")};
-  }
-
-  at::Tensor buffer(const std::string& name) const {
-    const auto found = tensors_.find(name);
-    return found == tensors_.end() ? at::Tensor() : found->second;
-  }
-
-  ModelArenas& arenas_;
-  std::map<std::string, at::Tensor> tensors_;
-  std::map<std::string, size_t> slots_;
-};
 
 RoundTo rounds_of(const StageOptions& options) {
   if (options.precision == Precision::fp16) {
@@ -161,12 +78,8 @@ class OnednnExecutor : public StageExecutor {
         rounds_(rounds_of(options)),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_),
-        layers_(Binder(arenas).bind(*model.layers())) {
-    // Nobody needs gradients of what comes before the first parameters.
-    while (options_.first && first_with_gradient_ < layers_.size() &&
-           layers_[first_with_gradient_].slots.empty()) {
-      ++first_with_gradient_;
-    }
+        layers_(bind_layers(*model.layers(), arenas)),
+        first_with_gradient_(first_with_gradient(layers_, options.first)) {
     if (options_.first && first_with_gradient_ < layers_.size()) {
       layers_[first_with_gradient_].fused.first = true;
     }
@@ -335,7 +248,7 @@ class OnednnExecutor : public StageExecutor {
   dnnl::engine engine_;
   dnnl::stream stream_;
   std::vector<BoundLayer> layers_;
-  size_t first_with_gradient_ = 0;
+  size_t first_with_gradient_;
   std::map<PlanKey, Plan> plans_;
   std::map<int, Plan*> in_flight_;
   int64_t parameters_version_ = 0;
@@ -347,15 +260,8 @@ class OnednnExecutor : public StageExecutor {
 
 std::string compiled_obstacle(
     const Model& model, const ModelArenas& arenas, const StageOptions& options) {
-  if (options.loss.own) {
-    return "the program has a loss of its own";
-  }
-  if (model.layers() == nullptr) {
-    return "the model is not a plain sequence of layers";
-  }
-  if (options.stacked_statistics) {
-    return "with --buffers sync, batch norm needs other ranks' statistics, which it "
-           "does not exchange";
+  if (auto reason = layers_obstacle(model, arenas, options); !reason.empty()) {
+    return reason;
   }
   if (!arenas.device().is_cpu()) {
     return "it computes in main memory, and the model is on " + arenas.device().str();
@@ -365,11 +271,6 @@ std::string compiled_obstacle(
         named.tensor.scalar_type() != at::kFloat) {
       return "it computes in float32, and " + named.name + " is " +
              c10::toString(named.tensor.scalar_type());
-    }
-  }
-  for (const auto& tensor : arenas.tensors()) {
-    if (!tensor.requires_grad() || !tensor.is_contiguous()) {
-      return "some parameters are frozen, or not contiguous";
     }
   }
   return onednn_obstacle();

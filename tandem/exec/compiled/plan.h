@@ -2,9 +2,9 @@
 
 #include <memory>
 
+#include "tandem/exec/bound_layers.h"
 #include "tandem/exec/compiled/onednn_memory.h"
 #include "tandem/model/dropout.h"
-#include "tandem/model/layers.h"
 
 namespace tandem {
 
@@ -13,18 +13,6 @@ struct OnednnPass {
   SampleContext samples;
   // Changes with the parameters: packed copies of another version are stale.
   int64_t parameters_version = 0;
-};
-
-/// A layer's tensors: parameters, the slices of the gradient arena that belong to
-/// them, and buffers. Undefined where the layer has none; float32, contiguous.
-struct OnednnTensors {
-  at::Tensor weight;
-  at::Tensor bias;
-  at::Tensor weight_grad;
-  at::Tensor bias_grad;
-  at::Tensor running_mean;
-  at::Tensor running_var;
-  at::Tensor num_batches;
 };
 
 /// A layer, compiled for one input size and layout. Memory is planned once: after
@@ -65,50 +53,32 @@ class OnednnOp {
   OnednnContext context_;
 };
 
-/// A layer, and what else it does in the same pass over its output.
-struct FusedLayer {
-  Layer layer;
-  // Whether it takes the ReLU beside it along: one after a convolution, linear layer or
-  // batch norm, or on either side of a max pool.
-  bool relu = false;
-  // Nobody wants the gradient of its input.
-  bool first = false;
-};
-
 /// Compiles a layer, in the form that suits it best.
 std::unique_ptr<OnednnOp> make_onednn_op(
-    const FusedLayer& fused, const OnednnTensors& tensors,
-    const OnednnContext& context);
+    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 
 /// The two forms that it chooses from: as `context.compute` has it, and in float32 with
 /// values that are rounded to what `context.rounds` says.
 std::unique_ptr<OnednnOp> make_plain_onednn_op(
-    const FusedLayer& fused, const OnednnTensors& tensors,
-    const OnednnContext& context);
+    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 std::unique_ptr<OnednnOp> make_rounded_op(
-    const FusedLayer& fused, const OnednnTensors& tensors,
-    const OnednnContext& context);
+    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 
 std::unique_ptr<OnednnOp> make_onednn_convolution(
-    const FusedLayer& fused, const OnednnTensors& tensors,
-    const OnednnContext& context);
+    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 /// A form for a first layer of few channels.
 bool fits_small_convolution(const FusedLayer& fused);
 std::unique_ptr<OnednnOp> make_onednn_small_convolution(
-    const FusedLayer& fused, const OnednnTensors& tensors,
-    const OnednnContext& context);
+    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 /// A form for windows of 3 x 3 in float32, on AVX-512 and AVX2, and of 5 x 5 on AVX2.
 bool fits_winograd(const FusedLayer& fused, const OnednnContext& context);
 std::unique_ptr<OnednnOp> make_onednn_winograd(
-    const FusedLayer& fused, const OnednnTensors& tensors,
-    const OnednnContext& context);
+    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 /// The output is float32, whatever it computes in.
 std::unique_ptr<OnednnOp> make_onednn_linear(
-    const FusedLayer& fused, const OnednnTensors& tensors,
-    const OnednnContext& context);
+    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 std::unique_ptr<OnednnOp> make_onednn_batch_norm(
-    const FusedLayer& fused, const OnednnTensors& tensors,
-    const OnednnContext& context);
+    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 std::unique_ptr<OnednnOp> make_onednn_max_pool(
     const FusedLayer& fused, const OnednnContext& context);
 std::unique_ptr<OnednnOp> make_onednn_dropout(

@@ -1,6 +1,5 @@
 #include "tandem/kernels/cuda/convolution.h"
 
-#include <limits>
 #include <string>
 
 #include "tandem/kernels/cuda/tile_dispatch.h"
@@ -205,21 +204,6 @@ void launch_convolution(
         Tile::kSharedBytes + WindowSource<Tile, Arithmetic>::kSharedBytes, stream,
         problem);
   });
-}
-
-bool is_small(int64_t a, int64_t b, int64_t c = 1, int64_t d = 1) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() - 0x10000;
-  int64_t product = 1;
-  for (const int64_t factor : {a, b, c, d}) {
-    if (factor > kMost) {
-      return false;
-    }
-    product *= factor;
-    if (product > kMost) {
-      return false;
-    }
-  }
-  return true;
 }
 
 }  // namespace

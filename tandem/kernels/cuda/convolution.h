@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "tandem/kernels/cuda/products.h"
 #include "tandem/kernels/cuda/stream.h"
 
 namespace tandem::cuda {
@@ -37,16 +38,6 @@ namespace tandem::cuda {
 //   shared     21 KB    26 KB     21 KB  26 KB
 //
 // None of it has run on a GPU yet.
-
-/// What is multiplied. Sums are float32, or float64 of float64.
-enum class Products {
-  // The values as they are, by multiply-adds of each.
-  full,
-  // float32 rounded to tf32 (10 digits behind the point), by tensor cores.
-  tf32,
-  // float32 rounded to bf16 (7 digits), by tensor cores.
-  bf16,
-};
 
 struct ConvolutionShape {
   int64_t images = 0;

@@ -7,6 +7,7 @@ namespace tandem::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
+constexpr unsigned kChannelThreads = 128;
 
 // T: of the mask. `in`: what is multiplied by it; null: nothing.
 template <typename T>
@@ -39,6 +40,25 @@ void launch_dropout(const Masked<T>& masked, Stream stream) {
   }
 }
 
+// Elements are channels.
+template <typename T>
+__global__ void __launch_bounds__(kChannelThreads)
+    channel_dropout_kernel(Masked<T> masked, int64_t area) {
+  const int64_t channels = masked.decisions.elements;
+  const int64_t sample = blockIdx.x / channels;
+  const int64_t channel = blockIdx.x % channels;
+  T factor = 0;
+  for_dropout_block(
+      masked.decisions, dropout_thread_of(masked.decisions, sample, channel),
+      [&](int64_t, int64_t element, bool is_kept) {
+        factor = element == channel && is_kept ? masked.scale : factor;
+      });
+  for (int64_t i = threadIdx.x; i < area; i += kChannelThreads) {
+    const int64_t at = int64_t{blockIdx.x} * area + i;
+    masked.out[at] = masked.in[at] * factor;
+  }
+}
+
 }  // namespace
 
 template <typename T>
@@ -68,6 +88,28 @@ void dropout_keep(
       stream);
 }
 
+template <typename T>
+void apply_channel_dropout(
+    const BatchPlace* place, int64_t layer, int64_t num_samples, int64_t channels,
+    int64_t area, double p, const T* in, T* out, Stream stream) {
+  if (num_samples * channels * area > 0) {
+    const Masked<T> masked{
+        {place, layer, num_samples, channels, dropout_threshold(p)},
+        static_cast<T>(1 / (1 - p)),
+        in,
+        out};
+    launch(
+        "channel_dropout", channel_dropout_kernel<T>,
+        blocks_of(num_samples * channels, 1), kChannelThreads, 0, stream, masked, area);
+  }
+}
+
+template void apply_channel_dropout(
+    const BatchPlace*, int64_t, int64_t, int64_t, int64_t, double, const float*, float*,
+    Stream);
+template void apply_channel_dropout(
+    const BatchPlace*, int64_t, int64_t, int64_t, int64_t, double, const double*,
+    double*, Stream);
 template void apply_dropout(
     const BatchPlace*, int64_t, int64_t, int64_t, double, const float*, float*, Stream);
 template void apply_dropout(

@@ -32,4 +32,11 @@ void apply_dropout(
     const BatchPlace* place, int64_t layer, int64_t num_samples, int64_t elements,
     double p, const T* in, T* out, Stream stream);
 
+/// The same of whole channels, each of `area` values: the mask's elements are channels.
+/// A block of 128 threads has one channel of a sample, about which each thread decides.
+template <typename T>
+void apply_channel_dropout(
+    const BatchPlace* place, int64_t layer, int64_t num_samples, int64_t channels,
+    int64_t area, double p, const T* in, T* out, Stream stream);
+
 }  // namespace tandem::cuda

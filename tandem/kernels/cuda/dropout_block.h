@@ -25,6 +25,14 @@ struct DropoutDecisions {
   }
 };
 
+/// Which thread number has this element among its eight.
+__device__ __forceinline__ int64_t
+dropout_thread_of(const DropoutDecisions& of, int64_t sample, int64_t element) {
+  const int64_t lanes = kDropoutLanes;
+  return sample * of.blocks_per_sample() + element / kDropoutGroup * lanes +
+         element % lanes;
+}
+
 /// Calls body(sample, element, is_kept) for the elements of thread number `thread`.
 template <typename Body>
 __device__ __forceinline__ void for_dropout_block(

@@ -92,6 +92,13 @@ __device__ double softmax_cross_entropy(
 }
 
 template <typename T>
+__device__ void write_log_softmax(const Row<T>& row, T most, T* to) {
+  const T log =
+      std::log(row.sum([&](int64_t j) { return std::exp(row.values[j] - most); }));
+  row.for_each_column([&](int64_t j) { to[j] = row.values[j] - most - log; });
+}
+
+template <typename T>
 __device__ T factor_of(const LossWeight& weight) {
   return static_cast<T>(
       *weight.weight * (weight.scale == nullptr ? 1.0 : double{*weight.scale}));
@@ -116,7 +123,7 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads) class_loss_kernel(
     LossKind kind, int64_t samples, int64_t classes, const T* __restrict__ output,
     const int64_t* __restrict__ targets, LossWeight weight, double* sums,
-    T* __restrict__ grads) {
+    T* __restrict__ grads, T* __restrict__ log_softmax) {
   const T factor = grads == nullptr ? T(0) : factor_of<T>(weight);
   // Of this warp, in its first lane.
   double loss = 0;
@@ -125,13 +132,16 @@ __global__ void __launch_bounds__(kThreads) class_loss_kernel(
     const Row<T> row{output + i * classes, classes};
     T* grad = grads == nullptr ? nullptr : grads + i * classes;
     const int64_t target = targets[i];
+    const T most = row.largest();
+    if (log_softmax != nullptr) {
+      write_log_softmax(row, most, log_softmax + i * classes);
+    }
     double own = kNan;
     if (target < 0 || target >= classes) {
       if (grad != nullptr) {
         row.for_each_column([&](int64_t j) { grad[j] = 0; });
       }
     } else {
-      const T most = row.largest();
       own = kind == LossKind::nll ? nll(row, target, factor, grad)
             : kind == LossKind::softmax_cross_entropy
                 ? softmax_cross_entropy(row, most, target, factor, grad)
@@ -166,11 +176,11 @@ template <typename T>
 void class_loss(
     LossKind kind, int64_t samples, int64_t classes, const T* output,
     const int64_t* targets, const LossWeight& weight, double* sums, T* grad,
-    Stream stream) {
+    T* log_softmax, Stream stream) {
   if (samples > 0) {
     launch(
         "class_loss", class_loss_kernel<T>, 1, kThreads, 0, stream, kind, samples,
-        classes, output, targets, weight, sums, grad);
+        classes, output, targets, weight, sums, grad, log_softmax);
   }
 }
 
@@ -187,10 +197,10 @@ void squared_loss(
 
 template void class_loss(
     LossKind, int64_t, int64_t, const float*, const int64_t*, const LossWeight&,
-    double*, float*, Stream);
+    double*, float*, float*, Stream);
 template void class_loss(
     LossKind, int64_t, int64_t, const double*, const int64_t*, const LossWeight&,
-    double*, double*, Stream);
+    double*, double*, double*, Stream);
 template void squared_loss(
     int64_t, int64_t, const float*, const float*, const LossWeight&, double*, float*,
     Stream);

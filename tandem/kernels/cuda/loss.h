@@ -23,7 +23,9 @@ struct LossWeight {
 ///
 /// `output` and `grad`: samples x classes. A sample whose class is no column of the
 /// output has NaN for its loss and 0 for its gradient. A NaN among outputs makes the
-/// loss NaN.
+/// loss NaN. With `log_softmax`, samples x classes, and cross_entropy or
+/// softmax_cross_entropy, `output` has what a log-softmax takes: what it gives goes
+/// there, and neither loss differs for it.
 ///
 /// One block of 32 warps, a warp for a sample at a time: 64 samples of 10 classes take
 /// about as long as the launch; the time grows with samples / 32.
@@ -31,7 +33,7 @@ template <typename T>
 void class_loss(
     LossKind kind, int64_t samples, int64_t classes, const T* output,
     const int64_t* targets, const LossWeight& weight, double* sums, T* grad,
-    Stream stream);
+    T* log_softmax, Stream stream);
 
 /// The same of squared errors; `targets` as `output`: samples x elements. None is
 /// correct.

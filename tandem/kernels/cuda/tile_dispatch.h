@@ -1,13 +1,31 @@
 #pragma once
 
-#include <string>
+#include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
-#include "tandem/kernels/cuda/convolution.h"
+#include "tandem/kernels/cuda/products.h"
 #include "tandem/kernels/cuda/tile_product.h"
 
 namespace tandem::cuda {
+
+/// Whether the product of these sizes can be counted in 31 bits, with room for what a
+/// last tile has more.
+inline bool is_small(int64_t a, int64_t b, int64_t c = 1, int64_t d = 1) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() - 0x10000;
+  int64_t product = 1;
+  for (const int64_t factor : {a, b, c, d}) {
+    if (factor > kMost) {
+      return false;
+    }
+    product *= factor;
+    if (product > kMost) {
+      return false;
+    }
+  }
+  return true;
+}
 
 /// How many blocks a multiprocessor is to hold, which bounds the registers of each
 /// thread: 4 blocks leave it 128, 3 leave 168, 2 leave 255. More are needed for sums of

@@ -212,6 +212,26 @@ __device__ __forceinline__ void multiply_stages(
   }
 }
 
+/// Sets gradients behind a ReLU to 0 where its output is not above 0: values[i] where
+/// output(i) is not. So many at once, that their loads do not wait for each other.
+template <unsigned count, typename T, typename Output>
+__device__ __forceinline__ void close_gates(T (&values)[count], Output&& output) {
+  constexpr unsigned kAtOnce = count < 8 ? count : 8;
+  static_assert(count % kAtOnce == 0);
+  TANDEM_UNROLL
+  for (unsigned first = 0; first < count; first += kAtOnce) {
+    T outputs[kAtOnce];
+    TANDEM_UNROLL
+    for (unsigned i = 0; i < kAtOnce; ++i) {
+      outputs[i] = output(first + i);
+    }
+    TANDEM_UNROLL
+    for (unsigned i = 0; i < kAtOnce; ++i) {
+      values[first + i] = outputs[i] <= 0 ? T(0) : values[first + i];
+    }
+  }
+}
+
 /// Calls body(row, column, sum) for this lane's elements of the tile, row by row.
 template <typename Tile, typename T, typename Body>
 __device__ __forceinline__ void for_each_row(const Sums<T>& sums, Body&& body) {

@@ -112,26 +112,6 @@ __device__ __forceinline__ bool is_inside(const Position& position, const Tap& t
   return (tap.needs & ~position.has) == 0;
 }
 
-/// Sets gradients behind a ReLU to 0 where its output is not above 0: values[i] where
-/// output(i) is not. So many at once, that their loads do not wait for each other.
-template <unsigned count, typename T, typename Output>
-__device__ __forceinline__ void close_gates(T (&values)[count], Output&& output) {
-  constexpr unsigned kAtOnce = count < 8 ? count : 8;
-  static_assert(count % kAtOnce == 0);
-  TANDEM_UNROLL
-  for (unsigned first = 0; first < count; first += kAtOnce) {
-    T outputs[kAtOnce];
-    TANDEM_UNROLL
-    for (unsigned i = 0; i < kAtOnce; ++i) {
-      outputs[i] = output(first + i);
-    }
-    TANDEM_UNROLL
-    for (unsigned i = 0; i < kAtOnce; ++i) {
-      values[first + i] = outputs[i] <= 0 ? T(0) : values[first + i];
-    }
-  }
-}
-
 inline Window forward_window(const ConvolutionShape& shape) {
   return {static_cast<int>(shape.in_channels),     static_cast<int>(shape.height),
           static_cast<int>(shape.width),           divisor_of(shape.kernel),

@@ -304,6 +304,8 @@ class Block {
 // The block that runs.
 Block* current = nullptr;
 
+std::function<void(const std::function<void()>&)> around_launch;
+
 void check_sizes(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes) {
   const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
@@ -316,17 +318,10 @@ void check_sizes(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes)
   }
 }
 
-}  // namespace
-
-void set_order(Order new_order, uint64_t seed) {
-  order = new_order;
-  generator.seed(seed);
-}
-
-void run(
+void run_blocks(
     const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
     const std::function<void()>& thread) {
-  check_sizes(kernel, grid, block, shared_bytes);
+  ++launches;
   gridDim = grid;
   blockDim = block;
   const unsigned blocks = grid.x * grid.y * grid.z;
@@ -337,6 +332,28 @@ void run(
     Block one(kernel, shared_bytes, thread);
     current = &one;
     one.run();
+  }
+}
+
+}  // namespace
+
+void set_order(Order new_order, uint64_t seed) {
+  order = new_order;
+  generator.seed(seed);
+}
+
+void set_around_launch(std::function<void(const std::function<void()>&)> around) {
+  around_launch = std::move(around);
+}
+
+void run(
+    const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
+    const std::function<void()>& thread) {
+  check_sizes(kernel, grid, block, shared_bytes);
+  if (around_launch) {
+    around_launch([&] { run_blocks(kernel, grid, block, shared_bytes, thread); });
+  } else {
+    run_blocks(kernel, grid, block, shared_bytes, thread);
   }
 }
 

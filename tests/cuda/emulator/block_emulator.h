@@ -58,6 +58,9 @@ class EmulatorError : public Error {
 /// For which GPUs kernels are compiled: 90 for compute capability 9.0, until it is set.
 inline int code_architecture = 90;
 
+/// How many kernels were launched since the program began.
+inline int64_t launches = 0;
+
 /// Where the kernel's source calls one of CUDA's functions.
 struct Site {
   const char* function;
@@ -70,6 +73,10 @@ struct Site {
 void run(
     const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
     const std::function<void()>& thread);
+
+/// Called with each launch to come, as a function that runs it: what a device does so
+/// that kernels, and they alone, can touch its memory. Null: they run as they are.
+void set_around_launch(std::function<void(const std::function<void()>& launch)> around);
 
 /// The block's dynamic shared memory, as large as was asked for; begins as NaNs.
 void* dynamic_shared();

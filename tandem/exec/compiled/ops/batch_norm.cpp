@@ -26,7 +26,7 @@ constexpr int64_t kGrain = 16'384;
 class BatchNorm : public OnednnOp {
  public:
   BatchNorm(
-      const FusedLayer& fused, const OnednnTensors& tensors,
+      const FusedLayer& fused, const LayerTensors& tensors,
       const OnednnContext& context)
       : OnednnOp(context), tensors_(tensors), relu_(fused.relu) {}
 
@@ -233,7 +233,7 @@ class BatchNorm : public OnednnOp {
     });
   }
 
-  OnednnTensors tensors_;
+  LayerTensors tensors_;
   bool relu_;
   int64_t images_ = 0;
   int64_t channels_ = 0;
@@ -265,7 +265,7 @@ class BatchNorm : public OnednnOp {
 }  // namespace
 
 std::unique_ptr<OnednnOp> make_onednn_batch_norm(
-    const FusedLayer& fused, const OnednnTensors& tensors,
+    const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
   return std::make_unique<BatchNorm>(fused, tensors, context);
 }

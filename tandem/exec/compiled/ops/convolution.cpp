@@ -22,7 +22,7 @@ using dnnl::memory;
 class Convolution : public OnednnOp {
  public:
   Convolution(
-      const FusedLayer& fused, const OnednnTensors& tensors,
+      const FusedLayer& fused, const LayerTensors& tensors,
       const OnednnContext& context)
       : OnednnOp(context), layer_(fused.layer), relu_(fused.relu), tensors_(tensors) {}
 
@@ -254,7 +254,7 @@ class Convolution : public OnednnOp {
 
   Layer layer_;
   bool relu_;
-  OnednnTensors tensors_;
+  LayerTensors tensors_;
   OnednnDims in_dims_;
   OnednnDims out_dims_;
   memory input_;
@@ -281,7 +281,7 @@ class Convolution : public OnednnOp {
 }  // namespace
 
 std::unique_ptr<OnednnOp> make_onednn_convolution(
-    const FusedLayer& fused, const OnednnTensors& tensors,
+    const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
   return std::make_unique<Convolution>(fused, tensors, context);
 }

@@ -36,7 +36,7 @@ MultiplyWide wide_product() {
 class Linear : public OnednnOp {
  public:
   Linear(
-      const FusedLayer& fused, const OnednnTensors& tensors,
+      const FusedLayer& fused, const LayerTensors& tensors,
       const OnednnContext& context)
       : OnednnOp(context),
         relu_(fused.relu),
@@ -71,7 +71,7 @@ class Linear : public OnednnOp {
   }
 
   bool relu_;
-  OnednnTensors tensors_;
+  LayerTensors tensors_;
   int64_t out_;
   int64_t in_;
   int64_t count_ = 0;
@@ -421,7 +421,7 @@ class AmxLinear : public Linear {
 }  // namespace
 
 std::unique_ptr<OnednnOp> make_onednn_linear(
-    const FusedLayer& fused, const OnednnTensors& tensors,
+    const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
   if constexpr (kHasAmxKernels) {
     if (context.compute == OnednnType::bf16 && has_amx()) {

@@ -244,7 +244,7 @@ std::unique_ptr<OnednnOp> make_onednn_log_softmax(const OnednnContext& context) 
 }
 
 std::unique_ptr<OnednnOp> make_onednn_op(
-    const FusedLayer& fused, const OnednnTensors& tensors,
+    const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
   return context.rounds == RoundTo::nothing
              ? make_plain_onednn_op(fused, tensors, context)
@@ -252,7 +252,7 @@ std::unique_ptr<OnednnOp> make_onednn_op(
 }
 
 std::unique_ptr<OnednnOp> make_plain_onednn_op(
-    const FusedLayer& fused, const OnednnTensors& tensors,
+    const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
   switch (fused.layer.kind) {
     case LayerKind::conv2d:

@@ -106,7 +106,7 @@ class RoundedParameter {
 // An operation in float32, and the roundings before and after it.
 class Rounded : public OnednnOp {
  public:
-  Rounded(const FusedLayer& fused, OnednnTensors tensors, const OnednnContext& context)
+  Rounded(const FusedLayer& fused, LayerTensors tensors, const OnednnContext& context)
       : OnednnOp(context),
         rounds_(fused, context),
         round_(is_fp16(context.rounds) ? &round_to_fp16 : &round_to_bf16) {
@@ -170,7 +170,7 @@ class Rounded : public OnednnOp {
 }  // namespace
 
 std::unique_ptr<OnednnOp> make_rounded_op(
-    const FusedLayer& fused, const OnednnTensors& tensors,
+    const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
   return std::make_unique<Rounded>(fused, tensors, context);
 }

@@ -22,7 +22,7 @@ using Tag = memory::format_tag;
 class SmallConvolution : public OnednnOp {
  public:
   SmallConvolution(
-      const FusedLayer& fused, const OnednnTensors& tensors,
+      const FusedLayer& fused, const LayerTensors& tensors,
       const OnednnContext& context)
       : OnednnOp(context), layer_(fused.layer), relu_(fused.relu), tensors_(tensors) {}
 
@@ -184,7 +184,7 @@ class SmallConvolution : public OnednnOp {
 
   Layer layer_;
   bool relu_;
-  OnednnTensors tensors_;
+  LayerTensors tensors_;
   int64_t images_ = 0;
   SmallConvShape shape_;
   Tag tag_ = Tag::nhwc;
@@ -211,7 +211,7 @@ bool fits_small_convolution(const FusedLayer& fused) {
 }
 
 std::unique_ptr<OnednnOp> make_onednn_small_convolution(
-    const FusedLayer& fused, const OnednnTensors& tensors,
+    const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
   return std::make_unique<SmallConvolution>(fused, tensors, context);
 }

@@ -32,7 +32,7 @@ const WinogradKernels* winograd_kernels() {
 class WinogradConvolution : public OnednnOp {
  public:
   WinogradConvolution(
-      const FusedLayer& fused, const OnednnTensors& tensors,
+      const FusedLayer& fused, const LayerTensors& tensors,
       const OnednnContext& context)
       : OnednnOp(context), relu_(fused.relu), tensors_(tensors) {
     shape_.in_channels = fused.layer.in;
@@ -187,7 +187,7 @@ class WinogradConvolution : public OnednnOp {
 
   const WinogradKernels& kernels_ = *winograd_kernels();
   bool relu_;
-  OnednnTensors tensors_;
+  LayerTensors tensors_;
   WinogradShape shape_;
   // The convolution that takes the output's gradient to the input's.
   WinogradShape back_;
@@ -228,7 +228,7 @@ bool fits_winograd(const FusedLayer& fused, const OnednnContext& context) {
 }
 
 std::unique_ptr<OnednnOp> make_onednn_winograd(
-    const FusedLayer& fused, const OnednnTensors& tensors,
+    const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
   return std::make_unique<WinogradConvolution>(fused, tensors, context);
 }
