@@ -83,10 +83,9 @@ endif()
 
 # What a program for GPUs links besides tandem_lib (tandem/exec/device/cuda_devices.h).
 if(TARGET torch_cuda AND TARGET tandem_cuda_streams)
-  set(device ${PROJECT_SOURCE_DIR}/tandem/exec/device)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tandem/exec/device/*.cpp)
   add_library(tandem_cuda STATIC
-    ${device}/cuda_devices.cpp ${device}/cuda_group.cpp ${device}/cuda_kernels.cpp
-    ${TANDEM_CUDA_OBJECTS}
+    ${sources} ${TANDEM_CUDA_OBJECTS}
     $<TARGET_OBJECTS:tandem_cuda_streams>)
   target_include_directories(tandem_cuda SYSTEM PRIVATE ${TANDEM_CUDA_INCLUDE})
   # LibTorch's operators for CUDA announce themselves when their library is loaded; no

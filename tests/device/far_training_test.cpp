@@ -132,6 +132,8 @@ RunConfig short_run(const std::string& out) {
   config.model.kind = ModelKind::custom;
   config.training.batch_size = 16;
   config.training.epochs = 2;
+  // Which has the bits of main memory.
+  config.exec.executor = ExecutorKind::eager;
   config.output.out = out;
   return config;
 }
@@ -196,6 +198,22 @@ TEST(FarRun, MixedPrecisionHasTheBitsOfMainMemory) {
       }
     }
   }
+}
+
+TEST(FarRun, TakesTheKernelsOfTheDevice) {
+  const auto train_on = [](const Placement& placement) {
+    auto config = short_run("");
+    config.exec.executor = ExecutorKind::automatic;
+    const auto comm = make_single_communicator();
+    OwnParts own(make_small_model(small_net_layers()));
+    own.placement = placement;
+    return train(config, {noise_images(96), noise_images(40)}, *comm, std::move(own));
+  };
+  const auto far = train_on(far_placement());
+  const auto near = train_on({});
+  EXPECT_EQ(far.executor, ExecutorKind::cuda);
+  EXPECT_EQ(near.executor, ExecutorKind::eager);
+  EXPECT_NEAR(far.test.loss, near.test.loss, 1e-9 * near.test.loss);
 }
 
 TEST(FarRun, Tf32IsForDevices) {

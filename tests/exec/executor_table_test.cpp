@@ -1,6 +1,9 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tandem/base/error.h"
 #include "tandem/exec/stage_executor.h"
+#include "tests/core/expect.h"
 
 namespace tandem {
 namespace {
@@ -10,8 +13,14 @@ TEST(ExecutorTable, MakesEachKind) {
   ModelArenas arenas(model->parameters(), {});
   EXPECT_NE(make_executor(ExecutorKind::automatic, *model, arenas, {}), nullptr);
   for (const auto& entry : executor_table()) {
-    EXPECT_EQ(make_executor(entry.kind, *model, arenas, {})->kind(), entry.kind);
+    if (entry.kind != ExecutorKind::cuda) {
+      EXPECT_EQ(make_executor(entry.kind, *model, arenas, {})->kind(), entry.kind);
+    }
   }
+  EXPECT_THAT(
+      error_of<ConfigError>(
+          [&] { make_executor(ExecutorKind::cuda, *model, arenas, {}); }),
+      testing::HasSubstr("this one is on cpu; use --device cuda, or --executor auto"));
 }
 
 }  // namespace

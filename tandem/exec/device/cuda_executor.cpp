@@ -90,7 +90,7 @@ class CudaExecutor : public StageExecutor {
 
   // As long as the settings have no word for this one.
   ExecutorKind kind() const override {
-    return ExecutorKind::compiled;
+    return ExecutorKind::cuda;
   }
 
  private:
@@ -131,8 +131,10 @@ std::string dtype_obstacle(const ModelArenas& arenas, Precision precision) {
   if (precision == Precision::fp16) {
     return "it does not round to float16";
   }
-  return precision == Precision::bf16 && dtype == at::kDouble
-             ? "its products of bf16 are of float32 values, and parameters are float64"
+  const bool rounds = precision == Precision::bf16 || precision == Precision::tf32;
+  return rounds && dtype == at::kDouble
+             ? std::string("its products of ") + name_of(precision) +
+                   " are of float32 values, and parameters are float64"
              : "";
 }
 

@@ -10,7 +10,8 @@
 namespace tandem {
 
 /// Runs a layered model as kernels of kernels/cuda, nineteen in a step of document
-/// 003's, in float32 (with bf16: products of training alone) or float64. A step's
+/// 003's, in float32 (with tf32 its products, with bf16 those of
+/// training) or float64. A step's
 /// memory is taken when a size of batch first comes and then used again, and nothing is
 /// read back. Loss weight and scale are those of forward's context. `current_stream`:
 /// LibTorch's own on the device, asked for each pass.

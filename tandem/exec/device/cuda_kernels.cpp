@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/exec/device/cuda_executor.h"
+#include "tandem/exec/device/device_executors.h"
 #include "tandem/kernels/cuda/dropout.h"
 #include "tandem/kernels/cuda/gather.h"
 #include "tandem/kernels/cuda/grad_scaler.h"
@@ -36,7 +38,7 @@ cuda::ScalerState state_of(const ScalerTensors& scaler) {
       scaler.skipped_steps.data_ptr<int64_t>(), scaler.overflowed.data_ptr<int64_t>()};
 }
 
-class CudaKernels : public DeviceKernels {
+class CudaKernels : public DeviceKernels, public DeviceExecutors {
  public:
   explicit CudaKernels(CudaHost host) : host_(std::move(host)) {}
 
@@ -126,6 +128,17 @@ class CudaKernels : public DeviceKernels {
         images, from.indices.data_ptr<int64_t>(),
         reinterpret_cast<const BatchPlace*>(place.data_ptr<int64_t>()), inputs.size(0),
         inputs.data_ptr<float>(), targets.data_ptr<int64_t>(), host_.current_stream());
+  }
+
+  std::unique_ptr<StageExecutor> make_executor(
+      Model& model, ModelArenas& arenas, const StageOptions& options) const override {
+    return make_cuda_executor(model, arenas, options, host_.current_stream);
+  }
+
+  std::string obstacle(
+      const Model& model, const ModelArenas& arenas,
+      const StageOptions& options) const override {
+    return cuda_obstacle(model, arenas, options);
   }
 
   int64_t free_bytes() const override {

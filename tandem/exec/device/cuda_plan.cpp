@@ -16,9 +16,11 @@ constexpr int64_t kStepWords = sizeof(CudaStep) / sizeof(double);
 static_assert(kStepWords * sizeof(double) == sizeof(CudaStep));
 constexpr int64_t kSumsAt = kStepWords - 3;
 
-// Where TF32 becomes a setting, it is a row here.
 cuda::Products products_of(Precision precision, bool training) {
-  // Evaluation is in float32.
+  if (precision == Precision::tf32) {
+    return cuda::Products::tf32;
+  }
+  // Its evaluation is in float32.
   return precision == Precision::bf16 && training ? cuda::Products::bf16
                                                   : cuda::Products::full;
 }
