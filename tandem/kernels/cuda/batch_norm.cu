@@ -64,11 +64,9 @@ __device__ __forceinline__ double sum_for_all(double value) {
   if (threadIdx.x == 0) {
     total = sum;
   }
+  // The next one's total is written behind its first barrier.
   __syncthreads();
-  const double found = total;
-  // Nobody writes the next one's parts before all have read.
-  __syncthreads();
-  return found;
+  return total;
 }
 
 // The sum over a channel's parts, in their order within each thread. All threads of the
