@@ -1,4 +1,5 @@
-// The executor of kernels for GPUs in bf16, against autograd with the same roundings.
+// The executor of kernels for GPUs in bf16 and tf32, against autograd with the same
+// roundings.
 
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/conv2d.h>
@@ -116,6 +117,23 @@ TEST_P(CudaBf16Model, EvaluationIsFloat32s) {
   const auto expected = pair.eager.executor->forward(0, part, context_of(false));
   pair.expect_close(found.output, expected.output, "output");
   pair.expect_sums(found.sums, expected.sums);
+}
+
+// Of a model without pools and ReLUs, which float32 does not pass elsewhere.
+TEST(CudaTf32, RoundsProductsOfTrainingAndEvaluation) {
+  Pair pair(kModels[3], {"tf32", at::kFloat, Precision::tf32, 1e-3});
+  Pair exact(kModels[3], kFp32);
+  const auto part = batch_of(kModels[3], 0, 5);
+  const auto output = [&](Rig& rig) {
+    return rig.executor->forward(0, part, context_of(false)).output.cpu();
+  };
+  pair.expect_close(output(pair.cuda), output(pair.eager), "output");
+  EXPECT_FALSE(output(pair.cuda).equal(output(exact.cuda)));
+  pair.each([&](Rig& rig) { rig.step(part, context_of(true)); });
+  exact.cuda.step(part, context_of(true));
+  pair.expect_same_state();
+  EXPECT_FALSE(pair.cuda.arenas.gradients().segment(0).cpu().equal(
+      exact.cuda.arenas.gradients().segment(0).cpu()));
 }
 
 INSTANTIATE_TEST_SUITE_P(
