@@ -63,7 +63,8 @@ class RpcBackend {
 bool has_rpc(const Communicator& comm);
 
 /// Between thread ranks mailboxes in memory; between processes of one host messages in
-/// shared memory; over Gloo LibTorch's TensorPipe agent. Collective. The communicator outlives it.
+/// shared memory; over Gloo LibTorch's TensorPipe agent. Collective. The communicator
+/// outlives it.
 ///
 /// Throws ConfigError for a backend whose ranks cannot, CommError when not all ranks
 /// come.
