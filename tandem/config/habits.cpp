@@ -21,7 +21,9 @@ constexpr Habit kHabits[] = {
      "the loader needs no workers: it prepares a batch in microseconds; leave it out"},
     {"workers",
      "the loader needs no workers: it prepares a batch in microseconds; leave it out"},
-    {"pin_memory", "there is no other device's memory to copy to; leave it out"},
+    {"pin_memory",
+     "a data set is copied to a GPU once, and elsewhere there is nothing to copy; leave "
+     "it out"},
     {"shuffle", "training data is shuffled; use reshuffle = false for one order"},
     {"save_dir", "use out"},
     {"output_dir", "use out"},
