@@ -1,6 +1,6 @@
 #include "tandem/base/error.h"
 #include "tandem/core/device/device_kernels.h"
-#include "tandem/exec/device/device_executors.h"
+#include "tandem/exec/device_executors.h"
 #include "tandem/exec/stage_executor.h"
 
 namespace tandem {

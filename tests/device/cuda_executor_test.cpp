@@ -14,7 +14,6 @@
 
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
-#include "tests/cuda/emulator/block_emulator.h"
 #include "tests/device/cuda_rig.h"
 
 namespace tandem {
@@ -110,7 +109,7 @@ TEST_P(CudaModel, AStepReadsNothingBackAndHasTheSameBitsTwice) {
     rig->executor->backward(0, {}, context_of(true), sink);
     EXPECT_EQ(copies_from_far(), before);
     EXPECT_NE(sums.values().loss, 0);
-    EXPECT_EQ(copies_from_far(), before + 1);
+    EXPECT_EQ(copies_from_far(), before + (kCountsCopies ? 1 : 0));
     gradients.push_back(rig->arenas.gradients().segment(0).cpu());
   }
   EXPECT_TRUE(gradients[0].equal(gradients[1]));
@@ -206,18 +205,6 @@ TEST(CudaExecutor, SeesParametersThatChanged) {
     rig.step(part, context_of(true));
   });
   pair.expect_same_state();
-}
-
-// Of the first document's model, with as many inputs of its first linear layer as make
-// a second kernel for that: 8 forward, of which the loss is one, and 11 backward.
-TEST(CudaExecutor, AStepOfTheFirstDocumentsModelIsNineteenKernels) {
-  Case net = kModels[0];
-  net.input = {1, 26, 26};
-  net.layers[7].in = 5 * 11 * 11;
-  Pair pair(net, kFp32);
-  const auto before = emulator::launches;
-  pair.cuda.step(batch_of(net, 0, 2), context_of(true));
-  EXPECT_EQ(emulator::launches, before + 19);
 }
 
 TEST(CudaExecutor, KnowsWhatItKeeps) {

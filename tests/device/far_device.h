@@ -20,9 +20,18 @@ namespace tandem {
 /// One operator at a time, of whichever thread. Ranks that are threads need a device
 /// each: LibTorch computes the gradients of all on a device in one thread, where ranks
 /// would wait for each other.
+#ifndef TANDEM_ON_GPU
 inline c10::Device far_device(int index) {
   return {c10::DeviceType::XPU, static_cast<c10::DeviceIndex>(index)};
 }
+constexpr bool kCountsCopies = true;
+#else
+// The program test_gpu: the first GPU instead, whoever asks (tests/gpu).
+inline c10::Device far_device(int) {
+  return {c10::DeviceType::CUDA, 0};
+}
+constexpr bool kCountsCopies = false;
+#endif
 inline const c10::Device kFar = far_device(0);
 constexpr int kFarDevices = 4;
 

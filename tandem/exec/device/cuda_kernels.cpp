@@ -6,7 +6,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/exec/device/cuda_executor.h"
-#include "tandem/exec/device/device_executors.h"
+#include "tandem/exec/device_executors.h"
 #include "tandem/kernels/cuda/dropout.h"
 #include "tandem/kernels/cuda/gather.h"
 #include "tandem/kernels/cuda/grad_scaler.h"

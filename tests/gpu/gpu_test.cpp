@@ -1,0 +1,40 @@
+// The tests of tests/device that hold on a GPU, on the host's first: the executor of
+// kernels against autograd in main memory, and batches. Without a GPU all are skipped.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include "tandem/base/error.h"
+#include "tandem/core/device/device_kernels.h"
+#include "tandem/exec/device/cuda_devices.h"
+
+namespace tandem {
+namespace {
+
+class NeedsGpu : public testing::Environment {
+ public:
+  void SetUp() override {
+    const auto facts = find_cuda_devices();
+    if (!facts.why_none.empty()) {
+      GTEST_SKIP() << "no GPU: " << facts.why_none;
+    }
+  }
+};
+
+const auto* const kEnvironment = testing::AddGlobalTestEnvironment(new NeedsGpu);
+
+TEST(Gpu, ComputesWhatItIsTold) {
+  const auto placement = cuda_placement(0);
+  const auto ones =
+      at::ones({1000}, at::TensorOptions(at::kDouble).device(*placement.device));
+  EXPECT_EQ((ones + ones).sum().item<double>(), 2000);
+  EXPECT_GT(placement.kernels->free_bytes(), 0);
+}
+
+TEST(Gpu, OneThatIsNotThereIsNamed) {
+  EXPECT_THROW(cuda_placement(1000), ConfigError);
+}
+
+}  // namespace
+}  // namespace tandem
