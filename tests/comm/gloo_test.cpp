@@ -197,7 +197,7 @@ TEST(Gloo, NamesAStrangerThatComesEveryTime) {
   std::thread first([&] {
     message = error_of<CommError>([&] {
       make_gloo_communicator(
-          store.client(), "group", 0, 2, three_attempts(milliseconds(1'500)));
+          store.client(), "group", 0, 2, three_attempts(milliseconds(6'000)));
     });
   });
   for (int attempt = 0; attempt < 3; ++attempt) {
