@@ -21,15 +21,12 @@ struct DeviceChoice {
     return kind == other.kind && index == other.index;
   }
 
-  std::string text() const {
-    const std::string name = name_of(kind);
-    return index == kByLocalRank ? name : name + ":" + std::to_string(index);
-  }
+  std::string text() const;
 
   /// nullopt for what names no device.
   static std::optional<DeviceChoice> parse(const std::string& text);
 
-  /// The names to choose from, in which N stands for a number.
+  /// The names to choose from; other numbers than 0 are names too.
   static std::vector<Choice<Kind>> words();
   /// All of them, as a regular expression of JSON schemas.
   static constexpr const char* kPattern = "^(auto|cpu|cuda(:[0-9]{1,4})?)$";
@@ -45,6 +42,11 @@ struct Choices<DeviceChoice::Kind> {
       {DeviceChoice::Kind::cuda, "cuda",
        "one of the host's GPUs, that of the rank's number there"}};
 };
+
+inline std::string DeviceChoice::text() const {
+  const std::string name = name_of(kind);
+  return index == kByLocalRank ? name : name + ":" + std::to_string(index);
+}
 
 inline std::optional<DeviceChoice> DeviceChoice::parse(const std::string& text) {
   constexpr size_t kMostDigits = 4;
@@ -63,7 +65,7 @@ inline std::optional<DeviceChoice> DeviceChoice::parse(const std::string& text) 
 
 inline std::vector<Choice<DeviceChoice::Kind>> DeviceChoice::words() {
   auto all = choices<Kind>();
-  all.push_back({Kind::cuda, "cuda:N", "the GPU of that number"});
+  all.push_back({Kind::cuda, "cuda:0", "the GPU of that number, or of another"});
   return all;
 }
 

@@ -43,8 +43,8 @@ INSTANTIATE_TEST_SUITE_P(
         setting("DriftCheck", {"--drift-check", "resnyc"}, {"resnyc", "'resync'"}),
         setting("Precision", {"--precision", "fp23"}, {"fp23", "'fp32'"}),
         setting("Device", {"--device", "cpuu"}, {"cpuu", "'cpu'"}),
-        setting("DeviceWithoutNumber", {"--device", "cuda:"}, {"cuda:", "cuda:N"}),
-        setting("DeviceOfNoNumber", {"--device", "cuda:-1"}, {"cuda:-1", "cuda:N"}),
+        setting("DeviceWithoutNumber", {"--device", "cuda:"}, {"cuda:", "cuda:0"}),
+        setting("DeviceOfNoNumber", {"--device", "cuda:-1"}, {"cuda:-1", "cuda:0"}),
         setting("CpuOfANumber", {"--device", "cpu:0"}, {"cpu:0", "'cpu'"}),
         setting(
             "NcclOnCpus", {"--backend", "nccl", "--device", "cpu"},
