@@ -88,7 +88,6 @@ class CudaExecutor : public StageExecutor {
         });
   }
 
-  // As long as the settings have no word for this one.
   ExecutorKind kind() const override {
     return ExecutorKind::cuda;
   }

@@ -6,11 +6,27 @@ namespace tandem {
 
 namespace {
 
+// What layers of products with weights have in common.
+class ProductOp : public OwnOutput {
+ protected:
+  ProductOp(const BoundLayer& layer, cuda::Products products)
+      : fused_(layer.fused), tensors_(layer.tensors), products_(products) {}
+
+  // What a forward with ReLU wrote; undefined without.
+  at::Tensor behind_relu() const {
+    return fused_.relu ? output_ : at::Tensor();
+  }
+
+  FusedLayer fused_;
+  LayerTensors tensors_;
+  cuda::Products products_;
+};
+
 template <typename T>
-class ConvolutionOp : public OwnOutput {
+class ConvolutionOp : public ProductOp {
  public:
   ConvolutionOp(const BoundLayer& layer, cuda::Products products)
-      : fused_(layer.fused), tensors_(layer.tensors), products_(products) {}
+      : ProductOp(layer, products) {}
 
   at::Tensor plan_forward(const at::Tensor& input) override {
     const Layer& layer = fused_.layer;
@@ -38,32 +54,25 @@ class ConvolutionOp : public OwnOutput {
   void backward_parameters(const CudaPass& pass, bool accumulate) override {
     cuda::convolution_backward_weights(
         shape_, products_, data<const T>(input_), data<const T>(grad_output_),
-        behind_relu(), accumulate, static_cast<T*>(pass.workspace),
+        data<const T>(behind_relu()), accumulate, static_cast<T*>(pass.workspace),
         data<T>(tensors_.weight_grad), data<T>(tensors_.bias_grad), pass.stream);
   }
 
   void backward_input(const CudaPass& pass) override {
     cuda::convolution_backward_data(
-        shape_, products_, data<const T>(grad_output_), behind_relu(),
+        shape_, products_, data<const T>(grad_output_), data<const T>(behind_relu()),
         data<const T>(tensors_.weight), data<T>(grad_input_), pass.stream);
   }
 
  private:
-  const T* behind_relu() const {
-    return fused_.relu ? data<const T>(output_) : nullptr;
-  }
-
-  FusedLayer fused_;
-  LayerTensors tensors_;
-  cuda::Products products_;
   cuda::ConvolutionShape shape_;
 };
 
 template <typename T>
-class LinearOp : public OwnOutput {
+class LinearOp : public ProductOp {
  public:
   LinearOp(const BoundLayer& layer, cuda::Products products)
-      : fused_(layer.fused), tensors_(layer.tensors), products_(products) {}
+      : ProductOp(layer, products) {}
 
   at::Tensor plan_forward(const at::Tensor& input) override {
     const Layer& layer = fused_.layer;
@@ -90,25 +99,18 @@ class LinearOp : public OwnOutput {
   void backward_parameters(const CudaPass& pass, bool accumulate) override {
     cuda::linear_backward_weights(
         shape_, products_, data<const T>(input_), data<const T>(grad_output_),
-        behind_relu(), accumulate, data<T>(tensors_.weight_grad),
+        data<const T>(behind_relu()), accumulate, data<T>(tensors_.weight_grad),
         data<T>(tensors_.bias_grad), pass.stream);
   }
 
   void backward_input(const CudaPass& pass) override {
     cuda::linear_backward_data(
-        shape_, products_, data<const T>(grad_output_), behind_relu(),
+        shape_, products_, data<const T>(grad_output_), data<const T>(behind_relu()),
         data<const T>(tensors_.weight), static_cast<T*>(pass.workspace),
         data<T>(grad_input_), pass.stream);
   }
 
  private:
-  const T* behind_relu() const {
-    return fused_.relu ? data<const T>(output_) : nullptr;
-  }
-
-  FusedLayer fused_;
-  LayerTensors tensors_;
-  cuda::Products products_;
   cuda::LinearShape shape_;
 };
 
