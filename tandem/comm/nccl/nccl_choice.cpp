@@ -1,5 +1,6 @@
 #include "tandem/comm/nccl/nccl_choice.h"
 
+#include <ATen/ops/full.h>
 #include <fmt/core.h>
 
 namespace tandem {
@@ -7,10 +8,9 @@ namespace tandem {
 std::string nccl_obstacle(
     Communicator& host, const std::string& device, const std::string& missing) {
   const auto devices = host.stack_digests(device, "devices");
-  const auto have = host.stack_digests(missing.empty() ? "NCCL" : "none", "NCCL");
-  const auto without = host.stack_digests("none", "NCCL");
+  const auto have = host.stack(at::full({1}, missing.empty(), at::kBool), "NCCL");
   for (int rank = 0; rank < host.size(); ++rank) {
-    if (have[rank].equal(without[rank])) {
+    if (!have[rank].item<bool>()) {
       return host.broadcast_text(missing, rank, "NCCL");
     }
     for (int other = 0; other < rank; ++other) {
