@@ -4,9 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/worker/devices.h"
-#include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/comm/nccl/nccl_api.h"
 #include "tandem/exec/device/cuda_group.h"
 #include "tandem/train/device_obstacle.h"
 
@@ -15,18 +13,6 @@ namespace tandem::app {
 namespace {
 
 using nlohmann::ordered_json;
-
-// "2.28.9", or "" where there is none.
-std::string nccl_version() {
-  try {
-    int version = 0;
-    load_nccl()->get_version(&version);
-    return fmt::format(
-        "{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
-  } catch (const ConfigError&) {
-    return "";
-  }
-}
 
 // Why `auto` leaves the GPUs out; "" where it does not.
 std::string why_not(const RunConfig& config, const CudaFacts& facts) {
@@ -75,10 +61,11 @@ std::unique_ptr<Communicator> make_group(
 std::string devices_json() {
   const auto facts = find_cuda_devices();
   ordered_json json;
-  json["cuda_driver"] = facts.driver;
-  json["cuda_runtime"] = facts.runtime;
-  json["cudnn"] = facts.cudnn;
-  json["nccl"] = nccl_version();
+  const auto versions = find_cuda_versions();
+  json["cuda_driver"] = versions.driver;
+  json["cuda_runtime"] = versions.runtime;
+  json["cudnn"] = versions.cudnn;
+  json["nccl"] = versions.nccl;
   json["gpus"] = ordered_json::array();
   for (const auto& device : facts.devices) {
     json["gpus"].push_back(

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/nccl/nccl_api.h"
 #include "tandem/exec/device/cuda_kernels.h"
 #include "tandem/kernels/cuda/probe.h"
 
@@ -18,14 +19,22 @@ std::string version_text(int version) {
   return version == 0 ? "" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-std::string cudnn_version() {
-  const auto& hooks = at::detail::getCUDAHooks();
-  // 91900 is 9.19.0.
-  const int64_t version = hooks.hasCuDNN() ? hooks.versionCuDNN() : 0;
+// cuDNN's 91900 is 9.19.0, NCCL's 22809 2.28.9.
+std::string long_version_text(int64_t version) {
   return version == 0
              ? ""
              : fmt::format(
                    "{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+}
+
+int nccl_version() {
+  int version = 0;
+  try {
+    load_nccl()->get_version(&version);
+  } catch (const ConfigError&) {
+    return 0;
+  }
+  return version;
 }
 
 // What LibTorch's allocator keeps for later is not free to CUDA: a little less.
@@ -57,13 +66,6 @@ CudaDevice facts_of(int index) {
 
 CudaFacts find_cuda_devices() {
   CudaFacts facts;
-  int driver = 0;
-  int runtime = 0;
-  cudaDriverGetVersion(&driver);
-  cudaRuntimeGetVersion(&runtime);
-  facts.driver = version_text(driver);
-  facts.runtime = version_text(runtime);
-  facts.cudnn = cudnn_version();
   int count = 0;
   const cudaError_t failed = cudaGetDeviceCount(&count);
   if (failed != cudaSuccess || count == 0) {
@@ -75,6 +77,18 @@ CudaFacts find_cuda_devices() {
     facts.devices.push_back(facts_of(i));
   }
   return facts;
+}
+
+CudaVersions find_cuda_versions() {
+  int driver = 0;
+  int runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  const auto& hooks = at::detail::getCUDAHooks();
+  return {
+      version_text(driver), version_text(runtime),
+      long_version_text(hooks.hasCuDNN() ? hooks.versionCuDNN() : 0),
+      long_version_text(nccl_version())};
 }
 
 Placement cuda_placement(int index, const CudaFacts& facts) {

@@ -16,19 +16,27 @@ struct CudaDevice {
   double memory_gib = 0;
 };
 
-/// What a program with CUDA found. Versions are "13.0"; empty: not there.
+/// What a program with CUDA found.
 struct CudaFacts {
   std::vector<CudaDevice> devices;
   // Why there are none, in the driver's own words; "" where there are.
   std::string why_none;
+};
+
+/// "13.0", "2.28.9"; empty: not there.
+struct CudaVersions {
   std::string driver;
   std::string runtime;
   std::string cudnn;
+  std::string nccl;
 };
 
 /// Asks the driver, which takes its time at the first call. Not before a fork: a child
 /// cannot use the GPUs that its parent has seen. Thread-safe.
 CudaFacts find_cuda_devices();
+
+/// Loads what it asks. Thread-safe.
+CudaVersions find_cuda_versions();
 
 /// A run on the device of that number: LibTorch's allocator and current stream, and the
 /// kernels of kernels/cuda. It becomes the calling thread's device.
