@@ -35,7 +35,7 @@ endif()
 add_library(tandem_torch INTERFACE)
 if(TARGET torch_cuda)
   # A program that computes on CPUs loads nothing of CUDA: half a gigabyte, and as long
-  # again to start. What computes on GPUs links tandem_torch_cuda (TandemCuda.cmake).
+  # again to start. What computes on GPUs links tandem_cuda (TandemCuda.cmake).
   target_link_libraries(tandem_torch INTERFACE torch_cpu c10)
   target_include_directories(tandem_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 else()

@@ -79,7 +79,7 @@ void train_as_threads(const RunConfig& config) {
       config.num_ranks_here(),
       [&](Communicator& comm) {
         OwnParts own;
-        own.placement = agreed(find_placement(config, comm.rank()), config, comm);
+        own.placement = find_placement(config, comm.rank());
         print_join_line(config, comm.rank(), comm.rank());
         const auto group =
             own.placement.device ? make_device_communicator(comm.split(0)) : nullptr;

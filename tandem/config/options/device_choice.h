@@ -17,10 +17,6 @@ struct DeviceChoice {
   Kind kind = Kind::automatic;
   int index = kByLocalRank;
 
-  bool operator==(const DeviceChoice& other) const {
-    return kind == other.kind && index == other.index;
-  }
-
   std::string text() const;
 
   /// nullopt for what names no device.

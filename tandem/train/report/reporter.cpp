@@ -32,6 +32,7 @@ Reporter::Reporter(
     : config_(config),
       comm_(comm),
       device_(device),
+      num_gpus_(static_cast<int64_t>(at::getNumGPUs())),
       shard_(strategy.data_shard()),
       in_lockstep_(strategy.in_lockstep()),
       own_numbers_(config.output.log_ranks != LogRanks::first),
@@ -91,7 +92,7 @@ LineValues Reporter::values_at(
   values.minutes = values.seconds / 60;
   // As PyTorch writes torch.device("cuda").
   values.device = c10::DeviceTypeName(device_.type(), true);
-  values.num_gpus = static_cast<int64_t>(at::getNumGPUs());
+  values.num_gpus = num_gpus_;
   return values;
 }
 

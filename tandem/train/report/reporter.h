@@ -90,6 +90,7 @@ class Reporter {
   const RunConfig& config_;
   Communicator& comm_;
   at::Device device_;
+  int64_t num_gpus_;
   DataShard shard_;
   bool in_lockstep_;
   // Lines show this rank's own numbers.
