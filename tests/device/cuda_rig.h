@@ -21,7 +21,7 @@ namespace tandem {
 inline ModelArenaOptions placed(bool far) {
   ModelArenaOptions options;
   if (far) {
-    options.placement = {kFar, far_kernels()};
+    options.placement = far_placement();
   }
   return options;
 }

@@ -11,10 +11,6 @@
 namespace tandem {
 namespace {
 
-Placement far_placement() {
-  return {kFar, far_kernels()};
-}
-
 struct Case {
   const char* name;
   void (*change)(SamplerOptions& sampler, LoaderOptions& options);

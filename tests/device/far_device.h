@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "tandem/core/arena.h"
 #include "tandem/core/device/device_kernels.h"
 
 namespace tandem {
@@ -37,6 +38,11 @@ constexpr int kFarDevices = 4;
 
 /// The kernels of kernels/cuda on it, run by the emulator (tests/cuda/emulator).
 std::shared_ptr<const DeviceKernels> far_kernels();
+
+/// A run on one of them.
+inline Placement far_placement(int index = 0) {
+  return {far_device(index), far_kernels()};
+}
 
 /// What the devices say that they have free; for tests to change.
 inline std::atomic<int64_t> far_free_bytes{int64_t{1} << 30};

@@ -35,7 +35,7 @@ class FarRanks : public testing::TestWithParam<Way> {
       RunOptions options;
       GetParam().change(options);
       if (far) {
-        options.placement = {far_device(comm.rank()), far_kernels()};
+        options.placement = far_placement(comm.rank());
       }
       const auto group = for_devices(comm);
       return train_small_net(*group, options);

@@ -18,10 +18,6 @@ namespace {
 using testing::Each;
 using testing::HasSubstr;
 
-Placement far_placement() {
-  return {kFar, far_kernels()};
-}
-
 RunResult train_on(const Placement& placement, RunOptions options) {
   options.placement = placement;
   const auto comm = make_single_communicator();
