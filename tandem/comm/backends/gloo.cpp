@@ -416,11 +416,17 @@ class Forming {
         attempts_left > 1 ? std::min(share, kMost) : share);
   }
 
+  // Remembers whom this rank is connected with: Gloo closes what answers nothing.
+  void look() {
+    seen_.merge(peer_addresses());
+  }
+
   // `error`: why this rank's failed, "" if it did not. Returns why one did.
   std::string outcome(const std::string& attempt, const std::string& error) {
     if (!error.empty()) {
       store_.compare_set(key(attempt + "/failed"), "", error);
-      for (const auto& address : peer_addresses()) {
+      look();
+      for (const auto& address : seen_) {
         if (known_.count(address) + ranks_.count(address) == 0) {
           store_.compare_set(key("stranger"), "", address);
         }
@@ -457,6 +463,7 @@ class Forming {
   Deadline time_;
   // Whom this rank talked to before.
   std::set<std::string> known_ = peer_addresses();
+  std::set<std::string> seen_;
   std::set<std::string> ranks_;
 };
 
@@ -483,6 +490,7 @@ std::unique_ptr<Communicator> form_by_attempts(
     try {
       comm = std::make_unique<GlooCommunicator>(
           store, name + "/" + attempt, rank, size, now);
+      forming.look();
       comm->check_connections();
     } catch (const ConfigError&) {
       throw;
