@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
@@ -108,10 +110,16 @@ auto on_each_rank(const std::string& backend, int size, const Body& body) {
     run_backend(backend, size, [&](Communicator& comm) { own.push_back(body(comm)); });
     return own;
   }
-  std::vector<Result> results(static_cast<size_t>(size));
+  // Not at once in a vector: elements of one of bool share a word, which ranks that are
+  // threads may not write at the same time.
+  std::vector<std::optional<Result>> found(static_cast<size_t>(size));
   run_backend(backend, size, [&](Communicator& comm) {
-    results[static_cast<size_t>(comm.rank())] = body(comm);
+    found[static_cast<size_t>(comm.rank())] = body(comm);
   });
+  std::vector<Result> results;
+  for (auto& one : found) {
+    results.push_back(std::move(one.value()));
+  }
   return results;
 }
 
