@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <string>
 
 #include "tandem/base/files.h"
@@ -32,6 +33,20 @@ inline std::string asan_options() {
   return get_env("ASAN_OPTIONS").value_or("") + ":detect_leaks=0";
 }
 
+/// What ranks said beside GoogleTest's frame around each: the end of a long log is what
+/// is read.
+inline std::string without_frames(const std::string& output) {
+  std::istringstream lines(output);
+  std::string line;
+  std::string rest;
+  while (std::getline(lines, line)) {
+    if (!line.empty() && line[0] != '[' && line.find("Running main() from") != 0) {
+      rest += line + "\n";
+    }
+  }
+  return rest;
+}
+
 /// Runs the current test once on ranks of mpirun, and fails when it fails there. The
 /// ranks find a directory of theirs in TANDEM_TEST_DIRECTORY.
 inline void rerun_under_mpirun(int ranks = kMpiRanks) {
@@ -48,7 +63,7 @@ inline void rerun_under_mpirun(int ranks = kMpiRanks) {
           ranks, {executable_path(), "--gtest_color=no", "--gtest_filter=" + name}),
       {{"TANDEM_TEST_DIRECTORY", directory}, {"ASAN_OPTIONS", asan_options()}}, 100);
   remove_all(directory);
-  EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
+  EXPECT_TRUE(result.status.ok()) << result.errors << without_frames(result.output);
   EXPECT_NE(result.output.find("[  PASSED  ] 1 test."), std::string::npos)
       << result.output;
 }
