@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -22,6 +23,7 @@
 #include "tandem/train/agreement/run_end.h"
 #include "tandem/train/agreement/start_checks.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/device_memory.h"
 #include "tandem/train/drift_check.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/messages.h"
@@ -381,9 +383,13 @@ class Trainer {
     LoaderOptions options = loader_options(config_);
     options.batch_size = config_.output.eval_batch_size;
     options.images = test_images_;
-    auto whole = evaluate_unless(
-        [] { return stop_signal() != 0; }, *parts_.strategy, comm_, data_.test, options,
-        config_.output.dry_run ? kDryRunSteps : 0);
+    auto whole = within_device_memory(
+        parts_.arenas->placement(),
+        smaller_batches("--eval-batch-size", options.batch_size), [&] {
+          return evaluate_unless(
+              [] { return stop_signal() != 0; }, *parts_.strategy, comm_, data_.test,
+              options, config_.output.dry_run ? kDryRunSteps : 0);
+        });
     if (!whole) {
       if (saved_step_ != position_.step) {
         save();
@@ -526,7 +532,15 @@ Summary train(
   settled.exec.precision = device && !device->is_cpu()
                                ? settle_precision_on_device(config, comm)
                                : settle_precision(config, comm);
-  return Trainer(std::move(settled), data, data_parts, comm, std::move(own)).run();
+  const Placement placement = own.placement;
+  const auto trainer =
+      within_device_memory(placement, "choose a smaller --model, or --device cpu", [&] {
+        return std::make_unique<Trainer>(
+            std::move(settled), data, data_parts, comm, std::move(own));
+      });
+  return within_device_memory(
+      placement, smaller_batches("--batch-size", config.training.batch_size),
+      [&] { return trainer->run(); });
 }
 
 }  // namespace tandem
