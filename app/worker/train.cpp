@@ -59,6 +59,7 @@ void train_as_process(const RunConfig& config) {
   print_join_line(config, env.rank, env.local_rank);
   JoinedRun run = join_run(env, config.comm);
   own.placement = agreed(std::move(own.placement), config, *run.comm);
+  own.peak_device_bytes = count_device_bytes(own.placement);
   check_backend(config, own.placement);
   run.comm = make_group(run, config, own.placement);
   train(
@@ -80,6 +81,7 @@ void train_as_threads(const RunConfig& config) {
       [&](Communicator& comm) {
         OwnParts own;
         own.placement = find_placement(config, comm.rank());
+        own.peak_device_bytes = count_device_bytes(own.placement);
         print_join_line(config, comm.rank(), comm.rank());
         const auto group =
             own.placement.device ? make_device_communicator(comm.split(0)) : nullptr;

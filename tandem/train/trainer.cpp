@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -72,9 +71,13 @@ class Trainer {
       : config_(std::move(config)),
         data_(data),
         comm_(comm),
-        parts_(assemble(
-            config_, data.train, comm, std::move(own.model), std::move(own.loss),
-            own.placement)),
+        parts_(within_device_memory(
+            own.placement, "choose a smaller --model, or --device cpu",
+            [&] {
+              return assemble(
+                  config_, data.train, comm, std::move(own.model), std::move(own.loss),
+                  own.placement);
+            })),
         saving_(config_, data.train, data_parts, comm, parts_),
         reading_(config_, data.train, parts_, comm),
         schedule_(make_lr_schedule(
@@ -83,6 +86,7 @@ class Trainer {
         agreement_(comm, config_.output.checkpoint_minutes),
         reporter_(config_, comm, *parts_.strategy, parts_.arenas->device()),
         end_(comm, config_.training, reading_.reads(), own.observer),
+        peak_device_bytes_(std::move(own.peak_device_bytes)),
         test_images_(copy_to_device(data.test, parts_.arenas->placement())) {}
 
   Summary run() {
@@ -465,6 +469,9 @@ class Trainer {
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
     summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
+    summary.peak_device_memory_mib = total_device_memory(
+        peak_device_bytes_ ? std::optional(peak_device_bytes_()) : std::nullopt,
+        parts_.arenas->device(), config_.ranks.kind, comm_);
     summary.mean_save_pause_ms = largest_over_ranks(pauses_.mean_ms(), comm_);
     summary.longest_save_pause_ms = largest_over_ranks(pauses_.longest_ms(), comm_);
     const bool early =
@@ -511,6 +518,7 @@ class Trainer {
   Position position_;
   double lr_ = 0;
   RunEnd end_;
+  const std::function<int64_t()> peak_device_bytes_;
   std::shared_ptr<const DeviceImages> test_images_;
   Trace trace_;
 };
@@ -533,14 +541,11 @@ Summary train(
                                ? settle_precision_on_device(config, comm)
                                : settle_precision(config, comm);
   const Placement placement = own.placement;
-  const auto trainer =
-      within_device_memory(placement, "choose a smaller --model, or --device cpu", [&] {
-        return std::make_unique<Trainer>(
-            std::move(settled), data, data_parts, comm, std::move(own));
-      });
   return within_device_memory(
-      placement, smaller_batches("--batch-size", config.training.batch_size),
-      [&] { return trainer->run(); });
+      placement, smaller_batches("--batch-size", config.training.batch_size), [&] {
+        return Trainer(std::move(settled), data, data_parts, comm, std::move(own))
+            .run();
+      });
 }
 
 }  // namespace tandem

@@ -11,11 +11,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -217,6 +219,9 @@ struct FarGuard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream exchangeStream(c10::Stream stream) const noexcept override {
     return stream;
+  }
+  void synchronizeStream(const c10::Stream&) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(far_wait_ms));
   }
   c10::DeviceIndex deviceCount() const noexcept override {
     return kFarDevices;

@@ -57,6 +57,9 @@ int64_t far_bytes_in_use(int index = 0);
 int64_t far_peak_bytes(int index = 0);
 void forget_far_peak(int index = 0);
 
+/// How long the host waits for a device each time that it asks to; for tests.
+inline std::atomic<int64_t> far_wait_ms{0};
+
 /// How often something was copied to a device.
 int64_t copies_to_far();
 
