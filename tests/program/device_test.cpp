@@ -45,6 +45,24 @@ TEST_F(Devices, CudaSaysWhatIsMissing) {
   }
 }
 
+TEST_F(Devices, EvalAndBenchSayTheSame) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"eval", "--checkpoint", "/nowhere", "--device"}, {"bench", "step", "--device"}};
+  for (auto command : commands) {
+    command.emplace_back("cuda");
+    const auto result = tandem_run(command);
+    EXPECT_EQ(result.status.code, 2);
+    EXPECT_THAT(
+        result.errors,
+        HasSubstr(
+            built_for_cuda() ? "there is no GPU to use: CUDA driver version"
+                             : "[device] --device cuda needs tandem-worker-cuda"));
+    command.back() = "gpu";
+    EXPECT_THAT(tandem_run(command).errors, HasSubstr("--device"));
+    EXPECT_EQ(tandem_run(command).status.code, 2);
+  }
+}
+
 TEST_F(Devices, AutoTakesTheCpuAndThatIsTheDefault) {
   const auto train = [](const std::vector<std::string>& more) {
     std::vector<std::string> command = {"train",   "--data",  "digits", "--model",

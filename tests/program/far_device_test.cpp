@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "far_program.h"
 
 namespace tandem {
@@ -97,6 +99,52 @@ TEST_F(FarProgramRuns, WithoutEnoughDeviceMemoryARunFailsWithOneLine) {
             HasSubstr("lower --batch-size from 160 to 80")));
     remove_all(out_);
   }
+}
+
+// "Test set: ...", the last of them.
+std::string last_test(const std::string& output) {
+  const size_t begin = output.rfind("Test set: ");
+  return begin == std::string::npos
+             ? "(no test)"
+             : output.substr(begin, output.find('(', begin) - begin);
+}
+
+TEST_F(FarProgramRuns, EvalThereHasTheNumbersOfTheCpu) {
+  const auto trained = program_.run(train({"--device", "cuda"}));
+  ASSERT_TRUE(trained.status.ok()) << trained.errors;
+  const auto eval = [&](const std::string& device, const Variables& variables = {}) {
+    return program_.run(
+        {"eval", "--checkpoint", out_, "--limit", "320", "--batch-size", "64",
+         "--device", device},
+        variables);
+  };
+  const auto far = eval("cuda:1");
+  ASSERT_TRUE(far.status.ok()) << far.errors;
+  EXPECT_EQ(last_test(far.output), last_test(eval("cpu").output));
+  EXPECT_EQ(last_test(far.output), last_test(trained.output));
+  const auto small = eval("cuda", {{"FAR_CAPACITY_BYTES", "150000"}});
+  EXPECT_EQ(small.status.code, 1);
+  EXPECT_THAT(small.errors, HasSubstr("lower --batch-size from 64 to 32"));
+  const auto missing = eval("cuda:7");
+  EXPECT_EQ(missing.status.code, 2);
+  EXPECT_THAT(missing.errors, HasSubstr("there is no cuda:7"));
+}
+
+TEST_F(FarProgramRuns, BenchStepIsThereAndWaitsForIt) {
+  const auto bench = [&](const std::string& device) {
+    const auto result = program_.run(
+        {"bench", "step", "--model", "simplenet", "--data", "digits", "--steps", "2",
+         "--warmup", "1", "--json", "--device", device},
+        {{"FAR_WAIT_MS", "1000"}});
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    return nlohmann::json::parse(result.output, nullptr, false);
+  };
+  const auto far = bench("cuda");
+  EXPECT_EQ(far.value("device", ""), "xpu:0");
+  EXPECT_EQ(far.value("executor", ""), "cuda");
+  // No measure of speed: each step has slept so long.
+  EXPECT_GE(far.value("p10", 0.0), 1000);
+  EXPECT_EQ(bench("cpu").value("device", ""), "cpu");
 }
 
 }  // namespace
