@@ -351,6 +351,26 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> far_convolution_backward(
       far(std::get<2>(gradients))};
 }
 
+// Its running statistics are changed, which its schema does not say: the fallback would
+// leave them in main memory.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> far_batch_norm(
+    const at::Tensor& input, const c10::optional<at::Tensor>& weight,
+    const c10::optional<at::Tensor>& bias,
+    const c10::optional<at::Tensor>& running_mean,
+    const c10::optional<at::Tensor>& running_var, bool training, double momentum,
+    double eps) {
+  const Open open;
+  const auto near_one = [](const c10::optional<at::Tensor>& tensor) {
+    return tensor && tensor->defined() ? c10::make_optional(near(*tensor)) : tensor;
+  };
+  const auto [output, mean, inverse_std] = at::native_batch_norm(
+      near(input), near_one(weight), near_one(bias), near_one(running_mean),
+      near_one(running_var), training, momentum, eps);
+  return {
+      output.to(input.device()), mean.to(input.device()),
+      inverse_std.to(input.device())};
+}
+
 // All others: tensors are copied to main memory and what comes out is copied back.
 void far_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   ++inside_operator;
@@ -375,6 +395,7 @@ TORCH_LIBRARY_IMPL(aten, XPU, m) {
   m.impl("resize_", &far_resize);
   m.impl("convolution_overrideable", &far_convolution);
   m.impl("convolution_backward_overrideable", &far_convolution_backward);
+  m.impl("native_batch_norm", &far_batch_norm);
 }
 
 TORCH_LIBRARY_IMPL(_, XPU, m) {
