@@ -101,6 +101,23 @@ TEST_F(FarProgramRuns, WithoutEnoughDeviceMemoryARunFailsWithOneLine) {
   }
 }
 
+TEST_F(FarProgramRuns, TheRecipeForGpusTrainsAsTheOneForCpus) {
+  const auto losses = [&](const std::string& recipe) {
+    const auto result = program_.run(
+        {"train", source_dir() + "/recipes/" + recipe + ".toml", "--data", "digits",
+         "--limit", "200", "--epochs", "1", "-g", "2", "--log-every", "1", "--executor",
+         "eager"});
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    return result.output.substr(0, result.output.find("Training complete"));
+  };
+  const std::string far = losses("004-nccl-amp");
+  EXPECT_THAT(far, HasSubstr("Epoch [1/1], Step [1/1], Loss: "));
+  EXPECT_EQ(far.substr(far.find("Epoch")), [&] {
+    const std::string near = losses("004-amp");
+    return near.substr(near.find("Epoch"));
+  }());
+}
+
 // "Test set: ...", the last of them.
 std::string last_test(const std::string& output) {
   const size_t begin = output.rfind("Test set: ");
