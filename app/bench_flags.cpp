@@ -46,11 +46,11 @@ void add_json_flag(CLI::App& app, bool& json) {
 BenchStepOptions parse_bench_step(const Arguments& arguments) {
   CLI::App app(
       "Times whole training steps of one rank, the loader's batch included: median "
-      "and spread over --steps, after --warmup.",
+      "and spread over --steps, after --warmup. On a GPU each is waited for.",
       "tandem bench step");
   BenchStepOptions options;
   add_data_flags(app, options.config);
-  for (const char* name : {"executor", "precision", "optimizer"}) {
+  for (const char* name : {"executor", "precision", "optimizer", "device"}) {
     add_setting(app, options.config, name);
   }
   app.add_option("--threads", options.threads, "CPU threads of the rank")

@@ -11,7 +11,7 @@ namespace tandem::app {
 
 /// What `tandem bench step` measures: whole training steps of one rank.
 struct BenchStepOptions {
-  // Model, data, batch size, executor, precision.
+  // Model, data, batch size, executor, precision, device.
   RunConfig config;
   int threads = 1;
   int64_t steps = 50;

@@ -11,6 +11,7 @@
 #include "app/recipe_name.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/checkpoint/resume_settings.h"
+#include "tandem/config/document.h"
 #include "tandem/data/dataset.h"
 
 namespace tandem::app {
@@ -147,6 +148,7 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
   RunConfig config;
   if (!recipe.empty()) {
     read_recipe(config, recipe);
+    more.without_gpu = read_without_gpu(recipe);
   }
   apply_command_line(config, app, flags, assignments);
   const std::string earlier = config_of_earlier_run(config);

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <string>
+
 #include "app/command.h"
+#include "tandem/base/error.h"
 #include "tandem/config/fields.h"
 
 namespace tandem::app {
@@ -12,7 +15,25 @@ struct TrainExtras {
   // --fetch. About what this host lacks now: no setting, so no recipe and no
   // config.toml has it, and hosts and resumes may differ.
   bool fetch = false;
+  // The recipe to take where there is no GPU, "" where the recipe names none.
+  std::string without_gpu;
 };
+
+/// What `find` returns, which looks for a device. Where it refuses, the error also
+/// names the recipe to take without a GPU.
+template <typename Find>
+auto find_device(const TrainExtras& extras, const Find& find) {
+  try {
+    return find();
+  } catch (const ConfigError& error) {
+    if (extras.without_gpu.empty()) {
+      throw;
+    }
+    throw ConfigError(
+        std::string(error.what()) + "; without a GPU take the recipe " +
+        extras.without_gpu);
+  }
+}
 
 /// Reads `train`'s arguments: [RECIPE.toml] [--flags] [--set key=value]. Flags win
 /// over the recipe, --set over flags. For several hosts, where no launcher started us,

@@ -15,24 +15,28 @@ namespace tandem::app {
 namespace {
 
 std::vector<std::string> bench_worker(
-    const std::string& action, const Arguments& arguments) {
-  std::vector<std::string> command = {worker_path(), "bench", action};
+    const std::string& action, const Arguments& arguments,
+    const std::string& worker = worker_path()) {
+  std::vector<std::string> command = {worker, "bench", action};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
 
 // BLAS reads its number of threads when it is loaded: too late for the worker.
 [[noreturn]] void become_bench(
-    const std::string& action, const Arguments& arguments, int threads) {
+    const std::string& action, const Arguments& arguments, int threads,
+    const std::string& worker = worker_path()) {
   const auto text = std::to_string(threads);
   Variables variables = rank_variables(1);
   variables.emplace_back("OMP_NUM_THREADS", text);
   variables.emplace_back("OPENBLAS_NUM_THREADS", text);
-  exec_program(bench_worker(action, arguments), variables);
+  exec_program(bench_worker(action, arguments, worker), variables);
 }
 
 int run_step(const Arguments& arguments) {
-  become_bench("step", arguments, parse_bench_step(arguments).threads);
+  const auto options = parse_bench_step(arguments);
+  become_bench(
+      "step", arguments, options.threads, worker_path(options.config.exec.device));
 }
 
 int run_loader(const Arguments& arguments) {

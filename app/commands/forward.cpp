@@ -1,4 +1,5 @@
 #include "app/command.h"
+#include "app/eval_flags.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
@@ -8,8 +9,10 @@ namespace tandem::app {
 
 namespace {
 
-[[noreturn]] void become_worker(const std::string& name, const Arguments& arguments) {
-  std::vector<std::string> command = {worker_path(), name};
+[[noreturn]] void become_worker(
+    const std::string& name, const Arguments& arguments,
+    const std::string& worker = worker_path()) {
+  std::vector<std::string> command = {worker, name};
   command.insert(command.end(), arguments.begin(), arguments.end());
   exec_program(command, rank_variables(1));
 }
@@ -17,7 +20,8 @@ namespace {
 }  // namespace
 
 int run_eval(const Arguments& arguments) {
-  become_worker("eval", arguments);
+  become_worker(
+      "eval", arguments, worker_path(parse_eval(arguments).config.exec.device));
 }
 
 int run_data(const Arguments& arguments) {

@@ -137,6 +137,7 @@ void train_here(const RunConfig& config, const Arguments& arguments) {
 void train_or_launch(const Arguments& arguments) {
   TrainExtras extras;
   const RunConfig config = parse_train_arguments(arguments, &extras);
+  find_device(extras, [&] { return worker_path(config.exec.device); });
   outlive_readers();
   const auto env = read_rank_env();
   const bool first = env ? env->rank == 0 : config.ranks.node_rank == 0;

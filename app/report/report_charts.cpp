@@ -317,6 +317,8 @@ ReportCharts charts_of_runs(
   add("bytes", "Sent", "MB per rank", &ReportRun::megabytes_sent);
   add("exposed", "Exposed communication", "ms per step", &ReportRun::exposed_ms);
   add("memory", "Peak memory", "MiB, PSS of all processes", &ReportRun::memory_mib);
+  add("device-memory", "Peak GPU memory", "MiB of all GPUs",
+      &ReportRun::device_memory_mib);
   return charts;
 }
 

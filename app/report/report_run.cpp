@@ -123,6 +123,7 @@ ReportRun read_run(const ordered_json& row) {
   }
   run.exposed_ms = number_in(row, "exposed_comm_ms_per_step");
   run.memory_mib = number_in(row, "peak_memory_mib");
+  run.device_memory_mib = number_in(row, "peak_device_memory_mib");
   read_document(run, row);
   return run;
 }

@@ -30,6 +30,7 @@ struct ReportRun {
   std::optional<double> megabytes_sent;
   std::optional<double> exposed_ms;
   std::optional<double> memory_mib;
+  std::optional<double> device_memory_mib;
   // Seconds of training at which its test accuracy was first at the target, the median
   // where it was repeated; nullopt where it never was, or there is no target.
   std::optional<double> arrival;

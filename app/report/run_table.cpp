@@ -111,6 +111,18 @@ std::string memory(const ordered_json& row, const ordered_json&) {
   return value <= 0 ? kNothing : fmt::format("{:.0f}", value);
 }
 
+std::string device_memory(const ordered_json& row, const ordered_json&) {
+  const double value = number(row, "peak_device_memory_mib");
+  return value < 0 ? kNothing : fmt::format("{:.0f}", value);
+}
+
+bool has_devices(const ordered_json& table) {
+  const auto& rows = table["rows"];
+  return std::any_of(rows.begin(), rows.end(), [](const ordered_json& row) {
+    return number(row, "peak_device_memory_mib") >= 0;
+  });
+}
+
 std::string document(const ordered_json& row, const ordered_json&) {
   std::vector<std::string> parts;
   const auto figures = part_in(row, "document");
@@ -162,7 +174,8 @@ std::vector<Column> scaling_columns(bool repeated) {
   return columns;
 }
 
-std::vector<Column> columns_of(const std::string& kind, bool wide, bool repeated) {
+std::vector<Column> columns_of(
+    const std::string& kind, bool wide, bool repeated, bool devices) {
   if (kind == "scaling") {
     return scaling_columns(repeated);
   }
@@ -187,11 +200,12 @@ std::vector<Column> columns_of(const std::string& kind, bool wide, bool repeated
     columns.push_back({"training s", &train_seconds});
   }
   columns.insert(
-      columns.end(), {kRate,
-                      {"MB/rank", &megabytes},
-                      {"comm ms", &exposed},
-                      {"MiB", &memory},
-                      {"document", &document}});
+      columns.end(),
+      {kRate, {"MB/rank", &megabytes}, {"comm ms", &exposed}, {"MiB", &memory}});
+  if (devices) {
+    columns.push_back({"GPU MiB", &device_memory});
+  }
+  columns.push_back({"document", &document});
   return columns;
 }
 
@@ -233,7 +247,8 @@ std::string markdown_line(const std::vector<std::string>& cells) {
 RunTable make_run_table(const ordered_json& table, bool wide) {
   RunTable made;
   const bool repeated = number(table, "repeats") > 1;
-  const auto columns = columns_of(text_in(table, "kind"), wide, repeated);
+  const auto columns =
+      columns_of(text_in(table, "kind"), wide, repeated, has_devices(table));
   for (const auto& column : columns) {
     made.titles.emplace_back(column.title);
   }

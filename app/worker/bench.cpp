@@ -1,5 +1,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,10 +10,12 @@
 #include "app/bench_flags.h"
 #include "app/bench_spread.h"
 #include "app/worker/bench.h"
+#include "app/worker/devices.h"
 #include "tandem/base/error.h"
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/train/agreement/precision.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/device_memory.h"
 
 namespace tandem::app {
 
@@ -97,10 +100,20 @@ void add_marks(StepTimes& times, const Trace& trace) {
   }
 }
 
-StepTimes time_steps(const BenchStepOptions& options, Communicator& comm) {
+// Until what was put in the device's stream has run.
+void wait_for(const at::Device& device) {
+  if (!device.is_cpu()) {
+    c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+  }
+}
+
+StepTimes time_steps(
+    const BenchStepOptions& options, Communicator& comm, const Placement& placement) {
   const auto data = load_dataset(options.config.data.source).train;
-  const Assembly parts = assemble(options.config, data, comm);
+  const Assembly parts = assemble(options.config, data, comm, nullptr, {}, placement);
+  const at::Device device = parts.arenas->device();
   LoaderOptions loading = loader_options(options.config);
+  loading.images = copy_to_device(data, parts.arenas->placement());
   loading.num_buffers = options.prefetched ? kPrefetchedBatches : 2;
   FullBatches batches(data, loading);
   std::vector<Batch> fetched;
@@ -119,6 +132,7 @@ StepTimes time_steps(const BenchStepOptions& options, Communicator& comm) {
     const auto place = static_cast<size_t>(context.step % kPrefetchedBatches);
     const Batch batch = options.prefetched ? fetched[place] : batches.next();
     parts.strategy->train_step({batch}, context);
+    wait_for(device);
     if (context.step >= options.warmup) {
       times.ms.push_back(1000 * seconds_since(start));
       add_marks(times, trace);
@@ -141,19 +155,23 @@ int bench_step(const Arguments& arguments) {
   auto options = parse_bench_step(arguments);
   at::set_num_threads(options.threads);
   const auto comm = make_single_communicator();
-  options.config.exec.precision = settle_precision(options.config, *comm);
-  const StepTimes times = time_steps(options, *comm);
+  RunConfig& config = options.config;
+  const Placement placement = find_placement(config, 0);
+  config.exec.precision = placement.device ? settle_precision_on_device(config, *comm)
+                                           : settle_precision(config, *comm);
+  const StepTimes times = within_device_memory(
+      placement, smaller_batches("--batch-size", config.training.batch_size),
+      [&] { return time_steps(options, *comm, placement); });
   const Spread spread = spread_of(times.ms);
-  const RunConfig& config = options.config;
+  const std::string device = placement.device ? placement.device->str() : "cpu";
   const double rate =
       1000 * static_cast<double>(config.training.batch_size) / spread.median;
   if (!options.json) {
     fmt::print(
-        "{}, batch {}, executor {}, {}, {} threads, batches {}: {:.2f} ms per step "
-        "(p10 "
-        "{:.2f}, p90 {:.2f}), {:.0f} samples/s\n",
+        "{}, batch {}, executor {}, {}, {}, {} threads, batches {}: {:.2f} ms per step "
+        "(p10 {:.2f}, p90 {:.2f}), {:.0f} samples/s\n",
         name_of(config.model.kind), config.training.batch_size, name_of(times.executor),
-        name_of(config.exec.precision), options.threads,
+        name_of(config.exec.precision), device, options.threads,
         options.prefetched ? "fetched beforehand" : "fetched in the step",
         spread.median, spread.p10, spread.p90, rate);
     return 0;
@@ -174,6 +192,7 @@ int bench_step(const Arguments& arguments) {
   json["prefetched"] = options.prefetched;
   json["threads"] = options.threads;
   json["executor"] = name_of(times.executor);
+  json["device"] = device;
   json["precision"] = name_of(config.exec.precision);
   json["optimizer"] = name_of(config.optimizer.kind);
   add_machine(json);

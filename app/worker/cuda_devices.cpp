@@ -51,6 +51,13 @@ Placement find_placement(const RunConfig& config, int local_rank) {
   return placement;
 }
 
+std::function<int64_t()> count_device_bytes(const Placement& placement) {
+  if (!placement.device) {
+    return {};
+  }
+  return [index = placement.device->index()] { return peak_cuda_bytes(index); };
+}
+
 std::unique_ptr<Communicator> make_group(
     JoinedRun& run, const RunConfig& config, const Placement& placement) {
   return placement.device ? make_cuda_communicator(

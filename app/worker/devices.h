@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,6 +17,10 @@ namespace tandem::app {
 ///
 /// Throws ConfigError for a device that there is not.
 Placement find_placement(const RunConfig& config, int local_rank);
+
+/// What this process took of the placement's device, at most so far; empty for main
+/// memory.
+std::function<int64_t()> count_device_bytes(const Placement& placement);
 
 /// The group for ranks with such a placement. Collective.
 std::unique_ptr<Communicator> make_group(

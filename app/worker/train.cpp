@@ -51,14 +51,19 @@ Placement agreed(Placement mine, const RunConfig& config, Communicator& comm) {
   return mine;
 }
 
-void train_as_process(const RunConfig& config) {
+Placement place(const RunConfig& config, const TrainExtras& extras, int local_rank) {
+  return find_device(extras, [&] { return find_placement(config, local_rank); });
+}
+
+void train_as_process(const RunConfig& config, const TrainExtras& extras) {
   const Deadline deadline(config.comm.timeout());
   const auto env = read_rank_env().value_or(RankEnv{});
   OwnParts own;
-  own.placement = find_placement(config, env.local_rank);
+  own.placement = place(config, extras, env.local_rank);
   print_join_line(config, env.rank, env.local_rank);
   JoinedRun run = join_run(env, config.comm);
   own.placement = agreed(std::move(own.placement), config, *run.comm);
+  own.peak_device_bytes = count_device_bytes(own.placement);
   check_backend(config, own.placement);
   run.comm = make_group(run, config, own.placement);
   train(
@@ -69,7 +74,7 @@ void train_as_process(const RunConfig& config) {
       *run.comm, std::move(own));
 }
 
-void train_as_threads(const RunConfig& config) {
+void train_as_threads(const RunConfig& config, const TrainExtras& extras) {
   const Deadline deadline(config.comm.timeout());
   const bool scatter = config.data.share == Share::scatter;
   const auto data =
@@ -79,7 +84,8 @@ void train_as_threads(const RunConfig& config) {
       config.num_ranks_here(),
       [&](Communicator& comm) {
         OwnParts own;
-        own.placement = find_placement(config, comm.rank());
+        own.placement = place(config, extras, comm.rank());
+        own.peak_device_bytes = count_device_bytes(own.placement);
         print_join_line(config, comm.rank(), comm.rank());
         const auto group =
             own.placement.device ? make_device_communicator(comm.split(0)) : nullptr;
@@ -96,12 +102,13 @@ void train_as_threads(const RunConfig& config) {
 int work_train(const Arguments& arguments) {
   catch_signals();
   return run_as_rank([&] {
-    const RunConfig config = parse_train_arguments(arguments);
+    TrainExtras extras;
+    const RunConfig config = parse_train_arguments(arguments, &extras);
     outlive_readers();
     if (config.ranks.kind == RankKind::thread) {
-      train_as_threads(config);
+      train_as_threads(config, extras);
     } else {
-      train_as_process(config);
+      train_as_process(config, extras);
     }
   });
 }

@@ -59,8 +59,8 @@ def mnist(root, recipe, part="train"):
     return datasets.MNIST(root, train=part == "train", transform=transforms.Compose(steps))
 
 
-def step_arguments(description):
-    """The parser of what times steps of net: step.py and step_jax.py."""
+def step_arguments(description, precisions=("fp32", "bf16")):
+    """The parser of what times steps of net: step.py, step_gpu.py and step_jax.py."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
@@ -68,7 +68,7 @@ def step_arguments(description):
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--warmup", type=int, default=10)
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--precision", choices=precisions, default="fp32")
     return parser
 
 
@@ -102,7 +102,7 @@ def batch_of(pixels, labels, order, recipe):
     return images.sub_(recipe.mean).div_(recipe.std), labels[order]
 
 
-def document_arguments(epochs, ranks=1, parity=False):
+def document_arguments(epochs, ranks=1, parity=False, device=False):
     """The arguments of a document's program (documents/). It runs as the document has
     it; one of `parity` does so with --as-written only, and else as compare.py needs it."""
     parser = argparse.ArgumentParser()
@@ -110,6 +110,8 @@ def document_arguments(epochs, ranks=1, parity=False):
     parser.add_argument("--epochs", type=int, default=epochs)
     parser.add_argument("--limit", type=int, default=0, help="first samples only")
     parser.add_argument("--nproc", type=int, default=ranks, help="ranks")
+    if device:
+        parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     if parity:
         parser.add_argument("--save-init", help="where the initial state dict goes")
         parser.add_argument("--as-written", action="store_true", help=(

@@ -216,6 +216,9 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["gradient_bytes"] = summary.gradient_bytes;
   json["bytes_sent_per_rank"] = summary.bytes_sent_per_rank;
   json["peak_memory_mib"] = summary.peak_memory_mib;
+  if (summary.peak_device_memory_mib) {
+    json["peak_device_memory_mib"] = *summary.peak_device_memory_mib;
+  }
   json["mean_save_pause_ms"] = summary.mean_save_pause_ms;
   json["longest_save_pause_ms"] = summary.longest_save_pause_ms;
   json["parameters_sha256"] = summary.parameters_sha256;

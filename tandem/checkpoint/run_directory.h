@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,9 @@ struct Summary {
   double bytes_sent_per_rank = 0;
   // PSS: each process's own peak, added up over the ranks' processes.
   double peak_memory_mib = 0;
+  // What ranks took of their devices, each device's own peak, added up; none where the
+  // ranks compute in main memory.
+  std::optional<double> peak_device_memory_mib;
   // For how long a checkpoint had training stand still, at the rank where it was
   // longest: state is gathered and copied, and the checkpoint before must have been
   // written.

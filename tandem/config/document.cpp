@@ -111,6 +111,16 @@ std::optional<double> DocumentFigure::at(int ranks, int own_ranks) const {
                                  : std::nullopt;
 }
 
+std::string read_without_gpu(const std::string& path) {
+  const auto recipe = parse_recipe(path);
+  const auto* node = recipe.get("without_gpu");
+  if (node == nullptr) {
+    return "";
+  }
+  const auto folder = std::filesystem::path(path).parent_path();
+  return (folder / text_of(path, *node, "without_gpu")).string();
+}
+
 DocumentFigures read_document(const std::string& path) {
   DocumentFigures figures;
   const auto recipe = parse_recipe(path);

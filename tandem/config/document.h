@@ -40,6 +40,11 @@ struct DocumentFigures {
 /// cannot be read.
 DocumentFigures read_document(const std::string& path);
 
+/// The path of the recipe that is to be taken where there is no GPU: what this recipe's
+/// own key without_gpu names, relative to it; "" without the key. Throws as
+/// read_document().
+std::string read_without_gpu(const std::string& path);
+
 /// A recipe's [scaling] table: which recipes to run (paths from the current directory),
 /// with how many ranks. Such a recipe has no settings.
 struct ScalingRecipe {

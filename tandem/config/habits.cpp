@@ -22,7 +22,12 @@ constexpr Habit kHabits[] = {
     {"workers",
      "the loader needs no workers: it prepares a batch in microseconds; leave it out"},
     {"pin_memory",
-     "a data set is copied to a GPU once, and elsewhere there is nothing to copy; leave "
+     "a data set is copied to a GPU once, and elsewhere there is nothing to copy; "
+     "leave "
+     "it out"},
+    {"non_blocking",
+     "a data set is copied to a GPU once, and elsewhere there is nothing to copy; "
+     "leave "
      "it out"},
     {"shuffle", "training data is shuffled; use reshuffle = false for one order"},
     {"save_dir", "use out"},

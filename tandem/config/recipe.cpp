@@ -134,7 +134,7 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
       check_version(node, where);
     } else if (name == "launch") {
       apply_launch(config, node, path);
-    } else if (name != "base" && name != "document") {
+    } else if (name != "base" && name != "document" && name != "without_gpu") {
       refuse_section(name, node, where);
       const auto& field = find_field(name, where);
       check_type(field, node, where);

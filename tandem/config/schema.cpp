@@ -72,6 +72,8 @@ std::string recipe_schema() {
   properties["format_version"] = {{"const", 1}};
   properties["base"] = {
       {"type", "string"}, {"description", "another recipe, which is read first"}};
+  properties["without_gpu"] = {
+      {"type", "string"}, {"description", "the recipe to take where there is no GPU"}};
   properties["document"] = {
       {"type", "object"},
       {"description", "figures to compare with (docs/strategies.md)"}};

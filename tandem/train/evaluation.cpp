@@ -14,6 +14,7 @@
 #include "tandem/base/error.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/device_memory.h"
 #include "tandem/train/report/all_ranks.h"
 
 namespace tandem {
@@ -163,13 +164,18 @@ TestReport evaluate_checkpoint(
     check_images(description, splits.test);
   }
   const auto comm = make_single_communicator();
-  const Assembly parts =
-      assemble(config, splits.test, *comm, std::move(model), std::move(loss));
-  const auto state = parts.arenas->state();
-  load_model(checkpoint, &state);
-  LoaderOptions loading = loader_options(config);
-  loading.batch_size = options.batch_size;
-  return evaluate(*parts.strategy, *comm, splits.test, loading);
+  return within_device_memory(
+      options.placement, smaller_batches("--batch-size", options.batch_size), [&] {
+        const Assembly parts = assemble(
+            config, splits.test, *comm, std::move(model), std::move(loss),
+            options.placement);
+        const auto state = parts.arenas->state();
+        load_model(checkpoint, &state);
+        LoaderOptions loading = loader_options(config);
+        loading.batch_size = options.batch_size;
+        loading.images = copy_to_device(splits.test, parts.arenas->placement());
+        return evaluate(*parts.strategy, *comm, splits.test, loading);
+      });
 }
 
 }  // namespace tandem

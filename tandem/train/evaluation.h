@@ -34,6 +34,8 @@ struct CheckpointEvaluation {
   // The first so many samples; 0: all.
   int64_t limit = 0;
   int64_t batch_size = 1000;
+  // Where it is evaluated.
+  Placement placement;
 };
 
 /// Evaluates a checkpoint's model on the test part of a data set, on one rank.

@@ -1,7 +1,10 @@
 #include "tandem/train/totals.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
+#include <algorithm>
+#include <map>
 #include <vector>
 
 #include "tandem/comm/rpc/rpc.h"
@@ -101,6 +104,32 @@ void add_totals(
 double total_memory(double mib_of_this_process, RankKind kind, Communicator& comm) {
   const bool own_process = kind == RankKind::process || comm.rank() == 0;
   return sum_over_ranks(own_process ? mib_of_this_process : 0, "memory", comm);
+}
+
+std::optional<double> total_device_memory(
+    std::optional<int64_t> bytes, at::Device device, RankKind kind,
+    Communicator& comm) {
+  const auto mine = at::empty({2}, at::kLong);
+  mine.data_ptr<int64_t>()[0] = device.index();
+  mine.data_ptr<int64_t>()[1] = bytes.value_or(-1);
+  const auto all = comm.stack(mine, "device memory");
+  // By process and device.
+  std::map<std::pair<int, int64_t>, int64_t> peaks;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const auto* row = all.data_ptr<int64_t>() + 2 * rank;
+    if (row[1] >= 0) {
+      auto& peak = peaks[{kind == RankKind::process ? rank : 0, row[0]}];
+      peak = std::max(peak, row[1]);
+    }
+  }
+  if (peaks.empty()) {
+    return std::nullopt;
+  }
+  double sum = 0;
+  for (const auto& [where, peak] : peaks) {
+    sum += static_cast<double>(peak) / (1 << 20);
+  }
+  return sum;
 }
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tandem/checkpoint/run_directory.h"
@@ -35,5 +36,11 @@ double largest_over_ranks(double mine, Communicator& comm);
 
 /// The peaks of all processes added up; thread ranks are one process. Collective.
 double total_memory(double mib_of_this_process, RankKind kind, Communicator& comm);
+
+/// MiB, the same of what ranks took of their devices; thread ranks on one device share
+/// it. `bytes`: this rank's device's, none: it computes in main memory. None where all
+/// do. Collective.
+std::optional<double> total_device_memory(
+    std::optional<int64_t> bytes, at::Device device, RankKind kind, Communicator& comm);
 
 }  // namespace tandem

@@ -22,6 +22,7 @@
 #include "tandem/train/agreement/run_end.h"
 #include "tandem/train/agreement/start_checks.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/device_memory.h"
 #include "tandem/train/drift_check.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/messages.h"
@@ -70,9 +71,13 @@ class Trainer {
       : config_(std::move(config)),
         data_(data),
         comm_(comm),
-        parts_(assemble(
-            config_, data.train, comm, std::move(own.model), std::move(own.loss),
-            own.placement)),
+        parts_(within_device_memory(
+            own.placement, "choose a smaller --model, or --device cpu",
+            [&] {
+              return assemble(
+                  config_, data.train, comm, std::move(own.model), std::move(own.loss),
+                  own.placement);
+            })),
         saving_(config_, data.train, data_parts, comm, parts_),
         reading_(config_, data.train, parts_, comm),
         schedule_(make_lr_schedule(
@@ -81,6 +86,7 @@ class Trainer {
         agreement_(comm, config_.output.checkpoint_minutes),
         reporter_(config_, comm, *parts_.strategy, parts_.arenas->device()),
         end_(comm, config_.training, reading_.reads(), own.observer),
+        peak_device_bytes_(std::move(own.peak_device_bytes)),
         test_images_(copy_to_device(data.test, parts_.arenas->placement())) {}
 
   Summary run() {
@@ -381,9 +387,13 @@ class Trainer {
     LoaderOptions options = loader_options(config_);
     options.batch_size = config_.output.eval_batch_size;
     options.images = test_images_;
-    auto whole = evaluate_unless(
-        [] { return stop_signal() != 0; }, *parts_.strategy, comm_, data_.test, options,
-        config_.output.dry_run ? kDryRunSteps : 0);
+    auto whole = within_device_memory(
+        parts_.arenas->placement(),
+        smaller_batches("--eval-batch-size", options.batch_size), [&] {
+          return evaluate_unless(
+              [] { return stop_signal() != 0; }, *parts_.strategy, comm_, data_.test,
+              options, config_.output.dry_run ? kDryRunSteps : 0);
+        });
     if (!whole) {
       if (saved_step_ != position_.step) {
         save();
@@ -459,6 +469,9 @@ class Trainer {
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
     summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
+    summary.peak_device_memory_mib = total_device_memory(
+        peak_device_bytes_ ? std::optional(peak_device_bytes_()) : std::nullopt,
+        parts_.arenas->device(), config_.ranks.kind, comm_);
     summary.mean_save_pause_ms = largest_over_ranks(pauses_.mean_ms(), comm_);
     summary.longest_save_pause_ms = largest_over_ranks(pauses_.longest_ms(), comm_);
     const bool early =
@@ -505,6 +518,7 @@ class Trainer {
   Position position_;
   double lr_ = 0;
   RunEnd end_;
+  const std::function<int64_t()> peak_device_bytes_;
   std::shared_ptr<const DeviceImages> test_images_;
   Trace trace_;
 };
@@ -526,7 +540,12 @@ Summary train(
   settled.exec.precision = device && !device->is_cpu()
                                ? settle_precision_on_device(config, comm)
                                : settle_precision(config, comm);
-  return Trainer(std::move(settled), data, data_parts, comm, std::move(own)).run();
+  const Placement placement = own.placement;
+  return within_device_memory(
+      placement, smaller_batches("--batch-size", config.training.batch_size), [&] {
+        return Trainer(std::move(settled), data, data_parts, comm, std::move(own))
+            .run();
+      });
 }
 
 }  // namespace tandem

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -26,6 +28,8 @@ struct OwnParts {
   Observer* observer = nullptr;
   // Another device than main memory; for one rank, so far.
   Placement placement;
+  // What this process took of that device, at most so far; empty: nobody counts.
+  std::function<int64_t()> peak_device_bytes;
 };
 
 /// Trains as the config says, on this rank. Collective: every rank of `comm`

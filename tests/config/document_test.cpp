@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tests/places.h"
 
@@ -48,6 +49,18 @@ TEST(Document, EveryRecipesTablesCanBeRead) {
       testing::ElementsAre(
           0.23176565766334534, 0.3601338863372803, 0.33446624875068665,
           0.23122680187225342));
+}
+
+TEST(Document, ARecipeForGpusNamesTheOneToTakeWithoutAndNoBaseDoesForIt) {
+  const std::string folder = source_dir() + "/recipes";
+  EXPECT_EQ(read_without_gpu(folder + "/004-nccl-amp.toml"), folder + "/004-amp.toml");
+  EXPECT_EQ(read_without_gpu(folder + "/004-amp.toml"), "");
+  const auto own = make_private_directory();
+  replace_file(own + "/x.toml", "base = \"" + folder + "/004-nccl-amp.toml\"\n");
+  EXPECT_EQ(read_without_gpu(own + "/x.toml"), "");
+  replace_file(own + "/x.toml", "without_gpu = 3\n");
+  EXPECT_THROW(read_without_gpu(own + "/x.toml"), ConfigError);
+  remove_all(own);
 }
 
 TEST(Document, FiguresOfDocument001AreThoseOfTheirNumberOfRanks) {

@@ -5,14 +5,19 @@
 #include <ATen/native/CPUFallback.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -30,8 +35,30 @@ std::atomic<int64_t> copies_there{0};
 thread_local int inside_operator = 0;
 thread_local c10::Device current_device = kFar;
 
-// Address space for all tensors of the device; a place is taken from the front and used
-// again by those of the same size.
+struct Usage {
+  int64_t in_use = 0;
+  int64_t peak = 0;
+};
+
+// In LibTorch's words.
+std::string mebibytes(int64_t bytes) {
+  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+// As CUDACachingAllocator.cpp does.
+void throw_out_of_memory(int64_t size, int device, const Usage& usage) {
+  const int64_t capacity = far_capacity_bytes;
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ",
+      mebibytes(size), ". GPU ", device, " has a total capacity of ",
+      mebibytes(capacity), " of which ",
+      mebibytes(std::max<int64_t>(0, capacity - usage.in_use)),
+      " is free. If reserved but unallocated memory is large try setting "
+      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+}
+
+// Address space for all tensors of the devices; a place is taken from the front and
+// used again by those of the same size.
 class FarMemory {
  public:
   static FarMemory& instance() {
@@ -39,27 +66,35 @@ class FarMemory {
     return memory;
   }
 
-  void* take(size_t bytes) {
+  void* take(size_t bytes, int device) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     const size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    const auto found = free_.find(size);
-    if (found != free_.end()) {
-      void* const place = found->second;
-      free_.erase(found);
-      sizes_[place] = size;
-      return place;
+    const auto count = static_cast<int64_t>(size);
+    Usage& usage = usage_[device];
+    if (usage.in_use + count > far_capacity_bytes) {
+      throw_out_of_memory(count, device, usage);
     }
-    TANDEM_CHECK(used_ + size <= kBytes, "the device's memory is full");
-    void* const place = start_ + used_;
-    used_ += size;
-    sizes_[place] = size;
+    void* const place = place_of(size);
+    taken_[place] = {size, device};
+    usage.in_use += count;
+    usage.peak = std::max(usage.peak, usage.in_use);
     return place;
   }
   void give_back(void* place) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
-    const auto found = sizes_.find(place);
-    free_.emplace(found->second, place);
-    sizes_.erase(found);
+    const auto found = taken_.find(place);
+    const auto& [size, device] = found->second;
+    free_.emplace(size, place);
+    usage_[device].in_use -= static_cast<int64_t>(size);
+    taken_.erase(found);
+  }
+  Usage usage(int device) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    return usage_[device];
+  }
+  void forget_peak(int device) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    usage_[device].peak = usage_[device].in_use;
   }
   // For the calling thread, until it closes it: others wait.
   void open() {
@@ -96,11 +131,30 @@ class FarMemory {
     });
   }
 
+  void* place_of(size_t size) {
+    const auto found = free_.find(size);
+    if (found != free_.end()) {
+      void* const place = found->second;
+      free_.erase(found);
+      return place;
+    }
+    TANDEM_CHECK(used_ + size <= kBytes, "the address space of devices is full");
+    void* const place = start_ + used_;
+    used_ += size;
+    return place;
+  }
+
+  struct Taken {
+    size_t size;
+    int device;
+  };
+
   std::recursive_mutex mutex_;
   char* start_;
   size_t used_ = 0;
   int opened_ = 0;
-  std::map<void*, size_t> sizes_;
+  std::map<int, Usage> usage_;
+  std::map<void*, Taken> taken_;
   std::multimap<size_t, void*> free_;
 };
 
@@ -119,7 +173,9 @@ class Open {
 class FarAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) TANDEM_ALLOCATE_CONST override {
-    void* const place = bytes == 0 ? nullptr : FarMemory::instance().take(bytes);
+    void* const place = bytes == 0
+                            ? nullptr
+                            : FarMemory::instance().take(bytes, current_device.index());
     return {place, place, &give_back, current_device};
   }
   c10::DeleterFnPtr raw_deleter() const override {
@@ -163,6 +219,9 @@ struct FarGuard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream exchangeStream(c10::Stream stream) const noexcept override {
     return stream;
+  }
+  void synchronizeStream(const c10::Stream&) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(far_wait_ms));
   }
   c10::DeviceIndex deviceCount() const noexcept override {
     return kFarDevices;
@@ -292,6 +351,26 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> far_convolution_backward(
       far(std::get<2>(gradients))};
 }
 
+// Its running statistics are changed, which its schema does not say: the fallback would
+// leave them in main memory.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> far_batch_norm(
+    const at::Tensor& input, const c10::optional<at::Tensor>& weight,
+    const c10::optional<at::Tensor>& bias,
+    const c10::optional<at::Tensor>& running_mean,
+    const c10::optional<at::Tensor>& running_var, bool training, double momentum,
+    double eps) {
+  const Open open;
+  const auto near_one = [](const c10::optional<at::Tensor>& tensor) {
+    return tensor && tensor->defined() ? c10::make_optional(near(*tensor)) : tensor;
+  };
+  const auto [output, mean, inverse_std] = at::native_batch_norm(
+      near(input), near_one(weight), near_one(bias), near_one(running_mean),
+      near_one(running_var), training, momentum, eps);
+  return {
+      output.to(input.device()), mean.to(input.device()),
+      inverse_std.to(input.device())};
+}
+
 // All others: tensors are copied to main memory and what comes out is copied back.
 void far_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   ++inside_operator;
@@ -316,6 +395,7 @@ TORCH_LIBRARY_IMPL(aten, XPU, m) {
   m.impl("resize_", &far_resize);
   m.impl("convolution_overrideable", &far_convolution);
   m.impl("convolution_backward_overrideable", &far_convolution_backward);
+  m.impl("native_batch_norm", &far_batch_norm);
 }
 
 TORCH_LIBRARY_IMPL(_, XPU, m) {
@@ -323,6 +403,18 @@ TORCH_LIBRARY_IMPL(_, XPU, m) {
 }
 
 }  // namespace
+
+int64_t far_bytes_in_use(int index) {
+  return FarMemory::instance().usage(index).in_use;
+}
+
+int64_t far_peak_bytes(int index) {
+  return FarMemory::instance().usage(index).peak;
+}
+
+void forget_far_peak(int index) {
+  FarMemory::instance().forget_peak(index);
+}
 
 std::shared_ptr<const DeviceKernels> far_kernels() {
   return make_cuda_kernels(

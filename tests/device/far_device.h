@@ -47,6 +47,19 @@ inline Placement far_placement(int index = 0) {
 /// What the devices say that they have free; for tests to change.
 inline std::atomic<int64_t> far_free_bytes{int64_t{1} << 30};
 
+/// What each of them can hold; for tests to change. Who wants more gets the error of
+/// LibTorch's allocator for CUDA.
+inline std::atomic<int64_t> far_capacity_bytes{int64_t{1} << 30};
+
+/// What a device's tensors take now, and at most since the program began or
+/// forget_far_peak().
+int64_t far_bytes_in_use(int index = 0);
+int64_t far_peak_bytes(int index = 0);
+void forget_far_peak(int index = 0);
+
+/// How long the host waits for a device each time that it asks to; for tests.
+inline std::atomic<int64_t> far_wait_ms{0};
+
 /// How often something was copied to a device.
 int64_t copies_to_far();
 

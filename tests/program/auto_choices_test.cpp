@@ -48,7 +48,7 @@ TEST(Recipes, OfTheDocumentsDataParallelismUpdateAllParametersOnEveryRank) {
       ++found;
     }
   }
-  EXPECT_EQ(found, 11);
+  EXPECT_EQ(found, 12);
 }
 
 TEST(Recipes, TheFirstLineTellsARecipesOptimizerStateFromWhatAutoTakes) {

@@ -45,6 +45,24 @@ TEST_F(Devices, CudaSaysWhatIsMissing) {
   }
 }
 
+TEST_F(Devices, EvalAndBenchSayTheSame) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"eval", "--checkpoint", "/nowhere", "--device"}, {"bench", "step", "--device"}};
+  for (auto command : commands) {
+    command.emplace_back("cuda");
+    const auto result = tandem_run(command);
+    EXPECT_EQ(result.status.code, 2);
+    EXPECT_THAT(
+        result.errors,
+        HasSubstr(
+            built_for_cuda() ? "there is no GPU to use: CUDA driver version"
+                             : "[device] --device cuda needs tandem-worker-cuda"));
+    command.back() = "gpu";
+    EXPECT_THAT(tandem_run(command).errors, HasSubstr("--device"));
+    EXPECT_EQ(tandem_run(command).status.code, 2);
+  }
+}
+
 TEST_F(Devices, AutoTakesTheCpuAndThatIsTheDefault) {
   const auto train = [](const std::vector<std::string>& more) {
     std::vector<std::string> command = {"train",   "--data",  "digits", "--model",
@@ -58,6 +76,30 @@ TEST_F(Devices, AutoTakesTheCpuAndThatIsTheDefault) {
   EXPECT_THAT(chosen.output, HasSubstr("Accuracy"));
   EXPECT_THAT(chosen.errors, Not(HasSubstr("[device]")));
   EXPECT_EQ(train({}).status.code, 0);
+}
+
+TEST_F(Devices, TheRecipeForGpusNamesTheOneForCpus) {
+  const std::string recipes = source_dir() + "/recipes/";
+  const auto result = tandem_run(
+      {"train", recipes + "004-nccl-amp.toml", "--data", "digits", "--limit", "300"});
+  EXPECT_EQ(result.status.code, 2);
+  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
+  EXPECT_THAT(
+      result.errors,
+      AllOf(
+          HasSubstr(
+              built_for_cuda() ? "there is no GPU to use" : "needs tandem-worker-cuda"),
+          HasSubstr("; without a GPU take the recipe " + recipes + "004-amp.toml\n")));
+  const Scratch scratch;
+  const auto compared = tandem_run(
+      {"compare", recipes + "004-nccl-amp.toml", recipes + "004-amp.toml", "--data",
+       "digits", "--limit", "300", "--epochs", "1", "--out", scratch / "out"});
+  EXPECT_EQ(compared.status.code, 0) << compared.errors;
+  EXPECT_THAT(
+      compared.output,
+      AllOf(
+          HasSubstr("004-nccl-amp skipped: "), HasSubstr("take the recipe"),
+          HasSubstr("2 recipes: 1 done, 1 skipped.")));
 }
 
 TEST_F(Devices, NcclSaysThatTheRanksAreOnTheCpu) {

@@ -40,10 +40,11 @@ class Net(nn.Module):
         return output
 
 
-def train(model, train_loader, optimizer, epoch, exchange=None):
+def train(model, train_loader, optimizer, epoch, exchange=None, device="cpu"):
     """exchange(model) comes between backward and the step."""
     model.train()
     for batch_idx, (data, target) in enumerate(train_loader):
+        data, target = data.to(device), target.to(device)
         optimizer.zero_grad()
         output = model(data)
         loss = F.nll_loss(output, target)
@@ -57,12 +58,13 @@ def train(model, train_loader, optimizer, epoch, exchange=None):
                 100. * batch_idx / len(train_loader), loss.item()))
 
 
-def test(model, test_loader):
+def test(model, test_loader, device="cpu"):
     model.eval()
     test_loss = 0
     correct = 0
     with torch.no_grad():
         for data, target in test_loader:
+            data, target = data.to(device), target.to(device)
             output = model(data)
             test_loss += F.nll_loss(output, target, reduction='sum').item()
             pred = output.argmax(dim=1, keepdim=True)
@@ -72,20 +74,27 @@ def test(model, test_loader):
         test_loss / size, correct, size, 100. * correct / size))
 
 
+def loading(device):
+    """The example's loaders on a GPU."""
+    return {} if device == "cpu" else {"num_workers": 1, "pin_memory": True}
+
+
 def run(args, model, train_loader, rank=0, sampler=None, exchange=None):
     """All epochs. With a sampler it is told of each; rank 0 alone tests."""
+    device = getattr(args, "device", "cpu")
+    model = model.to(device)
     optimizer = optim.Adadelta(model.parameters(), lr=1.0)
     scheduler = StepLR(optimizer, step_size=1, gamma=0.7)
     dataset2 = common.document_dataset(args, "t10k", RECIPE)
-    test_loader = DataLoader(dataset2, batch_size=1000)
+    test_loader = DataLoader(dataset2, batch_size=1000, **loading(device))
     watch = common.Stopwatch()
     for epoch in range(1, args.epochs + 1):
         if sampler:
             sampler.set_epoch(epoch)
         with watch:
-            train(model, train_loader, optimizer, epoch, exchange)
+            train(model, train_loader, optimizer, epoch, exchange, device)
         if rank == 0:
-            test(getattr(model, "module", model), test_loader)
+            test(getattr(model, "module", model), test_loader, device)
         scheduler.step()
     if rank == 0:
-        common.end_document(args, getattr(model, "module", model), RECIPE, watch)
+        common.end_document(args, getattr(model, "module", model).to("cpu"), RECIPE, watch)

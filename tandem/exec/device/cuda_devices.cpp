@@ -1,6 +1,7 @@
 #include "tandem/exec/device/cuda_devices.h"
 
 #include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
@@ -127,6 +128,14 @@ Placement cuda_placement(int index, const CudaFacts& facts) {
   return {
       at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index)),
       make_cuda_kernels({current_stream, [index] { return free_bytes(index); }})};
+}
+
+int64_t peak_cuda_bytes(int index) {
+  // StatType::AGGREGATE, whose namespace differs between versions.
+  constexpr size_t kOfAllPools = 0;
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(
+      static_cast<c10::DeviceIndex>(index));
+  return stats.reserved_bytes[kOfAllPools].peak;
 }
 
 }  // namespace tandem

@@ -44,4 +44,8 @@ CudaVersions find_cuda_versions();
 /// Throws ConfigError where there is no such device, or this build has no code for it.
 Placement cuda_placement(int index, const CudaFacts& facts = find_cuda_devices());
 
+/// What LibTorch's allocator of this process took of the device, at most so far, what
+/// it keeps for later included. Thread-safe; only for a device with a placement.
+int64_t peak_cuda_bytes(int index);
+
 }  // namespace tandem

@@ -1,0 +1,63 @@
+#include "tandem/train/device_memory.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "tandem/core/device/device_kernels.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr const char* kTriedToAllocate = "Tried to allocate ";
+
+bool has(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+// As LibTorch writes sizes.
+std::string size_text(int64_t bytes) {
+  constexpr double kMebibyte = 1 << 20;
+  const double mebibytes = static_cast<double>(bytes) / kMebibyte;
+  return mebibytes < 1024 ? fmt::format("{:.2f} MiB", mebibytes)
+                          : fmt::format("{:.2f} GiB", mebibytes / 1024);
+}
+
+// "2.00 GiB was wanted and "; "" where the text does not say: of cuBLAS's own memory.
+// LibTorch 1.13 goes on with " (GPU 0; ...", later ones with ". GPU 0 has ...".
+std::string wanted(const std::string& text) {
+  const size_t at = text.find(kTriedToAllocate);
+  if (at == std::string::npos) {
+    return "";
+  }
+  const size_t begin = at + std::string(kTriedToAllocate).size();
+  const size_t end = std::min(
+      {text.find(". ", begin), text.find(" (", begin), text.find('\n', begin)});
+  return text.substr(begin, end == std::string::npos ? end : end - begin) +
+         " was wanted and ";
+}
+
+}  // namespace
+
+bool is_out_of_device_memory(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         has(text, "CUDA error: out of memory") || has(text, "STATUS_ALLOC_FAILED");
+}
+
+Error out_of_device_memory(
+    const c10::Error& error, const Placement& placement, const std::string& way_out) {
+  const int64_t free = placement.kernels ? placement.kernels->free_bytes() : 0;
+  return Error(fmt::format(
+      "[device] {} has not enough memory: {}{} is free; {}", placement.device->str(),
+      wanted(error.what_without_backtrace()), size_text(free), way_out));
+}
+
+std::string smaller_batches(const std::string& flag, int64_t batch_size) {
+  return batch_size > 1
+             ? fmt::format("lower {} from {} to {}", flag, batch_size, batch_size / 2)
+             : fmt::format("choose a smaller --model, or --device cpu ({} is 1)", flag);
+}
+
+}  // namespace tandem

@@ -1,0 +1,158 @@
+// What a device's memory does not hold: an error that says what to change.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tandem/comm/backends/device.h"
+#include "tandem/train/device_memory.h"
+#include "tandem/train/trainer.h"
+#include "tests/comm/group.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+#include "tests/device/far_device.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int64_t kEnough = int64_t{1} << 30;
+
+// While it lives, each device has so much more than device 0 holds now.
+class Capacity {
+ public:
+  explicit Capacity(int64_t more) {
+    far_capacity_bytes = far_bytes_in_use() + more;
+    far_free_bytes = kFree;
+  }
+  ~Capacity() {
+    far_capacity_bytes = kEnough;
+    far_free_bytes = kEnough;
+  }
+  Capacity(const Capacity&) = delete;
+  Capacity& operator=(const Capacity&) = delete;
+
+  static constexpr int64_t kFree = 3 << 19;
+};
+
+RunConfig run_of(int64_t batch_size, ExecutorKind executor = ExecutorKind::automatic) {
+  RunConfig config;
+  config.model.kind = ModelKind::custom;
+  config.training.batch_size = batch_size;
+  config.training.epochs = 1;
+  config.exec.executor = executor;
+  return config;
+}
+
+Summary train_far(const RunConfig& config, Communicator& comm, int device = 0) {
+  OwnParts own(make_small_model(small_net_layers()));
+  own.placement = far_placement(device);
+  return train(config, {noise_images(96), noise_images(40)}, comm, std::move(own));
+}
+
+Summary train_far(const RunConfig& config) {
+  return train_far(config, *make_single_communicator());
+}
+
+// What the device holds at most in such a run, beside what it holds now.
+int64_t bytes_of(const RunConfig& config) {
+  forget_far_peak();
+  const int64_t before = far_bytes_in_use();
+  train_far(config);
+  return far_peak_bytes() - before;
+}
+
+std::string error_with(int64_t bytes, const RunConfig& config) {
+  const Capacity capacity(bytes);
+  return error_of<Error>([&] { train_far(config); });
+}
+
+TEST(FarMemory, OfALargeBatchTheErrorSaysWhatWasWantedAndWhatToChange) {
+  for (const auto executor : {ExecutorKind::eager, ExecutorKind::cuda}) {
+    auto config = run_of(32, executor);
+    config.output.eval_batch_size = 1;
+    const std::string text = error_with(bytes_of(run_of(1, executor)) + 1000, config);
+    EXPECT_THAT(
+        text, AllOf(
+                  HasSubstr("[device] xpu:0 has not enough memory: "),
+                  ContainsRegex(
+                      ": [0-9]+\\.[0-9][0-9] MiB was wanted and 1.50 MiB is free; "),
+                  HasSubstr("lower --batch-size from 32 to 16")));
+    EXPECT_THAT(text, Not(HasSubstr("\n")));
+  }
+}
+
+TEST(FarMemory, OfALargeBatchInATestTheErrorNamesItsFlag) {
+  auto config = run_of(1);
+  config.output.eval_batch_size = 1;
+  const int64_t enough = bytes_of(config);
+  config.output.eval_batch_size = 40;
+  EXPECT_THAT(
+      error_with(enough, config), HasSubstr("lower --eval-batch-size from 40 to 20"));
+}
+
+TEST(FarMemory, OfALargeModelTheErrorDoesNotSpeakOfBatches) {
+  const std::string text = error_with(1000, run_of(16));
+  EXPECT_THAT(text, HasSubstr("choose a smaller --model, or --device cpu"));
+  EXPECT_THAT(text, Not(HasSubstr("--batch-size")));
+  EXPECT_THAT(
+      error_with(bytes_of(run_of(1)) / 2, run_of(1)), Not(HasSubstr("from 1 to 0")));
+}
+
+TEST(FarMemory, TheRankThatLacksItSaysSo) {
+  const int64_t little = bytes_of(run_of(1)) / 2;
+  const auto errors = [&] {
+    const Capacity capacity(little);
+    return on_each_rank("thread", 2, [](Communicator& comm) {
+      const auto group = make_device_communicator(comm.split(0));
+      auto config = run_of(32);
+      config.ranks.nproc = 2;
+      config.ranks.kind = RankKind::thread;
+      return error_of<Error>([&] { train_far(config, *group, comm.rank()); });
+    });
+  }();
+  EXPECT_THAT(errors[0], HasSubstr("xpu:0 has not enough memory"));
+  EXPECT_THAT(errors[1], HasSubstr("xpu:1 has not enough memory"));
+}
+
+std::string line_for(const std::string& text) {
+  return error_of<Error>([&] {
+    within_device_memory(far_placement(), "do this", [&] { TORCH_CHECK(false, text); });
+  });
+}
+
+TEST(FarMemory, EachLibTorchsWordsAreUnderstood) {
+  const Capacity capacity(kEnough);
+  const std::string begin = "[device] xpu:0 has not enough memory: ";
+  // 1.13, whose type for it the devices above throw, and 2.11.
+  for (const char* after : {" (GPU 0; 7.79 GiB total)", ". GPU 0 has a total", ""}) {
+    const auto line = error_of<Error>([&] {
+      within_device_memory(far_placement(), "do this", [&] {
+        TORCH_CHECK_WITH(
+            OutOfMemoryError, false,
+            std::string("CUDA out of memory. Tried to allocate 2.00 GiB") + after);
+      });
+    });
+    EXPECT_EQ(line, begin + "2.00 GiB was wanted and 1.50 MiB is free; do this");
+  }
+  for (const char* text :
+       {"CUDA error: out of memory\nCUDA kernel errors might be reported later",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"}) {
+    EXPECT_EQ(line_for(text), begin + "1.50 MiB is free; do this");
+  }
+  EXPECT_THAT(line_for("shapes differ"), HasSubstr("another error"));
+}
+
+TEST(FarMemory, WithAsMuchAsARunTakesItTrains) {
+  const auto config = run_of(16);
+  const int64_t enough = bytes_of(config);
+  const Capacity capacity(enough);
+  EXPECT_EQ(train_far(config).steps, 6);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,168 @@
+// --device cuda on devices in main memory: what a user of a GPU sees.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "far_program.h"
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class FarProgramRuns : public testing::Test {
+ protected:
+  std::vector<std::string> train(const std::vector<std::string>& more) const {
+    std::vector<std::string> command = {
+        "train", "--model", "simplenet", "--limit", "320", "--eval-batch-size",
+        "10",    "--seed",  "1",         "--out",   out_};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+
+  const FarProgram program_;
+  const Scratch scratch_;
+  const std::string out_ = scratch_ / "run";
+  const std::string summary_ = out_ + "/summary.json";
+};
+
+TEST_F(FarProgramRuns, TheSummaryHasTheDevicesPeakMemory) {
+  const auto one = program_.run(train({"--device", "cuda"}));
+  ASSERT_TRUE(one.status.ok()) << one.errors;
+  const double mib = json_number(summary_, "peak_device_memory_mib");
+  // Parameters, gradients, and 320 images of 784 bytes with the test's.
+  EXPECT_GT(mib, (2 * 7850 * 4 + 320 * 784) / 1048576.0);
+  EXPECT_LT(mib, 20);
+  EXPECT_GT(json_number(summary_, "peak_memory_mib"), mib);
+  remove_all(out_);
+  // Two of each: images, parameters and gradients.
+  for (const auto& [ranks, device] :
+       {std::pair("process", "cuda"), {"thread", "cuda"}, {"process", "cuda:1"}}) {
+    const auto two =
+        program_.run(train({"--device", device, "--nproc", "2", "--ranks", ranks}));
+    ASSERT_TRUE(two.status.ok()) << two.errors;
+    EXPECT_NEAR(json_number(summary_, "peak_device_memory_mib"), 2 * mib, mib / 2)
+        << ranks << " " << device;
+    remove_all(out_);
+  }
+}
+
+TEST_F(FarProgramRuns, OnTheCpuNoSummarySpeaksOfDevices) {
+  ASSERT_TRUE(program_.run(train({"--device", "cpu"})).status.ok());
+  EXPECT_THAT(read_file(summary_), Not(HasSubstr("device_memory")));
+}
+
+TEST_F(FarProgramRuns, CompareHasAColumnOfTheirMemory) {
+  replace_file(
+      scratch_ / "far.toml",
+      "model = \"simplenet\"\nlimit = 320\nstrategy = \"sequential\"\ndevice = "
+      "\"cuda\"\n");
+  replace_file(
+      scratch_ / "near.toml",
+      "model = \"simplenet\"\nlimit = 320\nstrategy = \"sequential\"\n");
+  const auto compare = [&](std::vector<std::string> recipes, const std::string& out) {
+    std::vector<std::string> command = {
+        "compare", "--out", scratch_ / out, "--repeat", "2"};
+    for (const auto& recipe : recipes) {
+      command.push_back(scratch_ / (recipe + ".toml"));
+    }
+    return program_.run(command);
+  };
+  const auto both = compare({"far", "near"}, "both");
+  ASSERT_TRUE(both.status.ok()) << both.errors;
+  EXPECT_THAT(both.output, HasSubstr("MiB  GPU MiB  document\n"));
+  const auto table = read_file(scratch_ / "both/table.md");
+  EXPECT_THAT(
+      table, testing::ContainsRegex("far \\|.*\\| [0-9]+ \\| [0-9]+ \\| - \\|"));
+  EXPECT_THAT(table, testing::ContainsRegex("near \\|.*\\| [0-9]+ \\| - \\| - \\|"));
+  EXPECT_NE(
+      read_file(scratch_ / "both/report.html").find("Peak GPU memory"),
+      std::string::npos);
+  EXPECT_THAT(compare({"near"}, "cpu").output, Not(HasSubstr("GPU MiB")));
+}
+
+TEST_F(FarProgramRuns, WithoutEnoughDeviceMemoryARunFailsWithOneLine) {
+  for (const char* ranks : {"1", "2"}) {
+    const auto result = program_.run(
+        train({"--device", "cuda", "--batch-size", "160", "--nproc", ranks}),
+        {{"FAR_CAPACITY_BYTES", "600000"}});
+    EXPECT_EQ(result.status.code, 1);
+    EXPECT_THAT(
+        result.errors,
+        AllOf(
+            testing::ContainsRegex("\\[device\\] xpu:[01] has not enough memory: "),
+            HasSubstr(" MiB was wanted and "),
+            HasSubstr("lower --batch-size from 160 to 80")));
+    remove_all(out_);
+  }
+}
+
+TEST_F(FarProgramRuns, TheRecipeForGpusTrainsAsTheOneForCpus) {
+  const auto losses = [&](const std::string& recipe) {
+    const auto result = program_.run(
+        {"train", source_dir() + "/recipes/" + recipe + ".toml", "--data", "digits",
+         "--limit", "200", "--epochs", "1", "-g", "2", "--log-every", "1", "--executor",
+         "eager"});
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    return result.output.substr(0, result.output.find("Training complete"));
+  };
+  const std::string far = losses("004-nccl-amp");
+  EXPECT_THAT(far, HasSubstr("Epoch [1/1], Step [1/1], Loss: "));
+  EXPECT_EQ(far.substr(far.find("Epoch")), [&] {
+    const std::string near = losses("004-amp");
+    return near.substr(near.find("Epoch"));
+  }());
+}
+
+// "Test set: ...", the last of them.
+std::string last_test(const std::string& output) {
+  const size_t begin = output.rfind("Test set: ");
+  return begin == std::string::npos
+             ? "(no test)"
+             : output.substr(begin, output.find('(', begin) - begin);
+}
+
+TEST_F(FarProgramRuns, EvalThereHasTheNumbersOfTheCpu) {
+  const auto trained = program_.run(train({"--device", "cuda"}));
+  ASSERT_TRUE(trained.status.ok()) << trained.errors;
+  const auto eval = [&](const std::string& device, const Variables& variables = {}) {
+    return program_.run(
+        {"eval", "--checkpoint", out_, "--limit", "320", "--batch-size", "64",
+         "--device", device},
+        variables);
+  };
+  const auto far = eval("cuda:1");
+  ASSERT_TRUE(far.status.ok()) << far.errors;
+  EXPECT_EQ(last_test(far.output), last_test(eval("cpu").output));
+  EXPECT_EQ(last_test(far.output), last_test(trained.output));
+  const auto small = eval("cuda", {{"FAR_CAPACITY_BYTES", "150000"}});
+  EXPECT_EQ(small.status.code, 1);
+  EXPECT_THAT(small.errors, HasSubstr("lower --batch-size from 64 to 32"));
+  const auto missing = eval("cuda:7");
+  EXPECT_EQ(missing.status.code, 2);
+  EXPECT_THAT(missing.errors, HasSubstr("there is no cuda:7"));
+}
+
+TEST_F(FarProgramRuns, BenchStepIsThereAndWaitsForIt) {
+  const auto bench = [&](const std::string& device) {
+    const auto result = program_.run(
+        {"bench", "step", "--model", "simplenet", "--data", "digits", "--steps", "2",
+         "--warmup", "1", "--json", "--device", device},
+        {{"FAR_WAIT_MS", "1000"}});
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    return nlohmann::json::parse(result.output, nullptr, false);
+  };
+  const auto far = bench("cuda");
+  EXPECT_EQ(far.value("device", ""), "xpu:0");
+  EXPECT_EQ(far.value("executor", ""), "cuda");
+  // No measure of speed: each step has slept so long.
+  EXPECT_GE(far.value("p10", 0.0), 1000);
+  EXPECT_EQ(bench("cpu").value("device", ""), "cpu");
+}
+
+}  // namespace
+}  // namespace tandem
