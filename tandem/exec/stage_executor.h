@@ -161,7 +161,8 @@ struct ExecutorEntry {
   std::string (*obstacle)(const Model&, const ModelArenas&, const StageOptions&);
 };
 
-/// The fastest first.
+/// The fastest first. `cudagraph` is no row: its steps are another one's, captured
+/// (train/captured_steps.h).
 const std::vector<ExecutorEntry>& executor_table();
 
 /// `automatic` takes the fastest that can run the model. Where it passes over one,

@@ -22,6 +22,7 @@
 #include "tandem/train/agreement/run_end.h"
 #include "tandem/train/agreement/start_checks.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/captured_steps.h"
 #include "tandem/train/drift_check.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/messages.h"
@@ -80,6 +81,10 @@ class Trainer {
             dry(reading_.steps_per_epoch()))),
         agreement_(comm, config_.output.checkpoint_minutes),
         reporter_(config_, comm, *parts_.strategy, parts_.arenas->device()),
+        steps_(
+            *parts_.strategy, *parts_.arenas,
+            config_.exec.executor == ExecutorKind::cudagraph,
+            [this](const std::string& line) { reporter_.say(line); }),
         end_(comm, config_.training, reading_.reads(), own.observer),
         test_images_(copy_to_device(data.test, parts_.arenas->placement())) {}
 
@@ -268,7 +273,7 @@ class Trainer {
     context.trace =
         config_.output.trace && position_.step < kTracedSteps ? &trace_ : nullptr;
     const ReportPlace before = place();
-    const auto sums = parts_.strategy->train_step(batches, context);
+    const auto sums = steps_.train_step(batches, context);
     ++position_.step_in_epoch;
     ++position_.step;
     position_.samples_in_epoch = reading_.after_step(position_.samples_in_epoch);
@@ -458,6 +463,9 @@ class Trainer {
     summary.exposed_comm_ms_per_step =
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
+    if (steps_.num_launched() > 0) {
+      summary.executor = ExecutorKind::cudagraph;
+    }
     summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
     summary.mean_save_pause_ms = largest_over_ranks(pauses_.mean_ms(), comm_);
     summary.longest_save_pause_ms = largest_over_ranks(pauses_.longest_ms(), comm_);
@@ -501,6 +509,7 @@ class Trainer {
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;
   PeakMemory memory_;
+  CapturedSteps steps_;
   SavePauses pauses_;
   Position position_;
   double lr_ = 0;
