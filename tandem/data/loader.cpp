@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/core/parallel.h"
@@ -187,8 +188,7 @@ bool Loader::next(Batch& batch) {
     return false;
   }
   const int64_t count = std::max<int64_t>(0, (in_step - micro_ + stride - 1) / stride);
-  const Batch& buffer = buffers_[next_buffer_];
-  next_buffer_ = (next_buffer_ + 1) % buffers_.size();
+  const Batch& buffer = buffers_[take_buffer()];
   int64_t* samples = buffer.samples.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
     samples[i] = indices_[static_cast<size_t>(first + micro_ + i * stride)];
@@ -203,6 +203,14 @@ bool Loader::next(Batch& batch) {
   micro_ = (micro_ + 1) % stride;
   step_ += micro_ == 0 ? 1 : 0;
   return true;
+}
+
+size_t Loader::take_buffer() {
+  const bool one_each = static_cast<int64_t>(buffers_.size()) >= options_.micro_batches;
+  if (on_device() && one_each) {
+    return static_cast<size_t>(micro_);
+  }
+  return std::exchange(next_buffer_, (next_buffer_ + 1) % buffers_.size());
 }
 
 void Loader::fill(const Batch& batch) const {

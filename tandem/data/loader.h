@@ -94,7 +94,8 @@ class Loader {
   /// The next micro-batch, or false at the end of the epoch. Where the sampler divides
   /// batches also when the step has none, or no more, for this shard; the call after
   /// that is about the next step. The tensors are valid until num_buffers more batches
-  /// have been taken.
+  /// have been taken; on a device, with a buffer for each micro-batch, until the next
+  /// step has that one: then those of equal sizes lie in the same place each step.
   bool next(Batch& batch);
 
  private:
@@ -113,6 +114,8 @@ class Loader {
   // The same on a device.
   void begin_on_device();
   void fill_on_device(const Batch& batch) const;
+  // Of the batch to come.
+  size_t take_buffer();
 
   Dataset dataset_;
   SamplerOptions sampler_;

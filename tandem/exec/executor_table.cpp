@@ -30,6 +30,16 @@ std::unique_ptr<StageExecutor> make_kernels_executor(
   return executors->make_executor(model, arenas, options);
 }
 
+// What it runs steps with is what `automatic` takes there.
+ExecutorKind inside_of_graph(const ModelArenas& arenas) {
+  if (arenas.device().is_cpu()) {
+    throw ConfigError(
+        "[exec] executor cudagraph replays steps on a GPU, and this model is on cpu; "
+        "use --device cuda, or --executor auto");
+  }
+  return ExecutorKind::automatic;
+}
+
 // Whether `automatic` looks at it, for a model in main memory or not.
 bool is_for(const ExecutorEntry& entry, bool main_memory) {
   return entry.kind == ExecutorKind::eager ||
@@ -50,6 +60,9 @@ const std::vector<ExecutorEntry>& executor_table() {
 std::unique_ptr<StageExecutor> make_executor(
     ExecutorKind kind, Model& model, ModelArenas& arenas, const StageOptions& options,
     std::string* why_not) {
+  if (kind == ExecutorKind::cudagraph) {
+    kind = inside_of_graph(arenas);
+  }
   for (const auto& entry : executor_table()) {
     if (entry.kind == kind) {
       return entry.make(model, arenas, options);

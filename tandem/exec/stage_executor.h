@@ -8,6 +8,7 @@
 
 #include "tandem/config/options/exec_options.h"
 #include "tandem/core/arena.h"
+#include "tandem/core/batch_record.h"
 #include "tandem/core/step_sums.h"
 #include "tandem/core/trace.h"
 #include "tandem/data/loader.h"
@@ -30,9 +31,24 @@ struct StepContext {
   // A further factor, a GradScaler's: float32, no dimensions, where the loss is.
   // Undefined: none.
   at::Tensor loss_scale;
+  // The micro-batch's BatchRecord where the model is, with this loss weight: int64
+  // words that nobody else uses until its backward. Undefined: on a device, the
+  // executor copies its own there, for which each micro-batch waits.
+  at::Tensor record;
   // Where to record what happens when; may be null.
   Trace* trace = nullptr;
 };
+
+/// What context.record of this micro-batch has to hold.
+inline BatchRecord record_of(const Batch& batch, const StepContext& context) {
+  BatchRecord record;
+  record.place.seed = context.seed;
+  record.place.epoch = context.epoch;
+  record.place.first_position = batch.first_position;
+  record.place.position_stride = batch.position_stride;
+  record.loss_weight = context.loss_weight;
+  return record;
+}
 
 /// Told by an executor, during backward, that a parameter's gradient is final
 /// for this micro-batch.
@@ -145,7 +161,8 @@ struct ExecutorEntry {
   std::string (*obstacle)(const Model&, const ModelArenas&, const StageOptions&);
 };
 
-/// The fastest first.
+/// The fastest first. `cudagraph` is no row: its steps are another one's, captured
+/// (train/captured_steps.h).
 const std::vector<ExecutorEntry>& executor_table();
 
 /// `automatic` takes the fastest that can run the model. Where it passes over one,

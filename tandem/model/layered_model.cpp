@@ -244,10 +244,7 @@ class LayeredModel : public Model {
     } else {
       mask =
           at::empty({x.size(0), elements}, at::TensorOptions(dtype).device(x.device()));
-      context.kernels->fill_dropout_mask(
-          {samples.seed, samples.epoch, samples.first_position,
-           samples.position_stride},
-          layer.place, layer.p, mask);
+      context.kernels->fill_dropout_mask(context.place, layer.place, layer.p, mask);
     }
     mask = mask.to(x.scalar_type());
     return x.mul(

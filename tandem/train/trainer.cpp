@@ -22,6 +22,7 @@
 #include "tandem/train/agreement/run_end.h"
 #include "tandem/train/agreement/start_checks.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/captured_steps.h"
 #include "tandem/train/device_memory.h"
 #include "tandem/train/drift_check.h"
 #include "tandem/train/evaluation.h"
@@ -85,6 +86,10 @@ class Trainer {
             dry(reading_.steps_per_epoch()))),
         agreement_(comm, config_.output.checkpoint_minutes),
         reporter_(config_, comm, *parts_.strategy, parts_.arenas->device()),
+        steps_(
+            *parts_.strategy, *parts_.arenas,
+            config_.exec.executor == ExecutorKind::cudagraph,
+            [this](const std::string& line) { reporter_.say(line); }),
         end_(comm, config_.training, reading_.reads(), own.observer),
         peak_device_bytes_(std::move(own.peak_device_bytes)),
         test_images_(copy_to_device(data.test, parts_.arenas->placement())) {}
@@ -274,7 +279,7 @@ class Trainer {
     context.trace =
         config_.output.trace && position_.step < kTracedSteps ? &trace_ : nullptr;
     const ReportPlace before = place();
-    const auto sums = parts_.strategy->train_step(batches, context);
+    const auto sums = steps_.train_step(batches, context);
     ++position_.step_in_epoch;
     ++position_.step;
     position_.samples_in_epoch = reading_.after_step(position_.samples_in_epoch);
@@ -468,6 +473,9 @@ class Trainer {
     summary.exposed_comm_ms_per_step =
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
+    if (steps_.num_launched() > 0) {
+      summary.executor = ExecutorKind::cudagraph;
+    }
     summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
     summary.peak_device_memory_mib = total_device_memory(
         peak_device_bytes_ ? std::optional(peak_device_bytes_()) : std::nullopt,
@@ -514,6 +522,7 @@ class Trainer {
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;
   PeakMemory memory_;
+  CapturedSteps steps_;
   SavePauses pauses_;
   Position position_;
   double lr_ = 0;

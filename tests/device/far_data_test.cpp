@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "tandem/data/loader.h"
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
@@ -92,6 +94,33 @@ INSTANTIATE_TEST_SUITE_P(
               options.micro_batches = 2;
             }}),
     [](const auto& row) { return std::string(row.param.name); });
+
+// A captured step reads them there.
+TEST(FarDataOfAStep, LiesInTheSamePlaceInEachStep) {
+  const auto data = noise_images(60);
+  LoaderOptions options;
+  options.batch_size = 8;
+  options.micro_batches = 2;
+  options.num_buffers = 3;
+  options.images = copy_to_device(data, far_placement());
+  Loader loader(data, {}, options);
+  std::vector<const void*> first;
+  for (const int64_t epoch : {0, 1}) {
+    loader.seek(epoch);
+    std::vector<Batch> step(2);
+    // Of 16 samples each, but for the last.
+    while (loader.next(step[0]) && loader.next(step[1])) {
+      std::vector<const void*> places;
+      for (const auto& batch : step) {
+        places.push_back(batch.inputs.data_ptr());
+        places.push_back(batch.targets.data_ptr());
+      }
+      first = first.empty() ? places : first;
+      EXPECT_EQ(places, first);
+    }
+  }
+  EXPECT_NE(first[0], first[2]);
+}
 
 // A scattered data set holds some of its images only.
 TEST(FarDataOfAShare, CountsFromTheFirstHeld) {

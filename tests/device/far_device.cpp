@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/CPUFallback.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -13,12 +14,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/core/torch_compat.h"
@@ -31,6 +35,8 @@ namespace {
 
 std::atomic<int64_t> copies{0};
 std::atomic<int64_t> copies_there{0};
+std::atomic<int64_t> waited_copies_there{0};
+std::atomic<int64_t> graph_launches{0};
 // Operators that copy tensors to main memory to compute there.
 thread_local int inside_operator = 0;
 thread_local c10::Device current_device = kFar;
@@ -55,6 +61,30 @@ void throw_out_of_memory(int64_t size, int device, const Usage& usage) {
       mebibytes(std::max<int64_t>(0, capacity - usage.in_use)),
       " is free. If reserved but unallocated memory is large try setting "
       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+}
+
+class InsideOperator {
+ public:
+  InsideOperator() {
+    ++inside_operator;
+  }
+  ~InsideOperator() {
+    --inside_operator;
+  }
+  InsideOperator(const InsideOperator&) = delete;
+  InsideOperator& operator=(const InsideOperator&) = delete;
+};
+
+// What is captured: each kernel and operator, to be run again; null: nothing. Of all
+// threads, since LibTorch before 2.1 computes gradients in one of its own while the
+// caller waits.
+using Work = std::vector<std::function<void()>>;
+Work* capturing = nullptr;
+
+void check_not_captured(const char* what) {
+  TORCH_CHECK(
+      capturing == nullptr || inside_operator > 0, what,
+      ": operation not permitted when stream is capturing");
 }
 
 // Address space for all tensors of the devices; a place is taken from the front and
@@ -84,7 +114,9 @@ class FarMemory {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     const auto found = taken_.find(place);
     const auto& [size, device] = found->second;
-    free_.emplace(size, place);
+    if (of_graphs_.count(place) == 0) {
+      free_.emplace(size, place);
+    }
     usage_[device].in_use -= static_cast<int64_t>(size);
     taken_.erase(found);
   }
@@ -95,6 +127,28 @@ class FarMemory {
   void forget_peak(int device) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     usage_[device].peak = usage_[device].in_use;
+  }
+  // All that is in use.
+  std::vector<char> contents() {
+    open();
+    std::vector<char> all(start_, start_ + used_);
+    close();
+    return all;
+  }
+  void put_back(const std::vector<char>& contents) {
+    open();
+    std::copy(contents.begin(), contents.end(), start_);
+    close();
+  }
+  void run_opened(const std::function<void()>& launch) {
+    open();
+    try {
+      launch();
+    } catch (...) {
+      close();
+      throw;
+    }
+    close();
   }
   // For the calling thread, until it closes it: others wait.
   void open() {
@@ -120,20 +174,16 @@ class FarMemory {
             nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
             0))) {
     emulator::set_around_launch([this](const std::function<void()>& launch) {
-      open();
-      try {
-        launch();
-      } catch (...) {
-        close();
-        throw;
+      run_opened(launch);
+      if (capturing != nullptr) {
+        capturing->push_back([this, launch] { run_opened(launch); });
       }
-      close();
     });
   }
 
   void* place_of(size_t size) {
     const auto found = free_.find(size);
-    if (found != free_.end()) {
+    if (capturing == nullptr && found != free_.end()) {
       void* const place = found->second;
       free_.erase(found);
       return place;
@@ -141,6 +191,9 @@ class FarMemory {
     TANDEM_CHECK(used_ + size <= kBytes, "the address space of devices is full");
     void* const place = start_ + used_;
     used_ += size;
+    if (capturing != nullptr) {
+      of_graphs_.insert(place);
+    }
     return place;
   }
 
@@ -156,6 +209,8 @@ class FarMemory {
   std::map<int, Usage> usage_;
   std::map<void*, Taken> taken_;
   std::multimap<size_t, void*> free_;
+  // Taken in a capture.
+  std::set<void*> of_graphs_;
 };
 
 class Open {
@@ -261,12 +316,60 @@ at::Tensor far_empty_strided(
       sizes, strides, &far_allocator, kKeys, dtype.value_or(at::kFloat));
 }
 
-at::Tensor far_copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+// Main memory that a device copies from without the host waiting.
+class HostWords {
+ public:
+  static HostWords& instance() {
+    static HostWords words;
+    return words;
+  }
+  at::Tensor take(int64_t count) {
+    auto* const words = new int64_t[static_cast<size_t>(count)];
+    const std::lock_guard<std::mutex> lock(mutex_);
+    taken_.insert(words);
+    return at::from_blob(
+        words, {count}, [this](void* at) { give_back(at); }, at::kLong);
+  }
+  bool has(const at::Tensor& tensor) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return taken_.count(tensor.data_ptr()) > 0;
+  }
+
+ private:
+  void give_back(void* at) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    taken_.erase(at);
+    delete[] static_cast<int64_t*>(at);
+  }
+
+  std::mutex mutex_;
+  std::set<void*> taken_;
+};
+
+void copy_here(const at::Tensor& from, const at::Tensor& to) {
   const Open open;
-  copies += to.is_cpu() && inside_operator == 0 ? 1 : 0;
-  copies_there += from.is_cpu() && inside_operator == 0 ? 1 : 0;
   auto target = near(to);
   target.copy_(near(from));
+}
+
+at::Tensor far_copy_from(
+    const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  const bool leaves_device = from.is_cpu() || to.is_cpu();
+  if (inside_operator == 0) {
+    if (leaves_device) {
+      check_not_captured("copy");
+    }
+    copies += to.is_cpu() ? 1 : 0;
+    if (from.is_cpu()) {
+      ++copies_there;
+      const bool waits = !non_blocking || !HostWords::instance().has(from);
+      waited_copies_there += waits ? 1 : 0;
+    }
+    if (capturing != nullptr) {
+      capturing->push_back([from, to] { copy_here(from, to); });
+    }
+  }
+  copy_here(from, to);
   return to;
 }
 
@@ -300,6 +403,7 @@ at::Tensor far_view(const at::Tensor& self, at::IntArrayRef sizes) {
 }
 
 at::Scalar far_item(const at::Tensor& self) {
+  check_not_captured("item");
   const Open open;
   copies += inside_operator == 0 ? 1 : 0;
   return near(self).item();
@@ -317,20 +421,47 @@ const at::Tensor& far_resize(
   return self;
 }
 
+// Runs an operator's `compute`, whose results are new tensors of the device.
+template <typename Compute>
+std::vector<at::Tensor> run_operator(const Compute& compute) {
+  const auto run = [compute] {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const InsideOperator inside;
+    const Open open;
+    return compute();
+  };
+  auto results = run();
+  if (capturing != nullptr && inside_operator == 0) {
+    capturing->push_back([run, results] {
+      const auto again = run();
+      for (size_t i = 0; i < results.size(); ++i) {
+        if (results[i].defined() && !results[i].is_same(again[i])) {
+          copy_here(again[i], results[i]);
+        }
+      }
+    });
+  }
+  return results;
+}
+
 at::Tensor far_convolution(
     const at::Tensor& input, const at::Tensor& weight,
     const c10::optional<at::Tensor>& bias, at::IntArrayRef stride,
     at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
     at::IntArrayRef output_padding, int64_t groups) {
-  const Open open;
-  c10::optional<at::Tensor> near_bias;
-  if (bias && bias->defined()) {
-    near_bias = near(*bias);
-  }
-  return at::convolution(
-             near(input), near(weight), near_bias, stride, padding, dilation,
-             transposed, output_padding, groups)
-      .to(input.device());
+  return run_operator([=, stride = stride.vec(), padding = padding.vec(),
+                       dilation = dilation.vec(),
+                       output_padding = output_padding.vec()] {
+    c10::optional<at::Tensor> near_bias;
+    if (bias && bias->defined()) {
+      near_bias = near(*bias);
+    }
+    return std::vector<at::Tensor>{at::convolution(
+                                       near(input), near(weight), near_bias, stride,
+                                       padding, dilation, transposed, output_padding,
+                                       groups)
+                                       .to(input.device())};
+  })[0];
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> far_convolution_backward(
@@ -338,17 +469,36 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> far_convolution_backward(
     at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
     bool transposed, at::IntArrayRef output_padding, int64_t groups,
     std::array<bool, 3> wanted) {
-  const Open open;
-  const std::vector<int64_t> bias_sizes{weight.size(0)};
-  const auto gradients = at::convolution_backward(
-      near(grad), near(input), near(weight), at::IntArrayRef(bias_sizes), stride,
-      padding, dilation, transposed, output_padding, groups, wanted);
-  const auto far = [device = input.device()](const at::Tensor& tensor) {
-    return tensor.defined() ? tensor.to(device) : tensor;
-  };
-  return {
-      far(std::get<0>(gradients)), far(std::get<1>(gradients)),
-      far(std::get<2>(gradients))};
+  const auto far =
+      run_operator([=, stride = stride.vec(), padding = padding.vec(),
+                    dilation = dilation.vec(), output_padding = output_padding.vec()] {
+        const std::vector<int64_t> bias_sizes{weight.size(0)};
+        const auto gradients = at::convolution_backward(
+            near(grad), near(input), near(weight), at::IntArrayRef(bias_sizes), stride,
+            padding, dilation, transposed, output_padding, groups, wanted);
+        std::vector<at::Tensor> there{
+            std::get<0>(gradients), std::get<1>(gradients), std::get<2>(gradients)};
+        for (auto& tensor : there) {
+          tensor = tensor.defined() ? tensor.to(input.device()) : tensor;
+        }
+        return there;
+      });
+  return {far[0], far[1], far[2]};
+}
+
+std::vector<at::Tensor> tensors_of(
+    const c10::OperatorHandle& op, const c10::IValue& value) {
+  if (value.isTensorList()) {
+    return value.toTensorVector();
+  }
+  if (!value.isTensor()) {
+    // Of the operator that the host called.
+    TORCH_CHECK(
+        capturing == nullptr || inside_operator > 1, op.schema().name(),
+        ": operation not permitted when stream is capturing");
+    return {};
+  }
+  return {value.toTensor()};
 }
 
 // Its running statistics are changed, which its schema does not say: the fallback would
@@ -359,28 +509,41 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> far_batch_norm(
     const c10::optional<at::Tensor>& running_mean,
     const c10::optional<at::Tensor>& running_var, bool training, double momentum,
     double eps) {
-  const Open open;
   const auto near_one = [](const c10::optional<at::Tensor>& tensor) {
     return tensor && tensor->defined() ? c10::make_optional(near(*tensor)) : tensor;
   };
-  const auto [output, mean, inverse_std] = at::native_batch_norm(
-      near(input), near_one(weight), near_one(bias), near_one(running_mean),
-      near_one(running_var), training, momentum, eps);
-  return {
-      output.to(input.device()), mean.to(input.device()),
-      inverse_std.to(input.device())};
+  const auto far = run_operator([=] {
+    const auto [output, mean, inverse_std] = at::native_batch_norm(
+        near(input), near_one(weight), near_one(bias), near_one(running_mean),
+        near_one(running_var), training, momentum, eps);
+    return std::vector<at::Tensor>{
+        output.to(input.device()), mean.to(input.device()),
+        inverse_std.to(input.device())};
+  });
+  return {far[0], far[1], far[2]};
 }
 
 // All others: tensors are copied to main memory and what comes out is copied back.
 void far_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  ++inside_operator;
-  try {
-    at::native::cpu_fallback(op, stack);
-  } catch (...) {
-    --inside_operator;
-    throw;
-  }
-  --inside_operator;
+  const auto takes = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+  const auto gives = static_cast<std::ptrdiff_t>(op.schema().returns().size());
+  const torch::jit::Stack arguments(stack->end() - takes, stack->end());
+  // Shared: the operator may run again, later.
+  const auto results = std::make_shared<torch::jit::Stack>();
+  // Those in place give what they were given.
+  run_operator([op, arguments, gives, results] {
+    torch::jit::Stack values = arguments;
+    at::native::cpu_fallback(op, &values);
+    results->assign(values.end() - gives, values.end());
+    std::vector<at::Tensor> tensors;
+    for (const auto& value : *results) {
+      const auto of_value = tensors_of(op, value);
+      tensors.insert(tensors.end(), of_value.begin(), of_value.end());
+    }
+    return tensors;
+  });
+  stack->erase(stack->end() - takes, stack->end());
+  stack->insert(stack->end(), results->begin(), results->end());
 }
 
 TORCH_LIBRARY_IMPL(aten, XPU, m) {
@@ -402,6 +565,50 @@ TORCH_LIBRARY_IMPL(_, XPU, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&far_fallback>());
 }
 
+class FarGraph : public DeviceGraph {
+ public:
+  explicit FarGraph(Work work) : work_(std::move(work)) {}
+
+  void launch() override {
+    ++graph_launches;
+    for (const auto& one : work_) {
+      one();
+    }
+  }
+
+ private:
+  Work work_;
+};
+
+// Behind it the memory is as before.
+class Capture {
+ public:
+  Capture() : before_(FarMemory::instance().contents()) {
+    TANDEM_CHECK(capturing == nullptr, "a capture in a capture");
+    capturing = &work_;
+  }
+  ~Capture() {
+    capturing = nullptr;
+    FarMemory::instance().put_back(before_);
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  std::unique_ptr<DeviceGraph> end() {
+    return std::make_unique<FarGraph>(std::move(work_));
+  }
+
+ private:
+  std::vector<char> before_;
+  Work work_;
+};
+
+std::unique_ptr<DeviceGraph> capture_far(const std::function<void()>& work) {
+  Capture capture;
+  work();
+  return capture.end();
+}
+
 }  // namespace
 
 int64_t far_bytes_in_use(int index) {
@@ -418,11 +625,20 @@ void forget_far_peak(int index) {
 
 std::shared_ptr<const DeviceKernels> far_kernels() {
   return make_cuda_kernels(
-      {[] { return cuda::Stream(); }, [] { return far_free_bytes.load(); }});
+      {[] { return cuda::Stream(); }, [] { return far_free_bytes.load(); },
+       [](int64_t count) { return HostWords::instance().take(count); }, &capture_far});
 }
 
 int64_t copies_to_far() {
   return copies_there;
+}
+
+int64_t waited_copies_to_far() {
+  return waited_copies_there;
+}
+
+int64_t launches_of_far_graphs() {
+  return graph_launches;
 }
 
 int64_t copies_from_far() {

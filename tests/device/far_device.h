@@ -18,6 +18,16 @@ namespace tandem {
 /// memory can be touched only while one of their operators or kernels runs: code that
 /// takes a tensor's pointer for one of main memory ends there, as it would on a GPU.
 ///
+/// A capture (DeviceKernels::capture()) runs what is captured and notes it, and then
+/// puts the memory back as it was: so nothing has happened, and yet each operator's
+/// results have their sizes. A launch runs what was noted, in its order, over the same
+/// addresses with what is there then; scalars of operators and what kernels got by
+/// value are those of the capture. Meanwhile each copy between the device and main
+/// memory, and each operator whose result is not a tensor there, is an error as with
+/// CUDA. What is taken of its memory while it captures is given to nobody else. One
+/// capture at a time, of one rank: no other thread uses a device meanwhile. What that
+/// cannot show: work that lies on several streams, for nothing runs late here.
+///
 /// One operator at a time, of whichever thread. Ranks that are threads need a device
 /// each: LibTorch computes the gradients of all on a device in one thread, where ranks
 /// would wait for each other.
@@ -60,8 +70,13 @@ void forget_far_peak(int index = 0);
 /// How long the host waits for a device each time that it asks to; for tests.
 inline std::atomic<int64_t> far_wait_ms{0};
 
-/// How often something was copied to a device.
+/// How often something was copied to a device; and of these, those for which the host
+/// waits on a GPU, since they are not from host_words().
 int64_t copies_to_far();
+int64_t waited_copies_to_far();
+
+/// How many graphs were launched.
+int64_t launches_of_far_graphs();
 
 /// How often something was copied from the device to main memory since the program
 /// began: on a GPU the host waits for each.

@@ -79,8 +79,13 @@ TEST_P(FarTraining, ReadsNothingOfAStepBack) {
   OnDevice device(options);
   device.step();
   const auto before = copies_from_far();
+  const auto there = copies_to_far();
+  const auto waited = waited_copies_to_far();
   const auto sums = device.step();
   EXPECT_EQ(copies_from_far(), before);
+  // All that changes from step to step goes there at once.
+  EXPECT_EQ(copies_to_far(), there + 1);
+  EXPECT_EQ(waited_copies_to_far(), waited);
   EXPECT_NE(sums.values().loss, 0);
   EXPECT_EQ(copies_from_far(), before + 1);
 }

@@ -3,8 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 #include "tandem/core/batch_place.h"
+#include "tandem/core/device/device_graph.h"
 #include "tandem/core/step_scalars.h"
 #include "tandem/core/updates/adadelta.h"
 #include "tandem/core/updates/adam.h"
@@ -85,9 +88,9 @@ class DeviceKernels {
       StepScalars* step) const = 0;
 
   /// Fills `mask`, samples x elements, as dropout_mask() of model/dropout.h does.
-  /// `place`: in main memory, copied to the device, for which the host may wait.
+  /// `place`: a BatchPlace on the device, its words as int64; more may follow.
   virtual void fill_dropout_mask(
-      const BatchPlace& place, int64_t layer, double p,
+      const at::Tensor& place, int64_t layer, double p,
       const at::Tensor& mask) const = 0;
 
   /// A batch of the samples that `place` names by index_stride and first_index: `place`
@@ -96,6 +99,19 @@ class DeviceKernels {
   virtual void gather_batch(
       const GatherSource& from, const at::Tensor& place, const at::Tensor& inputs,
       const at::Tensor& targets) const = 0;
+
+  /// Main memory, int64, from which the device copies without the host waiting for it.
+  /// When the tensor goes, nobody else gets its memory before such copies have run.
+  virtual at::Tensor host_words(int64_t count) const = 0;
+
+  /// What `work`, called once, puts in the calling thread's current stream: the device
+  /// notes it instead of running it. Null where it has no such thing, and `work` was
+  /// not called.
+  ///
+  /// Throws what `work` throws; the device has done nothing then. LibTorch throws, in
+  /// `work`, where an operator waits for the device.
+  virtual std::unique_ptr<DeviceGraph> capture(
+      const std::function<void()>& work) const = 0;
 
   /// Of the device's memory.
   virtual int64_t free_bytes() const = 0;

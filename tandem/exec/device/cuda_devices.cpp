@@ -1,6 +1,7 @@
 #include "tandem/exec/device/cuda_devices.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
@@ -8,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/comm/nccl/nccl_api.h"
+#include "tandem/exec/device/cuda_graph.h"
 #include "tandem/exec/device/cuda_kernels.h"
 #include "tandem/kernels/cuda/probe.h"
 
@@ -48,6 +50,10 @@ int64_t free_bytes(int index) {
                      cudaMemGetInfo(&free, &total) == cudaSuccess;
   cudaSetDevice(before);
   return known ? static_cast<int64_t>(free) : 0;
+}
+
+at::Tensor pinned_words(int64_t count) {
+  return at::empty({count}, at::TensorOptions(at::kLong).pinned_memory(true));
 }
 
 CudaDevice facts_of(int index) {
@@ -121,13 +127,19 @@ Placement cuda_placement(int index, const CudaFacts& facts) {
         "add it to TANDEM_CUDA_ARCHITECTURES and build again, or use --device cpu",
         index, device.name, device.capability, no_code));
   }
+  // Nothing on CUDA's default stream can be captured; and autograd goes on where
+  // parameters were first seen.
+  c10::cuda::setCurrentCUDAStream(
+      c10::cuda::getStreamFromPool(false, static_cast<c10::DeviceIndex>(index)));
   const auto current_stream = [index] {
     return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index))
         .stream();
   };
   return {
       at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index)),
-      make_cuda_kernels({current_stream, [index] { return free_bytes(index); }})};
+      make_cuda_kernels(
+          {current_stream, [index] { return free_bytes(index); }, &pinned_words,
+           &capture_cuda_graph})};
 }
 
 int64_t peak_cuda_bytes(int index) {

@@ -39,7 +39,8 @@ CudaFacts find_cuda_devices();
 CudaVersions find_cuda_versions();
 
 /// A run on the device of that number: LibTorch's allocator and current stream, and the
-/// kernels of kernels/cuda. It becomes the calling thread's device.
+/// kernels of kernels/cuda. It becomes the calling thread's device, and a stream of its
+/// own there the thread's current one.
 ///
 /// Throws ConfigError where there is no such device, or this build has no code for it.
 Placement cuda_placement(int index, const CudaFacts& facts = find_cuda_devices());

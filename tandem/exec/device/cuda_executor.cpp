@@ -34,6 +34,7 @@ CudaStage stage_of(
   stage.options = options;
   stage.dtype = arenas.tensors().front().scalar_type();
   stage.device = arenas.device();
+  stage.kernels = arenas.parameters().kernels().get();
   return stage;
 }
 
@@ -45,7 +46,7 @@ class CudaExecutor : public StageExecutor {
   StageResult forward(
       int slot, const Batch& batch, const StepContext& context) override {
     CudaPlan& plan = plan_for(slot, batch.inputs.sizes().vec(), context.training);
-    plan.upload(batch, context);
+    plan.take(batch, context);
     plan.forward(context, current_stream_());
     StageResult result;
     result.output = plan.output();

@@ -106,7 +106,7 @@ class PoolOp : public OwnOutput {
     cuda::PoolOptions options;
     options.relu = relu_;
     if (dropout_) {
-      options.place = &pass.step->place;
+      options.place = &pass.record->place;
       options.layer = dropout_->place;
       options.p = dropout_->p;
     }
@@ -149,11 +149,11 @@ class DropoutOp : public CudaOp {
     const int64_t samples = values.size(0);
     if (area_ == 1) {
       cuda::apply_dropout(
-          &pass.step->place, layer_.place, samples, elements_, layer_.p,
+          &pass.record->place, layer_.place, samples, elements_, layer_.p,
           data<const T>(values), data<T>(values), pass.stream);
     } else {
       cuda::apply_channel_dropout(
-          &pass.step->place, layer_.place, samples, elements_, area_, layer_.p,
+          &pass.record->place, layer_.place, samples, elements_, area_, layer_.p,
           data<const T>(values), data<T>(values), pass.stream);
     }
   }

@@ -1,7 +1,5 @@
 #include "tandem/exec/device/cuda_kernels.h"
 
-#include <ATen/ops/from_blob.h>
-
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -97,17 +95,12 @@ class CudaKernels : public DeviceKernels, public DeviceExecutors {
   }
 
   void fill_dropout_mask(
-      const BatchPlace& place, int64_t layer, double p,
+      const at::Tensor& place, int64_t layer, double p,
       const at::Tensor& mask) const override {
-    constexpr int64_t kWords = sizeof(BatchPlace) / sizeof(int64_t);
-    auto copy = place;
-    // The allocator gives this memory to nobody before the stream has passed the
-    // kernel.
-    const auto there = at::from_blob(&copy, {kWords}, at::kLong).to(mask.device());
     with_dtype(mask, [&](auto zero) {
       using T = decltype(zero);
       cuda::dropout_mask(
-          reinterpret_cast<const BatchPlace*>(there.data_ptr<int64_t>()), layer,
+          reinterpret_cast<const BatchPlace*>(place.data_ptr<int64_t>()), layer,
           mask.size(0), mask.size(1), p, data<T>(mask), host_.current_stream());
     });
   }
@@ -139,6 +132,15 @@ class CudaKernels : public DeviceKernels, public DeviceExecutors {
       const Model& model, const ModelArenas& arenas,
       const StageOptions& options) const override {
     return cuda_obstacle(model, arenas, options);
+  }
+
+  at::Tensor host_words(int64_t count) const override {
+    return host_.host_words(count);
+  }
+
+  std::unique_ptr<DeviceGraph> capture(
+      const std::function<void()>& work) const override {
+    return host_.capture ? host_.capture(work) : nullptr;
   }
 
   int64_t free_bytes() const override {

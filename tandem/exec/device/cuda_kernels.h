@@ -13,6 +13,10 @@ struct CudaHost {
   // LibTorch's current stream there, for each kernel.
   std::function<cuda::Stream()> current_stream;
   std::function<int64_t()> free_bytes;
+  // As of DeviceKernels; `capture` may be missing.
+  std::function<at::Tensor(int64_t count)> host_words;
+  std::function<std::unique_ptr<DeviceGraph>(const std::function<void()>& work)>
+      capture;
 };
 
 /// The kernels of kernels/cuda.

@@ -6,27 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "tandem/core/batch_place.h"
+#include "tandem/core/batch_record.h"
 #include "tandem/exec/bound_layers.h"
 #include "tandem/kernels/cuda/products.h"
 #include "tandem/kernels/cuda/stream.h"
 
 namespace tandem {
 
-/// What changes from one micro-batch to the next. Kernels read it from the device's
-/// memory, so that a captured pass finds it anew each time; one copy brings it there.
-struct CudaStep {
-  BatchPlace place;
-  // On the summed loss (exec/stage_executor.h).
-  double loss_weight = 0;
-  // {loss, correct, samples}, to which the loss adds: 0 when it arrives.
-  double sums[3] = {};
-};
-
 /// What the kernels of a pass are started with.
 struct CudaPass {
   // On the device.
-  const CudaStep* step = nullptr;
+  const BatchRecord* record = nullptr;
   // On the device: for each kernel as much as its operation has asked for.
   void* workspace = nullptr;
   cuda::Stream stream = nullptr;

@@ -1,20 +1,18 @@
 #include "tandem/exec/device/cuda_plan.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 
 #include "tandem/base/error.h"
+#include "tandem/core/device/upload.h"
 #include "tandem/kernels/cuda/loss.h"
 
 namespace tandem {
 
 namespace {
 
-constexpr int64_t kStepWords = sizeof(CudaStep) / sizeof(double);
-static_assert(kStepWords * sizeof(double) == sizeof(CudaStep));
-constexpr int64_t kSumsAt = kStepWords - 3;
+constexpr int64_t kSumsAt = kBatchRecordWords - 3;
 
 cuda::Products products_of(Precision precision, bool training) {
   if (precision == Precision::tf32) {
@@ -40,7 +38,7 @@ CudaPlan::CudaPlan(
       layers_(fuse_dropouts(stage.layers, training)),
       first_with_gradient_(first_with_gradient(layers_, stage.options.first)) {
   const auto options = at::TensorOptions(stage.dtype).device(stage.device);
-  step_ = at::empty({kStepWords}, options.dtype(at::kDouble));
+  own_record_ = at::empty({kBatchRecordWords}, options.dtype(at::kLong));
   input_ = at::empty(input_sizes, options);
   at::Tensor value = input_;
   kept_bytes_ = static_cast<int64_t>(value.nbytes());
@@ -85,14 +83,13 @@ bool CudaPlan::wants_input_grad(size_t index) const {
   return !stage_.options.first || index > first_with_gradient_;
 }
 
-void CudaPlan::upload(const Batch& batch, const StepContext& context) {
-  CudaStep step;
-  step.place.seed = context.seed;
-  step.place.epoch = context.epoch;
-  step.place.first_position = batch.first_position;
-  step.place.position_stride = batch.position_stride;
-  step.loss_weight = context.loss_weight;
-  step_.copy_(at::from_blob(&step, {kStepWords}, at::kDouble));
+void CudaPlan::take(const Batch& batch, const StepContext& context) {
+  record_ = context.record;
+  if (!record_.defined()) {
+    const BatchRecord record = record_of(batch, context);
+    upload(&record, own_record_, stage_.kernels);
+    record_ = own_record_;
+  }
   input_.copy_(batch.inputs);
   if (stage_.options.last) {
     plan_targets(batch.targets);
@@ -116,12 +113,12 @@ void CudaPlan::plan_targets(const at::Tensor& targets) {
   }
 }
 
-CudaStep* CudaPlan::step_on_device() const {
-  return reinterpret_cast<CudaStep*>(step_.data_ptr<double>());
+BatchRecord* CudaPlan::record_on_device() const {
+  return reinterpret_cast<BatchRecord*>(record_.data_ptr<int64_t>());
 }
 
 CudaPass CudaPlan::pass(cuda::Stream stream) const {
-  return {step_on_device(), workspace_.data_ptr<uint8_t>(), stream};
+  return {record_on_device(), workspace_.data_ptr<uint8_t>(), stream};
 }
 
 void CudaPlan::forward(const StepContext& context, cuda::Stream stream) {
@@ -145,21 +142,21 @@ void CudaPlan::compute_loss(const StepContext& context, cuda::Stream stream) {
 
 template <typename T>
 void CudaPlan::compute_loss_of(const float* scale, cuda::Stream stream) {
-  CudaStep* step = step_on_device();
-  const cuda::LossWeight weight{&step->loss_weight, scale};
+  BatchRecord* record = record_on_device();
+  const cuda::LossWeight weight{&record->loss_weight, scale};
   const int64_t samples = result_.size(0);
   const LossKind kind = stage_.options.loss.kind;
   T* grad = training_ ? grad_output_.data_ptr<T>() : nullptr;
   if (kind == LossKind::mse) {
     cuda::squared_loss(
         samples, samples == 0 ? 0 : result_.numel() / samples, result_.data_ptr<T>(),
-        targets_.data_ptr<T>(), weight, step->sums, grad, stream);
+        targets_.data_ptr<T>(), weight, record->sums, grad, stream);
     return;
   }
   const bool log_softmax = stage_.ends_with_log_softmax;
   cuda::class_loss(
       log_softmax ? without_log_softmax(kind) : kind, samples, result_.size(1),
-      result_.data_ptr<T>(), targets_.data_ptr<int64_t>(), weight, step->sums, grad,
+      result_.data_ptr<T>(), targets_.data_ptr<int64_t>(), weight, record->sums, grad,
       log_softmax ? output_.data_ptr<T>() : nullptr, stream);
 }
 
@@ -186,7 +183,8 @@ void CudaPlan::backward(
 }
 
 StepSums CudaPlan::sums() const {
-  return StepSums(step_.slice(0, kSumsAt, kStepWords).clone());
+  return StepSums(
+      record_.view(at::kDouble).slice(0, kSumsAt, kBatchRecordWords).clone());
 }
 
 }  // namespace tandem

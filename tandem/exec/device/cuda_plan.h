@@ -20,6 +20,8 @@ struct CudaStage {
   // Of parameters and activations: float32 or float64.
   at::ScalarType dtype = at::kFloat;
   c10::Device device = c10::Device(c10::kCPU);
+  // The device's; outlived by the arenas.
+  const DeviceKernels* kernels = nullptr;
 };
 
 /// A stage's layers planned for one size of batch, in training or evaluation. It has
@@ -36,9 +38,9 @@ class CudaPlan {
   CudaPlan(
       const CudaStage& stage, const std::vector<int64_t>& input_sizes, bool training);
 
-  /// Brings the batch, and what changes with it, to the device. Nothing else of a pass
-  /// comes from main memory.
-  void upload(const Batch& batch, const StepContext& context);
+  /// Brings the batch to where kernels find it, and where the context has no record of
+  /// it on the device, that too. Nothing else of a pass comes from main memory.
+  void take(const Batch& batch, const StepContext& context);
 
   void forward(const StepContext& context, cuda::Stream stream);
 
@@ -73,7 +75,7 @@ class CudaPlan {
   void compute_loss_of(const float* scale, cuda::Stream stream);
   bool wants_input_grad(size_t index) const;
   CudaPass pass(cuda::Stream stream) const;
-  CudaStep* step_on_device() const;
+  BatchRecord* record_on_device() const;
 
   const CudaStage& stage_;
   bool training_;
@@ -89,8 +91,10 @@ class CudaPlan {
   at::Tensor grad_output_;
   at::Tensor grad_input_;
   at::Tensor targets_;
-  // A CudaStep.
-  at::Tensor step_;
+  // Of this batch, where the context has none.
+  at::Tensor own_record_;
+  // Of the batch in flight.
+  at::Tensor record_;
   at::Tensor workspace_;
   int64_t kept_bytes_ = 0;
 };

@@ -6,6 +6,7 @@
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/strategies/strategies.h"
 #include "tandem/parallel/update/arena_update.h"
+#include "tandem/parallel/update/two_part_step.h"
 #include "tandem/parallel/update/update_rule.h"
 
 namespace tandem {
@@ -20,7 +21,7 @@ WireFormat wire_of(const StrategyOptions& options, const StrategyParts& parts) {
 
 // With a group of one this is the sequential strategy: every collective does
 // nothing.
-class DataParallel : public Strategy {
+class DataParallel : public Strategy, public TwoPartStep {
  public:
   DataParallel(const StrategyOptions& options, const StrategyParts& parts)
       : options_(options),
@@ -47,25 +48,32 @@ class DataParallel : public Strategy {
 
   StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
+    begin_step(micro_batches, context);
+    return finish_step(micro_batches, context);
+  }
+
+  void begin_step(
+      const std::vector<Batch>& micro_batches, const StepContext& context) override {
+    step_.begin(weighted(micro_batches, context), micro_batches);
+  }
+
+  StepSums finish_step(
+      const std::vector<Batch>& micro_batches, const StepContext& context) override {
     start_gradients(parts_, micro_batches);
-    StepContext weighted = context;
+    StepContext of_batch = weighted(micro_batches, context);
     StepSums sums;
     if (micro_batches.empty()) {
       reducer_.begin(context.trace);
-    } else {
-      const auto& first = micro_batches.front();
-      weighted.loss_weight =
-          loss_weight(parts_.loss, first.global_count, first.targets);
-      weighted.loss_scale = loss_scale();
     }
     for (size_t i = 0; i < micro_batches.size(); ++i) {
       const bool last = i + 1 == micro_batches.size();
-      sums += parts_.executor.forward(0, micro_batches[i], weighted).sums;
+      of_batch.record = step_.record(i);
+      sums += parts_.executor.forward(0, micro_batches[i], of_batch).sums;
       if (last) {
         reducer_.begin(context.trace);
       }
       GradientSink& sink = last ? static_cast<GradientSink&>(reducer_) : no_sink_;
-      parts_.executor.backward(0, {}, weighted, sink);
+      parts_.executor.backward(0, {}, of_batch, sink);
       if (last) {
         reducer_.warn_of_unused();
       }
@@ -73,6 +81,12 @@ class DataParallel : public Strategy {
     reducer_.finish();
     update(context);
     return sums;
+  }
+
+  std::string capture_obstacle() const override {
+    return parts_.comm.size() == 1
+               ? ""
+               : std::to_string(parts_.comm.size()) + " ranks meet in each step";
   }
 
   StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {
@@ -98,6 +112,18 @@ class DataParallel : public Strategy {
   }
 
  private:
+  StepContext weighted(
+      const std::vector<Batch>& micro_batches, const StepContext& context) const {
+    StepContext weighted = context;
+    if (!micro_batches.empty()) {
+      const auto& first = micro_batches.front();
+      weighted.loss_weight =
+          loss_weight(parts_.loss, first.global_count, first.targets);
+      weighted.loss_scale = loss_scale();
+    }
+    return weighted;
+  }
+
   at::Tensor loss_scale() const {
     const GradScaler* scaler = parts_.optimizer.scaler();
     return scaler != nullptr ? scaler->scale_tensor() : at::Tensor();
@@ -109,7 +135,6 @@ class DataParallel : public Strategy {
     if (context.trace != nullptr) {
       context.trace->mark("compute", "update");
     }
-    step_.begin(context.lr, context.step + 1);
     if (GradScaler* scaler = parts_.optimizer.scaler()) {
       scaler->unscale(parts_.arenas.gradients(), step_.scalars());
     }

@@ -10,10 +10,11 @@ namespace tandem {
 int64_t count_samples(const std::vector<Batch>& micro_batches);
 
 /// This rank's gradients of all micro-batches, added up in the arena, each loss times
-/// context.loss_weight. Returns what the executor found.
+/// context.loss_weight. Returns what the executor found. `step`: has their records;
+/// null: nobody has.
 StepSums add_up_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches,
-    const StepContext& context);
+    const StepContext& context, const DeviceStep* step = nullptr);
 
 /// An optimizer step of a rank that trains by itself: on the mean (or sum) of the
 /// loss over its own samples, no other rank involved. Clips at options.clip_norm.

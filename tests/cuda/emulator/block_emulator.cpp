@@ -351,7 +351,7 @@ void run(
     const std::function<void()>& thread) {
   check_sizes(kernel, grid, block, shared_bytes);
   if (around_launch) {
-    around_launch([&] { run_blocks(kernel, grid, block, shared_bytes, thread); });
+    around_launch([=] { run_blocks(kernel, grid, block, shared_bytes, thread); });
   } else {
     run_blocks(kernel, grid, block, shared_bytes, thread);
   }

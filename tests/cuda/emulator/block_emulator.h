@@ -74,8 +74,9 @@ void run(
     const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
     const std::function<void()>& thread);
 
-/// Called with each launch to come, as a function that runs it: what a device does so
-/// that kernels, and they alone, can touch its memory. Null: they run as they are.
+/// Called with each launch to come, as a function that runs it, now or, from a copy,
+/// later and again: what a device does so that kernels, and they alone, can touch its
+/// memory. Null: they run as they are.
 void set_around_launch(std::function<void(const std::function<void()>& launch)> around);
 
 /// The block's dynamic shared memory, as large as was asked for; begins as NaNs.
@@ -168,7 +169,7 @@ template <typename... Parameters, typename... Arguments>
 void launch(
     const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
     size_t shared_bytes, Stream, Arguments... arguments) {
-  emulator::run(name, grid, block, shared_bytes, [&] { kernel(arguments...); });
+  emulator::run(name, grid, block, shared_bytes, [=] { kernel(arguments...); });
 }
 
 template <typename... Parameters>
