@@ -11,6 +11,10 @@ struct Habit {
   const char* advice;
 };
 
+constexpr const char* kNothingToCopy =
+    "a data set is copied to a GPU once, and elsewhere there is nothing to copy; "
+    "leave it out";
+
 constexpr Habit kHabits[] = {
     {"learning_rate", "use lr"},
     {"num_epochs", "use epochs"},
@@ -21,14 +25,8 @@ constexpr Habit kHabits[] = {
      "the loader needs no workers: it prepares a batch in microseconds; leave it out"},
     {"workers",
      "the loader needs no workers: it prepares a batch in microseconds; leave it out"},
-    {"pin_memory",
-     "a data set is copied to a GPU once, and elsewhere there is nothing to copy; "
-     "leave "
-     "it out"},
-    {"non_blocking",
-     "a data set is copied to a GPU once, and elsewhere there is nothing to copy; "
-     "leave "
-     "it out"},
+    {"pin_memory", kNothingToCopy},
+    {"non_blocking", kNothingToCopy},
     {"shuffle", "training data is shuffled; use reshuffle = false for one order"},
     {"save_dir", "use out"},
     {"output_dir", "use out"},
