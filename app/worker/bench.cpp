@@ -12,9 +12,11 @@
 #include "app/worker/bench.h"
 #include "app/worker/devices.h"
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/train/agreement/precision.h"
 #include "tandem/train/assembly.h"
+#include "tandem/train/captured_steps.h"
 #include "tandem/train/device_memory.h"
 
 namespace tandem::app {
@@ -123,20 +125,26 @@ StepTimes time_steps(
   parts.strategy->start();
   StepContext context;
   context.lr = parts.optimizer->base_lr();
+  const bool captured = options.config.exec.executor == ExecutorKind::cudagraph;
+  CapturedSteps steps(*parts.strategy, *parts.arenas, captured, &log_info);
   StepTimes times;
   times.executor = parts.executor->kind();
   for (; context.step < options.warmup + options.steps; ++context.step) {
     const auto start = Clock::now();
     Trace trace;
-    context.trace = &trace;
+    // A step that is one launch has no parts to tell of.
+    context.trace = captured ? nullptr : &trace;
     const auto place = static_cast<size_t>(context.step % kPrefetchedBatches);
     const Batch batch = options.prefetched ? fetched[place] : batches.next();
-    parts.strategy->train_step({batch}, context);
+    steps.train_step({batch}, context);
     wait_for(device);
     if (context.step >= options.warmup) {
       times.ms.push_back(1000 * seconds_since(start));
       add_marks(times, trace);
     }
+  }
+  if (steps.num_launched() > 0) {
+    times.executor = ExecutorKind::cudagraph;
   }
   return times;
 }

@@ -164,5 +164,16 @@ TEST_F(FarProgramRuns, BenchStepIsThereAndWaitsForIt) {
   EXPECT_EQ(bench("cpu").value("device", ""), "cpu");
 }
 
+TEST_F(FarProgramRuns, BenchStepTimesCapturedSteps) {
+  const auto result = program_.run(
+      {"bench", "step", "--model", "simplenet", "--data", "digits", "--steps", "2",
+       "--warmup", "2", "--json", "--device", "cuda", "--executor", "cudagraph"});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_EQ(result.errors, "");
+  const auto json = nlohmann::json::parse(result.output, nullptr, false);
+  EXPECT_EQ(json.value("executor", ""), "cudagraph");
+  EXPECT_GT(json.value("ms_per_step", 0.0), 0);
+}
+
 }  // namespace
 }  // namespace tandem
