@@ -9,8 +9,13 @@ else()
   set(TANDEM_NO_CUDA_MEANS "no kernels for GPUs are tried out")
 endif()
 
-# Two seconds each and source. All that CUDA 13 and we have: 75;80;86;89;90;100;120.
-set(TANDEM_CUDA_ARCHITECTURES 80 90 CACHE STRING
+# Two seconds each and source. All that CUDA 13 and we have: 75;80;86;89;90;100;120. Code
+# for 80 runs on 86 and 89 too, and on those from 100 on the translation of the last.
+set(architectures 80 90)
+if(TARGET torch_cuda)
+  list(PREPEND architectures 75)
+endif()
+set(TANDEM_CUDA_ARCHITECTURES ${architectures} CACHE STRING
     "GPUs to compile kernels for; later ones translate the last of them when they start")
 
 set(TANDEM_CUDA_OBJECTS)

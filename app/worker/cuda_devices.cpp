@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/worker/devices.h"
+#include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/exec/device/cuda_group.h"
 #include "tandem/train/device_obstacle.h"
@@ -45,6 +46,12 @@ Placement find_placement(const RunConfig& config, int local_rank) {
                                                                : local_rank % count;
   Placement placement = cuda_placement(index, facts);
   const auto& device = facts.devices[static_cast<size_t>(index)];
+  const std::string obstacle =
+      precision_obstacle(config.exec.precision, device.capability);
+  if (!obstacle.empty()) {
+    throw ConfigError(
+        fmt::format("[exec] cuda:{}, {}: {}", index, device.name, obstacle));
+  }
   log_info(fmt::format(
       "[device] local rank {} on cuda:{}, {}, {:.0f} GiB", local_rank, index,
       device.name, device.memory_gib));

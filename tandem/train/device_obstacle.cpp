@@ -1,5 +1,9 @@
 #include "tandem/train/device_obstacle.h"
 
+#include <fmt/core.h>
+
+#include <cstdlib>
+
 namespace tandem {
 
 std::string device_obstacle(const RunConfig& config) {
@@ -7,6 +11,19 @@ std::string device_obstacle(const RunConfig& config) {
   return has_trait(kind, kSharesParameters) ? std::string("ranks of ") + name_of(kind) +
                                                   " share parameters in main memory"
                                             : "";
+}
+
+std::string precision_obstacle(Precision precision, const std::string& capability) {
+  // Products of tensor cores with sums of float32 (kernels/cuda/mma.h).
+  constexpr int kLeastMajor = 8;
+  const bool needs_it = precision == Precision::tf32 || precision == Precision::bf16;
+  if (!needs_it || std::atoi(capability.c_str()) >= kLeastMajor) {
+    return "";
+  }
+  return fmt::format(
+      "precision {} needs compute capability {}.0, and it has {}; use --precision fp16 "
+      "or fp32",
+      name_of(precision), kLeastMajor, capability);
 }
 
 }  // namespace tandem

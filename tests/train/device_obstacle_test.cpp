@@ -1,0 +1,28 @@
+#include "tandem/train/device_obstacle.h"
+
+#include <gtest/gtest.h>
+
+namespace tandem {
+namespace {
+
+TEST(DeviceObstacle, GpusBeforeTensorCoresOfFloat32SumsHaveNoBf16AndTf32) {
+  for (const auto precision : {Precision::bf16, Precision::tf32}) {
+    EXPECT_EQ(
+        precision_obstacle(precision, "7.5"),
+        std::string("precision ") + name_of(precision) +
+            " needs compute capability 8.0, and it has 7.5; use --precision fp16 or "
+            "fp32");
+    for (const char* enough : {"8.0", "8.6", "9.0", "10.0", "12.0"}) {
+      EXPECT_EQ(precision_obstacle(precision, enough), "");
+    }
+  }
+}
+
+TEST(DeviceObstacle, OtherPrecisionsAreForEveryGpu) {
+  for (const auto precision : {Precision::fp32, Precision::fp16, Precision::fp64}) {
+    EXPECT_EQ(precision_obstacle(precision, "7.5"), "");
+  }
+}
+
+}  // namespace
+}  // namespace tandem
