@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -38,12 +40,13 @@ std::string cpu_field(const std::string& name) {
 }
 
 std::vector<std::string> instruction_sets() {
-  const std::string flags = " " + cpu_field("flags") + " ";
+  std::istringstream words(cpu_field("flags"));
+  const std::set<std::string> flags(std::istream_iterator<std::string>(words), {});
   std::vector<std::string> found;
   for (const char* name :
        {"avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16",
         "amx_int8"}) {
-    if (flags.find(" " + std::string(name) + " ") != std::string::npos) {
+    if (flags.count(name) > 0) {
       found.emplace_back(name);
     }
   }
