@@ -8,17 +8,14 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <set>
-#include <sstream>
 
 #include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
-#include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/no_sigpipe.h"
 #include "tandem/base/store/admission.h"
-#include "tandem/base/store/socket.h"
+#include "tandem/comm/backends/forming.h"
 #include "tandem/comm/c10d_store.h"
 #include "tandem/comm/rpc/tensorpipe_rpc.h"
 #include "tandem/core/torch_compat.h"
@@ -78,6 +75,11 @@ c10d::ReduceOp::RedOpType to_c10d(ReduceOp op) {
     default:
       return c10d::ReduceOp::SUM;
   }
+}
+
+std::chrono::milliseconds forming_time(const GlooOptions& options) {
+  return options.forming_timeout.count() > 0 ? options.forming_timeout
+                                             : options.timeout;
 }
 
 // Gloo waits for a connection so many times as long as for an operation.
@@ -218,9 +220,7 @@ class GlooCommunicator : public Communicator, public RpcBackend {
         name_(name),
         options_(options) {
     const NoSigpipe guard;
-    const Deadline forming(
-        options.forming_timeout.count() > 0 ? options.forming_timeout
-                                            : options.timeout);
+    const Deadline forming(forming_time(options));
     // Groups that are split from this one later have their own.
     options_.forming_timeout = {};
     auto group_options = c10d::ProcessGroupGloo::Options::create(
@@ -351,126 +351,10 @@ class GlooCommunicator : public Communicator, public RpcBackend {
   c10::intrusive_ptr<GlooGroup> group_;
 };
 
-std::string numbered(const std::string& key, int rank) {
-  return key + "/" + std::to_string(rank);
-}
-
-// A rank's address, and all that its machine may connect from.
-std::string addresses_of_machine(const std::string& address) {
-  std::string all = address;
-  for (const auto& own : interface_addresses()) {
-    // Each of a container host's many interfaces has a link-local one, and a filter
-    // holds some hundred addresses.
-    if (own.address.rfind("fe80:", 0) != 0) {
-      all += " " + own.address;
-    }
-  }
-  return all;
-}
-
-// Those that this process has connections with.
-std::set<std::string> peer_addresses() {
-  std::set<std::string> found;
-  for (const auto& name : list_directory("/proc/self/fd")) {
-    const auto address = peer_address(std::atoi(name.c_str()));
-    if (!address.empty()) {
-      found.insert(address);
-    }
-  }
-  return found;
-}
-
-// The ranks of a group that is to be, in the store under its name: all agree on which
-// attempt has made it.
-class Forming {
- public:
-  Forming(
-      StoreClient& store, std::string name, int rank, int size,
-      const GlooOptions& options)
-      : store_(store),
-        name_(std::move(name)),
-        rank_(rank),
-        size_(size),
-        time_(
-            options.forming_timeout.count() > 0 ? options.forming_timeout
-                                                : options.timeout) {
-    // Before, so that an attempt waits for nobody who has not even come.
-    meet("here", addresses_of_machine(options.address));
-    for (int other = 0; other < size; ++other) {
-      std::istringstream words(
-          store_.get(numbered(name_ + "/here", other), time_.left()));
-      ranks_.insert(std::istream_iterator<std::string>(words), {});
-    }
-  }
-
-  const std::set<std::string>& addresses_of_ranks() const {
-    return ranks_;
-  }
-
-  // Of one attempt, so that there is time for those that may follow.
-  std::chrono::milliseconds time_for(int attempts_left) const {
-    constexpr std::chrono::milliseconds kMost{20'000};
-    const auto share = time_.left() / attempts_left;
-    return std::max(
-        std::chrono::milliseconds(1),
-        attempts_left > 1 ? std::min(share, kMost) : share);
-  }
-
-  // Remembers whom this rank is connected with: Gloo closes what answers nothing.
-  void look() {
-    seen_.merge(peer_addresses());
-  }
-
-  // `error`: why this rank's failed, "" if it did not. Returns why one did.
-  std::string outcome(const std::string& attempt, const std::string& error) {
-    if (!error.empty()) {
-      store_.compare_set(key(attempt + "/failed"), "", error);
-      look();
-      for (const auto& address : seen_) {
-        if (known_.count(address) + ranks_.count(address) == 0) {
-          store_.compare_set(key("stranger"), "", address);
-        }
-      }
-    }
-    meet(attempt, "");
-    return value_of(attempt + "/failed");
-  }
-
-  std::string stranger() {
-    return value_of("stranger");
-  }
-
- private:
-  std::string key(const std::string& what) const {
-    return name_ + "/" + what;
-  }
-  std::string value_of(const std::string& what) {
-    return store_.has({key(what)}) ? store_.get(key(what), {}) : "";
-  }
-  void meet(const std::string& where, const std::string& value) {
-    std::vector<std::string> all;
-    for (int other = 0; other < size_; ++other) {
-      all.push_back(numbered(key(where), other));
-    }
-    store_.set(all[static_cast<size_t>(rank_)], value);
-    store_.wait(all, time_.left());
-  }
-
-  StoreClient& store_;
-  std::string name_;
-  int rank_;
-  int size_;
-  Deadline time_;
-  // Whom this rank talked to before.
-  std::set<std::string> known_ = peer_addresses();
-  std::set<std::string> seen_;
-  std::set<std::string> ranks_;
-};
-
 std::unique_ptr<Communicator> form_by_attempts(
     const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
     int size, const GlooOptions& options) {
-  Forming forming(*store, name, rank, size, options);
+  Forming forming(*store, name, rank, size, options.address, forming_time(options));
   std::string failure;
   for (int left = options.attempts; left > 0; --left) {
     const auto attempt = "attempt" + std::to_string(options.attempts - left);
