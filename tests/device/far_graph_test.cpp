@@ -34,6 +34,12 @@ using testing::IsEmpty;
 constexpr int64_t kEpochs = 4;
 constexpr int64_t kStepsOfAnEpoch = 6;
 
+void accumulate_and_clip(RunConfig& config) {
+  config.training.batch_size = 8;
+  config.training.accumulate = 2;
+  config.strategy.clip_norm = 0.1;
+}
+
 struct Way {
   const char* name;
   // Which the run without a graph has, and auto takes.
@@ -167,19 +173,11 @@ INSTANTIATE_TEST_SUITE_P(
         Way{"cuda_batch_norm", ExecutorKind::cuda, &net_with_batch_norm,
             [](RunConfig&) {}},
         Way{"cuda_accumulated_and_clipped", ExecutorKind::cuda, &small_net_layers,
-            [](RunConfig& config) {
-              config.training.batch_size = 8;
-              config.training.accumulate = 2;
-              config.strategy.clip_norm = 0.1;
-            }},
+            &accumulate_and_clip},
         Way{"eager_adamw", ExecutorKind::eager, &net_for_eager,
             [](RunConfig& config) { config.optimizer.kind = OptimizerKind::adamw; }},
         Way{"eager_accumulated_and_clipped", ExecutorKind::eager, &net_for_eager,
-            [](RunConfig& config) {
-              config.training.batch_size = 8;
-              config.training.accumulate = 2;
-              config.strategy.clip_norm = 0.1;
-            }},
+            &accumulate_and_clip},
         Way{"eager_scaled", ExecutorKind::eager, &small_net_layers,
             [](RunConfig& config) {
               config.exec.precision = Precision::fp16;
