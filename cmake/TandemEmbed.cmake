@@ -7,10 +7,10 @@ if(CMAKE_SCRIPT_MODE_FILE)
   file(WRITE ${OUT}
     "#include <string_view>\n\n"
     "namespace tandem::app {\n"
-    "static const unsigned char bytes[] = {${bytes}};\n"
+    "static const unsigned char ${NAME}Bytes[] = {${bytes}};\n"
     "extern const std::string_view ${NAME};\n"
     "const std::string_view ${NAME}(\n"
-    "    reinterpret_cast<const char*>(bytes), sizeof(bytes));\n"
+    "    reinterpret_cast<const char*>(${NAME}Bytes), sizeof(${NAME}Bytes));\n"
     "}  // namespace tandem::app\n")
   return()
 endif()

@@ -66,7 +66,7 @@ std::string by_hand(
                      : "put " + names_of(files) + " into '" + folder + "' by hand";
 }
 
-[[noreturn]] void fail(
+[[noreturn]] void fail_fetch(
     const RemoteSet& set, const std::string& file, const std::string& reasons,
     const std::string& remedy) {
   throw DataError(
@@ -101,7 +101,7 @@ void fetch_files(
     if (!reasons.empty()) {
       const std::vector<RemoteFile> left(
           wrong.begin() + static_cast<long>(i), wrong.end());
-      fail(set, wrong[i].name, reasons, by_hand(set, left, folder));
+      fail_fetch(set, wrong[i].name, reasons, by_hand(set, left, folder));
     }
   }
 }
@@ -115,7 +115,7 @@ void fetch_archive(
   if (!is_there) {
     const std::string reasons = downloader.get(archive);
     if (!reasons.empty()) {
-      fail(set, archive.name, reasons, by_hand(set, wrong, folder));
+      fail_fetch(set, archive.name, reasons, by_hand(set, wrong, folder));
     }
   }
   const std::string path = folder + "/" + archive.name;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
 
-[[noreturn]] void fail(
+[[noreturn]] void fail_part(
     const std::string& what, const std::string& path, int reason = errno) {
   throw DataError(
       "[fetch] cannot " + what + " '" + path + "': " + std::strerror(reason) +
@@ -37,7 +37,7 @@ std::string sha256_of_file(const std::string& path) {
     if (errno == ENOENT) {
       return "";
     }
-    fail("read", path);
+    fail_part("read", path);
   }
   std::vector<char> chunk(kChunkBytes);
   Sha256 hash;
@@ -51,7 +51,7 @@ std::string sha256_of_file(const std::string& path) {
   const int reason = errno;
   close(fd);
   if (got < 0) {
-    fail("read", path, reason);
+    fail_part("read", path, reason);
   }
   return hash.hex_digest();
 }
@@ -63,11 +63,11 @@ PartFile::PartFile(std::string path)
       open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
   struct stat status {};
   if (fd_ < 0 || fstat(fd_, &status) != 0) {
-    fail("write", path_);
+    fail_part("write", path_);
   }
   if (!S_ISREG(status.st_mode)) {
     close(fd_);
-    fail("write", path_, EEXIST);
+    fail_part("write", path_, EEXIST);
   }
   size_ = lseek(fd_, 0, SEEK_END);
 }
@@ -85,7 +85,7 @@ void PartFile::append(const char* data, size_t size) {
   while (size > 0) {
     const ssize_t written = write(fd_, data, size);
     if (written < 0 && errno != EINTR) {
-      fail("write", path_);
+      fail_part("write", path_);
     }
     if (written > 0) {
       data += written;
@@ -97,7 +97,7 @@ void PartFile::append(const char* data, size_t size) {
 
 void PartFile::clear() {
   if (ftruncate(fd_, 0) != 0 || lseek(fd_, 0, SEEK_SET) != 0) {
-    fail("write", path_);
+    fail_part("write", path_);
   }
   size_ = 0;
 }
@@ -108,7 +108,7 @@ std::string PartFile::sha256() const {
 
 void PartFile::rename_to_whole() {
   if (fsync(fd_) != 0 || rename(path_.c_str(), whole_.c_str()) != 0) {
-    fail("write", whole_);
+    fail_part("write", whole_);
   }
   close(std::exchange(fd_, -1));
   sync_directory(std::filesystem::path(whole_).parent_path().string());

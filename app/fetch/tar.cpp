@@ -19,30 +19,30 @@ constexpr char kDirectory = '5';
 using Block = std::array<char, kBlockBytes>;
 
 // Where a header has what.
-struct Part {
+struct HeaderPart {
   size_t offset;
   size_t size;
 };
-constexpr Part kName = {0, 100};
-constexpr Part kSize = {124, 12};
-constexpr Part kSum = {148, 8};
+constexpr HeaderPart kName = {0, 100};
+constexpr HeaderPart kSize = {124, 12};
+constexpr HeaderPart kSum = {148, 8};
 constexpr size_t kKind = 156;
-constexpr Part kMagic = {257, 6};
-constexpr Part kPrefix = {345, 155};
+constexpr HeaderPart kMagic = {257, 6};
+constexpr HeaderPart kPrefix = {345, 155};
 
-std::string_view part_of(const Block& block, Part part) {
+std::string_view part_of(const Block& block, HeaderPart part) {
   return {block.data() + part.offset, part.size};
 }
 
 // Ends with a zero byte unless it fills its part.
-std::string text_of(const Block& block, Part part) {
+std::string text_of(const Block& block, HeaderPart part) {
   const auto all = part_of(block, part);
   return std::string(all.substr(0, all.find('\0')));
 }
 
 // Octal digits, with spaces before and spaces or zero bytes behind; nothing for others.
 // Eleven digits at most, so that no number is too large.
-std::optional<int64_t> number_of(const Block& block, Part part) {
+std::optional<int64_t> number_of(const Block& block, HeaderPart part) {
   auto digits = part_of(block, part);
   digits.remove_prefix(std::min(digits.find_first_not_of(' '), digits.size()));
   const size_t end = std::min(digits.find_first_not_of("01234567"), digits.size());

@@ -16,9 +16,9 @@ namespace tandem::app {
 
 namespace {
 
-constexpr size_t kChunkBytes = size_t{1} << 18;
+constexpr size_t kReadBytes = size_t{1} << 18;
 
-[[noreturn]] void fail(const std::string& archive, const std::string& what) {
+[[noreturn]] void fail_unpacking(const std::string& archive, const std::string& what) {
   throw DataError("[fetch] '" + archive + "' " + what);
 }
 
@@ -28,9 +28,9 @@ class GzipSource {
   explicit GzipSource(const std::string& path)
       : path_(path), file_(gzopen(path.c_str(), "rbe"), &gzclose) {
     if (file_ == nullptr) {
-      fail(path_, "cannot be read");
+      fail_unpacking(path_, "cannot be read");
     }
-    gzbuffer(file_.get(), kChunkBytes);
+    gzbuffer(file_.get(), kReadBytes);
   }
 
   // `size` is less than 2 GiB.
@@ -39,7 +39,8 @@ class GzipSource {
     int code = Z_OK;
     const char* reason = gzerror(file_.get(), &code);
     if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
-      fail(path_, "is no whole gzip file: " + std::string(reason) + "; fetch it again");
+      fail_unpacking(
+          path_, "is no whole gzip file: " + std::string(reason) + "; fetch it again");
     }
     return static_cast<size_t>(got);
   }
@@ -54,7 +55,7 @@ void write_member(
     const std::string& folder) {
   const std::string path = folder + "/" + file.name;
   replace_file(path, [&](int fd) {
-    std::string chunk(kChunkBytes, '\0');
+    std::string chunk(kReadBytes, '\0');
     Sha256 hash;
     while (const size_t got = tar.read(chunk.data(), chunk.size())) {
       hash.update(chunk.data(), got);
@@ -65,7 +66,7 @@ void write_member(
     }
     const std::string digest = hash.hex_digest();
     if (digest != file.sha256) {
-      fail(
+      fail_unpacking(
           archive, "holds another " + file.name + ": SHA-256 " + digest +
                        ", expected " + file.sha256 + "; fetch it again");
     }
@@ -87,19 +88,19 @@ void unpack(const std::string& path, const RemoteSet& set, const std::string& fo
       continue;
     }
     if (member->size != file->size) {
-      fail(
+      fail_unpacking(
           path, "holds " + file->name + " of " + std::to_string(member->size) +
                     " bytes, expected " + std::to_string(file->size) +
                     "; fetch it again");
     }
     if (!done.insert(file->name).second) {
-      fail(path, "holds " + file->name + " twice; fetch it again");
+      fail_unpacking(path, "holds " + file->name + " twice; fetch it again");
     }
     write_member(tar, path, *file, folder);
   }
   for (const auto& file : set.files) {
     if (done.count(file.name) == 0) {
-      fail(
+      fail_unpacking(
           path, "has no " + set.archive->folder + "/" + file.name + "; fetch it again");
     }
   }

@@ -127,7 +127,7 @@ json read_object(const std::string& path) {
   return value;
 }
 
-double number_in(const json& object, const char* key, const std::string& path) {
+double needed_number(const json& object, const char* key, const std::string& path) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number()) {
     throw DataError(
@@ -149,8 +149,8 @@ double median_step_ms(const std::string& path) {
     if (!line.is_object() || line.value("kind", "") != "train") {
       continue;
     }
-    const double new_step = number_in(line, "step", path);
-    const double new_seconds = number_in(line, "train_seconds", path);
+    const double new_step = needed_number(line, "step", path);
+    const double new_seconds = needed_number(line, "train_seconds", path);
     if (step > 0 && new_step > step && new_seconds > seconds) {
       ms.push_back(1000 * (new_seconds - seconds) / (new_step - step));
     }
@@ -224,9 +224,9 @@ PlanInputs inputs_from_run(
         "theirs whatever their number; name one without divide_batch",
         directory, config.training.batch_size));
   }
-  const double ranks = number_in(summary, "world_size", path);
+  const double ranks = needed_number(summary, "world_size", path);
   if (gradient_bytes == 0 && ranks > 1) {
-    gradient_bytes = number_in(summary, "gradient_bytes", path);
+    gradient_bytes = needed_number(summary, "gradient_bytes", path);
   }
   if (gradient_bytes == 0) {
     throw ConfigError(

@@ -13,9 +13,9 @@ namespace {
 
 constexpr double kWidth = 500;
 constexpr double kRow = 24;
-constexpr double kTop = 8;
-constexpr double kBottom = 40;
-constexpr double kLetterWidth = 7.2;
+constexpr double kDotTop = 8;
+constexpr double kDotBottom = 40;
+constexpr double kDotLetterWidth = 7.2;
 constexpr double kValueWidth = 62;
 constexpr size_t kLongestName = 26;
 
@@ -46,7 +46,7 @@ std::string draw_axis(const Scale& x, double left, double bottom) {
     svg += fmt::format(
         "<path class=\"grid\" d=\"M{0:.1f} {1}V{2:.1f}\"/><text class=\"soft\" "
         "x=\"{0:.1f}\" y=\"{3:.1f}\" text-anchor=\"middle\">{4}</text>\n",
-        x(tick), kTop, bottom, bottom + 17, short_number(tick));
+        x(tick), kDotTop, bottom, bottom + 17, short_number(tick));
   }
   if (x.is_logarithmic()) {
     svg += fmt::format(
@@ -108,21 +108,22 @@ std::string draw(const DotChart& chart) {
   for (const auto& row : chart.rows) {
     longest = std::max(longest, std::min(row.name.size(), kLongestName));
   }
-  const double left = 16 + kLetterWidth * static_cast<double>(longest);
-  const double bottom = kTop + kRow * static_cast<double>(chart.rows.size());
+  const double left = 16 + kDotLetterWidth * static_cast<double>(longest);
+  const double bottom = kDotTop + kRow * static_cast<double>(chart.rows.size());
   const Scale x = scale_of(chart).between(left, kWidth - kValueWidth);
   std::string svg = fmt::format(
       "<svg class=\"chart\" viewBox=\"0 0 {0} {1:.0f}\" role=\"img\" "
       "aria-labelledby=\"{2}-title {2}-desc\">\n<title id=\"{2}-title\">{3}</title>\n"
       "<desc id=\"{2}-desc\">{3}, {4}: a dot for each of {5}. The table has the "
       "figures.</desc>\n",
-      kWidth, bottom + kBottom, chart.id, html_text(chart.title), html_text(chart.unit),
+      kWidth, bottom + kDotBottom, chart.id, html_text(chart.title),
+      html_text(chart.unit),
       chart.rows.size() == 1 ? "1 run" : fmt::format("{} runs", chart.rows.size()));
   svg += draw_axis(x, left, bottom);
   for (size_t i = 0; i < chart.rows.size(); ++i) {
     svg += draw_row(
         chart.rows[i], chart.unit, x, left,
-        kTop + kRow * (static_cast<double>(i) + 0.5));
+        kDotTop + kRow * (static_cast<double>(i) + 0.5));
   }
   return svg + "</svg>\n";
 }

@@ -17,11 +17,11 @@ extern const std::string_view kChartCss;
 namespace {
 
 constexpr double kLeft = 56;
-constexpr double kBottom = 46;
-constexpr double kTop = 46;
+constexpr double kLineBottom = 46;
+constexpr double kLineTop = 46;
 constexpr double kNameGap = 17;
 // Of a bold one.
-constexpr double kLetterWidth = 7.8;
+constexpr double kLineLetterWidth = 7.8;
 constexpr size_t kLongestLabel = 36;
 constexpr double kPictureTop = 76;
 constexpr double kPictureLine = 19;
@@ -48,8 +48,8 @@ Plot plot_of(const LineChart& chart, const ChartSize& size) {
     longest = std::max(longest, label_of(line).size());
   }
   const double names =
-      size.has_names ? 26 + kLetterWidth * static_cast<double>(longest) : 16;
-  Plot plot{kLeft, size.width - names, kTop, size.height - kBottom, {}, {}};
+      size.has_names ? 26 + kLineLetterWidth * static_cast<double>(longest) : 16;
+  Plot plot{kLeft, size.width - names, kLineTop, size.height - kLineBottom, {}, {}};
   plot.x = chart.x.between(plot.left, plot.right);
   plot.y = chart.y.between(plot.bottom, plot.top);
   return plot;

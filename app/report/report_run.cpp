@@ -13,8 +13,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr double kMegabyte = 1e6;
-
 void add_point(
     ReportRun& run, const ordered_json& line, const char* key,
     std::vector<Point> ReportRun::*by_seconds,

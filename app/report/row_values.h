@@ -7,6 +7,8 @@
 
 namespace tandem::app {
 
+inline constexpr double kMegabyte = 1e6;
+
 /// A number of a row of table.json; nullopt where there is none.
 inline std::optional<double> number_in(
     const nlohmann::ordered_json& row, const char* key) {

@@ -14,7 +14,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr double kMegabyte = 1e6;
 const char* const kNothing = "-";
 
 struct Column {

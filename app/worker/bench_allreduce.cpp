@@ -23,14 +23,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kWarmup = 5;
+constexpr int64_t kWarmupRounds = 5;
 
 // Milliseconds of each repeat, the slowest rank's: an all-reduce is done when the
 // last rank has the sum. Collective.
 std::vector<double> time_all_reduce(
     Communicator& comm, at::Tensor buffer, int64_t repeats) {
   auto times = at::empty({repeats}, at::kDouble);
-  for (int64_t i = -kWarmup; i < repeats; ++i) {
+  for (int64_t i = -kWarmupRounds; i < repeats; ++i) {
     buffer.fill_(1.0);
     comm.barrier();
     const auto start = Clock::now();

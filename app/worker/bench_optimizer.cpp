@@ -18,7 +18,7 @@ namespace {
 using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kWarmup = 5;
+constexpr int64_t kWarmupSteps = 5;
 
 template <typename Body>
 double milliseconds_of(Body&& body) {
@@ -67,7 +67,7 @@ Times time_updates(OptimizerKind kind, const BenchOptimizerOptions& options) {
   const std::vector<char> from(static_cast<size_t>(times.bytes / 2), 1);
   std::vector<char> to(from.size());
   const auto range = layout->trainable_ranges().at(0);
-  for (int64_t step = 1; step <= kWarmup + options.repeats; ++step) {
+  for (int64_t step = 1; step <= kWarmupSteps + options.repeats; ++step) {
     const StepScalars context{optimizer->base_lr(), 1, step};
     const double update = milliseconds_of([&] { optimizer->update(range, context); });
     const double copy = milliseconds_of([&] {
@@ -75,7 +75,7 @@ Times time_updates(OptimizerKind kind, const BenchOptimizerOptions& options) {
       // The copy is for nothing else.
       asm volatile("" : : "r"(to.data()) : "memory");
     });
-    if (step > kWarmup) {
+    if (step > kWarmupSteps) {
       times.update_ms.push_back(update);
       times.memcpy_ms.push_back(copy);
       times.ratios.push_back(update / copy);

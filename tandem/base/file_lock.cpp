@@ -21,7 +21,7 @@ namespace {
 constexpr Deadline::Milliseconds kBetweenTries{20};
 constexpr size_t kLongestName = 1000;
 
-[[noreturn]] void fail(const std::string& path, const std::string& reason) {
+[[noreturn]] void fail_lock(const std::string& path, const std::string& reason) {
   throw DataError("[files] cannot lock '" + path + "': " + reason);
 }
 
@@ -36,17 +36,19 @@ FileLock::FileLock(const std::string& path, const Deadline& deadline) {
   make_directories(std::filesystem::path(path).parent_path().string());
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (fd_ < 0) {
-    fail(path, std::string(std::strerror(errno)) + "; choose a place that you may use");
+    fail_lock(
+        path, std::string(std::strerror(errno)) + "; choose a place that you may use");
   }
   while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) {
       const int reason = errno;
       close(fd_);
-      fail(path, std::string(std::strerror(reason)) + "; choose another file system");
+      fail_lock(
+          path, std::string(std::strerror(reason)) + "; choose another file system");
     }
     if (deadline.passed()) {
       close(fd_);
-      fail(
+      fail_lock(
           path,
           fmt::format(
               "{} has had it for {} s; see whether it is stopped, or wait longer "

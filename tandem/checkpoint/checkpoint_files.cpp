@@ -12,7 +12,7 @@ constexpr const char* kFormatKey = "format_version";
 constexpr const char* kIdKey = "checkpoint_id";
 constexpr const char* kRankPrefix = "rank-";
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
+[[noreturn]] void fail_checkpoint(const std::string& path, const std::string& what) {
   throw DataError("[checkpoint] '" + path + "' " + what + "; use another checkpoint");
 }
 
@@ -20,7 +20,7 @@ const std::string& entry(
     const SafetensorsFile& file, const std::string& key, const std::string& path) {
   const auto found = file.metadata.find(key);
   if (found == file.metadata.end()) {
-    fail(path, "does not say its " + key);
+    fail_checkpoint(path, "does not say its " + key);
   }
   return found->second;
 }
@@ -83,7 +83,7 @@ CheckpointFiles parse_checkpoint_files(
                        entry(files.training, kIdKey, training_path);
   if (!same_id || stored_hash(files.model, model_path) !=
                       entry(files.training, kModelFile, training_path)) {
-    fail(directory, "holds a model and a training state of two checkpoints");
+    fail_checkpoint(directory, "holds a model and a training state of two checkpoints");
   }
   return files;
 }
@@ -108,7 +108,8 @@ SafetensorsFile parse_rank_file(
     const std::string& bytes, const std::string& path, const std::string& hash) {
   auto file = parse_own(bytes, path);
   if (stored_hash(file, path) != hash) {
-    fail(path, "is of another checkpoint than the files beside it, or another rank's");
+    fail_checkpoint(
+        path, "is of another checkpoint than the files beside it, or another rank's");
   }
   return file;
 }

@@ -10,9 +10,9 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kChannels = 3;
-constexpr int64_t kSide = 32;
-constexpr int64_t kClasses = 10;
-constexpr size_t kImageBytes = kChannels * kSide * kSide;
+constexpr int64_t kCifarSide = 32;
+constexpr int64_t kCifarClasses = 10;
+constexpr size_t kImageBytes = kChannels * kCifarSide * kCifarSide;
 constexpr size_t kRecordBytes = 1 + kImageBytes;
 // A file of CIFAR-10's has 30,730,000.
 constexpr size_t kMostFileBytes = size_t{1} << 30;
@@ -22,22 +22,22 @@ struct Samples {
   std::vector<uint8_t> labels;
 };
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
+[[noreturn]] void fail_cifar(const std::string& path, const std::string& what) {
   throw DataError("[data] '" + path + "' " + what + "; fetch it again");
 }
 
 void append_file(Samples& samples, const std::string& path) {
   const std::string bytes = read_file(path, kMostFileBytes);
   if (bytes.empty() || bytes.size() % kRecordBytes != 0) {
-    fail(
+    fail_cifar(
         path, "holds " + std::to_string(bytes.size()) +
                   " bytes, which is no whole number of records of " +
                   std::to_string(kRecordBytes) + " bytes");
   }
   for (size_t at = 0; at < bytes.size(); at += kRecordBytes) {
     const auto label = static_cast<uint8_t>(bytes[at]);
-    if (label >= kClasses) {
-      fail(path, "has a label of " + std::to_string(label) + ", expected 0 to 9");
+    if (label >= kCifarClasses) {
+      fail_cifar(path, "has a label of " + std::to_string(label) + ", expected 0 to 9");
     }
     samples.labels.push_back(label);
     const auto image = std::string_view(bytes).substr(at + 1, kImageBytes);
@@ -50,8 +50,8 @@ Dataset to_split(Samples samples, const std::string& folder) {
   split.name = folder;
   split.size = static_cast<int64_t>(samples.labels.size());
   split.channels = kChannels;
-  split.height = split.width = kSide;
-  split.num_classes = kClasses;
+  split.height = split.width = kCifarSide;
+  split.num_classes = kCifarClasses;
   split.class_names = {"airplane", "automobile", "bird",  "cat",  "deer",
                        "dog",      "frog",       "horse", "ship", "truck"};
   split.pixels = std::move(samples.pixels);

@@ -28,7 +28,7 @@ constexpr int64_t kMostBytes = int64_t{1} << 36;
 constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr size_t kMostChunk = size_t{1} << 30;
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
+[[noreturn]] void fail_idx(const std::string& path, const std::string& what) {
   throw DataError("[data] '" + path + "' " + what);
 }
 
@@ -93,7 +93,7 @@ class ByteReader {
       const std::string reason = code == Z_BUF_ERROR      ? "it ends in the middle"
                                  : stream_.msg != nullptr ? stream_.msg
                                                           : zError(code);
-      fail(name_, "is damaged: " + reason + "; fetch it again");
+      fail_idx(name_, "is damaged: " + reason + "; fetch it again");
     }
   }
 
@@ -101,7 +101,7 @@ class ByteReader {
   void next_member() {
     ended_ = rest_.empty();
     if (!ended_ && rest_.substr(0, kGzipMagic.size()) != kGzipMagic) {
-      fail(
+      fail_idx(
           name_, "is damaged: " + std::to_string(rest_.size()) +
                      " other bytes follow its gzip data; fetch it again");
     }
@@ -128,16 +128,16 @@ std::vector<int64_t> read_header(
     ByteReader& reader, const std::string& path, size_t num_dims) {
   uint8_t magic[4];
   if (reader.read(magic, sizeof(magic)) < sizeof(magic)) {
-    fail(path, "is too short for an IDX file; fetch it again");
+    fail_idx(path, "is too short for an IDX file; fetch it again");
   }
   if (magic[0] != 0 || magic[1] != 0 || magic[2] != kUnsignedByte) {
-    fail(
+    fail_idx(
         path, "is not an IDX file of bytes (wrong magic number " +
                   numbers_text({magic[0], magic[1], magic[2]}, " ") +
                   ", expected 0 0 8); name another file or fetch it again");
   }
   if (magic[3] != num_dims) {
-    fail(
+    fail_idx(
         path, "has " + std::to_string(magic[3]) + " dimensions, expected " +
                   std::to_string(num_dims) + "; are images and labels swapped?");
   }
@@ -145,7 +145,7 @@ std::vector<int64_t> read_header(
   for (size_t i = 0; i < num_dims; ++i) {
     uint8_t bytes[4];
     if (reader.read(bytes, sizeof(bytes)) < sizeof(bytes)) {
-      fail(path, "ends inside its header; fetch it again");
+      fail_idx(path, "ends inside its header; fetch it again");
     }
     dims.push_back(
         int64_t{bytes[0]} << 24 | int64_t{bytes[1]} << 16 | int64_t{bytes[2]} << 8 |
@@ -160,7 +160,7 @@ int64_t product(const std::string& path, const std::vector<int64_t>& dims) {
     if (dim <= 0 || total > kMostBytes / dim) {
       const int64_t worst =
           dim <= 0 ? dim : *std::max_element(dims.begin(), dims.end());
-      fail(
+      fail_idx(
           path, "has a dimension of " + std::to_string(worst) + " in its header (" +
                     numbers_text(dims, "x") +
                     " bytes, expected 1 byte to 64 GiB); fetch it again");
@@ -246,7 +246,7 @@ IdxArray parse_idx(std::string_view bytes, const std::string& path, size_t num_d
     array.values.resize(have + wanted);
     const size_t got = reader.read(array.values.data() + have, wanted);
     if (got < wanted) {
-      fail(
+      fail_idx(
           path, "ends after " + std::to_string(have + got) + " of the " +
                     std::to_string(total) +
                     " bytes that its header promises; fetch it again");
@@ -254,7 +254,7 @@ IdxArray parse_idx(std::string_view bytes, const std::string& path, size_t num_d
   }
   uint8_t extra = 0;
   if (reader.read(&extra, 1) != 0) {
-    fail(
+    fail_idx(
         path, "goes on after the " + std::to_string(total) +
                   " bytes that its header promises; fetch it again");
   }

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kDigitsTrain = 60'000;
 constexpr int64_t kDigitsTest = 10'000;
 // All of them have as many.
-constexpr int64_t kClasses = 10;
+constexpr int64_t kMostClasses = 10;
 // When it is there, the other three are.
 constexpr const char* kLastDigitsFile = "t10k-labels-idx1-ubyte";
 // Part of the cache's path: a new drawing gets a new folder.
@@ -125,7 +125,7 @@ std::string missing_file(const std::string& folder, const FileSet& set) {
 
 DatasetSplits named(
     DatasetSplits splits, const std::string& name, const std::string& folder) {
-  if (splits.train.num_classes > kClasses) {
+  if (splits.train.num_classes > kMostClasses) {
     throw DataError(
         "[data] '" + folder + "' has a label of " +
         std::to_string(splits.train.num_classes - 1) + ", but " + name +

@@ -32,7 +32,7 @@ const DtypeName kDtypes[] = {
 constexpr const char* kHashKey = "sha256";
 constexpr uint64_t kMostHeaderBytes = 100u << 20;
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
+[[noreturn]] void fail_safetensors(const std::string& path, const std::string& what) {
   throw DataError("[checkpoint] '" + path + "' " + what + "; use another checkpoint");
 }
 
@@ -103,13 +103,14 @@ at::ScalarType dtype_of(const std::string& path, const std::string& name) {
       return entry.dtype;
     }
   }
-  fail(path, "has a tensor of unknown dtype " + name);
+  fail_safetensors(path, "has a tensor of unknown dtype " + name);
 }
 
 // A number as the format wants it; the JSON library would also take -1, 1.5 or true.
 uint64_t whole_number(const std::string& path, const ordered_json& value) {
   if (!value.is_number_unsigned()) {
-    fail(path, "has " + value.dump().substr(0, 40) + " where a size belongs");
+    fail_safetensors(
+        path, "has " + value.dump().substr(0, 40) + " where a size belongs");
   }
   return value.get<uint64_t>();
 }
@@ -125,7 +126,7 @@ Range read_range(
   const Range range{
       whole_number(path, offsets.at(0)), whole_number(path, offsets.at(1))};
   if (offsets.size() != 2 || range.begin > range.end) {
-    fail(path, "has impossible offsets for tensor '" + name + "'");
+    fail_safetensors(path, "has impossible offsets for tensor '" + name + "'");
   }
   return range;
 }
@@ -144,7 +145,8 @@ at::Tensor read_tensor(
     const uint64_t dim = whole_number(path, value);
     const uint64_t step = std::max<uint64_t>(dim, 1);
     if (extent > kMostBytes / step) {
-      fail(path, "has sizes in its header that do not fit tensor '" + name + "'");
+      fail_safetensors(
+          path, "has sizes in its header that do not fit tensor '" + name + "'");
     }
     extent *= step;
     empty = empty || dim == 0;
@@ -152,7 +154,8 @@ at::Tensor read_tensor(
   }
   const uint64_t wanted = empty ? 0 : extent;
   if (range.end > data.size() || range.end - range.begin != wanted) {
-    fail(path, "has sizes in its header that do not fit tensor '" + name + "'");
+    fail_safetensors(
+        path, "has sizes in its header that do not fit tensor '" + name + "'");
   }
   auto tensor = at::empty(shape, dtype);
   if (wanted > 0) {
@@ -169,12 +172,12 @@ void check_cover(const std::string& path, std::vector<Range> ranges, uint64_t si
   uint64_t covered = 0;
   for (const auto& range : ranges) {
     if (range.begin != covered) {
-      fail(path, "has tensors that overlap, or bytes between them");
+      fail_safetensors(path, "has tensors that overlap, or bytes between them");
     }
     covered = range.end;
   }
   if (covered != size) {
-    fail(path, "has bytes after its last tensor");
+    fail_safetensors(path, "has bytes after its last tensor");
   }
 }
 
@@ -187,20 +190,21 @@ ordered_json parse_header(const std::string& path, std::string_view text) {
                          const ordered_json& value) {
     using Event = ordered_json::parse_event_t;
     if (depth > kMostDepth) {
-      fail(path, "has values nested too deep in its header");
+      fail_safetensors(path, "has values nested too deep in its header");
     }
     if (event == Event::object_start) {
       // Another object may use the same names.
       names.erase(names.lower_bound({depth + 1, ""}), names.end());
     }
     if (event == Event::key && !names.emplace(depth, value.get<std::string>()).second) {
-      fail(path, "names '" + value.get<std::string>() + "' twice in its header");
+      fail_safetensors(
+          path, "names '" + value.get<std::string>() + "' twice in its header");
     }
     return true;
   };
   // The JSON library takes a zero byte for the end, whatever follows.
   if (text.find('\0') != std::string_view::npos) {
-    fail(path, "has a damaged header (a zero byte)");
+    fail_safetensors(path, "has a damaged header (a zero byte)");
   }
   return ordered_json::parse(text.begin(), text.end(), check);
 }
@@ -264,11 +268,11 @@ SafetensorsFile read_safetensors(const std::string& path) {
 SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& path) {
   uint64_t length = 0;
   if (bytes.size() < sizeof(length)) {
-    fail(path, "is too short for a safetensors file");
+    fail_safetensors(path, "is too short for a safetensors file");
   }
   std::memcpy(&length, bytes.data(), sizeof(length));
   if (length > kMostHeaderBytes || length > bytes.size() - sizeof(length)) {
-    fail(path, "ends inside its header, or is not a safetensors file");
+    fail_safetensors(path, "ends inside its header, or is not a safetensors file");
   }
   const std::string_view header =
       std::string_view(bytes).substr(sizeof(length), length);
@@ -287,7 +291,7 @@ SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& p
       }
     }
   } catch (const nlohmann::json::exception& error) {
-    fail(path, "has a damaged header (" + first_line(error) + ")");
+    fail_safetensors(path, "has a damaged header (" + first_line(error) + ")");
   }
   check_cover(path, ranges, data.size());
   const auto stored = file.metadata.find(kHashKey);

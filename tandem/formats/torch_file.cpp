@@ -41,7 +41,7 @@ const StorageClass kStorageClasses[] = {
     {at::kByte, "ByteStorage"},   {at::kBool, "BoolStorage"},
 };
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
+[[noreturn]] void fail_torch_file(const std::string& path, const std::string& what) {
   throw DataError(
       "[weights] '" + path + "' " + what +
       "; write it with torch.save(model.state_dict(), path)");
@@ -108,17 +108,17 @@ class StateReader {
 
   std::vector<NamedTensor> read() {
     if (!archive_.hasRecord(kPickleRecord)) {
-      fail(path_, "is a zip file, but not one of torch.save");
+      fail_torch_file(path_, "is a zip file, but not one of torch.save");
     }
     if (archive_.hasRecord(kByteOrderRecord) && record(kByteOrderRecord) != "little") {
-      fail(path_, "was written on a machine with another byte order");
+      fail_torch_file(path_, "was written on a machine with another byte order");
     }
     const Pickle pickle(record(kPickleRecord), path_);
     const PickleValue& dict = state_dict_in(pickle.root());
     std::vector<NamedTensor> tensors;
     for (size_t i = 0; i < dict.items.size(); i += 2) {
       if (dict.items[i]->kind != Kind::text) {
-        fail(path_, "holds a dict whose keys are not names");
+        fail_torch_file(path_, "holds a dict whose keys are not names");
       }
       const std::string& name = dict.items[i]->text;
       tensors.push_back({name, tensor_of(name, *dict.items[i + 1])});
@@ -134,7 +134,8 @@ class StateReader {
 
   const PickleValue& state_dict_in(const PickleValue& root) const {
     if (root.kind != Kind::dict) {
-      fail(path_, "does not hold a dict of tensors (perhaps a whole module)");
+      fail_torch_file(
+          path_, "does not hold a dict of tensors (perhaps a whole module)");
     }
     for (const char* key : {"state_dict", "model"}) {
       const auto* inner = entry_of(root, key);
@@ -151,12 +152,12 @@ class StateReader {
       made = value.items[1]->items[0];
     }
     if (!calls(*made, "_rebuild_tensor_v2")) {
-      fail(path_, "has an entry '" + name + "' that is not a tensor");
+      fail_torch_file(path_, "has an entry '" + name + "' that is not a tensor");
     }
     // Storage, offset, sizes, strides, ...
     const auto& arguments = made->items[1]->items;
     if (arguments.size() < 4 || arguments[1]->kind != Kind::number) {
-      fail(path_, "has a damaged tensor '" + name + "'");
+      fail_torch_file(path_, "has a damaged tensor '" + name + "'");
     }
     const at::Tensor storage = storage_of(name, *arguments[0]);
     const int64_t offset = arguments[1]->number;
@@ -168,12 +169,12 @@ class StateReader {
 
   std::vector<int64_t> numbers_of(const std::string& name, const PickleValue& value) {
     if (value.items.size() > kMostDims) {
-      fail(path_, "has a tensor '" + name + "' of too many dimensions");
+      fail_torch_file(path_, "has a tensor '" + name + "' of too many dimensions");
     }
     std::vector<int64_t> numbers;
     for (const auto* item : value.items) {
       if (item->kind != Kind::number || item->number < 0) {
-        fail(path_, "has a damaged tensor '" + name + "'");
+        fail_torch_file(path_, "has a damaged tensor '" + name + "'");
       }
       numbers.push_back(item->number);
     }
@@ -194,14 +195,15 @@ class StateReader {
                             !__builtin_add_overflow(last, steps, &last));
     }
     if (!inside || (!empty && last >= numel)) {
-      fail(path_, "has a tensor '" + name + "' that reaches past its storage");
+      fail_torch_file(
+          path_, "has a tensor '" + name + "' that reaches past its storage");
     }
   }
 
   // ('storage', class, key of the record, device, elements)
   at::Tensor storage_of(const std::string& name, const PickleValue& value) {
     if (value.kind != Kind::persistent || value.items[0]->items.size() < 5) {
-      fail(path_, "has a damaged tensor '" + name + "'");
+      fail_torch_file(path_, "has a damaged tensor '" + name + "'");
     }
     const auto& id = value.items[0]->items;
     const std::string& key = id[2]->text;
@@ -215,7 +217,8 @@ class StateReader {
     auto [data, bytes] = archive_.getRecord(kStorageRecords + key);
     if (static_cast<int64_t>(bytes) / element_size != numel ||
         static_cast<int64_t>(bytes) % element_size != 0) {
-      fail(path_, "has a tensor '" + name + "' whose storage has another size");
+      fail_torch_file(
+          path_, "has a tensor '" + name + "' whose storage has another size");
     }
     at::Tensor storage = at::empty({0}, dtype);
     if (numel > 0) {
@@ -232,7 +235,8 @@ class StateReader {
         return entry.dtype;
       }
     }
-    fail(path_, "has a tensor '" + name + "' of an unknown dtype (" + class_name + ")");
+    fail_torch_file(
+        path_, "has a tensor '" + name + "' of an unknown dtype (" + class_name + ")");
   }
 
   const std::string& path_;
@@ -318,7 +322,7 @@ std::vector<NamedTensor> read_torch_file(const std::string& path) {
     check_records(path);
     return StateReader(path).read();
   } catch (const c10::Error& error) {
-    fail(path, "is damaged (" + first_line(error) + ")");
+    fail_torch_file(path, "is damaged (" + first_line(error) + ")");
   }
 }
 

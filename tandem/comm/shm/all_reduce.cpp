@@ -8,8 +8,6 @@ namespace tandem {
 
 namespace {
 
-constexpr auto kChunkBytes = static_cast<int64_t>(ShmRankBlock::kChunkBytes);
-
 // Up to this size each rank sums the whole tensor: one trip between cores, not two.
 constexpr int64_t kWholeBytes = 32 << 10;
 
@@ -57,7 +55,8 @@ class AllReduce : public ShmOperation {
   }
 
   int64_t rounds() const override {
-    const int64_t chunks = (bytes_ + kChunkBytes - 1) / kChunkBytes;
+    const int64_t chunks =
+        (bytes_ + ShmRankBlock::kChunkBytes - 1) / ShmRankBlock::kChunkBytes;
     return !shared_.empty() ? 1 : by_slices_ ? 2 * chunks : chunks;
   }
 
@@ -108,8 +107,8 @@ class AllReduce : public ShmOperation {
 
  private:
   Run chunk(int64_t index) const {
-    const int64_t begin = index * kChunkBytes;
-    return {begin, std::min(kChunkBytes, bytes_ - begin)};
+    const int64_t begin = index * ShmRankBlock::kChunkBytes;
+    return {begin, std::min(ShmRankBlock::kChunkBytes, bytes_ - begin)};
   }
 
   int64_t numel(int64_t bytes) const {

@@ -10,8 +10,6 @@ namespace tandem {
 
 namespace {
 
-constexpr auto kChunkBytes = static_cast<int64_t>(ShmRankBlock::kChunkBytes);
-
 char* memory_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<char*>(tensor.data_ptr()) : nullptr;
 }
@@ -31,7 +29,7 @@ class Move : public ShmOperation {
         size_(group.size()),
         width_(width),
         bytes_(static_cast<int64_t>(part.nbytes())),
-        step_(kChunkBytes / width / 64 * 64) {}
+        step_(ShmRankBlock::kChunkBytes / width / 64 * 64) {}
 
   int64_t bytes_at_once() const override {
     return width_ * bytes_;

@@ -84,7 +84,7 @@ struct ShmRankBlock {
   static constexpr uint64_t kAnnouncements = 16;
   static constexpr uint64_t kChunks = 8;
   // Two chunks of a rank and two of another are 512 KiB, half of an L2 cache of 1 MiB.
-  static constexpr size_t kChunkBytes = size_t{128} << 10;
+  static constexpr int64_t kChunkBytes = int64_t{128} << 10;
   static constexpr size_t kSegments = 128;
 
   enum State : uint32_t { absent, attached, left };

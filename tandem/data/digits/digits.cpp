@@ -12,8 +12,8 @@
 namespace tandem {
 namespace {
 
-constexpr int kSide = static_cast<int>(kDigitSide);
-constexpr int kPixels = kSide * kSide;
+constexpr int kGlyphSide = static_cast<int>(kDigitSide);
+constexpr int kPixels = kGlyphSide * kGlyphSide;
 
 // How differently the same digit may look. Calibrated on 60,000 + 10,000
 // images: simplenet ends at 86 % (it must stay below 92), net passes its first
@@ -103,8 +103,8 @@ class Hand {
     across_ = {cosine * across.x, sine * across.x};
     down_ = {cosine * down.x - sine * down.y, sine * down.x + cosine * down.y};
     centre_ = {
-        kSide / 2.0 + rng.uniform(-kMaxShift, kMaxShift),
-        kSide / 2.0 + rng.uniform(-kMaxShift, kMaxShift)};
+        kGlyphSide / 2.0 + rng.uniform(-kMaxShift, kMaxShift),
+        kGlyphSide / 2.0 + rng.uniform(-kMaxShift, kMaxShift)};
     for (Point& knot : lattice_) {
       knot = {rng.bell(kMaxWarp), rng.bell(kMaxWarp)};
     }
@@ -120,7 +120,7 @@ class Hand {
   static constexpr int kKnots = 4;
 
   static double clamp_to_lattice(double pixels) {
-    return std::clamp(pixels * (kKnots - 1) / kSide, 0.0, kKnots - 1.001);
+    return std::clamp(pixels * (kKnots - 1) / kGlyphSide, 0.0, kKnots - 1.001);
   }
 
   static double smooth(double t) {
@@ -173,7 +173,7 @@ class Canvas {
         const double distance = std::sqrt(off.x * off.x + off.y * off.y);
         const double radius = a.radius + t * (b.radius - a.radius);
         const double cover = std::clamp((radius - distance) / edge + 0.5, 0.0, 1.0);
-        double& value = values_[static_cast<size_t>(y * kSide + x)];
+        double& value = values_[static_cast<size_t>(y * kGlyphSide + x)];
         value = std::max(value, ink * cover);
       }
     }
@@ -190,7 +190,7 @@ class Canvas {
 
  private:
   static int pixel_at(double coordinate) {
-    return static_cast<int>(std::clamp(coordinate, 0.0, kSide - 1.0));
+    return static_cast<int>(std::clamp(coordinate, 0.0, kGlyphSide - 1.0));
   }
 
   std::array<double, kPixels> values_{};
@@ -257,9 +257,9 @@ uint8_t label_of(uint64_t seed, int64_t image) {
 
 // The end of a neighbour's stroke, reaching in from the left or the right.
 void draw_stray(const Pen& pen, Rng& rng, Canvas& canvas) {
-  const double side = rng.chance(0.5) ? 0 : kSide;
+  const double side = rng.chance(0.5) ? 0 : kGlyphSide;
   const double inward = side > 0 ? -1 : 1;
-  const Point from = {side, rng.uniform(0, kSide)};
+  const Point from = {side, rng.uniform(0, kGlyphSide)};
   const Point reach = {
       inward * rng.uniform(1, kStrayReach), rng.uniform(-kStrayReach, kStrayReach)};
   canvas.draw({from, pen.radius}, {from + reach, pen.radius}, pen.ink, pen.edge);

@@ -18,7 +18,14 @@ constexpr int64_t kMostSteps = 10'000;
 constexpr size_t kMostUnread = 1'000;
 
 // What a rank tells the others.
-enum Field { kStop, kSave, kEnd, kBadStep, kStepsUntilNext, kNumFields };
+enum AgreementField {
+  kStop,
+  kSave,
+  kEnd,
+  kBadStep,
+  kStepsUntilNext,
+  kNumAgreementFields
+};
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
@@ -73,7 +80,7 @@ Decision Agreement::decide(int64_t steps_done, bool end) {
   read_losses();
   const bool minutes_passed = minutes_between_saves_ > 0 &&
                               seconds_since(last_save_) >= 60 * minutes_between_saves_;
-  const auto mine = at::empty({kNumFields}, at::kLong);
+  const auto mine = at::empty({kNumAgreementFields}, at::kLong);
   auto* values = mine.data_ptr<int64_t>();
   values[kStop] = stop_signal();
   values[kSave] = take_save_request() || (comm_.rank() == 0 && minutes_passed) ? 1 : 0;
@@ -86,7 +93,7 @@ Decision Agreement::decide(int64_t steps_done, bool end) {
   last_ = steps_done;
   last_time_ = Clock::now();
   Decision decision;
-  for (int rank = 0; rank < comm_.size(); ++rank, row += kNumFields) {
+  for (int rank = 0; rank < comm_.size(); ++rank, row += kNumAgreementFields) {
     if (row[kStop] != 0 && decision.stopping_rank < 0) {
       decision.stopping_rank = rank;
     }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetween{250};
 
-enum Field { kStop, kLeastArrived, kNumFields };
+enum GatheringField { kGatheringStop, kLeastArrived, kNumGatheringFields };
 
 }  // namespace
 
@@ -18,9 +18,9 @@ Gathering::Gathering(Communicator& comm, std::function<bool()> told)
     : group_(comm.split(0)), told_(std::move(told)) {}
 
 void Gathering::tell() {
-  values_ = at::empty({kNumFields}, at::kLong);
+  values_ = at::empty({kNumGatheringFields}, at::kLong);
   auto* values = values_.data_ptr<int64_t>();
-  values[kStop] = told_() ? 1 : 0;
+  values[kGatheringStop] = told_() ? 1 : 0;
   values[kLeastArrived] = -arrived_;
   under_way_ = group_->all_reduce(values_, ReduceOp::max, "gathering");
   told_at_ = Clock::now();
@@ -35,7 +35,7 @@ Gathering::News Gathering::hear() {
     ++passed_;
     return News::all_here;
   }
-  return values[kStop] != 0 ? News::stop : News::none;
+  return values[kGatheringStop] != 0 ? News::stop : News::none;
 }
 
 bool Gathering::stops() {
