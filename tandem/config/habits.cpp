@@ -12,8 +12,8 @@ struct Habit {
 };
 
 constexpr const char* kNothingToCopy =
-    "a data set is copied to a GPU once, and elsewhere there is nothing to copy; "
-    "leave it out";
+    "a data set is copied to a GPU once, or each batch from pinned memory without "
+    "waiting, and elsewhere there is nothing to copy; leave it out";
 
 constexpr Habit kHabits[] = {
     {"learning_rate", "use lr"},

@@ -21,13 +21,16 @@ std::shared_ptr<const DeviceImages> copy_to_device(
   }
   const auto held = static_cast<int64_t>(data.labels.size());
   const auto bytes = static_cast<int64_t>(data.pixels.size()) + held;
-  if (held == 0 || bytes > placement.kernels->free_bytes() / 2) {
+  if (held == 0) {
     return nullptr;
   }
-  auto images = std::make_shared<DeviceImages>();
-  images->pixels = bytes_on(data.pixels, {held, data.image_bytes()}, *placement.device);
-  images->labels = bytes_on(data.labels, {held}, *placement.device);
-  images->kernels = placement.kernels;
+  const at::Device device = *placement.device;
+  auto images =
+      std::make_shared<DeviceImages>(DeviceImages{device, placement.kernels, {}, {}});
+  if (bytes <= placement.kernels->free_bytes() / 2) {
+    images->pixels = bytes_on(data.pixels, {held, data.image_bytes()}, device);
+    images->labels = bytes_on(data.labels, {held}, device);
+  }
   return images;
 }
 

@@ -9,17 +9,24 @@
 
 namespace tandem {
 
-/// A data set's bytes on a device that is not main memory: batches are then made there,
-/// and nothing of them goes through main memory. Loaders share it.
+/// For batches that are made on a device that is not main memory: where, and the data
+/// set's bytes there, if it has room for them. Loaders share it.
 struct DeviceImages {
+  at::Device device;
+  std::shared_ptr<const DeviceKernels> kernels;
   // uint8: the held images, samples x (channels * height * width), and their classes.
+  // Undefined where they stay in main memory: then each batch's bytes go up with it.
   at::Tensor pixels;
   at::Tensor labels;
-  std::shared_ptr<const DeviceKernels> kernels;
+
+  bool are_there() const {
+    return pixels.defined();
+  }
 };
 
-/// A copy of what the data set holds; null in main memory, where there is nothing to
-/// gain, and where it would take more than half of what the device has free.
+/// A copy of what the data set holds, unless it would take more than half of what the
+/// device has free. Null in main memory, where there is nothing to gain, and where
+/// nothing is held.
 std::shared_ptr<const DeviceImages> copy_to_device(
     const Dataset& data, const Placement& placement);
 

@@ -1,7 +1,6 @@
 #include "tandem/data/loader.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <string>
@@ -63,24 +62,6 @@ int64_t most_samples(const LoaderOptions& options, const SamplerOptions& sampler
                            : options.batch_size;
 }
 
-GatherSource gather_source(
-    const Dataset& dataset, const LoaderOptions& options, const Normaliser& normalise) {
-  auto table = at::empty({256}, at::kFloat);
-  for (int value = 0; value < 256; ++value) {
-    table.data_ptr<float>()[value] = normalise(static_cast<uint8_t>(value));
-  }
-  GatherSource source;
-  source.pixels = options.images->pixels;
-  source.labels = options.images->labels;
-  source.table = table.to(source.pixels.device());
-  source.first_held = dataset.first_held;
-  source.channels = dataset.channels;
-  source.height = dataset.height;
-  source.width = dataset.width;
-  source.pad = options.pad;
-  return source;
-}
-
 }  // namespace
 
 Loader::Loader(
@@ -102,7 +83,7 @@ Loader::Loader(
   for (int64_t i = 0; i < num_buffers; ++i) {
     Batch buffer;
     const int64_t border = 2 * options.pad;
-    const auto where = options.images ? options.images->pixels.device() : at::kCPU;
+    const auto where = options.images ? options.images->device : at::Device(at::kCPU);
     buffer.inputs = at::empty(
         {batch_size, dataset.channels, dataset.height + border, dataset.width + border},
         at::TensorOptions(at::kFloat).device(where));
@@ -115,7 +96,8 @@ Loader::Loader(
     buffers_.push_back(std::move(buffer));
   }
   if (options.images) {
-    source_ = gather_source(dataset, options, normalise_);
+    on_device_ = std::make_unique<DeviceBatches>(
+        dataset_, options.images, normalise_, options.pad, batch_size);
   }
 }
 
@@ -139,8 +121,8 @@ void Loader::seek(int64_t epoch, int64_t first_position) {
     sampler_.first_position = first_position;
     indices_ = shard_indices(sampler_, epoch);
     epoch_ = epoch;
-    if (options_.images) {
-      begin_on_device();
+    if (on_device_) {
+      on_device_->begin(indices_, places());
     }
   }
   step_ = 0;
@@ -196,7 +178,13 @@ bool Loader::next(Batch& batch) {
   batch.inputs = first_rows(buffer.inputs, count);
   batch.targets = first_rows(buffer.targets, count);
   batch.samples = first_rows(buffer.samples, count);
-  options_.images ? fill_on_device(batch) : fill(batch);
+  if (!on_device_) {
+    fill(batch);
+  } else if (count > 0) {
+    on_device_->fill(
+        step_ * options_.micro_batches + micro_, batch.samples, batch.inputs,
+        batch.targets);
+  }
   batch.first_position = position_of(sampler_, first + micro_);
   batch.position_stride = divides() ? stride : sampler_.num_shards * stride;
   batch.global_count = global_count();
@@ -207,7 +195,7 @@ bool Loader::next(Batch& batch) {
 
 size_t Loader::take_buffer() {
   const bool one_each = static_cast<int64_t>(buffers_.size()) >= options_.micro_batches;
-  if (on_device() && one_each) {
+  if (on_device_ && one_each) {
     return static_cast<size_t>(micro_);
   }
   return std::exchange(next_buffer_, (next_buffer_ + 1) % buffers_.size());
@@ -229,11 +217,7 @@ void Loader::fill(const Batch& batch) const {
       });
 }
 
-// What an epoch needs goes up at once: its batches wait for nothing.
-void Loader::begin_on_device() {
-  const auto device = source_.pixels.device();
-  const auto count = static_cast<int64_t>(indices_.size());
-  source_.indices = at::from_blob(indices_.data(), {count}, at::kLong).to(device);
+std::vector<BatchPlace> Loader::places() const {
   std::vector<BatchPlace> places;
   for (int64_t step = 0; step < num_steps(); ++step) {
     for (int64_t micro = 0; micro < options_.micro_batches; ++micro) {
@@ -243,17 +227,7 @@ void Loader::begin_on_device() {
       places.push_back(place);
     }
   }
-  const auto rows = static_cast<int64_t>(places.size());
-  constexpr int64_t kWords = sizeof(BatchPlace) / sizeof(int64_t);
-  places_ = at::from_blob(places.data(), {rows, kWords}, at::kLong).to(device);
-}
-
-void Loader::fill_on_device(const Batch& batch) const {
-  if (batch.count() > 0) {
-    options_.images->kernels->gather_batch(
-        source_, places_[step_ * options_.micro_batches + micro_], batch.inputs,
-        batch.targets);
-  }
+  return places;
 }
 
 void Loader::gather(const int64_t* indices, int64_t count, float* out) const {

@@ -3,10 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "tandem/core/device/device_kernels.h"
 #include "tandem/data/dataset.h"
+#include "tandem/data/device_batches.h"
 #include "tandem/data/device_images.h"
 #include "tandem/data/normalise.h"
 #include "tandem/data/sampler.h"
@@ -52,8 +53,7 @@ struct LoaderOptions {
   // Black pixels added on each side before normalisation.
   int64_t pad = 0;
 
-  // The data set's bytes on a device: batches are made there, but for `samples`. Null:
-  // in main memory.
+  // Batches are made on its device, but for `samples`. Null: in main memory.
   std::shared_ptr<const DeviceImages> images;
 
   // --- speed ---
@@ -83,9 +83,13 @@ class Loader {
     return tandem::end_position(sampler_);
   }
 
-  /// Whether batches are made on a device.
+  /// Whether batches are made on a device that has the data set's bytes, and whether on
+  /// one that gets each batch's.
   bool on_device() const {
-    return options_.images != nullptr;
+    return options_.images != nullptr && options_.images->are_there();
+  }
+  bool sends_bytes() const {
+    return options_.images != nullptr && !options_.images->are_there();
   }
 
   /// Goes to a global position of an epoch (sampler.h). Any order.
@@ -111,9 +115,8 @@ class Loader {
   // Batches in main memory.
   void fill(const Batch& batch) const;
   void gather(const int64_t* indices, int64_t count, float* out) const;
-  // The same on a device.
-  void begin_on_device();
-  void fill_on_device(const Batch& batch) const;
+  // Of the epoch's batches on a device.
+  std::vector<BatchPlace> places() const;
   // Of the batch to come.
   size_t take_buffer();
 
@@ -121,10 +124,8 @@ class Loader {
   SamplerOptions sampler_;
   LoaderOptions options_;
   Normaliser normalise_;
-  // Of batches on a device: where from, and for each micro-batch of the epoch a
-  // BatchPlace, as rows of words.
-  GatherSource source_;
-  at::Tensor places_;
+  // Null in main memory.
+  std::unique_ptr<DeviceBatches> on_device_;
   std::vector<Batch> buffers_;
   std::vector<int64_t> indices_;
   int64_t epoch_ = -1;

@@ -31,9 +31,10 @@ class Reading {
   bool reads() const {
     return shard_.shard >= 0;
   }
-  /// Whether its batches are made on a device.
-  bool on_device() const {
-    return loader_.on_device();
+  /// Whether the images stay in main memory, and the bytes of each batch go to a
+  /// device.
+  bool sends_bytes() const {
+    return loader_.sends_bytes();
   }
   /// Of this rank in an epoch, and of all ranks together in a step.
   int64_t samples() const;

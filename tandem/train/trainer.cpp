@@ -202,12 +202,12 @@ class Trainer {
           "executor " + std::string(name_of(parts_.executor->kind())) + ": " +
           parts_.executor_passed_over);
     }
-    if (reading_.reads() && !parts_.arenas->device().is_cpu() &&
-        !reading_.on_device()) {
+    if (reading_.sends_bytes()) {
       reporter_.say(
-          "data: batches are made in main memory and copied, since the images would "
-          "take more than half of what " +
-          parts_.arenas->device().str() + " has free");
+          "data: the images stay in main memory, since they would take more than half "
+          "of what " +
+          parts_.arenas->device().str() +
+          " has free; the bytes of each batch go there with it");
     }
     reporter_.start(reading_.samples(), data_.train.size);
   }

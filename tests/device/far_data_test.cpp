@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tandem/data/loader.h"
+#include "tandem/exec/device/cuda_kernels.h"
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
 
@@ -22,27 +23,30 @@ void PrintTo(const Case& one, std::ostream* out) {
   *out << one.name;
 }
 
+// For a set that stays in main memory, however small it is.
+std::shared_ptr<const DeviceImages> images_that_stay(
+    std::shared_ptr<const DeviceKernels> kernels = far_kernels()) {
+  return std::make_shared<DeviceImages>(DeviceImages{kFar, std::move(kernels), {}, {}});
+}
+
 class FarData : public testing::TestWithParam<Case> {
  protected:
-  static Loader loader(bool far) {
+  // `images`: null in main memory.
+  static Loader loader(std::shared_ptr<const DeviceImages> images) {
     const auto data = noise_images(60);
     SamplerOptions sampler;
     sampler.seed = 3;
     LoaderOptions options;
     options.batch_size = 8;
     GetParam().change(sampler, options);
-    if (far) {
-      options.images = copy_to_device(data, far_placement());
-      EXPECT_NE(options.images, nullptr);
-    }
+    options.images = std::move(images);
     return Loader(data, sampler, options);
   }
+  static void expect_batches_of_main_memory(Loader far, int64_t copies_each);
 };
 
-TEST_P(FarData, HasTheBatchesOfMainMemory) {
-  auto near = loader(false);
-  auto far = loader(true);
-  EXPECT_TRUE(far.on_device());
+void FarData::expect_batches_of_main_memory(Loader far, int64_t copies_each) {
+  auto near = loader(nullptr);
   for (const int64_t epoch : {0, 2}) {
     for (const int64_t first : {0, 16}) {
       near.seek(epoch, first);
@@ -50,10 +54,14 @@ TEST_P(FarData, HasTheBatchesOfMainMemory) {
       int64_t batches = 0;
       for (Batch batch; near.next(batch); ++batches) {
         const auto there = copies_to_far();
+        const auto waited = waited_copies_to_far();
         const auto back = copies_from_far();
         Batch other;
         ASSERT_TRUE(far.next(other));
-        EXPECT_EQ(copies_to_far(), there);
+        if (kCountsCopies) {
+          EXPECT_EQ(copies_to_far(), there + copies_each);
+        }
+        EXPECT_EQ(waited_copies_to_far(), waited);
         EXPECT_EQ(copies_from_far(), back);
         EXPECT_TRUE(other.inputs.is_xpu());
         EXPECT_TRUE(batch.inputs.equal(other.inputs.cpu()));
@@ -66,6 +74,42 @@ TEST_P(FarData, HasTheBatchesOfMainMemory) {
       EXPECT_GT(batches, 0);
     }
   }
+}
+
+TEST_P(FarData, HasTheBatchesOfMainMemory) {
+  auto far = loader(copy_to_device(noise_images(60), far_placement()));
+  EXPECT_TRUE(far.on_device());
+  expect_batches_of_main_memory(std::move(far), 0);
+}
+
+TEST_P(FarData, HasThemWhereTheImagesStayInMainMemory) {
+  auto far = loader(images_that_stay());
+  EXPECT_FALSE(far.on_device());
+  EXPECT_TRUE(far.sends_bytes());
+  expect_batches_of_main_memory(std::move(far), 1);
+}
+
+// Another batch is made while the device may still read the last one's bytes.
+TEST(FarDataThatIsSent, DoesNotLieWhereTheLastOneDid) {
+  if (!kCountsCopies) {
+    GTEST_SKIP() << "a GPU does not tell";
+  }
+  const auto run = [](std::shared_ptr<const DeviceKernels> kernels) {
+    LoaderOptions options;
+    options.images = images_that_stay(std::move(kernels));
+    Loader loader(noise_images(200), {}, options);
+    loader.seek(0);
+    for (Batch batch; loader.next(batch);) {
+    }
+  };
+  EXPECT_NO_THROW(run(far_kernels()));
+  const auto words = far_kernels()->host_words(64 * 65 / 8);
+  const auto one_memory = make_cuda_kernels(
+      {[] { return cuda::Stream(); }, [] { return int64_t{0}; },
+       [words](int64_t) { return words; }, nullptr});
+  EXPECT_THAT(
+      [&] { run(one_memory); },
+      testing::ThrowsMessage<std::exception>(testing::HasSubstr("still to read")));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -159,9 +203,9 @@ TEST(FarDataWithoutRoom, StaysInMainMemory) {
   const auto data = noise_images(60);
   const int64_t bytes = 60 * 65;
   far_free_bytes = 2 * bytes;
-  EXPECT_NE(copy_to_device(data, far_placement()), nullptr);
+  EXPECT_TRUE(copy_to_device(data, far_placement())->are_there());
   far_free_bytes = 2 * bytes - 1;
-  EXPECT_EQ(copy_to_device(data, far_placement()), nullptr);
+  EXPECT_FALSE(copy_to_device(data, far_placement())->are_there());
   far_free_bytes = int64_t{1} << 30;
   EXPECT_EQ(copy_to_device(data, {}), nullptr);
 }

@@ -335,7 +335,42 @@ class HostWords {
     return taken_.count(tensor.data_ptr()) > 0;
   }
 
+  // A device is still to read `from`, for which the host does not wait. As long as that
+  // is so nobody else gets the memory.
+  void will_be_read(const at::Tensor& from) {
+    const std::lock_guard<std::mutex> lock(reading_mutex_);
+    const auto before = reading_.extract(from.data_ptr());
+    if (before) {
+      check_unchanged(before.mapped());
+    }
+    const auto* bytes = static_cast<const char*>(from.data_ptr());
+    reading_[from.data_ptr()] = {from, std::vector<char>(bytes, bytes + from.nbytes())};
+  }
+  // The host has waited for the devices.
+  void were_read() {
+    std::map<void*, Reading> done;
+    const std::lock_guard<std::mutex> lock(reading_mutex_);
+    done.swap(reading_);
+    for (const auto& [at, reading] : done) {
+      check_unchanged(reading);
+    }
+  }
+
  private:
+  struct Reading {
+    at::Tensor from;
+    std::vector<char> content;
+  };
+
+  static void check_unchanged(const Reading& reading) {
+    TANDEM_CHECK(
+        std::equal(
+            reading.content.begin(), reading.content.end(),
+            static_cast<const char*>(reading.from.data_ptr())),
+        "main memory was changed that a device was still to read; wait for it, or take "
+        "other memory");
+  }
+
   void give_back(void* at) {
     const std::lock_guard<std::mutex> lock(mutex_);
     taken_.erase(at);
@@ -344,6 +379,9 @@ class HostWords {
 
   std::mutex mutex_;
   std::set<void*> taken_;
+  // Locked before mutex_: a tensor that goes gives its memory back.
+  std::mutex reading_mutex_;
+  std::map<void*, Reading> reading_;
 };
 
 void copy_here(const at::Tensor& from, const at::Tensor& to) {
@@ -359,11 +397,16 @@ at::Tensor far_copy_from(
     if (leaves_device) {
       check_not_captured("copy");
     }
-    copies += to.is_cpu() ? 1 : 0;
     if (from.is_cpu()) {
       ++copies_there;
       const bool waits = !non_blocking || !HostWords::instance().has(from);
       waited_copies_there += waits ? 1 : 0;
+      if (!waits) {
+        HostWords::instance().will_be_read(from);
+      }
+    } else if (to.is_cpu()) {
+      ++copies;
+      HostWords::instance().were_read();
     }
     if (capturing != nullptr) {
       capturing->push_back([from, to] { copy_here(from, to); });
@@ -405,7 +448,10 @@ at::Tensor far_view(const at::Tensor& self, at::IntArrayRef sizes) {
 at::Scalar far_item(const at::Tensor& self) {
   check_not_captured("item");
   const Open open;
-  copies += inside_operator == 0 ? 1 : 0;
+  if (inside_operator == 0) {
+    ++copies;
+    HostWords::instance().were_read();
+  }
   return near(self).item();
 }
 

@@ -26,7 +26,9 @@ namespace tandem {
 /// memory, and each operator whose result is not a tensor there, is an error as with
 /// CUDA. What is taken of its memory while it captures is given to nobody else. One
 /// capture at a time, of one rank: no other thread uses a device meanwhile. What that
-/// cannot show: work that lies on several streams, for nothing runs late here.
+/// cannot show: work that lies on several streams, for nothing runs late here. But main
+/// memory from which a device copies without the host waiting has to stay as it is until
+/// the host has waited, by a copy back: else the next one is an error.
 ///
 /// One operator at a time, of whichever thread. Ranks that are threads need a device
 /// each: LibTorch computes the gradients of all on a device in one thread, where ranks

@@ -161,6 +161,25 @@ TEST(FarRun, TrainsEvaluatesAndSavesWithTheBitsOfMainMemory) {
   }
 }
 
+TEST(FarRun, ImagesForWhichThereIsNoRoomChangeNoBit) {
+  if (!kCountsCopies) {
+    GTEST_SKIP() << "a GPU's memory is what it is";
+  }
+  const Scratch scratch;
+  const auto before = waited_copies_to_far();
+  const auto expected = hash_after(short_run(scratch / "there"), far_placement());
+  const auto waited = waited_copies_to_far();
+  far_free_bytes = 96 * 65;
+  testing::internal::CaptureStdout();
+  const auto found = hash_after(short_run(scratch / "sent"), far_placement());
+  const auto said = testing::internal::GetCapturedStdout();
+  far_free_bytes = int64_t{1} << 30;
+  EXPECT_EQ(found, expected);
+  EXPECT_THAT(said, HasSubstr("data: the images stay in main memory"));
+  // The host waits for no copy of a step.
+  EXPECT_LE(waited_copies_to_far() - waited, waited - before);
+}
+
 TEST(FarRun, GoesOnWhereTheOtherDeviceStopped) {
   const Scratch scratch;
   const auto expected = hash_after(short_run(scratch / "whole"), {});

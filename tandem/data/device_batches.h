@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tandem/core/device/device_kernels.h"
+#include "tandem/data/dataset.h"
+#include "tandem/data/device_images.h"
+#include "tandem/data/normalise.h"
+
+namespace tandem {
+
+/// Makes batches on a device by one kernel, of bytes: those of the whole data set where
+/// they are there, else of the batch's own images, which go up in one copy from memory
+/// for which the host need not wait. So a large set costs a quarter of what its float32
+/// would, and the host is ahead of the device either way. Not thread-safe.
+class DeviceBatches {
+ public:
+  /// Of `batch_size` samples at most.
+  DeviceBatches(
+      const Dataset& data, std::shared_ptr<const DeviceImages> images,
+      const Normaliser& normalise, int64_t pad, int64_t batch_size);
+
+  /// Of an epoch that begins: the samples in their order, and which of them each batch
+  /// has, by first_index and index_stride.
+  void begin(
+      const std::vector<int64_t>& samples, const std::vector<BatchPlace>& places);
+
+  /// Batch `number` of those. `samples`: int64, in main memory; `inputs` and `targets`
+  /// as DeviceKernels::gather_batch() has them.
+  void fill(
+      int64_t number, const at::Tensor& samples, const at::Tensor& inputs,
+      const at::Tensor& targets);
+
+ private:
+  void bring(const at::Tensor& samples);
+
+  Dataset data_;
+  std::shared_ptr<const DeviceImages> images_;
+  GatherSource source_;
+  // A BatchPlace for each batch, as rows of words; where a batch's bytes go up with it
+  // one for all.
+  at::Tensor places_;
+  // uint8: a batch's images and, behind room for batch_size_ of them, its classes. One
+  // for all batches, since the device copies and gathers in the order of the calls.
+  at::Tensor bytes_;
+  int64_t batch_size_;
+};
+
+}  // namespace tandem
