@@ -30,6 +30,8 @@ struct BenchLoaderOptions {
 
 /// What `tandem bench optimizer` measures: one pass over an arena, one thread.
 struct BenchOptimizerOptions {
+  // Device.
+  RunConfig config;
   std::vector<OptimizerKind> optimizers;
   // Those of `net`.
   int64_t parameters = 1'199'882;

@@ -45,8 +45,8 @@ int run_loader(const Arguments& arguments) {
 }
 
 int run_optimizer(const Arguments& arguments) {
-  parse_bench_optimizer(arguments);
-  become_bench("optimizer", arguments, 1);
+  const auto options = parse_bench_optimizer(arguments);
+  become_bench("optimizer", arguments, 1, worker_path(options.config.exec.device));
 }
 
 // With mpirun's defaults: it ties ranks to cores, and they never give way.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/bench_flags.h"
 #include "app/bench_spread.h"
@@ -76,7 +77,22 @@ struct StepTimes {
   std::vector<std::vector<double>> bucket_lead_ms;
   // Which one "auto" chose.
   ExecutorKind executor = ExecutorKind::automatic;
+  // Of captured steps, each the mean of `steps` for which only the last is waited: as
+  // in a run, and of the graph alone.
+  std::optional<double> run_ms;
+  std::optional<double> replay_ms;
 };
+
+template <typename Body>
+double mean_ms(int64_t count, const at::Device& device, Body&& body) {
+  wait_for(device);
+  const auto start = Clock::now();
+  for (int64_t i = 0; i < count; ++i) {
+    body();
+  }
+  wait_for(device);
+  return 1000 * seconds_since(start) / static_cast<double>(count);
+}
 
 // Adds what the parts of a step said of themselves.
 void add_marks(StepTimes& times, const Trace& trace) {
@@ -99,13 +115,6 @@ void add_marks(StepTimes& times, const Trace& trace) {
     }
     times.bucket_lead_ms[bucket++].push_back(
         static_cast<double>(update->at_us - event.at_us) / 1000);
-  }
-}
-
-// Until what was put in the device's stream has run.
-void wait_for(const at::Device& device) {
-  if (!device.is_cpu()) {
-    c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
   }
 }
 
@@ -145,6 +154,11 @@ StepTimes time_steps(
   }
   if (steps.num_launched() > 0) {
     times.executor = ExecutorKind::cudagraph;
+    times.run_ms = mean_ms(options.steps, device, [&] {
+      steps.train_step({batches.next()}, context);
+      ++context.step;
+    });
+    times.replay_ms = mean_ms(options.steps, device, [&] { steps.launch_again(); });
   }
   return times;
 }
@@ -191,6 +205,10 @@ int bench_step(const Arguments& arguments) {
   if (!times.ms_before_update.empty()) {
     json["ms_before_update"] = spread_of(times.ms_before_update).median;
     json["buckets"] = buckets_json(times);
+  }
+  if (times.replay_ms) {
+    json["run_ms_per_step"] = *times.run_ms;
+    json["replay_ms_per_step"] = *times.replay_ms;
   }
   json["samples_per_second"] = rate;
   json["steps"] = options.steps;
@@ -252,6 +270,12 @@ int bench_loader(const Arguments& arguments) {
 }
 
 }  // namespace
+
+void wait_for(const c10::Device& device) {
+  if (!device.is_cpu()) {
+    c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+  }
+}
 
 void add_machine(ordered_json& json) {
   const auto environment = ordered_json::parse(environment_json());

@@ -9,6 +9,8 @@
 #include "app/bench_flags.h"
 #include "app/bench_spread.h"
 #include "app/worker/bench.h"
+#include "app/worker/devices.h"
+#include "tandem/core/device/upload.h"
 #include "tandem/optim/optimizer.h"
 
 namespace tandem::app {
@@ -20,26 +22,81 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kWarmupSteps = 5;
 
+// A GPU needs so many in a row: one takes as long as it takes to begin and to wait.
+constexpr int64_t kInARowOnDevices = 20;
+
 template <typename Body>
-double milliseconds_of(Body&& body) {
+double milliseconds_of(const at::Device& device, Body&& body) {
+  const int64_t count = device.is_cpu() ? 1 : kInARowOnDevices;
+  wait_for(device);
   const auto start = Clock::now();
-  body();
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  for (int64_t i = 0; i < count; ++i) {
+    body();
+  }
+  wait_for(device);
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count() /
+         static_cast<double>(count);
 }
 
-std::shared_ptr<const ArenaLayout> layout_of(int64_t parameters) {
+std::shared_ptr<const ArenaLayout> layout_of(
+    int64_t parameters, const at::Device& device) {
   const auto all = at::empty({parameters}, at::kFloat).set_requires_grad(true);
   return std::make_shared<const ArenaLayout>(
-      std::vector<NamedTensor>{{"parameters", all}}, std::vector<int64_t>{}, 1);
+      std::vector<NamedTensor>{{"parameters", all}}, std::vector<int64_t>{}, 1, device);
 }
 
 // Not zeros: the same pages everywhere, and a root of 0 may be a cheap one.
 void fill(Arena& arena) {
-  auto* values = arena.segment(0).data_ptr<float>();
-  for (int64_t i = 0; i < arena.segment(0).numel(); ++i) {
+  const auto all = at::empty({arena.segment(0).numel()}, at::kFloat);
+  auto* values = all.data_ptr<float>();
+  for (int64_t i = 0; i < all.numel(); ++i) {
     values[i] = 1e-3f * static_cast<float>(1 + i % 1000);
   }
+  arena.segment(0).copy_(all);
 }
+
+// Two runs of bytes, and how one becomes the other.
+class Copy {
+ public:
+  Copy(int64_t bytes, const at::Device& device)
+      : from_(at::empty({bytes}, at::TensorOptions(at::kByte).device(device))),
+        to_(at::empty({bytes}, at::TensorOptions(at::kByte).device(device))) {
+    from_.fill_(1);
+    to_.fill_(0);
+  }
+  void make() {
+    if (!to_.is_cpu()) {
+      to_.copy_(from_);
+      return;
+    }
+    std::memcpy(to_.data_ptr(), from_.data_ptr(), to_.nbytes());
+    // The copy is for nothing else.
+    asm volatile("" : : "r"(to_.data_ptr()) : "memory");
+  }
+
+ private:
+  at::Tensor from_;
+  at::Tensor to_;
+};
+
+// A step's scalars where the parameters are.
+class Scalars {
+ public:
+  explicit Scalars(const Placement& placement, const at::Device& device)
+      : kernels_(placement.kernels), device_(device) {}
+
+  const StepScalars& bring(const StepScalars& next) {
+    constexpr int64_t kWords = sizeof(StepScalars) / sizeof(int64_t);
+    words_ = at::empty({kWords}, at::TensorOptions(at::kLong).device(device_));
+    upload(&next, words_, kernels_.get());
+    return *reinterpret_cast<const StepScalars*>(words_.data_ptr<int64_t>());
+  }
+
+ private:
+  std::shared_ptr<const DeviceKernels> kernels_;
+  at::Device device_;
+  at::Tensor words_;
+};
 
 struct Times {
   OptimizerKind optimizer = OptimizerKind::sgd;
@@ -51,10 +108,13 @@ struct Times {
   std::vector<double> ratios;
 };
 
-Times time_updates(OptimizerKind kind, const BenchOptimizerOptions& options) {
-  const auto layout = layout_of(options.parameters);
-  Arena parameters(layout, "parameters");
-  Arena gradients(layout, "gradients");
+Times time_updates(
+    OptimizerKind kind, const BenchOptimizerOptions& options,
+    const Placement& placement) {
+  const at::Device device = placement.device.value_or(at::kCPU);
+  const auto layout = layout_of(options.parameters, device);
+  Arena parameters(layout, "parameters", heap_allocator(), placement.kernels);
+  Arena gradients(layout, "gradients", heap_allocator(), placement.kernels);
   fill(parameters);
   fill(gradients);
   OptimizerOptions settings;
@@ -64,17 +124,14 @@ Times time_updates(OptimizerKind kind, const BenchOptimizerOptions& options) {
   const auto num_states = static_cast<int64_t>(optimizer->state().size());
   // The gradients are only read, all else is read and written.
   Times times{kind, 4 * options.parameters * (3 + 2 * num_states), {}, {}, {}};
-  const std::vector<char> from(static_cast<size_t>(times.bytes / 2), 1);
-  std::vector<char> to(from.size());
+  Copy bytes(times.bytes / 2, device);
+  Scalars scalars(placement, device);
   const auto range = layout->trainable_ranges().at(0);
   for (int64_t step = 1; step <= kWarmupSteps + options.repeats; ++step) {
-    const StepScalars context{optimizer->base_lr(), 1, step};
-    const double update = milliseconds_of([&] { optimizer->update(range, context); });
-    const double copy = milliseconds_of([&] {
-      std::memcpy(to.data(), from.data(), from.size());
-      // The copy is for nothing else.
-      asm volatile("" : : "r"(to.data()) : "memory");
-    });
+    const StepScalars& context = scalars.bring({optimizer->base_lr(), 1, step});
+    const double update =
+        milliseconds_of(device, [&] { optimizer->update(range, context); });
+    const double copy = milliseconds_of(device, [&] { bytes.make(); });
     if (step > kWarmupSteps) {
       times.update_ms.push_back(update);
       times.memcpy_ms.push_back(copy);
@@ -110,9 +167,10 @@ void print_row(const ordered_json& row) {
 int bench_optimizer(const Arguments& arguments) {
   const auto options = parse_bench_optimizer(arguments);
   at::set_num_threads(1);
+  const Placement placement = find_placement(options.config, 0);
   ordered_json json;
   for (const auto kind : options.optimizers) {
-    const auto row = describe(time_updates(kind, options));
+    const auto row = describe(time_updates(kind, options, placement));
     if (!options.json) {
       if (json.empty()) {
         fmt::print(
@@ -127,6 +185,7 @@ int bench_optimizer(const Arguments& arguments) {
     json["parameters"] = options.parameters;
     json["repeats"] = options.repeats;
     json["threads"] = 1;
+    json["device"] = placement.device ? placement.device->str() : "cpu";
     add_machine(json);
     fmt::print("{}\n", json.dump());
   }

@@ -70,11 +70,19 @@ class GpuTest(unittest.TestCase):
                 ("peers", "step eager bf16 channels_last", {"ms_per_step": 0.6}),
                 ("peers", "step graph bf16 contiguous", {"failed_for": "no"}),
                 ("ours", "step cuda tf32", {"ms_per_step": 0.05}),
+                ("ours", "step cudagraph fp32",
+                 {"run_ms_per_step": 0.11, "replay_ms_per_step": 0.1}),
+                ("ours", "step cudagraph bf16",
+                 {"run_ms_per_step": 0.06, "replay_ms_per_step": 0.05}),
+                ("ours", "optimizer sgd", {"ratio_to_memcpy": 1.1}),
+                ("ours", "optimizer adam", {"ratio_to_memcpy": 1.15}),
                 ("ours", "003-ddp tf32", {"seconds": 1.0, "test_accuracy": 90.0}),
                 ("ours", "003-ddp bf16", {"seconds": 2.5, "test_accuracy": 99.1}))
             text = gpu_test.page(state, "Some GPU, 1", "scripts/gpu-test")
         self.assertIn("| step: PyTorch eager / cuda | 12 x | 5 x | 15 x | step eager bf16", text)
         self.assertIn("| step: PyTorch graph / cuda | not measured |", text)
+        self.assertIn("bare replay | 1.2 (missed) | 1.1 | 1.03 | step cudagraph bf16", text)
+        self.assertIn("its bytes | 1.15 | 1.2 | 1 | optimizer adam |", text)
         self.assertIn("tf32 or bf16 | 2.5 s (missed) | 2 s | 0.7 s | 003-ddp bf16 |", text)
 
 

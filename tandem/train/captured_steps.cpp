@@ -74,6 +74,7 @@ CapturedSteps::CapturedSteps(
 
 void CapturedSteps::give_up(const std::string& reason) {
   parts_ = nullptr;
+  last_launched_ = nullptr;
   sizes_.clear();
   say_("executor cudagraph: steps run one by one, not as a graph: " + reason);
 }
@@ -91,9 +92,15 @@ StepSums CapturedSteps::train_step(
     return parts.finish_step(micro_batches, context);
   }
   captured->graph->launch();
+  last_launched_ = captured->graph.get();
   ++num_launched_;
   // The next launch writes there again.
   return StepSums(captured->sums.tensor().clone());
+}
+
+void CapturedSteps::launch_again() {
+  TANDEM_CHECK(last_launched_ != nullptr, "no step was launched as a graph");
+  last_launched_->launch();
 }
 
 CapturedSteps::Captured* CapturedSteps::find(
@@ -117,7 +124,7 @@ CapturedSteps::Captured* CapturedSteps::find(
 }
 
 // A loader on the device fills the same memory in each step: nothing is copied.
-void CapturedSteps::bring(const std::vector<Batch>& micro_batches, Captured& to) const {
+void CapturedSteps::bring(const std::vector<Batch>& micro_batches, Captured& to) {
   const at::Device device = arenas_.device();
   if (to.batches.empty()) {
     to.batches = micro_batches;
@@ -131,6 +138,7 @@ void CapturedSteps::bring(const std::vector<Batch>& micro_batches, Captured& to)
     // A copy into somebody else's memory might overwrite what is still to be copied.
     to.own = true;
     to.graph = nullptr;
+    last_launched_ = nullptr;
     for (auto& batch : to.batches) {
       batch.inputs = place_for(batch.inputs, device);
       batch.targets = place_for(batch.targets, device);

@@ -37,6 +37,10 @@ class CapturedSteps {
   StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context);
 
+  /// Launches the graph launched last once more, as it is: with that step's batch, rate
+  /// and all. For measurements. There must be one.
+  void launch_again();
+
   /// How many steps were launched as graphs.
   int64_t num_launched() const {
     return num_launched_;
@@ -56,7 +60,7 @@ class CapturedSteps {
 
   // Null where the step is train_step()'s.
   Captured* find(const std::vector<Batch>& micro_batches, const StepContext& context);
-  void bring(const std::vector<Batch>& micro_batches, Captured& to) const;
+  void bring(const std::vector<Batch>& micro_batches, Captured& to);
   // Whether there is a graph then.
   bool capture(Captured& of, const StepContext& context);
   void give_up(const std::string& reason);
@@ -69,6 +73,7 @@ class CapturedSteps {
   bool said_too_many_ = false;
   // By the sizes of inputs and targets.
   std::map<std::vector<int64_t>, Captured> sizes_;
+  DeviceGraph* last_launched_ = nullptr;
   int64_t num_launched_ = 0;
 };
 

@@ -47,7 +47,9 @@ TEST_F(Devices, CudaSaysWhatIsMissing) {
 
 TEST_F(Devices, EvalAndBenchSayTheSame) {
   const std::vector<std::vector<std::string>> commands = {
-      {"eval", "--checkpoint", "/nowhere", "--device"}, {"bench", "step", "--device"}};
+      {"eval", "--checkpoint", "/nowhere", "--device"},
+      {"bench", "step", "--device"},
+      {"bench", "optimizer", "--device"}};
   for (auto command : commands) {
     command.emplace_back("cuda");
     const auto result = tandem_run(command);

@@ -164,6 +164,21 @@ TEST_F(FarProgramRuns, BenchStepIsThereAndWaitsForIt) {
   EXPECT_EQ(bench("cpu").value("device", ""), "cpu");
 }
 
+TEST_F(FarProgramRuns, BenchOptimizerIsThereAndWaitsForIt) {
+  const auto result = program_.run(
+      {"bench", "optimizer", "--parameters", "1000", "--repeats", "1", "--optimizers",
+       "adadelta", "--json", "--device", "cuda"},
+      {{"FAR_WAIT_MS", "100"}});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_EQ(json.at("device"), "xpu:0");
+  const auto& row = json.at("results").at(0);
+  EXPECT_EQ(row.at("bytes"), 1000 * 4 * 7);
+  // Each figure is of 20 that were waited for once.
+  EXPECT_GE(row.at("ms").get<double>(), 100.0 / 20);
+  EXPECT_GE(row.at("memcpy_ms").get<double>(), 100.0 / 20);
+}
+
 TEST_F(FarProgramRuns, BenchStepTimesCapturedSteps) {
   const auto result = program_.run(
       {"bench", "step", "--model", "simplenet", "--data", "digits", "--steps", "2",
@@ -173,6 +188,8 @@ TEST_F(FarProgramRuns, BenchStepTimesCapturedSteps) {
   const auto json = nlohmann::json::parse(result.output, nullptr, false);
   EXPECT_EQ(json.value("executor", ""), "cudagraph");
   EXPECT_GT(json.value("ms_per_step", 0.0), 0);
+  EXPECT_GT(json.value("run_ms_per_step", 0.0), 0);
+  EXPECT_GT(json.value("replay_ms_per_step", 0.0), 0);
 }
 
 }  // namespace
