@@ -14,6 +14,10 @@ int64_t copies_to_far() {
   return 0;
 }
 
+int64_t waited_copies_to_far() {
+  return 0;
+}
+
 int64_t copies_from_far() {
   return 0;
 }

@@ -8,6 +8,16 @@ namespace tandem {
 
 namespace {
 
+// LibTorch 2.11 marks the generators of a capture and asks its graph as long as they
+// have the mark; 2.15 has none.
+template <typename Generator>
+auto leave_capture(Generator& generator, int /*first choice*/)
+    -> decltype(void(generator.capturing_)) {
+  generator.capturing_ = false;
+}
+template <typename Generator>
+void leave_capture(Generator&, ...) {}
+
 // Its capture_end() leaves LibTorch in the middle of a capture where CUDA calls it
 // broken: allocators would go on asking an object that is gone.
 class LibTorchGraph : public at::cuda::CUDAGraph {
@@ -24,12 +34,23 @@ class LibTorchGraph : public at::cuda::CUDAGraph {
     // What it says is why the capture broke, which is known.
     cudaGetLastError();
     for (const auto& generator : captured_generator_states_) {
-      generator.first->capturing_ = false;
+      leave_capture(*generator.first, 0);
     }
-    c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_);
-    at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(mempool_id_);
-    // The destructor gives the memory back.
-    capture_ended_ = true;
+    leave_memory(*this, 0);
+  }
+
+ private:
+  // The destructor gives the memory back: 2.15's, which knows of captures that did not
+  // end, by itself; 2.11's once the capture counts as ended.
+  template <typename Graph>
+  static auto leave_memory(Graph& graph, int /*first choice*/)
+      -> decltype(void(graph.capturing_to_pool_)) {}
+  template <typename Graph>
+  static void leave_memory(Graph& graph, ...) {
+    c10::cuda::CUDACachingAllocator::endAllocateToPool(
+        graph.capture_dev_, graph.mempool_id_);
+    at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(graph.mempool_id_);
+    graph.capture_ended_ = true;
   }
 };
 
