@@ -50,4 +50,6 @@ if(TANDEM_TORCH_PYTHON)
   # what they need in the system's directories and may find an older one.
   target_link_options(tandem_torch INTERFACE -Wl,--allow-shlib-undefined)
 endif()
+# Its headers are in ours: projects that link tandem need the same.
+target_compile_features(tandem_torch INTERFACE cxx_std_${CMAKE_CXX_STANDARD})
 target_compile_definitions(tandem_torch INTERFACE USE_C10D_GLOO USE_DISTRIBUTED)

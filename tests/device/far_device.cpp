@@ -4,6 +4,9 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/CPUFallback.h>
+#if __has_include(<ATen/detail/AcceleratorHooksInterface.h>)
+#include <ATen/detail/XPUHooksInterface.h>
+#endif
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/core.h>
@@ -284,6 +287,35 @@ struct FarGuard final : c10::impl::DeviceGuardImplInterface {
 };
 C10_REGISTER_GUARD_IMPL(XPU, FarGuard)
 
+#if __has_include(<ATen/detail/AcceleratorHooksInterface.h>)
+// LibTorch 2.15 computes gradients on devices only where it knows that there are some.
+struct FarHooks final : at::XPUHooksInterface {
+  // Of some versions one, of others none.
+  template <typename... Arguments>
+  explicit FarHooks(const Arguments&...) {}
+
+  void init() const override {}
+  bool isBuilt() const override {
+    return true;
+  }
+  bool isAvailable() const override {
+    return true;
+  }
+  bool hasXPU() const override {
+    return true;
+  }
+  std::string showConfig() const override {
+    return "";
+  }
+  bool hasPrimaryContext(c10::DeviceIndex) const override {
+    return true;
+  }
+};
+using at::RegistererXPUHooksRegistry;
+using at::XPUHooksRegistry;
+C10_REGISTER_CLASS(XPUHooksRegistry, XPUHooks, FarHooks)
+#endif
+
 const c10::DispatchKeySet kKeys(c10::DispatchKey::XPU);
 
 // A tensor in main memory over the same bytes; of use while they are open.
@@ -413,6 +445,14 @@ at::Tensor far_copy_from(
     }
   }
   copy_here(from, to);
+  return to;
+}
+
+// LibTorch 2.15 would ask for the kernels of its own devices of this type.
+at::Tensor& far_copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
+  if (!to.is_same(from)) {
+    far_copy_from(from, to, non_blocking);
+  }
   return to;
 }
 
@@ -595,6 +635,7 @@ void far_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 TORCH_LIBRARY_IMPL(aten, XPU, m) {
   m.impl("empty.memory_format", &far_empty);
   m.impl("empty_strided", &far_empty_strided);
+  m.impl("copy_", &far_copy);
   m.impl("_copy_from", &far_copy_from);
   m.impl("_copy_from_and_resize", &far_copy_from_and_resize);
   m.impl("as_strided", &far_as_strided);

@@ -108,6 +108,9 @@ TEST(Packages, TheProgramComesWithRecipesAndPagesOfEachCommand) {
       EXPECT_EQ(files.erase("share/" + name), 1u) << name;
     }
   }
+  EXPECT_EQ(
+      files.erase("libexec/tandem/tandem-worker-cuda") > 0,
+      fs::exists(binary_dir() + "/bin/tandem-worker-cuda"));
   EXPECT_THAT(
       files, ElementsAre(
                  "bin/tandem", "libexec/tandem/tandem-worker",
