@@ -19,6 +19,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/host.h"
+#include "tandem/base/store/greeting.h"
+#include "tandem/base/store/store.h"
 #include "tandem/comm/shm/region.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
@@ -329,6 +331,27 @@ TEST(Shm, GroupsOfDifferentNamesShareAStore) {
     thread.join();
   }
   EXPECT_EQ(sums, (std::vector<double>{3, 3, 12, 12}));
+}
+
+// The run is over then: nobody goes on without shared memory.
+TEST(Shm, WhatTheStoreRefusesIsNoReasonForAnotherBackend) {
+  const StoreServer server("tcp:127.0.0.1:0");
+  const auto client =
+      std::make_shared<StoreClient>(server.address(), milliseconds(60'000));
+  client->greet(greeting_of(Greeting::Role::rank, 1, 2));
+  auto twin = greeting_of(Greeting::Role::rank, 1, 2);
+  twin.identity = "another process";
+  StoreClient other(server.address(), milliseconds(60'000));
+  EXPECT_THROW(other.greet(twin), ConfigError);
+  // As rank 0 answers one that cannot use its region.
+  other.set("test/shm/verdict", "rank 1 cannot use it");
+  ShmOptions options;
+  options.timeout = milliseconds(60'000);
+  std::string why_not;
+  EXPECT_THAT(
+      error_of<ConfigError>(
+          [&] { try_shm_communicator(client, "test", 1, 2, options, why_not); }),
+      HasSubstr("rank 1 is there twice"));
 }
 
 TEST(ShmRegion, OnlyItsOwnMemoryOnItsOwnHostIsAttached) {

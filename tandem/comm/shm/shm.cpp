@@ -147,18 +147,24 @@ class Meeting {
   Meeting(StoreClient& store, std::string name, int rank, int size)
       : store_(store), name_(std::move(name)), rank_(rank), size_(size) {}
 
-  // Returns null when not all could; `why_not` then says why.
+  // Returns null when not all could; `why_not` then says why. What the store refuses
+  // is no reason to go on without the region, and is thrown.
   std::shared_ptr<ShmRegion> meet(const Deadline& forming, std::string& why_not) {
+    const bool is_maker = rank_ == 0;
+    const auto address = is_maker ? "" : store_.get(key("region"), forming.left());
     std::shared_ptr<ShmRegion> region;
     std::string report;
     try {
-      region = make_or_attach(forming);
+      region = is_maker ? ShmRegion::create(size_) : ShmRegion::attach(address, size_);
       region->enter(rank_);
     } catch (const ConfigError& error) {
       report = error.what();
     }
+    if (is_maker) {
+      store_.set(key("region"), region != nullptr ? region->address() : "none");
+    }
     store_.set(key("came", rank_), report);
-    if (rank_ == 0) {
+    if (is_maker) {
       store_.set(key("verdict"), verdict(forming));
     }
     why_not = store_.get(key("verdict"), forming.left());
@@ -171,22 +177,6 @@ class Meeting {
   }
   std::string key(const std::string& what, int rank) const {
     return key(what) + "/" + std::to_string(rank);
-  }
-
-  std::shared_ptr<ShmRegion> make_or_attach(const Deadline& forming) {
-    if (rank_ > 0) {
-      const auto address = store_.get(key("region"), forming.left());
-      return ShmRegion::attach(address, size_);
-    }
-    std::shared_ptr<ShmRegion> region;
-    try {
-      region = ShmRegion::create(size_);
-    } catch (const ConfigError&) {
-      store_.set(key("region"), "none");
-      throw;
-    }
-    store_.set(key("region"), region->address());
-    return region;
   }
 
   std::string verdict(const Deadline& forming) {
