@@ -19,8 +19,6 @@ namespace tandem::app {
 
 namespace {
 
-using nlohmann::json;
-
 constexpr int kMostNodes = 1'000'000;
 constexpr double kBenchTimeoutSeconds = 600;
 
@@ -42,7 +40,7 @@ bool read_number(const std::string& text, double& value) {
   return value >= 0 && value < 1e300;
 }
 
-json run_bench_json(const Arguments& arguments) {
+nlohmann::json run_bench_json(const Arguments& arguments) {
   std::vector<std::string> command = {executable_path(), "bench"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   command.emplace_back("--json");
@@ -58,7 +56,7 @@ json run_bench_json(const Arguments& arguments) {
   }
   const std::string& output = result.output;
   const size_t last = output.rfind("\n{");
-  auto parsed = json::parse(
+  auto parsed = nlohmann::json::parse(
       last == std::string::npos ? output : output.substr(last), nullptr, false);
   if (!parsed.is_object()) {
     throw DataError(
@@ -118,8 +116,8 @@ double time_inside_node(const std::vector<GradientBucket>& buckets, int ranks) {
   }
 }
 
-json read_object(const std::string& path) {
-  auto value = json::parse(read_file(path), nullptr, false);
+nlohmann::json read_object(const std::string& path) {
+  auto value = nlohmann::json::parse(read_file(path), nullptr, false);
   if (!value.is_object()) {
     throw DataError(
         "[plan] '" + path + "' is not a JSON object; name another run directory");
@@ -127,7 +125,8 @@ json read_object(const std::string& path) {
   return value;
 }
 
-double needed_number(const json& object, const char* key, const std::string& path) {
+double needed_number(
+    const nlohmann::json& object, const char* key, const std::string& path) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number()) {
     throw DataError(
@@ -145,7 +144,7 @@ double median_step_ms(const std::string& path) {
   double seconds = 0;
   std::istringstream lines(read_file(path));
   for (std::string text; std::getline(lines, text);) {
-    const auto line = json::parse(text, nullptr, false);
+    const auto line = nlohmann::json::parse(text, nullptr, false);
     if (!line.is_object() || line.value("kind", "") != "train") {
       continue;
     }

@@ -172,11 +172,11 @@ TEST_P(FullStreams, AndUnreadOnesAreNotedOnceAndChangeNoBit) {
 
 INSTANTIATE_TEST_SUITE_P(
     Ways, ClosedStreams, testing::ValuesIn(kWays),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(
     Ways, FullStreams, testing::Values(kWays[0], kWays[2]),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 class Output : public testing::Test {
  protected:

@@ -88,8 +88,8 @@ INSTANTIATE_TEST_SUITE_P(
         Document{"002-ddp", "25700", "3", "24"},
         // Two ranks, batches 0 and 10, of 11; a test after each epoch.
         Document{"003-own-ddp", "1408", "2", "10"}),
-    [](const auto& info) {
-      std::string name = info.param.name;
+    [](const auto& test) {
+      std::string name = test.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
@@ -232,8 +232,8 @@ INSTANTIATE_TEST_SUITE_P(
             "004-amp",
             {"-g", "3", "--limit", "1500", "--epochs", "1", "--log-every", "2"},
             {"Epoch [1/1], Step [2/5], Loss:", "Epoch [1/1], Step [4/5], Loss:"}}),
-    [](const auto& info) {
-      std::string name = info.param.recipe;
+    [](const auto& test) {
+      std::string name = test.param.recipe;
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });

@@ -22,6 +22,8 @@
 
 namespace tandem {
 
+using Clock = std::chrono::steady_clock;
+
 namespace {
 
 struct Parsed {
@@ -270,7 +272,6 @@ bool Socket::receive_all(void* data, size_t size, Deadline deadline) {
 
 Listener listen_at(
     const std::string& address, std::chrono::milliseconds timeout, ListenOn on) {
-  using Clock = std::chrono::steady_clock;
   const Parsed at = parse(address);
   const auto start = Clock::now();
   for (;;) {

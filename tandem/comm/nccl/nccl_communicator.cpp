@@ -130,7 +130,7 @@ class NcclCommunicator : public Communicator {
 
   WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
     auto flight = flight_of("scatter", {output, input});
-    flight->call = [=](NcclComm comm, StreamHandle stream) {
+    flight->call = [this, input, output, root](NcclComm comm, StreamHandle stream) {
       return exchange(true, input, output, root, comm, stream);
     };
     return traffic_.start(std::move(flight));
@@ -138,7 +138,7 @@ class NcclCommunicator : public Communicator {
 
   WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
     auto flight = flight_of("gather", {output, input});
-    flight->call = [=](NcclComm comm, StreamHandle stream) {
+    flight->call = [this, input, output, root](NcclComm comm, StreamHandle stream) {
       return exchange(false, output, input, root, comm, stream);
     };
     return traffic_.start(std::move(flight));
