@@ -13,6 +13,7 @@ namespace tandem {
 namespace {
 
 using dnnl::memory;
+using Tag = memory::format_tag;
 
 // Null where there are none.
 const WinogradKernels* winograd_kernels() {
@@ -112,7 +113,6 @@ class WinogradConvolution : public OnednnOp {
 
  private:
   memory::desc blocked(const OnednnDims& dims) const {
-    using Tag = memory::format_tag;
     return {dims, OnednnType::f32, kernels_.block == 16 ? Tag::nChw16c : Tag::nChw8c};
   }
   memory floats(int64_t count) const {
