@@ -58,8 +58,11 @@ class IdInStore {
       store_->set(key_, std::string(id.bytes, sizeof(id.bytes)));
       return id;
     }
-    if (Clock::now() < next_ || !store_->has({key_})) {
-      next_ = std::max(next_, Clock::now() + kBetweenStoreCalls);
+    if (Clock::now() < next_) {
+      return std::nullopt;
+    }
+    if (!store_->has({key_})) {
+      next_ = Clock::now() + kBetweenStoreCalls;
       return std::nullopt;
     }
     const auto text = store_->get(key_, {});
