@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,6 +54,11 @@ struct CommStats {
     bytes += other.bytes;
     waited_seconds += other.waited_seconds;
     return *this;
+  }
+  CommStats operator-(const CommStats& other) const {
+    return {
+        operations - other.operations, bytes - other.bytes,
+        waited_seconds - other.waited_seconds};
   }
 };
 
@@ -141,6 +147,16 @@ class Communicator {
   /// the communicator.
   virtual at::Tensor make_buffer(int64_t numel, at::ScalarType dtype);
 
+  /// Why a graph of the device (core/device/device_graph.h) cannot hold operations of
+  /// this group, in a few words; "" where it can. They are then called, and waited for
+  /// with wait(), while the device captures; the graph goes before the group.
+  virtual std::string capture_obstacle() const;
+
+  /// Calls `launch`, which puts such a graph in the current stream, where it counts as
+  /// an operation: not ended within the group's timeout, it fails, and what is called
+  /// then throws. `held`: what of the statistics is due to it. Throws CommError.
+  void launch_graph(const std::function<void()>& launch, const CommStats& held);
+
   /// Whether make_buffer() gives memory that all ranks reach.
   virtual bool shares_memory() const {
     return false;
@@ -175,6 +191,9 @@ class Communicator {
   virtual WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) = 0;
   virtual WorkPtr do_send(at::Tensor tensor, int peer, int tag) = 0;
   virtual WorkPtr do_recv(at::Tensor tensor, int peer, int tag) = 0;
+  virtual void do_launch_graph(const std::function<void()>& launch) {
+    launch();
+  }
 
   // This rank's place among those with the same color. Collective.
   struct Place {

@@ -64,7 +64,7 @@ CapturedSteps::CapturedSteps(
   parts_ = dynamic_cast<TwoPartStep*>(&strategy);
   const std::string obstacle =
       parts_ == nullptr ? "this strategy decides things on the host in a step"
-                        : parts_->capture_obstacle();
+                        : parts_->communicator().capture_obstacle();
   if (!obstacle.empty()) {
     give_up(obstacle);
   } else if (arenas.parameters().kernels() == nullptr) {
@@ -88,19 +88,25 @@ StepSums CapturedSteps::train_step(
   bring(micro_batches, *captured);
   TwoPartStep& parts = *parts_;
   parts.begin_step(captured->batches, context);
-  if (captured->graph == nullptr && !capture(*captured, context)) {
+  const bool first = captured->graph == nullptr;
+  if (first && !capture(*captured, context)) {
     return parts.finish_step(micro_batches, context);
   }
-  captured->graph->launch();
-  last_launched_ = captured->graph.get();
+  // The statistics have the capture as a step.
+  launch(*captured, first ? CommStats() : captured->held);
+  last_launched_ = captured;
   ++num_launched_;
   // The next launch writes there again.
   return StepSums(captured->sums.tensor().clone());
 }
 
+void CapturedSteps::launch(Captured& captured, const CommStats& held) {
+  parts_->communicator().launch_graph([&] { captured.graph->launch(); }, held);
+}
+
 void CapturedSteps::launch_again() {
   TANDEM_CHECK(last_launched_ != nullptr, "no step was launched as a graph");
-  last_launched_->launch();
+  launch(*last_launched_, last_launched_->held);
 }
 
 CapturedSteps::Captured* CapturedSteps::find(
@@ -156,6 +162,7 @@ void CapturedSteps::bring(const std::vector<Batch>& micro_batches, Captured& to)
 
 bool CapturedSteps::capture(Captured& of, const StepContext& context) {
   std::string reason;
+  const CommStats before = parts_->communicator().stats();
   try {
     of.graph = arenas_.parameters().kernels()->capture(
         [&] { of.sums = parts_->finish_step(of.batches, context); });
@@ -165,8 +172,11 @@ bool CapturedSteps::capture(Captured& of, const StepContext& context) {
   }
   if (!reason.empty()) {
     give_up(reason);
+    return false;
   }
-  return reason.empty();
+  of.held = parts_->communicator().stats() - before;
+  of.held.waited_seconds = 0;
+  return true;
 }
 
 }  // namespace tandem

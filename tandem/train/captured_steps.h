@@ -56,6 +56,8 @@ class CapturedSteps {
     std::unique_ptr<DeviceGraph> graph;
     // Written by each launch.
     StepSums sums;
+    // What ranks do in it.
+    CommStats held;
   };
 
   // Null where the step is train_step()'s.
@@ -63,6 +65,7 @@ class CapturedSteps {
   void bring(const std::vector<Batch>& micro_batches, Captured& to);
   // Whether there is a graph then.
   bool capture(Captured& of, const StepContext& context);
+  void launch(Captured& captured, const CommStats& held);
   void give_up(const std::string& reason);
 
   Strategy& strategy_;
@@ -73,7 +76,7 @@ class CapturedSteps {
   bool said_too_many_ = false;
   // By the sizes of inputs and targets.
   std::map<std::vector<int64_t>, Captured> sizes_;
-  DeviceGraph* last_launched_ = nullptr;
+  Captured* last_launched_ = nullptr;
   int64_t num_launched_ = 0;
 };
 

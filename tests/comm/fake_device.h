@@ -24,14 +24,28 @@ class FakeDevices {
   /// CPU, or puts its work on a stream, by run().
   enum class Caller { host, stream };
 
-  explicit FakeDevices(uint64_t seed, Caller caller = Caller::host);
+  /// `touch` runs what touches the devices' memory.
+  using Touch = std::function<void(const std::function<void()>& work)>;
+  explicit FakeDevices(
+      uint64_t seed, Caller caller = Caller::host, Touch touch = nullptr);
   ~FakeDevices();
 
-  NcclDevice device(int rank);
+  /// `where`: what LibTorch calls it.
+  NcclDevice device(int rank, at::Device where = at::kCPU);
 
   /// Puts a kernel on the rank's current stream, which can run once `ready` says so.
   void run(
       int rank, std::function<void()> kernel, std::function<bool()> ready = nullptr);
+
+  /// Captures what `work` puts on the rank's current stream, and on those that come to
+  /// wait for it. What it returns puts that there to run, each time it is called.
+  std::function<void()> capture(int rank, const std::function<void()>& work);
+
+  /// The same where `note` makes the graph: of functions that put things on streams, in
+  /// their order.
+  void capture(
+      int rank, const std::function<void()>& work,
+      std::function<void(std::function<void()>)> note);
 
   /// Blocks until all of the rank's current stream has run, as CUDA does: with no
   /// timeout, but what takes 20 s counts as misuse.

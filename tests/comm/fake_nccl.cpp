@@ -69,7 +69,7 @@ NcclResult FakeNccl::state_of(NcclComm handle) {
     if (clique.have_called.size() < clique.ranks.size()) {
       return NcclResult::in_progress;
     }
-    put_on_stream(comm, std::exchange(comm->in_progress, {}));
+    put_on_stream(comm, std::exchange(comm->in_progress, {}), comm->stream);
   }
   return NcclResult::success;
 }
@@ -120,6 +120,17 @@ NcclResult FakeNccl::submit(
   if (comm->stream && comm->stream != stream) {
     streams_->wrong("a communicator on two streams");
   }
+  const auto put = [all = shared_from_this(), comm,
+                    parts](const std::shared_ptr<FakeStream>& twin) {
+    const auto lock = all->streams_->lock();
+    Parts fresh = parts;
+    copy_to_itself(*comm, fresh, *twin);
+    all->put_on_stream(comm, std::move(fresh), twin);
+  };
+  if (streams_->note(stream, put)) {
+    comm->questions = streams_->up_to(3);
+    return comm->questions > 0 ? NcclResult::in_progress : NcclResult::success;
+  }
   comm->stream = stream;
   copy_to_itself(*comm, parts, *stream);
   auto& called = comm->clique->have_called;
@@ -129,7 +140,7 @@ NcclResult FakeNccl::submit(
     comm->questions = streams_->up_to(3);
     return NcclResult::in_progress;
   }
-  put_on_stream(comm, std::move(parts));
+  put_on_stream(comm, std::move(parts), stream);
   return NcclResult::success;
 }
 
@@ -149,12 +160,16 @@ void FakeNccl::copy_to_itself(const Comm& comm, Parts& parts, FakeStream& stream
   }
 }
 
-void FakeNccl::put_on_stream(const CommPtr& comm, Parts parts) {
-  const auto operation = std::make_shared<Parts>(std::move(parts));
+void FakeNccl::put_on_stream(
+    const CommPtr& comm, Parts parts, const std::shared_ptr<FakeStream>& stream) {
+  const auto operation = std::make_shared<Operation>();
+  operation->parts = std::move(parts);
+  operation->stream = stream;
   comm->operations.push_back(operation);
-  comm->stream->tasks.push_back(
-      {[comm, operation] { return can_run(*comm, *operation); },
-       [this, comm, operation] { return run(*comm, *operation); }, operation.get()});
+  stream->tasks.push_back(
+      {[comm, operation] { return can_run(*comm, operation->parts); },
+       [this, comm, operation] { return run(*comm, operation->parts); },
+       operation.get()});
 }
 
 NcclResult FakeNccl::finalize(NcclComm handle) {

@@ -64,6 +64,10 @@ class FakeNccl : public std::enable_shared_from_this<FakeNccl> {
     }
   };
   using Parts = std::vector<Part>;
+  struct Operation {
+    Parts parts;
+    std::shared_ptr<FakeStream> stream;
+  };
   struct Comm;
   using CommPtr = std::shared_ptr<Comm>;
   struct Clique {
@@ -84,8 +88,8 @@ class FakeNccl : public std::enable_shared_from_this<FakeNccl> {
     // A call in progress, for so many questions more.
     Parts in_progress;
     int questions = 0;
-    // On the stream.
-    std::deque<std::shared_ptr<Parts>> operations;
+    // On streams.
+    std::deque<std::shared_ptr<Operation>> operations;
   };
   struct GroupOfCalls {
     CommPtr comm;
@@ -107,8 +111,9 @@ class FakeNccl : public std::enable_shared_from_this<FakeNccl> {
 
   NcclResult submit(
       const CommPtr& comm, Parts parts, const std::shared_ptr<FakeStream>& stream);
-  void copy_to_itself(const Comm& comm, Parts& parts, FakeStream& stream);
-  void put_on_stream(const CommPtr& comm, Parts parts);
+  static void copy_to_itself(const Comm& comm, Parts& parts, FakeStream& stream);
+  void put_on_stream(
+      const CommPtr& comm, Parts parts, const std::shared_ptr<FakeStream>& stream);
 
   // Of what lies on streams.
   static size_t bytes_of(const Part& part);

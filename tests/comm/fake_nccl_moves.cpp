@@ -102,7 +102,8 @@ FakeNccl::Parts* FakeNccl::head_of(const CommPtr& comm) {
     return nullptr;
   }
   const auto& first = comm->operations.front();
-  return comm->stream->tasks.front().owner == first.get() ? first.get() : nullptr;
+  const auto& tasks = first->stream->tasks;
+  return !tasks.empty() && tasks.front().owner == first.get() ? &first->parts : nullptr;
 }
 
 // The peer's part of a message, where its stream has come to it.

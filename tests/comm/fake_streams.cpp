@@ -46,7 +46,14 @@ bool FakeStreams::step() {
     return false;
   }
   FakeStream& chosen = *able[random_() % able.size()];
-  if (chosen.tasks.front().run()) {
+  bool ended = false;
+  const auto run = [&] { ended = chosen.tasks.front().run(); };
+  if (touch_) {
+    touch_(run);
+  } else {
+    run();
+  }
+  if (ended) {
     chosen.tasks.pop_front();
   }
   return true;
@@ -69,9 +76,64 @@ void FakeStreams::run_until(
   }
 }
 
+void FakeStreams::begin_capture(
+    int rank, std::function<void(std::function<void()>)> note) {
+  const auto capture = std::make_shared<Capture>();
+  capture->note = std::move(note);
+  capture->first = current(rank);
+  capture->streams[capture->first] = capture->first;
+  captures_[rank] = capture;
+}
+
+void FakeStreams::end_capture(int rank) {
+  if (!captures_.at(rank)->apart.empty()) {
+    wrong("a capture ended before what it forked came back");
+  }
+  captures_.erase(rank);
+}
+
+std::shared_ptr<FakeStreams::Capture> FakeStreams::capture_of(
+    const StreamPtr& stream) const {
+  for (const auto& [rank, capture] : captures_) {
+    if (capture->streams.count(stream) > 0) {
+      return capture;
+    }
+  }
+  return nullptr;
+}
+
+bool FakeStreams::note(
+    const StreamPtr& stream, std::function<void(const StreamPtr&)> put) {
+  const auto capture = capture_of(stream);
+  if (capture == nullptr) {
+    return false;
+  }
+  if (stream != capture->first) {
+    capture->apart.insert(stream);
+  }
+  capture->note(
+      [put = std::move(put), twin = capture->streams.at(stream)] { put(twin); });
+  return true;
+}
+
 void FakeStreams::record(EventHandle handle, StreamHandle on) {
   const auto event = events_.at(handle);
   const auto stream = at(on);
+  event->capture = capture_of(stream);
+  if (event->capture == nullptr) {
+    put_record(event, stream);
+    return;
+  }
+  event->captured_on = stream;
+  event->in_graph = std::make_shared<Event>();
+  note(
+      stream, [all = shared_from_this(), event = event->in_graph](const StreamPtr& to) {
+        const Lock lock(all->mutex_);
+        put_record(event, to);
+      });
+}
+
+void FakeStreams::put_record(const EventPtr& event, const StreamPtr& stream) {
   const int64_t number = ++event->recorded;
   const auto reach = [event, number] {
     event->reached = std::max(event->reached, number);
@@ -87,6 +149,38 @@ void FakeStreams::record(EventHandle handle, StreamHandle on) {
 void FakeStreams::wait(Lock& lock, StreamHandle on, EventHandle handle) {
   const auto event = events_.at(handle);
   const auto stream = at(on);
+  if (event->capture != nullptr) {
+    wait_in_capture(stream, event);
+  } else if (capture_of(stream) != nullptr) {
+    wrong("a captured stream waits for what is not captured");
+  } else {
+    put_wait(lock, stream, event);
+  }
+}
+
+// The stream is part of the capture from then on.
+void FakeStreams::wait_in_capture(const StreamPtr& stream, const EventPtr& event) {
+  auto& capture = *event->capture;
+  if (capture_of(event->captured_on) != event->capture) {
+    wrong("a wait for an event of a capture that has ended");
+    return;
+  }
+  auto& twin = capture.streams[stream];
+  if (twin == nullptr) {
+    twin = std::make_shared<FakeStream>();
+    streams_.push_back(twin);
+  }
+  note(
+      stream, [all = shared_from_this(), event = event->in_graph](const StreamPtr& on) {
+        Lock lock(all->mutex_);
+        all->put_wait(lock, on, event);
+      });
+  if (stream == capture.first) {
+    capture.apart.erase(event->captured_on);
+  }
+}
+
+void FakeStreams::put_wait(Lock& lock, const StreamPtr& stream, const EventPtr& event) {
   const auto reached = [event, number = event->recorded] {
     return event->reached >= number;
   };
@@ -102,6 +196,9 @@ bool FakeStreams::query(EventHandle handle) {
     step();
   }
   const auto& event = events_.at(handle);
+  if (event->capture != nullptr) {
+    wrong("somebody asked for an event of a capture");
+  }
   return event->reached >= event->recorded;
 }
 
@@ -112,6 +209,10 @@ DeviceStreams FakeStreams::table(int rank) {
   table.current_stream = [all, rank] {
     const Lock lock(all->mutex_);
     return handle_of(all->current(rank));
+  };
+  table.captures = [all, rank] {
+    const Lock lock(all->mutex_);
+    return all->capture_of(all->current(rank)) != nullptr;
   };
   table.create_stream = [all] {
     const Lock lock(all->mutex_);

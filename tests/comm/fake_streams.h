@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,8 +41,13 @@ class FakeStreams : public std::enable_shared_from_this<FakeStreams> {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
-  FakeStreams(uint64_t seed, bool callers_are_hosts)
-      : random_(seed), callers_are_hosts_(callers_are_hosts) {}
+  /// `touch`: what runs each task; null: nothing special.
+  FakeStreams(
+      uint64_t seed, bool callers_are_hosts,
+      std::function<void(const std::function<void()>&)> touch)
+      : random_(seed),
+        callers_are_hosts_(callers_are_hosts),
+        touch_(std::move(touch)) {}
 
   /// Of a rank's device.
   DeviceStreams table(int rank);
@@ -53,6 +59,20 @@ class FakeStreams : public std::enable_shared_from_this<FakeStreams> {
   /// The rank's current one.
   std::shared_ptr<FakeStream> current(int rank);
   std::shared_ptr<FakeStream> at(StreamHandle handle) const;
+
+  /// A graph of what the rank's thread puts on its current stream, and on those that
+  /// come to wait for that: nothing of it runs, and `note` gets it, in order, as
+  /// functions that put it on streams to run. Those may be called again and again,
+  /// behind end_capture(), without the lock.
+  void begin_capture(int rank, std::function<void(std::function<void()>)> note);
+  /// What was put on another stream and is not waited for by the first is misuse.
+  void end_capture(int rank);
+
+  /// Whether the stream is part of a capture; then `put`, called with the stream that
+  /// stands for it in the graph, is noted.
+  bool note(
+      const std::shared_ptr<FakeStream>& stream,
+      std::function<void(const std::shared_ptr<FakeStream>&)> put);
 
   /// Runs one task of those that can run; false when none can.
   bool step();
@@ -80,23 +100,45 @@ class FakeStreams : public std::enable_shared_from_this<FakeStreams> {
   void drop_tasks();
 
  private:
+  struct Capture {
+    std::function<void(std::function<void()>)> note;
+    std::shared_ptr<FakeStream> first;
+    // What stands in the graph for each stream of the capture.
+    std::map<std::shared_ptr<FakeStream>, std::shared_ptr<FakeStream>> streams;
+    // Those with something that the first does not wait for.
+    std::set<std::shared_ptr<FakeStream>> apart;
+  };
   struct Event {
     int64_t recorded = 0;
     int64_t reached = 0;
+    // Where it was recorded in a capture.
+    std::shared_ptr<Capture> capture;
+    std::shared_ptr<FakeStream> captured_on;
+    // Stands for it in the graph.
+    std::shared_ptr<Event> in_graph;
   };
+  using EventPtr = std::shared_ptr<Event>;
+  using StreamPtr = std::shared_ptr<FakeStream>;
 
+  std::shared_ptr<Capture> capture_of(const StreamPtr& stream) const;
+  static void put_record(const EventPtr& event, const StreamPtr& on);
+  void put_wait(Lock& lock, const StreamPtr& on, const EventPtr& event);
   void record(EventHandle event, StreamHandle on);
   void wait(Lock& lock, StreamHandle on, EventHandle event);
+  void wait_in_capture(const StreamPtr& on, const EventPtr& event);
   bool query(EventHandle event);
 
   std::mutex mutex_;
   std::mt19937_64 random_;
   bool callers_are_hosts_;
+  std::function<void(const std::function<void()>&)> touch_;
   // All, destroyed or not: what lies on them still runs.
   std::vector<std::shared_ptr<FakeStream>> streams_;
   std::map<int, std::shared_ptr<FakeStream>> current_;
   std::map<StreamHandle, std::shared_ptr<FakeStream>> created_;
-  std::map<EventHandle, std::shared_ptr<Event>> events_;
+  std::map<EventHandle, EventPtr> events_;
+  // By rank.
+  std::map<int, std::shared_ptr<Capture>> captures_;
   std::vector<std::string> misuse_;
 };
 

@@ -126,6 +126,78 @@ TEST(Nccl, EveryKindOfOperationIsOrderedWithTheStream) {
   });
 }
 
+// --- graphs ---
+
+// Adds the sum of what ranks have to `result`, and twice that, in two operations that
+// are under way at once.
+void add_sums(const OnStream& on, const at::Tensor& x, const at::Tensor& result) {
+  const auto twice = at::full({kCount}, -1.0);
+  on.run([=] { x.add_(1); });
+  const auto sum = on.comm.all_reduce(x);
+  on.run([=] { twice.fill_(1); });
+  const auto other = on.comm.all_reduce(twice);
+  sum->wait();
+  on.run([=] { result.add_(x); });
+  other->wait();
+  on.run([=] { result.add_(twice, 100); });
+}
+
+TEST(Nccl, AGraphRunsItsOperationsEachTimeAlsoWhereOthersMakeThemOneByOne) {
+  for (const bool all_capture : {true, false}) {
+    at_each_seed(3, [&](const OnStream& on) {
+      on.comm.barrier();
+      const auto x = at::zeros({kCount});
+      const auto result = at::zeros({kCount});
+      std::function<void()> step = [&] { add_sums(on, x, result); };
+      if (all_capture || on.comm.rank() == 1) {
+        const auto graph = on.devices.capture(on.comm.rank(), step);
+        on.synchronize();
+        TANDEM_CHECK(x.equal(at::zeros({kCount})), "something ran in the capture");
+        step = [graph, &on] { on.comm.launch_graph(graph, {}); };
+      }
+      float expected_x = 0;
+      float expected = 0;
+      for (int i = 0; i < 3; ++i) {
+        step();
+        expected_x = 3 * (expected_x + 1);
+        expected += expected_x + 300;
+        // One that is in no graph.
+        on.comm.broadcast(result, i % 3)->wait();
+      }
+      on.synchronize();
+      TANDEM_CHECK(result.equal(at::full({kCount}, expected)), "sums of three steps");
+    });
+  }
+}
+
+TEST(Nccl, WhatTheHostWaitsForIsInNoGraph) {
+  at_each_seed(2, [](const OnStream& on) {
+    on.comm.barrier();
+    const auto x = at::zeros({kCount});
+    on.devices.capture(on.comm.rank(), [&] {
+      const auto work = on.comm.all_reduce(x);
+      const auto message = error_of<CommError>([&] { work->wait_on_host(); });
+      TANDEM_CHECK(
+          message.find("the host cannot wait for what a graph holds") !=
+              std::string::npos,
+          message);
+      work->wait();
+    });
+  });
+}
+
+// The devices in main memory see what CUDA would refuse.
+TEST(Nccl, AnOperationThatACaptureDoesNotWaitForIsMisuse) {
+  FakeDevices devices(1, FakeDevices::Caller::stream);
+  run_nccl_ranks(devices, 2, [&](Communicator& comm) {
+    comm.barrier();
+    const auto x = at::zeros({kCount});
+    devices.capture(comm.rank(), [&] { comm.all_reduce(x); });
+  });
+  EXPECT_THAT(devices.misuse(), Each(HasSubstr("before what it forked came back")));
+  EXPECT_EQ(devices.misuse().size(), 2u);
+}
+
 TEST(Nccl, WaitBlocksNobody) {
   at_each_seed(2, [](const OnStream& on) {
     on.comm.barrier();  // connects the ranks
@@ -416,6 +488,29 @@ TEST(Nccl, AHostThatWaitsGetsTheErrorAtTheTimeout) {
     EXPECT_EQ(devices.num_aborted(), 2);
     expect_nothing_left(devices);
   }
+}
+
+// The rank that does not come has no part in the others' graphs either.
+TEST(Nccl, AGraphThatDoesNotEndIsAnErrorAtTheTimeout) {
+  FakeDevices devices(3, FakeDevices::Caller::stream);
+  const auto messages = left_alone(devices, 3, kSoon, [&](const OnStream& on) {
+    const auto x = at::zeros({3});
+    const auto graph =
+        on.devices.capture(on.comm.rank(), [&] { on.comm.all_reduce(x)->wait(); });
+    on.comm.launch_graph(graph, {});
+    on.comm.launch_graph(graph, {});
+    on.synchronize();
+    on.comm.launch_graph(graph, {});
+  });
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(
+        messages[rank],
+        AllOf(
+            one_line(), HasSubstr("graph"),
+            HasSubstr(
+                "rank " + std::to_string(rank) + " had no answer within 2000 ms")));
+  }
+  expect_nothing_left(devices);
 }
 
 // The host does not wait in a call of the communicator but, as .item() does, for its

@@ -14,6 +14,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -78,15 +79,20 @@ class InsideOperator {
   InsideOperator& operator=(const InsideOperator&) = delete;
 };
 
-// What is captured: each kernel and operator, to be run again; null: nothing. Of all
-// threads, since LibTorch before 2.1 computes gradients in one of its own while the
-// caller waits.
+// What is captured on each device: kernels and operators, to be run again; null:
+// nothing. Of all threads, since LibTorch before 2.1 computes gradients in one of its
+// own while the caller waits.
 using Work = std::vector<std::function<void()>>;
-Work* capturing = nullptr;
+std::array<Work*, kFarDevices> captured_work{};
+
+// Of the calling thread's device.
+Work* capturing() {
+  return captured_work.at(static_cast<size_t>(current_device.index()));
+}
 
 void check_not_captured(const char* what) {
   TORCH_CHECK(
-      capturing == nullptr || inside_operator > 0, what,
+      capturing() == nullptr || inside_operator > 0, what,
       ": operation not permitted when stream is capturing");
 }
 
@@ -131,16 +137,25 @@ class FarMemory {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     usage_[device].peak = usage_[device].in_use;
   }
-  // All that is in use.
-  std::vector<char> contents() {
+  // All that is in use of a device, by its place.
+  using Contents = std::map<char*, std::vector<char>>;
+  Contents contents(int device) {
+    Contents all;
     open();
-    std::vector<char> all(start_, start_ + used_);
+    for (const auto& [place, taken] : taken_) {
+      auto* const from = static_cast<char*>(place);
+      if (taken.device == device) {
+        all[from] = std::vector<char>(from, from + taken.size);
+      }
+    }
     close();
     return all;
   }
-  void put_back(const std::vector<char>& contents) {
+  void put_back(const Contents& contents) {
     open();
-    std::copy(contents.begin(), contents.end(), start_);
+    for (const auto& [place, bytes] : contents) {
+      std::copy(bytes.begin(), bytes.end(), place);
+    }
     close();
   }
   void run_opened(const std::function<void()>& launch) {
@@ -178,15 +193,15 @@ class FarMemory {
             0))) {
     emulator::set_around_launch([this](const std::function<void()>& launch) {
       run_opened(launch);
-      if (capturing != nullptr) {
-        capturing->push_back([this, launch] { run_opened(launch); });
+      if (capturing() != nullptr) {
+        capturing()->push_back([this, launch] { run_opened(launch); });
       }
     });
   }
 
   void* place_of(size_t size) {
     const auto found = free_.find(size);
-    if (capturing == nullptr && found != free_.end()) {
+    if (capturing() == nullptr && found != free_.end()) {
       void* const place = found->second;
       free_.erase(found);
       return place;
@@ -194,7 +209,7 @@ class FarMemory {
     TANDEM_CHECK(used_ + size <= kBytes, "the address space of devices is full");
     void* const place = start_ + used_;
     used_ += size;
-    if (capturing != nullptr) {
+    if (capturing() != nullptr) {
       of_graphs_.insert(place);
     }
     return place;
@@ -440,8 +455,8 @@ at::Tensor far_copy_from(
       ++copies;
       HostWords::instance().were_read();
     }
-    if (capturing != nullptr) {
-      capturing->push_back([from, to] { copy_here(from, to); });
+    if (capturing() != nullptr) {
+      capturing()->push_back([from, to] { copy_here(from, to); });
     }
   }
   copy_here(from, to);
@@ -517,8 +532,8 @@ std::vector<at::Tensor> run_operator(const Compute& compute) {
     return compute();
   };
   auto results = run();
-  if (capturing != nullptr && inside_operator == 0) {
-    capturing->push_back([run, results] {
+  if (capturing() != nullptr && inside_operator == 0) {
+    capturing()->push_back([run, results] {
       const auto again = run();
       for (size_t i = 0; i < results.size(); ++i) {
         if (results[i].defined() && !results[i].is_same(again[i])) {
@@ -580,7 +595,7 @@ std::vector<at::Tensor> tensors_of(
   if (!value.isTensor()) {
     // Of the operator that the host called.
     TORCH_CHECK(
-        capturing == nullptr || inside_operator > 1, op.schema().name(),
+        capturing() == nullptr || inside_operator > 1, op.schema().name(),
         ": operation not permitted when stream is capturing");
     return {};
   }
@@ -667,15 +682,17 @@ class FarGraph : public DeviceGraph {
   Work work_;
 };
 
-// Behind it the memory is as before.
+// Of the calling thread's device, whose memory is as before behind it.
 class Capture {
  public:
-  Capture() : before_(FarMemory::instance().contents()) {
-    TANDEM_CHECK(capturing == nullptr, "a capture in a capture");
-    capturing = &work_;
+  Capture()
+      : device_(static_cast<size_t>(current_device.index())),
+        before_(FarMemory::instance().contents(static_cast<int>(device_))) {
+    TANDEM_CHECK(capturing() == nullptr, "a capture in a capture");
+    captured_work[device_] = &work_;
   }
   ~Capture() {
-    capturing = nullptr;
+    captured_work[device_] = nullptr;
     FarMemory::instance().put_back(before_);
   }
   Capture(const Capture&) = delete;
@@ -686,7 +703,8 @@ class Capture {
   }
 
  private:
-  std::vector<char> before_;
+  size_t device_;
+  FarMemory::Contents before_;
   Work work_;
 };
 
@@ -710,10 +728,26 @@ void forget_far_peak(int index) {
   FarMemory::instance().forget_peak(index);
 }
 
-std::shared_ptr<const DeviceKernels> far_kernels() {
+std::shared_ptr<const DeviceKernels> far_kernels(const AroundCapture& around) {
   return make_cuda_kernels(
       {[] { return cuda::Stream(); }, [] { return far_free_bytes.load(); },
-       [](int64_t count) { return HostWords::instance().take(count); }, &capture_far});
+       [](int64_t count) { return HostWords::instance().take(count); },
+       [around](const std::function<void()>& work) {
+         return capture_far([&] { around(work); });
+       }});
+}
+
+std::shared_ptr<const DeviceKernels> far_kernels() {
+  return far_kernels([](const std::function<void()>& work) { work(); });
+}
+
+void note_in_far_capture(std::function<void()> one) {
+  TANDEM_CHECK(capturing() != nullptr, "there is no capture");
+  capturing()->push_back(std::move(one));
+}
+
+void open_far_memory(const std::function<void()>& work) {
+  FarMemory::instance().run_opened(work);
 }
 
 int64_t copies_to_far() {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "tandem/core/arena.h"
@@ -24,11 +25,11 @@ namespace tandem {
 /// addresses with what is there then; scalars of operators and what kernels got by
 /// value are those of the capture. Meanwhile each copy between the device and main
 /// memory, and each operator whose result is not a tensor there, is an error as with
-/// CUDA. What is taken of its memory while it captures is given to nobody else. One
-/// capture at a time, of one rank: no other thread uses a device meanwhile. What that
+/// CUDA. What is taken of its memory while it captures is given to nobody else. A
+/// thread captures for its current device: no other uses that meanwhile. What that
 /// cannot show: work that lies on several streams, for nothing runs late here. But main
-/// memory from which a device copies without the host waiting has to stay as it is until
-/// the host has waited, by a copy back: else the next one is an error.
+/// memory from which a device copies without the host waiting has to stay as it is
+/// until the host has waited, by a copy back: else the next one is an error.
 ///
 /// One operator at a time, of whichever thread. Ranks that are threads need a device
 /// each: LibTorch computes the gradients of all on a device in one thread, where ranks
@@ -50,6 +51,17 @@ constexpr int kFarDevices = 4;
 
 /// The kernels of kernels/cuda on it, run by the emulator (tests/cuda/emulator).
 std::shared_ptr<const DeviceKernels> far_kernels();
+
+/// The same, for ranks that meet in a capture: `around` is called with what is
+/// captured, and runs it.
+using AroundCapture = std::function<void(const std::function<void()>& work)>;
+std::shared_ptr<const DeviceKernels> far_kernels(const AroundCapture& around);
+
+/// What runs `one` is part of the graph that the thread's device captures.
+void note_in_far_capture(std::function<void()> one);
+
+/// Runs what touches the devices' memory and is none of their operators or kernels.
+void open_far_memory(const std::function<void()>& work);
 
 /// A run on one of them.
 inline Placement far_placement(int index = 0) {

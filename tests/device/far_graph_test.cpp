@@ -476,7 +476,7 @@ TEST(FarSteps, SaysWhichStrategiesAreNotCaptured) {
         [&](const std::string& said_line) { line = said_line; });
     return line;
   });
-  EXPECT_THAT(said, Each(HasSubstr("2 ranks meet in each step")));
+  EXPECT_THAT(said, Each(HasSubstr("ranks meet over thread in each step")));
 }
 
 }  // namespace

@@ -80,6 +80,12 @@ EventHandle create_event(int device) {
   return reinterpret_cast<EventHandle>(event);
 }
 
+bool is_capturing(StreamHandle stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(of(stream), &status), "cudaStreamIsCapturing");
+  return status == cudaStreamCaptureStatusActive;
+}
+
 bool has_ended(EventHandle event) {
   const AllowedInCapture guard;
   const cudaError_t state = cudaEventQuery(of(event));
@@ -97,6 +103,7 @@ std::shared_ptr<const DeviceStreams> make_cuda_streams(
   streams->use_device = [device] {
     check_cuda(cudaSetDevice(device), "cudaSetDevice");
   };
+  streams->captures = [current_stream] { return is_capturing(current_stream()); };
   streams->current_stream = std::move(current_stream);
   streams->create_stream = [device] { return create_stream(device); };
   streams->destroy_stream = [](StreamHandle stream) {

@@ -77,6 +77,10 @@ class NcclCommunicator : public Communicator {
     return device_.device;
   }
 
+  std::string capture_obstacle() const override {
+    return "";
+  }
+
   std::unique_ptr<Communicator> split(int color) override {
     const Place place = place_in_split(color);
     const auto name =
@@ -86,6 +90,14 @@ class NcclCommunicator : public Communicator {
   }
 
  protected:
+  void do_launch_graph(const std::function<void()>& launch) override {
+    try {
+      traffic_.launch_graph(launch, [this] { return flight_of("graph", {}); });
+    } catch (const std::exception& error) {
+      throw CommError("a graph", first_line(error));
+    }
+  }
+
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
     auto flight = flight_of("all_reduce", {tensor});
     const auto dtype = number_type(tensor);

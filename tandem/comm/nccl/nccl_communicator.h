@@ -41,8 +41,13 @@ struct NcclOptions {
 ///
 /// The order of summation is NCCL's and depends on the size of a buffer. float16 and
 /// bfloat16 travel as such. All dtypes are moved; float16, bfloat16, float, double,
-/// int64, int32, int8, uint8 and bool (as uint8) are reduced. Not for capture in a CUDA
-/// graph.
+/// int64, int32, int8, uint8 and bool (as uint8) are reduced.
+///
+/// A graph can hold operations: while the caller's current stream captures they go in
+/// it, on the communicator's stream, and wait() brings them back. What the host waits
+/// for it cannot hold: wait_on_host() throws there. NCCL ends a communicator once the
+/// graphs that hold its operations are gone. Source: "Using NCCL with CUDA Graphs" in
+/// NCCL's documentation; ranks may differ in which of their calls graphs hold.
 ///
 /// Throws CommError when not all ranks come within the timeout or NCCL fails,
 /// InternalError for a tensor on another device.

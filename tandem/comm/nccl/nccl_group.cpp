@@ -56,8 +56,17 @@ NcclGroup::~NcclGroup() {
 }
 
 void NcclGroup::push(std::shared_ptr<NcclFlight> flight) {
+  flight->captured = device_.streams->captures();
   device_.streams->record(flight->ready.get(), device_.streams->current_stream());
   flights_.push_back(std::move(flight));
+}
+
+void NcclGroup::push_launched(std::shared_ptr<NcclFlight> flight) {
+  device_.streams->record(flight->done.get(), device_.streams->current_stream());
+  flight->stage = Stage::launched;
+  if (!is_last(flight)) {
+    flights_.push_back(std::move(flight));
+  }
 }
 
 void NcclGroup::progress() {
@@ -124,8 +133,11 @@ void NcclGroup::launched(NcclFlight& flight) {
 }
 
 void NcclGroup::retire() {
-  while (!flights_.empty() && flights_.front()->stage == Stage::launched &&
-         device_.streams->query(flights_.front()->done.get())) {
+  const auto has_ended = [&](const NcclFlight& flight) {
+    return flight.stage == Stage::launched &&
+           (flight.captured || device_.streams->query(flight.done.get()));
+  };
+  while (!flights_.empty() && has_ended(*flights_.front())) {
     flights_.front()->stage = Stage::ended;
     flights_.front()->call = nullptr;
     flights_.pop_front();

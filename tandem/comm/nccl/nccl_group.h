@@ -68,6 +68,8 @@ struct NcclFlight {
   DeviceEvent ready;
   DeviceEvent done;
   Stage stage = Stage::queued;
+  // It goes in a graph, and has ended for the host once it is there.
+  bool captured = false;
 };
 
 /// One of NCCL's communicators, not blocking, with a stream of its own. Operations run
@@ -100,8 +102,17 @@ class NcclGroup {
     return !flights_.empty() && flights_.back()->stage != NcclFlight::Stage::launched;
   }
 
-  /// Takes an operation from the calling thread, whose current stream it comes after.
+  /// Takes an operation from the calling thread, whose current stream it comes after;
+  /// where a graph is captured there, it goes in that.
   void push(std::shared_ptr<NcclFlight> flight);
+
+  /// Takes a graph that holds operations, and that the calling thread has put on its
+  /// current stream. A flight that is_last() stands for that graph too then.
+  void push_launched(std::shared_ptr<NcclFlight> flight);
+
+  bool is_last(const std::shared_ptr<NcclFlight>& flight) const {
+    return !flights_.empty() && flights_.back() == flight;
+  }
 
   void progress();
 

@@ -93,7 +93,7 @@ class NcclTraffic::UnderWay : public Work {
   }
 
   void wait(milliseconds timeout) override {
-    if (timeout.count() > 0) {
+    if (timeout.count() > 0 && !flight_->captured) {
       wait_until_ended(Deadline(timeout));
       return;
     }
@@ -107,6 +107,9 @@ class NcclTraffic::UnderWay : public Work {
   }
 
   void wait_on_host() override {
+    if (flight_->captured) {
+      throw std::runtime_error("the host cannot wait for what a graph holds");
+    }
     wait_until_ended(flight_->deadline);
   }
 
@@ -198,6 +201,29 @@ WorkPtr NcclTraffic::fly(Lock& lock, NcclGroup& group, Flight flight) {
   }
   changed_.notify_one();
   return std::make_shared<UnderWay>(*this, std::move(flight));
+}
+
+void NcclTraffic::launch_graph(
+    const std::function<void()>& launch, const std::function<Flight()>& make_flight) {
+  Lock lock(mutex_);
+  look();
+  const bool on_its_way = all_->is_last(graph_);
+  if (!on_its_way) {
+    graph_ = make_flight();
+  }
+  if (failure_) {
+    throw_failure(graph_->name);
+  }
+  // It may have to wait for the device, for as long as a rank does not come.
+  lock.unlock();
+  launch();
+  lock.lock();
+  graph_->deadline = Deadline(graph_->deadline.time());
+  all_->push_launched(graph_);
+  lock.unlock();
+  if (!on_its_way) {
+    changed_.notify_one();
+  }
 }
 
 NcclGroup& NcclTraffic::channel(int from, int to) {

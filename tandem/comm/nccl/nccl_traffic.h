@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,14 @@ class NcclTraffic {
   /// std::runtime_error once something has failed.
   WorkPtr start(std::shared_ptr<NcclFlight> flight);
   WorkPtr start_message(int from, int to, std::shared_ptr<NcclFlight> flight);
+
+  /// Calls `launch`, which puts a graph that holds operations on the current stream,
+  /// and gives up where the graphs have not ended in time from the last. `make_flight`
+  /// is called where none is on its way. Throws std::runtime_error once something has
+  /// failed.
+  void launch_graph(
+      const std::function<void()>& launch,
+      const std::function<std::shared_ptr<NcclFlight>()>& make_flight);
 
  private:
   using Flight = std::shared_ptr<NcclFlight>;
@@ -78,6 +87,8 @@ class NcclTraffic {
   std::unique_ptr<NcclGroup> all_;
   // By (from, to).
   std::map<std::pair<int, int>, std::unique_ptr<NcclGroup>> channels_;
+  // Stands for the graphs on their way; null before the first.
+  Flight graph_;
   // What failed first.
   struct Failure {
     std::string operation;

@@ -17,6 +17,9 @@ struct DeviceStreams {
 
   // Where the calling thread's LibTorch puts its work.
   std::function<StreamHandle()> current_stream;
+  // Whether a graph is captured there: nothing runs then, and no event of the capture
+  // may be asked for.
+  std::function<bool()> captures;
 
   std::function<StreamHandle()> create_stream;
   // What lies on it still runs.

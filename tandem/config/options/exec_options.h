@@ -14,7 +14,8 @@ struct Choices<ExecutorKind> {
        "compiled, or cuda on a GPU; eager for what that cannot run"},
       {ExecutorKind::cuda, "cuda", "kernels of our own for GPUs; layered models"},
       {ExecutorKind::cudagraph, "cudagraph",
-       "what auto takes on a GPU, a step captured once and then replayed; one rank"},
+       "what auto takes on a GPU, a step captured once and then replayed; one rank, "
+       "or ranks over nccl"},
       {ExecutorKind::compiled, "compiled",
        "oneDNN and kernels of our own; layered models, fp32, bf16, fp16"},
       {ExecutorKind::eager, "eager", "LibTorch's operators and autograd; any model"},

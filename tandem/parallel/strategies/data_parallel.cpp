@@ -83,10 +83,8 @@ class DataParallel : public Strategy, public TwoPartStep {
     return sums;
   }
 
-  std::string capture_obstacle() const override {
-    return parts_.comm.size() == 1
-               ? ""
-               : std::to_string(parts_.comm.size()) + " ranks meet in each step";
+  Communicator& communicator() override {
+    return parts_.comm;
   }
 
   StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
+#include "tandem/comm/communicator.h"
 #include "tandem/exec/stage_executor.h"
 
 namespace tandem {
@@ -22,8 +22,8 @@ class TwoPartStep {
   virtual StepSums finish_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) = 0;
 
-  /// Why that does not hold of it, in a few words; "" where it does.
-  virtual std::string capture_obstacle() const = 0;
+  /// The ranks that meet in finish_step().
+  virtual Communicator& communicator() = 0;
 
  protected:
   ~TwoPartStep() = default;
