@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tandem {
-namespace {
+namespace tandem::error_test {
 
 using ::testing::HasSubstr;
 
@@ -123,5 +122,4 @@ TEST(Check, ThrowsWithConditionPlaceAndMessage) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::error_test

@@ -13,8 +13,7 @@
 #include "tandem/base/process.h"
 #include "tests/base/test_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::file_lock_test {
 
 using testing::AllOf;
 using testing::EndsWith;
@@ -96,5 +95,4 @@ TEST(FileLock, EndsAtTheDeadlineAndNamesTheHolder) {
   EXPECT_THAT(message, AllOf(HasSubstr("for 0.05 s"), HasSubstr("--timeout-seconds")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::file_lock_test

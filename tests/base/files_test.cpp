@@ -14,8 +14,7 @@
 #include "tandem/base/process.h"
 #include "tests/base/test_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::files_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -286,5 +285,4 @@ TEST(ExecutablePath, IsThisTest) {
   EXPECT_TRUE(file_exists(executable_path()));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::files_test

@@ -5,8 +5,7 @@
 #include <functional>
 #include <thread>
 
-namespace tandem {
-namespace {
+namespace tandem::log_test {
 
 std::string logged_by(int rank, int world_size, const std::function<void()>& act) {
   ::testing::internal::CaptureStderr();
@@ -47,5 +46,4 @@ TEST(Log, RankBelongsToTheThread) {
   EXPECT_EQ(thread_rank(), 0);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::log_test

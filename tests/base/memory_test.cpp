@@ -7,8 +7,7 @@
 
 #include "tests/base/test_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::memory_test {
 
 TEST(FreeMemory, IsSomeOfThisMachines) {
   const int64_t all = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE);
@@ -101,5 +100,4 @@ TEST_F(MemoryKills, AreNoneWhereNobodyCounts) {
   EXPECT_EQ(count(), 0);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::memory_test

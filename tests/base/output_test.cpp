@@ -18,8 +18,7 @@
 #include "tests/base/stalled_pipe.h"
 #include "tests/base/test_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::output_test {
 
 // Writes until there is no room; bytes taken.
 size_t fill(Outlet& outlet) {
@@ -157,5 +156,4 @@ TEST(StalledReader, GetsAllWhenHeReadsOnAndNobodyIsToldToStop) {
   EXPECT_EQ(status, 0);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::output_test

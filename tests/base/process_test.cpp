@@ -12,8 +12,7 @@
 #include "tests/base/test_tools.h"
 #include "tests/places.h"
 
-namespace tandem {
-namespace {
+namespace tandem::process_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -320,5 +319,4 @@ TEST(ExecProgram, ThrowsWhenItCannot) {
   EXPECT_THROW(exec_program({directory.file("data")}, {}), ConfigError);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::process_test

@@ -7,8 +7,7 @@
 
 #include "tests/base/test_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::rank_env_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -294,5 +293,4 @@ TEST(RankEnv, ALoopbackMasterMeansThatAllRanksAreOnThisHost) {
   EXPECT_EQ(read_rank_env(get)->local_rank, 0);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::rank_env_test

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-namespace tandem {
-namespace {
+namespace tandem::sha256_test {
 
 std::string digest(const std::string& text) {
   Sha256 sha;
@@ -42,5 +41,4 @@ TEST(Sha256, DoesNotDependOnThePieces) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::sha256_test

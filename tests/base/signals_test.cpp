@@ -3,8 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-namespace tandem {
-namespace {
+namespace tandem::signals_test {
 
 class Signals : public ::testing::Test {
  protected:
@@ -50,5 +49,4 @@ TEST_F(Signals, AskForOneSave) {
   EXPECT_FALSE(take_save_request());
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::signals_test

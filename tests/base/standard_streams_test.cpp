@@ -14,8 +14,7 @@
 #include "tandem/base/log.h"
 #include "tests/base/test_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::standard_streams_test {
 
 // What a process of its own ends with: the code that `body` returns, 1000 + N for
 // signal N.
@@ -134,5 +133,4 @@ TEST(StandardStreams, AProcessOutlivesReadersOnlyWhenItSaysSo) {
       EPIPE);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::standard_streams_test

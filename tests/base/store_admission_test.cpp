@@ -7,8 +7,7 @@
 
 #include "tests/base/connect_from.h"
 
-namespace tandem {
-namespace {
+namespace tandem::store_admission_test {
 
 using testing::Contains;
 using testing::Field;
@@ -62,5 +61,4 @@ TEST(Admission, OfMoreAddressesThanAFilterHolds) {
   EXPECT_TRUE(connect_from("127.0.0.4", place_of(listener)));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_admission_test

@@ -11,8 +11,7 @@
 #include "tandem/base/store/store.h"
 #include "tests/base/store_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::store_connect_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -178,5 +177,4 @@ TEST(StoreServer, TwoLiveInOneProcess) {
   EXPECT_EQ(second.get("key"), std::nullopt);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_connect_test

@@ -10,8 +10,7 @@
 #include "tandem/base/build_id.h"
 #include "tests/base/store_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::store_greeting_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -178,5 +177,4 @@ TEST(StoreServer, AStrayThatComesLaterEndsNobody) {
   EXPECT_THROW(client.get("never", kShort), CommError);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_greeting_test

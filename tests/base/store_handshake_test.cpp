@@ -12,8 +12,7 @@
 
 #include "tests/base/store_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::store_handshake_test {
 
 using namespace store_protocol;
 using testing::AllOf;
@@ -171,5 +170,4 @@ TEST(StoreHandshake, AnotherVersionIsNamed) {
   newer.get();
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_handshake_test

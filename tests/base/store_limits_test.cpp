@@ -11,8 +11,7 @@
 
 #include "tests/base/store_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::store_limits_test {
 
 using namespace store_protocol;
 using testing::HasSubstr;
@@ -166,5 +165,4 @@ TEST(StoreLimits, ClientsAskForMoreKeysInParts) {
   EXPECT_THROW(client.wait(keys, kShort), CommError);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_limits_test

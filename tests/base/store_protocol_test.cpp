@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem::store_protocol {
-namespace {
+namespace tandem::store_protocol::store_protocol_test {
 
 constexpr auto kMostMs = int64_t{0x1122334455667788};
 
@@ -110,5 +109,4 @@ TEST(StoreProtocol, KeepsLengths) {
   }
 }
 
-}  // namespace
-}  // namespace tandem::store_protocol
+}  // namespace tandem::store_protocol::store_protocol_test

@@ -17,8 +17,7 @@
 
 #include "tests/base/store_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::store_server_test {
 
 using store_protocol::Operation;
 using testing::HasSubstr;
@@ -195,5 +194,4 @@ TEST(StoreServer, SleepsWhileThereIsNoDescriptorForAClient) {
       answer, frame(kOk + std::string(store_protocol::kNonceBytes, '?')).substr(0, 5));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_server_test

@@ -8,8 +8,7 @@
 
 #include "tests/base/store_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::store_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -326,5 +325,4 @@ TEST_P(Store, AClientThatDoesNotReadDisturbsNobody) {
   EXPECT_THROW(client_.get("last", Milliseconds(300)), CommError);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_test

@@ -14,8 +14,7 @@
 
 #include "tests/base/test_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::store_token_test {
 
 using testing::AllOf;
 using testing::EndsWith;
@@ -188,5 +187,4 @@ TEST_F(Token, ALinkInItsPlaceIsRefused) {
   EXPECT_TRUE(list_directory(elsewhere.path()).empty());
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_token_test

@@ -5,8 +5,7 @@
 
 #include <thread>
 
-namespace tandem {
-namespace {
+namespace tandem::trace_test {
 
 using ::testing::HasSubstr;
 
@@ -65,5 +64,4 @@ TEST(Trace, KeepsTheEventsOfAllThreads) {
   EXPECT_EQ(trace.events().size(), 400u);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::trace_test

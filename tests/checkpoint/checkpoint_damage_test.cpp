@@ -26,8 +26,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::checkpoint_damage_test {
 
 using testing::HasSubstr;
 
@@ -300,5 +299,4 @@ TEST_F(DamagedCheckpoint, OnceChangedByTheUserIsAFileForInit) {
       error_of<DataError>([&] { evaluated(file); }), HasSubstr("hash is missing"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_damage_test

@@ -18,8 +18,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::checkpoint_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -217,5 +216,4 @@ TEST_F(Checkpoints, OnlyDamagedOnesAreAnErrorNotANewStart) {
   EXPECT_THAT(names(), ElementsAre("step-00000009"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_test

@@ -20,8 +20,7 @@
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::checkpoint_writer_test {
 
 using testing::HasSubstr;
 
@@ -157,5 +156,4 @@ TEST_F(CheckpointWriters, LeaveSignalsToTheThreadsThatWereThere) {
   EXPECT_EQ(blocked_signals(), before);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_writer_test

@@ -17,8 +17,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::rank_files_test {
 
 using testing::Each;
 using testing::ElementsAre;
@@ -180,5 +179,4 @@ TEST_F(RankFiles, MayBeOfSomeRanksOnly) {
   });
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::rank_files_test

@@ -11,8 +11,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::resume_settings_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -158,5 +157,4 @@ TEST(EarlierRun, KeepsWhatARecipeNamesOtherwise) {
       kept_settings(scratch / "recipe.toml", run, config), "epochs 2 instead of 14");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::resume_settings_test

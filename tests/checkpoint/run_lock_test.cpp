@@ -13,8 +13,7 @@
 
 #include "tests/base/test_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::run_lock_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -81,5 +80,4 @@ TEST_F(RunLocks, EndWithAKilledProcess) {
   close(ready[1]);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::run_lock_test

@@ -24,8 +24,7 @@
 #include "tests/data/scratch.h"
 #include "tests/parity/python.h"
 
-namespace tandem {
-namespace {
+namespace tandem::weights_test {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -340,5 +339,4 @@ TEST(Weights, AnyDamageInThePickleIsReadOrRefusedInOneLine) {
   EXPECT_GT(refused, static_cast<int64_t>(size));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::weights_test

@@ -14,8 +14,7 @@
 #include "tests/comm/group.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::collectives_test {
 
 constexpr int64_t kCount = 5;
 
@@ -385,5 +384,4 @@ INSTANTIATE_TEST_SUITE_P(
     Backends, Collectives, testing::ValuesIn(all_communicators()),
     [](const auto& backend) { return std::string(backend.param); });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::collectives_test

@@ -14,8 +14,7 @@
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::contract_test {
 
 using testing::AllOf;
 using testing::Each;
@@ -185,5 +184,4 @@ TEST(SingleCommunicator, NeedsNoneOfTheOthersAndCountsNothing) {
   EXPECT_EQ(comm->stats().operations, 0);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::contract_test

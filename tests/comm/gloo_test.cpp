@@ -20,8 +20,7 @@
 #include "tests/comm/stranger.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::gloo_test {
 
 using testing::AnyOf;
 using testing::ElementsAre;
@@ -215,5 +214,4 @@ TEST(Gloo, NamesAStrangerThatComesEveryTime) {
                                 : "3 times in vain, at last: "));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::gloo_test

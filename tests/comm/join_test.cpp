@@ -15,8 +15,7 @@
 #include "tests/comm/stranger.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::join_test {
 
 using std::chrono::milliseconds;
 using testing::AllOf;
@@ -145,5 +144,4 @@ TEST(JoinRun, ABackendOfThreadsIsRefusedBeforeAnyoneIsMet) {
   EXPECT_THROW(join_run(env_of(0, 1), options), ConfigError);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::join_test

@@ -16,8 +16,7 @@
 #include "tests/comm/group.h"
 #include "tests/parity/python.h"
 
-namespace tandem {
-namespace {
+namespace tandem::mixed_group_test {
 
 constexpr int64_t kSteps = 3;
 constexpr double kLr = 0.05;
@@ -97,5 +96,4 @@ TEST(ParityMixedGroup, OurRankAndPyTorchsEndWithTheSameParameters) {
   EXPECT_LE(difference, 1e-14);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::mixed_group_test

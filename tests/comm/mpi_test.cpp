@@ -16,8 +16,7 @@
 #include "tests/comm/mpi_ranks.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::mpi_test {
 
 using std::chrono::milliseconds;
 using testing::HasSubstr;
@@ -157,5 +156,4 @@ TEST_F(Mpi, WithoutMpirunTheErrorSaysHowToStart) {
       HasSubstr("mpirun -np 2"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::mpi_test

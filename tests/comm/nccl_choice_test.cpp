@@ -7,8 +7,7 @@
 
 #include "tests/comm/group.h"
 
-namespace tandem {
-namespace {
+namespace tandem::nccl_choice_test {
 
 using testing::Each;
 
@@ -35,5 +34,4 @@ TEST(NcclChoice, OneWithoutTheLibraryKeepsAllFromIt) {
       Each("no libnccl.so.2"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::nccl_choice_test

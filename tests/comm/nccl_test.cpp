@@ -24,8 +24,7 @@
 #include "tests/core/expect.h"
 #include "tests/places.h"
 
-namespace tandem {
-namespace {
+namespace tandem::nccl_test {
 
 using std::chrono::milliseconds;
 using testing::AllOf;
@@ -675,5 +674,4 @@ TEST(Nccl, TheLibraryOfThisMachineIsLoadedWithAllThatIsUsed) {
   EXPECT_STREQ(nccl->get_error_string(NcclResult::success), "no error");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::nccl_test

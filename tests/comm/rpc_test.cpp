@@ -17,8 +17,7 @@
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::rpc_test {
 
 using testing::AllOf;
 using testing::Each;
@@ -266,5 +265,4 @@ TEST(Rpc, ABackendWithoutSaysSo) {
       error_of<ConfigError>([&] { make_rpc(*comm); }), HasSubstr("--backend gloo"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::rpc_test

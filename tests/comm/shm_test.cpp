@@ -25,8 +25,7 @@
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::shm_test {
 
 using std::chrono::milliseconds;
 using testing::AllOf;
@@ -385,5 +384,4 @@ TEST(ShmRegion, ARankWhoseFileIsClosedHasDiedUnlessItLeft) {
   EXPECT_TRUE(region->died(1));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::shm_test

@@ -19,8 +19,7 @@
 #include "tandem/base/log.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::thread_test {
 
 using testing::AllOf;
 using testing::Each;
@@ -246,5 +245,4 @@ TEST(RunRanks, TellsEachThreadItsRank) {
   EXPECT_EQ(told, (std::vector<int>{0, 1, 2}));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::thread_test

@@ -12,8 +12,7 @@
 #include "tandem/base/files.h"
 #include "tests/places.h"
 
-namespace tandem {
-namespace {
+namespace tandem::document_test {
 
 TEST(Document, AFigureIsOfTheRecipesOwnRanksOrOfThoseOfItsPlaceInAList) {
   const auto folder = make_private_directory();
@@ -83,5 +82,4 @@ TEST(Document, FiguresOfDocument001AreThoseOfTheirNumberOfRanks) {
   EXPECT_NEAR(hogwild.seconds.at(1, 2).value(), 376.6, 0.05);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::document_test

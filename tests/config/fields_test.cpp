@@ -12,8 +12,7 @@
 #include "tests/data/scratch.h"
 #include "tests/places.h"
 
-namespace tandem {
-namespace {
+namespace tandem::fields_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -122,5 +121,4 @@ TEST(ParseNumber, TakesAllOfATextOrNothing) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::fields_test

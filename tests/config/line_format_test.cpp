@@ -6,8 +6,7 @@
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::line_format_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -125,5 +124,4 @@ TEST(LineFormat, NamesTheSettingAndTheTemplateThatIsNone) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::line_format_test

@@ -11,8 +11,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::recipe_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -141,5 +140,4 @@ TEST(Recipe, ErrorsAreOneLine) {
       error_of<ConfigError>([&] { read(scratch / "a.toml"); }), HasSubstr("'a?b?'"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::recipe_test

@@ -13,8 +13,7 @@
 #include "tandem/base/files.h"
 #include "tests/places.h"
 
-namespace tandem {
-namespace {
+namespace tandem::architecture_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -289,5 +288,4 @@ TEST(Architecture, CheckerLetsAllowedEdgesPass) {
       check("tandem/base/x.h", "// #include \"tandem/train/trainer.h\""), IsEmpty());
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::architecture_test

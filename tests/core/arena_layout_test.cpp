@@ -9,8 +9,7 @@
 #include "tandem/core/arena.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::arena_layout_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -147,5 +146,4 @@ TEST(ArenaLayout, DescriptionsAreEqualExactlyWhenLayoutsAre) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::arena_layout_test

@@ -18,8 +18,7 @@
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::arena_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -267,5 +266,4 @@ TEST(ModelArenas, Sha256ChangesWithOneBitOfAnyParameter) {
   EXPECT_EQ(arenas.parameters_sha256(), before);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::arena_test

@@ -14,8 +14,7 @@
 #include "tandem/core/arena.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::shared_arena_test {
 
 using testing::HasSubstr;
 
@@ -84,5 +83,4 @@ TEST(SharedArena, MappingThatIsTooSmallIsRefused) {
       HasSubstr("smaller than the 320 bytes"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::shared_arena_test

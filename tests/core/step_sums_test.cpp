@@ -3,8 +3,7 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
-namespace tandem {
-namespace {
+namespace tandem::step_sums_test {
 
 TEST(StepSums, OfNoBatchesAreZeros) {
   const StepSums none;
@@ -39,5 +38,4 @@ TEST(StepSums, ACopyIsNotChangedWithTheOther) {
   EXPECT_EQ(third.values().loss, 1);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_sums_test

@@ -17,8 +17,7 @@
 #include "tests/cuda/orders.h"
 #include "tests/cuda/values.h"
 
-namespace tandem {
-namespace {
+namespace tandem::batch_norm_test {
 
 using cuda::BatchNormShape;
 using testing::Each;
@@ -263,5 +262,4 @@ TEST(BatchNorm, RefusesWhatItCannotCompute) {
   EXPECT_THAT(refusal({1 << 11, 1 << 10, 1 << 10}), HasSubstr("2^31"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::batch_norm_test

@@ -10,8 +10,7 @@
 
 #include "tests/cuda/orders.h"
 
-namespace tandem {
-namespace {
+namespace tandem::clipping_test {
 
 template <typename T>
 class ClippingKernels : public testing::Test {};
@@ -65,5 +64,4 @@ TEST(Clipping, ScalesDownToTheNorm) {
   EXPECT_EQ(scale_for(1, std::numeric_limits<double>::quiet_NaN()), 1);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::clipping_test

@@ -22,8 +22,7 @@
 #include "tests/cuda/orders.h"
 #include "tests/cuda/values.h"
 
-namespace tandem {
-namespace {
+namespace tandem::convolution_test {
 
 using cuda::ConvolutionShape;
 using cuda::Products;
@@ -387,5 +386,4 @@ TEST(Convolution, RefusesProductsThatTheGpuOrTheTypeDoesNotHave) {
   EXPECT_THAT(forward(0.0, Products::bf16, 90), HasSubstr("values are float64"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::convolution_test

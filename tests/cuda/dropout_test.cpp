@@ -10,8 +10,7 @@
 #include "tandem/model/dropout.h"
 #include "tests/cuda/orders.h"
 
-namespace tandem {
-namespace {
+namespace tandem::dropout_test {
 
 constexpr int64_t kLayer = 5;
 
@@ -106,5 +105,4 @@ TEST(DropoutKeep, HasTheBytesOfTheCpus) {
   });
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::dropout_test

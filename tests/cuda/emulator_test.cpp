@@ -15,8 +15,7 @@
 #include "tests/core/expect.h"
 #include "tests/cuda/orders.h"
 
-namespace tandem {
-namespace {
+namespace tandem::emulator_test {
 
 using cuda::launch;
 using emulator::EmulatorError;
@@ -329,5 +328,4 @@ TEST(EmulatorDeathTest, TheSanitizerFindsAnOverrunByOneElement) {
   EXPECT_DEATH(in_array(33), "heap-buffer-overflow");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::emulator_test

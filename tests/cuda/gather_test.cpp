@@ -10,8 +10,7 @@
 #include "tandem/data/loader.h"
 #include "tests/cuda/orders.h"
 
-namespace tandem {
-namespace {
+namespace tandem::gather_test {
 
 struct Shape {
   int64_t channels, height, width, pad;
@@ -124,5 +123,4 @@ TEST(GatherKernel, CountsFromTheFirstImageHeld) {
   cuda::gather_batch(images, nullptr, &place, 0, nullptr, nullptr, nullptr);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::gather_test

@@ -14,8 +14,7 @@
 #include "tandem/optim/grad_scaler.h"
 #include "tests/cuda/orders.h"
 
-namespace tandem {
-namespace {
+namespace tandem::grad_scaler_test {
 
 // The state, as exact as it lies on a device.
 struct OnDevice {
@@ -118,5 +117,4 @@ TEST(ScalerKernel, ShrinksTheScaleAsFarAsTheCpus) {
   expect_same_course(options, "1111");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::grad_scaler_test

@@ -18,8 +18,7 @@
 #include "tests/cuda/orders.h"
 #include "tests/cuda/values.h"
 
-namespace tandem {
-namespace {
+namespace tandem::linear_test {
 
 using cuda::LinearShape;
 using cuda::Products;
@@ -337,5 +336,4 @@ TEST(Linear, RefusesProductsThatTheGpuOrTheTypeDoesNotHave) {
   EXPECT_THAT(forward(0.0, Products::bf16, 90), HasSubstr("values are float64"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::linear_test

@@ -16,8 +16,7 @@
 #include "tandem/model/loss.h"
 #include "tests/cuda/orders.h"
 
-namespace tandem {
-namespace {
+namespace tandem::loss_test {
 
 constexpr double kWeight = 0.25;
 constexpr float kScale = 8;
@@ -236,5 +235,4 @@ TYPED_TEST(LossKernels, OfNoSamplesChangeNothing) {
   EXPECT_EQ(sums, (std::vector<double>{1, 2, 3}));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::loss_test

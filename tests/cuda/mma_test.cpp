@@ -14,8 +14,7 @@
 #include "tests/core/expect.h"
 #include "tests/cuda/orders.h"
 
-namespace tandem {
-namespace {
+namespace tandem::mma_test {
 
 using cuda::launch;
 using emulator::EmulatorError;
@@ -213,5 +212,4 @@ TEST(WarpMatrix, ProductsAreRefusedWhereTheGpuHasNone) {
   EXPECT_EQ(require(80), "(no error)");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::mma_test

@@ -18,8 +18,7 @@
 #include "tests/core/expect.h"
 #include "tests/cuda/orders.h"
 
-namespace tandem {
-namespace {
+namespace tandem::pool_test {
 
 using cuda::PoolOptions;
 using cuda::PoolShape;
@@ -125,5 +124,4 @@ TEST(Pool, RefusesWhatItCannotCompute) {
   EXPECT_EQ(refusal({0, 1, 2, 2}), "(no error)");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::pool_test

@@ -14,8 +14,7 @@
 #include "tests/cuda/orders.h"
 #include "tests/optim/small_arenas.h"
 
-namespace tandem {
-namespace {
+namespace tandem::update_test {
 
 constexpr double kWeightDecay = 0.01;
 constexpr double kLrScale = 0.3;
@@ -211,5 +210,4 @@ TEST(Power, IsRoundedAsWellAsLibrariesDo) {
   EXPECT_EQ(power(0.5, 1'000'000), 0);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::update_test

@@ -9,8 +9,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::cifar_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -86,5 +85,4 @@ TEST(Cifar, AFileThatIsNotOfRecordsIsNamed) {
       HasSubstr("test_batch.bin"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::cifar_test

@@ -12,8 +12,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::dataset_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -141,5 +140,4 @@ TEST(Dataset, WrittenDigitsAreReadAgain) {
           splits.test.pixels.begin(), splits.test.pixels.begin() + 784));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::dataset_test

@@ -8,8 +8,7 @@
 #include <set>
 #include <vector>
 
-namespace tandem {
-namespace {
+namespace tandem::digits_test {
 
 constexpr size_t kPixels = kDigitSide * kDigitSide;
 
@@ -127,5 +126,4 @@ TEST(Digits, NoneAreDrawnForACountOfZeroOrLess) {
   EXPECT_TRUE(draw_digits(-1, 1).pixels.empty());
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::digits_test

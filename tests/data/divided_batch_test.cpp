@@ -14,8 +14,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::divided_batch_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -275,5 +274,4 @@ TEST(DividedBatch, OfAnotherSizeThanTheStepIsRefused) {
       AllOf(HasSubstr("batches of 6"), HasSubstr("a step has 4")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::divided_batch_test

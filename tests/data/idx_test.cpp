@@ -18,8 +18,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::idx_test {
 
 using testing::AllOf;
 using testing::AnyOf;
@@ -274,5 +273,4 @@ TEST(Idx, OfMoreThanHalfOfTheFreeMemoryIsRefusedBeforeItTakesAny) {
   EXPECT_EQ(refusal_with_room_for(kSize * 4, kSize), "nothing");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::idx_test

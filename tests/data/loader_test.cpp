@@ -14,8 +14,7 @@
 #include "tandem/base/sha256.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::loader_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -381,5 +380,4 @@ TEST(Loader, OptionsThatCannotBeAreRefused) {
       InternalError);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::loader_test

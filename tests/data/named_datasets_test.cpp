@@ -13,8 +13,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::named_datasets_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -109,5 +108,4 @@ TEST_F(NamedDatasets, OneThatIsMissingSaysHowToGetIt) {
           EndsWith("run tandem data fetch mnist, or add --fetch")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::named_datasets_test

@@ -6,8 +6,7 @@
 #include <cstring>
 #include <vector>
 
-namespace tandem {
-namespace {
+namespace tandem::normalise_test {
 
 // As torchvision does it, a rounding to float32 at each step.
 float expected(int64_t pixel, double mean, double std) {
@@ -82,5 +81,4 @@ TEST(Normaliser, StatisticsThatTheFunctionsCannotServeAreServedByTheTable) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::normalise_test

@@ -19,8 +19,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::prepared_data_test {
 
 using testing::HasSubstr;
 
@@ -234,5 +233,4 @@ TEST(PreparedData, AVariableThatNamesSomethingElseIsIgnored) {
   close(file);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::prepared_data_test

@@ -10,8 +10,7 @@
 #include "tandem/data/sampler.h"
 #include "tests/parity/python.h"
 
-namespace tandem {
-namespace {
+namespace tandem::sampler_parity_test {
 
 // A line per size and world: the hash of every rank's indices in every setting.
 constexpr const char* kPython = R"(
@@ -90,5 +89,4 @@ TEST(ParitySampler, GivesPythonsIndicesForMnistAndItsNeighbours) {
   expect_pythons_indices({10'000, 59'999, 60'000});
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::sampler_parity_test

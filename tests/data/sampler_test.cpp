@@ -11,8 +11,7 @@
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::sampler_test {
 
 using testing::HasSubstr;
 
@@ -188,5 +187,4 @@ TEST(Sampler, SizesThatCannotBeAreRefused) {
   EXPECT_THAT(message({5, 2, -1}), HasSubstr("shard -1 of 2"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::sampler_test

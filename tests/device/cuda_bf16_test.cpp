@@ -15,8 +15,7 @@
 #include "tandem/model/dropout.h"
 #include "tests/device/cuda_rig.h"
 
-namespace tandem {
-namespace {
+namespace tandem::cuda_bf16_test {
 
 // What the layers of a model compute in training where convolutions and linear layers
 // round what they multiply. Plain bf16 of LibTorch would round sums too, and pools and
@@ -142,5 +141,4 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(row.param.name);
     });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::cuda_bf16_test

@@ -16,8 +16,7 @@
 #include "tests/core/expect.h"
 #include "tests/device/cuda_rig.h"
 
-namespace tandem {
-namespace {
+namespace tandem::cuda_executor_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -303,5 +302,4 @@ TEST(CudaExecutor, RefusesBatchesThatDoNotFit) {
   EXPECT_THAT(refusal(fewer), AllOf(HasSubstr("4 targets"), HasSubstr("gets 3")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::cuda_executor_test

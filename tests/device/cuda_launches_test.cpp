@@ -5,8 +5,7 @@
 #include "tests/cuda/emulator/block_emulator.h"
 #include "tests/device/cuda_rig.h"
 
-namespace tandem {
-namespace {
+namespace tandem::cuda_launches_test {
 
 // Of the first document's model, with as many inputs of its first linear layer as make
 // a second kernel for that: 8 forward, of which the loss is one, and 11 backward.
@@ -20,5 +19,4 @@ TEST(CudaExecutor, AStepOfTheFirstDocumentsModelIsNineteenKernels) {
   EXPECT_EQ(emulator::launches, before + 19);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::cuda_launches_test

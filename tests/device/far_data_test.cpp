@@ -11,8 +11,7 @@
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::far_data_test {
 
 struct Case {
   const char* name;
@@ -210,5 +209,4 @@ TEST(FarDataWithoutRoom, StaysInMainMemory) {
   EXPECT_EQ(copy_to_device(data, {}), nullptr);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::far_data_test

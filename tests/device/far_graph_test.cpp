@@ -19,8 +19,7 @@
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::far_graph_test {
 
 using testing::AllOf;
 using testing::Each;
@@ -479,5 +478,4 @@ TEST(FarSteps, SaysWhichStrategiesAreNotCaptured) {
   EXPECT_THAT(said, Each(HasSubstr("ranks meet over thread in each step")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::far_graph_test

@@ -12,8 +12,7 @@
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::far_memory_test {
 
 using testing::AllOf;
 using testing::ContainsRegex;
@@ -154,5 +153,4 @@ TEST(FarMemory, WithAsMuchAsARunTakesItTrains) {
   EXPECT_EQ(train_far(config).steps, 6);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::far_memory_test

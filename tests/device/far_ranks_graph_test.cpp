@@ -13,8 +13,7 @@
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::far_ranks_graph_test {
 
 using testing::Each;
 using testing::ElementsAre;
@@ -151,5 +150,4 @@ TEST(FarRanksGraphObstacle, RanksThatMeetThroughMainMemorySaySoAndGoOn) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::far_ranks_graph_test

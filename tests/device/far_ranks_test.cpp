@@ -11,8 +11,7 @@
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::far_ranks_test {
 
 std::unique_ptr<Communicator> for_devices(Communicator& comm) {
   return make_device_communicator(comm.split(0));
@@ -102,5 +101,4 @@ INSTANTIATE_TEST_SUITE_P(
             }}),
     [](const auto& row) { return std::string(row.param.name); });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::far_ranks_test

@@ -12,8 +12,7 @@
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::far_training_test {
 
 using testing::Each;
 using testing::HasSubstr;
@@ -280,5 +279,4 @@ TEST(FarDeviceDeathTest, ItsMemoryIsNotMainMemory) {
   EXPECT_DEATH(std::fprintf(stderr, "%f", tensor.data_ptr<float>()[0]), "");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::far_training_test

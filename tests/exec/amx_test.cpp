@@ -21,8 +21,7 @@
 #include "tandem/kernels/isa.h"
 #include "tests/exec/threads.h"
 
-namespace tandem {
-namespace {
+namespace tandem::amx_test {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 // Of the sum of the products' magnitudes; float32 sums in any order.
@@ -375,5 +374,4 @@ TEST_F(Amx, ThreadsDoNotChangeABitOfGradients) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::amx_test

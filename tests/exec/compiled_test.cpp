@@ -16,8 +16,7 @@
 #include "tandem/exec/stage_executor.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::compiled_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -382,5 +381,4 @@ TEST(Onednn, SaysWhatItCannotCompile) {
       HasSubstr("not a plain sequence"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::compiled_test

@@ -12,8 +12,7 @@
 #include "tandem/exec/stage_executor.h"
 #include "tests/exec/eager_rig.h"
 
-namespace tandem {
-namespace {
+namespace tandem::eager_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -253,5 +252,4 @@ TEST(EagerExecutor, CountsTheBytesItKeepsForBackward) {
   EXPECT_EQ(rig.executor->kept_bytes(), 0);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::eager_test

@@ -5,8 +5,7 @@
 #include "tandem/exec/stage_executor.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::executor_table_test {
 
 TEST(ExecutorTable, MakesEachKind) {
   const auto model = make_model(ModelKind::net, {});
@@ -23,5 +22,4 @@ TEST(ExecutorTable, MakesEachKind) {
       testing::HasSubstr("this one is on cpu; use --device cuda, or --executor auto"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::executor_table_test

@@ -4,8 +4,7 @@
 
 #include <cfenv>
 
-namespace tandem {
-namespace {
+namespace tandem::flush_denormals_test {
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
@@ -39,5 +38,4 @@ TEST(FlushDenormals, ReadAndComputedOnesCountAsZeroWhileItLives) {
 
 #endif
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::flush_denormals_test

@@ -7,8 +7,7 @@
 
 #include "tests/exec/eager_rig.h"
 
-namespace tandem {
-namespace {
+namespace tandem::gradient_hooks_test {
 
 using testing::UnorderedElementsAre;
 
@@ -33,5 +32,4 @@ TEST(GradientHooks, ReportAsLongAsTheyLive) {
   EXPECT_THAT(second, UnorderedElementsAre(0, 1, 2, 3));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::gradient_hooks_test

@@ -12,8 +12,7 @@
 
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::loss_kernels_test {
 
 // 7 samples of 10 classes, from nearly even to sure: 30 apart.
 at::Tensor outputs() {
@@ -63,5 +62,4 @@ TEST(LossKernels, SoftmaxCrossEntropyIsFiniteWhereTheSoftmaxIsOneAndZero) {
   EXPECT_EQ(gradient.abs().max().item<double>(), 0);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::loss_kernels_test

@@ -9,8 +9,7 @@
 
 #include "tandem/exec/compiled/pointwise_kernels.h"
 
-namespace tandem {
-namespace {
+namespace tandem::rounding_test {
 
 // Numbers of every exponent and sign, with fractions on, below and above the middle
 // between two 16-bit ones; infinities and NaN.
@@ -52,5 +51,4 @@ TEST(Rounding, ToBfloat16IsLibTorchs) {
   expect_rounded(at::kBFloat16, &round_to_bf16);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::rounding_test

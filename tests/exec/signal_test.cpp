@@ -12,8 +12,7 @@
 #include "tandem/base/signals.h"
 #include "tandem/exec/stage_executor.h"
 
-namespace tandem {
-namespace {
+namespace tandem::signal_test {
 
 // Sends this process SIGUSR1 without end.
 class Storm {
@@ -70,5 +69,4 @@ TEST(SignalsWhileARankComputes, ChangeNothing) {
   EXPECT_TRUE(take_save_request());
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::signal_test

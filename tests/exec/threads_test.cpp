@@ -18,8 +18,7 @@
 #include "tandem/optim/optimizer.h"
 #include "tests/exec/threads.h"
 
-namespace tandem {
-namespace {
+namespace tandem::threads_test {
 
 class Nobody : public GradientSink {
  public:
@@ -145,5 +144,4 @@ INSTANTIATE_TEST_SUITE_P(
     Zoo, OnednnThreads, testing::ValuesIn(zoo()),
     [](const auto& row) { return row.param; });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::threads_test

@@ -9,8 +9,7 @@
 #include "tandem/exec/stage_executor.h"
 #include "tandem/parallel/strategy.h"
 
-namespace tandem {
-namespace {
+namespace tandem::torchscript_test {
 
 torch::jit::Module make_script() {
   torch::jit::Module module("linear");
@@ -60,5 +59,4 @@ TEST(TorchScript, TrainsThroughTheEagerExecutor) {
   EXPECT_FALSE(module.attr("bias").toTensor().detach().equal(before));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::torchscript_test

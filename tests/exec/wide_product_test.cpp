@@ -10,8 +10,7 @@
 #include "tandem/kernels/isa.h"
 #include "tandem/kernels/linear_loops.h"
 
-namespace tandem {
-namespace {
+namespace tandem::wide_product_test {
 
 at::Tensor numbers(int64_t rows, int64_t columns, double first) {
   return (at::linspace(0, 700, rows * columns, at::kDouble) + first)
@@ -79,5 +78,4 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"of_fc2", 10, 128, 64}, Case{"of_fc1", 128, 2304, 64}),
     [](const auto& row) { return std::string(row.param.name); });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::wide_product_test

@@ -15,8 +15,7 @@
 #include "tandem/kernels/isa.h"
 #include "tandem/kernels/winograd_loops.h"
 
-namespace tandem {
-namespace {
+namespace tandem::winograd_test {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -202,5 +201,4 @@ INSTANTIATE_TEST_SUITE_P(
             Case{"padded_by_two", {1, 56, 14, 3, 2, 24}})),
     name_of);
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::winograd_test

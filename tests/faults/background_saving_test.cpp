@@ -13,8 +13,7 @@
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tests/faults/faulty_run.h"
 
-namespace tandem {
-namespace {
+namespace tandem::background_saving_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -183,5 +182,4 @@ TEST_F(FailedSave, ThatIsTheLastEndsTheRunWithWarnToo) {
   EXPECT_STREQ(resumed.left.parameters, whole.left.parameters);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::background_saving_test

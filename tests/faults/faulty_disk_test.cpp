@@ -12,8 +12,7 @@
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tests/faults/faulty_run.h"
 
-namespace tandem {
-namespace {
+namespace tandem::faulty_disk_test {
 
 using testing::AnyOf;
 using testing::HasSubstr;
@@ -180,5 +179,4 @@ INSTANTIATE_TEST_SUITE_P(
         Where{"TheRunsOtherFiles", false}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::faulty_disk_test

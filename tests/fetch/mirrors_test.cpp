@@ -9,8 +9,7 @@
 #include "tandem/data/dataset.h"
 #include "tests/base/test_tools.h"
 
-namespace tandem::app {
-namespace {
+namespace tandem::app::mirrors_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -177,5 +176,4 @@ TEST(Mirrors, WhatIsWrongIsNamedWithItsLine) {
       HasSubstr("did you mean 'own'"));
 }
 
-}  // namespace
-}  // namespace tandem::app
+}  // namespace tandem::app::mirrors_test

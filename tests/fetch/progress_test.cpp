@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem::app {
-namespace {
+namespace tandem::app::progress_test {
 
 TEST(ProgressLine, HasBarPercentBytesAndSpeedOfWhatCameNow) {
   // 1 MB was there before; 3 MB came in 2 s.
@@ -18,5 +17,4 @@ TEST(ProgressLine, HasBarPercentBytesAndSpeedOfWhatCameNow) {
       "f [####################] 100 %  900 bytes of 900 bytes  0.9 MB/s");
 }
 
-}  // namespace
-}  // namespace tandem::app
+}  // namespace tandem::app::progress_test

@@ -8,8 +8,7 @@
 #include "tests/base/test_tools.h"
 #include "tests/fetch/tar_bytes.h"
 
-namespace tandem::app {
-namespace {
+namespace tandem::app::tar_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -212,5 +211,4 @@ TEST_F(Unpack, ADamagedArchiveIsRefused) {
       HasSubstr("none' cannot be read"));
 }
 
-}  // namespace
-}  // namespace tandem::app
+}  // namespace tandem::app::tar_test

@@ -14,8 +14,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::safetensors_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -169,5 +168,4 @@ TEST(Safetensors, RoundTripsEveryDtypeAndMetadata) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::safetensors_test

@@ -17,8 +17,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::torch_file_limits_test {
 
 using testing::HasSubstr;
 
@@ -133,5 +132,4 @@ TEST(ZipDirectory, IsRefusedAtEveryLengthThatLacksSome) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::torch_file_limits_test

@@ -16,8 +16,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::weights_format_test {
 
 using namespace std::string_literals;
 using testing::HasSubstr;
@@ -108,5 +107,4 @@ TEST(WeightsFormat, OfOtherFilesIsUnknown) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::weights_format_test

@@ -12,8 +12,7 @@
 #include "tandem/core/device/device_kernels.h"
 #include "tandem/exec/device/cuda_devices.h"
 
-namespace tandem {
-namespace {
+namespace tandem::gpu_test {
 
 // Ends the program, whose tests CTest then counts as skipped: of an environment that is
 // skipped GoogleTest says that all have passed.
@@ -44,5 +43,4 @@ TEST(Gpu, OneThatIsNotThereIsNamed) {
   EXPECT_THROW(cuda_placement(1000), ConfigError);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::gpu_test

@@ -11,8 +11,7 @@
 
 #include "tests/launch/launching.h"
 
-namespace tandem {
-namespace {
+namespace tandem::fork_server_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -97,5 +96,4 @@ TEST(ForkServer, SaysThatThereCannotBeSoManyProcesses) {
       "fewer ranks with --nproc, or raise the limit (ulimit -u)\n");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::fork_server_test

@@ -10,8 +10,7 @@
 
 #include "tests/base/store_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::host_watch_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -210,5 +209,4 @@ TEST(HostWatch, AnEndingSaysNeitherThatNothingFailedNorMuch) {
   EXPECT_EQ(ending_from("5 1 " + std::string(5000, 'x'))->reason.size(), 4096u);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::host_watch_test

@@ -16,8 +16,7 @@
 #include "tandem/base/process_state.h"
 #include "tests/launch/launching.h"
 
-namespace tandem {
-namespace {
+namespace tandem::launcher_failures_test {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
@@ -356,5 +355,4 @@ TEST_P(Launch, PrefersTheFirstReportToARankThatFailsAsItIsStopped) {
       result.errors, HasSubstr("rank 1 failed: [comm] all_reduce failed: timed out"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::launcher_failures_test

@@ -7,8 +7,7 @@
 
 #include "tests/launch/launching.h"
 
-namespace tandem {
-namespace {
+namespace tandem::launcher_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -177,5 +176,4 @@ TEST(RankVariables, DivideTheCpus) {
   unsetenv("OMP_NUM_THREADS");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::launcher_test

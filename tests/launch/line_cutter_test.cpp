@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem {
-namespace {
+namespace tandem::line_cutter_test {
 
 std::string take(LineCutter& cutter, const std::string& text) {
   return cutter.take(text.data(), text.size());
@@ -45,5 +44,4 @@ TEST(LineCutter, GivesALineOfAnyLengthInBoundedPieces) {
   EXPECT_TRUE(passed == "[1] " + std::string(5'000'000, 'x') + "\n");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::line_cutter_test

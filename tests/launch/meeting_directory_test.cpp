@@ -7,8 +7,7 @@
 
 #include "tests/base/test_tools.h"
 
-namespace tandem {
-namespace {
+namespace tandem::meeting_directory_test {
 
 class Meeting : public ::testing::Test {
  protected:
@@ -59,5 +58,4 @@ TEST_F(Meeting, TheNextLauncherRemovesWhatAKilledOneLeft) {
   EXPECT_EQ(names(), (std::vector<std::string>{"somebody-else", "tandem-result"}));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::meeting_directory_test

@@ -6,8 +6,7 @@
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 
-namespace tandem {
-namespace {
+namespace tandem::mpirun_test {
 
 using testing::Contains;
 using testing::Not;
@@ -38,5 +37,4 @@ TEST(Mpirun, ShellLineIsReadByAShellAsItWas) {
       "[a b][][it's][$HOME][--x=1]");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::mpirun_test

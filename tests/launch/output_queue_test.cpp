@@ -7,8 +7,7 @@
 #include "tandem/base/no_sigpipe.h"
 #include "tests/base/stalled_pipe.h"
 
-namespace tandem {
-namespace {
+namespace tandem::output_queue_test {
 
 std::string line(int number) {
   std::string digits = std::to_string(number);
@@ -78,5 +77,4 @@ TEST(OutputQueue, ForNobodyIsEmptied) {
   close(ends[1]);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::output_queue_test

@@ -4,8 +4,7 @@
 
 #include "tandem/base/error.h"
 
-namespace tandem {
-namespace {
+namespace tandem::report_test {
 
 constexpr Milliseconds kLong{10'000};
 
@@ -59,5 +58,4 @@ TEST(ReportWithoutStore, IsDropped) {
   EXPECT_NO_THROW(leave_report(client, 0, DataError("x")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_test

@@ -12,8 +12,7 @@
 #include "tests/base/stalled_pipe.h"
 #include "tests/launch/launching.h"
 
-namespace tandem {
-namespace {
+namespace tandem::stalled_output_test {
 
 using ::testing::HasSubstr;
 
@@ -108,5 +107,4 @@ TEST_P(Launch, PassesOnAProgressBarBeforeItsNewline) {
   EXPECT_EQ(errors, "[rank 0] 10%\r");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::stalled_output_test

@@ -13,8 +13,7 @@
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::dropout_test {
 
 using testing::HasSubstr;
 
@@ -169,5 +168,4 @@ TEST(DropoutMask, ProbabilitiesThatCannotBeAreRefused) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::dropout_test

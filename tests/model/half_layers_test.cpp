@@ -12,8 +12,7 @@
 
 #include "tandem/model/model.h"
 
-namespace tandem {
-namespace {
+namespace tandem::half_layers_test {
 
 using testing::ElementsAre;
 
@@ -121,5 +120,4 @@ TEST(HalfLayers, O2RoundsTheInputToo) {
   EXPECT_TRUE(output_of(HalfLayers::o2, x).equal(output_of(HalfLayers::none, half(x))));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::half_layers_test

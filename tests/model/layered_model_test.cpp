@@ -16,8 +16,7 @@
 
 #include "tandem/model/model.h"
 
-namespace tandem {
-namespace {
+namespace tandem::layered_model_test {
 
 using testing::ElementsAre;
 
@@ -232,5 +231,4 @@ TEST(FunctionModel, RunsTheFunctionAndTellsItTheModeWhenThatChanges) {
   EXPECT_THAT(told, ElementsAre(true, false, true));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::layered_model_test

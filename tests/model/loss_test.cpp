@@ -12,8 +12,7 @@
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::loss_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -95,5 +94,4 @@ TEST(Loss, CountsTheSamplesWhoseLargestOutputIsTheTarget) {
   EXPECT_EQ(count_correct(LossKind::mse, x, x).item<int64_t>(), 0);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::loss_test

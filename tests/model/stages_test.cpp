@@ -11,8 +11,7 @@
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::stages_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -193,5 +192,4 @@ TEST(KeepStage, AModelThatIsNoSequenceCannotBeDivided) {
   EXPECT_EQ(keep_stage(*model, {1, 8, 8}, 1, 0), "the whole model");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::stages_test

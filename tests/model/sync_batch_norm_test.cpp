@@ -17,8 +17,7 @@
 
 #include "tandem/comm/backends/thread.h"
 
-namespace tandem {
-namespace {
+namespace tandem::sync_batch_norm_test {
 
 constexpr int64_t kChannels = 3;
 
@@ -123,5 +122,4 @@ TEST(SyncBatchNorm, WorksInFloat32) {
   compare({4, 3}, at::kFloat, 0, 1e-5);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::sync_batch_norm_test

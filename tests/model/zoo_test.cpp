@@ -15,8 +15,7 @@
 #include "tandem/model/model.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::zoo_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -292,5 +291,4 @@ TEST(Zoo, TheProgramsOwnModelIsNotMadeHere) {
       HasSubstr("examples/custom_model"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::zoo_test

@@ -14,8 +14,7 @@
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::grad_scaler_test {
 
 using testing::HasSubstr;
 
@@ -241,5 +240,4 @@ TEST(GradScaler, SettingsAreWhatTheLossScaleSays) {
   EXPECT_FALSE(scaler_options(exec)->dynamic);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::grad_scaler_test

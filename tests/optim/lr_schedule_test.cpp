@@ -9,8 +9,7 @@
 
 #include "tandem/base/error.h"
 
-namespace tandem {
-namespace {
+namespace tandem::lr_schedule_test {
 
 using testing::HasSubstr;
 
@@ -169,5 +168,4 @@ TEST(LrSchedule, RefusesASettingItDoesNotHave) {
       "--gamma, or change --schedule");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::lr_schedule_test

@@ -11,8 +11,7 @@
 
 #include "tests/optim/small_arenas.h"
 
-namespace tandem {
-namespace {
+namespace tandem::optimizer_parity_test {
 
 constexpr int64_t kSteps = 10;
 
@@ -240,5 +239,4 @@ TEST(Optimizer, ScalesLrAndWeightDecayByGroup) {
   expect_agrees(options, make_step, {0, 1, 1, 0}, {{1, 1}, {3, 0}});
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::optimizer_parity_test

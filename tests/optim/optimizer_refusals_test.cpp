@@ -10,8 +10,7 @@
 #include "tandem/base/error.h"
 #include "tests/optim/small_arenas.h"
 
-namespace tandem {
-namespace {
+namespace tandem::optimizer_refusals_test {
 
 using testing::HasSubstr;
 
@@ -86,5 +85,4 @@ TEST(Optimizer, RefusesOtherDtypes) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::optimizer_refusals_test

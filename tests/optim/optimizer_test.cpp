@@ -13,8 +13,7 @@
 #include "tandem/base/error.h"
 #include "tests/optim/small_arenas.h"
 
-namespace tandem {
-namespace {
+namespace tandem::optimizer_test {
 
 constexpr int64_t kSteps = 10;
 
@@ -157,5 +156,4 @@ TEST(Optimizer, BaseLrIsPyTorchsUnlessGiven) {
   EXPECT_EQ(base_lr(options), 0);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::optimizer_test

@@ -6,8 +6,7 @@
 
 #include "tests/parallel/identity.h"
 
-namespace tandem {
-namespace {
+namespace tandem::averaging_identity_test {
 
 // Averaging every step by plain SGD averages gradients: the mean of p - lr * g is
 // p - lr * (mean of g), where every rank has as many samples in each step.
@@ -78,5 +77,4 @@ TEST(AveragingIdentity, MpiGlooAndThreadsGiveTheSameBits) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::averaging_identity_test

@@ -10,8 +10,7 @@
 #include "tests/comm/group.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::averaging_test {
 
 std::vector<Layer> batch_norm_layers() {
   return {
@@ -255,5 +254,4 @@ TEST(Averaging, BuffersThatAreNotSharedStayOnesOwn) {
   });
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::averaging_test

@@ -8,8 +8,7 @@
 
 #include "tests/parallel/identity.h"
 
-namespace tandem {
-namespace {
+namespace tandem::batch_norm_identity_test {
 
 // Batch norm with the statistics of all ranks' samples, against one rank that has them
 // all. Its running statistics too.
@@ -117,5 +116,4 @@ TEST(SyncBatchNormIdentity, EachMicroBatchHasStatisticsOfItsOwnOverAllRanks) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::batch_norm_identity_test

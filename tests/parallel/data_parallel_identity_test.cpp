@@ -7,8 +7,7 @@
 
 #include "tests/parallel/identity.h"
 
-namespace tandem {
-namespace {
+namespace tandem::data_parallel_identity_test {
 
 constexpr SyncMode kModes[] = {SyncMode::parameter, SyncMode::flat, SyncMode::overlap};
 
@@ -146,5 +145,4 @@ TEST(DataParallelIdentity, HoldsForEveryOptimizer) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_parallel_identity_test

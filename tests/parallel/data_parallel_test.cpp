@@ -22,8 +22,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::data_parallel_test {
 
 using testing::AllOf;
 using testing::Each;
@@ -374,5 +373,4 @@ TEST(Strategies, SequentialIsForOneRank) {
   EXPECT_THAT(messages, Each(AllOf(HasSubstr("one rank"), HasSubstr("there are 2"))));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_parallel_test

@@ -8,8 +8,7 @@
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::grid_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -49,5 +48,4 @@ TEST(Grid, DegreesThatDoNotFitAreRefusedWithThoseThatDo) {
   EXPECT_THAT(message(1, 1, 2), HasSubstr("1 x 2, 2 x 1"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::grid_test

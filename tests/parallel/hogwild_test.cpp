@@ -13,8 +13,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::hogwild_test {
 
 using testing::Each;
 using testing::HasSubstr;
@@ -199,5 +198,4 @@ TEST(Hogwild, SaysWhatItIs) {
   EXPECT_EQ(shards, (std::vector<std::string>{"0/3", "1/3", "2/3"}));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::hogwild_test

@@ -9,8 +9,7 @@
 #include "tandem/comm/backends/mpi.h"
 #include "tests/parallel/identity.h"
 
-namespace tandem {
-namespace {
+namespace tandem::net_identity_test {
 
 class NetIdentity : public testing::TestWithParam<Division> {};
 
@@ -102,5 +101,4 @@ INSTANTIATE_TEST_SUITE_P(
     Table, NetIdentity, testing::ValuesIn(divisions_of_this_build()),
     [](const auto& row) { return std::string(row.param.name); });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::net_identity_test

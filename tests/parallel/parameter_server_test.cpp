@@ -15,8 +15,7 @@
 #include "tests/data/scratch.h"
 #include "tests/parallel/slow_worker.h"
 
-namespace tandem {
-namespace {
+namespace tandem::parameter_server_test {
 
 using testing::AllOf;
 using testing::Each;
@@ -206,5 +205,4 @@ TEST(ParameterServer, AWorkerThatFailsEndsTheOthers) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::parameter_server_test

@@ -7,8 +7,7 @@
 
 #include "tests/parallel/identity.h"
 
-namespace tandem {
-namespace {
+namespace tandem::pipeline_identity_test {
 
 // Stages x replicas against gradient accumulation on one rank, or data parallel.
 struct Pipelining {
@@ -130,5 +129,4 @@ TEST(PipelineIdentity, HoldsForEveryOptimizerAndForClippedGradients) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::pipeline_identity_test

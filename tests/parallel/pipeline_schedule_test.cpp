@@ -9,8 +9,7 @@
 #include <tuple>
 #include <vector>
 
-namespace tandem {
-namespace {
+namespace tandem::pipeline_schedule_test {
 
 using Kind = StageTask::Kind;
 
@@ -162,5 +161,4 @@ TEST(PipelineSchedule, StagesNeverWaitForEachOtherAndTakeTheTimeOfTheirPapers) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::pipeline_schedule_test

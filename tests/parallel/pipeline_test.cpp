@@ -14,8 +14,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::pipeline_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -247,5 +246,4 @@ TEST(Pipeline, WhatCannotBeDividedIsRefused) {
       AllOf(HasSubstr("2 stages x 3 replicas"), HasSubstr("2 x 2")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::pipeline_test

@@ -6,8 +6,7 @@
 
 #include "tests/parallel/identity.h"
 
-namespace tandem {
-namespace {
+namespace tandem::server_identity_test {
 
 // A server that updates in step, and its workers, give the bits of as many replicas:
 // thread ranks add in rank order, and so does the server.
@@ -68,5 +67,4 @@ INSTANTIATE_TEST_SUITE_P(
     Table, ServerIdentity, testing::ValuesIn(kServerRows),
     [](const auto& row) { return std::string(row.param.name); });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::server_identity_test

@@ -11,8 +11,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::sharded_optimizer_test {
 
 RunOptions options_of(OptimizerKind optimizer) {
   RunOptions options;
@@ -265,5 +264,4 @@ TEST(ShardedOptimizer, StrategiesThatCannotSaySo) {
   });
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::sharded_optimizer_test

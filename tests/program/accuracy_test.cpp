@@ -5,8 +5,7 @@
 #include "program.h"
 #include "tandem/base/rank_env.h"
 
-namespace tandem {
-namespace {
+namespace tandem::accuracy_test {
 
 double accuracy_of(const std::vector<std::string>& arguments) {
   const Scratch scratch;
@@ -44,5 +43,4 @@ TEST(Mnist, TrainsOnTwoRanks) {
       94);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::accuracy_test

@@ -8,8 +8,7 @@
 #include "program.h"
 #include "tandem/config/run_config.h"
 
-namespace tandem {
-namespace {
+namespace tandem::auto_choices_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -94,5 +93,4 @@ TEST(Recipes, MixedPrecisionOfDocument004IsFloat16OnAnyCpu) {
   EXPECT_EQ(json_number(out + "/summary.json", "loss_scale"), 65536);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::auto_choices_test

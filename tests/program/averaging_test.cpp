@@ -13,8 +13,7 @@
 #include "tandem/launch/mpirun.h"
 #include "tests/program/ranks/workers.h"
 
-namespace tandem {
-namespace {
+namespace tandem::averaging_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -246,5 +245,4 @@ TEST(MpiRun, AKilledRankEndsTheRunWithALineAboutIt) {
   EXPECT_TRUE(workers_of(mark).empty());
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::averaging_test

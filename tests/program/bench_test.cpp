@@ -8,8 +8,7 @@
 
 #include "program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::bench_test {
 
 using testing::HasSubstr;
 using testing::Not;
@@ -71,5 +70,4 @@ TEST(Bench, UnknownMeasurementNamesTheNearest) {
   EXPECT_THAT(result.errors, HasSubstr("'step'"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::bench_test

@@ -9,8 +9,7 @@
 
 #include "program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::child_failure_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -134,5 +133,4 @@ TEST_F(ChildFailure, ThatWasNotLeftIsHowTheChildEnded) {
           HasSubstr("tandem-worker' exited with code 3 before it was loaded\n")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::child_failure_test

@@ -8,8 +8,7 @@
 
 #include "tests/program/bad_input/bad_input.h"
 
-namespace tandem {
-namespace {
+namespace tandem::closed_output_test {
 
 using nlohmann::json;
 using testing::AllOf;
@@ -358,5 +357,4 @@ TEST_F(Output, OfOurExamplesMayBeClosed) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::closed_output_test

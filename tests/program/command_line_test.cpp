@@ -5,8 +5,7 @@
 
 #include "program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::command_line_test {
 
 using testing::HasSubstr;
 
@@ -56,5 +55,4 @@ TEST(Program, DoctorEndsEachFindingWithARemedy) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::command_line_test

@@ -9,8 +9,7 @@
 
 #include "program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::compare_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -476,5 +475,4 @@ TEST_F(Compare, ScalingChartHasAPointPerRun) {
   EXPECT_THAT(page, HasSubstr("data-points=\"4\" data-document-points=\"2\""));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::compare_test

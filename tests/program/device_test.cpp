@@ -8,8 +8,7 @@
 #include "tandem/base/files.h"
 #include "tests/places.h"
 
-namespace tandem {
-namespace {
+namespace tandem::device_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -122,5 +121,4 @@ TEST_F(Devices, DoctorSaysWhereRanksCanCompute) {
                                           : "GPUs: none, this build computes on CPUs"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_test

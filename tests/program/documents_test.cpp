@@ -7,8 +7,7 @@
 #include "program.h"
 #include "tests/parity/python.h"
 
-namespace tandem {
-namespace {
+namespace tandem::documents_test {
 
 using testing::AllOf;
 using testing::ContainsRegex;
@@ -238,5 +237,4 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::documents_test

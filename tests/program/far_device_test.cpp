@@ -7,8 +7,7 @@
 
 #include "far_program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::far_device_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -192,5 +191,4 @@ TEST_F(FarProgramRuns, BenchStepTimesCapturedSteps) {
   EXPECT_GT(json.value("replay_ms_per_step", 0.0), 0);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::far_device_test

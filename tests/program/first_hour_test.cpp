@@ -7,8 +7,7 @@
 #include "program.h"
 #include "tandem/base/rank_env.h"
 
-namespace tandem {
-namespace {
+namespace tandem::first_hour_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -183,5 +182,4 @@ TEST(FirstHour, HostsWithoutAPortMayBeMeantAsRanks) {
                          HasSubstr("--nproc 2 in place of -n or --nnodes")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::first_hour_test

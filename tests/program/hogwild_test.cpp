@@ -8,8 +8,7 @@
 
 #include "program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::hogwild_test {
 
 using testing::ContainsRegex;
 using testing::HasSubstr;
@@ -132,5 +131,4 @@ TEST(HogwildRecipe, PrintsTheLinesOfItsDocument) {
   EXPECT_THAT(result.output, ContainsRegex("Time taken: [0-9.e-]+ minutes\n$"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::hogwild_test

@@ -11,8 +11,7 @@
 
 #include "program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::install_test {
 
 using testing::HasSubstr;
 
@@ -249,5 +248,4 @@ TEST(Examples, AnObserverEndsTheRunAndItsProgramEvaluatesTheBest) {
   EXPECT_THAT(evaluated.output, HasSubstr("checkpoints/best: 9"));  // 95 % and more
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::install_test

@@ -8,8 +8,7 @@
 #include "program.h"
 #include "tests/parity/python.h"
 
-namespace tandem {
-namespace {
+namespace tandem::interop_test {
 
 using testing::HasSubstr;
 
@@ -112,5 +111,4 @@ TEST_F(InteropProgram, WeightsThatWillNotDoEndTheRunWithOneLine) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::interop_test

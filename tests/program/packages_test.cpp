@@ -9,8 +9,7 @@
 
 #include "program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::packages_test {
 
 namespace fs = std::filesystem;
 
@@ -381,5 +380,4 @@ TEST(Packages, TheFolderOfExamplesIsAProject) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::packages_test

@@ -10,8 +10,7 @@
 #include "program.h"
 #include "tests/parity/python.h"
 
-namespace tandem {
-namespace {
+namespace tandem::parity_test {
 
 using testing::HasSubstr;
 
@@ -255,5 +254,4 @@ INSTANTIATE_TEST_SUITE_P(
         Training{"adadelta_2", 2, "adadelta", "0.5", "fp32"}),
     name_of);
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::parity_test

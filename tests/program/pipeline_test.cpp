@@ -8,8 +8,7 @@
 
 #include "program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::pipeline_test {
 
 using testing::HasSubstr;
 
@@ -107,5 +106,4 @@ TEST(PipelineRecipes, HybridTrainsOnTwoByTwoRanks) {
   EXPECT_EQ(json_number(scratch / "threads/summary.json", "world_size"), 4);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::pipeline_test

@@ -8,8 +8,7 @@
 
 #include "program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::plan_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -175,5 +174,4 @@ TEST(Plan, RefusesInOneLine) {
   refused({"--from", scratch / "divided"}, "name one without divide_batch", true);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::plan_test

@@ -11,8 +11,7 @@
 #include "browser.h"
 #include "program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::report_charts_test {
 
 using nlohmann::json;
 using testing::AllOf;
@@ -400,5 +399,4 @@ TEST_F(ReportCharts, ATableOfSomethingElseIsRefusedInOneLine) {
   EXPECT_TRUE(odd.status.ok()) << odd.errors;
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_charts_test

@@ -8,8 +8,7 @@
 #include "browser.h"
 #include "program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::report_page_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -61,5 +60,4 @@ TEST(ReportPage, EveryPlaceholderHasItsText) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::report_page_test

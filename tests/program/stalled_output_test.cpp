@@ -11,8 +11,7 @@
 #include "tests/base/stalled_pipe.h"
 #include "tests/program/bad_input/bad_input.h"
 
-namespace tandem {
-namespace {
+namespace tandem::stalled_output_test {
 
 struct Way {
   const char* name;
@@ -75,5 +74,4 @@ INSTANTIATE_TEST_SUITE_P(
         Way{"AllRanksPrint", {"--nproc", "2", "--log-ranks", "all"}}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::stalled_output_test

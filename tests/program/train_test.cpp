@@ -23,8 +23,7 @@
 #include "tests/base/test_tools.h"
 #include "tests/program/ranks/workers.h"
 
-namespace tandem {
-namespace {
+namespace tandem::train_test {
 
 using testing::HasSubstr;
 
@@ -402,5 +401,4 @@ TEST(Train, WritesFilesThatObeyTheUmask) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::train_test

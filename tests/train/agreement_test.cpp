@@ -8,8 +8,7 @@
 
 #include "tests/comm/group.h"
 
-namespace tandem {
-namespace {
+namespace tandem::agreement_test {
 
 TEST(Agreement, AllRanksLearnWhichLossWentBadFirst) {
   const auto decisions = on_each_rank("thread", 3, [](Communicator& comm) {
@@ -80,5 +79,4 @@ TEST(Agreement, RanksAreDueAtTheSameStepsWhateverTheirClocks) {
   EXPECT_EQ(due[2], due[0]);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::agreement_test

@@ -15,8 +15,7 @@
 #include "tests/data/scratch.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::auto_choices_test {
 
 using testing::AllOf;
 using testing::EndsWith;
@@ -161,5 +160,4 @@ TEST(AutoPrecision, ARunThatGoesOnKeepsItsOwn) {
   EXPECT_EQ(settled(config, {true, false, true}), Precision::fp32);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::auto_choices_test

@@ -8,8 +8,7 @@
 
 #include "printed.h"
 
-namespace tandem {
-namespace {
+namespace tandem::batch_lines_test {
 
 using testing::ElementsAre;
 using testing::SizeIs;
@@ -172,5 +171,4 @@ TEST(Reshuffle, FalseKeepsTheFirstEpochsOrder) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::batch_lines_test

@@ -17,8 +17,7 @@
 #include "tests/comm/group.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::bf16_rounding_test {
 
 constexpr int64_t kSteps = 3;
 constexpr int64_t kRankBatch = 8;
@@ -233,5 +232,4 @@ TEST(Bf16, IsAsFarFromFloat32AsItsRoundingsAre) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::bf16_rounding_test

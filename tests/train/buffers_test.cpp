@@ -14,8 +14,7 @@
 #include "tests/data/scratch.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::buffers_test {
 
 struct RankResult {
   // Running means and variances.
@@ -139,5 +138,4 @@ TEST(Buffers, SyncIsNotForAProgramsOwnModel) {
   EXPECT_THAT(message, testing::HasSubstr("change --buffers sync"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::buffers_test

@@ -9,8 +9,7 @@
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 
-namespace tandem {
-namespace {
+namespace tandem::comm_hook_training_test {
 
 std::vector<Summary> train_with(
     CommHook hook, const std::string& backend, const DatasetSplits& data) {
@@ -42,5 +41,4 @@ TEST(CommHookTraining, IsAsAccurateAndAllRanksEndWithTheSameBits) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::comm_hook_training_test

@@ -8,8 +8,7 @@
 
 #include "tests/comm/group.h"
 
-namespace tandem {
-namespace {
+namespace tandem::convergence_test {
 
 using testing::ElementsAre;
 
@@ -65,5 +64,4 @@ TEST(Convergence, GoesOnFromItsState) {
   EXPECT_TRUE(third.all());
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::convergence_test

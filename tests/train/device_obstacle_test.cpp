@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem {
-namespace {
+namespace tandem::device_obstacle_test {
 
 TEST(DeviceObstacle, GpusBeforeTensorCoresOfFloat32SumsHaveNoBf16AndTf32) {
   for (const auto precision : {Precision::bf16, Precision::tf32}) {
@@ -24,5 +23,4 @@ TEST(DeviceObstacle, OtherPrecisionsAreForEveryGpu) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_obstacle_test

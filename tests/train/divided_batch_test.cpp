@@ -12,8 +12,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::divided_batch_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -202,5 +201,4 @@ TEST(DivideBatch, WhatItCannotGoWithIsRefused) {
   EXPECT_EQ(error_with([](RunConfig&) {}), "(no error)");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::divided_batch_test

@@ -14,8 +14,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::fp16_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -107,5 +106,4 @@ TEST(Fp16, IsRefusedForAModelThatIsNoSequenceOfLayers) {
   EXPECT_THAT(message, HasSubstr("use --precision bf16 or fp32"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::fp16_test

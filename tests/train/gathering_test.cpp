@@ -8,8 +8,7 @@
 
 #include "tests/comm/group.h"
 
-namespace tandem {
-namespace {
+namespace tandem::gathering_test {
 
 class Gatherings : public testing::TestWithParam<const char*> {};
 
@@ -92,5 +91,4 @@ TEST(Gathering, OfOneRankIsItsOwn) {
   EXPECT_TRUE(gathering.stops());
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::gathering_test

@@ -13,8 +13,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::loss_choice_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -107,5 +106,4 @@ TEST(LossChoice, AProgramsOwnModelTakesAnyLossOfClasses) {
       HasSubstr("target here is a class"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::loss_choice_test

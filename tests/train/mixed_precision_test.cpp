@@ -18,8 +18,7 @@
 #include "tests/data/scratch.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::mixed_precision_test {
 
 using testing::HasSubstr;
 
@@ -183,5 +182,4 @@ TEST(Bf16, CheckpointsStayFloat32) {
   EXPECT_EQ(training.size(), 5u);  // momentum of weight and bias, and the scaler's
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::mixed_precision_test

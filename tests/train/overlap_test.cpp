@@ -8,8 +8,7 @@
 #include "tandem/comm/backends/thread.h"
 #include "tandem/train/assembly.h"
 
-namespace tandem {
-namespace {
+namespace tandem::overlap_test {
 
 DatasetSplits small_digits() {
   return load_dataset("digits", 64);
@@ -86,5 +85,4 @@ TEST(Overlap, EventsComeInTheOrderOfBackward) {
   }));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::overlap_test

@@ -11,8 +11,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::partition_audit_test {
 
 using testing::HasSubstr;
 
@@ -120,5 +119,4 @@ TEST(PartitionAudit, FindsARankThatSkipsItsLastSample) {
   EXPECT_THAT(message, HasSubstr("read 0 times (by rank none), planned 1"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::partition_audit_test

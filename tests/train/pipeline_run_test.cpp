@@ -17,8 +17,7 @@
 #include "tests/core/expect.h"
 #include "tests/data/scratch.h"
 
-namespace tandem {
-namespace {
+namespace tandem::pipeline_run_test {
 
 using testing::AllOf;
 using testing::Each;
@@ -207,5 +206,4 @@ TEST(PipelineRun, AModelOfTheProgramsOwnIsRefused) {
       Each(AllOf(HasSubstr("layers"), HasSubstr("--strategy data_parallel"))));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::pipeline_run_test

@@ -9,8 +9,7 @@
 #include "printed.h"
 #include "tandem/train/report/reporter.h"
 
-namespace tandem {
-namespace {
+namespace tandem::reports_test {
 
 using testing::Contains;
 using testing::ElementsAre;
@@ -157,5 +156,4 @@ TEST(Converged, TrainingGoesOnWhileTheLossImproves) {
   EXPECT_EQ(run(config).summary.epochs, 3);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::reports_test

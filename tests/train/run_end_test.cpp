@@ -19,8 +19,7 @@
 #include "tests/data/scratch.h"
 #include "tests/train/printed.h"
 
-namespace tandem {
-namespace {
+namespace tandem::run_end_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -401,5 +400,4 @@ TEST(EvaluateCheckpoint, GivesTheRunsOwnResult) {
   EXPECT_NEAR(again.loss, test.loss, 1e-6);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::run_end_test

@@ -14,8 +14,7 @@
 #include "tests/data/scratch.h"
 #include "tests/train/printed.h"
 
-namespace tandem {
-namespace {
+namespace tandem::saving_test {
 
 using testing::HasSubstr;
 
@@ -72,5 +71,4 @@ TEST(SavePauses, AreInTheSummaryOfARunThatSaves) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::saving_test

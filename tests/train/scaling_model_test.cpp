@@ -7,8 +7,7 @@
 
 #include "tandem/base/error.h"
 
-namespace tandem {
-namespace {
+namespace tandem::scaling_model_test {
 
 // 100 ms of which gradients can travel in 50; 8 MB over 1 GB/s take 8 ms a way.
 ScalingInputs inputs() {
@@ -146,5 +145,4 @@ TEST(ScalingModel, RefusesWhatCannotBe) {
   EXPECT_THROW(even_buckets(1e18, 1, 30), ConfigError);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::scaling_model_test

@@ -15,8 +15,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::scatter_test {
 
 using testing::Each;
 using testing::HasSubstr;
@@ -199,5 +198,4 @@ TEST(Scatter, LoadersOfSharesReadWhatOneWouldReadInTurn) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::scatter_test

@@ -10,8 +10,7 @@
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::start_checks_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -126,5 +125,4 @@ TEST(SameSteps, ARankWithAnotherNumberOfStepsStopsTheRunBeforeItHangs) {
       AllOf(HasSubstr("rank 1 has 63"), HasSubstr("--uneven")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::start_checks_test

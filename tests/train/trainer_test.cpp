@@ -19,8 +19,7 @@
 #include "tests/data/scratch.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::trainer_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -184,5 +183,4 @@ TEST(Trainer, RanksWithOtherSettingsAreToldBeforeTheFirstStep) {
   EXPECT_THAT(message, AllOf(HasSubstr("batch_size"), HasSubstr("rank 1")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::trainer_test

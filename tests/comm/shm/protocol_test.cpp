@@ -23,8 +23,7 @@
 #include "tests/comm/shm/player.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::protocol_test {
 
 class ShmProtocol : public testing::TestWithParam<int> {
  protected:
@@ -142,5 +141,4 @@ TEST_P(ShmProtocol, RanksThatCallDifferentOperationsAllGetAnError) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ShmProtocol, testing::Values(2, 3, 8));
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::protocol_test

@@ -28,8 +28,7 @@
 #include "tests/parallel/ddp/does.h"
 #include "tests/parity/numbers.h"
 
-namespace tandem {
-namespace {
+namespace tandem::data_parallel_module_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -336,5 +335,4 @@ TEST(DataParallelModule, WhatCannotBeIsRefused) {
       AllOf(HasSubstr("is on meta"), HasSubstr("threads of the CPU")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_parallel_module_test

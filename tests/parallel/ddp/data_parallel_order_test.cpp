@@ -31,8 +31,7 @@
 #include "tests/parallel/ddp/does.h"
 #include "tests/parity/numbers.h"
 
-namespace tandem {
-namespace {
+namespace tandem::data_parallel_order_test {
 
 using Chunks = std::vector<at::Tensor>;
 
@@ -231,5 +230,4 @@ TEST(DataParallelOrder, AnErrorWhileDrawingLeavesTheGeneratorWhole) {
   EXPECT_TRUE(at::rand({4}).equal(drawn));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_parallel_order_test

@@ -23,8 +23,7 @@
 #include "tests/parity/numbers.h"
 #include "tests/parity/python.h"
 
-namespace tandem {
-namespace {
+namespace tandem::data_parallel_parity_test {
 
 using Json = nlohmann::json;
 
@@ -248,5 +247,4 @@ TEST_F(DataParallelParity, TheCasesTellReplicasApart) {
   EXPECT_GT(difference(seen.buffers, of_two["buffers"]), 1e-3);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_parallel_parity_test

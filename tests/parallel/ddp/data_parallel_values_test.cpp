@@ -18,8 +18,7 @@
 #include "tests/parallel/ddp/does.h"
 #include "tests/parity/numbers.h"
 
-namespace tandem {
-namespace {
+namespace tandem::data_parallel_values_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -128,5 +127,4 @@ TEST(DataParallelValues, InputsAndOutputsThatDoNotFitAreRefused) {
       AllOf(HasSubstr("a list of 3"), HasSubstr("another one of 1")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_parallel_values_test

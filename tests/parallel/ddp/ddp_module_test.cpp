@@ -17,8 +17,7 @@
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::ddp_module_test {
 
 using testing::Each;
 using testing::HasSubstr;
@@ -106,5 +105,4 @@ INSTANTIATE_TEST_SUITE_P(
             "'bn.running_mean' was moved after"}),
     [](const auto& row) { return std::string(row.param.name); });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::ddp_module_test

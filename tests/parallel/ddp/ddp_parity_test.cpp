@@ -24,8 +24,7 @@
 #include "tests/parity/numbers.h"
 #include "tests/parity/python.h"
 
-namespace tandem {
-namespace {
+namespace tandem::ddp_parity_test {
 
 using Json = nlohmann::json;
 
@@ -353,5 +352,4 @@ TEST_F(DdpParity, RunningMeansOfALoopOfOnesOwnArePyTorchsRank0s) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::ddp_parity_test

@@ -16,8 +16,7 @@
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::distributed_data_parallel_test {
 
 using testing::Each;
 using testing::HasSubstr;
@@ -318,5 +317,4 @@ TEST(DistributedDataParallel, ModelsThatDifferAreRefused) {
   EXPECT_THAT(messages, Each(HasSubstr("the models")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::distributed_data_parallel_test

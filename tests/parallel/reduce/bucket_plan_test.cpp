@@ -11,8 +11,7 @@
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::bucket_plan_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -135,5 +134,4 @@ TEST(BucketPlan, BucketsWithoutBytesAreRefused) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::bucket_plan_test

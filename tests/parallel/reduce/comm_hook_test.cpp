@@ -16,8 +16,7 @@
 #include "tests/comm/group.h"
 #include "tests/parallel/replica.h"
 
-namespace tandem {
-namespace {
+namespace tandem::comm_hook_test {
 
 struct Hook {
   const char* name;
@@ -168,5 +167,4 @@ TEST_P(CommHooks, ServeALoopOfOnesOwn) {
   EXPECT_TRUE(gradients[1].equal(mean));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::comm_hook_test

@@ -12,8 +12,7 @@
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
 
-namespace tandem {
-namespace {
+namespace tandem::grad_reducer_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -217,5 +216,4 @@ TEST(GradReducer, TraceMarksEachBucketWithItsBytes) {
   EXPECT_EQ(events[2].bytes, 12);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::grad_reducer_test

@@ -6,8 +6,7 @@
 #include "bad_input.h"
 #include "tandem/base/sha256.h"
 
-namespace tandem {
-namespace {
+namespace tandem::checkpoint_test {
 
 namespace fs = std::filesystem;
 
@@ -345,5 +344,4 @@ INSTANTIATE_TEST_SUITE_P(
             &with_checkpoint}),
     name_of_case);
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_test

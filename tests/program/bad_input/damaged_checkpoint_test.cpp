@@ -8,8 +8,7 @@
 
 #include "tests/program/program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::damaged_checkpoint_test {
 
 using testing::HasSubstr;
 
@@ -100,5 +99,4 @@ TEST_F(DamagedCheckpointRun, GoesOnFromTheOneBeforeToTheSameBits) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::damaged_checkpoint_test

@@ -2,8 +2,7 @@
 
 #include "bad_input.h"
 
-namespace tandem {
-namespace {
+namespace tandem::data_test {
 
 namespace fs = std::filesystem;
 
@@ -327,5 +326,4 @@ TEST(Data, ImagesNeedNotBeSquare) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_test

@@ -2,8 +2,7 @@
 
 #include "bad_input.h"
 
-namespace tandem {
-namespace {
+namespace tandem::fetch_test {
 
 const std::vector<std::string> kFetch = {"data", "fetch", "mnist"};
 const Variables kOwnMirrors = {{"TANDEM_MIRRORS", "@/m.toml"}};
@@ -106,5 +105,4 @@ INSTANTIATE_TEST_SUITE_P(
             {"CIFAR-10 is not in", "run tandem data fetch cifar-10, or add --fetch"}}),
     name_of_case);
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::fetch_test

@@ -4,8 +4,7 @@
 
 #include "bad_input.h"
 
-namespace tandem {
-namespace {
+namespace tandem::output_test {
 
 namespace fs = std::filesystem;
 
@@ -244,5 +243,4 @@ INSTANTIATE_TEST_SUITE_P(
             &expect_whole_lines}),
     name_of_case);
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::output_test

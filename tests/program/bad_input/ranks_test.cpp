@@ -4,8 +4,7 @@
 
 #include <sys/stat.h>
 
-namespace tandem {
-namespace {
+namespace tandem::ranks_test {
 
 // One rank as somebody else's launcher starts it. "train" runs on "@/data".
 BadInputCase rank(
@@ -275,5 +274,4 @@ INSTANTIATE_TEST_SUITE_P(
             {"rank", "exited with code 3", "stopped"}, 1)),
     name_of_case);
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::ranks_test

@@ -2,8 +2,7 @@
 
 #include "bad_input.h"
 
-namespace tandem {
-namespace {
+namespace tandem::settings_test {
 
 namespace fs = std::filesystem;
 
@@ -361,5 +360,4 @@ INSTANTIATE_TEST_SUITE_P(
             [](const Stage& stage) { fs::create_directories(stage / "folder"); }}),
     name_of_case);
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::settings_test

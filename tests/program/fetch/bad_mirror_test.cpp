@@ -9,8 +9,7 @@
 
 #include "fetching.h"
 
-namespace tandem {
-namespace {
+namespace tandem::bad_mirror_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -179,5 +178,4 @@ TEST_F(FetchFails, WhereALinkIsInThePlaceOfThePart) {
   EXPECT_EQ(read_file(scratch_ / "precious"), "precious");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::bad_mirror_test

@@ -5,8 +5,7 @@
 #include "fetching.h"
 #include "tandem/base/rank_env.h"
 
-namespace tandem {
-namespace {
+namespace tandem::fetch_test {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
@@ -356,5 +355,4 @@ TEST_F(Fetch, BringsTheRealMnist) {
           HasSubstr("  class 0: 5923\n")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::fetch_test

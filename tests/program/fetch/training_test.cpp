@@ -6,8 +6,7 @@
 #include "fetching.h"
 #include "tandem/base/file_lock.h"
 
-namespace tandem {
-namespace {
+namespace tandem::training_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -261,5 +260,4 @@ TEST_F(FetchArchive, AModelOfOtherImagesIsNotEvaluatedOnThem) {
       "trained on 1x28x28; choose another --data\n");
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::training_test

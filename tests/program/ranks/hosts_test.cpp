@@ -4,8 +4,7 @@
 
 #include <gmock/gmock.h>
 
-namespace tandem {
-namespace {
+namespace tandem::hosts_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -309,5 +308,4 @@ TEST(Hosts, AnAbsentMasterIsSaidAfterTheTimeout) {
   EXPECT_THAT(result.errors, HasSubstr("127.0.0.1:29877"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::hosts_test

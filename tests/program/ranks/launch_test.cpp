@@ -6,8 +6,7 @@
 
 #include "tests/program/program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::launch_test {
 
 using testing::ElementsAreArray;
 using testing::HasSubstr;
@@ -202,5 +201,4 @@ TEST(TrainOutput, OfAllRanksIsAsTheTemplateSays) {
   EXPECT_THAT(result.output, Not(HasSubstr("[rank")));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::launch_test

@@ -12,8 +12,7 @@
 #include "tests/base/test_tools.h"
 #include "workers.h"
 
-namespace tandem {
-namespace {
+namespace tandem::lost_host_test {
 
 using testing::AllOf;
 using testing::ContainsRegex;
@@ -200,5 +199,4 @@ TEST_F(LostHost, AStoppedHostIsNamedByTheOther) {
       << results[1].errors;
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::lost_host_test

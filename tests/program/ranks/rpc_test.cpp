@@ -17,8 +17,7 @@
 #include "tests/program/program.h"
 #include "workers.h"
 
-namespace tandem {
-namespace {
+namespace tandem::rpc_test {
 
 using testing::AllOf;
 using testing::AnyOf;
@@ -251,5 +250,4 @@ TEST(ParameterServerProgram, WrongInputIsOneLine) {
   EXPECT_THAT(bound.errors, HasSubstr("max_staleness"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::rpc_test

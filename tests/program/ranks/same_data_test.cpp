@@ -12,8 +12,7 @@
 #include "tandem/data/dataset.h"
 #include "tests/program/program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::same_data_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -140,5 +139,4 @@ INSTANTIATE_TEST_SUITE_P(
     Shared, ResumedData, testing::Values("sampler", "scatter"),
     [](const auto& row) { return std::string(row.param); });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::same_data_test

@@ -17,8 +17,7 @@
 #include "tandem/base/store/store.h"
 #include "tests/program/program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::shm_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -120,5 +119,4 @@ INSTANTIATE_TEST_SUITE_P(
     Waits, ShmLoss, testing::Values("small", "large", "shared", "message"),
     [](const auto& row) { return std::string(row.param); });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::shm_test

@@ -8,8 +8,7 @@
 #include "tests/base/test_tools.h"
 #include "tests/program/program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::spawn_test {
 
 using testing::ElementsAre;
 using testing::EndsWith;
@@ -106,5 +105,4 @@ TEST(Spawn, RefusesAProcessThatIsOneOfSeveralRanks) {
   EXPECT_THAT(run.errors, HasSubstr("rank 1 of 2 already; call join_run()"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::spawn_test

@@ -15,8 +15,7 @@
 #include "hosts.h"
 #include "tandem/base/store/socket.h"
 
-namespace tandem {
-namespace {
+namespace tandem::strangers_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -363,5 +362,4 @@ TEST(Strangers, AnotherUserOfThisHostGetsNotIn) {
   EXPECT_TRUE(second.status.ok()) << second.errors;
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::strangers_test

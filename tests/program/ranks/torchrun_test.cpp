@@ -10,8 +10,7 @@
 #include "tandem/base/rank_env.h"
 #include "tests/program/program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::torchrun_test {
 
 using testing::HasSubstr;
 
@@ -82,5 +81,4 @@ TEST_F(Torchrun, ShowsOurLineAndFailsWhenRanksAreMisused) {
   EXPECT_THAT(result.errors, HasSubstr("did you mean 'net'?"));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::torchrun_test

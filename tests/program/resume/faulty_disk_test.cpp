@@ -11,8 +11,7 @@
 #include "tests/faults/file_faults.h"
 #include "tests/program/resume/resumed_run.h"
 
-namespace tandem {
-namespace {
+namespace tandem::faulty_disk_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -85,5 +84,4 @@ TEST_F(FaultyDiskRun, ThatIsKilledWhileItWritesGoesOnToTheSameBits) {
   }
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::faulty_disk_test

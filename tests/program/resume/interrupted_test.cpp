@@ -14,8 +14,7 @@
 #include "tests/program/ranks/workers.h"
 #include "tests/program/resume/resumed_run.h"
 
-namespace tandem {
-namespace {
+namespace tandem::interrupted_test {
 
 using testing::HasSubstr;
 
@@ -156,5 +155,4 @@ TEST(Resume, SigusrOneToOneRankSavesAndGoesOn) {
   EXPECT_EQ(hash_in(out), uninterrupted(kSignalBatch));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::interrupted_test

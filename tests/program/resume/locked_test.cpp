@@ -12,8 +12,7 @@
 #include "tests/program/ranks/workers.h"
 #include "tests/program/resume/resumed_run.h"
 
-namespace tandem {
-namespace {
+namespace tandem::locked_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -57,5 +56,4 @@ INSTANTIATE_TEST_SUITE_P(
         std::vector<std::string>{}, std::vector<std::string>{"--nproc", "2"},
         std::vector<std::string>{"--nproc", "2", "--ranks", "thread"}));
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::locked_test

@@ -7,8 +7,7 @@
 
 #include "tests/program/resume/resumed_run.h"
 
-namespace tandem {
-namespace {
+namespace tandem::moved_test {
 
 struct Move {
   const char* name;
@@ -84,5 +83,4 @@ INSTANTIATE_TEST_SUITE_P(
             -1}),
     [](const auto& row) { return std::string(row.param.name); });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::moved_test

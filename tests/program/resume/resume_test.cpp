@@ -10,8 +10,7 @@
 
 #include "tests/program/resume/resumed_run.h"
 
-namespace tandem {
-namespace {
+namespace tandem::resume_test {
 
 using testing::HasSubstr;
 
@@ -136,5 +135,4 @@ TEST(Resume, ATornNewestCheckpointIsNamedAndTheOneBeforeUsed) {
   EXPECT_EQ(hash_in(out), whole);
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::resume_test

@@ -8,8 +8,7 @@
 
 #include "tests/program/program.h"
 
-namespace tandem {
-namespace {
+namespace tandem::settings_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -182,5 +181,4 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"dropout", {"--no-dropout"}, {"dropout is false", "has true"}}),
     [](const auto& row) { return std::string(row.param.name); });
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::settings_test
