@@ -34,8 +34,14 @@ endif()
 # most of which include them: LibTorch's take 2 to 5 of the 4 to 8 seconds of a source.
 # Sources with COMPILE_OPTIONS of their own need SKIP_PRECOMPILE_HEADERS. Other compilers
 # read each source as it stands, so an #include that is missing is found there.
+# tandem_precompile(TARGET REUSE_FROM OTHER): what was read for OTHER, whose options are the same.
 function(tandem_precompile target)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    return()
+  endif()
+  if(ARGV1 STREQUAL REUSE_FROM)
+    target_precompile_headers(${target} ${ARGN})
+  else()
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
 endfunction()

@@ -226,7 +226,7 @@ void FakeNccl::drop_comms() {
 
 namespace {
 
-const char* name_of(NcclResult result) {
+const char* text_of(NcclResult result) {
   switch (result) {
     case NcclResult::success:
       return "no error";
@@ -315,7 +315,7 @@ NcclApi FakeNccl::table(int rank) {
   };
   api.group_start = locked(&FakeNccl::start_group);
   api.group_end = locked(&FakeNccl::end_group);
-  api.get_error_string = &name_of;
+  api.get_error_string = &text_of;
   api.get_last_error = [](NcclComm) { return "in main memory\nsecond line"; };
   return api;
 }

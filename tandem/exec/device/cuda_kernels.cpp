@@ -4,6 +4,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/exec/device/cuda_executor.h"
+#include "tandem/exec/device/cuda_op_parts.h"
 #include "tandem/exec/device_executors.h"
 #include "tandem/kernels/cuda/dropout.h"
 #include "tandem/kernels/cuda/gather.h"
@@ -23,11 +24,6 @@ void with_dtype(const at::Tensor& tensor, Body&& body) {
     TANDEM_CHECK(tensor.scalar_type() == at::kFloat, "kernels take float and double");
     body(float{0});
   }
-}
-
-template <typename T>
-T* data(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.data_ptr<T>() : nullptr;
 }
 
 cuda::ScalerState state_of(const ScalerTensors& scaler) {
