@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
@@ -20,6 +21,8 @@ void check_mpi(int code) {
 
 MpiSession& MpiSession::of_process() {
   static MpiSession session;
+  [[maybe_unused]] static const int registered =
+      std::at_quick_exit([] { session.end(); });
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized != 0) {
@@ -31,6 +34,10 @@ MpiSession& MpiSession::of_process() {
 }
 
 MpiSession::~MpiSession() {
+  end();
+}
+
+void MpiSession::end() {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (ours_ && !abandoned_ && finalized == 0) {

@@ -29,6 +29,7 @@ class MpiSession {
 
  private:
   MpiSession();
+  void end();
 
   bool ours_ = false;
   bool abandoned_ = false;
