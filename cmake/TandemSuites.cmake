@@ -1,8 +1,8 @@
-# Read by CTest when it starts, with `ctest -C suites` only: makes one test of each suite
+# Read by CTest when it starts, with `ctest -C suites` only: makes one test of four suites
 # of a program, beside those of each TEST that gtest_discover_tests() makes.
 #
-# Loading LibTorch takes longer than most tests, so a thousand processes of one test
-# each would spend their time on that. Each suite leaves what its tests gave in
+# Loading LibTorch takes longer than most suites, so a thousand processes of one test
+# each would spend their time on that. Each process leaves what its tests gave in
 # ${results}/NAME.xml, which scripts/summarise-tests counts.
 #
 # Set before it is included: program, emulator (of another processor, or empty), results,
@@ -24,12 +24,22 @@ execute_process(
 if(failed)
   message(FATAL_ERROR "${program} --gtest_list_tests: ${failed}\n${listed}")
 endif()
-string(REGEX MATCHALL "\n[^ \n][^\n]*\\." suites "\n${listed}")
-foreach(suite IN LISTS suites)
-  string(REGEX REPLACE "\n|\\.$" "" suite "${suite}")
-  string(REPLACE "/" "-" file "${suite}")
-  add_test("${suite}" ${emulator} "${program}" "--gtest_filter=${suite}.*${left_out}"
+string(REGEX MATCHALL "\n[^ \n]+\\." suites "\n${listed}")
+list(TRANSFORM suites REPLACE "\n|\\.$" "")
+list(LENGTH suites total)
+math(EXPR last "${total} - 1")
+foreach(first RANGE 0 ${last} 4)
+  list(SUBLIST suites ${first} 4 together)
+  list(GET together 0 name)
+  list(LENGTH together count)
+  if(count GREATER 1)
+    math(EXPR others "${count} - 1")
+    string(APPEND name "+${others}")
+  endif()
+  string(REPLACE "/" "-" file "${name}")
+  list(JOIN together ".*:" filter)
+  add_test("${name}" ${emulator} "${program}" "--gtest_filter=${filter}.*${left_out}"
     "--gtest_output=xml:${results}/${file}.xml")
-  set_tests_properties("${suite}" PROPERTIES
+  set_tests_properties("${name}" PROPERTIES
     LABELS "${label}" TIMEOUT "${timeout}" ENVIRONMENT "${environment}")
 endforeach()

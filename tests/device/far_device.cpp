@@ -191,6 +191,8 @@ class FarMemory {
       : start_(static_cast<char*>(mmap(
             nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
             0))) {
+    // Every kernel opens and closes all of it: a page of 2 MB is one entry to change.
+    madvise(start_, kBytes, MADV_HUGEPAGE);
     emulator::set_around_launch([this](const std::function<void()>& launch) {
       run_opened(launch);
       if (capturing() != nullptr) {

@@ -18,8 +18,7 @@
 #include "tests/program/ranks/workers.h"
 #include "tests/program/resume/resumed_run.h"
 
-namespace tandem {
-namespace {
+namespace tandem::stopped_test {
 
 using testing::HasSubstr;
 
@@ -77,7 +76,7 @@ class StoppedInAnEvaluation : public testing::TestWithParam<Way> {
   StoppedInAnEvaluation() {
     std::filesystem::create_directory(scratch_ / "data");
     write_images(scratch_ / "data", "train", 64);
-    write_images(scratch_ / "data", "t10k", 20'000);
+    write_images(scratch_ / "data", "t10k", 8'000);
   }
   // One at a time they take many seconds.
   Arguments evaluating(const std::string& out, const std::string& batch_size) const {
@@ -110,8 +109,8 @@ TEST_P(StoppedInAnEvaluation, LosesNothingOfTheEpoch) {
   EXPECT_EQ(list_directory(out + "/checkpoints").size(), 1u);
   const auto whole = scratch_ / "whole";
   EXPECT_EQ(
-      run_to_end(evaluating(out, "10000") + kResume, out),
-      run_to_end(evaluating(whole, "10000"), whole));
+      run_to_end(evaluating(out, "8000") + kResume, out),
+      run_to_end(evaluating(whole, "8000"), whole));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -203,5 +202,4 @@ TEST(StoppedAveraging, GoesOnToTheSameBits) {
       run_to_end(arguments(out) + kResume, out), run_to_end(arguments(whole), whole));
 }
 
-}  // namespace
-}  // namespace tandem
+}  // namespace tandem::stopped_test
