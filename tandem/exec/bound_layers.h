@@ -23,7 +23,7 @@ struct FusedLayer {
   bool relu = false;
   // Nobody wants the gradient of its input.
   bool first = false;
-  // Dropout of elements, behind a max pool; none: the dropout is a layer.
+  // Dropout of elements, behind a max pool or a ReLU; none: the dropout is a layer.
   c10::optional<Layer> dropout = c10::nullopt;
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/kernels/cuda/dropout.h"
 #include "tests/core/expect.h"
 #include "tests/cuda/orders.h"
 #include "tests/cuda/values.h"
@@ -22,6 +23,7 @@ namespace tandem::linear_test {
 
 using cuda::LinearShape;
 using cuda::Products;
+using cuda::ReluAndDropout;
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
@@ -118,17 +120,17 @@ Found<T> run_kernels(
   found.output.assign(c.output.size(), T(7));
   auto workspace = workspace_of<T>(s);
   cuda::linear(
-      s, products, input.data(), weight.data(), bias.data(), relu, workspace.data(),
+      s, products, input.data(), weight.data(), bias.data(), {relu}, workspace.data(),
       found.output.data(), nullptr);
   found.grad_input.assign(c.input.size(), T(7));
   workspace = workspace_of<T>(s);
   cuda::linear_backward_data(
-      s, products, grad_output.data(), behind_relu, weight.data(), workspace.data(),
+      s, products, grad_output.data(), behind_relu, 1, weight.data(), workspace.data(),
       found.grad_input.data(), nullptr);
   found.grad_weight.assign(c.weight.size(), T(7));
   found.grad_bias.assign(c.bias.size(), T(7));
   cuda::linear_backward_weights(
-      s, products, input.data(), grad_output.data(), behind_relu, false,
+      s, products, input.data(), grad_output.data(), behind_relu, 1, false,
       found.grad_weight.data(), found.grad_bias.data(), nullptr);
   return found;
 }
@@ -184,6 +186,63 @@ INSTANTIATE_TEST_SUITE_P(
         LinearShape{2, 70, 259}),
     name_of_shape);
 
+// What a layer and a dropout behind its ReLU compute, each in kernels of its own.
+template <typename T>
+Found<T> run_apart(const LinearShape& s, const Case& c, const ReluAndDropout& behind) {
+  auto dropped = as<T>(c.grad_output);
+  cuda::apply_dropout<T>(
+      behind.place, behind.layer, s.samples, s.out, behind.p, dropped.data(),
+      dropped.data(), nullptr);
+  Case apart = c;
+  apart.grad_output.assign(dropped.begin(), dropped.end());
+  auto found = run_kernels<T>(s, Products::full, apart, true);
+  cuda::apply_dropout<T>(
+      behind.place, behind.layer, s.samples, s.out, behind.p, found.output.data(),
+      found.output.data(), nullptr);
+  return found;
+}
+
+template <typename T>
+Found<T> run_together(
+    const LinearShape& s, const Case& c, const ReluAndDropout& behind) {
+  const auto input = as<T>(c.input);
+  const auto weight = as<T>(c.weight);
+  const auto bias = as<T>(c.bias);
+  const auto grad_output = as<T>(c.grad_output);
+  auto workspace = workspace_of<T>(s);
+  Found<T> found{
+      std::vector<T>(c.output.size(), T(7)), std::vector<T>(c.input.size(), T(7)),
+      std::vector<T>(c.weight.size(), T(7)), std::vector<T>(c.bias.size(), T(7))};
+  cuda::linear(
+      s, Products::full, input.data(), weight.data(), bias.data(), behind,
+      workspace.data(), found.output.data(), nullptr);
+  cuda::linear_backward_data(
+      s, Products::full, grad_output.data(), found.output.data(), behind.scale(),
+      weight.data(), workspace.data(), found.grad_input.data(), nullptr);
+  cuda::linear_backward_weights(
+      s, Products::full, input.data(), grad_output.data(), found.output.data(),
+      behind.scale(), false, found.grad_weight.data(), found.grad_bias.data(), nullptr);
+  return found;
+}
+
+template <typename T>
+void expect_dropout_as_apart(const LinearShape& s) {
+  const BatchPlace place{0x123456789abcdef0, 3, 100'000, 7, 0, 1};
+  const ReluAndDropout behind{true, &place, 2, 0.3};
+  const auto c = make_case<T>(s, true);
+  const auto apart = run_apart<T>(s, c, behind);
+  const auto together = run_together<T>(s, c, behind);
+  EXPECT_TRUE(same_bits(together.output, apart.output.data()));
+  EXPECT_TRUE(same_bits(together.grad_input, apart.grad_input.data()));
+  EXPECT_TRUE(same_bits(together.grad_weight, apart.grad_weight.data()));
+  EXPECT_TRUE(same_bits(together.grad_bias, apart.grad_bias.data()));
+}
+
+TEST_P(LinearLayers, DropoutBehindTheReluHasTheBitsOfAKernelOfItsOwn) {
+  expect_dropout_as_apart<float>(GetParam());
+  expect_dropout_as_apart<double>(GetParam());
+}
+
 TEST_P(LinearLayers, OfFloat64AreThoseOfLoops) {
   expect_linear<double>(GetParam(), Products::full, 1e-12);
 }
@@ -236,7 +295,7 @@ TEST(Linear, NeedsNoBias) {
   auto workspace = workspace_of<float>(kSmall);
   std::vector<float> output(expected.output.size());
   cuda::linear<float>(
-      kSmall, Products::full, input.data(), weight.data(), nullptr, false,
+      kSmall, Products::full, input.data(), weight.data(), nullptr, {},
       workspace.data(), output.data(), nullptr);
   for (size_t i = 0; i < output.size(); ++i) {
     expected.output[i] -= expected.bias[i % 7];
@@ -244,7 +303,7 @@ TEST(Linear, NeedsNoBias) {
   expect_values_near(output, expected.output, 1e-5, "output");
   std::vector<float> grad_weight(weight.size());
   cuda::linear_backward_weights<float>(
-      kSmall, Products::full, input.data(), grad_output.data(), nullptr, false,
+      kSmall, Products::full, input.data(), grad_output.data(), nullptr, 1, false,
       grad_weight.data(), nullptr, nullptr);
   expect_values_near(grad_weight, expected.grad_weight, 1e-5, "grad_weight");
 }
@@ -261,8 +320,8 @@ TEST(Linear, AddsGradientsToWhatIsThere) {
     once_weight = weight;
     once_bias = bias;
     cuda::linear_backward_weights<float>(
-        kSmall, Products::bf16, input.data(), grad_output.data(), nullptr, accumulate,
-        weight.data(), bias.data(), nullptr);
+        kSmall, Products::bf16, input.data(), grad_output.data(), nullptr, 1,
+        accumulate, weight.data(), bias.data(), nullptr);
   }
   for (size_t i = 0; i < weight.size(); ++i) {
     ASSERT_EQ(weight[i], 2 * once_weight[i]);
@@ -277,13 +336,13 @@ TEST(Linear, OfNoSamplesHasGradientsOfZero) {
   std::vector<float> weight(300 * 7, 9);
   std::vector<float> bias(7, 9);
   cuda::linear<float>(
-      shape, Products::tf32, nullptr, weight.data(), bias.data(), true, nullptr,
+      shape, Products::tf32, nullptr, weight.data(), bias.data(), {true}, nullptr,
       nullptr, nullptr);
   cuda::linear_backward_data<float>(
-      shape, Products::tf32, nullptr, nullptr, weight.data(), nullptr, nullptr,
+      shape, Products::tf32, nullptr, nullptr, 1, weight.data(), nullptr, nullptr,
       nullptr);
   cuda::linear_backward_weights<float>(
-      shape, Products::tf32, nullptr, nullptr, nullptr, false, weight.data(),
+      shape, Products::tf32, nullptr, nullptr, nullptr, 1, false, weight.data(),
       bias.data(), nullptr);
   EXPECT_THAT(weight, Each(0));
   EXPECT_THAT(bias, Each(0));

@@ -20,7 +20,7 @@
 
 namespace tandem::pool_test {
 
-using cuda::PoolOptions;
+using cuda::ReluAndDropout;
 using cuda::PoolShape;
 using testing::HasSubstr;
 
@@ -53,7 +53,7 @@ class PoolKernels : public testing::Test {
 
   // Forward and backward.
   static std::pair<std::vector<T>, std::vector<T>> expected(
-      const PoolShape& s, const PoolOptions& options, std::vector<T> in,
+      const PoolShape& s, const ReluAndDropout& options, std::vector<T> in,
       std::vector<T> grad_out) {
     const std::vector<int64_t> sizes{s.images, s.channels, s.height, s.width};
     auto leaf = at::from_blob(in.data(), sizes, kDtype).clone().set_requires_grad(true);
@@ -77,7 +77,7 @@ TYPED_TEST(PoolKernels, HaveTheValuesOfOneAfterTheOther) {
     for (const bool relu : {false, true}) {
       for (const double p : {-1.0, 0.0, 0.25, 0.999}) {
         SCOPED_TRACE(std::to_string(s.height) + ", p " + std::to_string(p));
-        const PoolOptions options{
+        const ReluAndDropout options{
             relu, p < 0 ? nullptr : &kPlace, kLayer, p < 0 ? 0 : p};
         const auto in = ragged<T>(s.images * s.channels * s.height * s.width, 7);
         const auto grad_out = ragged<T>(s.images * s.outputs(), 3);

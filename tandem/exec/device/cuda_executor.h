@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// Runs a layered model as kernels of kernels/cuda, nineteen in a step of document
+/// Runs a layered model as kernels of kernels/cuda, seventeen in a step of document
 /// 003's, in float32 (with tf32 its products, with bf16 those of
 /// training) or float64. A step's
 /// memory is taken when a size of batch first comes and then used again, and nothing is

@@ -78,8 +78,7 @@ class BatchNormOp : public OwnOutput {
 template <typename T>
 class PoolOp : public OwnOutput {
  public:
-  explicit PoolOp(const BoundLayer& layer)
-      : relu_(layer.fused.relu), dropout_(layer.fused.dropout) {}
+  explicit PoolOp(const BoundLayer& layer) : fused_(layer.fused) {}
 
   at::Tensor plan_forward(const at::Tensor& input) override {
     check_images("max_pool2d", input);
@@ -92,29 +91,18 @@ class PoolOp : public OwnOutput {
 
   void forward(const CudaPass& pass) override {
     cuda::max_pool(
-        shape_, options(pass), data<const T>(input_), data<T>(output_), pass.stream);
+        shape_, behind(fused_, pass), data<const T>(input_), data<T>(output_),
+        pass.stream);
   }
 
   void backward_input(const CudaPass& pass) override {
     cuda::max_pool_backward(
-        shape_, options(pass), data<const T>(input_), data<const T>(grad_output_),
-        data<T>(grad_input_), pass.stream);
+        shape_, behind(fused_, pass), data<const T>(input_),
+        data<const T>(grad_output_), data<T>(grad_input_), pass.stream);
   }
 
  private:
-  cuda::PoolOptions options(const CudaPass& pass) const {
-    cuda::PoolOptions options;
-    options.relu = relu_;
-    if (dropout_) {
-      options.place = &pass.record->place;
-      options.layer = dropout_->place;
-      options.p = dropout_->p;
-    }
-    return options;
-  }
-
-  bool relu_;
-  c10::optional<Layer> dropout_;
+  FusedLayer fused_;
   cuda::PoolShape shape_;
 };
 

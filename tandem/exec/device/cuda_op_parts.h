@@ -7,6 +7,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/exec/device/cuda_ops.h"
+#include "tandem/kernels/cuda/relu_and_dropout.h"
 
 namespace tandem {
 
@@ -47,6 +48,18 @@ inline void check_input(
 
 inline void check_images(const std::string& layer, const at::Tensor& x) {
   check_input(layer, "dimensions, of images", x.dim(), 4);
+}
+
+/// What a layer takes along behind itself.
+inline cuda::ReluAndDropout behind(const FusedLayer& fused, const CudaPass& pass) {
+  cuda::ReluAndDropout behind;
+  behind.relu = fused.relu;
+  if (fused.dropout) {
+    behind.place = &pass.record->place;
+    behind.layer = fused.dropout->place;
+    behind.p = fused.dropout->p;
+  }
+  return behind;
 }
 
 /// What is the same in all that are not in place.

@@ -10,6 +10,14 @@ bool is_dropout(const Layer& layer) {
   return layer.kind == LayerKind::dropout || layer.kind == LayerKind::dropout2d;
 }
 
+// A linear layer's gradient goes where its output is above 0: that says what dropout
+// took only behind a ReLU.
+bool takes_dropout(const FusedLayer& fused) {
+  const bool is_one = fused.layer.kind == LayerKind::max_pool2d ||
+                      (fused.layer.kind == LayerKind::linear && fused.relu);
+  return is_one && !fused.dropout;
+}
+
 }  // namespace
 
 std::vector<BoundLayer> fuse_dropouts(
@@ -20,9 +28,8 @@ std::vector<BoundLayer> fuse_dropouts(
     if (is_dropout(layer) && !training) {
       continue;
     }
-    const bool pool_before = !fused.empty() && !fused.back().fused.dropout &&
-                             fused.back().fused.layer.kind == LayerKind::max_pool2d;
-    if (layer.kind == LayerKind::dropout && pool_before) {
+    if (layer.kind == LayerKind::dropout && !fused.empty() &&
+        takes_dropout(fused.back().fused)) {
       fused.back().fused.dropout = layer;
     } else {
       fused.push_back(bound);

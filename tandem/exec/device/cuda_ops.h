@@ -22,8 +22,8 @@ struct CudaPass {
   cuda::Stream stream = nullptr;
 };
 
-/// The layers of training, where a max pool takes the dropout of elements behind it
-/// along, or those of evaluation, without dropout.
+/// The layers of training, where a max pool, or a linear layer with a ReLU, takes the
+/// dropout of elements behind it along, or those of evaluation, without dropout.
 std::vector<BoundLayer> fuse_dropouts(
     const std::vector<BoundLayer>& layers, bool training);
 

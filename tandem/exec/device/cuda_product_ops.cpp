@@ -92,22 +92,22 @@ class LinearOp : public ProductOp {
   void forward(const CudaPass& pass) override {
     cuda::linear(
         shape_, products_, data<const T>(input_), data<const T>(tensors_.weight),
-        data<const T>(tensors_.bias), fused_.relu, static_cast<T*>(pass.workspace),
-        data<T>(output_), pass.stream);
+        data<const T>(tensors_.bias), behind(fused_, pass),
+        static_cast<T*>(pass.workspace), data<T>(output_), pass.stream);
   }
 
   void backward_parameters(const CudaPass& pass, bool accumulate) override {
     cuda::linear_backward_weights(
         shape_, products_, data<const T>(input_), data<const T>(grad_output_),
-        data<const T>(behind_relu()), accumulate, data<T>(tensors_.weight_grad),
-        data<T>(tensors_.bias_grad), pass.stream);
+        data<const T>(behind_relu()), behind(fused_, pass).scale(), accumulate,
+        data<T>(tensors_.weight_grad), data<T>(tensors_.bias_grad), pass.stream);
   }
 
   void backward_input(const CudaPass& pass) override {
     cuda::linear_backward_data(
         shape_, products_, data<const T>(grad_output_), data<const T>(behind_relu()),
-        data<const T>(tensors_.weight), static_cast<T*>(pass.workspace),
-        data<T>(grad_input_), pass.stream);
+        behind(fused_, pass).scale(), data<const T>(tensors_.weight),
+        static_cast<T*>(pass.workspace), data<T>(grad_input_), pass.stream);
   }
 
  private:

@@ -47,12 +47,7 @@ __global__ void __launch_bounds__(kChannelThreads)
   const int64_t channels = masked.decisions.elements;
   const int64_t sample = blockIdx.x / channels;
   const int64_t channel = blockIdx.x % channels;
-  T factor = 0;
-  for_dropout_block(
-      masked.decisions, dropout_thread_of(masked.decisions, sample, channel),
-      [&](int64_t, int64_t element, bool is_kept) {
-        factor = element == channel && is_kept ? masked.scale : factor;
-      });
+  const T factor = is_kept(masked.decisions, sample, channel) ? masked.scale : T(0);
   for (int64_t i = threadIdx.x; i < area; i += kChannelThreads) {
     const int64_t at = int64_t{blockIdx.x} * area + i;
     masked.out[at] = masked.in[at] * factor;

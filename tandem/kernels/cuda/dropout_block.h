@@ -25,26 +25,15 @@ struct DropoutDecisions {
   }
 };
 
-/// Which thread number has this element among its eight.
-__device__ __forceinline__ int64_t
-dropout_thread_of(const DropoutDecisions& of, int64_t sample, int64_t element) {
-  const int64_t lanes = kDropoutLanes;
-  return sample * of.blocks_per_sample() + element / kDropoutGroup * lanes +
-         element % lanes;
-}
-
-/// Calls body(sample, element, is_kept) for the elements of thread number `thread`.
-template <typename Body>
-__device__ __forceinline__ void for_dropout_block(
-    const DropoutDecisions& of, int64_t thread, Body&& body) {
-  const int64_t per_sample = of.blocks_per_sample();
-  const int64_t sample = thread / per_sample;
-  if (sample >= of.num_samples) {
-    return;
-  }
-  const int64_t block = thread % per_sample;
+/// The numbers of one block of Philox of a sample, two in each word; `of.place` is not
+/// null.
+struct DropoutNumbers {
+  // Of these all elements are kept.
   uint32_t words[4] = {~0u, ~0u, ~0u, ~0u};
-  if (of.place != nullptr) {
+
+  DropoutNumbers() = default;
+  __device__ __forceinline__
+  DropoutNumbers(const DropoutDecisions& of, int64_t sample, int64_t block) {
     const BatchPlace& place = *of.place;
     const auto counter = dropout_counter(
         place.seed, place.epoch, place.first_position + sample * place.position_stride,
@@ -60,6 +49,42 @@ __device__ __forceinline__ void for_dropout_block(
       philox_next_key(key0, key1);
     }
   }
+
+  // Of the block's eight elements.
+  __device__ __forceinline__ bool keep(int number, uint32_t threshold) const {
+    // Which word may be known when the program runs only: no array in memory for that.
+    const uint32_t word = number % 2 == 0 ? (number % 4 == 0 ? words[0] : words[2])
+                                          : (number % 4 == 1 ? words[1] : words[3]);
+    return (number < 4 ? word & 0xFFFF : word >> 16) >= threshold;
+  }
+};
+
+/// Whether one element is kept.
+__device__ __forceinline__ bool is_kept(
+    const DropoutDecisions& of, int64_t sample, int64_t element) {
+  if (of.place == nullptr) {
+    return true;
+  }
+  const int64_t lanes = kDropoutLanes;
+  const DropoutNumbers numbers(
+      of, sample, element / kDropoutGroup * lanes + element % lanes);
+  return numbers.keep(static_cast<int>(element % kDropoutGroup / lanes), of.threshold);
+}
+
+/// Calls body(sample, element, is_kept) for the elements of thread number `thread`.
+template <typename Body>
+__device__ __forceinline__ void for_dropout_block(
+    const DropoutDecisions& of, int64_t thread, Body&& body) {
+  const int64_t per_sample = of.blocks_per_sample();
+  const int64_t sample = thread / per_sample;
+  if (sample >= of.num_samples) {
+    return;
+  }
+  const int64_t block = thread % per_sample;
+  DropoutNumbers numbers;
+  if (of.place != nullptr) {
+    numbers = DropoutNumbers(of, sample, block);
+  }
   const int64_t lanes = kDropoutLanes;
   const int64_t first = block / lanes * kDropoutGroup + block % lanes;
   TANDEM_UNROLL
@@ -68,9 +93,7 @@ __device__ __forceinline__ void for_dropout_block(
     if (element >= of.elements) {
       return;
     }
-    const uint32_t word = words[number % 4];
-    const uint32_t bits = number < 4 ? word & 0xFFFF : word >> 16;
-    body(sample, element, bits >= of.threshold);
+    body(sample, element, numbers.keep(number, of.threshold));
   }
 }
 

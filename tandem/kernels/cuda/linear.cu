@@ -4,6 +4,7 @@
 #include <string>
 #include <type_traits>
 
+#include "tandem/kernels/cuda/dropout_block.h"
 #include "tandem/kernels/cuda/tile_dispatch.h"
 
 namespace tandem::cuda {
@@ -42,12 +43,25 @@ struct Operand {
   const T* values;
   // Of the ReLU behind what `values` is the gradient of; or null.
   const T* relu_output;
+  // Of the dropout behind that ReLU.
+  T scale;
   int lines;
   // How far apart lines are, where values of k lie side by side; or values of k, where
   // lines do.
   int stride;
   // One more line, of ones.
   bool ones;
+};
+
+// What becomes of a sum before it is written.
+template <typename T>
+struct Finish {
+  // For each column; or null.
+  const T* bias;
+  bool relu;
+  // A row is a sample, and a column an element.
+  DropoutDecisions dropout;
+  T scale;
 };
 
 // Where sums go: that of (row, column) to row * row_step + column * column_step.
@@ -57,9 +71,7 @@ struct Target {
   int64_t row_step;
   int64_t column_step;
   int64_t part_step;
-  // For each column; or null.
-  const T* bias;
-  bool relu;
+  Finish<T> finish;
   bool accumulate;
   // Of the row of ones, a value for each column; or null.
   T* of_ones;
@@ -85,13 +97,25 @@ __device__ __forceinline__ void fetch_values(
   if (operand.relu_output != nullptr) {
     close_gates(values, [&](unsigned i) { return value_of(operand.relu_output, i); });
   }
+  if (operand.scale != T(1)) {
+    TANDEM_UNROLL
+    for (unsigned i = 0; i < count; ++i) {
+      values[i] *= operand.scale;
+    }
+  }
 }
 
 template <typename T>
 Operand<T> operand_of(
-    const T* values, const T* relu_output, int64_t lines, int64_t stride) {
+    const T* values, const T* relu_output, double scale, int64_t lines,
+    int64_t stride) {
   return {
-      values, relu_output, static_cast<int>(lines), static_cast<int>(stride), false};
+      values,
+      relu_output,
+      static_cast<T>(scale),
+      static_cast<int>(lines),
+      static_cast<int>(stride),
+      false};
 }
 
 // For lines whose values of k lie side by side: a thread has one word of every
@@ -218,9 +242,14 @@ class MatrixSource {
 };
 
 template <typename T>
-__device__ __forceinline__ T finished(T sum, const T* bias, bool relu) {
-  const T value = bias == nullptr ? sum : sum + *bias;
-  return relu && value < 0 ? T(0) : value;
+__device__ __forceinline__ T
+finished(const Finish<T>& finish, T sum, int64_t row, int64_t column) {
+  const T biased = finish.bias == nullptr ? sum : sum + finish.bias[column];
+  const T value = finish.relu && biased < 0 ? T(0) : biased;
+  if (finish.dropout.place == nullptr) {
+    return value;
+  }
+  return value * (is_kept(finish.dropout, row, column) ? finish.scale : T(0));
 }
 
 template <typename Tile, typename T>
@@ -243,8 +272,7 @@ __device__ __forceinline__ void write_sums(
       const auto column =
           static_cast<int>(blockIdx.y * Tile::kColumns + column_of<Tile>(j));
       if (column < product.b.lines) {
-        const T* bias = target.bias == nullptr ? nullptr : target.bias + column;
-        const T value = finished(of_row[j], bias, target.relu);
+        const T value = finished(target.finish, of_row[j], row, column);
         T& to = place[column * step];
         to = target.accumulate ? to + value : value;
       }
@@ -268,7 +296,7 @@ __global__ void __launch_bounds__(
 template <typename T>
 __global__ void __launch_bounds__(kThreads) add_parts_kernel(
     int64_t parts, int64_t count, int64_t columns, const T* __restrict__ sums,
-    const T* __restrict__ bias, bool relu, T* __restrict__ out) {
+    Finish<T> finish, T* __restrict__ out) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= count) {
     return;
@@ -277,7 +305,7 @@ __global__ void __launch_bounds__(kThreads) add_parts_kernel(
   for (int64_t part = 0; part < parts; ++part) {
     sum += sums[part * count + i];
   }
-  out[i] = finished(sum, bias == nullptr ? nullptr : bias + i % columns, relu);
+  out[i] = finished(finish, sum, i / columns, i % columns);
 }
 
 template <bool a_along_k, bool b_along_k, typename T>
@@ -318,13 +346,12 @@ void launch_divided(
   const Target<T> target = product.target;
   product.target.values = workspace;
   product.target.part_step = count;
-  product.target.bias = nullptr;
-  product.target.relu = false;
+  product.target.finish = {};
   launch_product<true, b_along_k>(name, products, product, parts.count, stream);
   launch(
       "linear_parts", add_parts_kernel<T>, blocks_of(count, kThreads), kThreads, 0,
       stream, parts.count, count, columns, static_cast<const T*>(workspace),
-      target.bias, target.relu, target.values);
+      target.finish, target.values);
 }
 
 int64_t workspace_of(int64_t rows, int64_t columns, int64_t depth) {
@@ -358,26 +385,31 @@ int64_t linear_workspace(const LinearShape& s) {
 template <typename T>
 void linear(
     const LinearShape& shape, Products products, const T* input, const T* weight,
-    const T* bias, bool relu, T* workspace, T* output, Stream stream) {
+    const T* bias, const ReluAndDropout& behind, T* workspace, T* output,
+    Stream stream) {
   check_linear(shape);
   Product<T> product{};
-  product.a = operand_of<T>(input, nullptr, shape.samples, shape.in);
-  product.b = operand_of<T>(weight, nullptr, shape.out, shape.in);
+  product.a = operand_of<T>(input, nullptr, 1, shape.samples, shape.in);
+  product.b = operand_of<T>(weight, nullptr, 1, shape.out, shape.in);
   product.depth = static_cast<int>(shape.in);
   product.target.values = output;
-  product.target.bias = bias;
-  product.target.relu = relu;
+  product.target.finish = {
+      bias,
+      behind.relu,
+      {behind.place, behind.layer, shape.samples, shape.out,
+       dropout_threshold(behind.p)},
+      static_cast<T>(behind.scale())};
   launch_divided<true>("linear", products, product, workspace, stream);
 }
 
 template <typename T>
 void linear_backward_data(
     const LinearShape& shape, Products products, const T* grad_output, const T* output,
-    const T* weight, T* workspace, T* grad_input, Stream stream) {
+    double scale, const T* weight, T* workspace, T* grad_input, Stream stream) {
   check_linear(shape);
   Product<T> product{};
-  product.a = operand_of(grad_output, output, shape.samples, shape.out);
-  product.b = operand_of<T>(weight, nullptr, shape.in, shape.in);
+  product.a = operand_of(grad_output, output, scale, shape.samples, shape.out);
+  product.b = operand_of<T>(weight, nullptr, 1, shape.in, shape.in);
   product.depth = static_cast<int>(shape.out);
   product.target.values = grad_input;
   launch_divided<false>("linear_data", products, product, workspace, stream);
@@ -386,12 +418,13 @@ void linear_backward_data(
 template <typename T>
 void linear_backward_weights(
     const LinearShape& shape, Products products, const T* input, const T* grad_output,
-    const T* output, bool accumulate, T* grad_weight, T* grad_bias, Stream stream) {
+    const T* output, double scale, bool accumulate, T* grad_weight, T* grad_bias,
+    Stream stream) {
   check_linear(shape);
   Product<T> product{};
-  product.a = operand_of<T>(input, nullptr, shape.in, shape.in);
+  product.a = operand_of<T>(input, nullptr, 1, shape.in, shape.in);
   product.a.ones = true;
-  product.b = operand_of(grad_output, output, shape.out, shape.out);
+  product.b = operand_of(grad_output, output, scale, shape.out, shape.out);
   product.depth = static_cast<int>(shape.samples);
   product.depth_of_part = product.depth;
   product.target.values = grad_weight;
@@ -403,22 +436,22 @@ void linear_backward_weights(
 }
 
 template void linear(
-    const LinearShape&, Products, const float*, const float*, const float*, bool,
-    float*, float*, Stream);
+    const LinearShape&, Products, const float*, const float*, const float*,
+    const ReluAndDropout&, float*, float*, Stream);
 template void linear(
-    const LinearShape&, Products, const double*, const double*, const double*, bool,
-    double*, double*, Stream);
+    const LinearShape&, Products, const double*, const double*, const double*,
+    const ReluAndDropout&, double*, double*, Stream);
 template void linear_backward_data(
-    const LinearShape&, Products, const float*, const float*, const float*, float*,
-    float*, Stream);
-template void linear_backward_data(
-    const LinearShape&, Products, const double*, const double*, const double*, double*,
-    double*, Stream);
-template void linear_backward_weights(
-    const LinearShape&, Products, const float*, const float*, const float*, bool,
+    const LinearShape&, Products, const float*, const float*, double, const float*,
     float*, float*, Stream);
-template void linear_backward_weights(
-    const LinearShape&, Products, const double*, const double*, const double*, bool,
+template void linear_backward_data(
+    const LinearShape&, Products, const double*, const double*, double, const double*,
     double*, double*, Stream);
+template void linear_backward_weights(
+    const LinearShape&, Products, const float*, const float*, const float*, double,
+    bool, float*, float*, Stream);
+template void linear_backward_weights(
+    const LinearShape&, Products, const double*, const double*, const double*, double,
+    bool, double*, double*, Stream);
 
 }  // namespace tandem::cuda

@@ -3,12 +3,13 @@
 #include <cstdint>
 
 #include "tandem/kernels/cuda/products.h"
+#include "tandem/kernels/cuda/relu_and_dropout.h"
 #include "tandem/kernels/cuda/stream.h"
 
 namespace tandem::cuda {
 
 // Linear layers, as PyTorch's linear computes them, and their gradients; a ReLU may
-// follow. T: float or double.
+// follow, and dropout behind that. T: float or double.
 //
 // `input`: samples x in; `output`: samples x out; `weight`: out x in, as it lies in the
 // parameter arena. All arrays are on the device. Nothing is written outside of results
@@ -40,26 +41,29 @@ void check_linear(const LinearShape& shape);
 /// How many values of T linear() and linear_backward_data() work with.
 int64_t linear_workspace(const LinearShape& shape);
 
-/// output = input * weight^T + bias, negative values 0 with `relu`. `bias`: null for
-/// none.
+/// output = input * weight^T + bias, and what is `behind` it, whose elements are the
+/// outputs of a sample. `bias`: null for none.
 template <typename T>
 void linear(
     const LinearShape& shape, Products products, const T* input, const T* weight,
-    const T* bias, bool relu, T* workspace, T* output, Stream stream);
+    const T* bias, const ReluAndDropout& behind, T* workspace, T* output,
+    Stream stream);
 
-/// The gradient of the input. `output`: what a forward with `relu` wrote, or null
-/// without; a gradient counts where it is above 0.
+/// The gradient of the input. `output`: what a forward with a ReLU wrote, or null
+/// without; a gradient counts where that is above 0, which it is not where dropout took
+/// it. `scale`: of that dropout, or 1.
 template <typename T>
 void linear_backward_data(
     const LinearShape& shape, Products products, const T* grad_output, const T* output,
-    const T* weight, T* workspace, T* grad_input, Stream stream);
+    double scale, const T* weight, T* workspace, T* grad_input, Stream stream);
 
 /// The gradients of weights and bias; `accumulate` adds them to what is there.
-/// `output`: as above. `grad_bias`: null for none; its operands are rounded as the
-/// weights' are. One kernel.
+/// `output` and `scale`: as above. `grad_bias`: null for none; its operands are rounded
+/// as the weights' are. One kernel.
 template <typename T>
 void linear_backward_weights(
     const LinearShape& shape, Products products, const T* input, const T* grad_output,
-    const T* output, bool accumulate, T* grad_weight, T* grad_bias, Stream stream);
+    const T* output, double scale, bool accumulate, T* grad_weight, T* grad_bias,
+    Stream stream);
 
 }  // namespace tandem::cuda

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(Pool<T> pool) {
 
 template <typename T>
 void launch_pool(
-    const char* name, const PoolShape& shape, const PoolOptions& options, const T* in,
+    const char* name, const PoolShape& shape, const ReluAndDropout& behind, const T* in,
     const T* grad_out, T* out, Stream stream) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (shape.height < 2 || shape.width < 2 || shape.height > kMost / shape.width ||
@@ -113,13 +113,12 @@ void launch_pool(
         "values; choose another --model");
   }
   const DropoutDecisions decisions{
-      options.place, options.layer, shape.images, shape.outputs(),
-      dropout_threshold(options.p)};
-  const T scale = options.place == nullptr ? T(1) : static_cast<T>(1 / (1 - options.p));
+      behind.place, behind.layer, shape.images, shape.outputs(),
+      dropout_threshold(behind.p)};
   const Pool<T> pool{
       decisions,
-      scale,
-      options.relu,
+      static_cast<T>(behind.scale()),
+      behind.relu,
       static_cast<uint32_t>(shape.height),
       static_cast<uint32_t>(shape.width),
       shape.channels * shape.height * shape.width,
@@ -137,26 +136,27 @@ void launch_pool(
 
 template <typename T>
 void max_pool(
-    const PoolShape& shape, const PoolOptions& options, const T* in, T* out,
+    const PoolShape& shape, const ReluAndDropout& behind, const T* in, T* out,
     Stream stream) {
-  launch_pool<T>("max_pool", shape, options, in, nullptr, out, stream);
+  launch_pool<T>("max_pool", shape, behind, in, nullptr, out, stream);
 }
 
 template <typename T>
 void max_pool_backward(
-    const PoolShape& shape, const PoolOptions& options, const T* in, const T* grad_out,
-    T* grad_in, Stream stream) {
-  launch_pool("max_pool_backward", shape, options, in, grad_out, grad_in, stream);
+    const PoolShape& shape, const ReluAndDropout& behind, const T* in,
+    const T* grad_out, T* grad_in, Stream stream) {
+  launch_pool("max_pool_backward", shape, behind, in, grad_out, grad_in, stream);
 }
 
 template void max_pool(
-    const PoolShape&, const PoolOptions&, const float*, float*, Stream);
+    const PoolShape&, const ReluAndDropout&, const float*, float*, Stream);
 template void max_pool(
-    const PoolShape&, const PoolOptions&, const double*, double*, Stream);
+    const PoolShape&, const ReluAndDropout&, const double*, double*, Stream);
 template void max_pool_backward(
-    const PoolShape&, const PoolOptions&, const float*, const float*, float*, Stream);
+    const PoolShape&, const ReluAndDropout&, const float*, const float*, float*,
+    Stream);
 template void max_pool_backward(
-    const PoolShape&, const PoolOptions&, const double*, const double*, double*,
+    const PoolShape&, const ReluAndDropout&, const double*, const double*, double*,
     Stream);
 
 }  // namespace tandem::cuda

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "tandem/core/batch_place.h"
+#include "tandem/kernels/cuda/relu_and_dropout.h"
 #include "tandem/kernels/cuda/stream.h"
 
 namespace tandem::cuda {
@@ -29,27 +29,19 @@ struct PoolShape {
   }
 };
 
-struct PoolOptions {
-  // Below 0 becomes 0, before or behind the pool: that is the same.
-  bool relu = false;
-  // Dropout of elements behind the pool, as dropout.h has it; null: none.
-  const BatchPlace* place = nullptr;
-  int64_t layer = 0;
-  double p = 0;
-};
-
-/// `in`: images x channels x height x width; `out`: images x channels x height / 2 x
-/// width / 2. Throws ConfigError for images below 2 x 2, or of 2^31 values.
+/// `behind`: a ReLU before the pool is the same as one behind it. `in`: images x
+/// channels x height x width; `out`: images x channels x height / 2 x width / 2. Throws
+/// ConfigError for images below 2 x 2, or of 2^31 values.
 template <typename T>
 void max_pool(
-    const PoolShape& shape, const PoolOptions& options, const T* in, T* out,
+    const PoolShape& shape, const ReluAndDropout& behind, const T* in, T* out,
     Stream stream);
 
 /// The gradient of `in`, all of it: 0 where a value was not the first of its window's
 /// largest, or lost by ReLU or dropout. `in`: the forward's.
 template <typename T>
 void max_pool_backward(
-    const PoolShape& shape, const PoolOptions& options, const T* in, const T* grad_out,
-    T* grad_in, Stream stream);
+    const PoolShape& shape, const ReluAndDropout& behind, const T* in,
+    const T* grad_out, T* grad_in, Stream stream);
 
 }  // namespace tandem::cuda
