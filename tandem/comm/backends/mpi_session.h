@@ -6,7 +6,8 @@ namespace tandem {
 void check_mpi(int code);
 
 /// The life of the MPI library, which can begin and end once in a process. A program
-/// that has begun it also ends it. Any thread may call of_process().
+/// that has begun it also ends it; else it ends with the process, by exit() or
+/// quick_exit(). Any thread may call of_process().
 class MpiSession {
  public:
   /// Begins MPI at the first call, unless the program did.
