@@ -25,6 +25,9 @@ struct FusedLayer {
   bool first = false;
   // Dropout of elements, behind a max pool or a ReLU; none: the dropout is a layer.
   c10::optional<Layer> dropout = c10::nullopt;
+  // Of a convolution: whether a max pool is behind it, whose `relu` and `dropout` are
+  // then here.
+  bool pool = false;
 };
 
 /// A layer's tensors: parameters, the slices of the gradient arena that belong to

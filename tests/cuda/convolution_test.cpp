@@ -20,6 +20,7 @@
 #include "tandem/kernels/cuda/window.h"
 #include "tests/core/expect.h"
 #include "tests/cuda/orders.h"
+#include "tests/cuda/owned_workspace.h"
 #include "tests/cuda/values.h"
 
 namespace tandem::convolution_test {
@@ -135,17 +136,13 @@ Found<T> run_kernels(
       s, products, input.data(), weight.data(), bias.data(), relu, found.output.data(),
       nullptr);
   found.grad_input.assign(c.input.size(), T(7));
-  cuda::convolution_backward_data(
-      s, products, grad_output.data(), behind_relu, weight.data(),
-      found.grad_input.data(), nullptr);
   found.grad_weight.assign(c.weight.size(), T(7));
   found.grad_bias.assign(c.bias.size(), T(7));
-  std::vector<T> workspace(
-      static_cast<size_t>(cuda::convolution_workspace(s)),
-      std::numeric_limits<T>::quiet_NaN());
-  cuda::convolution_backward_weights(
-      s, products, input.data(), grad_output.data(), behind_relu, false,
-      workspace.data(), found.grad_weight.data(), found.grad_bias.data(), nullptr);
+  OwnedWorkspace<T> workspace(cuda::convolution_workspace(s));
+  cuda::convolution_backward(
+      s, products, input.data(), weight.data(), grad_output.data(), behind_relu,
+      workspace.get(), {found.grad_weight.data(), found.grad_bias.data(), false},
+      found.grad_input.data(), nullptr);
   return found;
 }
 
@@ -210,7 +207,9 @@ INSTANTIATE_TEST_SUITE_P(
         ConvolutionShape{5, 2, 33, 7, 9, 5, 2}, ConvolutionShape{5, 3, 5, 7, 9, 5, 0},
         ConvolutionShape{3, 5, 70, 9, 7, 2, 1}, ConvolutionShape{1, 40, 8, 5, 6, 4, 2},
         ConvolutionShape{5, 1, 1, 7, 9, 3, 2}, ConvolutionShape{1, 1, 1, 5, 5, 5, 0},
-        ConvolutionShape{2, 70, 3, 1, 2, 1, 1}),
+        ConvolutionShape{2, 70, 3, 1, 2, 1, 1},
+        // 11 parts of the weights' gradient, so two groups of them.
+        ConvolutionShape{9, 1, 3, 24, 24, 3, 1}),
     name_of_shape);
 
 TEST_P(Convolutions, OfFloat64AreThoseOfLoops) {
@@ -265,12 +264,11 @@ TEST(Convolution, NeedsNoBias) {
     expected.output[i] -= expected.bias[i / area % 5];
   }
   expect_values_near(output, expected.output, 1e-5, "output");
-  std::vector<float> workspace(
-      static_cast<size_t>(cuda::convolution_workspace(kSmall)));
+  OwnedWorkspace<float> workspace(cuda::convolution_workspace(kSmall));
   std::vector<float> grad_weight(weight.size());
-  cuda::convolution_backward_weights<float>(
-      kSmall, Products::full, input.data(), grad_output.data(), nullptr, false,
-      workspace.data(), grad_weight.data(), nullptr, nullptr);
+  cuda::convolution_backward<float>(
+      kSmall, Products::full, input.data(), weight.data(), grad_output.data(), nullptr,
+      workspace.get(), {grad_weight.data(), nullptr, false}, nullptr, nullptr);
   expect_values_near(grad_weight, expected.grad_weight, 1e-5, "grad_weight");
 }
 
@@ -278,8 +276,7 @@ TEST(Convolution, AddsGradientsToWhatIsThere) {
   const auto c = make_case<float>(kSmall, false);
   const auto input = as<float>(c.input);
   const auto grad_output = as<float>(c.grad_output);
-  std::vector<float> workspace(
-      static_cast<size_t>(cuda::convolution_workspace(kSmall)));
+  OwnedWorkspace<float> workspace(cuda::convolution_workspace(kSmall));
   std::vector<float> weight(c.weight.size(), 9);
   std::vector<float> bias(c.bias.size(), 9);
   std::vector<float> once_weight;
@@ -287,9 +284,9 @@ TEST(Convolution, AddsGradientsToWhatIsThere) {
   for (const bool accumulate : {false, true}) {
     once_weight = weight;
     once_bias = bias;
-    cuda::convolution_backward_weights<float>(
-        kSmall, Products::bf16, input.data(), grad_output.data(), nullptr, accumulate,
-        workspace.data(), weight.data(), bias.data(), nullptr);
+    cuda::convolution_backward<float>(
+        kSmall, Products::bf16, input.data(), nullptr, grad_output.data(), nullptr,
+        workspace.get(), {weight.data(), bias.data(), accumulate}, nullptr, nullptr);
   }
   for (size_t i = 0; i < weight.size(); ++i) {
     ASSERT_EQ(weight[i], 2 * once_weight[i]);
@@ -302,18 +299,17 @@ TEST(Convolution, AddsGradientsToWhatIsThere) {
 TEST(Convolution, OfNoImagesHasGradientsOfZero) {
   auto shape = kSmall;
   shape.images = 0;
-  std::vector<float> workspace(
-      static_cast<size_t>(cuda::convolution_workspace(shape)), 9);
+  OwnedWorkspace<float> workspace(cuda::convolution_workspace(shape));
   std::vector<float> weight(5 * 27, 9);
   std::vector<float> bias(5, 9);
   cuda::convolution<float>(
       shape, Products::tf32, nullptr, weight.data(), bias.data(), true, nullptr,
       nullptr);
-  cuda::convolution_backward_data<float>(
-      shape, Products::tf32, nullptr, nullptr, weight.data(), nullptr, nullptr);
-  cuda::convolution_backward_weights<float>(
-      shape, Products::tf32, nullptr, nullptr, nullptr, false, workspace.data(),
-      weight.data(), bias.data(), nullptr);
+  float grad_input = 9;
+  cuda::convolution_backward<float>(
+      shape, Products::tf32, nullptr, nullptr, nullptr, nullptr, workspace.get(),
+      {weight.data(), bias.data(), false}, &grad_input, nullptr);
+  EXPECT_EQ(grad_input, 9);
   EXPECT_THAT(weight, testing::Each(0));
   EXPECT_THAT(bias, testing::Each(0));
 }

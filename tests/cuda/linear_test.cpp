@@ -17,6 +17,7 @@
 #include "tandem/kernels/cuda/dropout.h"
 #include "tests/core/expect.h"
 #include "tests/cuda/orders.h"
+#include "tests/cuda/owned_workspace.h"
 #include "tests/cuda/values.h"
 
 namespace tandem::linear_test {
@@ -101,13 +102,6 @@ struct Found {
 };
 
 template <typename T>
-std::vector<T> workspace_of(const LinearShape& s) {
-  return std::vector<T>(
-      static_cast<size_t>(cuda::linear_workspace(s)),
-      std::numeric_limits<T>::quiet_NaN());
-}
-
-template <typename T>
 Found<T> run_kernels(
     const LinearShape& s, Products products, const Case& c,
     const ReluAndDropout& behind) {
@@ -119,20 +113,19 @@ Found<T> run_kernels(
   const T* behind_relu = behind.relu ? output.data() : nullptr;
   Found<T> found;
   found.output.assign(c.output.size(), T(7));
-  auto workspace = workspace_of<T>(s);
+  OwnedWorkspace<T> forward(cuda::linear_workspace(s));
   cuda::linear(
-      s, products, input.data(), weight.data(), bias.data(), behind, workspace.data(),
+      s, products, input.data(), weight.data(), bias.data(), behind, forward.get(),
       found.output.data(), nullptr);
   found.grad_input.assign(c.input.size(), T(7));
-  workspace = workspace_of<T>(s);
-  cuda::linear_backward_data(
-      s, products, grad_output.data(), behind_relu, behind.scale(), weight.data(),
-      workspace.data(), found.grad_input.data(), nullptr);
   found.grad_weight.assign(c.weight.size(), T(7));
   found.grad_bias.assign(c.bias.size(), T(7));
-  cuda::linear_backward_weights(
-      s, products, input.data(), grad_output.data(), behind_relu, behind.scale(), false,
-      found.grad_weight.data(), found.grad_bias.data(), nullptr);
+  OwnedWorkspace<T> backward(cuda::linear_workspace(s));
+  cuda::linear_backward<T>(
+      s, products, input.data(), weight.data(),
+      {grad_output.data(), behind_relu, behind.scale()}, backward.get(),
+      {found.grad_weight.data(), found.grad_bias.data(), false},
+      found.grad_input.data(), nullptr);
   return found;
 }
 
@@ -178,13 +171,14 @@ std::string name_of_shape(const testing::TestParamInfo<LinearShape>& test) {
 
 // Samples, inputs, outputs: as those of model/zoo.cpp, most of them smaller; then
 // ragged ones of both tiles, whole and divided forward (the third and fourth) and
-// backward (the last), and the least.
+// backward (the seventh), and the least; then in two groups of parts, forward and
+// backward.
 INSTANTIATE_TEST_SUITE_P(
     Shapes, LinearLayers,
     testing::Values(
         LinearShape{5, 64, 120}, LinearShape{5, 128, 10}, LinearShape{3, 784, 10},
         LinearShape{66, 401, 67}, LinearShape{1, 1, 1}, LinearShape{130, 33, 7},
-        LinearShape{2, 70, 259}),
+        LinearShape{2, 70, 259}, LinearShape{3, 1300, 5}, LinearShape{2, 5, 1300}),
     name_of_shape);
 
 // What a layer and a dropout behind its ReLU compute, each in kernels of its own.
@@ -258,11 +252,15 @@ TEST_P(LinearLayers, OfLoopsAreLibTorchs) {
 
 // Else two blocks would go through all inputs, and the other multiprocessors wait.
 TEST(Linear, AFewTilesAreDividedAmongManyBlocks) {
-  EXPECT_EQ(cuda::linear_workspace({64, 9216, 128}), 58 * 64 * 128);
-  EXPECT_EQ(cuda::linear_workspace({64, 784, 10}), 5 * 64 * 10);
-  EXPECT_EQ(cuda::linear_workspace({64, 128, 10}), 0);
-  EXPECT_EQ(cuda::linear_workspace({64 * 128, 9216, 128}), 0);
-  EXPECT_EQ(cuda::linear_workspace({0, 9216, 128}), 0);
+  const auto values = [](const LinearShape& shape) {
+    return cuda::linear_workspace(shape).values;
+  };
+  // Tiles of 4096 sums: parts, and groups of eight of them.
+  EXPECT_EQ(values({64, 9216, 128}), 2 * (58 + 8) * 4096);
+  EXPECT_EQ(values({64, 784, 10}), (5 + 1) * 4096);
+  EXPECT_EQ(values({64, 128, 10}), 0);
+  EXPECT_EQ(values({64 * 128, 9216, 128}), 0);
+  EXPECT_EQ(values({0, 9216, 128}), 0);
 }
 
 constexpr LinearShape kSmall{5, 300, 7};
@@ -272,19 +270,19 @@ TEST(Linear, NeedsNoBias) {
   const auto input = as<float>(expected.input);
   const auto weight = as<float>(expected.weight);
   const auto grad_output = as<float>(expected.grad_output);
-  auto workspace = workspace_of<float>(kSmall);
+  OwnedWorkspace<float> workspace(cuda::linear_workspace(kSmall));
   std::vector<float> output(expected.output.size());
   cuda::linear<float>(
-      kSmall, Products::full, input.data(), weight.data(), nullptr, {},
-      workspace.data(), output.data(), nullptr);
+      kSmall, Products::full, input.data(), weight.data(), nullptr, {}, workspace.get(),
+      output.data(), nullptr);
   for (size_t i = 0; i < output.size(); ++i) {
     expected.output[i] -= expected.bias[i % 7];
   }
   expect_values_near(output, expected.output, 1e-5, "output");
   std::vector<float> grad_weight(weight.size());
-  cuda::linear_backward_weights<float>(
-      kSmall, Products::full, input.data(), grad_output.data(), nullptr, 1, false,
-      grad_weight.data(), nullptr, nullptr);
+  cuda::linear_backward<float>(
+      kSmall, Products::full, input.data(), weight.data(), {grad_output.data()}, {},
+      {grad_weight.data(), nullptr, false}, nullptr, nullptr);
   expect_values_near(grad_weight, expected.grad_weight, 1e-5, "grad_weight");
 }
 
@@ -299,9 +297,9 @@ TEST(Linear, AddsGradientsToWhatIsThere) {
   for (const bool accumulate : {false, true}) {
     once_weight = weight;
     once_bias = bias;
-    cuda::linear_backward_weights<float>(
-        kSmall, Products::bf16, input.data(), grad_output.data(), nullptr, 1,
-        accumulate, weight.data(), bias.data(), nullptr);
+    cuda::linear_backward<float>(
+        kSmall, Products::bf16, input.data(), nullptr, {grad_output.data()}, {},
+        {weight.data(), bias.data(), accumulate}, nullptr, nullptr);
   }
   for (size_t i = 0; i < weight.size(); ++i) {
     ASSERT_EQ(weight[i], 2 * once_weight[i]);
@@ -316,14 +314,13 @@ TEST(Linear, OfNoSamplesHasGradientsOfZero) {
   std::vector<float> weight(300 * 7, 9);
   std::vector<float> bias(7, 9);
   cuda::linear<float>(
-      shape, Products::tf32, nullptr, weight.data(), bias.data(), {true}, nullptr,
-      nullptr, nullptr);
-  cuda::linear_backward_data<float>(
-      shape, Products::tf32, nullptr, nullptr, 1, weight.data(), nullptr, nullptr,
+      shape, Products::tf32, nullptr, weight.data(), bias.data(), {true}, {}, nullptr,
       nullptr);
-  cuda::linear_backward_weights<float>(
-      shape, Products::tf32, nullptr, nullptr, nullptr, 1, false, weight.data(),
-      bias.data(), nullptr);
+  float grad_input = 9;
+  cuda::linear_backward<float>(
+      shape, Products::tf32, nullptr, weight.data(), {nullptr}, {},
+      {weight.data(), bias.data(), false}, &grad_input, nullptr);
+  EXPECT_EQ(grad_input, 9);
   EXPECT_THAT(weight, Each(0));
   EXPECT_THAT(bias, Each(0));
 }

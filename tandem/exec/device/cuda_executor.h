@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-/// Runs a layered model as kernels of kernels/cuda, seventeen in a step of document
-/// 003's, in float32 (with tf32 its products, with bf16 those of
+/// Runs a layered model as kernels of kernels/cuda, ten in a step of document 003's,
+/// in float32 (with tf32 its products, with bf16 those of
 /// training) or float64. A step's
 /// memory is taken when a size of batch first comes and then used again, and nothing is
 /// read back. Loss weight and scale are those of forward's context. `current_stream`:

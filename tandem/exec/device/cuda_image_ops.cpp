@@ -27,8 +27,8 @@ class BatchNormOp : public OwnOutput {
     return output_;
   }
 
-  int64_t workspace_bytes() const override {
-    return cuda::batch_norm_workspace(shape_) * static_cast<int64_t>(sizeof(double));
+  cuda::WorkspaceSize workspace() const override {
+    return in_bytes({cuda::batch_norm_workspace(shape_)}, sizeof(double));
   }
 
   void forward(const CudaPass& pass) override {
@@ -49,23 +49,20 @@ class BatchNormOp : public OwnOutput {
     running.batches = data<int64_t>(tensors_.num_batches);
     cuda::batch_norm(
         shape_, parameters, data<const T>(input_), running,
-        static_cast<double*>(pass.workspace), data<double>(saved_), data<T>(output_),
-        pass.stream);
+        static_cast<double*>(pass.workspace.values), data<double>(saved_),
+        data<T>(output_), pass.stream);
   }
 
-  // The input's gradient needs the same sums.
-  void backward_parameters(const CudaPass& pass, bool accumulate) override {
+  void backward(const CudaPass& pass, bool accumulate) override {
     cuda::batch_norm_backward<T>(
         shape_, data<const T>(tensors_.weight), data<const T>(input_),
         data<const double>(saved_), data<const T>(grad_output_),
         fused_.relu ? data<const T>(output_) : nullptr,
-        static_cast<double*>(pass.workspace),
+        static_cast<double*>(pass.workspace.values),
         {data<T>(grad_input_), data<T>(tensors_.weight_grad),
          data<T>(tensors_.bias_grad), accumulate},
         pass.stream);
   }
-
-  void backward_input(const CudaPass&) override {}
 
  private:
   FusedLayer fused_;
@@ -95,7 +92,7 @@ class PoolOp : public OwnOutput {
         pass.stream);
   }
 
-  void backward_input(const CudaPass& pass) override {
+  void backward(const CudaPass& pass, bool) override {
     cuda::max_pool_backward(
         shape_, behind(fused_, pass), data<const T>(input_),
         data<const T>(grad_output_), data<T>(grad_input_), pass.stream);
@@ -122,14 +119,16 @@ class DropoutOp : public CudaOp {
   }
   at::Tensor plan_backward(
       const at::Tensor& grad_output, bool wants_input_grad) override {
-    gradients_ = grad_output;
-    return wants_input_grad ? gradients_ : at::Tensor();
+    gradients_ = wants_input_grad ? grad_output : at::Tensor();
+    return gradients_;
   }
   void forward(const CudaPass& pass) override {
     apply(pass, values_);
   }
-  void backward_input(const CudaPass& pass) override {
-    apply(pass, gradients_);
+  void backward(const CudaPass& pass, bool) override {
+    if (gradients_.defined()) {
+      apply(pass, gradients_);
+    }
   }
 
  private:
@@ -166,7 +165,7 @@ class FlattenOp : public CudaOp {
     return wants_input_grad ? grad_output.view(sizes_) : at::Tensor();
   }
   void forward(const CudaPass&) override {}
-  void backward_input(const CudaPass&) override {}
+  void backward(const CudaPass&, bool) override {}
 
  private:
   std::vector<int64_t> sizes_;

@@ -50,6 +50,17 @@ inline void check_images(const std::string& layer, const at::Tensor& x) {
   check_input(layer, "dimensions, of images", x.dim(), 4);
 }
 
+/// Of values of `value_bytes` bytes each.
+inline cuda::WorkspaceSize in_bytes(cuda::WorkspaceSize size, size_t value_bytes) {
+  size.values *= static_cast<int64_t>(value_bytes);
+  return size;
+}
+
+template <typename T>
+cuda::Workspace<T> workspace_of(const CudaPass& pass) {
+  return {static_cast<T*>(pass.workspace.values), pass.workspace.counters};
+}
+
 /// What a layer takes along behind itself.
 inline cuda::ReluAndDropout behind(const FusedLayer& fused, const CudaPass& pass) {
   cuda::ReluAndDropout behind;

@@ -13,14 +13,18 @@ bool is_dropout(const Layer& layer) {
 // A linear layer's gradient goes where its output is above 0: that says what dropout
 // took only behind a ReLU.
 bool takes_dropout(const FusedLayer& fused) {
-  const bool is_one = fused.layer.kind == LayerKind::max_pool2d ||
+  const bool is_one = fused.layer.kind == LayerKind::max_pool2d || fused.pool ||
                       (fused.layer.kind == LayerKind::linear && fused.relu);
   return is_one && !fused.dropout;
 }
 
+bool takes_pool(const FusedLayer& fused) {
+  return fused.layer.kind == LayerKind::conv2d && !fused.pool;
+}
+
 }  // namespace
 
-std::vector<BoundLayer> fuse_dropouts(
+std::vector<BoundLayer> fuse_for_cuda(
     const std::vector<BoundLayer>& layers, bool training) {
   std::vector<BoundLayer> fused;
   for (const auto& bound : layers) {
@@ -31,6 +35,11 @@ std::vector<BoundLayer> fuse_dropouts(
     if (layer.kind == LayerKind::dropout && !fused.empty() &&
         takes_dropout(fused.back().fused)) {
       fused.back().fused.dropout = layer;
+    } else if (
+        layer.kind == LayerKind::max_pool2d && !fused.empty() &&
+        takes_pool(fused.back().fused)) {
+      fused.back().fused.pool = true;
+      fused.back().fused.relu |= bound.fused.relu;
     } else {
       fused.push_back(bound);
     }
@@ -43,7 +52,7 @@ std::unique_ptr<CudaOp> make_cuda_op(
     bool training) {
   switch (layer.fused.layer.kind) {
     case LayerKind::conv2d:
-      return make_cuda_convolution(layer, dtype, products);
+      return make_cuda_convolution(layer, dtype, products, training);
     case LayerKind::linear:
       return make_cuda_linear(layer, dtype, products);
     case LayerKind::batch_norm2d:

@@ -10,6 +10,7 @@
 #include "tandem/exec/bound_layers.h"
 #include "tandem/kernels/cuda/products.h"
 #include "tandem/kernels/cuda/stream.h"
+#include "tandem/kernels/cuda/workspace.h"
 
 namespace tandem {
 
@@ -18,13 +19,14 @@ struct CudaPass {
   // On the device.
   const BatchRecord* record = nullptr;
   // On the device: for each kernel as much as its operation has asked for.
-  void* workspace = nullptr;
+  cuda::Workspace<void> workspace;
   cuda::Stream stream = nullptr;
 };
 
 /// The layers of training, where a max pool, or a linear layer with a ReLU, takes the
-/// dropout of elements behind it along, or those of evaluation, without dropout.
-std::vector<BoundLayer> fuse_dropouts(
+/// dropout of elements behind it along, or those of evaluation, without dropout; in
+/// both a convolution takes the max pool behind it along.
+std::vector<BoundLayer> fuse_for_cuda(
     const std::vector<BoundLayer>& layers, bool training);
 
 /// A layer, planned for one size of batch, as kernels of kernels/cuda. Tensors are
@@ -44,20 +46,16 @@ class CudaOp {
   virtual at::Tensor plan_backward(
       const at::Tensor& grad_output, bool wants_input_grad) = 0;
 
-  /// How many bytes kernels need at CudaPass::workspace.
-  virtual int64_t workspace_bytes() const {
-    return 0;
+  /// What kernels need at CudaPass::workspace; its values are bytes.
+  virtual cuda::WorkspaceSize workspace() const {
+    return {};
   }
 
   virtual void forward(const CudaPass& pass) = 0;
 
-  /// Writes parameters' gradients into the arena; `accumulate`: adds them. Before
-  /// backward_input().
-  virtual void backward_parameters(const CudaPass& pass, bool accumulate) {
-    static_cast<void>(pass);
-    static_cast<void>(accumulate);
-  }
-  virtual void backward_input(const CudaPass& pass) = 0;
+  /// Writes the input's gradient, where it is wanted, and parameters' gradients into
+  /// the arena; `accumulate`: adds those.
+  virtual void backward(const CudaPass& pass, bool accumulate) = 0;
 };
 
 /// Throws ConfigError for a layer that cuda_layer_obstacle() names.
@@ -67,7 +65,8 @@ std::unique_ptr<CudaOp> make_cuda_op(
 
 /// Those that it chooses from.
 std::unique_ptr<CudaOp> make_cuda_convolution(
-    const BoundLayer& layer, at::ScalarType dtype, cuda::Products products);
+    const BoundLayer& layer, at::ScalarType dtype, cuda::Products products,
+    bool training);
 std::unique_ptr<CudaOp> make_cuda_linear(
     const BoundLayer& layer, at::ScalarType dtype, cuda::Products products);
 std::unique_ptr<CudaOp> make_cuda_batch_norm(

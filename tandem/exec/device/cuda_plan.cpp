@@ -1,6 +1,7 @@
 #include "tandem/exec/device/cuda_plan.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
@@ -35,7 +36,7 @@ CudaPlan::CudaPlan(
     const CudaStage& stage, const std::vector<int64_t>& input_sizes, bool training)
     : stage_(stage),
       training_(training),
-      layers_(fuse_dropouts(stage.layers, training)),
+      layers_(fuse_for_cuda(stage.layers, training)),
       first_with_gradient_(first_with_gradient(layers_, stage.options.first)) {
   const auto options = at::TensorOptions(stage.dtype).device(stage.device);
   own_record_ = at::empty({kBatchRecordWords}, options.dtype(at::kLong));
@@ -55,11 +56,14 @@ CudaPlan::CudaPlan(
   if (training) {
     plan_backward();
   }
-  int64_t workspace_bytes = 0;
+  cuda::WorkspaceSize most;
   for (const auto& op : ops_) {
-    workspace_bytes = std::max(workspace_bytes, op->workspace_bytes());
+    const auto size = op->workspace();
+    most.values = std::max(most.values, size.values);
+    most.counters = std::max(most.counters, size.counters);
   }
-  workspace_ = at::empty({workspace_bytes}, options.dtype(at::kByte));
+  workspace_ = at::empty({most.values}, options.dtype(at::kByte));
+  counters_ = at::zeros({most.counters}, options.dtype(at::kInt));
 }
 
 void CudaPlan::plan_loss(const at::Tensor& result) {
@@ -118,7 +122,8 @@ BatchRecord* CudaPlan::record_on_device() const {
 }
 
 CudaPass CudaPlan::pass(cuda::Stream stream) const {
-  return {record_on_device(), workspace_.data_ptr<uint8_t>(), stream};
+  auto* counters = reinterpret_cast<unsigned*>(counters_.data_ptr<int32_t>());
+  return {record_on_device(), {workspace_.data_ptr<uint8_t>(), counters}, stream};
 }
 
 void CudaPlan::forward(const StepContext& context, cuda::Stream stream) {
@@ -172,12 +177,9 @@ void CudaPlan::backward(
     if (context.trace != nullptr && !bound.fused.layer.name.empty()) {
       context.trace->mark("compute", "backward " + bound.fused.layer.name);
     }
-    ops_[i]->backward_parameters(of, accumulate);
+    ops_[i]->backward(of, accumulate);
     for (const size_t slot : bound.slots) {
       sink.gradient_ready(slot);
-    }
-    if (wants_input_grad(i)) {
-      ops_[i]->backward_input(of);
     }
   }
 }

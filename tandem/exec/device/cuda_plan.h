@@ -96,6 +96,7 @@ class CudaPlan {
   // Of the batch in flight.
   at::Tensor record_;
   at::Tensor workspace_;
+  at::Tensor counters_;
   int64_t kept_bytes_ = 0;
 };
 

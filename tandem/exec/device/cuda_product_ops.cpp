@@ -1,10 +1,18 @@
+#include <vector>
+
 #include "tandem/exec/device/cuda_op_parts.h"
 #include "tandem/kernels/cuda/convolution.h"
 #include "tandem/kernels/cuda/linear.h"
+#include "tandem/kernels/cuda/pool.h"
 
 namespace tandem {
 
 namespace {
+
+template <typename T>
+cuda::ParameterGradients<T> gradients_of(const LayerTensors& tensors, bool accumulate) {
+  return {data<T>(tensors.weight_grad), data<T>(tensors.bias_grad), accumulate};
+}
 
 // What layers of products with weights have in common.
 class ProductOp : public OwnOutput {
@@ -36,13 +44,12 @@ class ConvolutionOp : public ProductOp {
               input.size(3), layer.kernel, layer.padding};
     cuda::check_convolution(shape_);
     input_ = input;
-    output_ = empty_as(
-        input, {shape_.images, layer.out, shape_.out_height(), shape_.out_width()});
+    output_ = empty_as(input, output_sizes());
     return output_;
   }
 
-  int64_t workspace_bytes() const override {
-    return cuda::convolution_workspace(shape_) * static_cast<int64_t>(sizeof(T));
+  cuda::WorkspaceSize workspace() const override {
+    return in_bytes(cuda::convolution_workspace(shape_), sizeof(T));
   }
 
   void forward(const CudaPass& pass) override {
@@ -51,21 +58,80 @@ class ConvolutionOp : public ProductOp {
         data<const T>(tensors_.bias), fused_.relu, data<T>(output_), pass.stream);
   }
 
-  void backward_parameters(const CudaPass& pass, bool accumulate) override {
-    cuda::convolution_backward_weights(
-        shape_, products_, data<const T>(input_), data<const T>(grad_output_),
-        data<const T>(behind_relu()), accumulate, static_cast<T*>(pass.workspace),
-        data<T>(tensors_.weight_grad), data<T>(tensors_.bias_grad), pass.stream);
+  void backward(const CudaPass& pass, bool accumulate) override {
+    backward_of(pass, grad_output_, behind_relu(), accumulate);
   }
 
-  void backward_input(const CudaPass& pass) override {
-    cuda::convolution_backward_data(
-        shape_, products_, data<const T>(grad_output_), data<const T>(behind_relu()),
-        data<const T>(tensors_.weight), data<T>(grad_input_), pass.stream);
+ protected:
+  virtual std::vector<int64_t> output_sizes() const {
+    return {
+        shape_.images, shape_.out_channels, shape_.out_height(), shape_.out_width()};
+  }
+
+  // `output`: as of convolution_backward().
+  void backward_of(
+      const CudaPass& pass, const at::Tensor& grad_output, const at::Tensor& output,
+      bool accumulate) const {
+    cuda::convolution_backward<T>(
+        shape_, products_, data<const T>(input_), data<const T>(tensors_.weight),
+        data<const T>(grad_output), data<const T>(output), workspace_of<T>(pass),
+        gradients_of<T>(tensors_, accumulate), data<T>(grad_input_), pass.stream);
+  }
+
+  cuda::ConvolutionShape shape_;
+};
+
+// Its own output is never written, and backward begins with that output's gradient.
+template <typename T>
+class ConvolutionAndPoolOp : public ConvolutionOp<T> {
+ public:
+  ConvolutionAndPoolOp(const BoundLayer& layer, cuda::Products products, bool training)
+      : ConvolutionOp<T>(layer, products), training_(training) {}
+
+  at::Tensor plan_forward(const at::Tensor& input) override {
+    const auto output = ConvolutionOp<T>::plan_forward(input);
+    cuda::check_pool(pool());
+    if (training_) {
+      largest_ = at::empty(output.sizes(), output.options().dtype(at::kByte));
+    }
+    return output;
+  }
+
+  at::Tensor plan_backward(
+      const at::Tensor& grad_output, bool wants_input_grad) override {
+    grad_images_ = empty_as(grad_output, ConvolutionOp<T>::output_sizes());
+    return ConvolutionOp<T>::plan_backward(grad_output, wants_input_grad);
+  }
+
+  void forward(const CudaPass& pass) override {
+    cuda::convolution_and_pool(
+        this->shape_, this->products_, data<const T>(this->input_),
+        data<const T>(this->tensors_.weight), data<const T>(this->tensors_.bias),
+        behind(this->fused_, pass), data<T>(this->output_), data<uint8_t>(largest_),
+        pass.stream);
+  }
+
+  void backward(const CudaPass& pass, bool accumulate) override {
+    cuda::max_pool_backward(
+        pool(), data<const uint8_t>(largest_), behind(this->fused_, pass).scale(),
+        data<const T>(this->grad_output_), data<T>(grad_images_), pass.stream);
+    this->backward_of(pass, grad_images_, {}, accumulate);
   }
 
  private:
-  cuda::ConvolutionShape shape_;
+  std::vector<int64_t> output_sizes() const override {
+    const auto of = pool();
+    return {of.images, of.channels, of.height / 2, of.width / 2};
+  }
+
+  cuda::PoolShape pool() const {
+    const auto& of = this->shape_;
+    return {of.images, of.out_channels, of.out_height(), of.out_width()};
+  }
+
+  bool training_;
+  at::Tensor largest_;
+  at::Tensor grad_images_;
 };
 
 template <typename T>
@@ -85,43 +151,49 @@ class LinearOp : public ProductOp {
     return output_;
   }
 
-  int64_t workspace_bytes() const override {
-    return cuda::linear_workspace(shape_) * static_cast<int64_t>(sizeof(T));
+  cuda::WorkspaceSize workspace() const override {
+    return in_bytes(cuda::linear_workspace(shape_), sizeof(T));
   }
 
   void forward(const CudaPass& pass) override {
     cuda::linear(
         shape_, products_, data<const T>(input_), data<const T>(tensors_.weight),
-        data<const T>(tensors_.bias), behind(fused_, pass),
-        static_cast<T*>(pass.workspace), data<T>(output_), pass.stream);
+        data<const T>(tensors_.bias), behind(fused_, pass), workspace_of<T>(pass),
+        data<T>(output_), pass.stream);
   }
 
-  void backward_parameters(const CudaPass& pass, bool accumulate) override {
-    cuda::linear_backward_weights(
-        shape_, products_, data<const T>(input_), data<const T>(grad_output_),
-        data<const T>(behind_relu()), behind(fused_, pass).scale(), accumulate,
-        data<T>(tensors_.weight_grad), data<T>(tensors_.bias_grad), pass.stream);
-  }
-
-  void backward_input(const CudaPass& pass) override {
-    cuda::linear_backward_data(
-        shape_, products_, data<const T>(grad_output_), data<const T>(behind_relu()),
-        behind(fused_, pass).scale(), data<const T>(tensors_.weight),
-        static_cast<T*>(pass.workspace), data<T>(grad_input_), pass.stream);
+  void backward(const CudaPass& pass, bool accumulate) override {
+    const cuda::LinearGradient<T> gradient{
+        data<const T>(grad_output_), data<const T>(behind_relu()),
+        behind(fused_, pass).scale()};
+    cuda::linear_backward(
+        shape_, products_, data<const T>(input_), data<const T>(tensors_.weight),
+        gradient, workspace_of<T>(pass), gradients_of<T>(tensors_, accumulate),
+        data<T>(grad_input_), pass.stream);
   }
 
  private:
   cuda::LinearShape shape_;
 };
 
+template <typename T>
+std::unique_ptr<CudaOp> make_convolution(
+    const BoundLayer& layer, cuda::Products products, bool training) {
+  if (layer.fused.pool) {
+    return std::make_unique<ConvolutionAndPoolOp<T>>(layer, products, training);
+  }
+  return std::make_unique<ConvolutionOp<T>>(layer, products);
+}
+
 }  // namespace
 
 std::unique_ptr<CudaOp> make_cuda_convolution(
-    const BoundLayer& layer, at::ScalarType dtype, cuda::Products products) {
+    const BoundLayer& layer, at::ScalarType dtype, cuda::Products products,
+    bool training) {
   if (dtype == at::kDouble) {
-    return std::make_unique<ConvolutionOp<double>>(layer, products);
+    return make_convolution<double>(layer, products, training);
   }
-  return std::make_unique<ConvolutionOp<float>>(layer, products);
+  return make_convolution<float>(layer, products, training);
 }
 
 std::unique_ptr<CudaOp> make_cuda_linear(

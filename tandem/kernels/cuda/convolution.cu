@@ -2,205 +2,167 @@
 
 #include <string>
 
-#include "tandem/kernels/cuda/tile_dispatch.h"
-#include "tandem/kernels/cuda/window.h"
-
-// A product of matrices that nobody stores: a row for each position of the output, its
-// window's values along k; a column for each channel of the output, its weights along
-// k. See convolution.h for the registers that this takes.
+#include "tandem/kernels/cuda/dropout_block.h"
+#include "tandem/kernels/cuda/pool.h"
+#include "tandem/kernels/cuda/window_source.h"
 
 namespace tandem::cuda {
 
 namespace {
 
-// Forward, and backward for the data.
+// What a pool behind a convolution is computed with; positions are numbered by its
+// windows.
 template <typename T>
-struct Convolution {
-  Window window;
-  int images;
-  int out_channels;
-  // Of weights: how far apart those of neighbouring window channels and of neighbouring
-  // output channels are, and whether a kernel's are read from its end.
-  int weight_channel;
-  int weight_column;
-  bool turned;
-  bool relu;
-  const T* input;
-  // Of the ReLU behind what `input` is the gradient of; or null.
-  const T* relu_output;
-  const T* weight;
-  const T* bias;
+struct PoolBehind {
+  // Of a sample's pool outputs.
+  DropoutDecisions dropout;
+  T scale;
+  // Null without a pool.
   T* output;
-
-  __device__ int weight_of(unsigned k) const {
-    const unsigned channel = window.area.quotient(k);
-    const unsigned in_area = k - channel * window.area.divisor;
-    return static_cast<int>(channel) * weight_channel +
-           static_cast<int>(turned ? window.area.divisor - 1 - in_area : in_area);
-  }
+  // Or null.
+  uint8_t* largest;
 };
 
-struct WeightedTap {
-  Tap tap;
-  int weight;
+template <typename T>
+struct Forward {
+  Convolution<T> convolution;
+  // Or null.
+  const T* bias;
+  bool relu;
+  PoolBehind<T> pool;
 };
 
-// A thread reads one position's window for one part of k, so that neighbouring threads
-// read neighbouring positions; and for one word of k the weights of every so-many'th
-// output channel.
-template <typename Tile, typename Arithmetic>
-class WindowSource {
- public:
-  using T = typename Arithmetic::Value;
-  using Word = typename Arithmetic::Word;
-  static constexpr unsigned kParts = kTileThreads / Tile::kRows;
-  static constexpr unsigned kValues = Tile::kDepth / kParts;
-  static constexpr unsigned kColumnStep = kTileThreads / Tile::kWords;
-  static constexpr unsigned kColumns = Tile::kColumns / kColumnStep;
-  static constexpr unsigned kPerWord = Arithmetic::kPerWord;
-  static constexpr unsigned kSharedBytes = 2 * Tile::kDepth * sizeof(WeightedTap);
-
-  __device__ WindowSource(const Convolution<T>& problem, WeightedTap* taps)
-      : problem_(problem), taps_(taps) {
-    const unsigned at = blockIdx.x * Tile::kRows + threadIdx.x % Tile::kRows;
-    const unsigned positions = static_cast<unsigned>(problem.images) *
-                               static_cast<unsigned>(problem.window.positions());
-    position_ = position_of(problem.window, at, at < positions);
-    place_ = int64_t{position_.image} * problem.window.elements() + position_.in_image;
-  }
-
-  __device__ void prepare(unsigned stage) {
-    if (threadIdx.x < Tile::kDepth) {
-      const unsigned k = stage * Tile::kDepth + threadIdx.x;
-      const Tap tap = tap_of(problem_.window, k);
-      taps_[stage % 2 * Tile::kDepth + threadIdx.x] = {
-          tap, tap.needs == kNever ? 0 : problem_.weight_of(k)};
-    }
-  }
-
-  __device__ __forceinline__ void fetch(unsigned stage) {
-    const WeightedTap* taps = taps_ + stage % 2 * Tile::kDepth;
-    const WeightedTap* own = taps + threadIdx.x / Tile::kRows * kValues;
-    TANDEM_UNROLL
-    for (unsigned i = 0; i < kValues; ++i) {
-      const Tap tap = own[i].tap;
-      window_[i] =
-          is_inside(position_, tap) ? problem_.input[place_ + tap.offset] : T(0);
-    }
-    if (problem_.relu_output != nullptr) {
-      close_gates(window_, [&](unsigned i) {
-        const Tap tap = own[i].tap;
-        return is_inside(position_, tap) ? problem_.relu_output[place_ + tap.offset]
-                                         : T(0);
-      });
-    }
-    own = taps + threadIdx.x % Tile::kWords * kPerWord;
-    TANDEM_UNROLL
-    for (unsigned e = 0; e < kPerWord; ++e) {
-      const bool exists = own[e].tap.needs != kNever;
-      TANDEM_UNROLL
-      for (unsigned i = 0; i < kColumns; ++i) {
-        const auto column = static_cast<int>(
-            blockIdx.y * Tile::kColumns + threadIdx.x / Tile::kWords + i * kColumnStep);
-        weights_[i * kPerWord + e] =
-            exists && column < problem_.out_channels
-                ? problem_.weight[own[e].weight + column * problem_.weight_column]
-                : T(0);
-      }
-    }
-  }
-
-  __device__ __forceinline__ void store(Word* a, Word* b) const {
-    constexpr unsigned kInVector = kVectorBytes / sizeof(Word);
-    a += threadIdx.x % Tile::kRows * Tile::kStride +
-         threadIdx.x / Tile::kRows * kValues / kPerWord;
-    TANDEM_UNROLL
-    for (unsigned i = 0; i < kValues / kPerWord; i += kInVector) {
-      Vector<Word> vector;
-      TANDEM_UNROLL
-      for (unsigned w = 0; w < kInVector; ++w) {
-        vector.words[w] = Arithmetic::word(window_ + (i + w) * kPerWord);
-      }
-      *reinterpret_cast<Vector<Word>*>(a + i) = vector;
-    }
-    b += threadIdx.x / Tile::kWords * Tile::kStride + threadIdx.x % Tile::kWords;
-    TANDEM_UNROLL
-    for (unsigned i = 0; i < kColumns; ++i) {
-      b[i * kColumnStep * Tile::kStride] = Arithmetic::word(weights_ + i * kPerWord);
-    }
-  }
-
- private:
-  const Convolution<T>& problem_;
-  WeightedTap* taps_;
-  Position position_;
-  int64_t place_;
-  T window_[kValues];
-  T weights_[kColumns * kPerWord];
+// The first of the largest values of a window, or the last NaN.
+template <typename T>
+struct Largest {
+  T value;
+  unsigned place;
 };
 
-template <typename Tile, typename T>
-__device__ __forceinline__ void write_output(
-    const Convolution<T>& problem, const Sums<T>& sums) {
-  T bias[8];
-  int column[8];
+template <typename T>
+__device__ __forceinline__ Largest<T> largest_of(
+    const Largest<T>& one, const Largest<T>& later) {
+  return later.value > one.value || later.value != later.value ? later : one;
+}
+
+// Of the four lanes whose sums are of one window: lane / 4 % 4 is the place in it.
+template <typename T>
+__device__ __forceinline__ Largest<T> largest_of_window(T value) {
+  Largest<T> own{value, threadIdx.x / 4 % 4};
   TANDEM_UNROLL
-  for (unsigned j = 0; j < 8; ++j) {
-    column[j] = static_cast<int>(blockIdx.y * Tile::kColumns + column_of<Tile>(j));
-    bias[j] = problem.bias != nullptr && column[j] < problem.out_channels
-                  ? problem.bias[column[j]]
-                  : T(0);
+  for (unsigned bit = 1; bit <= 2; bit *= 2) {
+    const int lanes = static_cast<int>(4 * bit);
+    const Largest<T> other{
+        __shfl_xor_sync(kAllLanes, own.value, lanes),
+        __shfl_xor_sync(kAllLanes, own.place, lanes)};
+    own =
+        (threadIdx.x / 4 & bit) == 0 ? largest_of(own, other) : largest_of(other, own);
   }
-  const auto positions = static_cast<unsigned>(problem.window.positions());
+  return own;
+}
+
+// One value of the pool behind image `image`; `window` of its channel.
+template <typename T>
+__device__ __forceinline__ void write_window(
+    const Forward<T>& problem, unsigned image, unsigned window, int column,
+    const Largest<T>& largest) {
+  const PoolBehind<T>& pool = problem.pool;
+  const int64_t element =
+      int64_t{column} * (problem.convolution.window.positions() / 4) + window;
+  const bool is_kept_here = is_kept(pool.dropout, image, element);
+  const T value = problem.relu && largest.value < 0 ? T(0) : largest.value;
+  const int64_t at = image * pool.dropout.elements + element;
+  pool.output[at] = value * (is_kept_here ? pool.scale : T(0));
+  if (pool.largest != nullptr) {
+    const bool is_lost = !is_kept_here || (problem.relu && largest.value <= 0);
+    pool.largest[at] = static_cast<uint8_t>(is_lost ? kNoneOfWindow : largest.place);
+  }
+}
+
+// The four lanes of a window share its channels.
+template <typename Tile, typename T>
+__device__ __forceinline__ void write_pool(
+    const Forward<T>& problem, const TilePlace& place, const T (&bias)[8],
+    const Sums<T>& sums) {
+  const Convolution<T>& convolution = problem.convolution;
+  const auto windows = static_cast<unsigned>(convolution.window.positions()) / 4;
   for_each_row<Tile>(sums, [&](unsigned row, const T(&of_row)[8]) {
-    const unsigned at = blockIdx.x * Tile::kRows + row;
-    const unsigned image = at / positions;
-    if (image >= static_cast<unsigned>(problem.images)) {
-      return;
-    }
-    T* output = problem.output +
-                int64_t{image} * problem.out_channels * problem.window.positions() +
-                at % positions;
+    const unsigned at = (place.row * Tile::kRows + row) / 4;
+    const unsigned image = at / windows;
     TANDEM_UNROLL
     for (unsigned j = 0; j < 8; ++j) {
-      if (column[j] < problem.out_channels) {
-        const T value = of_row[j] + bias[j];
-        output[int64_t{column[j]} * problem.window.positions()] =
-            problem.relu && value < 0 ? T(0) : value;
+      const auto largest = largest_of_window(of_row[j] + bias[j]);
+      const auto column =
+          static_cast<int>(place.column * Tile::kColumns + column_of<Tile>(j));
+      if (threadIdx.x / 4 % 4 == j % 4 && column < convolution.out_channels &&
+          image < static_cast<unsigned>(convolution.images)) {
+        write_window(problem, image, at % windows, column, largest);
       }
     }
   });
 }
 
-// Blocks: tiles of positions x tiles of output channels.
 template <typename Tile, typename Arithmetic>
 __global__ void __launch_bounds__(
     kTileThreads, blocks_per_processor<Tile, Arithmetic>())
-    convolution_kernel(Convolution<typename Arithmetic::Value> problem) {
+    convolution_kernel(Forward<typename Arithmetic::Value> problem) {
   using T = typename Arithmetic::Value;
-  auto* shared = dynamic_shared<typename Tile::Word>();
-  WindowSource<Tile, Arithmetic> source(
-      problem, reinterpret_cast<WeightedTap*>(shared + 2 * Tile::kStageWords));
+  const Convolution<T>& convolution = problem.convolution;
+  const TilePlace place = place_in(convolution.grid, blockIdx.x);
   Sums<T> sums = {};
-  multiply_stages<Tile, Arithmetic>(
-      source, Tile::stages(problem.window.taps()), shared, sums);
-  write_output<Tile>(problem, sums);
+  multiply_windows<Tile, Arithmetic>(convolution, place, sums);
+  T bias[8];
+  TANDEM_UNROLL
+  for (unsigned j = 0; j < 8; ++j) {
+    const auto column =
+        static_cast<int>(place.column * Tile::kColumns + column_of<Tile>(j));
+    bias[j] = problem.bias != nullptr && column < convolution.out_channels
+                  ? problem.bias[column]
+                  : T(0);
+  }
+  if (problem.pool.output != nullptr) {
+    write_pool<Tile>(problem, place, bias, sums);
+    return;
+  }
+  write_images<Tile>(convolution, place, sums, [&](unsigned j, T sum) {
+    const T value = sum + bias[j];
+    return problem.relu && value < 0 ? T(0) : value;
+  });
 }
 
 template <typename T>
-void launch_convolution(
-    const char* name, Products products, const Convolution<T>& problem, Stream stream) {
-  const int64_t positions = int64_t{problem.images} * problem.window.positions();
-  if (positions == 0 || problem.out_channels == 0) {
+Forward<T> forward_of(
+    const ConvolutionShape& shape, const T* input, const T* weight, const T* bias) {
+  check_convolution(shape);
+  Forward<T> problem{};
+  Convolution<T>& convolution = problem.convolution;
+  convolution.window = forward_window(shape);
+  convolution.images = static_cast<int>(shape.images);
+  convolution.out_channels = static_cast<int>(shape.out_channels);
+  convolution.weight_channel = static_cast<int>(convolution.window.area.divisor);
+  convolution.weight_column = convolution.window.taps();
+  convolution.input = input;
+  convolution.weight = weight;
+  problem.bias = bias;
+  return problem;
+}
+
+template <typename T>
+void launch_forward(
+    const char* name, Products products, Forward<T> problem, Stream stream) {
+  Convolution<T>& convolution = problem.convolution;
+  const bool narrow = is_narrow(convolution.out_channels);
+  convolution.grid = grid_of(
+      int64_t{convolution.images} * convolution.window.positions(),
+      convolution.out_channels, narrow);
+  if (convolution.grid.blocks() == 0) {
     return;
   }
-  with_tile<T>(products, problem.out_channels, [&](auto tile, auto arithmetic) {
+  with_tile<T>(products, narrow, [&](auto tile, auto arithmetic) {
     using Tile = decltype(tile);
     using Arithmetic = decltype(arithmetic);
     launch_tiles<Arithmetic>(
-        name, convolution_kernel<Tile, Arithmetic>,
-        {blocks_of(positions, Tile::kRows),
-         blocks_of(problem.out_channels, Tile::kColumns)},
+        name, convolution_kernel<Tile, Arithmetic>, convolution.grid.blocks(),
         Tile::kSharedBytes + WindowSource<Tile, Arithmetic>::kSharedBytes, stream,
         problem);
   });
@@ -240,48 +202,30 @@ template <typename T>
 void convolution(
     const ConvolutionShape& shape, Products products, const T* input, const T* weight,
     const T* bias, bool relu, T* output, Stream stream) {
-  check_convolution(shape);
-  Convolution<T> problem{};
-  problem.window = forward_window(shape);
-  problem.images = static_cast<int>(shape.images);
-  problem.out_channels = static_cast<int>(shape.out_channels);
-  problem.weight_channel = static_cast<int>(problem.window.area.divisor);
-  problem.weight_column = problem.window.taps();
+  auto problem = forward_of(shape, input, weight, bias);
   problem.relu = relu;
-  problem.input = input;
-  problem.weight = weight;
-  problem.bias = bias;
-  problem.output = output;
-  launch_convolution("convolution", products, problem, stream);
+  problem.convolution.output = output;
+  launch_forward("convolution", products, problem, stream);
 }
 
 template <typename T>
-void convolution_backward_data(
-    const ConvolutionShape& shape, Products products, const T* grad_output,
-    const T* output, const T* weight, T* grad_input, Stream stream) {
-  check_convolution(shape);
-  const Window forward = forward_window(shape);
-  const auto area = static_cast<int>(forward.area.divisor);
-  Convolution<T> problem{};
-  problem.window = {
-      static_cast<int>(shape.out_channels),
-      forward.out_height,
-      forward.out_width,
-      forward.kernel,
-      forward.area,
-      static_cast<int>(shape.kernel - 1 - shape.padding),
-      forward.height,
-      forward.width};
-  problem.images = static_cast<int>(shape.images);
-  problem.out_channels = forward.channels;
-  problem.weight_channel = forward.channels * area;
-  problem.weight_column = area;
-  problem.turned = true;
-  problem.input = grad_output;
-  problem.relu_output = output;
-  problem.weight = weight;
-  problem.output = grad_input;
-  launch_convolution("convolution_data", products, problem, stream);
+void convolution_and_pool(
+    const ConvolutionShape& shape, Products products, const T* input, const T* weight,
+    const T* bias, const ReluAndDropout& behind, T* output, uint8_t* largest,
+    Stream stream) {
+  auto problem = forward_of(shape, input, weight, bias);
+  problem.convolution.window.by_pool = true;
+  problem.relu = behind.relu;
+  const PoolShape pool{
+      shape.images, shape.out_channels, shape.out_height(), shape.out_width()};
+  check_pool(pool);
+  problem.pool = {
+      {behind.place, behind.layer, shape.images, pool.outputs(),
+       dropout_threshold(behind.p)},
+      static_cast<T>(behind.scale()),
+      output,
+      largest};
+  launch_forward("convolution_and_pool", products, problem, stream);
 }
 
 template void convolution(
@@ -290,11 +234,11 @@ template void convolution(
 template void convolution(
     const ConvolutionShape&, Products, const double*, const double*, const double*,
     bool, double*, Stream);
-template void convolution_backward_data(
-    const ConvolutionShape&, Products, const float*, const float*, const float*, float*,
-    Stream);
-template void convolution_backward_data(
+template void convolution_and_pool(
+    const ConvolutionShape&, Products, const float*, const float*, const float*,
+    const ReluAndDropout&, float*, uint8_t*, Stream);
+template void convolution_and_pool(
     const ConvolutionShape&, Products, const double*, const double*, const double*,
-    double*, Stream);
+    const ReluAndDropout&, double*, uint8_t*, Stream);
 
 }  // namespace tandem::cuda

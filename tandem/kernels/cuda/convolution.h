@@ -2,8 +2,11 @@
 
 #include <cstdint>
 
+#include "tandem/kernels/cuda/parameter_gradients.h"
 #include "tandem/kernels/cuda/products.h"
+#include "tandem/kernels/cuda/relu_and_dropout.h"
 #include "tandem/kernels/cuda/stream.h"
+#include "tandem/kernels/cuda/workspace.h"
 
 namespace tandem::cuda {
 
@@ -25,17 +28,18 @@ namespace tandem::cuda {
 
 // A kernel's blocks have 128 threads and a tile of 64 x 64 sums, or 128 x 32 for up to
 // 32 channels (tile_product.h says how it lies in shared memory). What nvcc 13.0 gives
-// them, the larger of sm_80 and sm_90; there are no spills, nor for 86, 89, 100 and
-// 120:
+// them, the larger of sm_80 and sm_90; of bf16, tiles of 128 x 32 for the input's
+// gradient spill 4 bytes, the rest nothing:
 //
-//              registers of a thread:             blocks on a multiprocessor,
-//              forward and data   weights         by registers of sm_90
-//              64x64    128x32    64x64  128x32   64x64  128x32
-//   float64    172      178       166    164      2      2
-//   float32    168      128       118    119      4      4
-//   tf32       113      126       122    119      4      4
-//   bf16       128      168       128    145      4      3
-//   shared     21 KB    26 KB     21 KB  26 KB
+//              registers of a thread:               blocks on a multiprocessor,
+//              forward          backward            by registers of sm_90
+//              64x64   128x32   data's tile         forward         backward
+//                               64x64    128x32     64x64  128x32   64x64  128x32
+//   float64    168     180      178      174          2      2        2      2
+//   float32    128     128      168      168          4      4        3      3
+//   tf32       111     123      113      124          4      4        4      4
+//   bf16       126     168      128      168          4      3        4      3
+//   shared     21 KB   26 KB    21 KB    26 KB
 //
 // None of it has run on a GPU yet.
 
@@ -72,25 +76,27 @@ void convolution(
     const ConvolutionShape& shape, Products products, const T* input, const T* weight,
     const T* bias, bool relu, T* output, Stream stream);
 
-/// The gradient of the input. `output`: what a forward with `relu` wrote, or null
-/// without. A kernel, the same as forward's: a convolution of `grad_output` with the
-/// weights turned round; no workspace.
+/// A convolution and what max_pool() (pool.h) makes of its output, which is 2 x 2 at
+/// least and is not written: the same bits. `largest`: as of
+/// max_pool_backward(), or null where nobody needs it. A kernel; no workspace.
 template <typename T>
-void convolution_backward_data(
-    const ConvolutionShape& shape, Products products, const T* grad_output,
-    const T* output, const T* weight, T* grad_input, Stream stream);
+void convolution_and_pool(
+    const ConvolutionShape& shape, Products products, const T* input, const T* weight,
+    const T* bias, const ReluAndDropout& behind, T* output, uint8_t* largest,
+    Stream stream);
 
-/// How many values of T convolution_backward_weights() works with.
-int64_t convolution_workspace(const ConvolutionShape& shape);
+/// What convolution_backward() works with.
+WorkspaceSize convolution_workspace(const ConvolutionShape& shape);
 
-/// The gradients of weights and bias; `accumulate` adds them to what is there.
-/// `output`: as above. `grad_bias`: null for none; its operands are rounded as the
-/// weights' are. Two kernels: blocks add up parts of the positions, at least 512 each
-/// and 64 parts at most; then each gradient's parts are added, in their order.
+/// The gradients of weights and bias, whose operands are rounded as the weights' are,
+/// and of the input, which is a convolution of `grad_output` with the weights turned
+/// round. `output`: what a forward with `relu` wrote, or null without. `grad_input`:
+/// null for none. One kernel; for the weights, blocks add up parts of the positions, at
+/// least 512 each and 64 parts at most (tile_parts.h).
 template <typename T>
-void convolution_backward_weights(
-    const ConvolutionShape& shape, Products products, const T* input,
-    const T* grad_output, const T* output, bool accumulate, T* workspace,
-    T* grad_weight, T* grad_bias, Stream stream);
+void convolution_backward(
+    const ConvolutionShape& shape, Products products, const T* input, const T* weight,
+    const T* grad_output, const T* output, const Workspace<T>& workspace,
+    const ParameterGradients<T>& gradients, T* grad_input, Stream stream);
 
 }  // namespace tandem::cuda

@@ -11,30 +11,38 @@ namespace tandem::cuda {
 
 namespace {
 
-constexpr unsigned kThreads = 256;
-constexpr int64_t kTileSide = 64;
 // About as many as the multiprocessors of a large GPU.
 constexpr int64_t kBlocks = 128;
 constexpr int64_t kDepthOfPart = 128;
 // Parts are whole stages.
 constexpr int64_t kDeepestStage = 32;
 
-// How k is divided among blocks.
-struct Parts {
-  int64_t count;
-  // Of each; the last may have less.
-  int64_t depth;
+// The blocks of a product, and how much of k each has.
+struct Division {
+  TileGrid grid;
+  // The last part's may be less.
+  int64_t depth_of_part;
 };
 
-Parts parts_of(int64_t rows, int64_t columns, int64_t depth) {
-  const int64_t tiles =
-      int64_t{blocks_of(rows, kTileSide)} * blocks_of(columns, kTileSide);
+Division divide(int64_t rows, int64_t columns, int64_t depth, bool narrow) {
+  Division division{grid_of(rows, columns, narrow), depth};
+  const int64_t tiles = std::max(1u, division.grid.tiles());
   const int64_t most = std::max(int64_t{1}, depth / kDepthOfPart);
-  const int64_t wanted =
-      std::min(most, std::max(int64_t{1}, kBlocks / std::max(int64_t{1}, tiles)));
-  const int64_t each =
-      int64_t{blocks_of(depth, wanted * kDeepestStage)} * kDeepestStage;
-  return {std::max(int64_t{1}, int64_t{blocks_of(depth, each)}), each};
+  const int64_t wanted = std::min(most, std::max(int64_t{1}, kBlocks / tiles));
+  if (wanted > 1) {
+    division.depth_of_part =
+        int64_t{blocks_of(depth, wanted * kDeepestStage)} * kDeepestStage;
+    division.grid.parts = blocks_of(depth, division.depth_of_part);
+  }
+  return division;
+}
+
+Division divide_forward(const LinearShape& s) {
+  return divide(s.samples, s.out, s.in, is_narrow(s.out));
+}
+// Its tiles are of the same sides as the weights' gradient's in the same kernel.
+Division divide_backward_data(const LinearShape& s) {
+  return divide(s.samples, s.in, s.out, is_narrow(s.out));
 }
 
 // One of the matrices of a product: its lines are rows of a, or columns of b.
@@ -70,7 +78,6 @@ struct Target {
   T* values;
   int64_t row_step;
   int64_t column_step;
-  int64_t part_step;
   Finish<T> finish;
   bool accumulate;
   // Of the row of ones, a value for each column; or null.
@@ -85,6 +92,9 @@ struct Product {
   int depth;
   int depth_of_part;
   Target<T> target;
+  TileGrid grid;
+  // Of parts, where there are several.
+  Workspace<T> workspace;
 };
 
 template <typename T, unsigned count, typename ValueOf>
@@ -212,12 +222,13 @@ class MatrixSource {
  public:
   using Word = typename Arithmetic::Word;
 
-  __device__ explicit MatrixSource(const Product<typename Arithmetic::Value>& product)
-      : a_(product.a, blockIdx.x * Tile::kRows),
-        b_(product.b, blockIdx.y * Tile::kColumns) {
+  __device__ MatrixSource(
+      const Product<typename Arithmetic::Value>& product, const TilePlace& place)
+      : a_(product.a, place.row * Tile::kRows),
+        b_(product.b, place.column * Tile::kColumns) {
     const auto each = static_cast<unsigned>(product.depth_of_part);
     const auto depth = static_cast<unsigned>(product.depth);
-    begin_ = blockIdx.z * each;
+    begin_ = place.part * each;
     end_ = begin_ + each < depth ? begin_ + each : depth;
   }
 
@@ -254,11 +265,11 @@ finished(const Finish<T>& finish, T sum, int64_t row, int64_t column) {
 
 template <typename Tile, typename T>
 __device__ __forceinline__ void write_sums(
-    const Product<T>& product, const Sums<T>& sums) {
+    const Product<T>& product, const TilePlace& at, const Sums<T>& sums) {
   const Target<T>& target = product.target;
   for_each_row<Tile>(sums, [&](unsigned in_tile, const T(&of_row)[8]) {
-    const auto row = static_cast<int>(blockIdx.x * Tile::kRows + in_tile);
-    T* place = target.values + blockIdx.z * target.part_step + row * target.row_step;
+    const auto row = static_cast<int>(at.row * Tile::kRows + in_tile);
+    T* place = target.values + row * target.row_step;
     int64_t step = target.column_step;
     if (row >= product.a.lines) {
       place = product.a.ones && row == product.a.lines ? target.of_ones : nullptr;
@@ -270,7 +281,7 @@ __device__ __forceinline__ void write_sums(
     TANDEM_UNROLL
     for (unsigned j = 0; j < 8; ++j) {
       const auto column =
-          static_cast<int>(blockIdx.y * Tile::kColumns + column_of<Tile>(j));
+          static_cast<int>(at.column * Tile::kColumns + column_of<Tile>(j));
       if (column < product.b.lines) {
         const T value = finished(target.finish, of_row[j], row, column);
         T& to = place[column * step];
@@ -280,83 +291,92 @@ __device__ __forceinline__ void write_sums(
   });
 }
 
-// Blocks: tiles of rows x tiles of columns x parts of k.
+// What block number `block` of a product does.
 template <typename Tile, typename Arithmetic, bool a_along_k, bool b_along_k>
+__device__ __forceinline__ void multiply(
+    const Product<typename Arithmetic::Value>& product, unsigned block) {
+  const TilePlace place = place_in(product.grid, block);
+  MatrixSource<Tile, Arithmetic, a_along_k, b_along_k> source(product, place);
+  Sums<typename Arithmetic::Value> sums = {};
+  multiply_stages<Tile, Arithmetic>(
+      source, source.stages(), dynamic_shared<typename Tile::Word>(), sums);
+  if (add_parts(product.grid, product.workspace, place, sums)) {
+    write_sums<Tile>(product, place, sums);
+  }
+}
+
+template <typename Tile, typename Arithmetic>
 __global__ void __launch_bounds__(
     kTileThreads, blocks_per_processor<Tile, Arithmetic>())
-    product_kernel(Product<typename Arithmetic::Value> product) {
-  auto* shared = dynamic_shared<typename Tile::Word>();
-  MatrixSource<Tile, Arithmetic, a_along_k, b_along_k> source(product);
-  Sums<typename Arithmetic::Value> sums = {};
-  multiply_stages<Tile, Arithmetic>(source, source.stages(), shared, sums);
-  write_sums<Tile>(product, sums);
+    forward_kernel(Product<typename Arithmetic::Value> product) {
+  multiply<Tile, Arithmetic, true, true>(product, blockIdx.x);
 }
 
-// A thread adds up the parts of one result.
+// Blocks: those of the input's gradient, then those of the weights'.
+template <typename Tile, typename Arithmetic>
+__global__ void __launch_bounds__(
+    kTileThreads, blocks_per_processor<Tile, Arithmetic>())
+    backward_kernel(
+        Product<typename Arithmetic::Value> data,
+        Product<typename Arithmetic::Value> weights) {
+  const unsigned of_data = data.grid.blocks();
+  if (blockIdx.x < of_data) {
+    multiply<Tile, Arithmetic, true, false>(data, blockIdx.x);
+  } else {
+    multiply<Tile, Arithmetic, false, false>(weights, blockIdx.x - of_data);
+  }
+}
+
 template <typename T>
-__global__ void __launch_bounds__(kThreads) add_parts_kernel(
-    int64_t parts, int64_t count, int64_t columns, const T* __restrict__ sums,
-    Finish<T> finish, T* __restrict__ out) {
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= count) {
-    return;
-  }
-  T sum = 0;
-  for (int64_t part = 0; part < parts; ++part) {
-    sum += sums[part * count + i];
-  }
-  out[i] = finished(finish, sum, i / columns, i % columns);
+void set_division(
+    Product<T>& product, const Division& division, const Workspace<T>& workspace) {
+  product.grid = division.grid;
+  product.depth_of_part = static_cast<int>(division.depth_of_part);
+  product.workspace = workspace;
 }
 
-template <bool a_along_k, bool b_along_k, typename T>
-void launch_product(
-    const char* name, Products products, const Product<T>& product, int64_t parts,
-    Stream stream) {
-  const int64_t rows = int64_t{product.a.lines} + (product.a.ones ? 1 : 0);
-  with_tile<T>(products, product.b.lines, [&](auto tile, auto arithmetic) {
-    using Tile = decltype(tile);
-    using Arithmetic = decltype(arithmetic);
-    launch_tiles<Arithmetic>(
-        name, product_kernel<Tile, Arithmetic, a_along_k, b_along_k>,
-        {blocks_of(rows, Tile::kRows), blocks_of(product.b.lines, Tile::kColumns),
-         static_cast<unsigned>(parts)},
-        Tile::kSharedBytes, stream, product);
-  });
-}
-
-// Rows x columns of results, one row after the other, of a product whose depth may be
-// divided.
-template <bool b_along_k, typename T>
-void launch_divided(
-    const char* name, Products products, Product<T> product, T* workspace,
-    Stream stream) {
-  const int64_t columns = product.b.lines;
-  const int64_t count = product.a.lines * columns;
-  if (count == 0) {
-    return;
+template <typename T>
+Product<T> data_product(
+    const LinearShape& shape, const LinearGradient<T>& gradient, const T* weight,
+    const Workspace<T>& workspace, T* grad_input) {
+  Product<T> product{};
+  if (grad_input == nullptr) {
+    return product;
   }
-  const Parts parts = parts_of(product.a.lines, columns, product.depth);
-  product.depth_of_part = static_cast<int>(parts.depth);
-  product.target.row_step = columns;
+  product.a = operand_of(
+      gradient.values, gradient.output, gradient.scale, shape.samples, shape.out);
+  product.b = operand_of<T>(weight, nullptr, 1, shape.in, shape.in);
+  product.depth = static_cast<int>(shape.out);
+  product.target.values = grad_input;
+  product.target.row_step = shape.in;
   product.target.column_step = 1;
-  if (parts.count == 1) {
-    launch_product<true, b_along_k>(name, products, product, 1, stream);
-    return;
-  }
-  const Target<T> target = product.target;
-  product.target.values = workspace;
-  product.target.part_step = count;
-  product.target.finish = {};
-  launch_product<true, b_along_k>(name, products, product, parts.count, stream);
-  launch(
-      "linear_parts", add_parts_kernel<T>, blocks_of(count, kThreads), kThreads, 0,
-      stream, parts.count, count, columns, static_cast<const T*>(workspace),
-      target.finish, target.values);
+  set_division(product, divide_backward_data(shape), workspace);
+  return product;
 }
 
-int64_t workspace_of(int64_t rows, int64_t columns, int64_t depth) {
-  const Parts parts = parts_of(rows, columns, depth);
-  return parts.count == 1 ? 0 : parts.count * rows * columns;
+template <typename T>
+Product<T> weights_product(
+    const LinearShape& shape, const T* input, const LinearGradient<T>& gradient,
+    const ParameterGradients<T>& gradients) {
+  Product<T> product{};
+  product.a = operand_of<T>(input, nullptr, 1, shape.in, shape.in);
+  product.a.ones = true;
+  product.b = operand_of(
+      gradient.values, gradient.output, gradient.scale, shape.out, shape.out);
+  product.depth = static_cast<int>(shape.samples);
+  product.target.values = gradients.weight;
+  product.target.row_step = 1;
+  product.target.column_step = shape.in;
+  product.target.accumulate = gradients.accumulate;
+  product.target.of_ones = gradients.bias;
+  set_division(
+      product, {grid_of(shape.in + 1, shape.out, is_narrow(shape.out)), shape.samples},
+      {});
+  return product;
+}
+
+WorkspaceSize larger(const WorkspaceSize& a, const WorkspaceSize& b) {
+  return {std::max(a.values, b.values), std::max(a.counters, b.counters)};
 }
 
 }  // namespace
@@ -377,81 +397,74 @@ void check_linear(const LinearShape& s) {
   }
 }
 
-int64_t linear_workspace(const LinearShape& s) {
-  return std::max(
-      workspace_of(s.samples, s.out, s.in), workspace_of(s.samples, s.in, s.out));
+WorkspaceSize linear_workspace(const LinearShape& s) {
+  return larger(
+      divide_forward(s).grid.workspace(), divide_backward_data(s).grid.workspace());
 }
 
 template <typename T>
 void linear(
     const LinearShape& shape, Products products, const T* input, const T* weight,
-    const T* bias, const ReluAndDropout& behind, T* workspace, T* output,
-    Stream stream) {
+    const T* bias, const ReluAndDropout& behind, const Workspace<T>& workspace,
+    T* output, Stream stream) {
   check_linear(shape);
   Product<T> product{};
   product.a = operand_of<T>(input, nullptr, 1, shape.samples, shape.in);
   product.b = operand_of<T>(weight, nullptr, 1, shape.out, shape.in);
   product.depth = static_cast<int>(shape.in);
   product.target.values = output;
+  product.target.row_step = shape.out;
+  product.target.column_step = 1;
   product.target.finish = {
       bias,
       behind.relu,
       {behind.place, behind.layer, shape.samples, shape.out,
        dropout_threshold(behind.p)},
       static_cast<T>(behind.scale())};
-  launch_divided<true>("linear", products, product, workspace, stream);
+  set_division(product, divide_forward(shape), workspace);
+  if (product.grid.blocks() == 0) {
+    return;
+  }
+  with_tile<T>(products, is_narrow(shape.out), [&](auto tile, auto arithmetic) {
+    using Tile = decltype(tile);
+    using Arithmetic = decltype(arithmetic);
+    launch_tiles<Arithmetic>(
+        "linear", forward_kernel<Tile, Arithmetic>, product.grid.blocks(),
+        Tile::kSharedBytes, stream, product);
+  });
 }
 
 template <typename T>
-void linear_backward_data(
-    const LinearShape& shape, Products products, const T* grad_output, const T* output,
-    double scale, const T* weight, T* workspace, T* grad_input, Stream stream) {
+void linear_backward(
+    const LinearShape& shape, Products products, const T* input, const T* weight,
+    const LinearGradient<T>& gradient, const Workspace<T>& workspace,
+    const ParameterGradients<T>& gradients, T* grad_input, Stream stream) {
   check_linear(shape);
-  Product<T> product{};
-  product.a = operand_of(grad_output, output, scale, shape.samples, shape.out);
-  product.b = operand_of<T>(weight, nullptr, 1, shape.in, shape.in);
-  product.depth = static_cast<int>(shape.out);
-  product.target.values = grad_input;
-  launch_divided<false>("linear_data", products, product, workspace, stream);
-}
-
-template <typename T>
-void linear_backward_weights(
-    const LinearShape& shape, Products products, const T* input, const T* grad_output,
-    const T* output, double scale, bool accumulate, T* grad_weight, T* grad_bias,
-    Stream stream) {
-  check_linear(shape);
-  Product<T> product{};
-  product.a = operand_of<T>(input, nullptr, 1, shape.in, shape.in);
-  product.a.ones = true;
-  product.b = operand_of(grad_output, output, scale, shape.out, shape.out);
-  product.depth = static_cast<int>(shape.samples);
-  product.depth_of_part = product.depth;
-  product.target.values = grad_weight;
-  product.target.row_step = 1;
-  product.target.column_step = shape.in;
-  product.target.accumulate = accumulate;
-  product.target.of_ones = grad_bias;
-  launch_product<false, false>("linear_weights", products, product, 1, stream);
+  const auto data = data_product(shape, gradient, weight, workspace, grad_input);
+  const auto weights = weights_product(shape, input, gradient, gradients);
+  with_tile<T>(products, is_narrow(shape.out), [&](auto tile, auto arithmetic) {
+    using Tile = decltype(tile);
+    using Arithmetic = decltype(arithmetic);
+    launch_tiles<Arithmetic>(
+        "linear_backward", backward_kernel<Tile, Arithmetic>,
+        data.grid.blocks() + weights.grid.blocks(), Tile::kSharedBytes, stream, data,
+        weights);
+  });
 }
 
 template void linear(
     const LinearShape&, Products, const float*, const float*, const float*,
-    const ReluAndDropout&, float*, float*, Stream);
+    const ReluAndDropout&, const Workspace<float>&, float*, Stream);
 template void linear(
     const LinearShape&, Products, const double*, const double*, const double*,
-    const ReluAndDropout&, double*, double*, Stream);
-template void linear_backward_data(
-    const LinearShape&, Products, const float*, const float*, double, const float*,
-    float*, float*, Stream);
-template void linear_backward_data(
-    const LinearShape&, Products, const double*, const double*, double, const double*,
-    double*, double*, Stream);
-template void linear_backward_weights(
-    const LinearShape&, Products, const float*, const float*, const float*, double,
-    bool, float*, float*, Stream);
-template void linear_backward_weights(
-    const LinearShape&, Products, const double*, const double*, const double*, double,
-    bool, double*, double*, Stream);
+    const ReluAndDropout&, const Workspace<double>&, double*, Stream);
+template void linear_backward(
+    const LinearShape&, Products, const float*, const float*,
+    const LinearGradient<float>&, const Workspace<float>&,
+    const ParameterGradients<float>&, float*, Stream);
+template void linear_backward(
+    const LinearShape&, Products, const double*, const double*,
+    const LinearGradient<double>&, const Workspace<double>&,
+    const ParameterGradients<double>&, double*, Stream);
 
 }  // namespace tandem::cuda

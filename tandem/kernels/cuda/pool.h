@@ -29,9 +29,15 @@ struct PoolShape {
   }
 };
 
+/// In place of the number of a window's largest value, 0 to 3 row by row: its gradient
+/// goes nowhere, since ReLU or dropout took it.
+constexpr uint8_t kNoneOfWindow = 4;
+
+/// Throws ConfigError for images below 2 x 2, or of 2^31 values; so do the others.
+void check_pool(const PoolShape& shape);
+
 /// `behind`: a ReLU before the pool is the same as one behind it. `in`: images x
-/// channels x height x width; `out`: images x channels x height / 2 x width / 2. Throws
-/// ConfigError for images below 2 x 2, or of 2^31 values.
+/// channels x height x width; `out`: images x channels x height / 2 x width / 2.
 template <typename T>
 void max_pool(
     const PoolShape& shape, const ReluAndDropout& behind, const T* in, T* out,
@@ -43,5 +49,13 @@ template <typename T>
 void max_pool_backward(
     const PoolShape& shape, const ReluAndDropout& behind, const T* in,
     const T* grad_out, T* grad_in, Stream stream);
+
+/// The same of a forward that wrote no input, but for each output the number of its
+/// window's largest value, or kNoneOfWindow (convolution_and_pool()). `scale`: of the
+/// dropout behind, or 1.
+template <typename T>
+void max_pool_backward(
+    const PoolShape& shape, const uint8_t* largest, double scale, const T* grad_out,
+    T* grad_in, Stream stream);
 
 }  // namespace tandem::cuda

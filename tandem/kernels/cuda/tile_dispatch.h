@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "tandem/kernels/cuda/products.h"
-#include "tandem/kernels/cuda/tile_product.h"
+#include "tandem/kernels/cuda/tile_parts.h"
 
 namespace tandem::cuda {
 
@@ -38,12 +38,22 @@ constexpr int blocks_per_processor() {
   return kWide ? 2 : Arithmetic::kMatrices && kOnTheirWay <= 32 ? 4 : 3;
 }
 
-/// Calls body(tile, arithmetic) for products of this kind with `columns` columns; what
-/// the two are of is in their types. Tiles of 128 x 32 where that is as wide as the
-/// product.
+/// Whether the tiles of a product with so many columns are 128 x 32, which are as wide
+/// as it is, or else 64 x 64.
+inline bool is_narrow(int64_t columns) {
+  return columns <= kWarpSide;
+}
+
+/// A product's tiles, each computed by one block.
+inline TileGrid grid_of(int64_t rows, int64_t columns, bool narrow) {
+  return {blocks_of(rows, narrow ? 128 : 64), blocks_of(columns, narrow ? 32 : 64), 1};
+}
+
+/// Calls body(tile, arithmetic) for products of this kind; what the two are of is in
+/// their types.
 template <typename Arithmetic, typename Body>
-void with_columns(int64_t columns, Body&& body) {
-  if (columns <= kWarpSide) {
+void with_sides(bool narrow, Body&& body) {
+  if (narrow) {
     body(Tile<Arithmetic, 128, 32>{}, Arithmetic{});
   } else {
     body(Tile<Arithmetic, 64, 64>{}, Arithmetic{});
@@ -51,15 +61,15 @@ void with_columns(int64_t columns, Body&& body) {
 }
 
 template <typename T, typename Body>
-void with_tile(Products products, int64_t columns, Body&& body) {
+void with_tile(Products products, bool narrow, Body&& body) {
   if constexpr (std::is_same_v<T, float>) {
     switch (products) {
       case Products::full:
-        return with_columns<PlainProducts<float>>(columns, body);
+        return with_sides<PlainProducts<float>>(narrow, body);
       case Products::tf32:
-        return with_columns<Tf32Products>(columns, body);
+        return with_sides<Tf32Products>(narrow, body);
       case Products::bf16:
-        return with_columns<Bf16Products>(columns, body);
+        return with_sides<Bf16Products>(narrow, body);
     }
   }
   if (products != Products::full) {
@@ -67,18 +77,18 @@ void with_tile(Products products, int64_t columns, Body&& body) {
         "[cuda] products of tf32 or bf16 were asked for, and values are float64; take "
         "full products, or float32");
   }
-  with_columns<PlainProducts<T>>(columns, body);
+  with_sides<PlainProducts<T>>(narrow, body);
 }
 
 /// launch() of a kernel over tiles.
 template <typename Arithmetic, typename... Parameters, typename... Arguments>
 void launch_tiles(
-    const char* name, void (*kernel)(Parameters...), dim3 grid, size_t shared_bytes,
-    Stream stream, Arguments... arguments) {
+    const char* name, void (*kernel)(Parameters...), unsigned blocks,
+    size_t shared_bytes, Stream stream, Arguments... arguments) {
   if constexpr (Arithmetic::kMatrices) {
     require_matrix_products(name, kernel);
   }
-  launch(name, kernel, grid, kTileThreads, shared_bytes, stream, arguments...);
+  launch(name, kernel, blocks, kTileThreads, shared_bytes, stream, arguments...);
 }
 
 }  // namespace tandem::cuda

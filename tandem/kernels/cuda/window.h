@@ -34,13 +34,16 @@ struct Window {
   int padding;
   int out_height;
   int out_width;
+  // Positions are numbered by the windows of a pool of 2 x 2: four in a row are those
+  // of one window, and a last odd row or column has none.
+  bool by_pool = false;
 
   // How many values each position reads, and how many positions an image has.
   __host__ __device__ int taps() const {
     return channels * static_cast<int>(area.divisor);
   }
   __host__ __device__ int positions() const {
-    return out_height * out_width;
+    return by_pool ? (out_height / 2) * (out_width / 2) * 4 : out_height * out_width;
   }
   __host__ __device__ int elements() const {
     return channels * height * width;
@@ -78,7 +81,7 @@ __device__ __forceinline__ Tap tap_of(const Window& window, unsigned k) {
 /// columns (bits 8 to 15) of its window are inside.
 struct Position {
   int image;
-  // In one channel of the output, and in one of the image that is read.
+  // Its number in the image, and where it is in one channel of what is read.
   int in_output;
   int in_image;
   unsigned has;
@@ -96,16 +99,22 @@ __device__ __forceinline__ Position
 position_of(const Window& window, unsigned at, bool exists) {
   const auto positions = static_cast<unsigned>(window.positions());
   const auto width = static_cast<unsigned>(window.out_width);
-  const auto in_output = static_cast<int>(at % positions);
-  const auto row = static_cast<int>(at % positions / width);
-  const auto column = static_cast<int>(at % positions % width);
+  const unsigned in_output = at % positions;
+  unsigned number = in_output;
+  if (window.by_pool) {
+    const unsigned windows = width / 2;
+    number = (in_output / 4 / windows * 2 + in_output % 4 / 2) * width +
+             in_output / 4 % windows * 2 + in_output % 2;
+  }
+  const auto row = static_cast<int>(number / width);
+  const auto column = static_cast<int>(number % width);
   const unsigned rows =
       bits_between(window.padding - row, window.height + window.padding - row);
   const unsigned columns =
       bits_between(window.padding - column, window.width + window.padding - column);
   return {
-      static_cast<int>(at / positions), in_output, row * window.width + column,
-      exists ? rows | columns << 8 : 0};
+      static_cast<int>(at / positions), static_cast<int>(in_output),
+      row * window.width + column, exists ? rows | columns << 8 : 0};
 }
 
 __device__ __forceinline__ bool is_inside(const Position& position, const Tap& tap) {

@@ -110,6 +110,11 @@ std::string describe(unsigned index, const Thread& thread) {
   return fmt::format("thread {} is at {}", index, place(thread.site));
 }
 
+// How many blocks have begun and not ended; more than one where a thread stepped aside
+// at an atomic operation and another block ran.
+unsigned depth = 0;
+constexpr unsigned kDeepest = 3;
+
 // Fibres cost a mapping each: they are kept from launch to launch.
 Fibre& fibre(unsigned index) {
   static std::vector<std::unique_ptr<Fibre>> all;
@@ -123,6 +128,23 @@ dim3 place_of(unsigned index, dim3 size) {
   return {index % size.x, index / size.x % size.y, index / size.x / size.y};
 }
 
+class Block;
+
+// Of the launch that runs.
+struct Launch {
+  const char* kernel;
+  dim3 grid;
+  size_t shared_bytes;
+  const std::function<void()>& thread;
+  IndexSet left;
+
+  void run_next();
+};
+
+// The block and the launch that run.
+Block* current = nullptr;
+Launch* launch_now = nullptr;
+
 // One block, from its start to its end.
 class Block {
  public:
@@ -132,7 +154,7 @@ class Block {
         shared_(new unsigned char[shared_bytes]) {
     std::fill_n(shared_.get(), shared_bytes, 0xff);
     for (unsigned i = 0; i < size(); ++i) {
-      fibre(i).start(body);
+      own_fibre(i).start(body);
     }
   }
 
@@ -144,9 +166,12 @@ class Block {
       }
       running_ = ready_.next();
       threadIdx = place_of(running_, blockDim);
-      if (fibre(running_).resume()) {
+      if (own_fibre(running_).resume()) {
         stop(State::ended);
         --left;
+      } else if (aside_) {
+        aside_ = false;
+        run_another();
       }
     }
   }
@@ -187,6 +212,12 @@ class Block {
     return own.seen.data();
   }
 
+  // Pauses at an atomic operation.
+  void step_aside() {
+    aside_ = true;
+    Fibre::pause();
+  }
+
   unsigned lane() const {
     return running_ % kWarp;
   }
@@ -197,6 +228,22 @@ class Block {
  private:
   unsigned size() const {
     return static_cast<unsigned>(threads_.size());
+  }
+
+  Fibre& own_fibre(unsigned index) const {
+    return fibre(depth_ * kMostThreads + index);
+  }
+
+  // By chance, a block that has not begun, before this one goes on: then it sees what
+  // this one has and has not written.
+  void run_another() {
+    if (order == Order::random && generator() % 2 == 0 && depth_ + 1 < kDeepest &&
+        !launch_now->left.empty()) {
+      const dim3 place = blockIdx;
+      launch_now->run_next();
+      blockIdx = place;
+      current = this;
+    }
   }
 
   void stop(State state) {
@@ -293,7 +340,9 @@ class Block {
   const char* kernel_;
   std::vector<Thread> threads_;
   std::unique_ptr<unsigned char[]> shared_;
+  unsigned depth_ = depth;
   unsigned running_ = 0;
+  bool aside_ = false;
   IndexSet ready_{size()};
   unsigned at_barrier_ = 0;
   // Of each warp.
@@ -301,8 +350,21 @@ class Block {
       std::vector<unsigned>((size() + kWarp - 1) / kWarp);
 };
 
-// The block that runs.
-Block* current = nullptr;
+void Launch::run_next() {
+  const unsigned next = left.next();
+  left.erase(next);
+  blockIdx = place_of(next, grid);
+  Block one(kernel, shared_bytes, thread);
+  current = &one;
+  ++depth;
+  try {
+    one.run();
+  } catch (...) {
+    --depth;
+    throw;
+  }
+  --depth;
+}
 
 std::function<void(const std::function<void()>&)> around_launch;
 
@@ -324,14 +386,10 @@ void run_blocks(
   ++launches;
   gridDim = grid;
   blockDim = block;
-  const unsigned blocks = grid.x * grid.y * grid.z;
-  for (IndexSet left(blocks); !left.empty();) {
-    const unsigned next = left.next();
-    left.erase(next);
-    blockIdx = place_of(next, grid);
-    Block one(kernel, shared_bytes, thread);
-    current = &one;
-    one.run();
+  Launch launch{kernel, grid, shared_bytes, thread, IndexSet(grid.x * grid.y * grid.z)};
+  launch_now = &launch;
+  while (!launch.left.empty()) {
+    launch.run_next();
   }
 }
 
@@ -370,7 +428,7 @@ const uint64_t* exchange(unsigned mask, uint64_t given, const Site& site) {
 }
 
 void step_aside() {
-  Fibre::pause();
+  current->step_aside();
 }
 
 unsigned lane() {

@@ -18,9 +18,10 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define TANDEM_UNROLL
-// One block runs at a time. So that the sanitizer sees an overrun, kernels are in
-// unnamed namespaces: GCC puts no guard behind variables that several objects may
-// define.
+// One block runs at a time; a kernel with atomic operations, at which others may run
+// in between, has dynamic shared memory only. So that the sanitizer sees an overrun,
+// kernels are in unnamed namespaces: GCC puts no guard behind variables that several
+// objects may define.
 #define __shared__ static
 
 struct dim3 {
@@ -41,7 +42,8 @@ namespace tandem::emulator {
 
 /// Which of the threads that can go on does, each time one stops: at a barrier, at an
 /// exchange between the lanes of a warp, at an atomic operation, or at its end. The
-/// same for blocks, one of which runs to its end before the next begins.
+/// same for blocks, one of which runs to its end before the next begins; but in random
+/// order others may run while one is at an atomic operation.
 enum class Order { forward, backward, random };
 
 /// For the launches to come. `seed`: of random.
@@ -156,6 +158,14 @@ T atomicAdd(T* address, T value) {
   const T before = *address;
   *address = before + value;
   return before;
+}
+
+/// What a thread wrote is there for all at once, so a missing fence is not found.
+inline void __threadfence() {}
+
+template <typename T>
+T __ldcg(const T* address) {
+  return *address;
 }
 
 namespace tandem::cuda {
