@@ -50,7 +50,8 @@ BenchStepOptions parse_bench_step(const Arguments& arguments) {
       "tandem bench step");
   BenchStepOptions options;
   add_data_flags(app, options.config);
-  for (const char* name : {"executor", "precision", "optimizer", "device"}) {
+  for (const char* name :
+       {"executor", "precision", "channels_last", "optimizer", "device"}) {
     add_setting(app, options.config, name);
   }
   app.add_option("--threads", options.threads, "CPU threads of the rank")

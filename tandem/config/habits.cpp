@@ -34,6 +34,7 @@ constexpr Habit kHabits[] = {
     {"dataset", "use data"},
     {"amp", "use precision = \"bf16\", or \"fp16\" with loss_scale = \"dynamic\""},
     {"gradient_accumulation_steps", "use accumulate"},
+    {"memory_format", "use channels_last, with executor = \"eager\""},
 };
 
 }  // namespace

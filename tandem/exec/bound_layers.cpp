@@ -108,8 +108,11 @@ std::string layers_obstacle(
            "does not exchange";
   }
   for (const auto& tensor : arenas.tensors()) {
-    if (!tensor.requires_grad() || !tensor.is_contiguous()) {
-      return "some parameters are frozen, or not contiguous";
+    if (!tensor.requires_grad()) {
+      return "some parameters are frozen";
+    }
+    if (!tensor.is_contiguous()) {
+      return "some parameters are not contiguous, as with --channels-last";
     }
   }
   return "";

@@ -67,6 +67,17 @@ std::unique_ptr<Model> model_of(
   return model;
 }
 
+// What a convolution computes has the layout of its weights. Arenas keep that, and
+// their gradients have it.
+void use_channels_last(const Model& model) {
+  for (const auto& parameter : model.parameters()) {
+    if (parameter.tensor.dim() == 4) {
+      parameter.tensor.set_data(
+          parameter.tensor.detach().contiguous(at::MemoryFormat::ChannelsLast));
+    }
+  }
+}
+
 // What `automatic` stands for on these ranks. Over shared memory handing out parameters
 // costs less than updating them all.
 OptimizerState settle_optimizer_state(
@@ -167,6 +178,9 @@ Assembly assemble(
     parts.statistics = std::make_shared<StatisticsGroup>(comm);
   }
   parts.model = model_of(config, train, std::move(model), parts.statistics);
+  if (config.exec.channels_last) {
+    use_channels_last(*parts.model);
+  }
   for (const auto& parameter : parts.model->parameters()) {
     parts.parameter_names.push_back(parameter.name);
   }

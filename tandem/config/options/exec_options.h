@@ -65,6 +65,9 @@ struct ExecOptions {
   OptLevel opt_level = OptLevel::o1;
   // A factor, kNoScale or kDynamicScale (optim/grad_scaler.h).
   double loss_scale = kNoScale;
+  // torch.channels_last: images and convolutions' weights as NHWC. The other executors
+  // have layouts of their own.
+  bool channels_last = false;
   DeviceChoice device;
   int64_t threads = kShareOfCpus;
 
@@ -82,6 +85,9 @@ struct ExecOptions {
         .or_word("none", kNoScale)
         .or_word("dynamic", kDynamicScale)
         .kept(Kept::whether_default);
+    table.add(
+        "channels_last", &O::channels_last,
+        "executor eager keeps images as NHWC, which a GPU's tensor cores want");
     table.add("device", &O::device, "where ranks compute");
     table.add("threads", &O::threads, "CPU threads of each rank")
         .between(1, 4096)
