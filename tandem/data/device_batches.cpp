@@ -49,10 +49,14 @@ DeviceBatches::DeviceBatches(
   }
   const int64_t all = batch_size * (data.image_bytes() + 1);
   const int64_t whole_words = (all + kWordBytes - 1) / kWordBytes * kWordBytes;
-  bytes_ = at::empty({whole_words}, at::TensorOptions(at::kByte).device(device));
-  source_.pixels = bytes_.narrow(0, 0, batch_size * data.image_bytes());
-  source_.labels = bytes_.narrow(0, batch_size * data.image_bytes(), batch_size);
   source_.indices = at::arange(batch_size, at::kLong).to(device);
+  for (auto& [bytes, source] : sent_) {
+    bytes = at::empty({whole_words}, at::TensorOptions(at::kByte).device(device));
+    source = source_;
+    source.pixels = bytes.narrow(0, 0, batch_size * data.image_bytes());
+    source.labels = bytes.narrow(0, batch_size * data.image_bytes(), batch_size);
+  }
+  copies_ = images_->kernels->copy_stream();
   places_ = words_of({BatchPlace()}, device);
 }
 
@@ -71,17 +75,22 @@ void DeviceBatches::begin(
 void DeviceBatches::fill(
     int64_t number, const at::Tensor& samples, const at::Tensor& inputs,
     const at::Tensor& targets) {
-  if (!images_->are_there()) {
-    bring(samples);
-    number = 0;
+  const DeviceKernels& kernels = *images_->kernels;
+  if (images_->are_there()) {
+    kernels.gather_batch(source_, places_[number], inputs, targets);
+    return;
   }
-  images_->kernels->gather_batch(source_, places_[number], inputs, targets);
+  Sent& sent = sent_[next_];
+  copies_->copy(bytes_of(samples), sent.bytes, next_);
+  kernels.gather_batch(sent.source, places_[0], inputs, targets);
+  copies_->release(next_);
+  next_ = (next_ + 1) % sent_.size();
 }
 
-void DeviceBatches::bring(const at::Tensor& samples) {
-  // Another batch's may still be on its way from the memory that the last one had.
-  const auto host = images_->kernels->host_words(bytes_.numel() / kWordBytes);
-  auto* const pixels = reinterpret_cast<uint8_t*>(host.data_ptr<int64_t>());
+// In main memory of their own: another batch's may still be on their way.
+at::Tensor DeviceBatches::bytes_of(const at::Tensor& samples) const {
+  const auto words = images_->kernels->host_words(sent_[0].bytes.numel() / kWordBytes);
+  auto* const pixels = reinterpret_cast<uint8_t*>(words.data_ptr<int64_t>());
   uint8_t* const labels = pixels + batch_size_ * data_.image_bytes();
   const int64_t image = data_.image_bytes();
   const auto* sample = samples.data_ptr<int64_t>();
@@ -92,7 +101,7 @@ void DeviceBatches::bring(const at::Tensor& samples) {
         static_cast<size_t>(image));
     labels[i] = data_.labels[static_cast<size_t>(held)];
   }
-  bytes_.copy_(host.view(at::kByte), /*non_blocking=*/true);
+  return words.view(at::kByte);
 }
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -15,8 +16,9 @@ namespace tandem {
 
 /// Makes batches on a device by one kernel, of bytes: those of the whole data set where
 /// they are there, else of the batch's own images, which go up in one copy from memory
-/// for which the host need not wait. So a large set costs a quarter of what its float32
-/// would, and the host is ahead of the device either way. Not thread-safe.
+/// for which the host need not wait, beside what the device computes. So a large set
+/// costs a quarter of what its float32 would, and the host is ahead of the device
+/// either way. Not thread-safe.
 class DeviceBatches {
  public:
   /// Of `batch_size` samples at most.
@@ -36,17 +38,26 @@ class DeviceBatches {
       const at::Tensor& targets);
 
  private:
-  void bring(const at::Tensor& samples);
+  // Where the bytes of a batch that goes up are: uint8, its images and, behind room for
+  // batch_size_ of them, its classes.
+  struct Sent {
+    at::Tensor bytes;
+    GatherSource source;
+  };
+
+  at::Tensor bytes_of(const at::Tensor& samples) const;
 
   Dataset data_;
   std::shared_ptr<const DeviceImages> images_;
+  // Of the whole data set.
   GatherSource source_;
   // A BatchPlace for each batch, as rows of words; where a batch's bytes go up with it
   // one for all.
   at::Tensor places_;
-  // uint8: a batch's images and, behind room for batch_size_ of them, its classes. One
-  // for all batches, since the device copies and gathers in the order of the calls.
-  at::Tensor bytes_;
+  // In turn: the next batch's bytes go up while the last one's are read.
+  std::array<Sent, 2> sent_;
+  size_t next_ = 0;
+  std::unique_ptr<CopyStream> copies_;
   int64_t batch_size_;
 };
 

@@ -105,7 +105,8 @@ TEST(FarDataThatIsSent, DoesNotLieWhereTheLastOneDid) {
   const auto words = far_kernels()->host_words(64 * 65 / 8);
   const auto one_memory = make_cuda_kernels(
       {[] { return cuda::Stream(); }, [] { return int64_t{0}; },
-       [words](int64_t) { return words; }, nullptr});
+       [words](int64_t) { return words; }, [] { return far_kernels()->copy_stream(); },
+       nullptr});
   EXPECT_THAT(
       [&] { run(one_memory); },
       testing::ThrowsMessage<std::exception>(testing::HasSubstr("still to read")));

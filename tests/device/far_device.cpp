@@ -32,6 +32,7 @@
 #include "tandem/core/torch_compat.h"
 #include "tandem/exec/device/cuda_kernels.h"
 #include "tests/cuda/emulator/block_emulator.h"
+#include "tests/device/far_copy_stream.h"
 
 namespace tandem {
 
@@ -734,6 +735,7 @@ std::shared_ptr<const DeviceKernels> far_kernels(const AroundCapture& around) {
   return make_cuda_kernels(
       {[] { return cuda::Stream(); }, [] { return far_free_bytes.load(); },
        [](int64_t count) { return HostWords::instance().take(count); },
+       &make_far_copy_stream,
        [around](const std::function<void()>& work) {
          return capture_far([&] { around(work); });
        }});

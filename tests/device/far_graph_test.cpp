@@ -327,6 +327,9 @@ class RateByValue : public DeviceKernels {
   at::Tensor host_words(int64_t count) const override {
     return real_->host_words(count);
   }
+  std::unique_ptr<CopyStream> copy_stream() const override {
+    return real_->copy_stream();
+  }
   std::unique_ptr<DeviceGraph> capture(
       const std::function<void()>& work) const override {
     return real_->capture(work);

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "tandem/core/batch_place.h"
+#include "tandem/core/device/copy_stream.h"
 #include "tandem/core/device/device_graph.h"
 #include "tandem/core/step_scalars.h"
 #include "tandem/core/updates/adadelta.h"
@@ -103,6 +104,9 @@ class DeviceKernels {
   /// Main memory, int64, from which the device copies without the host waiting for it.
   /// When the tensor goes, nobody else gets its memory before such copies have run.
   virtual at::Tensor host_words(int64_t count) const = 0;
+
+  /// A stream for copies of such memory, beside what the device computes.
+  virtual std::unique_ptr<CopyStream> copy_stream() const = 0;
 
   /// What `work`, called once, puts in the calling thread's current stream: the device
   /// notes it instead of running it. Null where it has no such thing, and `work` was

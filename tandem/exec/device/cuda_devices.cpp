@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/comm/nccl/nccl_api.h"
+#include "tandem/exec/device/cuda_copy_stream.h"
 #include "tandem/exec/device/cuda_graph.h"
 #include "tandem/exec/device/cuda_kernels.h"
 #include "tandem/kernels/cuda/probe.h"
@@ -139,7 +140,7 @@ Placement cuda_placement(int index, const CudaFacts& facts) {
       at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index)),
       make_cuda_kernels(
           {current_stream, [index] { return free_bytes(index); }, &pinned_words,
-           &capture_cuda_graph})};
+           [index] { return make_cuda_copy_stream(index); }, &capture_cuda_graph})};
 }
 
 int64_t peak_cuda_bytes(int index) {

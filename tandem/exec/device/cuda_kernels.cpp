@@ -134,6 +134,10 @@ class CudaKernels : public DeviceKernels, public DeviceExecutors {
     return host_.host_words(count);
   }
 
+  std::unique_ptr<CopyStream> copy_stream() const override {
+    return host_.copy_stream();
+  }
+
   std::unique_ptr<DeviceGraph> capture(
       const std::function<void()>& work) const override {
     return host_.capture ? host_.capture(work) : nullptr;

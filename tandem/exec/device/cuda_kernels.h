@@ -15,6 +15,7 @@ struct CudaHost {
   std::function<int64_t()> free_bytes;
   // As of DeviceKernels; `capture` may be missing.
   std::function<at::Tensor(int64_t count)> host_words;
+  std::function<std::unique_ptr<CopyStream>()> copy_stream;
   std::function<std::unique_ptr<DeviceGraph>(const std::function<void()>& work)>
       capture;
 };
