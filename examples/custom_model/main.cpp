@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
     if (argc > 1) {
       tandem::read_recipe(config, argv[1]);
     }
+    torch::manual_seed(1);  // else each run begins with other weights
     auto run = tandem::join_run();
     const auto data = tandem::load_dataset(config.data.source, config.data.limit);
     const auto summary = tandem::train(config, data, *run.comm, make_skip_net());

@@ -14,6 +14,7 @@
 namespace {
 
 std::unique_ptr<tandem::Model> make_perceptron() {
+  torch::manual_seed(1);  // else each run begins with other weights
   torch::nn::Sequential net(
       torch::nn::Flatten(), torch::nn::Linear(784, 64), torch::nn::ReLU(),
       torch::nn::Linear(64, 10));
@@ -51,7 +52,7 @@ class Watcher : public tandem::Observer {
   }
   // Good enough: the run ends here, on all ranks.
   tandem::Next on_evaluation(const tandem::TestReport& test) override {
-    return test.accuracy() >= 95 ? tandem::Next::stop : tandem::Next::go_on;
+    return test.accuracy() >= 92 ? tandem::Next::stop : tandem::Next::go_on;
   }
   void on_checkpoint(const std::string& path) override {
     std::printf("saved %s\n", path.c_str());
