@@ -88,7 +88,7 @@ class StoppedInAnEvaluation : public testing::TestWithParam<Way> {
                "--data",
                scratch_ / "data",
                "--model",
-               "convnet",
+               "net5x5",
                "--epochs",
                "1",
                "--batch-size",
