@@ -1,5 +1,7 @@
 #include "app/setting_flag.h"
 
+#include <string>
+
 #include "tandem/config/fields.h"
 
 namespace tandem::app {
@@ -22,6 +24,15 @@ std::string help_of(const Field& field) {
 
 CLI::Option* add_setting(CLI::App& app, RunConfig& config, const char* name) {
   const Field& field = find_field(name, app.get_name());
+  if (field.type == Field::Type::boolean) {
+    const std::string word = field.flag().substr(2);
+    return app.add_flag_function(
+        "--" + word + ",!--no-" + word,
+        [&config, &field](int64_t count) {
+          set_field(config, field, count > 0 ? "true" : "false", field.flag());
+        },
+        help_of(field));
+  }
   return app.add_option_function<std::string>(
       field.flag(),
       [&config, &field](const std::string& text) {

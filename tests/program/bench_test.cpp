@@ -23,6 +23,19 @@ TEST(Bench, StepPrintsItsFigureAndWhatItMeasured) {
   }
 }
 
+TEST(Bench, StepTakesSwitchesAsTrainDoes) {
+  const auto step = [](const std::string& layout, const std::string& executor) {
+    return tandem_run(
+        {"bench", "step", "--model", "net5x5", layout, "--executor", executor,
+         "--steps", "2", "--warmup", "1", "--json"});
+  };
+  const auto eager = step("--channels-last", "eager");
+  EXPECT_TRUE(eager.status.ok()) << eager.errors;
+  EXPECT_TRUE(step("--no-channels-last", "compiled").status.ok());
+  EXPECT_THAT(
+      step("--channels-last", "compiled").errors, HasSubstr("as with --channels-last"));
+}
+
 TEST(Bench, AllreduceListsEveryBackend) {
   const auto result = tandem_run(
       {"bench", "allreduce", "--nproc", "3", "--backends", "gloo,shm,thread", "--bytes",
