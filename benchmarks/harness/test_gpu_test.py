@@ -34,7 +34,8 @@ class GpuTest(unittest.TestCase):
 
     def test_words_that_are_none_are_named(self):
         for arguments, expected in (
-                (["--only", "biuld"], "unknown part 'biuld'; there are build, test, peers, ours"),
+                (["--only", "biuld"], "unknown part 'biuld'; there are build, test, peers, ours, "
+                 "sanitize"),
                 (["--only", "build", "--torch", "/nowhere"], "'/nowhere' is no Python"),
                 (["--only", "test", "--device", "cpu"], "--device cpu is for --only peers,ours")):
             code, line = said(*arguments)
@@ -61,6 +62,28 @@ class GpuTest(unittest.TestCase):
             self.assertEqual(calls, ["good", "bad", "bad"])
             again = self.state(folder, forgotten=["ours_of_a_test"])
             self.assertFalse(again.done("ours_of_a_test", "good"))
+
+    def test_what_compute_sanitizer_says_counts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "compute-sanitizer")
+            before = os.environ["PATH"]
+            os.environ["PATH"] = folder + os.pathsep + before
+            try:
+                for lines, code, expected in (
+                        (["ERROR SUMMARY: 0 errors"], 0,
+                         {"summary": "ERROR SUMMARY: 0 errors", "failed": []}),
+                        (["Invalid __global__ read", "ERROR SUMMARY: 1 error"], 9,
+                         {"failed": ["Invalid __global__ read", "ERROR SUMMARY: 1 error"]}),
+                        ([], 1, {"failed": ["exit code 1"]}),
+                        ([], 0, {"failed": ["exit code 0"]})):
+                    with open(program, "w", encoding="utf-8") as file:
+                        file.write("#!/bin/sh\n" + "".join(
+                            f"echo '========= {line}'\n" for line in lines) +
+                            f"exit {code}\n")
+                    os.chmod(program, 0o755)
+                    self.assertEqual(gpu_test.sanitized(["/bin/true"], "memcheck")(), expected)
+            finally:
+                os.environ["PATH"] = before
 
     def test_the_table_divides_the_best_of_each_and_judges(self):
         with tempfile.TemporaryDirectory() as folder:
