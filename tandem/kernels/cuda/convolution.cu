@@ -45,20 +45,34 @@ __device__ __forceinline__ Largest<T> largest_of(
   return later.value > one.value || later.value != later.value ? later : one;
 }
 
-// Of the four lanes whose sums are of one window: lane / 4 % 4 is the place in it.
+// Four lanes have the values of one window, of the eight channels in a row of a tile's
+// sums: lane / 4 % 4 is the place in the window. Each gets the largest of two channels,
+// numbers `place` and 4 + `place`: first the two lanes of each row of the window
+// exchange half of what they have, then the rows do.
 template <typename T>
-__device__ __forceinline__ Largest<T> largest_of_window(T value) {
-  Largest<T> own{value, threadIdx.x / 4 % 4};
+__device__ __forceinline__ void find_largest(
+    const T (&values)[8], Largest<T> (&largest)[2]) {
+  const unsigned place = threadIdx.x / 4 % 4;
+  const bool right = place % 2 == 1;
+  const bool lower = place / 2 == 1;
+  Largest<T> of_rows[4];
   TANDEM_UNROLL
-  for (unsigned bit = 1; bit <= 2; bit *= 2) {
-    const int lanes = static_cast<int>(4 * bit);
+  for (unsigned j = 0; j < 4; ++j) {
+    const Largest<T> own{right ? values[2 * j + 1] : values[2 * j], place};
     const Largest<T> other{
-        __shfl_xor_sync(kAllLanes, own.value, lanes),
-        __shfl_xor_sync(kAllLanes, own.place, lanes)};
-    own =
-        (threadIdx.x / 4 & bit) == 0 ? largest_of(own, other) : largest_of(other, own);
+        __shfl_xor_sync(kAllLanes, right ? values[2 * j] : values[2 * j + 1], 4),
+        place ^ 1};
+    of_rows[j] = right ? largest_of(other, own) : largest_of(own, other);
   }
-  return own;
+  TANDEM_UNROLL
+  for (unsigned j = 0; j < 2; ++j) {
+    const Largest<T> own = lower ? of_rows[2 * j + 1] : of_rows[2 * j];
+    const Largest<T> given = lower ? of_rows[2 * j] : of_rows[2 * j + 1];
+    const Largest<T> other{
+        __shfl_xor_sync(kAllLanes, given.value, 8),
+        __shfl_xor_sync(kAllLanes, given.place, 8)};
+    largest[j] = lower ? largest_of(other, own) : largest_of(own, other);
+  }
 }
 
 // One value of the pool behind image `image`; `window` of its channel.
@@ -79,7 +93,6 @@ __device__ __forceinline__ void write_window(
   }
 }
 
-// The four lanes of a window share its channels.
 template <typename Tile, typename T>
 __device__ __forceinline__ void write_pool(
     const Forward<T>& problem, const TilePlace& place, const T (&bias)[8],
@@ -87,16 +100,22 @@ __device__ __forceinline__ void write_pool(
   const Convolution<T>& convolution = problem.convolution;
   const auto windows = static_cast<unsigned>(convolution.window.positions()) / 4;
   for_each_row<Tile>(sums, [&](unsigned row, const T(&of_row)[8]) {
+    T values[8];
+    TANDEM_UNROLL
+    for (unsigned j = 0; j < 8; ++j) {
+      values[j] = of_row[j] + bias[j];
+    }
+    Largest<T> largest[2];
+    find_largest(values, largest);
     const unsigned at = (place.row * Tile::kRows + row) / 4;
     const unsigned image = at / windows;
     TANDEM_UNROLL
-    for (unsigned j = 0; j < 8; ++j) {
-      const auto largest = largest_of_window(of_row[j] + bias[j]);
-      const auto column =
-          static_cast<int>(place.column * Tile::kColumns + column_of<Tile>(j));
-      if (threadIdx.x / 4 % 4 == j % 4 && column < convolution.out_channels &&
+    for (unsigned j = 0; j < 2; ++j) {
+      const auto column = static_cast<int>(
+          place.column * Tile::kColumns + column_of<Tile>(4 * j + threadIdx.x / 4 % 4));
+      if (column < convolution.out_channels &&
           image < static_cast<unsigned>(convolution.images)) {
-        write_window(problem, image, at % windows, column, largest);
+        write_window(problem, image, at % windows, column, largest[j]);
       }
     }
   });

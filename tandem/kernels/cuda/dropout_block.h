@@ -59,16 +59,22 @@ struct DropoutNumbers {
   }
 };
 
+/// Which block of Philox decides about an element, and by which of its numbers.
+__device__ __forceinline__ int64_t dropout_block_of(int64_t element) {
+  return element / kDropoutGroup * kDropoutLanes + element % kDropoutLanes;
+}
+__device__ __forceinline__ int dropout_number_of(int64_t element) {
+  return static_cast<int>(element % kDropoutGroup / kDropoutLanes);
+}
+
 /// Whether one element is kept.
 __device__ __forceinline__ bool is_kept(
     const DropoutDecisions& of, int64_t sample, int64_t element) {
   if (of.place == nullptr) {
     return true;
   }
-  const int64_t lanes = kDropoutLanes;
-  const DropoutNumbers numbers(
-      of, sample, element / kDropoutGroup * lanes + element % lanes);
-  return numbers.keep(static_cast<int>(element % kDropoutGroup / lanes), of.threshold);
+  const DropoutNumbers numbers(of, sample, dropout_block_of(element));
+  return numbers.keep(dropout_number_of(element), of.threshold);
 }
 
 /// Calls body(sample, element, is_kept) for the elements of thread number `thread`.

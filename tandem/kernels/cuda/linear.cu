@@ -252,18 +252,46 @@ class MatrixSource {
   unsigned end_;
 };
 
-template <typename T>
-__device__ __forceinline__ T
-finished(const Finish<T>& finish, T sum, int64_t row, int64_t column) {
-  const T biased = finish.bias == nullptr ? sum : sum + finish.bias[column];
-  const T value = finish.relu && biased < 0 ? T(0) : biased;
-  if (finish.dropout.place == nullptr) {
-    return value;
+// Which of the eight columns of a row dropout keeps. Columns j and j + 4 are 16 apart, so
+// one block of Philox decides about both.
+__device__ __forceinline__ void find_kept(
+    const DropoutDecisions& dropout, int64_t row, const int64_t (&columns)[8],
+    bool (&kept)[8]) {
+  TANDEM_UNROLL
+  for (unsigned j = 0; j < 4; ++j) {
+    DropoutNumbers numbers;
+    if (dropout.place != nullptr) {
+      numbers = DropoutNumbers(dropout, row, dropout_block_of(columns[j]));
+    }
+    const int number = dropout_number_of(columns[j]);
+    kept[j] = numbers.keep(number, dropout.threshold);
+    kept[j + 4] = numbers.keep(number + 1, dropout.threshold);
   }
-  return value * (is_kept(finish.dropout, row, column) ? finish.scale : T(0));
 }
 
-template <typename Tile, typename T>
+// Of the columns that there are.
+template <typename T>
+__device__ __forceinline__ void finish_row(
+    const Finish<T>& finish, int64_t row, const int64_t (&columns)[8], int64_t lines,
+    T (&values)[8]) {
+  bool kept[8];
+  find_kept(finish.dropout, row, columns, kept);
+  TANDEM_UNROLL
+  for (unsigned j = 0; j < 8; ++j) {
+    if (finish.bias != nullptr && columns[j] < lines) {
+      values[j] += finish.bias[columns[j]];
+    }
+    if (finish.relu && values[j] < 0) {
+      values[j] = 0;
+    }
+    if (finish.dropout.place != nullptr) {
+      values[j] *= kept[j] ? finish.scale : T(0);
+    }
+  }
+}
+
+// `finishes`: as the target says; else sums are written as they are.
+template <bool finishes, typename Tile, typename T>
 __device__ __forceinline__ void write_sums(
     const Product<T>& product, const TilePlace& at, const Sums<T>& sums) {
   const Target<T>& target = product.target;
@@ -278,21 +306,30 @@ __device__ __forceinline__ void write_sums(
     if (place == nullptr) {
       return;
     }
+    int64_t columns[8];
+    T values[8];
     TANDEM_UNROLL
     for (unsigned j = 0; j < 8; ++j) {
-      const auto column =
-          static_cast<int>(at.column * Tile::kColumns + column_of<Tile>(j));
-      if (column < product.b.lines) {
-        const T value = finished(target.finish, of_row[j], row, column);
-        T& to = place[column * step];
-        to = target.accumulate ? to + value : value;
+      columns[j] = at.column * Tile::kColumns + column_of<Tile>(j);
+      values[j] = of_row[j];
+    }
+    if constexpr (finishes) {
+      finish_row(target.finish, row, columns, product.b.lines, values);
+    }
+    TANDEM_UNROLL
+    for (unsigned j = 0; j < 8; ++j) {
+      if (columns[j] < product.b.lines) {
+        T& to = place[columns[j] * step];
+        to = target.accumulate ? to + values[j] : values[j];
       }
     }
   });
 }
 
 // What block number `block` of a product does.
-template <typename Tile, typename Arithmetic, bool a_along_k, bool b_along_k>
+template <
+    typename Tile, typename Arithmetic, bool a_along_k, bool b_along_k,
+    bool finishes = false>
 __device__ __forceinline__ void multiply(
     const Product<typename Arithmetic::Value>& product, unsigned block) {
   const TilePlace place = place_in(product.grid, block);
@@ -301,7 +338,7 @@ __device__ __forceinline__ void multiply(
   multiply_stages<Tile, Arithmetic>(
       source, source.stages(), dynamic_shared<typename Tile::Word>(), sums);
   if (add_parts(product.grid, product.workspace, place, sums)) {
-    write_sums<Tile>(product, place, sums);
+    write_sums<finishes, Tile>(product, place, sums);
   }
 }
 
@@ -309,7 +346,7 @@ template <typename Tile, typename Arithmetic>
 __global__ void __launch_bounds__(
     kTileThreads, blocks_per_processor<Tile, Arithmetic>())
     forward_kernel(Product<typename Arithmetic::Value> product) {
-  multiply<Tile, Arithmetic, true, true>(product, blockIdx.x);
+  multiply<Tile, Arithmetic, true, true, true>(product, blockIdx.x);
 }
 
 // Blocks: those of the input's gradient, then those of the weights'.
