@@ -29,7 +29,7 @@ namespace tandem::cuda {
 // A kernel's blocks have 128 threads and a tile of 64 x 64 sums, or 128 x 32 for up to
 // 32 channels (tile_product.h says how it lies in shared memory). What nvcc 13.0 gives
 // them, the larger of sm_80 and sm_90; of bf16, tiles of 128 x 32 for the input's
-// gradient spill 4 bytes, the rest nothing:
+// gradient spill 4 bytes, and on sm_120 one of forward's 12, the rest nothing:
 //
 //              registers of a thread:               blocks on a multiprocessor,
 //              forward          backward            by registers of sm_90
