@@ -89,7 +89,7 @@ class ConvolutionAndPoolOp : public ConvolutionOp<T> {
       : ConvolutionOp<T>(layer, products), training_(training) {}
 
   at::Tensor plan_forward(const at::Tensor& input) override {
-    const auto output = ConvolutionOp<T>::plan_forward(input);
+    auto output = ConvolutionOp<T>::plan_forward(input);
     cuda::check_pool(pool());
     if (training_) {
       largest_ = at::empty(output.sizes(), output.options().dtype(at::kByte));

@@ -19,7 +19,7 @@ namespace {
 constexpr unsigned kWarp = 32;
 // Of all GPUs; more shared memory has to be asked for.
 constexpr unsigned kMostThreads = 1024;
-constexpr size_t kMostSharedBytes = 48 * 1024;
+constexpr size_t kMostSharedBytes = size_t{48} * 1024;
 constexpr unsigned kMostBlocksAside = 65'535;
 
 Order order = Order::forward;
@@ -150,7 +150,7 @@ class Block {
  public:
   Block(const char* kernel, size_t shared_bytes, const std::function<void()>& body)
       : kernel_(kernel),
-        threads_(blockDim.x * blockDim.y * blockDim.z),
+        threads_(size_t{blockDim.x} * blockDim.y * blockDim.z),
         shared_(new unsigned char[shared_bytes]) {
     std::fill_n(shared_.get(), shared_bytes, 0xff);
     for (unsigned i = 0; i < size(); ++i) {
