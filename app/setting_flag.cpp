@@ -24,21 +24,15 @@ std::string help_of(const Field& field) {
 
 CLI::Option* add_setting(CLI::App& app, RunConfig& config, const char* name) {
   const Field& field = find_field(name, app.get_name());
+  const auto take = [&config, &field](const std::string& text) {
+    set_field(config, field, text, field.flag());
+  };
+  const std::string help = help_of(field);
   if (field.type == Field::Type::boolean) {
     const std::string word = field.flag().substr(2);
-    return app.add_flag_function(
-        "--" + word + ",!--no-" + word,
-        [&config, &field](int64_t count) {
-          set_field(config, field, count > 0 ? "true" : "false", field.flag());
-        },
-        help_of(field));
+    return app.add_flag("--" + word + ",!--no-" + word, help)->each(take);
   }
-  return app.add_option_function<std::string>(
-      field.flag(),
-      [&config, &field](const std::string& text) {
-        set_field(config, field, text, field.flag());
-      },
-      help_of(field));
+  return app.add_option_function<std::string>(field.flag(), take, help);
 }
 
 }  // namespace tandem::app

@@ -34,6 +34,9 @@ TEST(Bench, StepTakesSwitchesAsTrainDoes) {
   EXPECT_TRUE(step("--no-channels-last", "compiled").status.ok());
   EXPECT_THAT(
       step("--channels-last", "compiled").errors, HasSubstr("as with --channels-last"));
+  EXPECT_THAT(
+      step("--channels-last=maybe", "eager").errors,
+      HasSubstr("channels_last is 'maybe', expected true or false"));
 }
 
 TEST(Bench, AllreduceListsEveryBackend) {
