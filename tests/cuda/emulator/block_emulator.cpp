@@ -110,9 +110,8 @@ std::string describe(unsigned index, const Thread& thread) {
   return fmt::format("thread {} is at {}", index, place(thread.site));
 }
 
-// How many blocks have begun and not ended; more than one where a thread stepped aside
-// at an atomic operation and another block ran.
-unsigned depth = 0;
+// So many blocks may have begun and not ended: more than one where a thread stepped
+// aside at an atomic operation and another block ran.
 constexpr unsigned kDeepest = 3;
 
 // Fibres cost a mapping each: they are kept from launch to launch.
@@ -138,7 +137,8 @@ struct Launch {
   const std::function<void()>& thread;
   IndexSet left;
 
-  void run_next();
+  // `depth`: how many blocks have begun and not ended.
+  void run_next(unsigned depth);
 };
 
 // The block and the launch that run.
@@ -148,10 +148,13 @@ Launch* launch_now = nullptr;
 // One block, from its start to its end.
 class Block {
  public:
-  Block(const char* kernel, size_t shared_bytes, const std::function<void()>& body)
+  Block(
+      const char* kernel, size_t shared_bytes, const std::function<void()>& body,
+      unsigned depth)
       : kernel_(kernel),
         threads_(size_t{blockDim.x} * blockDim.y * blockDim.z),
-        shared_(new unsigned char[shared_bytes]) {
+        shared_(new unsigned char[shared_bytes]),
+        depth_(depth) {
     std::fill_n(shared_.get(), shared_bytes, 0xff);
     for (unsigned i = 0; i < size(); ++i) {
       own_fibre(i).start(body);
@@ -240,7 +243,7 @@ class Block {
     if (order == Order::random && generator() % 2 == 0 && depth_ + 1 < kDeepest &&
         !launch_now->left.empty()) {
       const dim3 place = blockIdx;
-      launch_now->run_next();
+      launch_now->run_next(depth_ + 1);
       blockIdx = place;
       current = this;
     }
@@ -340,7 +343,7 @@ class Block {
   const char* kernel_;
   std::vector<Thread> threads_;
   std::unique_ptr<unsigned char[]> shared_;
-  unsigned depth_ = depth;
+  unsigned depth_;
   unsigned running_ = 0;
   bool aside_ = false;
   IndexSet ready_{size()};
@@ -350,20 +353,13 @@ class Block {
       std::vector<unsigned>((size() + kWarp - 1) / kWarp);
 };
 
-void Launch::run_next() {
+void Launch::run_next(unsigned depth) {
   const unsigned next = left.next();
   left.erase(next);
   blockIdx = place_of(next, grid);
-  Block one(kernel, shared_bytes, thread);
+  Block one(kernel, shared_bytes, thread, depth);
   current = &one;
-  ++depth;
-  try {
-    one.run();
-  } catch (...) {
-    --depth;
-    throw;
-  }
-  --depth;
+  one.run();
 }
 
 std::function<void(const std::function<void()>&)> around_launch;
@@ -389,7 +385,7 @@ void run_blocks(
   Launch launch{kernel, grid, shared_bytes, thread, IndexSet(grid.x * grid.y * grid.z)};
   launch_now = &launch;
   while (!launch.left.empty()) {
-    launch.run_next();
+    launch.run_next(0);
   }
 }
 
