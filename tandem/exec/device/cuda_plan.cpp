@@ -3,8 +3,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
-
 #include "tandem/base/error.h"
 #include "tandem/core/device/upload.h"
 #include "tandem/kernels/cuda/loss.h"
@@ -58,9 +56,7 @@ CudaPlan::CudaPlan(
   }
   cuda::WorkspaceSize most;
   for (const auto& op : ops_) {
-    const auto size = op->workspace();
-    most.values = std::max(most.values, size.values);
-    most.counters = std::max(most.counters, size.counters);
+    most = cuda::larger(most, op->workspace());
   }
   workspace_ = at::empty({most.values}, options.dtype(at::kByte));
   counters_ = at::zeros({most.counters}, options.dtype(at::kInt));

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tandem/kernels/cuda/dropout_block.h"
+#include "tandem/kernels/cuda/largest.h"
 #include "tandem/kernels/cuda/pool.h"
 #include "tandem/kernels/cuda/window_source.h"
 
@@ -32,19 +33,6 @@ struct Forward {
   PoolBehind<T> pool;
 };
 
-// The first of the largest values of a window, or the last NaN.
-template <typename T>
-struct Largest {
-  T value;
-  unsigned place;
-};
-
-template <typename T>
-__device__ __forceinline__ Largest<T> largest_of(
-    const Largest<T>& one, const Largest<T>& later) {
-  return later.value > one.value || later.value != later.value ? later : one;
-}
-
 // Four lanes have the values of one window, of the eight channels in a row of a tile's
 // sums: lane / 4 % 4 is the place in the window. Each gets the largest of two channels,
 // numbers `place` and 4 + `place`: first the two lanes of each row of the window
@@ -70,7 +58,7 @@ __device__ __forceinline__ void find_largest(
     const Largest<T> given = lower ? of_rows[2 * j] : of_rows[2 * j + 1];
     const Largest<T> other{
         __shfl_xor_sync(kAllLanes, given.value, 8),
-        __shfl_xor_sync(kAllLanes, given.place, 8)};
+        __shfl_xor_sync(kAllLanes, given.number, 8)};
     largest[j] = lower ? largest_of(other, own) : largest_of(own, other);
   }
 }
@@ -89,7 +77,7 @@ __device__ __forceinline__ void write_window(
   pool.output[at] = value * (is_kept_here ? pool.scale : T(0));
   if (pool.largest != nullptr) {
     const bool is_lost = !is_kept_here || (problem.relu && largest.value <= 0);
-    pool.largest[at] = static_cast<uint8_t>(is_lost ? kNoneOfWindow : largest.place);
+    pool.largest[at] = static_cast<uint8_t>(is_lost ? kNoneOfWindow : largest.number);
   }
 }
 

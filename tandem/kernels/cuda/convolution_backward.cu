@@ -13,31 +13,18 @@ namespace {
 
 constexpr int64_t kPositionsOfPart = 512;
 constexpr int64_t kMostParts = 64;
-// Parts are whole stages.
-constexpr int64_t kDeepestStage = 32;
 
 // The tap of the row of ones: no position has this bit.
 constexpr unsigned kOnes = 1u << 30;
 
-// The blocks of the weights' gradient, and how many positions each has.
-struct Division {
-  TileGrid grid;
-  // The last part may have fewer.
-  int64_t positions_of_part;
-};
-
-Division divide(const ConvolutionShape& shape) {
+// Of the weights' gradient.
+Division divide_positions(const ConvolutionShape& shape) {
   const int64_t positions = shape.images * shape.out_height() * shape.out_width();
-  const int64_t wanted = std::min(
-      kMostParts,
-      std::max(int64_t{1}, (positions + kPositionsOfPart - 1) / kPositionsOfPart));
-  const int64_t stages =
-      (positions + wanted * kDeepestStage - 1) / (wanted * kDeepestStage);
-  const int64_t each = std::max(int64_t{1}, stages) * kDeepestStage;
+  const int64_t parts = std::min(
+      kMostParts, int64_t{std::max(1u, blocks_of(positions, kPositionsOfPart))});
   const int64_t taps = shape.in_channels * shape.kernel * shape.kernel;
-  TileGrid grid = grid_of(taps + 1, shape.out_channels, is_narrow(shape.out_channels));
-  grid.parts = std::max(1u, blocks_of(positions, each));
-  return {grid, each};
+  const bool narrow = is_narrow(shape.out_channels);
+  return divide(grid_of(taps + 1, shape.out_channels, narrow), positions, parts);
 }
 
 template <typename T>
@@ -80,28 +67,24 @@ class PositionSource {
                     ? Tap{0, kOnes}
                     : tap_of(problem.window, row);
     }
-    const auto each = static_cast<unsigned>(problem.positions_of_part);
-    begin_ = place.part * each;
+    range_ = range_of(place, problem.positions_of_part, problem.positions);
     first_column_ =
         static_cast<int>(place.column * Tile::kColumns + threadIdx.x / Tile::kWords);
-    const unsigned end = begin_ + each;
-    const auto positions = static_cast<unsigned>(problem.positions);
-    end_ = end < positions ? end : positions;
   }
 
   __device__ void prepare(unsigned) {}
 
   __device__ unsigned stages() const {
-    return Tile::stages(static_cast<int>(end_ - begin_));
+    return Tile::stages(static_cast<int>(range_.end - range_.begin));
   }
 
   __device__ __forceinline__ void fetch(unsigned stage) {
     const unsigned first =
-        begin_ + stage * Tile::kDepth + threadIdx.x % Tile::kWords * kPerWord;
+        range_.begin + stage * Tile::kDepth + threadIdx.x % Tile::kWords * kPerWord;
     int64_t places[kPerWord];
     TANDEM_UNROLL
     for (unsigned e = 0; e < kPerWord; ++e) {
-      const bool exists = first + e < end_;
+      const bool exists = first + e < range_.end;
       const Position position = position_of(problem_.window, first + e, exists);
       fetch_rows(position, e);
       places[e] = exists ? place_of_gradient(position) : kNowhere;
@@ -112,14 +95,8 @@ class PositionSource {
   __device__ __forceinline__ void store(Word* a, Word* b) const {
     const unsigned at =
         threadIdx.x / Tile::kWords * Tile::kStride + threadIdx.x % Tile::kWords;
-    TANDEM_UNROLL
-    for (unsigned i = 0; i < kRows; ++i) {
-      a[at + i * kStep * Tile::kStride] = Arithmetic::word(values_ + i * kPerWord);
-    }
-    TANDEM_UNROLL
-    for (unsigned i = 0; i < kColumns; ++i) {
-      b[at + i * kStep * Tile::kStride] = Arithmetic::word(gradients_ + i * kPerWord);
-    }
+    store_words<Arithmetic>(values_, a + at, kStep * Tile::kStride);
+    store_words<Arithmetic>(gradients_, b + at, kStep * Tile::kStride);
   }
 
  private:
@@ -165,8 +142,7 @@ class PositionSource {
 
   const WeightGradient<T>& problem_;
   const Tap* taps_;
-  unsigned begin_;
-  unsigned end_;
+  KRange range_;
   int first_column_;
   T values_[kRows * kPerWord];
   T gradients_[kColumns * kPerWord];
@@ -283,9 +259,9 @@ WeightGradient<T> weights_of(
     const ParameterGradients<T>& gradients) {
   WeightGradient<T> problem{};
   problem.window = forward_window(shape);
-  const Division division = divide(shape);
+  const Division division = divide_positions(shape);
   problem.positions = static_cast<int>(shape.images * problem.window.positions());
-  problem.positions_of_part = static_cast<int>(division.positions_of_part);
+  problem.positions_of_part = static_cast<int>(division.depth_of_part);
   problem.out_channels = static_cast<int>(shape.out_channels);
   problem.rows = problem.window.taps() + 1;
   problem.input = input;
@@ -300,7 +276,7 @@ WeightGradient<T> weights_of(
 }  // namespace
 
 WorkspaceSize convolution_workspace(const ConvolutionShape& shape) {
-  return divide(shape).grid.workspace();
+  return divide_positions(shape).grid.workspace();
 }
 
 template <typename T>

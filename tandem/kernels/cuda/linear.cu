@@ -14,35 +14,19 @@ namespace {
 // About as many as the multiprocessors of a large GPU.
 constexpr int64_t kBlocks = 128;
 constexpr int64_t kDepthOfPart = 128;
-// Parts are whole stages.
-constexpr int64_t kDeepestStage = 32;
 
-// The blocks of a product, and how much of k each has.
-struct Division {
-  TileGrid grid;
-  // The last part's may be less.
-  int64_t depth_of_part;
-};
-
-Division divide(int64_t rows, int64_t columns, int64_t depth, bool narrow) {
-  Division division{grid_of(rows, columns, narrow), depth};
-  const int64_t tiles = std::max(1u, division.grid.tiles());
+Division divide_where_few(const TileGrid& grid, int64_t depth) {
+  const int64_t tiles = std::max(1u, grid.tiles());
   const int64_t most = std::max(int64_t{1}, depth / kDepthOfPart);
-  const int64_t wanted = std::min(most, std::max(int64_t{1}, kBlocks / tiles));
-  if (wanted > 1) {
-    division.depth_of_part =
-        int64_t{blocks_of(depth, wanted * kDeepestStage)} * kDeepestStage;
-    division.grid.parts = blocks_of(depth, division.depth_of_part);
-  }
-  return division;
+  return divide(grid, depth, std::min(most, std::max(int64_t{1}, kBlocks / tiles)));
 }
 
 Division divide_forward(const LinearShape& s) {
-  return divide(s.samples, s.out, s.in, is_narrow(s.out));
+  return divide_where_few(grid_of(s.samples, s.out, is_narrow(s.out)), s.in);
 }
 // Its tiles are of the same sides as the weights' gradient's in the same kernel.
 Division divide_backward_data(const LinearShape& s) {
-  return divide(s.samples, s.in, s.out, is_narrow(s.out));
+  return divide_where_few(grid_of(s.samples, s.in, is_narrow(s.out)), s.out);
 }
 
 // One of the matrices of a product: its lines are rows of a, or columns of b.
@@ -155,10 +139,7 @@ class AlongK {
 
   __device__ __forceinline__ void store(Word* lines) const {
     lines += threadIdx.x / Tile::kWords * Tile::kStride + threadIdx.x % Tile::kWords;
-    TANDEM_UNROLL
-    for (unsigned i = 0; i < kWords; ++i) {
-      lines[i * kStep * Tile::kStride] = Arithmetic::word(values_ + i * kPerWord);
-    }
+    store_words<Arithmetic>(values_, lines, kStep * Tile::kStride);
   }
 
  private:
@@ -193,18 +174,9 @@ class AcrossK {
   }
 
   __device__ __forceinline__ void store(Word* lines) const {
-    constexpr unsigned kInVector = kVectorBytes / sizeof(Word);
     lines += threadIdx.x % kLines * Tile::kStride +
              threadIdx.x / kLines * (kValues / kPerWord);
-    TANDEM_UNROLL
-    for (unsigned i = 0; i < kValues / kPerWord; i += kInVector) {
-      Vector<Word> vector;
-      TANDEM_UNROLL
-      for (unsigned w = 0; w < kInVector; ++w) {
-        vector.words[w] = Arithmetic::word(values_ + (i + w) * kPerWord);
-      }
-      *reinterpret_cast<Vector<Word>*>(lines + i) = vector;
-    }
+    store_vectors<Arithmetic>(values_, lines);
   }
 
  private:
@@ -225,20 +197,17 @@ class MatrixSource {
   __device__ MatrixSource(
       const Product<typename Arithmetic::Value>& product, const TilePlace& place)
       : a_(product.a, place.row * Tile::kRows),
-        b_(product.b, place.column * Tile::kColumns) {
-    const auto each = static_cast<unsigned>(product.depth_of_part);
-    const auto depth = static_cast<unsigned>(product.depth);
-    begin_ = place.part * each;
-    end_ = begin_ + each < depth ? begin_ + each : depth;
-  }
+        b_(product.b, place.column * Tile::kColumns),
+        range_(range_of(place, product.depth_of_part, product.depth)) {}
 
   __device__ unsigned stages() const {
-    return Tile::stages(static_cast<int>(end_ - begin_));
+    return Tile::stages(static_cast<int>(range_.end - range_.begin));
   }
   __device__ void prepare(unsigned) {}
   __device__ __forceinline__ void fetch(unsigned stage) {
-    a_.fetch(begin_ + stage * Tile::kDepth, end_);
-    b_.fetch(begin_ + stage * Tile::kDepth, end_);
+    const unsigned first = range_.begin + stage * Tile::kDepth;
+    a_.fetch(first, range_.end);
+    b_.fetch(first, range_.end);
   }
   __device__ __forceinline__ void store(Word* a, Word* b) const {
     a_.store(a);
@@ -248,12 +217,11 @@ class MatrixSource {
  private:
   Lines<a_along_k, Tile, Arithmetic, Tile::kRows> a_;
   Lines<b_along_k, Tile, Arithmetic, Tile::kColumns> b_;
-  unsigned begin_;
-  unsigned end_;
+  KRange range_;
 };
 
-// Which of the eight columns of a row dropout keeps. Columns j and j + 4 are 16 apart, so
-// one block of Philox decides about both.
+// Which of the eight columns of a row dropout keeps. Columns j and j + 4 are 16 apart,
+// so one block of Philox decides about both.
 __device__ __forceinline__ void find_kept(
     const DropoutDecisions& dropout, int64_t row, const int64_t (&columns)[8],
     bool (&kept)[8]) {
@@ -412,14 +380,10 @@ Product<T> weights_product(
   return product;
 }
 
-WorkspaceSize larger(const WorkspaceSize& a, const WorkspaceSize& b) {
-  return {std::max(a.values, b.values), std::max(a.counters, b.counters)};
-}
-
 }  // namespace
 
 void check_linear(const LinearShape& s) {
-  // CUDA's grids have fewer than 2^16 tiles of columns.
+  // More than any layer here has; tiles and their sums are counted in 32 bits.
   constexpr int64_t kMostValues = int64_t{1} << 21;
   const bool is_known = s.samples >= 0 && s.in >= 1 && s.out >= 1;
   if (!is_known || s.in >= kMostValues || s.out >= kMostValues ||

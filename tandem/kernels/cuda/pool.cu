@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tandem/kernels/cuda/dropout_block.h"
+#include "tandem/kernels/cuda/largest.h"
 
 namespace tandem::cuda {
 
@@ -50,22 +51,15 @@ __device__ __forceinline__ PoolWindow window_of(const Images& images, int64_t el
       column + 1 == width ? images.width - 2 * column : 2};
 }
 
-// The first of the largest of a window; the last NaN, where there is one.
 template <typename T>
-struct Largest {
-  T value;
-  uint32_t number = 0;
-
-  __device__ Largest(const T* values, uint32_t width) : value(values[0]) {
-    for (uint32_t i = 1; i < 4; ++i) {
-      const T other = values[i / 2 * width + i % 2];
-      if (other > value || other != other) {
-        value = other;
-        number = i;
-      }
-    }
+__device__ __forceinline__ Largest<T> largest_of_window(
+    const T* values, uint32_t width) {
+  Largest<T> largest{values[0], 0};
+  for (unsigned i = 1; i < 4; ++i) {
+    largest = largest_of(largest, Largest<T>{values[i / 2 * width + i % 2], i});
   }
-};
+  return largest;
+}
 
 // `number`: of the value whose gradient it is; of none, kNoneOfWindow.
 template <typename T>
@@ -86,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(Pool<T> pool) {
       [&](int64_t sample, int64_t element, bool is_kept) {
         const PoolWindow window = window_of(pool.images, element);
         const int64_t first = sample * pool.input_values + window.first;
-        const Largest<T> largest(pool.in + first, pool.images.width);
+        const auto largest = largest_of_window(pool.in + first, pool.images.width);
         const T factor = is_kept ? pool.scale : T(0);
         const int64_t at = sample * pool.decisions.elements + element;
         if (pool.grad_out == nullptr) {

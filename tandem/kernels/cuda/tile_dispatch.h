@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -47,6 +48,22 @@ inline bool is_narrow(int64_t columns) {
 /// A product's tiles, each computed by one block.
 inline TileGrid grid_of(int64_t rows, int64_t columns, bool narrow) {
   return {blocks_of(rows, narrow ? 128 : 64), blocks_of(columns, narrow ? 32 : 64), 1};
+}
+
+/// The blocks of a product whose k is divided, and how much of k each has; the last
+/// part may have less.
+struct Division {
+  TileGrid grid;
+  int64_t depth_of_part;
+};
+
+/// In `parts` parts or fewer, of whole stages.
+inline Division divide(TileGrid grid, int64_t depth, int64_t parts) {
+  constexpr int64_t kDeepestStage = 32;
+  const int64_t each =
+      std::max(1u, blocks_of(depth, parts * kDeepestStage)) * kDeepestStage;
+  grid.parts = std::max(1u, blocks_of(depth, each));
+  return {grid, each};
 }
 
 /// Calls body(tile, arithmetic) for products of this kind; what the two are of is in

@@ -1,18 +1,15 @@
 #pragma once
 
-#include <algorithm>
-
 #include "tandem/kernels/cuda/tile_product.h"
 #include "tandem/kernels/cuda/workspace.h"
 
 /// Products whose tiles are too few for a GPU are divided along k, too: each block
-/// computes one part of a tile. What the parts have in common is then to be added, in
-/// the same kernel and in the same order whichever block is first: blocks of a group of
-/// eight parts leave their sums in memory, and the last to come adds them up; of the
-/// groups, the last to come adds theirs, and goes on with the tile's sums. One block
-/// for all parts would read for too long (58 parts of float32 are 950 KB, and a
-/// multiprocessor gets some 64 bytes a cycle), and a kernel of its own would wait for
-/// all tiles.
+/// computes one part of a tile. The parts' sums are added in the same kernel, and in
+/// the same order whichever block is first: blocks of a group of eight parts leave
+/// theirs in memory, and the last to come adds them up; of the groups, the last to come
+/// adds theirs, and goes on with the tile's sums. One block for all parts would read
+/// for too long (58 parts of float32 are 950 KB, and a multiprocessor gets some 64
+/// bytes a cycle), and a kernel of its own would wait for all tiles.
 ///
 /// Nobody waits for another block, so all of them need not run at once.
 
@@ -60,6 +57,20 @@ struct TilePlace {
 __device__ __forceinline__ TilePlace place_in(const TileGrid& grid, unsigned block) {
   const unsigned tile = block % grid.tiles();
   return {tile % grid.rows, tile / grid.rows, tile, block / grid.tiles()};
+}
+
+/// The values of k, from `begin` to `end`, that a block adds up.
+struct KRange {
+  unsigned begin;
+  unsigned end;
+};
+
+__device__ __forceinline__ KRange
+range_of(const TilePlace& place, int depth_of_part, int depth) {
+  const unsigned begin = place.part * static_cast<unsigned>(depth_of_part);
+  const unsigned end = begin + static_cast<unsigned>(depth_of_part);
+  return {
+      begin, end < static_cast<unsigned>(depth) ? end : static_cast<unsigned>(depth)};
 }
 
 /// Calls body(number, sum) for each of this thread's sums.

@@ -30,6 +30,35 @@ struct alignas(kVectorBytes) Vector {
   Word words[kVectorBytes / sizeof(Word)];
 };
 
+/// Writes values that lie side by side in a row of a stage, by vectors.
+template <typename Arithmetic, unsigned count>
+__device__ __forceinline__ void store_vectors(
+    const typename Arithmetic::Value (&values)[count],
+    typename Arithmetic::Word* words) {
+  using Word = typename Arithmetic::Word;
+  constexpr unsigned kInVector = kVectorBytes / sizeof(Word);
+  TANDEM_UNROLL
+  for (unsigned i = 0; i < count / Arithmetic::kPerWord; i += kInVector) {
+    Vector<Word> vector;
+    TANDEM_UNROLL
+    for (unsigned w = 0; w < kInVector; ++w) {
+      vector.words[w] = Arithmetic::word(values + (i + w) * Arithmetic::kPerWord);
+    }
+    *reinterpret_cast<Vector<Word>*>(words + i) = vector;
+  }
+}
+
+/// Writes values that lie in rows, a word in each of them, `step` words apart.
+template <typename Arithmetic, unsigned count>
+__device__ __forceinline__ void store_words(
+    const typename Arithmetic::Value (&values)[count], typename Arithmetic::Word* words,
+    unsigned step) {
+  TANDEM_UNROLL
+  for (unsigned i = 0; i < count / Arithmetic::kPerWord; ++i) {
+    words[i * step] = Arithmetic::word(values + i * Arithmetic::kPerWord);
+  }
+}
+
 /// A lane's part of a warp's 32 x 32 sums, as mma's fragments have it: sums[i][j][e] is
 /// of row 16 i + 8 (e / 2) + g and column 8 j + 2 t + e % 2.
 template <typename T>

@@ -107,23 +107,11 @@ class WindowSource {
   }
 
   __device__ __forceinline__ void store(Word* a, Word* b) const {
-    constexpr unsigned kInVector = kVectorBytes / sizeof(Word);
     a += threadIdx.x % Tile::kRows * Tile::kStride +
          threadIdx.x / Tile::kRows * kValues / kPerWord;
-    TANDEM_UNROLL
-    for (unsigned i = 0; i < kValues / kPerWord; i += kInVector) {
-      Vector<Word> vector;
-      TANDEM_UNROLL
-      for (unsigned w = 0; w < kInVector; ++w) {
-        vector.words[w] = Arithmetic::word(window_ + (i + w) * kPerWord);
-      }
-      *reinterpret_cast<Vector<Word>*>(a + i) = vector;
-    }
+    store_vectors<Arithmetic>(window_, a);
     b += threadIdx.x / Tile::kWords * Tile::kStride + threadIdx.x % Tile::kWords;
-    TANDEM_UNROLL
-    for (unsigned i = 0; i < kColumns; ++i) {
-      b[i * kColumnStep * Tile::kStride] = Arithmetic::word(weights_ + i * kPerWord);
-    }
+    store_words<Arithmetic>(weights_, b, kColumnStep * Tile::kStride);
   }
 
  private:
@@ -148,7 +136,8 @@ __device__ __forceinline__ void multiply_windows(
       source, Tile::stages(problem.window.taps()), shared, sums);
 }
 
-/// Writes finished(column, sum) for each of the tile's sums.
+/// Writes finished(j, sum) for each of the tile's sums; j: its column's number in a
+/// row, as of column_of().
 template <typename Tile, typename T, typename Finished>
 __device__ __forceinline__ void write_images(
     const Convolution<T>& problem, const TilePlace& place, const Sums<T>& sums,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace tandem::cuda {
@@ -10,6 +11,11 @@ struct WorkspaceSize {
   int64_t values = 0;
   int64_t counters = 0;
 };
+
+/// What is enough for either.
+inline WorkspaceSize larger(const WorkspaceSize& a, const WorkspaceSize& b) {
+  return {std::max(a.values, b.values), std::max(a.counters, b.counters)};
+}
 
 /// That memory, on the device; for one kernel at a time.
 template <typename T>
