@@ -13,6 +13,10 @@ if(TARGET tandem_worker_cuda)
 endif()
 install(TARGETS ${workers}
         RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tandem COMPONENT runtime)
+if(TANDEM_UNUSED_FOLDER)
+  install(DIRECTORY ${TANDEM_UNUSED_FOLDER}
+          DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tandem COMPONENT runtime)
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/recipes
         DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem COMPONENT runtime)
 

@@ -35,13 +35,13 @@ class Installed {
   std::string prefix() const {
     return scratch_ / "prefix";
   }
-  // Of all files below a folder, relative to it.
+  // Of all files and links below a folder, relative to it.
   Names files(const std::string& folder = "") const {
     const fs::path root = fs::path(prefix()) / folder;
     Names names;
     for (const auto& entry : fs::recursive_directory_iterator(root)) {
       if (!entry.is_directory()) {
-        names.insert(fs::relative(entry, root).string());
+        names.insert(entry.path().lexically_relative(root).string());
       }
     }
     return names;
@@ -85,6 +85,17 @@ Names commands() {
   return words_of(tandem_run({"--describe"}).output, "      \"name\": \"([a-z]+)\"");
 }
 
+// Those that LibTorch names without a use for them (cmake/TandemUnused.cmake).
+Names unused_libraries() {
+  Names names;
+  if (fs::exists(binary_dir() + "/bin/unused")) {
+    for (const auto& file : fs::directory_iterator(binary_dir() + "/bin/unused")) {
+      names.insert(file.path().filename().string());
+    }
+  }
+  return names;
+}
+
 // --- files ---
 
 TEST(Packages, TheProgramComesWithRecipesAndPagesOfEachCommand) {
@@ -110,6 +121,9 @@ TEST(Packages, TheProgramComesWithRecipesAndPagesOfEachCommand) {
   EXPECT_EQ(
       files.erase("libexec/tandem/tandem-worker-cuda") > 0,
       fs::exists(binary_dir() + "/bin/tandem-worker-cuda"));
+  for (const auto& name : unused_libraries()) {
+    EXPECT_EQ(files.erase("libexec/tandem/unused/" + name), 1u) << name;
+  }
   EXPECT_THAT(
       files, ElementsAre(
                  "bin/tandem", "libexec/tandem/tandem-worker",
@@ -148,6 +162,31 @@ TEST(Packages, AnInstalledProgramFindsItsWorkerAndARecipeByItsName) {
   EXPECT_THAT(result.output, HasSubstr("2 ranks"));
   const auto named = installed_run({"train", "quickstart.toml", "--dry-run"});
   EXPECT_TRUE(named.status.ok()) << named.errors;
+}
+
+// With the real ones their own libraries would come, GDAL's and Qt's among them.
+TEST(Packages, AnInstalledWorkerLoadsNoLibraryThatLibTorchOnlyNames) {
+  if (unused_libraries().empty()) {
+    GTEST_SKIP() << "this LibTorch names no library without a use for it, as Debian's "
+                    "does; scripts/build, then scripts/test -R LibTorchOnlyNames";
+  }
+  const auto worker = runtime().path_of("tandem-worker");
+  const auto loaded = run_command({"ldd", "-r", worker});
+  EXPECT_THAT(loaded.output, Not(HasSubstr("undefined symbol")));
+  EXPECT_THAT(loaded.output, Not(HasSubstr("libgdal")));
+  EXPECT_THAT(
+      words_of(loaded.output, "=> /(?:usr/)?lib/[^ ]*(lib(?:opencv_|av|sw)[^ ]*)"),
+      IsEmpty());
+  // The first name it meets; the others are this file's, too.
+  const auto found =
+      words_of(loaded.output, "=> [^ ]*/libexec/tandem/unused/([^ ]+)");
+  EXPECT_EQ(found.size(), 1u) << loaded.output;
+  // Without the folder it loads the real ones.
+  const Scratch scratch;
+  const auto alone = scratch / "tandem-worker";
+  fs::copy(worker, alone);
+  EXPECT_THAT(run_command({"ldd", alone}).output, HasSubstr("libgdal"));
+  EXPECT_TRUE(run_command({alone, "train", "--help"}).status.ok());
 }
 
 TEST(Packages, ComparisonsTakeRecipesByTheirNames) {
