@@ -66,7 +66,9 @@ foreach(source IN LISTS sources)
   list(APPEND TANDEM_CUDA_OBJECTS ${object})
 endforeach()
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/cuda)
-add_custom_target(tandem_cuda_kernels ALL DEPENDS ${TANDEM_CUDA_OBJECTS})
+# Nothing uses them without a LibTorch for CUDA, and they are a minute's work: there
+# `cmake --build build/release --target tandem_cuda_kernels` tries them out.
+add_custom_target(tandem_cuda_kernels DEPENDS ${TANDEM_CUDA_OBJECTS})
 
 # What talks to CUDA's runtime from C++, with a comparison of nccl.h and ours.
 get_filename_component(toolkit ${TANDEM_NVCC} REALPATH)
