@@ -25,7 +25,7 @@ TEST(Digits, AreTooHardForALinearModel) {
 }
 
 TEST(Digits, AreEasyForAConvolutionalOneAfterOneEpoch) {
-  EXPECT_GE(accuracy_of({"--model", "net", "--nproc", "2", "--lr", "1.0"}), 97);
+  EXPECT_GE(accuracy_of({"--model", "convnet", "--nproc", "2", "--lr", "1.0"}), 97);
 }
 
 TEST(Mnist, TrainsOnTwoRanks) {

@@ -30,7 +30,7 @@ TEST_P(MovedRun, ReadsWhatIsLeftOnce) {
   const auto out = scratch / "run";
   const Arguments common = {"train",   "--model",
                             "convnet", "--limit",
-                            "1000",    "--epochs",
+                            "500",     "--epochs",
                             "2",       "--precision",
                             "fp64",    "--schedule",
                             "step",    "--log-every",
