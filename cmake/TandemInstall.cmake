@@ -13,9 +13,11 @@ if(TARGET tandem_worker_cuda)
 endif()
 install(TARGETS ${workers}
         RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tandem COMPONENT runtime)
-if(TANDEM_UNUSED_FOLDER)
-  install(DIRECTORY ${TANDEM_UNUSED_FOLDER}
+tandem_unused_folder(unused)
+if(unused)
+  install(DIRECTORY ${unused}
           DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tandem COMPONENT runtime)
+  set_property(TARGET tandem_worker APPEND PROPERTY INSTALL_RPATH "$ORIGIN/unused")
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/recipes
         DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem COMPONENT runtime)
@@ -41,6 +43,7 @@ write_basic_package_version_file(
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tandemConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/tandemConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/TandemUnused.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tandem COMPONENT development)
 
 # LibTorch from PyPI lies where no flags of ours would find it.

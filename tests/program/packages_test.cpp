@@ -88,8 +88,8 @@ Names commands() {
 // Those that LibTorch names without a use for them (cmake/TandemUnused.cmake).
 Names unused_libraries() {
   Names names;
-  if (fs::exists(binary_dir() + "/bin/unused")) {
-    for (const auto& file : fs::directory_iterator(binary_dir() + "/bin/unused")) {
+  if (fs::exists(binary_dir() + "/unused")) {
+    for (const auto& file : fs::directory_iterator(binary_dir() + "/unused")) {
       names.insert(file.path().filename().string());
     }
   }
