@@ -166,7 +166,8 @@ void Supervisor::read_signals() {
   }
 }
 
-void Supervisor::reap(std::vector<Ending>& endings) {
+bool Supervisor::take_endings(std::vector<Ending>& endings) {
+  const size_t before = endings.size();
   for (auto& child : children_) {
     if (child.ended) {
       continue;
@@ -185,6 +186,14 @@ void Supervisor::reap(std::vector<Ending>& endings) {
     endings.push_back(
         {child.rank, child.process.pid(), *status, by_us || child.was_stopped,
          child.was_stopped});
+  }
+  return endings.size() > before;
+}
+
+void Supervisor::reap(std::vector<Ending>& endings) {
+  // Asked again, since a rank that ended because of another may be found before it: the
+  // other would seem to have been stopped by us.
+  while (take_endings(endings)) {
   }
   const bool failed = std::any_of(
       endings.begin(), endings.end(),

@@ -81,6 +81,8 @@ class Supervisor {
   void serve();
   void wait_for_events();
   void read_signals();
+  // Of those that have ended since; whether there were any.
+  bool take_endings(std::vector<Ending>& endings);
   void reap(std::vector<Ending>& endings);
   void stop_others(int first_signal, double grace_seconds);
   void enforce_grace();
