@@ -84,7 +84,7 @@ TEST_F(Install, ACopyOfTheLaunchedExampleBuildsAndRuns) {
 // Its source is compiled where the examples are, and the test above links one like it.
 TEST_F(Install, ACopyOfTheSpawningExampleIsAProject) {
   const auto build = configure(copy("spawn"));
-  const auto targets = run_command({"ninja", "-C", build, "-t", "targets"});
+  const auto targets = run_command({"ninja", "-C", build, "-t", "targets", "all"});
   EXPECT_THAT(targets.output, HasSubstr("\nspawn: "));
 }
 
