@@ -32,8 +32,9 @@ function(tandem_add_empty folder)
   file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/empty.cpp CONTENT "")
   add_library(tandem_empty SHARED ${CMAKE_BINARY_DIR}/empty.cpp)
   set_target_properties(tandem_empty PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${folder})
-  # Debian's checks want a library to need at least the C library.
-  target_link_options(tandem_empty PRIVATE -nodefaultlibs -Wl,--no-as-needed -lc)
+  # Debian's checks want a library to need at least the C library, and to be bound at once.
+  target_link_options(tandem_empty PRIVATE
+    -nodefaultlibs -Wl,--no-as-needed -lc -Wl,-z,relro,-z,now)
   # For the loader, links to one file are one library of several names.
   foreach(name IN LISTS ARGN)
     add_custom_command(TARGET tandem_empty POST_BUILD VERBATIM
