@@ -1,5 +1,5 @@
 # tandem_skip_unused(PROGRAM...): a program that links Debian's LibTorch starts in 0.6 of the
-# time, until it is installed or moved. That LibTorch names OpenCV and FFmpeg as libraries
+# time, until it is installed. That LibTorch names OpenCV and FFmpeg as libraries
 # that it needs, and uses not one symbol of them; they bring 190 others. The program finds an
 # empty library under each of these names, in ${CMAKE_BINARY_DIR}/unused; without that folder
 # it loads the real ones. Not for programs that use OpenCV or FFmpeg themselves.
@@ -29,8 +29,8 @@ endfunction()
 function(tandem_add_empty folder)
   list(LENGTH ARGN count)
   message(STATUS "Not loaded: ${count} libraries that LibTorch names but does not use")
-  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/empty.cpp CONTENT "")
-  add_library(tandem_empty SHARED ${CMAKE_BINARY_DIR}/empty.cpp)
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/tandem_empty.cpp CONTENT "")
+  add_library(tandem_empty SHARED ${CMAKE_BINARY_DIR}/tandem_empty.cpp)
   set_target_properties(tandem_empty PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${folder})
   # Debian's checks want a library to need at least the C library, and to be bound at once.
   target_link_options(tandem_empty PRIVATE
@@ -51,7 +51,8 @@ function(tandem_skip_unused)
   foreach(program IN LISTS ARGN)
     add_dependencies(${program} tandem_empty)
     set_property(TARGET ${program} APPEND PROPERTY BUILD_RPATH ${folder})
-    # A RUNPATH would be for what the program itself names, not for what LibTorch does.
+    # As a RUNPATH it would be for what the program itself names, not for what LibTorch
+    # does. An RPATH is searched before LD_LIBRARY_PATH.
     target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
   endforeach()
 endfunction()

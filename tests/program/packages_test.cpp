@@ -23,6 +23,17 @@ using testing::Not;
 
 using Names = std::set<std::string>;
 
+// Of all files and links below a folder, relative to it.
+Names files_below(const fs::path& root) {
+  Names names;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (!entry.is_directory()) {
+      names.insert(entry.path().lexically_relative(root).string());
+    }
+  }
+  return names;
+}
+
 // A component that was installed alone, once for all tests.
 class Installed {
  public:
@@ -35,16 +46,8 @@ class Installed {
   std::string prefix() const {
     return scratch_ / "prefix";
   }
-  // Of all files and links below a folder, relative to it.
   Names files(const std::string& folder = "") const {
-    const fs::path root = fs::path(prefix()) / folder;
-    Names names;
-    for (const auto& entry : fs::recursive_directory_iterator(root)) {
-      if (!entry.is_directory()) {
-        names.insert(entry.path().lexically_relative(root).string());
-      }
-    }
-    return names;
+    return files_below(fs::path(prefix()) / folder);
   }
   // The only file of this name.
   std::string path_of(const std::string& name) const {
@@ -87,13 +90,8 @@ Names commands() {
 
 // Those that LibTorch names without a use for them (cmake/TandemUnused.cmake).
 Names unused_libraries() {
-  Names names;
-  if (fs::exists(binary_dir() + "/unused")) {
-    for (const auto& file : fs::directory_iterator(binary_dir() + "/unused")) {
-      names.insert(file.path().filename().string());
-    }
-  }
-  return names;
+  const auto folder = binary_dir() + "/unused";
+  return fs::exists(folder) ? files_below(folder) : Names();
 }
 
 // --- files ---
@@ -178,8 +176,7 @@ TEST(Packages, AnInstalledWorkerLoadsNoLibraryThatLibTorchOnlyNames) {
       words_of(loaded.output, "=> /(?:usr/)?lib/[^ ]*(lib(?:opencv_|av|sw)[^ ]*)"),
       IsEmpty());
   // The first name it meets; the others are this file's, too.
-  const auto found =
-      words_of(loaded.output, "=> [^ ]*/libexec/tandem/unused/([^ ]+)");
+  const auto found = words_of(loaded.output, "=> [^ ]*/libexec/tandem/unused/([^ ]+)");
   EXPECT_EQ(found.size(), 1u) << loaded.output;
   // Without the folder it loads the real ones.
   const Scratch scratch;
