@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace tandem {
 
@@ -18,5 +19,23 @@ inline std::string program(const std::string& name = "tandem") {
 inline std::string helper() {
   return program("launch_helper");
 }
+
+/// Copies of programs of this build, in a folder below /tmp that every user can enter.
+/// A checkout may be below a directory of mode 0700. Removed with the object.
+class PublicPrograms {
+ public:
+  explicit PublicPrograms(const std::vector<std::string>& names);
+  ~PublicPrograms();
+  PublicPrograms(const PublicPrograms&) = delete;
+  PublicPrograms& operator=(const PublicPrograms&) = delete;
+
+  /// The path of a copy.
+  std::string operator/(const std::string& name) const {
+    return folder_ + "/" + name;
+  }
+
+ private:
+  std::string folder_ = "/tmp/tandem-programs-XXXXXX";
+};
 
 }  // namespace tandem

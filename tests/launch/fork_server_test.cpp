@@ -85,9 +85,11 @@ TEST(ForkServer, SaysThatThereCannotBeSoManyProcesses) {
   if (geteuid() != 0) {
     GTEST_SKIP() << "only root can become a user without processes";
   }
+  const PublicPrograms programs({"launch_helper"});
+  const auto helper = programs / "launch_helper";
   const auto result = run_command(
       {"setpriv", "--reuid", "54321", "--clear-groups", "bash", "-c",
-       "ulimit -u 4; exec " + helper() + " launch --nproc 3 --fork-server " + helper() +
+       "ulimit -u 4; exec " + helper + " launch --nproc 3 --fork-server " + helper +
            " exec sleep 30"});
   EXPECT_EQ(result.status.code, 1);
   EXPECT_EQ(

@@ -323,14 +323,15 @@ TEST(Strangers, RanksByHandOnSeveralHostsNeedTheTokenToo) {
   EXPECT_TRUE(second.status.ok()) << second.errors;
 }
 
-TEST(Strangers, AnotherUserOfThisHostGetsNotIn) {
+TEST(Strangers, AnotherUserOfThisHostCannotJoin) {
   const Scratch temporary;
   chmod((temporary / "").c_str(), 01777);
+  const PublicPrograms programs({"tandem", "tandem-worker"});
   const auto rank = [&](const std::string& number,
                         const std::vector<std::string>& before) {
     auto command = before;
-    const std::vector<std::string> train = {program(),   "train",   "--model",
-                                            "simplenet", "--limit", "640"};
+    const std::vector<std::string> train = {programs / "tandem", "train",   "--model",
+                                            "simplenet",         "--limit", "640"};
     command.insert(command.end(), train.begin(), train.end());
     return run_command(
         command,
@@ -345,11 +346,11 @@ TEST(Strangers, AnotherUserOfThisHostGetsNotIn) {
   const std::vector<std::string> as_nobody = {
       "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
   auto probe = as_nobody;
-  probe.insert(probe.end(), {program("tandem-worker"), "doctor"});
+  probe.insert(probe.end(), {programs / "tandem-worker", "doctor"});
   if (!run_command(probe, {}, 60).status.ok()) {
     GTEST_SKIP()
-        << "cannot run the program as another user; as root, with a build "
-           "folder and a LibTorch that all may read: scripts/test -R Strangers";
+        << "cannot run the program as another user; as root, with a LibTorch that "
+           "all users can read: scripts/test -R Strangers";
   }
   CommandResult first;
   std::thread other([&] { first = rank("0", {}); });
