@@ -220,6 +220,19 @@ class Page:
         epochs = self.epochs_text(key, side)
         return text + (f" ({epochs})" if " " in epochs else "")
 
+    def costs(self):
+        """What each run of ours sent, waited for and held."""
+        rows = []
+        for program in PROGRAMS:
+            side = self.side(program.key, "ours")
+            if side and "peak_memory_mib" in side:
+                rows.append([program.key, str(side["ranks"]),
+                             f"{side['samples_per_second']:.0f}",
+                             f"{side['bytes_sent_per_rank'] / 1e6:.1f}",
+                             f"{side['exposed_comm_ms_per_step']:.2f}",
+                             f"{side['peak_memory_mib']:.0f}"])
+        return table(["run", "ranks", "samples/s", "MB/rank", "comm ms", "MiB"], rows)
+
     def machine(self):
         """Each machine and commit once, with the runs' dates."""
         found = {}
@@ -241,7 +254,7 @@ class Page:
 
 
 WORDS = ("command", "figures", "lines", "times", "value", "curve", "scaling", "example",
-         "overview", "machine")
+         "overview", "costs", "machine")
 
 
 def render(record, template):
