@@ -1,6 +1,7 @@
 #include "app/recipe_name.h"
 
 #include <filesystem>
+#include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -32,7 +33,9 @@ std::vector<std::string> installed_names(const std::string& folder) {
   return names;
 }
 
-std::string find_recipe(const std::string& text) {
+}  // namespace
+
+std::string recipe_path(const std::string& text) {
   // A run's directory may have its recipe's name.
   std::error_code ignored;
   const bool is_file = fs::exists(text, ignored) && !fs::is_directory(text, ignored);
@@ -50,16 +53,6 @@ std::string find_recipe(const std::string& text) {
       "[recipe] there is no file '" + text + "', nor a recipe of that name" +
       did_you_mean(text, installed_names(folder)) + "; those installed are in " +
       folder);
-}
-
-}  // namespace
-
-CLI::Validator recipe_name() {
-  const auto find = [](std::string& text) {
-    text = find_recipe(text);
-    return std::string();
-  };
-  return {find, ""};
 }
 
 }  // namespace tandem::app

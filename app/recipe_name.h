@@ -1,12 +1,16 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <string>
 
 namespace tandem::app {
 
-/// For Option::transform: a recipe's path stays as it is; the name of one that was
-/// installed with this program, with or without ".toml", becomes its path. Throws
-/// DataError, which names the nearest and their folder, for what is neither.
-CLI::Validator recipe_name();
+/// The path of a recipe that an argument names. A path stays as it is. The name of a
+/// recipe that was installed with this program, with or without ".toml", becomes its
+/// path. Call it after parse(), which reports unknown flags: the value of such a flag
+/// is parsed as a recipe.
+///
+/// Throws DataError, with the nearest name and the folder, if an installed program has
+/// no recipe of that name.
+std::string recipe_path(const std::string& text);
 
 }  // namespace tandem::app

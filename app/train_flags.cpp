@@ -123,10 +123,8 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
   TrainExtras more;
   Flags flags;
   app.add_option(
-         "recipe", recipe,
-         "a recipe (TOML) with any of the settings below, or the name of an installed "
-         "one")
-      ->transform(recipe_name());
+      "recipe", recipe,
+      "a recipe (TOML) with any of the settings below, or the name of an installed one");
   app.add_option("--set", assignments, "key=value: any setting by its recipe key")
       ->type_size(1)
       ->expected(1)
@@ -146,6 +144,7 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
   parse(app, with_own_names(arguments));
 
   RunConfig config;
+  recipe = recipe_path(recipe);
   if (!recipe.empty()) {
     read_recipe(config, recipe);
     more.without_gpu = read_without_gpu(recipe);

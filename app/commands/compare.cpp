@@ -32,7 +32,7 @@ int run_compare(const Arguments& arguments) {
          "test accuracy in percent; the first run to reach it wins (the default: the "
          "most accurate)")
       ->check(percent_above_zero());
-  parse(app, arguments);
+  parse_comparison(app, arguments, flags);
   comparison.out = comparison_directory(flags.out, "compare");
   comparison.repeats = flags.repeats;
   std::vector<std::string> taken;

@@ -63,7 +63,7 @@ int run_scaling(const Arguments& arguments) {
   add_comparison_flags(app, flags);
   app.add_option(
       "--nproc", nproc, "numbers of ranks, such as 1,2,3 (the default: 1,2)");
-  parse(app, arguments);
+  parse_comparison(app, arguments, flags);
   std::vector<int> counts = nproc.empty() ? std::vector<int>() : parse_counts(nproc);
   expand(flags.recipes, counts);
   if (counts.empty()) {

@@ -66,8 +66,7 @@ void note_machine(ordered_json& table, const std::string& directory) {
 
 void add_comparison_flags(CLI::App& app, ComparisonFlags& flags) {
   app.add_option("recipes", flags.recipes, "recipes (TOML), or names of installed ones")
-      ->required()
-      ->transform(recipe_name());
+      ->required();
   app.add_option(
       "--data", flags.overrides.data, "data of every run: a name or a folder");
   app.add_option("--limit", flags.overrides.limit, "use the first N samples only")
@@ -86,6 +85,13 @@ void add_comparison_flags(CLI::App& app, ComparisonFlags& flags) {
   app.add_option(
       "--out", flags.out,
       "directory for tables, report and runs; none: a new one here");
+}
+
+void parse_comparison(
+    CLI::App& app, const Arguments& arguments, ComparisonFlags& flags) {
+  parse(app, arguments);
+  std::transform(
+      flags.recipes.begin(), flags.recipes.end(), flags.recipes.begin(), &recipe_path);
 }
 
 std::string comparison_directory(const std::string& out, const std::string& kind) {

@@ -19,6 +19,9 @@ struct ComparisonFlags {
 };
 /// `flags.repeats`: the default of --repeat.
 void add_comparison_flags(CLI::App& app, ComparisonFlags& flags);
+/// Parses the arguments, and makes paths of the names of installed recipes.
+void parse_comparison(
+    CLI::App& app, const Arguments& arguments, ComparisonFlags& flags);
 
 /// --out, or a new name "KIND-20261121-131500". Throws ConfigError when an earlier
 /// comparison is there.

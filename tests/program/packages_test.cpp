@@ -204,6 +204,16 @@ TEST(Packages, ARecipeThatIsNotThereNamesTheNearestAndTheirFolder) {
           HasSubstr(runtime().prefix() + "/share/tandem/recipes")));
 }
 
+TEST(Packages, AnUnknownFlagIsReportedBeforeItsValueIsTakenForARecipe) {
+  for (const char* command : {"train", "compare", "scaling"}) {
+    const auto result = installed_run({command, "--data", "digits", "--epoch", "net"});
+    EXPECT_EQ(result.status.code, 2) << command;
+    EXPECT_THAT(
+        result.errors,
+        HasSubstr("unknown argument '--epoch', did you mean '--epochs'?"));
+  }
+}
+
 TEST(Packages, AFileOfThisNameWinsOverAnInstalledRecipeAndAFolderDoesNot) {
   const Scratch scratch;
   make_directories(scratch / "quickstart");
