@@ -124,7 +124,8 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
   Flags flags;
   app.add_option(
       "recipe", recipe,
-      "a recipe (TOML) with any of the settings below, or the name of an installed one");
+      "a recipe (TOML) with any of the settings below, or the name of an installed "
+      "one");
   app.add_option("--set", assignments, "key=value: any setting by its recipe key")
       ->type_size(1)
       ->expected(1)

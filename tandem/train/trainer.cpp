@@ -104,6 +104,9 @@ class Trainer {
     if (resumed) {
       reading_.check(position_);
     }
+    num_epochs_ = config_.output.dry_run
+                      ? std::min(config_.training.epochs, position_.epoch + 1)
+                      : config_.training.epochs;
     parts_.strategy->start();
     saving_.resume_own(own_state());
     parts_.strategy->rank_state_loaded();
@@ -148,7 +151,7 @@ class Trainer {
 
  private:
   bool is_finished() const {
-    return position_.epoch >= config_.training.epochs || end_.now();
+    return position_.epoch >= num_epochs_ || end_.now();
   }
 
   // The epoch that has just ended, or was broken off.
@@ -156,7 +159,7 @@ class Trainer {
     return is_last_epoch() || (position_.epoch + 1) % config_.output.eval_every == 0;
   }
   bool is_last_epoch() const {
-    return position_.epoch + 1 >= config_.training.epochs || end_.now();
+    return position_.epoch + 1 >= num_epochs_ || end_.now();
   }
   bool is_epoch_done() const {
     return position_.step_in_epoch >= last_step_;
@@ -482,8 +485,7 @@ class Trainer {
         parts_.arenas->device(), config_.ranks.kind, comm_);
     summary.mean_save_pause_ms = largest_over_ranks(pauses_.mean_ms(), comm_);
     summary.longest_save_pause_ms = largest_over_ranks(pauses_.longest_ms(), comm_);
-    const bool early =
-        end_.convergence().all() || position_.epoch < config_.training.epochs;
+    const bool early = end_.convergence().all() || position_.epoch < num_epochs_;
     summary.ended_by = early ? end_.reason() : "epochs";
     summary.best_test_loss = end_.patience().best().loss;
     summary.best_test_step = end_.patience().best().step;
@@ -508,6 +510,8 @@ class Trainer {
   Assembly parts_;
   Saving saving_;
   Reading reading_;
+  // A dry run ends with the epoch in which it begins.
+  int64_t num_epochs_ = 0;
   // Steps that earlier processes of this run made.
   int64_t first_step_ = 0;
   // That of the newest checkpoint; -1: there is none.

@@ -199,6 +199,18 @@ TEST(Train, DryRunDoesTwoStepsAndSavesNothing) {
   EXPECT_FALSE(file_exists(out + "/checkpoints"));
 }
 
+TEST(Train, DryRunOfManyEpochsEndsAfterOneAndEvaluates) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto result = tandem_run(
+      {"train", "--fast-dev-run", "--gradient-clip-val", "0.5", "--epochs", "9",
+       "--eval-every", "3", "--limit", "1000", "--out", out});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_EQ(json_number(out + "/summary.json", "steps"), 2);
+  EXPECT_THAT(result.output, HasSubstr("Test set: Average loss"));
+  EXPECT_THAT(read_file(out + "/config.toml"), HasSubstr("\nclip_norm = 0.5\n"));
+}
+
 TEST(Train, RanksMeetThroughVariablesSetByHand) {
   const Variables common = {
       {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29731"}};

@@ -132,7 +132,13 @@ struct OutputOptions {
     table.add("eval_batch_size", &O::eval_batch_size, "samples per evaluation batch")
         .between(1, 1 << 24);
     table.add("trace", &O::trace, "write trace.json of the first steps");
-    table.add("dry_run", &O::dry_run, "everything, but two steps only").of_one_start();
+    table
+        .add(
+            "dry_run", &O::dry_run,
+            "train two steps of one epoch, evaluate two batches, and save no "
+            "checkpoint")
+        .also({"--fast-dev-run"})
+        .of_one_start();
   }
 };
 

@@ -42,7 +42,7 @@ struct RankOptions {
     table.add("nproc", &O::nproc, "ranks on this host")
         .between(1, 4096)
         .or_word("auto", kPerCpu, "one per usable CPU")
-        .also({"--num-processes", "--gpus", "-g"})
+        .also({"--nproc-per-node", "--num-processes", "--gpus", "-g"})
         .local();
     table.add("ranks", &O::kind, "what a rank is");
     table.add(

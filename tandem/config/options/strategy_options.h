@@ -241,7 +241,8 @@ struct StrategyOptions {
         .add("optimizer_state", &O::optimizer_state, "who keeps it and updates with it")
         .needs("strategy", &O::kind, kinds_with(kSharesUpdate));
     table.add("clip_norm", &O::clip_norm, "largest norm of all gradients; 0: any")
-        .between(0, kLarge);
+        .between(0, kLarge)
+        .also({"--gradient-clip-val"});
     table.add(
         "drift_check", &O::drift_check,
         "what follows when replicas' parameters differ");

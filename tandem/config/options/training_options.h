@@ -35,7 +35,7 @@ struct TrainingOptions {
         .of("data_parallel");
     table.add("accumulate", &O::accumulate, "micro-batches per optimizer step")
         .between(1, 1 << 14)
-        .also({"--micro-batches"});
+        .also({"--micro-batches", "--gradient-accumulation-steps"});
     table.add("seed", &O::seed, "of weights, order and dropout")
         .between(0, 9007199254740992)
         .kept();

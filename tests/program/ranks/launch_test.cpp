@@ -147,6 +147,11 @@ INSTANTIATE_TEST_SUITE_P(
             2},
         Form{"Equals", {"-n=1", "-g=3", "-nr=0", "--micro-batches=2"}, 3},
         Form{"Attached", {"-n1", "-g2", "-nr0", "--micro-batches=2"}, 2},
+        Form{
+            "OtherTools",
+            {"--nproc-per-node=2", "--gradient-accumulation-steps=2",
+             "--gradient-clip-val=0.5", "--fast-dev-run"},
+            2},
         Form{"Long", {"--nodes=1", "--gpus=3", "--nr=0", "--micro-batches=2"}, 3}),
     [](const auto& form) { return std::string(form.param.name); });
 
