@@ -3,7 +3,7 @@
 #include "app/command_line.h"
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint.h"
-#include "tandem/formats/safetensors.h"
+#include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/formats/torch_file.h"
 
 namespace tandem::app {
@@ -40,8 +40,7 @@ int work_export(const Arguments& arguments) {
   }
   const std::string path = model_file(checkpoint);
   const std::string bytes = read_file(path);
-  const auto model = parse_safetensors(bytes, path);
-  stored_hash(model, path);
+  const auto model = parse_whole_model(bytes, path);
   if (is_torch) {
     write_torch_file(out, model.tensors);
   } else {

@@ -41,8 +41,12 @@ CheckpointFiles parse_checkpoint_files(
     const std::string& directory, const std::string& model,
     const std::string& training);
 
-/// The model's file alone. Throws as parse_checkpoint_files().
+/// The model's file alone. Throws as parse_checkpoint_files(), and DataError for weights
+/// that another program saved.
 SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path);
+
+/// The same for a model of any format.
+SafetensorsFile parse_whole_model(const std::string& bytes, const std::string& path);
 
 /// The hashes of the ranks' files that a training state lists, by name.
 std::map<std::string, std::string> rank_hashes(const SafetensorsFile& training);

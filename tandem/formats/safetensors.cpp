@@ -301,6 +301,10 @@ SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& p
   return file;
 }
 
+bool has_hash(const SafetensorsFile& file) {
+  return file.metadata.count(kHashKey) > 0;
+}
+
 const std::string& stored_hash(const SafetensorsFile& file, const std::string& path) {
   const auto found = file.metadata.find(kHashKey);
   if (found == file.metadata.end()) {

@@ -43,6 +43,9 @@ SafetensorsFile read_safetensors(const std::string& path);
 /// their memory.
 SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& path);
 
+/// Whether a file that was read has a hash. Only tandem's have one.
+bool has_hash(const SafetensorsFile& file);
+
 /// The hash of a file that was read; reading has compared it with the content. Throws
 /// DataError where it is missing, so it is for files that always have one.
 const std::string& stored_hash(const SafetensorsFile& file, const std::string& path);

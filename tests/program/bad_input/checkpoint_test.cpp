@@ -62,6 +62,15 @@ Prepare exchanged(
   return checkpoint_and([=](const Stage& stage) { stage.exchange(name, from, to); });
 }
 
+// As Python's save_file(tensors, path) writes it: no metadata of ours.
+void make_weights_only(const Stage& stage) {
+  for (const char* key : {"sha256", "checkpoint_id", "format_version"}) {
+    auto other = std::string(key);
+    other[0] = '_';
+    stage.exchange(kModel, key, other);
+  }
+}
+
 Prepare exchanged_with_hash(
     const std::string& name, const std::string& from, const std::string& to) {
   return checkpoint_and([=](const Stage& stage) {
@@ -223,6 +232,18 @@ INSTANTIATE_TEST_SUITE_P(
             1,
             {"@/" + kModel, "hash is missing"},
             exchanged(kModel, R"("sha256")", R"("shb256")")},
+        BadInputCase{
+            "WeightsToEvaluate",
+            {"eval", "--checkpoint", "@/" + kModel},
+            1,
+            {"@/" + kModel, "holds weights only", "--init"},
+            checkpoint_and(&make_weights_only)},
+        BadInputCase{
+            "WeightsToExport",
+            {"export", "--checkpoint", "@/" + kModel, "--out", "@/x.pt"},
+            1,
+            {"@/" + kModel, "holds weights only", "--init"},
+            checkpoint_and(&make_weights_only)},
         BadInputCase{
             "WithoutHashToBeginWith",
             train({"--init", "@/" + kModel}),
