@@ -1,5 +1,6 @@
 #include "app/recipe_name.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -25,12 +26,33 @@ std::string recipes_folder() {
   return "";
 }
 
-std::vector<std::string> installed_names(const std::string& folder) {
+// In alphabetical order, without ".toml".
+std::vector<std::string> recipes_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& file : fs::directory_iterator(folder)) {
-    names.push_back(file.path().stem().string());
+    if (file.path().extension() == ".toml") {
+      names.push_back(file.path().stem().string());
+    }
   }
+  std::sort(names.begin(), names.end());
   return names;
+}
+
+// `installed`: the folder of installed recipes, or "". A checkout has recipes as well.
+[[noreturn]] void fail_unknown(const std::string& text, const std::string& installed) {
+  constexpr const char* kInCheckout = "recipes";
+  std::error_code ignored;
+  const bool in_checkout = installed.empty() && fs::is_directory(kInCheckout, ignored);
+  const std::string folder = in_checkout ? kInCheckout : installed;
+  std::string message = "[recipe] '" + text + "' is neither a file nor a recipe's name";
+  if (folder.empty()) {
+    throw ConfigError(message + "; write the path of a recipe");
+  }
+  const auto names = recipes_in(folder);
+  message += did_you_mean(fs::path(text).stem().string(), names);
+  throw ConfigError(
+      message + "; choose " + (in_checkout ? "recipes/NAME.toml, NAME is " : "") +
+      "one of " + join(names) + (in_checkout ? "" : " (in " + folder + ")"));
 }
 
 }  // namespace
@@ -39,20 +61,17 @@ std::string recipe_path(const std::string& text) {
   // A run's directory may have its recipe's name.
   std::error_code ignored;
   const bool is_file = fs::exists(text, ignored) && !fs::is_directory(text, ignored);
-  const std::string folder = recipes_folder();
-  if (is_file || folder.empty() || text.empty() ||
-      text.find('/') != std::string::npos) {
+  if (is_file || text.empty() || text.find('/') != std::string::npos) {
     return text;
   }
+  const std::string folder = recipes_folder();
   for (const char* ending : {"", ".toml"}) {
-    if (const auto path = folder + "/" + text + ending; file_exists(path)) {
+    const auto path = folder + "/" + text + ending;
+    if (!folder.empty() && file_exists(path)) {
       return path;
     }
   }
-  throw DataError(
-      "[recipe] there is no file '" + text + "', nor a recipe of that name" +
-      did_you_mean(text, installed_names(folder)) + "; those installed are in " +
-      folder);
+  fail_unknown(text, folder);
 }
 
 }  // namespace tandem::app

@@ -9,8 +9,8 @@ namespace tandem::app {
 /// path. Call it after parse(), which reports unknown flags: the value of such a flag
 /// is parsed as a recipe.
 ///
-/// Throws DataError, with the nearest name and the folder, if an installed program has
-/// no recipe of that name.
+/// Throws ConfigError, with the nearest name and a list of all, if there is no file or
+/// recipe of that name.
 std::string recipe_path(const std::string& text);
 
 }  // namespace tandem::app

@@ -93,6 +93,18 @@ INSTANTIATE_TEST_SUITE_P(
             {"recipe.toml:2", "settings stand in none; leave out [training]"}}),
     [](const auto& row) { return std::string(row.param.name); });
 
+TEST(FirstHour, ARecipeInTheCheckoutIsSuggestedForAWrongName) {
+  const auto result = run_command(
+      {"sh", "-c", "cd \"$1\" && exec \"$0\" train quikstart", program(),
+       source_dir()});
+  EXPECT_EQ(result.status.code, 2);
+  EXPECT_THAT(
+      result.errors,
+      AllOf(
+          HasSubstr("did you mean 'quickstart'?"), HasSubstr("recipes/NAME.toml"),
+          HasSubstr("000-gloo, 000-single, ")));
+}
+
 TEST(FirstHour, OtherToolsWordsWork) {
   const auto result = tandem_run(
       {"train", "--strategy", "ddp", "--learning-rate", "0.5", "--nproc", "3",

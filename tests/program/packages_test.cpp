@@ -194,14 +194,16 @@ TEST(Packages, ComparisonsTakeRecipesByTheirNames) {
   EXPECT_THAT(read_file(scratch / "compare/table.json"), HasSubstr("\"done\""));
 }
 
-TEST(Packages, ARecipeThatIsNotThereNamesTheNearestAndTheirFolder) {
-  const auto result = installed_run({"train", "quickstat"});
-  EXPECT_EQ(result.status.code, 1);
+TEST(Packages, ARecipeThatIsNotThereNamesTheNearestAndListsAll) {
+  const auto result = installed_run({"train", "quikstart"});
+  EXPECT_EQ(result.status.code, 2);
   EXPECT_THAT(
       result.errors,
       AllOf(
-          HasSubstr("'quickstat'"), HasSubstr("did you mean 'quickstart'?"),
-          HasSubstr(runtime().prefix() + "/share/tandem/recipes")));
+          HasSubstr("'quikstart'"), HasSubstr("did you mean 'quickstart'?"),
+          HasSubstr("choose one of 000-gloo, 000-single, "),
+          HasSubstr(
+              "quickstart (in " + runtime().prefix() + "/share/tandem/recipes)")));
 }
 
 TEST(Packages, AnUnknownFlagIsReportedBeforeItsValueIsTakenForARecipe) {
