@@ -41,6 +41,11 @@ configure_package_config_file(
 write_basic_package_version_file(
   ${CMAKE_CURRENT_BINARY_DIR}/tandemConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
+# find_package(tandem) also works with this build, which need not be installed.
+export(EXPORT tandemTargets NAMESPACE tandem::
+       FILE ${CMAKE_CURRENT_BINARY_DIR}/tandemTargets.cmake)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/TandemUnused.cmake
+               ${CMAKE_CURRENT_BINARY_DIR}/TandemUnused.cmake COPYONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tandemConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/tandemConfigVersion.cmake
               ${CMAKE_CURRENT_LIST_DIR}/TandemUnused.cmake

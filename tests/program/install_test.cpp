@@ -26,15 +26,33 @@ class Install : public testing::Test {
   Install() {
     expect_ok(run_command({"cmake", "--install", binary_dir(), "--prefix", prefix_}));
   }
-  // Where the programs of the project are.
-  std::string build(const std::string& source) const {
+  // Where the programs of the project are. `found`: how it finds tandem.
+  std::string build(const std::string& source, const std::string& found) const {
     const auto build = scratch_ / "build";
     expect_ok(run_command(
-        {"cmake", "-G", "Ninja", "-S", source, "-B", build,
-         "-DCMAKE_PREFIX_PATH=" + prefix_,
+        {"cmake", "-G", "Ninja", "-S", source, "-B", build, found,
          "-DCMAKE_CXX_COMPILER_LAUNCHER=", "-DCMAKE_CXX_FLAGS_RELEASE=-O0"}));
     expect_ok(run_command({"cmake", "--build", build}));
     return build;
+  }
+  std::string build(const std::string& source) const {
+    return build(source, "-DCMAKE_PREFIX_PATH=" + prefix_);
+  }
+  // A user's project of one program.
+  std::string project() const {
+    const auto source = scratch_ / "project";
+    make_directories(source);
+    replace_file(
+        source + "/CMakeLists.txt",
+        "cmake_minimum_required(VERSION 3.25)\n"
+        "project(mine LANGUAGES CXX)\n"
+        "find_package(tandem REQUIRED)\n"
+        "add_executable(mine " +
+            source_dir() +
+            "/examples/hello_ranks/main.cpp)\n"
+            "target_link_libraries(mine PRIVATE tandem::tandem)\n"
+            "tandem_skip_unused(mine)\n");
+    return source;
   }
   // A user's copy of an example.
   std::string copy(const std::string& example) const {
@@ -48,25 +66,20 @@ class Install : public testing::Test {
 };
 
 TEST_F(Install, AProjectOfItsOwnBuildsAgainstIt) {
-  const auto source = scratch_ / "project";
-  make_directories(source);
-  replace_file(
-      source + "/CMakeLists.txt",
-      "cmake_minimum_required(VERSION 3.25)\n"
-      "project(mine LANGUAGES CXX)\n"
-      "find_package(tandem REQUIRED)\n"
-      "add_executable(mine " +
-          source_dir() +
-          "/examples/hello_ranks/main.cpp)\n"
-          "target_link_libraries(mine PRIVATE tandem::tandem)\n"
-          "tandem_skip_unused(mine)\n");
-  const auto mine = build(source) + "/mine";
+  const auto mine = build(project()) + "/mine";
   const auto run =
       run_command({prefix_ + "/bin/tandem", "launch", "--nproc-per-node", "3", mine});
   expect_ok(run);
   EXPECT_THAT(run_command({"ldd", mine}).output, Not(HasSubstr("libgdal")));
   EXPECT_THAT(run.output, HasSubstr("hello from rank 2 of 3"));
   EXPECT_THAT(run.output, HasSubstr("1 + ... + 3 = 6"));
+}
+
+TEST_F(Install, AProjectBuildsAgainstABuildTree) {
+  const auto mine = build(project(), "-Dtandem_DIR=" + binary_dir()) + "/mine";
+  const auto run = tandem_run({"launch", "--nproc-per-node", "2", mine});
+  expect_ok(run);
+  EXPECT_THAT(run.output, HasSubstr("1 + ... + 2 = 3"));
 }
 
 TEST_F(Install, ACopyOfTheLaunchedExampleBuildsAndRuns) {
