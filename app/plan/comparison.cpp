@@ -15,6 +15,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/base/standard_streams.h"
+#include "tandem/checkpoint/checkpoint_names.h"
 
 namespace tandem::app {
 
@@ -24,8 +25,8 @@ using nlohmann::ordered_json;
 
 constexpr int kFormatVersion = 1;
 
-std::string json_path(const std::string& out, const std::string& kind) {
-  return out + "/" + (kind == "scaling" ? kScalingTable : kCompareTable);
+std::string table_of(const std::string& kind) {
+  return kind == "scaling" ? kScalingTable : kCompareTable;
 }
 
 std::string result_of(const ordered_json& row) {
@@ -50,10 +51,29 @@ std::string write_all_files(
   shown.notes.insert(
       shown.notes.end(), conclusions.caveats.begin(), conclusions.caveats.end());
   replace_file(
-      json_path(out, kind),
+      out + "/" + table_of(kind),
       table.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
   replace_file(out + "/table.md", to_markdown(shown));
   return to_text(shown);
+}
+
+// Whether an earlier comparison left a run that ended, or a checkpoint of one that did
+// not. A table that cannot be read counts as a result.
+bool has_results(const std::string& directory, const std::string& table) {
+  const auto json =
+      ordered_json::parse(read_file(directory + "/" + table), nullptr, false);
+  if (!json.is_object() || !json.contains("rows")) {
+    return true;
+  }
+  const auto& rows = json["rows"];
+  const bool any_done = std::any_of(rows.begin(), rows.end(), [](const auto& row) {
+    return !row.is_object() || row.value("status", "done") == "done";
+  });
+  const auto names = list_directory(directory);
+  return any_done || std::any_of(names.begin(), names.end(), [&](const auto& name) {
+           const auto checkpoints = directory + "/" + name + "/checkpoints";
+           return file_exists(checkpoints) && !newest_checkpoint(checkpoints).empty();
+         });
 }
 
 void note_machine(ordered_json& table, const std::string& directory) {
@@ -100,7 +120,8 @@ std::string comparison_directory(const std::string& out, const std::string& kind
                                                    "{}-{:%Y%m%d-%H%M%S}", kind,
                                                    fmt::localtime(std::time(nullptr)));
   for (const char* name : {kCompareTable, kScalingTable}) {
-    if (file_exists(directory + "/" + name)) {
+    const bool own = name == table_of(kind);
+    if (file_exists(directory + "/" + name) && (!own || has_results(directory, name))) {
       throw ConfigError(
           "[" + kind + "] '" + directory + "' holds an earlier comparison (" + name +
           "); choose another --out");

@@ -23,8 +23,8 @@ void add_comparison_flags(CLI::App& app, ComparisonFlags& flags);
 void parse_comparison(
     CLI::App& app, const Arguments& arguments, ComparisonFlags& flags);
 
-/// --out, or a new name "KIND-20261121-131500". Throws ConfigError when an earlier
-/// comparison is there.
+/// --out, or a new name "KIND-20261121-131500". Throws ConfigError if an earlier
+/// comparison left results there.
 std::string comparison_directory(const std::string& out, const std::string& kind);
 
 /// What a comparison does.

@@ -315,6 +315,24 @@ TEST_F(Compare, DoesNotMixWithAnEarlierComparison) {
   EXPECT_EQ(read_file(out_ + "/table.json"), before);
 }
 
+TEST_F(Compare, UsesADirectoryAgainInWhichEveryRecipeFailed) {
+  recipe("one", "optimizer = \"sgd\"\nlr = 1e36\n");
+  ASSERT_EQ(compare({"one"}).status.code, 1);
+  recipe("one", "");
+  const auto result = compare({"one"});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
+}
+
+TEST_F(Compare, KeepsCheckpointsOfRunsThatFailed) {
+  recipe("one", "optimizer = \"sgd\"\nlr = 1e36\n");
+  ASSERT_EQ(compare({"one"}).status.code, 1);
+  make_directories(out_ + "/one/checkpoints/step-00000007");
+  const auto result = compare({"one"});
+  EXPECT_EQ(result.status.code, 2);
+  EXPECT_THAT(result.errors, HasSubstr("choose another --out"));
+}
+
 TEST_F(Compare, RecipesOfOneNameGetDirectoriesOfTheirOwn) {
   ASSERT_TRUE(compare({"one", "one"}).status.ok());
   EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
