@@ -16,6 +16,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/standard_streams.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/data/named_datasets.h"
 
 namespace tandem::app {
 
@@ -76,6 +77,37 @@ bool has_results(const std::string& directory, const std::string& table) {
          });
 }
 
+// Throws DataError if no recipe has its data; warns of those that lack it.
+void check_data(const Comparison& comparison) {
+  std::vector<std::string> missing;
+  std::vector<std::string> recipes;
+  for (const auto& run : comparison.runs) {
+    const auto& name = run.config.data.source;
+    if (!dataset_is_missing(name)) {
+      continue;
+    }
+    recipes.push_back(run.name);
+    if (std::find(missing.begin(), missing.end(), name) == missing.end()) {
+      missing.push_back(name);
+    }
+  }
+  if (missing.empty()) {
+    return;
+  }
+  const std::string remedy = "; run tandem data fetch " +
+                             join(missing, " and tandem data fetch ") +
+                             ", or choose another --data";
+  if (recipes.size() == comparison.runs.size()) {
+    throw DataError(
+        "[" + comparison.kind + "] nothing was started: no recipe has its data, " +
+        join(missing, " and ") + remedy);
+  }
+  log_warning(fmt::format(
+      "[{}] {} of {} runs are skipped without their data, {}: {}{}", comparison.kind,
+      recipes.size(), comparison.runs.size(), join(missing, " and "), join(recipes),
+      remedy));
+}
+
 void note_machine(ordered_json& table, const std::string& directory) {
   if (table["machine"].empty() && file_exists(directory + "/environment.json")) {
     table["machine"] = machine_of(directory);
@@ -132,6 +164,7 @@ std::string comparison_directory(const std::string& out, const std::string& kind
 
 int run_comparison(const Comparison& comparison) {
   const auto& [kind, runs, repeats, target, out] = comparison;
+  check_data(comparison);
   outlive_readers();
   make_directories(out);
   ordered_json table;

@@ -15,6 +15,7 @@
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/text.h"
+#include "tandem/data/named_datasets.h"
 #include "tandem/launch/mpirun.h"
 
 namespace tandem::app {
@@ -76,6 +77,10 @@ std::string obstacle_of(const RunConfig& config) {
   if (config.ranks.nnodes > 1) {
     return fmt::format(
         "it wants {} hosts; start tandem train on each of them", config.ranks.nnodes);
+  }
+  if (dataset_is_missing(config.data.source)) {
+    return config.data.source + " is missing; run tandem data fetch " +
+           config.data.source;
   }
   return "";
 }

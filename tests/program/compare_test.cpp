@@ -333,6 +333,44 @@ TEST_F(Compare, KeepsCheckpointsOfRunsThatFailed) {
   EXPECT_THAT(result.errors, HasSubstr("choose another --out"));
 }
 
+// No data set is found but digits, which is drawn.
+Variables without_data(const Scratch& scratch) {
+  return {{"TANDEM_DATA", scratch / "none"}, {"XDG_CACHE_HOME", scratch / "cache"}};
+}
+
+TEST_F(Compare, StartsNothingIfNoRecipeHasItsData) {
+  const std::vector<std::string> recipes = {
+      recipe("a", "data = \"mnist\"\n"), recipe("b", "data = \"kmnist\"\n")};
+  for (const char* command : {"compare", "scaling"}) {
+    const auto result =
+        tandem_run(with({command, "--out", out_}, recipes), without_data(scratch_));
+    EXPECT_EQ(result.status.code, 1);
+    EXPECT_THAT(
+        result.errors,
+        AllOf(
+            HasSubstr("no recipe has its data, mnist and kmnist; run tandem data fetch "
+                      "mnist and tandem data fetch kmnist"),
+            testing::EndsWith("--data\n")));
+    EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
+    EXPECT_FALSE(file_exists(out_));
+  }
+}
+
+TEST_F(Compare, SkipsRecipesThatLackTheirDataAndListsThem) {
+  const auto result = tandem_run(
+      {"compare", recipe("a", "data = \"mnist\"\n"), recipe("b", "data = \"mnist\"\n"),
+       scratch_ / "one.toml", "--limit", "640", "--out", out_},
+      without_data(scratch_));
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.errors,
+      HasSubstr("2 of 3 runs are skipped without their data, mnist: a, b; run tandem "
+                "data fetch mnist"));
+  EXPECT_THAT(
+      result.output,
+      AllOf(HasSubstr("a skipped: mnist is missing"), HasSubstr("1 done, 2 skipped")));
+}
+
 TEST_F(Compare, RecipesOfOneNameGetDirectoriesOfTheirOwn) {
   ASSERT_TRUE(compare({"one", "one"}).status.ok());
   EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
