@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 
 #include "tandem/base/rank_env.h"
 #include "tandem/base/standard_streams.h"
+#include "tandem/base/terminal.h"
 
 namespace tandem {
 
@@ -24,7 +26,9 @@ class ErrorOutput : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
-    print_now(stderr, {line.data(), line.size()});
+    // A progress bar, ours or another rank's, has left the cursor at its end.
+    const char* start = is_terminal(STDERR_FILENO) ? "\r\033[K" : "";
+    print_now(stderr, start + std::string(line.data(), line.size()));
   }
   void flush_() override {}
 };
@@ -43,6 +47,10 @@ spdlog::logger& logger() {
 std::string with_rank(const std::string& message) {
   return current_world_size > 1 ? fmt::format("[rank {}] {}", current_rank, message)
                                 : message;
+}
+
+std::string label(Emphasis emphasis, const std::string& text) {
+  return emphasised(STDERR_FILENO, emphasis, text) + " ";
 }
 
 }  // namespace
@@ -71,12 +79,14 @@ void log_warning(const std::string& message) {
   static std::set<std::string> seen;
   const std::lock_guard<std::mutex> lock(mutex);
   if (seen.insert(message).second) {
-    logger().log(spdlog::level::warn, with_rank("warning: " + message));
+    logger().log(
+        spdlog::level::warn, with_rank(label(Emphasis::warning, "warning:") + message));
   }
 }
 
 void log_error(const std::string& message) {
-  logger().log(spdlog::level::err, with_rank("error: " + message));
+  logger().log(
+      spdlog::level::err, with_rank(label(Emphasis::error, "error:") + message));
 }
 
 }  // namespace tandem

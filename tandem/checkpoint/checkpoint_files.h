@@ -41,8 +41,8 @@ CheckpointFiles parse_checkpoint_files(
     const std::string& directory, const std::string& model,
     const std::string& training);
 
-/// The model's file alone. Throws as parse_checkpoint_files(), and DataError for weights
-/// that another program saved.
+/// The model's file alone. Throws as parse_checkpoint_files(), and DataError for
+/// weights that another program saved.
 SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path);
 
 /// The same for a model of any format.

@@ -9,6 +9,7 @@
 
 #include "tandem/base/rank_env.h"
 #include "tandem/base/standard_streams.h"
+#include "tandem/base/terminal.h"
 #include "tandem/base/text.h"
 
 namespace tandem {
@@ -64,10 +65,14 @@ Progress::Progress(const RunConfig& config, bool first, bool prints)
       first_(first),
       prints_(prints),
       draws_(
-          isatty(STDOUT_FILENO) == 1 && config.output.log_ranks == LogRanks::first &&
-          config.output.log_line.empty() &&
-          // mpirun gives its ranks terminals, whatever its own output is.
-          !get_env("OMPI_COMM_WORLD_SIZE")) {}
+          is_terminal(STDOUT_FILENO) && config.output.log_ranks == LogRanks::first &&
+          config.output.log_line.empty()) {}
+
+Progress::~Progress() {
+  if (drawn_) {
+    write("\n");
+  }
+}
 
 void Progress::show(const LineValues& values) {
   if (!prints_ || config_.output.log_line == "off") {
@@ -101,6 +106,14 @@ void Progress::draw(const LineValues& values) {
   drawn_ = true;
 }
 
+void Progress::epoch(const LineValues& values, bool done) {
+  line("epoch_line", config_.output.epoch_line, values);
+  if (prints_ && draws_ && done && config_.output.epoch_line.empty()) {
+    print(fmt::format(
+        "epoch {}/{}  training loss {:.6f}", values.epoch, values.epochs, values.loss));
+  }
+}
+
 void Progress::show(const TestReport& report) {
   if (!first_ || config_.output.test_line == "off") {
     return;
@@ -125,12 +138,13 @@ void Progress::end(const LineValues& values) {
   const bool of_its_host = prints_ && config_.output.log_ranks == LogRanks::host &&
                            !config_.output.end_line.empty();
   if (first_ || of_its_host) {
-    print(
+    const std::string text =
         config_.output.end_line.empty()
             ? fmt::format(
                   "Finished training in {:.1f} s, {:.0f} samples/s", values.seconds,
                   values.samples_per_second)
-            : format_line("end_line", config_.output.end_line, values));
+            : format_line("end_line", config_.output.end_line, values);
+    print(emphasised(STDOUT_FILENO, Emphasis::result, text));
   }
 }
 

@@ -27,9 +27,18 @@ class Progress {
  public:
   /// `first`: rank 0, which speaks for all; `prints`: reports are shown.
   Progress(const RunConfig& config, bool first, bool prints);
+  /// Ends the line of a bar that is still drawn: the run was broken off.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
 
   /// A report of training steps.
   void show(const LineValues& values);
+
+  /// The mean loss of an epoch's training: the template of config.output.epoch_line,
+  /// and without one a line on a terminal, where the bar leaves none. `done`: the epoch
+  /// was not broken off.
+  void epoch(const LineValues& values, bool done);
 
   /// "Test set: Average loss: 0.0262, Accuracy: 9924/10000 (99%)". Rank 0's.
   void show(const TestReport& report);

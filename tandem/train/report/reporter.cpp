@@ -175,7 +175,7 @@ double Reporter::end_epoch(const ReportPlace& place, bool done) {
   const LineValues values = values_at(
       place, own_numbers_ ? own : sums, whole_batch_ ? shown_batch_ : batch_.values());
   if (values.count > 0) {
-    progress_.line("epoch_line", config_.output.epoch_line, values);
+    progress_.epoch(values, done);
   }
   if (done) {
     epoch_sums_ = {};

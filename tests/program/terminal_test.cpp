@@ -1,0 +1,133 @@
+// What a user sees on a terminal: the progress bar, lines of epochs, colors.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "program.h"
+
+namespace tandem::terminal_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string kRed = "\033[31m";
+const std::string kBold = "\033[1m";
+const std::string kClear = "\r\033[K";
+
+// `tandem ARGUMENTS` on a terminal of its own.
+class Terminal {
+ public:
+  explicit Terminal(std::vector<std::string> arguments, const Variables& more = {}) {
+    arguments.insert(arguments.begin(), program());
+    std::vector<char*> words;
+    for (auto& word : arguments) {
+      words.push_back(word.data());
+    }
+    words.push_back(nullptr);
+    pid_ = forkpty(&fd_, nullptr, nullptr, nullptr);
+    if (pid_ == 0) {
+      unsetenv("NO_COLOR");
+      setenv("TERM", "xterm", 1);
+      for (const auto& [name, value] : more) {
+        setenv(name.c_str(), value.c_str(), 1);
+      }
+      execv(words[0], words.data());
+      _exit(127);
+    }
+    fcntl(fd_, F_SETFD, FD_CLOEXEC);
+  }
+  ~Terminal() {
+    close(fd_);
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  // All output up to now, once `text` is in it or the program has ended.
+  const std::string& read_until(const std::string& text) {
+    while (shown_.find(text) == std::string::npos && read_more()) {
+    }
+    return shown_;
+  }
+  const std::string& read_to_end() {
+    while (read_more()) {
+    }
+    return shown_;
+  }
+  void press(char key) const {
+    ASSERT_EQ(::write(fd_, &key, 1), 1);
+  }
+
+ private:
+  bool read_more() {
+    constexpr int kPatienceMs = 120'000;
+    pollfd entry{fd_, POLLIN, 0};
+    char block[4096];
+    const ssize_t got =
+        poll(&entry, 1, kPatienceMs) > 0 ? ::read(fd_, block, sizeof(block)) : -1;
+    shown_.append(block, static_cast<size_t>(std::max<ssize_t>(0, got)));
+    return got > 0;
+  }
+
+  int fd_ = -1;
+  pid_t pid_ = -1;
+  std::string shown_;
+};
+
+const std::vector<std::string> kShortRun = {"train",   "--model",     "simplenet",
+                                            "--limit", "1280",        "--epochs",
+                                            "2",       "--log-every", "2"};
+
+TEST(Terminal, TheBarLeavesALineWithTheTrainingLossOfEachEpoch) {
+  const auto shown = Terminal(kShortRun).read_to_end();
+  EXPECT_THAT(shown, HasSubstr("samples/s  loss "));  // the bar
+  EXPECT_THAT(shown, HasSubstr(kClear + "epoch 1/2  training loss "));
+  EXPECT_THAT(shown, HasSubstr(kClear + "epoch 2/2  training loss "));
+  EXPECT_THAT(tandem_run(kShortRun).output, Not(HasSubstr("training loss")));
+}
+
+TEST(Terminal, HasColorsForErrorsAndTheResult) {
+  EXPECT_THAT(
+      Terminal({"train", "--epochs", "x"}).read_to_end(), HasSubstr(kRed + "error:"));
+  EXPECT_THAT(
+      Terminal(kShortRun).read_to_end(), HasSubstr(kBold + "Finished training"));
+}
+
+TEST(Terminal, HasNoColorsWithNoColorOrOnADumbTerminalOrAPipe) {
+  for (const auto& variable : Variables{{"NO_COLOR", "1"}, {"TERM", "dumb"}}) {
+    const auto wrong = Terminal({"train", "--epochs", "x"}, {variable}).read_to_end();
+    EXPECT_THAT(wrong, AllOf(HasSubstr("tandem: error: "), Not(HasSubstr(kRed))));
+    const auto run = Terminal(kShortRun, {variable}).read_to_end();
+    EXPECT_THAT(run, AllOf(HasSubstr("Finished training"), Not(HasSubstr(kBold))));
+  }
+  EXPECT_THAT(tandem_run({"train", "--epochs", "x"}).errors, Not(HasSubstr("\033")));
+  EXPECT_THAT(
+      Terminal({"train", "--epochs", "x"}, {{"NO_COLOR", ""}}).read_to_end(),
+      HasSubstr(kRed));
+}
+
+class Interrupted : public testing::TestWithParam<const char*> {};
+
+TEST_P(Interrupted, PrintsItsErrorOnALineOfItsOwn) {
+  const Scratch scratch;
+  Terminal terminal(
+      {"train", "--model", "simplenet", "--epochs", "100000", "--nproc", GetParam(),
+       "--limit", "1280", "--log-every", "5", "--out", scratch / "run"});
+  terminal.read_until(" left");
+  terminal.press('\003');
+  const auto shown = terminal.read_to_end();
+  const size_t error = shown.find("tandem: " + kRed + "error:");
+  ASSERT_NE(error, std::string::npos) << shown;
+  EXPECT_THAT(shown.substr(0, error), testing::EndsWith("\n" + kClear));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Interrupted, testing::Values("1", "2"));
+
+}  // namespace tandem::terminal_test
