@@ -55,12 +55,22 @@ Placement place(const RunConfig& config, const TrainExtras& extras, int local_ra
   return find_device(extras, [&] { return find_placement(config, local_rank); });
 }
 
+// Without a launcher: the recipe's address, although no other rank comes to it.
+RankEnv lone_env(const RunConfig& config) {
+  RankEnv env;
+  env.master_addr = config.ranks.master_addr;
+  if (config.ranks.master_port > 0) {
+    env.master_port = static_cast<int>(config.ranks.master_port);
+  }
+  return env;
+}
+
 void train_as_process(const RunConfig& config, const TrainExtras& extras) {
   const Deadline deadline(config.comm.timeout());
-  const auto env = read_rank_env().value_or(RankEnv{});
+  const auto env = read_rank_env().value_or(lone_env(config));
   OwnParts own;
   own.placement = place(config, extras, env.local_rank);
-  print_join_line(config, env.rank, env.local_rank);
+  print_join_line(config, env);
   JoinedRun run = join_run(env, config.comm);
   own.placement = agreed(std::move(own.placement), config, *run.comm);
   own.peak_device_bytes = count_device_bytes(own.placement);
@@ -86,7 +96,9 @@ void train_as_threads(const RunConfig& config, const TrainExtras& extras) {
         OwnParts own;
         own.placement = place(config, extras, comm.rank());
         own.peak_device_bytes = count_device_bytes(own.placement);
-        print_join_line(config, comm.rank(), comm.rank());
+        RankEnv env = lone_env(config);
+        env.rank = env.local_rank = comm.rank();
+        print_join_line(config, env);
         const auto group =
             own.placement.device ? make_device_communicator(comm.split(0)) : nullptr;
         Communicator& own_comm = group ? *group : comm;

@@ -42,7 +42,7 @@ struct LineValues {
   // Of training so far.
   double seconds = 0;
   double minutes = 0;
-  // Where the ranks meet.
+  // Where the ranks meet: of join_line only.
   std::string master_addr;
   int64_t master_port = 0;
   // What the rank computes on, and how many GPUs it could use.

@@ -155,6 +155,45 @@ TEST(DocumentLines, OwnDdpsRanksSayWhereTheyMeet) {
   }
 }
 
+struct Meeting {
+  const char* name;
+  Variables variables;
+  const char* lines;
+};
+
+std::ostream& operator<<(std::ostream& out, const Meeting& meeting) {
+  return out << meeting.name;
+}
+
+class MasterAddress : public testing::TestWithParam<Meeting> {};
+
+// As the document's init_process, which sets what the launcher left out.
+TEST_P(MasterAddress, OfJoinLineIsTheOneInForce) {
+  const auto result = tandem_run(
+      {"train", source_dir() + "/recipes/003-own-ddp.toml", "--data", "digits",
+       "--nproc", "1", "--limit", "64", "--epochs", "1"},
+      GetParam().variables);
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(result.output, testing::StartsWith(GetParam().lines));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Variables, MasterAddress,
+    testing::Values(
+        Meeting{
+            "rank_and_world_size",
+            {{"RANK", "0"}, {"WORLD_SIZE", "1"}},
+            "MASTER_ADDR:  127.0.0.1\nMASTER_PORT:  29500\n"},
+        Meeting{
+            "all_four",
+            {{"RANK", "0"},
+             {"WORLD_SIZE", "1"},
+             {"MASTER_ADDR", "localhost"},
+             {"MASTER_PORT", "1234"}},
+            "MASTER_ADDR:  localhost\nMASTER_PORT:  1234\n"},
+        Meeting{"none", {}, "MASTER_ADDR:  127.0.0.1\nMASTER_PORT:  29500\n"}),
+    [](const auto& test) { return test.param.name; });
+
 // Document 002's first cells.
 TEST(DocumentLines, DataParallelSaysOnWhatItComputes) {
   const auto result = tandem_run(

@@ -7,10 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "tandem/base/rank_env.h"
 #include "tandem/base/standard_streams.h"
 #include "tandem/base/terminal.h"
-#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -47,16 +45,15 @@ bool reports(const RunConfig& config, int rank, int local_rank) {
   return who == LogRanks::all || (who == LogRanks::host ? local_rank : rank) == 0;
 }
 
-void print_join_line(const RunConfig& config, int rank, int local_rank) {
+void print_join_line(const RunConfig& config, const RankEnv& env) {
   const OutputOptions& output = config.output;
-  if (output.join_line.empty() || !reports(config, rank, local_rank)) {
+  if (output.join_line.empty() || !reports(config, env.rank, env.local_rank)) {
     return;
   }
   LineValues values;
-  values.rank = rank;
-  values.master_addr = get_env("MASTER_ADDR").value_or(config.ranks.master_addr);
-  values.master_port = parse_number<int64_t>(get_env("MASTER_PORT").value_or(""))
-                           .value_or(config.ranks.master_port);
+  values.rank = env.rank;
+  values.master_addr = env.master_addr;
+  values.master_port = env.master_port;
   print_now(stdout, format_line("join_line", output.join_line, values) + "\n");
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tandem/base/rank_env.h"
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/config/line_format.h"
 #include "tandem/config/run_config.h"
@@ -16,9 +17,9 @@ bool is_line_due(const OutputOptions& options, int64_t steps, bool last);
 /// its host.
 bool reports(const RunConfig& config, int rank, int local_rank);
 
-/// The template of config.output.join_line, of a rank that is about to meet the others:
-/// of the ranks that report. `local_rank`: its number on its host.
-void print_join_line(const RunConfig& config, int rank, int local_rank);
+/// Prints config.output.join_line for a rank that is about to meet the others, if the
+/// rank reports. The address and port are those of `env`.
+void print_join_line(const RunConfig& config, const RankEnv& env);
 
 /// Shows a rank's progress on standard output: one line that is drawn again and
 /// again on a terminal, a line per report elsewhere, or what the config's templates
