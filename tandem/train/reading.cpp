@@ -29,23 +29,6 @@ int64_t samples_of_all(const RunConfig& config, const DataShard& shard) {
          (training.divide_batch ? 1 : shard.num_shards);
 }
 
-// A rank that reads no data has the samples of one that does, whose steps it counts.
-SamplerOptions sampler_options(
-    const RunConfig& config, const Dataset& train, const DataShard& shard) {
-  SamplerOptions options;
-  options.size = train.size;
-  options.num_shards = shard.num_shards;
-  options.shard = std::max<int64_t>(0, shard.shard);
-  options.seed = static_cast<uint64_t>(config.training.seed);
-  options.tail = tail_of(config.data.uneven);
-  options.blocks = train.num_shares;
-  if (config.training.divide_batch) {
-    options.tail = Tail::keep;
-    options.batch = samples_of_all(config, shard);
-  }
-  return options;
-}
-
 LoaderOptions training_loader_options(
     const RunConfig& config, const Dataset& train, const Assembly& parts) {
   LoaderOptions options = loader_options(config);
@@ -59,6 +42,29 @@ LoaderOptions training_loader_options(
 }
 
 }  // namespace
+
+SamplerOptions sampler_options(
+    const RunConfig& config, const Dataset& train, const DataShard& shard) {
+  const int64_t seed = config.data.sampler_seed == DataOptions::kSeedOfRun
+                           ? config.training.seed
+                           : config.data.sampler_seed;
+  SamplerOptions options;
+  options.size = train.size;
+  options.num_shards = shard.num_shards;
+  options.shard = std::max<int64_t>(0, shard.shard);
+  options.seed = static_cast<uint64_t>(seed);
+  options.tail = tail_of(config.data.uneven);
+  options.blocks = train.num_shares;
+  if (config.training.divide_batch) {
+    options.tail = Tail::keep;
+    options.batch = samples_of_all(config, shard);
+  }
+  return options;
+}
+
+int64_t sampler_epoch(const RunConfig& config, int64_t epoch) {
+  return config.data.reshuffle ? epoch : 0;
+}
 
 void check_shares(
     const RunConfig& config, const Dataset& train, const DataShard& shard,
@@ -109,8 +115,7 @@ void Reading::check(const Position& position) {
 }
 
 void Reading::begin(const Position& position) {
-  // What PyTorch's set_epoch() is told, or 0 where nobody calls it.
-  const int64_t order = config_.data.reshuffle ? position.epoch : 0;
+  const int64_t order = sampler_epoch(config_, position.epoch);
   loader_.seek(order, position.samples_in_epoch);
   audit_.begin(position.epoch, order, position.samples_in_epoch);
 }

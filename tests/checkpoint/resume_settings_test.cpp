@@ -64,11 +64,14 @@ TEST(KeptSettings, AreRefusedWithFlagBothValuesAndOrigin) {
 
 TEST(KeptSettings, AreModelSamplesAndTheirOrderAndWhatTheOptimizersStateMeans) {
   const std::vector<std::pair<const char*, const char*>> changes = {
-      {"model", "convnet"}, {"init", "weights"},   {"dropout", "false"},
-      {"loss", "nll"},      {"reduction", "sum"},  {"mean", "0.5"},
-      {"std", "0.5"},       {"limit", "9"},        {"share", "scatter"},
-      {"seed", "7"},        {"optimizer", "adam"}, {"momentum", "0.9"},
-      {"amsgrad", "true"},  {"loss_scale", "2"}};
+      {"model", "convnet"},  {"init", "weights"},
+      {"dropout", "false"},  {"loss", "nll"},
+      {"reduction", "sum"},  {"mean", "0.5"},
+      {"std", "0.5"},        {"limit", "9"},
+      {"share", "scatter"},  {"seed", "7"},
+      {"optimizer", "adam"}, {"momentum", "0.9"},
+      {"amsgrad", "true"},   {"loss_scale", "2"},
+      {"sampler_seed", "7"}};
   for (const auto& [name, value] : changes) {
     const RunConfig before;
     RunConfig now = before;

@@ -8,6 +8,7 @@
 
 #include "tandem/base/sha256.h"
 #include "tandem/data/sampler.h"
+#include "tandem/train/reading.h"
 #include "tests/parity/python.h"
 
 namespace tandem::sampler_parity_test {
@@ -87,6 +88,88 @@ TEST(ParitySampler, GivesPythonsIndicesForSizesUpTo100OverUpTo8Ranks) {
 TEST(ParitySampler, GivesPythonsIndicesForMnistAndItsNeighbours) {
   TANDEM_NEEDS_PYTHON_TORCH();
   expect_pythons_indices({10'000, 59'999, 60'000});
+}
+
+// The samplers of the documents' programs: seed 0, and set_epoch(epoch) from 1 on or
+// not at all. A line per rank and epoch.
+constexpr const char* kDocumentPython = R"(
+import sys
+from torch.utils.data import DistributedSampler
+
+set_epoch = sys.argv[1] == 'set_epoch'
+for rank in range(2):
+    sampler = DistributedSampler(range(101), num_replicas=2, rank=rank)
+    for epoch in range(1, 4):
+        if set_epoch:
+            sampler.set_epoch(epoch)
+        print(*sampler)
+)";
+
+struct RecipeOrder {
+  const char* recipe;
+  const char* set_epoch;
+};
+
+std::ostream& operator<<(std::ostream& out, const RecipeOrder& order) {
+  return out << order.recipe;
+}
+
+std::string order_of(const RunConfig& config) {
+  Dataset train;
+  train.size = 101;
+  std::string text;
+  for (const int64_t rank : {0, 1}) {
+    for (const int64_t epoch : {0, 1, 2}) {
+      const auto indices = shard_indices(
+          sampler_options(config, train, {2, rank}), sampler_epoch(config, epoch));
+      for (size_t i = 0; i < indices.size(); ++i) {
+        text += (i == 0 ? "" : " ") + std::to_string(indices[i]);
+      }
+      text += "\n";
+    }
+  }
+  return text;
+}
+
+class RecipeSampler : public testing::TestWithParam<RecipeOrder> {};
+
+TEST_P(RecipeSampler, HasTheOrderOfItsDocumentWithAnySeed) {
+  TANDEM_NEEDS_PYTHON_TORCH();
+  const auto result = run_python({"-c", kDocumentPython, GetParam().set_epoch});
+  ASSERT_TRUE(result.status.ok()) << result.errors;
+  RunConfig config;
+  read_recipe(config, source_dir() + "/recipes/" + GetParam().recipe + ".toml");
+  EXPECT_EQ(order_of(config), result.output);
+  config.training.seed += 5;
+  EXPECT_EQ(order_of(config), result.output);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Documents, RecipeSampler,
+    testing::Values(
+        RecipeOrder{"000-gloo", "no"}, RecipeOrder{"001-hogwild", "no"},
+        RecipeOrder{"002-ddp", "no"}, RecipeOrder{"002-rpc", "no"},
+        RecipeOrder{"003-ddp", "no"}, RecipeOrder{"003-own-ddp", "set_epoch"},
+        RecipeOrder{"003-own-ddp-flat", "set_epoch"},
+        RecipeOrder{"003-own-ddp-overlap", "set_epoch"},
+        RecipeOrder{"004-nodes-gpus", "no"}, RecipeOrder{"004-amp", "no"}),
+    [](const auto& test) {
+      std::string name = test.param.recipe;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+TEST(SamplerSeed, IsTheRunsUnlessItIsSet) {
+  RunConfig config;
+  config.training.seed = 7;
+  const std::string of_seed_7 = order_of(config);
+  config.data.sampler_seed = 7;
+  EXPECT_EQ(order_of(config), of_seed_7);
+  config.data.sampler_seed = 0;
+  EXPECT_NE(order_of(config), of_seed_7);
+  config.training.seed = 0;
+  config.data.sampler_seed = 7;
+  EXPECT_EQ(order_of(config), of_seed_7);
 }
 
 }  // namespace tandem::sampler_parity_test

@@ -47,6 +47,9 @@ TEST(SameRun, NamesTheSettingThatDiffersAndWhere) {
       with_rank_2([](RunConfig& config) { config.training.seed = 7; }),
       AllOf(HasSubstr("rank 2"), HasSubstr("another seed"), HasSubstr("--seed")));
   EXPECT_THAT(
+      with_rank_2([](RunConfig& config) { config.data.sampler_seed = 7; }),
+      AllOf(HasSubstr("another sampler_seed"), HasSubstr("--sampler-seed")));
+  EXPECT_THAT(
       with_rank_2([](RunConfig& config) { config.optimizer.lr = 0.5; }),
       AllOf(HasSubstr("another lr"), HasSubstr("--lr")));
   EXPECT_THAT(

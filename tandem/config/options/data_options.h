@@ -30,6 +30,9 @@ struct Choices<Share> {
 
 /// Which samples a run sees, and how.
 struct DataOptions {
+  // Value of sampler_seed: that of `seed`.
+  static constexpr int64_t kSeedOfRun = -1;
+
   // A name of dataset_table() (data/dataset.h), or a folder of IDX files.
   std::string source = "digits";
   // Pixels in 0..1 become (pixel - mean) / std.
@@ -40,6 +43,7 @@ struct DataOptions {
   Uneven uneven = Uneven::pad;
   Share share = Share::sampler;
   bool reshuffle = true;
+  int64_t sampler_seed = kSeedOfRun;
 
   template <typename Table>
   static void describe(Table& table) {
@@ -66,6 +70,13 @@ struct DataOptions {
             "reshuffle", &O::reshuffle,
             "false: every epoch has the order of the first, as PyTorch's "
             "DistributedSampler without set_epoch")
+        .kept();
+    table
+        .add(
+            "sampler_seed", &O::sampler_seed,
+            "of the order of samples, as the seed of PyTorch's DistributedSampler")
+        .between(0, 9007199254740992)
+        .or_word("auto", kSeedOfRun, "the value of seed")
         .kept();
   }
 };

@@ -36,7 +36,10 @@ struct TrainingOptions {
     table.add("accumulate", &O::accumulate, "micro-batches per optimizer step")
         .between(1, 1 << 14)
         .also({"--micro-batches", "--gradient-accumulation-steps"});
-    table.add("seed", &O::seed, "of weights, order and dropout")
+    table
+        .add(
+            "seed", &O::seed,
+            "of weights, dropout and, without sampler_seed, the order of samples")
         .between(0, 9007199254740992)
         .kept();
     table
