@@ -102,7 +102,7 @@ def batch_of(pixels, labels, order, recipe):
     return images.sub_(recipe.mean).div_(recipe.std), labels[order]
 
 
-def document_arguments(epochs, ranks=1, parity=False, device=False):
+def document_arguments(epochs, ranks=1, parity=False, device=False, epoch_mean=False):
     """The arguments of a document's program (documents/). It runs as the document has
     it; one of `parity` does so with --as-written only, and else as compare.py needs it."""
     parser = argparse.ArgumentParser()
@@ -112,6 +112,8 @@ def document_arguments(epochs, ranks=1, parity=False, device=False):
     parser.add_argument("--nproc", type=int, default=ranks, help="ranks")
     if device:
         parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    if epoch_mean:
+        parser.add_argument("--epoch-mean", choices=("dataset", "shard"), default="dataset")
     if parity:
         parser.add_argument("--save-init", help="where the initial state dict goes")
         parser.add_argument("--as-written", action="store_true", help=(

@@ -243,12 +243,13 @@ class Trainer {
 
   // `trained`: here, not all by an earlier process.
   void end_epoch(bool trained) {
-    const double loss = reporter_.end_epoch(place(), is_epoch_done());
-    if (is_epoch_done() && end_.convergence().note(loss)) {
+    const EpochLoss loss = reporter_.end_epoch(place(), is_epoch_done());
+    if (is_epoch_done() && end_.convergence().note(loss.compared)) {
       reporter_.converged(place());
     }
     end_.on_epoch(
-        {position_.epoch, position_.step, loss, reporter_.epoch_accuracy()}, trained);
+        {position_.epoch, position_.step, loss.mean, reporter_.epoch_accuracy()},
+        trained);
     parts_.strategy->end_epoch(is_last_epoch());
   }
 

@@ -71,7 +71,7 @@ TEST(KeptSettings, AreModelSamplesAndTheirOrderAndWhatTheOptimizersStateMeans) {
       {"share", "scatter"},  {"seed", "7"},
       {"optimizer", "adam"}, {"momentum", "0.9"},
       {"amsgrad", "true"},   {"loss_scale", "2"},
-      {"sampler_seed", "7"}};
+      {"sampler_seed", "7"}, {"epoch_mean", "dataset"}};
   for (const auto& [name, value] : changes) {
     const RunConfig before;
     RunConfig now = before;

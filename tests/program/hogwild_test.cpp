@@ -120,8 +120,9 @@ TEST(HogwildRecipe, PrintsTheLinesOfItsDocument) {
       {"train", source_dir() + "/recipes/001-hogwild.toml", "--data", "digits",
        "--limit", "640", "--epochs", "2"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("320 data samples ---> Worker: 0\n"));
-  EXPECT_THAT(result.output, HasSubstr("320 data samples ---> Worker: 1\n"));
+  // The whole dataset: the document prints len(dataloader.dataset).
+  EXPECT_THAT(result.output, HasSubstr("640 data samples ---> Worker: 0\n"));
+  EXPECT_THAT(result.output, HasSubstr("640 data samples ---> Worker: 1\n"));
   for (const char* start : {"rank: 0 -- epoch: 2", "rank: 1 -- epoch: 2"}) {
     EXPECT_THAT(
         result.output, ContainsRegex(

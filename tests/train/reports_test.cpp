@@ -127,6 +127,72 @@ TEST(Converged, TrainingEndsWhenALossImprovesByLessThanMinDelta) {
           {"Converged on rank 0 in epoch 2", "Converged on rank 1 in epoch 2"}));
 }
 
+// As len(dataloader.dataset) of a loader with a DistributedSampler.
+TEST(EpochMean, OfTheDatasetDividesARanksSumsByAllSamples) {
+  auto config = small_config();
+  config.strategy.kind = StrategyKind::averaging;
+  config.training.epochs = 2;
+  config.output.log_ranks = LogRanks::all;
+  config.output.log_line = "off";
+  config.output.epoch_line =
+      "{rank}: {count} samples, {accuracy:.9f} %, loss {loss:.9f}";
+  const auto of_shard = run(config);
+  config.training.epoch_mean = EpochMean::dataset;
+  const auto of_dataset = run(config);
+  for (const std::string rank : {"0: ", "1: "}) {
+    const auto shard = starting_with(of_shard.lines, rank + "32 samples");
+    const auto dataset = starting_with(of_dataset.lines, rank + "64 samples");
+    ASSERT_THAT(shard, SizeIs(2));
+    ASSERT_THAT(dataset, SizeIs(2));
+    for (size_t epoch = 0; epoch < 2; ++epoch) {
+      EXPECT_NEAR(last_number(dataset[epoch]), last_number(shard[epoch]) / 2, 1e-8);
+      const auto accuracy = [&](const std::string& line) {
+        return std::stod(line.substr(line.find(", ") + 2));
+      };
+      EXPECT_NEAR(accuracy(dataset[epoch]), accuracy(shard[epoch]) / 2, 1e-8);
+    }
+  }
+  EXPECT_EQ(of_dataset.summary.train_accuracy, of_shard.summary.train_accuracy);
+}
+
+TEST(EpochMean, OfTheDatasetMakesMinDeltaCompareSmallerImprovements) {
+  auto config = small_config();
+  config.strategy.kind = StrategyKind::averaging;
+  config.training.epochs = 2;
+  config.optimizer.lr = 0.02;
+  config.output.log_ranks = LogRanks::all;
+  config.output.log_line = "off";
+  config.output.epoch_line = "{rank}: loss {loss:.9f}";
+  double least = 1e9;
+  double largest = 0;
+  const auto lines = run(config).lines;
+  for (const std::string rank : {"0: ", "1: "}) {
+    const auto losses = starting_with(lines, rank);
+    ASSERT_THAT(losses, SizeIs(2));
+    const double improvement = last_number(losses[0]) - last_number(losses[1]);
+    least = std::min(least, improvement);
+    largest = std::max(largest, improvement);
+  }
+  config.training.epochs = 3;
+  config.training.min_delta = 0.9 * least;
+  ASSERT_GT(config.training.min_delta, largest / 2);
+  config.output.converged_line = "Converged after {epoch}";
+  EXPECT_THAT(run(config).lines, Not(Contains("Converged after 2")));
+  config.training.epoch_mean = EpochMean::dataset;
+  EXPECT_THAT(starting_with(run(config).lines, "Converged after 2"), SizeIs(2));
+}
+
+// Ranks in lockstep compare the loss of all ranks, whose samples are the dataset's.
+TEST(EpochMean, OfTheDatasetLeavesTheLossOfAllRanksAsItIs) {
+  auto config = small_config();
+  config.output.log_line = "off";
+  config.output.epoch_line = "epoch: {count} samples, loss {loss:.9f}";
+  const auto of_shard = starting_with(run(config).lines, "epoch: 64 samples");
+  config.training.epoch_mean = EpochMean::dataset;
+  ASSERT_THAT(of_shard, SizeIs(1));
+  EXPECT_EQ(starting_with(run(config).lines, "epoch: 64 samples"), of_shard);
+}
+
 TEST(Converged, RankZeroSaysSoWithoutATemplate) {
   auto config = small_config();
   config.training.epochs = 6;

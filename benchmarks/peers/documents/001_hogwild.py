@@ -3,7 +3,11 @@
 shared memory, without locks. Other than there: data_load.py and the loop's break are made
 up, the number of processes is a flag, and the program ends with a test.
 
+As there, a process divides its loss and accuracy by the size of the whole data set;
+--epoch-mean shard divides by the samples that it read.
+
 usage: 001_hogwild.py --data FOLDER [--nproc 2] [--epochs 20] [--limit N]
+                      [--epoch-mean dataset|shard]
 """
 import pathlib
 import sys
@@ -18,12 +22,13 @@ from torch.utils.data import DataLoader, DistributedSampler  # noqa: E402
 
 def train(model, data_loader, rank, args, seconds):
     watch = common.Stopwatch()
-    sgd_001.train(model, data_loader, args.epochs, rank, watch)
+    size = len(data_loader.sampler) if args.epoch_mean == "shard" else None
+    sgd_001.train(model, data_loader, args.epochs, rank, watch, size)
     seconds[rank] = watch.seconds
 
 
 def main():
-    args = common.document_arguments(epochs=20, ranks=2)
+    args = common.document_arguments(epochs=20, ranks=2, epoch_mean=True)
     train_data = common.document_dataset(args, "train", sgd_001.RECIPE)
     num_processes = args.nproc
     start = time.time()

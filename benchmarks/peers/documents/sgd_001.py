@@ -18,8 +18,9 @@ def make_net():
     return nn.Sequential(models.make_model("net5x5", SEED), nn.Softmax(dim=1))
 
 
-def train(model, dataloader, epochs, rank, watch):
-    size = len(dataloader.sampler)
+def train(model, dataloader, epochs, rank, watch, size=None):
+    """`size`: what the epoch's sums are divided by; the document's: the whole dataset."""
+    size = size or len(dataloader.dataset)
     common.say(f'Training started...\n{size} data samples ---> Worker: {rank}')
     loss_fn = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

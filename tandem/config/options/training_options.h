@@ -6,6 +6,16 @@
 
 namespace tandem {
 
+/// What a rank divides the sums of its epoch by.
+enum class EpochMean { shard, dataset };
+template <>
+struct Choices<EpochMean> {
+  static constexpr Choice<EpochMean> rows[] = {
+      {EpochMean::shard, "shard", "the samples that the rank read"},
+      {EpochMean::dataset, "dataset",
+       "all samples, as a loop that divides by len(dataloader.dataset)"}};
+};
+
 /// How long a run trains, on which batches.
 struct TrainingOptions {
   int64_t epochs = 1;
@@ -18,6 +28,8 @@ struct TrainingOptions {
   int64_t accumulate = 1;
   int64_t seed = 0;
   double min_delta = 0;
+  // Of a rank's own sums: those of all ranks together have the samples of all.
+  EpochMean epoch_mean = EpochMean::shard;
   int64_t patience = 0;
 
   template <typename Table>
@@ -47,6 +59,13 @@ struct TrainingOptions {
             "min_delta", &O::min_delta,
             "converged when an epoch's loss improves by less; 0: train all epochs")
         .between(0, kLarge);
+    // min_delta compares with the loss of the epoch before, which a checkpoint keeps.
+    table
+        .add(
+            "epoch_mean", &O::epoch_mean,
+            "divisor of a rank's own loss and accuracy, in epoch_line and for "
+            "min_delta")
+        .kept();
     table
         .add(
             "patience", &O::patience,

@@ -168,12 +168,17 @@ void Reporter::note_lost_output() {
   log_warning("[train] cannot write to " + lost + "; the run goes on without");
 }
 
-double Reporter::end_epoch(const ReportPlace& place, bool done) {
+EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {
   const auto own = epoch_sums_.values();
   const auto sums =
       in_lockstep_ ? of_all_ranks(epoch_sums_, comm_, "epoch").values() : own;
+  auto divided = own;
+  if (config_.training.epoch_mean == EpochMean::dataset && own.samples > 0) {
+    divided.samples = static_cast<double>(place.total_samples);
+  }
   const LineValues values = values_at(
-      place, own_numbers_ ? own : sums, whole_batch_ ? shown_batch_ : batch_.values());
+      place, own_numbers_ ? divided : sums,
+      whole_batch_ ? shown_batch_ : batch_.values());
   if (values.count > 0) {
     progress_.epoch(values, done);
   }
@@ -184,7 +189,7 @@ double Reporter::end_epoch(const ReportPlace& place, bool done) {
   if (sums.samples > 0) {
     epoch_accuracy_ = sums.percent_correct();
   }
-  return sums.mean_loss();
+  return {sums.mean_loss(), (in_lockstep_ ? sums : divided).mean_loss()};
 }
 
 void Reporter::start(int64_t samples_of_this_rank, int64_t total_samples) {

@@ -24,6 +24,14 @@ struct ReportPlace {
   double lr = 0;
 };
 
+/// Loss of an epoch: of all ranks in lockstep, else of this rank's samples; 0 without
+/// samples.
+struct EpochLoss {
+  double mean = 0;
+  // Divided as config.training.epoch_mean says: what min_delta compares.
+  double compared = 0;
+};
+
 /// Adds up what the steps gave, and turns it into lines on standard output and in
 /// metrics.jsonl.
 ///
@@ -56,10 +64,9 @@ class Reporter {
   /// lockstep.
   void report(const ReportPlace& place, bool shown);
 
-  /// Ends an epoch's sums. Returns its mean loss, over all ranks in lockstep, else
-  /// over this rank's samples; 0 without samples. Collective in lockstep.
-  /// `done`: the epoch was not broken off; else its sums are kept for who goes on.
-  double end_epoch(const ReportPlace& place, bool done = true);
+  /// Ends an epoch's sums. Collective in lockstep. `done`: the epoch was not broken
+  /// off; else its sums are kept for the run that continues it.
+  EpochLoss end_epoch(const ReportPlace& place, bool done = true);
 
   /// Of this rank in this epoch: this object's own tensor (StepSums::tensor()), for a
   /// run that goes on in the middle of an epoch.
