@@ -191,6 +191,7 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
   json["test_loss"] = summary.test.loss;
   json["train_accuracy"] = summary.train_accuracy;
   json["train_seconds"] = summary.train_seconds;
+  json["program_seconds"] = summary.program_seconds;
   json["samples_per_second"] = summary.samples_per_second;
   json["world_size"] = summary.world_size;
   json["epochs"] = summary.epochs;

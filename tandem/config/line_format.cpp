@@ -87,6 +87,8 @@ std::string format_line(
         fmt::arg("samples_per_second", Real{v.samples_per_second}),
         fmt::arg("seconds", Real{v.seconds}), fmt::arg("minutes", Real{v.minutes}),
         fmt::arg("duration", duration_text(v.seconds)),
+        fmt::arg("program_seconds", Real{v.program_seconds}),
+        fmt::arg("program_minutes", Real{v.program_minutes}),
         fmt::arg("master_addr", v.master_addr), fmt::arg("master_port", v.master_port),
         fmt::arg("device", v.device), fmt::arg("num_gpus", v.num_gpus));
   } catch (const fmt::format_error& error) {
@@ -95,7 +97,9 @@ std::string format_line(
         "; it takes rank, epoch, epoch_index, epochs, step, steps, step_percent, "
         "batch_index, batch_percent, batch_loss, own_samples, samples, total, percent, "
         "share, loss, accuracy, correct, count, lr, samples_per_second, seconds, "
-        "minutes, duration, master_addr, master_port, device or num_gpus in braces");
+        "minutes, duration, program_seconds, program_minutes, master_addr, "
+        "master_port, "
+        "device or num_gpus in braces");
   }
 }
 

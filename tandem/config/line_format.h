@@ -39,9 +39,12 @@ struct LineValues {
   int64_t count = 0;
   double lr = 0;
   double samples_per_second = 0;
-  // Of training so far.
+  // Of training so far, without evaluation and saving.
   double seconds = 0;
   double minutes = 0;
+  // Since the program began (base/program_clock.h), with start, data and evaluation.
+  double program_seconds = 0;
+  double program_minutes = 0;
   // Where the ranks meet: of join_line only.
   std::string master_addr;
   int64_t master_port = 0;

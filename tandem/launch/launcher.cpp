@@ -12,6 +12,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/memory.h"
+#include "tandem/base/program_clock.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/standard_streams.h"
 #include "tandem/base/store/socket.h"
@@ -176,6 +177,7 @@ ProcessOptions rank_process(
         "--local-rank=" + std::to_string(env.local_rank));
   }
   process.variables = to_variables(env);
+  process.variables.push_back(program_start_variable());
   process.variables.insert(process.variables.end(), defaults.begin(), defaults.end());
   process.variables.insert(
       process.variables.end(), options.variables.begin(), options.variables.end());

@@ -10,6 +10,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/base/program_clock.h"
 #include "tandem/base/signals.h"
 #include "tandem/base/standard_streams.h"
 #include "tandem/checkpoint/checkpoint.h"
@@ -498,6 +499,7 @@ class Trainer {
     if (parts_.optimizer->scaler() != nullptr) {
       reporter_.say(describe_scaling(summary));
     }
+    summary.program_seconds = program_seconds();
     directory_->finish(summary, config_);
     if (position_.step > first_step_) {
       reporter_.end();

@@ -37,6 +37,8 @@ LineValues some_values() {
   values.samples_per_second = 2'048;
   values.seconds = 90;
   values.minutes = 1.5;
+  values.program_seconds = 120;
+  values.program_minutes = 2;
   values.master_addr = "10.0.0.1";
   values.master_port = 29'500;
   values.num_gpus = 2;
@@ -56,6 +58,8 @@ TEST(LineFormat, KnowsEveryValueByItsName) {
   EXPECT_EQ(line("{correct}/{count} {accuracy:.1f}%"), "9750/10000 97.5%");
   EXPECT_EQ(line("{lr} {samples_per_second:.0f}"), "0.05 2048");
   EXPECT_EQ(line("{seconds:.0f} s = {minutes:.1f} min"), "90 s = 1.5 min");
+  EXPECT_EQ(
+      line("{program_seconds} s = {program_minutes:.1f} min"), "120.0 s = 2.0 min");
   EXPECT_EQ(line("{master_addr}:{master_port}"), "10.0.0.1:29500");
   EXPECT_EQ(line("{device}, {num_gpus} GPUs"), "cpu, 2 GPUs");
 }

@@ -42,6 +42,14 @@ TEST_P(Launch, GivesAllRanksOnePortAndOneStore) {
   EXPECT_EQ(lines[0].substr(9), lines[1].substr(9));
 }
 
+TEST_P(Launch, GivesAllRanksItsOwnStart) {
+  const auto result = run_launcher({"--nproc", "2"}, "echo ${TANDEM_PROGRAM_START}.");
+  const auto lines = sorted_lines(result.output);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines[0], MatchesRegex("\\[rank 0\\] [0-9]+\\.[0-9]+\\."));
+  EXPECT_EQ(lines[0].substr(9), lines[1].substr(9));
+}
+
 TEST_P(Launch, CountsRanksOverTheHosts) {
   const auto result = run_launcher(
       {"--nproc", "2", "--nnodes", "3", "--node-rank", "1", "--master-port", "4567"},

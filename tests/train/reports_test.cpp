@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "printed.h"
+#include "tandem/base/program_clock.h"
 #include "tandem/train/report/reporter.h"
 
 namespace tandem::reports_test {
@@ -85,6 +87,30 @@ TEST(Reports, FollowTheTemplates) {
   EXPECT_THAT(lines, SizeIs(1 + 6 + 2 + 1));
   EXPECT_THAT(lines, Contains(testing::EndsWith("of 10 after 2/2")));
   EXPECT_EQ(lines.back(), "end");
+}
+
+// Training alone, and the program whose launcher began 1000 s before it.
+TEST(Reports, HaveTheTimeOfTrainingAndOfTheProgram) {
+  auto config = small_config();
+  config.output.log_line = "off";
+  config.output.test_line = "test {seconds} {program_seconds}";
+  config.output.end_line = "end {minutes} {program_minutes}";
+  const auto variable = program_start_variable();
+  const double start = std::stod(variable.second) - 1000;
+  setenv(variable.first.c_str(), std::to_string(start).c_str(), 1);
+  const auto result = run(config);
+  unsetenv(variable.first.c_str());
+  const auto test = starting_with(result.lines, "test ");
+  const auto end = starting_with(result.lines, "end ");
+  ASSERT_THAT(test, SizeIs(1));
+  ASSERT_THAT(end, SizeIs(1));
+  const auto first_number = [](const std::string& line) {
+    return std::stod(line.substr(line.find(' ')));
+  };
+  EXPECT_GT(first_number(test[0]), 0);
+  EXPECT_GE(last_number(test[0]), 1000 + first_number(test[0]));
+  EXPECT_GE(60 * last_number(end[0]), 1000 + 60 * first_number(end[0]));
+  EXPECT_GE(result.summary.program_seconds, 1000 + result.summary.train_seconds);
 }
 
 TEST(Reports, ARankThatConvergedKeepsTheAccuracyOfItsLastEpoch) {

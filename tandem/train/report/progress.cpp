@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tandem/base/program_clock.h"
 #include "tandem/base/standard_streams.h"
 #include "tandem/base/terminal.h"
 
@@ -123,6 +124,10 @@ void Progress::show(const TestReport& report) {
   values.accuracy = report.accuracy();
   values.correct = report.correct;
   values.count = report.count;
+  values.seconds = report.train_seconds;
+  values.minutes = values.seconds / 60;
+  values.program_seconds = program_seconds();
+  values.program_minutes = values.program_seconds / 60;
   print(
       config_.output.test_line.empty()
           ? fmt::format(

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "tandem/base/log.h"
+#include "tandem/base/program_clock.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/sampler.h"
 #include "tandem/train/report/all_ranks.h"
@@ -59,14 +60,26 @@ at::Tensor Reporter::epoch_sums() {
   return epoch_sums_.tensor();
 }
 
+LineValues Reporter::values_of_run() const {
+  LineValues values;
+  values.rank = comm_.rank();
+  values.epochs = config_.training.epochs;
+  values.seconds = clock_.seconds();
+  values.minutes = values.seconds / 60;
+  values.program_seconds = program_seconds();
+  values.program_minutes = values.program_seconds / 60;
+  // As PyTorch writes torch.device("cuda").
+  values.device = c10::DeviceTypeName(device_.type(), true);
+  values.num_gpus = num_gpus_;
+  return values;
+}
+
 LineValues Reporter::values_at(
     const ReportPlace& place, const StepSums::Values& sums,
     const StepSums::Values& batch) const {
-  LineValues values;
-  values.rank = comm_.rank();
+  LineValues values = values_of_run();
   values.epoch = place.epoch + 1;
   values.epoch_index = place.epoch;
-  values.epochs = config_.training.epochs;
   values.step = place.step_in_epoch;
   values.steps = place.steps_per_epoch;
   values.step_percent =
@@ -88,11 +101,6 @@ LineValues Reporter::values_at(
   values.count = static_cast<int64_t>(sums.samples);
   values.lr = place.lr;
   values.samples_per_second = clock_.recent_rate();
-  values.seconds = clock_.seconds();
-  values.minutes = values.seconds / 60;
-  // As PyTorch writes torch.device("cuda").
-  values.device = c10::DeviceTypeName(device_.type(), true);
-  values.num_gpus = num_gpus_;
   return values;
 }
 
@@ -193,9 +201,7 @@ EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {
 }
 
 void Reporter::start(int64_t samples_of_this_rank, int64_t total_samples) {
-  LineValues values;
-  values.rank = comm_.rank();
-  values.epochs = config_.training.epochs;
+  LineValues values = values_of_run();
   values.share = samples_of_this_rank;
   values.total = total_samples;
   progress_.line("start_line", config_.output.start_line, values);
@@ -221,14 +227,7 @@ void Reporter::show(TestReport report) {
 }
 
 void Reporter::end() {
-  LineValues values;
-  values.rank = comm_.rank();
-  values.epochs = config_.training.epochs;
-  values.seconds = clock_.seconds();
-  values.minutes = values.seconds / 60;
-  // As PyTorch writes torch.device("cuda").
-  values.device = c10::DeviceTypeName(device_.type(), true);
-  values.num_gpus = static_cast<int64_t>(at::getNumGPUs());
+  LineValues values = values_of_run();
   values.samples_per_second = clock_.mean_rate();
   progress_.end(values);
   note_lost_output();

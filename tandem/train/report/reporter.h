@@ -87,6 +87,8 @@ class Reporter {
 
  private:
   void note_lost_output();
+  /// The values that do not depend on a place in the run.
+  LineValues values_of_run() const;
   /// `batch`: sums of a batch alone.
   LineValues values_at(
       const ReportPlace& place, const StepSums::Values& sums,

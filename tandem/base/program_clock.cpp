@@ -1,0 +1,56 @@
+#include "tandem/base/program_clock.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <vector>
+
+#include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr const char* kStartVariable = "TANDEM_PROGRAM_START";
+// Of /proc/PID/stat, counted from the state, which follows the name.
+constexpr size_t kStartTime = 19;
+
+double seconds_since_boot() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Since boot, to a hundredth of a second. It stays when the process becomes another
+// program by exec.
+double start_of_process() {
+  std::ifstream file("/proc/self/stat");
+  std::string text;
+  std::getline(file, text);
+  // The name, in brackets, may hold anything.
+  std::istringstream rest(text.substr(std::min(text.size(), text.rfind(')') + 1)));
+  const std::vector<std::string> words{
+      std::istream_iterator<std::string>(rest), std::istream_iterator<std::string>()};
+  const auto ticks = words.size() > kStartTime ? parse_number<double>(words[kStartTime])
+                                               : std::nullopt;
+  return ticks ? *ticks / static_cast<double>(sysconf(_SC_CLK_TCK))
+               : seconds_since_boot();
+}
+
+}  // namespace
+
+double program_seconds() {
+  const auto start = parse_number<double>(get_env(kStartVariable).value_or(""));
+  return std::max(0.0, seconds_since_boot() - start.value_or(start_of_process()));
+}
+
+std::pair<std::string, std::string> program_start_variable() {
+  return {kStartVariable, std::to_string(start_of_process())};
+}
+
+}  // namespace tandem
