@@ -31,6 +31,7 @@ int run_report(const Arguments& arguments);
 int run_eval(const Arguments& arguments);
 int run_data(const Arguments& arguments);
 int run_export(const Arguments& arguments);
+int run_model(const Arguments& arguments);
 
 /// The program file of the worker for a device, tandem-worker or tandem-worker-cuda:
 /// beside this one, or where it is installed, in libexec/tandem beside bin. The second
@@ -46,6 +47,7 @@ int work_train(const Arguments& arguments);
 int work_eval(const Arguments& arguments);
 int work_data(const Arguments& arguments);
 int work_export(const Arguments& arguments);
+int work_model(const Arguments& arguments);
 int work_bench(const Arguments& arguments);
 int work_doctor(const Arguments& arguments);
 

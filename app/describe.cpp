@@ -37,7 +37,11 @@ bool is_number(const CLI::Option& option) {
 }
 
 void describe_value(ordered_json& json, const CLI::Option& option) {
-  const std::string flag = option.get_lnames().empty() ? "" : json["names"][0];
+  // An argument with the name of a setting takes what the setting takes: MODEL.
+  const std::string flag = option.get_positional() ? "--" + option.get_name()
+                           : option.get_lnames().empty()
+                               ? std::string()
+                               : json["names"][0].get<std::string>();
   const bool list = option.get_delimiter() == ',';
   const Field* field = find_setting(flag, list);
   const bool number = field != nullptr ? field->is_number() : is_number(option);

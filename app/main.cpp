@@ -21,6 +21,7 @@ const std::vector<Command> kCommands = {
     {"eval", "evaluate a checkpoint", &run_eval},
     {"export", "write a checkpoint's model for Python", &run_export},
     {"data", "fetch, make or check a data set", &run_data},
+    {"model", "print a model's layers, shapes and parameters", &run_model},
     {"bench", "time a step, the loader, an all-reduce", &run_bench},
     {"doctor", "what this build and this machine can do", &run_doctor},
     {"version", "print the version", &show_version},

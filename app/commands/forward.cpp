@@ -32,4 +32,8 @@ int run_export(const Arguments& arguments) {
   become_worker("export", arguments);
 }
 
+int run_model(const Arguments& arguments) {
+  become_worker("model", arguments);
+}
+
 }  // namespace tandem::app

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -8,6 +9,7 @@
 #include "app/fetch/fetch.h"
 #include "app/fetch/progress.h"
 #include "tandem/base/signals.h"
+#include "tandem/config/options/training_options.h"
 #include "tandem/data/dataset.h"
 #include "tandem/data/named_datasets.h"
 
@@ -30,11 +32,16 @@ void describe(const char* part, const Dataset& data) {
   for (int64_t i = 0; i < data.size; ++i) {
     ++counts[data.labels[static_cast<size_t>(i)]];
   }
-  const auto channels =
-      data.channels == 1 ? std::string() : std::to_string(data.channels) + "x";
+  const std::string sample =
+      fmt::format("{}, {}, {}", data.channels, data.height, data.width);
   fmt::print(
-      "{}: {} images of {}{}x{}, mean {:.4f}, std {:.4f}\n", part, data.size, channels,
-      data.height, data.width, mean, std);
+      "{}: {} samples of [{}], uint8; {} classes, mean {:.4f}, std {:.4f}\n", part,
+      data.size, sample, data.num_classes, mean, std);
+  if (data.size > 0) {
+    const int64_t batch = std::min(data.size, TrainingOptions().batch_size);
+    fmt::print("  sample 0: [{}], label {}\n", sample, data.labels[0]);
+    fmt::print("  batch: [{}, {}], labels [{}]\n", batch, sample, batch);
+  }
   for (int64_t label = 0; label < data.num_classes; ++label) {
     fmt::print("  class {}: {}\n", label, counts[static_cast<size_t>(label)]);
   }

@@ -13,6 +13,7 @@ const std::vector<Command> kCommands = {
     {"eval", "evaluate a checkpoint", &work_eval},
     {"export", "write a checkpoint's model for Python", &work_export},
     {"data", "fetch, make or check a data set", &work_data},
+    {"model", "print a model's layers, shapes and parameters", &work_model},
     {"bench", "time a step, the loader, an all-reduce", &work_bench},
     {"doctor", "facts that need LibTorch, as lines", &work_doctor},
 };

@@ -38,6 +38,13 @@ def _names(option):
     return [name for name, _ in option.choices]
 
 
+def _chosen(command, top):
+    """The words that an argument with a place is one of, "" where there are none."""
+    if command.words == ["data", "fetch"]:
+        return _fetched(top)
+    return " ".join(name for option in command.places for name in _names(option))
+
+
 # --- bash ---
 
 _BASH = """\
@@ -151,8 +158,8 @@ def _bash_place(command, top):
         return '_tandem_recipes "${COMP_WORDS[0]}"'
     if any(option.place == "program" for option in command.places):
         return 'COMPREPLY=($(compgen -c -- "$cur")); _tandem_files'
-    if command.words == ["data", "fetch"]:
-        return f'_tandem_words "{_fetched(top)}"'
+    if _chosen(command, top):
+        return f'_tandem_words "{_chosen(command, top)}"'
     return "_tandem_files" if command.places else ":"
 
 
@@ -286,8 +293,8 @@ def _zsh_place(command, top):
             action = "_tandem_recipes"
         elif option.place == "program":
             many, action = "*:", "_normal"
-        elif command.words == ["data", "fetch"]:
-            action = f"({_fetched(top)})"
+        elif _chosen(command, top):
+            action = f"({_chosen(command, top)})"
         yield _zsh_quote(f"{many}:{option.place}:{action}")
 
 
@@ -377,8 +384,8 @@ def _fish_lines(command, top):
         yield f"{line} -d {_fish_quote(option.help)}"
     if _takes_recipes(command):
         yield f"{here} -k -a '(__tandem_recipes; __fish_complete_suffix .toml)'"
-    elif command.words == ["data", "fetch"]:
-        yield f"{here} -a {_fish_quote(_fetched(top))}"
+    elif _chosen(command, top):
+        yield f"{here} -a {_fish_quote(_chosen(command, top))}"
     elif command.places:
         yield f"{here} -F"
 

@@ -7,13 +7,14 @@
 
 namespace tandem::command_line_test {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(Program, HelpNamesEveryCommand) {
   const auto help = tandem_run({"--help"});
   EXPECT_TRUE(help.status.ok());
   for (const char* command :
-       {"train", "launch", "eval", "export", "data", "bench", "doctor"}) {
+       {"train", "launch", "eval", "export", "data", "model", "bench", "doctor"}) {
     EXPECT_THAT(help.output, HasSubstr(command));
   }
 }
@@ -26,6 +27,58 @@ TEST(Program, TrainHelpNamesSettingsAndChoices) {
         "adadelta", "one_cycle", "gloo", "digits that tandem draws"}) {
     EXPECT_THAT(help.output, HasSubstr(text));
   }
+}
+
+TEST(ModelCommand, PrintsModulesShapesAndParameters) {
+  const auto result = tandem_run({"model", "simplenet"});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_EQ(
+      result.output,
+      "SimpleNet(\n"
+      "  (fc): Linear(in_features=784, out_features=10, bias=True)\n"
+      ")\n\n"
+      "Layer        Output shape         Parameters\n"
+      "input        [N, 1, 28, 28]                0\n"
+      "flatten      [N, 784]                      0\n"
+      "fc           [N, 10]                    7850\n"
+      "Total parameters: 7850\n");
+}
+
+TEST(ModelCommand, TakesAnotherInputAndNumberOfClasses) {
+  const auto result =
+      tandem_run({"model", "convnet_bn", "--input", "3x32x32", "--classes", "100"});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.output,
+      AllOf(
+          HasSubstr("(0): Conv2d(3, 16, kernel_size=(5, 5), stride=(1, 1), "
+                    "padding=(2, 2))\n"),
+          HasSubstr("input        [N, 3, 32, 32] "),
+          HasSubstr("fc           [N, 100] ")));
+}
+
+TEST(ModelCommand, CountsTheBorderOfMymodelAsInput) {
+  EXPECT_THAT(
+      tandem_run({"model", "mymodel"}).output,
+      HasSubstr("input        [N, 1, 32, 32] "));
+}
+
+// Document 003's sample and batch.
+TEST(DataCheck, PrintsTheShapesOfASampleAndABatch) {
+  const Scratch scratch;
+  ASSERT_TRUE(tandem_run({"data", "make", "digits", "--out", scratch / "digits",
+                          "--train", "100", "--test", "20"})
+                  .status.ok());
+  const auto result = tandem_run({"data", "check", scratch / "digits"});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.output,
+      AllOf(
+          HasSubstr("train: 100 samples of [1, 28, 28], uint8; 10 classes, mean "),
+          HasSubstr("\n  sample 0: [1, 28, 28], label "),
+          HasSubstr("\n  batch: [64, 1, 28, 28], labels [64]\n"),
+          HasSubstr("\ntest: 20 samples of [1, 28, 28], uint8; 10 classes, mean "),
+          HasSubstr("\n  batch: [20, 1, 28, 28], labels [20]\n")));
 }
 
 TEST(Program, LinksNoLibTorchAndNoLibcurl) {

@@ -380,6 +380,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"convnet", "convnet_bn"},
             "net"},
         Completion{"DataSet", {"train", "--data", ""}, {"digits", "mnist"}},
+        Completion{"Model", {"model", "con"}, {"convnet", "convnet_bn"}, "custom"},
         Completion{"Recipe", {"train", "002-p"}, {"002-pipeline"}, "003-ddp"},
         Completion{"AnotherRecipe", {"compare", "002-ddp", "003"}, {"003-ddp"}}),
     [](const auto& row) { return std::string(row.param.name); });

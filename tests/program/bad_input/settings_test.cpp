@@ -18,6 +18,20 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadInputCase{"Command", {"trian"}, 2, {"trian", "'train'"}},
         BadInputCase{"Benchmark", {"bench", "stp"}, 2, {"'stp'", "'step'"}},
+        BadInputCase{
+            "ModelToPrint", {"model", "nett"}, 2, {"MODEL", "'nett'", "'net'"}},
+        BadInputCase{"CustomModelToPrint", {"model", "custom"}, 2, {"MODEL", "net5x5"}},
+        BadInputCase{"NoModelToPrint", {"model"}, 2, {"model is required"}},
+        BadInputCase{
+            "InputOfAModelToPrint",
+            {"model", "net", "--input", "28x28"},
+            2,
+            {"--input", "'28x28'", "1x28x28"}},
+        BadInputCase{
+            "SmallInputOfAModelToPrint",
+            {"model", "net", "--input", "1x4x4"},
+            2,
+            {"4x4", "too small"}},
         setting("Flag", {"--modle", "net"}, {"--modle", "'--model'"}),
         setting("Model", {"--model", "nett"}, {"nett", "'net'"}),
         setting(

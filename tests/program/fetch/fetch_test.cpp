@@ -351,7 +351,9 @@ TEST_F(Fetch, BringsTheRealMnist) {
   EXPECT_THAT(
       check.output,
       AllOf(
-          HasSubstr("train: 60000 images of 28x28, mean 0.1307, std 0.3081"),
+          HasSubstr(
+              "train: 60000 samples of [1, 28, 28], uint8; 10 classes, mean 0.1307, "
+              "std 0.3081\n  sample 0: [1, 28, 28], label 5\n"),
           HasSubstr("  class 0: 5923\n")));
 }
 

@@ -210,8 +210,8 @@ TEST_F(FetchArchive, CifarIsFetchedUnpackedAndTrainedOn) {
   EXPECT_THAT(
       run({"data", "check", "cifar-10"}).output,
       AllOf(
-          HasSubstr("train: 100 images of 3x32x32"),
-          HasSubstr("test: 20 images of 3x32x32")));
+          HasSubstr("train: 100 samples of [3, 32, 32]"),
+          HasSubstr("test: 20 samples of [3, 32, 32]")));
 
   // A file that somebody changed comes out of the archive again, and only that.
   replace_file(scratch_ / "data/cifar-10/data_batch_3.bin", "x");

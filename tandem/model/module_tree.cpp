@@ -1,0 +1,198 @@
+#include "tandem/model/module_tree.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+
+#include "tandem/base/error.h"
+#include "tandem/config/line_format.h"
+
+namespace tandem {
+
+namespace {
+
+// A module is the next layer of its kind that no module before it is.
+struct Module {
+  const char* name;
+  LayerKind kind;
+};
+
+struct Network {
+  ModelKind kind;
+  const char* class_name;
+  std::vector<Module> modules;
+};
+
+const std::vector<Network>& networks() {
+  static const std::vector<Network> all = {
+      {ModelKind::net,
+       "Net",
+       {{"conv1", LayerKind::conv2d},
+        {"conv2", LayerKind::conv2d},
+        {"dropout1", LayerKind::dropout},
+        {"dropout2", LayerKind::dropout},
+        {"fc1", LayerKind::linear},
+        {"fc2", LayerKind::linear}}},
+      {ModelKind::convnet,
+       "ConvNet",
+       {{"cn1", LayerKind::conv2d},
+        {"cn2", LayerKind::conv2d},
+        {"dp1", LayerKind::dropout2d},
+        {"dp2", LayerKind::dropout2d},
+        {"fc1", LayerKind::linear},
+        {"fc2", LayerKind::linear}}},
+      {ModelKind::net5x5,
+       "Net",
+       {{"dropout", LayerKind::dropout2d},
+        {"conv1", LayerKind::conv2d},
+        {"conv2", LayerKind::conv2d},
+        {"relu", LayerKind::relu},
+        {"fc1", LayerKind::linear},
+        {"fc2", LayerKind::linear}}},
+      {ModelKind::simplenet, "SimpleNet", {{"fc", LayerKind::linear}}},
+      {ModelKind::mymodel,
+       "MyModel",
+       {{"conv1", LayerKind::conv2d},
+        {"conv2", LayerKind::conv2d},
+        {"fc1", LayerKind::linear},
+        {"fc2", LayerKind::linear}}},
+      {ModelKind::convnet_bn,
+       "ConvNet",
+       {{"layer1.0", LayerKind::conv2d},
+        {"layer1.1", LayerKind::batch_norm2d},
+        {"layer1.2", LayerKind::relu},
+        {"layer1.3", LayerKind::max_pool2d},
+        {"layer2.0", LayerKind::conv2d},
+        {"layer2.1", LayerKind::batch_norm2d},
+        {"layer2.2", LayerKind::relu},
+        {"layer2.3", LayerKind::max_pool2d},
+        {"fc", LayerKind::linear}}},
+  };
+  return all;
+}
+
+const Network& network_of(ModelKind kind) {
+  for (const auto& network : networks()) {
+    if (network.kind == kind) {
+      return network;
+    }
+  }
+  throw ConfigError(
+      std::string("[model] model ") + name_of(kind) +
+      " has no module tree; choose another model");
+}
+
+std::string function_name(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::relu:
+      return "relu";
+    case LayerKind::max_pool2d:
+      return "max_pool2d";
+    case LayerKind::dropout:
+      return "dropout";
+    case LayerKind::dropout2d:
+      return "dropout2d";
+    case LayerKind::flatten:
+      return "flatten";
+    case LayerKind::log_softmax:
+      return "log_softmax";
+    default:
+      return "";
+  }
+}
+
+std::string convolution_text(const Layer& layer) {
+  const std::string padding =
+      layer.padding == 0 ? "" : fmt::format(", padding=({0}, {0})", layer.padding);
+  return fmt::format(
+      "Conv2d({0}, {1}, kernel_size=({2}, {2}), stride=({3}, {3}){4})", layer.in,
+      layer.out, layer.kernel, layer.stride, padding);
+}
+
+// repr() of the module in PyTorch.
+std::string text_of_module(const Layer& layer) {
+  switch (layer.kind) {
+    case LayerKind::conv2d:
+      return convolution_text(layer);
+    case LayerKind::linear:
+      return fmt::format(
+          "Linear(in_features={}, out_features={}, bias=True)", layer.in, layer.out);
+    case LayerKind::batch_norm2d:
+      return fmt::format(
+          "BatchNorm2d({}, eps=1e-05, momentum=0.1, affine=True, "
+          "track_running_stats=True)",
+          layer.out);
+    case LayerKind::relu:
+      return "ReLU()";
+    case LayerKind::max_pool2d:
+      return fmt::format(
+          "MaxPool2d(kernel_size={}, stride={}, padding=0, dilation=1, "
+          "ceil_mode=False)",
+          layer.kernel, layer.stride);
+    case LayerKind::dropout:
+      return fmt::format("Dropout(p={}, inplace=False)", float_text(layer.p));
+    case LayerKind::dropout2d:
+      return fmt::format("Dropout2d(p={}, inplace=False)", float_text(layer.p));
+    default:
+      throw std::logic_error(function_name(layer.kind) + " is not a module");
+  }
+}
+
+const Layer& nth_of_kind(const std::vector<Layer>& layers, LayerKind kind, int64_t n) {
+  for (const auto& layer : layers) {
+    if (layer.kind == kind && n-- == 0) {
+      return layer;
+    }
+  }
+  throw std::logic_error("a module without a layer");
+}
+
+}  // namespace
+
+std::string module_tree(ModelKind kind, const std::vector<Layer>& layers) {
+  const Network& network = network_of(kind);
+  std::map<LayerKind, int64_t> seen;
+  std::string text = std::string(network.class_name) + "(\n";
+  std::string open;
+  for (const auto& module : network.modules) {
+    const std::string name = module.name;
+    const size_t dot = name.find('.');
+    const std::string group = dot == std::string::npos ? "" : name.substr(0, dot);
+    if (group != open) {
+      text += open.empty() ? "" : "  )\n";
+      text += group.empty() ? "" : "  (" + group + "): Sequential(\n";
+      open = group;
+    }
+    const Layer& layer = nth_of_kind(layers, module.kind, seen[module.kind]++);
+    text += fmt::format(
+        "{}({}): {}\n", group.empty() ? "  " : "    ",
+        group.empty() ? name : name.substr(dot + 1), text_of_module(layer));
+  }
+  return text + (open.empty() ? "" : "  )\n") + ")\n";
+}
+
+std::vector<LayerSummary> summarise(Model& model, const InputShape& input) {
+  std::map<std::string, int64_t> parameters;
+  for (const auto& [name, tensor] : model.parameters()) {
+    parameters[name.substr(0, name.rfind('.'))] += tensor.numel();
+  }
+  std::vector<LayerSummary> rows;
+  ForwardContext context;
+  context.training = false;
+  context.after_layer = [&](const Layer& layer, const at::Tensor& output) {
+    const std::string name =
+        layer.name.empty() ? function_name(layer.kind) : layer.name;
+    rows.push_back(
+        {name, output.sizes().slice(1).vec(),
+         layer.name.empty() ? 0 : parameters[layer.name]});
+  };
+  const at::NoGradGuard no_grad;
+  model.forward(at::zeros({1, input.channels, input.height, input.width}), context);
+  return rows;
+}
+
+}  // namespace tandem
