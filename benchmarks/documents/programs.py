@@ -55,13 +55,17 @@ def by_hand(key, peer=None, ranks=2, ours_epochs=None):
                line=SAMPLES, head=MET, tail=("Test set",))
 
 
-def nodes(count, gpus):
+def nodes(key, recipe, peer, count=1, gpus=1):
     flags = ["-n", str(count), "-g", str(gpus)]
     if count == 1:
         flags += ["-nr", "0"]
-    return row(f"004-nodes-gpus-{count}x{gpus}", "004-nodes-gpus", count * gpus, 2,
-               flags=flags, peer=["004_nodes_gpus.py", *flags], line=STEPS,
+    return row(key, recipe, count * gpus, 2, flags=flags, peer=[peer, *flags], line=STEPS,
                tail=("Training complete in",), hosts=count)
+
+
+def nodes_gpus(count, gpus):
+    return nodes(f"004-nodes-gpus-{count}x{gpus}", "004-nodes-gpus", "004_nodes_gpus.py",
+                 count, gpus)
 
 
 PROGRAMS = [
@@ -86,10 +90,11 @@ PROGRAMS = [
     by_hand("003-ddp", ["003_ddp.py"]),
     row("003-buffers", ranks=2, epochs=2),
     row("003-buffers-sync", ranks=2, epochs=2),
-    nodes(1, 1),
-    nodes(1, 2),
-    nodes(2, 2),
-    nodes(4, 1),
+    nodes("004-single", "004-single", "004_single.py"),
+    nodes_gpus(1, 1),
+    nodes_gpus(1, 2),
+    nodes_gpus(2, 2),
+    nodes_gpus(4, 1),
     row("004-amp", ranks=2, epochs=2, line=STEPS, tail=("Training complete in",)),
 ]
 BY_KEY = {program.key: program for program in PROGRAMS}

@@ -127,6 +127,20 @@ def document_arguments(epochs, ranks=1, parity=False, device=False, epoch_mean=F
     return args
 
 
+def node_arguments():
+    """The arguments of document 004's two programs."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument('-n', '--nodes', default=1, type=int, metavar='N')
+    parser.add_argument('-g', '--gpus', default=1, type=int, help='number of gpus per node')
+    parser.add_argument('-nr', '--nr', default=0, type=int, help='ranking within the nodes')
+    parser.add_argument('--epochs', default=2, type=int, metavar='N',
+                        help='number of total epochs to run')
+    parser.add_argument("--data", required=True, help="folder of MNIST's files")
+    parser.add_argument("--limit", type=int, default=0, help="first samples only")
+    parser.set_defaults(as_written=True)
+    return parser.parse_args()
+
+
 def document_dataset(args, part, recipe):
     """What torchvision's MNIST gives with ToTensor and Normalize; as written by
     torchvision itself, else in float64, decoded beforehand."""

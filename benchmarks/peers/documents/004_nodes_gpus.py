@@ -6,7 +6,6 @@ document says too), and rank 0 ends with a test.
 
 usage: 004_nodes_gpus.py --data FOLDER [-n 1] [-g 1] [-nr 0] [--epochs 2] [--limit N]
 """
-import argparse
 import os
 import pathlib
 import sys
@@ -22,18 +21,6 @@ import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing as mp  # noqa: E402
 import torch.nn as nn  # noqa: E402
 from torch.utils.data import DataLoader, DistributedSampler  # noqa: E402
-
-
-def parse_arguments():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('-n', '--nodes', default=1, type=int, metavar='N')
-    parser.add_argument('-g', '--gpus', default=1, type=int, help='number of gpus per node')
-    parser.add_argument('-nr', '--nr', default=0, type=int, help='ranking within the nodes')
-    parser.add_argument('--epochs', default=2, type=int, metavar='N',
-                        help='number of total epochs to run')
-    parser.add_argument("--data", required=True, help="folder of MNIST's files")
-    parser.add_argument("--limit", type=int, default=0, help="first samples only")
-    return parser.parse_args()
 
 
 def train(gpu, args):
@@ -69,8 +56,7 @@ def train(gpu, args):
 
 
 def main():
-    args = parse_arguments()
-    args.as_written = True
+    args = common.node_arguments()
     args.world_size = args.gpus * args.nodes
     os.environ.setdefault('MASTER_ADDR', '127.0.0.1')
     os.environ.setdefault('MASTER_PORT', '8888')
