@@ -262,6 +262,11 @@ INSTANTIATE_TEST_SUITE_P(
             {"Train Epoch: 1 [0/704 (0%)]\tLoss:",
              "Train Epoch: 1 [640/704 (91%)]\tLoss:"}},
         Places{
+            "004-single",
+            {"-n", "1", "-g", "1", "-nr", "0", "--limit", "700", "--log-every", "3"},
+            {"Epoch [1/2], Step [3/7], Loss:", "Epoch [1/2], Step [6/7], Loss:",
+             "Epoch [2/2], Step [3/7], Loss:", "Epoch [2/2], Step [6/7], Loss:"}},
+        Places{
             "004-nodes-gpus",
             {"-g", "3", "--limit", "2100", "--log-every", "3"},
             {"Epoch [1/2], Step [3/7], Loss:", "Epoch [1/2], Step [6/7], Loss:",

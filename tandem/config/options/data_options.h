@@ -74,7 +74,7 @@ struct DataOptions {
     table
         .add(
             "sampler_seed", &O::sampler_seed,
-            "of the order of samples, as the seed of PyTorch's DistributedSampler")
+            "seed of the sample order, as the seed of PyTorch's DistributedSampler")
         .between(0, 9007199254740992)
         .or_word("auto", kSeedOfRun, "the value of seed")
         .kept();

@@ -51,7 +51,7 @@ struct TrainingOptions {
     table
         .add(
             "seed", &O::seed,
-            "of weights, dropout and, without sampler_seed, the order of samples")
+            "seed of weights and dropout, and of the order unless sampler_seed is set")
         .between(0, 9007199254740992)
         .kept();
     table
