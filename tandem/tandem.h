@@ -11,6 +11,7 @@
 #include "tandem/comm/communicator.h"
 #include "tandem/comm/join/join.h"
 #include "tandem/comm/join/spawn.h"
+#include "tandem/comm/rpc/rpc.h"
 
 // Data, models, optimizers.
 #include "tandem/core/arena.h"

@@ -252,6 +252,18 @@ TEST(Examples, CustomModelLearns) {
   EXPECT_THAT(run.output, HasSubstr("rank 1: 8"));  // 80 % and more
 }
 
+TEST(Examples, RanksRequestAServiceFromAnotherRank) {
+  const auto run = launch_example(3, {"rpc"});
+  expect_ok(run);
+  for (const char* line :
+       {"[rank 0] served 4 requests\n",
+        "[rank 1] the squares of 10, 11, 12 are 100, 121, 144\n",
+        "[rank 1] the squares of 11, 12, 13 are 121, 144, 169\n",
+        "[rank 2] the squares of 20, 21, 22 are 400, 441, 484\n"}) {
+    EXPECT_THAT(run.output, HasSubstr(line));
+  }
+}
+
 TEST(Examples, AnObserverEndsTheRunAndItsProgramEvaluatesTheBest) {
   const Scratch scratch;
   const auto run = launch_example(3, {"observer", scratch / "run"});

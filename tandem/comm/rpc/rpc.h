@@ -11,39 +11,43 @@
 
 namespace tandem {
 
-/// What goes from one rank to another: bytes that say what it is, and tensors of any
-/// dtype, shape and device. The receiver's tensors are its own, in main memory.
+/// A request or an answer: a header of any bytes, and tensors of any dtype, shape and
+/// device. The receiver owns the tensors that it gets, which are in main memory.
 struct RpcMessage {
   std::string header;
   std::vector<at::Tensor> tensors;
 };
 
-/// A request that came in. Answer it once, now or later: the caller waits. What the
-/// answer's tensors hold is taken before `reply` returns.
+/// A request that this rank received. The caller waits until `reply` is called: once,
+/// at any time before the Rpc is destroyed. `reply` copies what the answer's tensors
+/// hold before it returns.
 struct RpcRequest {
+  // The rank that calls.
   int from = 0;
   RpcMessage message;
   std::function<void(RpcMessage answer)> reply;
 };
 
-/// Requests and answers between the ranks of a group, in no common order: a rank asks
-/// whom it wants when it wants. Requests queue up at the rank asked until it takes
-/// them, so that whatever they change is touched by one thread only.
+/// Requests and answers between the ranks of a group. A rank may call any other rank at
+/// any time. Requests wait in a queue until the called rank takes them with next(), so
+/// one thread does all that they ask for (examples/rpc).
 ///
-/// Every wait ends at the group's timeout. One thread calls, takes and answers at a
-/// time. Destroying it ends what is on the way: meet in a barrier first.
+/// Not thread-safe: at most one thread of a rank calls, takes or answers at a time.
+/// Every wait ends at the group's timeout. Destroying an Rpc drops messages that are on
+/// the way: call barrier() of the group first.
 class Rpc {
  public:
   virtual ~Rpc() = default;
 
-  /// Sends a request and waits for its answer. The tensors are not touched meanwhile.
+  /// Sends a request to rank `peer` and waits for its answer. The tensors must not
+  /// change meanwhile.
   ///
-  /// Throws CommError that names the peer when it is gone or does not answer in time.
+  /// Throws CommError with the peer if it is gone or does not answer in time.
   virtual RpcMessage call(int peer, RpcMessage request) = 0;
 
-  /// The request that came first of those not yet taken; waits for one.
+  /// Waits for a request and returns the one that came first.
   ///
-  /// Throws CommError when none comes in time, or when a peer is gone (and names it).
+  /// Throws CommError if none comes in time, or, with the peer, if a rank is gone.
   virtual RpcRequest next() = 0;
 };
 
@@ -62,12 +66,12 @@ class RpcBackend {
 /// Whether ranks of this group can call each other.
 bool has_rpc(const Communicator& comm);
 
-/// Between thread ranks mailboxes in memory; between processes of one host messages in
-/// shared memory; over Gloo LibTorch's TensorPipe agent. Collective. The communicator
-/// outlives it.
+/// Makes calls between the ranks of a group possible. Collective: every rank of the
+/// group calls it. The communicator must outlive the result. Messages pass through
+/// memory between thread ranks, through shared memory between processes of one host,
+/// and through LibTorch's TensorPipe over Gloo.
 ///
-/// Throws ConfigError for a backend whose ranks cannot, CommError when not all ranks
-/// come.
+/// Throws ConfigError if has_rpc() is false, CommError if not all ranks come in time.
 std::unique_ptr<Rpc> make_rpc(Communicator& comm);
 
 /// The stats of collectives and calls together.
