@@ -81,9 +81,15 @@ void look_at_data() {
       "tandem data fetch mnist, or export TANDEM_DATA=FOLDER with its four IDX files");
 }
 
+CommandResult worker_doctor(const std::string& worker, const Arguments& arguments) {
+  std::vector<std::string> command = {worker, "doctor"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return run_command(command, {{"GLOG_minloglevel", "2"}}, 60);
+}
+
 // What it prints as `doctor`; looks whether it starts.
 std::string output_of(const std::string& worker, const std::string& mend) {
-  const auto result = run_command({worker, "doctor"}, {{"GLOG_minloglevel", "2"}}, 60);
+  const auto result = worker_doctor(worker, {});
   finding(
       result.status.ok(), "worker: " + worker + " " + result.status.describe(), mend);
   return result.output;
@@ -104,7 +110,9 @@ void look_at_workers() {
   } else {
     text += "\ndevices:\n" + output_of(cuda, "install the CUDA that LibTorch wants");
   }
-  fmt::print("{}", text);
+  const auto backends =
+      worker_doctor(cuda.empty() ? worker_path() : cuda, {"backends"});
+  fmt::print("\nbackends:\n{}{}", backends.output, text);
 }
 
 }  // namespace

@@ -63,15 +63,8 @@ Arguments train_arguments(
   return arguments;
 }
 
-bool in_path(const std::string& program) {
-  const auto folders = split(get_env("PATH").value_or(""), ':');
-  return std::any_of(folders.begin(), folders.end(), [&](const auto& folder) {
-    return file_exists(folder + "/" + program);
-  });
-}
-
 std::string obstacle_of(const RunConfig& config) {
-  if (config.needs_mpirun() && !in_path("mpirun")) {
+  if (config.needs_mpirun() && !has_mpirun()) {
     return "mpirun is missing; apt-get install openmpi-bin";
   }
   if (config.ranks.nnodes > 1) {

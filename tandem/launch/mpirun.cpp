@@ -2,7 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "tandem/base/files.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -24,6 +28,13 @@ std::string quoted(const std::string& word) {
 }
 
 }  // namespace
+
+bool has_mpirun() {
+  const auto folders = split(get_env("PATH").value_or(""), ':');
+  return std::any_of(folders.begin(), folders.end(), [](const auto& folder) {
+    return file_exists(folder + "/mpirun");
+  });
+}
 
 std::vector<std::string> mpirun_command(
     int ranks, const std::vector<std::string>& command, MpirunCores cores) {

@@ -15,6 +15,9 @@ enum class MpirunCores {
   bound,
 };
 
+/// Whether PATH has an mpirun.
+bool has_mpirun();
+
 /// The command that starts `command` (a program and its arguments) as `ranks` ranks on
 /// this host under Open MPI's mpirun. There may be more ranks than cores.
 std::vector<std::string> mpirun_command(

@@ -94,6 +94,20 @@ TEST(Program, LinksNoLibTorchAndNoLibcurl) {
       HasSubstr("libtorch"));
 }
 
+TEST(Program, DoctorListsEachBackendWithAReasonIfItIsMissing) {
+  const auto all = tandem_run({"doctor"}).output;
+  for (const char* backend :
+       {"shm", "shm\\+gloo", "gloo", "mpi", "nccl", "thread", "rpc over shm",
+        "rpc over TensorPipe"}) {
+    EXPECT_THAT(
+        all,
+        testing::ContainsRegex("\n" + std::string(backend) + " +(yes|no)  +[A-Za-z]"));
+  }
+  const auto without = tandem_run({"doctor"}, {{"PATH", "/nonexistent"}}).output;
+  EXPECT_THAT(
+      without, testing::ContainsRegex("\nmpi +no   (mpirun is missing|this build)"));
+}
+
 TEST(Program, DoctorEndsEachFindingWithARemedy) {
   const auto result = tandem_run({"doctor"}, {{"TANDEM_DATA", "/nonexistent"}});
   EXPECT_TRUE(result.status.ok()) << result.errors;
