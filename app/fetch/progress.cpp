@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tandem/base/standard_streams.h"
+#include "tandem/base/terminal.h"
 
 namespace tandem::app {
 
@@ -51,7 +52,7 @@ ProgressBar::ProgressBar(std::string name, int64_t size, int64_t there)
     : name_(std::move(name)),
       size_(size),
       first_(there),
-      visible_(isatty(STDERR_FILENO) != 0) {}
+      visible_(is_terminal(STDERR_FILENO)) {}
 
 ProgressBar::~ProgressBar() {
   if (visible_) {
