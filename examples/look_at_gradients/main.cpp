@@ -138,7 +138,7 @@ void look(tandem::Communicator& comm) {
   tandem::Loader loader(data, shard, {});
   loader.seek(0);
   tandem::Batch batch;
-  loader.next(batch);
+  TANDEM_CHECK(loader.next(batch), "the loader has no batch");
 
   torch::Tensor by_hand;
   torch::Tensor by_ddp;

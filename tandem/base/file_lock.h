@@ -12,7 +12,7 @@ class FileLock {
  public:
   /// Waits for other holders; makes the file and its directory when they are missing.
   /// Throws DataError that names who has it when `deadline` passes.
-  FileLock(const std::string& path, const Deadline& deadline);
+  [[nodiscard]] FileLock(const std::string& path, const Deadline& deadline);
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;

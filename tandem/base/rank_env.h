@@ -40,11 +40,12 @@ std::optional<std::string> get_env(const std::string& name);
 ///
 /// Throws ConfigError that names the variable when one is missing although others are
 /// set, is not a number, or is out of range.
-std::optional<RankEnv> read_rank_env(const GetEnv& get = get_env);
+[[nodiscard]] std::optional<RankEnv> read_rank_env(const GetEnv& get = get_env);
 
 /// The variables that a launcher sets for one rank, as (name, value): the inverse of
 /// read_rank_env.
-std::vector<std::pair<std::string, std::string>> to_variables(const RankEnv& env);
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> to_variables(
+    const RankEnv& env);
 
 /// Whether ranks that meet at this address are all on this host: 127.0.0.1 and its
 /// like.

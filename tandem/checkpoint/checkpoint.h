@@ -97,7 +97,7 @@ void load_checkpoint(
 /// The file with a checkpoint's model: in `path` when that is its directory, in the
 /// newest one where `path` is a run's directory or its checkpoints/, else `path`
 /// itself.
-std::string model_file(const std::string& path);
+[[nodiscard]] std::string model_file(const std::string& path);
 
 /// Only the model's part: `path` is the directory or its model.safetensors.
 /// Returns the description. With `tensors` null only that is read. Throws as
@@ -112,7 +112,7 @@ std::map<std::string, std::string> load_model(
 /// Throws DataError when there are only damaged ones (to start anew unasked would
 /// throw the run away), or when one is there but cannot be read or is of another
 /// format.
-std::string newest_whole_checkpoint(const std::string& directory);
+[[nodiscard]] std::string newest_whole_checkpoint(const std::string& directory);
 
 /// Renames the checkpoints after `step` to "left-...": a run that goes on from there
 /// leaves them, and neither counts nor resumes them. What a killed run left

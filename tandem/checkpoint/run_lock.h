@@ -16,7 +16,7 @@ class RunLock {
  public:
   /// Waits up to two seconds for a process that is just ending. Throws ConfigError that
   /// names the process which writes there.
-  explicit RunLock(const std::string& directory);
+  [[nodiscard]] explicit RunLock(const std::string& directory);
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;

@@ -14,7 +14,7 @@ namespace tandem {
 ///
 /// Throws DataError when the file is damaged or is something else; a checkpoint's file
 /// without its hash counts as damaged.
-std::vector<NamedTensor> read_weights(const std::string& path);
+[[nodiscard]] std::vector<NamedTensor> read_weights(const std::string& path);
 
 /// Loads them into `targets` by name, in place, converted to the targets' dtypes:
 /// all or nothing.

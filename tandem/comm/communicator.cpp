@@ -338,7 +338,7 @@ class SingleCommunicator : public Communicator {
   }
 
  private:
-  static WorkPtr never() {
+  [[nodiscard]] static WorkPtr never() {
     TANDEM_CHECK(false, "a group of one has nobody to talk to");
   }
 };

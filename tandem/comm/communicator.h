@@ -94,34 +94,37 @@ class Communicator {
   }
 
   /// Every rank's `tensor` becomes the reduction over all ranks.
-  WorkPtr all_reduce(
+  [[nodiscard]] WorkPtr all_reduce(
       at::Tensor tensor, ReduceOp op = ReduceOp::sum, const std::string& label = "");
 
   /// Every rank's `tensor` becomes the root's.
-  WorkPtr broadcast(at::Tensor tensor, int root, const std::string& label = "");
+  [[nodiscard]] WorkPtr broadcast(
+      at::Tensor tensor, int root, const std::string& label = "");
 
   /// `output` becomes this rank's slice of the sum of all `input`s:
   /// input.numel() == size() * output.numel().
-  WorkPtr reduce_scatter(
+  [[nodiscard]] WorkPtr reduce_scatter(
       at::Tensor output, at::Tensor input, const std::string& label = "");
 
   /// `output` becomes all ranks' `input`s in rank order:
   /// output.numel() == size() * input.numel(). `input` may be this rank's own
   /// slice of `output`.
-  WorkPtr all_gather(
+  [[nodiscard]] WorkPtr all_gather(
       at::Tensor output, at::Tensor input, const std::string& label = "");
 
   /// `output` becomes this rank's slice of the root's `input`, which only the root
   /// gives (others pass an undefined tensor); gather() is the inverse. The root's own
   /// part may be its slice of the whole.
-  WorkPtr scatter(
+  [[nodiscard]] WorkPtr scatter(
       at::Tensor output, at::Tensor input, int root, const std::string& label = "");
-  WorkPtr gather(
+  [[nodiscard]] WorkPtr gather(
       at::Tensor output, at::Tensor input, int root, const std::string& label = "");
 
   /// Point to point. Messages between two ranks with one tag arrive in order.
-  WorkPtr send(at::Tensor tensor, int peer, int tag, const std::string& label = "");
-  WorkPtr recv(at::Tensor tensor, int peer, int tag, const std::string& label = "");
+  [[nodiscard]] WorkPtr send(
+      at::Tensor tensor, int peer, int tag, const std::string& label = "");
+  [[nodiscard]] WorkPtr recv(
+      at::Tensor tensor, int peer, int tag, const std::string& label = "");
 
   /// Returns when all ranks have called it.
   void barrier(const std::string& label = "");
@@ -145,7 +148,7 @@ class Communicator {
   /// A flat tensor of zeros in main memory, best for what this group reduces: a backend
   /// may reduce parts of it where they lie. Not collective; any thread. It may outlive
   /// the communicator.
-  virtual at::Tensor make_buffer(int64_t numel, at::ScalarType dtype);
+  [[nodiscard]] virtual at::Tensor make_buffer(int64_t numel, at::ScalarType dtype);
 
   /// Why a graph of the device (core/device/device_graph.h) cannot hold operations of
   /// this group, in a few words; "" where it can. They are then called, and waited for
@@ -163,18 +166,19 @@ class Communicator {
   }
 
   /// Ranks with the same `color` form a new group, in order of rank. Collective.
-  virtual std::unique_ptr<Communicator> split(int color) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color) = 0;
 
   /// All ranks' tensors, stacked in rank order: size() x the shape of `mine`, where
   /// `mine` lies, which may be main memory. Collective; waits.
-  at::Tensor stack(const at::Tensor& mine, const std::string& label = "");
+  [[nodiscard]] at::Tensor stack(const at::Tensor& mine, const std::string& label = "");
 
   /// The SHA-256 of each rank's text, as size() rows of 64 hex digits. Collective;
   /// waits.
-  at::Tensor stack_digests(const std::string& text, const std::string& label = "");
+  [[nodiscard]] at::Tensor stack_digests(
+      const std::string& text, const std::string& label = "");
 
   /// The root's text on every rank; others may give anything. Collective; waits.
-  std::string broadcast_text(
+  [[nodiscard]] std::string broadcast_text(
       const std::string& text, int root, const std::string& label = "");
 
   /// Compares a text on all ranks; throws ConfigError "`what` differ: rank 0 and
@@ -183,14 +187,17 @@ class Communicator {
 
  protected:
   // What a backend provides. Tensors are checked; size() > 1.
-  virtual WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) = 0;
-  virtual WorkPtr do_broadcast(at::Tensor tensor, int root) = 0;
-  virtual WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) = 0;
-  virtual WorkPtr do_all_gather(at::Tensor output, at::Tensor input) = 0;
-  virtual WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) = 0;
-  virtual WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) = 0;
-  virtual WorkPtr do_send(at::Tensor tensor, int peer, int tag) = 0;
-  virtual WorkPtr do_recv(at::Tensor tensor, int peer, int tag) = 0;
+  [[nodiscard]] virtual WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) = 0;
+  [[nodiscard]] virtual WorkPtr do_broadcast(at::Tensor tensor, int root) = 0;
+  [[nodiscard]] virtual WorkPtr do_reduce_scatter(
+      at::Tensor output, at::Tensor input) = 0;
+  [[nodiscard]] virtual WorkPtr do_all_gather(at::Tensor output, at::Tensor input) = 0;
+  [[nodiscard]] virtual WorkPtr do_scatter(
+      at::Tensor output, at::Tensor input, int root) = 0;
+  [[nodiscard]] virtual WorkPtr do_gather(
+      at::Tensor output, at::Tensor input, int root) = 0;
+  [[nodiscard]] virtual WorkPtr do_send(at::Tensor tensor, int peer, int tag) = 0;
+  [[nodiscard]] virtual WorkPtr do_recv(at::Tensor tensor, int peer, int tag) = 0;
   virtual void do_launch_graph(const std::function<void()>& launch) {
     launch();
   }
@@ -219,7 +226,7 @@ class Communicator {
       const struct OperationName& name, const std::exception& error) const;
 
   template <typename Start>
-  WorkPtr launch(
+  [[nodiscard]] WorkPtr launch(
       const char* operation, const std::string& label, const at::Tensor& payload,
       Start&& start);
   void check_root(const char* operation, int root) const;
@@ -233,6 +240,6 @@ class Communicator {
 };
 
 /// A group of one.
-std::unique_ptr<Communicator> make_single_communicator();
+[[nodiscard]] std::unique_ptr<Communicator> make_single_communicator();
 
 }  // namespace tandem

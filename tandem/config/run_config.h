@@ -40,7 +40,7 @@ struct RunConfig {
 };
 
 /// The whole config as a recipe that repeats the run.
-std::string to_toml(const RunConfig& config);
+[[nodiscard]] std::string to_toml(const RunConfig& config);
 
 /// Throws ConfigError for a number out of range, a setting that means nothing beside
 /// the others, or settings that contradict each other.
@@ -54,6 +54,6 @@ void check(const RunConfig& config);
 void read_recipe(RunConfig& config, const std::string& path);
 
 /// A JSON schema (draft 7) of recipes, for editors.
-std::string recipe_schema();
+[[nodiscard]] std::string recipe_schema();
 
 }  // namespace tandem

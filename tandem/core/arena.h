@@ -84,7 +84,7 @@ class ArenaLayout {
 
   /// A line per slot and segment: equal on two ranks exactly when their
   /// layouts are.
-  std::string describe() const;
+  [[nodiscard]] std::string describe() const;
 
  private:
   std::vector<Slot> slots_;
@@ -98,19 +98,19 @@ using ArenaAllocator = std::function<at::Tensor(
 
 /// Private memory of this process, 64-byte aligned; pages of main memory take room only
 /// once they are used.
-ArenaAllocator heap_allocator();
+[[nodiscard]] ArenaAllocator heap_allocator();
 
 /// Memory in an anonymous shared mapping behind a file descriptor, which a
 /// process started by this one can inherit (see map_shared).
 ///
 /// `created` is called with each new descriptor and owns it; the mapping stays until
 /// the last tensor on it is gone.
-ArenaAllocator shared_allocator(
+[[nodiscard]] ArenaAllocator shared_allocator(
     std::function<void(const std::string& name, int64_t index, int fd)> created = {});
 
 /// A flat tensor over an existing shared mapping. Takes over `fd`.
 /// Throws DataError when the mapping is smaller than the segment.
-at::Tensor map_shared(int fd, const Segment& segment);
+[[nodiscard]] at::Tensor map_shared(int fd, const Segment& segment);
 
 /// Buffers laid out by an ArenaLayout. Not thread-safe; views share memory.
 class Arena {
@@ -135,10 +135,10 @@ class Arena {
     return segments_[static_cast<size_t>(index)];
   }
   /// A part of a segment, flat. Not a tracked view: autograd does not see it.
-  at::Tensor slice(const ArenaRange& range) const;
+  [[nodiscard]] at::Tensor slice(const ArenaRange& range) const;
 
   /// A slot in its own shape. Not a tracked view.
-  at::Tensor view(size_t slot) const;
+  [[nodiscard]] at::Tensor view(size_t slot) const;
 
   void zero();
 

@@ -65,15 +65,15 @@ const std::vector<DatasetEntry>& dataset_table();
 ///
 /// Throws ConfigError for an unknown name, DataError for what is missing or
 /// broken, or where another process keeps us from it until `deadline`.
-DatasetSplits load_dataset(
+[[nodiscard]] DatasetSplits load_dataset(
     const std::string& name_or_folder, int64_t limit = 0,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 
 /// The data set's `hashes`, computed from its bytes where they are empty.
-DataHashes hashes_of(const Dataset& data);
+[[nodiscard]] DataHashes hashes_of(const Dataset& data);
 
 /// The four IDX files of a folder. Throws DataError.
-DatasetSplits load_idx_folder(const std::string& folder);
+[[nodiscard]] DatasetSplits load_idx_folder(const std::string& folder);
 
 /// Draws the digits (digits/digits.h) and writes them as four IDX files, all or none.
 void write_digits(const std::string& folder, int64_t num_train, int64_t num_test);

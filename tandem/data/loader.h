@@ -100,7 +100,7 @@ class Loader {
   /// that is about the next step. The tensors are valid until num_buffers more batches
   /// have been taken; on a device, with a buffer for each micro-batch, until the next
   /// step has that one: then those of equal sizes lie in the same place each step.
-  bool next(Batch& batch);
+  [[nodiscard]] bool next(Batch& batch);
 
  private:
   bool divides() const {

@@ -46,7 +46,7 @@ struct Chunk {
 /// What a shard gets of `count` samples that are divided as torch.chunk() divides a
 /// tensor: each the same number, rounded up, and the last ones what is left: 64 on 3
 /// shards are 22, 22 and 20; 4 on 3 are 2, 2 and none.
-Chunk chunk_of(int64_t count, int64_t num_shards, int64_t shard);
+[[nodiscard]] Chunk chunk_of(int64_t count, int64_t num_shards, int64_t shard);
 
 /// The samples of one shard in one epoch, in order: exactly the indices of
 /// torch.utils.data.DistributedSampler (after set_epoch(epoch)) for `pad` and
@@ -56,16 +56,17 @@ Chunk chunk_of(int64_t count, int64_t num_shards, int64_t shard);
 /// i * num_shards + shard in the epoch; see position_of.
 ///
 /// Source: torch/utils/data/distributed.py. Throws ConfigError for impossible sizes.
-std::vector<int64_t> shard_indices(const SamplerOptions& options, int64_t epoch);
+[[nodiscard]] std::vector<int64_t> shard_indices(
+    const SamplerOptions& options, int64_t epoch);
 
 /// Number of samples in the shard.
-int64_t shard_size(const SamplerOptions& options);
+[[nodiscard]] int64_t shard_size(const SamplerOptions& options);
 
 /// The first global position after those that all shards take together.
-int64_t end_position(const SamplerOptions& options);
+[[nodiscard]] int64_t end_position(const SamplerOptions& options);
 
 /// Global position in the epoch of the sample at place `place` of the shard.
-int64_t position_of(const SamplerOptions& options, int64_t place);
+[[nodiscard]] int64_t position_of(const SamplerOptions& options, int64_t place);
 
 /// Whether a global position repeats a sample only to fill up the shards.
 inline bool is_padding(const SamplerOptions& options, int64_t position) {

@@ -140,17 +140,17 @@ struct StageOptions {
 /// outlive the executor, as does the model.
 ///
 /// fp16 is for layered models: throws ConfigError for others.
-std::unique_ptr<StageExecutor> make_eager_executor(
+[[nodiscard]] std::unique_ptr<StageExecutor> make_eager_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 
 /// Compiles a layered model into oneDNN primitives and kernels of our own with planned
 /// memory: layouts propagated, ReLUs fused, no autograd graph. In float32, or bfloat16
 /// with AVX-512. Throws ConfigError for a model that it cannot compile.
-std::unique_ptr<StageExecutor> make_compiled_executor(
+[[nodiscard]] std::unique_ptr<StageExecutor> make_compiled_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 
 /// Why it cannot, in a few words; "" when it can.
-std::string compiled_obstacle(
+[[nodiscard]] std::string compiled_obstacle(
     const Model& model, const ModelArenas& arenas, const StageOptions& options);
 
 /// One row per executor.
@@ -169,7 +169,7 @@ const std::vector<ExecutorEntry>& executor_table();
 /// `why_not`, if not null, becomes the reason.
 ///
 /// Throws ConfigError for one that cannot run the model.
-std::unique_ptr<StageExecutor> make_executor(
+[[nodiscard]] std::unique_ptr<StageExecutor> make_executor(
     ExecutorKind kind, Model& model, ModelArenas& arenas, const StageOptions& options,
     std::string* why_not = nullptr);
 

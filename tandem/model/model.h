@@ -89,20 +89,21 @@ struct ModelOptions {
 
 /// The layers of a model other than `custom`. Throws ConfigError when the input is too
 /// small for them.
-std::vector<Layer> layers_of(ModelKind kind, const ModelOptions& options);
+[[nodiscard]] std::vector<Layer> layers_of(ModelKind kind, const ModelOptions& options);
 
 /// A model of these layers. Throws as layers_of().
-std::unique_ptr<Model> make_model(ModelKind kind, const ModelOptions& options);
+[[nodiscard]] std::unique_ptr<Model> make_model(
+    ModelKind kind, const ModelOptions& options);
 
 /// A model from layers: initialised as PyTorch initialises its modules.
-std::unique_ptr<Model> make_layered_model(
+[[nodiscard]] std::unique_ptr<Model> make_layered_model(
     std::vector<Layer> layers, const ModelOptions& options);
 
 /// A model from any forward function and the parameters behind it, for instance
 /// a torch::nn module or a TorchScript one. `set_training` is called when the
 /// mode changes. A module that draws from LibTorch's global generator is
 /// reproducible with process ranks only.
-std::unique_ptr<Model> make_function_model(
+[[nodiscard]] std::unique_ptr<Model> make_function_model(
     std::function<at::Tensor(const at::Tensor&)> forward,
     std::vector<NamedTensor> parameters, std::vector<NamedTensor> buffers = {},
     std::function<void(bool training)> set_training = {});

@@ -13,7 +13,7 @@ class LrSchedule {
   virtual ~LrSchedule() = default;
 
   /// `epoch` and `step` count from 0; `step` counts optimizer steps of the run.
-  virtual double lr(int64_t epoch, int64_t step) const = 0;
+  [[nodiscard]] virtual double lr(int64_t epoch, int64_t step) const = 0;
 };
 
 /// `epochs` and `steps_per_epoch` say how long the run is. "step" changes per
@@ -21,7 +21,7 @@ class LrSchedule {
 /// after that has the learning rate of the end.
 ///
 /// Throws ConfigError for a value out of range.
-std::unique_ptr<LrSchedule> make_lr_schedule(
+[[nodiscard]] std::unique_ptr<LrSchedule> make_lr_schedule(
     const LrScheduleOptions& options, double base_lr, int64_t epochs,
     int64_t steps_per_epoch);
 

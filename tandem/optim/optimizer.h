@@ -57,7 +57,7 @@ class Optimizer {
 ///
 /// Throws ConfigError for a value out of range, or a setting that the optimizer does
 /// not have.
-std::unique_ptr<Optimizer> make_optimizer(
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(
     const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups = {ParameterGroup{}});
 

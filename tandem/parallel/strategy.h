@@ -46,7 +46,8 @@ struct TrainingState {
 };
 
 /// The tensors that live on this rank.
-TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer);
+[[nodiscard]] TrainingState local_state(
+    const ModelArenas& arenas, Optimizer& optimizer);
 
 /// Everything a strategy works with; all outlive it.
 struct StrategyParts {
@@ -144,7 +145,7 @@ class Strategy {
 
 /// options.optimizer_state `automatic` is `replicated` here (train/assembly.h knows
 /// better). Throws ConfigError for a strategy that cannot run with these parts.
-std::unique_ptr<Strategy> make_strategy(
+[[nodiscard]] std::unique_ptr<Strategy> make_strategy(
     const StrategyOptions& options, const StrategyParts& parts);
 
 }  // namespace tandem

@@ -46,21 +46,22 @@ struct Assembly {
 ///
 /// Throws ConfigError for parts that do not fit; for
 /// config.model.init as load_weights().
-Assembly assemble(
+[[nodiscard]] Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {},
     const Placement& placement = {});
 
 /// What a config's run minimises.
-Loss loss_of(const RunConfig& config);
+[[nodiscard]] Loss loss_of(const RunConfig& config);
 
 /// How images become inputs of the config's model.
-LoaderOptions loader_options(const RunConfig& config);
+[[nodiscard]] LoaderOptions loader_options(const RunConfig& config);
 
 /// What a checkpoint says about its model, and a config that agrees with it (for
 /// `eval`, which has nothing else).
-std::map<std::string, std::string> describe_model(
+[[nodiscard]] std::map<std::string, std::string> describe_model(
     const RunConfig& config, const Dataset& dataset);
-RunConfig config_from(const std::map<std::string, std::string>& description);
+[[nodiscard]] RunConfig config_from(
+    const std::map<std::string, std::string>& description);
 
 }  // namespace tandem

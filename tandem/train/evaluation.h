@@ -18,13 +18,13 @@ namespace tandem {
 ///
 /// Collective; all ranks get the same result. `limit_batches` > 0 ends early (for
 /// --dry-run).
-TestReport evaluate(
+[[nodiscard]] TestReport evaluate(
     Strategy& strategy, Communicator& comm, const Dataset& dataset,
     LoaderOptions options, int64_t limit_batches = 0);
 
 /// The same, broken off soon after `stop` says so on some rank; then nullopt on all of
 /// them.
-std::optional<TestReport> evaluate_unless(
+[[nodiscard]] std::optional<TestReport> evaluate_unless(
     const std::function<bool()>& stop, Strategy& strategy, Communicator& comm,
     const Dataset& dataset, LoaderOptions options, int64_t limit_batches = 0);
 
@@ -43,7 +43,7 @@ struct CheckpointEvaluation {
 /// `checkpoint` is its directory or the model.safetensors in it. `model` and `loss`:
 /// the program's own where the run had some. Throws DataError for what is no
 /// checkpoint, ConfigError for one of another model.
-TestReport evaluate_checkpoint(
+[[nodiscard]] TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options = {},
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {});
 

@@ -189,7 +189,8 @@ TEST_F(Checkpoints, OfAnotherFormatAreNoDamage) {
           AllOf(HasSubstr(std::string("has format ") + format), HasSubstr(advice));
       EXPECT_THAT(error_of<DataError>([&] { loaded_value(path); }), named);
       EXPECT_THAT(
-          error_of<DataError>([&] { newest_whole_checkpoint(directory_); }), named);
+          error_of<DataError>([&] { return newest_whole_checkpoint(directory_); }),
+          named);
       EXPECT_THAT(names(), ElementsAre("step-00000009"));
     }
   }
@@ -211,7 +212,7 @@ TEST_F(Checkpoints, OfTheSameContentHaveTheSameBytes) {
 TEST_F(Checkpoints, OnlyDamagedOnesAreAnErrorNotANewStart) {
   truncate_file(save(9, 1) + "/training.safetensors");
   EXPECT_THAT(
-      error_of<DataError>([&] { newest_whole_checkpoint(directory_); }),
+      error_of<DataError>([&] { return newest_whole_checkpoint(directory_); }),
       AllOf(HasSubstr("no checkpoint"), HasSubstr("--out")));
   EXPECT_THAT(names(), ElementsAre("step-00000009"));
 }

@@ -299,7 +299,7 @@ TEST(Weights, FilesThatAreNoStateDictAreRefusedInOneLine) {
 #endif
   for (const auto& [file, what] : cases) {
     EXPECT_THAT(
-        error_of<DataError>([&, &file = file] { read_weights(scratch / file); }),
+        error_of<DataError>([&, &file = file] { return read_weights(scratch / file); }),
         testing::AllOf(HasSubstr(what), HasSubstr(file), Not(HasSubstr("\n"))));
   }
 }

@@ -31,17 +31,17 @@ TEST_P(CommContract, TensorsThatAreNotContiguousAreRefused) {
     const auto good = at::zeros({12});
     const auto twice = at::zeros({24});
     const std::vector<std::pair<std::string, std::function<void()>>> calls = {
-        {"all_reduce", [&] { comm.all_reduce(gaps); }},
-        {"all_reduce", [&] { comm.all_reduce(turned); }},
-        {"all_reduce", [&] { comm.all_reduce(at::Tensor()); }},
-        {"broadcast", [&] { comm.broadcast(gaps, 0); }},
-        {"reduce_scatter", [&] { comm.reduce_scatter(gaps, twice); }},
-        {"reduce_scatter", [&] { comm.reduce_scatter(at::zeros({6}), gaps); }},
-        {"all_gather", [&] { comm.all_gather(twice, gaps); }},
-        {"scatter", [&] { comm.scatter(gaps, twice, comm.rank()); }},
-        {"gather", [&] { comm.gather(twice, gaps, comm.rank()); }},
-        {"send", [&] { comm.send(gaps, 1 - comm.rank(), 1); }},
-        {"recv", [&] { comm.recv(gaps, 1 - comm.rank(), 1); }}};
+        {"all_reduce", [&] { comm.all_reduce(gaps)->wait(); }},
+        {"all_reduce", [&] { comm.all_reduce(turned)->wait(); }},
+        {"all_reduce", [&] { comm.all_reduce(at::Tensor())->wait(); }},
+        {"broadcast", [&] { comm.broadcast(gaps, 0)->wait(); }},
+        {"reduce_scatter", [&] { comm.reduce_scatter(gaps, twice)->wait(); }},
+        {"reduce_scatter", [&] { comm.reduce_scatter(at::zeros({6}), gaps)->wait(); }},
+        {"all_gather", [&] { comm.all_gather(twice, gaps)->wait(); }},
+        {"scatter", [&] { comm.scatter(gaps, twice, comm.rank())->wait(); }},
+        {"gather", [&] { comm.gather(twice, gaps, comm.rank())->wait(); }},
+        {"send", [&] { comm.send(gaps, 1 - comm.rank(), 1)->wait(); }},
+        {"recv", [&] { comm.recv(gaps, 1 - comm.rank(), 1)->wait(); }}};
     Messages wrong;
     for (const auto& [name, call] : calls) {
       const auto message = error_of<ConfigError>(call);
@@ -63,11 +63,13 @@ TEST_P(CommContract, RootsPeersAndSizesThatCannotBeAreRefused) {
       const auto all = at::zeros({4 * comm.size()});
       Messages got;
       for (const int root : {-1, comm.size()}) {
-        got.push_back(error_of<ConfigError>([&] { comm.broadcast(x, root); }));
-        got.push_back(error_of<ConfigError>([&] { comm.scatter(x, all, root); }));
-        got.push_back(error_of<ConfigError>([&] { comm.gather(all, x, root); }));
-        got.push_back(error_of<ConfigError>([&] { comm.send(x, root, 0); }));
-        got.push_back(error_of<ConfigError>([&] { comm.recv(x, root, 0); }));
+        got.push_back(error_of<ConfigError>([&] { comm.broadcast(x, root)->wait(); }));
+        got.push_back(
+            error_of<ConfigError>([&] { comm.scatter(x, all, root)->wait(); }));
+        got.push_back(
+            error_of<ConfigError>([&] { comm.gather(all, x, root)->wait(); }));
+        got.push_back(error_of<ConfigError>([&] { comm.send(x, root, 0)->wait(); }));
+        got.push_back(error_of<ConfigError>([&] { comm.recv(x, root, 0)->wait(); }));
       }
       const auto range = "ranks 0 to " + std::to_string(comm.size() - 1);
       for (auto& message : got) {
@@ -76,11 +78,13 @@ TEST_P(CommContract, RootsPeersAndSizesThatCannotBeAreRefused) {
       const auto odd = at::zeros({4 * comm.size() + 1});
       const auto other = at::zeros({4 * comm.size()}, at::kDouble);
       for (const auto& bad : {odd, other}) {
-        got.push_back(error_of<ConfigError>([&] { comm.reduce_scatter(x, bad); }));
-        got.push_back(error_of<ConfigError>([&] { comm.all_gather(bad, x); }));
         got.push_back(
-            error_of<ConfigError>([&] { comm.scatter(x, bad, comm.rank()); }));
-        got.push_back(error_of<ConfigError>([&] { comm.gather(bad, x, comm.rank()); }));
+            error_of<ConfigError>([&] { comm.reduce_scatter(x, bad)->wait(); }));
+        got.push_back(error_of<ConfigError>([&] { comm.all_gather(bad, x)->wait(); }));
+        got.push_back(
+            error_of<ConfigError>([&] { comm.scatter(x, bad, comm.rank())->wait(); }));
+        got.push_back(
+            error_of<ConfigError>([&] { comm.gather(bad, x, comm.rank())->wait(); }));
       }
       for (size_t i = 10; i < got.size(); ++i) {
         got[i] = got[i].find("elements of one dtype") == std::string::npos ? got[i]
@@ -100,8 +104,8 @@ TEST_P(CommContract, MessagesToOneselfAreRefused) {
     const auto messages = on_each_rank(GetParam(), size, [](Communicator& comm) {
       const auto x = at::zeros({4});
       return Messages{
-          error_of<ConfigError>([&] { comm.send(x, comm.rank(), 0); }),
-          error_of<ConfigError>([&] { comm.recv(x, comm.rank(), 0); })};
+          error_of<ConfigError>([&] { comm.send(x, comm.rank(), 0)->wait(); }),
+          error_of<ConfigError>([&] { comm.recv(x, comm.rank(), 0)->wait(); })};
     });
     for (const auto& got : messages) {
       EXPECT_THAT(got, Each(HasSubstr("itself")));

@@ -111,7 +111,7 @@ TEST(JoinRun, RankThatStaysAwayIsAnErrorAtTheTimeout) {
   options.timeout_seconds = 0.4;
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THAT(
-      error_of<CommError>([&] { join_run(env, options); }),
+      error_of<CommError>([&] { return join_run(env, options); }),
       Not(AnyOf(HasSubstr("(no error)"), HasSubstr("(another"))));
   // Nor does the store wait for it to leave.
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(3'000));
@@ -126,7 +126,7 @@ TEST(JoinRun, AGlooGroupIsFormedThreeTimesBeforeTheRunFails) {
     CommOptions options;
     options.backend = BackendKind::gloo;
     options.timeout_seconds = 1.5;
-    return error_of<CommError>([&] { join_run(env, options); });
+    return error_of<CommError>([&] { return join_run(env, options); });
   });
   Stranger stranger(client, "world");
   for (int attempt = 0; attempt < 3; ++attempt) {
@@ -139,7 +139,7 @@ TEST(JoinRun, ABackendOfThreadsIsRefusedBeforeAnyoneIsMet) {
   CommOptions options = patient();
   options.backend = BackendKind::thread;
   EXPECT_THAT(
-      error_of<ConfigError>([&] { join_run(env_of(1, 2), options); }),
+      error_of<ConfigError>([&] { return join_run(env_of(1, 2), options); }),
       HasSubstr("--ranks thread"));
   EXPECT_THROW(join_run(env_of(0, 1), options), ConfigError);
 }

@@ -152,7 +152,7 @@ TEST_F(Mpi, WithoutMpirunTheErrorSaysHowToStart) {
   CommOptions options;
   options.backend = BackendKind::mpi;
   EXPECT_THAT(
-      error_of<ConfigError>([&] { join_run(RankEnv(), options); }),
+      error_of<ConfigError>([&] { return join_run(RankEnv(), options); }),
       HasSubstr("mpirun -np 2"));
 }
 

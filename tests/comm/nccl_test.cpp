@@ -191,7 +191,8 @@ TEST(Nccl, AnOperationThatACaptureDoesNotWaitForIsMisuse) {
   run_nccl_ranks(devices, 2, [&](Communicator& comm) {
     comm.barrier();
     const auto x = at::zeros({kCount});
-    devices.capture(comm.rank(), [&] { comm.all_reduce(x); });
+    WorkPtr not_waited_for;
+    devices.capture(comm.rank(), [&] { not_waited_for = comm.all_reduce(x); });
   });
   EXPECT_THAT(devices.misuse(), Each(HasSubstr("before what it forked came back")));
   EXPECT_EQ(devices.misuse().size(), 2u);
@@ -376,8 +377,8 @@ TEST(Nccl, ReducesTheDtypesOfItsTable) {
     const auto flags = at::arange(2).eq(comm.rank());
     comm.all_reduce(flags, ReduceOp::max)->wait();
     TANDEM_CHECK(flags.all().item<bool>(), "bool");
-    const auto error =
-        error_of<ConfigError>([&] { comm.all_reduce(at::zeros({3}, at::kShort)); });
+    const auto error = error_of<ConfigError>(
+        [&] { comm.all_reduce(at::zeros({3}, at::kShort))->wait(); });
     TANDEM_CHECK(error.find("cannot reduce Short") != std::string::npos, error);
   });
 }
@@ -393,7 +394,7 @@ TEST(Nccl, TensorsOnAnotherDeviceAreRefused) {
       device.device = at::Device(at::kMeta);
       const auto comm = make_nccl_communicator(device, store.client(), "meta", rank, 2);
       messages[static_cast<size_t>(rank)] =
-          error_of<InternalError>([&] { comm->all_reduce(at::zeros({3})); });
+          error_of<InternalError>([&] { comm->all_reduce(at::zeros({3}))->wait(); });
     });
   }
   for (auto& rank : ranks) {
@@ -526,7 +527,7 @@ TEST(Nccl, AHostThatWaitsForItsDeviceGoesOnAfterTheTimeoutAndThenGetsTheError) {
     on.synchronize();
     TANDEM_CHECK(ran, "the stream did not go on");
     TANDEM_CHECK(work->test(), "failed, and so ended");
-    on.comm.all_reduce(x, ReduceOp::sum, "bucket 5");
+    on.comm.all_reduce(x, ReduceOp::sum, "bucket 5")->wait();
   });
   EXPECT_THAT(
       messages[0],

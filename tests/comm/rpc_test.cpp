@@ -262,7 +262,8 @@ TEST(Rpc, ABackendWithoutSaysSo) {
   const auto comm = make_single_communicator();
   EXPECT_FALSE(has_rpc(*comm));
   EXPECT_THAT(
-      error_of<ConfigError>([&] { make_rpc(*comm); }), HasSubstr("--backend gloo"));
+      error_of<ConfigError>([&] { return make_rpc(*comm); }),
+      HasSubstr("--backend gloo"));
 }
 
 }  // namespace tandem::rpc_test

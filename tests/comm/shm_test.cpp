@@ -289,7 +289,7 @@ TEST(Shm, ARankThatIsTooLateIsNamedAtTheTimeout) {
           comm.send(x, 1, 0)->wait();
           comm.send(x, 2, 1)->wait();
         } else if (comm.rank() == 1) {
-          comm.all_reduce(x);
+          const auto not_waited_for = comm.all_reduce(x);
           comm.recv(x, 0, 0)->wait();
         } else {
           comm.recv(x, 0, 1)->wait();

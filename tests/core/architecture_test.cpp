@@ -235,6 +235,23 @@ TEST(Architecture, KernelsForGpusKnowNoLibTorch) {
   EXPECT_GT(kernels, 5);
 }
 
+// Without wait(), an operation runs while its tensors are used.
+bool lets_a_work_be_dropped(const std::string& header) {
+  static const std::regex declaration("\n *(virtual |static )*WorkPtr [a-z_]+\\(");
+  return std::regex_search(header, declaration);
+}
+
+TEST(Architecture, HeadersDeclareFunctionsThatReturnAWorkAsNodiscard) {
+  EXPECT_TRUE(lets_a_work_be_dropped("\n  virtual WorkPtr send(at::Tensor tensor);"));
+  EXPECT_FALSE(lets_a_work_be_dropped("\n  [[nodiscard]] WorkPtr send(at::Tensor x);"));
+  for (const auto& path : source_files()) {
+    if (path.substr(path.size() - 2) == ".h") {
+      EXPECT_FALSE(lets_a_work_be_dropped(read_file(source_dir() + "/" + path)))
+          << path;
+    }
+  }
+}
+
 TEST(Architecture, CheckerCatchesPlantedEdges) {
   const auto check = [](const std::string& path, const std::string& include) {
     return violations(

@@ -79,7 +79,7 @@ TEST(SharedArena, MappingThatIsTooSmallIsRefused) {
   EXPECT_EQ(memory.sum().item<float>(), 0);
   segment.numel = 80;
   EXPECT_THAT(
-      error_of<DataError>([&] { map_shared(fd, segment); }),
+      error_of<DataError>([&] { return map_shared(fd, segment); }),
       HasSubstr("smaller than the 320 bytes"));
 }
 

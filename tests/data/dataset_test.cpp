@@ -78,7 +78,7 @@ TEST(Dataset, PartsThatDoNotFitTogetherAreNamed) {
   write_folder(folder);
   write_idx(folder + kTestLabels, labels({5, 0, 1, 1}));
   EXPECT_THAT(
-      error_of<DataError>([&] { load_idx_folder(folder); }),
+      error_of<DataError>([&] { return load_idx_folder(folder); }),
       AllOf(
           HasSubstr(folder + kTestImages + ".gz' holds 3 images"),
           HasSubstr(folder + kTestLabels + "' 4 labels")));
@@ -86,25 +86,25 @@ TEST(Dataset, PartsThatDoNotFitTogetherAreNamed) {
   write_folder(folder);
   write_idx(folder + kTrainImages, images(4, 5, 2, 7));
   EXPECT_THAT(
-      error_of<DataError>([&] { load_idx_folder(folder); }),
+      error_of<DataError>([&] { return load_idx_folder(folder); }),
       AllOf(HasSubstr(folder), HasSubstr("5x2"), HasSubstr("2x5")));
 
   write_folder(folder);
   remove_all(folder + kTrainLabels + ".gz");
   EXPECT_THAT(
-      error_of<DataError>([&] { load_idx_folder(folder); }),
+      error_of<DataError>([&] { return load_idx_folder(folder); }),
       AllOf(HasSubstr("'" + folder + "'"), HasSubstr("train-labels-idx1-ubyte")));
 
   // Images where labels should be.
   write_idx(folder + kTrainLabels, images(4, 2, 5, 7));
   EXPECT_THAT(
-      error_of<DataError>([&] { load_idx_folder(folder); }),
+      error_of<DataError>([&] { return load_idx_folder(folder); }),
       AllOf(HasSubstr(kTrainLabels), HasSubstr("swapped")));
 }
 
 TEST(Dataset, UnknownNameIsMisuseAndNamesTheNearest) {
   EXPECT_THAT(
-      error_of<ConfigError>([] { load_dataset("mnits"); }),
+      error_of<ConfigError>([] { return load_dataset("mnits"); }),
       AllOf(HasSubstr("did you mean 'mnist'"), HasSubstr("digits")));
 }
 
@@ -118,7 +118,7 @@ TEST(Dataset, MnistIsFoundInTheFolderThatTheEnvironmentNames) {
   remove_all(scratch / "mnist");
   setenv("XDG_CACHE_HOME", scratch.path().c_str(), 1);
   EXPECT_THAT(
-      error_of<DataError>([] { load_dataset("mnist"); }),
+      error_of<DataError>([] { return load_dataset("mnist"); }),
       AllOf(HasSubstr(scratch.path() + "/mnist"), HasSubstr("--data")));
   unsetenv("TANDEM_DATA");
   unsetenv("XDG_CACHE_HOME");

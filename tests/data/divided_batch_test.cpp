@@ -133,12 +133,14 @@ TEST(DividedBatch, RepeatsAndLeavesOutNothing) {
     auto options = divided(10, 4, 3);
     options.tail = tail;
     EXPECT_THAT(
-        error_of<ConfigError>([&] { shard_size(options); }), HasSubstr("Tail::keep"));
+        error_of<ConfigError>([&] { return shard_size(options); }),
+        HasSubstr("Tail::keep"));
   }
   auto blocks = divided(10, 4, 2);
   blocks.blocks = 2;
   EXPECT_THAT(
-      error_of<ConfigError>([&] { shard_size(blocks); }), HasSubstr("one block"));
+      error_of<ConfigError>([&] { return shard_size(blocks); }),
+      HasSubstr("one block"));
 }
 
 // --- the loader ---

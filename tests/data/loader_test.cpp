@@ -375,7 +375,7 @@ TEST(Loader, OptionsThatCannotBeAreRefused) {
       {
         Loader loader(colours(4), in_order(), raw(2));
         Batch batch;
-        loader.next(batch);
+        EXPECT_FALSE(loader.next(batch));
       },
       InternalError);
 }

@@ -77,8 +77,9 @@ TEST_F(NamedDatasets, DigitsThatAnotherProcessDrawsAreWaitedForUntilTheDeadline)
   const FileLock other(
       scratch_ / "cache/tandem/digits.lock", Deadline(std::chrono::minutes(1)));
   EXPECT_THAT(
-      error_of<DataError>(
-          [] { load_dataset("digits", 0, Deadline(std::chrono::milliseconds(50))); }),
+      error_of<DataError>([] {
+        return load_dataset("digits", 0, Deadline(std::chrono::milliseconds(50)));
+      }),
       AllOf(HasSubstr("digits.lock"), HasSubstr("--timeout-seconds")));
 }
 
@@ -94,14 +95,14 @@ TEST_F(NamedDatasets, HaveTheirNamesAndClasses) {
 
 TEST_F(NamedDatasets, OneThatIsMissingSaysHowToGetIt) {
   EXPECT_THAT(
-      error_of<DataError>([] { load_dataset("fashion-mnist"); }),
+      error_of<DataError>([] { return load_dataset("fashion-mnist"); }),
       AllOf(
           HasSubstr("Fashion-MNIST is not in " + (scratch_ / "data/fashion-mnist")),
           EndsWith("run tandem data fetch fashion-mnist, or add --fetch")));
   write_idx_files("data/mnist");
   remove_all(scratch_ / "data/mnist/t10k-images-idx3-ubyte");
   EXPECT_THAT(
-      error_of<DataError>([] { load_dataset("mnist"); }),
+      error_of<DataError>([] { return load_dataset("mnist"); }),
       AllOf(
           HasSubstr("MNIST in '" + (scratch_ / "data/mnist")),
           HasSubstr("lacks t10k-images-idx3-ubyte"),

@@ -98,11 +98,12 @@ TEST(Sampler, BlocksThatDoNotDivideAreRefused) {
   options.size = 12;
   options.blocks = 5;
   EXPECT_THAT(
-      error_of<ConfigError>([&] { shard_indices(options, 0); }), HasSubstr("5 blocks"));
+      error_of<ConfigError>([&] { return shard_indices(options, 0); }),
+      HasSubstr("5 blocks"));
   options.blocks = 4;
   options.first_position = 6;
   EXPECT_THAT(
-      error_of<ConfigError>([&] { shard_indices(options, 0); }),
+      error_of<ConfigError>([&] { return shard_indices(options, 0); }),
       HasSubstr("as many ranks as before"));
 }
 
@@ -179,7 +180,7 @@ TEST(Sampler, PositionsCountTheEpochAcrossShardsAndTellPadding) {
 
 TEST(Sampler, SizesThatCannotBeAreRefused) {
   const auto message = [](SamplerOptions options) {
-    return error_of<ConfigError>([&] { shard_indices(options, 0); });
+    return error_of<ConfigError>([&] { return shard_indices(options, 0); });
   };
   EXPECT_THAT(message({0, 1, 0}), HasSubstr("empty"));
   EXPECT_THAT(message({5, 0, 0}), HasSubstr("shard 0 of 0"));

@@ -18,7 +18,7 @@ TEST(ExecutorTable, MakesEachKind) {
   }
   EXPECT_THAT(
       error_of<ConfigError>(
-          [&] { make_executor(ExecutorKind::cuda, *model, arenas, {}); }),
+          [&] { return make_executor(ExecutorKind::cuda, *model, arenas, {}); }),
       testing::HasSubstr("this one is on cpu; use --device cuda, or --executor auto"));
 }
 

@@ -90,7 +90,7 @@ TEST(WeightsFormat, OfTorchSaveIsToldByWhatItMustBeginWith) {
     EXPECT_EQ(format_of(bytes), WeightsFormat::legacy_torch);
     write(scratch / "old.pt", bytes);
     EXPECT_THAT(
-        error_of<DataError>([&] { read_weights(scratch / "old.pt"); }),
+        error_of<DataError>([&] { return read_weights(scratch / "old.pt"); }),
         HasSubstr("before PyTorch 1.6"));
   }
 }

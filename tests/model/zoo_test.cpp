@@ -272,13 +272,13 @@ TEST(Zoo, ImagesThatAreTooSmallAreRefused) {
       options.input = {1, less, 28};
       EXPECT_THAT(
           error_of<ConfigError>(
-              [&, &name = name] { make_model(kind_of(name), options); }),
+              [&, &name = name] { return make_model(kind_of(name), options); }),
           HasSubstr("too small"))
           << name << " " << less;
       options.input = {1, 28, less};
       EXPECT_THAT(
           error_of<ConfigError>(
-              [&, &name = name] { make_model(kind_of(name), options); }),
+              [&, &name = name] { return make_model(kind_of(name), options); }),
           HasSubstr("too small"))
           << name << " " << less;
     }
@@ -287,7 +287,7 @@ TEST(Zoo, ImagesThatAreTooSmallAreRefused) {
 
 TEST(Zoo, TheProgramsOwnModelIsNotMadeHere) {
   EXPECT_THAT(
-      error_of<ConfigError>([] { make_model(ModelKind::custom, {}); }),
+      error_of<ConfigError>([] { return make_model(ModelKind::custom, {}); }),
       HasSubstr("examples/custom_model"));
 }
 

@@ -34,7 +34,7 @@ void expect_lrs_by_step(
 std::string error_of(
     const LrScheduleOptions& options, double base_lr = 0.5, int64_t epochs = 1) {
   try {
-    make_lr_schedule(options, base_lr, epochs, 10);
+    const auto made = make_lr_schedule(options, base_lr, epochs, 10);
   } catch (const ConfigError& error) {
     return error.what();
   }

@@ -18,7 +18,8 @@ std::string error_of(
     const OptimizerOptions& options, const std::vector<ParameterGroup>& groups) {
   Arenas arenas(at::kFloat);
   try {
-    make_optimizer(options, arenas.parameters, arenas.gradients, groups);
+    const auto made =
+        make_optimizer(options, arenas.parameters, arenas.gradients, groups);
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -78,7 +79,7 @@ TEST(Optimizer, RefusesValuesOutOfRange) {
 TEST(Optimizer, RefusesOtherDtypes) {
   Arenas arenas(at::kHalf);
   try {
-    make_optimizer(named("sgd"), arenas.parameters, arenas.gradients);
+    const auto made = make_optimizer(named("sgd"), arenas.parameters, arenas.gradients);
     FAIL() << "no error";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("type Half, expected Float or Double"));

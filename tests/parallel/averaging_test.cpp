@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tests/comm/group.h"
 #include "tests/parallel/replica.h"
 
@@ -227,8 +228,8 @@ TEST(Averaging, ARunGoesOnFromTheRanksOwnState) {
     }
     resumed.replica.strategy->rank_state_loaded();
     Batch batch;
-    resumed.loader->next(batch);
-    resumed.loader->next(batch);
+    TANDEM_CHECK(resumed.loader->next(batch), "the loader has no batch");
+    TANDEM_CHECK(resumed.loader->next(batch), "the loader has no batch");
     resumed.context.step = 2;
     whole.step();
     resumed.step();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tests/parallel/identity.h"
 
 namespace tandem::batch_norm_identity_test {
@@ -66,8 +67,8 @@ std::vector<Batch> joined_step(std::vector<Loader>& loaders, int64_t micro_batch
   for (int64_t i = 0; i < micro_batches; ++i) {
     Batch mine;
     Batch other;
-    loaders[0].next(mine);
-    loaders[1].next(other);
+    TANDEM_CHECK(loaders[0].next(mine), "the loader has no batch");
+    TANDEM_CHECK(loaders[1].next(other), "the loader has no batch");
     mine.inputs = at::cat({mine.inputs, other.inputs});
     mine.targets = at::cat({mine.targets, other.targets});
     step.push_back(mine);

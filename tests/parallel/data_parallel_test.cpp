@@ -45,7 +45,7 @@ Batch batch_of(const Communicator& comm, int64_t batch_size = 6) {
   Loader loader(noise_images(60), sampler, options);
   loader.seek(0);
   Batch batch;
-  loader.next(batch);
+  TANDEM_CHECK(loader.next(batch), "the loader has no batch");
   return batch;
 }
 

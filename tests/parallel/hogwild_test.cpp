@@ -53,7 +53,7 @@ Batch first_batch(int64_t size) {
   Loader loader(noise_images(60), {}, options);
   loader.seek(0);
   Batch batch;
-  loader.next(batch);
+  TANDEM_CHECK(loader.next(batch), "the loader has no batch");
   return batch;
 }
 

@@ -96,7 +96,7 @@ struct Stepper {
     for (int i = 0; i < count; ++i, ++context.step) {
       Batch batch;
       loader.seek(context.step);
-      loader.next(batch);
+      TANDEM_CHECK(loader.next(batch), "the loader has no batch");
       replica.strategy->train_step({batch}, context);
     }
   }
@@ -243,7 +243,7 @@ TEST(ShardedOptimizer, ArenasThatDoNotDivideAreRefused) {
     StrategyOptions options;
     options.optimizer_state = OptimizerState::sharded;
     const auto error = error_of<ConfigError>([&] {
-      make_strategy(options, {comm, *executor, arenas, *optimizer});
+      return make_strategy(options, {comm, *executor, arenas, *optimizer});
     });
     TANDEM_CHECK(error.find("divisor") != std::string::npos, error);
     return 0;

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tests/parallel/replica.h"
 
 namespace tandem {
@@ -68,7 +69,7 @@ inline SlowWorkerResult run_with_slow_worker(
   for (; context.step < steps; ++context.step) {
     std::vector<Batch> batches(shard.shard >= 0 ? 1 : 0);
     for (auto& batch : batches) {
-      loader.next(batch);
+      TANDEM_CHECK(loader.next(batch), "the loader has no batch");
     }
     result.sums += replica.strategy->train_step(batches, context).tensor();
   }

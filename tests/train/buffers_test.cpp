@@ -134,7 +134,7 @@ TEST(Buffers, SyncIsNotForAProgramsOwnModel) {
   const auto data = load_dataset("digits", 10);
   const auto comm = make_single_communicator();
   const auto message = error_of<ConfigError>(
-      [&] { assemble(config, data.train, *comm, make_function_model({}, {})); });
+      [&] { return assemble(config, data.train, *comm, make_function_model({}, {})); });
   EXPECT_THAT(message, testing::HasSubstr("change --buffers sync"));
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tandem/base/error.h"
 #include "tandem/comm/backends/thread.h"
 #include "tandem/train/assembly.h"
 
@@ -31,7 +32,7 @@ std::vector<Trace::Event> trace_step(SyncMode sync) {
     Loader loader(data.train, shard, options);
     loader.seek(0);
     Batch batch;
-    loader.next(batch);
+    TANDEM_CHECK(loader.next(batch), "the loader has no batch");
     StepContext context;
     context.lr = 1;
     context.trace = comm.rank() == 0 ? &trace : nullptr;

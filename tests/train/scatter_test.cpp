@@ -188,8 +188,8 @@ TEST(Scatter, LoadersOfSharesReadWhatOneWouldReadInTurn) {
     Batch of_whole;
     Batch of_part;
     whole.seek(1);
-    whole.next(of_whole);
-    part.next(of_part);
+    ASSERT_TRUE(whole.next(of_whole));
+    ASSERT_TRUE(part.next(of_part));
     EXPECT_TRUE(
         of_part.inputs.slice(0, 0, 4).equal(of_whole.inputs.slice(0, shard, 8, 2)));
     EXPECT_TRUE(

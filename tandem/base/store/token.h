@@ -32,7 +32,7 @@ class TokenFile {
  public:
   /// Throws ConfigError that says how to make one where ranks are on several hosts and
   /// there is none, and where others can enter the directory.
-  TokenFile(const TokenOptions& options, bool on_one_host);
+  [[nodiscard]] TokenFile(const TokenOptions& options, bool on_one_host);
   ~TokenFile();
   TokenFile(TokenFile&&) = default;
   TokenFile& operator=(TokenFile&&) = delete;

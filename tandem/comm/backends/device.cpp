@@ -159,7 +159,8 @@ class DeviceCommunicator : public Communicator {
     return tensor.is_cpu() ? host_.get() : on_device_.get();
   }
 
-  static WorkPtr carried(WorkPtr work, at::Tensor here, at::Tensor there) {
+  [[nodiscard]] static WorkPtr carried(
+      WorkPtr work, at::Tensor here, at::Tensor there) {
     return std::make_shared<CarriedWork>(
         std::move(work), std::move(here), std::move(there));
   }

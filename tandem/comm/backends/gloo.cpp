@@ -339,7 +339,7 @@ class GlooCommunicator : public Communicator, public RpcBackend {
   }
 
  private:
-  WorkPtr running(c10::intrusive_ptr<c10d::Work> work) const {
+  [[nodiscard]] WorkPtr running(c10::intrusive_ptr<c10d::Work> work) const {
     return std::make_shared<GlooWork>(std::move(work), options_.timeout);
   }
 

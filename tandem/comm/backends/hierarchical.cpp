@@ -274,7 +274,7 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
   }
 
  private:
-  WorkPtr beside(WorkPtr work) {
+  [[nodiscard]] WorkPtr beside(WorkPtr work) {
     return std::make_shared<WorldWork>(reductions_, std::move(work));
   }
 

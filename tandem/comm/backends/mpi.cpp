@@ -305,7 +305,7 @@ class MpiCommunicator : public Communicator {
                                     static_cast<char*>(part.data_ptr());
   }
 
-  WorkPtr in_flight(std::unique_ptr<Flight> flight) const {
+  [[nodiscard]] WorkPtr in_flight(std::unique_ptr<Flight> flight) const {
     return std::make_shared<MpiWork>(std::move(flight), options_.timeout);
   }
 

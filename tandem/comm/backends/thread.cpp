@@ -166,7 +166,7 @@ class ThreadCommunicator : public Communicator, public RpcBackend {
   }
 
  private:
-  WorkPtr meet(
+  [[nodiscard]] WorkPtr meet(
       const std::string& kind, const at::Tensor& input, const at::Tensor& output,
       const ThreadGroup::Combine& combine) {
     const auto meeting =

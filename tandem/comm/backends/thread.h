@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kDefaultCommTimeout{300'000};
 /// results have the same bits each time and however a buffer is cut. A size or
 /// dtype that differs between ranks, or ranks that call different operations,
 /// throw CommError on all of them.
-std::vector<std::unique_ptr<Communicator>> make_thread_group(
+[[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_thread_group(
     int size, std::chrono::milliseconds timeout = kDefaultCommTimeout);
 
 /// Runs `body` on `size` threads, each told its rank (log.h), and waits for all.

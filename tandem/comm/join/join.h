@@ -43,8 +43,8 @@ struct JoinedRun {
 ///
 /// Throws ConfigError for an impossible environment or a backend that does not fit it,
 /// CommError when not all ranks come in time.
-JoinedRun join_run(const CommOptions& options = {});
-JoinedRun join_run(const RankEnv& env, const CommOptions& options);
+[[nodiscard]] JoinedRun join_run(const CommOptions& options = {});
+[[nodiscard]] JoinedRun join_run(const RankEnv& env, const CommOptions& options);
 
 /// The part of the options that says who may join.
 TokenOptions token_options(const CommOptions& options);

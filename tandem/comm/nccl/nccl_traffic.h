@@ -34,8 +34,9 @@ class NcclTraffic {
   /// Start an operation of all ranks, or a message between two, one of them this one;
   /// of those the sender is NCCL's rank 0. The Work must not outlive this. They throw
   /// std::runtime_error once something has failed.
-  WorkPtr start(std::shared_ptr<NcclFlight> flight);
-  WorkPtr start_message(int from, int to, std::shared_ptr<NcclFlight> flight);
+  [[nodiscard]] WorkPtr start(std::shared_ptr<NcclFlight> flight);
+  [[nodiscard]] WorkPtr start_message(
+      int from, int to, std::shared_ptr<NcclFlight> flight);
 
   /// Calls `launch`, which puts a graph that holds operations on the current stream,
   /// and gives up where the graphs have not ended in time from the last. `make_flight`
@@ -52,7 +53,7 @@ class NcclTraffic {
 
   void form();
   std::string missing_ranks();
-  WorkPtr fly(Lock& lock, NcclGroup& group, Flight flight);
+  [[nodiscard]] WorkPtr fly(Lock& lock, NcclGroup& group, Flight flight);
   NcclGroup& channel(int from, int to);
 
   void watch();

@@ -54,7 +54,7 @@ class Rpc {
 /// A second base of communicators whose ranks can call each other.
 class RpcBackend {
  public:
-  virtual std::unique_ptr<Rpc> make_rpc() = 0;
+  [[nodiscard]] virtual std::unique_ptr<Rpc> make_rpc() = 0;
 
   /// What all its Rpcs have done; each request or answer sent counts as an operation.
   CommStats rpc_stats;
@@ -72,7 +72,7 @@ bool has_rpc(const Communicator& comm);
 /// and through LibTorch's TensorPipe over Gloo.
 ///
 /// Throws ConfigError if has_rpc() is false, CommError if not all ranks come in time.
-std::unique_ptr<Rpc> make_rpc(Communicator& comm);
+[[nodiscard]] std::unique_ptr<Rpc> make_rpc(Communicator& comm);
 
 /// The stats of collectives and calls together.
 CommStats all_stats(const Communicator& comm);

@@ -58,7 +58,7 @@ class ShmCollectives : public ShmProgress {
     return group_.size();
   }
 
-  WorkPtr start(std::shared_ptr<ShmOperation> operation);
+  [[nodiscard]] WorkPtr start(std::shared_ptr<ShmOperation> operation);
 
   bool progress() override;
 

@@ -28,8 +28,8 @@ class ShmMessages : public ShmProgress {
   ShmMessages(const ShmMessages&) = delete;
   ShmMessages& operator=(const ShmMessages&) = delete;
 
-  WorkPtr send(const at::Tensor& tensor, int peer, int tag);
-  WorkPtr recv(const at::Tensor& tensor, int peer, int tag);
+  [[nodiscard]] WorkPtr send(const at::Tensor& tensor, int peer, int tag);
+  [[nodiscard]] WorkPtr recv(const at::Tensor& tensor, int peer, int tag);
 
   bool progress() override;
 

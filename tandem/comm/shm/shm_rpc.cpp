@@ -243,7 +243,8 @@ class ShmRpc : public Rpc {
       places.push_back(is_small(tensor) ? Place{} : find(tensor));
     }
     put(request, places, there.request_room);
-    send(peer, kRequest, request, places);
+    // The answer shows that the request has been sent.
+    const auto sent = send(peer, kRequest, request, places);
     wait_until(
         [&] { return there.answers.complete(); },
         "the answer of rank " + std::to_string(peer), peer);
@@ -324,12 +325,12 @@ class ShmRpc : public Rpc {
   }
 
   // The last part's work. The queue of what is to be sent keeps the tensors.
-  WorkPtr send(
+  [[nodiscard]] WorkPtr send(
       int peer, int tag, const RpcMessage& message, const std::vector<Place>& places) {
     const auto description = Description(message, places).bytes();
     const auto frame = at::empty({1}, at::kLong).fill_(description.numel());
-    messages_.send(frame, peer, tag);
-    auto last = messages_.send(description, peer, tag);
+    auto last = messages_.send(frame, peer, tag);
+    last = messages_.send(description, peer, tag);
     for (size_t i = 0; i < places.size(); ++i) {
       if (places[i].segment == 0) {
         last = messages_.send(message.tensors[i], peer, tag);

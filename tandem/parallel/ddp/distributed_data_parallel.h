@@ -117,7 +117,7 @@ class DistributedDataParallel {
 
   /// As long as one lives, backwards are not synced: gradients stay local and add up,
   /// until a synced backward reduces all that is in .grad.
-  class NoSync {
+  class [[nodiscard]] NoSync {
    public:
     explicit NoSync(DistributedDataParallel& ddp);
     ~NoSync();
@@ -134,7 +134,7 @@ class DistributedDataParallel {
   ///     loss_of(first).backward();
   ///   }
   ///   loss_of(second).backward();  // reduces both
-  [[nodiscard]] NoSync no_sync() {
+  NoSync no_sync() {
     return NoSync(*this);
   }
 
