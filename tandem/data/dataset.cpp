@@ -161,6 +161,29 @@ DataHashes hashes_of(const Dataset& data) {
       sha256_hex(data.labels.data(), static_cast<size_t>(data.size))};
 }
 
+void check_samples(const Dataset& data, int64_t num_classes) {
+  const auto held = static_cast<size_t>(data.size / data.num_shares);
+  const auto check_bytes = [&](const char* what, const Bytes& bytes, size_t wanted) {
+    if (bytes.size() < wanted) {
+      throw ConfigError(
+          "[data] " + std::string(what) + " of '" + data.name + "' have " +
+          std::to_string(bytes.size()) + " bytes, expected " + std::to_string(wanted) +
+          " for " + std::to_string(held) + " samples; change Dataset::size or " + what);
+    }
+  };
+  check_bytes("pixels", data.pixels, held * static_cast<size_t>(data.image_bytes()));
+  check_bytes("labels", data.labels, held);
+  for (size_t i = 0; i < held; ++i) {
+    if (data.labels[i] >= num_classes) {
+      throw ConfigError(
+          "[data] label " + std::to_string(i) + " of '" + data.name + "' is " +
+          std::to_string(data.labels[i]) + ", expected less than " +
+          std::to_string(num_classes) +
+          ", the number of classes; change the label or Dataset::num_classes");
+    }
+  }
+}
+
 DatasetSplits load_idx_folder(const std::string& folder) {
   DatasetSplits splits{load_split(folder, "train"), load_split(folder, "t10k")};
   auto& [train, test] = splits;

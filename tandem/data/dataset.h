@@ -72,6 +72,10 @@ const std::vector<DatasetEntry>& dataset_table();
 /// The data set's `hashes`, computed from its bytes where they are empty.
 [[nodiscard]] DataHashes hashes_of(const Dataset& data);
 
+/// Throws ConfigError where the bytes are fewer than the sizes say, or a label is not
+/// less than `num_classes`.
+void check_samples(const Dataset& data, int64_t num_classes);
+
 /// The four IDX files of a folder. Throws DataError.
 [[nodiscard]] DatasetSplits load_idx_folder(const std::string& folder);
 

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <map>
 #include <numeric>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/base/error.h"
@@ -42,6 +44,17 @@ at::Tensor start_of_backward(
     return at::full({}, context.loss_weight, loss.options());
   }
   return scale.to(at::kDouble).mul(context.loss_weight).to(loss.scalar_type());
+}
+
+// LibTorch would refuse them too, in many lines and without a name.
+void check_outputs(const at::Tensor& output, int64_t samples, int64_t num_classes) {
+  if (output.dim() != 2 || output.size(0) != samples) {
+    throw ConfigError(
+        "[model] the shape of the output is " + c10::str(output.sizes()) +
+        ", expected [" + std::to_string(samples) + ", " + std::to_string(num_classes) +
+        "], samples x classes; change what the model returns");
+  }
+  check_num_outputs(output.size(1), num_classes);
 }
 
 // Switches of the whole process. cuDNN may round products of float32 to tf32 unless it
@@ -99,6 +112,9 @@ class EagerExecutor : public StageExecutor {
     at::Tensor loss;
     if (options_.last) {
       const auto targets = batch.targets.to(arenas_.device());
+      if (const int64_t classes = std::exchange(options_.num_classes, 0)) {
+        check_outputs(result.output, targets.size(0), classes);
+      }
       loss = summed_loss(options_.loss, result.output, targets);
       result.sums = sums_of(result.output, loss, targets);
     }

@@ -127,6 +127,9 @@ struct StageOptions {
   Loss loss;
   bool first = true;
   bool last = true;
+  // Classes in the data. The last stage compares the outputs of its first forward with
+  // them; 0: it does not.
+  int64_t num_classes = 0;
   // Not `automatic`. bf16: convolutions and matrix products of training; fp16: what
   // `opt_level` says. Parameters, gradients, the loss and what goes on to the next
   // stage stay what they are.
@@ -139,7 +142,8 @@ struct StageOptions {
 /// Runs a model through autograd, any model. The arenas are the model's own and
 /// outlive the executor, as does the model.
 ///
-/// fp16 is for layered models: throws ConfigError for others.
+/// fp16 is for layered models: throws ConfigError for others. The first
+/// forward() throws it for outputs that do not fit StageOptions::num_classes.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_eager_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 
 namespace tandem {
 
@@ -54,6 +55,24 @@ double loss_weight(const Loss& loss, int64_t global_count, const at::Tensor& tar
   return loss_weight(
       loss, global_count,
       targets.numel() > 0 ? targets.numel() / targets.size(0) : int64_t{1});
+}
+
+void check_num_outputs(int64_t num_outputs, int64_t num_classes) {
+  const std::string found = std::to_string(num_outputs);
+  const std::string wanted = std::to_string(num_classes);
+  if (num_outputs < num_classes) {
+    throw ConfigError(
+        "[model] the number of outputs is " + found + ", expected " + wanted +
+        ", the number of classes in the data; give the last layer " + wanted +
+        " outputs");
+  }
+  if (num_outputs > num_classes) {
+    log_warning(
+        "[model] " + std::to_string(num_outputs - num_classes) +
+        " outputs have no class and only learn to be small: the model has " + found +
+        " outputs, the data " + wanted + " classes; give the last layer " + wanted +
+        " outputs, or set Dataset::num_classes to " + found);
+  }
 }
 
 at::Tensor count_correct(

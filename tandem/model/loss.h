@@ -38,6 +38,10 @@ double loss_weight(const Loss& loss, int64_t global_count, int64_t elements_per_
 /// The same for targets such as `targets`: samples x elements, or classes.
 double loss_weight(const Loss& loss, int64_t global_count, const at::Tensor& targets);
 
+/// Compares the number of outputs that a model has for a sample with the classes of its
+/// data. Throws ConfigError for too few; more are a warning.
+void check_num_outputs(int64_t num_outputs, int64_t num_classes);
+
 /// Number of samples whose largest output is the target; 0 for MSE.
 at::Tensor count_correct(
     LossKind kind, const at::Tensor& output, const at::Tensor& targets);

@@ -57,6 +57,11 @@ class CostCounter {
     return multiplications + kCostPerValue * values_;
   }
 
+  // Of one sample, after the layers so far.
+  double values() const {
+    return values_;
+  }
+
  private:
   static double slid_over(const Layer& layer, double size) {
     const auto border = static_cast<double>(2 * layer.padding - layer.kernel);
@@ -170,6 +175,14 @@ std::string describe_stage(const Model& model, const LayerRange& range) {
 }
 
 }  // namespace
+
+int64_t num_outputs(const std::vector<Layer>& layers, const InputShape& input) {
+  CostCounter counter(input);
+  for (const auto& layer : layers) {
+    counter.cost_of(layer);
+  }
+  return static_cast<int64_t>(counter.values());
+}
 
 std::vector<LayerRange> split_layers(
     const std::vector<Layer>& layers, const InputShape& input, int64_t stages,

@@ -132,12 +132,30 @@ void check_placement(
   }
 }
 
+// A function's outputs are known when it has run: its executor compares them.
+void compare_outputs(
+    const RunConfig& config, const Dataset& train, const Model& model,
+    StageOptions& stage) {
+  // Such losses decide themselves what an output is.
+  if (stage.loss.own || stage.loss.kind == LossKind::mse) {
+    return;
+  }
+  if (model.layers() == nullptr) {
+    stage.num_classes = train.num_classes;
+    return;
+  }
+  const auto input = model_options(config, train, nullptr).input;
+  check_num_outputs(num_outputs(*model.layers(), input), train.num_classes);
+}
+
 // Leaves in `model` what this rank computes.
 StageOptions stage_of(
     const RunConfig& config, const Dataset& train, const Communicator& comm,
-    Model& model) {
+    Model& model, LossFunction loss) {
   StageOptions options;
   options.loss = loss_of(config);
+  options.loss.own = std::move(loss);
+  compare_outputs(config, train, model, options);
   options.precision = config.exec.precision;
   options.opt_level = config.exec.opt_level;
   if (!has_trait(config.strategy.kind, kHasStages)) {
@@ -184,8 +202,7 @@ Assembly assemble(
   for (const auto& parameter : parts.model->parameters()) {
     parts.parameter_names.push_back(parameter.name);
   }
-  StageOptions stage = stage_of(config, train, comm, *parts.model);
-  stage.loss.own = std::move(loss);
+  StageOptions stage = stage_of(config, train, comm, *parts.model, std::move(loss));
   ModelArenaOptions arena_options;
   arena_options.placement = placement;
   arena_options.divisor = comm.size();

@@ -546,6 +546,9 @@ Summary train(
     OwnParts own) {
   hold_standard_streams();
   check(config);
+  // The model's outputs are the classes of the training part.
+  check_samples(data.train, data.train.num_classes);
+  check_samples(data.test, data.train.num_classes);
   // Before the parts are made: some talk to those of the other ranks.
   const DataParts data_parts = parts_of(data);
   check_same_run(config, data_parts, comm);

@@ -35,6 +35,9 @@ struct OwnParts {
 /// Trains as the config says, on this rank. Collective: every rank of `comm`
 /// calls it with the same config and data. Rank 0 prints and writes.
 ///
+/// Before the first step labels are compared with Dataset::num_classes, and so are the
+/// model's outputs (unless the program brings its own loss).
+///
 /// Returns the summary, the same on every rank. Throws ConfigError, DataError or
 /// CommError; a run that a signal stopped has saved a checkpoint (with --out)
 /// and throws Error that says how to go on.
