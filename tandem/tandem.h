@@ -19,6 +19,7 @@
 #include "tandem/data/loader.h"
 #include "tandem/data/sampler.h"
 #include "tandem/model/model.h"
+#include "tandem/model/module_model.h"
 #include "tandem/optim/lr_schedule.h"
 #include "tandem/optim/optimizer.h"
 

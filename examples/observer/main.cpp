@@ -15,16 +15,9 @@ namespace {
 
 std::unique_ptr<tandem::Model> make_perceptron() {
   torch::manual_seed(1);  // else each run begins with other weights
-  torch::nn::Sequential net(
+  return tandem::make_module_model(torch::nn::Sequential(
       torch::nn::Flatten(), torch::nn::Linear(784, 64), torch::nn::ReLU(),
-      torch::nn::Linear(64, 10));
-  std::vector<tandem::NamedTensor> parameters;
-  for (const auto& item : net->named_parameters()) {
-    parameters.push_back({item.key(), item.value()});
-  }
-  return tandem::make_function_model(
-      [net](const at::Tensor& images) mutable { return net->forward(images); },
-      parameters);
+      torch::nn::Linear(64, 10)));
 }
 
 // Cross-entropy with smoothed labels, added up over the samples: tandem divides by the

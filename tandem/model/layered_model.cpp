@@ -13,6 +13,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/core/device/device_kernels.h"
+#include "tandem/model/hidden_state.h"
 #include "tandem/model/model.h"
 
 namespace tandem {
@@ -266,14 +267,15 @@ class FunctionModel : public Model {
       : forward_(std::move(forward)),
         parameters_(std::move(parameters)),
         buffers_(std::move(buffers)),
-        set_training_(std::move(set_training)) {}
+        set_training_(std::move(set_training)),
+        hidden_(buffers_, static_cast<bool>(set_training_)) {}
 
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
     if (set_training_ && training_ != static_cast<int>(context.training)) {
       set_training_(context.training);
       training_ = static_cast<int>(context.training);
     }
-    return forward_(input);
+    return hidden_.watch(forward_, input, context.training);
   }
 
   std::vector<NamedTensor> parameters() const override {
@@ -288,6 +290,7 @@ class FunctionModel : public Model {
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;
   std::function<void(bool)> set_training_;
+  HiddenState hidden_;
   // -1 until it is set, then 0 or 1.
   int training_ = -1;
 };

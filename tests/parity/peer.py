@@ -61,7 +61,29 @@ class ConvNetBn(nn.Module):
         return self.fc(torch.flatten(self.layer2(self.layer1(x)), 1))
 
 
-MODELS = {"net": Net, "convnet_bn": ConvNetBn}
+class Block(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.path = nn.Sequential(
+            nn.Conv2d(size, size, 3, padding=1, bias=False), nn.BatchNorm2d(size),
+            nn.ReLU(),
+            nn.Conv2d(size, size, 3, padding=1, bias=False), nn.BatchNorm2d(size))
+
+    def forward(self, x):
+        return F.relu(x + self.path(x))
+
+
+class Residual(nn.Sequential):
+    """The network of examples/custom_model."""
+
+    def __init__(self):
+        super().__init__(
+            nn.Conv2d(1, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8),
+            nn.ReLU(), Block(8), nn.MaxPool2d(2), Block(8), nn.Flatten(),
+            nn.Linear(8 * 7 * 7, 10))
+
+
+MODELS = {"net": Net, "convnet_bn": ConvNetBn, "residual": Residual}
 
 
 # --- files ---
@@ -281,11 +303,11 @@ def same(args):
 def evaluate(args):
     """Prints the mean test loss and how many of how many are right."""
     images, labels = read_images(args.data, "t10k")
-    model = Net().eval()
+    model = MODELS[args.model]().eval()
     model.load_state_dict(load_weights(args.weights), strict=True)
     with torch.no_grad():
         output = model(images)
-    loss = F.nll_loss(output, labels).item()
+    loss = (F.nll_loss if args.model == "net" else F.cross_entropy)(output, labels).item()
     right = int(output.argmax(dim=1).eq(labels).sum())
     print(f"Average loss: {loss:.4f}, Accuracy: {right}/{len(labels)}")
 
@@ -388,7 +410,7 @@ def main():
     command(logits, model="net", weights="", inputs="", out="")
     command(same, first="", second="")
     command(join, store="", seed=1, steps=3)
-    command(evaluate, data="", weights="")
+    command(evaluate, model="net", data="", weights="")
     args = parser.parse_args()
     torch.set_num_threads(1)
     args.run(args)

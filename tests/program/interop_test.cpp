@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "program.h"
 #include "tests/parity/python.h"
@@ -63,6 +64,33 @@ TEST_F(InteropProgram, CheckpointAndItsExportsGivePythonOurResult) {
     // And back again.
     EXPECT_EQ(
         tandem_says({"train", "--data", data_, "--epochs", "0", "--init", file}), ours);
+  }
+}
+
+// A residual network with batch norm, trained by a program of its own.
+TEST_F(InteropProgram, ExportOfACustomModelLoadsStrictlyInPythonWithTheRunsAccuracy) {
+  const auto out = scratch_ / "run";
+  const auto recipe = scratch_ / "run.toml";
+  replace_file(
+      recipe,
+      "data = \"" + data_ + "\"\nepochs = 6\nbatch_size = 16\nout = \"" + out + "\"\n");
+  const auto trained =
+      tandem_run({"launch", "--nproc-per-node", "2", program("custom_model"), recipe});
+  ASSERT_TRUE(trained.status.ok()) << trained.errors;
+  EXPECT_EQ(trained.errors.find("running statistics"), std::string::npos);
+  const double accuracy = json_number(out + "/summary.json", "test_accuracy");
+  EXPECT_GT(accuracy, 50);
+  const auto right = std::to_string(std::lround(accuracy * 5)) + "/500";
+  for (const char* name : {"residual.pt", "residual.safetensors"}) {
+    const auto file = scratch_ / name;
+    const auto exported = tandem_run({"export", "--checkpoint", out, "--out", file});
+    ASSERT_TRUE(exported.status.ok()) << exported.errors;
+    // 5 convolutions, 5 batch norms with 5 tensors each, weight and bias.
+    EXPECT_THAT(exported.output, HasSubstr("32 tensors"));
+    const auto theirs = run_peer(
+        {"evaluate", "--model", "residual", "--data", data_, "--weights", file});
+    ASSERT_TRUE(theirs.status.ok()) << theirs.errors;
+    EXPECT_THAT(theirs.output, HasSubstr("Accuracy: " + right));
   }
 }
 

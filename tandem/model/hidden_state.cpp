@@ -1,0 +1,118 @@
+#include "tandem/model/hidden_state.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/generated/Functions.h>
+
+#include <algorithm>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "tandem/base/log.h"
+
+namespace tandem {
+
+namespace {
+
+using torch::autograd::Node;
+
+constexpr const char* kFix =
+    "; use make_module_model(), or give make_function_model() ";
+
+struct BatchNorms {
+  // Of those with running statistics.
+  std::vector<at::Tensor> running_means;
+  bool in_training_mode = false;
+};
+
+template <typename Kind>
+void add_batch_norm(const Node& node, BatchNorms& found) {
+  if (const auto* norm = dynamic_cast<const Kind*>(&node)) {
+    const at::Tensor running_mean = norm->running_mean_.unpack();
+    if (running_mean.defined()) {
+      found.running_means.push_back(running_mean);
+      found.in_training_mode = found.in_training_mode || norm->training;
+    }
+  }
+}
+
+BatchNorms batch_norms_behind(const at::Tensor& output) {
+  BatchNorms found;
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> waiting = {output.grad_fn().get()};
+  while (!waiting.empty()) {
+    const Node* node = waiting.back();
+    waiting.pop_back();
+    if (node == nullptr || !seen.insert(node).second) {
+      continue;
+    }
+    add_batch_norm<torch::autograd::generated::NativeBatchNormBackward0>(*node, found);
+    add_batch_norm<torch::autograd::generated::CudnnBatchNormBackward0>(*node, found);
+    for (const auto& edge : node->next_edges()) {
+      waiting.push_back(edge.function.get());
+    }
+  }
+  return found;
+}
+
+at::Tensor random_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+}  // namespace
+
+bool HiddenState::names(const at::Tensor& buffer) const {
+  return std::any_of(buffers_.begin(), buffers_.end(), [&](const auto& known) {
+    return known.tensor.data_ptr() == buffer.data_ptr();
+  });
+}
+
+void HiddenState::look_at_graph(const at::Tensor& output) const {
+  const BatchNorms norms = batch_norms_behind(output);
+  const auto hidden = std::count_if(
+      norms.running_means.begin(), norms.running_means.end(),
+      [&](const auto& mean) { return !names(mean); });
+  if (hidden > 0) {
+    log_warning(
+        "[model] checkpoints and exports lack batch norm's running statistics: the "
+        "model does not name those of " +
+        std::to_string(hidden) + " of " + std::to_string(norms.running_means.size()) +
+        " layers" + kFix + "the module's buffers");
+  }
+  if (norms.in_training_mode && !has_mode_) {
+    log_warning(
+        std::string(
+            "[model] evaluations normalise each batch by its own statistics: the "
+            "model's batch norm stays in training mode") +
+        kFix + "a function that sets the mode");
+  }
+}
+
+at::Tensor HiddenState::watch(
+    const Forward& forward, const at::Tensor& input, bool training) {
+  if (training) {
+    const auto output = forward(input);
+    if (output.requires_grad() && !std::exchange(trained_, true)) {
+      look_at_graph(output);
+    }
+    return output;
+  }
+  if (std::exchange(evaluated_, true)) {
+    return forward(input);
+  }
+  const auto before = random_state();
+  const auto output = forward(input);
+  if (!random_state().equal(before)) {
+    log_warning(
+        std::string(
+            "[model] evaluations give other results each time: the model draws random "
+            "numbers in them, as dropout in training mode does") +
+        kFix + "a function that sets the mode, which functional dropout must be given");
+  }
+  return output;
+}
+
+}  // namespace tandem
