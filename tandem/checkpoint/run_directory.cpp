@@ -201,6 +201,7 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
     json["best_test_loss"] = summary.best_test_loss;
     json["best_test_step"] = summary.best_test_step;
   }
+  json["data"] = config.data.source;
   json["model"] = name_of(config.model.kind);
   json["strategy"] = name_of(config.strategy.kind);
   json["sync"] = name_of(config.strategy.sync);

@@ -48,6 +48,7 @@ void append_file(Samples& samples, const std::string& path) {
 Dataset to_split(Samples samples, const std::string& folder) {
   Dataset split;
   split.name = folder;
+  split.is_loadable = true;
   split.size = static_cast<int64_t>(samples.labels.size());
   split.channels = kChannels;
   split.height = split.width = kCifarSide;

@@ -18,6 +18,8 @@ namespace tandem {
 
 namespace {
 
+constexpr const char* kCustom = "custom:";
+
 std::string what_data_takes() {
   std::vector<std::string> names;
   for (const auto& entry : dataset_table()) {
@@ -51,6 +53,7 @@ Dataset load_split(const std::string& folder, const std::string& prefix) {
   }
   Dataset split;
   split.name = folder;
+  split.is_loadable = true;
   split.size = images.dims[0];
   split.height = images.dims[1];
   split.width = images.dims[2];
@@ -77,13 +80,6 @@ void move_file(const std::string& from, const std::string& to) {
         "[data] cannot write '" + to + "': " + error.message() +
         "; choose another folder");
   }
-}
-
-Dataset first_samples(Dataset split, int64_t limit) {
-  if (limit > 0 && limit < split.size) {
-    split.size = limit;
-  }
-  return split;
 }
 
 void check_is_folder(const std::string& path) {
@@ -122,6 +118,13 @@ void warn_of_gaps(const std::string& folder, const Dataset& train) {
 
 DatasetSplits load_dataset(
     const std::string& name_or_folder, int64_t limit, const Deadline& deadline) {
+  if (name_or_folder.rfind(kCustom, 0) == 0) {
+    throw ConfigError(
+        "[data] the run was trained on the custom data set '" +
+        name_or_folder.substr(std::string(kCustom).size()) +
+        "', which only its own program has; resume or evaluate it in that program "
+        "(evaluate_checkpoint()), or give --data");
+  }
   std::vector<std::string> names;
   DatasetSplits splits;
   bool found = false;
@@ -147,6 +150,19 @@ DatasetSplits load_dataset(
   splits.train = first_samples(std::move(splits.train), limit);
   splits.test = first_samples(std::move(splits.test), limit);
   return splits;
+}
+
+Dataset first_samples(Dataset data, int64_t limit) {
+  if (limit > 0 && limit < data.size) {
+    TANDEM_CHECK(data.num_shares == 1, "a limit comes before samples are shared");
+    data.size = limit;
+    data.hashes = {};
+  }
+  return data;
+}
+
+std::string recorded_name(const Dataset& data) {
+  return data.is_loadable ? data.name : kCustom + data.name;
 }
 
 DataHashes hashes_of(const Dataset& data) {

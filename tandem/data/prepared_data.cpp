@@ -180,6 +180,7 @@ bool fits(std::initializer_list<int64_t> factors, size_t most) {
 std::optional<Dataset> read_description(std::istream& in, size_t most) {
   Dataset split;
   std::getline(in, split.name);
+  split.is_loadable = true;
   size_t num_names = 0;
   in >> split.hashes.images >> split.hashes.labels >> split.size >> split.channels >>
       split.height >> split.width >> split.num_classes >> num_names;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/device_memory.h"
@@ -159,22 +160,27 @@ TestReport evaluate_checkpoint(
   if (!options.data.empty()) {
     config.data.source = options.data;
   }
-  const auto splits = load_dataset(config.data.source, options.limit);
+  Dataset test = options.dataset ? first_samples(*options.dataset, options.limit)
+                                 : load_dataset(config.data.source, options.limit).test;
+  // These samples may lack a class that the model has.
+  if (const auto found = description.find("num_classes"); found != description.end()) {
+    test.num_classes = parse_number<int64_t>(found->second).value_or(test.num_classes);
+  }
+  check_samples(test, test.num_classes);
   if (model == nullptr) {
-    check_images(description, splits.test);
+    check_images(description, test);
   }
   const auto comm = make_single_communicator();
   return within_device_memory(
       options.placement, smaller_batches("--batch-size", options.batch_size), [&] {
         const Assembly parts = assemble(
-            config, splits.test, *comm, std::move(model), std::move(loss),
-            options.placement);
+            config, test, *comm, std::move(model), std::move(loss), options.placement);
         const auto state = parts.arenas->state();
         load_model(checkpoint, &state);
         LoaderOptions loading = loader_options(config);
         loading.batch_size = options.batch_size;
-        loading.images = copy_to_device(splits.test, parts.arenas->placement());
-        return evaluate(*parts.strategy, *comm, splits.test, loading);
+        loading.images = copy_to_device(test, parts.arenas->placement());
+        return evaluate(*parts.strategy, *comm, test, loading);
       });
 }
 

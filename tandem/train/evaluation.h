@@ -31,6 +31,8 @@ namespace tandem {
 struct CheckpointEvaluation {
   // As --data; "": what the model was trained on.
   std::string data;
+  // The program's own test data, instead of `data`.
+  std::optional<Dataset> dataset;
   // The first so many samples; 0: all.
   int64_t limit = 0;
   int64_t batch_size = 1000;
@@ -42,7 +44,8 @@ struct CheckpointEvaluation {
 ///
 /// `checkpoint` is its directory or the model.safetensors in it. `model` and `loss`:
 /// the program's own where the run had some. Throws DataError for what is no
-/// checkpoint, ConfigError for one of another model.
+/// checkpoint, ConfigError for one of another model, and for a run on a custom data set
+/// if neither `data` nor `dataset` is given.
 [[nodiscard]] TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options = {},
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {});

@@ -15,7 +15,16 @@ namespace tandem {
 
 namespace {
 
-enum Fact { kSize, kTestSize, kChannels, kHeight, kWidth, kClasses, kNumFacts };
+enum Fact {
+  kSize,
+  kTestSize,
+  kChannels,
+  kHeight,
+  kWidth,
+  kClasses,
+  kLoadable,
+  kNumFacts
+};
 
 at::Tensor bytes_of(int64_t count) {
   return at::empty({count}, at::kByte);
@@ -55,6 +64,7 @@ DatasetSplits describe_to_all(const DatasetSplits& whole, Communicator& comm) {
   fact[kHeight] = whole.train.height;
   fact[kWidth] = whole.train.width;
   fact[kClasses] = whole.train.num_classes;
+  fact[kLoadable] = whole.train.is_loadable ? 1 : 0;
   comm.broadcast(facts, 0, "data")->wait();
   Dataset part;
   part.name = comm.broadcast_text(whole.train.name, 0, "data");
@@ -64,6 +74,7 @@ DatasetSplits describe_to_all(const DatasetSplits& whole, Communicator& comm) {
   part.height = fact[kHeight];
   part.width = fact[kWidth];
   part.num_classes = fact[kClasses];
+  part.is_loadable = fact[kLoadable] != 0;
   DatasetSplits splits{part, part};
   splits.train.size = fact[kSize];
   splits.test.size = fact[kTestSize];

@@ -542,10 +542,13 @@ class Trainer {
 }  // namespace
 
 Summary train(
-    const RunConfig& config, const DatasetSplits& data, Communicator& comm,
+    const RunConfig& config, const DatasetSplits& all_data, Communicator& comm,
     OwnParts own) {
   hold_standard_streams();
   check(config);
+  const int64_t limit = config.data.limit;
+  const DatasetSplits data{
+      first_samples(all_data.train, limit), first_samples(all_data.test, limit)};
   // The model's outputs are the classes of the training part.
   check_samples(data.train, data.train.num_classes);
   check_samples(data.test, data.train.num_classes);
@@ -555,6 +558,7 @@ Summary train(
   comm.check_equal("whether the program has its own loss", own.loss ? "yes" : "no");
   comm.check_equal("whether there is an observer", own.observer ? "yes" : "no");
   RunConfig settled = config;
+  settled.data.source = recorded_name(data.train);
   const auto& device = own.placement.device;
   settled.exec.precision = device && !device->is_cpu()
                                ? settle_precision_on_device(config, comm)

@@ -35,8 +35,10 @@ struct OwnParts {
 /// Trains as the config says, on this rank. Collective: every rank of `comm`
 /// calls it with the same config and data. Rank 0 prints and writes.
 ///
-/// Before the first step labels are compared with Dataset::num_classes, and so are the
-/// model's outputs (unless the program brings its own loss).
+/// `data` is used instead of config.data.source, which becomes its recorded_name().
+/// config.data.limit applies to it. Before the first step labels are compared with
+/// Dataset::num_classes, and so are the model's outputs (unless the program brings its
+/// own loss).
 ///
 /// Returns the summary, the same on every rank. Throws ConfigError, DataError or
 /// CommError; a run that a signal stopped has saved a checkpoint (with --out)

@@ -1,0 +1,99 @@
+// Runs on a data set that only the program has.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/checkpoint_names.h"
+#include "tandem/train/evaluation.h"
+#include "tandem/train/trainer.h"
+#include "tests/core/expect.h"
+#include "tests/data/scratch.h"
+#include "tests/parallel/replica.h"
+
+namespace tandem::custom_dataset_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+RunConfig config_of(const std::string& out = "") {
+  RunConfig config;
+  config.model.kind = ModelKind::simplenet;
+  config.training.batch_size = 8;
+  config.training.epochs = 1;
+  config.optimizer.kind = OptimizerKind::sgd;
+  config.output.out = out;
+  return config;
+}
+
+DatasetSplits faces() {
+  DatasetSplits data{noise_images(64), noise_images(40)};
+  data.train.name = data.test.name = "faces";
+  return data;
+}
+
+Summary train_alone(const RunConfig& config, const DatasetSplits& data) {
+  return train(config, data, *make_single_communicator());
+}
+
+TEST(CustomDataset, LimitAppliesToBothParts) {
+  auto config = config_of();
+  config.data.limit = 16;
+  auto data = faces();
+  // Of all samples: they are not those of the first 16.
+  data.train.hashes = {"images", "labels"};
+  const auto summary = train_alone(config, data);
+  EXPECT_EQ(summary.steps, 2);
+  EXPECT_EQ(summary.test.count, 16);
+  data = {first_samples(faces().train, 16), first_samples(faces().test, 16)};
+  EXPECT_EQ(summary.parameters_sha256, train_alone(config, data).parameters_sha256);
+}
+
+TEST(CustomDataset, ItsNameIsRecordedAndItsRunIsEvaluatedWithIt) {
+  const Scratch scratch;
+  const std::string run = scratch / "run";
+  const auto summary = train_alone(config_of(run), faces());
+  EXPECT_THAT(
+      read_file(run + "/config.toml"), HasSubstr("\ndata = \"custom:faces\"\n"));
+  EXPECT_THAT(
+      read_file(run + "/summary.json"), HasSubstr("\"data\": \"custom:faces\""));
+  const auto checkpoint = newest_checkpoint(run + "/checkpoints");
+  EXPECT_EQ(load_model(checkpoint, nullptr).at("data"), "custom:faces");
+
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { return evaluate_checkpoint(checkpoint); }),
+      AllOf(
+          HasSubstr("the custom data set 'faces', which only its own program has"),
+          HasSubstr("evaluate_checkpoint()"), HasSubstr("--data"),
+          Not(HasSubstr("\n"))));
+  CheckpointEvaluation options;
+  options.dataset = faces().test;
+  const auto all = evaluate_checkpoint(checkpoint, options);
+  EXPECT_EQ(all.correct, summary.test.correct);
+  EXPECT_EQ(all.count, 40);
+  // Classes are the run's, whichever of them these samples have.
+  options.dataset->num_classes = 3;
+  options.limit = 10;
+  EXPECT_EQ(evaluate_checkpoint(checkpoint, options).count, 10);
+}
+
+TEST(CustomDataset, ItsRunIsResumed) {
+  const Scratch scratch;
+  auto config = config_of(scratch / "run");
+  train_alone(config, faces());
+  config.output.resume = "auto";
+  config.training.epochs = 2;
+  EXPECT_EQ(train_alone(config, faces()).steps, 16);
+}
+
+TEST(CustomDataset, IsUnnamedByDefaultAndALoadedOneKeepsItsName) {
+  EXPECT_EQ(recorded_name(Dataset()), "custom:unnamed");
+  EXPECT_EQ(recorded_name(load_dataset("digits", 8).train), "digits");
+}
+
+}  // namespace tandem::custom_dataset_test
