@@ -6,11 +6,8 @@ namespace tandem::app {
 
 void start_ranks(const LaunchOptions& options) {
   const auto outcome = launch_ranks(options);
-  if (outcome.code == 2) {
-    throw ConfigError(outcome.reason);
-  }
   if (outcome.code != 0) {
-    throw Error(outcome.reason);
+    throw_for_exit_code(outcome.code, outcome.reason);
   }
 }
 

@@ -74,7 +74,24 @@ CommError::CommError(
     : Error(comm_message(operation, cause, peer)), cause_(cause), peer_(peer) {}
 
 int exit_code(const std::exception& error) {
-  return dynamic_cast<const ConfigError*>(&error) != nullptr ? 2 : 1;
+  return dynamic_cast<const ConfigError*>(&error) != nullptr    ? 2
+         : dynamic_cast<const StoppedError*>(&error) != nullptr ? kExitStopped
+                                                                : 1;
+}
+
+int known_exit_code(int code) {
+  return code == 2 || code == kExitStopped ? code : 1;
+}
+
+void throw_for_exit_code(int code, const std::string& message) {
+  switch (known_exit_code(code)) {
+    case 2:
+      throw ConfigError(message);
+    case kExitStopped:
+      throw StoppedError(message);
+    default:
+      throw Error(message);
+  }
 }
 
 std::string first_line(const std::exception& error) {

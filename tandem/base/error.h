@@ -49,6 +49,16 @@ class CommError : public Error {
   std::optional<int> peer_;
 };
 
+/// A signal stopped the run, whose checkpoint is saved; --resume auto continues it. The
+/// program exits with kExitStopped, on every rank and host.
+class StoppedError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// EX_TEMPFAIL of sysexits.h: a batch script may start the command again.
+constexpr int kExitStopped = 75;
+
 /// A bug of ours; see TANDEM_CHECK.
 class InternalError : public Error {
  public:
@@ -59,8 +69,14 @@ class InternalError : public Error {
 /// of Unicode too.
 std::string printable(std::string text);
 
-/// 2 for ConfigError, 1 for everything else.
+/// 2 for ConfigError, kExitStopped for StoppedError, 1 for everything else.
 int exit_code(const std::exception& error);
+
+/// An exit code that another process of a run reports: 1 if it is none of the above.
+int known_exit_code(int code);
+
+/// Throws what an exit code stands for: ConfigError, StoppedError or Error.
+[[noreturn]] void throw_for_exit_code(int code, const std::string& message);
 
 /// The first line of `error.what()`: other libraries append backtraces.
 std::string first_line(const std::exception& error);

@@ -14,10 +14,11 @@ namespace {
 
 std::atomic<int> stop_number{0};
 std::atomic<bool> save_requested{false};
+std::atomic<bool> sigusr1_stops{false};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 extern "C" void on_signal(int number) {
-  if (number == SIGUSR1) {
+  if (number == SIGUSR1 && !sigusr1_stops) {
     save_requested = true;
   } else {
     stop_number = number;
@@ -58,6 +59,13 @@ void catch_signals() {
   }
   action.sa_flags = SA_ONSTACK | SA_RESTART;
   sigaction(SIGUSR1, &action, nullptr);
+}
+
+void stop_on_sigusr1(bool stop) {
+  sigusr1_stops = stop;
+  if (stop && take_save_request()) {
+    stop_number = SIGUSR1;
+  }
 }
 
 bool ignores_hangup() {

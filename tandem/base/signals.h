@@ -4,9 +4,14 @@ namespace tandem {
 
 /// Turns signals into flags that a training loop looks at: SIGTERM, SIGINT and SIGHUP
 /// (a terminal that is closed; not under nohup) ask it to save and stop, SIGUSR1 to
-/// save. A signal handler cannot reach an object, so these are the process's. Call it
-/// from the main thread: the handler then runs on a stack of its own there.
+/// save, or also to stop (stop_on_sigusr1()). A signal handler cannot reach an object,
+/// so these are the process's. Call it from the main thread: the handler then runs on a
+/// stack of its own there.
 void catch_signals();
+
+/// Whether SIGUSR1 asks to stop; at first it does not. A SIGUSR1 that has come and was
+/// not yet taken counts too.
+void stop_on_sigusr1(bool stop);
 
 /// The signal that asked to stop, 0 for none. Any thread.
 int stop_signal();

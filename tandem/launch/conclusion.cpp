@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "tandem/base/error.h"
 #include "tandem/base/host.h"
 
 namespace tandem {
@@ -18,6 +19,11 @@ bool was_killed(const Supervisor::Ending& ending) {
   const bool by_us = ending.stopped_by_us &&
                      (signal == SIGTERM || signal == SIGKILL || signal == SIGINT);
   return signal != 0 && !by_us;
+}
+
+bool has_saved(
+    const Supervisor::Ending& ending, const std::optional<FailureReport>& report) {
+  return (report ? report->code : ending.status.code) == kExitStopped;
 }
 
 // A rank's own error counts even if we stopped it on its way out. `alone`: the ranks
@@ -33,6 +39,9 @@ Cause cause_of(
   }
   if (was_killed(ending)) {
     return Cause::killed;
+  }
+  if (has_saved(ending, report)) {
+    return Cause::saved_and_stopped;
   }
   if (report) {
     return report->consequence ? Cause::consequence : Cause::own_error;
@@ -103,15 +112,18 @@ HostEnding conclude(
   const std::string who = "rank " + std::to_string(worst->rank) +
                           (when.several_hosts ? " on " + host_name() : "");
   if (report && cause <= Cause::own_error && !worst->was_stopped) {
-    const bool everybody = report->code == 2 || when.stop_signal != 0 ||
+    const bool everybody = report->code == 2 || has_saved(*worst, report) ||
+                           when.stop_signal != 0 ||
                            all_report(endings, report_of, report->message);
     return {
         cause, report->code, (everybody ? "" : who + " failed: ") + report->message};
   }
+  const int code = has_saved(*worst, report) ? kExitStopped : 1;
   if (when.stop_signal != 0) {
-    return {cause, 1, fmt::format("stopped by SIG{}", sigabbrev_np(when.stop_signal))};
+    return {
+        cause, code, fmt::format("stopped by SIG{}", sigabbrev_np(when.stop_signal))};
   }
-  return {cause, 1, describe(*worst, who, when.memory_ran_out)};
+  return {cause, code, describe(*worst, who, when.memory_ran_out)};
 }
 
 }  // namespace tandem

@@ -48,15 +48,19 @@ std::string to_text(const HostEnding& ending) {
 
 // Whoever is in the run can write this.
 std::optional<HostEnding> ending_from(const std::string& text) {
-  constexpr size_t kHead = 4;
   constexpr size_t kMostBytes = 4096;
-  if (text.size() < kHead || text[1] != ' ' || text[3] != ' ' || text[0] < '0' ||
-      text[0] > '0' + static_cast<int>(Cause::killed)) {
+  const size_t first = text.find(' ');
+  const size_t second = first == text.npos ? text.npos : text.find(' ', first + 1);
+  const auto number = parse_number<int>(text.substr(0, first));
+  if (second == text.npos || !number || *number < 0 ||
+      *number > static_cast<int>(Cause::killed)) {
     return std::nullopt;
   }
-  const auto cause = static_cast<Cause>(text[0] - '0');
-  const int code = cause == Cause::none ? 0 : (text[2] == '2' ? 2 : 1);
-  return HostEnding{cause, code, printable(text.substr(kHead, kMostBytes))};
+  const auto cause = static_cast<Cause>(*number);
+  const auto code = parse_number<int>(text.substr(first + 1, second - first - 1));
+  return HostEnding{
+      cause, cause == Cause::none ? 0 : known_exit_code(code.value_or(1)),
+      printable(text.substr(second + 1, kMostBytes))};
 }
 
 HostWatch::HostWatch(Place place, StoreServer* server, StoreClient* client)

@@ -15,9 +15,17 @@ namespace tandem {
 
 /// How likely it is that what ended a host's ranks ended the run, from 0: they ended
 /// well. A rank that somebody killed is the most likely cause; then a rank's own error;
-/// then one that was stopped, or a host that is lost; then what followed from another
-/// rank's end.
-enum class Cause { none, stopped_by_us, consequence, lost, own_error, killed };
+/// then a signal after which all saved; then one that was stopped, or a host that is
+/// lost; then what followed from another rank's end.
+enum class Cause {
+  none,
+  stopped_by_us,
+  consequence,
+  lost,
+  saved_and_stopped,
+  own_error,
+  killed
+};
 
 /// How the ranks of a host ended.
 struct HostEnding {

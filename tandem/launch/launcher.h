@@ -70,9 +70,9 @@ struct LaunchOutcome {
 
 /// Starts the ranks, forwards their output and our signals, and ends them all
 /// when one fails. Returns the exit code for this program: 0 when all ranks
-/// exited with 0, 2 when they were misused, 1 otherwise, after one line that
-/// says which rank failed first and how. No rank outlives the call; the kernel
-/// kills them when the launcher itself is killed.
+/// exited with 0, 2 when they were misused, kExitStopped when a signal stopped them and
+/// they saved, 1 otherwise, after one line that says which rank failed first and how.
+/// No rank outlives the call; the kernel kills them when the launcher itself is killed.
 ///
 /// Signals and grace are served whoever reads our output. While nobody does, ranks wait
 /// in their writes once 1 MiB is held back; a run that is told to stop, or fails, drops

@@ -1,5 +1,7 @@
 #include "tandem/launch/report.h"
 
+#include <algorithm>
+
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/store/token.h"
@@ -24,10 +26,12 @@ std::optional<FailureReport> parse_report(const std::optional<std::string>& valu
   if (space == std::string::npos) {
     return std::nullopt;
   }
+  const size_t letter = std::min(space, value->find_first_not_of("0123456789"));
+  const size_t order = std::min(space, letter + 1);
   return FailureReport{
-      (*value)[0] == '2' ? 2 : 1, (*value)[1] == 'c',
-      printable(value->substr(space + 1, kMostBytes)),
-      parse_number<int64_t>(value->substr(2, space - 2)).value_or(0)};
+      known_exit_code(parse_number<int>(value->substr(0, letter)).value_or(1)),
+      (*value)[letter] == 'c', printable(value->substr(space + 1, kMostBytes)),
+      parse_number<int64_t>(value->substr(order, space - order)).value_or(0)};
 }
 
 }  // namespace

@@ -73,14 +73,16 @@ Error stopped_for_loss(const Decision& decision, const std::string& checkpoint) 
       checkpoint.empty() ? "" : "; the last good checkpoint is " + checkpoint));
 }
 
-Error stopped_by_signal(
+void throw_stopped_by_signal(
     const Decision& decision, int64_t step, const OutputOptions& output) {
-  return Error(fmt::format(
+  const bool saved = !output.out.empty() && !output.dry_run;
+  const auto line = fmt::format(
       "[train] stopped by a signal to rank {} at step {}; {}", decision.stopping_rank,
       step,
-      output.out.empty() ? "set --out to save checkpoints"
-      : output.dry_run   ? "a dry run saves nothing"
-                         : "go on with --resume auto"));
+      saved                ? "go on with --resume auto"
+      : output.out.empty() ? "set --out to save checkpoints"
+                           : "a dry run saves nothing");
+  throw_for_exit_code(saved ? kExitStopped : 1, line);
 }
 
 }  // namespace tandem

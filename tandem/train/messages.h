@@ -32,7 +32,9 @@ std::string describe_end(const Summary& summary, const TrainingOptions& options)
 
 /// Why a run ends. `checkpoint`: the last good one, "" without.
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint);
-Error stopped_by_signal(
+
+/// Throws StoppedError if the run has saved, else Error.
+[[noreturn]] void throw_stopped_by_signal(
     const Decision& decision, int64_t step, const OutputOptions& output);
 
 }  // namespace tandem

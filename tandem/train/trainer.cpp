@@ -368,7 +368,7 @@ class Trainer {
       finish_saving();
       // A rank that ends sooner would have the others stopped while rank 0 writes.
       comm_.barrier("stop");
-      throw stopped_by_signal(decision, position_.step, config_.output);
+      throw_stopped_by_signal(decision, position_.step, config_.output);
     }
   }
 
@@ -546,6 +546,7 @@ Summary train(
     OwnParts own) {
   hold_standard_streams();
   check(config);
+  stop_on_sigusr1(config.output.on_sigusr1 == OnSigusr1::stop);
   const int64_t limit = config.data.limit;
   const DatasetSplits data{
       first_samples(all_data.train, limit), first_samples(all_data.test, limit)};

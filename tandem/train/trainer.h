@@ -41,8 +41,8 @@ struct OwnParts {
 /// own loss).
 ///
 /// Returns the summary, the same on every rank. Throws ConfigError, DataError or
-/// CommError; a run that a signal stopped has saved a checkpoint (with --out)
-/// and throws Error that says how to go on.
+/// CommError. A run that a signal stopped throws StoppedError if it has saved a
+/// checkpoint, which needs an output.out, else Error; both say how to continue.
 ///
 /// `own`: what the program brings.
 Summary train(

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/base/test_tools.h"
+
 namespace tandem::error_test {
 
 using ::testing::HasSubstr;
@@ -54,6 +56,22 @@ TEST(Error, IsOneLineOfPrintableCharacters) {
   const std::string name("a\nb\x1b[2J\x7f\0c", 10);
   EXPECT_STREQ(DataError("'" + name + "' \xc3\xa4").what(), "'a?b?[2J??c' \xc3\xa4");
   EXPECT_STREQ(CommError("x\ny", "z\r").what(), "[comm] x?y failed: z?");
+}
+
+TEST(ExitCode, IsOfItsOwnForARunThatStoppedAndSaved) {
+  EXPECT_EQ(exit_code(StoppedError("x")), 75);
+}
+
+TEST(ExitCode, OfAnotherProcessIsOneUnlessItIsKnown) {
+  for (const int code : {2, 75}) {
+    EXPECT_EQ(known_exit_code(code), code);
+  }
+  for (const int code : {1, 0, 3, -1, 74, 76, 143}) {
+    EXPECT_EQ(known_exit_code(code), 1);
+  }
+  EXPECT_THROW(throw_for_exit_code(2, "x"), ConfigError);
+  EXPECT_THROW(throw_for_exit_code(75, "x"), StoppedError);
+  EXPECT_EQ(message_of<Error>([] { throw_for_exit_code(7, "x"); }), "x");
 }
 
 TEST(ExitCode, IsTwoForMisuseOnly) {

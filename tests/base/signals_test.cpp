@@ -49,4 +49,19 @@ TEST_F(Signals, AskForOneSave) {
   EXPECT_FALSE(take_save_request());
 }
 
+TEST_F(Signals, Sigusr1AsksToStopWhereThatIsWanted) {
+  raise(SIGTERM);
+  // One that came before the settings were read.
+  raise(SIGUSR1);
+  stop_on_sigusr1(true);
+  EXPECT_EQ(stop_signal(), SIGUSR1);
+  raise(SIGINT);
+  raise(SIGUSR1);
+  EXPECT_EQ(stop_signal(), SIGUSR1);
+  EXPECT_FALSE(take_save_request());
+  stop_on_sigusr1(false);
+  raise(SIGUSR1);
+  EXPECT_TRUE(take_save_request());
+}
+
 }  // namespace tandem::signals_test

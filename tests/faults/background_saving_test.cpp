@@ -116,7 +116,7 @@ TEST_F(HeldSave, IsWaitedForByASignal) {
       }).detach();
     }
   });
-  EXPECT_EQ(ended.code, 1);
+  EXPECT_EQ(ended.code, kExitStopped);
   EXPECT_THAT(
       ended.errors, AllOf(
                         HasSubstr("stopped by a signal to rank 0 at step "),

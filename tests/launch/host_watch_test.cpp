@@ -103,6 +103,14 @@ TEST_F(Hosts, TheFirstOfTwoThatFailedAlikeIsNamed) {
   EXPECT_EQ(said, std::vector<std::string>(3, "two"));
 }
 
+TEST_F(Hosts, ARunThatStoppedAndSavedIsThatUnlessARankFailed) {
+  start(3);
+  const HostEnding saved{Cause::saved_and_stopped, kExitStopped, "at step 5"};
+  watches_[1]->must_end(true);
+  EXPECT_EQ(
+      reasons({saved, saved, kConsequence}), std::vector<std::string>(3, "at step 5"));
+}
+
 TEST_F(Hosts, ARunThatEndsWellSaysNothing) {
   start(3);
   EXPECT_EQ(reasons({kWell, kWell, kWell}), std::vector<std::string>(3));
@@ -195,6 +203,9 @@ TEST(HostWatch, AnEndingComesBackAsItWas) {
   EXPECT_EQ(back->cause, Cause::lost);
   EXPECT_EQ(back->code, 2);
   EXPECT_EQ(back->reason, "a reason");
+  EXPECT_EQ(
+      ending_from(to_text({Cause::saved_and_stopped, kExitStopped, ""}))->code,
+      kExitStopped);
   for (const char* text : {"", "9 1 x", "1", "1 1", "-1 1 x", "x y z"}) {
     EXPECT_FALSE(ending_from(text)) << text;
   }

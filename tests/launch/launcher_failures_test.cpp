@@ -37,6 +37,21 @@ TEST_P(Launch, NamesTheRankThatFailedAndItsCode) {
   }
 }
 
+// As a program of a user's that ends with exit_code() of what train() threw.
+TEST_P(Launch, EndsWithTheCodeOfRanksThatStoppedAndSaved) {
+  for (const auto* other : {"exec sleep 30", "exit 75", "exit 0"}) {
+    const auto result = run_launcher(
+        {"--nproc", "2"}, "[ $RANK = 1 ] && exit 75; " + std::string(other));
+    EXPECT_EQ(result.status.code, 75) << other;
+    EXPECT_THAT(result.errors, HasSubstr("exited with code 75"));
+  }
+  const auto failed = run_launcher(
+      {"--nproc", "2"},
+      "trap '' TERM; [ $RANK = 0 ] && exit 75; exec $HELPER fail data 'no space'");
+  EXPECT_EQ(failed.status.code, 1);
+  EXPECT_THAT(failed.errors, HasSubstr("rank 1 failed: no space"));
+}
+
 TEST_P(Launch, NamesTheKilledRankWhenPeersFailRightAfter) {
   const auto result = run_launcher(
       {"--nproc", "3"},

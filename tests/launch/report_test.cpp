@@ -32,6 +32,8 @@ TEST_F(Report, TellsTheExitCodeAndTheMessage) {
   EXPECT_EQ(after(ConfigError("[grid] 4 ranks")).code, 2);
   EXPECT_EQ(after(ConfigError("[grid] 4 ranks")).message, "[grid] 4 ranks");
   EXPECT_EQ(after(DataError("no file")).code, 1);
+  EXPECT_EQ(after(StoppedError("at step 5")).code, kExitStopped);
+  EXPECT_EQ(after(StoppedError("at step 5")).message, "at step 5");
   EXPECT_EQ(after(std::runtime_error("")).message, "");
 }
 
@@ -40,6 +42,16 @@ TEST_F(Report, CallsOnlyCommErrorsAConsequence) {
   EXPECT_FALSE(after(ConfigError("x")).consequence);
   EXPECT_FALSE(after(DataError("x")).consequence);
   EXPECT_FALSE(after(std::runtime_error("x")).consequence);
+}
+
+TEST_F(Report, OfAnUnknownFormIsOfAFailure) {
+  for (const auto* text : {"0r1 x", "99r1 x", "r1 x", "7 x", "xyz x", "75c x"}) {
+    client_.set("failure/3", text);
+    const auto report = find_report(server_, 3);
+    ASSERT_TRUE(report) << text;
+    EXPECT_EQ(report->code, *text == '7' && text[1] == '5' ? kExitStopped : 1) << text;
+    EXPECT_EQ(report->message, "x") << text;
+  }
 }
 
 TEST_F(Report, KeepsOneLine) {

@@ -62,7 +62,7 @@ TEST_P(StalledReader, DoesNotKeepARunFromSavingWhenItIsToldToStop) {
     return status.has_value();
   });
   ASSERT_TRUE(status) << "still runs";
-  EXPECT_EQ(status->describe(), "exited with code 1");
+  EXPECT_EQ(status->describe(), "exited with code 75");
   EXPECT_NE(newest_checkpoint(stage / "run/checkpoints"), "");
 }
 

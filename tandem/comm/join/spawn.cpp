@@ -117,11 +117,8 @@ void start_ranks(int num_ranks, int call, const SpawnOptions& options) {
     const LaunchInsideProgram inside;
     outcome = launch_ranks(launching);
   }
-  if (outcome.code == 2) {
-    throw ConfigError(outcome.reason);
-  }
   if (outcome.code != 0) {
-    throw Error(outcome.reason);
+    throw_for_exit_code(outcome.code, outcome.reason);
   }
 }
 

@@ -36,6 +36,15 @@ struct Choices<OnSaveError> {
       {OnSaveError::warn, "warn", "a warning, unless it is the run's last"}};
 };
 
+/// What SIGUSR1 to any rank does to the run.
+enum class OnSigusr1 { save, stop };
+template <>
+struct Choices<OnSigusr1> {
+  static constexpr Choice<OnSigusr1> rows[] = {
+      {OnSigusr1::save, "save", "save a checkpoint and continue"},
+      {OnSigusr1::stop, "stop", "save a checkpoint and stop with exit code 75"}};
+};
+
 /// What a run writes, where and when.
 struct OutputOptions {
   // The run directory; "": nothing is written.
@@ -47,6 +56,7 @@ struct OutputOptions {
   int64_t keep_checkpoints = 3;
   bool keep_best = false;
   OnSaveError on_save_error = OnSaveError::stop;
+  OnSigusr1 on_sigusr1 = OnSigusr1::save;
   int64_t log_every = 10;
   LogAt log_at = LogAt::last_and_end;
   LogRanks log_ranks = LogRanks::first;
@@ -89,6 +99,7 @@ struct OutputOptions {
         "keep_best", &O::keep_best,
         "also keep the checkpoint with the lowest test loss, as checkpoints/best");
     table.add("on_save_error", &O::on_save_error, "what a checkpoint that fails does");
+    table.add("on_sigusr1", &O::on_sigusr1, "what SIGUSR1 to any rank does");
     table.add("log_every", &O::log_every, "steps between reports").between(1, kMany);
     table.add("log_at", &O::log_at, "which of them has the report");
     table.add("log_ranks", &O::log_ranks, "who reports");

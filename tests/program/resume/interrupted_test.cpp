@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tests/program/ranks/workers.h"
 #include "tests/program/resume/resumed_run.h"
 
@@ -105,7 +106,7 @@ TEST(Resume, ASignalToEveryProcessSavesToo) {
         }
         kill(parent_of_process(workers[0]), SIGTERM);
       });
-  EXPECT_EQ(stopped.status.code, 1);
+  EXPECT_EQ(stopped.status.code, kExitStopped);
   EXPECT_THAT(stopped.errors, HasSubstr("--resume auto"));
   expect_saved_once_and_resumes(out);
 }
@@ -120,7 +121,7 @@ TEST_P(StoppedBy, OneRanksSignalStopsAllAtOneStepAndResumesToTheSameBits) {
         ASSERT_EQ(workers.size(), 3u);
         kill(workers.back(), GetParam());
       });
-  EXPECT_EQ(stopped.status.code, 1);
+  EXPECT_EQ(stopped.status.code, kExitStopped);
   EXPECT_THAT(stopped.errors, HasSubstr("stopped by a signal to rank"));
   EXPECT_THAT(stopped.errors, HasSubstr("--resume auto"));
   expect_saved_once_and_resumes(out);
@@ -136,7 +137,7 @@ TEST(Resume, ASignalToTheLauncherStopsAllRanks) {
         ASSERT_FALSE(workers.empty());
         kill(parent_of_process(workers.front()), SIGTERM);
       });
-  EXPECT_NE(stopped.status.code, 0);
+  EXPECT_EQ(stopped.status.code, kExitStopped);
   expect_saved_once_and_resumes(out);
 }
 
@@ -153,6 +154,20 @@ TEST(Resume, SigusrOneToOneRankSavesAndGoesOn) {
   // One beside those of the three epochs' ends.
   EXPECT_EQ(list_directory(out + "/checkpoints").size(), 4u);
   EXPECT_EQ(hash_in(out), uninterrupted(kSignalBatch));
+}
+
+TEST(Resume, SigusrOneStopsARunThatWantsThat) {
+  const Scratch scratch;
+  const auto out = scratch / "run";
+  const auto stopped = disturb_after_report(
+      signalled(out) + Arguments{"--on-sigusr1", "stop"}, out,
+      [](const std::vector<pid_t>& workers) {
+        ASSERT_EQ(workers.size(), 3u);
+        kill(parent_of_process(workers.front()), SIGUSR1);
+      });
+  EXPECT_EQ(stopped.status.code, kExitStopped);
+  EXPECT_THAT(stopped.errors, HasSubstr("stopped by a signal to rank"));
+  expect_saved_once_and_resumes(out);
 }
 
 }  // namespace tandem::interrupted_test

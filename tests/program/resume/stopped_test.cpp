@@ -109,7 +109,7 @@ TEST_P(StoppedInAnEvaluation, LosesNothingOfTheEpoch) {
   const auto out = scratch_ / "run";
   const auto stopped =
       stop_when([&] { return is_saved(out); }, evaluating(out, "1"), out, SIGTERM);
-  EXPECT_EQ(stopped.ending, "exited with code 1") << stopped.errors;
+  EXPECT_EQ(stopped.ending, "exited with code 75") << stopped.errors;
   EXPECT_FALSE(file_exists(out + "/summary.json"));
   EXPECT_EQ(list_directory(out + "/checkpoints").size(), 1u);
   const auto whole = scratch_ / "whole";
@@ -147,7 +147,7 @@ TEST_P(StoppedInAnEpoch, SavesAndSaysHowToGoOn) {
   const auto stopped = stop_when(
       [&] { return has_reported(out); }, training(out) + GetParam().second.flags, out,
       GetParam().first);
-  EXPECT_EQ(stopped.ending, "exited with code 1") << stopped.errors;
+  EXPECT_EQ(stopped.ending, "exited with code 75") << stopped.errors;
   EXPECT_THAT(stopped.errors, HasSubstr("stopped by a signal to rank"));
   EXPECT_THAT(stopped.errors, HasSubstr("go on with --resume auto"));
   // 60,000 samples, 4 a step and rank, 4 ranks at most: before the epoch's end.
