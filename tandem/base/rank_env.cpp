@@ -23,20 +23,25 @@ struct LauncherNames {
   const char* local_rank;
   const char* local_world_size;
   const char* node_rank;
+  // Name of the run; SLURM needs two numbers (name_of_run).
+  const char* run;
 };
 
 const LauncherNames kLaunchers[] = {
-    {"env", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"},
+    {"env", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+     "TORCHELASTIC_RUN_ID"},
     // Its ..._NODE_RANK counts processes on the host, not hosts.
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", ""},
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "", "PMIX_NAMESPACE"},
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
-     "SLURM_NODEID"},
-    {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ""},
+     "SLURM_NODEID", ""},
+    {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "",
+     "PMI_JOBID"},
 };
 
-int number_in(const std::string& name, const std::string& text, int least, int most) {
-  const auto value = parse_number<int>(text);
+template <typename T>
+T number_in(const std::string& name, const std::string& text, T least, T most) {
+  const auto value = parse_number<T>(text);
   if (!value || *value < least || *value > most) {
     throw ConfigError(
         "[env] " + name + " is '" + text + "', expected a whole number from " +
@@ -62,16 +67,56 @@ int optional_number(
   return text ? number_in(name, *text, least, most) : fallback;
 }
 
-// A SLURM shell sets SLURM_NTASKS too; only srun starts ranks.
-bool started_by(const LauncherNames& names, const GetEnv& get) {
-  if (!get(names.rank)) {
+int64_t slurm_number(const GetEnv& get, const std::string& name) {
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+  return number_in<int64_t>(name, get(name).value_or(""), 0, kMost);
+}
+
+// SLURM sets its variables in shells too; only the steps of srun, which count from 0,
+// are ranks. Batch scripts and interactive shells are steps with the highest numbers.
+bool is_step_of_srun(const GetEnv& get) {
+  constexpr int64_t kFirstSpecialStep = 0xfffffff0;
+  if (!get("SLURM_STEP_ID")) {
     return false;
   }
-  if (std::string(names.source) != "slurm") {
-    return true;
+  // srun --pty bash
+  const bool shell = get("SLURM_PTY_PORT") && get("SLURM_NTASKS") == "1";
+  return slurm_number(get, "SLURM_STEP_ID") < kFirstSpecialStep && !shell;
+}
+
+bool started_by(const LauncherNames& names, const GetEnv& get) {
+  return get(names.rank) &&
+         (std::string(names.source) != "slurm" || is_step_of_srun(get));
+}
+
+// Of jobs less than 160 apart, steps less than 100 apart have different ports, all
+// below those that Linux gives to programs which ask for any.
+int slurm_port(const GetEnv& get) {
+  constexpr int64_t kFirst = 15000;
+  constexpr int64_t kPorts = 16384;
+  const int64_t place =
+      slurm_number(get, "SLURM_JOB_ID") * 101 + slurm_number(get, "SLURM_STEP_ID");
+  return static_cast<int>(kFirst + place % kPorts);
+}
+
+std::string name_of_run(const LauncherNames& names, const GetEnv& get) {
+  const std::string source = names.source;
+  if (source == "slurm") {
+    const auto job = get("SLURM_JOB_ID");
+    return job ? "slurm job " + *job + " step " + *get("SLURM_STEP_ID") : "";
   }
-  const auto job = get("SLURM_JOB_NAME");
-  return get("SLURM_STEP_ID").has_value() && job != "bash" && job != "interactive";
+  const auto name = get(names.run).value_or("");
+  // What torchrun calls all runs without --rdzv-id.
+  if (name.empty() || (source == "env" && name == "none")) {
+    return "";
+  }
+  return source == "env" ? name : source + " job " + name;
+}
+
+// A step may have fewer hosts than its job.
+std::optional<std::string> slurm_nodes(const GetEnv& get) {
+  const auto nodes = get("SLURM_STEP_NODELIST");
+  return nodes ? nodes : get("SLURM_NODELIST");
 }
 
 // "host[5-9],other" -> "host5".
@@ -93,14 +138,11 @@ void read_master(const LauncherNames& names, const GetEnv& get, RankEnv& env) {
           "[env] MASTER_ADDR is empty, expected a host; set it to rank 0's");
     }
     env.master_addr = *addr;
-  } else if (const auto nodes = get("SLURM_NODELIST"); slurm && nodes) {
+  } else if (const auto nodes = slurm_nodes(get); slurm && nodes) {
     env.master_addr = first_slurm_host(*nodes);
   }
-  int fallback = env.master_port;
-  if (const auto job = get("SLURM_JOB_ID"); slurm && job) {
-    const size_t digits = std::min<size_t>(4, job->size());
-    fallback = 15000 + std::atoi(job->substr(job->size() - digits).c_str());
-  }
+  const bool has_own_port = slurm && get("SLURM_JOB_ID");
+  const int fallback = has_own_port ? slurm_port(get) : env.master_port;
   env.master_port = optional_number(get, "MASTER_PORT", fallback, 1, 65535);
   env.agent_store = get("TORCHELASTIC_USE_AGENT_STORE") == "True";
   env.store = get("TANDEM_STORE").value_or("");
@@ -145,6 +187,7 @@ std::optional<RankEnv> read_rank_env(const GetEnv& get) {
     constexpr int kMost = 1 << 20;
     RankEnv env;
     env.source = names.source;
+    env.run = name_of_run(names, get);
     env.world_size = required(get, names.world_size, 1, kMost);
     env.rank = required(get, names.rank, 0, env.world_size - 1);
     read_master(names, get, env);
@@ -180,6 +223,9 @@ std::vector<std::pair<std::string, std::string>> to_variables(const RankEnv& env
   };
   if (!env.store.empty()) {
     variables.emplace_back("TANDEM_STORE", env.store);
+  }
+  if (!env.run.empty()) {
+    variables.emplace_back("TORCHELASTIC_RUN_ID", env.run);
   }
   return variables;
 }

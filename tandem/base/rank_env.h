@@ -22,6 +22,9 @@ struct RankEnv {
   std::string store;
   // Which launcher's variables were found: "env", "slurm", "openmpi", "pmi".
   std::string source;
+  // Name of this run among those of its launcher, "" when the launcher gives none.
+  // Ranks that name different runs reject each other (store/greeting.h).
+  std::string run;
   // torchrun's agent listens on master_port itself.
   bool agent_store = false;
 };
@@ -37,6 +40,9 @@ std::optional<std::string> get_env(const std::string& name);
 /// Open MPI and PMI. Without LOCAL_WORLD_SIZE a loopback MASTER_ADDR, or SLURM's
 /// number of nodes, says that all ranks are on this host. Returns nullopt when no
 /// launcher started this process.
+///
+/// Without MASTER_PORT a SLURM step has a port from 15000 to 31383, which its job's
+/// number and its own determine.
 ///
 /// Throws ConfigError that names the variable when one is missing although others are
 /// set, is not a number, or is out of range.

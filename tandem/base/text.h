@@ -42,4 +42,29 @@ inline std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
+/// "rank 2", "ranks 1 and 3", "ranks 0 to 5, 7 and 9": a noun and the numbers, which
+/// ascend.
+inline std::string with_numbers(
+    const std::string& noun, const std::vector<int>& numbers) {
+  std::vector<std::string> parts;
+  for (size_t first = 0, last = 0; first < numbers.size(); first = last + 1) {
+    last = first;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) {
+      ++last;
+    }
+    parts.push_back(std::to_string(numbers[first]));
+    if (last > first + 1) {
+      parts.back() += " to " + std::to_string(numbers[last]);
+    } else if (last > first) {
+      parts.push_back(std::to_string(numbers[last]));
+    }
+  }
+  std::string text = noun + (numbers.size() > 1 ? "s " : " ");
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const char* before = i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ";
+    text += before + parts[i];
+  }
+  return text;
+}
+
 }  // namespace tandem

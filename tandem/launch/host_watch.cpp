@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -21,6 +22,8 @@ constexpr Milliseconds kGoodbye{5'000};
 
 const char* const kOver = "launch/over";
 const char* const kVerdict = "launch/verdict";
+// A line that names the hosts which have not come; "" once all have.
+const char* const kMissing = "launch/missing";
 
 std::string ended_key(int node) {
   return "launch/ended/" + std::to_string(node);
@@ -64,7 +67,10 @@ std::optional<HostEnding> ending_from(const std::string& text) {
 }
 
 HostWatch::HostWatch(Place place, StoreServer* server, StoreClient* client)
-    : place_(std::move(place)), server_(server), client_(client) {
+    : place_(std::move(place)),
+      notice_(place_.began),
+      server_(server),
+      client_(client) {
   if (place_.nnodes > 1 && !is_first()) {
     thread_ = std::thread([this] { talk(); });
   }
@@ -118,6 +124,29 @@ std::string HostWatch::find_lost() const {
   return "";
 }
 
+void HostWatch::name_missing_hosts() {
+  const auto there = server_->launchers();
+  std::vector<int> missing;
+  for (int node = 1; node < place_.nnodes; ++node) {
+    const auto is_it = [&](const auto& one) { return one.greeting.number == node; };
+    if (std::none_of(there.begin(), there.end(), is_it)) {
+      missing.push_back(node);
+    }
+  }
+  if (missing.empty()) {
+    all_have_come_ = true;
+    server_->set(kMissing, "");
+    return;
+  }
+  const auto line = fmt::format(
+      "[launch] waiting for {} of {} to join at {}", with_numbers("host", missing),
+      place_.nnodes, place_.store);
+  if (notice_.is_due(line)) {
+    log_info(line);
+    server_->set(kMissing, line);
+  }
+}
+
 bool HostWatch::must_end(bool failed) {
   if (place_.nnodes == 1) {
     return false;
@@ -127,6 +156,9 @@ bool HostWatch::must_end(bool failed) {
     failed_ = failed_ || failed;
     changed_.notify_all();
     return over_ || !lost_.empty();
+  }
+  if (!all_have_come_) {
+    name_missing_hosts();
   }
   if (failed && !std::exchange(failed_, true) && !server_->get(kOver)) {
     server_->set(kOver, "0");
@@ -198,6 +230,10 @@ std::unique_ptr<StoreClient> HostWatch::connect() {
       return client;
     } catch (const CommError&) {
       // The launcher of host 0 may start later.
+      const std::string line = "[launch] waiting for host 0 at " + place_.store;
+      if (notice_.is_due(line)) {
+        log_info(line);
+      }
     }
   }
 }
@@ -231,6 +267,19 @@ void HostWatch::talk() {
   changed_.notify_all();
 }
 
+void HostWatch::repeat_missing_hosts() {
+  constexpr size_t kMostBytes = 300;
+  if (all_have_come_ || !client_->has({kMissing})) {
+    return;
+  }
+  // Whoever is in the run can write this.
+  const auto line = printable(client_->get(kMissing, {}).substr(0, kMostBytes));
+  all_have_come_ = line.empty();
+  if (!line.empty() && line != std::exchange(missing_, line)) {
+    log_info(line);
+  }
+}
+
 void HostWatch::follow() {
   bool told_failure = false;
   bool told_end = false;
@@ -250,6 +299,7 @@ void HostWatch::follow() {
         client_->set(ended_key(place_.node), to_text(*mine));
       }
       over = client_->has({kOver});
+      repeat_missing_hosts();
       if (told_end && client_->has({kVerdict})) {
         verdict = ending_from(client_->get(kVerdict, {}));
       }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tandem/base/store/store.h"
+#include "tandem/base/wait_notice.h"
 
 namespace tandem {
 
@@ -42,6 +43,8 @@ std::optional<HostEnding> ending_from(const std::string& text);
 /// ranks of one fail, or one is not heard of for `timeout`, all end theirs, and all say
 /// the same reason, which host 0 chooses. On one host there is nothing to do.
 ///
+/// While hosts are missing, all others say which (wait_notice.h).
+///
 /// A host that is lost cannot be told anything: each side then names both.
 class HostWatch {
  public:
@@ -54,6 +57,8 @@ class HostWatch {
     std::string store;
     std::string token;
     Milliseconds timeout{300'000};
+    // When this host began to wait for others.
+    std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
     Greeting greeting;
   };
 
@@ -89,6 +94,8 @@ class HostWatch {
   std::string host(int node, const std::string& where) const;
   std::string unreachable(int node, const std::string& name) const;
   std::string find_lost() const;
+  void name_missing_hosts();
+  void repeat_missing_hosts();
   std::optional<HostEnding> choose(const HostEnding& mine);
   void give_verdict(const HostEnding& verdict);
   void follow();
@@ -96,6 +103,10 @@ class HostWatch {
   std::unique_ptr<StoreClient> connect();
 
   const Place place_;
+  // Used by one thread: at host 0 the caller's, elsewhere our own.
+  WaitNotice notice_;
+  std::string missing_;
+  bool all_have_come_ = false;
   StoreServer* server_;
   StoreClient* client_;
   std::unique_ptr<StoreClient> own_client_;

@@ -102,7 +102,7 @@ std::string master_address(const LaunchOptions& options) {
 Greeting greeting(const LaunchOptions& options) {
   return greeting_of(
       Greeting::Role::launcher, options.node_rank,
-      options.nnodes * options.nproc_per_node, options.backend);
+      options.nnodes * options.nproc_per_node, options.backend, options.run);
 }
 
 Milliseconds timeout_of(const LaunchOptions& options) {
@@ -281,6 +281,7 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
   env.master_port =
       options.master_port > 0 ? options.master_port : free_port(options.master_addr);
   env.store = rendezvous.address;
+  env.run = options.run;
   auto defaults = rank_variables(options.nproc_per_node, options.threads);
   if (file) {
     defaults.push_back(token_variable(file->path()));

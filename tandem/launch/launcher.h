@@ -30,6 +30,8 @@ struct LaunchOptions {
 
   // What the ranks will say that they talk over, "" where it is not known.
   std::string backend;
+  // Name of the run, "" for none: hosts that give another name are rejected.
+  std::string run;
   // Who may join over the network.
   TokenOptions token;
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "tests/base/test_tools.h"
 
@@ -147,10 +148,50 @@ TEST(RankEnv, MeetsAtTheFirstHostOfSlurmsNodeList) {
   EXPECT_EQ(first_of("gpu-a-[01-03]"), "gpu-a-01");
 }
 
-TEST(RankEnv, TakesThePortFromSlurmsJobId) {
-  EXPECT_EQ(read(kSlurm)->master_port, 15000 + 4567);
-  EXPECT_EQ(read(with(kSlurm, {{"SLURM_JOB_ID", "42"}}))->master_port, 15000 + 42);
+TEST(RankEnv, MeetsAtTheFirstHostOfSlurmsStep) {
+  EXPECT_EQ(
+      read(with(kSlurm, {{"SLURM_STEP_NODELIST", "host[7-8]"}}))->master_addr, "host7");
+}
+
+int port_of_step(int64_t job, int step) {
+  const auto env = read(with(
+      kSlurm, {{"SLURM_JOB_ID", std::to_string(job)},
+               {"SLURM_STEP_ID", std::to_string(step)}}));
+  return env->master_port;
+}
+
+TEST(RankEnv, DerivesThePortFromSlurmsJobAndStep) {
+  EXPECT_EQ(port_of_step(42, 0), 15000 + 42 * 101);
+  EXPECT_EQ(port_of_step(42, 7), 15000 + 42 * 101 + 7);
   EXPECT_EQ(read(without(kSlurm, "SLURM_JOB_ID"))->master_port, 29500);
+  // Jobs that run at the same time have similar numbers.
+  std::set<int> ports;
+  for (int job = 0; job < 160; ++job) {
+    for (int step = 0; step < 100; ++step) {
+      ports.insert(port_of_step(4294967000 + job, step));
+    }
+  }
+  EXPECT_EQ(ports.size(), 160 * 100);
+  EXPECT_GE(*ports.begin(), 15000);
+  // Linux gives the ports from 32768 to programs that ask for any.
+  EXPECT_LT(*ports.rbegin(), 32768);
+}
+
+TEST(RankEnv, NamesTheRunByTheNumberThatItsLauncherGaveIt) {
+  EXPECT_EQ(read(kSlurm)->run, "slurm job 1234567 step 0");
+  EXPECT_EQ(
+      read(with(kSlurm, {{"SLURM_STEP_ID", "3"}}))->run, "slurm job 1234567 step 3");
+  EXPECT_EQ(read(without(kSlurm, "SLURM_JOB_ID"))->run, "");
+  EXPECT_EQ(read(kTorchrun)->run, "");
+  EXPECT_EQ(read(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "abc"}}))->run, "abc");
+  // torchrun's default, which all its runs have.
+  EXPECT_EQ(read(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}}))->run, "");
+  EXPECT_EQ(read(with(kOpenMpi, {{"PMIX_NAMESPACE", "77"}}))->run, "openmpi job 77");
+  EXPECT_EQ(read(kOpenMpi)->run, "");
+  EXPECT_EQ(read(with(kPmi, {{"PMI_JOBID", "12.0"}}))->run, "pmi job 12.0");
+  EXPECT_EQ(read(kPmi)->run, "");
+  // A step of SLURM may be a part of a run whose ranks somebody else numbered.
+  EXPECT_EQ(read(with(kTorchrun, kSlurm))->run, "");
 }
 
 TEST(RankEnv, PrefersMasterVariablesToSlurms) {
@@ -160,11 +201,28 @@ TEST(RankEnv, PrefersMasterVariablesToSlurms) {
   EXPECT_EQ(env->master_port, 777);
 }
 
-TEST(RankEnv, IgnoresSlurmOutsideSrun) {
+TEST(RankEnv, OnlyStepsOfSrunAreRanksOfSlurm) {
   EXPECT_EQ(read(without(kSlurm, "SLURM_STEP_ID")), std::nullopt);
-  EXPECT_EQ(read(with(kSlurm, {{"SLURM_JOB_NAME", "bash"}})), std::nullopt);
-  EXPECT_EQ(read(with(kSlurm, {{"SLURM_JOB_NAME", "interactive"}})), std::nullopt);
-  EXPECT_TRUE(read(with(kSlurm, {{"SLURM_JOB_NAME", "training"}})));
+  // A batch script, an interactive step, and the first number that is no step of srun.
+  for (const auto* special : {"4294967291", "4294967290", "4294967280"}) {
+    EXPECT_EQ(read(with(kSlurm, {{"SLURM_STEP_ID", special}})), std::nullopt);
+  }
+  for (const auto* step : {"0", "1", "4294967279"}) {
+    EXPECT_TRUE(read(with(kSlurm, {{"SLURM_STEP_ID", step}}))) << step;
+  }
+}
+
+// salloc calls its job "interactive", and srun calls one after its program.
+TEST(RankEnv, TheNameOfSlurmsJobDoesNotMatter) {
+  for (const auto* name : {"interactive", "bash", "training"}) {
+    EXPECT_TRUE(read(with(kSlurm, {{"SLURM_JOB_NAME", name}}))) << name;
+  }
+}
+
+TEST(RankEnv, AShellThatSrunStartsInATerminalIsNoRank) {
+  const Environment shell = {{"SLURM_PTY_PORT", "40000"}, {"SLURM_PROCID", "0"}};
+  EXPECT_EQ(read(with(with(kSlurm, shell), {{"SLURM_NTASKS", "1"}})), std::nullopt);
+  EXPECT_TRUE(read(with(with(kSlurm, shell), {{"SLURM_NTASKS", "2"}})));
 }
 
 TEST(RankEnv, ReadsPmisVariables) {
@@ -205,6 +263,9 @@ TEST(RankEnv, NamesTheMissingVariable) {
       HasSubstr("OMPI_COMM_WORLD_SIZE"));
   EXPECT_THAT(refusal(without(kSlurm, "SLURM_NTASKS")), HasSubstr("SLURM_NTASKS"));
   EXPECT_THAT(refusal(without(kPmi, "PMI_SIZE")), HasSubstr("PMI_SIZE"));
+  EXPECT_THAT(
+      refusal(with(kSlurm, {{"SLURM_STEP_ID", "x"}})),
+      HasSubstr("SLURM_STEP_ID is 'x'"));
 }
 
 TEST(RankEnv, RefusesAWorldSizeWithoutARank) {
@@ -253,6 +314,7 @@ TEST(RankEnv, SurvivesTheWayThroughVariables) {
   env.master_port = 4567;
   for (const auto* store : {"", "tcp:node-a:4567"}) {
     env.store = store;
+    env.run = *store == '\0' ? "" : "abc";
     const auto variables = to_variables(env);
     const auto again = read({variables.begin(), variables.end()});
     ASSERT_TRUE(again);
@@ -265,6 +327,7 @@ TEST(RankEnv, SurvivesTheWayThroughVariables) {
     EXPECT_EQ(again->master_addr, "node-a");
     EXPECT_EQ(again->master_port, 4567);
     EXPECT_EQ(again->store, store);
+    EXPECT_EQ(again->run, env.run);
   }
 }
 

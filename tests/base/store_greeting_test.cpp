@@ -30,7 +30,8 @@ TEST(BuildId, NamesVersionAndSources) {
 }
 
 TEST(Greeting, ComesBackFromItsTexts) {
-  const auto one = greeting_of(Greeting::Role::launcher, 1, 4, "gloo");
+  auto one = greeting_of(Greeting::Role::launcher, 1, 4, "gloo");
+  one.run = "slurm job 12 step 0";
   EXPECT_EQ(one.build, build_id());
   const auto again = from_texts(to_texts(one));
   ASSERT_TRUE(again);
@@ -54,10 +55,10 @@ TEST(Greeting, TextsThatAreNoneAreRefused) {
 // Whoever knows the token may still not write to our terminal, nor much.
 TEST(Greeting, ItsTextsAreShortAndPrintable) {
   auto loud = to_texts(greeting(1, "a"));
-  loud[3] = loud[4] = loud[5] = "\x1b[31mred" + std::string(1000, '!');
+  loud[3] = loud[4] = loud[5] = loud[7] = "\x1b[31mred" + std::string(1000, '!');
   const auto tame = from_texts(loud);
   ASSERT_TRUE(tame);
-  for (const auto& text : {tame->backend, tame->build, tame->host}) {
+  for (const auto& text : {tame->backend, tame->build, tame->host, tame->run}) {
     EXPECT_EQ(text, "?[31mred" + std::string(292, '!'));
   }
 }
@@ -100,6 +101,51 @@ TEST(RollCall, NamesBothSidesOfADifference) {
   EXPECT_THAT(backend, both);
   EXPECT_THAT(
       backend, AllOf(HasSubstr("gloo"), HasSubstr("auto;"), HasSubstr("--backend")));
+}
+
+TEST(RollCall, RefusesARankOfAnotherRun) {
+  RollCall calls;
+  auto zero = greeting(0, "node-a");
+  zero.run = "slurm job 12 step 0";
+  EXPECT_EQ(calls.add(zero), "");
+  auto one = greeting(1, "node-a");
+  one.run = "slurm job 12 step 1";
+  EXPECT_EQ(
+      calls.add(one),
+      "[store] rank 1 on node-a is of run 'slurm job 12 step 1', but rank 0 on node-a "
+      "of run 'slurm job 12 step 0'; give each run a MASTER_PORT of its own");
+  // Programs that only set RANK and WORLD_SIZE do not name their run.
+  one.run = "";
+  EXPECT_EQ(calls.add(one), "");
+}
+
+TEST(RollCall, RefusesARankOfAnotherRunThanTheFirstThatNamedOne) {
+  RollCall calls;
+  EXPECT_EQ(calls.add(greeting(0, "node-a")), "");
+  auto one = greeting(1, "node-a");
+  one.run = "a";
+  EXPECT_EQ(calls.add(one), "");
+  auto two = greeting(2, "node-a");
+  two.run = "b";
+  EXPECT_THAT(calls.add(two), AllOf(HasSubstr("run 'b'"), HasSubstr("run 'a'")));
+}
+
+TEST(RollCall, KnowsWhichRanksAreMissing) {
+  RollCall calls;
+  EXPECT_EQ(calls.missing_ranks(), "");
+  calls.add(greeting(0, "a", Greeting::Role::launcher));
+  EXPECT_EQ(calls.missing_ranks(), "ranks 0 to 2 of 3");
+  calls.add(greeting(1, "b"));
+  EXPECT_EQ(calls.missing_ranks(), "ranks 0 and 2 of 3");
+  calls.leave(greeting(1, "b"));
+  EXPECT_EQ(calls.missing_ranks(), "ranks 0 to 2 of 3");
+  for (int rank : {0, 1, 2}) {
+    calls.add(greeting(rank, "c"));
+  }
+  EXPECT_EQ(calls.missing_ranks(), "");
+  // A rank that has ended was there.
+  calls.leave(greeting(1, "c"));
+  EXPECT_EQ(calls.missing_ranks(), "");
 }
 
 TEST(RollCall, ARankThatFailedMayComeAgain) {

@@ -27,7 +27,7 @@ std::string reply_of(Socket& socket, size_t size) {
 
 TEST(StoreHandshake, ProofsAreHmacSha256) {
   // Python's
-  // hmac.new(b"run 7", b"tandem-store 2 client " + b"c" * 32 + b"s" * 32, "sha256").
+  // hmac.new(b"run 7", b"tandem-store 3 client " + b"c" * 32 + b"s" * 32, "sha256").
   const std::string c(kNonceBytes, 'c');
   const std::string s(kNonceBytes, 's');
   std::string hex;
@@ -36,7 +36,7 @@ TEST(StoreHandshake, ProofsAreHmacSha256) {
     std::snprintf(digits, sizeof(digits), "%02x", byte);
     hex += digits;
   }
-  EXPECT_EQ(hex, "2128c04b094d80d0a8203da43237deb4228de6278af9a3a801ca3aa98e068ef1");
+  EXPECT_EQ(hex, "86794751cc6e4947c60c2dab7045ff8c7b02798be701e66fe364f88a8e158d0c");
 }
 
 TEST(StoreHandshake, ProofsDependOnEverything) {

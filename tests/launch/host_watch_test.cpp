@@ -189,6 +189,25 @@ TEST_F(Hosts, BothSidesOfASilenceSayTheSame) {
   EXPECT_EQ(second.agree(kConsequence, never).reason, one_side);
 }
 
+TEST_F(Hosts, AllThatWaitNameTheHostsThatAreMissing) {
+  auto first = place(0, kLong);
+  auto second = place(1, kLong);
+  first.began = second.began = std::chrono::steady_clock::now() - Milliseconds(6'000);
+  StoreClient client(server_->address(), kLong);
+  client.greet(second.greeting);
+  HostWatch zero(first, server_.get(), nullptr);
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(zero.must_end(false));
+  EXPECT_FALSE(zero.must_end(false));
+  HostWatch one(second, nullptr, &client);
+  // Waits until host 0 has answered, and so until the line has come.
+  EXPECT_EQ(one.lost(), "");
+  EXPECT_EQ(one.lost(), "");
+  const std::string line = "tandem: [launch] waiting for host 2 of 3 to join at " +
+                           server_->address() + "\n";
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), line + line);
+}
+
 TEST_F(Hosts, WhoIsToldToStopWaitsForNobody) {
   start(2);
   EXPECT_EQ(

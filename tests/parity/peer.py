@@ -327,7 +327,7 @@ class TandemStore(dist.Store):
         self.shake_hands(token=b"")
 
     def shake_hands(self, token):
-        name, own = b"tandem-store 2 ", os.urandom(32)
+        name, own = b"tandem-store 3 ", os.urandom(32)
         other = self.exchange(name + own)
         proof = {side: hmac.digest(token, name + side + b" " + own + other, "sha256")
                  for side in (b"client", b"server")}

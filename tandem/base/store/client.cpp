@@ -6,9 +6,11 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/base/store/frames.h"
 #include "tandem/base/store/handshake.h"
 #include "tandem/base/store/store.h"
+#include "tandem/base/wait_notice.h"
 
 namespace tandem {
 
@@ -99,6 +101,7 @@ StoreClient::StoreClient(
   const auto start = Clock::now();
   const auto deadline = start + timeout;
   auto pause = Milliseconds(1);
+  WaitNotice notice(start);
   std::string cause;
   for (;;) {
     try {
@@ -109,6 +112,9 @@ StoreClient::StoreClient(
         return;
       }
       cause = socket_ ? "something else answers there" : "nobody answers there";
+      if (notice.is_due(cause)) {
+        log_info("[store] waiting for host 0 at " + address + ": " + cause);
+      }
     } catch (const ResolveError& error) {
       cause = error.reason();
       warn_if_unresolved_since(start, error);
@@ -151,6 +157,13 @@ std::string StoreClient::call(
     case Status::ok:
       return reply.substr(1);
     case Status::timed_out:
+      if (reply.size() > 1) {
+        throw CommError(
+            "joining the run", printable(reply.substr(1)) + " did not arrive within " +
+                                   seconds_text(timeout) +
+                                   "; start every rank, or wait longer with "
+                                   "--timeout-seconds");
+      }
       throw CommError(
           "store " + what, "no answer within " + seconds_text(timeout) +
                                ": a rank has not arrived; start every rank, or "

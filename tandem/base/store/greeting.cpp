@@ -11,7 +11,7 @@ namespace tandem {
 
 namespace {
 
-constexpr size_t kNumTexts = 7;
+constexpr size_t kNumTexts = 8;
 
 // "rank 1 on node7 (pid 12)".
 std::string who(const Greeting& greeting) {
@@ -30,12 +30,14 @@ std::string differ(
 }  // namespace
 
 Greeting greeting_of(
-    Greeting::Role role, int number, int world_size, const std::string& backend) {
+    Greeting::Role role, int number, int world_size, const std::string& backend,
+    const std::string& run) {
   Greeting greeting;
   greeting.role = role;
   greeting.number = number;
   greeting.world_size = world_size;
   greeting.backend = backend;
+  greeting.run = run;
   greeting.build = build_id();
   greeting.host = host_name() + " (pid " + std::to_string(getpid()) + ")";
   greeting.identity = host_identity() + "/" + std::to_string(getpid());
@@ -50,7 +52,8 @@ std::vector<std::string> to_texts(const Greeting& greeting) {
       greeting.backend,
       greeting.build,
       greeting.host,
-      greeting.identity};
+      greeting.identity,
+      greeting.run};
 }
 
 std::optional<Greeting> from_texts(const std::vector<std::string>& texts) {
@@ -72,6 +75,7 @@ std::optional<Greeting> from_texts(const std::vector<std::string>& texts) {
   greeting.build = printable(texts[4].substr(0, kMost));
   greeting.host = printable(texts[5].substr(0, kMost));
   greeting.identity = texts[6].substr(0, kMost);
+  greeting.run = printable(texts[7].substr(0, kMost));
   return greeting;
 }
 
@@ -85,6 +89,9 @@ std::string RollCall::add(const Greeting& greeting) {
   }
   if (!first_with_backend_ && !greeting.backend.empty()) {
     first_with_backend_ = greeting;
+  }
+  if (!first_with_run_ && !greeting.run.empty()) {
+    first_with_run_ = greeting;
   }
   auto& there = greeting.role == Greeting::Role::rank ? ranks_ : launchers_;
   there.emplace(greeting.number, greeting);
@@ -101,7 +108,27 @@ void RollCall::leave(const Greeting& greeting) {
   }
 }
 
+std::string RollCall::missing_ranks() const {
+  if (!first_ || complete_) {
+    return "";
+  }
+  std::vector<int> missing;
+  for (int rank = 0; rank < first_->world_size; ++rank) {
+    if (ranks_.count(rank) == 0) {
+      missing.push_back(rank);
+    }
+  }
+  return with_numbers("rank", missing) + " of " + std::to_string(first_->world_size);
+}
+
 std::string RollCall::difference(const Greeting& greeting) const {
+  if (first_with_run_ && !greeting.run.empty() &&
+      greeting.run != first_with_run_->run) {
+    return differ(
+        greeting, "is of run '" + greeting.run + "'", *first_with_run_,
+        "of run '" + first_with_run_->run + "'",
+        "give each run a MASTER_PORT of its own");
+  }
   if (first_ && greeting.build != first_->build) {
     return differ(
         greeting, "is of build " + greeting.build, *first_, "of " + first_->build,

@@ -16,6 +16,8 @@ struct Greeting {
   int world_size = 0;
   // "" where it is not known.
   std::string backend;
+  // Name of the run (RankEnv::run), "" for none.
+  std::string run;
 
   // Filled in by greeting_of().
   std::string build;
@@ -26,7 +28,8 @@ struct Greeting {
 
 /// This process's greeting.
 Greeting greeting_of(
-    Greeting::Role role, int number, int world_size, const std::string& backend = "");
+    Greeting::Role role, int number, int world_size, const std::string& backend = "",
+    const std::string& run = "");
 
 /// As texts of a request (protocol.h), and back; nullopt for other texts.
 std::vector<std::string> to_texts(const Greeting& greeting);
@@ -47,12 +50,17 @@ class RollCall {
     return complete_;
   }
 
+  /// The ranks that are not there, as "rank 2 of 4"; "" when complete(), and before any
+  /// process has said how many there are.
+  std::string missing_ranks() const;
+
  private:
   std::string difference(const Greeting& greeting) const;
 
   // The first that said each thing.
   std::optional<Greeting> first_;
   std::optional<Greeting> first_with_backend_;
+  std::optional<Greeting> first_with_run_;
   std::map<int, Greeting> launchers_;
   std::map<int, Greeting> ranks_;
   bool complete_ = false;

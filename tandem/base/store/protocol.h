@@ -8,13 +8,13 @@
 
 namespace tandem::store_protocol {
 
-/// Wire protocol of the rendezvous store, version 2.
+/// Wire protocol of the rendezvous store, version 3.
 ///
 /// A frame is a 32-bit length, then that many bytes. Numbers are little-endian; a text
 /// is a 32-bit length and its bytes. A connection starts with a handshake
 /// (handshake.h), whose frames are
 ///
-///   client: "tandem-store 2 ", its nonce (32 bytes)
+///   client: "tandem-store 3 ", its nonce (32 bytes)
 ///   server: Status::ok, its nonce; or Status::other_version
 ///   client: its proof (32 bytes)
 ///   server: Status::ok, its proof; or Status::denied
@@ -28,7 +28,7 @@ namespace tandem::store_protocol {
 ///             then each)
 ///   reply   = status (1 byte), value (the rest)
 
-constexpr int kProtocolVersion = 2;
+constexpr int kProtocolVersion = 3;
 constexpr uint32_t kMaxFrameBytes = 64u << 20;
 /// Keys of one request, or a key and its values.
 constexpr uint32_t kMostTexts = 4096;
@@ -54,6 +54,7 @@ enum class Operation : uint8_t {
 
 enum class Status : uint8_t {
   ok = 0,
+  // The value names the ranks that have not arrived, "" when all have.
   timed_out = 1,
   bad_request = 2,
   // In the handshake only.

@@ -17,6 +17,7 @@
 #include "tandem/base/store/handshake.h"
 #include "tandem/base/store/protocol.h"
 #include "tandem/base/store/store.h"
+#include "tandem/base/wait_notice.h"
 
 namespace tandem {
 
@@ -90,6 +91,14 @@ class StoreServer::Table {
     return all;
   }
 
+  void name_missing_ranks(const std::string& address) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      waiting_at_ = address;
+    }
+    wake();
+  }
+
   void stop() {
     stopping_ = true;
     wake();
@@ -104,6 +113,7 @@ class StoreServer::Table {
         connection.closing = connection.closing || is_late(connection);
       }
       answer_waiting();
+      say_who_is_missing();
       for (auto& connection : connections_) {
         connection.send_out();
       }
@@ -141,6 +151,20 @@ class StoreServer::Table {
     }
   }
 
+  Milliseconds longest_sleep() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const bool waiting = !waiting_at_.empty() && !roll_call_.complete();
+    return Milliseconds(waiting ? 1'000 : 60'000);
+  }
+
+  void say_who_is_missing() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto missing = waiting_at_.empty() ? "" : roll_call_.missing_ranks();
+    if (!missing.empty() && notice_.is_due(missing)) {
+      log_info("[store] waiting for " + missing + " to join at " + waiting_at_);
+    }
+  }
+
   static bool is_late(const StoreConnection& connection) {
     return !connection.trusted && Clock::now() >= connection.trust_by;
   }
@@ -152,7 +176,7 @@ class StoreServer::Table {
 
   void wait_for_events(int listener) {
     const bool accepting = Clock::now() >= accept_after_;
-    auto until = accepting ? Clock::now() + Milliseconds(60'000) : accept_after_;
+    auto until = accepting ? Clock::now() + longest_sleep() : accept_after_;
     std::vector<pollfd> entries = {
         {listener, static_cast<short>(accepting ? POLLIN : 0), 0},
         {wake_.fd(), POLLIN, 0}};
@@ -391,7 +415,7 @@ class StoreServer::Table {
       } else if (!refusal_.empty()) {
         connection.reply(Status::refused, refusal_);
       } else if (now >= connection.deadline) {
-        connection.reply(Status::timed_out);
+        connection.reply(Status::timed_out, roll_call_.missing_ranks());
       } else {
         continue;
       }
@@ -409,6 +433,9 @@ class StoreServer::Table {
   // Addresses that came with another token and were named.
   std::set<std::string> denied_;
   RollCall roll_call_;
+  // Where missing ranks join, if this server names them; else "".
+  std::string waiting_at_;
+  WaitNotice notice_;
   // Of other hosts.
   std::map<int, StoreServer::Launcher> launchers_;
   // Connections whose client has greeted.
@@ -443,6 +470,10 @@ StoreServer::~StoreServer() {
 
 void StoreServer::greet(const Greeting& greeting) {
   table_->greet(greeting);
+}
+
+void StoreServer::name_missing_ranks() {
+  table_->name_missing_ranks(address_);
 }
 
 bool StoreServer::linger_if_refused() const {

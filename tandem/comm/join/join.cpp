@@ -127,10 +127,11 @@ std::unique_ptr<Communicator> make_mpi(
   return comm;
 }
 
-// Who is no part of this run has another: of another user, another set of hosts, or a
-// restart under torchrun.
-std::string run_token(const TokenFile& file) {
-  return file.token() + "\n" + get_env("TORCHELASTIC_RUN_ID").value_or("") + "/" +
+// Another user, another set of hosts and a restart under torchrun have another token.
+// So has another run of torchrun, if this one looks for its store among several ports:
+// a rank that greeted a store of another run would end that run.
+std::string run_token(const TokenFile& file, const RankEnv& env) {
+  return file.token() + "\n" + (env.agent_store ? env.run : "") + "/" +
          get_env("TORCHELASTIC_RESTART_COUNT").value_or("0");
 }
 
@@ -281,9 +282,10 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
         env.store, options.timeout(), launchers_token(env.store));
   } else {
     run.token.emplace(token_options(options), is_one_host(env));
-    const auto token = run_token(*run.token);
+    const auto token = run_token(*run.token, env);
     if (env.rank == 0) {
       run.server = serve(env, token, options);
+      run.server->name_missing_ranks();
       if (run.token->path().empty()) {
         warn_of_no_token(run.server->address());
       }
@@ -292,7 +294,8 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   }
   run.store->answer_within(std::min(kPatience, options.timeout()));
   run.store->greet(greeting_of(
-      Greeting::Role::rank, env.rank, env.world_size, name_of(options.backend)));
+      Greeting::Role::rank, env.rank, env.world_size, name_of(options.backend),
+      env.run));
   run.comm = env.world_size == 1
                  ? make_single_communicator()
                  : make(run.store, env, interface_address(env), options, forming);

@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"127.0.0.1:@full", "nobody answers", "after 1 s"}, kSoon),
         rank(
             "OtherRankStaysAway", meeting("0", "127.0.0.1", "@free"), 1,
-            {"a rank has not arrived", "no answer within ", "--timeout-seconds"}, kSoon),
+            {"rank 1 of 2 did not arrive within ", "--timeout-seconds"}, kSoon),
         rank(
             "HostDoesNotResolve", meeting("1", kNoHost, "4511"), 1,
             {"'no-such-host.invalid' does not resolve", "after 1 s", "MASTER_ADDR"},
@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
             "SecondHostAbsent",
             host("0", "127.0.0.1", "@free"),
             1,
-            {"a rank has not arrived", "--timeout-seconds"},
+            {"3 of 4 did not arrive within ", "--timeout-seconds"},
             &with_data}),
     name_of_case);
 
