@@ -48,6 +48,13 @@ const Field* find_renamed(const std::string& flag) {
 
 }  // namespace
 
+bool has_flag(const Arguments& arguments, const std::vector<std::string>& flags) {
+  return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& text) {
+    const auto name = text.substr(0, text.find('='));
+    return std::find(flags.begin(), flags.end(), name) != flags.end();
+  });
+}
+
 std::string listed_names(const Field& field) {
   std::string listed;
   for (const auto& name : field.other_flags) {

@@ -1,10 +1,8 @@
-#include <algorithm>
-
 #include "app/command_line.h"
 #include "app/start_ranks.h"
+#include "app/torchrun_variables.h"
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
-#include "tandem/base/text.h"
 #include "tandem/launch/launcher.h"
 
 namespace tandem::app {
@@ -14,7 +12,6 @@ namespace {
 // torchrun's, which have nothing to do here.
 const char* const kIgnoredOptions[] = {
     "--rdzv-backend,--rdzv_backend",
-    "--rdzv-id,--rdzv_id",
     "--rdzv-conf,--rdzv_conf",
     "--max-restarts,--max_restarts",
     "--monitor-interval,--monitor_interval",
@@ -37,44 +34,10 @@ struct LaunchFlags {
   bool use_env = false;
 };
 
-int parse_count(
-    const std::string& flag, const std::string& text, int most,
-    const std::string& or_else = "") {
-  const auto value = parse_number<int>(text);
-  if (!value || *value < 1 || *value > most) {
-    throw ConfigError(
-        "[launch] " + flag + " is '" + text + "', expected 1 to " +
-        std::to_string(most) + or_else + "; change it");
-  }
-  return *value;
-}
-
-int parse_nproc(const std::string& text) {
-  if (text == "auto" || text == "cpu") {
-    return usable_cpus();
-  }
-  return parse_count("--nproc-per-node", text, 4096, ", auto or cpu");
-}
-
-// torchrun's MIN:MAX, as far as they are one number.
-int parse_nnodes(const std::string& text) {
-  const size_t colon = text.find(':');
-  if (colon == std::string::npos) {
-    return parse_count("--nnodes", text, 1 << 16);
-  }
-  const std::string least = text.substr(0, colon);
-  if (least != text.substr(colon + 1)) {
-    throw ConfigError(
-        "[launch] --nnodes is '" + text +
-        "', but the number of hosts cannot change in a run here; give one number");
-  }
-  return parse_count("--nnodes", least, 1 << 16);
-}
-
 void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
   app.add_option(
       "--nproc-per-node,--nproc_per_node,--nproc", flags.nproc,
-      "ranks on this host; auto: one per CPU");
+      "ranks on this host; auto: one per CPU, gpu: one per GPU");
   app.add_option("--nnodes", flags.nnodes, "hosts");
   app.add_option(
          "--node-rank,--node_rank", options.node_rank, "which host this is, from 0")
@@ -101,6 +64,9 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
   app.add_option(
       "--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
       "HOST:PORT of host 0, another form of the two above");
+  app.add_option(
+      "--rdzv-id,--rdzv_id", options.run,
+      "name of the run: hosts that give another are rejected");
   app.add_option(
       "--grace-seconds,--grace_seconds,--shutdown-timeout,--shutdown_timeout",
       options.grace_seconds, "between SIGTERM and SIGKILL");
@@ -170,7 +136,7 @@ void use_endpoint(const std::string& endpoint, bool numbered, LaunchOptions& opt
   }
   options.master_addr = endpoint.substr(0, colon);
   options.master_port =
-      parse_count("--rdzv-endpoint's port", endpoint.substr(colon + 1), 65535);
+      parse_count(endpoint.substr(colon + 1), "--rdzv-endpoint's port", 1, 65535);
 }
 
 // The program as a rank runs it, and where --local-rank belongs in it.
@@ -203,18 +169,23 @@ int run_launch(const Arguments& arguments) {
   CLI::App app(
       "Starts a program n times on this host, each with RANK, WORLD_SIZE, LOCAL_RANK, "
       "MASTER_ADDR and MASTER_PORT set. Takes the flags of torchrun and of python -m "
-      "torch.distributed.launch, with dashes or underscores, then the program.",
+      "torch.distributed.launch, with dashes or underscores, then the program. The "
+      "variables PET_NNODES, PET_NPROC_PER_NODE, PET_NODE_RANK, PET_MASTER_ADDR, "
+      "PET_MASTER_PORT, PET_RDZV_ENDPOINT and PET_RDZV_ID are defaults of their flags.",
       "tandem launch");
   LaunchOptions options;
   LaunchFlags flags;
   add_options(app, options, flags);
   app.prefix_command();
   const auto program = find_program(app, arguments);
-  parse(app, {arguments.begin(), program});
+  TorchrunVariables variables;
+  parse(
+      app, variables.add_flags(
+               {arguments.begin(), program}, TorchrunVariables::Command::launch));
   const bool dashes = program != arguments.end() && *program == "--";
   options.command.assign(program + (dashes ? 1 : 0), arguments.end());
-  options.nproc_per_node = parse_nproc(flags.nproc);
-  options.nnodes = flags.standalone ? 1 : parse_nnodes(flags.nnodes);
+  options.nproc_per_node = parse_nproc(flags.nproc, "--nproc-per-node");
+  options.nnodes = flags.standalone ? 1 : parse_nnodes(flags.nnodes, "--nnodes");
   const bool has_endpoint = !flags.rdzv_endpoint.empty();
   const bool needs_endpoint = options.nnodes > 1 && options.master_port == 0;
   if (has_endpoint && needs_endpoint) {
@@ -223,6 +194,7 @@ int run_launch(const Arguments& arguments) {
   }
   complete_command(flags, options);
   say_what_is_ignored(app, has_endpoint && !needs_endpoint);
+  variables.announce(options);
   start_ranks(options);
   return 0;
 }

@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <memory>
 
 #include "app/command_line.h"
@@ -8,6 +7,7 @@
 #include "app/flag_names.h"
 #include "app/run_as_rank.h"
 #include "app/start_ranks.h"
+#include "app/torchrun_variables.h"
 #include "app/train_flags.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
@@ -26,13 +26,6 @@ std::vector<std::string> worker_command(
   std::vector<std::string> command = {worker_path(config.exec.device), "train"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
-}
-
-bool has_flag(const Arguments& arguments, const std::vector<std::string>& flags) {
-  return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& text) {
-    const auto name = text.substr(0, text.find('='));
-    return std::find(flags.begin(), flags.end(), name) != flags.end();
-  });
 }
 
 // A recipe's own nproc is for when tandem launches; a flag was meant for now.
@@ -134,12 +127,16 @@ void train_here(const RunConfig& config, const Arguments& arguments) {
   start_ranks(options);
 }
 
-void train_or_launch(const Arguments& arguments) {
+void train_or_launch(const Arguments& given) {
+  TorchrunVariables variables;
+  const auto env = read_rank_env();
+  const Arguments arguments =
+      env ? given : variables.add_flags(given, TorchrunVariables::Command::train);
   TrainExtras extras;
   const RunConfig config = parse_train_arguments(arguments, &extras);
+  variables.announce(launch_options(config));
   find_device(extras, [&] { return worker_path(config.exec.device); });
   outlive_readers();
-  const auto env = read_rank_env();
   const bool first = env ? env->rank == 0 : config.ranks.node_rank == 0;
   if (first && !extras.kept.empty()) {
     log_info("the run keeps its own settings, not the recipe's: " + extras.kept);

@@ -9,6 +9,7 @@
 
 #include "app/failure_file.h"
 #include "app/report/row_values.h"
+#include "app/torchrun_variables.h"
 #include "app/train_flags.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
@@ -181,8 +182,9 @@ ordered_json run_planned(const PlannedRun& run, int repeat, const std::string& o
   options.command =
       with_output_to(directory + "/output.txt", command_of(run, directory));
   options.variables = file.variables();
-  options.variables.insert(
-      options.variables.end(), run.variables.begin(), run.variables.end());
+  for (const auto& more : {TorchrunVariables::none(), run.variables}) {
+    options.variables.insert(options.variables.end(), more.begin(), more.end());
+  }
   const auto start = std::chrono::steady_clock::now();
   const ExitStatus status = Process(options).wait();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

@@ -4,6 +4,10 @@
 
 #include <fstream>
 
+#include "tandem/base/files.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/base/text.h"
+
 namespace tandem {
 
 std::string host_name() {
@@ -22,6 +26,18 @@ std::string host_identity() {
     }
   }
   return identity;
+}
+
+int count_gpus() {
+  if (const auto visible = get_env("CUDA_VISIBLE_DEVICES")) {
+    return static_cast<int>(split(*visible, ',').size());
+  }
+  int count = 0;
+  for (const auto& name : list_directory("/dev")) {
+    const bool numbered = name.find_first_not_of("0123456789", 6) == std::string::npos;
+    count += name.size() > 6 && name.rfind("nvidia", 0) == 0 && numbered ? 1 : 0;
+  }
+  return count;
 }
 
 }  // namespace tandem

@@ -72,12 +72,12 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& form) { return std::string(form.param.name); });
 
 TEST(LaunchProgram, SaysInOneLineWhatHasNoEffect) {
-  const auto result = launch({"--rdzv_id=7", "--max-restarts", "3", "true"});
+  const auto result = launch({"--rdzv_backend=c10d", "--max-restarts", "3", "true"});
   EXPECT_TRUE(result.status.ok());
   EXPECT_EQ(
       result.errors,
-      "tandem: warning: [launch] without effect here: --rdzv-id, --max-restarts\n");
-  EXPECT_EQ(launch({"--standalone", "--use-env", "true"}).errors, "");
+      "tandem: warning: [launch] without effect here: --rdzv-backend, --max-restarts\n");
+  EXPECT_EQ(launch({"--standalone", "--use-env", "--rdzv-id=7", "true"}).errors, "");
 }
 
 TEST(LaunchProgram, TakesTheMeetingPointFromTheRendezvousEndpoint) {

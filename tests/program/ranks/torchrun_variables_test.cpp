@@ -1,0 +1,153 @@
+// torchrun's PET_ variables, which are all that Kubeflow's trainer sets.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tandem/base/process.h"
+#include "tandem/base/rank_env.h"
+#include "tandem/base/store/store.h"
+#include "tests/program/program.h"
+
+namespace tandem::torchrun_variables_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::vector<std::string> kEcho = {
+    "sh", "-c", "echo $RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT"};
+
+CommandResult launch(
+    const Variables& variables, const std::vector<std::string>& flags = {}) {
+  std::vector<std::string> arguments = {"launch"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  arguments.insert(arguments.end(), kEcho.begin(), kEcho.end());
+  return tandem_run(arguments, variables);
+}
+
+const Variables kSecondHost = {
+    {"PET_NNODES", "2"},
+    {"PET_NPROC_PER_NODE", "2"},
+    {"PET_NODE_RANK", "1"},
+    {"PET_MASTER_ADDR", "127.0.0.1"},
+    {"PET_MASTER_PORT", "4567"}};
+
+TEST(TorchrunVariables, AreDefaultsOfTheFlagsOfLaunch) {
+  const auto result = launch(kSecondHost);
+  EXPECT_EQ(
+      sorted_lines(result.output),
+      (std::vector<std::string>{
+          "[rank 2] 2 of 4 at 127.0.0.1:4567", "[rank 3] 3 of 4 at 127.0.0.1:4567"}));
+  EXPECT_THAT(
+      result.errors,
+      StartsWith("tandem: [launch] 4 ranks: 2 on each of 2 hosts, this is host 1 "
+                 "(PET_NPROC_PER_NODE=2, PET_NNODES=2, PET_NODE_RANK=1, "));
+}
+
+TEST(TorchrunVariables, AreOverriddenByFlags) {
+  const auto result = launch(
+      kSecondHost,
+      {"--nproc_per_node=3", "--nnodes", "1", "--node-rank=0", "--master-port", "0"});
+  EXPECT_EQ(sorted_lines(result.output).size(), 3u) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("of 3 at 127.0.0.1:"));
+}
+
+TEST(TorchrunVariables, MayNameTheMeetingPointInOne) {
+  const auto result = launch(
+      {{"PET_NNODES", "2:2"},
+       {"PET_NODE_RANK", "1"},
+       {"PET_RDZV_ENDPOINT", "127.0.0.1:4568"}});
+  EXPECT_EQ(result.output, "[rank 1] 1 of 2 at 127.0.0.1:4568\n");
+}
+
+TEST(TorchrunVariables, MayCountCpus) {
+  for (const auto* word : {"auto", "cpu"}) {
+    const auto result = launch({{"PET_NPROC_PER_NODE", word}});
+    EXPECT_EQ(sorted_lines(result.output).size(), static_cast<size_t>(usable_cpus()));
+  }
+  EXPECT_EQ(
+      sorted_lines(
+          launch({{"PET_NPROC_PER_NODE", "gpu"}, {"CUDA_VISIBLE_DEVICES", "0,1,2"}})
+              .output)
+          .size(),
+      3u);
+}
+
+TEST(TorchrunVariables, DoNothingInARankAndWhenEmpty) {
+  auto rank = kSecondHost;
+  rank.emplace_back("RANK", "0");
+  EXPECT_EQ(sorted_lines(launch(rank).output).size(), 1u);
+  const auto empty = launch({{"PET_NNODES", ""}, {"PET_MASTER_PORT", ""}});
+  EXPECT_EQ(sorted_lines(empty.output).size(), 1u);
+  EXPECT_EQ(empty.errors, "");
+}
+
+struct Bad {
+  const char* variable;
+  const char* value;
+  const char* expected;
+};
+
+TEST(TorchrunVariables, WithABadValueAreNamed) {
+  for (const auto& bad : {
+           Bad{"PET_NNODES", "x", "1 to 65536"},
+           Bad{"PET_NNODES", "0", "1 to 65536"},
+           Bad{"PET_NNODES", "1:4", "one number"},
+           Bad{"PET_NPROC_PER_NODE", "two", "1 to 4096, auto, cpu or gpu"},
+           Bad{"PET_NODE_RANK", "-1", "0 to 65535"},
+           Bad{"PET_MASTER_PORT", "70000", "0 to 65535"},
+       }) {
+    for (const auto* command : {"launch", "train"}) {
+      const auto result = tandem_run({command, "true"}, {{bad.variable, bad.value}});
+      EXPECT_EQ(result.status.code, 2) << bad.variable;
+      EXPECT_THAT(
+          result.errors, AllOf(
+                             HasSubstr(std::string(bad.variable) + " is '" + bad.value),
+                             HasSubstr(bad.expected)));
+      EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
+    }
+  }
+}
+
+TEST(TorchrunVariables, NameTheRunSoThatAnotherRunsHostIsRejected) {
+  std::string port;
+  {
+    const StoreServer probe("tcp:127.0.0.1:0");
+    port = probe.address().substr(probe.address().rfind(':') + 1);
+  }
+  const auto host = [&](const std::string& number, const std::string& run) {
+    return std::vector<std::string>{program(),     "launch", "--nnodes",          "2",
+                                    "--node-rank", number,   "--master-port",     port,
+                                    "--rdzv-id",   run,      "--timeout-seconds", "20",
+                                    "sleep",       "60"};
+  };
+  Process first({host("0", "a"), {}, true});
+  const auto other = run_command(host("1", "b"), {}, 60);
+  first.signal(SIGTERM);
+  first.wait();
+  EXPECT_EQ(other.status.code, 2);
+  EXPECT_THAT(other.errors, AllOf(HasSubstr("run 'b'"), HasSubstr("run 'a'")));
+}
+
+TEST(TorchrunVariables, OverrideTheRecipeOfTrainButNoFlag) {
+  const Scratch scratch;
+  replace_file(scratch / "recipe.toml", "nproc = 3\nmodel = \"simplenet\"\n");
+  const auto train = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {
+        "train", scratch / "recipe.toml", "--limit", "256", "--out", scratch / "run"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return tandem_run(arguments, {{"PET_NPROC_PER_NODE", "2"}});
+  };
+  const auto two = train({});
+  EXPECT_TRUE(two.status.ok()) << two.errors;
+  EXPECT_THAT(two.output, HasSubstr("2 ranks over shm"));
+  EXPECT_THAT(
+      two.errors,
+      StartsWith("tandem: [launch] 2 ranks: 2 on each of 1 host, this is host 0"));
+  EXPECT_EQ(json_value(scratch / "run/summary.json", "world_size"), "2");
+  remove_all(scratch / "run");
+  EXPECT_THAT(train({"--nproc", "1"}).output, HasSubstr("1 rank over"));
+}
+
+}  // namespace tandem::torchrun_variables_test
