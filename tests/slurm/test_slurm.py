@@ -6,6 +6,7 @@ python3 test_slurm.py BIN [UNITTEST ARGUMENTS]: the folder with tandem and the e
 import json
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 import unittest
@@ -25,7 +26,10 @@ cluster = None
 
 def setUpModule():
     global cluster
-    cluster = Cluster(tempfile.mkdtemp(prefix="tandem-slurm-", dir="/tmp"))
+    # The path of a socket is short, so not in $TMPDIR.
+    folder = tempfile.mkdtemp(prefix="tandem-slurm-", dir="/tmp")
+    unittest.addModuleCleanup(shutil.rmtree, folder, ignore_errors=True)
+    cluster = Cluster(folder)
     unittest.addModuleCleanup(cluster.stop)
     cluster.start()
 
