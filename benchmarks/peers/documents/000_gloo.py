@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Document 000's second program, written from it: machines x processes over Gloo, on one
 machine. Other than there: MNIST is not downloaded, the model is models.py's with the same
-layers, the address and port are set by the environment if it has them, and the program
-ends with a test.
+layers, the address and port are set by the environment if it has them (else the port is a
+free one, not 8892), and the program ends with a test.
 
 usage: 000_gloo.py --data FOLDER [--nproc 2] [--epochs 1] [--limit N]
 """

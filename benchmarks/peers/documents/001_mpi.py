@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Document 001's parallel SGD over MPI, written from it. Other than there: what its
-listing leaves out is made up (data_load.py, the loop's break, the average of what rank 0
-gathers), and the average is tested. Needs Debian's python3-mpi4py.
+listing leaves out is made up (data_load.py, the batch size and the shuffling, the loop's
+break, the average of what rank 0 gathers), and the average is tested. Needs Debian's python3-mpi4py.
 
 usage: mpirun -np N 001_mpi.py --data FOLDER [--epochs 20] [--limit N]
 """

@@ -4,7 +4,8 @@ set, which it does not define, is MNIST with two pixels around it (its layers ne
 the model is models.py's with the same layers, there are no GPUs, and the program ends with
 a test. The document prints no losses.
 
-On a CPU nn.DataParallel calls the module. --nproc gives it so many threads.
+The program wraps the model also without two GPUs: on a CPU nn.DataParallel calls the
+module. --nproc gives it so many threads.
 
 usage: 002_data_parallel.py --data FOLDER [--nproc 2] [--epochs 1] [--limit N]
 """

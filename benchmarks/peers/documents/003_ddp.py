@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Document 003's training with DistributedDataParallel, written from it and from the example
 that it follows. Other than there: MNIST is not downloaded, ranks are CPUs over Gloo,
-started by this program instead of torchrun, and rank 0 alone tests.
+started by this program instead of torchrun, each rank loads its data itself (num_workers
+is 0, since two cores have no room for two loading processes), and rank 0 alone tests.
 
 usage: 003_ddp.py --data FOLDER [--epochs 14] [--limit N] [--nproc 2]
 """

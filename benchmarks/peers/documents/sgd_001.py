@@ -1,6 +1,7 @@
 """What document 001's two programs share: its network, and its training loop, which ends
 when the loss of an epoch is less than 10e-5 below the last one's. Its listing leaves out
-the break that its text has, and the first epoch's last loss."""
+the break that its text has, and the first epoch's last loss; it counts epochs from 0, its
+output from 1, as here."""
 import common
 import models
 
