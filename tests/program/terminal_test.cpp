@@ -1,4 +1,4 @@
-// What a user sees on a terminal: the progress bar, lines of epochs, colors.
+// Output on a terminal: the progress bar, lines of epochs, colors.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
