@@ -78,11 +78,15 @@ TEST(Mirrors, ASetIsReadWithAllThatItSays) {
 }
 
 TEST(Mirrors, AFolderIsTakenFromWhereTheProgramRuns) {
+  // A space in a path becomes %20.
+  const TempDir folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder.file("a b"));
+  std::filesystem::current_path(folder.file("a b"));
   const auto mirrors =
       parse_mirrors(set_with("[\"here\"]", "[" + kRow + "]"), "m.toml");
-  EXPECT_EQ(
-      mirrors[0].urls.at(0),
-      "file://" + std::filesystem::current_path().string() + "/here/");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(mirrors[0].urls.at(0), "file://" + folder.file("a%20b") + "/here/");
 }
 
 TEST(Mirrors, AFileOfTheUsersReplacesAddressesAndAddsSets) {

@@ -47,7 +47,7 @@ TEST_P(Launch, EndsWithTheCodeOfRanksThatStoppedAndSaved) {
   }
   const auto failed = run_launcher(
       {"--nproc", "2"},
-      "trap '' TERM; [ $RANK = 0 ] && exit 75; exec $HELPER fail data 'no space'");
+      "trap '' TERM; [ $RANK = 0 ] && exit 75; exec \"$HELPER\" fail data 'no space'");
   EXPECT_EQ(failed.status.code, 1);
   EXPECT_THAT(failed.errors, HasSubstr("rank 1 failed: no space"));
 }
@@ -85,7 +85,7 @@ TEST_P(Launch, NamesARankThatIsStopped) {
           "case $RANK in"
           " 0) until [ -s $DIR/pid1 ] && grep -q 'State:.T' /proc/$(cat "
           "$DIR/pid1)/status;"
-          "    do sleep 0.01; done; exec $HELPER fail comm 'no answer';;"
+          "    do sleep 0.01; done; exec \"$HELPER\" fail comm 'no answer';;"
           " 1) kill -STOP $$;;"
           " 2) exec sleep 30;;"
           "esac");
@@ -103,8 +103,8 @@ TEST_P(Launch, NamesWhatWasSaidFirstOfWhatFollowed) {
   const auto result = run_launcher(
       {"--nproc", "3"},
       "trap '' TERM; case $RANK in"
-      " 2) exec $HELPER fail comm 'waited in vain';;"
-      " *) sleep 0.5; exec $HELPER fail comm 'rank 2 left';;"
+      " 2) exec \"$HELPER\" fail comm 'waited in vain';;"
+      " *) sleep 0.5; exec \"$HELPER\" fail comm 'rank 2 left';;"
       "esac");
   EXPECT_THAT(result.errors, HasSubstr("rank 2 failed: "));
   EXPECT_THAT(result.errors, HasSubstr("waited in vain"));
@@ -281,7 +281,7 @@ TEST_P(Launch, NoGrandchildSurvives) {
 TEST_P(Launch, HearsSignalsAndEndsWhileARankFloodsTheOutput) {
   const auto result = run_command(
       {"sh", "-c",
-       "exec $HELPER launch --nproc 2 sh -c '[ $RANK = 1 ] && sleep 0.3 && exit 3; "
+       "exec \"$HELPER\" launch --nproc 2 sh -c '[ $RANK = 1 ] && sleep 0.3 && exit 3; "
        "exec yes'"
        " > /dev/null"},
       {}, 20);
@@ -290,8 +290,8 @@ TEST_P(Launch, HearsSignalsAndEndsWhileARankFloodsTheOutput) {
 }
 
 TEST_P(Launch, ReportsMisuseWithItsOwnWordsAndCode) {
-  const auto result =
-      run_launcher({"--nproc", "2"}, "exec $HELPER fail config '[grid] 3 x 2 of 2'");
+  const auto result = run_launcher(
+      {"--nproc", "2"}, "exec \"$HELPER\" fail config '[grid] 3 x 2 of 2'");
   EXPECT_EQ(result.status.code, 2);
   EXPECT_THAT(result.errors, HasSubstr("error: [grid] 3 x 2 of 2\n"));
   EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
@@ -300,8 +300,8 @@ TEST_P(Launch, ReportsMisuseWithItsOwnWordsAndCode) {
 TEST_P(Launch, AReportNeverTurnsAFailureIntoSuccess) {
   for (const std::string report : {"0rall is well", "\\060c", "/r", "9r", "r0"}) {
     const auto result = run_launcher(
-        {"--nproc", "2"}, "$HELPER set failure/0 \"$(printf '" + report +
-                              "')\"; $HELPER set failure/1 \"$(printf '" + report +
+        {"--nproc", "2"}, "\"$HELPER\" set failure/0 \"$(printf '" + report +
+                              "')\"; \"$HELPER\" set failure/1 \"$(printf '" + report +
                               "')\"; exit 3");
     EXPECT_EQ(result.status.code, 1) << report << ": " << result.errors;
     EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
@@ -311,7 +311,7 @@ TEST_P(Launch, AReportNeverTurnsAFailureIntoSuccess) {
 TEST_P(Launch, AReportsTextIsNoCommandToTheTerminal) {
   const auto result = run_launcher(
       {},
-      "$HELPER set failure/0 \"$(printf '1r1 red\\033[31m\\rwindow "
+      "\"$HELPER\" set failure/0 \"$(printf '1r1 red\\033[31m\\rwindow "
       "\\302\\2332J\\a caf\\303\\251')\"; exit 1");
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(result.errors, HasSubstr("red?[31m?window ??2J? caf\303\251\n"));
@@ -320,7 +320,8 @@ TEST_P(Launch, AReportsTextIsNoCommandToTheTerminal) {
 TEST_P(Launch, ReportsARanksOwnErrorWithItsRank) {
   const auto result = run_launcher(
       {"--nproc", "2"},
-      "[ $RANK = 1 ] && exec $HELPER fail data '[files] cannot read'; exec sleep 30");
+      "[ $RANK = 1 ] && exec \"$HELPER\" fail data '[files] cannot read'; exec sleep "
+      "30");
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(result.errors, HasSubstr("rank 1 failed: [files] cannot read"));
 }
@@ -328,8 +329,8 @@ TEST_P(Launch, ReportsARanksOwnErrorWithItsRank) {
 // Rank 0 lost its peer and is first to end; rank 1 was the cause.
 std::string consequence_first(const std::string& kind) {
   return "case $RANK in"
-         " 0) exec 3> $DIR/fifo; $HELPER fail comm 'connection reset'; exit 1;;"
-         " 1) trap '' TERM; $HELPER fail " +
+         " 0) exec 3> $DIR/fifo; \"$HELPER\" fail comm 'connection reset'; exit 1;;"
+         " 1) trap '' TERM; \"$HELPER\" fail " +
          kind +
          " 'the cause'; code=$?;"
          "    read line < $DIR/fifo; exit $code;;"
@@ -352,7 +353,7 @@ TEST_P(Launch, ExitsWithTwoWhenTheCauseIsMisuse) {
 TEST_P(Launch, ReportsTheConsequenceWhenThereIsNothingElse) {
   const auto result = run_launcher(
       {"--nproc", "2"},
-      "[ $RANK = 1 ] && exec $HELPER fail comm 'timed out'; exec sleep 30");
+      "[ $RANK = 1 ] && exec \"$HELPER\" fail comm 'timed out'; exec sleep 30");
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(
       result.errors, HasSubstr("rank 1 failed: [comm] all_reduce failed: timed out"));
@@ -363,7 +364,7 @@ TEST_P(Launch, PrefersTheFirstReportToARankThatFailsAsItIsStopped) {
       {"--nproc", "2"},
       "case $RANK in"
       " 0) trap 'exit 143' TERM; exec 3> $DIR/fifo; sleep 30 & wait;;"
-      " 1) exec 4< $DIR/fifo; exec $HELPER fail comm 'timed out';;"
+      " 1) exec 4< $DIR/fifo; exec \"$HELPER\" fail comm 'timed out';;"
       "esac");
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(

@@ -135,7 +135,8 @@ TEST_P(Launch, PrefersItsOptionsToItsDefaults) {
 TEST_P(Launch, GoesOnWhenTheReaderOfItsOutputIsGone) {
   const auto result = run_command(
       {"sh", "-c",
-       "{ $HELPER launch sh -c 'sleep 0.1; echo a; sleep 0.1; echo b; touch $DIR/done';"
+       "{ \"$HELPER\" launch sh -c 'sleep 0.1; echo a; sleep 0.1; echo b; touch "
+       "$DIR/done';"
        " echo code $? >&2; } | true"},
       {}, 20);
   EXPECT_EQ(result.errors, "code 0\n");

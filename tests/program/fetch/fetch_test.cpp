@@ -311,7 +311,8 @@ TEST_F(Fetch, ShowsABarOnATerminalOnly) {
   const HttpServer server(server_of(kFiles));
   write_mirrors(set_of("tiny", {server.url()}, kFiles));
   const auto result = run_command(
-      {"script", "-qec", program() + " data fetch tiny", "/dev/null"}, variables());
+      {"script", "-qec", "'" + program() + "' data fetch tiny", "/dev/null"},
+      variables());
   expect_ok(result);
   EXPECT_THAT(result.output, AllOf(HasSubstr(" % "), HasSubstr(" MB/s")));
   remove_all(scratch_ / "data/tiny");
@@ -342,7 +343,7 @@ TEST_F(Fetch, BringsTheRealMnist) {
         "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"}) {
     files[name] = read_file(mirror + "/" + name);
   }
-  write_mirrors(set_of("mnist", {"file://" + mirror}, files));
+  write_mirrors(set_of("mnist", {mirror}, files));
   expect_ok(fetch("mnist"));
   expect_files(scratch_ / "data/mnist", files);
   EXPECT_THAT(fetch("mnist").output, EndsWith("to use it: --data mnist\n"));

@@ -73,7 +73,8 @@ TEST(Spawn, LeavesOtherChildrenAndSignalsAsTheyWere) {
 TEST(Spawn, PassesSignalsOnAndThrowsWhenAllHaveEnded) {
   const Scratch scratch;
   Process parent(
-      {{"sh", "-c", "cd $0 && exec $1 stay", scratch / ".", program("spawn_helper")},
+      {{"sh", "-c", "cd \"$0\" && exec \"$1\" stay", scratch / ".",
+        program("spawn_helper")},
        {},
        true});
   bool up = false;
