@@ -147,7 +147,7 @@ TEST(MpiRun, RecipeAloneSaysWhatToRun) {
   EXPECT_THAT(
       result.errors, AllOf(
                          HasSubstr("run: mpirun "), HasSubstr(" -np 3 "),
-                         HasSubstr("train " + kRecipe + " --nproc 3")));
+                         HasSubstr(shell_line({"train", kRecipe, "--nproc", "3"}))));
   EXPECT_EQ(lines_with(result.errors, "\n"), 1);
 }
 

@@ -47,9 +47,9 @@ class Install : public testing::Test {
         "cmake_minimum_required(VERSION 3.25)\n"
         "project(mine LANGUAGES CXX)\n"
         "find_package(tandem REQUIRED)\n"
-        "add_executable(mine " +
+        "add_executable(mine \"" +
             source_dir() +
-            "/examples/hello_ranks/main.cpp)\n"
+            "/examples/hello_ranks/main.cpp\")\n"
             "target_link_libraries(mine PRIVATE tandem::tandem)\n"
             "tandem_skip_unused(mine)\n");
     return source;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <string>
 
 #include "tandem/checkpoint/checkpoint_names.h"
@@ -18,11 +19,15 @@ using testing::HasSubstr;
 
 class FaultyDiskRun : public testing::Test {
  protected:
+  FaultyDiskRun() {
+    std::filesystem::create_symlink(
+        binary_dir() + "/tests/libfile_faults.so", library_);
+  }
   // What goes wrong in rank 0's process, which alone writes checkpoints.
   CommandResult run(
       FaultKind kind, int64_t operation, const Arguments& more = {}) const {
     const Variables variables = {
-        {"LD_PRELOAD", binary_dir() + "/tests/libfile_faults.so"},
+        {"LD_PRELOAD", library_},
         {"TANDEM_FILE_FAULT", std::to_string(static_cast<int>(kind)) + " " +
                                   std::to_string(operation) + " " +
                                   std::to_string(EIO) + " " + out_ + "/checkpoints"}};
@@ -45,6 +50,8 @@ class FaultyDiskRun : public testing::Test {
 
   const Scratch scratch_;
   const std::string out_ = scratch_ / "run";
+  // LD_PRELOAD takes a space for the end of a name, and the build's path may have one.
+  const std::string library_ = scratch_ / "file_faults.so";
 };
 
 // In the second checkpoint of several.
