@@ -10,8 +10,7 @@ namespace tandem::app {
 /// given by two names.
 Arguments with_own_names(const Arguments& arguments);
 
-/// Returns whether one of the flags is among the arguments, as "--flag" or
-/// "--flag=value".
+/// Whether one of the flags is among the arguments, as "--flag" or "--flag=value".
 bool has_flag(const Arguments& arguments, const std::vector<std::string>& flags);
 
 /// ",--num-machines,--nodes,-n": a setting's other names, as CLI11 takes them.

@@ -58,8 +58,8 @@ std::string write_all_files(
   return to_text(shown);
 }
 
-// Returns whether an earlier comparison left a run that ended, or a checkpoint of a run
-// that did not. A table that cannot be read counts as a result.
+// Whether an earlier comparison left a run that ended, or a checkpoint of one that did
+// not. A table that cannot be read counts as a result.
 bool has_results(const std::string& directory, const std::string& table) {
   const auto json =
       ordered_json::parse(read_file(directory + "/" + table), nullptr, false);

@@ -17,7 +17,7 @@ namespace tandem {
 namespace {
 
 constexpr const char* kStartVariable = "TANDEM_PROGRAM_START";
-// Index in /proc/PID/stat, counted from the state, which follows the name.
+// Of /proc/PID/stat, counted from the state, which follows the name.
 constexpr size_t kStartTime = 19;
 
 double seconds_since_boot() {

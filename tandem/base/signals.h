@@ -9,8 +9,8 @@ namespace tandem {
 /// stack of its own there.
 void catch_signals();
 
-/// Sets whether SIGUSR1 asks to stop, false at first. A SIGUSR1 that came before and
-/// was not yet handled counts too.
+/// Whether SIGUSR1 asks to stop; at first it does not. A SIGUSR1 that has come and was
+/// not yet taken counts too.
 void stop_on_sigusr1(bool stop);
 
 /// The signal that asked to stop, 0 for none. Any thread.

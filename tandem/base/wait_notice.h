@@ -14,8 +14,8 @@ class WaitNotice {
   explicit WaitNotice(Clock::time_point start = Clock::now())
       : first_(start + std::chrono::seconds(5)) {}
 
-  /// Returns whether to print `line`, which names what is missing, at `now`. If so, the
-  /// line counts as printed.
+  /// Whether to print `line`, which says what is missing, at `now`. If so, the line
+  /// counts as printed.
   bool is_due(const std::string& line, Clock::time_point now = Clock::now()) {
     if (now < first_ || (line == printed_ && now < again_)) {
       return false;

@@ -39,7 +39,7 @@ struct LineValues {
   int64_t count = 0;
   double lr = 0;
   double samples_per_second = 0;
-  // Training time so far, without evaluation and saving.
+  // Of training so far, without evaluation and saving.
   double seconds = 0;
   double minutes = 0;
   // Since the program began (base/program_clock.h), with start, data and evaluation.

@@ -19,10 +19,10 @@ struct DataHashes {
 /// Labelled images, as bytes in memory. Copies share the memory, which nobody changes,
 /// so thread ranks use the same; process ranks do too, through prepared_data.h.
 struct Dataset {
-  // The name in messages and in config.toml: a name or a path.
+  // What messages and config.toml call it: a name or a path.
   std::string name = "unnamed";
-  // load_dataset(name) gives the same samples. The loaders set it; clear it in a copy
-  // that you change.
+  // Whether load_dataset(name) gives the same samples. The loaders set it; clear it in
+  // a copy that you change.
   bool is_loadable = false;
   int64_t size = 0;
   int64_t channels = 1;
@@ -75,8 +75,8 @@ const std::vector<DatasetEntry>& dataset_table();
 /// The first `limit` samples; all of them if limit is 0.
 [[nodiscard]] Dataset first_samples(Dataset data, int64_t limit);
 
-/// The `data` that a run records: the name, or "custom:NAME" for a data set that only
-/// its own program has. load_dataset() throws an error that explains the latter.
+/// What a run records as its `data`: the name, or "custom:NAME" for a data set that
+/// only its own program has. load_dataset() explains the latter in its error.
 [[nodiscard]] std::string recorded_name(const Dataset& data);
 
 /// The data set's `hashes`, computed from its bytes where they are empty.

@@ -21,7 +21,7 @@ class HiddenState {
  public:
   using Forward = std::function<at::Tensor(const at::Tensor&)>;
 
-  /// `has_mode`: the model has a set_training().
+  /// `has_mode`: whether the model is told of its mode.
   HiddenState(std::vector<NamedTensor> buffers, bool has_mode)
       : buffers_(std::move(buffers)), has_mode_(has_mode) {}
 

@@ -7,16 +7,16 @@
 
 namespace tandem {
 
-/// Returns the text of print() for the tutorial's network in PyTorch: its modules in
-/// their order of registration. Functions such as F.relu are no modules. `layers` are
-/// those of layers_of(kind).
+/// What print() shows of the tutorial's network in PyTorch: its modules in their order
+/// of registration. Functions such as F.relu are no modules. `layers` are those of
+/// layers_of(kind).
 std::string module_tree(ModelKind kind, const std::vector<Layer>& layers);
 
 /// A layer and what it gives for one input.
 struct LayerSummary {
   // "conv1", or the function's name for a layer without parameters: "relu".
   std::string name;
-  // Shape of the output of one sample, without the batch.
+  // Of a sample, without the batch.
   std::vector<int64_t> output;
   int64_t num_parameters = 0;
 };

@@ -57,7 +57,7 @@ class CostCounter {
     return multiplications + kCostPerValue * values_;
   }
 
-  // Values of one sample after the layers so far.
+  // Of one sample, after the layers so far.
   double values() const {
     return values_;
   }

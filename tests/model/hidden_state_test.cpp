@@ -30,7 +30,7 @@ struct Norm {
   }
 };
 
-// Warnings of one forward pass in each mode. A process prints the same text once.
+// Of one forward pass in each mode. The same text comes only once per process.
 std::string warnings_of(const std::unique_ptr<Model>& model) {
   const auto x = at::ones({4, 3});
   ForwardContext context;

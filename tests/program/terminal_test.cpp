@@ -1,4 +1,4 @@
-// Output on a terminal: the progress bar, lines of epochs, colors.
+// What a user sees on a terminal: the progress bar, lines of epochs, colors.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Outputs of a model are compared with the classes of the data before the first step.
+// What a model returns is compared with the classes of the data before the first step.
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <gmock/gmock.h>

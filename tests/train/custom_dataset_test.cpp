@@ -45,7 +45,7 @@ TEST(CustomDataset, LimitAppliesToBothParts) {
   auto config = config_of();
   config.data.limit = 16;
   auto data = faces();
-  // Figures of all samples, which differ from those of the first 16.
+  // Of all samples: they are not those of the first 16.
   data.train.hashes = {"images", "labels"};
   const auto summary = train_alone(config, data);
   EXPECT_EQ(summary.steps, 2);

@@ -36,7 +36,7 @@ struct Choices<OnSaveError> {
       {OnSaveError::warn, "warn", "a warning, unless it is the run's last"}};
 };
 
-/// The effect of SIGUSR1 to any rank on the run.
+/// What SIGUSR1 to any rank does to the run.
 enum class OnSigusr1 { save, stop };
 template <>
 struct Choices<OnSigusr1> {
