@@ -37,7 +37,7 @@ bool is_number(const CLI::Option& option) {
 }
 
 void describe_value(ordered_json& json, const CLI::Option& option) {
-  // An argument with the name of a setting takes what the setting takes: MODEL.
+  // An argument with the name of a setting, such as MODEL, has the setting's values.
   const std::string flag = option.get_positional() ? "--" + option.get_name()
                            : option.get_lnames().empty()
                                ? std::string()

@@ -10,7 +10,7 @@ namespace tandem::app {
 /// given by two names.
 Arguments with_own_names(const Arguments& arguments);
 
-/// Whether one of the flags is among the arguments, as "--flag" or "--flag=value".
+/// Returns whether the arguments have one of the flags, as "--flag" or "--flag=value".
 bool has_flag(const Arguments& arguments, const std::vector<std::string>& flags);
 
 /// ",--num-machines,--nodes,-n": a setting's other names, as CLI11 takes them.

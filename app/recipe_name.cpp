@@ -26,7 +26,7 @@ std::string recipes_folder() {
   return "";
 }
 
-// In alphabetical order, without ".toml".
+// Returns the recipes of a folder in alphabetical order, without ".toml".
 std::vector<std::string> recipes_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& file : fs::directory_iterator(folder)) {

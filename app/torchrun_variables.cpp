@@ -17,7 +17,7 @@ constexpr int kMostHosts = 1 << 16;
 
 struct Row {
   const char* variable;
-  // The first is added, the others say the same.
+  // The first flag is added to the arguments; the others are its synonyms.
   std::vector<std::string> flags;
   std::string (*check)(const std::string& text, const std::string& where);
   bool launch_only = false;

@@ -58,8 +58,8 @@ std::string write_all_files(
   return to_text(shown);
 }
 
-// Whether an earlier comparison left a run that ended, or a checkpoint of one that did
-// not. A table that cannot be read counts as a result.
+// Returns whether an earlier comparison left a finished run, or a checkpoint of an
+// unfinished run. A table that cannot be read counts as a result.
 bool has_results(const std::string& directory, const std::string& table) {
   const auto json =
       ordered_json::parse(read_file(directory + "/" + table), nullptr, false);
@@ -77,7 +77,7 @@ bool has_results(const std::string& directory, const std::string& table) {
          });
 }
 
-// Throws DataError if no recipe has its data; warns of those that lack it.
+// Throws DataError if the data of every recipe is missing; warns if some is missing.
 void check_data(const Comparison& comparison) {
   std::vector<std::string> missing;
   std::vector<std::string> recipes;

@@ -19,7 +19,7 @@ struct ComparisonFlags {
 };
 /// `flags.repeats`: the default of --repeat.
 void add_comparison_flags(CLI::App& app, ComparisonFlags& flags);
-/// Parses the arguments, and makes paths of the names of installed recipes.
+/// Parses the arguments and replaces the names of installed recipes by their paths.
 void parse_comparison(
     CLI::App& app, const Arguments& arguments, ComparisonFlags& flags);
 

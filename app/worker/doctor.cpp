@@ -18,7 +18,7 @@ namespace tandem::app {
 
 namespace {
 
-// Why ranks cannot share memory here, "" if they can.
+// Returns the reason why ranks cannot share memory here, "" if they can.
 std::string shared_memory_obstacle() {
   const int fd = memfd_create("tandem-doctor", MFD_CLOEXEC);
   if (fd < 0) {

@@ -55,7 +55,7 @@ Placement place(const RunConfig& config, const TrainExtras& extras, int local_ra
   return find_device(extras, [&] { return find_placement(config, local_rank); });
 }
 
-// Without a launcher: the recipe's address, although no other rank comes to it.
+// Without a launcher: the recipe's address, although no other rank joins there.
 RankEnv lone_env(const RunConfig& config) {
   RankEnv env;
   env.master_addr = config.ranks.master_addr;

@@ -221,7 +221,7 @@ class Page:
         return text + (f" ({epochs})" if " " in epochs else "")
 
     def costs(self):
-        """What each run of ours sent, waited for and held."""
+        """Traffic, waiting time and memory of each of tandem's runs."""
         rows = []
         for program in PROGRAMS:
             side = self.side(program.key, "ours")

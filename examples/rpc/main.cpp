@@ -1,5 +1,5 @@
-// One program requests a service from another: rank 0 squares tensors and counts the
-// requests, all other ranks ask it.
+// One program requests a service from another: all other ranks send requests to rank 0,
+// which squares tensors and counts the requests.
 //
 //   tandem launch --nproc-per-node 3 ./rpc
 
@@ -51,7 +51,7 @@ int main() {
   } else {
     ask(*rpc, run.comm->rank());
   }
-  // The server's answers arrive before its Rpc is destroyed.
+  // The answers must arrive before the server's Rpc is destroyed.
   run.comm->barrier();
   return 0;
 }

@@ -39,7 +39,7 @@ def _names(option):
 
 
 def _chosen(command, top):
-    """The words that an argument with a place is one of, "" where there are none."""
+    """The choices of a positional argument, "" if there are none."""
     if command.words == ["data", "fetch"]:
         return _fetched(top)
     return " ".join(name for option in command.places for name in _names(option))

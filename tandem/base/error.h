@@ -72,10 +72,11 @@ std::string printable(std::string text);
 /// 2 for ConfigError, kExitStopped for StoppedError, 1 for everything else.
 int exit_code(const std::exception& error);
 
-/// An exit code that another process of a run reports: 1 if it is none of the above.
+/// Returns the exit code that another process of a run reports, or 1 if it is none of
+/// the above.
 int known_exit_code(int code);
 
-/// Throws what an exit code stands for: ConfigError, StoppedError or Error.
+/// Throws the error of an exit code: ConfigError, StoppedError or Error.
 [[noreturn]] void throw_for_exit_code(int code, const std::string& message);
 
 /// The first line of `error.what()`: other libraries append backtraces.

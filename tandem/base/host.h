@@ -11,8 +11,8 @@ std::string host_name();
 /// mean the same to both: in one boot of the kernel and one container.
 std::string host_identity();
 
-/// Number of NVIDIA's GPUs that this process may use: those of the host, or as many as
-/// CUDA_VISIBLE_DEVICES lists.
+/// Returns the number of NVIDIA GPUs that this process may use: all GPUs of the host,
+/// or as many as CUDA_VISIBLE_DEVICES lists.
 int count_gpus();
 
 }  // namespace tandem

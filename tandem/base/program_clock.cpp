@@ -17,7 +17,8 @@ namespace tandem {
 namespace {
 
 constexpr const char* kStartVariable = "TANDEM_PROGRAM_START";
-// Of /proc/PID/stat, counted from the state, which follows the name.
+// Index of the start time in /proc/PID/stat, counted from the state, which follows the
+// name.
 constexpr size_t kStartTime = 19;
 
 double seconds_since_boot() {
@@ -26,13 +27,12 @@ double seconds_since_boot() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Since boot, to a hundredth of a second. It stays when the process becomes another
-// program by exec.
+// Returns seconds since boot, to a hundredth of a second. exec() does not change them.
 double start_of_process() {
   std::ifstream file("/proc/self/stat");
   std::string text;
   std::getline(file, text);
-  // The name, in brackets, may hold anything.
+  // The name, in brackets, may contain any characters.
   std::istringstream rest(text.substr(std::min(text.size(), text.rfind(')') + 1)));
   const std::vector<std::string> words{
       std::istream_iterator<std::string>(rest), std::istream_iterator<std::string>()};

@@ -5,11 +5,11 @@
 
 namespace tandem {
 
-/// Seconds since the program began: since the start of our launcher if it started this
-/// rank, else since the start of this process.
+/// Returns the seconds since the program began: since the start of tandem's launcher if
+/// it started this rank, else since the start of this process.
 double program_seconds();
 
-/// The variable through which a launcher passes its own start to its ranks.
+/// Returns the variable by which a launcher passes its own start to its ranks.
 std::pair<std::string, std::string> program_start_variable();
 
 }  // namespace tandem

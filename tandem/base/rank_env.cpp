@@ -89,8 +89,8 @@ bool started_by(const LauncherNames& names, const GetEnv& get) {
          (std::string(names.source) != "slurm" || is_step_of_srun(get));
 }
 
-// Of jobs less than 160 apart, steps less than 100 apart have different ports, all
-// below those that Linux gives to programs which ask for any.
+// Two steps have different ports if their jobs' numbers differ by less than 160 and
+// their own numbers by less than 100. All ports are below Linux's ephemeral ports.
 int slurm_port(const GetEnv& get) {
   constexpr int64_t kFirst = 15000;
   constexpr int64_t kPorts = 16384;
@@ -106,7 +106,7 @@ std::string name_of_run(const LauncherNames& names, const GetEnv& get) {
     return job ? "slurm job " + *job + " step " + *get("SLURM_STEP_ID") : "";
   }
   const auto name = get(names.run).value_or("");
-  // What torchrun calls all runs without --rdzv-id.
+  // torchrun's name of every run without --rdzv-id.
   if (name.empty() || (source == "env" && name == "none")) {
     return "";
   }

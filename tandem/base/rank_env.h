@@ -41,8 +41,8 @@ std::optional<std::string> get_env(const std::string& name);
 /// number of nodes, says that all ranks are on this host. Returns nullopt when no
 /// launcher started this process.
 ///
-/// Without MASTER_PORT a SLURM step has a port from 15000 to 31383, which its job's
-/// number and its own determine.
+/// Without MASTER_PORT a SLURM step has a port from 15000 to 31383, which follows from
+/// the numbers of the job and the step.
 ///
 /// Throws ConfigError that names the variable when one is missing although others are
 /// set, is not a number, or is out of range.

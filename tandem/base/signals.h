@@ -9,8 +9,8 @@ namespace tandem {
 /// stack of its own there.
 void catch_signals();
 
-/// Whether SIGUSR1 asks to stop; at first it does not. A SIGUSR1 that has come and was
-/// not yet taken counts too.
+/// Sets whether SIGUSR1 also asks to stop, which is off by default. This applies to a
+/// SIGUSR1 that arrived before and was not yet taken, too.
 void stop_on_sigusr1(bool stop);
 
 /// The signal that asked to stop, 0 for none. Any thread.

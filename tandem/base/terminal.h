@@ -4,16 +4,16 @@
 
 namespace tandem {
 
-/// Whether a descriptor is a terminal on which a line can be drawn again: one that
-/// understands "\r\033[K". Not with TERM=dumb, nor under mpirun, which gives its ranks
-/// terminals whatever its own output is.
+/// Returns whether a descriptor is a terminal that supports "\r\033[K", so that a line
+/// can be drawn again. False with TERM=dumb, and under mpirun, whose ranks have
+/// terminals even if its own output is a file.
 bool is_terminal(int fd);
 
-/// What a line's emphasis means.
+/// Kinds of text that a terminal emphasises.
 enum class Emphasis { error, warning, result };
 
-/// The text in red, yellow or bold if the descriptor is such a terminal and NO_COLOR is
-/// empty or not set; else as it is.
+/// Returns the text in red, yellow or bold if is_terminal(fd) and NO_COLOR is empty or
+/// not set, else the unchanged text.
 std::string emphasised(int fd, Emphasis emphasis, const std::string& text);
 
 }  // namespace tandem

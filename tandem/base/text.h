@@ -42,8 +42,8 @@ inline std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-/// "rank 2", "ranks 1 and 3", "ranks 0 to 5, 7 and 9": a noun and the numbers, which
-/// ascend.
+/// Returns a noun with ascending numbers: "rank 2", "ranks 1 and 3", "ranks 0 to 5, 7
+/// and 9".
 inline std::string with_numbers(
     const std::string& noun, const std::vector<int>& numbers) {
   std::vector<std::string> parts;

@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// Decides when a process that waits for others says so: first after 5 s, then when it
-/// waits for others than before, and every 60 s.
+/// Decides when a process logs that it waits for others: first after 5 s, then when the
+/// missing processes change, and every 60 s.
 class WaitNotice {
  public:
   using Clock = std::chrono::steady_clock;
@@ -14,8 +14,8 @@ class WaitNotice {
   explicit WaitNotice(Clock::time_point start = Clock::now())
       : first_(start + std::chrono::seconds(5)) {}
 
-  /// Whether to print `line`, which says what is missing, at `now`. If so, the line
-  /// counts as printed.
+  /// Returns whether to print `line`, which names the missing processes, at `now`. If
+  /// so, the line counts as printed.
   bool is_due(const std::string& line, Clock::time_point now = Clock::now()) {
     if (now < first_ || (line == printed_ && now < again_)) {
       return false;

@@ -45,7 +45,7 @@ CheckpointFiles parse_checkpoint_files(
 /// weights that another program saved.
 SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path);
 
-/// The same for a model of any format.
+/// As parse_model_file(), for a model of any format version.
 SafetensorsFile parse_whole_model(const std::string& bytes, const std::string& path);
 
 /// The hashes of the ranks' files that a training state lists, by name.

@@ -53,7 +53,7 @@ struct Summary {
   // not make their steps together, of rank 0's samples.
   double train_accuracy = 0;
   double train_seconds = 0;
-  // Since the program began (base/program_clock.h).
+  // Seconds since the program began (base/program_clock.h).
   double program_seconds = 0;
   double samples_per_second = 0;
   double exposed_comm_ms_per_step = 0;

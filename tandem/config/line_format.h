@@ -39,13 +39,14 @@ struct LineValues {
   int64_t count = 0;
   double lr = 0;
   double samples_per_second = 0;
-  // Of training so far, without evaluation and saving.
+  // Time of training so far, without evaluation and saving.
   double seconds = 0;
   double minutes = 0;
-  // Since the program began (base/program_clock.h), with start, data and evaluation.
+  // Time since the program began (base/program_clock.h), with start, data and
+  // evaluation.
   double program_seconds = 0;
   double program_minutes = 0;
-  // Where the ranks meet: of join_line only.
+  // Address at which the ranks meet; set for join_line only.
   std::string master_addr;
   int64_t master_port = 0;
   // What the rank computes on, and how many GPUs it could use.

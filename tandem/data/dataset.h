@@ -19,10 +19,10 @@ struct DataHashes {
 /// Labelled images, as bytes in memory. Copies share the memory, which nobody changes,
 /// so thread ranks use the same; process ranks do too, through prepared_data.h.
 struct Dataset {
-  // What messages and config.toml call it: a name or a path.
+  // A name or a path, for messages and config.toml.
   std::string name = "unnamed";
-  // Whether load_dataset(name) gives the same samples. The loaders set it; clear it in
-  // a copy that you change.
+  // Whether load_dataset(name) returns the same samples. The loaders set it; clear it
+  // in a copy that you change.
   bool is_loadable = false;
   int64_t size = 0;
   int64_t channels = 1;
@@ -72,18 +72,18 @@ const std::vector<DatasetEntry>& dataset_table();
     const std::string& name_or_folder, int64_t limit = 0,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));
 
-/// The first `limit` samples; all of them if limit is 0.
+/// Returns the first `limit` samples; all samples if limit is 0.
 [[nodiscard]] Dataset first_samples(Dataset data, int64_t limit);
 
-/// What a run records as its `data`: the name, or "custom:NAME" for a data set that
-/// only its own program has. load_dataset() explains the latter in its error.
+/// Returns the `data` that a run records: the name, or "custom:NAME" for a data set
+/// that only its own program has. load_dataset() rejects the latter.
 [[nodiscard]] std::string recorded_name(const Dataset& data);
 
 /// The data set's `hashes`, computed from its bytes where they are empty.
 [[nodiscard]] DataHashes hashes_of(const Dataset& data);
 
-/// Throws ConfigError where the bytes are fewer than the sizes say, or a label is not
-/// less than `num_classes`.
+/// Throws ConfigError if there are fewer bytes than the sizes require, or if a label is
+/// not less than `num_classes`.
 void check_samples(const Dataset& data, int64_t num_classes);
 
 /// The four IDX files of a folder. Throws DataError.

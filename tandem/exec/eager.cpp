@@ -46,7 +46,7 @@ at::Tensor start_of_backward(
   return scale.to(at::kDouble).mul(context.loss_weight).to(loss.scalar_type());
 }
 
-// LibTorch would refuse them too, in many lines and without a name.
+// LibTorch's own error has many lines and does not name the outputs.
 void check_outputs(const at::Tensor& output, int64_t samples, int64_t num_classes) {
   if (output.dim() != 2 || output.size(0) != samples) {
     throw ConfigError(

@@ -127,8 +127,8 @@ struct StageOptions {
   Loss loss;
   bool first = true;
   bool last = true;
-  // Classes in the data. The last stage compares the outputs of its first forward with
-  // them; 0: it does not.
+  // Number of classes in the data. The last stage compares it with the outputs of its
+  // first forward pass; 0: no comparison.
   int64_t num_classes = 0;
   // Not `automatic`. bf16: convolutions and matrix products of training; fp16: what
   // `opt_level` says. Parameters, gradients, the loss and what goes on to the next

@@ -43,7 +43,7 @@ SafetensorsFile read_safetensors(const std::string& path);
 /// their memory.
 SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& path);
 
-/// Whether a file that was read has a hash. Only tandem's have one.
+/// Returns whether a file that was read has a hash. Only tandem's files have a hash.
 bool has_hash(const SafetensorsFile& file);
 
 /// The hash of a file that was read; reading has compared it with the content. Throws

@@ -22,7 +22,7 @@ constexpr Milliseconds kGoodbye{5'000};
 
 const char* const kOver = "launch/over";
 const char* const kVerdict = "launch/verdict";
-// A line that names the hosts which have not come; "" once all have.
+// A line that names the missing hosts; "" once all hosts have joined.
 const char* const kMissing = "launch/missing";
 
 std::string ended_key(int node) {
@@ -272,7 +272,7 @@ void HostWatch::repeat_missing_hosts() {
   if (all_have_come_ || !client_->has({kMissing})) {
     return;
   }
-  // Whoever is in the run can write this.
+  // Any process of the run can write this line.
   const auto line = printable(client_->get(kMissing, {}).substr(0, kMostBytes));
   all_have_come_ = line.empty();
   if (!line.empty() && line != std::exchange(missing_, line)) {

@@ -16,8 +16,8 @@ namespace tandem {
 
 /// How likely it is that what ended a host's ranks ended the run, from 0: they ended
 /// well. A rank that somebody killed is the most likely cause; then a rank's own error;
-/// then a signal after which all saved; then one that was stopped, or a host that is
-/// lost; then what followed from another rank's end.
+/// then a signal after which all ranks saved; then a rank that was stopped, or a host
+/// that is lost; then an error that followed from another rank's end.
 enum class Cause {
   none,
   stopped_by_us,
@@ -43,7 +43,7 @@ std::optional<HostEnding> ending_from(const std::string& text);
 /// ranks of one fail, or one is not heard of for `timeout`, all end theirs, and all say
 /// the same reason, which host 0 chooses. On one host there is nothing to do.
 ///
-/// While hosts are missing, all others say which (wait_notice.h).
+/// While hosts are missing, all other hosts log their numbers (wait_notice.h).
 ///
 /// A host that is lost cannot be told anything: each side then names both.
 class HostWatch {
@@ -103,7 +103,7 @@ class HostWatch {
   std::unique_ptr<StoreClient> connect();
 
   const Place place_;
-  // Used by one thread: at host 0 the caller's, elsewhere our own.
+  // Used by one thread: the caller's on host 0, this object's own on other hosts.
   WaitNotice notice_;
   std::string missing_;
   bool all_have_come_ = false;

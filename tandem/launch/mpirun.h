@@ -15,7 +15,7 @@ enum class MpirunCores {
   bound,
 };
 
-/// Whether PATH has an mpirun.
+/// Returns whether PATH has an mpirun.
 bool has_mpirun();
 
 /// The command that starts `command` (a program and its arguments) as `ranks` ranks on

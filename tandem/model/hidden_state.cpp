@@ -21,7 +21,7 @@ constexpr const char* kFix =
     "; use make_module_model(), or give make_function_model() ";
 
 struct BatchNorms {
-  // Of those with running statistics.
+  // One tensor per batch norm with running statistics.
   std::vector<at::Tensor> running_means;
   bool in_training_mode = false;
 };

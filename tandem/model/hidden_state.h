@@ -9,23 +9,23 @@
 
 namespace tandem {
 
-/// Warns of what a function model (make_function_model) does not name: running
-/// statistics of batch norm that are none of its buffers, and a training mode that it
-/// cannot change. It looks at the first forward pass in each mode, once.
+/// Warns if a function model (make_function_model) hides state: running statistics of
+/// batch norm that are not among its buffers, or a training mode that it cannot change.
+/// It checks the first forward pass in each mode.
 ///
-/// Seen in the autograd graph of training: LibTorch's batch norm on CPUs and over
-/// cuDNN. Seen in evaluation: random numbers of the CPU that are drawn meanwhile
-/// (dropout). Other buffers, other modes, and modules that compute without autograd are
-/// not seen.
+/// In training it finds LibTorch's batch norm, on CPUs and with cuDNN, in the autograd
+/// graph. In evaluation it detects random numbers of the CPU that are drawn during the
+/// pass (dropout). It does not detect other buffers, other modes, or modules that
+/// compute without autograd.
 class HiddenState {
  public:
   using Forward = std::function<at::Tensor(const at::Tensor&)>;
 
-  /// `has_mode`: whether the model is told of its mode.
+  /// `has_mode`: whether the model has a function that sets its mode.
   HiddenState(std::vector<NamedTensor> buffers, bool has_mode)
       : buffers_(std::move(buffers)), has_mode_(has_mode) {}
 
-  /// Returns forward(input), having looked.
+  /// Checks the pass and returns forward(input).
   at::Tensor watch(const Forward& forward, const at::Tensor& input, bool training);
 
  private:

@@ -39,7 +39,7 @@ double loss_weight(const Loss& loss, int64_t global_count, int64_t elements_per_
 double loss_weight(const Loss& loss, int64_t global_count, const at::Tensor& targets);
 
 /// Compares the number of outputs that a model has for a sample with the classes of its
-/// data. Throws ConfigError for too few; more are a warning.
+/// data. Throws ConfigError if there are fewer outputs; warns if there are more.
 void check_num_outputs(int64_t num_outputs, int64_t num_classes);
 
 /// Number of samples whose largest output is the target; 0 for MSE.

@@ -102,10 +102,9 @@ struct ModelOptions {
 /// A model from any forward function and the parameters and buffers behind it, for
 /// instance a TorchScript module; module_model.h makes one from a torch::nn module.
 /// `set_training` is called when the mode changes. A buffer that is not named here is
-/// neither saved nor kept in step, and without `set_training` evaluations run in the
-/// mode in which the module is; hidden_state.h says which of that is a warning. A
-/// module that draws from LibTorch's global generator is reproducible with process
-/// ranks only.
+/// neither saved nor synchronised. Without `set_training` evaluations run in the
+/// module's current mode. hidden_state.h warns of some of these cases. A module that
+/// draws from LibTorch's global generator is reproducible with process ranks only.
 [[nodiscard]] std::unique_ptr<Model> make_function_model(
     std::function<at::Tensor(const at::Tensor&)> forward,
     std::vector<NamedTensor> parameters, std::vector<NamedTensor> buffers = {},

@@ -25,11 +25,11 @@ namespace tandem {
 /// FuncOptions().training(is_training())).
 ///
 /// **Ownership.** The model and `net` are the same module. Its tensors move into
-/// arenas, so do not move or replace them while the model is used; make an optimizer of
-/// your own afterwards. After train() `net` holds the trained values, in evaluation
+/// arenas, so do not move or replace them while the model is used; make your own
+/// optimizer afterwards. After train() `net` holds the trained values, in evaluation
 /// mode.
 ///
-/// **Thread ranks.** Each rank needs a module of its own, made in its thread: modules
+/// **Thread ranks.** Each rank needs its own module, made in its thread: modules
 /// write into their buffers. LibTorch draws initial weights and dropout masks from one
 /// generator per process, so their values are reproducible with process ranks only.
 ///

@@ -15,7 +15,7 @@ namespace tandem {
 
 namespace {
 
-// A module is the next layer of its kind that no module before it is.
+// A module is the first layer of its kind that belongs to no module before it.
 struct Module {
   const char* name;
   LayerKind kind;

@@ -57,7 +57,7 @@ class CostCounter {
     return multiplications + kCostPerValue * values_;
   }
 
-  // Of one sample, after the layers so far.
+  // Number of values of one sample after the layers so far.
   double values() const {
     return values_;
   }

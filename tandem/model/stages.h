@@ -39,7 +39,7 @@ std::vector<LayerRange> split_layers(
     const std::vector<Layer>& layers, const InputShape& input, int64_t stages,
     const Cut& cut = {});
 
-/// Values that the layers give for one sample.
+/// Returns the number of values that the layers output for one sample.
 int64_t num_outputs(const std::vector<Layer>& layers, const InputShape& input);
 
 /// Leaves in `model` only its stage `stage` of `stages` (Model::keep_layers). With

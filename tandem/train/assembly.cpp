@@ -132,11 +132,12 @@ void check_placement(
   }
 }
 
-// A function's outputs are known when it has run: its executor compares them.
+// The outputs of a function model are known only after a forward pass, so its executor
+// compares them.
 void compare_outputs(
     const RunConfig& config, const Dataset& train, const Model& model,
     StageOptions& stage) {
-  // Such losses decide themselves what an output is.
+  // With such losses outputs need not be classes.
   if (stage.loss.own || stage.loss.kind == LossKind::mse) {
     return;
   }

@@ -13,13 +13,13 @@
 
 namespace tandem {
 
-/// The sampler of a rank. A rank that reads no data has the sampler of a rank that
-/// does, whose steps it counts.
+/// Returns the sampler options of a rank. A rank that reads no data has the options of
+/// a rank that reads data, because it counts that rank's steps.
 SamplerOptions sampler_options(
     const RunConfig& config, const Dataset& train, const DataShard& shard);
 
-/// The argument of PyTorch's set_epoch() in an epoch, from 0; 0 if the order stays the
-/// same.
+/// Returns the argument of PyTorch's set_epoch() for an epoch, from 0; 0 if the order
+/// stays the same.
 int64_t sampler_epoch(const RunConfig& config, int64_t epoch);
 
 /// Scattered data is where it is: throws ConfigError when the strategy has a rank read

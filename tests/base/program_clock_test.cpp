@@ -36,7 +36,7 @@ TEST(ProgramClock, CountsFromTheStartOfTheLauncher) {
   EXPECT_GE(program_seconds(), alone + 1000 - 1e-3);
 }
 
-// A launcher that was itself started by a launcher begins a run of its own.
+// A launcher that was itself started by a launcher begins another run.
 TEST(ProgramClock, PassesOnTheStartOfTheProcess) {
   const auto own = program_start_variable();
   const LaunchedEarlier launcher(1000);

@@ -173,7 +173,7 @@ TEST(RankEnv, DerivesThePortFromSlurmsJobAndStep) {
   }
   EXPECT_EQ(ports.size(), 160 * 100);
   EXPECT_GE(*ports.begin(), 15000);
-  // Linux gives the ports from 32768 to programs that ask for any.
+  // Linux's ephemeral ports begin at 32768.
   EXPECT_LT(*ports.rbegin(), 32768);
 }
 
@@ -184,13 +184,13 @@ TEST(RankEnv, NamesTheRunByTheNumberThatItsLauncherGaveIt) {
   EXPECT_EQ(read(without(kSlurm, "SLURM_JOB_ID"))->run, "");
   EXPECT_EQ(read(kTorchrun)->run, "");
   EXPECT_EQ(read(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "abc"}}))->run, "abc");
-  // torchrun's default, which all its runs have.
+  // torchrun's default, the same for all runs.
   EXPECT_EQ(read(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}}))->run, "");
   EXPECT_EQ(read(with(kOpenMpi, {{"PMIX_NAMESPACE", "77"}}))->run, "openmpi job 77");
   EXPECT_EQ(read(kOpenMpi)->run, "");
   EXPECT_EQ(read(with(kPmi, {{"PMI_JOBID", "12.0"}}))->run, "pmi job 12.0");
   EXPECT_EQ(read(kPmi)->run, "");
-  // A step of SLURM may be a part of a run whose ranks somebody else numbered.
+  // A step of SLURM may be a part of a run whose ranks another launcher numbered.
   EXPECT_EQ(read(with(kTorchrun, kSlurm))->run, "");
 }
 
@@ -203,7 +203,7 @@ TEST(RankEnv, PrefersMasterVariablesToSlurms) {
 
 TEST(RankEnv, OnlyStepsOfSrunAreRanksOfSlurm) {
   EXPECT_EQ(read(without(kSlurm, "SLURM_STEP_ID")), std::nullopt);
-  // A batch script, an interactive step, and the first number that is no step of srun.
+  // A batch script, an interactive step, and the first number that srun does not use.
   for (const auto* special : {"4294967291", "4294967290", "4294967280"}) {
     EXPECT_EQ(read(with(kSlurm, {{"SLURM_STEP_ID", special}})), std::nullopt);
   }
@@ -212,7 +212,7 @@ TEST(RankEnv, OnlyStepsOfSrunAreRanksOfSlurm) {
   }
 }
 
-// salloc calls its job "interactive", and srun calls one after its program.
+// salloc names its job "interactive", and srun names its job after its program.
 TEST(RankEnv, TheNameOfSlurmsJobDoesNotMatter) {
   for (const auto* name : {"interactive", "bash", "training"}) {
     EXPECT_TRUE(read(with(kSlurm, {{"SLURM_JOB_NAME", name}}))) << name;

@@ -51,7 +51,7 @@ TEST_F(Signals, AskForOneSave) {
 
 TEST_F(Signals, Sigusr1AsksToStopWhereThatIsWanted) {
   raise(SIGTERM);
-  // One that came before the settings were read.
+  // A signal that came before the settings were read.
   raise(SIGUSR1);
   stop_on_sigusr1(true);
   EXPECT_EQ(stop_signal(), SIGUSR1);

@@ -143,7 +143,7 @@ TEST(RollCall, KnowsWhichRanksAreMissing) {
     calls.add(greeting(rank, "c"));
   }
   EXPECT_EQ(calls.missing_ranks(), "");
-  // A rank that has ended was there.
+  // A rank that has ended is not missing.
   calls.leave(greeting(1, "c"));
   EXPECT_EQ(calls.missing_ranks(), "");
 }

@@ -105,7 +105,7 @@ TEST(JoinRun, RanksOfTwoRunsRejectEachOtherByName) {
                           HasSubstr("give each run a MASTER_PORT of its own"))));
 }
 
-// As of programs that only have RANK and WORLD_SIZE, whose run has no name.
+// Programs that only have RANK and WORLD_SIZE have a run without a name.
 TEST(JoinRun, ASecondRankOfTheSameNumberIsRejected) {
   const StoreServer server("tcp:127.0.0.1:0");
   StoreClient other(server.address(), milliseconds(10'000));

@@ -12,7 +12,7 @@ if(failed)
 endif()
 
 file(READ ${source} text)
-# Both would change how CMake divides a list.
+# Brackets and semicolons would change how CMake divides a list.
 string(REGEX REPLACE "[][;]" "" text "${text}")
 string(REPLACE "\n" ";" lines "${text}")
 set(number 0)

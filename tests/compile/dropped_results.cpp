@@ -1,4 +1,4 @@
-// Never linked: dropped_results.cmake wants a warning for each line marked "dropped",
+// Never linked: dropped_results.cmake expects a warning for each line marked "dropped",
 // and for no other line.
 
 #include "tandem/tandem.h"

@@ -90,8 +90,8 @@ TEST(ParitySampler, GivesPythonsIndicesForMnistAndItsNeighbours) {
   expect_pythons_indices({10'000, 59'999, 60'000});
 }
 
-// The samplers of the documents' programs, of seed 0: first without set_epoch, then
-// with set_epoch(epoch) from 1 on. A line per rank and epoch.
+// The samplers of the documents' programs with seed 0: first without set_epoch, then
+// with set_epoch(epoch) from 1 on. Prints a line per rank and epoch.
 constexpr const char* kDocumentPython = R"(
 from torch.utils.data import DistributedSampler
 

@@ -200,7 +200,7 @@ TEST_F(Hosts, AllThatWaitNameTheHostsThatAreMissing) {
   EXPECT_FALSE(zero.must_end(false));
   EXPECT_FALSE(zero.must_end(false));
   HostWatch one(second, nullptr, &client);
-  // Waits until host 0 has answered, and so until the line has come.
+  // Waits until host 0 has answered, so the line has arrived too.
   EXPECT_EQ(one.lost(), "");
   EXPECT_EQ(one.lost(), "");
   const std::string line = "tandem: [launch] waiting for host 2 of 3 to join at " +

@@ -37,7 +37,7 @@ TEST_P(Launch, NamesTheRankThatFailedAndItsCode) {
   }
 }
 
-// As a program of a user's that ends with exit_code() of what train() threw.
+// As a user's program that catches the error of train() and ends with its exit_code().
 TEST_P(Launch, EndsWithTheCodeOfRanksThatStoppedAndSaved) {
   for (const auto* other : {"exec sleep 30", "exit 75", "exit 0"}) {
     const auto result = run_launcher(

@@ -30,7 +30,8 @@ struct Norm {
   }
 };
 
-// Of one forward pass in each mode. The same text comes only once per process.
+// Returns the warnings of one forward pass in each mode. Each text is logged once per
+// process.
 std::string warnings_of(const std::unique_ptr<Model>& model) {
   const auto x = at::ones({4, 3});
   ForwardContext context;
@@ -83,7 +84,7 @@ TEST(HiddenState, ModelsThatHideNothingAreQuiet) {
   const std::vector<NamedTensor> buffers = {
       {"mean", norm.mean}, {"variance", norm.variance}};
   const auto mode = std::make_shared<bool>(true);
-  // In both modes; frozen; without running statistics.
+  // Batch norm in both modes; frozen; without running statistics.
   const std::vector<std::function<std::unique_ptr<Model>()>> models = {
       [&] {
         return make_function_model(

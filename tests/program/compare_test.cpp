@@ -333,7 +333,7 @@ TEST_F(Compare, KeepsCheckpointsOfRunsThatFailed) {
   EXPECT_THAT(result.errors, HasSubstr("choose another --out"));
 }
 
-// No data set is found but digits, which is drawn.
+// The only data set is digits, which is drawn.
 Variables without_data(const Scratch& scratch) {
   return {{"TANDEM_DATA", scratch / "none"}, {"XDG_CACHE_HOME", scratch / "cache"}};
 }

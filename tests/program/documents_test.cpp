@@ -167,7 +167,7 @@ std::ostream& operator<<(std::ostream& out, const Meeting& meeting) {
 
 class MasterAddress : public testing::TestWithParam<Meeting> {};
 
-// As the document's init_process, which sets what the launcher left out.
+// As the document's init_process, which sets the variables that the launcher left out.
 TEST_P(MasterAddress, OfJoinLineIsTheOneInForce) {
   const auto result = tandem_run(
       {"train", source_dir() + "/recipes/003-own-ddp.toml", "--data", "digits",

@@ -26,7 +26,7 @@ class Install : public testing::Test {
   Install() {
     expect_ok(run_command({"cmake", "--install", binary_dir(), "--prefix", prefix_}));
   }
-  // Where the programs of the project are. `found`: how it finds tandem.
+  // Returns the folder of the project's programs. `found`: CMake's flag to find tandem.
   std::string build(const std::string& source, const std::string& found) const {
     const auto build = scratch_ / "build";
     expect_ok(run_command(

@@ -1,4 +1,4 @@
-// What a user sees on a terminal: the progress bar, lines of epochs, colors.
+// Output on a terminal: the progress bar, lines of epochs, colors.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ const std::string kRed = "\033[31m";
 const std::string kBold = "\033[1m";
 const std::string kClear = "\r\033[K";
 
-// `tandem ARGUMENTS` on a terminal of its own.
+// Runs `tandem ARGUMENTS` on its own terminal.
 class Terminal {
  public:
   explicit Terminal(std::vector<std::string> arguments, const Variables& more = {}) {
@@ -50,7 +50,7 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  // All output up to now, once `text` is in it or the program has ended.
+  // Returns all output up to now, once `text` is in it or the program has ended.
   const std::string& read_until(const std::string& text) {
     while (shown_.find(text) == std::string::npos && read_more()) {
     }

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
-# Where Debian has daemons, which may not be in the PATH.
+# Debian's folders of daemons, which may not be in the PATH.
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 CONFIG = """
@@ -45,7 +45,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def obstacle():
-    """Why there can be no cluster here, "" if there can."""
+    """The reason why no cluster can run here, "" if one can."""
     programs = (*DAEMONS, "srun", "sbatch", "salloc", "scancel", "scontrol")
     missing = [name for name in programs if shutil.which(name, path=PATH) is None]
     if missing:
@@ -66,7 +66,7 @@ def free_ports(count):
 
 
 class Cluster:
-    """Starts the daemons, and stops them in stop(), which may come after a failure."""
+    """Starts the daemons; stop() stops them, also after a failure."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -80,7 +80,7 @@ class Cluster:
         self.environment = {
             name: value for name, value in os.environ.items()
             if not name.startswith(("SLURM", "PET_"))}
-        # Under tandem launch a rank has one thread too, and so the same bits.
+        # A rank under tandem launch has one thread too, so the bits are the same.
         self.environment |= {
             "SLURM_CONF": str(config), "PATH": PATH, "OMP_NUM_THREADS": "1"}
 
@@ -135,7 +135,7 @@ class Cluster:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def run(self, *command, variables=None, seconds=60):
-        """What a program prints, standard error too."""
+        """Returns the output of a program, with standard error."""
         with self.start_program(*command, variables=variables) as program:
             try:
                 return program.communicate(timeout=seconds)[0]
@@ -143,7 +143,7 @@ class Cluster:
                 program.kill()
 
     def submit(self, script, *flags):
-        """Hands a batch script to SLURM; its job's number."""
+        """Submits a batch script to SLURM and returns the number of its job."""
         path = self.folder / "script.sh"
         path.write_text("#!/bin/sh\n" + script)
         printed = self.run("sbatch", "--parsable", *flags, path)
@@ -152,7 +152,7 @@ class Cluster:
         return printed.strip()
 
     def wait_for(self, job, seconds=60):
-        """Waits until SLURM has nothing left to do for a job."""
+        """Waits until a job has ended in SLURM."""
         going_on = {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED"}
         wait_until(
             lambda: not going_on.intersection(

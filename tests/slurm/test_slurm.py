@@ -83,7 +83,7 @@ class Slurm(unittest.TestCase):
 
     def test_steps_with_one_port_reject_each_other_by_name(self):
         loop = BIN / "own_loop"
-        # Rank 1 of the second step comes to rank 0 of the first.
+        # Rank 1 of the second step connects to rank 0 of the first.
         job = cluster.submit(
             f"export MASTER_PORT={free_ports(1)[0]}\n"
             f"late='[ $SLURM_PROCID = 1 ] || sleep 2; exec {loop} 2 2000'\n"

@@ -1,4 +1,4 @@
-// What a model returns is compared with the classes of the data before the first step.
+// A model's outputs are compared with the classes of the data before the first step.
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <gmock/gmock.h>

@@ -45,7 +45,7 @@ TEST(CustomDataset, LimitAppliesToBothParts) {
   auto config = config_of();
   config.data.limit = 16;
   auto data = faces();
-  // Of all samples: they are not those of the first 16.
+  // Hashes of all samples, which differ from those of the first 16.
   data.train.hashes = {"images", "labels"};
   const auto summary = train_alone(config, data);
   EXPECT_EQ(summary.steps, 2);
@@ -76,7 +76,7 @@ TEST(CustomDataset, ItsNameIsRecordedAndItsRunIsEvaluatedWithIt) {
   const auto all = evaluate_checkpoint(checkpoint, options);
   EXPECT_EQ(all.correct, summary.test.correct);
   EXPECT_EQ(all.count, 40);
-  // Classes are the run's, whichever of them these samples have.
+  // The classes are those of the run, even if these samples lack some.
   options.dataset->num_classes = 3;
   options.limit = 10;
   EXPECT_EQ(evaluate_checkpoint(checkpoint, options).count, 10);

@@ -89,7 +89,7 @@ TEST(Reports, FollowTheTemplates) {
   EXPECT_EQ(lines.back(), "end");
 }
 
-// Training alone, and the program whose launcher began 1000 s before it.
+// Times of training, and of the program, whose launcher began 1000 s earlier.
 TEST(Reports, HaveTheTimeOfTrainingAndOfTheProgram) {
   auto config = small_config();
   config.output.log_line = "off";
@@ -153,7 +153,7 @@ TEST(Converged, TrainingEndsWhenALossImprovesByLessThanMinDelta) {
           {"Converged on rank 0 in epoch 2", "Converged on rank 1 in epoch 2"}));
 }
 
-// As len(dataloader.dataset) of a loader with a DistributedSampler.
+// As division by len(dataloader.dataset) with a DistributedSampler.
 TEST(EpochMean, OfTheDatasetDividesARanksSumsByAllSamples) {
   auto config = small_config();
   config.strategy.kind = StrategyKind::averaging;
@@ -181,7 +181,7 @@ TEST(EpochMean, OfTheDatasetDividesARanksSumsByAllSamples) {
   EXPECT_EQ(of_dataset.summary.train_accuracy, of_shard.summary.train_accuracy);
 }
 
-// An improvement between min_delta and twice as much, of ranks that train alone.
+// Ranks that train alone improve by more than min_delta, but less than twice as much.
 TEST(EpochMean, OfTheDatasetMakesMinDeltaCompareSmallerImprovements) {
   auto config = small_config();
   config.strategy.kind = StrategyKind::averaging;
@@ -205,7 +205,7 @@ TEST(EpochMean, OfTheDatasetMakesMinDeltaCompareSmallerImprovements) {
   EXPECT_THAT(run(config).lines, Contains("0 converged after 2"));
 }
 
-// Ranks in lockstep compare the loss of all ranks, whose samples are the dataset's.
+// Ranks in lockstep compare the loss over all ranks, which read the whole dataset.
 TEST(EpochMean, OfTheDatasetLeavesTheLossOfAllRanksAsItIs) {
   auto config = small_config();
   config.output.log_line = "off";

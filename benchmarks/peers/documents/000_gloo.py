@@ -75,7 +75,7 @@ def main():
         mp.spawn(train, nprocs=args.nproc, args=(args,))
         common.say(f"Finished training in {time.time()-start} secs")
         state, seconds = torch.load(args.trained)
-    # The document has no test, so it comes after the document's last line.
+    # The document has no test, so the test comes after the document's last line.
     model = models.make_model("convnet")
     model.load_state_dict(state)
     watch = common.Stopwatch()

@@ -3,7 +3,7 @@
 shared memory, without locks. Other than there: data_load.py and the loop's break are made
 up, the number of processes is a flag, and the program ends with a test.
 
-As there, a process divides its loss and accuracy by the size of the whole data set;
+As in the document, a process divides its loss and accuracy by the size of the whole data set;
 --epoch-mean shard divides by the samples that it read.
 
 usage: 001_hogwild.py --data FOLDER [--nproc 2] [--epochs 20] [--limit N]

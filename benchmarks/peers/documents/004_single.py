@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Document 004's mnist.py, written from it: one process. Other than there: a CPU stands for
-the GPU, MNIST is not downloaded, the model is models.py's with the same layers and seed 0
+"""Document 004's mnist.py, written from it: one process. Differences: a CPU replaces the
+GPU, MNIST is not downloaded, the model is that of models.py with the same layers and seed 0
 (the document has no seed), and the program ends with a test.
 
 usage: 004_single.py --data FOLDER [-n 1] [-g 1] [-nr 0] [--epochs 2] [--limit N]

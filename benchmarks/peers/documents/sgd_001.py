@@ -20,7 +20,8 @@ def make_net():
 
 
 def train(model, dataloader, epochs, rank, watch, size=None):
-    """`size`: what the epoch's sums are divided by; the document's: the whole dataset."""
+    """`size`: divisor of the epoch's sums; the size of the whole dataset by default, as in
+    the document."""
     size = size or len(dataloader.dataset)
     common.say(f'Training started...\n{size} data samples ---> Worker: {rank}')
     loss_fn = nn.CrossEntropyLoss()

@@ -50,8 +50,8 @@ class RollCall {
     return complete_;
   }
 
-  /// The ranks that are not there, as "rank 2 of 4"; "" when complete(), and before any
-  /// process has said how many there are.
+  /// Returns the missing ranks, as "rank 2 of 4"; "" when complete(), and while the
+  /// number of ranks is unknown.
   std::string missing_ranks() const;
 
  private:

@@ -433,7 +433,7 @@ class StoreServer::Table {
   // Addresses that came with another token and were named.
   std::set<std::string> denied_;
   RollCall roll_call_;
-  // Where missing ranks join, if this server names them; else "".
+  // Address at which missing ranks join, if this server names them; else "".
   std::string waiting_at_;
   WaitNotice notice_;
   // Of other hosts.

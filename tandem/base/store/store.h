@@ -57,7 +57,7 @@ class StoreServer {
   /// The owner's part in the run, before clients come.
   void greet(const Greeting& greeting);
 
-  /// Logs from now on which ranks the others wait for (wait_notice.h).
+  /// Starts to log the ranks for which the others wait (wait_notice.h).
   void name_missing_ranks();
 
   /// Whether the ranks did not fit together. Stays a moment then: those on other hosts

@@ -127,9 +127,9 @@ std::unique_ptr<Communicator> make_mpi(
   return comm;
 }
 
-// Another user, another set of hosts and a restart under torchrun have another token.
-// So has another run of torchrun, if this one looks for its store among several ports:
-// a rank that greeted a store of another run would end that run.
+// Other users, other sets of hosts and restarts under torchrun have other tokens. Other
+// runs of torchrun have them too, if ranks look for their store on several ports: a
+// rank that greeted the store of another run would end that run.
 std::string run_token(const TokenFile& file, const RankEnv& env) {
   return file.token() + "\n" + (env.agent_store ? env.run : "") + "/" +
          get_env("TORCHELASTIC_RESTART_COUNT").value_or("0");

@@ -18,9 +18,9 @@ struct RpcMessage {
   std::vector<at::Tensor> tensors;
 };
 
-/// A request that this rank received. The caller waits until `reply` is called: once,
-/// at any time before the Rpc is destroyed. `reply` copies what the answer's tensors
-/// hold before it returns.
+/// A request that this rank received. The caller waits until `reply` is called. Call it
+/// once, at any time before the Rpc is destroyed. It copies the answer's tensors before
+/// it returns.
 struct RpcRequest {
   // The rank that calls.
   int from = 0;
@@ -30,7 +30,7 @@ struct RpcRequest {
 
 /// Requests and answers between the ranks of a group. A rank may call any other rank at
 /// any time. Requests wait in a queue until the called rank takes them with next(), so
-/// one thread does all that they ask for (examples/rpc).
+/// one thread handles all requests of a rank (examples/rpc).
 ///
 /// Not thread-safe: at most one thread of a rank calls, takes or answers at a time.
 /// Every wait ends at the group's timeout. Destroying an Rpc drops messages that are on
@@ -66,10 +66,10 @@ class RpcBackend {
 /// Whether ranks of this group can call each other.
 bool has_rpc(const Communicator& comm);
 
-/// Makes calls between the ranks of a group possible. Collective: every rank of the
-/// group calls it. The communicator must outlive the result. Messages pass through
-/// memory between thread ranks, through shared memory between processes of one host,
-/// and through LibTorch's TensorPipe over Gloo.
+/// Returns an Rpc between the ranks of a group. Collective: every rank of the group
+/// calls it. The communicator must outlive the result. Messages pass through memory
+/// between thread ranks, through shared memory between processes of one host, and
+/// through LibTorch's TensorPipe over Gloo.
 ///
 /// Throws ConfigError if has_rpc() is false, CommError if not all ranks come in time.
 [[nodiscard]] std::unique_ptr<Rpc> make_rpc(Communicator& comm);

@@ -30,7 +30,7 @@ struct Choices<Share> {
 
 /// Which samples a run sees, and how.
 struct DataOptions {
-  // Value of sampler_seed: that of `seed`.
+  // The sampler_seed that selects the value of `seed`.
   static constexpr int64_t kSeedOfRun = -1;
 
   // A name of dataset_table() (data/dataset.h), or a folder of IDX files.

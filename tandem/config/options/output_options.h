@@ -36,7 +36,7 @@ struct Choices<OnSaveError> {
       {OnSaveError::warn, "warn", "a warning, unless it is the run's last"}};
 };
 
-/// What SIGUSR1 to any rank does to the run.
+/// Action of the run on SIGUSR1 to any rank.
 enum class OnSigusr1 { save, stop };
 template <>
 struct Choices<OnSigusr1> {

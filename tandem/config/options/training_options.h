@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// What a rank divides the sums of its epoch by.
+/// Divisor of a rank's sums over an epoch.
 enum class EpochMean { shard, dataset };
 template <>
 struct Choices<EpochMean> {
@@ -28,7 +28,7 @@ struct TrainingOptions {
   int64_t accumulate = 1;
   int64_t seed = 0;
   double min_delta = 0;
-  // Of a rank's own sums: those of all ranks together have the samples of all.
+  // Divisor of a rank's own sums. Sums over all ranks are divided by all samples.
   EpochMean epoch_mean = EpochMean::shard;
   int64_t patience = 0;
 

@@ -28,7 +28,7 @@ class Progress {
  public:
   /// `first`: rank 0, which speaks for all; `prints`: reports are shown.
   Progress(const RunConfig& config, bool first, bool prints);
-  /// Ends the line of a bar that is still drawn: the run was broken off.
+  /// Ends the line of a bar that is still drawn because the run was interrupted.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -36,9 +36,9 @@ class Progress {
   /// A report of training steps.
   void show(const LineValues& values);
 
-  /// The mean loss of an epoch's training: the template of config.output.epoch_line,
-  /// and without one a line on a terminal, where the bar leaves none. `done`: the epoch
-  /// was not broken off.
+  /// Prints the mean training loss of an epoch with config.output.epoch_line. Without
+  /// that template it prints a line on a terminal, because the bar leaves none. `done`:
+  /// whether the epoch is complete.
   void epoch(const LineValues& values, bool done);
 
   /// "Test set: Average loss: 0.0262, Accuracy: 9924/10000 (99%)". Rank 0's.

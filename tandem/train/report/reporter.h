@@ -24,11 +24,11 @@ struct ReportPlace {
   double lr = 0;
 };
 
-/// Loss of an epoch: of all ranks in lockstep, else of this rank's samples; 0 without
-/// samples.
+/// Loss of an epoch: over all ranks in lockstep, else over this rank's samples; 0
+/// without samples.
 struct EpochLoss {
   double mean = 0;
-  // Divided as config.training.epoch_mean says: what min_delta compares.
+  // Loss for min_delta, divided as config.training.epoch_mean says.
   double compared = 0;
 };
 
@@ -64,8 +64,8 @@ class Reporter {
   /// lockstep.
   void report(const ReportPlace& place, bool shown);
 
-  /// Ends an epoch's sums. Collective in lockstep. `done`: the epoch was not broken
-  /// off; else its sums are kept for the run that continues it.
+  /// Ends an epoch's sums. Collective in lockstep. `done`: whether the epoch is
+  /// complete; else its sums are kept for the run that continues it.
   EpochLoss end_epoch(const ReportPlace& place, bool done = true);
 
   /// Of this rank in this epoch: this object's own tensor (StepSums::tensor()), for a
@@ -87,7 +87,7 @@ class Reporter {
 
  private:
   void note_lost_output();
-  /// The values that do not depend on a place in the run.
+  /// Returns the values that do not depend on a place in the run.
   LineValues values_of_run() const;
   /// `batch`: sums of a batch alone.
   LineValues values_at(

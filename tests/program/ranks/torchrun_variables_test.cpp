@@ -1,4 +1,4 @@
-// torchrun's PET_ variables, which are all that Kubeflow's trainer sets.
+// torchrun's PET_ variables, the only variables that Kubeflow's trainer sets.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
