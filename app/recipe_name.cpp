@@ -44,14 +44,15 @@ std::vector<std::string> recipes_in(const std::string& folder) {
   std::error_code ignored;
   const bool in_checkout = installed.empty() && fs::is_directory(kInCheckout, ignored);
   const std::string folder = in_checkout ? kInCheckout : installed;
-  std::string message = "[recipe] '" + text + "' is neither a file nor a recipe's name";
+  std::string message =
+      "[recipe] recipe is '" + text + "', expected a file or the name of a recipe";
   if (folder.empty()) {
     throw ConfigError(message + "; write the path of a recipe");
   }
   const auto names = recipes_in(folder);
   message += did_you_mean(fs::path(text).stem().string(), names);
   throw ConfigError(
-      message + "; choose " + (in_checkout ? "recipes/NAME.toml, NAME is " : "") +
+      message + "; choose " + (in_checkout ? "recipes/NAME.toml with NAME " : "") +
       "one of " + join(names) + (in_checkout ? "" : " (in " + folder + ")"));
 }
 

@@ -77,7 +77,8 @@ int parse_nproc(const std::string& text, const std::string& where) {
   const int gpus = count_gpus();
   if (gpus == 0) {
     throw ConfigError(
-        "[launch] " + where + " is gpu, but this host has none; set it to a number");
+        "[launch] " + where +
+        " is gpu, expected a number, auto or cpu on a host without GPUs; change it");
   }
   return gpus;
 }

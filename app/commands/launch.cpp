@@ -66,7 +66,7 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
       "HOST:PORT of host 0, another form of the two above");
   app.add_option(
       "--rdzv-id,--rdzv_id", options.run,
-      "name of the run: hosts that give another are rejected");
+      "name of the run; hosts with another name are rejected");
   app.add_option(
       "--grace-seconds,--grace_seconds,--shutdown-timeout,--shutdown_timeout",
       options.grace_seconds, "between SIGTERM and SIGKILL");

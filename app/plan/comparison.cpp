@@ -99,13 +99,13 @@ void check_data(const Comparison& comparison) {
                              ", or choose another --data";
   if (recipes.size() == comparison.runs.size()) {
     throw DataError(
-        "[" + comparison.kind + "] nothing was started: no recipe has its data, " +
+        "[" + comparison.kind + "] no run was started because data is missing: " +
         join(missing, " and ") + remedy);
   }
   log_warning(fmt::format(
-      "[{}] {} of {} runs are skipped without their data, {}: {}{}", comparison.kind,
-      recipes.size(), comparison.runs.size(), join(missing, " and "), join(recipes),
-      remedy));
+      "[{}] {} of {} runs are skipped because data is missing, {}: {}{}",
+      comparison.kind, recipes.size(), comparison.runs.size(), join(missing, " and "),
+      join(recipes), remedy));
 }
 
 void note_machine(ordered_json& table, const std::string& directory) {

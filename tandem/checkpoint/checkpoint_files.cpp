@@ -99,8 +99,8 @@ SafetensorsFile parse_whole_model(const std::string& bytes, const std::string& p
   if (!has_hash(file) && !is_of_checkpoint(file)) {
     throw DataError(
         "[checkpoint] '" + path +
-        "' holds weights only, expected a checkpoint of tandem; start from them with "
-        "train --init, also with --epochs 0 --out RUN to make a checkpoint of them");
+        "' holds weights only, expected a checkpoint of tandem; use them with train "
+        "--init, and add --epochs 0 --out RUN to make a checkpoint of them");
   }
   stored_hash(file, path);
   return file;

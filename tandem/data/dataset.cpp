@@ -120,10 +120,10 @@ DatasetSplits load_dataset(
     const std::string& name_or_folder, int64_t limit, const Deadline& deadline) {
   if (name_or_folder.rfind(kCustom, 0) == 0) {
     throw ConfigError(
-        "[data] the run was trained on the custom data set '" +
+        "[data] data is the custom data set '" +
         name_or_folder.substr(std::string(kCustom).size()) +
-        "', which only its own program has; resume or evaluate it in that program "
-        "(evaluate_checkpoint()), or give --data");
+        "' of another program, expected a name or a folder; resume or evaluate the run "
+        "in that program (evaluate_checkpoint()), or change --data");
   }
   std::vector<std::string> names;
   DatasetSplits splits;

@@ -52,7 +52,7 @@ void check_outputs(const at::Tensor& output, int64_t samples, int64_t num_classe
     throw ConfigError(
         "[model] the shape of the output is " + c10::str(output.sizes()) +
         ", expected [" + std::to_string(samples) + ", " + std::to_string(num_classes) +
-        "], samples x classes; change what the model returns");
+        "], samples x classes; change the output of the model");
   }
   check_num_outputs(output.size(1), num_classes);
 }

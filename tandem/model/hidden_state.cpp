@@ -108,9 +108,9 @@ at::Tensor HiddenState::watch(
   if (!random_state().equal(before)) {
     log_warning(
         std::string(
-            "[model] evaluations give other results each time: the model draws random "
-            "numbers in them, as dropout in training mode does") +
-        kFix + "a function that sets the mode, which functional dropout must be given");
+            "[model] evaluations give a different result each time: the model draws "
+            "random numbers, as dropout does in training mode") +
+        kFix + "a function that sets the mode, also of functional dropout");
   }
   return output;
 }

@@ -69,8 +69,8 @@ void check_num_outputs(int64_t num_outputs, int64_t num_classes) {
   if (num_outputs > num_classes) {
     log_warning(
         "[model] " + std::to_string(num_outputs - num_classes) +
-        " outputs have no class and only learn to be small: the model has " + found +
-        " outputs, the data " + wanted + " classes; give the last layer " + wanted +
+        " outputs have no class and only become small: the model has " + found +
+        " outputs, the data has " + wanted + " classes; give the last layer " + wanted +
         " outputs, or set Dataset::num_classes to " + found);
   }
 }

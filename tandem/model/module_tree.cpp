@@ -82,8 +82,8 @@ const Network& network_of(ModelKind kind) {
     }
   }
   throw ConfigError(
-      std::string("[model] model ") + name_of(kind) +
-      " has no module tree; choose another model");
+      std::string("[model] model is ") + name_of(kind) +
+      ", expected a model with a module tree; choose another model");
 }
 
 std::string function_name(LayerKind kind) {

@@ -58,11 +58,11 @@ TEST(Error, IsOneLineOfPrintableCharacters) {
   EXPECT_STREQ(CommError("x\ny", "z\r").what(), "[comm] x?y failed: z?");
 }
 
-TEST(ExitCode, IsOfItsOwnForARunThatStoppedAndSaved) {
+TEST(ExitCode, Is75ForARunThatStoppedAndSaved) {
   EXPECT_EQ(exit_code(StoppedError("x")), 75);
 }
 
-TEST(ExitCode, OfAnotherProcessIsOneUnlessItIsKnown) {
+TEST(ExitCode, UnknownCodesOfOtherProcessesBecomeOne) {
   for (const int code : {2, 75}) {
     EXPECT_EQ(known_exit_code(code), code);
   }

@@ -43,7 +43,7 @@ TEST(ProgramClock, PassesOnTheStartOfTheProcess) {
   EXPECT_EQ(program_start_variable(), own);
 }
 
-TEST(ProgramClock, IgnoresAVariableThatIsNoNumber) {
+TEST(ProgramClock, IgnoresAVariableThatIsNotANumber) {
   const auto name = program_start_variable().first;
   const double before = program_seconds();
   setenv(name.c_str(), "yesterday", 1);

@@ -177,7 +177,7 @@ TEST(RankEnv, DerivesThePortFromSlurmsJobAndStep) {
   EXPECT_LT(*ports.rbegin(), 32768);
 }
 
-TEST(RankEnv, NamesTheRunByTheNumberThatItsLauncherGaveIt) {
+TEST(RankEnv, HasTheLaunchersNameOfTheRun) {
   EXPECT_EQ(read(kSlurm)->run, "slurm job 1234567 step 0");
   EXPECT_EQ(
       read(with(kSlurm, {{"SLURM_STEP_ID", "3"}}))->run, "slurm job 1234567 step 3");
@@ -219,7 +219,7 @@ TEST(RankEnv, TheNameOfSlurmsJobDoesNotMatter) {
   }
 }
 
-TEST(RankEnv, AShellThatSrunStartsInATerminalIsNoRank) {
+TEST(RankEnv, AShellThatSrunStartsInATerminalIsNotARank) {
   const Environment shell = {{"SLURM_PTY_PORT", "40000"}, {"SLURM_PROCID", "0"}};
   EXPECT_EQ(read(with(with(kSlurm, shell), {{"SLURM_NTASKS", "1"}})), std::nullopt);
   EXPECT_TRUE(read(with(with(kSlurm, shell), {{"SLURM_NTASKS", "2"}})));

@@ -49,7 +49,7 @@ TEST_F(Signals, AskForOneSave) {
   EXPECT_FALSE(take_save_request());
 }
 
-TEST_F(Signals, Sigusr1AsksToStopWhereThatIsWanted) {
+TEST_F(Signals, Sigusr1AsksToStopIfThatIsSet) {
   raise(SIGTERM);
   // A signal that came before the settings were read.
   raise(SIGUSR1);

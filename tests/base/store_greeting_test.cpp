@@ -113,13 +113,13 @@ TEST(RollCall, RefusesARankOfAnotherRun) {
   EXPECT_EQ(
       calls.add(one),
       "[store] rank 1 on node-a is of run 'slurm job 12 step 1', but rank 0 on node-a "
-      "of run 'slurm job 12 step 0'; give each run a MASTER_PORT of its own");
+      "of run 'slurm job 12 step 0'; give each run its own MASTER_PORT");
   // Programs that only set RANK and WORLD_SIZE do not name their run.
   one.run = "";
   EXPECT_EQ(calls.add(one), "");
 }
 
-TEST(RollCall, RefusesARankOfAnotherRunThanTheFirstThatNamedOne) {
+TEST(RollCall, ComparesRunsWithTheFirstRankThatNamesItsRun) {
   RollCall calls;
   EXPECT_EQ(calls.add(greeting(0, "node-a")), "");
   auto one = greeting(1, "node-a");
@@ -130,7 +130,7 @@ TEST(RollCall, RefusesARankOfAnotherRunThanTheFirstThatNamedOne) {
   EXPECT_THAT(calls.add(two), AllOf(HasSubstr("run 'b'"), HasSubstr("run 'a'")));
 }
 
-TEST(RollCall, KnowsWhichRanksAreMissing) {
+TEST(RollCall, ListsMissingRanks) {
   RollCall calls;
   EXPECT_EQ(calls.missing_ranks(), "");
   calls.add(greeting(0, "a", Greeting::Role::launcher));

@@ -102,7 +102,7 @@ TEST(JoinRun, RanksOfTwoRunsRejectEachOtherByName) {
       join_all(envs), Each(AllOf(
                           HasSubstr("run 'slurm job 12 step 0'"),
                           HasSubstr("run 'slurm job 12 step 1'"),
-                          HasSubstr("give each run a MASTER_PORT of its own"))));
+                          HasSubstr("give each run its own MASTER_PORT"))));
 }
 
 // Programs that only have RANK and WORLD_SIZE have a run without a name.
@@ -130,7 +130,7 @@ TEST(JoinRun, UnderTorchrunRanksMeetBehindTheAgentsPort) {
   EXPECT_THAT(join_all(envs), Each("shm 3"));
 }
 
-TEST(JoinRun, RankThatStaysAwayIsNamedAtTheTimeout) {
+TEST(JoinRun, MissingRankIsNamedAtTheTimeout) {
   CommOptions options;
   options.timeout_seconds = 0.4;
   const auto start = std::chrono::steady_clock::now();

@@ -149,7 +149,7 @@ TEST(ParitySampler, GivesRecipesTheOrderOfTheirDocumentsWithAnySeed) {
   }
 }
 
-TEST(SamplerSeed, IsTheRunsUnlessItIsSet) {
+TEST(SamplerSeed, IsTheSeedOfTheRunByDefault) {
   RunConfig config;
   config.training.seed = 7;
   const std::string of_seed_7 = order_of(config);

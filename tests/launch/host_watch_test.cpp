@@ -103,7 +103,7 @@ TEST_F(Hosts, TheFirstOfTwoThatFailedAlikeIsNamed) {
   EXPECT_EQ(said, std::vector<std::string>(3, "two"));
 }
 
-TEST_F(Hosts, ARunThatStoppedAndSavedIsThatUnlessARankFailed) {
+TEST_F(Hosts, SavedAndStoppedPrevailsOverConsequences) {
   start(3);
   const HostEnding saved{Cause::saved_and_stopped, kExitStopped, "at step 5"};
   watches_[1]->must_end(true);
@@ -189,7 +189,7 @@ TEST_F(Hosts, BothSidesOfASilenceSayTheSame) {
   EXPECT_EQ(second.agree(kConsequence, never).reason, one_side);
 }
 
-TEST_F(Hosts, AllThatWaitNameTheHostsThatAreMissing) {
+TEST_F(Hosts, WaitingHostsNameTheMissingHosts) {
   auto first = place(0, kLong);
   auto second = place(1, kLong);
   first.began = second.began = std::chrono::steady_clock::now() - Milliseconds(6'000);

@@ -42,7 +42,7 @@ TEST_P(Launch, GivesAllRanksOnePortAndOneStore) {
   EXPECT_EQ(lines[0].substr(9), lines[1].substr(9));
 }
 
-TEST_P(Launch, GivesAllRanksItsOwnStart) {
+TEST_P(Launch, PassesItsStartTimeToAllRanks) {
   const auto result = run_launcher({"--nproc", "2"}, "echo ${TANDEM_PROGRAM_START}.");
   const auto lines = sorted_lines(result.output);
   ASSERT_EQ(lines.size(), 2u);

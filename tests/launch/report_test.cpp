@@ -44,7 +44,7 @@ TEST_F(Report, CallsOnlyCommErrorsAConsequence) {
   EXPECT_FALSE(after(std::runtime_error("x")).consequence);
 }
 
-TEST_F(Report, OfAnUnknownFormIsOfAFailure) {
+TEST_F(Report, WithAnUnknownCodeCountsAsAFailure) {
   for (const auto* text : {"0r1 x", "99r1 x", "r1 x", "7 x", "xyz x", "75c x"}) {
     client_.set("failure/3", text);
     const auto report = find_report(server_, 3);

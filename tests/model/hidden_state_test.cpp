@@ -44,7 +44,7 @@ std::string warnings_of(const std::unique_ptr<Model>& model) {
   return testing::internal::GetCapturedStderr();
 }
 
-TEST(HiddenState, RunningStatisticsThatTheModelDoesNotNameAreAWarning) {
+TEST(HiddenState, RunningStatisticsOutsideTheBuffersAreAWarning) {
   const Norm first;
   const Norm second;
   const auto model = make_function_model(
@@ -76,10 +76,10 @@ TEST(HiddenState, DropoutInEvaluationIsAWarning) {
       [=](const at::Tensor& x) { return at::dropout(x * weight, 0.5, true); },
       {{"weight", weight}});
   EXPECT_THAT(
-      warnings_of(model), HasSubstr("evaluations give other results each time"));
+      warnings_of(model), HasSubstr("evaluations give a different result each time"));
 }
 
-TEST(HiddenState, ModelsThatHideNothingAreQuiet) {
+TEST(HiddenState, ModelsThatHideNothingCauseNoWarning) {
   const Norm norm;
   const std::vector<NamedTensor> buffers = {
       {"mean", norm.mean}, {"variance", norm.variance}};

@@ -24,7 +24,7 @@ std::string tree_of(ModelKind kind) {
 }
 
 // Document 001 prints this.
-TEST(ModuleTree, OfNet5x5IsWhatItsDocumentPrints) {
+TEST(ModuleTree, Net5x5IsPrintedAsInItsDocument) {
   EXPECT_EQ(
       tree_of(ModelKind::net5x5),
       "Net(\n"
@@ -95,7 +95,7 @@ class ConvNet(nn.Module):
 print(ConvNet())
 )";
 
-TEST(ParityModuleTree, IsWhatPythonPrintsOfTheDocumentsNetworks) {
+TEST(ParityModuleTree, MatchesPythonForTheDocumentsNetworks) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const auto printed = run_python({"-c", kNetworks});
   ASSERT_TRUE(printed.status.ok()) << printed.errors;

@@ -44,7 +44,7 @@ TEST(ModelCommand, PrintsModulesShapesAndParameters) {
       "Total parameters: 7850\n");
 }
 
-TEST(ModelCommand, TakesAnotherInputAndNumberOfClasses) {
+TEST(ModelCommand, AcceptsInputShapeAndNumberOfClasses) {
   const auto result =
       tandem_run({"model", "convnet_bn", "--input", "3x32x32", "--classes", "100"});
   EXPECT_TRUE(result.status.ok()) << result.errors;

@@ -315,7 +315,7 @@ TEST_F(Compare, DoesNotMixWithAnEarlierComparison) {
   EXPECT_EQ(read_file(out_ + "/table.json"), before);
 }
 
-TEST_F(Compare, UsesADirectoryAgainInWhichEveryRecipeFailed) {
+TEST_F(Compare, ReusesADirectoryInWhichEveryRecipeFailed) {
   recipe("one", "optimizer = \"sgd\"\nlr = 1e36\n");
   ASSERT_EQ(compare({"one"}).status.code, 1);
   recipe("one", "");
@@ -348,8 +348,8 @@ TEST_F(Compare, StartsNothingIfNoRecipeHasItsData) {
     EXPECT_THAT(
         result.errors,
         AllOf(
-            HasSubstr("no recipe has its data, mnist and kmnist; run tandem data fetch "
-                      "mnist and tandem data fetch kmnist"),
+            HasSubstr("no run was started because data is missing: mnist and kmnist; "
+                      "run tandem data fetch mnist and tandem data fetch kmnist"),
             testing::EndsWith("--data\n")));
     EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
     EXPECT_FALSE(file_exists(out_));
@@ -364,8 +364,8 @@ TEST_F(Compare, SkipsRecipesThatLackTheirDataAndListsThem) {
   EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(
       result.errors,
-      HasSubstr("2 of 3 runs are skipped without their data, mnist: a, b; run tandem "
-                "data fetch mnist"));
+      HasSubstr("2 of 3 runs are skipped because data is missing, mnist: a, b; run "
+                "tandem data fetch mnist"));
   EXPECT_THAT(
       result.output,
       AllOf(HasSubstr("a skipped: mnist is missing"), HasSubstr("1 done, 2 skipped")));

@@ -168,7 +168,7 @@ std::ostream& operator<<(std::ostream& out, const Meeting& meeting) {
 class MasterAddress : public testing::TestWithParam<Meeting> {};
 
 // As the document's init_process, which sets the variables that the launcher left out.
-TEST_P(MasterAddress, OfJoinLineIsTheOneInForce) {
+TEST_P(MasterAddress, IsPrintedInJoinLine) {
   const auto result = tandem_run(
       {"train", source_dir() + "/recipes/003-own-ddp.toml", "--data", "digits",
        "--nproc", "1", "--limit", "64", "--epochs", "1"},

@@ -194,7 +194,7 @@ TEST(Packages, ComparisonsTakeRecipesByTheirNames) {
   EXPECT_THAT(read_file(scratch / "compare/table.json"), HasSubstr("\"done\""));
 }
 
-TEST(Packages, ARecipeThatIsNotThereNamesTheNearestAndListsAll) {
+TEST(Packages, AnUnknownRecipeSuggestsTheNearestAndListsAll) {
   const auto result = installed_run({"train", "quikstart"});
   EXPECT_EQ(result.status.code, 2);
   EXPECT_THAT(
@@ -206,7 +206,7 @@ TEST(Packages, ARecipeThatIsNotThereNamesTheNearestAndListsAll) {
               "quickstart (in " + runtime().prefix() + "/share/tandem/recipes)")));
 }
 
-TEST(Packages, AnUnknownFlagIsReportedBeforeItsValueIsTakenForARecipe) {
+TEST(Packages, AnUnknownFlagIsReportedBeforeAnUnknownRecipe) {
   for (const char* command : {"train", "compare", "scaling"}) {
     const auto result = installed_run({command, "--data", "digits", "--epoch", "net"});
     EXPECT_EQ(result.status.code, 2) << command;

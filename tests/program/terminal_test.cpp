@@ -115,7 +115,7 @@ TEST(Terminal, HasNoColorsWithNoColorOrOnADumbTerminalOrAPipe) {
 
 class Interrupted : public testing::TestWithParam<const char*> {};
 
-TEST_P(Interrupted, PrintsItsErrorOnALineOfItsOwn) {
+TEST_P(Interrupted, PrintsItsErrorOnANewLine) {
   const Scratch scratch;
   Terminal terminal(
       {"train", "--model", "simplenet", "--epochs", "100000", "--nproc", GetParam(),

@@ -61,7 +61,7 @@ class Slurm(unittest.TestCase):
         self.assertIn("2 ranks over shm", printed)
         self.assertNotIn("1 rank over", printed)
 
-    def test_a_batch_script_is_no_rank(self):
+    def test_a_batch_script_is_not_a_rank(self):
         job = cluster.submit(words([*SHORT, "--nproc", "2"]), "-n", "2", "-o", "shell.out")
         cluster.wait_for(job)
         self.assertIn("2 ranks over shm", read("shell.out"))
@@ -115,7 +115,7 @@ class Slurm(unittest.TestCase):
         self.assertIn("stopped by a signal to rank", read("signalled.out"))
         self.assertIn("code 75", read("signalled.out"))
 
-    def test_a_job_that_requeues_itself_ends_with_the_bits_of_one_that_did_not(self):
+    def test_a_requeued_job_ends_with_the_bits_of_an_uninterrupted_run(self):
         cluster.run("srun", "-n", "2", *LONG, "--out", "whole")
         job = cluster.submit(
             "srun " + words([*LONG, "--out", "requeued", "--resume", "auto",

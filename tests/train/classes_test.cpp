@@ -96,9 +96,8 @@ TEST(Classes, MoreOutputsThanClassesAreAWarning) {
         testing::internal::GetCapturedStderr(),
         HasSubstr(
             std::to_string(outputs - 5) +
-            " outputs have no class and only learn to be "
-            "small: the model has " +
-            std::to_string(outputs) + " outputs, the data 5 classes"));
+            " outputs have no class and only become small: the model has " +
+            std::to_string(outputs) + " outputs, the data has 5 classes"));
   }
 }
 
@@ -113,7 +112,7 @@ TEST(Classes, AreThoseThatTheDataSetDeclares) {
       HasSubstr("outputs is 5, expected 6"));
 }
 
-TEST(Classes, AnOutputThatIsNoRowPerSampleIsAnError) {
+TEST(Classes, AnOutputWithoutARowPerSampleIsAnError) {
   const auto comm = make_single_communicator();
   auto weight = at::zeros({8, 5}).set_requires_grad(true);
   EXPECT_THAT(
@@ -138,7 +137,7 @@ TEST(Classes, AProgramsOwnLossDecidesWhatOutputsAre) {
   EXPECT_EQ(train(config_of(), data_of_5_classes(), *comm, std::move(own)).steps, 4);
 }
 
-TEST(Samples, ThatDoNotFitTheirDescriptionAreAnErrorBeforeTheFirstStep) {
+TEST(Samples, MismatchWithTheDescriptionIsAnErrorBeforeTheFirstStep) {
   struct Case {
     std::function<void(DatasetSplits&)> change;
     std::string says;

@@ -68,7 +68,7 @@ TEST(CustomDataset, ItsNameIsRecordedAndItsRunIsEvaluatedWithIt) {
   EXPECT_THAT(
       error_of<ConfigError>([&] { return evaluate_checkpoint(checkpoint); }),
       AllOf(
-          HasSubstr("the custom data set 'faces', which only its own program has"),
+          HasSubstr("data is the custom data set 'faces' of another program, expected"),
           HasSubstr("evaluate_checkpoint()"), HasSubstr("--data"),
           Not(HasSubstr("\n"))));
   CheckpointEvaluation options;

@@ -154,7 +154,7 @@ TEST(Converged, TrainingEndsWhenALossImprovesByLessThanMinDelta) {
 }
 
 // As division by len(dataloader.dataset) with a DistributedSampler.
-TEST(EpochMean, OfTheDatasetDividesARanksSumsByAllSamples) {
+TEST(EpochMean, DatasetDividesARanksSumsByAllSamples) {
   auto config = small_config();
   config.strategy.kind = StrategyKind::averaging;
   config.training.epochs = 2;
@@ -182,7 +182,7 @@ TEST(EpochMean, OfTheDatasetDividesARanksSumsByAllSamples) {
 }
 
 // Ranks that train alone improve by more than min_delta, but less than twice as much.
-TEST(EpochMean, OfTheDatasetMakesMinDeltaCompareSmallerImprovements) {
+TEST(EpochMean, DatasetMakesMinDeltaCompareSmallerImprovements) {
   auto config = small_config();
   config.strategy.kind = StrategyKind::averaging;
   config.strategy.average_every = StrategyOptions::kAtTheEnd;
@@ -206,7 +206,7 @@ TEST(EpochMean, OfTheDatasetMakesMinDeltaCompareSmallerImprovements) {
 }
 
 // Ranks in lockstep compare the loss over all ranks, which read the whole dataset.
-TEST(EpochMean, OfTheDatasetLeavesTheLossOfAllRanksAsItIs) {
+TEST(EpochMean, DatasetLeavesTheLossOfAllRanksUnchanged) {
   auto config = small_config();
   config.output.log_line = "off";
   config.output.epoch_line = "epoch: {count} samples, loss {loss:.9f}";

@@ -126,8 +126,7 @@ std::string RollCall::difference(const Greeting& greeting) const {
       greeting.run != first_with_run_->run) {
     return differ(
         greeting, "is of run '" + greeting.run + "'", *first_with_run_,
-        "of run '" + first_with_run_->run + "'",
-        "give each run a MASTER_PORT of its own");
+        "of run '" + first_with_run_->run + "'", "give each run its own MASTER_PORT");
   }
   if (first_ && greeting.build != first_->build) {
     return differ(

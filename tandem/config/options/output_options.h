@@ -99,7 +99,7 @@ struct OutputOptions {
         "keep_best", &O::keep_best,
         "also keep the checkpoint with the lowest test loss, as checkpoints/best");
     table.add("on_save_error", &O::on_save_error, "what a checkpoint that fails does");
-    table.add("on_sigusr1", &O::on_sigusr1, "what SIGUSR1 to any rank does");
+    table.add("on_sigusr1", &O::on_sigusr1, "action on SIGUSR1 to any rank");
     table.add("log_every", &O::log_every, "steps between reports").between(1, kMany);
     table.add("log_at", &O::log_at, "which of them has the report");
     table.add("log_ranks", &O::log_ranks, "who reports");
@@ -146,7 +146,7 @@ struct OutputOptions {
     table
         .add(
             "dry_run", &O::dry_run,
-            "train two steps of one epoch, evaluate two batches, and save no "
+            "two training steps of one epoch, two evaluation batches, no "
             "checkpoint")
         .also({"--fast-dev-run"})
         .of_one_start();

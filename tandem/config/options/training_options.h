@@ -13,7 +13,7 @@ struct Choices<EpochMean> {
   static constexpr Choice<EpochMean> rows[] = {
       {EpochMean::shard, "shard", "the samples that the rank read"},
       {EpochMean::dataset, "dataset",
-       "all samples, as a loop that divides by len(dataloader.dataset)"}};
+       "all samples, as with division by len(dataloader.dataset)"}};
 };
 
 /// How long a run trains, on which batches.
@@ -51,7 +51,8 @@ struct TrainingOptions {
     table
         .add(
             "seed", &O::seed,
-            "seed of weights and dropout, and of the order unless sampler_seed is set")
+            "seed of weights and dropout, and of the sample order unless "
+            "sampler_seed is set")
         .between(0, 9007199254740992)
         .kept();
     table

@@ -53,7 +53,7 @@ TEST(TorchrunVariables, AreOverriddenByFlags) {
   EXPECT_THAT(result.output, HasSubstr("of 3 at 127.0.0.1:"));
 }
 
-TEST(TorchrunVariables, MayNameTheMeetingPointInOne) {
+TEST(TorchrunVariables, RdzvEndpointNamesTheMeetingPoint) {
   const auto result = launch(
       {{"PET_NNODES", "2:2"},
        {"PET_NODE_RANK", "1"},
@@ -61,7 +61,7 @@ TEST(TorchrunVariables, MayNameTheMeetingPointInOne) {
   EXPECT_EQ(result.output, "[rank 1] 1 of 2 at 127.0.0.1:4568\n");
 }
 
-TEST(TorchrunVariables, MayCountCpus) {
+TEST(TorchrunVariables, NprocPerNodeCountsCpusAndGpus) {
   for (const auto* word : {"auto", "cpu"}) {
     const auto result = launch({{"PET_NPROC_PER_NODE", word}});
     EXPECT_EQ(sorted_lines(result.output).size(), static_cast<size_t>(usable_cpus()));
@@ -74,7 +74,7 @@ TEST(TorchrunVariables, MayCountCpus) {
       3u);
 }
 
-TEST(TorchrunVariables, DoNothingInARankAndWhenEmpty) {
+TEST(TorchrunVariables, AreIgnoredInARankAndWhenEmpty) {
   auto rank = kSecondHost;
   rank.emplace_back("RANK", "0");
   EXPECT_EQ(sorted_lines(launch(rank).output).size(), 1u);
@@ -89,7 +89,7 @@ struct Bad {
   const char* expected;
 };
 
-TEST(TorchrunVariables, WithABadValueAreNamed) {
+TEST(TorchrunVariables, BadValuesAreErrorsThatNameTheVariable) {
   for (const auto& bad : {
            Bad{"PET_NNODES", "x", "1 to 65536"},
            Bad{"PET_NNODES", "0", "1 to 65536"},
@@ -110,7 +110,7 @@ TEST(TorchrunVariables, WithABadValueAreNamed) {
   }
 }
 
-TEST(TorchrunVariables, NameTheRunSoThatAnotherRunsHostIsRejected) {
+TEST(TorchrunVariables, RdzvIdRejectsAHostOfAnotherRun) {
   std::string port;
   {
     const StoreServer probe("tcp:127.0.0.1:0");
@@ -130,7 +130,7 @@ TEST(TorchrunVariables, NameTheRunSoThatAnotherRunsHostIsRejected) {
   EXPECT_THAT(other.errors, AllOf(HasSubstr("run 'b'"), HasSubstr("run 'a'")));
 }
 
-TEST(TorchrunVariables, OverrideTheRecipeOfTrainButNoFlag) {
+TEST(TorchrunVariables, OverrideTheRecipeOfTrainButNotFlags) {
   const Scratch scratch;
   replace_file(scratch / "recipe.toml", "nproc = 3\nmodel = \"simplenet\"\n");
   const auto train = [&](const std::vector<std::string>& flags) {

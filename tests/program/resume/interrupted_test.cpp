@@ -156,7 +156,7 @@ TEST(Resume, SigusrOneToOneRankSavesAndGoesOn) {
   EXPECT_EQ(hash_in(out), uninterrupted(kSignalBatch));
 }
 
-TEST(Resume, SigusrOneStopsARunThatWantsThat) {
+TEST(Resume, SigusrOneStopsARunIfThatIsSet) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const auto stopped = disturb_after_report(
