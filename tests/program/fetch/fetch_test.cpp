@@ -310,9 +310,11 @@ TEST_F(Fetch, AFolderThatCannotBeWrittenIsNamedBeforeAnythingIsFetched) {
 TEST_F(Fetch, ShowsABarOnATerminalOnly) {
   const HttpServer server(server_of(kFiles));
   write_mirrors(set_of("tiny", {server.url()}, kFiles));
+  auto on_terminal = variables();
+  on_terminal.emplace_back("TERM", "xterm");
   const auto result = run_command(
       {"script", "-qec", "'" + program() + "' data fetch tiny", "/dev/null"},
-      variables());
+      on_terminal);
   expect_ok(result);
   EXPECT_THAT(result.output, AllOf(HasSubstr(" % "), HasSubstr(" MB/s")));
   remove_all(scratch_ / "data/tiny");

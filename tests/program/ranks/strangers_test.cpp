@@ -222,8 +222,9 @@ struct Answers {
 };
 
 Answers call_every_port(const Hosts& hosts, const std::atomic<bool>& over) {
-  // So many may come in the moment before a port has its filter, and is gone.
-  constexpr int kFew = 3;
+  // A port may answer so often before it has its filter: a tenth of a second on a busy
+  // machine. A port without a filter answers hundreds of times.
+  constexpr int kFew = 50;
   Answers answers;
   std::set<int> known;
   std::set<int> ports;
