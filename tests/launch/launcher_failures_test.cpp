@@ -47,7 +47,8 @@ TEST_P(Launch, EndsWithTheCodeOfRanksThatStoppedAndSaved) {
   }
   const auto failed = run_launcher(
       {"--nproc", "2"},
-      "trap '' TERM; [ $RANK = 0 ] && exit 75; exec \"$HELPER\" fail data 'no space'");
+      "[ $RANK = 0 ] && read line < $DIR/fifo && exit 75; trap '' TERM; "
+      "echo > $DIR/fifo; exec \"$HELPER\" fail data 'no space'");
   EXPECT_EQ(failed.status.code, 1);
   EXPECT_THAT(failed.errors, HasSubstr("rank 1 failed: no space"));
 }
