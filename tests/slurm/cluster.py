@@ -52,6 +52,8 @@ def obstacle():
         return f"there is no {missing[0]}; install slurm-wlm and munge (scripts/setup)"
     if os.geteuid() != 0:
         return "SLURM's daemons start jobs, which needs root"
+    if not os.path.ismount("/sys/fs/cgroup"):
+        return "slurmd needs /sys/fs/cgroup, which is not mounted"
     return ""
 
 
