@@ -21,8 +21,8 @@ struct DataHashes {
 struct Dataset {
   // A name or a path, for messages and config.toml.
   std::string name = "unnamed";
-  // Whether load_dataset(name) returns the same samples. The loaders set it; clear it
-  // in a copy that you change.
+  // load_dataset(name) returns the same samples. The loaders set it; clear it in a copy
+  // that you change.
   bool is_loadable = false;
   int64_t size = 0;
   int64_t channels = 1;

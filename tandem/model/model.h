@@ -99,7 +99,7 @@ struct ModelOptions {
 [[nodiscard]] std::unique_ptr<Model> make_layered_model(
     std::vector<Layer> layers, const ModelOptions& options);
 
-/// A model from any forward function and the parameters and buffers behind it, for
+/// A model from any forward function and the parameters and buffers that it uses, for
 /// instance a TorchScript module; module_model.h makes one from a torch::nn module.
 /// `set_training` is called when the mode changes. A buffer that is not named here is
 /// neither saved nor synchronised. Without `set_training` evaluations run in the
