@@ -2,6 +2,11 @@
 
 #include <openssl/evp.h>
 
+#include <fstream>
+#include <vector>
+
+#include "tandem/base/file_error.h"
+
 namespace tandem {
 
 struct Sha256::State {
@@ -36,6 +41,20 @@ std::string Sha256::hex_digest() {
 std::string sha256_hex(const void* data, size_t size) {
   Sha256 hash;
   hash.update(data, size);
+  return hash.hex_digest();
+}
+
+std::string sha256_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> chunk(size_t{1} << 20);
+  Sha256 hash;
+  while (file) {
+    file.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+    hash.update(chunk.data(), static_cast<size_t>(file.gcount()));
+  }
+  if (!file.eof()) {
+    fail_on_file("read", path);
+  }
   return hash.hex_digest();
 }
 

@@ -25,4 +25,7 @@ class Sha256 {
 /// The 64 hex digits for bytes that are all in memory.
 std::string sha256_hex(const void* data, size_t size);
 
+/// The 64 hex digits for a file. Throws DataError if the file cannot be read.
+std::string sha256_of_file(const std::string& path);
+
 }  // namespace tandem

@@ -1,8 +1,11 @@
 #include "tandem/base/sha256.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+
+#include "tests/base/test_tools.h"
 
 namespace tandem::sha256_test {
 
@@ -38,6 +41,20 @@ TEST(Sha256, DoesNotDependOnThePieces) {
       sha.update(text.data() + at, std::min(piece, text.size() - at));
     }
     EXPECT_EQ(sha.hex_digest(), digest(text)) << piece;
+  }
+}
+
+TEST(Sha256, OfAFileIsThatOfItsBytes) {
+  const TempDir folder;
+  for (const size_t size : {0, 1, 1 << 20, (1 << 20) + 1}) {
+    const std::string bytes(size, 'b');
+    replace_file(folder.file("file"), bytes);
+    EXPECT_EQ(sha256_of_file(folder.file("file")), digest(bytes)) << size;
+  }
+  for (const auto& unreadable : {folder.file("missing"), folder.path()}) {
+    EXPECT_THAT(
+        message_of<DataError>([&] { sha256_of_file(unreadable); }),
+        testing::HasSubstr("cannot read '" + unreadable + "': "));
   }
 }
 
