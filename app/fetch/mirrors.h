@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,50 +9,50 @@
 
 namespace tandem::app {
 
-/// A file that can be fetched.
+/// A file that can be downloaded.
 struct RemoteFile {
-  // Letters, digits and -_.+ only, so that it names nothing outside of a folder and is
-  // itself in an address.
+  // Letters, digits and -_.+ only, and no dot at its beginning. Such a name cannot lead
+  // out of a folder and needs no escapes in a URL.
   std::string name;
-  // In bytes, 1 and more.
+  // In bytes, 1 or more.
   int64_t size = 0;
   // 64 lower-case hex digits.
   std::string sha256;
 };
 
-/// A .tar.gz, and the folder in it that has a data set's files.
+/// A .tar.gz, and the folder in it with a data set's files.
 struct RemoteArchive {
   RemoteFile file;
   std::string folder;
 };
 
-/// A data set that can be fetched.
+/// A data set that can be downloaded.
 struct RemoteSet {
-  // As RemoteFile::name.
+  // The same characters as in RemoteFile::name.
   std::string name;
-  // http://, https:// or file:// each; a file's name is added behind a slash. One at
-  // least.
+  // One or more URLs with http://, https:// or file://, each with a slash at its end.
   std::vector<std::string> urls;
-  // What its folder holds. One at least.
+  // One or more.
   std::vector<RemoteFile> files;
-  // Where they are taken from, when they are not fetched one by one.
+  // The archive that contains the files; empty if each of them is downloaded.
   std::optional<RemoteArchive> archive;
 };
-using Mirrors = std::vector<RemoteSet>;
 
-/// Reads a table of the form of mirrors.toml; `name` is for the messages. What it says
-/// of a set replaces what `known` does; a set without files must be known.
+/// Data sets by name.
+using Mirrors = std::map<std::string, RemoteSet>;
+
+/// Reads a text in the format of mirrors.toml; `name` is the file's name in messages.
+/// Sets in the text override those in `known`. A set without files must be in `known`.
 ///
-/// Throws ConfigError with file and line for what is no TOML, a key that is missing,
-/// unknown or of another type, and values that cannot be.
+/// Throws ConfigError with file and line for invalid TOML, for a key that is missing,
+/// unknown or of a wrong type, and for invalid values.
 Mirrors parse_mirrors(
     std::string_view text, const std::string& name, const Mirrors& known = {});
 
-/// Those that the program brings (mirrors.toml), with what the file named by
-/// $TANDEM_MIRRORS says instead.
+/// The program's own mirrors.toml, with overrides from the file in $TANDEM_MIRRORS.
 Mirrors read_mirrors();
 
-/// The set of a name. Throws ConfigError that names the nearest.
+/// Returns a set by name. Throws ConfigError with the nearest name if there is none.
 const RemoteSet& find_set(const Mirrors& mirrors, const std::string& name);
 
 }  // namespace tandem::app

@@ -60,7 +60,7 @@ TEST(Mirrors, ASetIsReadWithAllThatItSays) {
           std::string(64, 'B') + "\"}\n",
       "m.toml");
   ASSERT_EQ(mirrors.size(), 1u);
-  const RemoteSet& set = mirrors[0];
+  const RemoteSet& set = mirrors.at("own");
   EXPECT_EQ(set.name, "own");
   EXPECT_THAT(
       set.urls,
@@ -86,7 +86,7 @@ TEST(Mirrors, AFolderIsTakenFromWhereTheProgramRuns) {
   const auto mirrors =
       parse_mirrors(set_with("[\"here\"]", "[" + kRow + "]"), "m.toml");
   std::filesystem::current_path(before);
-  EXPECT_EQ(mirrors[0].urls.at(0), "file://" + folder.file("a%20b") + "/here/");
+  EXPECT_EQ(mirrors.at("own").urls.at(0), "file://" + folder.file("a%20b") + "/here/");
 }
 
 TEST(Mirrors, AFileOfTheUsersReplacesAddressesAndAddsSets) {
@@ -124,48 +124,48 @@ TEST(Mirrors, WhatIsWrongIsNamedWithItsLine) {
   const std::string sha = "\"" + kSha + "\"";
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"[own\n", "m.toml:1: "},
-      {"own = 3\n", "m.toml:1: own must be a table"},
-      {"[own]\nfiles = " + files, "own has no urls"},
+      {"own = 3\n", "m.toml:1: own is not a table"},
+      {"[own]\nfiles = " + files, "m.toml:1: urls is missing"},
       {"[own]\n" + kUrls, "own has no files"},
       {"[own]\n" + kUrls + "file = []\nfiles = " + files, "did you mean 'files'"},
-      {"[\"../own\"]\n" + kUrls + "files = " + files, "'../own' cannot be a name"},
-      {"[\".\"]\n" + kUrls + "files = " + files, "'.' cannot be a name"},
-      {set_with("[]", files), "m.toml:2: urls must be a list"},
-      {set_with("\"https://a/\"", files), "urls must be a list"},
-      {set_with("[3]", files), "addresses or folders in quotes"},
-      {set_with("[\"\"]", files), "addresses or folders in quotes"},
-      {set_with("[\"ftp://a/\"]", files), "'ftp://a/' cannot be fetched from"},
-      {set_with("[\"file://host/a\"]", files), "cannot be fetched from"},
-      {set_with(urls, "[]"), "m.toml:3: files must be a list"},
-      {set_with(urls, "[3]"), "must be a table of keys"},
-      {set_with(urls, "[{size = 5, sha256 = " + sha + "}]"), "has no name"},
-      {set_with(urls, "[{name = \"f\", sha256 = " + sha + "}]"), "has no size"},
-      {set_with(urls, "[{name = \"f\", size = 5}]"), "has no sha256"},
+      {"[\"../own\"]\n" + kUrls + "files = " + files, "'../own' is no name"},
+      {"[\".\"]\n" + kUrls + "files = " + files, "'.' is no name"},
+      {set_with("[]", files), "m.toml:2: urls is invalid, expected a list"},
+      {set_with("\"https://a/\"", files), "urls is invalid, expected a list"},
+      {set_with("[3]", files), "'' is no address of a mirror"},
+      {set_with("[\"\"]", files), "'' is no address of a mirror"},
+      {set_with("[\"ftp://a/\"]", files), "'ftp://a/' is no address"},
+      {set_with("[\"file://host/a\"]", files), "'file://host/a' is no address"},
+      {set_with(urls, "[]"), "m.toml:3: files is invalid, expected a list"},
+      {set_with(urls, "[3]"), "a file is not a table"},
+      {set_with(urls, "[{size = 5, sha256 = " + sha + "}]"), "name is missing"},
+      {set_with(urls, "[{name = \"f\", sha256 = " + sha + "}]"), "size is missing"},
+      {set_with(urls, "[{name = \"f\", size = 5}]"), "sha256 is missing"},
       {set_with(urls, "[{name = \"f\", size = 5, md5 = \"\", sha256 = " + sha + "}]"),
        "unknown key 'md5'"},
-      {set_with(urls, row("3", "5", sha)), "name must be a text"},
-      {set_with(urls, row("\"\"", "5", sha)), "cannot be a name"},
-      {set_with(urls, row("\"..\"", "5", sha)), "cannot be a name"},
-      {set_with(urls, row("\".part\"", "5", sha)), "cannot be a name"},
-      {set_with(urls, row("\"a/b\"", "5", sha)), "cannot be a name"},
-      {set_with(urls, row("\"a b\"", "5", sha)), "cannot be a name"},
-      {set_with(urls, row("\"a?b\"", "5", sha)), "cannot be a name"},
-      {set_with(urls, row("\"a\\u0000b\"", "5", sha)), "cannot be a name"},
-      {set_with(urls, row("\"f\"", "0", sha)), "size must be"},
-      {set_with(urls, row("\"f\"", "-5", sha)), "size must be"},
-      {set_with(urls, row("\"f\"", "5.0", sha)), "size must be"},
-      {set_with(urls, row("\"f\"", "\"5\"", sha)), "size must be"},
+      {set_with(urls, row("3", "5", sha)), "name is invalid"},
+      {set_with(urls, row("\"\"", "5", sha)), "name is invalid"},
+      {set_with(urls, row("\"..\"", "5", sha)), "name is invalid"},
+      {set_with(urls, row("\".part\"", "5", sha)), "name is invalid"},
+      {set_with(urls, row("\"a/b\"", "5", sha)), "name is invalid"},
+      {set_with(urls, row("\"a b\"", "5", sha)), "name is invalid"},
+      {set_with(urls, row("\"a?b\"", "5", sha)), "name is invalid"},
+      {set_with(urls, row("\"a\\u0000b\"", "5", sha)), "name is invalid"},
+      {set_with(urls, row("\"f\"", "0", sha)), "size is invalid"},
+      {set_with(urls, row("\"f\"", "-5", sha)), "size is invalid"},
+      {set_with(urls, row("\"f\"", "5.0", sha)), "size is invalid"},
+      {set_with(urls, row("\"f\"", "\"5\"", sha)), "size is invalid"},
       {set_with(urls, row("\"f\"", "5", "\"aa\"")), "64 hex digits"},
       {set_with(urls, row("\"f\"", "5", "\"" + std::string(64, 'g') + "\"")),
        "64 hex digits"},
       {set_with(urls, "[" + kRow + ", " + kRow + "]"), "f.gz is there twice"},
-      {set_with(urls, files) + "archive = 3\n", "archive must be a table"},
+      {set_with(urls, files) + "archive = 3\n", "archive is not a table"},
       {set_with(urls, files) + "archive = {name = \"x\", size = 5, sha256 = " + sha +
            "}\n",
-       "archive has no folder"},
+       "folder is missing"},
       {set_with(urls, files) + "archive = {name = \"x\", folder = \"..\", size = 5, " +
            "sha256 = " + sha + "}\n",
-       "'..' cannot be a name"},
+       "folder is invalid"},
   };
   for (const auto& [text, expected] : cases) {
     EXPECT_THAT(

@@ -74,14 +74,14 @@ INSTANTIATE_TEST_SUITE_P(
             "MirrorsWithoutAddresses",
             kFetch,
             2,
-            {"@/m.toml:1: mnist has no urls", "add urls"},
+            {"@/m.toml:1: urls is missing", "expected a list"},
             mirrors("[mnist]\n"),
             kOwnMirrors},
         BadInputCase{
             "MirrorsWithoutASha256",
             kFetch,
             2,
-            {"@/m.toml:3: a row of files has no sha256", "add sha256"},
+            {"@/m.toml:3: sha256 is missing", "64 hex digits"},
             mirrors("[mnist]\nurls = [\"/m\"]\nfiles = [{name = \"f\", size = 1}]\n"),
             kOwnMirrors},
         BadInputCase{
