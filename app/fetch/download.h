@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -7,28 +8,20 @@
 
 namespace tandem::app {
 
-/// Whether a file is in the folder with the listed size and SHA-256. Throws DataError
-/// when what is there cannot be read.
-bool has_right_file(const std::string& folder, const RemoteFile& file);
+/// Whether this build has libcurl and libarchive. If not, neither download() nor
+/// unpack() may be called.
+bool can_fetch();
 
-/// Fetches files of one data set into a folder, each from the first mirror that has it.
-class Downloader {
- public:
-  /// `urls` as RemoteSet has them; `stall_seconds` as Transfer has it.
-  Downloader(std::vector<std::string> urls, std::string folder, int64_t stall_seconds);
-
-  /// Leaves the file in the folder, whole and with its SHA-256, or not at all: until
-  /// then it is NAME.part, from which a later call goes on. A mirror that fails is
-  /// passed over; the one that had the file is asked first for the next.
-  ///
-  /// Returns "", or what each mirror said when none has it. Throws DataError for what
-  /// cannot be written, and when stop_signal() says so.
-  std::string get(const RemoteFile& file);
-
- private:
-  std::vector<std::string> urls_;
-  const std::string folder_;
-  const int64_t stall_seconds_;
-};
+/// Downloads a file into a folder from the first of `urls` (see RemoteSet) that has it,
+/// and moves that URL to the front. The file appears in the folder only when it has its
+/// size and SHA-256. Until then it is NAME.part, and a later call resumes from there.
+/// A server that sends less than about a kilobyte a second for `stall_seconds` has
+/// failed.
+///
+/// Returns "", or the reason why each URL failed. Throws DataError if the folder cannot
+/// be written, and on stop_signal().
+std::string download(
+    const RemoteFile& file, std::vector<std::string>& urls, const std::string& folder,
+    int64_t stall_seconds);
 
 }  // namespace tandem::app

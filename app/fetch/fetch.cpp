@@ -1,55 +1,146 @@
 #include "app/fetch/fetch.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
 #include <filesystem>
+#include <thread>
+#include <utility>
 
 #include "app/fetch/download.h"
 #include "app/fetch/progress.h"
-#include "app/fetch/target_folder.h"
-#include "app/fetch/transfer.h"
 #include "app/fetch/unpack.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/base/sha256.h"
+#include "tandem/base/signals.h"
 #include "tandem/data/named_datasets.h"
 
 namespace tandem::app {
 
 namespace {
 
-namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using RemoteFiles = std::vector<RemoteFile>;
 
-std::vector<RemoteFile> wrong_files(const RemoteSet& set, const std::string& folder) {
-  std::vector<RemoteFile> wrong;
-  for (const auto& file : set.files) {
-    if (!has_right_file(folder, file)) {
-      wrong.push_back(file);
+constexpr auto kPollInterval = std::chrono::milliseconds(100);
+
+int64_t bytes_in(const std::string& folder) {
+  int64_t bytes = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const auto size = entry.file_size(ignored);
+    bytes += ignored ? 0 : static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
+// A folder that one process at a time downloads into, by a lock that the kernel
+// releases when the process ends. The folder is created if it does not exist, and
+// removed if it is empty at the end.
+class TargetFolder {
+ public:
+  // Waits for another process that has the lock, unless the folder does not grow for
+  // `patience`.
+  TargetFolder(const std::string& folder, std::chrono::seconds patience)
+      : folder_(folder), lock_path_(folder + "/.fetch.lock") {
+    auto last_growth = Clock::now();
+    int64_t bytes = -1;
+    while (!lock()) {
+      if (bytes == -1) {
+        say("waiting for another process that fetches into " + folder);
+      }
+      std::this_thread::sleep_for(kPollInterval);
+      if (stop_signal() != 0) {
+        throw DataError("[fetch] stopped while another process fetches into " + folder);
+      }
+      const int64_t before = std::exchange(bytes, bytes_in(folder));
+      if (bytes != before) {
+        last_growth = Clock::now();
+      } else if (Clock::now() - last_growth > patience) {
+        throw DataError(
+            "[fetch] another process fetches into '" + folder +
+            "', but nothing has come for " + std::to_string(patience.count()) +
+            " s; check that process, or choose another folder with --to");
+      }
     }
   }
+  ~TargetFolder() {
+    unlink(lock_path_.c_str());
+    close(lock_);
+    rmdir(folder_.c_str());
+  }
+  TargetFolder(const TargetFolder&) = delete;
+  TargetFolder& operator=(const TargetFolder&) = delete;
+
+ private:
+  // False if another process has the lock.
+  bool lock() {
+    make_directories(folder_);
+    lock_ = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (lock_ < 0 && errno == ENOENT) {
+      // The process that had the lock has removed the empty folder.
+      return false;
+    }
+    if (lock_ < 0) {
+      throw DataError(
+          "[fetch] cannot write into '" + folder_ + "': " + std::strerror(errno) +
+          "; choose another folder with --to");
+    }
+    // A file system without locks does not prevent a download.
+    const bool is_taken = flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (is_taken || !is_still_at(lock_, lock_path_)) {
+      close(lock_);
+      return false;
+    }
+    return true;
+  }
+
+  const std::string folder_;
+  const std::string lock_path_;
+  int lock_ = -1;
+};
+
+bool is_right(const std::string& folder, const RemoteFile& file) {
+  const std::string path = folder + "/" + file.name;
+  std::error_code missing;
+  const auto size = std::filesystem::file_size(path, missing);
+  return !missing && static_cast<int64_t>(size) == file.size &&
+         sha256_of_file(path) == file.sha256;
+}
+
+RemoteFiles wrong_files(const RemoteSet& set, const std::string& folder) {
+  RemoteFiles wrong;
+  std::copy_if(
+      set.files.begin(), set.files.end(), std::back_inserter(wrong),
+      [&](const RemoteFile& file) { return !is_right(folder, file); });
   return wrong;
 }
 
-// $TANDEM_DATA itself is not made: a name that is misspelt would be.
+// Does not create $TANDEM_DATA itself, whose name may be misspelled.
 std::string target_folder(const RemoteSet& set, const FetchOptions& options) {
   if (!options.to.empty()) {
     return options.to;
   }
   const auto root = get_env("TANDEM_DATA").value_or("");
-  if (root.empty()) {
-    return cache_directory() + "/" + set.name;
+  if (!root.empty()) {
+    const std::string folder = dataset_folders(set.name).front();
+    const std::string& existing = file_exists(folder) ? folder : root;
+    if (access((existing + "/.").c_str(), W_OK | X_OK) == 0) {
+      return folder;
+    }
+    say("not into $TANDEM_DATA, " + root + ": " + std::strerror(errno));
   }
-  std::error_code ignored;
-  const bool is_folder = fs::is_directory(root, ignored);
-  const std::string first = dataset_folders(set.name).front();
-  if (is_folder && can_write_into(first)) {
-    return first;
-  }
-  const std::string reason = is_folder ? "it cannot be written" : "it is not a folder";
-  say("not into $TANDEM_DATA, " + root + ": " + reason);
   return cache_directory() + "/" + set.name;
 }
 
-std::string names_of(const std::vector<RemoteFile>& files) {
+std::string names_of(const RemoteFiles& files) {
   std::vector<std::string> names;
   for (const auto& file : files) {
     names.push_back(file.name);
@@ -57,35 +148,21 @@ std::string names_of(const std::vector<RemoteFile>& files) {
   return join(names);
 }
 
-// What a user does who cannot fetch: `files` are what is missing of the set.
-std::string by_hand(
-    const RemoteSet& set, const std::vector<RemoteFile>& files,
-    const std::string& folder) {
-  return set.archive ? "put " + set.archive->file.name + " into '" + folder +
-                           "' by hand and run this again"
-                     : "put " + names_of(files) + " into '" + folder + "' by hand";
+// What a user can do without a download.
+std::string remedy(const RemoteFiles& files, const std::string& folder) {
+  return "put " + names_of(files) + " into '" + folder + "' and run this again";
 }
 
-[[noreturn]] void fail_fetch(
-    const RemoteSet& set, const std::string& file, const std::string& reasons,
-    const std::string& remedy) {
-  throw DataError(
-      "[fetch] " + set.name + " is not fetched: no mirror has " + file + " (" +
-      reasons + "); " + remedy + ", or name another mirror in $TANDEM_MIRRORS");
-}
-
-void say_kept(const RemoteSet& set, const std::string& folder) {
+std::string keep(const RemoteSet& set, const std::string& folder) {
   say(set.name + " is in " + folder + " already, with the right SHA-256: kept");
+  return folder;
 }
 
 void say_what_is_there(
-    const RemoteSet& set, const std::string& folder,
-    const std::vector<RemoteFile>& wrong) {
+    const RemoteSet& set, const std::string& folder, const RemoteFiles& wrong) {
   for (const auto& file : set.files) {
-    const bool is_wrong = std::any_of(
-        wrong.begin(), wrong.end(),
-        [&](const RemoteFile& one) { return one.name == file.name; });
-    if (!is_wrong) {
+    const auto same = [&](const RemoteFile& one) { return one.name == file.name; };
+    if (std::none_of(wrong.begin(), wrong.end(), same)) {
       say(file.name + ": there already, with the right SHA-256: kept");
     } else if (file_exists(folder + "/" + file.name)) {
       say(file.name + ": there, but with other bytes: replaced");
@@ -93,73 +170,60 @@ void say_what_is_there(
   }
 }
 
-void fetch_files(
-    const RemoteSet& set, const std::string& folder,
-    const std::vector<RemoteFile>& wrong, Downloader& downloader) {
-  for (size_t i = 0; i < wrong.size(); ++i) {
-    const std::string reasons = downloader.get(wrong[i]);
+void download_all(
+    const RemoteSet& set, const RemoteFiles& files, const std::string& folder,
+    int64_t stall_seconds) {
+  auto urls = set.urls;
+  for (auto file = files.begin(); file != files.end(); ++file) {
+    const std::string reasons = download(*file, urls, folder, stall_seconds);
     if (!reasons.empty()) {
-      const std::vector<RemoteFile> left(
-          wrong.begin() + static_cast<long>(i), wrong.end());
-      fail_fetch(set, wrong[i].name, reasons, by_hand(set, left, folder));
+      throw DataError(
+          "[fetch] " + set.name + " is not fetched: no mirror has " + file->name +
+          " (" + reasons + "); " + remedy({file, files.end()}, folder) +
+          ", or name another mirror in $TANDEM_MIRRORS");
     }
-  }
-}
-
-// Once its files are there the archive that was fetched goes; one that a user has put
-// there stays.
-void fetch_archive(
-    const RemoteSet& set, const std::string& folder, bool is_there,
-    const std::vector<RemoteFile>& wrong, Downloader& downloader) {
-  const RemoteFile& archive = set.archive->file;
-  if (!is_there) {
-    const std::string reasons = downloader.get(archive);
-    if (!reasons.empty()) {
-      fail_fetch(set, archive.name, reasons, by_hand(set, wrong, folder));
-    }
-  }
-  const std::string path = folder + "/" + archive.name;
-  say("unpacking " + names_of(wrong));
-  RemoteSet missing = set;
-  missing.files = wrong;
-  unpack(path, missing, folder);
-  if (!is_there) {
-    remove_all(path);
   }
 }
 
 }  // namespace
 
 std::string fetch(const RemoteSet& set, const FetchOptions& options) {
-  // What --data takes, if anything, may be in another place than what would be written.
-  const std::string place = options.to.empty() ? find_dataset(set.name) : options.to;
-  if (!place.empty() && wrong_files(set, place).empty()) {
-    say_kept(set, place);
-    return place;
+  // `--data NAME` may find the files in another folder than the one for new files.
+  const std::string found = options.to.empty() ? find_dataset(set.name) : options.to;
+  if (!found.empty() && wrong_files(set, found).empty()) {
+    return keep(set, found);
   }
-  // The other one tries its mirrors in turn.
-  const TargetFolder target(
-      target_folder(set, options), std::chrono::seconds(10 * options.stall_seconds));
-  const std::string& folder = target.path();
-  const auto wrong = wrong_files(set, folder);
+  // Longer than stall_seconds: another process tries several mirrors.
+  const std::string folder = target_folder(set, options);
+  const TargetFolder target(folder, std::chrono::seconds(10 * options.stall_seconds));
+  const RemoteFiles wrong = wrong_files(set, folder);
   if (wrong.empty()) {
-    say_kept(set, folder);
-    return folder;
+    return keep(set, folder);
   }
-  const bool has_archive = set.archive && has_right_file(folder, set.archive->file);
-  if (!can_transfer() && !has_archive) {
+  if (!can_fetch()) {
     throw ConfigError(
-        "[fetch] this build of tandem has no libcurl; install it (apt-get install "
-        "libcurl4-openssl-dev) and build again, or " +
-        by_hand(set, wrong, folder));
+        "[fetch] this build has no libcurl or no libarchive; install them (apt-get "
+        "install libcurl4-openssl-dev libarchive-dev) and build again, or " +
+        remedy(wrong, folder));
   }
   say("fetching " + set.name + " into " + folder);
   say_what_is_there(set, folder, wrong);
-  Downloader downloader(set.urls, folder, options.stall_seconds);
-  if (set.archive) {
-    fetch_archive(set, folder, has_archive, wrong, downloader);
-  } else {
-    fetch_files(set, folder, wrong, downloader);
+  if (!set.archive) {
+    download_all(set, wrong, folder, options.stall_seconds);
+    return folder;
+  }
+  const RemoteFile& archive = set.archive->file;
+  const std::string path = folder + "/" + archive.name;
+  const bool is_users_own = is_right(folder, archive);
+  if (!is_users_own) {
+    download_all(set, {archive}, folder, options.stall_seconds);
+  }
+  say("unpacking " + names_of(wrong));
+  RemoteSet missing = set;
+  missing.files = wrong;
+  unpack(path, missing, folder);
+  if (!is_users_own) {
+    remove_all(path);
   }
   return folder;
 }

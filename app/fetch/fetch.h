@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "app/fetch/mirrors.h"
@@ -7,21 +8,19 @@
 namespace tandem::app {
 
 struct FetchOptions {
-  // The folder for the files; "": where `--data NAME` looks: $TANDEM_DATA/NAME where
-  // that can be written, else the cache.
+  // The folder for the files; "" is the first folder in which `--data NAME` looks that
+  // can be written: $TANDEM_DATA/NAME or the cache.
   std::string to;
-  // As Transfer has it.
+  // As for download().
   int64_t stall_seconds = 30;
 };
 
-/// Sees to it that a data set's files are in a folder, with their listed SHA-256: keeps
-/// those that are there, and fetches the others. Says on standard output what it does.
-/// Returns the folder.
+/// Downloads those files of a data set that are missing in their folder or differ from
+/// their SHA-256. Reports on standard output. Returns the folder.
 ///
-/// Throws, before anything is fetched, DataError when the folder cannot be written and
-/// ConfigError when this build cannot fetch; DataError when no mirror has a file, with
-/// what to put where by hand. What is half fetched stays beside its place, and a later
-/// call goes on from there.
+/// Throws DataError if the folder cannot be written, and ConfigError if this build
+/// cannot download; both before any request. Throws DataError if no mirror has a file;
+/// a later call resumes.
 std::string fetch(const RemoteSet& set, const FetchOptions& options);
 
 }  // namespace tandem::app

@@ -1,12 +1,14 @@
 #include "app/fetch/unpack.h"
 
-#include <zlib.h>
+#include <archive.h>
+#include <archive_entry.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
-#include <set>
+#include <new>
+#include <vector>
 
-#include "app/fetch/tar.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/sha256.h"
@@ -16,59 +18,78 @@ namespace tandem::app {
 
 namespace {
 
-constexpr size_t kReadBytes = size_t{1} << 18;
+constexpr size_t kChunkBytes = size_t{1} << 18;
 
-[[noreturn]] void fail_unpacking(const std::string& archive, const std::string& what) {
-  throw DataError("[fetch] '" + archive + "' " + what);
+using Archive = std::unique_ptr<archive, decltype(&archive_read_free)>;
+
+[[noreturn]] void fail_unpacking(const std::string& path, const std::string& what) {
+  throw DataError("[fetch] '" + path + "' " + what + "; fetch it again");
 }
 
-// The bytes that a gzip file holds, one after the other.
-class GzipSource {
- public:
-  explicit GzipSource(const std::string& path)
-      : path_(path), file_(gzopen(path.c_str(), "rbe"), &gzclose) {
-    if (file_ == nullptr) {
-      fail_unpacking(path_, "cannot be read");
-    }
-    gzbuffer(file_.get(), kReadBytes);
+// Accepts warnings, which are about names and attributes: contents are checked by
+// SHA-256.
+void check(const Archive& archive, int code, const std::string& path) {
+  if (code < ARCHIVE_OK && code != ARCHIVE_WARN) {
+    const char* reason = archive_error_string(archive.get());
+    fail_unpacking(
+        path, "cannot be unpacked: " + std::string(reason == nullptr ? "" : reason));
   }
+}
 
-  // `size` is less than 2 GiB.
-  size_t read(char* data, size_t size) {
-    const int got = gzread(file_.get(), data, static_cast<unsigned>(size));
-    int code = Z_OK;
-    const char* reason = gzerror(file_.get(), &code);
-    if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
-      fail_unpacking(
-          path_, "is no whole gzip file: " + std::string(reason) + "; fetch it again");
-    }
-    return static_cast<size_t>(got);
+Archive open_archive(const std::string& path) {
+  Archive archive(archive_read_new(), &archive_read_free);
+  if (archive == nullptr) {
+    throw std::bad_alloc();
   }
+  archive_read_support_filter_gzip(archive.get());
+  archive_read_support_format_tar(archive.get());
+  check(
+      archive, archive_read_open_filename(archive.get(), path.c_str(), kChunkBytes),
+      path);
+  return archive;
+}
 
- private:
-  const std::string path_;
-  std::unique_ptr<gzFile_s, decltype(&gzclose)> file_;
-};
+// Its name without "./", or "" for a directory, a link or a device.
+std::string file_name(archive_entry* entry) {
+  const char* name = archive_entry_pathname(entry);
+  if (name == nullptr || archive_entry_filetype(entry) != AE_IFREG ||
+      archive_entry_hardlink(entry) != nullptr) {
+    return "";
+  }
+  return std::strncmp(name, "./", 2) == 0 ? name + 2 : name;
+}
 
+// Writes the member that was found last.
 void write_member(
-    TarReader& tar, const std::string& archive, const RemoteFile& file,
+    const Archive& archive, const std::string& path, const RemoteFile& file,
     const std::string& folder) {
-  const std::string path = folder + "/" + file.name;
-  replace_file(path, [&](int fd) {
-    std::string chunk(kReadBytes, '\0');
+  const std::string target = folder + "/" + file.name;
+  replace_file(target, [&](int fd) {
+    std::vector<char> chunk(kChunkBytes);
     Sha256 hash;
-    while (const size_t got = tar.read(chunk.data(), chunk.size())) {
-      hash.update(chunk.data(), got);
-      write_all(fd, chunk.data(), got, path);
+    int64_t left = file.size;
+    while (left > 0) {
+      // A member may be longer than its list entry, or claim to be.
+      const auto wanted = std::min(left, static_cast<int64_t>(chunk.size()));
+      const auto got =
+          archive_read_data(archive.get(), chunk.data(), static_cast<size_t>(wanted));
+      check(archive, static_cast<int>(got), path);
+      if (got <= 0) {
+        break;
+      }
+      left -= got;
+      hash.update(chunk.data(), static_cast<size_t>(got));
+      write_all(fd, chunk.data(), static_cast<size_t>(got), target);
       if (stop_signal() != 0) {
-        throw DataError("[fetch] stopped while unpacking; the same command goes on");
+        throw DataError(
+            "[fetch] stopped while unpacking; run the same command again to resume");
       }
     }
     const std::string digest = hash.hex_digest();
     if (digest != file.sha256) {
       fail_unpacking(
-          archive, "holds another " + file.name + ": SHA-256 " + digest +
-                       ", expected " + file.sha256 + "; fetch it again");
+          path, "holds another " + file.name + ": SHA-256 " + digest + ", expected " +
+                    file.sha256);
     }
   });
 }
@@ -76,33 +97,26 @@ void write_member(
 }  // namespace
 
 void unpack(const std::string& path, const RemoteSet& set, const std::string& folder) {
-  GzipSource source(path);
-  TarReader tar([&](char* data, size_t size) { return source.read(data, size); }, path);
-  std::set<std::string> done;
-  while (const auto member = tar.next()) {
-    const auto file =
-        std::find_if(set.files.begin(), set.files.end(), [&](const RemoteFile& one) {
-          return member->name == set.archive->folder + "/" + one.name;
-        });
-    if (file == set.files.end()) {
+  const Archive archive = open_archive(path);
+  const std::string prefix = set.archive->folder + "/";
+  std::vector<RemoteFile> missing = set.files;
+  // Does not read what follows the last file of the set.
+  while (!missing.empty()) {
+    archive_entry* entry = nullptr;
+    const int code = archive_read_next_header(archive.get(), &entry);
+    if (code == ARCHIVE_EOF) {
+      fail_unpacking(path, "has no " + prefix + missing.front().name);
+    }
+    check(archive, code, path);
+    const std::string name = file_name(entry);
+    const auto file = std::find_if(
+        missing.begin(), missing.end(),
+        [&](const RemoteFile& one) { return name == prefix + one.name; });
+    if (file == missing.end()) {
       continue;
     }
-    if (member->size != file->size) {
-      fail_unpacking(
-          path, "holds " + file->name + " of " + std::to_string(member->size) +
-                    " bytes, expected " + std::to_string(file->size) +
-                    "; fetch it again");
-    }
-    if (!done.insert(file->name).second) {
-      fail_unpacking(path, "holds " + file->name + " twice; fetch it again");
-    }
-    write_member(tar, path, *file, folder);
-  }
-  for (const auto& file : set.files) {
-    if (done.count(file.name) == 0) {
-      fail_unpacking(
-          path, "has no " + set.archive->folder + "/" + file.name + "; fetch it again");
-    }
+    write_member(archive, path, *file, folder);
+    missing.erase(file);
   }
 }
 

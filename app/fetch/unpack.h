@@ -6,14 +6,12 @@
 
 namespace tandem::app {
 
-/// Takes a set's files out of its archive, a .tar.gz at `path`, into a folder: those
-/// that are listed, each of its listed size and SHA-256, written in one step; whatever
-/// else the archive holds is passed over. No name in the archive is ever used as a
-/// path.
+/// Extracts a set's files from its archive, a .tar.gz at `path`, into a folder. Each
+/// file gets its listed name and must have its listed size and SHA-256; no name in the
+/// archive is used as a path. Other members of the archive are ignored.
 ///
-/// Throws DataError for an archive that is damaged (TarReader) or lacks a file, for a
-/// file of another size or SHA-256 or that is there twice, for what cannot be written,
-/// and when stop_signal() says so.
+/// Throws DataError if the archive is damaged or lacks a file, if a file differs from
+/// its entry in the list, if the folder cannot be written, and on stop_signal().
 void unpack(const std::string& path, const RemoteSet& set, const std::string& folder);
 
 }  // namespace tandem::app

@@ -81,14 +81,15 @@ TEST(DataCheck, PrintsTheShapesOfASampleAndABatch) {
           HasSubstr("\n  batch: [20, 1, 28, 28], labels [20]\n")));
 }
 
-TEST(Program, LinksNoLibTorchAndNoLibcurl) {
+TEST(Program, LinksNoLibTorchAndNoLibraryOfFetch) {
   const auto libraries = run_command({"/usr/bin/ldd", program()});
   ASSERT_TRUE(libraries.status.ok());
   // With "lib", for the addresses in ldd's lines may hold any digits, "c10" too.
   EXPECT_THAT(libraries.output, Not(HasSubstr("libtorch")));
   EXPECT_THAT(libraries.output, Not(HasSubstr("libc10")));
-  // Nor a network client, which costs as long to load.
+  // The libraries of `data fetch` take time to load, too.
   EXPECT_THAT(libraries.output, Not(HasSubstr("libcurl")));
+  EXPECT_THAT(libraries.output, Not(HasSubstr("libarchive")));
   EXPECT_THAT(
       run_command({"/usr/bin/ldd", program("tandem-worker")}).output,
       HasSubstr("libtorch"));

@@ -86,22 +86,31 @@ TEST_F(Fetch, GoesOnWhereTheServerBrokeOff) {
   EXPECT_EQ(requests[2].range, "bytes=200000-");
 }
 
-TEST_F(Fetch, BeginsAnewWhereTheServerIgnoresRange) {
+TEST_F(Fetch, StartsAgainIfTheServerDoesNotSendTheRest) {
   const std::string file = kFiles.at("images");
-  std::atomic<int> count{0};
-  const HttpServer server([&](const HttpRequest&) {
-    HttpAnswer answer{200, file};
-    if (++count == 1) {
-      answer.breaks_off_after = 100'000;
-    }
-    return answer;
-  });
-  write_mirrors(set_of("tiny", {server.url()}, {{"images", file}}));
-  expect_ok(fetch("tiny"));
-  expect_files(scratch_ / "data/tiny", {{"images", file}});
-  const auto requests = server.requests();
-  ASSERT_EQ(requests.size(), 2u);
-  EXPECT_EQ(requests[1].range, "bytes=100000-");
+  const std::vector<HttpAnswer> answers_to_range = {
+      {200, file},
+      {416, "no such range"},
+      {206, file.substr(7), {"Content-Range: bytes 7-299999/300000"}}};
+  for (const auto& answer_to_range : answers_to_range) {
+    SCOPED_TRACE(answer_to_range.code);
+    remove_all(scratch_ / "data/tiny");
+    std::atomic<int> count{0};
+    const HttpServer server([&](const HttpRequest& request) {
+      HttpAnswer answer{200, file};
+      if (++count == 1) {
+        answer.breaks_off_after = 100'000;
+      }
+      return request.range.empty() ? answer : answer_to_range;
+    });
+    write_mirrors(set_of("tiny", {server.url()}, {{"images", file}}));
+    expect_ok(fetch("tiny"));
+    expect_files(scratch_ / "data/tiny", {{"images", file}});
+    const auto requests = server.requests();
+    ASSERT_EQ(requests.size(), 3u);
+    EXPECT_EQ(requests[1].range, "bytes=100000-");
+    EXPECT_EQ(requests[2].range, "");
+  }
 }
 
 TEST_F(Fetch, AnotherMirrorGoesOnWithWhatTheFirstHasSent) {
@@ -235,14 +244,18 @@ TEST_F(Fetch, OneThatIsStoppedKeepsNobodyForEver) {
   EXPECT_THAT(second.errors, testing::HasSubstr("nothing has come for 10 s"));
 }
 
-TEST_F(Fetch, FollowsARedirectToHttp) {
+TEST_F(Fetch, FollowsARedirectToHttpAndResumesThere) {
   const HttpServer good(server_of(kFiles));
   const HttpServer first([&](const HttpRequest& request) {
     return HttpAnswer{302, "moved", {"Location: " + good.url() + request.path}};
   });
   write_mirrors(set_of("tiny", {first.url()}, kFiles));
+  make_directories(scratch_ / "data/tiny");
+  replace_file(fetched("images.part"), kFiles.at("images").substr(0, 1000));
   expect_ok(fetch("tiny"));
   expect_files(scratch_ / "data/tiny", kFiles);
+  ASSERT_EQ(good.requests().size(), 2u);
+  EXPECT_EQ(good.requests()[0].range, "bytes=1000-");
 }
 
 TEST_F(Fetch, TheMirrorThatHadAFileIsAskedFirstForTheNext) {

@@ -61,10 +61,9 @@ inline HttpServer::Answer server_of(const Files& files) {
 class FetchTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (TANDEM_HAS_CURL == 0) {
-      GTEST_SKIP()
-          << "this build has no libcurl; apt-get install libcurl4-openssl-dev, "
-             "then scripts/test -R Fetch";
+    if (TANDEM_HAS_FETCH == 0) {
+      GTEST_SKIP() << "this build has no libcurl or no libarchive; apt-get install "
+                      "libcurl4-openssl-dev libarchive-dev, then scripts/test -R Fetch";
     }
     make_directories(scratch_ / "data");
   }

@@ -227,7 +227,7 @@ TEST_F(FetchArchive, AnArchiveThatAUserHasPutThereIsUnpackedAndStays) {
       fetch("cifar-10").errors,
       HasSubstr(
           "put set.tar.gz into '" + (scratch_ / "data/cifar-10") +
-          "' by hand and run this again"));
+          "' and run this again"));
   make_directories(scratch_ / "data/cifar-10");
   replace_file(scratch_ / "data/cifar-10/set.tar.gz", archive);
   expect_ok(fetch("cifar-10"));
