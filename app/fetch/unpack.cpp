@@ -52,8 +52,7 @@ Archive open_archive(const std::string& path) {
 // Its name without "./", or "" for a directory, a link or a device.
 std::string file_name(archive_entry* entry) {
   const char* name = archive_entry_pathname(entry);
-  if (name == nullptr || archive_entry_filetype(entry) != AE_IFREG ||
-      archive_entry_hardlink(entry) != nullptr) {
+  if (name == nullptr || archive_entry_filetype(entry) != AE_IFREG) {
     return "";
   }
   return std::strncmp(name, "./", 2) == 0 ? name + 2 : name;

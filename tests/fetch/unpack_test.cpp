@@ -153,9 +153,12 @@ TEST_F(Unpack, RefusesAnArchiveInOneLineAndWritesNothing) {
       {"no such file", member("in/a", "two"), "has no in/b"},
       {"other bytes", member("in/b", "owt"), "holds another b: SHA-256 "},
       {"fewer bytes", member("in/b", "tw"), "holds another b"},
+      {"more bytes", member("in/b", std::string(1'000'000, 't')), "holds another b"},
       {"a symbolic link", member("in/b", "", kSymbolicLink, "/etc/passwd"),
        "has no in/b"},
       {"a hard link", member("in/b", "", kHardLink, "/etc/passwd"), "has no in/b"},
+      {"a hard link with bytes", member("in/b", "owt", kHardLink, "/etc/passwd"),
+       "holds another b"},
       {"a device", member("in/b", "", kDevice), "has no in/b"},
       {"a directory", member("in/b", "", kDirectory), "has no in/b"},
       {"a wrong header sum", changed, "cannot be unpacked: "},
@@ -171,6 +174,8 @@ TEST_F(Unpack, RefusesAnArchiveInOneLineAndWritesNothing) {
   };
   for (const auto& bad : cases) {
     SCOPED_TRACE(bad.what);
+    // More than any of the archives, and less than their files claim.
+    const FileSizeLimit limit(100'000);
     const auto message = message_of<DataError>([&] { unpack_tar(bad.tar, kOnlyB); });
     EXPECT_THAT(
         message, AllOf(

@@ -117,13 +117,15 @@ TEST_F(FetchFails, WithOneLineThatSaysWhatToDoByHand) {
 }
 
 TEST_F(FetchFails, AndLeavesNothingOfWrongBytes) {
-  const HttpServer server([&](const HttpRequest&) {
-    return HttpAnswer{200, file_bytes(kFile.size(), 6)};
-  });
-  write_mirrors(set_of("tiny", {server.url()}, {{"file", kFile}}));
-  EXPECT_EQ(fetch("tiny").status.code, 1);
-  EXPECT_FALSE(file_exists(scratch_ / "data/tiny"));
-  EXPECT_EQ(server.requests().size(), 1u);
+  HttpAnswer longer{200, file_bytes(kFile.size() + 1, 6)};
+  longer.length = -1;
+  for (const auto& answer : {HttpAnswer{200, file_bytes(kFile.size(), 6)}, longer}) {
+    const HttpServer server([&](const HttpRequest&) { return answer; });
+    write_mirrors(set_of("tiny", {server.url()}, {{"file", kFile}}));
+    EXPECT_EQ(fetch("tiny").status.code, 1);
+    EXPECT_FALSE(file_exists(scratch_ / "data/tiny"));
+    EXPECT_EQ(server.requests().size(), 1u);
+  }
 }
 
 // What came before the break is right, and half of a large file is worth keeping.
