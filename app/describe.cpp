@@ -36,46 +36,75 @@ bool is_number(const CLI::Option& option) {
   return type == "INT" || type == "UINT" || type == "FLOAT";
 }
 
-void describe_value(ordered_json& json, const CLI::Option& option) {
-  // An argument with the name of a setting, such as MODEL, has the setting's values.
-  const std::string flag = option.get_positional() ? "--" + option.get_name()
-                           : option.get_lnames().empty()
-                               ? std::string()
-                               : json["names"][0].get<std::string>();
-  const bool list = option.get_delimiter() == ',';
-  const Field* field = find_setting(flag, list);
-  const bool number = field != nullptr ? field->is_number() : is_number(option);
-  json["kind"] = list ? "list" : number ? "number" : "text";
-  if (flag == "--data") {
-    json["choices"] = choices_of(dataset_table());
-  } else if (field != nullptr && !field->words.empty()) {
-    json["choices"] = choices_of(field->words);
+// The setting that an option sets, or whose values it takes: an argument with the name
+// of a setting, such as MODEL, has its values.
+const Field* find_setting(const CLI::Option& option) {
+  const std::string name = option.get_positional()       ? option.get_name()
+                           : option.get_lnames().empty() ? std::string()
+                                                         : option.get_lnames()[0];
+  return find_setting("--" + name, option.get_delimiter() == ',');
+}
+
+// What stands after a flag, or as an argument; "" for nothing.
+std::string kind_of_value(const CLI::Option& option, const Field* field) {
+  if (option.get_items_expected_max() == 0) {
+    return "";
   }
-  // `tandem train` shows a default where CLI11 shows a type.
-  const std::string type = option.get_type_name();
-  if (type.rfind("= ", 0) == 0) {
-    json["default"] = type.substr(2);
+  if (option.get_delimiter() == ',') {
+    return "list";
   }
+  if (field != nullptr ? field->is_number() : is_number(option)) {
+    return "number";
+  }
+  if (option.check_lname("data")) {
+    return "data";
+  }
+  for (const std::string place : {"recipe", "program"}) {
+    if (option.get_positional() && option.get_name().rfind(place, 0) == 0) {
+      return place;
+    }
+  }
+  return field != nullptr && !field->words.empty() ? "word" : "file";
+}
+
+// Without those that have underscores for the dashes of another.
+ordered_json names_of(const CLI::Option& option) {
+  ordered_json names = ordered_json::array();
+  for (const auto& name : option.get_lnames()) {
+    std::string dashed = name;
+    std::replace(dashed.begin(), dashed.end(), '_', '-');
+    if (dashed == name || !option.check_lname(dashed)) {
+      names.push_back("--" + name);
+    }
+  }
+  for (const auto& name : option.get_snames()) {
+    names.push_back("-" + name);
+  }
+  return names;
 }
 
 ordered_json describe(const CLI::Option& option) {
-  ordered_json json = {{"names", ordered_json::array()}};
-  for (const auto& name : option.get_lnames()) {
-    json["names"].push_back("--" + name);
-  }
-  for (const auto& name : option.get_snames()) {
-    json["names"].push_back("-" + name);
-  }
-  if (option.get_positional()) {
-    json["place"] = option.get_name();
-    json["many"] = option.get_expected_max() > 1;
-  }
-  json["required"] = option.get_required();
-  json["help"] = option.get_description();
-  json["group"] = option.get_group();
-  json["value"] = option.get_items_expected_max() > 0;
-  if (json["value"]) {
-    describe_value(json, option);
+  const Field* field = find_setting(option);
+  const bool at_the_end = field != nullptr && field->words_at_the_end &&
+                          option.get_description() == field->help();
+  const std::string kind = kind_of_value(option, field);
+  // `tandem train` shows a default where CLI11 shows a type.
+  const std::string type = option.get_type_name();
+  ordered_json json = {
+      {"names", names_of(option)},
+      {"place", option.get_positional() ? option.get_name() : ""},
+      {"many", option.get_positional() && option.get_expected_max() > 1},
+      {"required", option.get_required()},
+      {"help", at_the_end ? field->what : option.get_description()},
+      {"group", option.get_group()},
+      {"default", type.rfind("= ", 0) == 0 ? type.substr(2) : ""},
+      {"kind", kind},
+      {"choices", ordered_json::array()},
+      {"choices_in_help", !at_the_end}};
+  if (kind == "data") {
+    json["choices"] = choices_of(dataset_table());
+  } else if (field != nullptr && !kind.empty()) {
+    json["choices"] = choices_of(field->words);
   }
   return json;
 }
@@ -86,7 +115,8 @@ std::string describe(const CLI::App& app) {
   ordered_json json = {
       {"name", app.get_name()},
       {"description", app.get_description()},
-      {"options", ordered_json::array()}};
+      {"options", ordered_json::array()},
+      {"commands", ordered_json::array()}};
   for (const auto* option : app.get_options()) {
     // Those without a group are our own programs' alone.
     if (!option->get_group().empty()) {

@@ -117,7 +117,10 @@ void apply_command_line(
 }  // namespace
 
 RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras) {
-  CLI::App app("Trains a model. Flags win over the recipe.", "tandem train");
+  CLI::App app(
+      "Trains a model. Flags override the recipe; they may have underscores for "
+      "dashes.",
+      "tandem train");
   std::string recipe;
   std::vector<std::string> assignments;
   TrainExtras more;

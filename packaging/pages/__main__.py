@@ -1,35 +1,41 @@
-"""Writes the manual pages and the shells' completion of a built `tandem`:
+"""Writes the manual pages and the shells' completion of a built `tandem` into FOLDER,
+the tree that is installed below /usr/share, or all pages in Markdown into PAGES.md:
 
-    python3 packaging/pages PROGRAM FOLDER
+    python3 packaging/pages PROGRAM FOLDER|PAGES.md
 
-What a command takes comes from the program (`tandem COMMAND --describe`), what no flag
-says from notes.toml beside this file. FOLDER gets the tree that is installed below
-/usr/share.
+The program describes its commands (`tandem COMMAND --describe`); notes.toml has the
+rest.
 """
 
 import gzip
 import pathlib
 import sys
 
-import commands
-import man_page
+import pages
+import program
 import shells
 
 
 def main():
-    program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
-    top = commands.read(program)
-    notes = man_page.read_notes(pathlib.Path(__file__).with_name("notes.toml"), top)
-    version = commands.version(program)
+    binary, target = sys.argv[1], pathlib.Path(sys.argv[2])
+    top = program.read(binary)
+    notes = pages.read_notes(pathlib.Path(__file__).with_name("notes.toml"), top)
+    elements = pages.read(top, notes)
+    if target.suffix == ".md":
+        target.write_text(pages.markdown(elements))
+        return
+    version = program.version(binary)
     files = {
-        f"man/man1/{name}.1.gz": gzip.compress(text.encode(), mtime=0)
-        for name, text in man_page.pages(top, notes, version).items()
+        f"man/man1/{name}.1.gz": gzip.compress(
+            pages.roff(name, page, version).encode(), mtime=0
+        )
+        for name, page in elements.items()
     }
     files["bash-completion/completions/tandem"] = shells.bash(top).encode()
     files["zsh/vendor-completions/_tandem"] = shells.zsh(top).encode()
     files["fish/vendor_completions.d/tandem.fish"] = shells.fish(top).encode()
     for name, content in files.items():
-        path = folder / name
+        path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 

@@ -295,6 +295,22 @@ TEST_F(Pages, ListWhatASettingCanBeWithItsMeaning) {
           HasSubstr("Default: 64")));
 }
 
+TEST_F(Pages, AreAlsoOneReferenceInMarkdown) {
+  const Scratch scratch;
+  const auto written = run_command(
+      {"python3", source_dir() + "/packaging/pages", program(), scratch / "pages.md"},
+      {{"PYTHONDONTWRITEBYTECODE", "1"}});
+  ASSERT_TRUE(written.status.ok()) << written.errors;
+  const auto reference = read_file(scratch / "pages.md");
+  for (const auto& command : commands()) {
+    EXPECT_THAT(reference, HasSubstr("\n# tandem-" + command + " - "));
+  }
+  EXPECT_THAT(
+      reference, AllOf(
+                     HasSubstr("* `--epochs` *N*: passes over the data. Default: 1\n"),
+                     HasSubstr("  * `convnet_bn`: 2 convolutions 5x5, batch norm")));
+}
+
 // --- completion ---
 
 struct Completion {
@@ -380,6 +396,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"convnet", "convnet_bn"},
             "net"},
         Completion{"DataSet", {"train", "--data", ""}, {"digits", "mnist"}},
+        Completion{"FileOfAFlag", {"train", "--init", ""}, {}, "002-ddp"},
         Completion{"Model", {"model", "con"}, {"convnet", "convnet_bn"}, "custom"},
         Completion{"Recipe", {"train", "002-p"}, {"002-pipeline"}, "003-ddp"},
         Completion{"AnotherRecipe", {"compare", "002-ddp", "003"}, {"003-ddp"}}),
