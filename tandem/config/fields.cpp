@@ -20,11 +20,16 @@ std::string with(std::string text, char from, char to) {
   return text;
 }
 
+// Finds a part in its owner.
+template <typename Owner, typename Part>
+using PartOf = std::function<Part&(Owner&)>;
+
 // Adds to a field what describe() goes on to say about it.
-template <typename Part>
+template <typename Owner, typename Part>
 class Row {
  public:
-  Row(Field& field, Part RunConfig::*part) : field_(field), part_(part) {}
+  Row(FieldOf<Owner>& field, PartOf<Owner, Part> part)
+      : field_(field), part_(std::move(part)) {}
 
   Row& between(double least, double most) {
     field_.least = least;
@@ -41,16 +46,16 @@ class Row {
     const auto assign = field_.assign;
     const auto text = field_.text;
     const auto number = field_.number;
-    const auto set_number = [assign, value](RunConfig& config) {
+    const auto set_number = [assign, value](Owner& config) {
       return assign(config, std::to_string(static_cast<int64_t>(value)));
     };
     const std::string name = word;
     // The number that a word stands for cannot be given as a number.
-    field_.assign = [=](RunConfig& config, const std::string& given) {
+    field_.assign = [=](Owner& config, const std::string& given) {
       return given == name ? set_number(config)
                            : assign(config, given) && number(config) != value;
     };
-    field_.text = [=](const RunConfig& config) {
+    field_.text = [=](const Owner& config) {
       return number(config) == value ? name : text(config);
     };
     return *this;
@@ -64,8 +69,8 @@ class Row {
       names.emplace_back(name_of(value));
     }
     of(join(names));
-    field_.has_meaning = [part = part_, member, wanted](const RunConfig& config) {
-      const E value = config.*part.*member;
+    field_.has_meaning = [part = part_, member, wanted](const Owner& config) {
+      const E value = part(const_cast<Owner&>(config)).*member;
       return std::find(wanted.begin(), wanted.end(), value) != wanted.end();
     };
     return *this;
@@ -106,8 +111,8 @@ class Row {
   }
 
  private:
-  Field& field_;
-  Part RunConfig::*part_;
+  FieldOf<Owner>& field_;
+  PartOf<Owner, Part> part_;
 };
 
 template <typename Value>
@@ -157,26 +162,26 @@ std::optional<Value> value_of(const std::string& text) {
   }
 }
 
-// The functions of a field whose value `at` finds in a RunConfig.
-template <typename Value, typename At>
-void give_access(Field& field, At at) {
+// The functions of a field whose value `at` finds in its owner.
+template <typename Value, typename Owner, typename At>
+void give_access(FieldOf<Owner>& field, At at) {
   field.type = type_of<Value>();
-  field.text = [at](const RunConfig& config) {
-    return text_of<Value>(at(const_cast<RunConfig&>(config)));
+  field.text = [at](const Owner& owner) {
+    return text_of<Value>(at(const_cast<Owner&>(owner)));
   };
-  field.assign = [at](RunConfig& config, const std::string& text) {
+  field.assign = [at](Owner& owner, const std::string& text) {
     const auto value = value_of<Value>(text);
     if (value) {
-      at(config) = *value;
+      at(owner) = *value;
     }
     return value.has_value();
   };
-  field.copy = [at](RunConfig& to, const RunConfig& from) {
-    at(to) = at(const_cast<RunConfig&>(from));
+  field.copy = [at](Owner& to, const Owner& from) {
+    at(to) = at(const_cast<Owner&>(from));
   };
   if constexpr (std::is_arithmetic_v<Value>) {
-    field.number = [at](const RunConfig& config) {
-      return static_cast<double>(at(const_cast<RunConfig&>(config)));
+    field.number = [at](const Owner& owner) {
+      return static_cast<double>(at(const_cast<Owner&>(owner)));
     };
   }
   const auto add_words = [&](const auto& all) {
@@ -193,38 +198,44 @@ void give_access(Field& field, At at) {
 }
 
 // What describe() of one part writes into.
-template <typename Part>
+template <typename Owner, typename Part>
 class Table {
  public:
-  Table(std::vector<Field>& fields, Part RunConfig::*part)
-      : fields_(fields), part_(part) {}
+  Table(std::vector<FieldOf<Owner>>& fields, PartOf<Owner, Part> part)
+      : fields_(fields), part_(std::move(part)) {}
 
   void section(const char* name) {
     section_ = name;
   }
 
   template <typename Value>
-  Row<Part> add(const char* name, Value Part::*member, const char* what) {
-    Field& field = fields_.emplace_back();
+  Row<Owner, Part> add(const char* name, Value Part::*member, const char* what) {
+    auto& field = fields_.emplace_back();
     field.section = section_;
     field.name = name;
     field.what = what;
-    give_access<Value>(field, [part = part_, member](RunConfig& config) -> Value& {
-      return config.*part.*member;
+    give_access<Value>(field, [part = part_, member](Owner& owner) -> Value& {
+      return part(owner).*member;
     });
     return {field, part_};
   }
 
  private:
-  std::vector<Field>& fields_;
-  Part RunConfig::*part_;
+  std::vector<FieldOf<Owner>>& fields_;
+  PartOf<Owner, Part> part_;
   const char* section_ = "";
 };
 
+template <typename Owner, typename Part>
+void add_part(std::vector<FieldOf<Owner>>& fields, PartOf<Owner, Part> part) {
+  Table<Owner, Part> table(fields, std::move(part));
+  Part::describe(table);
+}
+
 template <typename Part>
 void add_part(std::vector<Field>& fields, Part RunConfig::*part) {
-  Table<Part> table(fields, part);
-  Part::describe(table);
+  add_part<RunConfig, Part>(
+      fields, [part](RunConfig& config) -> Part& { return config.*part; });
 }
 
 std::vector<Field> make_fields() {
@@ -271,14 +282,14 @@ std::vector<std::string> names_of(const std::vector<Field::Word>& words) {
   return names;
 }
 
-bool is_word(const Field& field, const std::string& text) {
+bool is_word(const FieldBase& field, const std::string& text) {
   return std::any_of(field.words.begin(), field.words.end(), [&](const auto& word) {
     return word.name == text;
   });
 }
 
 // "1 to 4096 or auto".
-std::string range_of(const Field& field) {
+std::string range_of(const FieldBase& field) {
   std::string text = fmt::format("{} to {}", field.least, field.most);
   for (size_t i = 0; i < field.words.size(); ++i) {
     text += (i + 1 < field.words.size() ? ", " : " or ") + field.words[i].name;
@@ -286,7 +297,7 @@ std::string range_of(const Field& field) {
   return text + (field.unset ? ", or -1 for the optimizer's default" : "");
 }
 
-std::string expected_of(const Field& field) {
+std::string expected_of(const FieldBase& field) {
   if (!field.words.empty()) {
     return range_of(field);
   }
@@ -295,35 +306,52 @@ std::string expected_of(const Field& field) {
                                            : "true or false";
 }
 
-void check_range(const RunConfig& config, const Field& field) {
-  const double value = field.number(config);
+template <typename Owner>
+void check_range(const Owner& owner, const FieldOf<Owner>& field) {
+  const double value = field.number(owner);
   const bool fits = value >= field.least && value <= field.most;
-  if (!fits && value != field.unset && !is_word(field, field.text(config))) {
+  if (!fits && value != field.unset && !is_word(field, field.text(owner))) {
     throw ConfigError(fmt::format(
-        "[config] {} is {}, expected {}; change {}", field.name, field.text(config),
+        "[config] {} is {}, expected {}; change {}", field.name, field.text(owner),
         range_of(field), field.flag()));
   }
 }
 
-void check_meaning(const RunConfig& config, const Field& field) {
-  static const RunConfig defaults;
-  if (field.has_meaning && !field.has_meaning(config) &&
-      field.text(config) != field.text(defaults)) {
-    const Field& needed = find_field(field.needs, "check");
-    throw ConfigError(fmt::format(
-        "[config] {} is {}, but {} {} has none, only {}; leave out {}, or change {}",
-        field.name, field.text(config), field.needs, needed.text(config), field.of,
-        field.flag(), needed.flag()));
+template <typename Owner>
+void check_meaning(
+    const Owner& owner, const FieldOf<Owner>& field,
+    const std::vector<FieldOf<Owner>>& fields) {
+  static const Owner defaults;
+  if (!field.has_meaning || field.has_meaning(owner) ||
+      field.text(owner) == field.text(defaults)) {
+    return;
+  }
+  const auto needed = std::find_if(fields.begin(), fields.end(), [&](const auto& one) {
+    return one.name == field.needs;
+  });
+  throw ConfigError(fmt::format(
+      "[config] {} is {}, but {} {} has none, only {}; leave out {}, or change {}",
+      field.name, field.text(owner), field.needs, needed->text(owner), field.of,
+      field.flag(), needed->flag()));
+}
+
+template <typename Owner>
+void check_all(const Owner& owner, const std::vector<FieldOf<Owner>>& fields) {
+  for (const auto& field : fields) {
+    if (field.is_number()) {
+      check_range(owner, field);
+    }
+    check_meaning(owner, field, fields);
   }
 }
 
 }  // namespace
 
-std::string Field::flag() const {
+std::string FieldBase::flag() const {
   return "--" + with(name, '_', '-');
 }
 
-std::string Field::help() const {
+std::string FieldBase::help() const {
   std::string sentence = of.empty() ? what : "of " + of + ": " + what;
   if (words_at_the_end) {
     return sentence + "; see the end";
@@ -394,16 +422,22 @@ std::string to_toml(const RunConfig& config) {
   return text;
 }
 
-void check_fields(const RunConfig& config, const std::string& section) {
-  for (const auto& field : config_fields()) {
-    if (!section.empty() && section != field.section) {
-      continue;
-    }
-    if (field.is_number()) {
-      check_range(config, field);
-    }
-    check_meaning(config, field);
-  }
+void check_fields(const RunConfig& config) {
+  check_all(config, config_fields());
 }
+
+template <typename Options>
+void check_options(const Options& options) {
+  static const auto fields = [] {
+    std::vector<FieldOf<Options>> own;
+    add_part<Options, Options>(own, [](Options& all) -> Options& { return all; });
+    return own;
+  }();
+  check_all(options, fields);
+}
+
+template void check_options(const OptimizerOptions&);
+template void check_options(const LrScheduleOptions&);
+template void check_options(const StrategyOptions&);
 
 }  // namespace tandem

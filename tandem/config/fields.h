@@ -9,9 +9,9 @@
 
 namespace tandem {
 
-/// A setting of RunConfig as recipes, flags, help and checks see it. Made from the
-/// describe() of the struct that has it.
-struct Field {
+/// A setting as recipes, flags, help and checks see it. Made from the describe() of the
+/// struct that has it.
+struct FieldBase {
   enum class Type { text, whole, real, boolean, choice };
   // A value of a choice, or a word that a number may also be.
   struct Word {
@@ -35,9 +35,7 @@ struct Field {
 
   // What it belongs to, such as "sgd"; "" for all.
   std::string of;
-  // Whether it means something beside the other settings, which depends on the setting
-  // `needs`; empty: always.
-  std::function<bool(const RunConfig&)> has_meaning;
+  // The setting that decides whether it means something; "": it always does.
   std::string needs;
 
   Kept kept = Kept::no;
@@ -65,15 +63,23 @@ struct Field {
   bool is_number() const {
     return type == Type::whole || type == Type::real;
   }
-
-  // The value, as text without quotes.
-  std::function<std::string(const RunConfig&)> text;
-  // Of numbers and words that stand for one.
-  std::function<double(const RunConfig&)> number;
-  // False when the text is not of its type.
-  std::function<bool(RunConfig&, const std::string&)> assign;
-  std::function<void(RunConfig& to, const RunConfig& from)> copy;
 };
+
+/// A setting with access to its value in an Owner: RunConfig, or the options of a part.
+template <typename Owner>
+struct FieldOf : FieldBase {
+  // Whether it means something with the setting `needs`; empty: always.
+  std::function<bool(const Owner&)> has_meaning;
+  // The value, as text without quotes.
+  std::function<std::string(const Owner&)> text;
+  // Of numbers and words that stand for one.
+  std::function<double(const Owner&)> number;
+  // False when the text is not of its type.
+  std::function<bool(Owner&, const std::string&)> assign;
+  std::function<void(Owner& to, const Owner& from)> copy;
+};
+
+using Field = FieldOf<RunConfig>;
 const std::vector<Field>& config_fields();
 
 /// The field of a name, with dashes or underscores. Throws ConfigError (naming
@@ -88,9 +94,13 @@ void set_field(
 /// The value as a recipe writes it.
 std::string to_toml(const RunConfig& config, const Field& field);
 
-/// Throws ConfigError for what is wrong with a section's fields alone: a number out of
-/// range, or a setting that means nothing beside the others. An empty `section` means
-/// all.
-void check_fields(const RunConfig& config, const std::string& section = "");
+/// Throws ConfigError for what is wrong with the settings alone: a number out of range,
+/// or a setting that means nothing beside the others.
+void check_fields(const RunConfig& config);
+
+/// The same for the options of a part: OptimizerOptions, LrScheduleOptions or
+/// StrategyOptions.
+template <typename Options>
+void check_options(const Options& options);
 
 }  // namespace tandem

@@ -135,9 +135,7 @@ void check_count(const char* name, int64_t value) {
 }
 
 void check_schedule(const LrScheduleOptions& options, double base_lr) {
-  RunConfig config;
-  config.schedule = options;
-  check_fields(config, "schedule");
+  check_options(options);
   // Not left to the optimizer's check, which takes -1 for "not given".
   if (!std::isfinite(base_lr) || base_lr < 0) {
     throw ConfigError(fmt::format(

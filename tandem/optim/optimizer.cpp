@@ -177,9 +177,7 @@ auto factory_of(OptimizerKind kind) {
 std::unique_ptr<Optimizer> make_optimizer(
     const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
-  RunConfig config;
-  config.optimizer = options;
-  check_fields(config, "optimizer");
+  check_options(options);
   return factory_of(options.kind)(options, parameters, gradients, groups);
 }
 

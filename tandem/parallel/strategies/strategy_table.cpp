@@ -31,9 +31,7 @@ TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer) {
 
 std::unique_ptr<Strategy> make_strategy(
     const StrategyOptions& options, const StrategyParts& parts) {
-  RunConfig config;
-  config.strategy = options;
-  check_fields(config, "parallel");
+  check_options(options);
   for (const auto& factory : kFactories) {
     if (factory.kind == options.kind) {
       return factory.make(options, parts);
