@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <string>
@@ -121,6 +122,12 @@ auto on_each_rank(const std::string& backend, int size, const Body& body) {
     results.push_back(std::move(one.value()));
   }
   return results;
+}
+
+/// Tells apart 0 and -0, and equal NaNs.
+inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.nbytes() == b.nbytes() &&
+         std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0;
 }
 
 }  // namespace tandem

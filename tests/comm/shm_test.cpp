@@ -11,7 +11,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
@@ -36,11 +35,6 @@ using testing::HasSubstr;
 at::Tensor wild_numbers(int rank, int64_t count, at::ScalarType dtype = at::kFloat) {
   const auto index = at::arange(count, at::kDouble);
   return ((index * (0.7 + rank)).sin() * (index.remainder(17) - 8).exp()).to(dtype);
-}
-
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.nbytes() == b.nbytes() &&
-         std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0;
 }
 
 at::Tensor in_buffer(Communicator& comm, const at::Tensor& values) {

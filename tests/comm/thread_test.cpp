@@ -9,7 +9,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
@@ -17,6 +16,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tests/comm/group.h"
 #include "tests/core/expect.h"
 
 namespace tandem::thread_test {
@@ -36,11 +36,6 @@ at::Tensor wild_numbers(int rank) {
   const auto index = at::arange(1000, at::kDouble);
   return (at::sin(index * (1.7 + rank)) * (index * 0.1 + 1).pow(3 * rank))
       .to(at::kFloat);
-}
-
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.nbytes() == b.nbytes() &&
-         std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0;
 }
 
 TEST(ThreadGroup, SumsInRankOrderWhateverTheCutAndWhoeverComesLast) {

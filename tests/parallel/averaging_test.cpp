@@ -13,12 +13,6 @@
 
 namespace tandem::averaging_test {
 
-std::vector<Layer> batch_norm_layers() {
-  return {
-      conv2d("conv", 1, 3, 3), batch_norm2d("bn", 3), relu(), max_pool2d(2), flatten(),
-      linear("fc", 27, 5),     log_softmax()};
-}
-
 StrategyOptions averaging(int64_t steps) {
   StrategyOptions options;
   options.kind = StrategyKind::averaging;

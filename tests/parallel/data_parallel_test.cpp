@@ -29,12 +29,6 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<Layer> batch_norm_layers() {
-  return {
-      conv2d("conv", 1, 3, 3), batch_norm2d("bn", 3), relu(), max_pool2d(2), flatten(),
-      linear("fc", 27, 5),     log_softmax()};
-}
-
 // The one batch of a rank, other images on each.
 Batch batch_of(const Communicator& comm, int64_t batch_size = 6) {
   SamplerOptions sampler;
@@ -47,12 +41,6 @@ Batch batch_of(const Communicator& comm, int64_t batch_size = 6) {
   Batch batch;
   TANDEM_CHECK(loader.next(batch), "the loader has no batch");
   return batch;
-}
-
-StepContext step_of(double lr) {
-  StepContext context;
-  context.lr = lr;
-  return context;
 }
 
 // Notes which parameters it is told of.

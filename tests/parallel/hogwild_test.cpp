@@ -57,12 +57,6 @@ Batch first_batch(int64_t size) {
   return batch;
 }
 
-StepContext step_of(double lr) {
-  StepContext context;
-  context.lr = lr;
-  return context;
-}
-
 class Sharing : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Backends, Sharing, testing::Values("thread", "shm", "gloo"));

@@ -20,7 +20,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<Layer> batch_norm_layers() {
+std::vector<Layer> two_norm_layers() {
   return {
       conv2d("conv1", 1, 4, 3),
       batch_norm2d("norm1", 4),
@@ -162,7 +162,7 @@ void expect_same_tensors(
 TEST(Pipeline, ItsCheckpointAndEvaluationAreThoseOfTheWholeModel) {
   StrategyOptions sequential;
   sequential.kind = StrategyKind::sequential;
-  for (const auto& layers : {batch_norm_layers(), small_net_layers()}) {
+  for (const auto& layers : {two_norm_layers(), small_net_layers()}) {
     const auto whole = run(1, sequential, 4, layers)[0];
     for (const std::string backend : {"thread", "shm", "gloo"}) {
       for (const int stages : {2, 4}) {
@@ -176,12 +176,12 @@ TEST(Pipeline, ItsCheckpointAndEvaluationAreThoseOfTheWholeModel) {
 }
 
 TEST(Pipeline, ReplicasAreDataParallelBatchNormIncluded) {
-  const auto whole = run(2, StrategyOptions(), 4, batch_norm_layers());
+  const auto whole = run(2, StrategyOptions(), 4, two_norm_layers());
   for (const auto state : {OptimizerState::replicated, OptimizerState::sharded}) {
     SCOPED_TRACE(name_of(state));
     auto options = pipeline(3, 2);
     options.optimizer_state = state;
-    const auto grid = run(6, options, 4, batch_norm_layers());
+    const auto grid = run(6, options, 4, two_norm_layers());
     expect_same_tensors(grid[0].state.model, whole[0].state.model);
     expect_same_tensors(grid[0].state.optimizer, whole[0].state.optimizer);
     EXPECT_TRUE(grid[0].sums.equal(whole[0].sums));

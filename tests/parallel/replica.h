@@ -40,6 +40,19 @@ inline std::vector<Layer> small_net_layers() {
       log_softmax()};
 }
 
+/// A convolution with batch norm, for the same images.
+inline std::vector<Layer> batch_norm_layers() {
+  return {
+      conv2d("conv", 1, 3, 3), batch_norm2d("bn", 3), relu(), max_pool2d(2), flatten(),
+      linear("fc", 27, 5),     log_softmax()};
+}
+
+inline StepContext step_of(double lr) {
+  StepContext context;
+  context.lr = lr;
+  return context;
+}
+
 inline std::unique_ptr<Model> make_small_model(
     const std::vector<Layer>& layers, uint64_t seed = 1,
     const StackFunction& stack_statistics = {}) {
