@@ -16,10 +16,6 @@ using testing::Not;
 
 const Variables kNoAvx512 = {{"ONEDNN_MAX_CPU_ISA", "AVX2"}};
 
-std::string recipe(const std::string& name) {
-  return source_dir() + "/recipes/" + name + ".toml";
-}
-
 // Two steps of a recipe on digits.
 CommandResult dry_run(
     const std::vector<std::string>& more, const Variables& variables = {}) {
@@ -53,7 +49,7 @@ TEST(Recipes, OfTheDocumentsDataParallelismUpdateAllParametersOnEveryRank) {
 TEST(Recipes, TheFirstLineTellsARecipesOptimizerStateFromWhatAutoTakes) {
   const Scratch scratch;
   const auto by_hand =
-      dry_run({recipe("003-own-ddp"), "--nproc", "3", "--out", scratch / "a"});
+      dry_run({recipe_file("003-own-ddp"), "--nproc", "3", "--out", scratch / "a"});
   EXPECT_THAT(
       by_hand.output, AllOf(
                           HasSubstr("3 ranks over shm, executor compiled, fp32, "
@@ -61,7 +57,7 @@ TEST(Recipes, TheFirstLineTellsARecipesOptimizerStateFromWhatAutoTakes) {
                           HasSubstr("Finished init process group. Current rank:  2")));
   EXPECT_EQ(json_value(scratch / "a/summary.json", "optimizer_state"), "replicated");
   const auto ours =
-      dry_run({recipe("quickstart"), "--nproc", "3", "--out", scratch / "b"});
+      dry_run({recipe_file("quickstart"), "--nproc", "3", "--out", scratch / "b"});
   EXPECT_THAT(
       ours.output,
       HasSubstr(
@@ -72,7 +68,7 @@ TEST(Recipes, TheFirstLineTellsARecipesOptimizerStateFromWhatAutoTakes) {
 TEST(Recipes, OfAutoPrecisionAreFloat32WhereTheCpuHasNoBfloat16) {
   const Scratch scratch;
   const std::string out = scratch / "out";
-  const auto result = dry_run({recipe("mnist-99"), "--out", out}, kNoAvx512);
+  const auto result = dry_run({recipe_file("mnist-99"), "--out", out}, kNoAvx512);
   EXPECT_THAT(result.output, HasSubstr("executor compiled, fp32, "));
   EXPECT_THAT(result.errors, Not(HasSubstr("bfloat16")));
   EXPECT_EQ(json_value(out + "/summary.json", "precision"), "fp32");
@@ -83,7 +79,7 @@ TEST(Recipes, MixedPrecisionOfDocument004IsFloat16OnAnyCpu) {
   const Scratch scratch;
   const std::string out = scratch / "out";
   const auto result =
-      dry_run({recipe("004-amp"), "--nproc", "3", "--out", out}, kNoAvx512);
+      dry_run({recipe_file("004-amp"), "--nproc", "3", "--out", out}, kNoAvx512);
   EXPECT_THAT(
       result.output,
       HasSubstr("executor compiled, fp16, optimizer state replicated\n"));

@@ -21,12 +21,6 @@ using testing::Not;
 
 const std::string kRecipe = source_dir() + "/recipes/001-mpi-averaging.toml";
 
-std::vector<std::string> with(
-    std::vector<std::string> arguments, const std::vector<std::string>& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
 // Two epochs of 14 steps, momentum and batch norm with values of each rank's own.
 std::vector<std::string> averaging(
     const std::string& out, const std::string& ranks = "3") {
@@ -35,10 +29,6 @@ std::vector<std::string> averaging(
           "0.9",         "--limit",    "1280",      "--batch-size", "32",
           "--epochs",    "2",          "--nproc",   ranks,          "--share",
           "scatter",     "--out",      out};
-}
-
-std::string hash_of(const std::string& out) {
-  return json_value(out + "/summary.json", "parameters_sha256");
 }
 
 CommandResult run_under_mpirun(

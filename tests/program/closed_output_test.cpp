@@ -51,9 +51,7 @@ std::string closing(int descriptors) {
 }
 
 std::vector<std::string> tandem_command(const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = {program()};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  return command;
+  return with({program()}, arguments);
 }
 
 // Every line of metrics.jsonl is whole.
@@ -76,10 +74,6 @@ std::vector<std::string> notes_of(const std::string& run) {
     }
   }
   return notes;
-}
-
-std::string bits_of(const std::string& run) {
-  return json_value(run + "/summary.json", "parameters_sha256");
 }
 
 struct Way {
@@ -117,7 +111,7 @@ class ClosedStreams : public testing::TestWithParam<Way> {
     const auto result = run_command(train_into("undisturbed"));
     EXPECT_TRUE(result.status.ok()) << result.errors;
     EXPECT_THAT(notes_of(stage_ / "undisturbed"), IsEmpty());
-    return bits_of(stage_ / "undisturbed");
+    return hash_of(stage_ / "undisturbed");
   }
 
   const Stage stage_;
@@ -130,7 +124,7 @@ TEST_P(ClosedStreams, ChangeNoBitOfARun) {
     const auto run = "run" + std::to_string(closed);
     const auto result = run_with(closing(closed), train_into(run));
     EXPECT_TRUE(result.status.ok()) << closing(closed) << result.errors;
-    EXPECT_EQ(bits_of(stage_ / run), bits) << closing(closed);
+    EXPECT_EQ(hash_of(stage_ / run), bits) << closing(closed);
     const auto notes = notes_of(stage_ / run);
     if ((closed & 2) != 0) {
       EXPECT_THAT(notes, ElementsAre("standard output: Bad file descriptor"));
@@ -148,7 +142,7 @@ TEST_P(FullStreams, AndUnreadOnesAreNotedOnceAndChangeNoBit) {
   const auto expect = [&](const CommandResult& result, const std::string& run,
                           const std::string& note) {
     EXPECT_TRUE(result.status.ok()) << run << ": " << result.errors;
-    EXPECT_EQ(bits_of(stage_ / run), bits) << run;
+    EXPECT_EQ(hash_of(stage_ / run), bits) << run;
     EXPECT_THAT(notes_of(stage_ / run), ElementsAre(note)) << run;
   };
   const std::string folder = stage_ / "";
@@ -249,7 +243,7 @@ TEST_F(Output, OfAComparisonIsItsTableAndNotItsRuns) {
       stage_ / "");
   EXPECT_EQ(result.status.code, 1);
   for (const char* run : {"out/one", "out/three"}) {
-    EXPECT_EQ(bits_of(stage_ / run).size(), 64u) << run;
+    EXPECT_EQ(hash_of(stage_ / run).size(), 64u) << run;
     EXPECT_THAT(notes_of(stage_ / run), IsEmpty()) << run;
   }
   EXPECT_TRUE(file_exists(stage_ / "out/report.html"));

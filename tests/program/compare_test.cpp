@@ -15,12 +15,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-std::vector<std::string> with(
-    std::vector<std::string> arguments, const std::vector<std::string>& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
 // Recipes of a run of a second or two, and where comparisons of them go.
 class Compare : public testing::Test {
  protected:

@@ -14,8 +14,6 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-using Arguments = std::vector<std::string>;
-
 struct Habit {
   const char* name;
   Arguments arguments;

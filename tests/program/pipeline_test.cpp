@@ -12,24 +12,20 @@ namespace tandem::pipeline_test {
 
 using testing::HasSubstr;
 
-std::string recipe(const std::string& name) {
-  return source_dir() + "/recipes/" + name + ".toml";
-}
-
 // On digits; returns the hash of what was trained.
 std::string train_recipe(
     const std::string& name, const std::string& out,
     const std::vector<std::string>& more = {}) {
-  std::vector<std::string> command = {"train",   recipe(name), "--data",      "digits",
-                                      "--limit", "640",        "--epochs",    "1",
-                                      "--out",   out,          "--log-every", "5"};
+  std::vector<std::string> command = {
+      "train", recipe_file(name), "--data", "digits",      "--limit", "640", "--epochs",
+      "1",     "--out",           out,      "--log-every", "5"};
   command.insert(command.end(), more.begin(), more.end());
   const auto result = tandem_run(command);
   EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("mymodel (315146 parameters) on digits"));
   EXPECT_THAT(result.output, HasSubstr("step 10/10"));
   EXPECT_THAT(result.errors, HasSubstr("stage 1: "));
-  return json_value(out + "/summary.json", "parameters_sha256");
+  return hash_of(out);
 }
 
 TEST(PipelineRecipes, SchedulesDifferInWhatTheyKeepNotInWhatTheyCompute) {

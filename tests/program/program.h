@@ -7,18 +7,28 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/files.h"
 #include "tandem/base/process.h"
+#include "tests/data/scratch.h"
 #include "tests/places.h"
 
 namespace tandem {
 
+using Arguments = std::vector<std::string>;
+
+inline Arguments with(Arguments arguments, const Arguments& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
 /// Runs `tandem ARGUMENTS` to its end.
 inline CommandResult tandem_run(
-    const std::vector<std::string>& arguments, const Variables& variables = {}) {
-  std::vector<std::string> command = {program()};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  return run_command(command, variables, 800);
+    const Arguments& arguments, const Variables& variables = {}) {
+  return run_command(with({program()}, arguments), variables, 800);
+}
+
+/// The file of a recipe in the repository.
+inline std::string recipe_file(const std::string& name) {
+  return source_dir() + "/recipes/" + name + ".toml";
 }
 
 /// A program's lines where ranks print in any order.
@@ -31,24 +41,6 @@ inline std::vector<std::string> sorted_lines(const std::string& text) {
   std::sort(lines.begin(), lines.end());
   return lines;
 }
-
-/// A directory of its own, removed at the end.
-class Scratch {
- public:
-  Scratch() : path_(make_private_directory()) {}
-  ~Scratch() {
-    remove_all(path_);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  std::string operator/(const std::string& name) const {
-    return path_ + "/" + name;
-  }
-
- private:
-  std::string path_;
-};
 
 /// The value of a key in one of our JSON files, as text without quotes.
 inline std::string json_value(const std::string& path, const std::string& key) {
@@ -64,6 +56,11 @@ inline std::string json_value(const std::string& path, const std::string& key) {
     }
   }
   return "";
+}
+
+/// The hash of the parameters that a run with --out trained.
+inline std::string hash_of(const std::string& out) {
+  return json_value(out + "/summary.json", "parameters_sha256");
 }
 
 inline double json_number(const std::string& path, const std::string& key) {

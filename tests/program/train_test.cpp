@@ -33,17 +33,11 @@ std::vector<std::string> small_run(const std::string& out) {
           "2",     "--schedule", "step",    "--out",   out};
 }
 
-std::vector<std::string> with(
-    std::vector<std::string> arguments, const std::vector<std::string>& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
 std::string hash_of_run(
     const std::vector<std::string>& arguments, const std::string& out) {
   const auto result = tandem_run(arguments);
   EXPECT_TRUE(result.status.ok()) << result.errors;
-  return json_value(out + "/summary.json", "parameters_sha256");
+  return hash_of(out);
 }
 
 TEST(Train, ThreadRanksGiveTheBitsOfProcessRanks) {

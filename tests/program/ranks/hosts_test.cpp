@@ -28,11 +28,6 @@ std::vector<std::string> lines_with(const std::string& text, const std::string& 
   return found;
 }
 
-// A recipe of ours on data that needs no file.
-std::string recipe(const std::string& name) {
-  return source_dir() + "/recipes/" + name + ".toml";
-}
-
 TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {
   const Hosts hosts(2);
   if (!hosts.ok()) {
@@ -76,7 +71,7 @@ TEST(Hosts, LocalRankZeroOfEachMachinePrints) {
     GTEST_SKIP() << kNoHosts;
   }
   const auto results = hosts.run_all([&](int host) {
-    return std::vector<std::string>{"train",           recipe("000-gloo"),
+    return std::vector<std::string>{"train",           recipe_file("000-gloo"),
                                     "--data",          "digits",
                                     "--limit",         "1024",
                                     "--log-every",     "2",
@@ -107,7 +102,7 @@ TEST(Hosts, FourNodesWithTwoRanksEachTrainTogether) {
   }
   const auto results = hosts.run_all(
       [&](int host) {
-        return std::vector<std::string>{"train",       recipe("004-nodes-gpus"),
+        return std::vector<std::string>{"train",       recipe_file("004-nodes-gpus"),
                                         "--data",      "digits",
                                         "--limit",     "1600",
                                         "--log-every", "1",
@@ -134,7 +129,7 @@ std::vector<std::string> losses_of_four_ranks(int on_each) {
   const Hosts hosts(4 / on_each);
   const auto results = hosts.run_all(
       [&](int host) {
-        return std::vector<std::string>{"train",       recipe("004-nodes-gpus"),
+        return std::vector<std::string>{"train",       recipe_file("004-nodes-gpus"),
                                         "--data",      "digits",
                                         "--limit",     "1600",
                                         "--log-every", "1",

@@ -83,17 +83,11 @@ TEST_P(RpcBetweenProcesses, StalenessReachesItsBoundAndNeverPassesIt) {
 std::vector<std::string> server_run(
     const std::string& out, const std::vector<std::string>& more,
     const std::string& epochs = "2", const std::string& ranks = "3") {
-  std::vector<std::string> arguments = {"train",      "--strategy", "parameter_server",
-                                        "--model",    "convnet",    "--limit",
-                                        "1280",       "--epochs",   epochs,
-                                        "--schedule", "step",       "--nproc",
-                                        ranks,        "--out",      out};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
-std::string hash_of(const std::string& out) {
-  return json_value(out + "/summary.json", "parameters_sha256");
+  return with(
+      {"train", "--strategy", "parameter_server", "--model", "convnet", "--limit",
+       "1280", "--epochs", epochs, "--schedule", "step", "--nproc", ranks, "--out",
+       out},
+      more);
 }
 
 TEST(ParameterServerProgram, SynchronousProcessesGiveTheBitsOfDataParallelThreads) {

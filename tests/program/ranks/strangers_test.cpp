@@ -30,30 +30,11 @@ constexpr const char* kNoHosts =
 std::vector<std::string> run_on_two(
     const Hosts& hosts, int number, const std::string& out,
     const std::vector<std::string>& more = {}) {
-  std::vector<std::string> arguments = {
-      "train",
-      "--model",
-      "simplenet",
-      "--limit",
-      "1280",
-      "--nproc",
-      "1",
-      "--nnodes",
-      "2",
-      "--node-rank",
-      std::to_string(number),
-      "--master-addr",
-      hosts.address(0),
-      "--master-port",
-      "29500",
-      "--out",
-      out};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
-std::string hash_of(const std::string& out) {
-  return json_value(out + "/summary.json", "parameters_sha256");
+  return with(
+      {"train", "--model", "simplenet", "--limit", "1280", "--nproc", "1", "--nnodes",
+       "2", "--node-rank", std::to_string(number), "--master-addr", hosts.address(0),
+       "--master-port", "29500", "--out", out},
+      more);
 }
 
 // Runs host 0, does something else once that has been started, then runs host 1.

@@ -40,10 +40,6 @@ class Torchrun : public testing::Test {
     return run_command(all, {}, 300);
   }
 
-  static std::string hash_of(const std::string& out) {
-    return json_value(out + "/summary.json", "parameters_sha256");
-  }
-
   const Scratch scratch_;
 };
 

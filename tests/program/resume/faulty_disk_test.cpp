@@ -77,7 +77,7 @@ TEST_F(FaultyDiskRun, GoesOnWithAWarningWhereThatIsWanted) {
                         HasSubstr("warning: the checkpoint of step "),
                         HasSubstr(" is missing, the run goes on: [files] cannot "),
                         HasSubstr("Input/output error")));
-  EXPECT_EQ(hash_in(out_), whole());
+  EXPECT_EQ(hash_of(out_), whole());
 }
 
 TEST_F(FaultyDiskRun, ThatIsKilledWhileItWritesGoesOnToTheSameBits) {

@@ -86,7 +86,7 @@ TEST_P(KilledAt, GoesOnToTheSameBits) {
   const auto resumed = tandem_run(arguments + kResume);
   ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
   EXPECT_THAT(resumed.errors, HasSubstr("resuming from " + out));
-  EXPECT_EQ(hash_in(out), uninterrupted());
+  EXPECT_EQ(hash_of(out), uninterrupted());
 }
 
 // First epoch, its end, the middle of the second, the last step but one.
@@ -153,7 +153,7 @@ TEST(Resume, SigusrOneToOneRankSavesAndGoesOn) {
   EXPECT_TRUE(saved.status.ok()) << saved.errors;
   // One beside those of the three epochs' ends.
   EXPECT_EQ(list_directory(out + "/checkpoints").size(), 4u);
-  EXPECT_EQ(hash_in(out), uninterrupted(kSignalBatch));
+  EXPECT_EQ(hash_of(out), uninterrupted(kSignalBatch));
 }
 
 TEST(Resume, SigusrOneStopsARunIfThatIsSet) {

@@ -45,7 +45,7 @@ TEST_P(MovedRun, ReadsWhatIsLeftOnce) {
   ASSERT_TRUE(moved.status.ok()) << moved.errors;
   const double tolerance = GetParam().tolerance;
   if (tolerance == 0) {
-    EXPECT_EQ(hash_in(moved_out), whole);
+    EXPECT_EQ(hash_of(moved_out), whole);
   } else if (tolerance > 0) {
     const double loss = json_number(out + "/summary.json", "test_loss");
     EXPECT_NEAR(

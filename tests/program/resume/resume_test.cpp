@@ -132,7 +132,7 @@ TEST(Resume, ATornNewestCheckpointIsNamedAndTheOneBeforeUsed) {
   EXPECT_THAT(resumed.errors, HasSubstr(file));
   EXPECT_THAT(resumed.errors, HasSubstr("going back to the one before it"));
   EXPECT_THAT(resumed.errors, HasSubstr("step-00000030 at step 30"));
-  EXPECT_EQ(hash_in(out), whole);
+  EXPECT_EQ(hash_of(out), whole);
 }
 
 }  // namespace tandem::resume_test

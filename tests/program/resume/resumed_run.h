@@ -10,11 +10,8 @@
 
 namespace tandem {
 
-using Arguments = std::vector<std::string>;
-
-inline Arguments operator+(Arguments left, const Arguments& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
+inline Arguments operator+(const Arguments& left, const Arguments& right) {
+  return with(left, right);
 }
 
 // Everything that could make a resumed run differ: dropout, Adadelta's state, a
@@ -32,14 +29,10 @@ inline const Arguments kThreeRanks = {"--nproc", "3"};
 inline const Arguments kResume = {"--resume", "auto"};
 constexpr int64_t kSteps = 3 * 11;
 
-inline std::string hash_in(const std::string& out) {
-  return json_value(out + "/summary.json", "parameters_sha256");
-}
-
 inline std::string run_to_end(const Arguments& arguments, const std::string& out) {
   const auto result = tandem_run(arguments);
   EXPECT_TRUE(result.status.ok()) << result.errors;
-  return hash_in(out);
+  return hash_of(out);
 }
 
 inline std::string checkpoint(const std::string& out, int64_t step) {

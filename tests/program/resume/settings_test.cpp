@@ -14,8 +14,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-using Arguments = std::vector<std::string>;
-
 // A run from a recipe, with flags that say otherwise than it.
 class ResumedSettings : public testing::Test {
  protected:
