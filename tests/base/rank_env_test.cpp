@@ -301,6 +301,15 @@ TEST(RankEnv, RefusesNumbersOutOfRange) {
   EXPECT_THAT(
       refusal(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "0"}})),
       HasSubstr("LOCAL_WORLD_SIZE"));
+  EXPECT_THAT(
+      refusal(with(kTorchrun, {{"LOCAL_RANK", "4"}})),
+      HasSubstr("LOCAL_RANK is 4, expected 0 to 3 for LOCAL_WORLD_SIZE 4"));
+  EXPECT_THAT(
+      refusal(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}})),
+      HasSubstr("LOCAL_WORLD_SIZE is 9, but WORLD_SIZE only 8"));
+  EXPECT_THAT(
+      refusal(with(kTorchrun, {{"MASTER_ADDR", ""}})),
+      HasSubstr("MASTER_ADDR is empty"));
 }
 
 TEST(RankEnv, SurvivesTheWayThroughVariables) {

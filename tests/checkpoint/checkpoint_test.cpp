@@ -188,6 +188,10 @@ TEST_F(Checkpoints, OfAnotherFormatAreNoDamage) {
       const auto named =
           AllOf(HasSubstr(std::string("has format ") + format), HasSubstr(advice));
       EXPECT_THAT(error_of<DataError>([&] { loaded_value(path); }), named);
+      if (name == std::string("/model.safetensors")) {
+        EXPECT_THAT(
+            error_of<DataError>([&] { return load_model(path, nullptr); }), named);
+      }
       EXPECT_THAT(
           error_of<DataError>([&] { return newest_whole_checkpoint(directory_); }),
           named);

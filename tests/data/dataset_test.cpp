@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,41 @@ TEST(Dataset, PartsThatDoNotFitTogetherAreNamed) {
   EXPECT_THAT(
       error_of<DataError>([&] { return load_idx_folder(folder); }),
       AllOf(HasSubstr(kTrainLabels), HasSubstr("swapped")));
+}
+
+TEST(Dataset, LabelsThatNoClassHasAreRefused) {
+  const Scratch scratch;
+  write_folder(scratch / "mnist");
+  write_idx(scratch / "mnist" + kTestLabels, labels({3, 0, 200}));
+  EXPECT_THAT(
+      error_of<DataError>([&] { return load_idx_folder(scratch / "mnist"); }),
+      HasSubstr("a test label is 200, but training labels end at 5"));
+
+  write_folder(scratch / "mnist");
+  write_idx(scratch / "mnist" + kTrainLabels + ".gz", labels({0, 3, 200, 5}));
+  setenv("TANDEM_DATA", scratch.path().c_str(), 1);
+  EXPECT_THAT(
+      error_of<DataError>([] { return load_dataset("mnist"); }),
+      AllOf(HasSubstr("label of 200"), HasSubstr("only 0 to 9")));
+  unsetenv("TANDEM_DATA");
+}
+
+TEST(Dataset, PathsThatAreNoFoldersOfIdxFilesAreRefused) {
+  const Scratch scratch;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { return load_dataset(scratch / "missing"); }),
+      AllOf(HasSubstr(scratch / "missing"), HasSubstr("digits, mnist")));
+  std::filesystem::create_symlink("gone", scratch / "link");
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { return load_dataset(scratch / "link"); }),
+      HasSubstr("digits, mnist"));
+  replace_file(scratch / "file", "x");
+  EXPECT_THAT(
+      error_of<DataError>([&] { return load_dataset(scratch / "file"); }),
+      AllOf(HasSubstr("is not a folder"), HasSubstr("--data")));
+  EXPECT_THAT(
+      error_of<DataError>([] { return load_dataset("/proc"); }),
+      AllOf(HasSubstr("/proc"), HasSubstr("train-images")));
 }
 
 TEST(Dataset, UnknownNameIsMisuseAndNamesTheNearest) {

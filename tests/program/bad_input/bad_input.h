@@ -7,8 +7,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <map>
-#include <thread>
 
 #include "tandem/base/store/socket.h"
 #include "tests/program/program.h"
@@ -24,15 +22,14 @@ class Stage {
 
   void write(const std::string& name, const std::string& content) const;
   std::string read(const std::string& name) const;
-  /// Overwrites bytes, or cuts the file after `size` bytes.
-  void patch(const std::string& name, size_t at, const std::string& bytes) const;
+  /// Cuts a file after `size` bytes.
   void cut(const std::string& name, size_t size) const;
   /// Replaces a text by another of the same length.
   void exchange(
       const std::string& name, const std::string& from, const std::string& to) const;
 
   /// A folder of four IDX files, 64 training and 64 test images.
-  void data(const std::string& name, int height = 28, int width = 28) const;
+  void data(const std::string& name, int64_t height = 28, int64_t width = 28) const;
   /// What a run of simplenet on "data" for two epochs of one step left.
   void finished_run(const std::string& name) const;
   /// Its newest checkpoint, as the directory "checkpoint".

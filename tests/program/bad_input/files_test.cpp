@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+
+#include "tandem/data/idx.h"
 
 namespace tandem {
 
@@ -18,53 +21,34 @@ std::string Stage::read(const std::string& name) const {
   return read_file(*this / name);
 }
 
-void Stage::patch(const std::string& name, size_t at, const std::string& bytes) const {
-  auto content = read(name);
-  write(name, content.replace(at, bytes.size(), bytes));
-}
-
 void Stage::cut(const std::string& name, size_t size) const {
   fs::resize_file(*this / name, size);
 }
 
 void Stage::exchange(
     const std::string& name, const std::string& from, const std::string& to) const {
-  const size_t at = read(name).find(from);
+  auto content = read(name);
+  const size_t at = content.find(from);
   ASSERT_NE(at, std::string::npos) << from;
   ASSERT_EQ(from.size(), to.size());
-  patch(name, at, to);
+  write(name, content.replace(at, from.size(), to));
 }
 
-namespace {
-
-constexpr int kImages = 64;
-
-std::string idx_bytes(const std::vector<int>& dims, const std::string& values) {
-  std::string bytes = {'\0', '\0', '\x08', static_cast<char>(dims.size())};
-  for (const int dim : dims) {
-    for (const int shift : {24, 16, 8, 0}) {
-      bytes += static_cast<char>(dim >> shift);
+void Stage::data(const std::string& name, int64_t height, int64_t width) const {
+  constexpr int64_t kCount = 64;
+  IdxArray images = {{kCount, height, width}, {}};
+  IdxArray labels = {{kCount}, {}};
+  for (int64_t i = 0; i < kCount; ++i) {
+    labels.values.push_back(static_cast<uint8_t>(i % 10));
+    for (int64_t at = 0; at < height * width; ++at) {
+      images.values.push_back(static_cast<uint8_t>((i % 10) * at % 251));
     }
   }
-  return bytes + values;
-}
-
-}  // namespace
-
-void Stage::data(const std::string& name, int height, int width) const {
   fs::create_directories(*this / name);
-  std::string pixels;
-  std::string labels;
-  for (int i = 0; i < kImages; ++i) {
-    labels += static_cast<char>(i % 10);
-    for (int at = 0; at < height * width; ++at) {
-      pixels += static_cast<char>((i % 10) * at % 251);
-    }
-  }
   for (const std::string part : {"train", "t10k"}) {
-    const std::string start = fs::path(name) / part;
-    write(start + "-images-idx3-ubyte", idx_bytes({kImages, height, width}, pixels));
-    write(start + "-labels-idx1-ubyte", idx_bytes({kImages}, labels));
+    const std::string start = fs::path(*this / name) / part;
+    write_idx(start + "-images-idx3-ubyte", images);
+    write_idx(start + "-labels-idx1-ubyte", labels);
   }
 }
 

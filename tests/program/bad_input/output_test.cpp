@@ -20,9 +20,7 @@ void with_run(const Stage& stage) {
 
 std::vector<std::string> into(
     const std::string& out, const std::vector<std::string>& more = {}) {
-  auto arguments = train({"--out", out});
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
+  return with(train({"--out", out}), more);
 }
 
 // Root can make a folder somebody else's; for all others some are.

@@ -1,0 +1,46 @@
+// Arguments of `tandem launch` that are refused before any rank starts.
+
+#include "app/launch_flags.h"
+
+#include "tests/app/refusals.h"
+
+namespace tandem::app::launch_flags_test {
+
+void expect_refused(const std::vector<Refusal>& refusals) {
+  app::expect_refused(refusals, [](const Arguments& arguments) {
+    return launch_ranks(parse_launch(arguments).options);
+  });
+}
+
+TEST(LaunchFlags, RefuseValuesThatCannotBe) {
+  expect_refused({
+      {{}, {"no program"}},
+      {{"--nproc", "0", "true"}, {"'0'", "1 to 4096"}},
+      {{"--nproc", "none", "true"}, {"'none'", "1 to 4096"}},
+      {{"--nnodes", "0", "true"}, {"--nnodes", "'0'", "1 to"}},
+      {{"--nnodes", "x", "true"}, {"--nnodes", "'x'"}},
+      {{"--nnodes=1:4", "true"}, {"'1:4'", "one number"}},
+      {{"--master-port", "99999", "true"}, {"'99999'", "65535"}},
+      {{"--grace-seconds", "-1", "true"}, {"-1", "--grace-seconds"}},
+      {{"-m", "--no-python", "true"}, {"--module", "--no-python"}},
+      {{"--nporc", "2", "true"}, {"--nporc", "'--nproc'"}},
+  });
+}
+
+TEST(LaunchFlags, RefuseHostsThatCannotMeet) {
+  expect_refused({
+      {{"--nnodes", "2", "true"}, {"--master-port"}},
+      {{"--nnodes", "2", "--node-rank", "2", "--master-port", "4242", "true"},
+       {"node rank 2 of 2", "--node-rank"}},
+      {{"--nnodes", "2", "--master-port", "4242", "--master-addr", "10.77.0.1", "true"},
+       {"several hosts need a token", "umask 077"}},
+      {{"--nnodes=2", "--rdzv-endpoint=127.0.0.1:4242", "true"},
+       {"--rdzv-endpoint", "--node-rank"}},
+      {{"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=127.0.0.1", "true"},
+       {"'127.0.0.1'", "HOST:PORT"}},
+      {{"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=127.0.0.1:x", "true"},
+       {"'x'", "1 to 65535"}},
+  });
+}
+
+}  // namespace tandem::app::launch_flags_test

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "app/command.h"
+#include "tandem/base/error.h"
+
+namespace tandem::app {
+
+/// Arguments that a command refuses.
+struct Refusal {
+  Arguments arguments;
+  // The error's line holds each of these.
+  std::vector<std::string> says;
+  // The program's exit code.
+  int code = 2;
+};
+
+/// Expects that `parse` refuses the arguments of each row.
+template <typename Parse>
+void expect_refused(const std::vector<Refusal>& refusals, Parse parse) {
+  for (const auto& [arguments, says, code] : refusals) {
+    SCOPED_TRACE(join(arguments, " "));
+    try {
+      parse(arguments);
+      ADD_FAILURE() << "no error";
+    } catch (const std::exception& error) {
+      EXPECT_EQ(exit_code(error), code) << error.what();
+      for (const auto& text : says) {
+        EXPECT_THAT(first_line(error), testing::HasSubstr(text));
+      }
+    }
+  }
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,221 @@
+// Arguments of `tandem train` that are refused before anything starts.
+
+#include "app/train_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/app/refusals.h"
+#include "tests/data/scratch.h"
+
+namespace tandem::app::train_flags_test {
+
+void expect_refused(const std::vector<Refusal>& refusals) {
+  app::expect_refused(refusals, [](const Arguments& arguments) {
+    return parse_train_arguments(arguments);
+  });
+}
+
+TEST(TrainFlags, RefuseUnknownNamesWithTheNearest) {
+  expect_refused({
+      {{"--modle", "net"}, {"--modle", "'--model'"}},
+      {{"--model", "nett"}, {"nett", "'net'"}},
+      {{"--strategy", "data_paralel"}, {"data_paralel", "'data_parallel'"}},
+      {{"--optimizer", "sdg"}, {"sdg", "'sgd'"}},
+      {{"--schedule", "setp"}, {"setp", "'step'"}},
+      {{"--sync", "overlp"}, {"overlp", "'overlap'"}},
+      {{"--buffers", "brodcast"}, {"brodcast", "'broadcast'"}},
+      {{"--executor", "egar"}, {"egar", "'eager'"}},
+      {{"--backend", "glo"}, {"glo", "'gloo'"}},
+      {{"--uneven", "jion"}, {"jion", "'join'"}},
+      {{"--drift-check", "resnyc"}, {"resnyc", "'resync'"}},
+      {{"--precision", "fp23"}, {"fp23", "'fp32'"}},
+      {{"--device", "cpuu"}, {"cpuu", "'cpu'"}},
+      {{"--device", "cuda:"}, {"cuda:", "cuda:0"}},
+      {{"--device", "cuda:-1"}, {"cuda:-1", "cuda:0"}},
+      {{"--device", "cpu:0"}, {"cpu:0", "'cpu'"}},
+      {{"--backend", "nccl", "--device", "cpu"},
+       {"backend nccl", "device is cpu", "--backend auto"}},
+      {{"--loss", "nnl"}, {"nnl", "'nll'"}},
+      {{"--loss", "mse"},
+       {"loss mse", "target here is a class", "--loss auto, cross_entropy, nll"}},
+      {{"--model", "simplenet", "--loss", "nll"},
+       {"loss nll", "simplenet", "--loss cross_entropy"}},
+      {{"--reduction", "men"}, {"men", "'mean'"}},
+      {{"--share", "scater"}, {"scater", "'scatter'"}},
+      {{"--comm-hook", "fp61"}, {"fp61", "'fp16'"}},
+      {{"--average-every", "epch"}, {"'epch'", "epoch or end"}},
+      {{"--pipeline-schedule", "gpip"}, {"gpip", "'gpipe'"}},
+      {{"--server-updates", "asynchronus"}, {"asynchronus", "'asynchronous'"}},
+      {{"--loss-scale", "dynmic"}, {"dynmic", "dynamic"}},
+      {{"--model", "custom"}, {"examples/custom_model", "--model"}},
+      {{"--launcher", "mpirn"}, {"mpirn", "'mpirun'"}},
+      {{"--log-ranks", "hots"}, {"hots", "'host'"}},
+      {{"--num-machine", "1"}, {"--num-machine", "'--num-machines'"}},
+      {{"--micro-batches", "2", "--accumulate", "2"},
+       {"--micro-batches and --accumulate", "leave one out"}},
+      {{"-nr=0", "--machine-id=0"}, {"-nr and --machine-id", "leave one out"}},
+      {{"-g", "1", "-g", "2"}, {"more than once"}},
+      {{"--ranks", "thred"}, {"thred", "'thread'"}},
+      {{"--set", "bach_size=3"}, {"bach_size", "'batch_size'"}},
+      {{"--set", "batch_size"}, {"batch_size", "key=value"}},
+      {{"--lr", "1", "--lr", "2"}, {"--lr", "more than once"}},
+      {{"--lr"}, {"--lr", "has no value"}},
+      {{"a.toml", "b.toml"}, {"b.toml", "--help"}},
+  });
+}
+
+TEST(TrainFlags, RefuseValuesOutOfRange) {
+  expect_refused({
+      {{"--name", "\xff\xfe"}, {"name", "not UTF-8", "--name"}},
+      {{"--checkpoint-minutes", "-1"}, {"checkpoint_minutes is -1", "0 to"}},
+      {{"--batch-size", "0"}, {"batch_size is 0", "1 to"}},
+      {{"--batch-size", "-1"}, {"batch_size is -1", "1 to"}},
+      {{"--batch-size", "1000000000000000000"},
+       {"batch_size is 1000000000000000000", "to 16777216", "--batch-size"}},
+      {{"--batch-size", "99999999999999999999"},
+       {"--batch-size", "99999999999999999999"}},
+      {{"--eval-batch-size", "0"}, {"eval_batch_size is 0"}},
+      {{"--eval-every", "0"}, {"eval_every is 0"}},
+      {{"--epochs", "-1"}, {"epochs is -1", "0 to"}},
+      {{"--epochs", "x"}, {"--epochs", "'x'", "whole number"}},
+      {{"--epochs", "1.5"}, {"'1.5'", "whole number"}},
+      {{"--limit", "-5"}, {"limit is -5", "0 to"}},
+      {{"--nproc", "0"}, {"nproc is '0'", "1 to 4096"}},
+      {{"--nproc", "-1"}, {"nproc is -1", "1 to 4096"}},
+      {{"--nproc", "100000"}, {"100000", "1 to 4096"}},
+      {{"-g0"}, {"nproc is '0'", "1 to 4096"}},
+      {{"-n", "two"}, {"--nnodes", "'two'", "whole number"}},
+      {{"--patience", "-1"}, {"patience is -1", "--patience"}},
+      {{"--min-delta", "-1"}, {"min_delta is -1", "--min-delta"}},
+      {{"--stages", "-1"}, {"stages is -1", "--stages"}},
+      {{"--replicas", "5000"}, {"replicas is 5000", "to 4096"}},
+      {{"--max-staleness", "-1"}, {"max_staleness is -1", "--max-staleness"}},
+      {{"--average-every", "0"}, {"average_every", "'0'"}},
+      {{"--loss-scale", "-2"}, {"loss_scale is -2", "--loss-scale"}},
+      {{"--bucket-bytes", "0"}, {"bucket_bytes is 0"}},
+      {{"--accumulate", "0"}, {"accumulate is 0", "1 to"}},
+      {{"--accumulate", "1000000000000"}, {"accumulate is 1000000000000", "to 16384"}},
+      {{"--lr", "nan"}, {"--lr", "'nan'", "a number"}},
+      {{"--lr", "inf"}, {"--lr", "'inf'", "a number"}},
+      {{"--lr", "-2"}, {"lr is -2", "default", "--lr"}},
+      {{"--lr", "fast"}, {"--lr", "'fast'", "a number"}},
+      {{"--optimizer", "sgd", "--momentum", "1.5"},
+       {"momentum is 1.5", "0 to 1", "--momentum"}},
+      {{"--momentum", "0.9"}, {"adadelta", "momentum"}},
+      {{"--gamma", "-1"}, {"gamma is -1", "--gamma"}},
+      {{"--step-size", "0"}, {"step_size is 0", "1 to"}},
+      {{"--warmup-steps", "-1"}, {"warmup_steps is -1"}},
+      {{"--std", "0"}, {"std is 0", "--std"}},
+      {{"--clip-norm", "-1"}, {"clip_norm is -1"}},
+      {{"--timeout-seconds", "0"}, {"timeout_seconds is 0"}},
+      {{"--timeout-seconds", "1e300"}, {"timeout_seconds"}},
+      {{"--nproc", "3", "--master-port", "99999"}, {"to 65535"}},
+      {{"--nnodes", "1000000000"}, {"nnodes is", "to 65536"}},
+      {{"--node-rank", "3"}, {"node_rank is 3", "--nnodes"}},
+  });
+}
+
+TEST(TrainFlags, RefuseLinesWithUnknownValues) {
+  expect_refused({
+      {{"--start-line", "{shar}"}, {"start_line is '{shar}'", "share"}},
+      {{"--log-line", "{loss"}, {"log_line is '{loss'", "loss"}},
+      {{"--log-line", "{loss:d}"}, {"log_line", "'{loss:d}'"}},
+      {{"--epoch-line", "{}"}, {"epoch_line is '{}'", "a name"}},
+      {{"--converged-line", "rank }"}, {"converged_line is 'rank }'"}},
+      {{"--test-line", "{0}"}, {"test_line is '{0}'", "accuracy"}},
+      {{"--end-line", "{secs}"}, {"end_line is '{secs}'", "seconds"}},
+  });
+}
+
+TEST(TrainFlags, RefuseSettingsThatContradictEachOther) {
+  expect_refused({
+      {{"--ranks", "thread", "--nnodes", "2"}, {"2 hosts", "--ranks process"}},
+      {{"--strategy", "hogwild", "--nnodes", "2", "--master-port", "4512"},
+       {"share memory", "2 hosts", "--nnodes 1"}},
+      {{"--strategy", "averaging", "--comm-hook", "fp16"},
+       {"averaging", "leave out --comm-hook"}},
+      {{"--strategy", "averaging", "--loss-scale", "dynamic"},
+       {"--loss-scale", "averaging"}},
+      {{"--ranks", "thread", "--backend", "gloo"},
+       {"gloo", "thread", "--backend auto"}},
+      {{"--backend", "thread", "--nproc", "4"},
+       {"thread", "process", "--backend auto"}},
+      {{"--backend", "shm", "--nnodes", "2", "--master-port", "29411"},
+       {"shm", "one host", "--backend auto"}},
+      {{"--strategy", "averaging", "--divide-batch", "--nproc", "3"},
+       {"--divide-batch", "averaging", "data_parallel or sequential"}},
+      {{"--share", "scatter", "--divide-batch"},
+       {"share is scatter", "--share sampler"}},
+      {{"--uneven", "drop", "--divide-batch"},
+       {"uneven is drop", "divide_batch", "leave out"}},
+      {{"--resume", "auto"}, {"--out"}},
+      {{"--cut", "fc1"}, {"cut is fc1, but strategy data_parallel has none", "--cut"}},
+      {{"--stages", "2", "--nproc", "4"},
+       {"data_parallel", "--strategy pipeline", "--stages"}},
+  });
+}
+
+TEST(TrainFlags, RefuseBadPortsOfTheEnvironment) {
+  for (const auto& [port, says] : std::vector<std::pair<const char*, std::string>>{
+           {"abc", "whole number"}, {"70000", "to 65535"}}) {
+    setenv("MASTER_PORT", port, 1);
+    expect_refused({{{"--nnodes", "2"}, {port, says}}});
+  }
+  unsetenv("MASTER_PORT");
+}
+
+struct BadRecipe {
+  std::string text;
+  // "@/" is the recipe's folder.
+  std::vector<std::string> says;
+  int code;
+};
+
+TEST(TrainFlags, RefuseRecipesWithFileAndLine) {
+  const std::vector<BadRecipe> recipes = {
+      {"model = \"net\"\nepochs = \"three\"\n", {"@/r.toml:2", "epochs", "three"}, 2},
+      {"model = 3\n", {"@/r.toml:1", "model", "quotes"}, 2},
+      {"\nepochs = 1.5\n", {"@/r.toml:2", "whole number"}, 2},
+      {"epochs = [1, 2]\n", {"@/r.toml:1", "epochs"}, 2},
+      {"lr = nan\n", {"@/r.toml:1", "lr", "a number"}, 2},
+      {"format_version = 1\nmodel = \"net\"\nepoch = 3\n",
+       {"@/r.toml:3", "'epoch'", "'epochs'"},
+       2},
+      {"batch_size = 0\n", {"batch_size is 0", "1 to"}, 2},
+      {"this is no recipe\n", {"@/r.toml:1"}, 2},
+      {std::string("\xff\xfe\0\1", 4), {"@/r.toml:1"}, 2},
+      {"epochs = 1\nepochs = 2\n", {"@/r.toml:2", "'epochs'"}, 2},
+      {"format_version = 2\n",
+       {"@/r.toml:1", "format_version is 2", "reads 1", "update tandem"},
+       2},
+      {"base = \"nosuch.toml\"\n", {"@/nosuch.toml", "No such"}, 1},
+      {"base = \"r.toml\"\n", {"@/r.toml:1", "'r.toml'"}, 2},
+  };
+  const Scratch scratch;
+  for (auto recipe : recipes) {
+    replace_file(scratch / "r.toml", recipe.text);
+    for (auto& text : recipe.says) {
+      if (text.rfind("@/", 0) == 0) {
+        text = scratch / text.substr(2);
+      }
+    }
+    expect_refused({{{scratch / "r.toml"}, recipe.says, recipe.code}});
+  }
+}
+
+TEST(TrainFlags, RefuseRecipesThatCannotBeRead) {
+  const Scratch scratch;
+  replace_file(scratch / "a.toml", "base = \"b.toml\"\n");
+  replace_file(scratch / "b.toml", "epochs = 1\nbase = \"a.toml\"\n");
+  make_directories(scratch / "folder");
+  expect_refused({
+      {{scratch / "a.toml"}, {scratch / "b.toml:2", "'a.toml'"}},
+      {{scratch / "nosuch.toml"}, {scratch / "nosuch.toml", "check the path"}, 1},
+      {{scratch / "folder"}, {scratch / "folder", "name a file in it"}, 1},
+  });
+}
+
+}  // namespace tandem::app::train_flags_test
