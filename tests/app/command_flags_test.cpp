@@ -15,6 +15,7 @@ TEST(BenchFlags, RefuseValuesThatCannotBe) {
       &parse_bench_step);
   expect_refused(
       {{{"--backends", "shm,glo"}, {"glo", "'gloo'"}}}, &parse_bench_allreduce);
+  expect_refused({{{"--optimizers", "adma"}, {"'adam'"}}}, &parse_bench_optimizer);
 }
 
 TEST(EvalFlags, RefuseValuesThatCannotBe) {

@@ -43,4 +43,31 @@ TEST(LaunchFlags, RefuseHostsThatCannotMeet) {
   });
 }
 
+struct BadVariable {
+  std::string name;
+  std::string value;
+  const char* expected;
+};
+
+TEST(TorchrunVariables, RefuseBadValuesByTheirNames) {
+  const BadVariable variables[] = {
+      {"PET_NNODES", "x", "1 to 65536"},
+      {"PET_NNODES", "0", "1 to 65536"},
+      {"PET_NNODES", "1:4", "one number"},
+      {"PET_NPROC_PER_NODE", "two", "1 to 4096, auto, cpu or gpu"},
+      {"PET_NODE_RANK", "-1", "0 to 65535"},
+      {"PET_MASTER_PORT", "70000", "0 to 65535"}};
+  using Command = TorchrunVariables::Command;
+  for (const auto& bad : variables) {
+    for (const auto command : {Command::launch, Command::train}) {
+      TorchrunVariables all([&](const std::string& name) {
+        return name == bad.name ? std::optional(bad.value) : std::nullopt;
+      });
+      app::expect_refused(
+          {{{}, {bad.name + " is '" + bad.value, bad.expected}}},
+          [&](const Arguments& none) { return all.add_flags(none, command); });
+    }
+  }
+}
+
 }  // namespace tandem::app::launch_flags_test

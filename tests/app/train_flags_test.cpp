@@ -67,6 +67,18 @@ TEST(TrainFlags, RefuseUnknownNamesWithTheNearest) {
   });
 }
 
+TEST(TrainFlags, NameTheSettingForAHabitOfOtherTools) {
+  expect_refused({
+      {{"--num-workers", "4"}, {"--num-workers", "no workers"}},
+      {{"--set", "num_workers=4"}, {"no workers"}},
+      {{"--set", "learning_rate=1"}, {"use lr"}},
+      {{"--amp"}, {"precision = \"bf16\""}},
+      {{"--model", "resnet18"},
+       {"cannot be 'resnet18'", "choose one of net", "examples/custom_model"}},
+      {{"--set", "foo=bar"}, {"unknown key 'foo'; see tandem train --help"}},
+  });
+}
+
 TEST(TrainFlags, RefuseValuesOutOfRange) {
   expect_refused({
       {{"--name", "\xff\xfe"}, {"name", "not UTF-8", "--name"}},
@@ -143,6 +155,9 @@ TEST(TrainFlags, RefuseSettingsThatContradictEachOther) {
        {"gloo", "thread", "--backend auto"}},
       {{"--backend", "thread", "--nproc", "4"},
        {"thread", "process", "--backend auto"}},
+      {{"--backend", "mpi", "--ranks", "thread", "--nproc", "4"},
+       {"does not serve thread ranks"}},
+      {{"--launcher", "mpirun", "--ranks", "thread"}, {"--launcher tandem"}},
       {{"--backend", "shm", "--nnodes", "2", "--master-port", "29411"},
        {"shm", "one host", "--backend auto"}},
       {{"--strategy", "averaging", "--divide-batch", "--nproc", "3"},
@@ -188,6 +203,12 @@ TEST(TrainFlags, RefuseRecipesWithFileAndLine) {
       {"this is no recipe\n", {"@/r.toml:1"}, 2},
       {std::string("\xff\xfe\0\1", 4), {"@/r.toml:1"}, 2},
       {"epochs = 1\nepochs = 2\n", {"@/r.toml:2", "'epochs'"}, 2},
+      {"epochs = 1\nmodel = net  # ours\n",
+       {"@/r.toml:2", "texts stand in quotes: model = \"net\""},
+       2},
+      {"model = \"net\"\n[training]\nepochs = 1\n",
+       {"@/r.toml:2", "settings stand in none; leave out [training]"},
+       2},
       {"format_version = 2\n",
        {"@/r.toml:1", "format_version is 2", "reads 1", "update tandem"},
        2},

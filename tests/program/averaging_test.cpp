@@ -148,13 +148,6 @@ TEST(MpiRun, BackendMpiWithoutMpirunIsMisuse) {
     EXPECT_THAT(result.errors, HasSubstr("mpirun"));
     EXPECT_EQ(lines_with(result.errors, "\n"), 1);
   }
-  const auto threads =
-      tandem_run({"train", "--backend", "mpi", "--ranks", "thread", "--nproc", "4"});
-  EXPECT_EQ(threads.status.code, 2);
-  EXPECT_THAT(threads.errors, HasSubstr("does not serve thread ranks"));
-  const auto both = tandem_run({"train", "--launcher", "mpirun", "--ranks", "thread"});
-  EXPECT_EQ(both.status.code, 2);
-  EXPECT_THAT(both.errors, HasSubstr("--launcher tandem"));
 }
 
 TEST(MpiRun, RecipeOfTheDocumentPrintsItsLines) {

@@ -14,83 +14,6 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-struct Habit {
-  const char* name;
-  Arguments arguments;
-  std::vector<std::string> says;
-};
-
-std::ostream& operator<<(std::ostream& out, const Habit& habit) {
-  return out << habit.name;
-}
-
-class Habits : public testing::TestWithParam<Habit> {};
-
-TEST_P(Habits, GetAWayOnInOneLine) {
-  Arguments command = {"train"};
-  const auto& more = GetParam().arguments;
-  command.insert(command.end(), more.begin(), more.end());
-  const auto result = tandem_run(command);
-  EXPECT_EQ(result.status.code, 2);
-  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
-      << result.errors;
-  for (const auto& text : GetParam().says) {
-    EXPECT_THAT(result.errors, HasSubstr(text));
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Flags, Habits,
-    testing::Values(
-        Habit{"Workers", {"--num-workers", "4"}, {"--num-workers", "no workers"}},
-        Habit{"WorkersOfARecipe", {"--set", "num_workers=4"}, {"no workers"}},
-        Habit{"LearningRateOfARecipe", {"--set", "learning_rate=1"}, {"use lr"}},
-        Habit{"Amp", {"--amp"}, {"precision = \"bf16\""}},
-        Habit{
-            "ResNet",
-            {"--model", "resnet18"},
-            {"cannot be 'resnet18'", "choose one of net", "examples/custom_model"}},
-        Habit{
-            "NoFarFetchedGuess",
-            {"--set", "foo=bar"},
-            {"unknown key 'foo'; see tandem train --help"}}),
-    [](const auto& row) { return std::string(row.param.name); });
-
-struct Recipe {
-  const char* name;
-  const char* text;
-  std::vector<std::string> says;
-};
-
-std::ostream& operator<<(std::ostream& out, const Recipe& recipe) {
-  return out << recipe.name;
-}
-
-class RecipeHabits : public testing::TestWithParam<Recipe> {};
-
-TEST_P(RecipeHabits, GetAWayOn) {
-  const Scratch scratch;
-  replace_file(scratch / "recipe.toml", GetParam().text);
-  const auto result = tandem_run({"train", scratch / "recipe.toml"});
-  EXPECT_EQ(result.status.code, 2);
-  for (const auto& text : GetParam().says) {
-    EXPECT_THAT(result.errors, HasSubstr(text));
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Files, RecipeHabits,
-    testing::Values(
-        Recipe{
-            "NoQuotes",
-            "epochs = 1\nmodel = net  # ours\n",
-            {"recipe.toml:2", "texts stand in quotes: model = \"net\""}},
-        Recipe{
-            "ATable",
-            "model = \"net\"\n[training]\nepochs = 1\n",
-            {"recipe.toml:2", "settings stand in none; leave out [training]"}}),
-    [](const auto& row) { return std::string(row.param.name); });
-
 TEST(FirstHour, ARecipeInTheCheckoutIsSuggestedForAWrongName) {
   const auto result = run_command(
       {"sh", "-c", "cd \"$1\" && exec \"$0\" train quikstart", program(),
@@ -180,16 +103,6 @@ TEST(FirstHour, ManyRanksOnFewCpusAreWarnedOf) {
        "--limit", "640"});
   EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr(ranks + " ranks share " + cpus + " CPUs"));
-}
-
-// -n counts hosts, as in document 004.
-TEST(FirstHour, HostsWithoutAPortMayBeMeantAsRanks) {
-  const auto result = tandem_run({"train", "-n", "2"});
-  EXPECT_EQ(result.status.code, 2);
-  EXPECT_THAT(
-      result.errors, AllOf(
-                         HasSubstr("set --master-port"),
-                         HasSubstr("--nproc 2 in place of -n or --nnodes")));
 }
 
 }  // namespace tandem::first_hour_test

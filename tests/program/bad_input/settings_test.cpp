@@ -37,7 +37,10 @@ INSTANTIATE_TEST_SUITE_P(
     Settings, BadInput,
     testing::Values(
         setting("Flag", {"--modle", "net"}, {"--modle", "'--model'"}),
-        setting("NodesWithoutPort", {"--nnodes", "2"}, {"--master-port"}),
+        // -n counts hosts, as in document 004.
+        setting(
+            "NodesWithoutPort", {"-n", "2"},
+            {"set --master-port", "--nproc 2 in place of -n or --nnodes"}),
         setting(
             "BucketBytesForThreeRanks", {"--bucket-bytes", "0", "--nproc", "3"},
             {"bucket_bytes is 0"}),

@@ -83,33 +83,6 @@ TEST(TorchrunVariables, AreIgnoredInARankAndWhenEmpty) {
   EXPECT_EQ(empty.errors, "");
 }
 
-struct Bad {
-  const char* variable;
-  const char* value;
-  const char* expected;
-};
-
-TEST(TorchrunVariables, BadValuesAreErrorsThatNameTheVariable) {
-  for (const auto& bad : {
-           Bad{"PET_NNODES", "x", "1 to 65536"},
-           Bad{"PET_NNODES", "0", "1 to 65536"},
-           Bad{"PET_NNODES", "1:4", "one number"},
-           Bad{"PET_NPROC_PER_NODE", "two", "1 to 4096, auto, cpu or gpu"},
-           Bad{"PET_NODE_RANK", "-1", "0 to 65535"},
-           Bad{"PET_MASTER_PORT", "70000", "0 to 65535"},
-       }) {
-    for (const auto* command : {"launch", "train"}) {
-      const auto result = tandem_run({command, "true"}, {{bad.variable, bad.value}});
-      EXPECT_EQ(result.status.code, 2) << bad.variable;
-      EXPECT_THAT(
-          result.errors, AllOf(
-                             HasSubstr(std::string(bad.variable) + " is '" + bad.value),
-                             HasSubstr(bad.expected)));
-      EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
-    }
-  }
-}
-
 TEST(TorchrunVariables, RdzvIdRejectsAHostOfAnotherRun) {
   std::string port;
   {
