@@ -22,11 +22,11 @@ using testing::HasSubstr;
 const Deadline kLong(std::chrono::minutes(2));
 
 TEST(FileLock, ExcludesAnotherHandle) {
-  const TempDir directory;
-  auto first = std::make_unique<FileLock>(directory.file("lock"), kLong);
+  const Scratch directory;
+  auto first = std::make_unique<FileLock>(directory / "lock", kLong);
   std::atomic<bool> second_holds{false};
   std::thread waiter([&] {
-    const FileLock second(directory.file("lock"), kLong);
+    const FileLock second(directory / "lock", kLong);
     second_holds = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
@@ -37,8 +37,8 @@ TEST(FileLock, ExcludesAnotherHandle) {
 }
 
 TEST(FileLock, ExcludesAnotherProcess) {
-  const TempDir directory;
-  const std::string path = directory.file("lock");
+  const Scratch directory;
+  const std::string path = directory / "lock";
   const auto try_lock = [&] {
     return run_command({"flock", "--nonblock", path, "true"}).status.code;
   };
@@ -50,13 +50,13 @@ TEST(FileLock, ExcludesAnotherProcess) {
 }
 
 TEST(FileLock, WaitsForAnotherProcess) {
-  const TempDir directory;
-  const std::string path = directory.file("lock");
+  const Scratch directory;
+  const std::string path = directory / "lock";
   Process holder(
-      {{"flock", path, "sh", "-c", "echo 1 > " + directory.file("held") + "; sleep 30"},
+      {{"flock", path, "sh", "-c", "echo 1 > " + directory / "held" + "; sleep 30"},
        {},
        false});
-  ASSERT_EQ(number_in(directory.file("held")), 1);
+  ASSERT_EQ(number_in(directory / "held"), 1);
   std::atomic<bool> held{false};
   std::thread waiter([&] {
     const FileLock lock(path, kLong);
@@ -70,13 +70,13 @@ TEST(FileLock, WaitsForAnotherProcess) {
 }
 
 TEST(FileLock, MakesItsDirectory) {
-  const TempDir directory;
-  const FileLock lock(directory.file("cache/data/lock"), kLong);
-  EXPECT_TRUE(file_exists(directory.file("cache/data/lock")));
+  const Scratch directory;
+  const FileLock lock(directory / "cache/data/lock", kLong);
+  EXPECT_TRUE(file_exists(directory / "cache/data/lock"));
 }
 
 TEST(FileLock, NamesThePathThatCannotBeLocked) {
-  const TempDir directory;
+  const Scratch directory;
   EXPECT_THAT(
       message_of<DataError>([&] { const FileLock lock(directory.path(), kLong); }),
       AllOf(
@@ -86,8 +86,8 @@ TEST(FileLock, NamesThePathThatCannotBeLocked) {
 
 // Whoever has it may be stopped for ever.
 TEST(FileLock, EndsAtTheDeadlineAndNamesTheHolder) {
-  const TempDir directory;
-  const std::string path = directory.file("lock");
+  const Scratch directory;
+  const std::string path = directory / "lock";
   const FileLock holder(path, kLong);
   const auto message = message_of<DataError>(
       [&] { const FileLock lock(path, Deadline(std::chrono::milliseconds(50))); });

@@ -22,19 +22,19 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 TEST(ReadFile, ReturnsEveryByte) {
-  const TempDir directory;
+  const Scratch directory;
   std::string bytes(100'000, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] = static_cast<char>(i * 31);
   }
-  replace_file(directory.file("x"), bytes);
-  EXPECT_TRUE(read_file(directory.file("x")) == bytes);
+  replace_file(directory / "x", bytes);
+  EXPECT_TRUE(read_file(directory / "x") == bytes);
 }
 
 TEST(ReadFile, ReadsAnEmptyFile) {
-  const TempDir directory;
-  replace_file(directory.file("x"), "");
-  EXPECT_EQ(read_file(directory.file("x")), "");
+  const Scratch directory;
+  replace_file(directory / "x", "");
+  EXPECT_EQ(read_file(directory / "x"), "");
   EXPECT_EQ(read_file("/dev/null"), "");
 }
 
@@ -43,25 +43,25 @@ TEST(ReadFile, ReadsAFileOfUnknownSize) {
 }
 
 TEST(ReadFile, ReadsNoMoreThanItMay) {
-  const TempDir directory;
-  replace_file(directory.file("five"), "12345");
-  EXPECT_EQ(read_file(directory.file("five"), 5), "12345");
+  const Scratch directory;
+  replace_file(directory / "five", "12345");
+  EXPECT_EQ(read_file(directory / "five", 5), "12345");
   EXPECT_THAT(
-      message_of<DataError>([&] { read_file(directory.file("five"), 4); }),
+      message_of<DataError>([&] { read_file(directory / "five", 4); }),
       AllOf(HasSubstr("five'"), HasSubstr("more than 4 bytes")));
   EXPECT_THROW(read_file("/dev/zero", 1 << 20), DataError);
 }
 
 TEST(ReadFile, NamesThePathAndTheReason) {
-  const TempDir directory;
-  const std::string missing = directory.file("missing");
+  const Scratch directory;
+  const std::string missing = directory / "missing";
   EXPECT_THAT(
       message_of<DataError>([&] { read_file(missing); }),
       AllOf(StartsWith("[files]"), HasSubstr(missing), HasSubstr("No such file")));
   EXPECT_THAT(
       message_of<DataError>([&] { read_file(directory.path()); }),
       AllOf(HasSubstr(directory.path()), HasSubstr("Is a directory; name a file")));
-  const std::string long_name = directory.file(std::string(300, 'x'));
+  const std::string long_name = directory / (std::string(300, 'x'));
   EXPECT_THAT(
       message_of<DataError>([&] { read_file(long_name); }),
       AllOf(HasSubstr(long_name), HasSubstr("too long")));
@@ -74,52 +74,52 @@ TEST(ReadFile, DoesNotTakeAReadErrorForAnEmptyFile) {
 }
 
 TEST(ReplaceFile, ReplacesTheWholeFile) {
-  const TempDir directory;
-  replace_file(directory.file("x"), "a longer text");
-  replace_file(directory.file("x"), "short");
-  EXPECT_EQ(read_file(directory.file("x")), "short");
+  const Scratch directory;
+  replace_file(directory / "x", "a longer text");
+  replace_file(directory / "x", "short");
+  EXPECT_EQ(read_file(directory / "x"), "short");
   EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
 }
 
 TEST(ReplaceFile, ObeysTheUmask) {
-  const TempDir directory;
+  const Scratch directory;
   for (const mode_t mask : {022, 027, 077, 002}) {
     const mode_t before = umask(mask);
-    replace_file(directory.file("x"), "text");
+    replace_file(directory / "x", "text");
     umask(before);
     struct stat status {};
-    ASSERT_EQ(stat(directory.file("x").c_str(), &status), 0);
+    ASSERT_EQ(stat((directory / "x").c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 0777, 0666u & ~mask);
   }
 }
 
 TEST(ReplaceFile, KeepsTheOldFileUntilTheNewOneIsWhole) {
-  const TempDir directory;
-  replace_file(directory.file("x"), "old");
-  replace_file(directory.file("x"), [&](int fd) {
+  const Scratch directory;
+  replace_file(directory / "x", "old");
+  replace_file(directory / "x", [&](int fd) {
     write_all(fd, "new", 3, "x");
-    EXPECT_EQ(read_file(directory.file("x")), "old");
+    EXPECT_EQ(read_file(directory / "x"), "old");
   });
-  EXPECT_EQ(read_file(directory.file("x")), "new");
+  EXPECT_EQ(read_file(directory / "x"), "new");
 }
 
 TEST(ReplaceFile, KeepsTheOldFileWhenTheWriterThrows) {
-  const TempDir directory;
-  replace_file(directory.file("x"), "old");
+  const Scratch directory;
+  replace_file(directory / "x", "old");
   const auto write = [](int fd) {
     write_all(fd, "half", 4, "x");
     throw std::runtime_error("the model is gone");
   };
   EXPECT_EQ(
-      message_of<std::runtime_error>([&] { replace_file(directory.file("x"), write); }),
+      message_of<std::runtime_error>([&] { replace_file(directory / "x", write); }),
       "the model is gone");
-  EXPECT_EQ(read_file(directory.file("x")), "old");
+  EXPECT_EQ(read_file(directory / "x"), "old");
   EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
 }
 
 TEST(ReplaceFile, KeepsTheOldFileWhenTheDiskIsFull) {
-  const TempDir directory;
-  const std::string path = directory.file("x");
+  const Scratch directory;
+  const std::string path = directory / "x";
   replace_file(path, "old");
   {
     const FileSizeLimit limit(1000);
@@ -132,8 +132,8 @@ TEST(ReplaceFile, KeepsTheOldFileWhenTheDiskIsFull) {
 }
 
 TEST(ReplaceFile, NamesThePathWhenItsDirectoryIsMissing) {
-  const TempDir directory;
-  const std::string path = directory.file("missing/x");
+  const Scratch directory;
+  const std::string path = directory / "missing/x";
   EXPECT_THAT(
       message_of<DataError>([&] { replace_file(path, "text"); }),
       AllOf(HasSubstr("'" + path + "'"), HasSubstr("No such file")));
@@ -141,30 +141,30 @@ TEST(ReplaceFile, NamesThePathWhenItsDirectoryIsMissing) {
 }
 
 TEST(ReplaceFile, DoesNotReplaceADirectory) {
-  const TempDir directory;
-  make_directories(directory.file("x/inside"));
+  const Scratch directory;
+  make_directories(directory / "x/inside");
   EXPECT_THAT(
-      message_of<DataError>([&] { replace_file(directory.file("x"), "text"); }),
-      HasSubstr(directory.file("x")));
+      message_of<DataError>([&] { replace_file(directory / "x", "text"); }),
+      HasSubstr(directory / "x"));
   EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
-  EXPECT_TRUE(file_exists(directory.file("x/inside")));
+  EXPECT_TRUE(file_exists(directory / "x/inside"));
 }
 
 TEST(ReplaceFile, LeaksNoDescriptors) {
-  const TempDir directory;
+  const Scratch directory;
   const auto open_files = [] { return list_directory("/proc/self/fd").size(); };
   const size_t before = open_files();
-  replace_file(directory.file("x"), "text");
+  replace_file(directory / "x", "text");
   EXPECT_THROW(
-      replace_file(directory.file("x"), [](int) { throw DataError("no"); }), DataError);
-  read_file(directory.file("x"));
+      replace_file(directory / "x", [](int) { throw DataError("no"); }), DataError);
+  read_file(directory / "x");
   EXPECT_THROW(read_file(directory.path()), DataError);
   EXPECT_EQ(open_files(), before);
 }
 
 TEST(RemoveUnfinished, TakesWhatAKilledWriterLeftAndNothingElse) {
-  const TempDir directory;
-  const auto path = directory.file("x");
+  const Scratch directory;
+  const auto path = directory / "x";
   const pid_t killed = fork();
   if (killed == 0) {
     replace_file(path, [](int) { _exit(0); });
@@ -173,7 +173,7 @@ TEST(RemoveUnfinished, TakesWhatAKilledWriterLeftAndNothingElse) {
   ASSERT_EQ(list_directory(directory.path()).size(), 1u);
   const std::vector<std::string> others = {"x", "x.1", "x.tmp", "xy.tmp-1"};
   for (const auto& name : others) {
-    replace_file(directory.file(name), name);
+    replace_file(directory / name, name);
   }
   remove_unfinished(path);
   EXPECT_EQ(list_directory(directory.path()), others);
@@ -189,36 +189,36 @@ TEST(WriteAll, TellsToFreeSpace) {
 }
 
 TEST(MakeDirectories, MakesParentsAndAcceptsWhatIsThere) {
-  const TempDir directory;
-  make_directories(directory.file("a/b/c"));
-  make_directories(directory.file("a/b/c"));
-  make_directories(directory.file("a/b/"));
-  EXPECT_THAT(list_directory(directory.file("a/b")), ElementsAre("c"));
+  const Scratch directory;
+  make_directories(directory / "a/b/c");
+  make_directories(directory / "a/b/c");
+  make_directories(directory / "a/b/");
+  EXPECT_THAT(list_directory(directory / "a/b"), ElementsAre("c"));
 }
 
 TEST(MakeDirectories, NamesThePathWhenAFileIsInTheWay) {
-  const TempDir directory;
-  replace_file(directory.file("a"), "text");
+  const Scratch directory;
+  replace_file(directory / "a", "text");
   for (const auto* path : {"a", "a/b"}) {
     EXPECT_THAT(
-        message_of<DataError>([&] { make_directories(directory.file(path)); }),
-        AllOf(HasSubstr(directory.file(path)), HasSubstr("Not a directory")));
+        message_of<DataError>([&] { make_directories(directory / path); }),
+        AllOf(HasSubstr(directory / path), HasSubstr("Not a directory")));
   }
 }
 
 TEST(RemoveAll, RemovesTreesFilesAndNothing) {
-  const TempDir directory;
-  make_directories(directory.file("a/b"));
-  replace_file(directory.file("a/b/c"), "text");
-  remove_all(directory.file("a"));
-  EXPECT_FALSE(file_exists(directory.file("a")));
-  EXPECT_NO_THROW(remove_all(directory.file("a")));
+  const Scratch directory;
+  make_directories(directory / "a/b");
+  replace_file(directory / "a/b/c", "text");
+  remove_all(directory / "a");
+  EXPECT_FALSE(file_exists(directory / "a"));
+  EXPECT_NO_THROW(remove_all(directory / "a"));
 }
 
 TEST(ListDirectory, SortsNames) {
-  const TempDir directory;
+  const Scratch directory;
   for (const auto* name : {"step-2", "step-10", "latest"}) {
-    replace_file(directory.file(name), "");
+    replace_file(directory / name, "");
   }
   EXPECT_THAT(
       list_directory(directory.path()), ElementsAre("latest", "step-10", "step-2"));
@@ -231,8 +231,8 @@ TEST(ListDirectory, NamesTheMissingDirectory) {
 }
 
 TEST(PrivateDirectory, IsNewAndOnlyOurs) {
-  const TempDir first;
-  const TempDir second;
+  const Scratch first;
+  const Scratch second;
   EXPECT_NE(first.path(), second.path());
   struct stat status {};
   ASSERT_EQ(stat(first.path().c_str(), &status), 0);

@@ -35,18 +35,18 @@ TEST(FreeMemory, EndsAtTheLimitOfTheAddressSpace) {
 class MemoryGroups : public testing::Test {
  protected:
   void write(const std::string& name, const std::string& text) const {
-    const std::string path = directory_.file(name);
+    const std::string path = directory_ / name;
     make_directories(path.substr(0, path.rfind('/')));
     replace_file(path, text);
   }
 
-  const TempDir directory_;
+  const Scratch directory_;
 };
 
 class FreeMemoryOfGroups : public MemoryGroups {
  protected:
   int64_t left() const {
-    return free_memory(directory_.file("cgroup"), directory_.path());
+    return free_memory(directory_ / "cgroup", directory_.path());
   }
 };
 
@@ -71,7 +71,7 @@ TEST_F(FreeMemoryOfGroups, IsWhatTheTightestOfThemLeaves) {
 class MemoryKills : public MemoryGroups {
  protected:
   int64_t count() const {
-    return num_memory_kills(directory_.file("cgroup"), directory_.path());
+    return num_memory_kills(directory_ / "cgroup", directory_.path());
   }
 };
 

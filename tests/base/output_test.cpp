@@ -70,13 +70,13 @@ TEST(Outlet, NeverWaitsForAPipeThatItCannotOpenAgain) {
 }
 
 TEST(Outlet, WritesOnWhereAFileIs) {
-  const TempDir dir;
-  const int fd = open(dir.file("out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  const Scratch dir;
+  const int fd = open((dir / "out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   ASSERT_EQ(write(fd, "one ", 4), 4);
   EXPECT_EQ(write_output(fd, "two "), 0);
   ASSERT_EQ(write(fd, "three", 5), 5);
   close(fd);
-  EXPECT_EQ(read_file(dir.file("out")), "one two three");
+  EXPECT_EQ(read_file(dir / "out"), "one two three");
 }
 
 // A process whose standard streams nobody reads; the code that `body` returns.

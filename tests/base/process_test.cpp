@@ -144,8 +144,8 @@ TEST(Process, NamesAProgramThatIsNotInPath) {
 }
 
 TEST(Process, NamesAFileThatCannotBeExecuted) {
-  const TempDir directory;
-  const std::string path = directory.file("data");
+  const Scratch directory;
+  const std::string path = directory / "data";
   replace_file(path, "text");
   const auto refusal = [](const std::string& program) {
     return message_of<ConfigError>([&] {
@@ -157,7 +157,7 @@ TEST(Process, NamesAFileThatCannotBeExecuted) {
       refusal(directory.path()),
       AllOf(HasSubstr(directory.path()), HasSubstr("Permission denied")));
   EXPECT_THAT(
-      refusal(directory.file("missing")),
+      refusal(directory / "missing"),
       AllOf(HasSubstr("missing"), HasSubstr("No such file")));
   // Executable by its mode, but no program: no "#!", no ELF header.
   ASSERT_EQ(chmod(path.c_str(), 0755), 0);
@@ -168,34 +168,34 @@ TEST(Process, NamesAFileThatCannotBeExecuted) {
 }
 
 TEST(Process, LooksPastDirectoriesInPath) {
-  const TempDir directory;
-  make_directories(directory.file("first/tool"));
-  make_directories(directory.file("second"));
-  replace_file(directory.file("second/tool"), "#!/bin/sh\necho found\n");
-  ASSERT_EQ(chmod(directory.file("second/tool").c_str(), 0755), 0);
+  const Scratch directory;
+  make_directories(directory / "first/tool");
+  make_directories(directory / "second");
+  replace_file(directory / "second/tool", "#!/bin/sh\necho found\n");
+  ASSERT_EQ(chmod((directory / "second/tool").c_str(), 0755), 0);
   const std::string path = getenv("PATH");
-  const std::string longer = directory.file("first") + ":" + directory.file("second");
+  const std::string longer = directory / "first" + ":" + directory / "second";
   setenv("PATH", (longer + ":" + path).c_str(), 1);
   EXPECT_EQ(run_command({"tool"}).output, "found\n");
   setenv("PATH", path.c_str(), 1);
 }
 
 TEST(Process, LeavesNothingBehindWhenItCannotStart) {
-  const TempDir directory;
-  replace_file(directory.file("data"), "text");
-  ASSERT_EQ(chmod(directory.file("data").c_str(), 0755), 0);
+  const Scratch directory;
+  replace_file(directory / "data", "text");
+  ASSERT_EQ(chmod((directory / "data").c_str(), 0755), 0);
   const auto open_files = [] { return list_directory("/proc/self/fd").size(); };
   const size_t before = open_files();
-  EXPECT_THROW(Process({{directory.file("data")}, {}, true}), ConfigError);
+  EXPECT_THROW(Process({{directory / "data"}, {}, true}), ConfigError);
   EXPECT_THROW(Process({{"no-such-program-here"}, {}, true}), ConfigError);
   EXPECT_EQ(open_files(), before);
 }
 
 TEST(Process, SignalReachesItsChildrenToo) {
-  const TempDir directory;
+  const Scratch directory;
   Process process(
-      {shell("sleep 30 & echo $! > " + directory.file("pid") + "; wait"), {}, false});
-  const int grandchild = number_in(directory.file("pid"));
+      {shell("sleep 30 & echo $! > " + directory / "pid" + "; wait"), {}, false});
+  const int grandchild = number_in(directory / "pid");
   process.signal(SIGTERM);
   EXPECT_EQ(process.wait().signal, SIGTERM);
   EXPECT_TRUE(eventually([&] { return !is_running(grandchild); }));
@@ -242,13 +242,13 @@ TEST(Process, IsKilledWhenTheThreadThatStartedItEnds) {
 }
 
 TEST(Process, IsKilledWhenTheProcessThatStartedItDies) {
-  const TempDir directory;
+  const Scratch directory;
   Process parent(
       {{helper(), "start", "sh", "-c",
-        "echo $$ > " + directory.file("pid") + "; exec sleep 30"},
+        "echo $$ > " + directory / "pid" + "; exec sleep 30"},
        {},
        false});
-  const int child = number_in(directory.file("pid"));
+  const int child = number_in(directory / "pid");
   EXPECT_TRUE(is_running(child));
   kill(parent.pid(), SIGKILL);
   EXPECT_TRUE(eventually([&] { return !is_running(child); }));
@@ -292,8 +292,8 @@ TEST(RunCommand, KillsACommandThatNeverStopsPrinting) {
 }
 
 TEST(RunCommand, DoesNotWaitForWhatTheCommandLeftRunning) {
-  const TempDir directory;
-  const std::string pid_file = directory.file("pid");
+  const Scratch directory;
+  const std::string pid_file = directory / "pid";
   EXPECT_EQ(
       stop_early("echo done; setsid sleep 30 & echo $! > " + pid_file).output,
       "done\n");
@@ -313,10 +313,10 @@ TEST(ExecProgram, KeepsTheProcessId) {
 
 TEST(ExecProgram, ThrowsWhenItCannot) {
   EXPECT_THROW(exec_program({"no-such-program-here"}, {}), ConfigError);
-  const TempDir directory;
-  replace_file(directory.file("data"), "text");
-  ASSERT_EQ(chmod(directory.file("data").c_str(), 0755), 0);
-  EXPECT_THROW(exec_program({directory.file("data")}, {}), ConfigError);
+  const Scratch directory;
+  replace_file(directory / "data", "text");
+  ASSERT_EQ(chmod((directory / "data").c_str(), 0755), 0);
+  EXPECT_THROW(exec_program({directory / "data"}, {}), ConfigError);
 }
 
 }  // namespace tandem::process_test

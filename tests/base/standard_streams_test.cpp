@@ -87,10 +87,10 @@ TEST(StandardStreams, WritingWhereNothingWasOpenStaysAnError) {
 }
 
 TEST(StandardStreams, APrintedLineArrivesAtOnce) {
-  TempDir dir;
-  std::FILE* file = std::fopen(dir.file("out").c_str(), "w");
+  Scratch dir;
+  std::FILE* file = std::fopen((dir / "out").c_str(), "w");
   EXPECT_EQ(print_now(file, "one\n"), 0);
-  EXPECT_EQ(read_file(dir.file("out")), "one\n");
+  EXPECT_EQ(read_file(dir / "out"), "one\n");
   std::fclose(file);
 }
 

@@ -17,8 +17,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(StoreClient, ConnectsToAServerThatStartsLater) {
-  const TempDir directory;
-  const std::string address = "unix:" + directory.file("store");
+  const Scratch directory;
+  const std::string address = "unix:" + directory / "store";
   auto value = std::async(std::launch::async, [&] {
     StoreClient client(address, kLong);
     return client.get("key", kLong);
@@ -30,8 +30,8 @@ TEST(StoreClient, ConnectsToAServerThatStartsLater) {
 }
 
 TEST(StoreClient, NamesTheAddressWhereNobodyAnswers) {
-  const TempDir directory;
-  const std::string address = "unix:" + directory.file("store");
+  const Scratch directory;
+  const std::string address = "unix:" + directory / "store";
   EXPECT_THAT(
       message_of<CommError>([&] { StoreClient(address, kShort); }),
       AllOf(HasSubstr(address), HasSubstr("nobody answers"), HasSubstr("MASTER_ADDR")));
@@ -106,13 +106,13 @@ TEST(StoreServer, RefusesAnAddressInUse) {
 }
 
 TEST(StoreServer, LeavesNoSocketFile) {
-  const TempDir directory;
-  const std::string address = "unix:" + directory.file("store");
+  const Scratch directory;
+  const std::string address = "unix:" + directory / "store";
   for (int i = 0; i < 2; ++i) {
     const StoreServer server(address);
-    EXPECT_TRUE(file_exists(directory.file("store")));
+    EXPECT_TRUE(file_exists(directory / "store"));
   }
-  EXPECT_FALSE(file_exists(directory.file("store")));
+  EXPECT_FALSE(file_exists(directory / "store"));
 }
 
 TEST(StoreServer, RefusesAnAddressThatIsNotThisHosts) {

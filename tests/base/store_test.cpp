@@ -16,11 +16,10 @@ using ::testing::HasSubstr;
 class Store : public ::testing::TestWithParam<std::string> {
  protected:
   std::string free_address() const {
-    return GetParam() == "unix" ? "unix:" + directory_.file("store")
-                                : "tcp:127.0.0.1:0";
+    return GetParam() == "unix" ? "unix:" + directory_ / "store" : "tcp:127.0.0.1:0";
   }
 
-  TempDir directory_;
+  Scratch directory_;
   StoreServer server_{free_address(), "run 7"};
   StoreClient client_{server_.address(), kLong, "run 7"};
   StoreClient other_{server_.address(), kLong, "run 7"};

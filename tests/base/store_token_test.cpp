@@ -38,16 +38,16 @@ class Token : public testing::Test {
   }
 
   std::string file(const std::string& text, mode_t mode) const {
-    const std::string path = folder_.file("a-token");
+    const std::string path = folder_ / "a-token";
     replace_file(path, text);
     chmod(path.c_str(), mode);
     return path;
   }
   std::string own_folder() const {
-    return folder_.file("tandem-user-" + std::to_string(geteuid()));
+    return folder_ / ("tandem-user-" + std::to_string(geteuid()));
   }
 
-  TempDir folder_;
+  Scratch folder_;
 };
 
 TEST_F(Token, IsTheTextOfItsFile) {
@@ -88,14 +88,14 @@ TEST_F(Token, AnEmptyFileIsRefused) {
 
 TEST_F(Token, WhatIsNoFileIsRefused) {
   EXPECT_THAT(
-      message_of<ConfigError>([&] { read_token(folder_.file("none")); }),
+      message_of<ConfigError>([&] { read_token(folder_ / "none"); }),
       AllOf(HasSubstr("none"), HasSubstr("No such file"), HasSubstr("umask 077")));
   EXPECT_THAT(
       message_of<ConfigError>([&] { read_token(folder_.path()); }),
       HasSubstr("is no file"));
-  mkfifo(folder_.file("fifo").c_str(), 0600);
+  mkfifo((folder_ / "fifo").c_str(), 0600);
   EXPECT_THAT(
-      message_of<ConfigError>([&] { read_token(folder_.file("fifo")); }),
+      message_of<ConfigError>([&] { read_token(folder_ / "fifo"); }),
       HasSubstr("is no file"));
 }
 
@@ -181,7 +181,7 @@ TEST_F(Token, ADirectoryOfAnotherUserIsRefused) {
 }
 
 TEST_F(Token, ALinkInItsPlaceIsRefused) {
-  const TempDir elsewhere;
+  const Scratch elsewhere;
   ASSERT_EQ(symlink(elsewhere.path().c_str(), own_folder().c_str()), 0);
   EXPECT_THROW(path_of({}, true), ConfigError);
   EXPECT_TRUE(list_directory(elsewhere.path()).empty());

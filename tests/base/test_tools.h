@@ -10,25 +10,15 @@
 #include <thread>
 
 #include "tandem/base/error.h"
-#include "tandem/base/files.h"
+#include "tests/data/scratch.h"
 
 namespace tandem {
 
-/// A directory of the test's own, removed with the object.
-class TempDir {
- public:
-  ~TempDir() {
-    remove_all(path_);
-  }
+/// The same, as tests/fetch names it.
+struct TempDir : Scratch {
   std::string file(const std::string& name) const {
-    return path_ + "/" + name;
+    return *this / name;
   }
-  const std::string& path() const {
-    return path_;
-  }
-
- private:
-  const std::string path_ = make_private_directory();
 };
 
 /// While it exists, no file of this process grows beyond `bytes`, as on a full disk.

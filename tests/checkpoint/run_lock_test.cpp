@@ -25,7 +25,7 @@ class RunLocks : public testing::Test {
     return message_of<ConfigError>([&] { const RunLock second(out_.path()); });
   }
 
-  const TempDir out_;
+  const Scratch out_;
 };
 
 TEST_F(RunLocks, RefuseASecondRunAndNameTheProcessOfTheFirst) {
@@ -40,7 +40,7 @@ TEST_F(RunLocks, RefuseASecondRunAndNameTheProcessOfTheFirst) {
 TEST_F(RunLocks, EndWithTheRunAndLeaveNothing) {
   for (int i = 0; i < 3; ++i) {
     const RunLock lock(out_.path());
-    EXPECT_TRUE(file_exists(out_.file("run.lock")));
+    EXPECT_TRUE(file_exists(out_ / "run.lock"));
   }
   EXPECT_THAT(list_directory(out_.path()), IsEmpty());
 }
@@ -70,7 +70,7 @@ TEST_F(RunLocks, EndWithAKilledProcess) {
   EXPECT_THAT(refusal(), HasSubstr("process " + std::to_string(child)));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  EXPECT_TRUE(file_exists(out_.file("run.lock")));
+  EXPECT_TRUE(file_exists(out_ / "run.lock"));
   {
     const RunLock next(out_.path());
     EXPECT_THAT(refusal(), HasSubstr("process " + std::to_string(getpid())));

@@ -23,8 +23,8 @@ Words serving(const Words& command) {
 }
 
 TEST(ForkServer, LeavesTheRanksToTheLauncher) {
-  const TempDir directory;
-  const auto file = directory.file("parent");
+  const Scratch directory;
+  const auto file = directory / "parent";
   Process launcher(
       {serving({helper(), "exec", "sh", "-c", "echo $PPID > " + file + "$RANK"}),
        {},
@@ -57,8 +57,8 @@ TEST(ForkServer, NamesAProgramThatIsMissing) {
 }
 
 TEST(ForkServer, EndsOnASignalWhileItLoads) {
-  const TempDir directory;
-  const auto file = directory.file("pid");
+  const Scratch directory;
+  const auto file = directory / "pid";
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     Process launcher(
         {serving({"sh", "-c", "echo $$ > " + file + "; exec sleep 30"}), {}, true});
@@ -71,8 +71,8 @@ TEST(ForkServer, EndsOnASignalWhileItLoads) {
 }
 
 TEST(ForkServer, DiesWithItsLauncherWhileItLoads) {
-  const TempDir directory;
-  const auto file = directory.file("pid");
+  const Scratch directory;
+  const auto file = directory / "pid";
   Process launcher(
       {serving({"sh", "-c", "echo $$ > " + file + "; exec sleep 30"}), {}, true});
   const int pid = number_in(file);

@@ -193,7 +193,7 @@ TEST_P(Launch, EndsAllRanksWhenItIsToldToStop) {
         HasSubstr(std::string("stopped by SIG") + sigabbrev_np(number)));
     for (const int rank : {0, 1}) {
       expect_gone(rank);
-      remove_all(directory_.file("pid" + std::to_string(rank)));
+      remove_all(directory_ / ("pid" + std::to_string(rank)));
     }
   }
 }

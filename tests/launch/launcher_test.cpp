@@ -62,7 +62,7 @@ TEST_P(Launch, CountsRanksOverTheHosts) {
 }
 
 TEST_P(Launch, LeavesNothingInTheTemporaryDirectory) {
-  const TempDir temporary;
+  const Scratch temporary;
   run_launcher({"--nproc", "2"}, "exit 0", {{"TMPDIR", temporary.path()}});
   run_launcher({"--nproc", "2"}, "exit 1", {{"TMPDIR", temporary.path()}});
   EXPECT_THAT(list_directory(temporary.path()), IsEmpty());
@@ -140,7 +140,7 @@ TEST_P(Launch, GoesOnWhenTheReaderOfItsOutputIsGone) {
        " echo code $? >&2; } | true"},
       {}, 20);
   EXPECT_EQ(result.errors, "code 0\n");
-  EXPECT_TRUE(file_exists(directory_.file("done")));
+  EXPECT_TRUE(file_exists(directory_ / "done"));
 }
 
 TEST_P(Launch, RefusesAProgramThatDoesNotExist) {

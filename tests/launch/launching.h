@@ -60,21 +60,21 @@ class Launch : public ::testing::TestWithParam<bool> {
  protected:
   Launch() {
     by_fork_server = GetParam();
-    mkfifo(directory_.file("fifo").c_str(), 0600);
+    mkfifo((directory_ / "fifo").c_str(), 0600);
     setenv("DIR", directory_.path().c_str(), 1);
     setenv("HELPER", helper().c_str(), 1);
   }
 
   // The rank's process, which wrote its id with kWritePid.
   int pid_of(int rank) const {
-    return number_in(directory_.file("pid" + std::to_string(rank)));
+    return number_in(directory_ / ("pid" + std::to_string(rank)));
   }
   void expect_gone(int rank) const {
     const int pid = pid_of(rank);
     EXPECT_TRUE(eventually([&] { return !is_running(pid); })) << "rank " << rank;
   }
 
-  TempDir directory_;
+  Scratch directory_;
 };
 
 inline const std::string kWritePid = "echo $$ > $DIR/pid$RANK; ";

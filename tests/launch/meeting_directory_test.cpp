@@ -25,7 +25,7 @@ class Meeting : public ::testing::Test {
     return list_directory(folder_.path());
   }
 
-  TempDir folder_;
+  Scratch folder_;
 };
 
 TEST_F(Meeting, DirectoryGoesWithItsOwner) {
@@ -45,12 +45,12 @@ TEST_F(Meeting, LivingLaunchersDoNotDisturbEachOther) {
 }
 
 TEST_F(Meeting, TheNextLauncherRemovesWhatAKilledOneLeft) {
-  make_directories(folder_.file("tandem-killed"));
-  replace_file(folder_.file("tandem-killed/launcher-store"), "");
+  make_directories(folder_ / "tandem-killed");
+  replace_file(folder_ / "tandem-killed/launcher-store", "");
   // Not a launcher's: no store in it, or another name.
-  make_directories(folder_.file("tandem-result"));
-  make_directories(folder_.file("somebody-else"));
-  replace_file(folder_.file("somebody-else/launcher-store"), "");
+  make_directories(folder_ / "tandem-result");
+  make_directories(folder_ / "somebody-else");
+  replace_file(folder_ / "somebody-else/launcher-store", "");
   {
     const MeetingDirectory directory;
     EXPECT_EQ(names().size(), 3U);

@@ -51,7 +51,7 @@ TEST_P(Stalled, LauncherEndsWhenItIsToldTo) {
     EXPECT_EQ(ending(), "exited with code 1") << number;
     for (const int rank : {0, 1}) {
       expect_gone(rank);
-      remove_all(directory_.file("pid" + std::to_string(rank)));
+      remove_all(directory_ / ("pid" + std::to_string(rank)));
     }
   }
 }
@@ -72,14 +72,14 @@ TEST_P(Stalled, RanksCanSaveWhenTheyAreToldToStop) {
   kill(launcher_->pid(), SIGTERM);
   EXPECT_EQ(ending(), "exited with code 0");
   for (const char* name : {"saved0", "saved1"}) {
-    EXPECT_TRUE(file_exists(directory_.file(name))) << name;
+    EXPECT_TRUE(file_exists(directory_ / name)) << name;
   }
 }
 
 TEST_P(Stalled, RunGoesOnToItsEndWhenSomebodyReadsAgain) {
   start({"--nproc", "1", "--no-prefix"}, "seq 400000; echo > $DIR/printed");
   // That is more than the launcher holds: the rank waits as it would without one.
-  EXPECT_FALSE(file_exists(directory_.file("printed")));
+  EXPECT_FALSE(file_exists(directory_ / "printed"));
   std::string all;
   char buffer[1 << 16];
   EXPECT_TRUE(eventually([&] {
