@@ -1,11 +1,13 @@
 #pragma once
 
+#include <c10/util/Optional.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
-#include <algorithm>
-#include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -13,86 +15,140 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/base/error.h"
-#include "tandem/parallel/ddp/divided_values.h"
-#include "tandem/parallel/ddp/module_replicas.h"
-
 namespace tandem {
 
-/// What DataParallel holds: a module whose child "module" is the wrapped one.
-template <typename Wrapped>
-class DataParallelModule : public torch::nn::Module {
- public:
-  DataParallelModule(
-      torch::nn::ModuleHolder<Wrapped> module, int64_t num_replicas,
-      MakeModule make = {})
-      : module_(register_module("module", module.ptr())) {
-    if (num_replicas != 1) {
-      replicas_ =
-          std::make_unique<ModuleReplicas>(module_, num_replicas, std::move(make));
+/// The tensors in a nested value.
+struct NestedTensors {
+  std::vector<at::Tensor*> tensors;
+  // Lengths of vectors, keys of maps, and which optionals have a value.
+  std::string structure;
+};
+
+template <template <typename...> class Of, typename T>
+inline constexpr bool is_a = false;
+template <template <typename...> class Of, typename... Ts>
+inline constexpr bool is_a<Of, Of<Ts...>> = true;
+template <typename T>
+inline constexpr bool is_string_map = false;
+template <typename T>
+inline constexpr bool is_string_map<std::map<std::string, T>> = true;
+
+/// Appends the tensors in a value; see DataParallel, "Inputs". With `only_tensors` a
+/// value of another type does not compile.
+template <bool only_tensors, typename T>
+void list_tensors([[maybe_unused]] T& value, [[maybe_unused]] NestedTensors& found) {
+  if constexpr (std::is_same_v<T, at::Tensor>) {
+    found.tensors.push_back(&value);
+  } else if constexpr (is_a<std::tuple, T> || is_a<std::pair, T>) {
+    std::apply(
+        [&](auto&... parts) { (list_tensors<only_tensors>(parts, found), ...); },
+        value);
+  } else if constexpr (is_a<std::optional, T> || is_a<c10::optional, T>) {
+    found.structure += value.has_value() ? "1," : "0,";
+    if (value.has_value()) {
+      list_tensors<only_tensors>(*value, found);
     }
-    num_replicas_ = num_replicas;
+  } else if constexpr (is_a<std::vector, T>) {
+    found.structure += std::to_string(value.size()) + ",";
+    for (auto&& part : value) {
+      list_tensors<only_tensors>(part, found);
+    }
+  } else if constexpr (is_string_map<T>) {
+    for (auto& [key, part] : value) {
+      found.structure += key + ",";
+      list_tensors<only_tensors>(part, found);
+    }
+  } else {
+    static_assert(!only_tensors, "tandem::DataParallel gathers only tensors");
+  }
+}
+
+template <bool only_tensors, typename T>
+std::vector<NestedTensors> list_all_tensors(std::vector<T>& values) {
+  std::vector<NestedTensors> found(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    list_tensors<only_tensors>(values[i], found[i]);
+  }
+  return found;
+}
+
+/// Replaces tensors, the same for all replicas, by their chunks. Returns the number of
+/// chunks, which is smaller than that of replicas if rows are few. Throws ConfigError.
+size_t chunk_tensors(const std::vector<NestedTensors>& replicas);
+
+/// Concatenates the replicas' tensors into the first replica's. Throws ConfigError.
+void concatenate_tensors(const std::vector<NestedTensors>& replicas);
+
+/// The parts of DataParallelModule that do not depend on the wrapped module's type.
+class ReplicatedModule : public torch::nn::Module {
+ public:
+  ~ReplicatedModule() override;
+
+  /// Clones the module again; see DataParallel.
+  void replicate();
+
+  int64_t num_replicas() const {
+    return num_replicas_;
   }
 
-  /// As the module's own, of inputs that are divided among the replicas.
+ protected:
+  ReplicatedModule(std::shared_ptr<torch::nn::Module> module, int64_t num_replicas);
+
+  /// Calls forward(i, replica i) in thread i for each i < `count`, and waits for all.
+  void run(
+      size_t count, const std::function<void(size_t, torch::nn::Module&)>& forward);
+
+ private:
+  class Replica;
+
+  void follow_module(size_t count);
+
+  const std::shared_ptr<torch::nn::Module> original_;
+  const int64_t num_replicas_;
+  // The parameters, then the buffers of the module when it was cloned.
+  std::vector<at::Tensor> tensors_;
+  // Empty for one replica, which is the module itself.
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::mutex running_;
+};
+
+/// The module that DataParallel holds. Its child "module" is the wrapped module.
+template <typename Wrapped>
+class DataParallelModule : public ReplicatedModule {
+ public:
+  DataParallelModule(torch::nn::ModuleHolder<Wrapped> module, int64_t num_replicas)
+      : ReplicatedModule(module.ptr(), num_replicas),
+        module_(register_module("module", module.ptr())) {}
+
   template <typename... Inputs>
   auto forward(Inputs&&... inputs) {
     using Output = std::decay_t<decltype(module_->forward(std::declval<Inputs>()...))>;
-    if (replicas_ == nullptr) {
+    if (num_replicas() == 1) {
       return Output(module_->forward(std::forward<Inputs>(inputs)...));
     }
-    ChunkCount count(num_replicas_);
-    const std::tuple<DividedValue<std::decay_t<Inputs>>...> divided{
-        DividedValue<std::decay_t<Inputs>>(inputs, count)...};
-    const auto used = static_cast<size_t>(sizeof...(Inputs) > 0 ? count.value() : 1);
-    std::vector<std::optional<Output>> outputs(used);
-    replicas_->run(used, [&](size_t replica) {
-      std::apply(
-          [&](const auto&... parts) {
-            outputs[replica] = replica_at(replica).forward(parts.of(replica)...);
-          },
-          divided);
+    using Copies = std::tuple<std::decay_t<Inputs>...>;
+    std::vector<Copies> chunks(static_cast<size_t>(num_replicas()), Copies(inputs...));
+    const size_t used =
+        sizeof...(Inputs) > 0 ? chunk_tensors(list_all_tensors<false>(chunks)) : 1;
+    std::vector<Output> outputs(used);
+    run(used, [&](size_t i, torch::nn::Module& replica) {
+      auto& module = dynamic_cast<Wrapped&>(replica);
+      outputs[i] = std::apply(
+          [&](auto&... mine) { return module.forward(std::move(mine)...); }, chunks[i]);
     });
-    std::vector<Output> of_replicas;
-    for (auto& output : outputs) {
-      of_replicas.push_back(std::move(*output));
-    }
-    return Output(Gathered<Output>::of(std::move(of_replicas)));
-  }
-
-  /// Makes the replicas anew, of what the module is now: call it when what is neither
-  /// parameter, buffer nor training mode has changed.
-  void replicate() {
-    if (replicas_ != nullptr) {
-      replicas_->remake();
-    }
+    concatenate_tensors(list_all_tensors<true>(outputs));
+    return Output(std::move(outputs[0]));
   }
 
   const std::shared_ptr<Wrapped>& module() const {
     return module_;
   }
-  int64_t num_replicas() const {
-    return num_replicas_;
-  }
 
  private:
-  Wrapped& replica_at(size_t number) {
-    auto* replica = dynamic_cast<Wrapped*>(&(*replicas_)[number]);
-    if (replica == nullptr) {
-      throw ConfigError(
-          "[data_parallel] a replica is another kind of module than the wrapped one; "
-          "make one of its type");
-    }
-    return *replica;
-  }
-
-  std::shared_ptr<Wrapped> module_;
-  int64_t num_replicas_ = 1;
-  // Null for one: the module itself.
-  std::unique_ptr<ModuleReplicas> replicas_;
+  const std::shared_ptr<Wrapped> module_;
 };
 
-// Net for a struct Net : torch::nn::Module, NetImpl for the Net of TORCH_MODULE(Net).
+// Type is Net if Net is a module, and NetImpl if Net is the holder of a TORCH_MODULE.
 template <typename Net, bool = std::is_base_of<torch::nn::Module, Net>::value>
 struct WrappedModule {
   using Type = Net;
@@ -103,85 +159,35 @@ struct WrappedModule<Net, false> {
 };
 
 /// torch.nn.DataParallel on CPUs: divides each batch among replicas of a module, which
-/// compute in threads of one process, and gathers what they return. The optimizer and
-/// the loop see one module with one set of parameters.
+/// compute in threads, and gathers their outputs.
 ///
-///   Net net;
 ///   tandem::DataParallel<Net> model(net, 3);
 ///   torch::optim::Adam optimizer(model->parameters());
-///   auto loss = F::cross_entropy(model->forward(inputs), targets);
-///   loss.backward();
-///   optimizer.step();
+///   F::cross_entropy(model->forward(inputs), targets).backward();
 ///
-/// `net`: a module holder or a std::shared_ptr to a torch::nn::Module. It is cloned for
-/// each replica (torch::nn::Cloneable), or made by a third argument, a function that
-/// returns another std::shared_ptr<Net> of the same layers and settings. Throws
-/// ConfigError where neither can be.
+/// **Module.** A module holder or std::shared_ptr, which this shares. Two or more
+/// replicas need its clone() (torch::nn::Cloneable); one replica is the module itself.
+/// Replicas follow changes of parameters, buffers, requires_grad and train(); call
+/// replicate() when other members changed. Names in `model` begin with "module.".
 ///
-/// **Why clones.** Forward passes of one module object in many threads would write into
-/// its buffers and members at once: batch norm's running statistics would be those of
-/// all chunks in the order of the moment, where PyTorch's are the first replica's.
-/// Clones have buffers and members of their own. Parameters they share: the same
-/// memory, no copy. So a forward() that changes a parameter in place is not for this.
+/// **Inputs.** Tensors [N, ...] of any dtype are divided along dimension 0 as by
+/// torch.chunk(): 7 rows on 3 replicas are 3, 3 and 1; 4 rows are 2 and 2, without the
+/// third replica. They may be nested in vectors, tuples, pairs, optionals and
+/// std::map<std::string, ...>. Other values are copied for each replica.
 ///
-/// **Inputs.** Tensors, also those in vectors, tuples, pairs and optionals, are divided
-/// along dimension 0 as torch.chunk() does: 7 rows on 3 replicas are 3, 3 and 1; 4 rows
-/// are 2 and 2, and the third replica is left out; 0 rows are an empty chunk for each.
-/// Chunks are views of the batch. Anything else is copied for each replica. Tensors
-/// that make unequal numbers of chunks are an error.
+/// **Outputs.** Tensors, also nested, are concatenated along dimension 0 in the order
+/// of the chunks; 0-dimensional tensors become a vector. Other types do not compile.
+/// **Gradients** add up in the module's .grad. **Buffers** keep replica 0's changes.
 ///
-/// **Outputs.** Tensors are concatenated along dimension 0 in the order of the chunks,
-/// in vectors, tuples and pairs each for itself; a replica's 0-dimensional tensors
-/// become a vector. Other types do not compile.
+/// **Threads.** Replicas have the caller's grad mode, inference mode and autocast, and
+/// divide LibTorch's threads within operators. Not thread-safe: one call at a time.
+/// **Dropout** draws from LibTorch's generator, so its masks depend on the timing of
+/// threads; for reproducible training use ranks, as in recipes/002-data-parallel.toml.
 ///
-/// **Threads.** Each replica has its thread, with the caller's grad mode, inference
-/// mode and autocast (without its cache). Threads within operators are shared out among
-/// the replicas when this is made (replica_threads.h). Backward is the caller's: of a
-/// graph on CPUs autograd computes one operator at a time, with all threads within it.
-/// One forward at a time, from any thread.
-///
-/// **Gradients** are what the module would have of the whole batch, as far as its
-/// samples do not depend on each other (batch norm's do). They are added up in the
-/// order of the replicas, so two runs have equal bits.
-///
-/// **Random numbers.** Dropout and the like draw in replica i from a generator of its
-/// own, whose seed comes from LibTorch's when a forward first draws (replica_random.h):
-/// they follow from torch::manual_seed() and the number of replicas, not from which
-/// thread is faster. A torch::Generator that the module keeps is shared by its clones,
-/// and has no such order.
-///
-/// **Errors.** When replicas throw, forward throws an Error "[data_parallel] replica 1
-/// of 3: ..." of the first of them, with its own exception nested inside. Buffers may
-/// then have changed, as after a forward of the module that throws.
-///
-/// What PyTorch's has, and what is here. Rows with a + are compared with PyTorch in
-/// tests/parallel/ddp/data_parallel_parity_test.cpp.
-///
-/// | PyTorch                 | here                                                |
-/// | ----------------------- | --------------------------------------------------- |
-/// | module                  | + `model->module()`; names get "module." in front   |
-/// | device_ids              | + the number of replicas; with one the module       |
-/// |                         | itself is called, in the caller's thread            |
-/// | output_device, dim      | no: main memory, dimension 0                        |
-/// | replicas                | made once, not in every forward: parameters,        |
-/// |                         | buffers, requires_grad and train() are followed,    |
-/// |                         | for other members call `model->replicate()`         |
-/// | scatter                 | + chunks; unequal numbers of them are an error      |
-/// |                         | (PyTorch leaves chunks out, silently)               |
-/// | parallel_apply          | + threads                                           |
-/// | gather                  | + tensors, vectors, tuples, pairs                   |
-/// | buffers                 | + replica 0's stay, the others' are forgotten       |
-/// | other members           | the module's own do not change; a replica's stay    |
-/// |                         | its own (PyTorch: forgotten)                        |
-/// | gradients               | + in the module's .grad                             |
-/// | parameters that no      | .grad stays undefined, as without DataParallel      |
-/// | replica uses            |                                                     |
-/// | create_graph            | + of gradients too                                  |
-/// | forward hooks           | no: C++ modules have none                           |
-///
-/// Between a forward and its backward do not switch a parameter's requires_grad.
-/// Modules on other devices are an error: torch::nn::parallel::data_parallel is for
-/// GPUs.
+/// **Errors.** Throws Error with "replica 1 of 3" and the nested exception of the first
+/// replica that threw; ConfigError if the module cannot be cloned or is on a device, or
+/// if inputs or outputs do not fit together.
+/// **Source.** torch/nn/parallel/data_parallel.py; the parity test compares.
 template <typename Net>
 class DataParallel : public torch::nn::ModuleHolder<
                          DataParallelModule<typename WrappedModule<Net>::Type>> {
@@ -189,6 +195,7 @@ class DataParallel : public torch::nn::ModuleHolder<
   using torch::nn::ModuleHolder<
       DataParallelModule<typename WrappedModule<Net>::Type>>::ModuleHolder;
 
+  // ModuleHolder's does not compile for a forward() that is a template.
   template <typename... Inputs>
   auto operator()(Inputs&&... inputs) {
     return this->get()->forward(std::forward<Inputs>(inputs)...);

@@ -1,5 +1,5 @@
-// DataParallel as a module of LibTorch's: whose state it follows, what it refuses. Its
-// numbers: data_parallel_parity_test.cpp.
+// DataParallel follows the module's and the caller's state, and refuses bad uses. Its
+// numbers are in data_parallel_parity_test.cpp.
 
 #include "tandem/parallel/ddp/data_parallel_module.h"
 
@@ -16,11 +16,16 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
+#include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "tandem/base/error.h"
 #include "tandem/exec/autocast.h"
 #include "tandem/parallel/ddp/distributed_data_parallel.h"
 #include "tests/comm/group.h"
@@ -57,28 +62,33 @@ TEST(DataParallelModule, IsAModuleWhoseChildIsTheWrappedOne) {
   EXPECT_EQ(model->forward(x.to(at::kDouble)).scalar_type(), at::kDouble);
 }
 
-TEST(DataParallelModule, ReplicasHaveTheModulesMemory) {
-  torch::nn::BatchNorm1d net(3);
-  ModuleReplicas replicas(net.ptr(), 3, {});
-  const auto places = [](torch::nn::Module& module) {
-    std::vector<void*> all;
-    for (const auto& tensor : module.parameters()) {
-      all.push_back(tensor.data_ptr());
-    }
-    for (const auto& tensor : module.buffers()) {
-      all.push_back(tensor.data_ptr());
-    }
-    return all;
-  };
-  const auto own = places(*net);
-  replicas.run(3, [](size_t) {});
-  EXPECT_EQ(places(replicas[0]), own);
-  for (const size_t other : {size_t{1}, size_t{2}}) {
-    const auto theirs = places(replicas[other]);
-    EXPECT_EQ(theirs[0], own[0]) << "weight";
-    EXPECT_EQ(theirs[1], own[1]) << "bias";
-    EXPECT_NE(theirs[2], own[2]) << "running_mean";
+// Returns where its parameter and its buffer are.
+struct MemoryImpl : torch::nn::Cloneable<MemoryImpl> {
+  MemoryImpl() {
+    MemoryImpl::reset();
   }
+  void reset() override {
+    weight = register_parameter("weight", at::ones({2}));
+    buffer = register_buffer("buffer", at::ones({2}));
+  }
+  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& /*rows*/) const {
+    const auto address = [](const at::Tensor& tensor) {
+      return at::full({1}, reinterpret_cast<int64_t>(tensor.data_ptr()), at::kLong);
+    };
+    return {address(weight), address(buffer)};
+  }
+
+  at::Tensor weight, buffer;
+};
+TORCH_MODULE(Memory);
+
+TEST(DataParallelModule, ReplicasShareParametersAndOnlyTheFirstSharesBuffers) {
+  Memory net;
+  const auto [own_weight, own_buffer] = net->forward({});
+  DataParallel<Memory> model(net, 3);
+  const auto [weights, buffers] = model->forward(at::ones({3, 1}));
+  EXPECT_TRUE(weights.eq(own_weight).all().item<bool>());
+  EXPECT_THAT(flat(buffers.eq(own_buffer)), ElementsAre(1, 0, 0));
 }
 
 struct Holder : torch::nn::Module {
@@ -98,32 +108,43 @@ struct Holder : torch::nn::Module {
   double factor = 1;
 };
 
-TEST(DataParallelModule, AModuleWithoutCloneNeedsAFunctionThatMakesAnother) {
-  const auto net = std::make_shared<Holder>();
-  EXPECT_THAT(
-      error_of<ConfigError>([&] { DataParallel<Holder>(net, 2); }),
-      AllOf(HasSubstr("cannot be cloned"), HasSubstr("a function that makes another")));
+// clone() may leave the values to DataParallel.
+struct Cloning : Holder {
+  std::shared_ptr<torch::nn::Module> clone(
+      const c10::optional<at::Device>& /*device*/ = c10::nullopt) const override {
+    return std::make_shared<Cloning>();
+  }
+};
+
+struct CloningAnother : Holder {
+  std::shared_ptr<torch::nn::Module> clone(
+      const c10::optional<at::Device>& /*device*/ = c10::nullopt) const override {
+    return torch::nn::Linear(3, 2).ptr();
+  }
+};
+
+TEST(DataParallelModule, NeedsACloneOfTheModuleUnlessThereIsOneReplica) {
   const auto x = numbers(3, {5, 3}).to(at::kFloat);
+  const auto net = std::make_shared<Cloning>();
   net->eval();
-  DataParallel<Holder> model(net, 2, [] { return std::make_shared<Holder>(); });
+  DataParallel<Cloning> model(net, 2);
   EXPECT_TRUE(close(model->forward(x), net->forward(x)));
-  // One needs neither.
-  EXPECT_TRUE(close(DataParallel<Holder>(net, 1)->forward(x), net->forward(x)));
+  const auto without = std::make_shared<Holder>();
   EXPECT_THAT(
-      error_of<ConfigError>([&] {
-        DataParallel<Holder>(net, 2, [] { return torch::nn::Linear(3, 2).ptr(); });
-      }),
-      HasSubstr("a replica has 2 parameters and 0 buffers, the module 4 and 3"));
+      error_of<ConfigError>([&] { DataParallel<Holder>(without, 2); }),
+      AllOf(HasSubstr("cannot be cloned"), HasSubstr("torch::nn::Cloneable")));
+  without->eval();
+  const auto y = DataParallel<Holder>(without, 1)->forward(x);
+  EXPECT_TRUE(close(y, without->forward(x)));
   EXPECT_THAT(
-      error_of<ConfigError>([&] {
-        DataParallel<Holder>(net, 2, [] { return std::shared_ptr<Holder>(); });
-      }),
-      HasSubstr("gave none"));
+      error_of<ConfigError>(
+          [] { DataParallel<CloningAnother>(std::make_shared<CloningAnother>(), 2); }),
+      HasSubstr("clone() gives a module with other parameters"));
 }
 
-TEST(DataParallelModule, FollowsWhatBecomesOfTheModule) {
-  const auto net = std::make_shared<Holder>();
-  DataParallel<Holder> model(net, 2, [] { return std::make_shared<Holder>(); });
+TEST(DataParallelModule, FollowsChangesOfTheModule) {
+  const auto net = std::make_shared<Cloning>();
+  DataParallel<Cloning> model(net, 2);
   model->eval();
   auto x = numbers(3, {5, 3}).to(at::kFloat);
   const auto expect_same = [&](const char* after) {
@@ -145,7 +166,7 @@ TEST(DataParallelModule, FollowsWhatBecomesOfTheModule) {
   expect_same("another layer");
 }
 
-TEST(DataParallelModule, MembersOfOnesOwnNeedReplicate) {
+TEST(DataParallelModule, ReplicateFollowsChangesOfOtherMembers) {
   auto model = rows_model([](Rows& self, auto x) { return x * self.factor; });
   const auto x = numbers(3, {5, 3});
   model->module()->factor = 5;
@@ -154,7 +175,7 @@ TEST(DataParallelModule, MembersOfOnesOwnNeedReplicate) {
   EXPECT_TRUE(model->forward(x).equal(x * 5));
 }
 
-TEST(DataParallelModule, AModuleThatWasChangedIsReplicatedAnew) {
+TEST(DataParallelModule, ALayerThatIsAddedIsCloned) {
   torch::nn::Sequential net(torch::nn::Linear(3, 4));
   DataParallel<torch::nn::Sequential> model(net, 3);
   net->push_back(torch::nn::Linear(4, 2));
@@ -162,7 +183,7 @@ TEST(DataParallelModule, AModuleThatWasChangedIsReplicatedAnew) {
   EXPECT_TRUE(close(model->forward(x), net->forward(x)));
 }
 
-TEST(DataParallelModule, FreezingAParameterIsFollowed) {
+TEST(DataParallelModule, FollowsFreezingOfParameters) {
   torch::nn::Linear net(3, 2);
   DataParallel<torch::nn::Linear> model(net, 2);
   const auto x = numbers(3, {5, 3}).to(at::kFloat);
@@ -179,7 +200,7 @@ TEST(DataParallelModule, FreezingAParameterIsFollowed) {
 
 // --- the caller's state ---
 
-TEST(DataParallelModule, ReplicasComputeAsTheirCallerWould) {
+TEST(DataParallelModule, ReplicasHaveTheCallersGradModeAndAutocast) {
   torch::nn::Linear net(3, 2);
   DataParallel<torch::nn::Linear> model(net, 3);
   const auto x = numbers(3, {7, 3}).to(at::kFloat);
@@ -203,7 +224,7 @@ TEST(DataParallelModule, ReplicasComputeAsTheirCallerWould) {
   EXPECT_TRUE(close(model->forward(x), net->forward(x)));
 }
 
-TEST(DataParallelModule, EachReplicaHasAThreadOfItsOwn) {
+TEST(DataParallelModule, EachReplicaKeepsItsThread) {
   std::mutex mutex;
   std::map<std::thread::id, int> threads;
   auto model = rows_model([&](Rows&, auto x) {
@@ -221,7 +242,7 @@ TEST(DataParallelModule, EachReplicaHasAThreadOfItsOwn) {
   }
 }
 
-TEST(DataParallelModule, ThreadsWithinOperatorsAreSharedOut) {
+TEST(DataParallelModule, ThreadsWithinOperatorsAreDividedAmongReplicas) {
   const int before = at::get_num_threads();
   at::set_num_threads(5);
   auto model = rows_model(
@@ -294,7 +315,7 @@ TEST(DataParallelModule, AnErrorNamesTheReplicaAndKeepsTheCause) {
     EXPECT_EQ(
         error_of<OwnError>([&] { std::rethrow_if_nested(error); }), "row 4\nmore");
   }
-  EXPECT_EQ(model->forward(rows(-9)).size(0), 7) << "it goes on after an error";
+  EXPECT_EQ(model->forward(rows(-9)).size(0), 7) << "works after an error";
 }
 
 TEST(DataParallelModule, AForwardWithinAForwardIsRefused) {
@@ -320,19 +341,19 @@ struct Elsewhere : torch::nn::Cloneable<Elsewhere> {
   }
 };
 
-TEST(DataParallelModule, WhatCannotBeIsRefused) {
+TEST(DataParallelModule, RefusesNoReplicasAndOtherDevices) {
   torch::nn::Linear net(3, 2);
   for (const int64_t count : {0, -2}) {
     EXPECT_THAT(
         error_of<ConfigError>([&] { DataParallel<torch::nn::Linear>(net, count); }),
-        AllOf(HasSubstr("cannot be " + std::to_string(count)), HasSubstr("1 or more")));
+        HasSubstr("is " + std::to_string(count) + ", expected 1 or more"));
   }
   DataParallel<Elsewhere> model(std::make_shared<Elsewhere>(), 2);
   EXPECT_THAT(
       error_of<ConfigError>([&] {
         model->forward(at::ones({4, 3}));
       }),
-      AllOf(HasSubstr("is on meta"), HasSubstr("threads of the CPU")));
+      HasSubstr("is on meta, expected cpu"));
 }
 
 }  // namespace tandem::data_parallel_module_test

@@ -1,4 +1,4 @@
-// What DataParallel divides among its replicas, and what it makes of their outputs.
+// DataParallel divides inputs among its replicas and gathers their outputs.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -8,11 +8,14 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 
+#include <map>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tandem/parallel/ddp/data_parallel_module.h"
 #include "tests/core/expect.h"
 #include "tests/parallel/ddp/does.h"
@@ -20,7 +23,6 @@
 
 namespace tandem::data_parallel_values_test {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -57,21 +59,25 @@ TEST(DataParallelValues, TakesTensorsInContainersAndCopiesTheRest) {
   using Optional = std::optional<at::Tensor>;
   using Torchs = c10::optional<at::Tensor>;
   using Pair = std::pair<std::vector<at::Tensor>, std::tuple<at::Tensor, double>>;
+  using Map = std::map<std::string, at::Tensor>;
   auto model = replicas_that<
-      at::Tensor, at::Tensor, Pair, Optional, Torchs, Optional, int, bool>(
+      at::Tensor, at::Tensor, Pair, Optional, Torchs, Optional, Map, int, bool>(
       [](auto&, at::Tensor x, Pair pair, Optional given, Torchs theirs, Optional none,
-         int number, bool flag) {
+         Map map, int number, bool flag) {
         const auto& [tensor, factor] = pair.second;
         EXPECT_FALSE(none.has_value());
         EXPECT_TRUE(flag);
         EXPECT_EQ(given->size(0), x.size(0));
-        return x + pair.first[1] * 10 + tensor * factor + *given + *theirs + number;
+        return x + pair.first[1] * 10 + tensor * factor + *given + *theirs +
+               map.at("mask") * map.at("scale") + number;
       });
   const auto x = numbers(1, {7, 2});
   const Pair pair = {{x, x + 1}, {x + 2, 0.5}};
+  const Map map = {{"mask", x + 6}, {"scale", x + 7}};
   const auto y =
-      model->forward(x, pair, Optional(x + 3), Torchs(x + 4), Optional(), 5, true);
-  const auto expected = x + (x + 1) * 10 + (x + 2) * 0.5 + (x + 3) + (x + 4) + 5;
+      model->forward(x, pair, Optional(x + 3), Torchs(x + 4), Optional(), map, 5, true);
+  const auto expected =
+      x + (x + 1) * 10 + (x + 2) * 0.5 + (x + 3) + (x + 4) + (x + 6) * (x + 7) + 5;
   EXPECT_TRUE(y.equal(expected));
 }
 
@@ -90,6 +96,18 @@ TEST(DataParallelValues, WithoutATensorAllReplicasComputeTheSame) {
   EXPECT_THAT(flat(model->forward(4)), ElementsAre(4, 4, 4));
 }
 
+TEST(DataParallelValues, GathersMaps) {
+  using Map = std::map<std::string, std::vector<at::Tensor>>;
+  auto model = replicas_that<Map, at::Tensor>([](auto&, at::Tensor x) {
+    return Map{{"logits", {x * 2}}, {"hidden", {x, x + 1}}};
+  });
+  const auto x = numbers(1, {7, 2});
+  const auto y = model->forward(x);
+  ASSERT_EQ(y.size(), 2u);
+  EXPECT_TRUE(y.at("logits").at(0).equal(x * 2));
+  EXPECT_TRUE(y.at("hidden").at(1).equal(x + 1));
+}
+
 TEST(DataParallelValues, GathersVectorsTuplesPairsAndNumbers) {
   using Lists = std::pair<std::vector<at::Tensor>, std::tuple<at::Tensor, at::Tensor>>;
   auto model = replicas_that<Lists, at::Tensor>([](auto&, at::Tensor x) {
@@ -103,28 +121,31 @@ TEST(DataParallelValues, GathersVectorsTuplesPairsAndNumbers) {
   EXPECT_FALSE(std::get<1>(both).defined());
 }
 
-TEST(DataParallelValues, InputsAndOutputsThatDoNotFitAreRefused) {
-  auto two = replicas_that<at::Tensor, at::Tensor, at::Tensor>(
+TEST(DataParallelValues, RefusesInputsWithDifferentNumbersOfChunks) {
+  auto model = replicas_that<at::Tensor, at::Tensor, at::Tensor>(
       [](auto&, at::Tensor x, at::Tensor) { return x; });
-  EXPECT_THAT(
-      error_of<ConfigError>([&] {
-        two->forward(at::ones({6, 1}), at::ones({4, 1}));
-      }),
-      AllOf(HasSubstr("6 rows makes 3 chunks"), HasSubstr("4 rows 2")));
-  EXPECT_THAT(
-      error_of<ConfigError>([&] {
-        two->forward(at::ones({6, 1}), at::ones({}));
-      }),
-      HasSubstr("no dimension to divide"));
-  auto lists =
-      replicas_that<std::vector<at::Tensor>, at::Tensor>([](auto&, at::Tensor x) {
-        return std::vector<at::Tensor>(static_cast<size_t>(x.size(0)), x);
-      });
-  EXPECT_THAT(
-      error_of<ConfigError>([&] {
-        lists->forward(at::ones({7, 1}));
-      }),
-      AllOf(HasSubstr("a list of 3"), HasSubstr("another one of 1")));
+  const auto refusal = [&](at::IntArrayRef second) {
+    return error_of<ConfigError>([&] {
+      model->forward(at::ones({6, 1}), at::ones(second));
+    });
+  };
+  EXPECT_THAT(refusal({4, 1}), HasSubstr("shape [4, 1] makes 2 chunks, expected 3"));
+  EXPECT_THAT(refusal({}), HasSubstr("shape [] makes 0 chunks, expected 3"));
+  EXPECT_EQ(refusal({5, 1}), "(no error)");
+}
+
+TEST(DataParallelValues, RefusesOutputsWithDifferentLengthsOrKeys) {
+  using Map = std::map<std::string, std::vector<at::Tensor>>;
+  auto model = replicas_that<Map, at::Tensor, bool>([](auto&, at::Tensor x, bool keys) {
+    const auto rows = static_cast<size_t>(x.size(0));
+    return keys ? Map{{rows == 3 ? "first" : "last", {x}}}
+                : Map{{"all", std::vector<at::Tensor>(rows, x)}};
+  });
+  const auto refusal = [&](bool keys) {
+    return error_of<ConfigError>([&] { model->forward(at::ones({7, 1}), keys); });
+  };
+  EXPECT_THAT(refusal(true), HasSubstr("are last,1, expected first,1,"));
+  EXPECT_THAT(refusal(false), HasSubstr("are all,1, expected all,3,"));
 }
 
 }  // namespace tandem::data_parallel_values_test
