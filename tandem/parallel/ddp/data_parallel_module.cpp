@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <future>
-#include <string>
 #include <thread>
 
 #include "tandem/base/error.h"
@@ -212,12 +211,12 @@ void ReplicatedModule::run(
   const std::unique_lock<std::mutex> alone(running_, std::try_to_lock);
   if (!alone) {
     throw ConfigError(
-        "[data_parallel] forward() is called during another forward(), expected one at "
-        "a time; call it afterwards, and not from within the module");
+        "[data_parallel] forward() runs twice, expected once at a time; wait for it");
   }
   follow_module(count);
   const at::ThreadLocalState state;
   const auto dtype = autocast_dtype(at::kCPU);
+  std::vector<std::exception_ptr> failures(count);
   std::vector<std::future<void>> ends(count);
   for (size_t i = 0; i < count; ++i) {
     ends[i] = replicas_[i]->run([&, i] {
@@ -225,7 +224,11 @@ void ReplicatedModule::run(
       set_autocast_dtype(at::kCPU, dtype);
       // All threads share the cache, and replicas have different weight tensors.
       at::autocast::set_autocast_cache_enabled(false);
-      forward(i, *replicas_[i]->module);
+      try {
+        forward(i, *replicas_[i]->module);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
     });
   }
   for (const auto& end : ends) {
@@ -233,11 +236,13 @@ void ReplicatedModule::run(
   }
   for (size_t i = 0; i < count; ++i) {
     try {
-      ends[i].get();
+      if (failures[i] != nullptr) {
+        std::rethrow_exception(failures[i]);
+      }
     } catch (const std::exception& error) {
       std::throw_with_nested(Error(
           "[data_parallel] replica " + std::to_string(i) + " of " +
-          std::to_string(replicas_.size()) + ": " + first_line(error)));
+          std::to_string(num_replicas_) + ": " + first_line(error)));
     }
   }
 }

@@ -28,10 +28,6 @@ template <template <typename...> class Of, typename T>
 inline constexpr bool is_a = false;
 template <template <typename...> class Of, typename... Ts>
 inline constexpr bool is_a<Of, Of<Ts...>> = true;
-template <typename T>
-inline constexpr bool is_string_map = false;
-template <typename T>
-inline constexpr bool is_string_map<std::map<std::string, T>> = true;
 
 /// Appends the tensors in a value; see DataParallel, "Inputs". With `only_tensors` a
 /// value of another type does not compile.
@@ -53,9 +49,9 @@ void list_tensors([[maybe_unused]] T& value, [[maybe_unused]] NestedTensors& fou
     for (auto&& part : value) {
       list_tensors<only_tensors>(part, found);
     }
-  } else if constexpr (is_string_map<T>) {
+  } else if constexpr (is_a<std::map, T>) {
     for (auto& [key, part] : value) {
-      found.structure += key + ",";
+      found.structure += std::string(key) + ",";
       list_tensors<only_tensors>(part, found);
     }
   } else {
@@ -158,8 +154,8 @@ struct WrappedModule<Net, false> {
   using Type = typename Net::ContainedType;
 };
 
-/// torch.nn.DataParallel on CPUs: divides each batch among replicas of a module, which
-/// compute in threads, and gathers their outputs.
+/// torch.nn.DataParallel (torch/nn/parallel/data_parallel.py) on CPUs: divides a batch
+/// among replicas of a module, which compute in threads, and gathers their outputs.
 ///
 ///   tandem::DataParallel<Net> model(net, 3);
 ///   torch::optim::Adam optimizer(model->parameters());
@@ -168,12 +164,12 @@ struct WrappedModule<Net, false> {
 /// **Module.** A module holder or std::shared_ptr, which this shares. Two or more
 /// replicas need its clone() (torch::nn::Cloneable); one replica is the module itself.
 /// Replicas follow changes of parameters, buffers, requires_grad and train(); call
-/// replicate() when other members changed. Names in `model` begin with "module.".
+/// replicate() when other members changed.
 ///
 /// **Inputs.** Tensors [N, ...] of any dtype are divided along dimension 0 as by
 /// torch.chunk(): 7 rows on 3 replicas are 3, 3 and 1; 4 rows are 2 and 2, without the
-/// third replica. They may be nested in vectors, tuples, pairs, optionals and
-/// std::map<std::string, ...>. Other values are copied for each replica.
+/// third replica. They may be nested in vectors, tuples, pairs, optionals and maps with
+/// string keys (std::map). Other values are copied for each replica.
 ///
 /// **Outputs.** Tensors, also nested, are concatenated along dimension 0 in the order
 /// of the chunks; 0-dimensional tensors become a vector. Other types do not compile.
@@ -187,7 +183,6 @@ struct WrappedModule<Net, false> {
 /// **Errors.** Throws Error with "replica 1 of 3" and the nested exception of the first
 /// replica that threw; ConfigError if the module cannot be cloned or is on a device, or
 /// if inputs or outputs do not fit together.
-/// **Source.** torch/nn/parallel/data_parallel.py; the parity test compares.
 template <typename Net>
 class DataParallel : public torch::nn::ModuleHolder<
                          DataParallelModule<typename WrappedModule<Net>::Type>> {
