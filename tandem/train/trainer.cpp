@@ -301,35 +301,19 @@ class Trainer {
   void after_step() {
     const bool last = is_epoch_done();
     const bool line_due = is_line_due(config_.output, position_.step_in_epoch, last);
-    // Sums do not reach into the next epoch.
-    bool report_due = last || line_due;
     // The end of an epoch saves by itself, after the evaluation.
     const bool save_due = !last && config_.output.checkpoint_every > 0 &&
                           position_.step % config_.output.checkpoint_every == 0;
-    const bool together = last || save_due;
-    const bool told =
-        gathering_ && (together ? !gathering_->meet() : gathering_->stops());
-    if (told) {
-      come_together();
-    }
-    // To agree is to wait for each other.
+    const bool stopped_alone = stop_ranks_that_step_alone(last || save_due);
+    // To agree, ranks wait for each other. They do so where they wait in any case, and
+    // otherwise about twice a second.
+    const bool ranks_wait = last || save_due || stopped_alone ||
+                            (line_due && parts_.strategy->in_lockstep());
     const bool agreement_due =
-        last || told || (parts_.strategy->in_lockstep() && report_due) ||
-        (parts_.strategy->ranks_have_met() && agreement_.is_due(position_.step));
-    const bool agree = save_due || agreement_due;
-    const Decision decision =
-        agree ? agreement_.decide(position_.step, end_.wish()) : Decision{};
-    if (decision.bad_rank >= 0) {
-      throw stopped_for_loss(decision, saving_.newest());
-    }
-    if (GradScaler* scaler = parts_.optimizer->scaler(); agree && scaler != nullptr) {
-      scaler->look(position_.step);
-    }
-    if (decision.end) {
-      end_.stop();
-      report_due = true;
-    }
-    if (report_due && !told) {
+        parts_.strategy->ranks_have_met() && agreement_.is_due(position_.step);
+    const Decision decision = ranks_wait || agreement_due ? agree() : Decision();
+    // The last step reports too, because sums do not reach into the next epoch.
+    if ((last || line_due || decision.end) && !stopped_alone) {
       reporter_.report(place(), line_due);
       memory_.look();
     }
@@ -340,9 +324,36 @@ class Trainer {
     stop_if_told(decision);
   }
 
-  // Ranks that step alone are told to stop, and are at different steps. Where each has
-  // parameters of its own, all go on to the furthest one's, so that the run goes on
-  // from there to the same bits; else what they share is rank 0's place in the epoch.
+  // Decides with the other ranks, and applies what holds for all of them except saving
+  // and stopping. Collective. Throws if a rank's loss is not finite.
+  Decision agree() {
+    const Decision decision = agreement_.decide(position_.step, end_.wish());
+    if (decision.bad_rank >= 0) {
+      throw stopped_for_loss(decision, saving_.newest());
+    }
+    if (GradScaler* scaler = parts_.optimizer->scaler()) {
+      scaler->look(position_.step);
+    }
+    if (decision.end) {
+      end_.stop();
+    }
+    return decision;
+  }
+
+  // Returns true if ranks that step alone (Strategy::steps_alone()) have to stop; then
+  // all have the same position. With `meeting` every rank comes to this point, and they
+  // wait for each other.
+  bool stop_ranks_that_step_alone(bool meeting) {
+    if (!gathering_ || (meeting ? gathering_->meet() : !gathering_->stops())) {
+      return false;
+    }
+    come_together();
+    return true;
+  }
+
+  // Gives ranks at different steps one position. If each rank has its own parameters,
+  // all continue to the step of the furthest rank, so a resumed run has the same bits.
+  // If they share parameters, the position is rank 0's.
   void come_together() {
     const auto start = std::chrono::steady_clock::now();
     parts_.strategy->leave_steps();
