@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tandem/comm/communicator.h"
+#include "tandem/core/arena.h"
 
 namespace tandem {
 
@@ -71,5 +72,10 @@ class StageLink {
   std::map<int64_t, Sending> activations_;
   std::deque<Sending> gradients_;
 };
+
+/// Returns at `root` the tensors of all ranks in rank order: its own tensors and copies
+/// of the others. Returns `mine` at the other ranks. Collective; waits.
+std::vector<NamedTensor> gather_tensors(
+    Communicator& comm, std::vector<NamedTensor> mine, int root);
 
 }  // namespace tandem

@@ -8,7 +8,6 @@
 #include "tandem/parallel/pipeline/grid.h"
 #include "tandem/parallel/pipeline/schedule.h"
 #include "tandem/parallel/pipeline/stage_link.h"
-#include "tandem/parallel/pipeline/tensor_exchange.h"
 #include "tandem/parallel/reduce/grad_reducer.h"
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/strategies/strategies.h"
