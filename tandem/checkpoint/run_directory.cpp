@@ -7,8 +7,11 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
+#include <fmt/chrono.h>
+
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -60,6 +63,8 @@ std::string environment_json() {
   uname(&system);
   ordered_json json;
   json["format_version"] = kFormatVersion;
+  json["started"] =
+      fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   json["cpu"] = cpu_field("model name");
   json["instruction_sets"] = instruction_sets();
   json["usable_cpus"] = usable_cpus();

@@ -130,7 +130,7 @@ class RunDirectory {
   int64_t step_ = 0;
 };
 
-/// What this machine is, as JSON: CPU, instruction sets, threads, versions.
+/// The time in UTC and this machine as JSON: CPU, instruction sets, threads, versions.
 std::string environment_json();
 
 }  // namespace tandem
