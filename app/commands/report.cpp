@@ -9,12 +9,13 @@ namespace tandem::app {
 
 int run_report(const Arguments& arguments) {
   CLI::App app(
-      "Writes DIR/report.html and DIR/report.svg again, from what compare, scaling or "
-      "train --out left "
-      "there.",
+      "Writes DIR/report.html, a page of results, charts and settings, from the files "
+      "of "
+      "compare, scaling or train --out in DIR.",
       "tandem report");
   std::string directory;
-  app.add_option("directory", directory, "of a comparison or of a run")->required();
+  app.add_option("directory", directory, "directory of a comparison or a run")
+      ->required();
   parse(app, arguments);
   auto table = read_run_table(directory);
   write_report(directory, table);

@@ -39,8 +39,8 @@ struct Comparison {
 };
 
 /// Runs all, one after the other, also after one that failed, and then all again until
-/// each has been run `repeats` times. Writes KIND's JSON, table.md, report.html and
-/// report.svg into `out`, and the table to standard output. Returns the exit code: 1
+/// each has been run `repeats` times. Writes KIND's JSON, table.md and report.html
+/// into `out`, and the table to standard output. Returns the exit code: 1
 /// when a run failed or none was made. Skipped ones count as neither. Throws DataError,
 /// before anything is written, if the data set of every run is missing.
 int run_comparison(const Comparison& comparison);

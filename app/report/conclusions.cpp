@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
 
 #include "app/report/row_values.h"
 #include "tandem/base/error.h"
@@ -13,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// The row of the same recipe on the fewest ranks; nullptr where none was timed.
+// The row of the same recipe on the fewest ranks; nullptr if none was timed.
 const ordered_json* base_of(const ordered_json& row, const ordered_json& table) {
   const ordered_json* base = nullptr;
   for (const auto& other : table["rows"]) {
@@ -27,7 +30,7 @@ const ordered_json* base_of(const ordered_json& row, const ordered_json& table) 
   return base;
 }
 
-// From repeats made in turn: each pass has a speed-up of its own.
+// Repeats are run in turn, so each pass has its own speed-up.
 ordered_json speed_up_range(const ordered_json& row, const ordered_json& base) {
   const auto own = part_in(row, "runs");
   const auto others = part_in(base, "runs");
@@ -73,7 +76,7 @@ void add_counts(ordered_json& table) {
   table["counts"] = counts;
 }
 
-// "3 recipes: 2 done, 1 skipped"; a status without rows is not named.
+// "3 recipes: 2 done, 1 skipped"; a status without rows is left out.
 std::string counts_text(const ordered_json& table, const std::string& noun) {
   std::vector<std::string> parts;
   for (const auto& [status, count] : table["counts"].items()) {
@@ -96,11 +99,137 @@ std::string repeats_text(const ordered_json& table) {
                      : "Speed-ups are of one run each; --repeat 3 gives medians.";
 }
 
+// Tuples compare as runs rank: the smaller, the better.
+std::tuple<bool, double, double, double> standing_of(const ReportRun& run) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const Measurement& end = run.test_accuracy.back();
+  return {!run.done, run.arrival.value_or(kNever), -end.value, end.seconds};
+}
+
+std::string seconds_text(double seconds) {
+  return seconds >= 999.5 ? fmt::format("{:.0f} s", seconds)
+                          : fmt::format("{:.3g} s", seconds);
+}
+
+// Returns the sentence about the winner too.
+std::pair<Winner, std::string> winner_of(
+    const std::vector<ReportRun>& runs, size_t best, std::optional<double> target) {
+  const auto& run = runs[best];
+  const auto& curve = run.test_accuracy;
+  const Measurement& end = curve.back();
+  if (run.arrival) {
+    // The drawn curve is that of one run, the arrival may be the median of several.
+    const auto first = std::find_if(curve.begin(), curve.end(), [&](const auto& at) {
+      return at.value >= *target;
+    });
+    const Measurement& at = first == curve.end() ? end : *first;
+    const std::string after = seconds_text(*run.arrival);
+    return {
+        {best, at.seconds, at.value,
+         fmt::format("{}: {:.4g} % after {}", run.name, *target, after)},
+        fmt::format(
+            "First at {:.4g} %: {}, after {} of training.", *target, run.name, after)};
+  }
+  const auto equals =
+      std::count_if(runs.begin(), runs.end(), [&](const ReportRun& other) {
+        return other.done && !other.test_accuracy.empty() &&
+               other.test_accuracy.back().value == end.value;
+      });
+  const std::string after = seconds_text(end.seconds);
+  const std::string best_text = fmt::format(
+      "{}, {:.2f} % after {} of training{}.", run.name, end.value, after,
+      equals > 1 ? fmt::format(", the fastest of {} with this accuracy", equals) : "");
+  return {
+      {best, end.seconds, end.value,
+       fmt::format("{}: {:.4g} % after {}", run.name, end.value, after)},
+      target ? fmt::format("No run reached {:.4g} %; the best: ", *target) + best_text
+             : "Best accuracy: " + best_text};
+}
+
+void judge_accuracy(Conclusions& made, std::optional<double> target) {
+  const auto& runs = made.runs;
+  int64_t done = 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].test_accuracy.empty()) {
+      made.order.push_back(i);
+      done += runs[i].done ? 1 : 0;
+    }
+  }
+  std::stable_sort(made.order.begin(), made.order.end(), [&](size_t a, size_t b) {
+    return standing_of(runs[a]) < standing_of(runs[b]);
+  });
+  if (done > 1) {
+    std::tie(made.winner, made.verdict) = winner_of(runs, made.order.front(), target);
+  }
+}
+
+void judge_speed_up(Conclusions& made) {
+  // The speed-up of the fewest ranks.
+  double most = 1;
+  for (size_t i = 0; i < made.runs.size(); ++i) {
+    made.order.push_back(i);
+    const auto& run = made.runs[i];
+    const double speed_up = number_in(run.row, "speed_up").value_or(0);
+    if (speed_up > most) {
+      most = speed_up;
+      made.winner = {
+          i, number_in(run.row, "world_size").value_or(0), speed_up,
+          fmt::format("{}: {:.2f}x", run.name, speed_up)};
+      made.verdict = fmt::format(
+          "Greatest speed-up: {}, {:.2f} times as fast as on the fewest ranks.",
+          run.name, speed_up);
+    }
+  }
+}
+
+std::string epochs_text(double epochs) {
+  return fmt::format("{:.0f} epoch{}", epochs, epochs == 1 ? "" : "s");
+}
+
+// "short made 2 epochs of 14 on 1280 samples"; "" for a run as long as its document's.
+std::string shortened_text(const ReportRun& run, double epochs) {
+  const auto document = part_in(run.row, "document");
+  const double limit = number_in(run.row, "limit").value_or(0);
+  const double whole = number_in(document, "epochs").value_or(0);
+  const bool fewer = whole > 0 && whole != epochs;
+  if (!(number_in(document, "seconds") || number_in(document, "test_accuracy")) ||
+      !(fewer || limit > 0)) {
+    return "";
+  }
+  return run.name + " made " + epochs_text(epochs) +
+         (fewer ? fmt::format(" of {:.0f}", whole) : "") +
+         (limit > 0 ? fmt::format(" on {:.0f} samples", limit) : "");
+}
+
+void add_caveats(Conclusions& made) {
+  std::map<double, std::vector<std::string>> by_epochs;
+  std::vector<std::string> shortened;
+  for (const auto& run : made.runs) {
+    if (const auto epochs = number_in(run.row, "epochs")) {
+      by_epochs[*epochs].push_back(run.name);
+      if (const auto text = shortened_text(run, *epochs); !text.empty()) {
+        shortened.push_back(text);
+      }
+    }
+  }
+  if (by_epochs.size() > 1) {
+    std::vector<std::string> groups;
+    for (const auto& [epochs, names] : by_epochs) {
+      groups.push_back(epochs_text(epochs) + " in " + join(names));
+    }
+    made.caveats.push_back(
+        "Runs of different numbers of epochs: " + join(groups, "; ") + ".");
+  }
+  if (!shortened.empty()) {
+    made.caveats.push_back(
+        "Documents' figures are of whole runs, but " + join(shortened, "; ") + ".");
+  }
+}
+
 }  // namespace
 
 Conclusions conclude(ordered_json& table, const std::string& directory) {
-  const std::string kind = text_in(table, "kind");
-  const bool is_scaling = kind == "scaling";
+  const bool is_scaling = text_in(table, "kind") == "scaling";
   if (is_scaling) {
     add_speed_ups(table);
   }
@@ -108,17 +237,20 @@ Conclusions conclude(ordered_json& table, const std::string& directory) {
   const auto target = number_in(table, "target_accuracy");
   Conclusions made;
   made.runs = read_report_runs(table, directory, target);
-  made.standing = is_scaling ? judge_speed_ups(made.runs) : judge(made.runs, target);
   made.counts = counts_text(table, is_scaling ? "run" : "recipe");
-  made.verdict = made.standing.verdict;
-  made.caveats = caveats(made.runs);
   if (is_scaling || number_in(table, "repeats").value_or(1) > 1) {
-    made.caveats.insert(made.caveats.begin(), repeats_text(table));
+    made.caveats.push_back(repeats_text(table));
   }
+  if (is_scaling) {
+    judge_speed_up(made);
+  } else {
+    judge_accuracy(made, target);
+  }
+  add_caveats(made);
   table.erase("winner");
-  if (made.standing.winner) {
-    const auto& winner = *made.standing.winner;
-    table["winner"] = {{"name", made.runs[winner.run].name}, {"why", made.verdict}};
+  if (made.winner) {
+    table["winner"] = {
+        {"name", made.runs[made.winner->run].name}, {"why", made.verdict}};
   }
   return made;
 }

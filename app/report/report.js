@@ -1,59 +1,211 @@
-// What style sheets cannot do for the legend: it keeps to the most lines that may be
-// shown at once, and puts the names of those that are beside each other again.
-(function () {
+// Draws the page's series with Chart.js 3.9. report_charts.h describes them.
+(() => {
   'use strict';
-  const legend = document.querySelector('.legend');
-  if (!legend) return;
-  const boxes = [...legend.querySelectorAll('input')];
-  const most = Number(legend.dataset.most);
-  const slot = (box) => box.id.slice('show-'.length);
+  const specs = JSON.parse(document.getElementById('charts').textContent);
+  // As many lines are shown at first as there are colors; the legend shows the others.
+  const COLORS = 8;
+  const MARKERS = ['circle', 'rect', 'triangle', 'crossRot', 'cross'];
+  const DASHES = [[], [8, 4], [2, 3]];
+  const hidden = new Set(specs.flatMap((spec) => spec.lines ?? [])
+    .filter((line) => line.style >= COLORS).map((line) => line.run));
+  let charts = [];
 
-  // As label_heights() in line_chart.cpp.
-  function spread(names) {
-    const top = Number(names.dataset.top);
-    const bottom = Number(names.dataset.bottom);
-    const labels = boxes.filter((box) => box.checked)
-      .map((box) => names.querySelector('.run-' + slot(box))).filter(Boolean)
-      .map((label) => ({ label, end: Number(label.dataset.y), at: Number(label.dataset.y) }))
-      .sort((a, b) => a.end - b.end);
-    const gap = Math.min(Number(names.dataset.gap), (bottom - top) / (labels.length + 1));
-    labels.forEach((one, i) => {
-      if (i > 0) one.at = Math.max(one.at, labels[i - 1].at + gap);
+  const css = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
+  const color = (style) => css(`--color-${style % COLORS}`);
+  const short = (text) => (text.length > 26 ? `${text.slice(0, 25)}…` : text);
+  const number = (value) => Number(value.toPrecision(4)).toLocaleString('en');
+
+  function value_axis({ title, scale }, from_zero) {
+    const log = scale === 'log';
+    return {
+      type: log ? 'logarithmic' : 'linear',
+      beginAtZero: from_zero && !log,
+      title: { display: true, text: log ? `${title} (log)` : title },
+    };
+  }
+
+  // Accuracies as errors on a reversed logarithmic axis whose labels are accuracies. The
+  // error of an accuracy of 100 has no logarithm: it is drawn at the end of the axis.
+  function error_axis(title, errors) {
+    const least = Math.min(...errors.filter((error) => error > 0));
+    const perfect = errors.includes(0);
+    const end = least * (perfect ? 0.5 : 0.8);
+    return {
+      type: 'logarithmic',
+      reverse: true,
+      min: end,
+      title: { display: true, text: `${title} (log of the error)` },
+      ticks: {
+        callback(error, index, ticks) {
+          if (perfect && error === end) return '100';
+          const text = Chart.Ticks.formatters.logarithmic.call(this, error, index, ticks);
+          return text === '' ? '' : String(Number((100 - error).toPrecision(6)));
+        },
+      },
+    };
+  }
+
+  function line_chart(spec) {
+    const all = spec.lines.flatMap((line) => [...line.points ?? [], ...line.documents ?? []]);
+    const ends = [Math.min(...all.map(([x]) => x)), Math.max(...all.map(([x]) => x))];
+    const errors = all.map(([, y]) => 100 - y);
+    const y_axis = spec.y.scale === 'error' ? error_axis(spec.y.title, errors)
+      : value_axis(spec.y, false);
+    const x_axis = value_axis(spec.x, true);
+    if (spec.x.title === 'ranks') {
+      x_axis.ticks = { precision: 0 };
+    }
+    const height = (y) => (spec.y.scale === 'error' ? Math.max(100 - y, y_axis.min) : y);
+    // A logarithmic axis has no place for zero.
+    const shown = ([x, y]) => (spec.x.scale !== 'log' || x > 0) && (spec.y.scale !== 'log' || y > 0);
+    const data = (points) => points.filter(shown).map(([x, y]) => ({ x, y: height(y), value: y }));
+    const look = (style) => ({ borderColor: color(style), backgroundColor: color(style) });
+    const datasets = [];
+    spec.lines.forEach((line) => {
+      const { run, label, style, wins } = line;
+      const points = data(line.points ?? []);
+      datasets.push({
+        run, label, data: points, ...look(style),
+        order: wins ? 1 : 2,
+        borderWidth: wins ? 3.5 : 2,
+        borderDash: DASHES[Math.floor(style / COLORS) % DASHES.length],
+        pointStyle: MARKERS[style % MARKERS.length],
+        pointRadius: points.length > 60 ? 0 : 4,
+      });
+      if (line.documents) {
+        datasets.push({
+          run, label: `document of ${run}`, data: data(line.documents), ...look(style),
+          backgroundColor: css('--card'), legend: 'a document’s own result',
+          showLine: false, pointStyle: 'rectRot', pointRadius: 6, borderWidth: 2,
+        });
+      }
+      (line.ranges ?? []).forEach(([x, least, most]) => datasets.push({
+        run, label: `${run}, least and most`, data: data([[x, least], [x, most]]),
+        borderColor: `${color(style)}66`, borderWidth: 5, pointRadius: 0, legend: '',
+      }));
     });
-    labels.reduceRight((lowest, one) => {
-      one.at = Math.min(one.at, lowest);
-      return one.at - gap;
-    }, bottom);
-    labels.forEach(({ label, end, at }) => {
-      const text = label.querySelector('text');
-      text.setAttribute('y', at + 4);
-      label.querySelector('.leader').setAttribute(
-        'd', `M${label.dataset.x} ${end}L${text.getAttribute('x') - 5} ${at}`);
+    spec.marks.forEach(({ kind, label, run, y, points }) => datasets.push(
+      kind === 'winner'
+        ? { run, label: `★ ${label}`, data: data(points), borderColor: css('--ink'),
+            backgroundColor: 'transparent', pointStyle: 'circle', pointRadius: 9,
+            borderWidth: 2, showLine: false, order: 0 }
+        : { label, data: data(points ?? ends.map((x) => [x, y])), borderColor: css('--soft'),
+            borderDash: [3, 4], borderWidth: 1.5, pointRadius: 0, pointStyle: 'line',
+            order: 3 }));
+    return {
+      type: 'line',
+      data: { datasets },
+      options: {
+        scales: { x: x_axis, y: y_axis },
+        interaction: { mode: 'nearest', intersect: false, axis: 'xy' },
+        plugins: {
+          // Many names leave no room in a small chart; those of the first chart suffice.
+          legend: { display: spec === specs[0] || spec.lines.length <= 4,
+            position: 'bottom', onClick: toggle, labels: { usePointStyle: true, boxHeight: 7,
+            filter: in_legend, generateLabels: legend_labels } },
+          tooltip: { callbacks: {
+            title: ([item]) => item.dataset.label,
+            label: ({ raw }) => `${spec.y.title}: ${number(raw.value)}`,
+            afterLabel: ({ raw }) => `${spec.x.title}: ${number(raw.x)}`,
+          } },
+        },
+      },
+    };
+  }
+
+  function legend_labels(chart) {
+    return Chart.defaults.plugins.legend.labels.generateLabels(chart).map((item) => {
+      const set = chart.data.datasets[item.datasetIndex];
+      return { ...item, text: set.legend ?? item.text };
     });
   }
 
-  function update() {
-    const full = boxes.filter((box) => box.checked).length >= most;
-    boxes.forEach((box) => {
-      box.disabled = full && !box.checked;
-      box.parentElement.title = box.disabled ? 'hide another first' : '';
-    });
-    document.querySelectorAll('.labels').forEach(spread);
+  // One entry for all documents, and none for the ranges of repeated runs.
+  function in_legend({ text, datasetIndex }, { datasets }) {
+    return text !== '' &&
+      datasets.findIndex((set) => (set.legend ?? set.label) === text) === datasetIndex;
   }
 
-  function button(words, shows) {
-    const made = document.createElement('button');
-    made.type = 'button';
-    made.textContent = words;
-    made.addEventListener('click', () => {
-      boxes.forEach((box, i) => { box.checked = shows(i); });
-      update();
-    });
-    legend.append(made);
+  // Shows or hides a run in every chart.
+  function toggle(event, { datasetIndex }, { chart }) {
+    const { run } = chart.data.datasets[datasetIndex];
+    if (run === undefined) return;
+    if (!hidden.delete(run)) hidden.add(run);
+    charts.forEach(show_runs);
   }
 
-  if (boxes.length > most) button('the first ' + most, (i) => i < most);
-  button('none', () => false);
-  boxes.forEach((box) => box.addEventListener('change', update));
-  update();
-}());
+  function show_runs(chart) {
+    chart.data.datasets.forEach(
+      ({ run }, index) => chart.setDatasetVisibility(index, !hidden.has(run)));
+    chart.update();
+  }
+
+  function cost_chart({ bars, scale, unit }) {
+    const log = scale === 'log';
+    const colors = bars.map(({ style }) => color(style));
+    const datasets = [{
+      // A bar has no length on a logarithmic axis, which does not begin at zero.
+      type: log ? 'line' : 'bar', label: unit, data: bars.map((bar) => bar.value),
+      backgroundColor: colors, borderColor: colors, showLine: false, pointRadius: 5,
+      barThickness: 12, order: 1,
+    }];
+    if (bars.some((bar) => 'least' in bar)) {
+      datasets.push({
+        label: 'least and most', data: bars.map(({ least, most }) => [least, most]),
+        backgroundColor: css('--soft'), barThickness: 4, grouped: false, order: 0,
+      });
+    }
+    if (bars.some((bar) => 'document' in bar)) {
+      datasets.push({
+        type: 'line', label: 'a document’s own result', showLine: false, order: 0,
+        data: bars.map((bar) => bar.document ?? null), borderColor: css('--ink'),
+        backgroundColor: css('--card'), pointStyle: 'rectRot', pointRadius: 6, borderWidth: 2,
+      });
+    }
+    return {
+      type: 'bar',
+      data: { labels: bars.map((bar) => short(bar.run)), datasets },
+      options: {
+        indexAxis: 'y',
+        scales: { x: value_axis({ title: unit, scale }, true) },
+        plugins: { legend: { display: datasets.length > 1, position: 'bottom',
+          labels: { usePointStyle: true, boxHeight: 7 } } },
+      },
+    };
+  }
+
+  // Adds <figure> elements, once.
+  specs.forEach((spec) => {
+    const figure = document.createElement('figure');
+    figure.id = spec.id;
+    const caption = document.createElement('figcaption');
+    caption.textContent = spec.title;
+    const plot = document.createElement('div');
+    const canvas = document.createElement('canvas');
+    canvas.setAttribute('role', 'img');
+    canvas.setAttribute('aria-label', spec.title);
+    if (spec.bars) plot.style.height = `${5.5 + 1.6 * spec.bars.length}rem`;
+    // Entries of the legend.
+    plot.style.setProperty('--rows', spec.lines ? spec.lines.length + spec.marks.length + 1 : 0);
+    plot.append(canvas);
+    figure.append(caption, plot);
+    const section = document.getElementById(spec.group);
+    section.hidden = false;
+    section.append(figure);
+  });
+
+  // Again when the color scheme changes: canvases do not follow style sheets.
+  function draw() {
+    charts.forEach((chart) => chart.destroy());
+    Object.assign(Chart.defaults, {
+      animation: false, maintainAspectRatio: false, locale: 'en',
+      color: css('--ink'), borderColor: css('--line') });
+    Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
+    charts = specs.map((spec) => new Chart(
+      document.querySelector(`#${spec.id} canvas`),
+      spec.bars ? cost_chart(spec) : line_chart(spec)));
+    charts.forEach(show_runs);
+  }
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+  draw();
+})();

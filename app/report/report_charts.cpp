@@ -6,331 +6,365 @@
 #include <filesystem>
 #include <map>
 
+#include "app/report/row_values.h"
+
 namespace tandem::app {
 
 namespace {
 
-using Curve = std::vector<Point> ReportRun::*;
+using nlohmann::ordered_json;
+using Values = std::vector<double>;
 
-// What of a run a chart shows, and against what.
+// Six digits are more than a chart shows, and keep the page small.
+double rounded(double value) {
+  return std::stod(fmt::format("{:.6g}", value));
+}
+
+ordered_json point(double x, double y) {
+  return ordered_json::array({rounded(x), rounded(y)});
+}
+
+// Whether the greatest value is over `times` the least one above zero: on an axis from
+// zero the least would be lost.
+bool spread_over(double times, const Values& values) {
+  double least = 0;
+  double most = 0;
+  for (const double value : values) {
+    if (value > 0) {
+      least = least == 0 ? value : std::min(least, value);
+      most = std::max(most, value);
+    }
+  }
+  return most > times * least;
+}
+
+// "log" for values that a linear axis from zero would flatten.
+const char* scale_for(const Values& values) {
+  constexpr double kFlattened = 20;
+  return spread_over(kFlattened, values) ? "log" : "linear";
+}
+
+// As scale_for(), but linear if some value is zero, such as the rate at a schedule's
+// end.
+const char* scale_with_zero(const Values& values) {
+  const bool all_positive =
+      std::all_of(values.begin(), values.end(), [](double value) { return value > 0; });
+  return all_positive ? scale_for(values) : "linear";
+}
+
+// A recipe at 24 % would flatten two at 98 %, whose errors differ by much.
+const char* scale_for_accuracies(const Values& values) {
+  constexpr double kFlattened = 5;
+  Values errors(values.size());
+  std::transform(values.begin(), values.end(), errors.begin(), [](double value) {
+    return 100 - value;
+  });
+  return spread_over(kFlattened, errors) ? "error" : "linear";
+}
+
+const char* scale_for_losses(const Values&) {
+  return "log";
+}
+
+ordered_json new_line(const std::string& run, size_t style, bool wins) {
+  return {{"run", run}, {"label", run}, {"style", style}, {"wins", wins}};
+}
+
+ordered_json winner_mark(const Winner& winner, const std::string& run) {
+  return {
+      {"kind", "winner"},
+      {"label", winner.words},
+      {"run", run},
+      {"points", ordered_json::array({point(winner.x, winner.y)})}};
+}
+
 struct CurveKind {
   const char* id;
   const char* title;
-  const char* x_title;
-  const char* x_unit;
-  const char* y_title;
-  const char* y_unit;
-  Curve curve;
-  bool is_accuracy;
+  const char* axis;
+  Curve ReportRun::*curve;
+  const char* (*scale)(const Values& values);
 };
+const CurveKind kCurves[] = {
+    {"accuracy", "Test accuracy", "test accuracy, %", &ReportRun::test_accuracy,
+     &scale_for_accuracies},
+    {"test-loss", "Test loss", "test loss", &ReportRun::test_loss, &scale_for_losses},
+    {"loss", "Training loss", "training loss", &ReportRun::train_loss,
+     &scale_for_losses},
+    {"lr", "Learning rate", "learning rate", &ReportRun::lr, &scale_with_zero}};
 
-const CurveKind kAccuracyBySeconds = {
-    "accuracy-seconds",
-    "Test accuracy against seconds",
-    "seconds of training",
-    "s",
-    "test accuracy, %",
-    "%",
-    &ReportRun::accuracy_by_seconds,
-    true};
-const CurveKind kOtherCurves[] = {
-    {"accuracy-samples", "Test accuracy against samples", "samples", "samples",
-     "test accuracy, %", "%", &ReportRun::accuracy_by_samples, true},
-    {"loss-seconds", "Training loss against seconds", "seconds of training", "s",
-     "training loss", "", &ReportRun::loss_by_seconds, false},
-    {"loss-samples", "Training loss against samples", "samples", "samples",
-     "training loss", "", &ReportRun::loss_by_samples, false}};
+struct CurveAxis {
+  const char* id;
+  const char* title;
+  double Measurement::*x;
+};
+const CurveAxis kAxes[] = {
+    {"seconds", "seconds of training", &Measurement::seconds},
+    {"samples", "samples", &Measurement::samples}};
 
-// The best first, then those of which nothing but a loss is known.
-std::vector<size_t> legend_order(
-    const std::vector<ReportRun>& runs, const Standing& standing) {
-  std::vector<size_t> order = standing.order;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (runs[i].accuracy_by_samples.size() + runs[i].loss_by_samples.size() > 0 &&
-        std::find(order.begin(), order.end(), i) == order.end()) {
+// The best first, then runs without a test accuracy.
+std::vector<size_t> style_order(const Conclusions& conclusions) {
+  auto order = conclusions.order;
+  for (size_t i = 0; i < conclusions.runs.size(); ++i) {
+    if (std::find(order.begin(), order.end(), i) == order.end()) {
       order.push_back(i);
     }
   }
   return order;
 }
 
-std::vector<double> values_of(
-    const std::vector<Line>& lines, double Point::*axis, bool of_documents) {
-  std::vector<double> values;
-  for (const auto& line : lines) {
-    for (const auto& point : line.points) {
-      values.push_back(point.*axis);
-    }
-    for (const auto& point : line.of_document) {
-      if (of_documents) {
-        values.push_back(point.*axis);
-      }
-    }
-    for (const auto& range : line.ranges) {
-      if (axis == &Point::y) {
-        values.insert(values.end(), {range.least, range.most});
-      }
-    }
-  }
-  return values;
-}
+// The lines of a chart; `ends` is the last x of each line, `values` every y.
+struct CurveLines {
+  ordered_json lines = ordered_json::array();
+  Values ends;
+  Values values;
+};
 
-// Even from zero, or by the logarithm where that would flatten a line.
-Scale scale_along(const std::vector<Line>& lines) {
-  std::vector<double> ends;
-  for (const auto& line : lines) {
-    for (const auto* points : {&line.points, &line.of_document}) {
-      if (!points->empty()) {
-        ends.push_back(points->back().x);
-      }
-    }
-  }
-  const auto values = values_of(lines, &Point::x, true);
-  return want_logarithm(ends) ? Scale::logarithmic(values) : Scale::even(values, true);
-}
-
-LineChart chart_of(
-    const CurveKind& kind, const std::vector<ReportRun>& runs,
-    const std::vector<size_t>& order, const Standing& standing) {
-  LineChart chart;
-  chart.id = kind.id;
-  chart.title = kind.title;
-  chart.x_title = kind.x_title;
-  chart.y_title = kind.y_title;
-  chart.x_unit = kind.x_unit;
-  chart.y_unit = kind.y_unit;
-  chart.has_dots = kind.is_accuracy;
-  for (size_t slot = 0; slot < order.size(); ++slot) {
-    const auto& run = runs[order[slot]];
-    Line line;
-    line.name = run.name;
-    line.slot = slot;
-    line.points = run.*kind.curve;
-    line.wins = standing.winner && standing.winner->run == order[slot];
-    if (kind.is_accuracy && !line.points.empty()) {
-      line.result = fmt::format("{:.2f} %", line.points.back().y);
-    }
-    chart.lines.push_back(line);
-  }
-  chart.description = fmt::format(
-      "{}, a line for each of {} runs. {}", chart.title, chart.lines.size(),
-      standing.verdict);
-  return chart;
-}
-
-void set_scales(LineChart& chart, bool is_accuracy) {
-  chart.x = scale_along(chart.lines);
-  const auto heights = values_of(chart.lines, &Point::y, true);
-  chart.y = is_accuracy ? Scale::even(heights, false) : Scale::logarithmic(heights);
-}
-
-LineChart accuracy_by_seconds(
-    const std::vector<ReportRun>& runs, const std::vector<size_t>& order,
-    const Standing& standing, std::optional<double> target) {
-  LineChart chart = chart_of(kAccuracyBySeconds, runs, order, standing);
-  for (auto& line : chart.lines) {
-    const auto& run = runs[order[line.slot]];
-    if (run.document_seconds && run.document_accuracy) {
-      line.of_document = {{*run.document_seconds, *run.document_accuracy}};
-    }
-  }
-  set_scales(chart, true);
-  if (standing.winner) {
-    chart.winner = Mark{standing.winner->at, standing.winner->words};
-  }
-  if (target) {
-    auto heights = values_of(chart.lines, &Point::y, true);
-    heights.push_back(*target);
-    chart.y = Scale::even(heights, false);
-    chart.target = Level{*target, fmt::format("target {:.4g} %", *target)};
-  }
-  return chart;
-}
-
-using Figure = std::optional<double> ReportRun::*;
-
-DotChart costs_of(
-    const char* id, const char* title, const char* unit,
-    const std::vector<ReportRun>& runs, const std::vector<size_t>& order,
-    const Standing& standing, Figure figure) {
-  DotChart chart{id, title, unit, {}};
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const auto& run = runs[i];
-    if (!(run.*figure)) {
+CurveLines lines_of(
+    const CurveKind& kind, const CurveAxis& axis, const Conclusions& conclusions) {
+  const auto order = style_order(conclusions);
+  CurveLines made;
+  for (size_t style = 0; style < order.size(); ++style) {
+    const auto& run = conclusions.runs[order[style]];
+    const Curve& curve = run.*kind.curve;
+    if (curve.empty()) {
       continue;
     }
-    DotRow row;
-    row.name = run.name;
-    row.value = *(run.*figure);
-    row.wins = standing.winner && standing.winner->run == i;
-    const auto place = std::find(order.begin(), order.end(), i);
-    if (place != order.end()) {
-      row.slot = static_cast<size_t>(place - order.begin());
+    const auto& winner = conclusions.winner;
+    auto line = new_line(run.name, style, winner && winner->run == order[style]);
+    for (const auto& at : curve) {
+      line["points"].push_back(point(at.*axis.x, at.value));
+      made.values.push_back(at.value);
     }
-    if (figure == &ReportRun::seconds) {
-      row.least = run.least_seconds;
-      row.most = run.most_seconds;
-      row.document = run.document_seconds;
-    }
-    chart.rows.push_back(row);
+    made.ends.push_back(curve.back().*axis.x);
+    made.lines.push_back(line);
   }
+  return made;
+}
+
+ordered_json curve_chart(
+    const CurveKind& kind, const CurveAxis& axis, const CurveLines& curves) {
+  return {
+      {"id", fmt::format("{}-{}", kind.id, axis.id)},
+      {"group", "curves"},
+      {"title", fmt::format("{} against {}", kind.title, axis.id)},
+      {"x", {{"title", axis.title}, {"scale", scale_for(curves.ends)}}},
+      {"y", {{"title", kind.axis}, {"scale", kind.scale(curves.values)}}},
+      {"lines", curves.lines},
+      {"marks", ordered_json::array()}};
+}
+
+// Accuracy against seconds, with the documents' own results, target and winner.
+ordered_json main_chart(const ordered_json& table, const Conclusions& conclusions) {
+  auto curves = lines_of(kCurves[0], kAxes[0], conclusions);
+  const auto order = style_order(conclusions);
+  for (auto& line : curves.lines) {
+    const auto& run = conclusions.runs[order[line["style"].get<size_t>()]];
+    line["label"] =
+        fmt::format("{} ({:.2f} %)", run.name, run.test_accuracy.back().value);
+    const auto document = part_in(run.row, "document");
+    const auto seconds = number_in(document, "seconds");
+    const auto accuracy = number_in(document, "test_accuracy");
+    if (seconds && accuracy) {
+      line["documents"].push_back(point(*seconds, *accuracy));
+      curves.ends.push_back(*seconds);
+      curves.values.push_back(*accuracy);
+    }
+  }
+  auto marks = ordered_json::array();
+  if (const auto& winner = conclusions.winner) {
+    marks.push_back(winner_mark(*winner, conclusions.runs[winner->run].name));
+  }
+  if (const auto target = number_in(table, "target_accuracy")) {
+    marks.push_back(
+        {{"kind", "level"},
+         {"label", fmt::format("target {:.4g} %", *target)},
+         {"y", *target}});
+    curves.values.push_back(*target);
+  }
+  auto chart = curve_chart(kCurves[0], kAxes[0], curves);
+  chart["group"] = "main";
+  chart["marks"] = marks;
   return chart;
 }
 
-std::string stem_of(const std::string& recipe) {
-  return std::filesystem::path(recipe).stem().string();
+struct CostKind {
+  const char* id;
+  const char* title;
+  const char* unit;
+  // Of a row; none for the runtime, which has a range and a document's figure.
+  const char* key;
+  double divisor = 1;
+};
+const CostKind kCosts[] = {
+    {"seconds", "Runtime", "s, whole program", nullptr},
+    {"rate", "Throughput", "samples/s, training only", "samples_per_second"},
+    {"bytes", "Sent", "MB per rank", "bytes_sent_per_rank", kMegabyte},
+    {"exposed", "Exposed communication", "ms per step", "exposed_comm_ms_per_step"},
+    {"memory", "Peak memory", "MiB, PSS of all processes", "peak_memory_mib"},
+    {"device-memory", "Peak GPU memory", "MiB of all GPUs", "peak_device_memory_mib"}};
+
+ordered_json cost_chart(const CostKind& kind, const Conclusions& conclusions) {
+  const bool is_runtime = kind.key == nullptr;
+  const auto order = style_order(conclusions);
+  auto bars = ordered_json::array();
+  Values values;
+  for (size_t style = 0; style < order.size(); ++style) {
+    const auto& run = conclusions.runs[order[style]];
+    ordered_json bar = {{"run", run.name}, {"style", style}};
+    const auto add = [&](const char* key, std::optional<double> value) {
+      if (value) {
+        values.push_back(*value / kind.divisor);
+        bar[key] = rounded(values.back());
+      }
+    };
+    add("value", is_runtime ? seconds_in(run.row) : number_in(run.row, kind.key));
+    if (!bar.contains("value")) {
+      continue;
+    }
+    if (is_runtime) {
+      const auto range = part_in(run.row, "wall_seconds_range");
+      add("least", number_in(range, "least"));
+      add("most", number_in(range, "most"));
+      add("document", number_in(part_in(run.row, "document"), "seconds"));
+    }
+    bars.push_back(bar);
+  }
+  return {{"id", kind.id},     {"group", "costs"}, {"title", kind.title},
+          {"unit", kind.unit}, {"bars", bars},     {"scale", scale_with_zero(values)}};
 }
 
-// What of a run stands at its number of ranks.
-struct RankFigures {
-  Figure value;
-  Figure least;
-  Figure most;
-  // nullptr where documents have none.
-  Figure of_document;
+struct RankKind {
+  const char* id;
+  const char* title;
+  const char* axis;
+  // Keys of a row, and of its document.
+  const char* value;
+  const char* range;
+  const char* document;
 };
-const RankFigures kSpeedUps = {
-    &ReportRun::speed_up, &ReportRun::least_speed_up, &ReportRun::most_speed_up,
-    nullptr};
-const RankFigures kRuntimes = {
-    &ReportRun::seconds, &ReportRun::least_seconds, &ReportRun::most_seconds,
-    &ReportRun::document_seconds};
+const RankKind kSpeedUp = {"scaling-speed-up", "Speed-up against the fewest ranks",
+                           "times as fast",    "speed_up",
+                           "speed_up_range",   ""};
+const RankKind kRankSeconds = {
+    "scaling-seconds",
+    "Runtime against the number of ranks",
+    "seconds",
+    "wall_seconds",
+    "wall_seconds_range",
+    "seconds"};
 
-// One line per recipe, its points in the order of ranks.
-std::vector<Line> lines_by_ranks(
-    const std::vector<ReportRun>& runs, const Standing& standing,
-    const RankFigures& figures) {
-  std::vector<Line> lines;
-  std::map<std::string, size_t> slots;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const auto& run = runs[i];
-    const auto [found, is_new] = slots.emplace(run.recipe, lines.size());
+std::string stem_of(const ordered_json& row) {
+  return std::filesystem::path(text_in(row, "recipe")).stem().string();
+}
+
+// One line per recipe, points in the order of ranks.
+ordered_json lines_by_ranks(const RankKind& kind, const Conclusions& conclusions) {
+  auto lines = ordered_json::array();
+  std::map<std::string, size_t> places;
+  for (size_t i = 0; i < conclusions.runs.size(); ++i) {
+    const auto& row = conclusions.runs[i].row;
+    const auto [place, is_new] = places.emplace(text_in(row, "recipe"), lines.size());
     if (is_new) {
-      Line line;
-      line.name = stem_of(run.recipe);
-      line.slot = lines.size();
-      lines.push_back(line);
+      lines.push_back(new_line(stem_of(row), lines.size(), false));
     }
-    Line& line = lines[found->second];
-    const auto ranks = static_cast<double>(run.ranks);
-    if (run.*figures.value) {
-      line.points.push_back({ranks, *(run.*figures.value)});
+    auto& line = lines[place->second];
+    if (conclusions.winner && conclusions.winner->run == i) {
+      line["wins"] = true;
     }
-    if (run.*figures.least && run.*figures.most) {
-      line.ranges.push_back({ranks, *(run.*figures.least), *(run.*figures.most)});
+    const auto ranks = number_in(row, "world_size");
+    const auto add = [&](const char* key, std::optional<double> y) {
+      if (ranks && y) {
+        line[key].push_back(point(*ranks, *y));
+      }
+    };
+    add("points", number_in(row, kind.value));
+    add("documents", number_in(part_in(row, "document"), kind.document));
+    const auto range = part_in(row, kind.range);
+    const auto least = number_in(range, "least");
+    const auto most = number_in(range, "most");
+    if (ranks && least && most) {
+      line["ranges"].push_back({*ranks, rounded(*least), rounded(*most)});
     }
-    if (figures.of_document != nullptr && run.*figures.of_document) {
-      line.of_document.push_back({ranks, *(run.*figures.of_document)});
-    }
-    line.wins = line.wins || (standing.winner && standing.winner->run == i);
   }
   for (auto& line : lines) {
-    for (auto* points : {&line.points, &line.of_document}) {
-      std::sort(points->begin(), points->end(), [](const Point& a, const Point& b) {
-        return a.x < b.x;
-      });
-    }
+    std::sort(line["points"].begin(), line["points"].end());
   }
   return lines;
 }
 
-LineChart chart_by_ranks(
-    const char* id, const char* title, const char* y_title, const char* y_unit,
-    const std::vector<Line>& lines) {
-  LineChart chart;
-  chart.id = id;
-  chart.title = title;
-  chart.x_title = "ranks";
-  chart.x_unit = "ranks";
-  chart.y_title = y_title;
-  chart.y_unit = y_unit;
-  chart.lines = lines;
-  chart.x = Scale::whole(values_of(lines, &Point::x, true));
-  chart.description = fmt::format("{}, a line for each recipe.", title);
-  return chart;
+ordered_json rank_chart(const RankKind& kind, const Conclusions& conclusions) {
+  const auto lines = lines_by_ranks(kind, conclusions);
+  Values values;
+  for (const auto& line : lines) {
+    for (const char* key : {"points", "documents"}) {
+      for (const auto& at : part_in(line, key)) {
+        values.push_back(at[1].get<double>());
+      }
+    }
+  }
+  return {
+      {"id", kind.id},
+      {"group", "curves"},
+      {"title", kind.title},
+      {"x", {{"title", "ranks"}, {"scale", "linear"}}},
+      {"y", {{"title", kind.axis}, {"scale", scale_for(values)}}},
+      {"lines", lines},
+      {"marks", ordered_json::array()}};
 }
 
-LineChart speed_ups(const std::vector<ReportRun>& runs, const Standing& standing) {
-  const auto lines = lines_by_ranks(runs, standing, kSpeedUps);
-  LineChart chart = chart_by_ranks(
-      "scaling-speed-up", "Speed-up against the fewest ranks", "times as fast",
-      "times as fast", lines);
-  for (auto& line : chart.lines) {
-    const auto most = std::max_element(
-        line.points.begin(), line.points.end(),
-        [](const Point& a, const Point& b) { return a.y < b.y; });
-    line.result =
-        most == line.points.end() ? "" : fmt::format("up to {:.2f}x", most->y);
+ordered_json speed_up_chart(const Conclusions& conclusions) {
+  auto chart = rank_chart(kSpeedUp, conclusions);
+  chart["group"] = "main";
+  if (const auto& winner = conclusions.winner) {
+    chart["marks"].push_back(
+        winner_mark(*winner, stem_of(conclusions.runs[winner->run].row)));
   }
-  const auto ranks = values_of(lines, &Point::x, false);
-  auto heights = values_of(lines, &Point::y, false);
+  Values ranks;
+  for (const auto& run : conclusions.runs) {
+    ranks.push_back(number_in(run.row, "world_size").value_or(1));
+  }
   if (!ranks.empty()) {
-    const auto [least, most] = std::minmax_element(ranks.begin(), ranks.end());
-    const double least_ranks = std::max(1.0, *least);
-    chart.guide = {{*least, 1}, {*most, *most / least_ranks}};
-    chart.guide_words = "ideal";
-    heights.push_back(chart.guide.back().y);
+    const auto [fewest, most] = std::minmax_element(ranks.begin(), ranks.end());
+    chart["marks"].push_back(
+        {{"kind", "guide"},
+         {"label", "ideal"},
+         {"points",
+          {point(*fewest, 1), point(*most, *most / std::max(1.0, *fewest))}}});
   }
-  chart.y = Scale::even(heights, true);
-  if (standing.winner) {
-    chart.winner = Mark{standing.winner->at, standing.winner->words};
-  }
-  chart.description += " " + standing.verdict;
   return chart;
 }
 
-LineChart runtimes(const std::vector<ReportRun>& runs, const Standing& standing) {
-  LineChart chart = chart_by_ranks(
-      "scaling-seconds", "Runtime against the number of ranks", "seconds", "s",
-      lines_by_ranks(runs, standing, kRuntimes));
-  const auto heights = values_of(chart.lines, &Point::y, true);
-  chart.y = want_logarithm(heights) ? Scale::logarithmic(heights)
-                                    : Scale::even(heights, true);
-  return chart;
+bool has_points(const ordered_json& chart) {
+  const auto lines = part_in(chart, chart.contains("bars") ? "bars" : "lines");
+  return std::any_of(lines.begin(), lines.end(), [](const ordered_json& line) {
+    return line.contains("value") || line.contains("points");
+  });
 }
 
 }  // namespace
 
-ReportCharts charts_of_runs(
-    const std::vector<ReportRun>& runs, const Standing& standing,
-    std::optional<double> target) {
-  const auto order = legend_order(runs, standing);
-  ReportCharts charts;
-  for (size_t slot = 0; slot < order.size(); ++slot) {
-    charts.legend.push_back({runs[order[slot]].name, slot});
-  }
-  charts.main = accuracy_by_seconds(runs, order, standing, target);
-  for (const auto& kind : kOtherCurves) {
-    LineChart chart = chart_of(kind, runs, order, standing);
-    set_scales(chart, kind.is_accuracy);
-    charts.others.push_back(chart);
-  }
-  const auto add = [&](const char* id, const char* title, const char* unit,
-                       Figure figure) {
-    const auto chart = costs_of(id, title, unit, runs, order, standing, figure);
-    if (!chart.rows.empty()) {
-      charts.costs.push_back(chart);
+ordered_json make_charts(const ordered_json& table, const Conclusions& conclusions) {
+  std::vector<ordered_json> charts;
+  if (text_in(table, "kind") == "scaling") {
+    charts = {speed_up_chart(conclusions), rank_chart(kRankSeconds, conclusions)};
+  } else {
+    for (const auto& kind : kCurves) {
+      for (const auto& axis : kAxes) {
+        charts.push_back(curve_chart(kind, axis, lines_of(kind, axis, conclusions)));
+      }
     }
-  };
-  add("seconds", "Runtime", "s, whole program", &ReportRun::seconds);
-  add("rate", "Throughput", "samples/s, training only", &ReportRun::samples_per_second);
-  add("bytes", "Sent", "MB per rank", &ReportRun::megabytes_sent);
-  add("exposed", "Exposed communication", "ms per step", &ReportRun::exposed_ms);
-  add("memory", "Peak memory", "MiB, PSS of all processes", &ReportRun::memory_mib);
-  add("device-memory", "Peak GPU memory", "MiB of all GPUs",
-      &ReportRun::device_memory_mib);
-  return charts;
-}
-
-ReportCharts charts_of_scaling(
-    const std::vector<ReportRun>& runs, const Standing& standing) {
-  ReportCharts charts;
-  charts.main = speed_ups(runs, standing);
-  charts.others.push_back(runtimes(runs, standing));
-  for (const auto& line : charts.main.lines) {
-    charts.legend.push_back({line.name, line.slot});
+    charts.front() = main_chart(table, conclusions);
+    // With one run there are no costs to compare.
+    for (const auto& kind : kCosts) {
+      if (conclusions.runs.size() > 1) {
+        charts.push_back(cost_chart(kind, conclusions));
+      }
+    }
   }
-  return charts;
+  auto json = ordered_json::array();
+  std::copy_if(charts.begin(), charts.end(), std::back_inserter(json), &has_points);
+  return json;
 }
 
 }  // namespace tandem::app

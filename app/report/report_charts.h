@@ -1,39 +1,31 @@
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
+#include <nlohmann/json_fwd.hpp>
 
-#include "app/report/dot_chart.h"
-#include "app/report/line_chart.h"
-#include "app/report/report_run.h"
-#include "app/report/standing.h"
+#include "app/report/conclusions.h"
 
 namespace tandem::app {
 
-/// A name of the legend.
-struct LegendEntry {
-  std::string name;
-  size_t slot = 0;
-};
-
-/// The charts of a report, none of them without points but the first.
-struct ReportCharts {
-  // The one to look at first, and its picture.
-  LineChart main;
-  std::vector<LineChart> others;
-  std::vector<DotChart> costs;
-  // In the order of their slots, the best first.
-  std::vector<LegendEntry> legend;
-};
-
-/// Of recipes compared, or of one run: accuracy against seconds, and the rest.
-ReportCharts charts_of_runs(
-    const std::vector<ReportRun>& runs, const Standing& standing,
-    std::optional<double> target);
-
-/// Of a scaling: a line per recipe against the number of ranks.
-ReportCharts charts_of_scaling(
-    const std::vector<ReportRun>& runs, const Standing& standing);
+/// The series of a report's charts, which report.js gives to Chart.js: a list of
+/// objects with "id", "title" and "group" ("main", "curves" or "costs"). Charts without
+/// points are left out.
+///
+/// A line chart has
+///  - "x" and "y": an axis each, "title" and "scale": "linear", "log" or, for
+///  accuracies,
+///    "error", the logarithm of 100 - accuracy;
+///  - "lines": one per run, or per recipe of a scaling: "run", "label", "style" (0 for
+///  the
+///    best run; color and marker follow from it), "wins", "points" [x, y], "documents"
+///    [x, y] and "ranges" [x, least, most];
+///  - "marks": "label" and "kind": "winner" and "guide" with "points", "level" with
+///  "y".
+///
+/// A cost has "unit", "scale" and "bars": "run", "style", "value" and, if known,
+/// "least", "most" and "document".
+///
+/// `table`: as conclude() left it.
+nlohmann::ordered_json make_charts(
+    const nlohmann::ordered_json& table, const Conclusions& conclusions);
 
 }  // namespace tandem::app

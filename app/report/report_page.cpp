@@ -1,35 +1,57 @@
-#include "app/report/report_page.h"
+#include "app/report/run_report.h"
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "app/report/markup.h"
 #include "app/report/report_charts.h"
 #include "app/report/row_values.h"
 #include "app/report/run_table.h"
+#include "tandem/base/error.h"
 
 namespace tandem::app {
 
-// Written by CMake from the files they are named after.
+// Written by CMake from the files after which they are named, and from Chart.js.
 extern const std::string_view kReportHtml;
-extern const std::string_view kChartCss;
 extern const std::string_view kReportCss;
 extern const std::string_view kReportJs;
+extern const std::string_view kChartJs;
 
 namespace {
 
 using nlohmann::ordered_json;
 
+// For the content of an element.
+std::string html_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    out += c == '<'   ? "&lt;"
+           : c == '>' ? "&gt;"
+           : c == '&' ? "&amp;"
+           : c == '"' ? "&quot;"
+                      : std::string(1, c);
+  }
+  return out;
+}
+
+// JSON for a <script> element, which "</script" would end and "<!--" would change: "<"
+// is only in strings, where it may be escaped.
+std::string script_json(const ordered_json& json) {
+  std::string out;
+  for (const char c :
+       json.dump(-1, ' ', false, ordered_json::error_handler_t::replace)) {
+    out += c == '<' ? "\\u003c" : std::string(1, c);
+  }
+  return out;
+}
+
 std::string html_row(
-    const std::vector<std::string>& cells, const char* tag,
-    const std::vector<std::string>& titles, const char* row_class = "") {
+    const std::vector<std::string>& cells, const char* tag, const char* row_class) {
   std::string row = fmt::format("<tr{}>", row_class);
-  for (size_t i = 0; i < cells.size(); ++i) {
-    row += fmt::format(
-        "<{0}{1}>{2}</{0}>", tag, titles[i] == "strategy" ? " class=\"text\"" : "",
-        html_text(cells[i]));
+  for (const auto& cell : cells) {
+    row += fmt::format("<{0}>{1}</{0}>", tag, html_text(cell));
   }
   return row + "</tr>\n";
 }
@@ -42,7 +64,7 @@ std::string html_rows(const RunTable& table, const ordered_json& json) {
     const bool done = text_in(row, "status") == "done";
     const bool wins = done && !winner.empty() && text_in(row, "name") == winner;
     html += html_row(
-        table.rows[i], "td", table.titles,
+        table.rows[i], "td",
         wins   ? " class=\"wins\""
         : done ? ""
                : " class=\"not-run\"");
@@ -84,104 +106,62 @@ std::string about_machine(const ordered_json& table) {
   return text;
 }
 
-std::string html_figure(
-    const std::string& id, const std::string& title, const std::string& unit,
-    size_t points, size_t of_documents, const std::string& drawing) {
-  return fmt::format(
-      "<figure id=\"{}\" data-points=\"{}\" data-document-points=\"{}\">"
-      "<figcaption>{}{}</figcaption>\n{}</figure>\n",
-      id, points, of_documents, html_text(title),
-      unit.empty() ? "" : " <span>" + html_text(unit) + "</span>", drawing);
+// Why runs are missing, and the meaning of the columns that the table has.
+std::vector<std::string> notes_of(const RunTable& table, const ordered_json& json) {
+  const std::pair<const char*, const char*> kMeanings[] = {
+      {"seconds", "the whole program, with start and tests"},
+      {"samples/s", "training only"},
+      {"MB/rank", "tensors that a rank passed to its communicators"},
+      {"comm ms", "time per step that a rank waited for communication"},
+      {"MiB", "peak memory of all processes (PSS)"},
+      {"GPU MiB", "peak memory of all GPUs"}};
+  std::vector<std::string> meanings;
+  for (const auto& [title, meaning] : kMeanings) {
+    const auto& titles = table.titles;
+    if (std::find(titles.begin(), titles.end(), title) != titles.end()) {
+      meanings.push_back(fmt::format("{}: {}", title, meaning));
+    }
+  }
+  auto notes = table.notes;
+  notes.push_back(join(meanings, "; ") + ".");
+  const auto& rows = json["rows"];
+  if (std::any_of(rows.begin(), rows.end(), [](const ordered_json& row) {
+        return !part_in(row, "document").empty();
+      })) {
+    notes.push_back("A document's figures come from the machine that it describes.");
+  }
+  return notes;
 }
 
-// The first chart has names at its lines where the window has room for them.
-std::string main_figure(const LineChart& chart) {
-  return html_figure(
-      chart.id, chart.title, "", count_points(chart, false), count_points(chart, true),
-      "<div class=\"wide\">" + draw(chart, kWideChart) +
-          "</div>\n<div class=\"narrow\">" + draw(chart, kSmallChart) + "</div>\n");
-}
-
-std::string figures(const ReportCharts& charts) {
+std::string html_settings(const std::vector<ReportRun>& runs) {
   std::string html;
-  for (const auto& chart : charts.others) {
-    html += html_figure(
-        chart.id, chart.title, "", count_points(chart, false),
-        count_points(chart, true), draw(chart, kSmallChart));
+  for (const auto& run : runs) {
+    html += html_row(
+        {run.name, run.started.empty() ? "-" : run.started,
+         run.settings.empty() ? "-" : join(run.settings)},
+        "td", "");
   }
   return html;
-}
-
-std::string cost_figures(const ReportCharts& charts) {
-  std::string html;
-  for (const auto& chart : charts.costs) {
-    html += html_figure(
-        chart.id, chart.title, chart.unit, chart.rows.size(), count_documents(chart),
-        draw(chart));
-  }
-  return html;
-}
-
-// Boxes that show and hide lines, by style.css's rules alone.
-std::string legend_of(const ReportCharts& charts) {
-  if (charts.legend.size() < 2) {
-    return "";
-  }
-  std::string html = fmt::format(
-      "<fieldset class=\"legend\" data-most=\"{}\"><legend>Lines, at most {} at once"
-      "</legend>\n",
-      kMostLines, kMostLines);
-  for (const auto& entry : charts.legend) {
-    html += fmt::format(
-        "<label><input type=\"checkbox\" id=\"show-{0}\"{1} autocomplete=\"off\">{2}"
-        "{3}</label>\n",
-        entry.slot, entry.slot < kMostLines ? " checked" : "",
-        legend_swatch(entry.slot), html_text(entry.name));
-  }
-  return html + "</fieldset>\n";
-}
-
-std::string legend_rules(const ReportCharts& charts) {
-  std::string css;
-  for (const auto& [name, slot] : charts.legend) {
-    const bool shown = slot < kMostLines;
-    css += fmt::format(
-        "main:has(#show-{0}:{1}) .run-{0} {{ display: {2}; }}\n", slot,
-        shown ? "not(:checked)" : "checked", shown ? "none" : "inline");
-  }
-  return css;
 }
 
 }  // namespace
 
-ReportPage make_page(const ordered_json& table, const Conclusions& conclusions) {
-  const ReportCharts charts =
-      text_in(table, "kind") == "scaling"
-          ? charts_of_scaling(conclusions.runs, conclusions.standing)
-          : charts_of_runs(
-                conclusions.runs, conclusions.standing,
-                number_in(table, "target_accuracy"));
+std::string make_page(const ordered_json& table, const Conclusions& conclusions) {
   const RunTable rows = make_run_table(table, true);
-  ReportPage page;
-  page.html = fmt::format(
+  return fmt::format(
       fmt::runtime(kReportHtml), fmt::arg("title", html_text(title_of(table))),
-      fmt::arg("kind", html_text(text_in(table, "kind"))),
       fmt::arg("machine", html_text(about_machine(table))),
       fmt::arg("counts", html_text(conclusions.counts)),
       fmt::arg("verdict", html_text(conclusions.verdict)),
-      fmt::arg("legend", legend_of(charts)),
-      fmt::arg("main_figure", main_figure(charts.main)),
       fmt::arg("caveats", html_list(conclusions.caveats)),
-      fmt::arg("titles", html_row(rows.titles, "th", rows.titles)),
+      fmt::arg("titles", html_row(rows.titles, "th", "")),
       fmt::arg("rows", html_rows(rows, table)),
-      fmt::arg("notes", html_list(rows.notes)), fmt::arg("figures", figures(charts)),
-      fmt::arg("costs", cost_figures(charts)), fmt::arg("version", TANDEM_VERSION),
-      fmt::arg("chart_style", kChartCss), fmt::arg("style", kReportCss),
-      fmt::arg("legend_style", legend_rules(charts)), fmt::arg("script", kReportJs));
-  auto notes = conclusions.caveats;
-  notes.push_back(conclusions.counts + ". " + about_machine(table));
-  page.picture = draw_picture(charts.main, conclusions.verdict, notes);
-  return page;
+      fmt::arg("notes", html_list(notes_of(rows, table))),
+      fmt::arg("settings", html_settings(conclusions.runs)),
+      fmt::arg("version", TANDEM_VERSION),
+      fmt::arg("charts", script_json(make_charts(table, conclusions))),
+      fmt::arg("style", kReportCss), fmt::arg("script", kReportJs),
+      fmt::arg("chart_js", kChartJs));
 }
 
 }  // namespace tandem::app

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <sstream>
 
 #include "app/report/row_values.h"
 #include "tandem/base/files.h"
+#include "tandem/base/text.h"
+#include "tandem/config/fields.h"
 
 namespace tandem::app {
 
@@ -13,117 +16,93 @@ namespace {
 
 using nlohmann::ordered_json;
 
-void add_point(
-    ReportRun& run, const ordered_json& line, const char* key,
-    std::vector<Point> ReportRun::*by_seconds,
-    std::vector<Point> ReportRun::*by_samples) {
+void add_measurement(Curve& curve, const ordered_json& line, const char* key) {
   const auto value = number_in(line, key);
-  if (!value) {
-    return;
-  }
-  if (const auto seconds = number_in(line, "train_seconds")) {
-    (run.*by_seconds).push_back({*seconds, *value});
-  }
+  const auto seconds = number_in(line, "train_seconds");
   const auto samples = number_in(line, "samples");
-  (run.*by_samples)
-      .push_back({samples ? *samples : number_in(line, "step").value_or(0), *value});
+  if (value && seconds && samples) {
+    curve.push_back({*seconds, *samples, *value});
+  }
 }
 
-// Every whole line of metrics.jsonl that is a report is a point; a killed run leaves
-// half a line.
-void read_curves(ReportRun& run, const std::string& path) {
+// A killed run leaves half a line, which is skipped.
+void read_curves(ReportRun& run, const std::string& directory) {
+  const std::string path = directory + "/metrics.jsonl";
   if (!file_exists(path)) {
     return;
   }
-  std::istringstream lines(read_file(path));
-  for (std::string text; std::getline(lines, text);) {
+  for (const auto& text : split(read_file(path), '\n')) {
     const auto line = ordered_json::parse(text, nullptr, false);
     if (!line.is_object()) {
       continue;
     }
     if (text_in(line, "kind") == "test") {
-      add_point(
-          run, line, "test_accuracy", &ReportRun::accuracy_by_seconds,
-          &ReportRun::accuracy_by_samples);
+      add_measurement(run.test_accuracy, line, "test_accuracy");
+      add_measurement(run.test_loss, line, "test_loss");
     } else if (text_in(line, "kind") == "train") {
-      add_point(
-          run, line, "loss", &ReportRun::loss_by_seconds, &ReportRun::loss_by_samples);
+      add_measurement(run.train_loss, line, "loss");
+      add_measurement(run.lr, line, "lr");
     }
   }
 }
 
-// Infinite where it never was.
-double arrival_of(const ReportRun& run, double target) {
-  for (const auto& point : run.accuracy_by_seconds) {
-    if (point.y >= target) {
-      return point.x;
-    }
-  }
-  return std::numeric_limits<double>::infinity();
-}
-
-std::vector<std::string> directories_of(const ordered_json& row) {
-  std::vector<std::string> directories;
-  for (const auto& run : part_in(row, "runs")) {
-    if (run.is_object()) {
-      directories.push_back(text_in(run, "directory"));
-    }
-  }
-  return directories;
+// Infinite if the target was never reached.
+double arrival_of(const Curve& accuracy, double target) {
+  const auto found = std::find_if(
+      accuracy.begin(), accuracy.end(),
+      [&](const Measurement& at) { return at.value >= target; });
+  return found == accuracy.end() ? std::numeric_limits<double>::infinity()
+                                 : found->seconds;
 }
 
 std::optional<double> median_arrival(
-    const ordered_json& row, const ReportRun& drawn, const std::string& directory,
-    double target) {
+    const ReportRun& run, const std::string& directory, double target) {
   std::vector<double> arrivals;
-  for (const auto& name : directories_of(row)) {
-    ReportRun repeat;
-    read_curves(repeat, directory + "/" + name + "/metrics.jsonl");
-    arrivals.push_back(arrival_of(repeat, target));
+  for (const auto& repeat : part_in(run.row, "runs")) {
+    if (repeat.is_object()) {
+      ReportRun read;
+      read_curves(read, directory + "/" + text_in(repeat, "directory"));
+      arrivals.push_back(arrival_of(read.test_accuracy, target));
+    }
   }
   if (arrivals.empty()) {
-    arrivals.push_back(arrival_of(drawn, target));
+    arrivals.push_back(arrival_of(run.test_accuracy, target));
   }
   std::sort(arrivals.begin(), arrivals.end());
-  // The later of the two in the middle: half of the runs at least had arrived.
+  // The later of the two in the middle, so that at least half of the runs had arrived.
   const double median = arrivals[arrivals.size() / 2];
   return std::isfinite(median) ? std::optional<double>(median) : std::nullopt;
 }
 
-void read_document(ReportRun& run, const ordered_json& row) {
-  const auto document = part_in(row, "document");
-  run.document_seconds = number_in(document, "seconds");
-  run.document_accuracy = number_in(document, "test_accuracy");
-  run.document_epochs =
-      static_cast<int64_t>(number_in(document, "epochs").value_or(-1));
+// "2026-11-25T03:12:58Z" as "2026-11-25 03:12 UTC".
+std::string start_in(const std::string& directory) {
+  const std::string path = directory + "/environment.json";
+  if (!file_exists(path)) {
+    return "";
+  }
+  const auto environment = ordered_json::parse(read_file(path), nullptr, false);
+  const std::string started = text_in(environment, "started");
+  constexpr size_t kMinutes = 16;
+  return started.size() < kMinutes
+             ? ""
+             : started.substr(0, 10) + " " + started.substr(11, 5) + " UTC";
 }
 
-ReportRun read_run(const ordered_json& row) {
-  ReportRun run;
-  run.name = text_in(row, "name");
-  run.recipe = text_in(row, "recipe");
-  run.done = text_in(row, "status") == "done";
-  run.ranks = static_cast<int>(number_in(row, "world_size").value_or(0));
-  run.epochs = static_cast<int64_t>(number_in(row, "epochs").value_or(-1));
-  run.limit = static_cast<int64_t>(number_in(row, "limit").value_or(0));
-  run.seconds = seconds_in(row);
-  const auto range = part_in(row, "wall_seconds_range");
-  run.least_seconds = number_in(range, "least");
-  run.most_seconds = number_in(range, "most");
-  run.speed_up = number_in(row, "speed_up");
-  const auto speed_ups = part_in(row, "speed_up_range");
-  run.least_speed_up = number_in(speed_ups, "least");
-  run.most_speed_up = number_in(speed_ups, "most");
-  run.samples_per_second = number_in(row, "samples_per_second");
-  run.megabytes_sent = number_in(row, "bytes_sent_per_rank");
-  if (run.megabytes_sent) {
-    *run.megabytes_sent /= kMegabyte;
+std::vector<std::string> changed_settings(const std::string& directory) {
+  const std::string path = directory + "/config.toml";
+  std::vector<std::string> changed;
+  if (!file_exists(path)) {
+    return changed;
   }
-  run.exposed_ms = number_in(row, "exposed_comm_ms_per_step");
-  run.memory_mib = number_in(row, "peak_memory_mib");
-  run.device_memory_mib = number_in(row, "peak_device_memory_mib");
-  read_document(run, row);
-  return run;
+  const auto usual = split(to_toml(RunConfig{}), '\n');
+  const std::set<std::string> defaults(usual.begin(), usual.end());
+  for (const auto& line : split(read_file(path), '\n')) {
+    const std::string key = line.substr(0, line.find(" = "));
+    if (defaults.count(line) == 0 && key != "name" && key != "out") {
+      changed.push_back(line);
+    }
+  }
+  return changed;
 }
 
 }  // namespace
@@ -133,12 +112,17 @@ std::vector<ReportRun> read_report_runs(
     std::optional<double> target) {
   std::vector<ReportRun> runs;
   for (const auto& row : table["rows"]) {
-    ReportRun run = read_run(row);
+    ReportRun run;
+    run.row = row;
+    run.name = text_in(row, "name");
+    run.done = text_in(row, "status") == "done";
     const std::string own = text_in(row, "directory");
-    read_curves(
-        run, directory + "/" + (own.empty() ? run.name : own) + "/metrics.jsonl");
+    const std::string files = directory + "/" + (own.empty() ? run.name : own);
+    read_curves(run, files);
+    run.started = start_in(files);
+    run.settings = changed_settings(files);
     if (target) {
-      run.arrival = median_arrival(row, run, directory, *target);
+      run.arrival = median_arrival(run, directory, *target);
     }
     runs.push_back(std::move(run));
   }

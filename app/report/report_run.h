@@ -1,56 +1,41 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "app/report/line_chart.h"
-
 namespace tandem::app {
 
-/// What a row of table.json and the run's metrics.jsonl tell a report.
+/// A value that a run reported after so many seconds of training and samples.
+struct Measurement {
+  double seconds = 0;
+  double samples = 0;
+  double value = 0;
+};
+using Curve = std::vector<Measurement>;
+
+/// A run of a report: its row of table.json and the files in its directory.
 struct ReportRun {
+  nlohmann::ordered_json row;
   std::string name;
-  // As it was written: a path.
-  std::string recipe;
   bool done = false;
-  int ranks = 0;
-  // Made; negative where nobody knows.
-  int64_t epochs = -1;
-  // Of the whole program, the median where it was repeated.
-  std::optional<double> seconds;
-  std::optional<double> least_seconds;
-  std::optional<double> most_seconds;
-  // How many times as fast as on the fewest ranks; of a scaling.
-  std::optional<double> speed_up;
-  std::optional<double> least_speed_up;
-  std::optional<double> most_speed_up;
-  std::optional<double> samples_per_second;
-  std::optional<double> megabytes_sent;
-  std::optional<double> exposed_ms;
-  std::optional<double> memory_mib;
-  std::optional<double> device_memory_mib;
-  // Seconds of training at which its test accuracy was first at the target, the median
-  // where it was repeated; nullopt where it never was, or there is no target.
+  // Accuracies are percentages. Of repeated runs, the curves are those of the median
+  // one.
+  Curve test_accuracy;
+  Curve test_loss;
+  Curve train_loss;
+  Curve lr;
+  // Seconds of training until the test accuracy first reached the target, the median of
+  // repeated runs; nullopt without a target, and if the target was not reached.
   std::optional<double> arrival;
-
-  std::optional<double> document_seconds;
-  std::optional<double> document_accuracy;
-  // Those of its recipe, which are the document's.
-  int64_t document_epochs = -1;
-  // Samples that it was limited to; 0 for all.
-  int64_t limit = 0;
-
-  // x is seconds of training, or samples.
-  std::vector<Point> accuracy_by_seconds;
-  std::vector<Point> accuracy_by_samples;
-  std::vector<Point> loss_by_seconds;
-  std::vector<Point> loss_by_samples;
+  // "2026-11-25 03:12 UTC"; "" if environment.json has no start.
+  std::string started;
+  // Lines of config.toml that differ from the defaults, such as "batch_size = 32".
+  std::vector<std::string> settings;
 };
 
-/// All rows of a table, with the curves of runs in `directory`; of repeated runs those
-/// of the median one. `target`: percent.
+/// Reads every row of a table. `directory`: of the table. `target`: percent.
 std::vector<ReportRun> read_report_runs(
     const nlohmann::ordered_json& table, const std::string& directory,
     std::optional<double> target);

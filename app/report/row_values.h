@@ -9,7 +9,7 @@ namespace tandem::app {
 
 inline constexpr double kMegabyte = 1e6;
 
-/// A number of a row of table.json; nullopt where there is none.
+/// A number of a row of table.json; nullopt if there is none.
 inline std::optional<double> number_in(
     const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
@@ -20,13 +20,13 @@ inline std::optional<double> number_in(
   return found->get<double>();
 }
 
-/// A text of a row; "" where there is none.
+/// A text of a row; "" if there is none.
 inline std::string text_in(const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
   return found != row.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// An object or a list of a row; an empty one of nothing where there is none.
+/// An object or a list of a row; null if there is none.
 inline nlohmann::ordered_json part_in(
     const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
@@ -34,10 +34,14 @@ inline nlohmann::ordered_json part_in(
                                                       : nlohmann::ordered_json();
 }
 
-/// The whole program's seconds, or those of training where only they are known.
+/// Seconds of the whole program, or of training if only those are known.
 inline std::optional<double> seconds_in(const nlohmann::ordered_json& row) {
-  const auto whole = number_in(row, "wall_seconds");
-  return whole ? whole : number_in(row, "train_seconds");
+  for (const char* key : {"wall_seconds", "program_seconds", "train_seconds"}) {
+    if (const auto seconds = number_in(row, key)) {
+      return seconds;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace tandem::app

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/report/report_page.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 
@@ -87,9 +86,7 @@ ordered_json read_run_table(const std::string& directory) {
 
 Conclusions write_report(const std::string& directory, ordered_json& table) {
   auto conclusions = conclude(table, directory);
-  const ReportPage page = make_page(table, conclusions);
-  replace_file(directory + "/report.html", page.html);
-  replace_file(directory + "/report.svg", page.picture);
+  replace_file(directory + "/report.html", make_page(table, conclusions));
   return conclusions;
 }
 

@@ -7,20 +7,24 @@
 
 namespace tandem::app {
 
-/// Names, in the directory of a comparison, of what `compare` and `scaling` write.
+/// Files of `compare` and `scaling` in the directory of a comparison.
 constexpr const char* kCompareTable = "table.json";
 constexpr const char* kScalingTable = "scaling.json";
 
-/// What a directory holds: of a comparison, of a scaling, or the table of one row
-/// of a run directory. Throws DataError when it holds none of them, or a broken one.
+/// Reads the table of a comparison or a scaling, or makes a table with one row from a
+/// run directory. Throws DataError if the directory has neither, or a broken one.
 nlohmann::ordered_json read_run_table(const std::string& directory);
 
-/// What environment.json of a run says of the machine, in short; empty without it.
+/// CPU and LibTorch from environment.json of a run; empty without the file.
 nlohmann::ordered_json machine_of(const std::string& directory);
 
-/// Writes DIRECTORY/report.html, one file with all it needs, and its first chart as
-/// DIRECTORY/report.svg, from the table and the runs' metrics.jsonl. Adds to the table
-/// what conclude() adds. Throws DataError.
+/// One HTML file that loads nothing: results, charts and settings. `table`: as
+/// conclude() left it.
+std::string make_page(
+    const nlohmann::ordered_json& table, const Conclusions& conclusions);
+
+/// Writes DIRECTORY/report.html from the table and the files of the runs. Adds to the
+/// table what conclude() adds. Throws DataError.
 Conclusions write_report(const std::string& directory, nlohmann::ordered_json& table);
 
 }  // namespace tandem::app

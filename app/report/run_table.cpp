@@ -16,31 +16,8 @@ using nlohmann::ordered_json;
 
 const char* const kNothing = "-";
 
-struct Column {
-  const char* title;
-  std::string (*cell)(const ordered_json& row, const ordered_json& table);
-};
-
 double number(const ordered_json& row, const char* key) {
   return number_in(row, key).value_or(-1);
-}
-
-// Three digits or more, and no more than there is sense in.
-std::string figure(double value) {
-  if (value < 0) {
-    return kNothing;
-  }
-  const int places = value >= 100 ? 0 : value >= 10 ? 1 : 2;
-  return fmt::format("{:.{}f}", value, places);
-}
-
-// A document's figure, with all of its digits.
-std::string as_said(double value) {
-  return value < 0 ? kNothing : fmt::format("{:.4g}", value);
-}
-
-std::string percent(double value) {
-  return value < 0 ? kNothing : fmt::format("{:.2f}", value);
 }
 
 std::string text(const ordered_json& row, const char* key) {
@@ -48,90 +25,82 @@ std::string text(const ordered_json& row, const char* key) {
   return found.empty() ? kNothing : found;
 }
 
-std::string name(const ordered_json& row, const ordered_json&) {
+std::string with_places(double value, int places) {
+  return value < 0 ? kNothing : fmt::format("{:.{}f}", value, places);
+}
+
+// At least three digits, and no more decimal places than are useful.
+std::string three_digits(double value) {
+  return with_places(value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
+}
+
+// A document's figure keeps the digits of the document.
+std::string as_printed(double value) {
+  return value < 0 ? kNothing : fmt::format("{:.4g}", value);
+}
+
+// --- cells: of a row, and for most columns a key of it ---
+
+using Row = ordered_json;
+using Key = const char*;
+
+std::string name(const Row& row, Key) {
   const std::string status = text(row, "status");
   return text(row, "name") + (status == "done" ? "" : " (" + status + ")");
 }
 
-std::string ranks(const ordered_json& row, const ordered_json&) {
-  const double value = number(row, "world_size");
-  return value < 0 ? kNothing : fmt::format("{:.0f}", value);
-}
-
-std::string how(const ordered_json& row, const ordered_json&) {
+std::string strategy(const Row& row, Key) {
   return text(row, "status") == "done"
              ? text(row, "strategy") + ", " + text(row, "backend")
              : kNothing;
 }
 
-std::string test_accuracy(const ordered_json& row, const ordered_json&) {
-  return percent(number(row, "test_accuracy"));
+std::string whole(const Row& row, Key key) {
+  return with_places(number(row, key), 0);
 }
 
-std::string train_accuracy(const ordered_json& row, const ordered_json&) {
-  return percent(number(row, "train_accuracy"));
+std::string hundredths(const Row& row, Key key) {
+  return with_places(number(row, key), 2);
 }
 
-std::string seconds(const ordered_json& row, const ordered_json&) {
-  return figure(seconds_in(row).value_or(-1));
+std::string figure(const Row& row, Key key) {
+  return three_digits(number(row, key));
+}
+
+std::string megabytes(const Row& row, Key key) {
+  return three_digits(number(row, key) / kMegabyte);
+}
+
+// 0: could not be measured.
+std::string memory(const Row& row, Key key) {
+  return number(row, key) == 0 ? kNothing : whole(row, key);
+}
+
+std::string seconds(const Row& row, Key) {
+  return three_digits(seconds_in(row).value_or(-1));
 }
 
 // Of repeated runs: "1.21-1.34".
-std::string range(const ordered_json& row, const char* key) {
+std::string range(const Row& row, Key key) {
   const auto ends = part_in(row, key);
-  const double least = number(ends, "least");
-  return least < 0 ? kNothing : figure(least) + "-" + figure(number(ends, "most"));
+  return number(ends, "least") < 0 ? kNothing
+                                   : figure(ends, "least") + "-" + figure(ends, "most");
 }
 
-std::string seconds_range(const ordered_json& row, const ordered_json&) {
-  return range(row, "wall_seconds_range");
+std::string document_seconds(const Row& row, Key) {
+  return as_printed(number(part_in(row, "document"), "seconds"));
 }
 
-std::string train_seconds(const ordered_json& row, const ordered_json&) {
-  return figure(number(row, "train_seconds"));
-}
-
-std::string samples_per_second(const ordered_json& row, const ordered_json&) {
-  const double value = number(row, "samples_per_second");
-  return value < 0 ? kNothing : fmt::format("{:.0f}", value);
-}
-
-std::string megabytes(const ordered_json& row, const ordered_json&) {
-  const double bytes = number(row, "bytes_sent_per_rank");
-  return bytes < 0 ? kNothing : figure(bytes / kMegabyte);
-}
-
-std::string exposed(const ordered_json& row, const ordered_json&) {
-  return figure(number(row, "exposed_comm_ms_per_step"));
-}
-
-std::string memory(const ordered_json& row, const ordered_json&) {
-  const double value = number(row, "peak_memory_mib");
-  return value <= 0 ? kNothing : fmt::format("{:.0f}", value);
-}
-
-std::string device_memory(const ordered_json& row, const ordered_json&) {
-  const double value = number(row, "peak_device_memory_mib");
-  return value < 0 ? kNothing : fmt::format("{:.0f}", value);
-}
-
-bool has_devices(const ordered_json& table) {
-  const auto& rows = table["rows"];
-  return std::any_of(rows.begin(), rows.end(), [](const ordered_json& row) {
-    return number(row, "peak_device_memory_mib") >= 0;
-  });
-}
-
-std::string document(const ordered_json& row, const ordered_json&) {
+std::string document(const Row& row, Key) {
   std::vector<std::string> parts;
   const auto figures = part_in(row, "document");
   if (const double value = number(figures, "seconds"); value >= 0) {
-    parts.push_back(as_said(value) + " s");
+    parts.push_back(as_printed(value) + " s");
   }
   if (const double value = number(figures, "test_accuracy"); value >= 0) {
-    parts.push_back(as_said(value) + " %");
+    parts.push_back(as_printed(value) + " %");
   } else if (const double train = number(figures, "train_accuracy"); train >= 0) {
-    parts.push_back(as_said(train) + " % train");
+    parts.push_back(as_printed(train) + " % train");
   }
   std::vector<double> losses;
   for (const auto& loss : part_in(figures, "last_losses")) {
@@ -139,72 +108,62 @@ std::string document(const ordered_json& row, const ordered_json&) {
   }
   if (!losses.empty()) {
     const auto [least, most] = std::minmax_element(losses.begin(), losses.end());
-    parts.push_back("loss " + as_said(*least) + " to " + as_said(*most));
+    parts.push_back("loss " + as_printed(*least) + " to " + as_printed(*most));
   }
   return parts.empty() ? kNothing : join(parts);
 }
 
-std::string speed_up(const ordered_json& row, const ordered_json&) {
-  return percent(number(row, "speed_up"));
-}
+// Tables that have a column: all, or only some.
+enum class Shown { always, wide, repeated, devices };
 
-std::string speed_up_range(const ordered_json& row, const ordered_json&) {
-  return range(row, "speed_up_range");
-}
+struct Column {
+  const char* title;
+  Shown shown;
+  std::string (*cell)(const Row& row, Key key);
+  Key key = "";
+};
 
-std::string document_seconds(const ordered_json& row, const ordered_json&) {
-  return as_said(number(part_in(row, "document"), "seconds"));
-}
+const std::vector<Column> kRunColumns = {
+    {"recipe", Shown::always, &name},
+    {"strategy", Shown::wide, &strategy},
+    {"ranks", Shown::always, &whole, "world_size"},
+    {"test %", Shown::always, &hundredths, "test_accuracy"},
+    {"train %", Shown::wide, &hundredths, "train_accuracy"},
+    {"seconds", Shown::always, &seconds},
+    {"s, range", Shown::repeated, &range, "wall_seconds_range"},
+    {"training s", Shown::wide, &figure, "train_seconds"},
+    {"samples/s", Shown::always, &whole, "samples_per_second"},
+    {"MB/rank", Shown::always, &megabytes, "bytes_sent_per_rank"},
+    {"comm ms", Shown::always, &figure, "exposed_comm_ms_per_step"},
+    {"MiB", Shown::always, &memory, "peak_memory_mib"},
+    {"GPU MiB", Shown::devices, &whole, "peak_device_memory_mib"},
+    {"document", Shown::always, &document}};
 
-std::vector<Column> scaling_columns(bool repeated) {
-  std::vector<Column> columns = {
-      {"recipe", &name}, {"ranks", &ranks}, {"seconds", &seconds}};
-  if (repeated) {
-    columns.push_back({"s, range", &seconds_range});
-  }
-  columns.push_back({"speed-up", &speed_up});
-  if (repeated) {
-    columns.push_back({"range", &speed_up_range});
-  }
-  columns.insert(
-      columns.end(), {{"samples/s", &samples_per_second},
-                      {"test %", &test_accuracy},
-                      {"document s", &document_seconds}});
-  return columns;
-}
+const std::vector<Column> kScalingColumns = {
+    {"recipe", Shown::always, &name},
+    {"ranks", Shown::always, &whole, "world_size"},
+    {"seconds", Shown::always, &seconds},
+    {"s, range", Shown::repeated, &range, "wall_seconds_range"},
+    {"speed-up", Shown::always, &hundredths, "speed_up"},
+    {"range", Shown::repeated, &range, "speed_up_range"},
+    {"samples/s", Shown::always, &whole, "samples_per_second"},
+    {"test %", Shown::always, &hundredths, "test_accuracy"},
+    {"document s", Shown::always, &document_seconds}};
 
-std::vector<Column> columns_of(
-    const std::string& kind, bool wide, bool repeated, bool devices) {
-  if (kind == "scaling") {
-    return scaling_columns(repeated);
-  }
-  const Column kName = {"recipe", &name};
-  const Column kRanks = {"ranks", &ranks};
-  const Column kTest = {"test %", &test_accuracy};
-  const Column kSeconds = {"seconds", &seconds};
-  const Column kRate = {"samples/s", &samples_per_second};
-  std::vector<Column> columns = {kName};
-  if (wide) {
-    columns.push_back({"strategy", &how});
-  }
-  columns.insert(columns.end(), {kRanks, kTest});
-  if (wide) {
-    columns.push_back({"train %", &train_accuracy});
-  }
-  columns.push_back(kSeconds);
-  if (repeated) {
-    columns.push_back({"s, range", &seconds_range});
-  }
-  if (wide) {
-    columns.push_back({"training s", &train_seconds});
-  }
-  columns.insert(
-      columns.end(),
-      {kRate, {"MB/rank", &megabytes}, {"comm ms", &exposed}, {"MiB", &memory}});
-  if (devices) {
-    columns.push_back({"GPU MiB", &device_memory});
-  }
-  columns.push_back({"document", &document});
+std::vector<Column> columns_of(const ordered_json& table, bool wide) {
+  const auto& rows = table["rows"];
+  const bool devices = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
+    return number(row, "peak_device_memory_mib") >= 0;
+  });
+  const auto is_shown = [&](const Column& column) {
+    return column.shown == Shown::always || (column.shown == Shown::wide && wide) ||
+           (column.shown == Shown::repeated && number(table, "repeats") > 1) ||
+           (column.shown == Shown::devices && devices);
+  };
+  const bool is_scaling = text(table, "kind") == "scaling";
+  const auto& all = is_scaling ? kScalingColumns : kRunColumns;
+  std::vector<Column> columns;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(columns), is_shown);
   return columns;
 }
 
@@ -245,9 +204,7 @@ std::string markdown_line(const std::vector<std::string>& cells) {
 
 RunTable make_run_table(const ordered_json& table, bool wide) {
   RunTable made;
-  const bool repeated = number(table, "repeats") > 1;
-  const auto columns =
-      columns_of(text_in(table, "kind"), wide, repeated, has_devices(table));
+  const auto columns = columns_of(table, wide);
   for (const auto& column : columns) {
     made.titles.emplace_back(column.title);
   }
@@ -255,7 +212,7 @@ RunTable make_run_table(const ordered_json& table, bool wide) {
     std::vector<std::string> cells;
     cells.reserve(columns.size());
     for (const auto& column : columns) {
-      cells.push_back(column.cell(row, table));
+      cells.push_back(column.cell(row, column.key));
     }
     made.rows.push_back(cells);
     if (text(row, "status") != "done") {

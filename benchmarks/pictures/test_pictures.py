@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""What a picture of a terminal shows, and that README's pictures load nothing and are small."""
+"""Tests of pictures of terminals, and of the README's pictures."""
 import os
 import re
+import struct
 import sys
 import unittest
 import xml.dom.minidom
@@ -49,18 +50,26 @@ class Terminal(unittest.TestCase):
 
 
 class Pictures(unittest.TestCase):
-    def test_those_of_the_readme_are_there_small_and_on_their_own(self):
+    def test_those_of_the_readme_are_small(self):
         with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
-            named = re.findall(r"docs/pictures/[a-z]+\.svg", file.read())
-        self.assertEqual(sorted(named), ["docs/pictures/report.svg", "docs/pictures/terminal.svg"])
+            named = re.findall(r"docs/pictures/[a-z]+\.[a-z]+", file.read())
+        self.assertEqual(sorted(named), ["docs/pictures/report.png", "docs/pictures/terminal.svg"])
         for name in named:
-            path = os.path.join(ROOT, name)
-            self.assertLess(os.path.getsize(path), 100_000, name)
-            picture = xml.dom.minidom.parse(path)
-            self.assertFalse(picture.getElementsByTagName("script"), name)
-            self.assertTrue(picture.getElementsByTagName("title"), name)
-            with open(path, encoding="utf-8") as file:
-                self.assertNotRegex(file.read(), r"href|url\(|@import", name)
+            self.assertLess(os.path.getsize(os.path.join(ROOT, name)), 150_000, name)
+
+    def test_the_report_is_a_picture_of_its_size(self):
+        with open(os.path.join(ROOT, "docs/pictures/report.png"), "rb") as file:
+            head = file.read(24)
+        self.assertEqual(head[:8], b"\x89PNG\r\n\x1a\n")
+        self.assertEqual(struct.unpack(">II", head[16:]), (1200, 800))
+
+    def test_the_terminal_loads_nothing(self):
+        path = os.path.join(ROOT, "docs/pictures/terminal.svg")
+        picture = xml.dom.minidom.parse(path)
+        self.assertFalse(picture.getElementsByTagName("script"))
+        self.assertTrue(picture.getElementsByTagName("title"))
+        with open(path, encoding="utf-8") as file:
+            self.assertNotRegex(file.read(), r"href|url\(|@import")
 
 
 if __name__ == "__main__":

@@ -212,6 +212,7 @@ TEST(Architecture, TheThinProgramKnowsNoLibTorch) {
   };
   add("tandem", "add_library(tandem_base STATIC");
   add("app", "add_library(tandem_flags OBJECT");
+  add("app", "add_library(tandem_report STATIC");
   add("app", "add_executable(tandem_program");
   ASSERT_GT(files.size(), 40u);
   std::set<std::string> seen;

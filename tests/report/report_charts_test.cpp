@@ -1,0 +1,249 @@
+// The series that a report gives to Chart.js, from curves that the tests choose.
+
+#include "app/report/report_charts.h"
+
+#include <gmock/gmock.h>
+
+#include "some_runs.h"
+
+namespace tandem::report_charts_test {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class ReportCharts : public SomeRuns {
+ protected:
+  json charts(const json& more = {}) const {
+    auto made = table(more);
+    const auto conclusions = app::conclude(made, scratch_.path());
+    return app::make_charts(made, conclusions);
+  }
+
+  // Null if there is no such chart.
+  json chart(const std::string& id, const json& more = {}) const {
+    for (const auto& one : charts(more)) {
+      if (one["id"] == id) {
+        return one;
+      }
+    }
+    return nullptr;
+  }
+};
+
+std::vector<std::string> texts_in(
+    const nlohmann::ordered_json& list, const std::string& key) {
+  std::vector<std::string> texts;
+  for (const auto& one : list) {
+    texts.push_back(one[key]);
+  }
+  return texts;
+}
+
+TEST_F(ReportCharts, EachRunIsALineThroughItsMetrics) {
+  add("one", {});
+  metrics(
+      "one", {{{"kind", "train"},
+               {"samples", 64},
+               {"train_seconds", 0.5},
+               {"loss", 2.25},
+               {"lr", 0.1}},
+              {{"kind", "test"},
+               {"samples", 100},
+               {"train_seconds", 1},
+               {"test_accuracy", 90},
+               {"test_loss", 0.75}},
+              {{"kind", "lost_output"}, {"step", 3}},
+              {{"kind", "train"},
+               {"samples", 128},
+               {"train_seconds", 1.5},
+               {"loss", nullptr},
+               {"lr", 0.05}}});
+  const auto points = [&](const std::string& id) {
+    return chart(id)["lines"][0]["points"].dump();
+  };
+  EXPECT_EQ(points("accuracy-seconds"), "[[1.0,90.0]]");
+  EXPECT_EQ(points("accuracy-samples"), "[[100.0,90.0]]");
+  EXPECT_EQ(points("test-loss-seconds"), "[[1.0,0.75]]");
+  EXPECT_EQ(points("test-loss-samples"), "[[100.0,0.75]]");
+  EXPECT_EQ(points("loss-seconds"), "[[0.5,2.25]]");
+  EXPECT_EQ(points("loss-samples"), "[[64.0,2.25]]");
+  EXPECT_EQ(points("lr-seconds"), "[[0.5,0.1],[1.5,0.05]]");
+  EXPECT_EQ(points("lr-samples"), "[[64.0,0.1],[128.0,0.05]]");
+}
+
+TEST_F(ReportCharts, HalfALineOfAKilledRunIsLeftOut) {
+  add("one", {{1, 90}, {2, 91}});
+  const auto whole = read_file(scratch_.file("one/metrics.jsonl"));
+  write("one/metrics.jsonl", whole.substr(0, whole.size() - 4));
+  EXPECT_EQ(chart("accuracy-seconds")["lines"][0]["points"].dump(), "[[1.0,90.0]]");
+}
+
+TEST_F(ReportCharts, ChartsWithoutPointsAreLeftOut) {
+  add("one", {});
+  EXPECT_THAT(charts(), IsEmpty());
+  add("two", {{1, 90}});
+  EXPECT_THAT(
+      texts_in(charts(), "id"),
+      ElementsAre("accuracy-seconds", "accuracy-samples", "seconds"));
+}
+
+TEST_F(ReportCharts, OneBadRecipeDoesNotFlattenTheGoodOnes) {
+  const auto scale = [&](const std::string& id) { return chart(id)["y"]["scale"]; };
+  add("good", {{1, 97.4}, {2, 98.1}});
+  add("better", {{1, 97.9}, {2, 98.6}});
+  EXPECT_EQ(scale("accuracy-seconds"), "linear");
+  add("bad", {{1, 23.9}, {2, 24}});
+  for (const char* id : {"accuracy-seconds", "accuracy-samples"}) {
+    EXPECT_EQ(scale(id), "error");
+    // Drawn whole.
+    EXPECT_EQ(chart(id)["lines"][2]["points"].size(), 2u);
+  }
+}
+
+TEST_F(ReportCharts, AnAccuracyOfOneHundredHasNoErrorToCompare) {
+  add("one", {{1, 98}, {2, 100}});
+  EXPECT_EQ(chart("accuracy-seconds")["y"]["scale"], "linear");
+  add("two", {{1, 50}, {2, 100}});
+  EXPECT_EQ(chart("accuracy-seconds")["y"]["scale"], "error");
+  rows_.clear();
+  add("all", {{1, 100}, {2, 100}});
+  EXPECT_EQ(chart("accuracy-seconds")["y"]["scale"], "linear");
+}
+
+TEST_F(ReportCharts, ALearningRateIsLogarithmicUnlessItIsZeroSomewhere) {
+  const auto scale_of = [&](const std::vector<double>& rates) {
+    std::vector<json> lines;
+    for (const double lr : rates) {
+      lines.push_back(
+          {{"kind", "train"}, {"samples", 64}, {"train_seconds", 1}, {"lr", lr}});
+    }
+    metrics("one", lines);
+    return chart("lr-samples")["y"]["scale"];
+  };
+  add("one", {});
+  EXPECT_EQ(scale_of({1, 0.7, 0.06}), "linear");
+  EXPECT_EQ(scale_of({1, 0.7, 0.04}), "log");
+  EXPECT_EQ(scale_of({0, 1, 0.04}), "linear");
+}
+
+TEST_F(ReportCharts, SecondsAreLogarithmicIfADocumentWouldFlattenARun) {
+  const auto with_document = [](double seconds) {
+    return json{
+        {"document", {{"seconds", seconds}, {"test_accuracy", 99}, {"epochs", 2}}}};
+  };
+  add("ours", {{1.5, 97}, {3, 99}}, with_document(61));
+  add("other", {{1.5, 97}, {3, 99}});
+  EXPECT_EQ(chart("accuracy-seconds")["x"]["scale"], "log");
+  EXPECT_EQ(chart("seconds")["scale"], "linear");
+  // There are no documents in it.
+  EXPECT_EQ(chart("accuracy-samples")["x"]["scale"], "linear");
+  rows_[0].update(with_document(81));
+  EXPECT_EQ(chart("seconds")["scale"], "log");
+  rows_[0].update(with_document(59));
+  EXPECT_EQ(chart("accuracy-seconds")["x"]["scale"], "linear");
+}
+
+TEST_F(ReportCharts, SecondsAreLogarithmicIfALongRunWouldFlattenAShortOne) {
+  add("short", {{1, 90}});
+  add("long", {{10, 90}, {19, 95}});
+  EXPECT_EQ(chart("accuracy-seconds")["x"]["scale"], "linear");
+  add("longer", {{10, 90}, {21, 95}});
+  EXPECT_EQ(chart("accuracy-seconds")["x"]["scale"], "log");
+}
+
+TEST_F(ReportCharts, TheFirstChartMarksWinnerTargetAndDocuments) {
+  const json document = {{"seconds", 30}, {"test_accuracy", 99}};
+  add("quick", {{1, 90}, {2, 98.5}}, {{"document", document}});
+  add("good", {{2, 97}, {4, 99.25}});
+  const auto main = chart("accuracy-seconds", {{"target_accuracy", 99}});
+  EXPECT_EQ(main["group"], "main");
+  EXPECT_EQ(main["title"], "Test accuracy against seconds");
+  EXPECT_EQ(
+      main["marks"].dump(),
+      "[{\"kind\":\"winner\",\"label\":\"good: 99 % after 4 s\",\"run\":\"good\","
+      "\"points\":[[4.0,99.25]]},{\"kind\":\"level\",\"label\":\"target 99 %\","
+      "\"y\":99.0}]");
+  EXPECT_THAT(
+      texts_in(main["lines"], "label"),
+      ElementsAre("good (99.25 %)", "quick (98.50 %)"));
+  EXPECT_EQ(main["lines"][0]["wins"], true);
+  EXPECT_EQ(main["lines"][1]["wins"], false);
+  EXPECT_EQ(main["lines"][1]["documents"].dump(), "[[30.0,99.0]]");
+  EXPECT_FALSE(main["lines"][0].contains("documents"));
+  // The other charts have neither.
+  const auto other = chart("accuracy-samples", {{"target_accuracy", 99}});
+  EXPECT_THAT(other["marks"], IsEmpty());
+  EXPECT_FALSE(other["lines"][1].contains("documents"));
+}
+
+TEST_F(ReportCharts, TheBestRunHasTheFirstStyle) {
+  // The least accurate come first.
+  for (int i = 0; i < 10; ++i) {
+    add("run" + std::to_string(i), {{1, 80}, {2, 90 + 0.5 * i}});
+  }
+  for (const char* id : {"accuracy-seconds", "accuracy-samples"}) {
+    const auto lines = chart(id)["lines"];
+    ASSERT_EQ(lines.size(), 10u);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      EXPECT_EQ(lines[i]["run"], "run" + std::to_string(9 - i));
+      EXPECT_EQ(lines[i]["style"], i);
+    }
+  }
+  EXPECT_EQ(chart("seconds")["bars"][0]["run"], "run9");
+}
+
+TEST_F(ReportCharts, CostsAreComparedIfThereIsMoreThanOneRun) {
+  const json costs = {
+      {"samples_per_second", 1000.0},
+      {"bytes_sent_per_rank", 2.5e6},
+      {"exposed_comm_ms_per_step", 0.25},
+      {"peak_memory_mib", 300.0},
+      {"wall_seconds_range", {{"least", 1.5}, {"most", 2.5}}},
+      {"document", {{"seconds", 3}}}};
+  add("one", {{1, 90}}, costs);
+  EXPECT_EQ(chart("seconds"), nullptr);
+  add("two", {});
+  EXPECT_EQ(
+      chart("seconds")["bars"].dump(),
+      "[{\"run\":\"one\",\"style\":0,\"value\":2.0,\"least\":1.5,\"most\":2.5,"
+      "\"document\":3.0},{\"run\":\"two\",\"style\":1,\"value\":1.0}]");
+  EXPECT_EQ(
+      chart("bytes")["bars"].dump(), "[{\"run\":\"one\",\"style\":0,\"value\":2.5}]");
+  EXPECT_EQ(chart("rate")["bars"][0]["value"], 1000);
+  EXPECT_EQ(chart("exposed")["bars"][0]["value"], 0.25);
+  EXPECT_EQ(chart("memory")["bars"][0]["value"], 300);
+  EXPECT_EQ(chart("device-memory"), nullptr);
+  rows_[1].update({{"peak_device_memory_mib", 80}});
+  EXPECT_EQ(chart("device-memory")["title"], "Peak GPU memory");
+}
+
+TEST_F(ReportCharts, AScalingHasALinePerRecipeAgainstRanks) {
+  // Not the fewest ranks first.
+  for (const auto& [ranks, seconds] : {std::pair(2, 6.0), {1, 12.0}}) {
+    add("x-" + std::to_string(ranks), {},
+        {{"recipe", "some/x.toml"},
+         {"world_size", ranks},
+         {"wall_seconds", seconds},
+         {"wall_seconds_range", {{"least", seconds - 1}, {"most", seconds + 1}}},
+         {"document", {{"seconds", 100 * seconds}}}});
+  }
+  add("y-1", {}, {{"world_size", 1}, {"wall_seconds", 4}, {"recipe", "y.toml"}});
+  const json scaling = {{"kind", "scaling"}};
+  EXPECT_THAT(
+      texts_in(charts(scaling), "id"),
+      ElementsAre("scaling-speed-up", "scaling-seconds"));
+  const auto speed_up = chart("scaling-speed-up", scaling);
+  EXPECT_THAT(texts_in(speed_up["lines"], "run"), ElementsAre("x", "y"));
+  EXPECT_EQ(speed_up["lines"][0]["points"].dump(), "[[1.0,1.0],[2.0,2.0]]");
+  EXPECT_EQ(speed_up["lines"][0]["wins"], true);
+  EXPECT_EQ(speed_up["lines"][1]["wins"], false);
+  EXPECT_THAT(texts_in(speed_up["marks"], "label"), ElementsAre("x-2: 2.00x", "ideal"));
+  EXPECT_EQ(speed_up["marks"][1]["points"].dump(), "[[1.0,1.0],[2.0,2.0]]");
+  const auto seconds = chart("scaling-seconds", scaling);
+  EXPECT_EQ(seconds["y"]["scale"], "log");
+  EXPECT_EQ(seconds["lines"][0]["points"].dump(), "[[1.0,12.0],[2.0,6.0]]");
+  EXPECT_EQ(seconds["lines"][0]["ranges"].dump(), "[[2.0,5.0,7.0],[1.0,11.0,13.0]]");
+  EXPECT_EQ(seconds["lines"][0]["documents"].dump(), "[[2.0,600.0],[1.0,1200.0]]");
+}
+
+}  // namespace tandem::report_charts_test

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/report/run_report.h"
+#include "tests/base/test_tools.h"
+
+namespace tandem {
+
+/// A comparison whose rows and curves a test chooses.
+class SomeRuns : public testing::Test {
+ protected:
+  using json = nlohmann::ordered_json;
+  // Seconds of training and percent, for each test; a test is made every 100 samples.
+  using Accuracies = std::vector<std::pair<double, double>>;
+
+  void add(const std::string& name, const Accuracies& curve, const json& more = {}) {
+    json row = {{"name", name},
+                {"recipe", name + ".toml"},
+                {"status", "done"},
+                {"epochs", curve.size()},
+                {"world_size", 2},
+                {"wall_seconds", curve.empty() ? 1 : curve.back().first + 1}};
+    row.update(more.is_null() ? json::object() : more);
+    rows_.push_back(row);
+    std::vector<json> lines;
+    for (const auto& [seconds, accuracy] : curve) {
+      lines.push_back(
+          {{"kind", "test"},
+           {"samples", 100 * (lines.size() + 1)},
+           {"train_seconds", seconds},
+           {"test_accuracy", accuracy}});
+    }
+    metrics(name, lines);
+  }
+
+  void metrics(const std::string& name, const std::vector<json>& lines) const {
+    std::string text;
+    for (const auto& line : lines) {
+      text += line.dump() + "\n";
+    }
+    write(name + "/metrics.jsonl", text);
+  }
+
+  void write(const std::string& path, const std::string& text) const {
+    make_directories(scratch_.file(path.substr(0, path.rfind('/'))));
+    replace_file(scratch_.file(path), text);
+  }
+
+  // table.json of these runs with `more`.
+  json table(const json& more = {}) const {
+    json made = {{"kind", "compare"}, {"rows", rows_}};
+    made.update(more.is_null() ? json::object() : more);
+    return made;
+  }
+
+  // report.html of that table.
+  std::string report(const json& more = {}) const {
+    auto made = table(more);
+    app::write_report(scratch_.path(), made);
+    return read_file(scratch_.file("report.html"));
+  }
+
+  const TempDir scratch_;
+  json rows_ = json::array();
+};
+
+}  // namespace tandem
