@@ -229,7 +229,8 @@ void add_caveats(Conclusions& made) {
 }  // namespace
 
 Conclusions conclude(ordered_json& table, const std::string& directory) {
-  const bool is_scaling = text_in(table, "kind") == "scaling";
+  const std::string kind = text_in(table, "kind");
+  const bool is_scaling = kind == "scaling";
   if (is_scaling) {
     add_speed_ups(table);
   }
@@ -237,7 +238,7 @@ Conclusions conclude(ordered_json& table, const std::string& directory) {
   const auto target = number_in(table, "target_accuracy");
   Conclusions made;
   made.runs = read_report_runs(table, directory, target);
-  made.counts = counts_text(table, is_scaling ? "run" : "recipe");
+  made.counts = counts_text(table, kind == "compare" ? "recipe" : "run");
   if (is_scaling || number_in(table, "repeats").value_or(1) > 1) {
     made.caveats.push_back(repeats_text(table));
   }

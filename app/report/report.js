@@ -21,6 +21,8 @@
       type: log ? 'logarithmic' : 'linear',
       beginAtZero: from_zero && !log,
       title: { display: true, text: log ? `${title} (log)` : title },
+      // On a logarithmic axis 1 and 0.001, not 1.000 and 0.001.
+      ticks: { format: log ? { minimumFractionDigits: 0 } : {} },
     };
   }
 
@@ -53,7 +55,7 @@
       : value_axis(spec.y, false);
     const x_axis = value_axis(spec.x, true);
     if (spec.x.title === 'ranks') {
-      x_axis.ticks = { precision: 0 };
+      x_axis.ticks.precision = 0;
     }
     const height = (y) => (spec.y.scale === 'error' ? Math.max(100 - y, y_axis.min) : y);
     // A logarithmic axis has no place for zero.
@@ -70,7 +72,7 @@
         borderWidth: wins ? 3.5 : 2,
         borderDash: DASHES[Math.floor(style / COLORS) % DASHES.length],
         pointStyle: MARKERS[style % MARKERS.length],
-        pointRadius: points.length > 60 ? 0 : 4,
+        pointRadius: points.length > 20 ? 0 : 4,
       });
       if (line.documents) {
         datasets.push({
@@ -167,7 +169,7 @@
       data: { labels: bars.map((bar) => short(bar.run)), datasets },
       options: {
         indexAxis: 'y',
-        scales: { x: value_axis({ title: unit, scale }, true) },
+        scales: { x: value_axis({ title: unit, scale }, true), y: { offset: true } },
         plugins: { legend: { display: datasets.length > 1, position: 'bottom',
           labels: { usePointStyle: true, boxHeight: 7 } } },
       },

@@ -6,7 +6,7 @@
 
 namespace tandem::app {
 
-/// A table's texts: titles, and a row of cells per run.
+/// Texts of a table: titles and, per run, a row of cells.
 struct RunTable {
   std::vector<std::string> titles;
   std::vector<std::vector<std::string>> rows;
@@ -14,9 +14,8 @@ struct RunTable {
   std::vector<std::string> notes;
 };
 
-/// The table of what `compare` or `scaling` wrote (table.json, scaling.json), or of
-/// one run, as conclude() left it. `wide`: with the columns for which a terminal has no
-/// room.
+/// Builds the table of a comparison, a scaling or a run. `table`: as conclude() left
+/// it. `wide`: includes columns for which a terminal has no room.
 RunTable make_run_table(const nlohmann::ordered_json& table, bool wide);
 
 /// Aligned columns; the first to the left, the others to the right.

@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-/// A page as a browser leaves it once its scripts have run; "" without a browser.
-/// `profile`: a directory for what it writes.
+/// Returns the HTML of a page after a browser has run its scripts; "" without a
+/// browser. `profile`: a directory for the browser's files.
 inline std::string drawn_page(const std::string& path, const std::string& profile) {
   for (const char* browser : {"/usr/bin/chromium", "/usr/bin/google-chrome"}) {
     if (file_exists(browser)) {

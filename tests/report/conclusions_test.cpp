@@ -181,7 +181,7 @@ TEST_F(ReportConclusions, ValuesOfOtherTypesAreLeftOut) {
       "{\"kind\": 3, \"machine\": [], \"repeats\": \"x\", \"rows\": [{\"name\": 1, "
       "\"status\": {}, \"wall_seconds\": \"x\", \"document\": [1], \"runs\": 3}]}");
   auto odd = app::read_run_table(scratch_.path());
-  EXPECT_EQ(app::write_report(scratch_.path(), odd).counts, "1 recipe");
+  EXPECT_EQ(app::write_report(scratch_.path(), odd).counts, "1 run");
 }
 
 }  // namespace tandem::conclusions_test
