@@ -49,7 +49,9 @@
 
   function line_chart(spec) {
     const all = spec.lines.flatMap((line) => [...line.points ?? [], ...line.documents ?? []]);
-    const ends = [Math.min(...all.map(([x]) => x)), Math.max(...all.map(([x]) => x))];
+    // Not Math.min(...): arguments are limited to some 100,000.
+    const ends = all.reduce(
+      ([least, most], [x]) => [Math.min(least, x), Math.max(most, x)], [Infinity, -Infinity]);
     const errors = all.map(([, y]) => 100 - y);
     const y_axis = spec.y.scale === 'error' ? error_axis(spec.y.title, errors)
       : value_axis(spec.y, false);

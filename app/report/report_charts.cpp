@@ -113,6 +113,29 @@ std::vector<size_t> style_order(const Conclusions& conclusions) {
   return order;
 }
 
+// A chart is narrower than a long curve has points. In each of many parts of a curve
+// the first, the lowest, the highest and the last point look the same as all.
+Curve thinned(const Curve& curve) {
+  constexpr size_t kParts = 500;
+  if (curve.size() <= 4 * kParts) {
+    return curve;
+  }
+  const auto size = static_cast<std::ptrdiff_t>((curve.size() + kParts - 1) / kParts);
+  Curve kept;
+  for (auto first = curve.begin(); first != curve.end();) {
+    const auto end = first + std::min(size, curve.end() - first);
+    const auto [low, high] = std::minmax_element(
+        first, end, [](const auto& a, const auto& b) { return a.value < b.value; });
+    for (auto at = first; at != end; ++at) {
+      if (at == first || at == low || at == high || at == end - 1) {
+        kept.push_back(*at);
+      }
+    }
+    first = end;
+  }
+  return kept;
+}
+
 // The lines of a chart; `ends` is the last x of each line, `values` every y.
 struct CurveLines {
   ordered_json lines = ordered_json::array();
@@ -126,7 +149,7 @@ CurveLines lines_of(
   CurveLines made;
   for (size_t style = 0; style < order.size(); ++style) {
     const auto& run = conclusions.runs[order[style]];
-    const Curve& curve = run.*kind.curve;
+    const Curve curve = thinned(run.*kind.curve);
     if (curve.empty()) {
       continue;
     }

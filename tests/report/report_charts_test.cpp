@@ -78,6 +78,24 @@ TEST_F(ReportCharts, HalfALineOfAKilledRunIsLeftOut) {
   EXPECT_EQ(chart("accuracy-seconds")["lines"][0]["points"].dump(), "[[1.0,90.0]]");
 }
 
+TEST_F(ReportCharts, ALongCurveKeepsItsEndsAndExtremesInFewPoints) {
+  std::vector<json> lines;
+  for (int i = 0; i < 10001; ++i) {
+    const double loss = i == 4321 ? 9 : i == 8765 ? 0.001 : 1;
+    lines.push_back(
+        {{"kind", "train"}, {"samples", i}, {"train_seconds", i}, {"loss", loss}});
+  }
+  add("one", {});
+  metrics("one", lines);
+  const auto points = chart("loss-samples")["lines"][0]["points"];
+  EXPECT_LE(points.size(), 2000u);
+  EXPECT_EQ(points.front().dump(), "[0.0,1.0]");
+  EXPECT_EQ(points.back().dump(), "[10000.0,1.0]");
+  for (const char* extreme : {"[4321.0,9.0]", "[8765.0,0.001]"}) {
+    EXPECT_THAT(points, testing::Contains(json::parse(extreme)));
+  }
+}
+
 TEST_F(ReportCharts, ChartsWithoutPointsAreLeftOut) {
   add("one", {});
   EXPECT_THAT(charts(), IsEmpty());
