@@ -280,29 +280,33 @@ void HostWatch::repeat_missing_hosts() {
   }
 }
 
+// Reports this host's news to host 0 and asks for its news. The caller has no lock.
+HostWatch::News HostWatch::exchange_news(bool failed, const HostEnding* mine) {
+  if (failed && !std::exchange(reported_failure_, true)) {
+    client_->compare_set(kOver, "", std::to_string(place_.node));
+  }
+  if (mine != nullptr && !std::exchange(reported_end_, true)) {
+    client_->set(ended_key(place_.node), to_text(*mine));
+  }
+  News news;
+  news.over = client_->has({kOver});
+  repeat_missing_hosts();
+  if (reported_end_ && client_->has({kVerdict})) {
+    news.verdict = ending_from(client_->get(kVerdict, {}));
+  }
+  return news;
+}
+
 void HostWatch::follow() {
-  bool told_failure = false;
-  bool told_end = false;
   std::unique_lock<std::mutex> lock(mutex_);
   while (!leaving_ && !verdict_) {
     const bool failed = failed_;
     const auto mine = mine_;
     lock.unlock();
     const auto asked = Clock::now();
-    std::optional<HostEnding> verdict;
-    bool over = false;
+    News news;
     try {
-      if (failed && !std::exchange(told_failure, true)) {
-        client_->compare_set(kOver, "", std::to_string(place_.node));
-      }
-      if (mine && !std::exchange(told_end, true)) {
-        client_->set(ended_key(place_.node), to_text(*mine));
-      }
-      over = client_->has({kOver});
-      repeat_missing_hosts();
-      if (told_end && client_->has({kVerdict})) {
-        verdict = ending_from(client_->get(kVerdict, {}));
-      }
+      news = exchange_news(failed, mine ? &*mine : nullptr);
     } catch (const CommError&) {
       lock.lock();
       if (Clock::now() - asked >= place_.timeout) {
@@ -311,12 +315,12 @@ void HostWatch::follow() {
       throw;
     }
     lock.lock();
-    over_ = over_ || over;
-    verdict_ = verdict;
+    over_ = over_ || news.over;
+    verdict_ = news.verdict;
     ++rounds_;
     changed_.notify_all();
     changed_.wait_for(lock, mine_ ? kBetweenLastLooks : kBetweenLooks, [&] {
-      return leaving_ || (failed_ && !told_failure) || (mine_ && !told_end);
+      return leaving_ || (failed_ && !reported_failure_) || (mine_ && !reported_end_);
     });
   }
 }
@@ -347,29 +351,32 @@ std::string HostWatch::lost() {
 // --- both ---
 
 HostEnding HostWatch::agree(const HostEnding& mine, const std::function<bool()>& stop) {
-  if (place_.nnodes == 1) {
-    return mine;
+  return place_.nnodes == 1 ? mine
+         : is_first()       ? decide(mine, stop)
+                            : await_verdict(mine, stop);
+}
+
+HostEnding HostWatch::decide(
+    const HostEnding& mine, const std::function<bool()>& stop) {
+  if (mine.cause != Cause::none) {
+    must_end(true);
   }
-  if (is_first()) {
-    if (mine.cause != Cause::none) {
-      must_end(true);
-    }
-    std::optional<HostEnding> verdict;
-    while (!(verdict = choose(mine)) && !stop()) {
-      std::this_thread::sleep_for(kBetweenLastLooks);
-    }
-    if (verdict) {
-      give_verdict(*verdict);
-    }
-    return verdict.value_or(mine);
+  std::optional<HostEnding> verdict;
+  while (!(verdict = choose(mine)) && !stop()) {
+    std::this_thread::sleep_for(kBetweenLastLooks);
   }
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    mine_ = mine;
-    failed_ = failed_ || mine.cause != Cause::none;
-    changed_.notify_all();
+  if (verdict) {
+    give_verdict(*verdict);
   }
+  return verdict.value_or(mine);
+}
+
+HostEnding HostWatch::await_verdict(
+    const HostEnding& mine, const std::function<bool()>& stop) {
   std::unique_lock<std::mutex> lock(mutex_);
+  mine_ = mine;
+  failed_ = failed_ || mine.cause != Cause::none;
+  changed_.notify_all();
   while (!verdict_ && !silent_ && !stop()) {
     changed_.wait_for(lock, kBetweenLastLooks);
   }

@@ -98,8 +98,17 @@ class HostWatch {
   void repeat_missing_hosts();
   std::optional<HostEnding> choose(const HostEnding& mine);
   void give_verdict(const HostEnding& verdict);
+  // The answer of host 0 to another host.
+  struct News {
+    bool over = false;
+    std::optional<HostEnding> verdict;
+  };
+  News exchange_news(bool failed, const HostEnding* mine);
   void follow();
   void talk();
+  // agree() on host 0, and on other hosts.
+  HostEnding decide(const HostEnding& mine, const std::function<bool()>& stop);
+  HostEnding await_verdict(const HostEnding& mine, const std::function<bool()>& stop);
   std::unique_ptr<StoreClient> connect();
 
   const Place place_;
@@ -107,6 +116,9 @@ class HostWatch {
   WaitNotice notice_;
   std::string missing_;
   bool all_have_come_ = false;
+  // What host 0 knows of this host's ranks. Used by this object's thread only.
+  bool reported_failure_ = false;
+  bool reported_end_ = false;
   StoreServer* server_;
   StoreClient* client_;
   std::unique_ptr<StoreClient> own_client_;

@@ -197,6 +197,44 @@ std::vector<Process> start(
   return processes;
 }
 
+RankEnv common_env(const LaunchOptions& options, const Rendezvous& rendezvous) {
+  RankEnv env;
+  env.world_size = options.nnodes * options.nproc_per_node;
+  env.local_world_size = options.nproc_per_node;
+  env.node_rank = options.node_rank;
+  env.master_addr = options.master_addr;
+  env.master_port =
+      options.master_port > 0 ? options.master_port : free_port(options.master_addr);
+  env.store = rendezvous.address;
+  env.run = options.run;
+  return env;
+}
+
+// Starts this host's ranks under the supervisor.
+void start_ranks(
+    const LaunchOptions& options, const Rendezvous& rendezvous,
+    const std::optional<TokenFile>& token, Supervisor& supervisor) {
+  auto defaults = rank_variables(options.nproc_per_node, options.threads);
+  if (token) {
+    defaults.push_back(token_variable(token->path()));
+  }
+  const int first_rank = options.node_rank * options.nproc_per_node;
+  RankEnv env = common_env(options, rendezvous);
+  std::vector<ProcessOptions> ranks;
+  for (int local = 0; local < options.nproc_per_node; ++local) {
+    env.local_rank = local;
+    env.rank = first_rank + local;
+    ranks.push_back(rank_process(options, env, defaults));
+  }
+  int rank = first_rank;
+  for (auto& process : start(options, ranks)) {
+    supervisor.add(
+        rank, std::move(process), "[rank " + std::to_string(rank) + "] ",
+        options.prefix_output);
+    ++rank;
+  }
+}
+
 HostWatch::Place place_of(
     const LaunchOptions& options, const Rendezvous& rendezvous,
     const std::string& token) {
@@ -273,33 +311,7 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
                                  : options.stop_grace_seconds);
   const Rendezvous rendezvous(options, token, std::move(first_node));
   const int64_t memory_kills = num_memory_kills();
-  RankEnv env;
-  env.world_size = options.nnodes * options.nproc_per_node;
-  env.local_world_size = options.nproc_per_node;
-  env.node_rank = options.node_rank;
-  env.master_addr = options.master_addr;
-  env.master_port =
-      options.master_port > 0 ? options.master_port : free_port(options.master_addr);
-  env.store = rendezvous.address;
-  env.run = options.run;
-  auto defaults = rank_variables(options.nproc_per_node, options.threads);
-  if (file) {
-    defaults.push_back(token_variable(file->path()));
-  }
-  const int first_rank = options.node_rank * options.nproc_per_node;
-  std::vector<ProcessOptions> ranks;
-  for (int local = 0; local < options.nproc_per_node; ++local) {
-    env.local_rank = local;
-    env.rank = first_rank + local;
-    ranks.push_back(rank_process(options, env, defaults));
-  }
-  int rank = first_rank;
-  for (auto& process : start(options, ranks)) {
-    supervisor.add(
-        rank, std::move(process), "[rank " + std::to_string(rank) + "] ",
-        options.prefix_output);
-    ++rank;
-  }
+  start_ranks(options, rendezvous, file, supervisor);
   HostWatch watch(
       place_of(options, rendezvous, token), rendezvous.server.get(),
       rendezvous.client.get());
@@ -308,11 +320,9 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
   if (supervisor.stop_signal() != 0) {
     watch.hurry();
   }
-  Circumstances when;
-  when.stop_signal = supervisor.stop_signal();
-  when.memory_ran_out = num_memory_kills() > memory_kills;
-  when.several_hosts = options.nnodes > 1;
-  when.alone = !watch.lost().empty();
+  const Circumstances when{
+      supervisor.stop_signal(), num_memory_kills() > memory_kills, options.nnodes > 1,
+      !watch.lost().empty()};
   const auto ending = watch.agree(
       conclude(
           endings, [&](int of) { return rendezvous.report_of(of); }, when),
