@@ -25,6 +25,22 @@ int local_rank(const RunConfig& config, const Communicator& comm) {
   return env ? env->local_rank : 0;
 }
 
+TrainReport report_of(const ReportPlace& place, const LineValues& values) {
+  TrainReport report;
+  report.epoch = place.epoch;
+  report.step_in_epoch = place.step_in_epoch;
+  report.steps_per_epoch = place.steps_per_epoch;
+  report.step = place.step;
+  report.samples =
+      place.epoch * place.total_samples + std::min(place.samples, place.total_samples);
+  report.loss = values.loss;
+  report.train_accuracy = values.accuracy;
+  report.lr = place.lr;
+  report.samples_per_second = values.samples_per_second;
+  report.train_seconds = values.seconds;
+  return report;
+}
+
 }  // namespace
 
 Reporter::Reporter(
@@ -120,42 +136,34 @@ double Reporter::batch_loss(const StepSums::Values& batch) const {
              : static_cast<double>(static_cast<float>(loss));
 }
 
+// The sums since the last report, and those of the last batch. Collective if ranks step
+// together: then they are of all ranks.
+std::pair<StepSums::Values, StepSums::Values> Reporter::reported_sums() {
+  if (!in_lockstep_) {
+    return {sums_.values(), batch_.values()};
+  }
+  auto both = at::cat({sums_.tensor(), batch_.tensor()}).cpu();
+  comm_.all_reduce(both, ReduceOp::sum, "report")->wait();
+  // A rank without batches, as a pipeline's first stage, reports those of all ranks.
+  const bool of_all = whole_batch_ || batch_.empty();
+  return {
+      StepSums(both.narrow(0, 0, 3)).values(),
+      of_all ? StepSums(both.narrow(0, 3, 3)).values() : batch_.values()};
+}
+
 void Reporter::report(const ReportPlace& place, bool shown) {
   if (!in_lockstep_ && sums_.empty()) {
-    return;  // nothing to tell of: converged, or without samples left
+    return;  // converged, or without samples left
   }
   const auto own = sums_.values();
-  auto sums = own;
-  auto batch = batch_.values();
-  if (in_lockstep_) {
-    auto both = at::cat({sums_.tensor(), batch_.tensor()}).cpu();
-    comm_.all_reduce(both, ReduceOp::sum, "report")->wait();
-    sums = StepSums(both.narrow(0, 0, 3)).values();
-    if (whole_batch_ || batch_.empty()) {
-      // A rank without batches, as a pipeline's first stage, tells of all ranks'.
-      batch = StepSums(both.narrow(0, 3, 3)).values();
-    }
-  }
+  const auto [sums, batch] = reported_sums();
   shown_batch_ = batch;
-  // Out of lockstep the others are taken to be as fast as this rank.
+  // If ranks do not step together, the others are assumed to be as fast as this rank.
   const double ranks =
       in_lockstep_ || shard_.shard < 0 ? 1 : static_cast<double>(shard_.num_shards);
   clock_.add(ranks * sums.samples);
   const LineValues values = values_at(place, sums, batch);
-  TrainReport report;
-  report.epoch = place.epoch;
-  report.step_in_epoch = place.step_in_epoch;
-  report.steps_per_epoch = place.steps_per_epoch;
-  report.step = place.step;
-  report.samples =
-      place.epoch * place.total_samples + std::min(place.samples, place.total_samples);
-  report.loss = values.loss;
-  report.train_accuracy = values.accuracy;
-  report.lr = place.lr;
-  report.samples_per_second = values.samples_per_second;
-  report.train_seconds = values.seconds;
-  directory_->add(report);
-  // A rank that read nothing has nothing of its own to say.
+  directory_->add(report_of(place, values));
   if (shown && !own_numbers_) {
     progress_.show(values);
   } else if (shown && own.samples > 0) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
@@ -93,6 +94,7 @@ class Reporter {
   LineValues values_at(
       const ReportPlace& place, const StepSums::Values& sums,
       const StepSums::Values& batch) const;
+  std::pair<StepSums::Values, StepSums::Values> reported_sums();
   double batch_loss(const StepSums::Values& batch) const;
   int64_t own_samples_per_step() const;
 
