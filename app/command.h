@@ -33,14 +33,11 @@ int run_data(const Arguments& arguments);
 int run_export(const Arguments& arguments);
 int run_model(const Arguments& arguments);
 
-/// The program file of the worker for a device, tandem-worker or tandem-worker-cuda:
-/// beside this one, or where it is installed, in libexec/tandem beside bin. The second
-/// for `cuda`, and for `auto` where it is there and the host has a GPU.
+/// Path of tandem-worker, which computes on `device`.
 ///
-/// Throws ConfigError for `cuda` in a build without, DataError when a file is missing.
+/// Throws ConfigError for the device `cuda` if this build has no CUDA, DataError if the
+/// file is missing.
 std::string worker_path(const DeviceChoice& device = {DeviceChoice::Kind::cpu});
-/// tandem-worker-cuda's, "" in a build without.
-std::string cuda_worker_path();
 
 // The worker's.
 int work_train(const Arguments& arguments);

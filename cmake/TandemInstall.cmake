@@ -7,12 +7,13 @@ include(CMakePackageConfigHelpers)
 # Only the program starts workers, so they are in nobody's PATH (app/command.h).
 install(TARGETS tandem_program
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
-set(workers tandem_worker)
-if(TARGET tandem_worker_cuda)
-  list(APPEND workers tandem_worker_cuda)
+set(worker tandem_worker)
+if(TARGET tandem_cuda)
+  list(APPEND worker tandem_cuda)
 endif()
-install(TARGETS ${workers}
-        RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tandem COMPONENT runtime)
+install(TARGETS ${worker}
+        RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tandem COMPONENT runtime
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tandem COMPONENT runtime)
 tandem_unused_folder(unused)
 if(unused)
   install(DIRECTORY ${unused}

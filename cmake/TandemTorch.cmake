@@ -20,8 +20,8 @@ if(TANDEM_TORCH_PYTHON)
   set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 endif()
 
-# Read by a CUDA LibTorch, for a language that we do not use (TandemCuda.cmake): else it
-# looks for a GPU and says at length that it finds none.
+# Read by a CUDA LibTorch, for a language that we do not use: else it searches for a GPU
+# and reports at length that there is none.
 set(TORCH_CUDA_ARCH_LIST 9.0)
 # Debian's newer packages look for a kineto that they do not ship, and warn.
 find_library(kineto_LIBRARY NAMES kineto c10)
@@ -35,7 +35,7 @@ endif()
 add_library(tandem_torch INTERFACE)
 if(TARGET torch_cuda)
   # A program that computes on CPUs loads nothing of CUDA: half a gigabyte, and as long
-  # again to start. What computes on GPUs links tandem_cuda (TandemCuda.cmake).
+  # again to start. Only libtandem_cuda.so needs it (TandemCuda.cmake).
   target_link_libraries(tandem_torch INTERFACE torch_cpu c10)
   target_include_directories(tandem_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 else()

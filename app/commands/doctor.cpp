@@ -8,6 +8,7 @@
 
 #include "app/command_line.h"
 #include "tandem/base/files.h"
+#include "tandem/base/installed.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/named_datasets.h"
@@ -87,32 +88,31 @@ CommandResult worker_doctor(const std::string& worker, const Arguments& argument
   return run_command(command, {{"GLOG_minloglevel", "2"}}, 60);
 }
 
-// What it prints as `doctor`; looks whether it starts.
-std::string output_of(const std::string& worker, const std::string& mend) {
-  const auto result = worker_doctor(worker, {});
-  finding(
-      result.status.ok(), "worker: " + worker + " " + result.status.describe(), mend);
-  return result.output;
-}
-
-void look_at_workers() {
-  std::string text;
+void look_at_worker() {
+  std::string worker;
   try {
-    text = "\nenvironment:\n" +
-           output_of(worker_path(), "apt-get install libtorch-dev libgloo-dev");
+    worker = worker_path();
   } catch (const DataError& error) {
     finding(false, error.what(), "cmake --build --preset release");
     return;
   }
-  const std::string cuda = cuda_worker_path();
+  const auto environment = worker_doctor(worker, {});
+  finding(
+      environment.status.ok(),
+      "worker: " + worker + " " + environment.status.describe(),
+      "apt-get install libtorch-dev libgloo-dev");
+  std::string text = "\nenvironment:\n" + environment.output;
+  const std::string cuda = cuda_library_path();
   if (cuda.empty()) {
     finding(true, "GPUs: none, this build computes on CPUs");
   } else {
-    text += "\ndevices:\n" + output_of(cuda, "install the CUDA that LibTorch wants");
+    const auto devices = worker_doctor(worker, {"devices"});
+    finding(
+        devices.status.ok(), "CUDA: " + cuda + " " + devices.status.describe(),
+        "install the CUDA libraries that LibTorch needs");
+    text += "\ndevices:\n" + devices.output;
   }
-  const auto backends =
-      worker_doctor(cuda.empty() ? worker_path() : cuda, {"backends"});
-  fmt::print("\nbackends:\n{}{}", backends.output, text);
+  fmt::print("\nbackends:\n{}{}", worker_doctor(worker, {"backends"}).output, text);
 }
 
 }  // namespace
@@ -127,7 +127,7 @@ int run_doctor(const Arguments& arguments) {
   look_at_blas();
   look_at_data();
   check_output();
-  look_at_workers();
+  look_at_worker();
   return 0;
 }
 

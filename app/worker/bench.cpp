@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "app/bench_flags.h"
 #include "app/bench_spread.h"
@@ -17,7 +16,6 @@
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/train/agreement/precision.h"
 #include "tandem/train/assembly.h"
-#include "tandem/train/captured_steps.h"
 #include "tandem/train/device_memory.h"
 
 namespace tandem::app {
@@ -77,22 +75,7 @@ struct StepTimes {
   std::vector<std::vector<double>> bucket_lead_ms;
   // Which one "auto" chose.
   ExecutorKind executor = ExecutorKind::automatic;
-  // Of captured steps, each the mean of `steps` for which only the last is waited: as
-  // in a run, and of the graph alone.
-  std::optional<double> run_ms;
-  std::optional<double> replay_ms;
 };
-
-template <typename Body>
-double mean_ms(int64_t count, const at::Device& device, Body&& body) {
-  wait_for(device);
-  const auto start = Clock::now();
-  for (int64_t i = 0; i < count; ++i) {
-    body();
-  }
-  wait_for(device);
-  return 1000 * seconds_since(start) / static_cast<double>(count);
-}
 
 // Adds what the parts of a step said of themselves.
 void add_marks(StepTimes& times, const Trace& trace) {
@@ -124,7 +107,7 @@ StepTimes time_steps(
   const Assembly parts = assemble(options.config, data, comm, nullptr, {}, placement);
   const at::Device device = parts.arenas->device();
   LoaderOptions loading = loader_options(options.config);
-  loading.images = copy_to_device(data, parts.arenas->placement());
+  use_device(loading, data, placement);
   loading.num_buffers = options.prefetched ? kPrefetchedBatches : 2;
   FullBatches batches(data, loading);
   std::vector<Batch> fetched;
@@ -134,31 +117,20 @@ StepTimes time_steps(
   parts.strategy->start();
   StepContext context;
   context.lr = parts.optimizer->base_lr();
-  const bool captured = options.config.exec.executor == ExecutorKind::cudagraph;
-  CapturedSteps steps(*parts.strategy, *parts.arenas, captured, &log_info);
   StepTimes times;
   times.executor = parts.executor->kind();
   for (; context.step < options.warmup + options.steps; ++context.step) {
     const auto start = Clock::now();
     Trace trace;
-    // A step that is one launch has no parts to tell of.
-    context.trace = captured ? nullptr : &trace;
+    context.trace = &trace;
     const auto place = static_cast<size_t>(context.step % kPrefetchedBatches);
     const Batch batch = options.prefetched ? fetched[place] : batches.next();
-    steps.train_step({batch}, context);
+    parts.strategy->train_step({batch}, context);
     wait_for(device);
     if (context.step >= options.warmup) {
       times.ms.push_back(1000 * seconds_since(start));
       add_marks(times, trace);
     }
-  }
-  if (steps.num_launched() > 0) {
-    times.executor = ExecutorKind::cudagraph;
-    times.run_ms = mean_ms(options.steps, device, [&] {
-      steps.train_step({batches.next()}, context);
-      ++context.step;
-    });
-    times.replay_ms = mean_ms(options.steps, device, [&] { steps.launch_again(); });
   }
   return times;
 }
@@ -205,10 +177,6 @@ int bench_step(const Arguments& arguments) {
   if (!times.ms_before_update.empty()) {
     json["ms_before_update"] = spread_of(times.ms_before_update).median;
     json["buckets"] = buckets_json(times);
-  }
-  if (times.replay_ms) {
-    json["run_ms_per_step"] = *times.run_ms;
-    json["replay_ms_per_step"] = *times.replay_ms;
   }
   json["samples_per_second"] = rate;
   json["steps"] = options.steps;

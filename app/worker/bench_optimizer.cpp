@@ -10,7 +10,6 @@
 #include "app/bench_spread.h"
 #include "app/worker/bench.h"
 #include "app/worker/devices.h"
-#include "tandem/core/device/upload.h"
 #include "tandem/optim/optimizer.h"
 
 namespace tandem::app {
@@ -79,25 +78,6 @@ class Copy {
   at::Tensor to_;
 };
 
-// A step's scalars where the parameters are.
-class Scalars {
- public:
-  explicit Scalars(const Placement& placement, const at::Device& device)
-      : kernels_(placement.kernels), device_(device) {}
-
-  const StepScalars& bring(const StepScalars& next) {
-    constexpr int64_t kWords = sizeof(StepScalars) / sizeof(int64_t);
-    words_ = at::empty({kWords}, at::TensorOptions(at::kLong).device(device_));
-    upload(&next, words_, kernels_.get());
-    return *reinterpret_cast<const StepScalars*>(words_.data_ptr<int64_t>());
-  }
-
- private:
-  std::shared_ptr<const DeviceKernels> kernels_;
-  at::Device device_;
-  at::Tensor words_;
-};
-
 struct Times {
   OptimizerKind optimizer = OptimizerKind::sgd;
   // Read and written by one update.
@@ -113,8 +93,8 @@ Times time_updates(
     const Placement& placement) {
   const at::Device device = placement.device.value_or(at::kCPU);
   const auto layout = layout_of(options.parameters, device);
-  Arena parameters(layout, "parameters", heap_allocator(), placement.kernels);
-  Arena gradients(layout, "gradients", heap_allocator(), placement.kernels);
+  Arena parameters(layout, "parameters");
+  Arena gradients(layout, "gradients");
   fill(parameters);
   fill(gradients);
   OptimizerOptions settings;
@@ -125,10 +105,9 @@ Times time_updates(
   // The gradients are only read, all else is read and written.
   Times times{kind, 4 * options.parameters * (3 + 2 * num_states), {}, {}, {}};
   Copy bytes(times.bytes / 2, device);
-  Scalars scalars(placement, device);
   const auto range = layout->trainable_ranges().at(0);
   for (int64_t step = 1; step <= kWarmupSteps + options.repeats; ++step) {
-    const StepScalars& context = scalars.bring({optimizer->base_lr(), 1, step});
+    const StepScalars context{optimizer->base_lr(), 1, step, false};
     const double update =
         milliseconds_of(device, [&] { optimizer->update(range, context); });
     const double copy = milliseconds_of(device, [&] { bytes.make(); });

@@ -10,7 +10,7 @@
 #include "tandem/base/error.h"
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/backends/mpi.h"
-#include "tandem/comm/nccl/nccl_api.h"
+#include "tandem/base/installed.h"
 #include "tandem/config/options/comm_options.h"
 #include "tandem/launch/mpirun.h"
 
@@ -36,15 +36,9 @@ std::string mpi_obstacle() {
 }
 
 std::string nccl_obstacle() {
-  if (devices_json().empty()) {
-    return "this build computes on CPUs; build with a LibTorch for CUDA";
-  }
-  try {
-    load_nccl();
-    return "";
-  } catch (const ConfigError& error) {
-    return first_line(error);
-  }
+  return cuda_library_path().empty()
+             ? "this build computes on CPUs; build with a LibTorch for CUDA"
+             : "";
 }
 
 std::string obstacle_to(BackendKind backend) {
@@ -89,8 +83,8 @@ int work_doctor(const Arguments& arguments) {
     print_backends();
     return 0;
   }
-  const std::string devices = devices_json();
-  fmt::print("{}", devices.empty() ? environment_json() : devices);
+  fmt::print(
+      "{}", arguments == Arguments{"devices"} ? devices_json() : environment_json());
   return 0;
 }
 

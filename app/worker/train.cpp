@@ -73,7 +73,6 @@ void train_as_process(const RunConfig& config, const TrainExtras& extras) {
   print_join_line(config, env);
   JoinedRun run = join_run(env, config.comm);
   own.placement = agreed(std::move(own.placement), config, *run.comm);
-  own.peak_device_bytes = count_device_bytes(own.placement);
   check_backend(config, own.placement);
   run.comm = make_group(run, config, own.placement);
   train(
@@ -95,7 +94,6 @@ void train_as_threads(const RunConfig& config, const TrainExtras& extras) {
       [&](Communicator& comm) {
         OwnParts own;
         own.placement = place(config, extras, comm.rank());
-        own.peak_device_bytes = count_device_bytes(own.placement);
         RankEnv env = lone_env(config);
         env.rank = env.local_rank = comm.rank();
         print_join_line(config, env);

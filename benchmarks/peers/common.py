@@ -60,7 +60,7 @@ def mnist(root, recipe, part="train"):
 
 
 def step_arguments(description, precisions=("fp32", "bf16")):
-    """The parser of what times steps of net: step.py, step_gpu.py and step_jax.py."""
+    """The parser of what times steps of net: step.py and step_jax.py."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)

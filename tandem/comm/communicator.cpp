@@ -280,16 +280,6 @@ at::Tensor Communicator::make_buffer(int64_t numel, at::ScalarType dtype) {
   return at::zeros({numel}, dtype);
 }
 
-std::string Communicator::capture_obstacle() const {
-  return size_ == 1 ? "" : "ranks meet over " + backend_ + " in each step";
-}
-
-void Communicator::launch_graph(
-    const std::function<void()>& launch, const CommStats& held) {
-  do_launch_graph(launch);
-  stats_ += held;
-}
-
 Communicator::Place Communicator::place_in_split(int color) {
   const auto all = stack(at::full({1}, color, at::kInt), "split");
   Place place{0, 0};

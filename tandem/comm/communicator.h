@@ -13,6 +13,8 @@
 
 namespace tandem {
 
+class RpcBackend;
+
 enum class ReduceOp { sum, min, max };
 
 /// One operation in flight. Keep the tensors alive and untouched until wait()
@@ -150,15 +152,11 @@ class Communicator {
   /// the communicator.
   [[nodiscard]] virtual at::Tensor make_buffer(int64_t numel, at::ScalarType dtype);
 
-  /// Why a graph of the device (core/device/device_graph.h) cannot hold operations of
-  /// this group, in a few words; "" where it can. They are then called, and waited for
-  /// with wait(), while the device captures; the graph goes before the group.
-  virtual std::string capture_obstacle() const;
-
-  /// Calls `launch`, which puts such a graph in the current stream, where it counts as
-  /// an operation: not ended within the group's timeout, it fails, and what is called
-  /// then throws. `held`: what of the statistics is due to it. Throws CommError.
-  void launch_graph(const std::function<void()>& launch, const CommStats& held);
+  /// This group's part in calls between ranks (rpc/rpc.h); null: they cannot call each
+  /// other.
+  virtual RpcBackend* rpc_backend() {
+    return nullptr;
+  }
 
   /// Whether make_buffer() gives memory that all ranks reach.
   virtual bool shares_memory() const {
@@ -198,9 +196,6 @@ class Communicator {
       at::Tensor output, at::Tensor input, int root) = 0;
   [[nodiscard]] virtual WorkPtr do_send(at::Tensor tensor, int peer, int tag) = 0;
   [[nodiscard]] virtual WorkPtr do_recv(at::Tensor tensor, int peer, int tag) = 0;
-  virtual void do_launch_graph(const std::function<void()>& launch) {
-    launch();
-  }
 
   // This rank's place among those with the same color. Collective.
   struct Place {

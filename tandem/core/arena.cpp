@@ -63,7 +63,7 @@ std::shared_ptr<const ArenaLayout> lay_out(
     groups.push_back(options.group_of ? options.group_of(entry) : 0);
   }
   return std::make_shared<ArenaLayout>(
-      reversed, groups, options.divisor, options.placement.device);
+      reversed, groups, options.divisor, options.device);
 }
 
 // Copies the values in, then makes the tensors views of the arena.
@@ -234,8 +234,8 @@ at::Tensor map_shared(int fd, const Segment& segment) {
 
 Arena::Arena(
     std::shared_ptr<const ArenaLayout> layout, const std::string& name,
-    const ArenaAllocator& allocate, std::shared_ptr<const DeviceKernels> kernels)
-    : layout_(std::move(layout)), name_(name), kernels_(std::move(kernels)) {
+    const ArenaAllocator& allocate)
+    : layout_(std::move(layout)), name_(name) {
   for (size_t i = 0; i < layout_->segments().size(); ++i) {
     segments_.push_back(
         allocate(name, static_cast<int64_t>(i), layout_->segments()[i]));
@@ -268,13 +268,13 @@ ModelArenas::ModelArenas(
     : named_parameters_(std::move(parameters)),
       named_buffers_(std::move(buffers)),
       parameters_(
-          layout, "parameters", options.allocate_parameters, options.placement.kernels),
+          layout, "parameters", options.allocate_parameters),
       gradients_(
-          layout, "gradients", options.allocate_gradients, options.placement.kernels),
+          layout, "gradients", options.allocate_gradients),
       buffers_(
           std::make_shared<ArenaLayout>(
-              named_buffers_, std::vector<int64_t>{}, 1, options.placement.device),
-          "buffers", heap_allocator(), options.placement.kernels) {
+              named_buffers_, std::vector<int64_t>{}, 1, options.device),
+          "buffers", heap_allocator()) {
   move_into(parameters_, named_parameters_);
   move_into(buffers_, named_buffers_);
   for (const auto& slot : layout->slots()) {

@@ -11,8 +11,6 @@
 
 namespace tandem {
 
-class DeviceKernels;
-
 /// A tensor and the name that Python's state_dict() gives it.
 struct NamedTensor {
   std::string name;
@@ -115,20 +113,15 @@ using ArenaAllocator = std::function<at::Tensor(
 /// Buffers laid out by an ArenaLayout. Not thread-safe; views share memory.
 class Arena {
  public:
-  /// `kernels`: of the device that the segments are on; null for main memory.
   Arena(
       std::shared_ptr<const ArenaLayout> layout, const std::string& name,
-      const ArenaAllocator& allocate = heap_allocator(),
-      std::shared_ptr<const DeviceKernels> kernels = nullptr);
+      const ArenaAllocator& allocate = heap_allocator());
 
   const ArenaLayout& layout() const {
     return *layout_;
   }
   const std::string& name() const {
     return name_;
-  }
-  const std::shared_ptr<const DeviceKernels>& kernels() const {
-    return kernels_;
   }
   /// The flat buffer of a segment, padding (always zero) included.
   const at::Tensor& segment(int64_t index) const {
@@ -145,16 +138,7 @@ class Arena {
  private:
   std::shared_ptr<const ArenaLayout> layout_;
   std::string name_;
-  std::shared_ptr<const DeviceKernels> kernels_;
   std::vector<at::Tensor> segments_;
-};
-
-/// What a rank computes on.
-struct Placement {
-  // None: where the model is.
-  c10::optional<at::Device> device;
-  // That device's, unless it is main memory (device_kernels.h).
-  std::shared_ptr<const DeviceKernels> kernels;
 };
 
 struct ModelArenaOptions {
@@ -164,8 +148,8 @@ struct ModelArenaOptions {
   std::function<int64_t(const NamedTensor&)> group_of;
   ArenaAllocator allocate_parameters = heap_allocator();
   ArenaAllocator allocate_gradients = heap_allocator();
-  // Where the arenas are, and with them the model.
-  Placement placement;
+  // Device of the arenas, to which the model moves. None: the model's own device.
+  c10::optional<at::Device> device;
 };
 
 /// A model's parameters, their gradients and its buffers, in three arenas.
@@ -199,12 +183,8 @@ class ModelArenas {
   const std::vector<at::Tensor>& tensors() const {
     return tensors_;
   }
-  /// Where the first parameter is; main memory without one.
+  /// Device of the first parameter; the CPU if there is none.
   at::Device device() const;
-  /// The same with the device's kernels.
-  Placement placement() const {
-    return {device(), parameters_.kernels()};
-  }
 
   /// Parameters, then buffers, each in order of registration.
   std::vector<NamedTensor> state() const;

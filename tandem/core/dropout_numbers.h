@@ -23,7 +23,7 @@ struct DropoutCounter {
   uint32_t key1;
 };
 
-TANDEM_HOST_DEVICE DropoutCounter
+inline DropoutCounter
 dropout_counter(uint64_t seed, int64_t epoch, int64_t position, int64_t layer) {
   return {
       static_cast<uint32_t>(position), static_cast<uint32_t>(epoch),

@@ -14,6 +14,13 @@
 #define TANDEM_STORE_CLONE_OVERRIDE
 #endif
 
+// The base class of c10d's groups of one backend.
+#if TORCH_VERSION_MAJOR >= 2
+#define TANDEM_C10D_GROUP Backend
+#else
+#define TANDEM_C10D_GROUP ProcessGroup
+#endif
+
 // Allocators may change when they allocate, and copy what they have, since 2.3.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
 #define TANDEM_ALLOCATE_CONST

@@ -2,8 +2,6 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include "tandem/core/device/device_kernels.h"
-
 namespace tandem {
 
 namespace {
@@ -16,22 +14,15 @@ at::Tensor bytes_on(const Bytes& bytes, at::IntArrayRef sizes, at::Device device
 
 std::shared_ptr<const DeviceImages> copy_to_device(
     const Dataset& data, const Placement& placement) {
-  if (!placement.device || placement.device->is_cpu() || placement.kernels == nullptr) {
-    return nullptr;
-  }
   const auto held = static_cast<int64_t>(data.labels.size());
   const auto bytes = static_cast<int64_t>(data.pixels.size()) + held;
-  if (held == 0) {
+  if (!placement.is_elsewhere() || held == 0 ||
+      (placement.free_bytes && bytes > placement.free_bytes() / 2)) {
     return nullptr;
   }
-  const at::Device device = *placement.device;
-  auto images =
-      std::make_shared<DeviceImages>(DeviceImages{device, placement.kernels, {}, {}});
-  if (bytes <= placement.kernels->free_bytes() / 2) {
-    images->pixels = bytes_on(data.pixels, {held, data.image_bytes()}, device);
-    images->labels = bytes_on(data.labels, {held}, device);
-  }
-  return images;
+  return std::make_shared<DeviceImages>(DeviceImages{
+      bytes_on(data.pixels, {held, data.image_bytes()}, *placement.device),
+      bytes_on(data.labels, {held}, *placement.device)});
 }
 
 }  // namespace tandem

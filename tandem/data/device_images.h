@@ -4,29 +4,23 @@
 
 #include <memory>
 
-#include "tandem/core/arena.h"
+#include "tandem/core/placement.h"
 #include "tandem/data/dataset.h"
 
 namespace tandem {
 
-/// For batches that are made on a device that is not main memory: where, and the data
-/// set's bytes there, if it has room for them. Loaders share it.
+/// The bytes of a data set on a device, from which loaders make their batches there.
+/// Loaders share it.
 struct DeviceImages {
-  at::Device device;
-  std::shared_ptr<const DeviceKernels> kernels;
-  // uint8: the held images, samples x (channels * height * width), and their classes.
-  // Undefined where they stay in main memory: then each batch's bytes go up with it.
+  // uint8: the held images, samples x (channels * height * width).
   at::Tensor pixels;
+  // uint8: their classes.
   at::Tensor labels;
-
-  bool are_there() const {
-    return pixels.defined();
-  }
 };
 
-/// A copy of what the data set holds, unless it would take more than half of what the
-/// device has free. Null in main memory, where there is nothing to gain, and where
-/// nothing is held.
+/// Copies the images that the data set holds. Returns null if the device is the CPU, if
+/// nothing is held, or if the bytes would take more than half of the device's free
+/// memory.
 std::shared_ptr<const DeviceImages> copy_to_device(
     const Dataset& data, const Placement& placement);
 

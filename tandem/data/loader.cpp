@@ -1,6 +1,8 @@
 #include "tandem/data/loader.h"
 
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <string>
@@ -64,6 +66,12 @@ int64_t most_samples(const LoaderOptions& options, const SamplerOptions& sampler
 
 }  // namespace
 
+void use_device(
+    LoaderOptions& options, const Dataset& data, const Placement& placement) {
+  options.images = copy_to_device(data, placement);
+  options.pinned = placement.device && placement.device->is_cuda() && !options.images;
+}
+
 Loader::Loader(
     const Dataset& dataset, const SamplerOptions& sampler, const LoaderOptions& options)
     : dataset_(dataset),
@@ -78,27 +86,35 @@ Loader::Loader(
   const int64_t most = std::max(
       {int64_t{1}, shard_size(sampler_),
        chunk_of(whole, sampler_.num_shards, 0).count});
-  const int64_t batch_size = std::min(most_samples(options, sampler), most);
+  most_samples_ = std::min(most_samples(options, sampler), most);
   const int64_t num_buffers = std::clamp<int64_t>(options.num_buffers, 1, most + 1);
   for (int64_t i = 0; i < num_buffers; ++i) {
-    Batch buffer;
-    const int64_t border = 2 * options.pad;
-    const auto where = options.images ? options.images->device : at::Device(at::kCPU);
-    buffer.inputs = at::empty(
-        {batch_size, dataset.channels, dataset.height + border, dataset.width + border},
-        at::TensorOptions(at::kFloat).device(where));
-    if (where.is_cpu()) {
-      buffer.inputs.fill_(normalise_(0));
-    }
-    buffer.targets =
-        at::empty({batch_size}, at::TensorOptions(at::kLong).device(where));
-    buffer.samples = at::empty({batch_size}, at::kLong);
-    buffers_.push_back(std::move(buffer));
+    buffers_.push_back(options.pinned ? Batch() : buffer_of(most_samples_));
   }
   if (options.images) {
-    on_device_ = std::make_unique<DeviceBatches>(
-        dataset_, options.images, normalise_, options.pad, batch_size);
+    table_ = at::empty({256}, at::kFloat);
+    for (int pixel = 0; pixel < 256; ++pixel) {
+      table_.data_ptr<float>()[pixel] = normalise_(static_cast<uint8_t>(pixel));
+    }
+    table_ = table_.to(options.images->pixels.device());
   }
+}
+
+Batch Loader::buffer_of(int64_t count) const {
+  const auto memory =
+      at::TensorOptions(at::kCPU).pinned_memory(options_.pinned && count > 0);
+  Batch buffer;
+  buffer.samples = at::empty({count}, at::kLong);
+  if (options_.images) {
+    return buffer;
+  }
+  const int64_t border = 2 * options_.pad;
+  buffer.inputs = at::empty(
+      {count, dataset_.channels, dataset_.height + border, dataset_.width + border},
+      memory.dtype(at::kFloat));
+  buffer.inputs.fill_(normalise_(0));
+  buffer.targets = at::empty({count}, memory.dtype(at::kLong));
+  return buffer;
 }
 
 int64_t Loader::num_batches() const {
@@ -121,8 +137,12 @@ void Loader::seek(int64_t epoch, int64_t first_position) {
     sampler_.first_position = first_position;
     indices_ = shard_indices(sampler_, epoch);
     epoch_ = epoch;
-    if (on_device_) {
-      on_device_->begin(indices_, places());
+    if (options_.images) {
+      held_indices_ = at::from_blob(
+                          indices_.data(), {static_cast<int64_t>(indices_.size())},
+                          at::kLong)
+                          .sub(dataset_.first_held)
+                          .to(options_.images->pixels.device());
     }
   }
   step_ = 0;
@@ -154,38 +174,29 @@ int64_t Loader::own_count() const {
 
 bool Loader::next(Batch& batch) {
   TANDEM_CHECK(epoch_ >= 0, "seek() comes before next()");
-  const int64_t first = step_ * samples_per_step();
-  const int64_t stride = options_.micro_batches;
-  const int64_t in_step = own_count();
-  // No shard has more samples than the first.
-  const int64_t most =
-      options_.empty_batches
-          ? (global_count() + sampler_.num_shards - 1) / sampler_.num_shards
-          : in_step;
-  if (most <= micro_) {
+  if (!has_micro_batch()) {
     if (divides() && global_count() > 0) {
       micro_ = 0;
       ++step_;
     }
     return false;
   }
-  const int64_t count = std::max<int64_t>(0, (in_step - micro_ + stride - 1) / stride);
-  const Batch& buffer = buffers_[take_buffer()];
-  int64_t* samples = buffer.samples.data_ptr<int64_t>();
+  // The step's samples are dealt to its micro-batches in turn.
+  const int64_t first = step_ * samples_per_step() + micro_;
+  const int64_t stride = options_.micro_batches;
+  const int64_t count =
+      std::max<int64_t>(0, (own_count() - micro_ + stride - 1) / stride);
+  batch = take_buffer(count);
+  int64_t* samples = batch.samples.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
-    samples[i] = indices_[static_cast<size_t>(first + micro_ + i * stride)];
+    samples[i] = indices_[static_cast<size_t>(first + i * stride)];
   }
-  batch.inputs = first_rows(buffer.inputs, count);
-  batch.targets = first_rows(buffer.targets, count);
-  batch.samples = first_rows(buffer.samples, count);
-  if (!on_device_) {
-    fill(batch);
-  } else if (count > 0) {
-    on_device_->fill(
-        step_ * options_.micro_batches + micro_, batch.samples, batch.inputs,
-        batch.targets);
+  if (options_.images) {
+    make_on_device(batch, first, stride);
+  } else {
+    fill_on_cpu(batch);
   }
-  batch.first_position = position_of(sampler_, first + micro_);
+  batch.first_position = position_of(sampler_, first);
   batch.position_stride = divides() ? stride : sampler_.num_shards * stride;
   batch.global_count = global_count();
   micro_ = (micro_ + 1) % stride;
@@ -193,15 +204,48 @@ bool Loader::next(Batch& batch) {
   return true;
 }
 
-size_t Loader::take_buffer() {
-  const bool one_each = static_cast<int64_t>(buffers_.size()) >= options_.micro_batches;
-  if (on_device_ && one_each) {
-    return static_cast<size_t>(micro_);
-  }
-  return std::exchange(next_buffer_, (next_buffer_ + 1) % buffers_.size());
+bool Loader::has_micro_batch() const {
+  // With empty batches as many as the first shard, which has the most samples.
+  const int64_t samples =
+      options_.empty_batches
+          ? (global_count() + sampler_.num_shards - 1) / sampler_.num_shards
+          : own_count();
+  return micro_ < samples;
 }
 
-void Loader::fill(const Batch& batch) const {
+Batch Loader::take_buffer(int64_t count) {
+  // A copy to the device may still read the last batch's memory. LibTorch's allocator
+  // of pinned memory waits for such copies before it reuses memory.
+  if (options_.pinned) {
+    return buffer_of(count);
+  }
+  const auto& buffer =
+      buffers_[std::exchange(next_buffer_, (next_buffer_ + 1) % buffers_.size())];
+  Batch batch;
+  batch.samples = first_rows(buffer.samples, count);
+  if (!options_.images) {
+    batch.inputs = first_rows(buffer.inputs, count);
+    batch.targets = first_rows(buffer.targets, count);
+  }
+  return batch;
+}
+
+void Loader::make_on_device(Batch& batch, int64_t first, int64_t stride) const {
+  const int64_t count = batch.samples.size(0);
+  const auto held = held_indices_.slice(0, first, first + count * stride, stride);
+  const auto pixels = options_.images->pixels.index_select(0, held);
+  batch.inputs =
+      table_.index_select(0, pixels.view(-1).to(at::kInt))
+          .view({count, dataset_.channels, dataset_.height, dataset_.width});
+  if (options_.pad > 0) {
+    const int64_t pad = options_.pad;
+    batch.inputs =
+        at::constant_pad_nd(batch.inputs, {pad, pad, pad, pad}, normalise_(0));
+  }
+  batch.targets = options_.images->labels.index_select(0, held).to(at::kLong);
+}
+
+void Loader::fill_on_cpu(const Batch& batch) const {
   const int64_t count = batch.count();
   const int64_t* samples = batch.samples.data_ptr<int64_t>();
   int64_t* targets = batch.targets.data_ptr<int64_t>();
@@ -215,19 +259,6 @@ void Loader::fill(const Batch& batch) const {
       [&](int64_t begin, int64_t end) {
         gather(samples + begin, end - begin, inputs + begin * image);
       });
-}
-
-std::vector<BatchPlace> Loader::places() const {
-  std::vector<BatchPlace> places;
-  for (int64_t step = 0; step < num_steps(); ++step) {
-    for (int64_t micro = 0; micro < options_.micro_batches; ++micro) {
-      BatchPlace place;
-      place.first_index = step * samples_per_step() + micro;
-      place.index_stride = options_.micro_batches;
-      places.push_back(place);
-    }
-  }
-  return places;
 }
 
 void Loader::gather(const int64_t* indices, int64_t count, float* out) const {

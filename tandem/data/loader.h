@@ -6,34 +6,13 @@
 #include <memory>
 #include <vector>
 
+#include "tandem/data/batch.h"
 #include "tandem/data/dataset.h"
-#include "tandem/data/device_batches.h"
 #include "tandem/data/device_images.h"
 #include "tandem/data/normalise.h"
 #include "tandem/data/sampler.h"
 
 namespace tandem {
-
-/// What one step works on.
-struct Batch {
-  // float32, samples x channels x height x width; inside a pipeline the
-  // activations that came from the stage before.
-  at::Tensor inputs;
-  // int64, one class per sample; or float targets for MSE.
-  at::Tensor targets;
-  // int64, which samples of the data set these are. Undefined where nobody knows.
-  at::Tensor samples;
-  // Sample i has global position first_position + i * position_stride in its
-  // epoch (sampler.h). Dropout masks follow from it.
-  int64_t first_position = 0;
-  int64_t position_stride = 1;
-  // Samples of the whole optimizer step: all shards and micro-batches together.
-  int64_t global_count = 0;
-
-  int64_t count() const {
-    return inputs.size(0);
-  }
-};
 
 struct LoaderOptions {
   // Samples per micro-batch of this shard; where the sampler divides batches, of all
@@ -53,13 +32,23 @@ struct LoaderOptions {
   // Black pixels added on each side before normalisation.
   int64_t pad = 0;
 
-  // Batches are made on its device, but for `samples`. Null: in main memory.
+  // The data set's bytes on a device, where inputs and targets are then made. Null: on
+  // the CPU.
   std::shared_ptr<const DeviceImages> images;
 
   // --- speed ---
-  // How many batches are valid at a time; then their memory is used again.
+  // Number of batches that are valid at a time; then their memory is reused.
   int64_t num_buffers = 2;
+  // Batches on the CPU are in pinned memory, from which CUDA copies without the host
+  // waiting. Each batch has memory of its own then.
+  bool pinned = false;
 };
+
+/// Sets where a loader makes batches for a model on `placement`: on the device if it has
+/// room for the data set's bytes (copy_to_device), else in memory from which it copies
+/// them.
+void use_device(
+    LoaderOptions& options, const Dataset& data, const Placement& placement);
 
 /// Batches of one shard of a data set. It owns the epoch: the order follows from (seed,
 /// epoch), so there is no set_epoch to forget. It gathers and normalises bytes in one
@@ -83,13 +72,9 @@ class Loader {
     return tandem::end_position(sampler_);
   }
 
-  /// Whether batches are made on a device that has the data set's bytes, and whether on
-  /// one that gets each batch's.
+  /// Whether batches are made on a device.
   bool on_device() const {
-    return options_.images != nullptr && options_.images->are_there();
-  }
-  bool sends_bytes() const {
-    return options_.images != nullptr && !options_.images->are_there();
+    return options_.images != nullptr;
   }
 
   /// Goes to a global position of an epoch (sampler.h). Any order.
@@ -98,8 +83,7 @@ class Loader {
   /// The next micro-batch, or false at the end of the epoch. Where the sampler divides
   /// batches also when the step has none, or no more, for this shard; the call after
   /// that is about the next step. The tensors are valid until num_buffers more batches
-  /// have been taken; on a device, with a buffer for each micro-batch, until the next
-  /// step has that one: then those of equal sizes lie in the same place each step.
+  /// have been taken.
   [[nodiscard]] bool next(Batch& batch);
 
  private:
@@ -112,22 +96,31 @@ class Loader {
   // Of the current step: all shards' samples, and this shard's.
   int64_t global_count() const;
   int64_t own_count() const;
-  // Batches in main memory.
-  void fill(const Batch& batch) const;
+  // Whether the current step has one more for this shard.
+  bool has_micro_batch() const;
+  // Memory for a batch of `count` samples on the CPU; inputs and targets of none where
+  // they are made on a device.
+  Batch buffer_of(int64_t count) const;
+  // The next batch's memory, in turn.
+  Batch take_buffer(int64_t count);
+  void fill_on_cpu(const Batch& batch) const;
   void gather(const int64_t* indices, int64_t count, float* out) const;
-  // Of the epoch's batches on a device.
-  std::vector<BatchPlace> places() const;
-  // Of the batch to come.
-  size_t take_buffer();
+  // Makes inputs and targets of the samples `first`, `first` + `stride`, ... of this
+  // shard's indices.
+  void make_on_device(Batch& batch, int64_t first, int64_t stride) const;
 
   Dataset dataset_;
   SamplerOptions sampler_;
   LoaderOptions options_;
   Normaliser normalise_;
-  // Null in main memory.
-  std::unique_ptr<DeviceBatches> on_device_;
   std::vector<Batch> buffers_;
   std::vector<int64_t> indices_;
+  // On the device of options_.images, undefined without: places of these samples among
+  // the held images, int64; and the value of each of the 256 pixels, float32.
+  at::Tensor held_indices_;
+  at::Tensor table_;
+  // Largest number of samples in a batch.
+  int64_t most_samples_ = 0;
   int64_t epoch_ = -1;
   // The next micro-batch: steps since seek(), and which of the step's.
   int64_t step_ = 0;

@@ -3,7 +3,6 @@
 #include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
 
-#include <cstddef>
 #include <map>
 #include <numeric>
 #include <string>
@@ -12,7 +11,6 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
-#include "tandem/core/device/upload.h"
 #include "tandem/core/torch_compat.h"
 #include "tandem/exec/autocast.h"
 #include "tandem/exec/gradient_hooks.h"
@@ -28,22 +26,6 @@ namespace {
 bool onednn_lacks_bf16() {
   return kernel_isa() == Isa::neon ||
          (kernel_isa() != Isa::avx512 && get_env("ONEDNN_MAX_CPU_ISA").has_value());
-}
-
-// `record`: of this micro-batch on its device; undefined in main memory.
-at::Tensor start_of_backward(
-    const at::Tensor& loss, const at::Tensor& record, const StepContext& context) {
-  const auto& scale = context.loss_scale;
-  if (record.defined()) {
-    constexpr int64_t kAt = offsetof(BatchRecord, loss_weight) / sizeof(int64_t);
-    const auto weight = record.view(at::kDouble)[kAt];
-    return (scale.defined() ? scale.to(at::kDouble).mul(weight) : weight)
-        .to(loss.scalar_type());
-  }
-  if (!scale.defined()) {
-    return at::full({}, context.loss_weight, loss.options());
-  }
-  return scale.to(at::kDouble).mul(context.loss_weight).to(loss.scalar_type());
 }
 
 // LibTorch's own error has many lines and does not name the outputs.
@@ -96,22 +78,22 @@ class EagerExecutor : public StageExecutor {
   StageResult forward(
       int slot, const Batch& batch, const StepContext& context) override {
     const c10::AutoGradMode grad(context.training);
-    auto input = batch.inputs.to(at::TensorOptions(dtype()).device(arenas_.device()));
+    auto input = batch.inputs.to(arenas_.device(), dtype(), /*non_blocking=*/true);
     if (context.training && !options_.first) {
       input = input.detach().set_requires_grad(true);
     }
-    const at::Tensor record = record_on_device(batch, context);
     StageResult result;
     {
       const Autocast autocast(
           options_.precision == Precision::bf16 && context.training,
           arenas_.device().type());
       result.output =
-          model_.forward(input, forward_context(batch, context, record)).to(dtype());
+          model_.forward(input, forward_context(batch, context)).to(dtype());
     }
     at::Tensor loss;
     if (options_.last) {
-      const auto targets = batch.targets.to(arenas_.device());
+      const auto targets = batch.targets.to(
+          arenas_.device(), batch.targets.scalar_type(), /*non_blocking=*/true);
       if (const int64_t classes = std::exchange(options_.num_classes, 0)) {
         check_outputs(result.output, targets.size(0), classes);
       }
@@ -121,8 +103,7 @@ class EagerExecutor : public StageExecutor {
     if (context.training) {
       layer_outputs_.push_back(result.output.storage().getWeakStorageImpl());
       layer_outputs_.push_back(input.storage().getWeakStorageImpl());
-      in_flight_[slot] = {
-          input, result.output, loss, record, std::move(layer_outputs_)};
+      in_flight_[slot] = {input, result.output, loss, std::move(layer_outputs_)};
       layer_outputs_.clear();
     }
     return result;
@@ -142,7 +123,8 @@ class EagerExecutor : public StageExecutor {
       if (options_.last) {
         // The weight is the gradient that starts backward, so it needs no pass of its
         // own.
-        flight.loss.backward(start_of_backward(flight.loss, flight.record, context));
+        flight.loss.backward(at::full(
+            {}, context.loss_weight * context.loss_scale, flight.loss.options()));
       } else {
         flight.output.backward(grad_output.to(flight.output.device()));
       }
@@ -190,7 +172,6 @@ class EagerExecutor : public StageExecutor {
     at::Tensor input;
     at::Tensor output;
     at::Tensor loss;
-    at::Tensor record;
     // Those that autograd does not keep have expired.
     std::vector<WeakStorage> layer_outputs;
   };
@@ -200,30 +181,12 @@ class EagerExecutor : public StageExecutor {
     return segments.empty() ? at::kFloat : segments.front().dtype;
   }
 
-  // The context's, or a copy of its own; undefined in main memory, and where nothing
-  // asks for it.
-  at::Tensor record_on_device(const Batch& batch, const StepContext& context) const {
-    if (context.record.defined() || !context.training || arenas_.device().is_cpu()) {
-      return context.record;
-    }
-    const BatchRecord record = record_of(batch, context);
-    const auto there = at::empty(
-        {kBatchRecordWords}, at::TensorOptions(at::kLong).device(arenas_.device()));
-    upload(&record, there, arenas_.parameters().kernels().get());
-    return there;
-  }
-
-  ForwardContext forward_context(
-      const Batch& batch, const StepContext& context, const at::Tensor& record) {
+  ForwardContext forward_context(const Batch& batch, const StepContext& context) {
     ForwardContext forward;
     forward.training = context.training;
     if (context.training && options_.precision == Precision::fp16) {
       forward.half =
           options_.opt_level == OptLevel::o1 ? HalfLayers::o1 : HalfLayers::o2;
-    }
-    if (!arenas_.device().is_cpu()) {
-      forward.kernels = arenas_.parameters().kernels().get();
-      forward.place = record;
     }
     forward.samples = {
         context.seed, context.epoch, batch.first_position, batch.position_stride};

@@ -8,10 +8,10 @@
 
 #include "tandem/config/options/exec_options.h"
 #include "tandem/core/arena.h"
-#include "tandem/core/batch_record.h"
+#include "tandem/core/step_scalars.h"
 #include "tandem/core/step_sums.h"
 #include "tandem/core/trace.h"
-#include "tandem/data/loader.h"
+#include "tandem/data/batch.h"
 #include "tandem/model/model.h"
 
 namespace tandem {
@@ -28,26 +28,15 @@ struct StepContext {
   // Factor on the summed loss before backward (model/loss.h): share of the global
   // batch, so uneven batches and accumulation cost no extra pass. The strategy sets it.
   double loss_weight = 1;
-  // A further factor, a GradScaler's: float32, no dimensions, where the loss is.
-  // Undefined: none.
-  at::Tensor loss_scale;
-  // The micro-batch's BatchRecord where the model is, with this loss weight: int64
-  // words that nobody else uses until its backward. Undefined: on a device, the
-  // executor copies its own there, for which each micro-batch waits.
-  at::Tensor record;
+  // A further factor, a GradScaler's.
+  double loss_scale = 1;
   // Where to record what happens when; may be null.
   Trace* trace = nullptr;
 };
 
-/// What context.record of this micro-batch has to hold.
-inline BatchRecord record_of(const Batch& batch, const StepContext& context) {
-  BatchRecord record;
-  record.place.seed = context.seed;
-  record.place.epoch = context.epoch;
-  record.place.first_position = batch.first_position;
-  record.place.position_stride = batch.position_stride;
-  record.loss_weight = context.loss_weight;
-  return record;
+/// The numbers of this step for an optimizer.
+inline StepScalars scalars_of(const StepContext& context) {
+  return {context.lr, 1, context.step + 1, false};
 }
 
 /// Told by an executor, during backward, that a parameter's gradient is final
@@ -165,8 +154,7 @@ struct ExecutorEntry {
   std::string (*obstacle)(const Model&, const ModelArenas&, const StageOptions&);
 };
 
-/// The fastest first. `cudagraph` is no row: its steps are another one's, captured
-/// (train/captured_steps.h).
+/// The fastest first.
 const std::vector<ExecutorEntry>& executor_table();
 
 /// `automatic` takes the fastest that can run the model. Where it passes over one,

@@ -1,5 +1,7 @@
 #include "tandem/model/dropout.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -103,14 +105,38 @@ void fill_samples(
   });
 }
 
+// The first words of the Philox block that the CPU's mask starts with, as a seed.
+uint64_t seed_of(const SampleContext& context, int64_t layer) {
+  const auto counter =
+      dropout_counter(context.seed, context.epoch, context.first_position, layer);
+  Words words;
+  philox(0, counter, words);
+  return uint64_t{words[0][0]} << 32 | words[1][0];
+}
+
+// A generator of its own, since ranks may be threads that share a device. Only CUDA has
+// one in every LibTorch; operators of other devices get the CPU's.
+at::Generator generator_of(
+    const SampleContext& context, int64_t layer, at::Device device) {
+  auto generator = device.is_cuda()
+                       ? at::globalContext().defaultGenerator(device).clone()
+                       : at::detail::createCPUGenerator();
+  generator.set_current_seed(seed_of(context, layer));
+  return generator;
+}
+
 }  // namespace
 
 at::Tensor dropout_mask(
     const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
-    double p, at::ScalarType dtype) {
-  auto mask = at::empty({num_samples, elements}, dtype);
+    double p, const at::TensorOptions& options) {
+  auto mask = at::empty({num_samples, elements}, options);
   const double scale = 1 / (1 - p);
-  if (dtype == at::kDouble) {
+  if (!mask.is_cpu()) {
+    return mask.bernoulli_(1 - p, generator_of(context, layer, mask.device()))
+        .mul_(scale);
+  }
+  if (mask.scalar_type() == at::kDouble) {
     fill_samples(
         context, layer, num_samples, elements, p, scale, mask.data_ptr<double>());
   } else {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/TensorOptions.h>
 
 #include <cstdint>
 
@@ -24,10 +25,15 @@ struct SampleContext {
 /// ranks, nor how a batch is cut, nor a resume changes it. Each element takes 16
 /// bits, so p is rounded to a multiple of 1/65536.
 ///
-/// `num_samples` x `elements`, of `dtype` float32 or float64.
+/// That holds on the CPU. Elsewhere LibTorch's generator of the device draws the mask,
+/// seeded by (seed, epoch, first position, layer): a run is repeatable and can be
+/// resumed, but the mask differs from the CPU's and depends on the number of ranks and
+/// on how a batch is cut.
+///
+/// Shape: `num_samples` x `elements`. `options`: float32 or float64, and the device.
 at::Tensor dropout_mask(
     const SampleContext& context, int64_t layer, int64_t num_samples, int64_t elements,
-    double p, at::ScalarType dtype);
+    double p, const at::TensorOptions& options);
 
 /// The same as bytes, 1 where the mask is not 0, into `keep`: `num_samples` x
 /// `elements`.

@@ -12,7 +12,6 @@
 #include <cmath>
 
 #include "tandem/base/error.h"
-#include "tandem/core/device/device_kernels.h"
 #include "tandem/model/hidden_state.h"
 #include "tandem/model/model.h"
 
@@ -238,16 +237,10 @@ class LayeredModel : public Model {
     const bool whole_channels = layer.kind == LayerKind::dropout2d && x.dim() == 4;
     const int64_t elements = whole_channels ? x.size(1) : elements_per_sample(x);
     const auto dtype = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    const auto& samples = context.samples;
-    at::Tensor mask;
-    if (context.kernels == nullptr) {
-      mask = dropout_mask(samples, layer.place, x.size(0), elements, layer.p, dtype);
-    } else {
-      mask =
-          at::empty({x.size(0), elements}, at::TensorOptions(dtype).device(x.device()));
-      context.kernels->fill_dropout_mask(context.place, layer.place, layer.p, mask);
-    }
-    mask = mask.to(x.scalar_type());
+    const auto mask = dropout_mask(
+                          context.samples, layer.place, x.size(0), elements, layer.p,
+                          at::TensorOptions(dtype).device(x.device()))
+                          .to(x.scalar_type());
     return x.mul(
         whole_channels ? mask.view({x.size(0), x.size(1), 1, 1})
                        : mask.view(x.sizes()));

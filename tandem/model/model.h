@@ -31,10 +31,6 @@ struct ForwardContext {
   bool training = true;
   HalfLayers half = HalfLayers::none;
   SampleContext samples;
-  // Of the device that the model is on; null: main memory.
-  const DeviceKernels* kernels = nullptr;
-  // There, where dropout needs it: the words of `samples` as a BatchPlace (int64).
-  at::Tensor place;
   // Called with each layer and its output while a layered model runs forward.
   std::function<void(const Layer&, const at::Tensor&)> after_layer;
 };

@@ -1,5 +1,5 @@
 #include "tandem/core/updates/adadelta.h"
-#include "tandem/optim/kernels.h"
+#include "tandem/optim/fused_optimizer.h"
 
 namespace tandem {
 
@@ -47,12 +47,18 @@ class Adadelta final : public FusedOptimizer {
     });
   }
 
-  void update_run_on(
-      const DeviceKernels& kernels, const ArenaRange& run, const GroupConstants& group,
-      const StepScalars* step) override {
-    kernels.update_adadelta(
-        parameters_.slice(run), gradients_.slice(run), square_avg_.slice(run),
-        acc_delta_.slice(run), settings_, group, step);
+  void update_run_on_device(
+      const ArenaRange& run, const GroupContext& context) override {
+    const auto f = factors_of<double>(settings_, context);
+    auto param = parameters_.slice(run);
+    const auto g = decayed_gradient(
+        gradients_.slice(run), param, f.gradient_scale, f.weight_decay);
+    auto s = square_avg_.slice(run);
+    auto a = acc_delta_.slice(run);
+    s.mul_(f.rho).addcmul_(g, g, f.one_minus_rho);
+    const auto delta = a.add(f.eps).div_(s.add(f.eps)).sqrt_().mul_(g);
+    a.mul_(f.rho).addcmul_(delta, delta, f.one_minus_rho);
+    param.add_(delta, f.minus_lr);
   }
 
   AdadeltaSettings settings_;

@@ -1,5 +1,7 @@
+#include <ATen/ops/maximum.h>
+
 #include "tandem/core/updates/adam.h"
-#include "tandem/optim/kernels.h"
+#include "tandem/optim/fused_optimizer.h"
 
 namespace tandem {
 
@@ -72,14 +74,22 @@ class Adam final : public FusedOptimizer {
     });
   }
 
-  void update_run_on(
-      const DeviceKernels& kernels, const ArenaRange& run, const GroupConstants& group,
-      const StepScalars* step) override {
-    kernels.update_adam(
-        parameters_.slice(run), gradients_.slice(run), exp_avg_.slice(run),
-        exp_avg_sq_.slice(run),
-        maximum_ == nullptr ? at::Tensor() : maximum_->slice(run), settings_, group,
-        step);
+  void update_run_on_device(
+      const ArenaRange& run, const GroupContext& context) override {
+    const auto f = factors_of<double>(settings_, context);
+    auto param = parameters_.slice(run);
+    const auto g = decayed_gradient(
+        gradients_.slice(run), param, f.gradient_scale, f.weight_decay);
+    auto m = exp_avg_.slice(run);
+    auto v = exp_avg_sq_.slice(run);
+    m.mul_(f.beta1).add_(g, f.one_minus_beta1);
+    v.mul_(f.beta2).addcmul_(g, g, f.one_minus_beta2);
+    if (maximum_ != nullptr) {
+      auto largest = maximum_->slice(run);
+      v = largest.copy_(at::maximum(largest, v));
+    }
+    const auto denominator = v.sqrt().mul_(f.inverse_correction2_sqrt).add_(f.eps);
+    param.mul_(f.shrink).addcdiv_(m, denominator, f.minus_step_size);
   }
 
   AdamSettings settings_;

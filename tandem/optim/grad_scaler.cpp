@@ -1,8 +1,6 @@
 #include "tandem/optim/grad_scaler.h"
 
-#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/core.h>
 
 #include <cerrno>
@@ -13,9 +11,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/core/device/device_kernels.h"
 #include "tandem/core/simd.h"
-#include "tandem/optim/kernels.h"
+#include "tandem/optim/fused_optimizer.h"
 
 namespace tandem {
 
@@ -23,15 +20,14 @@ namespace {
 
 enum Slots : size_t { kScale, kGrowthTracker, kSkippedSteps };
 
-Arena make_state(const Placement& placement) {
+Arena make_state() {
   const std::vector<NamedTensor> tensors = {
       {"scale", at::zeros({}, at::kFloat)},
       {"growth_tracker", at::zeros({}, at::kLong)},
       {"skipped_steps", at::zeros({}, at::kLong)}};
   return Arena(
-      std::make_shared<const ArenaLayout>(
-          tensors, std::vector<int64_t>(), 1, placement.device),
-      "grad_scaler", heap_allocator(), placement.kernels);
+      std::make_shared<const ArenaLayout>(tensors, std::vector<int64_t>(), 1),
+      "grad_scaler");
 }
 
 // A sum of products with 0 is 0 unless a value is not finite; with a sum for each lane
@@ -67,6 +63,19 @@ TANDEM_SIMD_CLONES bool unscale_all(int64_t n, double* values, double factor) {
   return unscale_elements(n, values, factor);
 }
 
+// Divides by the scale, 1 / `factor`. Returns whether all values were finite.
+bool unscale_slice(at::Tensor slice, double factor) {
+  if (!slice.is_cpu()) {
+    const auto poison = slice.mul(0).sum();
+    slice.mul_(factor);
+    return poison.item<double>() == 0;
+  }
+  return slice.scalar_type() == at::kDouble
+             ? unscale_all(slice.numel(), slice.data_ptr<double>(), factor)
+             : unscale_all(
+                   slice.numel(), slice.data_ptr<float>(), static_cast<float>(factor));
+}
+
 int64_t& count_of(const Arena& state, size_t slot) {
   return *state.view(slot).data_ptr<int64_t>();
 }
@@ -78,9 +87,8 @@ float& scale_of(const Arena& state) {
 class ScaledOptimizer : public Optimizer {
  public:
   ScaledOptimizer(
-      std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options,
-      const Placement& placement)
-      : optimizer_(std::move(optimizer)), scaler_(options, placement) {}
+      std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options)
+      : optimizer_(std::move(optimizer)), scaler_(options) {}
 
   void update(const ArenaRange& range, const StepScalars& step) override {
     optimizer_->update(range, step);
@@ -107,8 +115,8 @@ class ScaledOptimizer : public Optimizer {
 
 }  // namespace
 
-GradScaler::GradScaler(const GradScalerOptions& options, const Placement& placement)
-    : options_(options), state_(make_state(placement)) {
+GradScaler::GradScaler(const GradScalerOptions& options)
+    : options_(options), state_(make_state()) {
   const auto initial = static_cast<float>(options.initial_scale);
   check_setting(
       "loss_scale", options.initial_scale, std::isnormal(initial) && initial > 0,
@@ -122,52 +130,22 @@ GradScaler::GradScaler(const GradScalerOptions& options, const Placement& placem
       "growth_interval", static_cast<double>(options.growth_interval),
       options.growth_interval >= 1, "at least 1");
   state_.view(kScale).fill_(initial);
-  if (state_.kernels() != nullptr) {
-    overflowed_ = at::zeros_like(state_.view(kSkippedSteps));
-  }
 }
 
 double GradScaler::scale() const {
-  return state_.view(kScale).item<float>();
+  return scale_of(state_);
 }
 
 void GradScaler::unscale(Arena& gradients, StepScalars& step) {
-  if (state_.kernels() != nullptr) {
-    unscale_on_device(gradients, step);
-    return;
-  }
-  const bool finite = unscale_here(gradients);
-  end_scaled_step(
-      options_, finite, scale_of(state_), count_of(state_, kGrowthTracker),
-      count_of(state_, kSkippedSteps), step);
-}
-
-void GradScaler::unscale_on_device(Arena& gradients, StepScalars& step) const {
-  const auto& kernels = *state_.kernels();
-  const ScalerTensors tensors{
-      state_.view(kScale), state_.view(kGrowthTracker), state_.view(kSkippedSteps),
-      overflowed_};
-  for (const auto& range : gradients.layout().trainable_ranges()) {
-    kernels.unscale(gradients.slice(range), tensors);
-  }
-  kernels.end_scaled_step(options_, tensors, &step);
-}
-
-// Whether all were finite.
-bool GradScaler::unscale_here(Arena& gradients) const {
   // Computed as Python does, with its rounding.
   const double factor = 1.0 / static_cast<double>(scale_of(state_));
   bool finite = true;
   for (const auto& range : gradients.layout().trainable_ranges()) {
-    const auto slice = gradients.slice(range);
-    const bool all =
-        slice.scalar_type() == at::kDouble
-            ? unscale_all(slice.numel(), slice.data_ptr<double>(), factor)
-            : unscale_all(
-                  slice.numel(), slice.data_ptr<float>(), static_cast<float>(factor));
-    finite = finite && all;
+    finite = unscale_slice(gradients.slice(range), factor) && finite;
   }
-  return finite;
+  end_scaled_step(
+      options_, finite, scale_of(state_), count_of(state_, kGrowthTracker),
+      count_of(state_, kSkippedSteps), step);
 }
 
 void GradScaler::look(int64_t steps_done) {
@@ -185,7 +163,7 @@ void GradScaler::look(int64_t steps_done) {
 }
 
 int64_t GradScaler::skipped_steps() const {
-  return state_.view(kSkippedSteps).item<int64_t>();
+  return count_of(state_, kSkippedSteps);
 }
 
 std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec) {
@@ -204,9 +182,8 @@ std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec) {
 }
 
 std::unique_ptr<Optimizer> make_scaled_optimizer(
-    std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options,
-    const Placement& placement) {
-  return std::make_unique<ScaledOptimizer>(std::move(optimizer), options, placement);
+    std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options) {
+  return std::make_unique<ScaledOptimizer>(std::move(optimizer), options);
 }
 
 }  // namespace tandem

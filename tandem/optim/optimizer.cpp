@@ -8,7 +8,7 @@
 #include "tandem/base/error.h"
 #include "tandem/config/fields.h"
 #include "tandem/core/parallel.h"
-#include "tandem/optim/kernels.h"
+#include "tandem/optim/fused_optimizer.h"
 
 namespace tandem {
 
@@ -51,12 +51,6 @@ void FusedOptimizer::check_arenas() const {
     if (!segment.trainable) {
       continue;
     }
-    if (!segment.device.is_cpu() && parameters_.kernels() == nullptr) {
-      throw ConfigError(fmt::format(
-          "[optim] parameters are on {}, for which the arenas have no kernels; give "
-          "Placement::kernels, or move the model to the CPU",
-          segment.device.str()));
-    }
     if (segment.dtype != at::kFloat && segment.dtype != at::kDouble) {
       throw ConfigError(fmt::format(
           "[optim] parameters are of type {}, expected Float or Double; change the "
@@ -88,7 +82,8 @@ void FusedOptimizer::plan_runs() {
 }
 
 template <typename Body>
-void FusedOptimizer::for_each_run(const ArenaRange& range, const Body& body) const {
+void FusedOptimizer::for_each_run(
+    const ArenaRange& range, const StepScalars& step, const Body& body) const {
   const auto& runs = runs_[static_cast<size_t>(range.segment)];
   auto run = std::partition_point(
       runs.begin(), runs.end(), [&](const Run& r) { return r.end <= range.begin; });
@@ -98,7 +93,9 @@ void FusedOptimizer::for_each_run(const ArenaRange& range, const Body& body) con
         ArenaRange{
             range.segment, std::max(run->begin, range.begin),
             std::min(run->end, range.end)},
-        GroupConstants{group.lr_scale, weight_decay_ * group.weight_decay_scale});
+        GroupContext{
+            step.lr * group.lr_scale, weight_decay_ * group.weight_decay_scale,
+            step.gradient_scale, step.step});
   }
 }
 
@@ -109,24 +106,20 @@ void FusedOptimizer::update(const ArenaRange& range, const StepScalars& step) {
           range.begin <= range.end &&
           range.end <= parameters_.segment(range.segment).numel(),
       "an update leaves the arena");
-  if (!layout_->segments()[segment].trainable) {
+  TANDEM_CHECK(step.step >= 1 || step.left_out, "optimizer steps count from 1");
+  const Segment& updated = layout_->segments()[segment];
+  if (!updated.trainable || step.left_out) {
     return;
   }
-  if (!layout_->segments()[segment].device.is_cpu()) {
-    for_each_run(range, [&](const ArenaRange& run, const GroupConstants& group) {
-      update_run_on(*parameters_.kernels(), run, group, &step);
+  if (!updated.device.is_cpu()) {
+    for_each_run(range, step, [&](const ArenaRange& run, const GroupContext& context) {
+      update_run_on_device(run, context);
     });
     return;
   }
-  TANDEM_CHECK(step.step >= 1 || step.left_out != 0, "optimizer steps count from 1");
-  if (step.left_out != 0) {
-    return;
-  }
-  for_each_run(range, [&](const ArenaRange& run, const GroupConstants& group) {
-    const GroupContext in_group{
-        step.lr * group.lr_scale, group.weight_decay, step.gradient_scale, step.step};
+  for_each_run(range, step, [&](const ArenaRange& run, const GroupContext& context) {
     parallel_for(run.begin, run.end, kGrain, [&](int64_t begin, int64_t end) {
-      update_run({run.segment, begin, end}, in_group);
+      update_run({run.segment, begin, end}, context);
     });
   });
 }
@@ -140,9 +133,15 @@ std::vector<Arena*> FusedOptimizer::state() {
 }
 
 Arena& FusedOptimizer::add_state(const std::string& name) {
-  state_.push_back(
-      std::make_unique<Arena>(layout_, name, heap_allocator(), parameters_.kernels()));
+  state_.push_back(std::make_unique<Arena>(layout_, name));
   return *state_.back();
+}
+
+at::Tensor decayed_gradient(
+    const at::Tensor& grad, const at::Tensor& param, double gradient_scale,
+    double weight_decay) {
+  auto g = grad.mul(gradient_scale);
+  return weight_decay != 0 ? g.add_(param, weight_decay) : g;
 }
 
 void check_setting(

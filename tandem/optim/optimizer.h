@@ -34,7 +34,7 @@ class Optimizer {
 
   /// Applies one step to `range`. The parameter and gradient arenas were given
   /// to the factory; padding may be part of the range and stays zero. A segment
-  /// that is not trainable is left alone. `step` lies where the parameters do.
+  /// that is not trainable is left alone.
   virtual void update(const ArenaRange& range, const StepScalars& step) = 0;
 
   /// State per parameter element, by PyTorch's names ("exp_avg", ...): arenas of
@@ -52,8 +52,8 @@ class Optimizer {
 };
 
 /// `parameters` and `gradients` must outlive the optimizer and share a layout of
-/// float32 or float64 segments (segments that are not trainable may be of other kinds),
-/// in main memory or on a device whose kernels the arenas have.
+/// float32 or float64 segments on any device. (Segments that are not trainable may be of
+/// other kinds.)
 ///
 /// Throws ConfigError for a value out of range, or a setting that the optimizer does
 /// not have.

@@ -1,6 +1,6 @@
 #include "tandem/core/updates/sgd.h"
 #include "tandem/base/error.h"
-#include "tandem/optim/kernels.h"
+#include "tandem/optim/fused_optimizer.h"
 
 namespace tandem {
 
@@ -72,13 +72,22 @@ class Sgd final : public FusedOptimizer {
     });
   }
 
-  void update_run_on(
-      const DeviceKernels& kernels, const ArenaRange& run, const GroupConstants& group,
-      const StepScalars* step) override {
-    kernels.update_sgd(
-        parameters_.slice(run), gradients_.slice(run),
-        buffer_ == nullptr ? at::Tensor() : buffer_->slice(run), settings_, group,
-        step);
+  void update_run_on_device(
+      const ArenaRange& run, const GroupContext& context) override {
+    const auto f = factors_of<double>(settings_, context);
+    auto param = parameters_.slice(run);
+    auto g = decayed_gradient(
+        gradients_.slice(run), param, f.gradient_scale, f.weight_decay);
+    if (buffer_ != nullptr) {
+      auto buffer = buffer_->slice(run);
+      if (f.first_step) {
+        buffer.copy_(g);
+      } else {
+        buffer.mul_(f.momentum).add_(g, f.undamped);
+      }
+      g = f.nesterov ? g.add_(buffer, f.momentum) : buffer;
+    }
+    param.add_(g, f.minus_lr);
   }
 
   SgdSettings settings_;

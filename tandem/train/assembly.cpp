@@ -109,7 +109,7 @@ void check_all_ranks_step_together(
 
 void check_placement(
     const RunConfig& config, const Communicator& comm, const Placement& placement) {
-  if (!placement.device || placement.device->is_cpu()) {
+  if (!placement.is_elsewhere()) {
     if (config.exec.precision == Precision::tf32) {
       throw ConfigError(
           "[device] precision tf32 is a GPU's, and the model is in main memory; use "
@@ -184,6 +184,34 @@ StageOptions stage_of(
   return options;
 }
 
+ModelArenaOptions arena_options(
+    const RunConfig& config, const Model& model, Communicator& comm,
+    const Placement& placement) {
+  ModelArenaOptions options;
+  options.device = placement.device;
+  options.divisor = comm.size();
+  if (!config.optimizer.decay_bias_and_norm) {
+    options.group_of = [](const NamedTensor& parameter) {
+      return parameter.tensor.dim() < 2 ? kNoDecayGroup : 0;
+    };
+  }
+  options.allocate_gradients = buffers_of(comm);
+  options.allocate_parameters =
+      has_trait(config.strategy.kind, kSharesParameters)
+          ? share_parameters(comm, model.parameters())
+          : buffers_of(comm);
+  return options;
+}
+
+std::unique_ptr<Optimizer> optimizer_of(const RunConfig& config, ModelArenas& arenas) {
+  const std::vector<ParameterGroup> groups = {{1, 1}, {1, 0}};
+  auto optimizer = make_optimizer(
+      config.optimizer, arenas.parameters(), arenas.gradients(), groups);
+  const auto scale = scaler_options(config.exec);
+  return scale ? make_scaled_optimizer(std::move(optimizer), *scale)
+               : std::move(optimizer);
+}
+
 }  // namespace
 
 Assembly assemble(
@@ -204,35 +232,16 @@ Assembly assemble(
     parts.parameter_names.push_back(parameter.name);
   }
   StageOptions stage = stage_of(config, train, comm, *parts.model, std::move(loss));
-  ModelArenaOptions arena_options;
-  arena_options.placement = placement;
-  arena_options.divisor = comm.size();
-  if (!config.optimizer.decay_bias_and_norm) {
-    arena_options.group_of = [](const NamedTensor& parameter) {
-      return parameter.tensor.dim() < 2 ? kNoDecayGroup : 0;
-    };
-  }
-  arena_options.allocate_gradients = buffers_of(comm);
-  arena_options.allocate_parameters = buffers_of(comm);
-  if (has_trait(config.strategy.kind, kSharesParameters)) {
-    arena_options.allocate_parameters =
-        share_parameters(comm, parts.model->parameters());
-  }
   parts.arenas = std::make_unique<ModelArenas>(
-      parts.model->parameters(), parts.model->buffers(), arena_options);
+      parts.model->parameters(), parts.model->buffers(),
+      arena_options(config, *parts.model, comm, placement));
   ModelArenas* updated = parts.arenas.get();
   if (updates_elsewhere(config.strategy, comm)) {
     parts.no_arenas = std::make_unique<ModelArenas>(
         std::vector<NamedTensor>{}, std::vector<NamedTensor>{});
     updated = parts.no_arenas.get();
   }
-  const std::vector<ParameterGroup> groups = {{1, 1}, {1, 0}};
-  parts.optimizer = make_optimizer(
-      config.optimizer, updated->parameters(), updated->gradients(), groups);
-  if (const auto scale = scaler_options(config.exec)) {
-    parts.optimizer = make_scaled_optimizer(
-        std::move(parts.optimizer), *scale, parts.arenas->placement());
-  }
+  parts.optimizer = optimizer_of(config, *updated);
   stage.stacked_statistics = parts.statistics != nullptr;
   parts.executor = make_executor(
       config.exec.executor, *parts.model, *parts.arenas, stage,

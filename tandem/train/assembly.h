@@ -7,6 +7,7 @@
 
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
+#include "tandem/core/placement.h"
 #include "tandem/data/dataset.h"
 #include "tandem/data/loader.h"
 #include "tandem/exec/stage_executor.h"
@@ -41,8 +42,7 @@ struct Assembly {
 
 /// `model`: the program's own (config.model.kind is then "custom"), or null to make the
 /// one that the config names. Either starts from the weights of config.init. `loss`:
-/// the program's own, or empty for the config's. `placement`: another device than main
-/// memory, for one rank without a loss scale.
+/// the program's own, or empty for the config's. `placement`: where the rank computes.
 ///
 /// Throws ConfigError for parts that do not fit; for
 /// config.model.init as load_weights().

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "tandem/core/device/device_kernels.h"
-
 namespace tandem {
 
 namespace {
@@ -48,7 +46,7 @@ bool is_out_of_device_memory(const c10::Error& error) {
 
 Error out_of_device_memory(
     const c10::Error& error, const Placement& placement, const std::string& way_out) {
-  const int64_t free = placement.kernels ? placement.kernels->free_bytes() : 0;
+  const int64_t free = placement.free_bytes ? placement.free_bytes() : 0;
   return Error(fmt::format(
       "[device] {} has not enough memory: {}{} is free; {}", placement.device->str(),
       wanted(error.what_without_backtrace()), size_text(free), way_out));

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
-#include "tandem/core/arena.h"
+#include "tandem/core/placement.h"
 
 namespace tandem {
 

@@ -14,7 +14,7 @@ std::string device_obstacle(const RunConfig& config) {
 }
 
 std::string precision_obstacle(Precision precision, const std::string& capability) {
-  // Products of tensor cores with sums of float32 (kernels/cuda/mma.h).
+  // Ampere, the first with tensor cores for both.
   constexpr int kLeastMajor = 8;
   const bool needs_it = precision == Precision::tf32 || precision == Precision::bf16;
   if (!needs_it || std::atoi(capability.c_str()) >= kLeastMajor) {

@@ -179,7 +179,7 @@ TestReport evaluate_checkpoint(
         load_model(checkpoint, &state);
         LoaderOptions loading = loader_options(config);
         loading.batch_size = options.batch_size;
-        loading.images = copy_to_device(test, parts.arenas->placement());
+        use_device(loading, test, options.placement);
         return evaluate(*parts.strategy, *comm, test, loading);
       });
 }

@@ -30,13 +30,14 @@ int64_t samples_of_all(const RunConfig& config, const DataShard& shard) {
 }
 
 LoaderOptions training_loader_options(
-    const RunConfig& config, const Dataset& train, const Assembly& parts) {
+    const RunConfig& config, const Dataset& train, const Assembly& parts,
+    const Placement& placement) {
   LoaderOptions options = loader_options(config);
   options.micro_batches = config.training.accumulate;
   options.num_buffers = config.training.accumulate + 1;
   options.empty_batches = parts.statistics != nullptr;
   if (parts.strategy->data_shard().shard >= 0) {
-    options.images = copy_to_device(train, parts.arenas->placement());
+    use_device(options, train, placement);
   }
   return options;
 }
@@ -80,13 +81,14 @@ void check_shares(
 
 Reading::Reading(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
-    Communicator& comm)
+    Communicator& comm, const Placement& placement)
     : config_(config),
       train_(train),
       comm_(comm),
       shard_(parts.strategy->data_shard()),
-      loader_(train, sampler(), training_loader_options(config, train, parts)),
+      loader_(train, sampler(), training_loader_options(config, train, parts, placement)),
       audit_(comm, sampler()),
+      sends_batches_(reads() && placement.is_elsewhere() && !loader_.on_device()),
       steps_per_epoch_(loader_.num_steps()) {}
 
 SamplerOptions Reading::sampler() const {

@@ -32,18 +32,18 @@ void check_shares(
 /// together read each sample once. What it is given outlives it.
 class Reading {
  public:
+  /// `placement`: where the rank computes.
   Reading(
       const RunConfig& config, const Dataset& train, const Assembly& parts,
-      Communicator& comm);
+      Communicator& comm, const Placement& placement);
 
   /// Whether this rank reads samples; a parameter server has none.
   bool reads() const {
     return shard_.shard >= 0;
   }
-  /// Whether the images stay in main memory, and the bytes of each batch go to a
-  /// device.
-  bool sends_bytes() const {
-    return loader_.sends_bytes();
+  /// Whether each batch is copied to a device, because that has no room for the images.
+  bool sends_batches() const {
+    return sends_batches_;
   }
   /// Of this rank in an epoch, and of all ranks together in a step.
   int64_t samples() const;
@@ -86,6 +86,7 @@ class Reading {
   DataShard shard_;
   Loader loader_;
   PartitionAudit audit_;
+  bool sends_batches_;
   int64_t steps_per_epoch_;
 };
 

@@ -23,7 +23,6 @@
 #include "tandem/train/agreement/run_end.h"
 #include "tandem/train/agreement/start_checks.h"
 #include "tandem/train/assembly.h"
-#include "tandem/train/captured_steps.h"
 #include "tandem/train/device_memory.h"
 #include "tandem/train/drift_check.h"
 #include "tandem/train/evaluation.h"
@@ -81,19 +80,18 @@ class Trainer {
                   own.placement);
             })),
         saving_(config_, data.train, data_parts, comm, parts_),
-        reading_(config_, data.train, parts_, comm),
+        reading_(config_, data.train, parts_, comm, own.placement),
         schedule_(make_lr_schedule(
             config_.schedule, parts_.optimizer->base_lr(), config_.training.epochs,
             dry(reading_.steps_per_epoch()))),
         agreement_(comm, config_.output.checkpoint_minutes),
         reporter_(config_, comm, *parts_.strategy, parts_.arenas->device()),
-        steps_(
-            *parts_.strategy, *parts_.arenas,
-            config_.exec.executor == ExecutorKind::cudagraph,
-            [this](const std::string& line) { reporter_.say(line); }),
         end_(comm, config_.training, reading_.reads(), own.observer),
-        peak_device_bytes_(std::move(own.peak_device_bytes)),
-        test_images_(copy_to_device(data.test, parts_.arenas->placement())) {}
+        placement_(std::move(own.placement)),
+        test_loading_(loader_options(config_)) {
+    test_loading_.batch_size = config_.output.eval_batch_size;
+    use_device(test_loading_, data.test, placement_);
+  }
 
   Summary run() {
     check_shares(config_, data_.train, parts_.strategy->data_shard(), comm_);
@@ -206,12 +204,11 @@ class Trainer {
           "executor " + std::string(name_of(parts_.executor->kind())) + ": " +
           parts_.executor_passed_over);
     }
-    if (reading_.sends_bytes()) {
+    if (reading_.sends_batches()) {
       reporter_.say(
-          "data: the images stay in main memory, since they would take more than half "
-          "of what " +
-          parts_.arenas->device().str() +
-          " has free; the bytes of each batch go there with it");
+          "data: the images stay in main memory, since they need more than half of the "
+          "free memory of " +
+          parts_.arenas->device().str() + "; each batch is copied there");
     }
     reporter_.start(reading_.samples(), data_.train.size);
   }
@@ -284,7 +281,7 @@ class Trainer {
     context.trace =
         config_.output.trace && position_.step < kTracedSteps ? &trace_ : nullptr;
     const ReportPlace before = place();
-    const auto sums = steps_.train_step(batches, context);
+    const auto sums = parts_.strategy->train_step(batches, context);
     ++position_.step_in_epoch;
     ++position_.step;
     position_.samples_in_epoch = reading_.after_step(position_.samples_in_epoch);
@@ -405,15 +402,12 @@ class Trainer {
 
   TestReport evaluate_now() {
     reporter_.clock().pause();
-    LoaderOptions options = loader_options(config_);
-    options.batch_size = config_.output.eval_batch_size;
-    options.images = test_images_;
     auto whole = within_device_memory(
-        parts_.arenas->placement(),
-        smaller_batches("--eval-batch-size", options.batch_size), [&] {
+        placement_,
+        smaller_batches("--eval-batch-size", config_.output.eval_batch_size), [&] {
           return evaluate_unless(
               [] { return stop_signal() != 0; }, *parts_.strategy, comm_, data_.test,
-              options, config_.output.dry_run ? kDryRunSteps : 0);
+              test_loading_, config_.output.dry_run ? kDryRunSteps : 0);
         });
     if (!whole) {
       if (saved_step_ != position_.step) {
@@ -489,12 +483,9 @@ class Trainer {
     summary.exposed_comm_ms_per_step =
         1000 * traffic(parts_, comm_).waited_seconds / steps;
     add_totals(summary, config_, parts_, comm_);
-    if (steps_.num_launched() > 0) {
-      summary.executor = ExecutorKind::cudagraph;
-    }
     summary.peak_memory_mib = total_memory(memory_.mib(), config_.ranks.kind, comm_);
     summary.peak_device_memory_mib = total_device_memory(
-        peak_device_bytes_ ? std::optional(peak_device_bytes_()) : std::nullopt,
+        placement_.peak_bytes ? std::optional(placement_.peak_bytes()) : std::nullopt,
         parts_.arenas->device(), config_.ranks.kind, comm_);
     summary.mean_save_pause_ms = largest_over_ranks(pauses_.mean_ms(), comm_);
     summary.longest_save_pause_ms = largest_over_ranks(pauses_.longest_ms(), comm_);
@@ -540,13 +531,12 @@ class Trainer {
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;
   PeakMemory memory_;
-  CapturedSteps steps_;
   SavePauses pauses_;
   Position position_;
   double lr_ = 0;
   RunEnd end_;
-  const std::function<int64_t()> peak_device_bytes_;
-  std::shared_ptr<const DeviceImages> test_images_;
+  const Placement placement_;
+  LoaderOptions test_loading_;
   Trace trace_;
 };
 
@@ -571,8 +561,7 @@ Summary train(
   comm.check_equal("whether there is an observer", own.observer ? "yes" : "no");
   RunConfig settled = config;
   settled.data.source = recorded_name(data.train);
-  const auto& device = own.placement.device;
-  settled.exec.precision = device && !device->is_cpu()
+  settled.exec.precision = own.placement.is_elsewhere()
                                ? settle_precision_on_device(config, comm)
                                : settle_precision(config, comm);
   const Placement placement = own.placement;

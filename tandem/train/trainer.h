@@ -1,13 +1,12 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <utility>
 
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
+#include "tandem/core/placement.h"
 #include "tandem/data/dataset.h"
 #include "tandem/model/model.h"
 #include "tandem/train/report/observer.h"
@@ -26,10 +25,9 @@ struct OwnParts {
   LossFunction loss;
   // Outlives train().
   Observer* observer = nullptr;
-  // Another device than main memory; for one rank, so far.
+  // Where this rank computes (comm/cuda/cuda_library.h); on several ranks the
+  // communicator must accept the device.
   Placement placement;
-  // What this process took of that device, at most so far; empty: nobody counts.
-  std::function<int64_t()> peak_device_bytes;
 };
 
 /// Trains as the config says, on this rank. Collective: every rank of `comm`

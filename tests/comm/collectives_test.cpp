@@ -381,7 +381,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& backend) { return std::string(backend.param); });
 
 INSTANTIATE_TEST_SUITE_P(
-    Backends, Collectives, testing::ValuesIn(all_communicators()),
+    Backends, Collectives, testing::ValuesIn(all_backends()),
     [](const auto& backend) { return std::string(backend.param); });
 
 }  // namespace tandem::collectives_test

@@ -165,11 +165,11 @@ TEST_P(CommErrors, ErrorsNameTheOperationItsNumberAndItsLabel) {
 
 INSTANTIATE_TEST_SUITE_P(
     Backends, CommErrors,
-    testing::Values("thread", "shm", "gloo", "hierarchical", "nccl"),
+    testing::Values("thread", "shm", "gloo", "hierarchical"),
     [](const auto& backend) { return std::string(backend.param); });
 
 INSTANTIATE_TEST_SUITE_P(
-    Backends, CommContract, testing::ValuesIn(all_communicators()),
+    Backends, CommContract, testing::ValuesIn(all_backends()),
     [](const auto& backend) { return std::string(backend.param); });
 
 TEST(SingleCommunicator, NeedsNoneOfTheOthersAndCountsNothing) {

@@ -11,8 +11,6 @@
 #include "tandem/comm/backends/gloo.h"
 #include "tandem/comm/backends/hierarchical.h"
 #include "tandem/comm/backends/thread.h"
-#include "tandem/comm/nccl/nccl_communicator.h"
-#include "tests/comm/fake_device.h"
 #include "tests/comm/joining_ranks.h"
 #include "tests/comm/mpi_ranks.h"
 
@@ -44,27 +42,6 @@ inline void run_hierarchical_ranks(
   });
 }
 
-/// Over NCCL in main memory, on `devices`.
-inline void run_nccl_ranks(
-    FakeDevices& devices, int size, const std::function<void(Communicator&)>& body,
-    std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {
-  NcclOptions options;
-  options.timeout = timeout;
-  options.forming_timeout = std::chrono::milliseconds(20'000);
-  run_joining_ranks(size, body, [&](auto store, int rank) {
-    return make_nccl_communicator(
-        devices.device(rank), store, "test", rank, size, options);
-  });
-}
-
-/// The same, on devices whose callers compute on the CPU, so that all tests can run.
-inline void run_nccl_ranks(int size, const std::function<void(Communicator&)>& body) {
-  FakeDevices devices(static_cast<uint64_t>(size));
-  run_nccl_ranks(devices, size, body);
-  TANDEM_CHECK(devices.misuse().empty(), join(devices.misuse()));
-  TANDEM_CHECK(devices.num_alive() == 0, "streams, events or communicators are left");
-}
-
 /// The backends that table-driven tests go through: those of this build.
 inline std::vector<const char*> all_backends() {
   return has_mpi()
@@ -72,15 +49,8 @@ inline std::vector<const char*> all_backends() {
              : std::vector<const char*>{"thread", "shm", "gloo", "hierarchical"};
 }
 
-/// With those that have no rows in --backend yet.
-inline std::vector<const char*> all_communicators() {
-  auto all = all_backends();
-  all.push_back("nccl");
-  return all;
-}
-
 /// Runs `body` on ranks of a backend by its name: "thread", "shm", "gloo",
-/// "hierarchical", "mpi" or "nccl".
+/// "hierarchical" or "mpi".
 inline void run_backend(
     const std::string& backend, int size,
     const std::function<void(Communicator&)>& body) {
@@ -90,8 +60,6 @@ inline void run_backend(
     run_shm_ranks(size, body);
   } else if (backend == "hierarchical") {
     run_hierarchical_ranks(size, body);
-  } else if (backend == "nccl") {
-    run_nccl_ranks(size, body);
   } else if (backend == "mpi" && !is_mpi_rank()) {
     rerun_under_mpirun();
   } else if (backend == "mpi") {

@@ -223,19 +223,6 @@ TEST(Architecture, TheThinProgramKnowsNoLibTorch) {
   EXPECT_NE(libtorch_in("tandem/train/trainer.cpp", seen), "");
 }
 
-// Their sources are to compile in seconds, and as plain C++.
-TEST(Architecture, KernelsForGpusKnowNoLibTorch) {
-  int kernels = 0;
-  for (const auto& file : source_files()) {
-    if (starts_with(file, "tandem/kernels/cuda/")) {
-      std::set<std::string> seen;
-      EXPECT_EQ(libtorch_in(file, seen), "");
-      kernels += file.substr(file.size() - 3) == ".cu" ? 1 : 0;
-    }
-  }
-  EXPECT_GT(kernels, 5);
-}
-
 // Without wait(), an operation runs while its tensors are used.
 bool lets_a_work_be_dropped(const std::string& header) {
   static const std::regex declaration("\n *(virtual |static )*WorkPtr [a-z_]+\\(");

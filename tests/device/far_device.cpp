@@ -9,7 +9,6 @@
 #endif
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <fmt/core.h>
 #include <sys/mman.h>
 #include <torch/library.h>
 
@@ -17,31 +16,22 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
+#include <iomanip>
 #include <map>
 #include <mutex>
-#include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "tandem/base/error.h"
 #include "tandem/core/torch_compat.h"
-#include "tandem/exec/device/cuda_kernels.h"
-#include "tests/cuda/emulator/block_emulator.h"
-#include "tests/device/far_copy_stream.h"
 
 namespace tandem {
 
 namespace {
 
 std::atomic<int64_t> copies{0};
-std::atomic<int64_t> copies_there{0};
-std::atomic<int64_t> waited_copies_there{0};
-std::atomic<int64_t> graph_launches{0};
 // Operators that copy tensors to main memory to compute there.
 thread_local int inside_operator = 0;
 thread_local c10::Device current_device = kFar;
@@ -53,7 +43,10 @@ struct Usage {
 
 // In LibTorch's words.
 std::string mebibytes(int64_t bytes) {
-  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(2) << static_cast<double>(bytes) / (1 << 20)
+       << " MiB";
+  return text.str();
 }
 
 // As CUDACachingAllocator.cpp does.
@@ -79,23 +72,6 @@ class InsideOperator {
   InsideOperator(const InsideOperator&) = delete;
   InsideOperator& operator=(const InsideOperator&) = delete;
 };
-
-// What is captured on each device: kernels and operators, to be run again; null:
-// nothing. Of all threads, since LibTorch before 2.1 computes gradients in one of its
-// own while the caller waits.
-using Work = std::vector<std::function<void()>>;
-std::array<Work*, kFarDevices> captured_work{};
-
-// Of the calling thread's device.
-Work* capturing() {
-  return captured_work.at(static_cast<size_t>(current_device.index()));
-}
-
-void check_not_captured(const char* what) {
-  TORCH_CHECK(
-      capturing() == nullptr || inside_operator > 0, what,
-      ": operation not permitted when stream is capturing");
-}
 
 // Address space for all tensors of the devices; a place is taken from the front and
 // used again by those of the same size.
@@ -124,9 +100,7 @@ class FarMemory {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     const auto found = taken_.find(place);
     const auto& [size, device] = found->second;
-    if (of_graphs_.count(place) == 0) {
-      free_.emplace(size, place);
-    }
+    free_.emplace(size, place);
     usage_[device].in_use -= static_cast<int64_t>(size);
     taken_.erase(found);
   }
@@ -137,37 +111,6 @@ class FarMemory {
   void forget_peak(int device) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     usage_[device].peak = usage_[device].in_use;
-  }
-  // All that is in use of a device, by its place.
-  using Contents = std::map<char*, std::vector<char>>;
-  Contents contents(int device) {
-    Contents all;
-    open();
-    for (const auto& [place, taken] : taken_) {
-      auto* const from = static_cast<char*>(place);
-      if (taken.device == device) {
-        all[from] = std::vector<char>(from, from + taken.size);
-      }
-    }
-    close();
-    return all;
-  }
-  void put_back(const Contents& contents) {
-    open();
-    for (const auto& [place, bytes] : contents) {
-      std::copy(bytes.begin(), bytes.end(), place);
-    }
-    close();
-  }
-  void run_opened(const std::function<void()>& launch) {
-    open();
-    try {
-      launch();
-    } catch (...) {
-      close();
-      throw;
-    }
-    close();
   }
   // For the calling thread, until it closes it: others wait.
   void open() {
@@ -194,27 +137,18 @@ class FarMemory {
             0))) {
     // Every kernel opens and closes all of it: a page of 2 MB is one entry to change.
     madvise(start_, kBytes, MADV_HUGEPAGE);
-    emulator::set_around_launch([this](const std::function<void()>& launch) {
-      run_opened(launch);
-      if (capturing() != nullptr) {
-        capturing()->push_back([this, launch] { run_opened(launch); });
-      }
-    });
   }
 
   void* place_of(size_t size) {
     const auto found = free_.find(size);
-    if (capturing() == nullptr && found != free_.end()) {
+    if (found != free_.end()) {
       void* const place = found->second;
       free_.erase(found);
       return place;
     }
-    TANDEM_CHECK(used_ + size <= kBytes, "the address space of devices is full");
+    TORCH_CHECK(used_ + size <= kBytes, "the address space of devices is full");
     void* const place = start_ + used_;
     used_ += size;
-    if (capturing() != nullptr) {
-      of_graphs_.insert(place);
-    }
     return place;
   }
 
@@ -230,8 +164,6 @@ class FarMemory {
   std::map<int, Usage> usage_;
   std::map<void*, Taken> taken_;
   std::multimap<size_t, void*> free_;
-  // Taken in a capture.
-  std::set<void*> of_graphs_;
 };
 
 class Open {
@@ -366,101 +298,15 @@ at::Tensor far_empty_strided(
       sizes, strides, &far_allocator, kKeys, dtype.value_or(at::kFloat));
 }
 
-// Main memory that a device copies from without the host waiting.
-class HostWords {
- public:
-  static HostWords& instance() {
-    static HostWords words;
-    return words;
-  }
-  at::Tensor take(int64_t count) {
-    auto* const words = new int64_t[static_cast<size_t>(count)];
-    const std::lock_guard<std::mutex> lock(mutex_);
-    taken_.insert(words);
-    return at::from_blob(
-        words, {count}, [this](void* at) { give_back(at); }, at::kLong);
-  }
-  bool has(const at::Tensor& tensor) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return taken_.count(tensor.data_ptr()) > 0;
-  }
-
-  // A device is still to read `from`, for which the host does not wait. As long as that
-  // is so nobody else gets the memory.
-  void will_be_read(const at::Tensor& from) {
-    const std::lock_guard<std::mutex> lock(reading_mutex_);
-    const auto before = reading_.extract(from.data_ptr());
-    if (before) {
-      check_unchanged(before.mapped());
-    }
-    const auto* bytes = static_cast<const char*>(from.data_ptr());
-    reading_[from.data_ptr()] = {from, std::vector<char>(bytes, bytes + from.nbytes())};
-  }
-  // The host has waited for the devices.
-  void were_read() {
-    std::map<void*, Reading> done;
-    const std::lock_guard<std::mutex> lock(reading_mutex_);
-    done.swap(reading_);
-    for (const auto& [at, reading] : done) {
-      check_unchanged(reading);
-    }
-  }
-
- private:
-  struct Reading {
-    at::Tensor from;
-    std::vector<char> content;
-  };
-
-  static void check_unchanged(const Reading& reading) {
-    TANDEM_CHECK(
-        std::equal(
-            reading.content.begin(), reading.content.end(),
-            static_cast<const char*>(reading.from.data_ptr())),
-        "main memory was changed that a device was still to read; wait for it, or take "
-        "other memory");
-  }
-
-  void give_back(void* at) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    taken_.erase(at);
-    delete[] static_cast<int64_t*>(at);
-  }
-
-  std::mutex mutex_;
-  std::set<void*> taken_;
-  // Locked before mutex_: a tensor that goes gives its memory back.
-  std::mutex reading_mutex_;
-  std::map<void*, Reading> reading_;
-};
-
 void copy_here(const at::Tensor& from, const at::Tensor& to) {
   const Open open;
   auto target = near(to);
   target.copy_(near(from));
 }
 
-at::Tensor far_copy_from(
-    const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
-  const bool leaves_device = from.is_cpu() || to.is_cpu();
-  if (inside_operator == 0) {
-    if (leaves_device) {
-      check_not_captured("copy");
-    }
-    if (from.is_cpu()) {
-      ++copies_there;
-      const bool waits = !non_blocking || !HostWords::instance().has(from);
-      waited_copies_there += waits ? 1 : 0;
-      if (!waits) {
-        HostWords::instance().will_be_read(from);
-      }
-    } else if (to.is_cpu()) {
-      ++copies;
-      HostWords::instance().were_read();
-    }
-    if (capturing() != nullptr) {
-      capturing()->push_back([from, to] { copy_here(from, to); });
-    }
+at::Tensor far_copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+  if (inside_operator == 0 && to.is_cpu()) {
+    ++copies;
   }
   copy_here(from, to);
   return to;
@@ -504,18 +350,14 @@ at::Tensor far_view(const at::Tensor& self, at::IntArrayRef sizes) {
 }
 
 at::Scalar far_item(const at::Tensor& self) {
-  check_not_captured("item");
   const Open open;
-  if (inside_operator == 0) {
-    ++copies;
-    HostWords::instance().were_read();
-  }
+  copies += inside_operator == 0 ? 1 : 0;
   return near(self).item();
 }
 
 const at::Tensor& far_resize(
     const at::Tensor& self, at::IntArrayRef sizes, c10::optional<at::MemoryFormat>) {
-  TANDEM_CHECK(self.numel() == 0, "the device only gives empty tensors another size");
+  TORCH_CHECK(self.numel() == 0, "the device only gives empty tensors another size");
   const auto fresh = far_empty(
       sizes, self.scalar_type(), c10::nullopt, c10::nullopt, c10::nullopt,
       c10::nullopt);
@@ -525,27 +367,20 @@ const at::Tensor& far_resize(
   return self;
 }
 
-// Runs an operator's `compute`, whose results are new tensors of the device.
-template <typename Compute>
-std::vector<at::Tensor> run_operator(const Compute& compute) {
-  const auto run = [compute] {
-    const at::AutoDispatchBelowADInplaceOrView below;
-    const InsideOperator inside;
-    const Open open;
-    return compute();
-  };
-  auto results = run();
-  if (capturing() != nullptr && inside_operator == 0) {
-    capturing()->push_back([run, results] {
-      const auto again = run();
-      for (size_t i = 0; i < results.size(); ++i) {
-        if (results[i].defined() && !results[i].is_same(again[i])) {
-          copy_here(again[i], results[i]);
-        }
-      }
-    });
-  }
-  return results;
+// While it lives an operator of the device computes on the CPU.
+class Computing {
+ private:
+  const at::AutoDispatchBelowADInplaceOrView below_;
+  const InsideOperator inside_;
+  const Open open_;
+};
+
+c10::optional<at::Tensor> near_one(const c10::optional<at::Tensor>& tensor) {
+  return tensor && tensor->defined() ? c10::make_optional(near(*tensor)) : tensor;
+}
+
+at::Tensor far_one(const at::Tensor& tensor, at::Device device) {
+  return tensor.defined() ? tensor.to(device) : tensor;
 }
 
 at::Tensor far_convolution(
@@ -553,19 +388,12 @@ at::Tensor far_convolution(
     const c10::optional<at::Tensor>& bias, at::IntArrayRef stride,
     at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
     at::IntArrayRef output_padding, int64_t groups) {
-  return run_operator([=, stride = stride.vec(), padding = padding.vec(),
-                       dilation = dilation.vec(),
-                       output_padding = output_padding.vec()] {
-    c10::optional<at::Tensor> near_bias;
-    if (bias && bias->defined()) {
-      near_bias = near(*bias);
-    }
-    return std::vector<at::Tensor>{at::convolution(
-                                       near(input), near(weight), near_bias, stride,
-                                       padding, dilation, transposed, output_padding,
-                                       groups)
-                                       .to(input.device())};
-  })[0];
+  const Computing computing;
+  return far_one(
+      at::convolution(
+          near(input), near(weight), near_one(bias), stride, padding, dilation,
+          transposed, output_padding, groups),
+      input.device());
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> far_convolution_backward(
@@ -573,39 +401,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> far_convolution_backward(
     at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
     bool transposed, at::IntArrayRef output_padding, int64_t groups,
     std::array<bool, 3> wanted) {
-  const auto far =
-      run_operator([=, stride = stride.vec(), padding = padding.vec(),
-                    dilation = dilation.vec(), output_padding = output_padding.vec()] {
-        const std::vector<int64_t> bias_sizes{weight.size(0)};
-        const auto gradients = at::convolution_backward(
-            near(grad), near(input), near(weight), at::IntArrayRef(bias_sizes), stride,
-            padding, dilation, transposed, output_padding, groups, wanted);
-        std::vector<at::Tensor> there{
-            std::get<0>(gradients), std::get<1>(gradients), std::get<2>(gradients)};
-        for (auto& tensor : there) {
-          tensor = tensor.defined() ? tensor.to(input.device()) : tensor;
-        }
-        return there;
-      });
-  return {far[0], far[1], far[2]};
+  const Computing computing;
+  const std::vector<int64_t> bias_sizes{weight.size(0)};
+  const auto [of_input, of_weight, of_bias] = at::convolution_backward(
+      near(grad), near(input), near(weight), at::IntArrayRef(bias_sizes), stride,
+      padding, dilation, transposed, output_padding, groups, wanted);
+  const at::Device device = input.device();
+  return {
+      far_one(of_input, device), far_one(of_weight, device), far_one(of_bias, device)};
 }
 
-std::vector<at::Tensor> tensors_of(
-    const c10::OperatorHandle& op, const c10::IValue& value) {
-  if (value.isTensorList()) {
-    return value.toTensorVector();
-  }
-  if (!value.isTensor()) {
-    // Of the operator that the host called.
-    TORCH_CHECK(
-        capturing() == nullptr || inside_operator > 1, op.schema().name(),
-        ": operation not permitted when stream is capturing");
-    return {};
-  }
-  return {value.toTensor()};
-}
-
-// Its running statistics are changed, which its schema does not say: the fallback would
+// Changes the running statistics, which its schema does not say: the fallback would
 // leave them in main memory.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> far_batch_norm(
     const at::Tensor& input, const c10::optional<at::Tensor>& weight,
@@ -613,41 +419,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> far_batch_norm(
     const c10::optional<at::Tensor>& running_mean,
     const c10::optional<at::Tensor>& running_var, bool training, double momentum,
     double eps) {
-  const auto near_one = [](const c10::optional<at::Tensor>& tensor) {
-    return tensor && tensor->defined() ? c10::make_optional(near(*tensor)) : tensor;
-  };
-  const auto far = run_operator([=] {
-    const auto [output, mean, inverse_std] = at::native_batch_norm(
-        near(input), near_one(weight), near_one(bias), near_one(running_mean),
-        near_one(running_var), training, momentum, eps);
-    return std::vector<at::Tensor>{
-        output.to(input.device()), mean.to(input.device()),
-        inverse_std.to(input.device())};
-  });
-  return {far[0], far[1], far[2]};
+  const Computing computing;
+  const auto [output, mean, inverse_std] = at::native_batch_norm(
+      near(input), near_one(weight), near_one(bias), near_one(running_mean),
+      near_one(running_var), training, momentum, eps);
+  const at::Device device = input.device();
+  return {far_one(output, device), far_one(mean, device), far_one(inverse_std, device)};
 }
 
-// All others: tensors are copied to main memory and what comes out is copied back.
+// All others: tensors are copied to the CPU, and the results are copied back.
 void far_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const auto takes = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
-  const auto gives = static_cast<std::ptrdiff_t>(op.schema().returns().size());
-  const torch::jit::Stack arguments(stack->end() - takes, stack->end());
-  // Shared: the operator may run again, later.
-  const auto results = std::make_shared<torch::jit::Stack>();
-  // Those in place give what they were given.
-  run_operator([op, arguments, gives, results] {
-    torch::jit::Stack values = arguments;
-    at::native::cpu_fallback(op, &values);
-    results->assign(values.end() - gives, values.end());
-    std::vector<at::Tensor> tensors;
-    for (const auto& value : *results) {
-      const auto of_value = tensors_of(op, value);
-      tensors.insert(tensors.end(), of_value.begin(), of_value.end());
-    }
-    return tensors;
-  });
-  stack->erase(stack->end() - takes, stack->end());
-  stack->insert(stack->end(), results->begin(), results->end());
+  const Computing computing;
+  at::native::cpu_fallback(op, stack);
 }
 
 TORCH_LIBRARY_IMPL(aten, XPU, m) {
@@ -670,53 +453,6 @@ TORCH_LIBRARY_IMPL(_, XPU, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&far_fallback>());
 }
 
-class FarGraph : public DeviceGraph {
- public:
-  explicit FarGraph(Work work) : work_(std::move(work)) {}
-
-  void launch() override {
-    ++graph_launches;
-    for (const auto& one : work_) {
-      one();
-    }
-  }
-
- private:
-  Work work_;
-};
-
-// Of the calling thread's device, whose memory is as before behind it.
-class Capture {
- public:
-  Capture()
-      : device_(static_cast<size_t>(current_device.index())),
-        before_(FarMemory::instance().contents(static_cast<int>(device_))) {
-    TANDEM_CHECK(capturing() == nullptr, "a capture in a capture");
-    captured_work[device_] = &work_;
-  }
-  ~Capture() {
-    captured_work[device_] = nullptr;
-    FarMemory::instance().put_back(before_);
-  }
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
-
-  std::unique_ptr<DeviceGraph> end() {
-    return std::make_unique<FarGraph>(std::move(work_));
-  }
-
- private:
-  size_t device_;
-  FarMemory::Contents before_;
-  Work work_;
-};
-
-std::unique_ptr<DeviceGraph> capture_far(const std::function<void()>& work) {
-  Capture capture;
-  work();
-  return capture.end();
-}
-
 }  // namespace
 
 int64_t far_bytes_in_use(int index) {
@@ -729,41 +465,6 @@ int64_t far_peak_bytes(int index) {
 
 void forget_far_peak(int index) {
   FarMemory::instance().forget_peak(index);
-}
-
-std::shared_ptr<const DeviceKernels> far_kernels(const AroundCapture& around) {
-  return make_cuda_kernels(
-      {[] { return cuda::Stream(); }, [] { return far_free_bytes.load(); },
-       [](int64_t count) { return HostWords::instance().take(count); },
-       &make_far_copy_stream,
-       [around](const std::function<void()>& work) {
-         return capture_far([&] { around(work); });
-       }});
-}
-
-std::shared_ptr<const DeviceKernels> far_kernels() {
-  return far_kernels([](const std::function<void()>& work) { work(); });
-}
-
-void note_in_far_capture(std::function<void()> one) {
-  TANDEM_CHECK(capturing() != nullptr, "there is no capture");
-  capturing()->push_back(std::move(one));
-}
-
-void open_far_memory(const std::function<void()>& work) {
-  FarMemory::instance().run_opened(work);
-}
-
-int64_t copies_to_far() {
-  return copies_there;
-}
-
-int64_t waited_copies_to_far() {
-  return waited_copies_there;
-}
-
-int64_t launches_of_far_graphs() {
-  return graph_launches;
 }
 
 int64_t copies_from_far() {

@@ -1,5 +1,5 @@
-// Ranks that have their models on a device and meet through main memory: the bits of
-// ranks in main memory, for every way of training that can be there.
+// Ranks with their models on a device, which communicate through main memory, train as
+// ranks on the CPU do, in every way of training that devices allow.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,6 +33,7 @@ class FarRanks : public testing::TestWithParam<Way> {
     return on_each_rank("thread", GetParam().ranks, [&](Communicator& comm) {
       RunOptions options;
       GetParam().change(options);
+      options.layers = without_dropout(options.layers);
       if (far) {
         options.placement = far_placement(comm.rank());
       }
@@ -42,14 +43,16 @@ class FarRanks : public testing::TestWithParam<Way> {
   }
 };
 
-TEST_P(FarRanks, HaveTheBitsOfRanksInMainMemory) {
+TEST_P(FarRanks, TrainAsRanksOnTheCpu) {
   const auto expected = train(false);
   const auto far = train(true);
-  EXPECT_EQ(far[0].sha256, expected[0].sha256);
+  EXPECT_LT(
+      relative_difference(far[0].parameters.cpu(), expected[0].parameters), 1e-12);
   for (size_t rank = 0; rank < far.size(); ++rank) {
     ASSERT_EQ(far[rank].sums.defined(), expected[rank].sums.defined());
     if (far[rank].sums.defined()) {
-      EXPECT_TRUE(far[rank].sums.cpu().equal(expected[rank].sums.cpu())) << rank;
+      EXPECT_TRUE(far[rank].sums.cpu().allclose(expected[rank].sums.cpu(), 1e-12))
+          << rank;
     }
   }
 }

@@ -48,7 +48,7 @@ struct Trained {
     }
     StepScalars scalars{0.5, 1, number + 1};
     scaler().unscale(arenas.gradients(), scalars);
-    EXPECT_EQ(scalars.left_out, bad == 0 ? 0 : 1);
+    EXPECT_EQ(scalars.left_out, bad != 0);
     optimizer->update(arenas.parameters().layout().ranges()[0], scalars);
   }
 };
@@ -183,7 +183,7 @@ TEST(GradScaler, SeesEveryElement) {
   const auto is_finite = [&] {
     StepScalars step;
     scaler.unscale(gradients, step);
-    return step.left_out == 0;
+    return !step.left_out;
   };
   EXPECT_TRUE(is_finite());
   for (const size_t slot : {0, 1}) {

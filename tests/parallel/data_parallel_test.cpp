@@ -196,14 +196,13 @@ TEST(DataParallel, ClipNormLimitsTheStepAndLeavesShorterOnesAlone) {
 
 TEST(DataParallel, ANormThatIsNotFiniteScalesByOneOrZero) {
   const auto model = make_small_model({flatten(), linear("a", 64, 5)});
-  const ModelArenas arenas(model->parameters(), model->buffers());
+  ModelArenas arenas(model->parameters(), model->buffers());
   StrategyOptions options;
   options.clip_norm = 2;
   const auto scale_for = [&](double norm) {
-    DeviceStep step(arenas);
-    step.begin(0.1, 1);
-    clip(options, step, [&] { return at::full({}, norm, at::kDouble); });
-    return step.scalars().gradient_scale;
+    StepScalars step;
+    clip(options, arenas, step, [&] { return at::full({}, norm, at::kDouble); });
+    return step.gradient_scale;
   };
   EXPECT_EQ(scale_for(1), 1);
   EXPECT_EQ(scale_for(8), 2 / (8 + 1e-6));

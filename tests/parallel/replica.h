@@ -104,7 +104,7 @@ inline StageOptions stage_of(
 inline ModelArenaOptions in_buffers_of(
     Communicator& comm, const Placement& placement = {}) {
   ModelArenaOptions options;
-  options.placement = placement;
+  options.device = placement.device;
   options.divisor = comm.size();
   options.allocate_parameters = buffers_of(comm);
   options.allocate_gradients = buffers_of(comm);
@@ -132,7 +132,7 @@ struct Replica {
         optimizer(make_optimizer(
             optimizer_options, arenas.parameters(), arenas.gradients())) {
     if (scaled) {
-      optimizer = make_scaled_optimizer(std::move(optimizer), {}, arenas.placement());
+      optimizer = make_scaled_optimizer(std::move(optimizer), {});
     }
     strategy = make_strategy(options, {comm, *executor, arenas, *optimizer, loss});
   }
@@ -206,6 +206,15 @@ struct RunResult {
   at::Tensor sums;
 };
 
+/// Without dropout, whose masks differ from device to device.
+inline std::vector<Layer> without_dropout(std::vector<Layer> layers) {
+  const auto is_dropout = [](const Layer& layer) {
+    return layer.kind == LayerKind::dropout || layer.kind == LayerKind::dropout2d;
+  };
+  layers.erase(std::remove_if(layers.begin(), layers.end(), is_dropout), layers.end());
+  return layers;
+}
+
 /// Document 003's `net`, dropout included, for noise_images().
 inline std::vector<Layer> net_layers() {
   ModelOptions options;
@@ -247,7 +256,7 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
   loading.num_buffers = options.micro_batches;
   loading.empty_batches = sync;
   const auto data = noise_images(options.data_size);
-  loading.images = copy_to_device(data, options.placement);
+  use_device(loading, data, options.placement);
   Loader loader(data, sampler, loading);
   RunResult result;
   StepContext context;

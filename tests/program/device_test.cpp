@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 bool built_for_cuda() {
-  return file_exists(program("tandem-worker-cuda"));
+  return file_exists(program("libtandem_cuda.so"));
 }
 
 class Devices : public testing::Test {
@@ -39,8 +39,8 @@ TEST_F(Devices, CudaSaysWhatIsMissing) {
         AllOf(
             HasSubstr("[device]"), HasSubstr("--device cpu"),
             HasSubstr(
-                built_for_cuda() ? "there is no GPU to use: CUDA driver version"
-                                 : "needs tandem-worker-cuda")));
+                built_for_cuda() ? "there is no usable GPU: CUDA driver version"
+                                 : "this build computes on CPUs only")));
   }
 }
 
@@ -56,8 +56,9 @@ TEST_F(Devices, EvalAndBenchSayTheSame) {
     EXPECT_THAT(
         result.errors,
         HasSubstr(
-            built_for_cuda() ? "there is no GPU to use: CUDA driver version"
-                             : "[device] --device cuda needs tandem-worker-cuda"));
+            built_for_cuda()
+                ? "there is no usable GPU: CUDA driver version"
+                : "[device] device is cuda, and this build computes on CPUs only"));
     command.back() = "gpu";
     EXPECT_THAT(tandem_run(command).errors, HasSubstr("--device"));
     EXPECT_EQ(tandem_run(command).status.code, 2);
@@ -89,7 +90,8 @@ TEST_F(Devices, TheRecipeForGpusNamesTheOneForCpus) {
       result.errors,
       AllOf(
           HasSubstr(
-              built_for_cuda() ? "there is no GPU to use" : "needs tandem-worker-cuda"),
+              built_for_cuda() ? "there is no usable GPU"
+                               : "this build computes on CPUs only"),
           HasSubstr("; without a GPU take the recipe " + recipes + "004-amp.toml\n")));
   const Scratch scratch;
   const auto compared = tandem_run(

@@ -1,33 +1,20 @@
 #pragma once
 
-#include <filesystem>
+#include <string>
+#include <vector>
 
 #include "program.h"
 
 namespace tandem {
 
-/// `tandem` with a tandem-worker-cuda whose GPUs are devices in main memory
-/// (tests/device/worker): what --device cuda does, as a user sees it.
-class FarProgram {
- public:
-  FarProgram() {
-    namespace fs = std::filesystem;
-    // A copy: a program's place is that of the file it was linked to.
-    fs::copy_file(program(), folder_ / "tandem");
-    fs::create_symlink(program("tandem-worker"), folder_ / "tandem-worker");
-    fs::create_symlink(program("far_worker"), folder_ / "tandem-worker-cuda");
-  }
-
-  CommandResult run(
-      const std::vector<std::string>& arguments,
-      const Variables& variables = {}) const {
-    std::vector<std::string> command = {folder_ / "tandem"};
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    return run_command(command, variables, 800);
-  }
-
- private:
-  Scratch folder_;
-};
+/// Runs `tandem` with a CUDA library whose GPUs are devices in main memory
+/// (tests/device/far_library.cpp).
+inline CommandResult run_far_program(
+    const std::vector<std::string>& arguments, Variables variables = {}) {
+  std::vector<std::string> command = {program()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  variables.push_back({"TANDEM_CUDA_LIBRARY", program("libfar_cuda.so")});
+  return run_command(command, variables, 800);
+}
 
 }  // namespace tandem

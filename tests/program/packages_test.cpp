@@ -117,8 +117,8 @@ TEST(Packages, TheProgramComesWithRecipesAndPagesOfEachCommand) {
     }
   }
   EXPECT_EQ(
-      files.erase("libexec/tandem/tandem-worker-cuda") > 0,
-      fs::exists(binary_dir() + "/bin/tandem-worker-cuda"));
+      files.erase("libexec/tandem/libtandem_cuda.so") > 0,
+      fs::exists(binary_dir() + "/bin/libtandem_cuda.so"));
   for (const auto& name : unused_libraries()) {
     EXPECT_EQ(files.erase("libexec/tandem/unused/" + name), 1u) << name;
   }

@@ -63,10 +63,6 @@ class DeviceCommunicator : public Communicator {
     return host_->host_group();
   }
 
-  std::string capture_obstacle() const override {
-    return on_device_ ? on_device_->capture_obstacle() : host_->capture_obstacle();
-  }
-
   at::Tensor make_buffer(int64_t numel, at::ScalarType dtype) override {
     return host_->make_buffer(numel, dtype);
   }
@@ -78,14 +74,6 @@ class DeviceCommunicator : public Communicator {
   }
 
  protected:
-  void do_launch_graph(const std::function<void()>& launch) override {
-    if (on_device_ != nullptr) {
-      on_device_->launch_graph(launch, {});
-    } else {
-      launch();
-    }
-  }
-
   WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) override {
     if (auto* group = group_of(tensor)) {
       return group->all_reduce(tensor, op);

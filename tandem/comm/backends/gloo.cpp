@@ -259,6 +259,10 @@ class GlooCommunicator : public Communicator, public RpcBackend {
     return make_gloo_communicator(store_, name, place.rank, place.size, options_);
   }
 
+  RpcBackend* rpc_backend() override {
+    return this;
+  }
+
   std::unique_ptr<Rpc> make_rpc() override {
     TensorPipeOptions options;
     options.address = options_.address;

@@ -238,6 +238,10 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
   std::unique_ptr<Communicator> split(int color) override {
     return world_->split(color);
   }
+  RpcBackend* rpc_backend() override {
+    return this;
+  }
+
   std::unique_ptr<Rpc> make_rpc() override {
     return tandem::make_rpc(*world_);
   }

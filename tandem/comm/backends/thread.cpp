@@ -82,6 +82,10 @@ class ThreadCommunicator : public Communicator, public RpcBackend {
         group_->child(sequence_, color, place.size), place.rank, place.size);
   }
 
+  RpcBackend* rpc_backend() override {
+    return this;
+  }
+
   std::unique_ptr<Rpc> make_rpc() override {
     return make_thread_rpc(group_->mailboxes(num_rpcs_++), rank());
   }

@@ -51,7 +51,8 @@ class Rpc {
   virtual RpcRequest next() = 0;
 };
 
-/// A second base of communicators whose ranks can call each other.
+/// A second base of communicators whose ranks can call each other
+/// (Communicator::rpc_backend()).
 class RpcBackend {
  public:
   [[nodiscard]] virtual std::unique_ptr<Rpc> make_rpc() = 0;

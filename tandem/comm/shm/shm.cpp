@@ -37,6 +37,10 @@ class ShmCommunicator : public Communicator, public RpcBackend {
 
   std::unique_ptr<Communicator> split(int color) override;
 
+  RpcBackend* rpc_backend() override {
+    return this;
+  }
+
   std::unique_ptr<Rpc> make_rpc() override {
     return make_shm_rpc(split_group(0));
   }

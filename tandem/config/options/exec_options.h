@@ -6,16 +6,12 @@
 namespace tandem {
 
 /// What computes a stage. `automatic`: the fastest that can run the model.
-enum class ExecutorKind { automatic, cuda, cudagraph, compiled, eager };
+enum class ExecutorKind { automatic, compiled, eager };
 template <>
 struct Choices<ExecutorKind> {
   static constexpr Choice<ExecutorKind> rows[] = {
       {ExecutorKind::automatic, "auto",
-       "compiled, or cuda on a GPU; eager for what that cannot run"},
-      {ExecutorKind::cuda, "cuda", "kernels of our own for GPUs; layered models"},
-      {ExecutorKind::cudagraph, "cudagraph",
-       "what auto takes on a GPU, a step captured once and then replayed; one rank, "
-       "or ranks over nccl"},
+       "compiled, or eager for models that it does not run and on a GPU"},
       {ExecutorKind::compiled, "compiled",
        "oneDNN and kernels of our own; layered models, fp32, bf16, fp16"},
       {ExecutorKind::eager, "eager", "LibTorch's operators and autograd; any model"},

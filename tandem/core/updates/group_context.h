@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "tandem/core/host_device.h"
 
 namespace tandem {
 
@@ -15,17 +14,10 @@ struct GroupContext {
   int64_t step = 1;
 };
 
-/// What a parameter group has of its own, the same in all steps.
-struct GroupConstants {
-  // Times the schedule's learning rate.
-  double lr_scale = 1;
-  double weight_decay = 0;
-};
-
 /// What every optimizer makes of a gradient first. `weight_decay` is the same for all
 /// elements: compilers take the condition out of a loop, which they then vectorise.
 template <typename T>
-TANDEM_HOST_DEVICE T
+inline T
 decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
   T g = gradient_scale * grad;
   if (weight_decay != 0) {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <limits>
 
-#include "tandem/core/host_device.h"
 #include "tandem/core/step_scalars.h"
 
 namespace tandem {
@@ -24,11 +23,11 @@ struct LossScaleRule {
 /// Ends a step whose gradients were all `finite`, or is left out: counts it, takes
 /// those that were left out off step.step, and sets the scale of the step to come. It
 /// may shrink to nothing.
-TANDEM_HOST_DEVICE void end_scaled_step(
+inline void end_scaled_step(
     const LossScaleRule& rule, bool finite, float& scale, int64_t& growth_tracker,
     int64_t& skipped_steps, StepScalars& step) {
-  step.left_out = finite ? 0 : 1;
-  skipped_steps += step.left_out;
+  step.left_out = !finite;
+  skipped_steps += step.left_out ? 1 : 0;
   step.step -= skipped_steps;
   if (!rule.dynamic) {
     return;

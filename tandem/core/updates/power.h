@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "tandem/core/host_device.h"
 
 namespace tandem {
 
@@ -13,7 +12,7 @@ struct DoubledDouble {
   double low;
 };
 
-TANDEM_HOST_DEVICE DoubledDouble product(DoubledDouble a, DoubledDouble b) {
+inline DoubledDouble product(DoubledDouble a, DoubledDouble b) {
   const double high = a.high * b.high;
   const double low =
       std::fma(a.high, b.high, -high) + (a.high * b.low + a.low * b.high);
@@ -22,9 +21,9 @@ TANDEM_HOST_DEVICE DoubledDouble product(DoubledDouble a, DoubledDouble b) {
 }
 
 /// base^exponent for 0 <= base < 1 and exponent >= 0, nearly always rounded correctly,
-/// with the same bits on CPUs and GPUs, whose std::pow differ. 1 - power() has the bits
+/// with the same bits on every CPU and C library. 1 - power() has the bits
 /// of 1 - glibc's pow for Adam's usual bases (0.9 to 0.999, a million steps).
-TANDEM_HOST_DEVICE double power(double base, int64_t exponent) {
+inline double power(double base, int64_t exponent) {
   DoubledDouble result{1, 0};
   DoubledDouble factor{base, 0};
   for (; exponent > 0; exponent /= 2) {

@@ -57,12 +57,6 @@ at::Tensor tensor_over(Plan& plan, const dnnl::memory& memory) {
   return at::from_blob(memory.get_data_handle(), dims_of(memory), at::kFloat);
 }
 
-// The loss scale is in main memory here, as all else.
-double weight_of(const StepContext& context) {
-  const auto& scale = context.loss_scale;
-  return context.loss_weight * (scale.defined() ? *scale.data_ptr<float>() : 1.0);
-}
-
 RoundTo rounds_of(const StageOptions& options) {
   if (options.precision == Precision::fp16) {
     return options.opt_level == OptLevel::o1 ? RoundTo::fp16_o1 : RoundTo::fp16_o2;
@@ -125,7 +119,7 @@ class OnednnExecutor : public StageExecutor {
     in_flight_.erase(found);
     if (options_.last) {
       loss_gradient(
-          options_.loss.kind, plan.output, plan.targets, weight_of(context),
+          options_.loss.kind, plan.output, plan.targets, context.loss_weight * context.loss_scale,
           plan.grad_output.data_ptr<float>());
       if (output_is_fp16()) {
         round_to_fp16(plan.grad_output.numel(), plan.grad_output.data_ptr<float>());

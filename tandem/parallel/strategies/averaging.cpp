@@ -25,7 +25,6 @@ class Averaging : public Strategy {
   Averaging(const StrategyOptions& options, const StrategyParts& parts)
       : options_(options),
         parts_(parts),
-        step_(parts.arenas),
         equal_(at::full({1}, 1, at::kLong)) {}
 
   void start() override {
@@ -44,7 +43,7 @@ class Averaging : public Strategy {
     equal_.fill_(0);
     StepSums sums;
     if (!micro_batches.empty()) {
-      sums = step_alone(options_, parts_, step_, micro_batches, context);
+      sums = step_alone(options_, parts_, micro_batches, context);
     }
     const int64_t steps = options_.average_every;
     if (steps > 0 && (context.step + 1) % steps == 0) {
@@ -192,7 +191,6 @@ class Averaging : public Strategy {
 
   StrategyOptions options_;
   StrategyParts parts_;
-  DeviceStep step_;
   // Whether all ranks have the same parameters and buffers; the same on all ranks.
   at::Tensor equal_;
   // This rank's parameters and buffers while the arenas hold the average.

@@ -6,7 +6,6 @@
 #include "tandem/parallel/reduce/replicas.h"
 #include "tandem/parallel/strategies/strategies.h"
 #include "tandem/parallel/update/arena_update.h"
-#include "tandem/parallel/update/two_part_step.h"
 #include "tandem/parallel/update/update_rule.h"
 
 namespace tandem {
@@ -21,7 +20,7 @@ WireFormat wire_of(const StrategyOptions& options, const StrategyParts& parts) {
 
 // With a group of one this is the sequential strategy: every collective does
 // nothing.
-class DataParallel : public Strategy, public TwoPartStep {
+class DataParallel : public Strategy {
  public:
   DataParallel(const StrategyOptions& options, const StrategyParts& parts)
       : options_(options),
@@ -31,8 +30,7 @@ class DataParallel : public Strategy, public TwoPartStep {
             plan_buckets(
                 parts.arenas.gradients().layout(), options.sync, options.bucket_bytes),
             options.sync == SyncMode::overlap, wire_of(options, parts)),
-        update_(make_update_rule(options.optimizer_state, parts.comm, parts)),
-        step_(parts.arenas) {}
+        update_(make_update_rule(options.optimizer_state, parts.comm, parts)) {}
 
   void start() override {
     start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
@@ -48,32 +46,20 @@ class DataParallel : public Strategy, public TwoPartStep {
 
   StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
-    begin_step(micro_batches, context);
-    return finish_step(micro_batches, context);
-  }
-
-  void begin_step(
-      const std::vector<Batch>& micro_batches, const StepContext& context) override {
-    step_.begin(weighted(micro_batches, context), micro_batches);
-  }
-
-  StepSums finish_step(
-      const std::vector<Batch>& micro_batches, const StepContext& context) override {
     start_gradients(parts_, micro_batches);
-    StepContext of_batch = weighted(micro_batches, context);
+    const StepContext weighted = with_loss_weight(micro_batches, context);
     StepSums sums;
     if (micro_batches.empty()) {
       reducer_.begin(context.trace);
     }
     for (size_t i = 0; i < micro_batches.size(); ++i) {
       const bool last = i + 1 == micro_batches.size();
-      of_batch.record = step_.record(i);
-      sums += parts_.executor.forward(0, micro_batches[i], of_batch).sums;
+      sums += parts_.executor.forward(0, micro_batches[i], weighted).sums;
       if (last) {
         reducer_.begin(context.trace);
       }
       GradientSink& sink = last ? static_cast<GradientSink&>(reducer_) : no_sink_;
-      parts_.executor.backward(0, {}, of_batch, sink);
+      parts_.executor.backward(0, {}, weighted, sink);
       if (last) {
         reducer_.warn_of_unused();
       }
@@ -81,10 +67,6 @@ class DataParallel : public Strategy, public TwoPartStep {
     reducer_.finish();
     update(context);
     return sums;
-  }
-
-  Communicator& communicator() override {
-    return parts_.comm;
   }
 
   StepSums evaluate_batch(const Batch& batch, const StepContext& context) override {
@@ -110,21 +92,17 @@ class DataParallel : public Strategy, public TwoPartStep {
   }
 
  private:
-  StepContext weighted(
+  StepContext with_loss_weight(
       const std::vector<Batch>& micro_batches, const StepContext& context) const {
     StepContext weighted = context;
     if (!micro_batches.empty()) {
       const auto& first = micro_batches.front();
       weighted.loss_weight =
           loss_weight(parts_.loss, first.global_count, first.targets);
-      weighted.loss_scale = loss_scale();
+      const GradScaler* scaler = parts_.optimizer.scaler();
+      weighted.loss_scale = scaler != nullptr ? scaler->scale() : 1;
     }
     return weighted;
-  }
-
-  at::Tensor loss_scale() const {
-    const GradScaler* scaler = parts_.optimizer.scaler();
-    return scaler != nullptr ? scaler->scale_tensor() : at::Tensor();
   }
 
   // All ranks have the same gradients here, so a GradScaler decides alike on them
@@ -133,18 +111,20 @@ class DataParallel : public Strategy, public TwoPartStep {
     if (context.trace != nullptr) {
       context.trace->mark("compute", "update");
     }
+    StepScalars step = scalars_of(context);
     if (GradScaler* scaler = parts_.optimizer.scaler()) {
-      scaler->unscale(parts_.arenas.gradients(), step_.scalars());
+      scaler->unscale(parts_.arenas.gradients(), step);
     }
-    clip(options_, step_, [this] { return own_gradient_norm(parts_.arenas); });
-    update_->update(step_.scalars());
+    clip(options_, parts_.arenas, step, [this] {
+      return own_gradient_norm(parts_.arenas);
+    });
+    update_->update(step);
   }
 
   StrategyOptions options_;
   StrategyParts parts_;
   GradReducer reducer_;
   std::unique_ptr<UpdateRule> update_;
-  DeviceStep step_;
   NoSink no_sink_;
 };
 

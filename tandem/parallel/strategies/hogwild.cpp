@@ -20,7 +20,7 @@ namespace {
 class Hogwild : public Strategy {
  public:
   Hogwild(const StrategyOptions& options, const StrategyParts& parts)
-      : options_(options), parts_(parts), step_(parts.arenas) {}
+      : options_(options), parts_(parts) {}
 
   void start() override {
     // Behind this all have written what they start from, a checkpoint for instance.
@@ -39,7 +39,7 @@ class Hogwild : public Strategy {
     const int64_t start = context.trace != nullptr ? context.trace->now_us() : 0;
     // Others write too.
     tell_executor(parts_);
-    auto sums = step_alone(options_, parts_, step_, micro_batches, context);
+    auto sums = step_alone(options_, parts_, micro_batches, context);
     if (context.trace != nullptr) {
       const int64_t took = context.trace->now_us() - start;
       context.trace->add(
@@ -116,7 +116,6 @@ class Hogwild : public Strategy {
 
   StrategyOptions options_;
   StrategyParts parts_;
-  DeviceStep step_;
 };
 
 }  // namespace

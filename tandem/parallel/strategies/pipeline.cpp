@@ -25,7 +25,6 @@ class Pipeline : public Strategy {
   Pipeline(const StrategyOptions& options, const StrategyParts& parts)
       : options_(options),
         parts_(parts),
-        step_(parts.arenas),
         grid_(make_grid(
             options.stages, options.replicas, parts.comm.rank(), parts.comm.size())),
         pipeline_(parts.comm.split(grid_.replica)),
@@ -186,9 +185,9 @@ class Pipeline : public Strategy {
   }
 
   void update(const StepContext& context) {
-    step_.begin(context.lr, context.step + 1);
-    clip(options_, step_, [this] { return norm_of_all_stages(); });
-    update_->update(step_.scalars());
+    StepScalars step = scalars_of(context);
+    clip(options_, parts_.arenas, step, [this] { return norm_of_all_stages(); });
+    update_->update(step);
   }
 
   at::Tensor norm_of_all_stages() {
@@ -221,7 +220,6 @@ class Pipeline : public Strategy {
 
   StrategyOptions options_;
   StrategyParts parts_;
-  DeviceStep step_;
   Grid grid_;
   // The stages of this rank's replica, and the replicas of its stage.
   std::unique_ptr<Communicator> pipeline_;

@@ -18,7 +18,6 @@ class Server : public ParameterServerRank {
  public:
   Server(const StrategyOptions& options, const StrategyParts& parts)
       : ParameterServerRank(options, parts),
-        step_(parts.arenas),
         workers_(static_cast<size_t>(num_workers())) {}
 
   StepSums train_step(const std::vector<Batch>&, const StepContext& context) override {
@@ -213,12 +212,13 @@ class Server : public ParameterServerRank {
   }
 
   void update(const StepContext& context, int64_t number) {
-    step_.begin(context.lr, number);
-    clip(options_, step_, [this] { return own_gradient_norm(parts_.arenas); });
-    update_all(parts_, step_.scalars());
+    StepScalars step{context.lr, 1, number, false};
+    clip(options_, parts_.arenas, step, [this] {
+      return own_gradient_norm(parts_.arenas);
+    });
+    update_all(parts_, step);
   }
 
-  DeviceStep step_;
   std::vector<PerWorker> workers_;
   // Of the last step.
   StepContext context_;

@@ -24,13 +24,21 @@ at::Tensor own_gradient_norm(ModelArenas& arenas) {
 }
 
 void clip(
-    const StrategyOptions& options, DeviceStep& step,
+    const StrategyOptions& options, ModelArenas& arenas, StepScalars& step,
     const std::function<at::Tensor()>& norm) {
-  if (options.clip_norm > 0) {
-    const auto length = norm() + 1e-6;
-    const auto factor = at::full_like(length, options.clip_norm).div_(length);
-    // A norm that is NaN scales nothing.
-    step.gradient_scale().copy_(at::fmin(factor, at::ones_like(factor)));
+  if (options.clip_norm <= 0) {
+    return;
+  }
+  const auto length = norm() + 1e-6;
+  // A norm that is NaN scales nothing.
+  const auto factor = at::fmin(
+      at::full_like(length, options.clip_norm).div_(length), at::ones_like(length));
+  if (factor.is_cpu()) {
+    step.gradient_scale = factor.item<double>();
+    return;
+  }
+  for (const auto& range : arenas.gradients().layout().trainable_ranges()) {
+    arenas.gradients().slice(range).mul_(factor);
   }
 }
 

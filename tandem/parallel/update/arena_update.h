@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "tandem/parallel/strategy.h"
-#include "tandem/parallel/update/device_step.h"
 
 namespace tandem {
 
@@ -16,10 +15,11 @@ namespace tandem {
 at::Tensor own_gradient_squares(ModelArenas& arenas);
 at::Tensor own_gradient_norm(ModelArenas& arenas);
 
-/// Scales the gradients of `step` down to options.clip_norm; `norm` (float64, no
-/// dimensions) is called only when there is one.
+/// Scales this rank's gradients down to options.clip_norm: `step.gradient_scale` on the
+/// CPU, the gradients themselves on a device, without waiting for it. `norm` (float64,
+/// no dimensions) is called only if clip_norm is set.
 void clip(
-    const StrategyOptions& options, DeviceStep& step,
+    const StrategyOptions& options, ModelArenas& arenas, StepScalars& step,
     const std::function<at::Tensor()>& norm);
 
 /// One pass of the optimizer over all trainable parameters; the executor is told.

@@ -1,0 +1,84 @@
+// Optimizers on a device, in LibTorch's operators, give the results of the fused CPU passes
+// but for the last bits.
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include "tandem/optim/optimizer.h"
+#include "tests/device/far_device.h"
+
+namespace tandem::far_optimizer_test {
+
+constexpr int64_t kSize = 100;
+constexpr int64_t kSteps = 5;
+
+struct Row {
+  const char* name;
+  OptimizerKind kind;
+  void (*change)(OptimizerOptions& options);
+};
+
+void PrintTo(const Row& row, std::ostream* out) {
+  *out << row.name;
+}
+
+class FarOptimizers : public testing::TestWithParam<Row> {
+ protected:
+  // Parameters after each step.
+  static std::vector<at::Tensor> train(at::ScalarType dtype, at::Device device) {
+    OptimizerOptions options;
+    options.kind = GetParam().kind;
+    options.weight_decay = 0.1;
+    GetParam().change(options);
+    ModelArenaOptions there;
+    there.device = device;
+    const auto weight = at::linspace(-1, 1, kSize, dtype).set_requires_grad(true);
+    ModelArenas arenas({{"weight", weight}}, {}, there);
+    const auto optimizer =
+        make_optimizer(options, arenas.parameters(), arenas.gradients());
+    std::vector<at::Tensor> values;
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      auto gradient = arenas.gradients().view(0);
+      gradient.copy_(at::linspace(2, -1, kSize, dtype).mul(step).sin());
+      optimizer->update(
+          arenas.parameters().layout().ranges()[0], {0.01, 0.5, step, false});
+      values.push_back(arenas.parameters().view(0).cpu().clone());
+    }
+    return values;
+  }
+};
+
+TEST_P(FarOptimizers, EqualTheFusedPass) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    const auto expected = train(dtype, at::kCPU);
+    const auto found = train(dtype, kFar);
+    const double tolerance = dtype == at::kFloat ? 1e-5 : 1e-13;
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_TRUE(found[i].allclose(expected[i], tolerance, tolerance)) << i;
+    }
+    EXPECT_FALSE(found[0].equal(found[1])) << "a step changes them";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, FarOptimizers,
+    testing::Values(
+        Row{"sgd", OptimizerKind::sgd, [](OptimizerOptions&) {}},
+        Row{"sgd_momentum_dampening", OptimizerKind::sgd,
+            [](OptimizerOptions& options) {
+              options.momentum = 0.9;
+              options.dampening = 0.3;
+            }},
+        Row{"sgd_nesterov", OptimizerKind::sgd,
+            [](OptimizerOptions& options) {
+              options.momentum = 0.9;
+              options.nesterov = true;
+            }},
+        Row{"adam", OptimizerKind::adam, [](OptimizerOptions&) {}},
+        Row{"adam_amsgrad", OptimizerKind::adam,
+            [](OptimizerOptions& options) { options.amsgrad = true; }},
+        Row{"adamw", OptimizerKind::adamw, [](OptimizerOptions&) {}},
+        Row{"adadelta", OptimizerKind::adadelta, [](OptimizerOptions&) {}}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+}  // namespace tandem::far_optimizer_test
