@@ -41,9 +41,8 @@ void check_outputs(const at::Tensor& output, int64_t samples, int64_t num_classe
 
 // Switches of the whole process. cuDNN may round products of float32 to tf32 unless it
 // is told otherwise; with these the same bits come twice.
-void settle_cuda(Precision precision) {
+void settle_cuda(bool tf32) {
   auto& context = at::globalContext();
-  const bool tf32 = precision == Precision::tf32;
   context.setAllowTF32CuDNN(tf32);
   context.setAllowTF32CuBLAS(tf32);
   context.setDeterministicCuDNN(true);
@@ -61,15 +60,15 @@ class EagerExecutor : public StageExecutor {
             sink_->gradient_ready(slot);
           }
         }) {
-    if (options.precision == Precision::fp16 && model.layers() == nullptr) {
+    if (is_fp16(options.numerics.rounding) && model.layers() == nullptr) {
       throw ConfigError(
           "[exec] precision fp16 rounds what layers take and give, and this model is "
           "no "
           "plain sequence of layers; use --precision bf16 or fp32");
     }
     if (arenas.device().is_cuda()) {
-      settle_cuda(options.precision);
-    } else if (options.precision == Precision::bf16 && onednn_lacks_bf16()) {
+      settle_cuda(options.numerics.tf32);
+    } else if (options.numerics.product == at::kBFloat16 && onednn_lacks_bf16()) {
       // The switch is for the whole process, also where ranks are threads.
       at::globalContext().setUserEnabledMkldnn(false);
     }
@@ -85,7 +84,7 @@ class EagerExecutor : public StageExecutor {
     StageResult result;
     {
       const Autocast autocast(
-          options_.precision == Precision::bf16 && context.training,
+          options_.numerics.product == at::kBFloat16 && context.training,
           arenas_.device().type());
       result.output =
           model_.forward(input, forward_context(batch, context)).to(dtype());
@@ -184,9 +183,8 @@ class EagerExecutor : public StageExecutor {
   ForwardContext forward_context(const Batch& batch, const StepContext& context) {
     ForwardContext forward;
     forward.training = context.training;
-    if (context.training && options_.precision == Precision::fp16) {
-      forward.half =
-          options_.opt_level == OptLevel::o1 ? HalfLayers::o1 : HalfLayers::o2;
+    if (context.training) {
+      forward.rounding = options_.numerics.rounding;
     }
     forward.samples = {
         context.seed, context.epoch, batch.first_position, batch.position_stride};

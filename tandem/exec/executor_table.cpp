@@ -3,6 +3,30 @@
 
 namespace tandem {
 
+Numerics numerics_of(const ExecOptions& exec) {
+  Numerics numerics;
+  switch (exec.precision) {
+    case Precision::fp64:
+      numerics.storage = numerics.product = at::kDouble;
+      break;
+    case Precision::bf16:
+      numerics.product = at::kBFloat16;
+      break;
+    case Precision::fp16:
+      numerics.rounding =
+          exec.opt_level == OptLevel::o1 ? Rounding::fp16_o1 : Rounding::fp16_o2;
+      break;
+    case Precision::tf32:
+      numerics.tf32 = true;
+      break;
+    case Precision::fp32:
+      break;
+    case Precision::automatic:
+      throw InternalError("[exec] settle_precision() comes first");
+  }
+  return numerics;
+}
+
 const std::vector<ExecutorEntry>& executor_table() {
   static const std::vector<ExecutorEntry> table = {
       {ExecutorKind::compiled, &make_compiled_executor, &compiled_obstacle},

@@ -8,6 +8,7 @@
 
 #include "tandem/config/options/exec_options.h"
 #include "tandem/core/arena.h"
+#include "tandem/core/numerics.h"
 #include "tandem/core/step_scalars.h"
 #include "tandem/core/step_sums.h"
 #include "tandem/core/trace.h"
@@ -111,6 +112,9 @@ class StageExecutor {
   virtual ExecutorKind kind() const = 0;
 };
 
+/// `exec.precision` is not `automatic`.
+[[nodiscard]] Numerics numerics_of(const ExecOptions& exec);
+
 /// Which part of a model a stage is.
 struct StageOptions {
   Loss loss;
@@ -119,11 +123,7 @@ struct StageOptions {
   // Number of classes in the data. The last stage compares it with the outputs of its
   // first forward pass; 0: no comparison.
   int64_t num_classes = 0;
-  // Not `automatic`. bf16: convolutions and matrix products of training; fp16: what
-  // `opt_level` says. Parameters, gradients, the loss and what goes on to the next
-  // stage stay what they are.
-  Precision precision = Precision::fp32;
-  OptLevel opt_level = OptLevel::o1;
+  Numerics numerics = {};
   // Batch norm takes its statistics from the samples of all ranks.
   bool stacked_statistics = false;
 };

@@ -109,10 +109,10 @@ class LayeredModel : public Model {
   }
 
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
-    at::Tensor x = context.half == HalfLayers::o2 ? rounded(input) : input;
+    at::Tensor x = context.rounding == Rounding::fp16_o2 ? rounded(input) : input;
     for (size_t i = 0; i < layers_.size(); ++i) {
-      x = context.half == HalfLayers::none ? apply(i, x, context)
-                                           : apply_in_half(i, x, context);
+      x = is_fp16(context.rounding) ? apply_in_half(i, x, context)
+                                   : apply(i, x, context);
       if (context.after_layer) {
         context.after_layer(layers_[i], x);
       }
@@ -171,7 +171,7 @@ class LayeredModel : public Model {
       }
       case LayerKind::log_softmax: {
         const auto output = apply(index, x, context);
-        return context.half == HalfLayers::o2 ? rounded(output) : output;
+        return context.rounding == Rounding::fp16_o2 ? rounded(output) : output;
       }
       case LayerKind::batch_norm2d:
       case LayerKind::dropout:

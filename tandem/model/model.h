@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tandem/core/arena.h"
+#include "tandem/core/numerics.h"
 #include "tandem/model/dropout.h"
 #include "tandem/model/layers.h"
 #include "tandem/model/loss.h"
@@ -16,20 +17,11 @@
 
 namespace tandem {
 
-/// Which layers of a layered model round what they take and give to float16, forward
-/// and backward; in between they compute in the model's dtype. So their numbers are
-/// those of a GPU that multiplies float16 and adds up in float32, but for the order of
-/// sums.
-///
-/// Source: apex/amp/lists and apex/amp/_initialize.py. `o1`: all but log-softmax, as
-/// the lists have it. `o2`: log-softmax and the model's input too. Batch norm computes
-/// in the model's dtype and rounds its output in both.
-enum class HalfLayers { none, o1, o2 };
-
 /// What a forward pass needs to know beside its input.
 struct ForwardContext {
   bool training = true;
-  HalfLayers half = HalfLayers::none;
+  // fp16: what layers round; `bf16` counts as `none`.
+  Rounding rounding = Rounding::none;
   SampleContext samples;
   // Called with each layer and its output while a layered model runs forward.
   std::function<void(const Layer&, const at::Tensor&)> after_layer;

@@ -31,7 +31,7 @@ ModelOptions model_options(
   options.input = {data.channels, data.height + border, data.width + border};
   options.num_classes = data.num_classes;
   options.seed = static_cast<uint64_t>(config.training.seed);
-  options.dtype = config.exec.precision == Precision::fp64 ? at::kDouble : at::kFloat;
+  options.dtype = numerics_of(config.exec).storage;
   options.dropout = config.model.dropout;
   if (statistics != nullptr) {
     options.stack_statistics = [statistics](const at::Tensor& mine) {
@@ -157,8 +157,7 @@ StageOptions stage_of(
   options.loss = loss_of(config);
   options.loss.own = std::move(loss);
   compare_outputs(config, train, model, options);
-  options.precision = config.exec.precision;
-  options.opt_level = config.exec.opt_level;
+  options.numerics = numerics_of(config.exec);
   if (!has_trait(config.strategy.kind, kHasStages)) {
     return options;
   }
@@ -217,8 +216,6 @@ std::unique_ptr<Optimizer> optimizer_of(const RunConfig& config, ModelArenas& ar
 Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
     std::unique_ptr<Model> model, LossFunction loss, const Placement& placement) {
-  TANDEM_CHECK(
-      config.exec.precision != Precision::automatic, "settle_precision() comes first");
   check_placement(config, comm, placement);
   Assembly parts;
   if (config.strategy.buffers == BufferSync::sync) {

@@ -213,7 +213,7 @@ class OnednnBf16Model : public OnednnModel {
  protected:
   void SetUp() override {
     StageOptions options = stage();
-    options.precision = Precision::bf16;
+    options.numerics.product = at::kBFloat16;
     bf16_ = std::make_unique<Rig>(model(), &make_compiled_executor, options);
     autocast_ = std::make_unique<Rig>(model(), &make_eager_executor, options);
   }
@@ -277,10 +277,9 @@ INSTANTIATE_TEST_SUITE_P(Zoo, OnednnBf16Model, kZoo, name_of);
 // either does from float32.
 class OnednnFp16Model : public OnednnModel {
  protected:
-  void expect_same_gradients(OptLevel level) {
+  void expect_same_gradients(Rounding level) {
     StageOptions options = stage();
-    options.precision = Precision::fp16;
-    options.opt_level = level;
+    options.numerics.rounding = level;
     Rig compiled(model(), &make_compiled_executor, options);
     Rig eager(model(), &make_eager_executor, options);
     for (const auto& part : {batch(0, 6), batch(40, 3), batch(9, 6)}) {
@@ -301,11 +300,11 @@ class OnednnFp16Model : public OnednnModel {
 };
 
 TEST_P(OnednnFp16Model, GradientsOfO1AreEagers) {
-  expect_same_gradients(OptLevel::o1);
+  expect_same_gradients(Rounding::fp16_o1);
 }
 
 TEST_P(OnednnFp16Model, GradientsOfO2AreEagers) {
-  expect_same_gradients(OptLevel::o2);
+  expect_same_gradients(Rounding::fp16_o2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, OnednnFp16Model, kZoo, name_of);

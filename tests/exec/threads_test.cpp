@@ -54,7 +54,9 @@ std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads)
   ModelArenas arenas(model->parameters(), model->buffers());
   StageOptions stage;
   stage.loss.kind = row_of(kind).loss;
-  stage.precision = precision;
+  ExecOptions exec;
+  exec.precision = precision;
+  stage.numerics = numerics_of(exec);
   const auto executor = make_compiled_executor(*model, arenas, stage);
   const auto optimizer =
       make_optimizer({}, arenas.parameters(), arenas.gradients(), {{}});

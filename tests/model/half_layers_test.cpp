@@ -31,9 +31,9 @@ ModelOptions double_options() {
   return options;
 }
 
-ForwardContext in_half(HalfLayers layers) {
+ForwardContext in_half(Rounding layers) {
   ForwardContext context;
-  context.half = layers;
+  context.rounding = layers;
   return context;
 }
 
@@ -60,7 +60,7 @@ struct ByHand {
 
 TEST(HalfLayers, RoundWhatAPerceptronTakesAndGivesForwardAndBackward) {
   const auto x = waves({6, 7}, 42) * 3;
-  for (const auto layers : {HalfLayers::o1, HalfLayers::o2}) {
+  for (const auto layers : {Rounding::fp16_o1, Rounding::fp16_o2}) {
     const auto model = make_layered_model(
         {linear("f", 7, 5), relu(), linear("g", 5, 4)}, double_options());
     const auto grad_output = waves({6, 4}, 24) * 1000 / 3;
@@ -80,14 +80,14 @@ TEST(HalfLayers, RoundWhatAPerceptronTakesAndGivesForwardAndBackward) {
 
 TEST(HalfLayers, GradientsOverflowBeyond65504) {
   const auto model = make_layered_model({linear("f", 7, 5)}, double_options());
-  const auto output = model->forward(waves({6, 7}, 42), in_half(HalfLayers::o1));
+  const auto output = model->forward(waves({6, 7}, 42), in_half(Rounding::fp16_o1));
   output.backward(at::ones_like(output) * 30000);
   // The bias's gradient is 6 times 30,000.
   EXPECT_TRUE(model->parameters()[1].tensor.grad().isinf().all().item<bool>());
 }
 
 // The layers of each kind whose outputs are all float16 numbers.
-std::vector<bool> rounding_layers(HalfLayers half_layers) {
+std::vector<bool> rounding_layers(Rounding half_layers) {
   const auto model = make_layered_model(
       {conv2d("c", 2, 3, 3), batch_norm2d("b", 3), relu(), max_pool2d(2),
        dropout2d(0.3), flatten(), dropout(0.3), linear("g", 3 * 2 * 2, 4),
@@ -103,21 +103,21 @@ std::vector<bool> rounding_layers(HalfLayers half_layers) {
 }
 
 TEST(HalfLayers, AreAllButLogSoftmaxInO1AndAllInO2) {
-  EXPECT_THAT(rounding_layers(HalfLayers::none), testing::Each(false));
+  EXPECT_THAT(rounding_layers(Rounding::none), testing::Each(false));
   EXPECT_THAT(
-      rounding_layers(HalfLayers::o1),
+      rounding_layers(Rounding::fp16_o1),
       ElementsAre(true, true, true, true, true, true, true, true, false));
-  EXPECT_THAT(rounding_layers(HalfLayers::o2), testing::Each(true));
+  EXPECT_THAT(rounding_layers(Rounding::fp16_o2), testing::Each(true));
 }
 
 TEST(HalfLayers, O2RoundsTheInputToo) {
   const auto x = waves({4, 2, 6, 6}, 288);
-  const auto output_of = [&](HalfLayers layers, const at::Tensor& input) {
+  const auto output_of = [&](Rounding layers, const at::Tensor& input) {
     return make_layered_model({max_pool2d(2)}, double_options())
         ->forward(input, in_half(layers));
   };
-  EXPECT_TRUE(output_of(HalfLayers::o1, x).equal(output_of(HalfLayers::none, x)));
-  EXPECT_TRUE(output_of(HalfLayers::o2, x).equal(output_of(HalfLayers::none, half(x))));
+  EXPECT_TRUE(output_of(Rounding::fp16_o1, x).equal(output_of(Rounding::none, x)));
+  EXPECT_TRUE(output_of(Rounding::fp16_o2, x).equal(output_of(Rounding::none, half(x))));
 }
 
 }  // namespace tandem::half_layers_test

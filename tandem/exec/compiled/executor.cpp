@@ -57,19 +57,20 @@ at::Tensor tensor_over(Plan& plan, const dnnl::memory& memory) {
   return at::from_blob(memory.get_data_handle(), dims_of(memory), at::kFloat);
 }
 
-RoundTo rounds_of(const StageOptions& options) {
-  if (options.precision == Precision::fp16) {
-    return options.opt_level == OptLevel::o1 ? RoundTo::fp16_o1 : RoundTo::fp16_o2;
+// What this CPU computes in: bfloat16 is float32 with roundings where it lacks it.
+Numerics on_this_cpu(Numerics numerics) {
+  if (numerics.product == at::kBFloat16 && !has_bf16()) {
+    numerics.product = numerics.storage;
+    numerics.rounding = Rounding::bf16;
   }
-  return options.precision == Precision::bf16 && !has_bf16() ? RoundTo::bf16
-                                                             : RoundTo::nothing;
+  return numerics;
 }
 
 class OnednnExecutor : public StageExecutor {
  public:
   OnednnExecutor(Model& model, ModelArenas& arenas, const StageOptions& options)
       : options_(options),
-        rounds_(rounds_of(options)),
+        numerics_(on_this_cpu(options.numerics)),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_),
         layers_(bind_layers(*model.layers(), arenas)),
@@ -87,7 +88,7 @@ class OnednnExecutor : public StageExecutor {
     const FlushDenormals flush;
     Plan& plan = plan_for(slot, batch.inputs.sizes().vec(), context.training);
     plan.input_tensor.copy_(batch.inputs);
-    if (context.training && options_.first && rounds_ == RoundTo::fp16_o2) {
+    if (context.training && options_.first && numerics_.rounding == Rounding::fp16_o2) {
       round_to_fp16(plan.input_tensor.numel(), plan.input_tensor.data_ptr<float>());
     }
     const OnednnPass pass{
@@ -167,13 +168,12 @@ class OnednnExecutor : public StageExecutor {
     Plan& plan = plans_[PlanKey{slot, dims, training}];
     if (plan.ops.empty()) {
       // Evaluation is in float32.
-      const bool bf16 =
-          options_.precision == Precision::bf16 && rounds_ == RoundTo::nothing;
+      const Numerics numerics = training ? numerics_ : Numerics();
+      const bool bf16 = numerics.product == at::kBFloat16;
       fill(
           plan, dims,
-          {engine_, stream_, training,
-           training && bf16 ? OnednnType::bf16 : OnednnType::f32,
-           training ? rounds_ : RoundTo::nothing});
+          {engine_, stream_, training, bf16 ? OnednnType::bf16 : OnednnType::f32,
+           numerics.rounding});
     }
     return plan;
   }
@@ -207,8 +207,8 @@ class OnednnExecutor : public StageExecutor {
   }
 
   bool output_is_fp16() const {
-    return rounds_ == RoundTo::fp16_o2 ||
-           (rounds_ == RoundTo::fp16_o1 &&
+    return numerics_.rounding == Rounding::fp16_o2 ||
+           (numerics_.rounding == Rounding::fp16_o1 &&
             layers_.back().fused.layer.kind != LayerKind::log_softmax);
   }
 
@@ -237,8 +237,7 @@ class OnednnExecutor : public StageExecutor {
   }
 
   StageOptions options_;
-  // In training.
-  RoundTo rounds_;
+  Numerics numerics_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   std::vector<BoundLayer> layers_;

@@ -6,15 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/core/numerics.h"
+
 namespace tandem {
-
-/// float16 as a GPU stores it, by the levels of Apex; bfloat16 for CPUs that do not
-/// compute in it.
-enum class RoundTo { nothing, bf16, fp16_o1, fp16_o2 };
-
-inline bool is_fp16(RoundTo rounds) {
-  return rounds == RoundTo::fp16_o1 || rounds == RoundTo::fp16_o2;
-}
 
 /// What the operations of one plan share.
 struct OnednnContext {
@@ -26,7 +20,7 @@ struct OnednnContext {
   // layers. Their sums, parameters and gradients of parameters are float32.
   dnnl::memory::data_type compute = dnnl::memory::data_type::f32;
   // With a `compute` of f32: what values are rounded to (ops/rounded.cpp).
-  RoundTo rounds = RoundTo::nothing;
+  Rounding rounding = Rounding::none;
   // For bf16: whether a layer's input is what a rounding layer gave.
   bool values_are_bf16 = false;
 };

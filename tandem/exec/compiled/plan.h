@@ -58,7 +58,7 @@ std::unique_ptr<OnednnOp> make_onednn_op(
     const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 
 /// The two forms that it chooses from: as `context.compute` has it, and in float32 with
-/// values that are rounded to what `context.rounds` says.
+/// values that are rounded to what `context.rounding` says.
 std::unique_ptr<OnednnOp> make_plain_onednn_op(
     const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 std::unique_ptr<OnednnOp> make_rounded_op(

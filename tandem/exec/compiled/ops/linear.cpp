@@ -57,7 +57,7 @@ class Linear : public OnednnOp {
       rectify_gradient(data_of<float>(output_), count_ * out_, grad);
     }
     add_rows(grad, count_, out_, accumulate, tensors_.bias_grad.data_ptr<float>());
-    if (context_.rounds == RoundTo::bf16) {
+    if (context_.rounding == Rounding::bf16) {
       round_to_bf16(count_ * out_, grad);
     }
   }

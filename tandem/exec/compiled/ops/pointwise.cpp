@@ -246,7 +246,7 @@ std::unique_ptr<OnednnOp> make_onednn_log_softmax(const OnednnContext& context) 
 std::unique_ptr<OnednnOp> make_onednn_op(
     const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
-  return context.rounds == RoundTo::nothing
+  return context.rounding == Rounding::none
              ? make_plain_onednn_op(fused, tensors, context)
              : make_rounded_op(fused, tensors, context);
 }

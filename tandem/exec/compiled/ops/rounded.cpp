@@ -21,14 +21,14 @@ struct Roundings {
     product = kind == LayerKind::conv2d || kind == LayerKind::linear;
     changes = kind == LayerKind::batch_norm2d || kind == LayerKind::dropout ||
               kind == LayerKind::dropout2d;
-    if (is_fp16(context.rounds)) {
-      as_fp16(fused, context.rounds == RoundTo::fp16_o2);
+    if (is_fp16(context.rounding)) {
+      as_fp16(fused, context.rounding == Rounding::fp16_o2);
     } else {
       as_bf16(fused, context.values_are_bf16);
     }
   }
 
-  // As model/model.h says for HalfLayers.
+  // As core/numerics.h says.
   void as_fp16(const FusedLayer& fused, bool o2) {
     const bool softmax = fused.layer.kind == LayerKind::log_softmax;
     weights = biases = gradients = product;
@@ -109,7 +109,7 @@ class Rounded : public OnednnOp {
   Rounded(const FusedLayer& fused, LayerTensors tensors, const OnednnContext& context)
       : OnednnOp(context),
         rounds_(fused, context),
-        round_(is_fp16(context.rounds) ? &round_to_fp16 : &round_to_bf16) {
+        round_(is_fp16(context.rounding) ? &round_to_fp16 : &round_to_bf16) {
     weight_.plan(
         tensors.weight, tensors.weight_grad, rounds_.weights, rounds_.gradients);
     bias_.plan(tensors.bias, tensors.bias_grad, rounds_.biases, rounds_.gradients);
