@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "tests/app/refusals.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::app::train_flags_test {
 

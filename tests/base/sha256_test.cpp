@@ -45,13 +45,13 @@ TEST(Sha256, DoesNotDependOnThePieces) {
 }
 
 TEST(Sha256, OfAFileIsThatOfItsBytes) {
-  const TempDir folder;
+  const Scratch folder;
   for (const size_t size : {0, 1, 1 << 20, (1 << 20) + 1}) {
     const std::string bytes(size, 'b');
-    replace_file(folder.file("file"), bytes);
-    EXPECT_EQ(sha256_of_file(folder.file("file")), digest(bytes)) << size;
+    replace_file(folder / "file", bytes);
+    EXPECT_EQ(sha256_of_file(folder / "file"), digest(bytes)) << size;
   }
-  for (const auto& unreadable : {folder.file("missing"), folder.path()}) {
+  for (const auto& unreadable : {folder / "missing", folder.path()}) {
     EXPECT_THAT(
         message_of<DataError>([&] { sha256_of_file(unreadable); }),
         testing::HasSubstr("cannot read '" + unreadable + "': "));

@@ -10,16 +10,9 @@
 #include <thread>
 
 #include "tandem/base/error.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem {
-
-/// The same, as tests/fetch names it.
-struct TempDir : Scratch {
-  std::string file(const std::string& name) const {
-    return *this / name;
-  }
-};
 
 /// While it exists, no file of this process grows beyond `bytes`, as on a full disk.
 class FileSizeLimit {

@@ -24,7 +24,7 @@
 #include "tandem/checkpoint/weights.h"
 #include "tandem/formats/safetensors.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::checkpoint_damage_test {
 

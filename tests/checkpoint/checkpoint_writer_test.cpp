@@ -18,7 +18,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::checkpoint_writer_test {
 

@@ -21,7 +21,7 @@
 #include "tandem/model/model.h"
 #include "tandem/train/assembly.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 #include "tests/parity/python.h"
 
 namespace tandem::weights_test {

@@ -12,7 +12,7 @@
 
 #include "tandem/base/error.h"
 #include "tests/comm/group.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::collectives_test {
 

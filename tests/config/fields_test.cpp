@@ -9,7 +9,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 #include "tests/places.h"
 
 namespace tandem::fields_test {

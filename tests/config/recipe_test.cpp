@@ -9,7 +9,7 @@
 #include "tandem/base/files.h"
 #include "tandem/config/run_config.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::recipe_test {
 

@@ -7,7 +7,7 @@
 
 #include "tandem/base/error.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::cifar_test {
 

@@ -11,7 +11,7 @@
 #include "tandem/base/error.h"
 #include "tandem/data/idx.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::dataset_test {
 

@@ -11,7 +11,7 @@
 #include "tandem/base/file_lock.h"
 #include "tandem/data/dataset.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::named_datasets_test {
 

@@ -17,7 +17,7 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/data/idx.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::prepared_data_test {
 

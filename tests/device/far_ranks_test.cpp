@@ -7,7 +7,7 @@
 #include "tandem/comm/backends/device.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
 

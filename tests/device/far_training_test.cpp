@@ -8,7 +8,7 @@
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
 

@@ -15,7 +15,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/train/trainer.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 #include "tests/faults/file_faults.h"
 #include "tests/parallel/replica.h"
 

@@ -79,22 +79,22 @@ TEST(Mirrors, ASetIsReadWithAllThatItSays) {
 
 TEST(Mirrors, AFolderIsTakenFromWhereTheProgramRuns) {
   // A space in a path becomes %20.
-  const TempDir folder;
+  const Scratch folder;
   const auto before = std::filesystem::current_path();
-  std::filesystem::create_directory(folder.file("a b"));
-  std::filesystem::current_path(folder.file("a b"));
+  std::filesystem::create_directory(folder / "a b");
+  std::filesystem::current_path(folder / "a b");
   const auto mirrors =
       parse_mirrors(set_with("[\"here\"]", "[" + kRow + "]"), "m.toml");
   std::filesystem::current_path(before);
-  EXPECT_EQ(mirrors.at("own").urls.at(0), "file://" + folder.file("a%20b") + "/here/");
+  EXPECT_EQ(mirrors.at("own").urls.at(0), "file://" + (folder / "a%20b") + "/here/");
 }
 
 TEST(Mirrors, AFileOfTheUsersReplacesAddressesAndAddsSets) {
-  const TempDir folder;
+  const Scratch folder;
   replace_file(
-      folder.file("m.toml"),
+      folder / "m.toml",
       "[mnist]\nurls = [\"/mirror\"]\n" + set_with("[\"/own\"]", "[" + kRow + "]"));
-  setenv("TANDEM_MIRRORS", folder.file("m.toml").c_str(), 1);
+  setenv("TANDEM_MIRRORS", (folder / "m.toml").c_str(), 1);
   const Mirrors mirrors = read_mirrors();
   unsetenv("TANDEM_MIRRORS");
   const RemoteSet& mnist = find_set(mirrors, "mnist");

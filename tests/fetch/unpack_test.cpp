@@ -100,15 +100,15 @@ class Unpack : public testing::Test {
           {name, static_cast<int64_t>(bytes.size()),
            sha256_hex(bytes.data(), bytes.size())});
     }
-    replace_file(folder_.file("x.tar.gz"), packed);
-    make_directories(folder_.file("out"));
-    unpack(folder_.file("x.tar.gz"), set, folder_.file("out"));
+    replace_file(folder_ / "x.tar.gz", packed);
+    make_directories(folder_ / "out");
+    unpack(folder_ / "x.tar.gz", set, folder_ / "out");
   }
   void unpack_tar(const std::string& tar, const Members& files) const {
     unpack_gzip(gzipped(tar + std::string(1024, '\0')), files);
   }
 
-  const TempDir folder_;
+  const Scratch folder_;
 };
 
 const Members kFiles = {{"a", std::string(700'000, 'a')}, {"b", "two"}};
@@ -120,14 +120,14 @@ TEST_F(Unpack, ExtractsListedFilesOnly) {
           member("in/link", "", kSymbolicLink, "/etc") +
           member("in/readme", "read me") + member("in/b", "two"),
       kFiles);
-  EXPECT_THAT(list_directory(folder_.file("out")), ElementsAre("a", "b"));
-  EXPECT_TRUE(read_file(folder_.file("out/a")) == kFiles[0].second);
-  EXPECT_EQ(read_file(folder_.file("out/b")), "two");
+  EXPECT_THAT(list_directory(folder_ / "out"), ElementsAre("a", "b"));
+  EXPECT_TRUE(read_file(folder_ / "out/a") == kFiles[0].second);
+  EXPECT_EQ(read_file(folder_ / "out/b"), "two");
 }
 
 TEST_F(Unpack, DoesNotReadWhatFollowsTheLastListedFile) {
   unpack_tar(member("in/b", "two") + std::string(4096, 'x'), kOnlyB);
-  EXPECT_EQ(read_file(folder_.file("out/b")), "two");
+  EXPECT_EQ(read_file(folder_ / "out/b"), "two");
 }
 
 TEST_F(Unpack, UsesNoNameOfTheArchiveAsAPath) {
@@ -137,7 +137,7 @@ TEST_F(Unpack, UsesNoNameOfTheArchiveAsAPath) {
     tar += member(name, "two");
   }
   unpack_tar(tar + member("in/b", "two"), kOnlyB);
-  EXPECT_THAT(list_directory(folder_.file("out")), ElementsAre("b"));
+  EXPECT_THAT(list_directory(folder_ / "out"), ElementsAre("b"));
   EXPECT_THAT(list_directory(folder_.path()), ElementsAre("out", "x.tar.gz"));
 }
 
@@ -179,9 +179,9 @@ TEST_F(Unpack, RefusesAnArchiveInOneLineAndWritesNothing) {
     const auto message = message_of<DataError>([&] { unpack_tar(bad.tar, kOnlyB); });
     EXPECT_THAT(
         message, AllOf(
-                     StartsWith("[fetch] '" + folder_.file("x.tar.gz") + "' "),
+                     StartsWith("[fetch] '" + folder_ / "x.tar.gz" + "' "),
                      HasSubstr(bad.says), testing::Not(HasSubstr("\n"))));
-    EXPECT_THAT(list_directory(folder_.file("out")), testing::IsEmpty());
+    EXPECT_THAT(list_directory(folder_ / "out"), testing::IsEmpty());
   }
 }
 
@@ -196,7 +196,7 @@ TEST_F(Unpack, RefusesATornArchive) {
         << size;
   }
   EXPECT_THAT(
-      message_of<DataError>([&] { unpack(folder_.file("none"), {}, "."); }),
+      message_of<DataError>([&] { unpack(folder_ / "none", {}, "."); }),
       HasSubstr("none' cannot be unpacked: "));
 }
 

@@ -15,7 +15,7 @@
 #include "tandem/formats/torch_file.h"
 #include "tandem/formats/zip_directory.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::torch_file_limits_test {
 

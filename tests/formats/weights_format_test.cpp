@@ -14,7 +14,7 @@
 #include "tandem/formats/safetensors.h"
 #include "tandem/formats/torch_file.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::weights_format_test {
 

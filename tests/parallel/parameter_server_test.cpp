@@ -12,7 +12,7 @@
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 #include "tests/parallel/slow_worker.h"
 
 namespace tandem::parameter_server_test {

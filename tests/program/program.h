@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tandem/base/process.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 #include "tests/places.h"
 
 namespace tandem {

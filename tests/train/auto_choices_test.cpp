@@ -12,7 +12,7 @@
 #include "tandem/train/agreement/precision.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 #include "tests/parallel/replica.h"
 
 namespace tandem::auto_choices_test {

@@ -12,7 +12,7 @@
 #include "tandem/train/evaluation.h"
 #include "tandem/train/trainer.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 #include "tests/parallel/replica.h"
 
 namespace tandem::custom_dataset_test {

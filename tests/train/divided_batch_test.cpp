@@ -10,7 +10,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::divided_batch_test {
 

@@ -14,7 +14,7 @@
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 
 namespace tandem::evaluation_test {
 

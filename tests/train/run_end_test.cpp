@@ -16,7 +16,7 @@
 #include "tandem/train/evaluation.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 #include "tests/train/printed.h"
 
 namespace tandem::run_end_test {

@@ -11,7 +11,7 @@
 #include "tandem/base/files.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 #include "tests/train/printed.h"
 
 namespace tandem::saving_test {

@@ -16,7 +16,7 @@
 #include "tandem/base/files.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
-#include "tests/data/scratch.h"
+#include "tests/scratch.h"
 #include "tests/parallel/replica.h"
 
 namespace tandem::trainer_test {
