@@ -9,7 +9,7 @@
 #include "app/command.h"
 #include "app/describe.h"
 #include "tandem/base/error.h"
-#include "tandem/config/habits.h"
+#include "tandem/config/foreign_flags.h"
 
 namespace tandem::app {
 

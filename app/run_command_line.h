@@ -65,7 +65,7 @@ inline int run_command_line(
     int argc, char** argv, const std::vector<Command>& commands,
     const std::string& help) {
   try {
-    hold_standard_streams();
+    reserve_standard_streams();
     // A file that would pass ulimit -f is then an error as a full disk is.
     std::signal(SIGXFSZ, SIG_IGN);
     const Arguments all(argv + 1, argv + argc);

@@ -11,7 +11,7 @@
 #include "app/recipe_name.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/checkpoint/resume_settings.h"
-#include "tandem/config/document.h"
+#include "tandem/config/tutorial_figures.h"
 #include "tandem/data/dataset.h"
 
 namespace tandem::app {

@@ -68,7 +68,7 @@ class Copies : public tandem::Observer {
       std::memcpy(to_.data(), from_.data(), kCopiedBytes);
       times_.add(start);
     }
-    return tandem::Next::go_on;
+    return tandem::Next::proceed;
   }
 
   const tandem::SavePauses& times() const {
@@ -94,7 +94,7 @@ class Growth : public tandem::Observer {
       std::fflush(stdout);
       next_ += 60;
     }
-    return passed < seconds_ ? tandem::Next::go_on : tandem::Next::stop;
+    return passed < seconds_ ? tandem::Next::proceed : tandem::Next::stop;
   }
   void on_checkpoint(const std::string& /*path*/) override {
     ++saves_;
@@ -124,7 +124,7 @@ void measure_pause(tandem::RunConfig config) {
   config.training.epochs = kSaves * kStepsBetween / kStepsOfEpoch;
   config.output.checkpoint_every = kStepsBetween;
   Copies copies;
-  tandem::OwnParts own;
+  tandem::CustomParts own;
   own.observer = &copies;
   const auto comm = tandem::make_single_communicator();
   const auto data = tandem::load_dataset(config.data.source, config.data.limit);
@@ -143,7 +143,7 @@ void measure_growth(tandem::RunConfig config, double seconds) {
   config.training.epochs = 1 << 20;
   config.output.checkpoint_every = 1;
   Growth growth(seconds);
-  tandem::OwnParts own;
+  tandem::CustomParts own;
   own.observer = &growth;
   const auto comm = tandem::make_single_communicator();
   const auto data = tandem::load_dataset(config.data.source, config.data.limit);

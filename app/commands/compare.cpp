@@ -1,4 +1,4 @@
-#include "app/plan/comparison.h"
+#include "app/recipe_runs/comparison.h"
 #include "tandem/base/text.h"
 
 namespace tandem::app {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command_line.h"
-#include "app/plan/plan_inputs.h"
+#include "app/recipe_runs/plan_inputs.h"
 #include "app/report/run_table.h"
 #include "app/setting_flag.h"
 #include "tandem/base/error.h"

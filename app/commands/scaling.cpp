@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "app/plan/comparison.h"
+#include "app/recipe_runs/comparison.h"
 #include "tandem/base/error.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/text.h"
-#include "tandem/config/document.h"
+#include "tandem/config/tutorial_figures.h"
 
 namespace tandem::app {
 

@@ -136,7 +136,7 @@ void train_or_launch(const Arguments& given) {
   const RunConfig config = parse_train_arguments(arguments, &extras);
   variables.announce(launch_options(config));
   find_device(extras, [&] { return worker_path(config.exec.device); });
-  outlive_readers();
+  ignore_closed_readers();
   const bool first = env ? env->rank == 0 : config.ranks.node_rank == 0;
   if (first && !extras.kept.empty()) {
     log_info("the run keeps its own settings, not the recipe's: " + extras.kept);

@@ -228,7 +228,7 @@ void add_caveats(Conclusions& made) {
 
 }  // namespace
 
-Conclusions conclude(ordered_json& table, const std::string& directory) {
+Conclusions add_conclusions(ordered_json& table, const std::string& directory) {
   const std::string kind = text_in(table, "kind");
   const bool is_scaling = kind == "scaling";
   if (is_scaling) {

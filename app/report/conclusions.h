@@ -40,6 +40,7 @@ struct Conclusions {
 /// Reads the metrics of the runs below `directory`. Adds to the table "counts",
 /// "winner" if there is one, and to the rows of a scaling "speed_up", with
 /// "speed_up_range" if runs were repeated.
-Conclusions conclude(nlohmann::ordered_json& table, const std::string& directory);
+Conclusions add_conclusions(
+    nlohmann::ordered_json& table, const std::string& directory);
 
 }  // namespace tandem::app

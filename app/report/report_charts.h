@@ -24,7 +24,7 @@ namespace tandem::app {
 /// A cost has "unit", "scale" and "bars": "run", "style", "value" and, if known,
 /// "least", "most" and "document".
 ///
-/// `table`: as conclude() left it.
+/// `table`: as add_conclusions() left it.
 nlohmann::ordered_json make_charts(
     const nlohmann::ordered_json& table, const Conclusions& conclusions);
 

@@ -85,7 +85,7 @@ ordered_json read_run_table(const std::string& directory) {
 }
 
 Conclusions write_report(const std::string& directory, ordered_json& table) {
-  auto conclusions = conclude(table, directory);
+  auto conclusions = add_conclusions(table, directory);
   replace_file(directory + "/report.html", make_page(table, conclusions));
   return conclusions;
 }

@@ -19,12 +19,12 @@ nlohmann::ordered_json read_run_table(const std::string& directory);
 nlohmann::ordered_json machine_of(const std::string& directory);
 
 /// One HTML file that loads nothing: results, charts and settings. `table`: as
-/// conclude() left it.
+/// add_conclusions() left it.
 std::string make_page(
     const nlohmann::ordered_json& table, const Conclusions& conclusions);
 
 /// Writes DIRECTORY/report.html from the table and the files of the runs. Adds to the
-/// table what conclude() adds. Throws DataError.
+/// table what add_conclusions() adds. Throws DataError.
 Conclusions write_report(const std::string& directory, nlohmann::ordered_json& table);
 
 }  // namespace tandem::app

@@ -14,8 +14,8 @@ struct RunTable {
   std::vector<std::string> notes;
 };
 
-/// Builds the table of a comparison, a scaling or a run. `table`: as conclude() left
-/// it. `wide`: includes columns for which a terminal has no room.
+/// Builds the table of a comparison, a scaling or a run. `table`: as add_conclusions()
+/// left it. `wide`: includes columns for which a terminal has no room.
 RunTable make_run_table(const nlohmann::ordered_json& table, bool wide);
 
 /// Aligned columns; the first to the left, the others to the right.

@@ -70,11 +70,10 @@ Placement find_placement(const RunConfig& config, int local_rank) {
 
 std::unique_ptr<Communicator> make_group(
     JoinedRun& run, const RunConfig& config, const Placement& placement) {
-  return placement.device
-             ? make_cuda_communicator(
-                   load_cuda_library(), std::move(run.comm), run.store, placement,
-                   config.comm)
-             : std::move(run.comm);
+  return placement.device ? make_cuda_communicator(
+                                load_cuda_library(), std::move(run.comm), run.store,
+                                placement, config.comm)
+                          : std::move(run.comm);
 }
 
 std::string devices_json() {

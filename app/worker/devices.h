@@ -9,9 +9,10 @@
 
 namespace tandem::app {
 
-/// Where a rank of this program computes, as config.exec.device says. Loads CUDA only if
-/// it may be needed, so call it before anything else asks LibTorch for CUDA. Logs why
-/// `auto` does not use a GPU of the host. `local_rank`: the rank's number on its host.
+/// Where a rank of this program computes, as config.exec.device says. Loads CUDA only
+/// if it may be needed, so call it before anything else asks LibTorch for CUDA. Logs
+/// why `auto` does not use a GPU of the host. `local_rank`: the rank's number on its
+/// host.
 ///
 /// Throws ConfigError for a device that does not exist.
 Placement find_placement(const RunConfig& config, int local_rank);

@@ -8,9 +8,9 @@
 #include "app/command.h"
 #include "app/worker/devices.h"
 #include "tandem/base/error.h"
+#include "tandem/base/installed.h"
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/backends/mpi.h"
-#include "tandem/base/installed.h"
 #include "tandem/config/options/comm_options.h"
 #include "tandem/launch/mpirun.h"
 

@@ -68,7 +68,7 @@ RankEnv lone_env(const RunConfig& config) {
 void train_as_process(const RunConfig& config, const TrainExtras& extras) {
   const Deadline deadline(config.comm.timeout());
   const auto env = read_rank_env().value_or(lone_env(config));
-  OwnParts own;
+  CustomParts own;
   own.placement = place(config, extras, env.local_rank);
   print_join_line(config, env);
   JoinedRun run = join_run(env, config.comm);
@@ -92,7 +92,7 @@ void train_as_threads(const RunConfig& config, const TrainExtras& extras) {
   run_ranks(
       config.num_ranks_here(),
       [&](Communicator& comm) {
-        OwnParts own;
+        CustomParts own;
         own.placement = place(config, extras, comm.rank());
         RankEnv env = lone_env(config);
         env.rank = env.local_rank = comm.rank();
@@ -114,7 +114,7 @@ int work_train(const Arguments& arguments) {
   return run_as_rank([&] {
     TrainExtras extras;
     const RunConfig config = parse_train_arguments(arguments, &extras);
-    outlive_readers();
+    ignore_closed_readers();
     if (config.ranks.kind == RankKind::thread) {
       train_as_threads(config, extras);
     } else {

@@ -35,17 +35,17 @@ class Watcher : public tandem::Observer {
 
   tandem::Next on_step(const tandem::StepReport& step) override {
     samples_ += step.sums.values().samples;
-    return tandem::Next::go_on;
+    return tandem::Next::proceed;
   }
   tandem::Next on_epoch(const tandem::EpochReport& epoch) override {
     std::printf(
         "rank %d, epoch %d: loss %.4f, %.0f samples of its own\n", rank_,
         static_cast<int>(epoch.epoch) + 1, epoch.loss, samples_);
-    return tandem::Next::go_on;
+    return tandem::Next::proceed;
   }
   // Good enough: the run ends here, on all ranks.
   tandem::Next on_evaluation(const tandem::TestReport& test) override {
-    return test.accuracy() >= 92 ? tandem::Next::stop : tandem::Next::go_on;
+    return test.accuracy() >= 92 ? tandem::Next::stop : tandem::Next::proceed;
   }
   void on_checkpoint(const std::string& path) override {
     std::printf("saved %s\n", path.c_str());
@@ -77,7 +77,7 @@ int train(const std::string& out) {
   config.output.log_line = "off";
   auto run = tandem::join_run();
   Watcher watcher(run.comm->rank());
-  tandem::OwnParts own(make_perceptron());
+  tandem::CustomParts own(make_perceptron());
   own.loss = &smoothed_loss;
   own.observer = &watcher;
   const auto data = tandem::load_dataset(config.data.source, config.data.limit);

@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-void hold_standard_streams() {
+void reserve_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0) {
       continue;
@@ -44,7 +44,7 @@ int print_now(std::FILE* stream, const std::string& text) {
   return reason;
 }
 
-void outlive_readers() {
+void ignore_closed_readers() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 

@@ -12,7 +12,7 @@ namespace tandem {
 ///
 /// Call it first in main(), before anything is opened; spawn(), launch(), join_run()
 /// and train() do it again for programs that did not. Throws Error without /dev/null.
-void hold_standard_streams();
+void reserve_standard_streams();
 
 /// Writes to standard output or error at once, without SIGPIPE. A reader who stalls is
 /// waited for until this process is told to stop (output.h). Returns 0, or the errno of
@@ -22,6 +22,6 @@ int print_now(std::FILE* stream, const std::string& text);
 /// From now on a reader that has gone costs the output meant for it, not this process,
 /// whatever code prints. Programs started by exec inherit this: use it only before our
 /// own.
-void outlive_readers();
+void ignore_closed_readers();
 
 }  // namespace tandem

@@ -21,11 +21,11 @@ bool fits_run(const Field& field, const std::string& before, const std::string& 
   const RunConfig defaults;
   const std::string usual = to_toml(defaults, field);
   switch (field.kept) {
-    case Kept::value:
+    case ResumeRule::value:
       return before == now;
-    case Kept::whether_default:
+    case ResumeRule::whether_default:
       return (before == usual) == (now == usual);
-    case Kept::value_or_empty:
+    case ResumeRule::value_or_empty:
       return now == "\"\"" || before == now;
     default:
       return true;

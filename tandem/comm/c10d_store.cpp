@@ -21,7 +21,7 @@ class C10dStore : public c10d::Store {
  public:
   C10dStore(
       std::shared_ptr<StoreClient> client, std::string prefix,
-      std::chrono::milliseconds timeout, std::weak_ptr<const Admission> admission)
+      std::chrono::milliseconds timeout, std::weak_ptr<const AddressFilter> admission)
       : c10d::Store(timeout),
         client_(std::move(client)),
         prefix_(std::move(prefix)),
@@ -90,14 +90,14 @@ class C10dStore : public c10d::Store {
   std::shared_ptr<StoreClient> client_;
   std::string prefix_;
   Deadline deadline_;
-  std::weak_ptr<const Admission> admission_;
+  std::weak_ptr<const AddressFilter> admission_;
 };
 
 }  // namespace
 
 c10::intrusive_ptr<c10d::Store> make_c10d_store(
     std::shared_ptr<StoreClient> client, const std::string& prefix,
-    std::chrono::milliseconds timeout, std::weak_ptr<const Admission> admission) {
+    std::chrono::milliseconds timeout, std::weak_ptr<const AddressFilter> admission) {
   return c10::make_intrusive<C10dStore>(
       std::move(client), prefix, timeout, std::move(admission));
 }

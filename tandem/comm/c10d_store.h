@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "tandem/base/store/admission.h"
+#include "tandem/base/store/address_filter.h"
 #include "tandem/base/store/store.h"
 
 namespace tandem {
@@ -19,6 +19,6 @@ namespace tandem {
 /// while that lives.
 c10::intrusive_ptr<c10d::Store> make_c10d_store(
     std::shared_ptr<StoreClient> client, const std::string& prefix,
-    std::chrono::milliseconds timeout, std::weak_ptr<const Admission> admission);
+    std::chrono::milliseconds timeout, std::weak_ptr<const AddressFilter> admission);
 
 }  // namespace tandem

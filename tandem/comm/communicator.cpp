@@ -280,9 +280,9 @@ at::Tensor Communicator::make_buffer(int64_t numel, at::ScalarType dtype) {
   return at::zeros({numel}, dtype);
 }
 
-Communicator::Place Communicator::place_in_split(int color) {
+Communicator::SplitRank Communicator::rank_in_split(int color) {
   const auto all = stack(at::full({1}, color, at::kInt), "split");
-  Place place{0, 0};
+  SplitRank place{0, 0};
   for (int other = 0; other < size_; ++other) {
     const bool same = all.data_ptr<int>()[other] == color;
     place.rank += same && other < rank_ ? 1 : 0;

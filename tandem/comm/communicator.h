@@ -198,11 +198,11 @@ class Communicator {
   [[nodiscard]] virtual WorkPtr do_recv(at::Tensor tensor, int peer, int tag) = 0;
 
   // This rank's place among those with the same color. Collective.
-  struct Place {
+  struct SplitRank {
     int rank = 0;
     int size = 1;
   };
-  Place place_in_split(int color);
+  SplitRank rank_in_split(int color);
 
   // Counts what a backend waited outside of wait().
   void add_waited(std::chrono::duration<double> time) {

@@ -8,7 +8,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
-#include "tandem/config/habits.h"
+#include "tandem/config/foreign_flags.h"
 #include "tandem/config/line_format.h"
 
 namespace tandem {
@@ -80,7 +80,7 @@ class Row {
     field_.of = what;
     return *this;
   }
-  Row& kept(Kept kept = Kept::value) {
+  Row& kept(ResumeRule kept = ResumeRule::value) {
     field_.kept = kept;
     return *this;
   }
@@ -93,8 +93,8 @@ class Row {
     return *this;
   }
   // What to do for a value that there is not.
-  Row& way_on(const char* advice) {
-    field_.way_on = advice;
+  Row& alternative(const char* advice) {
+    field_.alternative = advice;
     return *this;
   }
   Row& line_template() {
@@ -395,7 +395,7 @@ void set_field(
   }
   if (field.type == Field::Type::choice) {
     throw unknown_choice(
-        where + ": " + field.name, text, names_of(field.words), field.way_on);
+        where + ": " + field.name, text, names_of(field.words), field.alternative);
   }
   throw ConfigError(
       "[config] " + where + ": " + field.name + " is '" + text + "', expected " +

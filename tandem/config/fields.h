@@ -38,7 +38,7 @@ struct FieldBase {
   // The setting that decides whether it means something; "": it always does.
   std::string needs;
 
-  Kept kept = Kept::no;
+  ResumeRule kept = ResumeRule::no;
   // May differ from host to host.
   bool local = false;
   // About one start of a run, not about the run.
@@ -51,7 +51,7 @@ struct FieldBase {
   // Of choices with values that are no word: a regular expression for all.
   std::string pattern;
   // Of choices: what to do for a value that there is not; "" for nothing.
-  std::string way_on;
+  std::string alternative;
 
   // What describe() says of it.
   std::string what;

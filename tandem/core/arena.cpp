@@ -267,10 +267,8 @@ ModelArenas::ModelArenas(
     std::shared_ptr<const ArenaLayout> layout, const ModelArenaOptions& options)
     : named_parameters_(std::move(parameters)),
       named_buffers_(std::move(buffers)),
-      parameters_(
-          layout, "parameters", options.allocate_parameters),
-      gradients_(
-          layout, "gradients", options.allocate_gradients),
+      parameters_(layout, "parameters", options.allocate_parameters),
+      gradients_(layout, "gradients", options.allocate_gradients),
       buffers_(
           std::make_shared<ArenaLayout>(
               named_buffers_, std::vector<int64_t>{}, 1, options.device),

@@ -23,8 +23,8 @@ struct DropoutCounter {
   uint32_t key1;
 };
 
-inline DropoutCounter
-dropout_counter(uint64_t seed, int64_t epoch, int64_t position, int64_t layer) {
+inline DropoutCounter dropout_counter(
+    uint64_t seed, int64_t epoch, int64_t position, int64_t layer) {
   return {
       static_cast<uint32_t>(position), static_cast<uint32_t>(epoch),
       static_cast<uint32_t>(layer), static_cast<uint32_t>(seed),

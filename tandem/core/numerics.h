@@ -6,8 +6,8 @@ namespace tandem {
 
 /// Values of 16 bits in float32 memory: each is rounded where an operation in 16 bits
 /// would round it, forward and backward. In between, layers compute in float32. So the
-/// values are those of a device that multiplies 16 bits and adds in float32, but for the
-/// order of sums.
+/// values are those of a device that multiplies 16 bits and adds in float32, but for
+/// the order of sums.
 ///
 /// Source of the levels of fp16: apex/amp/lists and apex/amp/_initialize.py.
 enum class Rounding {

@@ -138,11 +138,11 @@ void Loader::seek(int64_t epoch, int64_t first_position) {
     indices_ = shard_indices(sampler_, epoch);
     epoch_ = epoch;
     if (options_.images) {
-      held_indices_ = at::from_blob(
-                          indices_.data(), {static_cast<int64_t>(indices_.size())},
-                          at::kLong)
-                          .sub(dataset_.first_held)
-                          .to(options_.images->pixels.device());
+      held_indices_ =
+          at::from_blob(
+              indices_.data(), {static_cast<int64_t>(indices_.size())}, at::kLong)
+              .sub(dataset_.first_held)
+              .to(options_.images->pixels.device());
     }
   }
   step_ = 0;
@@ -234,9 +234,8 @@ void Loader::make_on_device(Batch& batch, int64_t first, int64_t stride) const {
   const int64_t count = batch.samples.size(0);
   const auto held = held_indices_.slice(0, first, first + count * stride, stride);
   const auto pixels = options_.images->pixels.index_select(0, held);
-  batch.inputs =
-      table_.index_select(0, pixels.view(-1).to(at::kInt))
-          .view({count, dataset_.channels, dataset_.height, dataset_.width});
+  batch.inputs = table_.index_select(0, pixels.view(-1).to(at::kInt))
+                     .view({count, dataset_.channels, dataset_.height, dataset_.width});
   if (options_.pad > 0) {
     const int64_t pad = options_.pad;
     batch.inputs =

@@ -44,9 +44,9 @@ struct LoaderOptions {
   bool pinned = false;
 };
 
-/// Sets where a loader makes batches for a model on `placement`: on the device if it has
-/// room for the data set's bytes (copy_to_device), else in memory from which it copies
-/// them.
+/// Sets where a loader makes batches for a model on `placement`: on the device if it
+/// has room for the data set's bytes (copy_to_device), else in memory from which it
+/// copies them.
 void use_device(
     LoaderOptions& options, const Dataset& data, const Placement& placement);
 

@@ -91,7 +91,7 @@ std::string describe(
 
 }  // namespace
 
-HostEnding conclude(
+HostEnding ending_of_host(
     const std::vector<Supervisor::Ending>& endings, const ReportOf& report_of,
     const Circumstances& when) {
   const Supervisor::Ending* worst = nullptr;

@@ -25,7 +25,7 @@ struct Circumstances {
 
 /// What ended a host's ranks: of how each ended, and of what it reported, the likeliest
 /// cause (Cause), in a line that names rank, process and signal.
-HostEnding conclude(
+HostEnding ending_of_host(
     const std::vector<Supervisor::Ending>& endings, const ReportOf& report_of,
     const Circumstances& when);
 

@@ -66,12 +66,12 @@ std::optional<HostEnding> ending_from(const std::string& text) {
       printable(text.substr(second + 1, kMostBytes))};
 }
 
-HostWatch::HostWatch(Place place, StoreServer* server, StoreClient* client)
-    : place_(std::move(place)),
-      notice_(place_.began),
+HostWatch::HostWatch(Options options, StoreServer* server, StoreClient* client)
+    : options_(std::move(options)),
+      notice_(options_.began),
       server_(server),
       client_(client) {
-  if (place_.nnodes > 1 && !is_first()) {
+  if (options_.nnodes > 1 && !is_first()) {
     thread_ = std::thread([this] { talk(); });
   }
 }
@@ -91,7 +91,8 @@ HostWatch::~HostWatch() {
 }
 
 std::string HostWatch::host(int node, const std::string& where) const {
-  return fmt::format("host {} {} with {}", node, where, ranks_text(node, place_.nproc));
+  return fmt::format(
+      "host {} {} with {}", node, where, ranks_text(node, options_.nproc));
 }
 
 // The same from both sides.
@@ -100,8 +101,8 @@ std::string HostWatch::unreachable(int node, const std::string& name) const {
       "[launch] {} and {} have not heard of each other for {} s; see to the network "
       "between them, and whether one is stopped, or wait longer with "
       "--timeout-seconds",
-      host(0, "at " + place_.master_addr), host(node, "on " + name),
-      static_cast<double>(place_.timeout.count()) / 1000);
+      host(0, "at " + options_.master_addr), host(node, "on " + name),
+      static_cast<double>(options_.timeout.count()) / 1000);
 }
 
 // --- at host 0 ---
@@ -117,7 +118,7 @@ std::string HostWatch::find_lost() const {
     if (!launcher.here) {
       return gone(host(node, "on " + name));
     }
-    if (Clock::now() - launcher.heard > place_.timeout) {
+    if (Clock::now() - launcher.heard > options_.timeout) {
       return unreachable(node, name);
     }
   }
@@ -127,7 +128,7 @@ std::string HostWatch::find_lost() const {
 void HostWatch::name_missing_hosts() {
   const auto there = server_->launchers();
   std::vector<int> missing;
-  for (int node = 1; node < place_.nnodes; ++node) {
+  for (int node = 1; node < options_.nnodes; ++node) {
     const auto is_it = [&](const auto& one) { return one.greeting.number == node; };
     if (std::none_of(there.begin(), there.end(), is_it)) {
       missing.push_back(node);
@@ -140,7 +141,7 @@ void HostWatch::name_missing_hosts() {
   }
   const auto line = fmt::format(
       "[launch] waiting for {} of {} to join at {}", with_numbers("host", missing),
-      place_.nnodes, place_.store);
+      options_.nnodes, options_.store);
   if (notice_.is_due(line)) {
     log_info(line);
     server_->set(kMissing, line);
@@ -148,7 +149,7 @@ void HostWatch::name_missing_hosts() {
 }
 
 bool HostWatch::must_end(bool failed) {
-  if (place_.nnodes == 1) {
+  if (options_.nnodes == 1) {
     return false;
   }
   if (!is_first()) {
@@ -185,7 +186,7 @@ std::optional<HostEnding> HostWatch::choose(const HostEnding& mine) {
     const auto text = server_->get(ended_key(node));
     if (const auto ending = text ? ending_from(*text) : std::nullopt) {
       add(*ending, node == first);
-    } else if (launcher.here && Clock::now() - launcher.heard <= place_.timeout) {
+    } else if (launcher.here && Clock::now() - launcher.heard <= options_.timeout) {
       return std::nullopt;
     }
   }
@@ -225,12 +226,12 @@ std::unique_ptr<StoreClient> HostWatch::connect() {
     }
     try {
       auto client =
-          std::make_unique<StoreClient>(place_.store, kBetweenLooks, place_.token);
-      client->greet(place_.greeting);
+          std::make_unique<StoreClient>(options_.store, kBetweenLooks, options_.token);
+      client->greet(options_.greeting);
       return client;
     } catch (const CommError&) {
       // The launcher of host 0 may start later.
-      const std::string line = "[launch] waiting for host 0 at " + place_.store;
+      const std::string line = "[launch] waiting for host 0 at " + options_.store;
       if (notice_.is_due(line)) {
         log_info(line);
       }
@@ -247,7 +248,7 @@ void HostWatch::talk() {
       client_ = own_client_.get();
     }
     if (client_ != nullptr) {
-      client_->answer_within(place_.timeout);
+      client_->answer_within(options_.timeout);
       follow();
       // Host 0 waits until all have read the verdict.
       client_->hang_up();
@@ -262,7 +263,7 @@ void HostWatch::talk() {
   const std::lock_guard<std::mutex> lock(mutex_);
   silent_ = true;
   if (!apart && client_ != nullptr && lost_.empty() && !verdict_) {
-    lost_ = gone(host(0, "at " + place_.master_addr));
+    lost_ = gone(host(0, "at " + options_.master_addr));
   }
   changed_.notify_all();
 }
@@ -283,10 +284,10 @@ void HostWatch::repeat_missing_hosts() {
 // Reports this host's news to host 0 and asks for its news. The caller has no lock.
 HostWatch::News HostWatch::exchange_news(bool failed, const HostEnding* mine) {
   if (failed && !std::exchange(reported_failure_, true)) {
-    client_->compare_set(kOver, "", std::to_string(place_.node));
+    client_->compare_set(kOver, "", std::to_string(options_.node));
   }
   if (mine != nullptr && !std::exchange(reported_end_, true)) {
-    client_->set(ended_key(place_.node), to_text(*mine));
+    client_->set(ended_key(options_.node), to_text(*mine));
   }
   News news;
   news.over = client_->has({kOver});
@@ -309,8 +310,8 @@ void HostWatch::follow() {
       news = exchange_news(failed, mine ? &*mine : nullptr);
     } catch (const CommError&) {
       lock.lock();
-      if (Clock::now() - asked >= place_.timeout) {
-        lost_ = unreachable(place_.node, place_.greeting.host);
+      if (Clock::now() - asked >= options_.timeout) {
+        lost_ = unreachable(options_.node, options_.greeting.host);
       }
       throw;
     }
@@ -351,9 +352,9 @@ std::string HostWatch::lost() {
 // --- both ---
 
 HostEnding HostWatch::agree(const HostEnding& mine, const std::function<bool()>& stop) {
-  return place_.nnodes == 1 ? mine
-         : is_first()       ? decide(mine, stop)
-                            : await_verdict(mine, stop);
+  return options_.nnodes == 1 ? mine
+         : is_first()         ? decide(mine, stop)
+                              : await_verdict(mine, stop);
 }
 
 HostEnding HostWatch::decide(

@@ -48,7 +48,7 @@ std::optional<HostEnding> ending_from(const std::string& text);
 /// A host that is lost cannot be told anything: each side then names both.
 class HostWatch {
  public:
-  struct Place {
+  struct Options {
     int node = 0;
     int nnodes = 1;
     int nproc = 1;
@@ -64,7 +64,7 @@ class HostWatch {
 
   /// `server` at host 0, elsewhere `client` where there is one already. Both outlive
   /// the object, which talks to them from a thread of its own.
-  HostWatch(Place place, StoreServer* server, StoreClient* client);
+  HostWatch(Options options, StoreServer* server, StoreClient* client);
   ~HostWatch();
   HostWatch(const HostWatch&) = delete;
   HostWatch& operator=(const HostWatch&) = delete;
@@ -89,7 +89,7 @@ class HostWatch {
   using Clock = std::chrono::steady_clock;
 
   bool is_first() const {
-    return place_.node == 0;
+    return options_.node == 0;
   }
   std::string host(int node, const std::string& where) const;
   std::string unreachable(int node, const std::string& name) const;
@@ -111,7 +111,7 @@ class HostWatch {
   HostEnding await_verdict(const HostEnding& mine, const std::function<bool()>& stop);
   std::unique_ptr<StoreClient> connect();
 
-  const Place place_;
+  const Options options_;
   // Used by one thread: the caller's on host 0, this object's own on other hosts.
   WaitNotice notice_;
   std::string missing_;

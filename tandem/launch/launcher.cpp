@@ -235,21 +235,21 @@ void start_ranks(
   }
 }
 
-HostWatch::Place place_of(
+HostWatch::Options watch_options(
     const LaunchOptions& options, const Rendezvous& rendezvous,
     const std::string& token) {
-  HostWatch::Place place;
-  place.node = options.node_rank;
-  place.nnodes = options.nnodes;
-  place.nproc = options.nproc_per_node;
-  place.master_addr = options.master_addr;
-  place.store = rendezvous.address;
-  place.token = token;
-  place.greeting = greeting(options);
+  HostWatch::Options watch;
+  watch.node = options.node_rank;
+  watch.nnodes = options.nnodes;
+  watch.nproc = options.nproc_per_node;
+  watch.master_addr = options.master_addr;
+  watch.store = rendezvous.address;
+  watch.token = token;
+  watch.greeting = greeting(options);
   if (options.timeout_seconds > 0) {
-    place.timeout = timeout_of(options);
+    watch.timeout = timeout_of(options);
   }
-  return place;
+  return watch;
 }
 
 }  // namespace
@@ -295,7 +295,7 @@ int launch(const LaunchOptions& options) {
 }
 
 LaunchOutcome launch_ranks(const LaunchOptions& options) {
-  hold_standard_streams();
+  reserve_standard_streams();
   check(options);
   std::optional<TokenFile> file;
   if (options.nnodes > 1) {
@@ -313,7 +313,7 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
   const int64_t memory_kills = num_memory_kills();
   start_ranks(options, rendezvous, file, supervisor);
   HostWatch watch(
-      place_of(options, rendezvous, token), rendezvous.server.get(),
+      watch_options(options, rendezvous, token), rendezvous.server.get(),
       rendezvous.client.get());
   supervisor.ask([&](bool failed) { return watch.must_end(failed); });
   const auto endings = supervisor.run();
@@ -324,7 +324,7 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
       supervisor.stop_signal(), num_memory_kills() > memory_kills, options.nnodes > 1,
       !watch.lost().empty()};
   const auto ending = watch.agree(
-      conclude(
+      ending_of_host(
           endings, [&](int of) { return rendezvous.report_of(of); }, when),
       [&] { return supervisor.told_to_stop(); });
   // Behind the verdict, which launchers that are in the run wait for.

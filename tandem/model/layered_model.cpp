@@ -112,7 +112,7 @@ class LayeredModel : public Model {
     at::Tensor x = context.rounding == Rounding::fp16_o2 ? rounded(input) : input;
     for (size_t i = 0; i < layers_.size(); ++i) {
       x = is_fp16(context.rounding) ? apply_in_half(i, x, context)
-                                   : apply(i, x, context);
+                                    : apply(i, x, context);
       if (context.after_layer) {
         context.after_layer(layers_[i], x);
       }

@@ -47,8 +47,8 @@ class FusedOptimizer : public Optimizer {
   virtual void update_run(const ArenaRange& run, const GroupContext& context) = 0;
 
   /// Updates such a run of parameters that are not on the CPU, in LibTorch's operators:
-  /// with the formulas of core/updates, so the results equal those of the CPU but for the
-  /// last bits. Not called by several threads.
+  /// with the formulas of core/updates, so the results equal those of the CPU but for
+  /// the last bits. Not called by several threads.
   virtual void update_run_on_device(
       const ArenaRange& run, const GroupContext& context) = 0;
 

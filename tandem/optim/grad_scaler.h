@@ -21,8 +21,8 @@ struct GradScalerOptions : LossScaleRule {
 /// step whose gradients overflowed is left out, and a dynamic scale then shrinks; after
 /// many good ones it grows.
 ///
-/// Ranks that see the same gradients decide alike. The scaler's state is in main memory;
-/// with gradients on a device each step reads one number back. Not thread-safe.
+/// Ranks that see the same gradients decide alike. The scaler's state is in main
+/// memory; with gradients on a device each step reads one number back. Not thread-safe.
 ///
 /// Source: torch/cuda/amp/grad_scaler.py and ATen's _amp_update_scale_. With a
 /// max_scale of 2^24 it is the rule of apex/amp/scaler.py.

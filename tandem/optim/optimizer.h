@@ -52,8 +52,8 @@ class Optimizer {
 };
 
 /// `parameters` and `gradients` must outlive the optimizer and share a layout of
-/// float32 or float64 segments on any device. (Segments that are not trainable may be of
-/// other kinds.)
+/// float32 or float64 segments on any device. (Segments that are not trainable may be
+/// of other kinds.)
 ///
 /// Throws ConfigError for a value out of range, or a setting that the optimizer does
 /// not have.

@@ -195,17 +195,16 @@ ModelArenaOptions arena_options(
     };
   }
   options.allocate_gradients = buffers_of(comm);
-  options.allocate_parameters =
-      has_trait(config.strategy.kind, kSharesParameters)
-          ? share_parameters(comm, model.parameters())
-          : buffers_of(comm);
+  options.allocate_parameters = has_trait(config.strategy.kind, kSharesParameters)
+                                    ? share_parameters(comm, model.parameters())
+                                    : buffers_of(comm);
   return options;
 }
 
 std::unique_ptr<Optimizer> optimizer_of(const RunConfig& config, ModelArenas& arenas) {
   const std::vector<ParameterGroup> groups = {{1, 1}, {1, 0}};
-  auto optimizer = make_optimizer(
-      config.optimizer, arenas.parameters(), arenas.gradients(), groups);
+  auto optimizer =
+      make_optimizer(config.optimizer, arenas.parameters(), arenas.gradients(), groups);
   const auto scale = scaler_options(config.exec);
   return scale ? make_scaled_optimizer(std::move(optimizer), *scale)
                : std::move(optimizer);

@@ -16,24 +16,24 @@
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/data/data_parts.h"
 #include "tandem/optim/grad_scaler.h"
-#include "tandem/parallel/strategies/lone_step.h"
+#include "tandem/parallel/strategies/local_step.h"
 #include "tandem/train/agreement/agreement.h"
-#include "tandem/train/agreement/gathering.h"
 #include "tandem/train/agreement/precision.h"
 #include "tandem/train/agreement/run_end.h"
 #include "tandem/train/agreement/start_checks.h"
+#include "tandem/train/agreement/stop_exchange.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/device_memory.h"
 #include "tandem/train/drift_check.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/messages.h"
-#include "tandem/train/reading.h"
 #include "tandem/train/report/peak_memory.h"
 #include "tandem/train/report/reporter.h"
 #include "tandem/train/report/save_pauses.h"
 #include "tandem/train/report/trace_file.h"
-#include "tandem/train/saving.h"
+#include "tandem/train/run_checkpoints.h"
 #include "tandem/train/totals.h"
+#include "tandem/train/training_batches.h"
 
 namespace tandem {
 
@@ -68,7 +68,7 @@ class Trainer {
  public:
   Trainer(
       RunConfig config, const DatasetSplits& data, const DataParts& data_parts,
-      Communicator& comm, OwnParts own)
+      Communicator& comm, CustomParts own)
       : config_(std::move(config)),
         data_(data),
         comm_(comm),
@@ -79,14 +79,14 @@ class Trainer {
                   config_, data.train, comm, std::move(own.model), std::move(own.loss),
                   own.placement);
             })),
-        saving_(config_, data.train, data_parts, comm, parts_),
-        reading_(config_, data.train, parts_, comm, own.placement),
+        checkpoints_(config_, data.train, data_parts, comm, parts_),
+        batches_(config_, data.train, parts_, comm, own.placement),
         schedule_(make_lr_schedule(
             config_.schedule, parts_.optimizer->base_lr(), config_.training.epochs,
-            dry(reading_.steps_per_epoch()))),
+            dry(batches_.steps_per_epoch()))),
         agreement_(comm, config_.output.checkpoint_minutes),
         reporter_(config_, comm, *parts_.strategy, parts_.arenas->device()),
-        end_(comm, config_.training, reading_.reads(), own.observer),
+        end_(comm, config_.training, batches_.reads(), own.observer),
         placement_(std::move(own.placement)),
         test_loading_(loader_options(config_)) {
     test_loading_.batch_size = config_.output.eval_batch_size;
@@ -95,31 +95,31 @@ class Trainer {
 
   Summary run() {
     check_shares(config_, data_.train, parts_.strategy->data_shard(), comm_);
-    reading_.check(position_);
-    const std::string out = saving_.directory();
+    batches_.check(position_);
+    const std::string out = checkpoints_.directory();
     BestTest best;
-    const bool resumed = saving_.resume(position_, best);
+    const bool resumed = checkpoints_.resume(position_, best);
     end_.patience().go_on_from(best);
     if (resumed) {
-      reading_.check(position_);
+      batches_.check(position_);
     }
     num_epochs_ = config_.output.dry_run
                       ? std::min(config_.training.epochs, position_.epoch + 1)
                       : config_.training.epochs;
     parts_.strategy->start();
-    saving_.resume_own(own_state());
+    checkpoints_.resume_own(own_state());
     parts_.strategy->rank_state_loaded();
     check_replicas();
     open_directory(out, resumed);
     if (parts_.strategy->steps_alone()) {
-      gathering_.emplace(comm_, [] { return stop_signal() != 0; });
+      stop_exchange_.emplace(comm_, [] { return stop_signal() != 0; });
     }
     agreement_.begin(position_.step);
     first_step_ = position_.step;
     saved_step_ = resumed ? position_.step : -1;
     announce();
     if (saves()) {
-      saving_.prepare();
+      checkpoints_.prepare();
     }
     TestReport test;
     if (is_finished()) {
@@ -145,7 +145,7 @@ class Trainer {
     }
     finish_saving();
     write_trace();
-    return conclude(test);
+    return make_summary(test);
   }
 
  private:
@@ -176,7 +176,7 @@ class Trainer {
         is_finished() && !out.empty() && file_exists(out + "/summary.json");
     const bool looks_on = resumed && (config_.output.dry_run || finished);
     if (!looks_on) {
-      saving_.make_directory();
+      checkpoints_.make_directory();
     }
     directory_ = std::make_unique<RunDirectory>(looks_on ? "" : out, config_, resumed);
     reporter_.write_to(*directory_);
@@ -204,21 +204,21 @@ class Trainer {
           "executor " + std::string(name_of(parts_.executor->kind())) + ": " +
           parts_.executor_passed_over);
     }
-    if (reading_.sends_batches()) {
+    if (batches_.sends_batches()) {
       reporter_.say(
           "data: the images stay in main memory, since they need more than half of the "
           "free memory of " +
           parts_.arenas->device().str() + "; each batch is copied there");
     }
-    reporter_.start(reading_.samples(), data_.train.size);
+    reporter_.start(batches_.samples(), data_.train.size);
   }
 
   // --- training ---
 
   void train_epoch() {
-    reading_.begin(position_);
+    batches_.begin(position_);
     // Steps of a resumed epoch's first part may have been of another size.
-    last_step_ = position_.step_in_epoch + dry(reading_.num_steps());
+    last_step_ = position_.step_in_epoch + dry(batches_.num_steps());
     const int64_t before = position_.step;
     while (!is_epoch_done() && !end_.now()) {
       train_step();
@@ -226,7 +226,7 @@ class Trainer {
     }
     // A rank that converged reads nothing any more.
     if (!config_.output.dry_run && !end_.convergence().some() && is_epoch_done()) {
-      reading_.finish_epoch();
+      batches_.finish_epoch();
     }
     const bool trained = position_.step > before;
     if (trained && is_evaluated()) {
@@ -264,15 +264,15 @@ class Trainer {
 
   // The schedule's step counts as if the whole run had this world size.
   double current_lr() const {
-    const int64_t step = position_.samples_in_epoch / reading_.samples_per_step();
+    const int64_t step = position_.samples_in_epoch / batches_.samples_per_step();
     return schedule_->lr(
-        position_.epoch, position_.epoch * dry(reading_.steps_per_epoch()) + step);
+        position_.epoch, position_.epoch * dry(batches_.steps_per_epoch()) + step);
   }
 
   void train_step() {
     // A rank that has converged reads nothing any more.
     const auto batches =
-        end_.convergence().mine() ? std::vector<Batch>() : reading_.next();
+        end_.convergence().mine() ? std::vector<Batch>() : batches_.next();
     StepContext context;
     context.step = position_.step;
     context.epoch = position_.epoch;
@@ -284,13 +284,13 @@ class Trainer {
     const auto sums = parts_.strategy->train_step(batches, context);
     ++position_.step_in_epoch;
     ++position_.step;
-    position_.samples_in_epoch = reading_.after_step(position_.samples_in_epoch);
+    position_.samples_in_epoch = batches_.after_step(position_.samples_in_epoch);
     // A server's sums are its workers', who say themselves what is wrong with them.
-    if (reading_.reads()) {
+    if (batches_.reads()) {
       agreement_.note_loss(position_.step, sums);
     }
     reporter_.add_step(sums, before, batches.empty() || count_samples(batches) > 0);
-    saving_.look();
+    checkpoints_.look();
     tell_of_checkpoints();
     end_.on_step({position_.epoch, position_.step_in_epoch, position_.step, lr_, sums});
   }
@@ -326,7 +326,7 @@ class Trainer {
   Decision agree() {
     const Decision decision = agreement_.decide(position_.step, end_.wish());
     if (decision.bad_rank >= 0) {
-      throw stopped_for_loss(decision, saving_.newest());
+      throw stopped_for_loss(decision, checkpoints_.newest());
     }
     if (GradScaler* scaler = parts_.optimizer->scaler()) {
       scaler->look(position_.step);
@@ -341,7 +341,8 @@ class Trainer {
   // all have the same position. With `meeting` every rank comes to this point, and they
   // wait for each other.
   bool stop_ranks_that_step_alone(bool meeting) {
-    if (!gathering_ || (meeting ? gathering_->meet() : !gathering_->stops())) {
+    if (!stop_exchange_ ||
+        (meeting ? stop_exchange_->meet() : !stop_exchange_->stops())) {
       return false;
     }
     come_together();
@@ -440,7 +441,7 @@ class Trainer {
     const auto start = SavePauses::Clock::now();
     // First: it may set this rank's own values aside.
     auto state = parts_.strategy->collect_state();
-    saving_.save(
+    checkpoints_.save(
         directory_->checkpoints(), position_, end_.patience().best(), std::move(state),
         own_state(), told);
     agreement_.saved();
@@ -451,12 +452,12 @@ class Trainer {
   }
 
   void finish_saving() {
-    saving_.finish();
+    checkpoints_.finish();
     tell_of_checkpoints();
   }
 
   void tell_of_checkpoints() {
-    for (const auto& path : saving_.take_complete()) {
+    for (const auto& path : checkpoints_.take_complete()) {
       end_.on_checkpoint(path);
     }
   }
@@ -472,7 +473,7 @@ class Trainer {
     }
   }
 
-  Summary conclude(const TestReport& test) {
+  Summary make_summary(const TestReport& test) {
     Summary summary;
     summary.test = test;
     summary.train_seconds = reporter_.clock().seconds();
@@ -513,8 +514,8 @@ class Trainer {
   const DatasetSplits& data_;
   Communicator& comm_;
   Assembly parts_;
-  Saving saving_;
-  Reading reading_;
+  RunCheckpoints checkpoints_;
+  TrainingBatches batches_;
   // A dry run ends with the epoch in which it begins.
   int64_t num_epochs_ = 0;
   // Steps that earlier processes of this run made.
@@ -526,7 +527,7 @@ class Trainer {
   std::unique_ptr<LrSchedule> schedule_;
   Agreement agreement_;
   // Of ranks that step alone.
-  std::optional<Gathering> gathering_;
+  std::optional<StopExchange> stop_exchange_;
   // Made when nothing can go wrong any more before the first step.
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;
@@ -544,8 +545,8 @@ class Trainer {
 
 Summary train(
     const RunConfig& config, const DatasetSplits& all_data, Communicator& comm,
-    OwnParts own) {
-  hold_standard_streams();
+    CustomParts own) {
+  reserve_standard_streams();
   check(config);
   stop_on_sigusr1(config.output.on_sigusr1 == OnSigusr1::stop);
   const int64_t limit = config.data.limit;

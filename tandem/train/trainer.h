@@ -14,10 +14,10 @@
 namespace tandem {
 
 /// What a program brings of its own, on every rank or on none.
-struct OwnParts {
-  OwnParts() = default;
+struct CustomParts {
+  CustomParts() = default;
   // For who has no more than that.
-  OwnParts(std::unique_ptr<Model> own_model) : model(std::move(own_model)) {}
+  CustomParts(std::unique_ptr<Model> own_model) : model(std::move(own_model)) {}
 
   // Instead of the config's (see assemble()).
   std::unique_ptr<Model> model;
@@ -45,6 +45,6 @@ struct OwnParts {
 /// `own`: what the program brings.
 Summary train(
     const RunConfig& config, const DatasetSplits& data, Communicator& comm,
-    OwnParts own = {});
+    CustomParts own = {});
 
 }  // namespace tandem

@@ -57,7 +57,7 @@ TEST_P(ClosedDescriptors, AreTakenSoThatNoFileGetsThem) {
         close(fd);
       }
     }
-    hold_standard_streams();
+    reserve_standard_streams();
     for (const int fd : {0, 1, 2}) {
       if (is_dev_null(fd) != ((closed >> fd & 1) != 0)) {
         return 10 + fd;
@@ -78,7 +78,7 @@ TEST(StandardStreams, WritingWhereNothingWasOpenStaysAnError) {
   const int code = code_of([] {
     close(STDIN_FILENO);
     close(STDOUT_FILENO);
-    hold_standard_streams();
+    reserve_standard_streams();
     char byte = 0;
     const bool at_end = read(STDIN_FILENO, &byte, 1) == 0;
     return at_end ? print_now(stdout, "lost\n") : -1;
@@ -127,7 +127,7 @@ TEST(StandardStreams, AProcessOutlivesReadersOnlyWhenItSaysSo) {
   EXPECT_EQ(code_of(write_to_nobody), 1000 + SIGPIPE);
   EXPECT_EQ(
       code_of([&] {
-        outlive_readers();
+        ignore_closed_readers();
         return write_to_nobody();
       }),
       EPIPE);

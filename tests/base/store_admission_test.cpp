@@ -1,6 +1,6 @@
 // Ports that answer some addresses only.
 
-#include "tandem/base/store/admission.h"
+#include "tandem/base/store/address_filter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,9 +20,10 @@ sockaddr_in place_of(const Listener& listener) {
   return place;
 }
 
-TEST(Admission, AddressesOfTheListAreAnsweredAndNoOthers) {
+TEST(AddressFilter, AddressesOfTheListAreAnsweredAndNoOthers) {
   const auto earlier = listen_at("tcp:127.0.0.1:0");
-  const Admission admission({"127.0.0.7", "fe80::1", "10.1.2.3", "::ffff:127.0.0.3"});
+  const AddressFilter admission(
+      {"127.0.0.7", "fe80::1", "10.1.2.3", "::ffff:127.0.0.3"});
   const auto listener = listen_at("tcp:127.0.0.1:0");
   const auto place = place_of(listener);
   EXPECT_EQ(admission.apply(), 1);
@@ -33,14 +34,14 @@ TEST(Admission, AddressesOfTheListAreAnsweredAndNoOthers) {
   EXPECT_TRUE(connect_from("127.0.0.4", place_of(earlier)));
 }
 
-TEST(Admission, OfIpv6) {
+TEST(AddressFilter, OfIpv6) {
   const auto addresses = interface_addresses();
   EXPECT_THAT(addresses, Contains(Field(&InterfaceAddress::address, "127.0.0.1")));
   if (!testing::Value(addresses, Contains(Field(&InterfaceAddress::address, "::1")))) {
     GTEST_SKIP() << "this machine has no IPv6";
   }
   const auto answers = [](const std::set<std::string>& admitted) {
-    const Admission admission(admitted);
+    const AddressFilter admission(admitted);
     const auto listener = listen_at("tcp:::1:0");
     EXPECT_EQ(admission.apply(), 1);
     const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
@@ -50,12 +51,12 @@ TEST(Admission, OfIpv6) {
   EXPECT_FALSE(answers({"127.0.0.1", "fe80::1", "1::1"}));
 }
 
-TEST(Admission, OfMoreAddressesThanAFilterHolds) {
+TEST(AddressFilter, OfMoreAddressesThanAFilterHolds) {
   std::set<std::string> many;
   for (int i = 0; i < 1000; ++i) {
     many.insert("2001:db8::" + std::to_string(i));
   }
-  const Admission admission(many);
+  const AddressFilter admission(many);
   const auto listener = listen_at("tcp:127.0.0.1:0");
   EXPECT_EQ(admission.apply(), 0);
   EXPECT_TRUE(connect_from("127.0.0.4", place_of(listener)));

@@ -21,8 +21,8 @@
 #include "tandem/model/model.h"
 #include "tandem/train/assembly.h"
 #include "tests/core/expect.h"
-#include "tests/scratch.h"
 #include "tests/parity/python.h"
+#include "tests/scratch.h"
 
 namespace tandem::weights_test {
 

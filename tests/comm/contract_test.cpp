@@ -164,8 +164,7 @@ TEST_P(CommErrors, ErrorsNameTheOperationItsNumberAndItsLabel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Backends, CommErrors,
-    testing::Values("thread", "shm", "gloo", "hierarchical"),
+    Backends, CommErrors, testing::Values("thread", "shm", "gloo", "hierarchical"),
     [](const auto& backend) { return std::string(backend.param); });
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,5 +1,5 @@
-// The communicator over ProcessGroupNCCL, with groups of Gloo in its place; and the choice
-// of NCCL.
+// The communicator over ProcessGroupNCCL, with groups of Gloo in its place; and the
+// choice of NCCL.
 
 #include "tandem/comm/cuda/nccl.h"
 

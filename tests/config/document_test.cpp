@@ -1,6 +1,6 @@
 // What recipes say of their documents' own runs.
 
-#include "tandem/config/document.h"
+#include "tandem/config/tutorial_figures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

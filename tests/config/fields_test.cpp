@@ -9,8 +9,8 @@
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
 #include "tests/core/expect.h"
-#include "tests/scratch.h"
 #include "tests/places.h"
+#include "tests/scratch.h"
 
 namespace tandem::fields_test {
 

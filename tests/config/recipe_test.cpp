@@ -48,7 +48,8 @@ TEST(Recipe, LaunchTableSaysWhatStartsTheRanks) {
   for (const auto& [text, wanted] : std::vector<std::pair<std::string, std::string>>{
            {"launch = \"mpirun\"\n", "a.toml:1: launch must be a table"},
            {"[launch]\nby = \"mpirun\"\n", "a.toml:2: unknown key 'by' in [launch]"},
-           {"[launch]\nwith = 3\n", "a.toml:2: launcher = 3, expected a string in quotes"}}) {
+           {"[launch]\nwith = 3\n",
+            "a.toml:2: launcher = 3, expected a string in quotes"}}) {
     EXPECT_THAT(error_of<ConfigError>([&] { read_text(text); }), HasSubstr(wanted));
   }
 }

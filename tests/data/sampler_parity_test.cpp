@@ -8,7 +8,7 @@
 
 #include "tandem/base/sha256.h"
 #include "tandem/data/sampler.h"
-#include "tandem/train/reading.h"
+#include "tandem/train/training_batches.h"
 #include "tests/parity/python.h"
 
 namespace tandem::sampler_parity_test {

@@ -9,16 +9,16 @@
 
 namespace tandem {
 
-/// Devices in main memory, for tests on machines without a GPU: `xpu:0` to `xpu:3`, since
-/// no LibTorch that we build with has one. For LibTorch and for the library they differ
-/// from the CPU: their tensors have an allocator, a device guard and operators of their
-/// own, which compute with the CPU's operators, bit for bit. Their memory is accessible
-/// only while one of their operators runs: code that uses a tensor's pointer as one to
-/// main memory crashes, as with a GPU.
+/// Devices in main memory, for tests on machines without a GPU: `xpu:0` to `xpu:3`,
+/// since no LibTorch that we build with has one. For LibTorch and for the library they
+/// differ from the CPU: their tensors have an allocator, a device guard and operators
+/// of their own, which compute with the CPU's operators, bit for bit. Their memory is
+/// accessible only while one of their operators runs: code that uses a tensor's pointer
+/// as one to main memory crashes, as with a GPU.
 ///
 /// One operator at a time, of any thread. Ranks that are threads need a device each:
-/// LibTorch computes the gradients of a device in one thread, where ranks would wait for
-/// each other.
+/// LibTorch computes the gradients of a device in one thread, where ranks would wait
+/// for each other.
 inline c10::Device far_device(int index) {
   return {c10::DeviceType::XPU, static_cast<c10::DeviceIndex>(index)};
 }
@@ -41,8 +41,8 @@ void forget_far_peak(int index = 0);
 /// Time for which the host waits for a device each time that it synchronizes.
 inline std::atomic<int64_t> far_wait_ms{0};
 
-/// Number of copies from a device to main memory since the program began: with a GPU the
-/// host waits for each.
+/// Number of copies from a device to main memory since the program began: with a GPU
+/// the host waits for each.
 int64_t copies_from_far();
 
 /// A run on one of them.

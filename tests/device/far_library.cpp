@@ -49,8 +49,9 @@ c10::intrusive_ptr<c10d::TANDEM_C10D_GROUP> make_nccl(
 
 extern "C" __attribute__((visibility("default"))) const CudaLibrary* tandem_cuda() {
   static const CudaLibrary library = {
-      &find_devices, [] { return CudaVersions{"13.0", "13.0", "", ""}; },
-      &use_device,   [](int) { return far_free_bytes.load(); },
-      &far_peak_bytes, &bus_id, &make_nccl};
+      &find_devices,   [] { return CudaVersions{"13.0", "13.0", "", ""}; },
+      &use_device,     [](int) { return far_free_bytes.load(); },
+      &far_peak_bytes, &bus_id,
+      &make_nccl};
   return &library;
 }

@@ -8,9 +8,9 @@
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
-#include "tests/scratch.h"
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
+#include "tests/scratch.h"
 
 namespace tandem::far_memory_test {
 
@@ -47,7 +47,7 @@ RunConfig run_of(int64_t batch_size) {
 }
 
 Summary train_far(const RunConfig& config, Communicator& comm, int device = 0) {
-  OwnParts own(make_small_model(small_net_layers()));
+  CustomParts own(make_small_model(small_net_layers()));
   own.placement = far_placement(device);
   return train(config, {noise_images(96), noise_images(40)}, comm, std::move(own));
 }
@@ -74,11 +74,11 @@ TEST(FarMemory, OfALargeBatchTheErrorSaysWhatWasWantedAndWhatToChange) {
   config.output.eval_batch_size = 1;
   const std::string text = error_with(bytes_of(run_of(1)) + 1000, config);
   EXPECT_THAT(
-      text, AllOf(
-                HasSubstr("[device] xpu:0 has not enough memory: "),
-                ContainsRegex(
-                    ": [0-9]+\\.[0-9][0-9] MiB was wanted and 1.50 MiB is free; "),
-                HasSubstr("lower --batch-size from 32 to 16")));
+      text,
+      AllOf(
+          HasSubstr("[device] xpu:0 has not enough memory: "),
+          ContainsRegex(": [0-9]+\\.[0-9][0-9] MiB was wanted and 1.50 MiB is free; "),
+          HasSubstr("lower --batch-size from 32 to 16")));
   EXPECT_THAT(text, Not(HasSubstr("\n")));
 }
 

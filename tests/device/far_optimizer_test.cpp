@@ -1,5 +1,5 @@
-// Optimizers on a device, in LibTorch's operators, give the results of the fused CPU passes
-// but for the last bits.
+// Optimizers on a device, in LibTorch's operators, give the results of the fused CPU
+// passes but for the last bits.
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>

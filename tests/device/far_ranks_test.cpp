@@ -7,9 +7,9 @@
 #include "tandem/comm/backends/device.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
-#include "tests/scratch.h"
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
+#include "tests/scratch.h"
 
 namespace tandem::far_ranks_test {
 

@@ -8,9 +8,9 @@
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
-#include "tests/scratch.h"
 #include "tests/device/far_device.h"
 #include "tests/parallel/replica.h"
+#include "tests/scratch.h"
 
 namespace tandem::far_training_test {
 
@@ -142,7 +142,7 @@ std::string hash_after(
     const RunConfig& config, const Placement& placement,
     const Layers& layers = small_net_layers()) {
   const auto comm = make_single_communicator();
-  OwnParts own(make_small_model(layers));
+  CustomParts own(make_small_model(layers));
   own.placement = placement;
   return train(config, {noise_images(96), noise_images(40)}, *comm, std::move(own))
       .parameters_sha256;
@@ -259,7 +259,7 @@ TEST(FarRun, WhatItCannotDoIsSaid) {
       on_each_rank(
           "thread", 2,
           [&](Communicator& comm) {
-            OwnParts own(make_small_model(small_net_layers()));
+            CustomParts own(make_small_model(small_net_layers()));
             own.placement = far_placement();
             auto config = short_run("");
             config.ranks.nproc = 2;

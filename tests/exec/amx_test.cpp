@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "tandem/exec/compiled/onednn_library.h"
-#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/operation.h"
 #include "tandem/kernels/amx_convolution.h"
 #include "tandem/kernels/amx_linear.h"
 #include "tandem/kernels/isa.h"

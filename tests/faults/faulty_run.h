@@ -15,9 +15,9 @@
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
 #include "tandem/train/trainer.h"
-#include "tests/scratch.h"
 #include "tests/faults/file_faults.h"
 #include "tests/parallel/replica.h"
+#include "tests/scratch.h"
 
 namespace tandem {
 
@@ -47,7 +47,7 @@ class Told : public Observer {
     if (after_step_) {
       after_step_(left_);
     }
-    return Next::go_on;
+    return Next::proceed;
   }
   void on_checkpoint(const std::string& path) override {
     left_.told_step = std::stoll(path.substr(path.rfind('-') + 1));
@@ -90,7 +90,7 @@ inline int train_here(
   static const DatasetSplits data{noise_images(24), noise_images(10)};
   try {
     Told told(left, after_step);
-    OwnParts own;
+    CustomParts own;
     own.observer = &told;
     const auto comm = make_single_communicator();
     const auto summary = train(config, data, *comm, std::move(own));

@@ -25,8 +25,8 @@ const HostEnding kConsequence{Cause::consequence, 1, "rank 0 failed: all_reduce"
 // The launchers of several hosts, with two ranks each.
 class Hosts : public testing::Test {
  protected:
-  HostWatch::Place place(int node, Milliseconds timeout) const {
-    HostWatch::Place place;
+  HostWatch::Options place(int node, Milliseconds timeout) const {
+    HostWatch::Options place;
     place.node = node;
     place.nnodes = 3;
     place.nproc = 2;

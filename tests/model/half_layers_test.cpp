@@ -117,7 +117,8 @@ TEST(HalfLayers, O2RoundsTheInputToo) {
         ->forward(input, in_half(layers));
   };
   EXPECT_TRUE(output_of(Rounding::fp16_o1, x).equal(output_of(Rounding::none, x)));
-  EXPECT_TRUE(output_of(Rounding::fp16_o2, x).equal(output_of(Rounding::none, half(x))));
+  EXPECT_TRUE(
+      output_of(Rounding::fp16_o2, x).equal(output_of(Rounding::none, half(x))));
 }
 
 }  // namespace tandem::half_layers_test

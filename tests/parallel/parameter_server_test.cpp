@@ -12,8 +12,8 @@
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
-#include "tests/scratch.h"
 #include "tests/parallel/slow_worker.h"
+#include "tests/scratch.h"
 
 namespace tandem::parameter_server_test {
 

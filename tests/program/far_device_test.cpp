@@ -124,8 +124,8 @@ TEST_F(FarProgramRuns, WithoutADriverOneLineRepeatsItsReason) {
 }
 
 TEST_F(FarProgramRuns, NcclNeedsAGpuForEachRank) {
-  const auto result = run_far_program(
-      train({"--device", "cuda", "--nproc", "2", "--backend", "nccl"}));
+  const auto result =
+      run_far_program(train({"--device", "cuda", "--nproc", "2", "--backend", "nccl"}));
   EXPECT_EQ(result.status.code, 2);
   EXPECT_THAT(
       result.errors,

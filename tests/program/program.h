@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tandem/base/process.h"
-#include "tests/scratch.h"
 #include "tests/places.h"
+#include "tests/scratch.h"
 
 namespace tandem {
 

@@ -18,9 +18,9 @@ using testing::Not;
 
 class ReportConclusions : public SomeRuns {
  protected:
-  Conclusions conclude(const json& more = {}) const {
+  Conclusions add_conclusions(const json& more = {}) const {
     auto made = table(more);
-    return app::conclude(made, scratch_.path());
+    return app::add_conclusions(made, scratch_.path());
   }
 };
 
@@ -28,7 +28,7 @@ TEST_F(ReportConclusions, TheMostAccurateRunWinsAndThenTheFastest) {
   add("quick", {{1, 90}, {2, 98.5}});
   add("good", {{2, 97}, {4, 99.25}});
   add("late", {{3, 97}, {9, 99.25}});
-  const auto made = conclude();
+  const auto made = add_conclusions();
   EXPECT_EQ(
       made.verdict,
       "Best accuracy: good, 99.25 % after 4 s of training, the fastest of 2 with this "
@@ -52,7 +52,7 @@ TEST_F(ReportConclusions, WithATargetTheFirstRunThatReachesItWins) {
       {99.5, "No run reached 99.5 %; the best: good, 99.25 % after 1234 s of training.",
        "good: 99.25 % after 1234 s"}};
   for (const auto& [target, verdict, words] : kCases) {
-    const auto made = conclude({{"target_accuracy", target}});
+    const auto made = add_conclusions({{"target_accuracy", target}});
     EXPECT_EQ(made.verdict, verdict);
     EXPECT_EQ(made.winner->words, words);
   }
@@ -76,48 +76,50 @@ TEST_F(ReportConclusions, TheMedianArrivalOfRepeatedRunsCounts) {
   // Lucky once.
   add("lucky", {{1, 98}}, arrivals("lucky", {{1, 98}, {5, 98}, {6, 98}}));
   add("steady", {{3, 98}}, arrivals("steady", {{3, 98}, {4, 98}, {2, 98}}));
-  EXPECT_THAT(conclude(more).verdict, HasSubstr("First at 98 %: steady, after 3 s"));
   EXPECT_THAT(
-      conclude(more).caveats,
+      add_conclusions(more).verdict, HasSubstr("First at 98 %: steady, after 3 s"));
+  EXPECT_THAT(
+      add_conclusions(more).caveats,
       ElementsAre(
           "Figures are medians of 3 runs, made in turn; curves are those of the "
           "median run."));
   // Two of three never arrive.
   arrivals("steady", {{3, 98}, {4, 97}, {4, 97}});
-  EXPECT_THAT(conclude(more).verdict, HasSubstr("First at 98 %: lucky, after 5 s"));
+  EXPECT_THAT(
+      add_conclusions(more).verdict, HasSubstr("First at 98 %: lucky, after 5 s"));
 }
 
 TEST_F(ReportConclusions, AFailedRunAndASingleRunDoNotWin) {
   add("one", {{1, 90}});
-  EXPECT_FALSE(conclude().winner);
-  EXPECT_EQ(conclude().verdict, "");
+  EXPECT_FALSE(add_conclusions().winner);
+  EXPECT_EQ(add_conclusions().verdict, "");
   add("broken", {{1, 99}}, {{"status", "failed"}, {"reason", "it broke"}});
-  EXPECT_FALSE(conclude().winner);
+  EXPECT_FALSE(add_conclusions().winner);
   add("two", {{1, 80}});
-  EXPECT_THAT(conclude().verdict, HasSubstr("Best accuracy: one, 90.00 %"));
-  EXPECT_THAT(conclude().order, ElementsAre(0, 2, 1));
+  EXPECT_THAT(add_conclusions().verdict, HasSubstr("Best accuracy: one, 90.00 %"));
+  EXPECT_THAT(add_conclusions().order, ElementsAre(0, 2, 1));
 }
 
 TEST_F(ReportConclusions, RunsOfDifferentEpochsAreNamed) {
   add("one", {{1, 90}});
   add("other", {{1, 91}});
-  EXPECT_THAT(conclude().caveats, IsEmpty());
+  EXPECT_THAT(add_conclusions().caveats, IsEmpty());
   add("three", {{1, 90}, {2, 92}, {3, 93}});
   const std::string sentence =
       "Runs of different numbers of epochs: 1 epoch in one, other; 3 epochs in three.";
-  EXPECT_THAT(conclude().caveats, ElementsAre(sentence));
-  EXPECT_THAT(conclude({{"kind", "scaling"}}).caveats, Contains(sentence));
+  EXPECT_THAT(add_conclusions().caveats, ElementsAre(sentence));
+  EXPECT_THAT(add_conclusions({{"kind", "scaling"}}).caveats, Contains(sentence));
 }
 
 TEST_F(ReportConclusions, AShortenedRunIsNotComparedSilentlyWithItsDocument) {
   const json document = {{"seconds", 91.3}, {"test_accuracy", 99.24}, {"epochs", 14}};
   add("short", {{10, 97}, {20, 98}}, {{"document", document}, {"limit", 1280}});
   EXPECT_THAT(
-      conclude().caveats,
+      add_conclusions().caveats,
       ElementsAre("Documents' figures are of whole runs, but short made 2 epochs of 14 "
                   "on 1280 samples."));
   rows_[0].update({{"epochs", 14}, {"limit", 0}});
-  EXPECT_THAT(conclude().caveats, IsEmpty());
+  EXPECT_THAT(add_conclusions().caveats, IsEmpty());
 }
 
 TEST_F(ReportConclusions, SpeedUpsAreMediansAgainstTheFewestRanks) {
@@ -136,7 +138,7 @@ TEST_F(ReportConclusions, SpeedUpsAreMediansAgainstTheFewestRanks) {
   point(2, {5, 6, 16});
   point(1, {11, 12, 12});
   auto scaling = table({{"kind", "scaling"}, {"repeats", 3}});
-  const auto made = app::conclude(scaling, scratch_.path());
+  const auto made = app::add_conclusions(scaling, scratch_.path());
   EXPECT_EQ(
       made.verdict,
       "Greatest speed-up: x-2, 2.00 times as fast as on the fewest ranks.");
@@ -151,7 +153,7 @@ TEST_F(ReportConclusions, SpeedUpsAreMediansAgainstTheFewestRanks) {
           "Figures are medians of 3 runs, made in turn; bars go from the least to "
           "the most."));
   EXPECT_THAT(
-      conclude({{"kind", "scaling"}}).caveats,
+      add_conclusions({{"kind", "scaling"}}).caveats,
       ElementsAre("Speed-ups are of one run each; --repeat 3 gives medians."));
 }
 
@@ -160,14 +162,14 @@ TEST_F(ReportConclusions, SkippedRecipesAreCountedAsSkipped) {
   add("two", {{1, 91}});
   rows_.push_back({{"name", "hosts"}, {"status", "skipped"}, {"reason", "no hosts"}});
   auto compared = table();
-  const auto made = app::conclude(compared, scratch_.path());
+  const auto made = app::add_conclusions(compared, scratch_.path());
   EXPECT_EQ(made.counts, "3 recipes: 2 done, 1 skipped");
   EXPECT_EQ(compared["counts"], (json{{"done", 2}, {"skipped", 1}, {"failed", 0}}));
 }
 
 TEST_F(ReportConclusions, ATableOfSomethingElseIsRefused) {
   for (const char* text : {"{\"rows\": [3]}", "{\"rows\": {}}", "[]", "{\"rows\": ["}) {
-    replace_file(scratch_.file("table.json"), text);
+    replace_file(scratch_ / "table.json", text);
     const auto message =
         message_of<DataError>([&] { app::read_run_table(scratch_.path()); });
     EXPECT_THAT(message, HasSubstr("table.json' ")) << text;
@@ -177,7 +179,7 @@ TEST_F(ReportConclusions, ATableOfSomethingElseIsRefused) {
 
 TEST_F(ReportConclusions, ValuesOfOtherTypesAreLeftOut) {
   replace_file(
-      scratch_.file("table.json"),
+      scratch_ / "table.json",
       "{\"kind\": 3, \"machine\": [], \"repeats\": \"x\", \"rows\": [{\"name\": 1, "
       "\"status\": {}, \"wall_seconds\": \"x\", \"document\": [1], \"runs\": 3}]}");
   auto odd = app::read_run_table(scratch_.path());

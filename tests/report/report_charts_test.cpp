@@ -15,7 +15,7 @@ class ReportCharts : public SomeRuns {
  protected:
   json charts(const json& more = {}) const {
     auto made = table(more);
-    const auto conclusions = app::conclude(made, scratch_.path());
+    const auto conclusions = app::add_conclusions(made, scratch_.path());
     return app::make_charts(made, conclusions);
   }
 
@@ -73,7 +73,7 @@ TEST_F(ReportCharts, EachRunIsALineThroughItsMetrics) {
 
 TEST_F(ReportCharts, HalfALineOfAKilledRunIsLeftOut) {
   add("one", {{1, 90}, {2, 91}});
-  const auto whole = read_file(scratch_.file("one/metrics.jsonl"));
+  const auto whole = read_file(scratch_ / "one/metrics.jsonl");
   write("one/metrics.jsonl", whole.substr(0, whole.size() - 4));
   EXPECT_EQ(chart("accuracy-seconds")["lines"][0]["points"].dump(), "[[1.0,90.0]]");
 }

@@ -147,9 +147,8 @@ TEST_F(ReportPage, ABrowserDrawsEveryChartAndEightLinesAtFirst) {
   const auto charts = charts_in(page).size();
   EXPECT_GT(charts, 2u);
   page.insert(page.rfind("</body>"), kClicks);
-  replace_file(scratch_.file("clicked.html"), page);
-  const auto drawn =
-      drawn_page(scratch_.file("clicked.html"), scratch_.file("profile"));
+  replace_file(scratch_ / "clicked.html", page);
+  const auto drawn = drawn_page(scratch_ / "clicked.html", scratch_ / "profile");
   if (drawn.empty()) {
     GTEST_SKIP() << "no chromium to open the report in; scripts/setup --ci, then "
                     "scripts/test -R Report";

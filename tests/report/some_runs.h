@@ -48,8 +48,8 @@ class SomeRuns : public testing::Test {
   }
 
   void write(const std::string& path, const std::string& text) const {
-    make_directories(scratch_.file(path.substr(0, path.rfind('/'))));
-    replace_file(scratch_.file(path), text);
+    make_directories(scratch_ / path.substr(0, path.rfind('/')));
+    replace_file(scratch_ / path, text);
   }
 
   // table.json of these runs with `more`.
@@ -63,10 +63,10 @@ class SomeRuns : public testing::Test {
   std::string report(const json& more = {}) const {
     auto made = table(more);
     app::write_report(scratch_.path(), made);
-    return read_file(scratch_.file("report.html"));
+    return read_file(scratch_ / "report.html");
   }
 
-  const TempDir scratch_;
+  const Scratch scratch_;
   json rows_ = json::array();
 };
 

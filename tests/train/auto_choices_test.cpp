@@ -12,8 +12,8 @@
 #include "tandem/train/agreement/precision.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
-#include "tests/scratch.h"
 #include "tests/parallel/replica.h"
+#include "tests/scratch.h"
 
 namespace tandem::auto_choices_test {
 

@@ -130,7 +130,7 @@ TEST(Classes, AnOutputWithoutARowPerSampleIsAnError) {
 
 TEST(Classes, AProgramsOwnLossDecidesWhatOutputsAre) {
   const auto comm = make_single_communicator();
-  OwnParts own(function_model(1));
+  CustomParts own(function_model(1));
   own.loss = [](const at::Tensor& outputs, const at::Tensor& targets) {
     return (outputs.squeeze(1) - targets).square().sum();
   };

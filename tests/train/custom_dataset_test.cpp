@@ -12,8 +12,8 @@
 #include "tandem/train/evaluation.h"
 #include "tandem/train/trainer.h"
 #include "tests/core/expect.h"
-#include "tests/scratch.h"
 #include "tests/parallel/replica.h"
+#include "tests/scratch.h"
 
 namespace tandem::custom_dataset_test {
 

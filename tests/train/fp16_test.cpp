@@ -32,11 +32,11 @@ RunConfig fp16_config() {
   return config;
 }
 
-std::vector<Summary> train_ranks(RunConfig config, int ranks, OwnParts own = {}) {
+std::vector<Summary> train_ranks(RunConfig config, int ranks, CustomParts own = {}) {
   config.ranks.nproc = ranks;
   const auto data = load_dataset("digits", 192);
   return on_each_rank("thread", ranks, [&](Communicator& comm) {
-    OwnParts mine;
+    CustomParts mine;
     mine.loss = own.loss;
     return train(config, data, comm, std::move(mine));
   });
@@ -76,7 +76,7 @@ TEST(Fp16, OverflowLeavesStepsOutUntilTheScaleHasShrunk) {
 }
 
 TEST(Fp16, OverflowInEveryStepEndsTheRunWithTheReason) {
-  OwnParts own;
+  CustomParts own;
   // The loss is a number, and its gradient the infinite one of a root at 0.
   own.loss = [](const at::Tensor& output, const at::Tensor&) {
     return (output * 0).abs().sqrt().sum();

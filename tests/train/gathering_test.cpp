@@ -1,4 +1,4 @@
-#include "tandem/train/agreement/gathering.h"
+#include "tandem/train/agreement/stop_exchange.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ class Gatherings : public testing::TestWithParam<const char*> {};
 TEST_P(Gatherings, AllRanksStopWhereTheyAreWhenOneIsTold) {
   const auto steps = on_each_rank(GetParam(), 3, [](Communicator& comm) {
     bool told = false;
-    Gathering gathering(comm, [&] { return told; });
+    StopExchange gathering(comm, [&] { return told; });
     int64_t step = 0;
     do {
       std::this_thread::sleep_for(std::chrono::milliseconds(1 + 3 * comm.rank()));
@@ -36,7 +36,7 @@ TEST_P(Gatherings, AllRanksStopWhereTheyAreWhenOneIsTold) {
 TEST_P(Gatherings, NobodyPassesAPointBeforeAllHaveCome) {
   std::atomic<int> arrived{0};
   const auto seen = on_each_rank(GetParam(), 3, [&](Communicator& comm) {
-    Gathering gathering(comm, [] { return false; });
+    StopExchange gathering(comm, [] { return false; });
     std::vector<int> counts;
     for (int point = 0; point < 5; ++point) {
       for (int step = 0; step < 20 * comm.rank(); ++step) {
@@ -59,7 +59,7 @@ TEST_P(Gatherings, NobodyPassesAPointBeforeAllHaveCome) {
 TEST_P(Gatherings, ARankThatWaitsAtAPointIsToldToo) {
   const auto met = on_each_rank(GetParam(), 3, [](Communicator& comm) {
     bool told = false;
-    Gathering gathering(comm, [&] { return told; });
+    StopExchange gathering(comm, [&] { return told; });
     bool stopped = false;
     if (comm.rank() == 0) {
       stopped = !gathering.meet();
@@ -80,10 +80,10 @@ INSTANTIATE_TEST_SUITE_P(
     Over, Gatherings, testing::Values("thread", "shm", "gloo"),
     [](const auto& tested) { return std::string(tested.param); });
 
-TEST(Gathering, OfOneRankIsItsOwn) {
+TEST(StopExchange, OfOneRankIsItsOwn) {
   const auto comm = make_single_communicator();
   bool told = false;
-  Gathering gathering(*comm, [&] { return told; });
+  StopExchange gathering(*comm, [&] { return told; });
   EXPECT_TRUE(gathering.meet());
   EXPECT_FALSE(gathering.stops());
   EXPECT_TRUE(gathering.meet());

@@ -58,7 +58,7 @@ class Losses : public Observer {
 
   Next on_evaluation(const TestReport& test) override {
     of_tests.push_back(test.loss);
-    return Next::go_on;
+    return Next::proceed;
   }
 };
 
@@ -73,7 +73,7 @@ Watched overfit(const RunConfig& config) {
   testing::internal::CaptureStdout();
   run_ranks(config.num_ranks_here(), [&](Communicator& comm) {
     Losses losses;
-    OwnParts own;
+    CustomParts own;
     own.observer = &losses;
     const auto summary = train(config, noise(), comm, std::move(own));
     if (comm.rank() == 0) {
@@ -181,12 +181,12 @@ class Watcher : public Observer {
     if (what == fails_at) {
       throw std::runtime_error("the observer has had enough");
     }
-    return at == stop_at ? Next::stop : Next::go_on;
+    return at == stop_at ? Next::stop : Next::proceed;
   }
 };
 
 Summary watched(const RunConfig& config, Communicator& comm, Watcher& watcher) {
-  OwnParts own;
+  CustomParts own;
   own.observer = &watcher;
   return train(config, noise(), comm, std::move(own));
 }
@@ -286,7 +286,7 @@ TEST(Observer, AnEpochThatWasBrokenOffIsReportedWholeInTheEnd) {
     std::vector<double> losses;
     Next on_epoch(const EpochReport& epoch) override {
       losses.push_back(epoch.loss);
-      return Next::go_on;
+      return Next::proceed;
     }
   };
   const auto train_to = [&](const std::string& out, int64_t stop_at, bool resume) {
@@ -328,7 +328,7 @@ TEST(Observer, WhatItThrowsLeavesTrain) {
 TEST(Observer, AllRanksHaveOneOrNone) {
   const auto errors = on_each_rank("thread", 2, [](Communicator& comm) {
     Watcher watcher;
-    OwnParts own;
+    CustomParts own;
     own.observer = comm.rank() == 0 ? &watcher : nullptr;
     return error_of<ConfigError>(
         [&] { train(of_two_epochs(2), noise(), comm, std::move(own)); });
@@ -347,7 +347,7 @@ TEST(OwnLoss, IsWhatTheRunMinimisesAndReports) {
     config.optimizer.lr = 0.1;
     const auto usual = train(config, noise(), comm);
     config.optimizer.lr = 0.05;
-    OwnParts own;
+    CustomParts own;
     own.loss = &doubled;
     const auto twice = train(config, noise(), comm, std::move(own));
     TANDEM_CHECK(
@@ -361,7 +361,7 @@ TEST(OwnLoss, IsWhatTheRunMinimisesAndReports) {
 
 TEST(OwnLoss, RunsEagerAndSaysSo) {
   const auto comm = make_single_communicator();
-  OwnParts own;
+  CustomParts own;
   own.loss = &doubled;
   testing::internal::CaptureStdout();
   RunConfig config = of_two_epochs(1);
@@ -374,7 +374,7 @@ TEST(OwnLoss, RunsEagerAndSaysSo) {
 
 TEST(OwnLoss, OfManyValuesIsRefused) {
   const auto comm = make_single_communicator();
-  OwnParts own;
+  CustomParts own;
   own.loss = [](const at::Tensor& outputs, const at::Tensor& targets) {
     return at::cross_entropy_loss(outputs, targets, {}, at::Reduction::None);
   };

@@ -1,4 +1,4 @@
-#include "tandem/train/saving.h"
+#include "tandem/train/run_checkpoints.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>

@@ -16,8 +16,8 @@
 #include "tandem/base/files.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
-#include "tests/scratch.h"
 #include "tests/parallel/replica.h"
+#include "tests/scratch.h"
 
 namespace tandem::trainer_test {
 

@@ -14,8 +14,8 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/no_sigpipe.h"
-#include "tandem/base/store/admission.h"
-#include "tandem/comm/backends/forming.h"
+#include "tandem/base/store/address_filter.h"
+#include "tandem/comm/backends/group_formation.h"
 #include "tandem/comm/c10d_store.h"
 #include "tandem/comm/rpc/tensorpipe_rpc.h"
 #include "tandem/core/torch_compat.h"
@@ -225,7 +225,7 @@ class GlooCommunicator : public Communicator, public RpcBackend {
     options_.forming_timeout = {};
     auto group_options = c10d::ProcessGroupGloo::Options::create(
         std::max(std::chrono::milliseconds(1), forming.time() / kWaitsForConnection));
-    const auto admission = std::make_shared<const Admission>(options.admitted);
+    const auto admission = std::make_shared<const AddressFilter>(options.admitted);
     group_options->devices.push_back(
         c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
     group_options->threads = options.threads;
@@ -253,7 +253,7 @@ class GlooCommunicator : public Communicator, public RpcBackend {
   }
 
   std::unique_ptr<Communicator> split(int color) override {
-    const Place place = place_in_split(color);
+    const SplitRank place = rank_in_split(color);
     const auto name =
         name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
     return make_gloo_communicator(store_, name, place.rank, place.size, options_);
@@ -358,7 +358,8 @@ class GlooCommunicator : public Communicator, public RpcBackend {
 std::unique_ptr<Communicator> form_by_attempts(
     const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
     int size, const GlooOptions& options) {
-  Forming forming(*store, name, rank, size, options.address, forming_time(options));
+  GroupFormation forming(
+      *store, name, rank, size, options.address, forming_time(options));
   std::string failure;
   for (int left = options.attempts; left > 0; --left) {
     const auto attempt = "attempt" + std::to_string(options.attempts - left);

@@ -74,7 +74,7 @@ class ThreadCommunicator : public Communicator, public RpcBackend {
       : Communicator(rank, size, "thread"), group_(std::move(group)) {}
 
   std::unique_ptr<Communicator> split(int color) override {
-    const Place place = place_in_split(color);
+    const SplitRank place = rank_in_split(color);
     if (place.size == 1) {
       return make_single_communicator();
     }

@@ -14,7 +14,8 @@ const CudaLibrary& load() {
   const std::string path = cuda_library_path();
   if (path.empty()) {
     throw ConfigError(
-        "[device] this build has no libtandem_cuda.so, which --device cuda needs; build "
+        "[device] this build has no libtandem_cuda.so, which --device cuda needs; "
+        "build "
         "with -DTANDEM_TORCH_PYTHON=PYTHON, whose torch has CUDA, or use --device cpu");
   }
   // LibTorch's operators for CUDA register themselves, for every library.

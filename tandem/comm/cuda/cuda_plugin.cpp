@@ -1,5 +1,5 @@
-// libtandem_cuda.so (cuda_library.h). It shares nothing with the rest of the project but
-// that header, and LibTorch.
+// libtandem_cuda.so (cuda_library.h). It shares nothing with the rest of the project
+// but that header, and LibTorch.
 
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -42,9 +42,8 @@ std::string version_text(int version) {
 
 // cuDNN's 91900 is 9.19.0, NCCL's 22809 2.28.9.
 std::string long_version_text(int64_t version) {
-  return version == 0
-             ? ""
-             : joined({version / 10000, version % 10000 / 100, version % 100});
+  return version == 0 ? ""
+                      : joined({version / 10000, version % 10000 / 100, version % 100});
 }
 
 // LibTorch keeps the three parts of NCCL's version in one number.

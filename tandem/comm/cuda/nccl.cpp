@@ -108,7 +108,7 @@ class NcclCommunicator : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(int color) override {
-    const Place place = place_in_split(color);
+    const SplitRank place = rank_in_split(color);
     const auto name =
         name_ + "/split" + std::to_string(num_splits_++) + "." + std::to_string(color);
     return make_nccl_communicator(

@@ -18,10 +18,10 @@ namespace tandem {
 /// operation's completion event and does not block; wait_on_host(), and wait() with a
 /// timeout, block until the operation has ended.
 ///
-/// After the group's timeout, or at an error of NCCL, ProcessGroupNCCL's watchdog aborts
-/// the operation. The device then continues with undefined values in the tensors, and
-/// the next call throws CommError. So make one more call, or wait_on_host(), before the
-/// results are used for good.
+/// After the group's timeout, or at an error of NCCL, ProcessGroupNCCL's watchdog
+/// aborts the operation. The device then continues with undefined values in the
+/// tensors, and the next call throws CommError. So make one more call, or
+/// wait_on_host(), before the results are used for good.
 ///
 /// NCCL ignores tags: a rank receives messages of another rank in the order in which
 /// they were sent. The first message in a direction waits until the other rank receives
@@ -35,8 +35,8 @@ std::unique_ptr<Communicator> make_nccl_communicator(
     const std::string& name, int rank, int size, std::chrono::milliseconds timeout);
 
 /// The group of ranks that compute on `placement`: over NCCL if each rank has a GPU of
-/// its own, else through main memory and `host` (backends/device.h), which one line then
-/// explains. `store` may be null: the ranks then use main memory. Collective.
+/// its own, else through main memory and `host` (backends/device.h), which one line
+/// then explains. `store` may be null: the ranks then use main memory. Collective.
 ///
 /// Throws ConfigError if options.backend insists on NCCL and it is impossible.
 std::unique_ptr<Communicator> make_cuda_communicator(
@@ -44,10 +44,10 @@ std::unique_ptr<Communicator> make_cuda_communicator(
     const std::shared_ptr<StoreClient>& store, const Placement& placement,
     const CommOptions& options);
 
-/// Why these ranks cannot meet over NCCL, which needs a device for each rank; "" if they
-/// can. `device`: of this rank, the same text on no other device of the run. `missing`:
-/// why this rank has no NCCL, "" if it has. Collective over `host`, a group for main
-/// memory; all ranks get the same answer.
+/// Why these ranks cannot meet over NCCL, which needs a device for each rank; "" if
+/// they can. `device`: of this rank, the same text on no other device of the run.
+/// `missing`: why this rank has no NCCL, "" if it has. Collective over `host`, a group
+/// for main memory; all ranks get the same answer.
 std::string nccl_obstacle(
     Communicator& host, const std::string& device, const std::string& missing);
 

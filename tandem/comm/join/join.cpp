@@ -258,7 +258,7 @@ JoinedRun join_run(const CommOptions& options) {
 }
 
 JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
-  hold_standard_streams();
+  reserve_standard_streams();
   // A LibTorch without glog reads TORCH_CPP_LOG_LEVEL only here. Its Gloo and its
   // agents tell of each peer that leaves before them.
   c10::initLogging();

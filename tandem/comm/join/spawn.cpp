@@ -159,7 +159,7 @@ JoinedRun join_as_rank(int num_ranks, const SpawnOptions& options) {
 void spawn(
     int num_ranks, const std::function<void(Communicator&)>& body,
     const SpawnOptions& options) {
-  hold_standard_streams();
+  reserve_standard_streams();
   const int call = count_calls();
   if (!is_rank()) {
     start_ranks(num_ranks, call, options);

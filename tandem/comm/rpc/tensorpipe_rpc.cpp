@@ -11,7 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/no_sigpipe.h"
-#include "tandem/base/store/admission.h"
+#include "tandem/base/store/address_filter.h"
 #include "tandem/comm/c10d_store.h"
 
 namespace tandem {
@@ -154,7 +154,7 @@ class TensorPipeRpc : public Rpc {
       const TensorPipeOptions& options)
       : rank_(rank), timeout_(options.timeout), looks_(static_cast<size_t>(size)) {
     name_interface(options.address);
-    const auto admission = std::make_shared<const Admission>(options.admitted);
+    const auto admission = std::make_shared<const AddressFilter>(options.admitted);
     const NoSigpipe guard;
     rpc::TensorPipeRpcBackendOptions settings(
         options.threads, {}, {}, seconds(timeout_), "env://");

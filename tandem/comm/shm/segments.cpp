@@ -92,21 +92,22 @@ void ShmSegments::release(size_t slot) {
   own_[slot].memory = nullptr;
 }
 
-std::optional<ShmSegments::Place> ShmSegments::find(const void* memory, size_t bytes) {
+std::optional<ShmSegments::Location> ShmSegments::find(
+    const void* memory, size_t bytes) {
   const char* begin = static_cast<const char*>(memory);
   const std::lock_guard<std::mutex> lock(mutex_);
   for (size_t slot = 0; slot < own_.size(); ++slot) {
     const auto& own = own_[slot];
     if (own.memory != nullptr && begin >= own.memory &&
         begin + bytes <= own.memory + own.bytes) {
-      return Place{
+      return Location{
           own.version << kSlotBits | slot, static_cast<uint64_t>(begin - own.memory)};
     }
   }
   return std::nullopt;
 }
 
-char* ShmSegments::open(int rank, const Place& place) {
+char* ShmSegments::open(int rank, const Location& place) {
   const size_t slot = slot_of(place.segment);
   auto& mapped = foreign_[static_cast<size_t>(rank)][slot];
   if (mapped.version != place.segment >> kSlotBits) {

@@ -31,15 +31,15 @@ class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
 
   /// Where memory lies, as other ranks find it; nullopt when it is in none of this
   /// rank's buffers.
-  struct Place {
+  struct Location {
     uint64_t segment = 0;
     uint64_t offset = 0;
   };
-  std::optional<Place> find(const void* memory, size_t bytes);
+  std::optional<Location> find(const void* memory, size_t bytes);
 
   /// Another rank's memory as it is mapped here. Throws std::runtime_error when it
   /// cannot be mapped.
-  char* open(int rank, const Place& place);
+  char* open(int rank, const Location& place);
 
  private:
   struct Own {

@@ -103,7 +103,7 @@ class ShmCommunicator : public Communicator, public RpcBackend {
 };
 
 ShmGroup ShmCommunicator::split_group(int color) {
-  const Place place = place_in_split(color);
+  const SplitRank place = rank_in_split(color);
   const auto colors = stack(at::full({1}, color, at::kInt), "split");
   ShmGroup part = group_;
   part.rank = place.rank;

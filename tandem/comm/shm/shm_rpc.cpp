@@ -25,7 +25,7 @@ constexpr size_t kInRing = 4096;
 // something else next.
 constexpr std::chrono::milliseconds kPushOn{20};
 
-using Place = ShmSegments::Place;
+using Location = ShmSegments::Location;
 
 at::Tensor make_bytes(int64_t count) {
   return at::empty({count}, at::kChar);
@@ -36,7 +36,7 @@ at::Tensor make_bytes(int64_t count) {
 // that the bytes follow.
 class Description {
  public:
-  Description(const RpcMessage& message, const std::vector<Place>& places) {
+  Description(const RpcMessage& message, const std::vector<Location>& places) {
     add(static_cast<int64_t>(message.header.size()));
     text_ += message.header;
     for (size_t i = 0; i < places.size(); ++i) {
@@ -61,14 +61,14 @@ class Description {
   }
 
   // The message, with tensors that are still empty, and where their values are.
-  RpcMessage message(std::vector<Place>& places) const {
+  RpcMessage message(std::vector<Location>& places) const {
     RpcMessage message;
     size_t at = 0;
     const auto header = static_cast<size_t>(take(at));
     message.header = text_.substr(at, header);
     at += header;
     while (at < text_.size()) {
-      Place place;
+      Location place;
       place.segment = static_cast<uint64_t>(take(at));
       place.offset = static_cast<uint64_t>(take(at));
       places.push_back(place);
@@ -177,7 +177,7 @@ class Incoming {
       expect(bytes_);
     } else if (stage_ == Stage::description) {
       stage_ = Stage::tensors;
-      std::vector<Place> places;
+      std::vector<Location> places;
       message_ = Description(bytes_).message(places);
       for (size_t i = 0; i < places.size(); ++i) {
         fill(message_.tensors[i], places[i]);
@@ -187,7 +187,7 @@ class Incoming {
     }
   }
 
-  void fill(const at::Tensor& tensor, const Place& place) {
+  void fill(const at::Tensor& tensor, const Location& place) {
     if (place.segment == 0) {
       expect(tensor);
     } else {
@@ -237,10 +237,10 @@ class ShmRpc : public Rpc {
     auto& there = at(peer);
     // The tensors are not touched until the answer is here: those in shared memory stay
     // where they are.
-    std::vector<Place> places;
+    std::vector<Location> places;
     for (auto& tensor : request.tensors) {
       tensor = tensor.contiguous();
-      places.push_back(is_small(tensor) ? Place{} : find(tensor));
+      places.push_back(is_small(tensor) ? Location{} : find(tensor));
     }
     put(request, places, there.request_room);
     // The answer shows that the request has been sent.
@@ -287,12 +287,12 @@ class ShmRpc : public Rpc {
   }
 
   // Segment 0 where others cannot see the tensor.
-  Place find(const at::Tensor& tensor) {
-    return segments().find(tensor.data_ptr(), tensor.nbytes()).value_or(Place{});
+  Location find(const at::Tensor& tensor) {
+    return segments().find(tensor.data_ptr(), tensor.nbytes()).value_or(Location{});
   }
 
   // Copies the large tensors without a place into the room.
-  void put(const RpcMessage& message, std::vector<Place>& places, Room& room) {
+  void put(const RpcMessage& message, std::vector<Location>& places, Room& room) {
     const auto wanted = [&](size_t i) {
       return places[i].segment == 0 && !is_small(message.tensors[i]);
     };
@@ -326,7 +326,8 @@ class ShmRpc : public Rpc {
 
   // The last part's work. The queue of what is to be sent keeps the tensors.
   [[nodiscard]] WorkPtr send(
-      int peer, int tag, const RpcMessage& message, const std::vector<Place>& places) {
+      int peer, int tag, const RpcMessage& message,
+      const std::vector<Location>& places) {
     const auto description = Description(message, places).bytes();
     const auto frame = at::empty({1}, at::kLong).fill_(description.numel());
     auto last = messages_.send(frame, peer, tag);
@@ -343,7 +344,7 @@ class ShmRpc : public Rpc {
     for (auto& tensor : answer.tensors) {
       tensor = tensor.contiguous();
     }
-    std::vector<Place> places(answer.tensors.size());
+    std::vector<Location> places(answer.tensors.size());
     put(answer, places, at(peer).answer_room);
     for (size_t i = 0; i < places.size(); ++i) {
       if (places[i].segment == 0) {

@@ -80,7 +80,7 @@ struct ExecOptions {
         .between(kTiny, kLarge)
         .or_word("none", kNoScale)
         .or_word("dynamic", kDynamicScale)
-        .kept(Kept::whether_default);
+        .kept(ResumeRule::whether_default);
     table.add(
         "channels_last", &O::channels_last,
         "executor eager keeps images as NHWC, which a GPU's tensor cores want");

@@ -83,7 +83,7 @@ struct ModelSettings {
     table.add("model", &O::kind, "which network")
         .at_the_end()
         .kept()
-        .way_on("bring your own (examples/custom_model)");
+        .alternative("bring your own (examples/custom_model)");
     // A run needs its initial weights only when it begins: leaving them out later is no
     // change.
     table
@@ -92,7 +92,7 @@ struct ModelSettings {
             "weights to start from: a checkpoint, a safetensors file or one that "
             "Python's torch.save(state_dict) wrote")
         .local()
-        .kept(Kept::value_or_empty);
+        .kept(ResumeRule::value_or_empty);
     table.add("dropout", &O::dropout, "false: the model's dropout layers do nothing")
         .kept();
     table.add("loss", &O::loss, "what training minimises").kept();

@@ -63,7 +63,7 @@ struct OptimizerOptions {
     table.add("momentum", &O::momentum, "share of the last step that goes on")
         .between(0, 1)
         .needs("optimizer", &O::kind, {K::sgd})
-        .kept(Kept::whether_default);
+        .kept(ResumeRule::whether_default);
     table.add("dampening", &O::dampening, "share of the gradient kept from momentum")
         .between(0, 1)
         .needs("optimizer", &O::kind, {K::sgd});

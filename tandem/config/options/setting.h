@@ -71,14 +71,15 @@ std::vector<std::string> choice_names() {
 }
 
 /// What to throw for a name that is not among `names`, with the nearest of them;
-/// `where` says where it was given, such as "--sync" or "recipe.toml:3: sync"; `way_on`
-/// what else there is, or "".
+/// `where` says where it was given, such as "--sync" or "recipe.toml:3: sync";
+/// `alternative` what else there is, or "".
 inline ConfigError unknown_choice(
     const std::string& where, const std::string& name,
-    const std::vector<std::string>& names, const std::string& way_on = "") {
+    const std::vector<std::string>& names, const std::string& alternative = "") {
   return ConfigError(
       "[config] " + where + " cannot be '" + name + "'" + did_you_mean(name, names) +
-      "; choose one of " + join(names) + (way_on.empty() ? "" : ", or " + way_on));
+      "; choose one of " + join(names) +
+      (alternative.empty() ? "" : ", or " + alternative));
 }
 
 /// The value of a name. Throws unknown_choice().
@@ -97,7 +98,7 @@ constexpr double kTiny = 1e-37;
 constexpr double kLarge = 1e37;
 
 /// What a run that goes on must not change (checkpoint/resume_settings.h).
-enum class Kept {
+enum class ResumeRule {
   // It may change.
   no,
   // The value.

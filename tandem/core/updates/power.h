@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 
-
 namespace tandem {
 
 /// The sum of two numbers, of which the second is below the first's last bit.

@@ -43,8 +43,7 @@ inline void sgd_element(T grad, T& param, const SgdFactors<T>& f) {
 
 /// With momentum, whose buffer the first step fills.
 template <typename T>
-inline void sgd_element(
-    T grad, T& param, T& buffer, const SgdFactors<T>& f) {
+inline void sgd_element(T grad, T& param, T& buffer, const SgdFactors<T>& f) {
   const T g = decayed_gradient(grad, param, f.gradient_scale, f.weight_decay);
   const T b = f.first_step ? g : f.momentum * buffer + f.undamped * g;
   buffer = b;

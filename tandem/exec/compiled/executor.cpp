@@ -14,7 +14,7 @@
 #include "tandem/exec/bound_layers.h"
 #include "tandem/exec/compiled/loss_kernels.h"
 #include "tandem/exec/compiled/onednn_library.h"
-#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/exec/stage_executor.h"
 #include "tandem/kernels/flush_denormals.h"
@@ -120,8 +120,8 @@ class OnednnExecutor : public StageExecutor {
     in_flight_.erase(found);
     if (options_.last) {
       loss_gradient(
-          options_.loss.kind, plan.output, plan.targets, context.loss_weight * context.loss_scale,
-          plan.grad_output.data_ptr<float>());
+          options_.loss.kind, plan.output, plan.targets,
+          context.loss_weight * context.loss_scale, plan.grad_output.data_ptr<float>());
       if (output_is_fp16()) {
         round_to_fp16(plan.grad_output.numel(), plan.grad_output.data_ptr<float>());
       }

@@ -131,7 +131,7 @@ struct DistributedDataParallel::State {
       reducer.warn_of_unused();
       reducer.finish();
       take_mean();
-      tandem::settle_buffers(comm, arenas, options.buffers);
+      tandem::sync_buffers(comm, arenas, options.buffers);
     }
     running = false;
   }
@@ -180,8 +180,8 @@ DistributedDataParallel::NoSync::~NoSync() {
   ddp_.state_->sync = before_;
 }
 
-void DistributedDataParallel::settle_buffers() {
-  tandem::settle_buffers(state_->comm, state_->arenas, state_->options.buffers);
+void DistributedDataParallel::sync_buffers() {
+  tandem::sync_buffers(state_->comm, state_->arenas, state_->options.buffers);
 }
 
 ModelArenas& DistributedDataParallel::arenas() {

@@ -56,7 +56,7 @@ struct DistributedDataParallelOptions {
 /// after a step, on any rank, sees the values that a checkpoint of rank 0 holds.
 /// Two differences remain, for a model that reads, in training mode, buffers that it
 /// changes (batch norm does not): between two forwards without a synced backward call
-/// settle_buffers(); and a second backward through a retained graph reads the values
+/// sync_buffers(); and a second backward through a retained graph reads the values
 /// that the first one left.
 ///
 /// What PyTorch's has, and what is here. Rows with a + are compared with PyTorch's in
@@ -140,7 +140,7 @@ class DistributedDataParallel {
 
   /// Brings buffers in step now, as the options say. A synced backward ends with it.
   /// Collective.
-  void settle_buffers();
+  void sync_buffers();
 
   ModelArenas& arenas();
 

@@ -54,7 +54,7 @@ Drift find_drift(Communicator& comm, ModelArenas& arenas) {
   return drift;
 }
 
-void settle_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how) {
+void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how) {
   Arena& buffers = arenas.buffers();
   if (how == BufferSync::broadcast) {
     broadcast_arena(comm, buffers);

@@ -29,7 +29,7 @@ Drift find_drift(Communicator& comm, ModelArenas& arenas);
 
 /// Brings buffers in step before an evaluation or a checkpoint, as `how` says.
 /// Collective.
-void settle_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how);
+void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how);
 
 /// Every rank's copy of `arena` becomes rank 0's. Collective.
 void broadcast_arena(Communicator& comm, Arena& arena);

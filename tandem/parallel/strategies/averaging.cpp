@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "tandem/parallel/reduce/replicas.h"
-#include "tandem/parallel/strategies/lone_step.h"
+#include "tandem/parallel/strategies/local_step.h"
 #include "tandem/parallel/strategies/strategies.h"
 #include "tandem/parallel/update/arena_update.h"
 
@@ -23,9 +23,7 @@ namespace {
 class Averaging : public Strategy {
  public:
   Averaging(const StrategyOptions& options, const StrategyParts& parts)
-      : options_(options),
-        parts_(parts),
-        equal_(at::full({1}, 1, at::kLong)) {}
+      : options_(options), parts_(parts), equal_(at::full({1}, 1, at::kLong)) {}
 
   void start() override {
     own_.clear();
@@ -43,7 +41,7 @@ class Averaging : public Strategy {
     equal_.fill_(0);
     StepSums sums;
     if (!micro_batches.empty()) {
-      sums = step_alone(options_, parts_, micro_batches, context);
+      sums = local_step(options_, parts_, micro_batches, context);
     }
     const int64_t steps = options_.average_every;
     if (steps > 0 && (context.step + 1) % steps == 0) {

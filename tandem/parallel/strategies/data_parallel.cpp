@@ -82,7 +82,7 @@ class DataParallel : public Strategy {
   }
 
   void before_evaluation() override {
-    settle_buffers(parts_.comm, parts_.arenas, options_.buffers);
+    sync_buffers(parts_.comm, parts_.arenas, options_.buffers);
   }
 
   TrainingState collect_state() override {

@@ -1,6 +1,6 @@
 #include "tandem/base/error.h"
 #include "tandem/parallel/reduce/replicas.h"
-#include "tandem/parallel/strategies/lone_step.h"
+#include "tandem/parallel/strategies/local_step.h"
 #include "tandem/parallel/strategies/strategies.h"
 #include "tandem/parallel/update/arena_update.h"
 
@@ -39,7 +39,7 @@ class Hogwild : public Strategy {
     const int64_t start = context.trace != nullptr ? context.trace->now_us() : 0;
     // Others write too.
     tell_executor(parts_);
-    auto sums = step_alone(options_, parts_, micro_batches, context);
+    auto sums = local_step(options_, parts_, micro_batches, context);
     if (context.trace != nullptr) {
       const int64_t took = context.trace->now_us() - start;
       context.trace->add(
@@ -69,14 +69,14 @@ class Hogwild : public Strategy {
   }
 
   void before_evaluation() override {
-    settle_buffers(parts_.comm, parts_.arenas, options_.buffers);
+    sync_buffers(parts_.comm, parts_.arenas, options_.buffers);
     tell_executor(parts_);
   }
 
   // Rank 0's optimizer state stands for all. A copy: the others go on writing while
   // rank 0 saves.
   TrainingState collect_state() override {
-    settle_buffers(parts_.comm, parts_.arenas, options_.buffers);
+    sync_buffers(parts_.comm, parts_.arenas, options_.buffers);
     auto state = local_state(parts_.arenas, parts_.optimizer);
     parts_.comm.barrier("checkpoint");
     if (parts_.comm.rank() == 0) {

@@ -101,7 +101,7 @@ class Pipeline : public Strategy {
   }
 
   void before_evaluation() override {
-    settle_buffers(*replicas_, parts_.arenas, options_.buffers);
+    sync_buffers(*replicas_, parts_.arenas, options_.buffers);
   }
 
   TrainingState collect_state() override {

@@ -1,5 +1,5 @@
 #include "tandem/base/error.h"
-#include "tandem/parallel/strategies/lone_step.h"
+#include "tandem/parallel/strategies/local_step.h"
 #include "tandem/parallel/strategies/parameter_server_rank.h"
 
 namespace tandem {

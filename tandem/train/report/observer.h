@@ -20,8 +20,8 @@ struct StepReport {
 };
 
 /// The training of an epoch: of all ranks together, or of this rank where ranks do not
-/// make their steps together (averaging, Hogwild, an asynchronous server). Of a run that
-/// goes on in the middle of an epoch it may be that of the rest.
+/// make their steps together (averaging, Hogwild, an asynchronous server). Of a run
+/// that goes on in the middle of an epoch it may be that of the rest.
 struct EpochReport {
   int64_t epoch = 0;
   int64_t step = 0;
@@ -31,7 +31,7 @@ struct EpochReport {
 };
 
 /// What an observer wants of the run.
-enum class Next { go_on, stop };
+enum class Next { proceed, stop };
 
 /// Watches a run from the program that trains, and may end it. Derive from it, override
 /// what is of interest, and give it to train() on every rank or on none.
@@ -46,14 +46,14 @@ class Observer {
   virtual ~Observer() = default;
 
   virtual Next on_step(const StepReport& /*step*/) {
-    return Next::go_on;
+    return Next::proceed;
   }
   virtual Next on_epoch(const EpochReport& /*epoch*/) {
-    return Next::go_on;
+    return Next::proceed;
   }
   /// The same report on every rank.
   virtual Next on_evaluation(const TestReport& /*test*/) {
-    return Next::go_on;
+    return Next::proceed;
   }
   /// A checkpoint is complete. Rank 0's only; its path. It is written while training
   /// goes on: steps may come between that which it was saved after and this.

@@ -156,7 +156,7 @@ TEST(DistributedDataParallel, SettlesBuffersBetweenForwardsWhenAsked) {
       DistributedDataParallel ddp(model.parameters(), buffers, comm, options);
       mean.fill_(1 + comm.rank());
       model.count.fill_(5 + comm.rank());
-      ddp.settle_buffers();
+      ddp.sync_buffers();
       return std::vector<double>{mean[1].item<double>(), model.count.item<double>()};
     });
     for (int rank = 0; rank < 4; ++rank) {

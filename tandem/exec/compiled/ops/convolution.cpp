@@ -8,7 +8,7 @@
 #include "tandem/exec/compiled/amx_weights_gradient.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/onednn_primitives.h"
-#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/kernels/isa.h"
 

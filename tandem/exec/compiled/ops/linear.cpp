@@ -6,7 +6,7 @@
 #include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/onednn_primitives.h"
-#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/kernels/amx_linear.h"
 #include "tandem/kernels/isa.h"

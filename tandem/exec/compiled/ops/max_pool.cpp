@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/pool_kernels.h"
 
 namespace tandem {

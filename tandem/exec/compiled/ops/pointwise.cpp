@@ -3,7 +3,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 
 namespace tandem {

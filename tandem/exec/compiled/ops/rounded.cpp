@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 
 namespace tandem {

@@ -5,7 +5,7 @@
 
 #include "tandem/core/bf16.h"
 #include "tandem/core/parallel.h"
-#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/kernels/isa.h"
 #include "tandem/kernels/small_conv_loops.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tandem/core/parallel.h"
-#include "tandem/exec/compiled/plan.h"
+#include "tandem/exec/compiled/operation.h"
 #include "tandem/exec/compiled/pointwise_kernels.h"
 #include "tandem/kernels/isa.h"
 #include "tandem/kernels/winograd_loops.h"

@@ -23,9 +23,9 @@ std::vector<InterfaceAddress> interface_addresses();
 /// from a port that a firewall closes. Sockets that are accepted later have the filter
 /// too. An address can be forged, and other users of these machines have the same ones:
 /// this keeps strangers away, it does not say who somebody is. Thread-safe.
-class Admission {
+class AddressFilter {
  public:
-  explicit Admission(std::set<std::string> addresses);
+  explicit AddressFilter(std::set<std::string> addresses);
 
   /// Returns how many sockets have the filter; none where the kernel has no such
   /// filters, or no room for so many addresses.

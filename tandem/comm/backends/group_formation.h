@@ -13,11 +13,11 @@ namespace tandem {
 /// attempt has made it, and on whether a stranger is to blame for those that have not.
 /// Each rank has one; for one thread. Throws CommError where another rank does not come
 /// within `time`.
-class Forming {
+class GroupFormation {
  public:
   /// Waits until all ranks have come. `address`: this rank's; `time`: of all attempts
   /// together. `store` outlives it.
-  Forming(
+  GroupFormation(
       StoreClient& store, std::string name, int rank, int size,
       const std::string& address, std::chrono::milliseconds time);
 

@@ -1,4 +1,4 @@
-#include "tandem/config/habits.h"
+#include "tandem/config/foreign_flags.h"
 
 #include <algorithm>
 

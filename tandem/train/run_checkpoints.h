@@ -24,9 +24,9 @@ namespace tandem {
 /// that fails throws DataError at rank 0 from the next of save(), look() and finish();
 /// with on_save_error = warn it is a warning there, and finish() throws for the last
 /// one. Values that are not finite throw in any case.
-class Saving {
+class RunCheckpoints {
  public:
-  Saving(
+  RunCheckpoints(
       const RunConfig& config, const Dataset& train, const DataParts& data,
       Communicator& comm, Assembly& parts);
 

@@ -1,4 +1,4 @@
-#include "tandem/train/saving.h"
+#include "tandem/train/run_checkpoints.h"
 
 #include <fmt/core.h>
 
@@ -13,12 +13,12 @@
 
 namespace tandem {
 
-Saving::Saving(
+RunCheckpoints::RunCheckpoints(
     const RunConfig& config, const Dataset& train, const DataParts& data,
     Communicator& comm, Assembly& parts)
     : config_(config), train_(train), data_(data), comm_(comm), parts_(parts) {}
 
-std::string Saving::directory() {
+std::string RunCheckpoints::directory() {
   if (comm_.rank() != 0 || config_.output.out.empty()) {
     return "";
   }
@@ -29,7 +29,7 @@ std::string Saving::directory() {
   return config_.output.out;
 }
 
-void Saving::make_directory() {
+void RunCheckpoints::make_directory() {
   if (comm_.rank() == 0 && !config_.output.out.empty() && lock_ == nullptr) {
     make_directories(config_.output.out);
     lock();
@@ -38,7 +38,7 @@ void Saving::make_directory() {
 
 // Checkpoints are kept by their step: a new run's would be the first to go, so it does
 // not mix with an old one's.
-void Saving::lock() {
+void RunCheckpoints::lock() {
   const std::string& out = config_.output.out;
   lock_ = std::make_unique<RunLock>(out);
   const std::string checkpoints = out + "/checkpoints";
@@ -52,7 +52,7 @@ void Saving::lock() {
   }
 }
 
-std::string Saving::newest() {
+std::string RunCheckpoints::newest() {
   writer_.wait();
   const std::string& out = config_.output.out;
   const bool looks = comm_.rank() == 0 && !out.empty();
@@ -61,7 +61,8 @@ std::string Saving::newest() {
 }
 
 // Its texts are the same in all, and take longer to make than a small state to copy.
-CheckpointContent Saving::content(TrainingState state, const Position& position) {
+CheckpointContent RunCheckpoints::content(
+    TrainingState state, const Position& position) {
   if (texts_.config.empty()) {
     texts_.description = describe_model(config_, train_);
     texts_.config = to_toml(config_);
@@ -74,7 +75,7 @@ CheckpointContent Saving::content(TrainingState state, const Position& position)
 }
 
 // Rank 0 chooses, so that all go on from the same one.
-std::string Saving::checkpoint_to_resume() const {
+std::string RunCheckpoints::checkpoint_to_resume() const {
   std::string path = config_.output.resume;
   if (path == "auto" && comm_.rank() == 0) {
     path = newest_whole_checkpoint(config_.output.out + "/checkpoints");
@@ -82,7 +83,7 @@ std::string Saving::checkpoint_to_resume() const {
   return comm_.broadcast_text(path, 0, "resume");
 }
 
-void Saving::check_continues(
+void RunCheckpoints::check_continues(
     const std::string& path, const CheckpointContent& earlier) const {
   check_kept_settings(earlier.config, config_, path);
   if (earlier.data.empty()) {
@@ -98,7 +99,7 @@ void Saving::check_continues(
   }
 }
 
-bool Saving::resume(Position& position, BestTest& best) {
+bool RunCheckpoints::resume(Position& position, BestTest& best) {
   if (config_.output.resume.empty()) {
     return false;
   }
@@ -125,7 +126,7 @@ bool Saving::resume(Position& position, BestTest& best) {
   return true;
 }
 
-void Saving::resume_own(const std::vector<NamedTensor>& own) const {
+void RunCheckpoints::resume_own(const std::vector<NamedTensor>& own) const {
   if (!resumed_from_.empty() &&
       !load_rank_file(
           resumed_from_, rank_hashes_, own, name_of(config_.strategy.kind), comm_) &&
@@ -136,13 +137,13 @@ void Saving::resume_own(const std::vector<NamedTensor>& own) const {
   }
 }
 
-void Saving::prepare() {
+void RunCheckpoints::prepare() {
   if (comm_.rank() == 0) {
     writer_.prepare(local_state(*parts_.arenas, *parts_.optimizer));
   }
 }
 
-void Saving::save(
+void RunCheckpoints::save(
     const std::string& directory, const Position& position, const BestTest& best,
     TrainingState state, const std::vector<NamedTensor>& own, bool told) {
   note(writer_.wait());
@@ -159,22 +160,22 @@ void Saving::save(
       directory, std::move(whole), {output.keep_checkpoints, output.keep_best});
 }
 
-void Saving::look() {
+void RunCheckpoints::look() {
   note(writer_.poll());
 }
 
-void Saving::finish() {
+void RunCheckpoints::finish() {
   take(writer_.wait());
   if (failed_) {
     std::rethrow_exception(failed_);
   }
 }
 
-std::vector<std::string> Saving::take_complete() {
+std::vector<std::string> RunCheckpoints::take_complete() {
   return std::exchange(complete_, {});
 }
 
-void Saving::take(const std::optional<SaveOutcome>& outcome) {
+void RunCheckpoints::take(const std::optional<SaveOutcome>& outcome) {
   if (outcome) {
     failed_ = outcome->error;
     if (!failed_ && told_) {
@@ -183,7 +184,7 @@ void Saving::take(const std::optional<SaveOutcome>& outcome) {
   }
 }
 
-void Saving::note(const std::optional<SaveOutcome>& outcome) {
+void RunCheckpoints::note(const std::optional<SaveOutcome>& outcome) {
   take(outcome);
   if (!outcome || !failed_) {
     return;

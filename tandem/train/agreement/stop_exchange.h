@@ -17,10 +17,10 @@ namespace tandem {
 /// looks at the answer between its steps. So nobody waits while it trains, and all
 /// ranks get the same answers in the same order. Only behind one that says so do they
 /// do anything else together.
-class Gathering {
+class StopExchange {
  public:
   /// Collective. `told`: whether this rank was asked to stop.
-  Gathering(Communicator& comm, std::function<bool()> told);
+  StopExchange(Communicator& comm, std::function<bool()> told);
 
   /// Between steps: whether all ranks stop now, each where it is. Never waits. Throws
   /// CommError when a rank is gone.

@@ -1,4 +1,4 @@
-#include "app/plan/planned_run.h"
+#include "app/recipe_runs/planned_run.h"
 
 #include <fmt/core.h>
 

@@ -18,7 +18,7 @@ StepSums add_up_gradients(
 /// loss over its own samples, no other rank involved. Clips at options.clip_norm.
 ///
 /// `micro_batches`: at least one.
-StepSums step_alone(
+StepSums local_step(
     const StrategyOptions& options, const StrategyParts& parts,
     const std::vector<Batch>& micro_batches, const StepContext& context);
 

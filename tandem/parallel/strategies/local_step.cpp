@@ -1,4 +1,4 @@
-#include "tandem/parallel/strategies/lone_step.h"
+#include "tandem/parallel/strategies/local_step.h"
 
 #include "tandem/parallel/update/arena_update.h"
 
@@ -25,7 +25,7 @@ StepSums add_up_gradients(
   return sums;
 }
 
-StepSums step_alone(
+StepSums local_step(
     const StrategyOptions& options, const StrategyParts& parts,
     const std::vector<Batch>& micro_batches, const StepContext& context) {
   StepContext weighted = context;

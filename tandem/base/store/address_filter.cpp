@@ -1,4 +1,4 @@
-#include "tandem/base/store/admission.h"
+#include "tandem/base/store/address_filter.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -161,14 +161,14 @@ std::vector<InterfaceAddress> interface_addresses() {
   return found;
 }
 
-Admission::Admission(std::set<std::string> addresses)
+AddressFilter::AddressFilter(std::set<std::string> addresses)
     : addresses_(std::move(addresses)) {
   if (!addresses_.empty()) {
     before_ = listening_sockets();
   }
 }
 
-int Admission::apply() const {
+int AddressFilter::apply() const {
   if (addresses_.empty()) {
     return 0;
   }

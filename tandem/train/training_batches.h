@@ -30,10 +30,10 @@ void check_shares(
 
 /// The batches of a rank in a run, epoch by epoch, and the proof that the ranks
 /// together read each sample once. What it is given outlives it.
-class Reading {
+class TrainingBatches {
  public:
   /// `placement`: where the rank computes.
-  Reading(
+  TrainingBatches(
       const RunConfig& config, const Dataset& train, const Assembly& parts,
       Communicator& comm, const Placement& placement);
 

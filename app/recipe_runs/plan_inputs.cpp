@@ -1,4 +1,4 @@
-#include "app/plan/plan_inputs.h"
+#include "app/recipe_runs/plan_inputs.h"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "app/plan/comparison.h"
+#include "app/recipe_runs/comparison.h"
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>
@@ -7,8 +7,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "app/plan/repeats.h"
 #include "app/recipe_name.h"
+#include "app/recipe_runs/repeats.h"
 #include "app/report/run_report.h"
 #include "app/report/run_table.h"
 #include "tandem/base/error.h"
@@ -165,7 +165,7 @@ std::string comparison_directory(const std::string& out, const std::string& kind
 int run_comparison(const Comparison& comparison) {
   const auto& [kind, runs, repeats, target, out] = comparison;
   check_data(comparison);
-  outlive_readers();
+  ignore_closed_readers();
   make_directories(out);
   ordered_json table;
   table["format_version"] = kFormatVersion;

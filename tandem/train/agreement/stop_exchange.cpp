@@ -1,4 +1,4 @@
-#include "tandem/train/agreement/gathering.h"
+#include "tandem/train/agreement/stop_exchange.h"
 
 #include <ATen/ops/empty.h>
 
@@ -14,10 +14,10 @@ enum GatheringField { kGatheringStop, kLeastArrived, kNumGatheringFields };
 
 }  // namespace
 
-Gathering::Gathering(Communicator& comm, std::function<bool()> told)
+StopExchange::StopExchange(Communicator& comm, std::function<bool()> told)
     : group_(comm.split(0)), told_(std::move(told)) {}
 
-void Gathering::tell() {
+void StopExchange::tell() {
   values_ = at::empty({kNumGatheringFields}, at::kLong);
   auto* values = values_.data_ptr<int64_t>();
   values[kGatheringStop] = told_() ? 1 : 0;
@@ -27,7 +27,7 @@ void Gathering::tell() {
 }
 
 // Who is at a point does not go past it, so all are there once the last one is.
-Gathering::News Gathering::hear() {
+StopExchange::News StopExchange::hear() {
   under_way_->wait();
   under_way_.reset();
   const auto* values = values_.data_ptr<int64_t>();
@@ -38,14 +38,14 @@ Gathering::News Gathering::hear() {
   return values[kGatheringStop] != 0 ? News::stop : News::none;
 }
 
-bool Gathering::stops() {
+bool StopExchange::stops() {
   if (!under_way_ && (told_() || Clock::now() - told_at_ >= kBetween)) {
     tell();
   }
   return under_way_ && under_way_->test() && hear() == News::stop;
 }
 
-bool Gathering::meet() {
+bool StopExchange::meet() {
   ++arrived_;
   for (;;) {
     if (!under_way_) {

@@ -1,4 +1,4 @@
-#include "app/plan/repeats.h"
+#include "app/recipe_runs/repeats.h"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "tandem/train/reading.h"
+#include "tandem/train/training_batches.h"
 
 #include <fmt/core.h>
 
@@ -79,31 +79,32 @@ void check_shares(
   }
 }
 
-Reading::Reading(
+TrainingBatches::TrainingBatches(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
     Communicator& comm, const Placement& placement)
     : config_(config),
       train_(train),
       comm_(comm),
       shard_(parts.strategy->data_shard()),
-      loader_(train, sampler(), training_loader_options(config, train, parts, placement)),
+      loader_(
+          train, sampler(), training_loader_options(config, train, parts, placement)),
       audit_(comm, sampler()),
       sends_batches_(reads() && placement.is_elsewhere() && !loader_.on_device()),
       steps_per_epoch_(loader_.num_steps()) {}
 
-SamplerOptions Reading::sampler() const {
+SamplerOptions TrainingBatches::sampler() const {
   return sampler_options(config_, train_, shard_);
 }
 
-int64_t Reading::samples() const {
+int64_t TrainingBatches::samples() const {
   return reads() ? shard_size(sampler()) : 0;
 }
 
-int64_t Reading::samples_per_step() const {
+int64_t TrainingBatches::samples_per_step() const {
   return samples_of_all(config_, shard_);
 }
 
-void Reading::check(const Position& position) {
+void TrainingBatches::check(const Position& position) {
   SamplerOptions rest = sampler();
   rest.first_position = position.samples_in_epoch;
   loader_.seek(position.epoch, position.samples_in_epoch);
@@ -116,13 +117,13 @@ void Reading::check(const Position& position) {
   }
 }
 
-void Reading::begin(const Position& position) {
+void TrainingBatches::begin(const Position& position) {
   const int64_t order = sampler_epoch(config_, position.epoch);
   loader_.seek(order, position.samples_in_epoch);
   audit_.begin(position.epoch, order, position.samples_in_epoch);
 }
 
-std::vector<Batch> Reading::next() {
+std::vector<Batch> TrainingBatches::next() {
   std::vector<Batch> batches;
   Batch batch;
   while (reads() &&
@@ -136,7 +137,7 @@ std::vector<Batch> Reading::next() {
   return batches;
 }
 
-int64_t Reading::after_step(int64_t samples_in_epoch) const {
+int64_t TrainingBatches::after_step(int64_t samples_in_epoch) const {
   return std::min(samples_in_epoch + samples_per_step(), loader_.end_position());
 }
 

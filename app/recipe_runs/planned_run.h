@@ -6,8 +6,8 @@
 
 #include "app/command.h"
 #include "tandem/base/process.h"
-#include "tandem/config/document.h"
 #include "tandem/config/run_config.h"
+#include "tandem/config/tutorial_figures.h"
 
 namespace tandem::app {
 

@@ -1,4 +1,4 @@
-#include "tandem/comm/backends/forming.h"
+#include "tandem/comm/backends/group_formation.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tandem/base/files.h"
-#include "tandem/base/store/admission.h"
+#include "tandem/base/store/address_filter.h"
 #include "tandem/base/store/socket.h"
 
 namespace tandem {
@@ -46,7 +46,7 @@ std::set<std::string> peer_addresses() {
 
 }  // namespace
 
-Forming::Forming(
+GroupFormation::GroupFormation(
     StoreClient& store, std::string name, int rank, int size,
     const std::string& address, std::chrono::milliseconds time)
     : store_(store),
@@ -63,18 +63,19 @@ Forming::Forming(
   }
 }
 
-std::chrono::milliseconds Forming::time_for(int attempts_left) const {
+std::chrono::milliseconds GroupFormation::time_for(int attempts_left) const {
   constexpr std::chrono::milliseconds kMost{20'000};
   const auto share = time_.left() / attempts_left;
   return std::max(
       std::chrono::milliseconds(1), attempts_left > 1 ? std::min(share, kMost) : share);
 }
 
-void Forming::look() {
+void GroupFormation::look() {
   seen_.merge(peer_addresses());
 }
 
-std::string Forming::outcome(const std::string& attempt, const std::string& error) {
+std::string GroupFormation::outcome(
+    const std::string& attempt, const std::string& error) {
   if (!error.empty()) {
     store_.compare_set(key(attempt + "/failed"), "", error);
     look();
@@ -88,19 +89,19 @@ std::string Forming::outcome(const std::string& attempt, const std::string& erro
   return value_of(attempt + "/failed");
 }
 
-std::string Forming::stranger() {
+std::string GroupFormation::stranger() {
   return value_of("stranger");
 }
 
-std::string Forming::key(const std::string& what) const {
+std::string GroupFormation::key(const std::string& what) const {
   return name_ + "/" + what;
 }
 
-std::string Forming::value_of(const std::string& what) {
+std::string GroupFormation::value_of(const std::string& what) {
   return store_.has({key(what)}) ? store_.get(key(what), {}) : "";
 }
 
-void Forming::meet(const std::string& where, const std::string& value) {
+void GroupFormation::meet(const std::string& where, const std::string& value) {
   std::vector<std::string> all;
   for (int other = 0; other < size_; ++other) {
     all.push_back(numbered(key(where), other));

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/command_line.h"
-#include "app/plan/planned_run.h"
+#include "app/recipe_runs/planned_run.h"
 
 namespace tandem::app {
 

@@ -1,4 +1,4 @@
-#include "tandem/config/document.h"
+#include "tandem/config/tutorial_figures.h"
 
 #include <filesystem>
 
