@@ -104,7 +104,7 @@ TEST_F(FarProgramRuns, TheRecipeForGpusTrainsAsTheOneForCpus) {
     const auto result = run_far_program(
         {"train", source_dir() + "/recipes/" + recipe + ".toml", "--data", "digits",
          "--limit", "200", "--epochs", "1", "-g", "2", "--log-every", "1", "--executor",
-         "eager"});
+         "eager", "--backend", "auto"});
     EXPECT_TRUE(result.status.ok()) << result.errors;
     return result.output.substr(0, result.output.find("Training complete"));
   };
