@@ -107,20 +107,10 @@ void check_setting(
 /// The value, or the default where it is unset.
 double eps_of(const OptimizerOptions& options, double default_eps);
 
-std::unique_ptr<Optimizer> make_sgd(
+/// The factories of make_optimizer(), one for each optimizer.
+using OptimizerFactory = std::unique_ptr<Optimizer>(
     const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups);
-
-std::unique_ptr<Optimizer> make_adam(
-    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
-    const std::vector<ParameterGroup>& groups);
-
-std::unique_ptr<Optimizer> make_adamw(
-    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
-    const std::vector<ParameterGroup>& groups);
-
-std::unique_ptr<Optimizer> make_adadelta(
-    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
-    const std::vector<ParameterGroup>& groups);
+OptimizerFactory make_sgd, make_adam, make_adamw, make_adadelta;
 
 }  // namespace tandem
