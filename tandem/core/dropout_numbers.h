@@ -23,8 +23,8 @@ struct DropoutCounter {
   uint32_t key1;
 };
 
-inline DropoutCounter dropout_counter(
-    uint64_t seed, int64_t epoch, int64_t position, int64_t layer) {
+TANDEM_ALWAYS_INLINE DropoutCounter
+dropout_counter(uint64_t seed, int64_t epoch, int64_t position, int64_t layer) {
   return {
       static_cast<uint32_t>(position), static_cast<uint32_t>(epoch),
       static_cast<uint32_t>(layer), static_cast<uint32_t>(seed),
@@ -32,7 +32,7 @@ inline DropoutCounter dropout_counter(
 }
 
 /// An element is kept where its number is not below this.
-inline uint32_t dropout_threshold(double p) {
+TANDEM_ALWAYS_INLINE uint32_t dropout_threshold(double p) {
   return static_cast<uint32_t>(std::lround(p * 65536));
 }
 

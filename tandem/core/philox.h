@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "tandem/core/simd.h"
+
 namespace tandem {
 
 /// The counter-based generator Philox4x32-10 (Salmon et al., "Parallel random numbers:
@@ -10,7 +12,7 @@ namespace tandem {
 /// each.
 constexpr int kPhiloxRounds = 10;
 
-inline void philox_round(
+TANDEM_ALWAYS_INLINE void philox_round(
     uint32_t& x0, uint32_t& x1, uint32_t& x2, uint32_t& x3, uint32_t key0,
     uint32_t key1) {
   const uint64_t product0 = uint64_t{0xD2511F53} * x0;
@@ -21,7 +23,7 @@ inline void philox_round(
   x3 = static_cast<uint32_t>(product0);
 }
 
-inline void philox_next_key(uint32_t& key0, uint32_t& key1) {
+TANDEM_ALWAYS_INLINE void philox_next_key(uint32_t& key0, uint32_t& key1) {
   key0 += 0x9E3779B9;
   key1 += 0xBB67AE85;
 }

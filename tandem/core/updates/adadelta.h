@@ -23,7 +23,7 @@ struct AdadeltaFactors {
 };
 
 template <typename T>
-inline AdadeltaFactors<T> factors_of(
+TANDEM_ALWAYS_INLINE AdadeltaFactors<T> factors_of(
     const AdadeltaSettings& settings, const GroupContext& context) {
   return {static_cast<T>(context.gradient_scale), static_cast<T>(context.weight_decay),
           static_cast<T>(settings.rho),           static_cast<T>(1 - settings.rho),
@@ -35,7 +35,7 @@ inline AdadeltaFactors<T> factors_of(
 /// (In float32 the quotient leaves the range of normal numbers for gradients above
 /// 1e16.)
 template <typename T>
-inline void adadelta_element(
+TANDEM_ALWAYS_INLINE void adadelta_element(
     T grad, T& param, T& square_avg, T& acc_delta, const AdadeltaFactors<T>& f) {
   const T g = decayed_gradient(grad, param, f.gradient_scale, f.weight_decay);
   const T s = f.rho * square_avg + f.one_minus_rho * g * g;

@@ -33,7 +33,7 @@ struct AdamFactors {
 };
 
 template <typename T>
-inline AdamFactors<T> factors_of(
+TANDEM_ALWAYS_INLINE AdamFactors<T> factors_of(
     const AdamSettings& settings, const GroupContext& context) {
   const double correction1 = 1 - power(settings.beta1, context.step);
   const double correction2 = 1 - power(settings.beta2, context.step);
@@ -56,7 +56,7 @@ inline AdamFactors<T> factors_of(
 /// PyTorch divides by the root of the correction; its inverse as a factor differs in
 /// the last bit and saves one of two divisions.
 template <bool amsgrad, typename T>
-inline void adam_element(
+TANDEM_ALWAYS_INLINE void adam_element(
     T grad, T& param, T& exp_avg, T& exp_avg_sq, T* largest, const AdamFactors<T>& f) {
   T p = param;
   const T g = decayed_gradient(grad, p, f.gradient_scale, f.weight_decay);

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "tandem/core/simd.h"
+
 namespace tandem {
 
 /// One optimizer step as one parameter group sees it.
@@ -16,7 +18,8 @@ struct GroupContext {
 /// What every optimizer makes of a gradient first. `weight_decay` is the same for all
 /// elements: compilers take the condition out of a loop, which they then vectorise.
 template <typename T>
-inline T decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
+TANDEM_ALWAYS_INLINE T
+decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
   T g = gradient_scale * grad;
   if (weight_decay != 0) {
     g += weight_decay * param;

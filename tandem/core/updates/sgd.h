@@ -23,7 +23,7 @@ struct SgdFactors {
 };
 
 template <typename T>
-inline SgdFactors<T> factors_of(
+TANDEM_ALWAYS_INLINE SgdFactors<T> factors_of(
     const SgdSettings& settings, const GroupContext& context) {
   return {
       static_cast<T>(context.gradient_scale),
@@ -37,13 +37,14 @@ inline SgdFactors<T> factors_of(
 
 /// Without momentum.
 template <typename T>
-inline void sgd_element(T grad, T& param, const SgdFactors<T>& f) {
+TANDEM_ALWAYS_INLINE void sgd_element(T grad, T& param, const SgdFactors<T>& f) {
   param += f.minus_lr * decayed_gradient(grad, param, f.gradient_scale, f.weight_decay);
 }
 
 /// With momentum, whose buffer the first step fills.
 template <typename T>
-inline void sgd_element(T grad, T& param, T& buffer, const SgdFactors<T>& f) {
+TANDEM_ALWAYS_INLINE void sgd_element(
+    T grad, T& param, T& buffer, const SgdFactors<T>& f) {
   const T g = decayed_gradient(grad, param, f.gradient_scale, f.weight_decay);
   const T b = f.first_step ? g : f.momentum * buffer + f.undamped * g;
   buffer = b;
