@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "tandem/base/error.h"
-#include "tandem/config/line_format.h"
+#include "tandem/model/layer_kinds.h"
 
 namespace tandem {
 
@@ -86,62 +86,6 @@ const Network& network_of(ModelKind kind) {
       ", expected a model with a module tree; choose another model");
 }
 
-std::string function_name(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::relu:
-      return "relu";
-    case LayerKind::max_pool2d:
-      return "max_pool2d";
-    case LayerKind::dropout:
-      return "dropout";
-    case LayerKind::dropout2d:
-      return "dropout2d";
-    case LayerKind::flatten:
-      return "flatten";
-    case LayerKind::log_softmax:
-      return "log_softmax";
-    default:
-      return "";
-  }
-}
-
-std::string convolution_text(const Layer& layer) {
-  const std::string padding =
-      layer.padding == 0 ? "" : fmt::format(", padding=({0}, {0})", layer.padding);
-  return fmt::format(
-      "Conv2d({0}, {1}, kernel_size=({2}, {2}), stride=({3}, {3}){4})", layer.in,
-      layer.out, layer.kernel, layer.stride, padding);
-}
-
-// repr() of the module in PyTorch.
-std::string text_of_module(const Layer& layer) {
-  switch (layer.kind) {
-    case LayerKind::conv2d:
-      return convolution_text(layer);
-    case LayerKind::linear:
-      return fmt::format(
-          "Linear(in_features={}, out_features={}, bias=True)", layer.in, layer.out);
-    case LayerKind::batch_norm2d:
-      return fmt::format(
-          "BatchNorm2d({}, eps=1e-05, momentum=0.1, affine=True, "
-          "track_running_stats=True)",
-          layer.out);
-    case LayerKind::relu:
-      return "ReLU()";
-    case LayerKind::max_pool2d:
-      return fmt::format(
-          "MaxPool2d(kernel_size={}, stride={}, padding=0, dilation=1, "
-          "ceil_mode=False)",
-          layer.kernel, layer.stride);
-    case LayerKind::dropout:
-      return fmt::format("Dropout(p={}, inplace=False)", float_text(layer.p));
-    case LayerKind::dropout2d:
-      return fmt::format("Dropout2d(p={}, inplace=False)", float_text(layer.p));
-    default:
-      throw std::logic_error(function_name(layer.kind) + " is not a module");
-  }
-}
-
 const Layer& nth_of_kind(const std::vector<Layer>& layers, LayerKind kind, int64_t n) {
   for (const auto& layer : layers) {
     if (layer.kind == kind && n-- == 0) {
@@ -170,7 +114,7 @@ std::string module_tree(ModelKind kind, const std::vector<Layer>& layers) {
     const Layer& layer = nth_of_kind(layers, module.kind, seen[module.kind]++);
     text += fmt::format(
         "{}({}): {}\n", group.empty() ? "  " : "    ",
-        group.empty() ? name : name.substr(dot + 1), text_of_module(layer));
+        group.empty() ? name : name.substr(dot + 1), row_of(layer).repr(layer));
   }
   return text + (open.empty() ? "" : "  )\n") + ")\n";
 }
@@ -184,8 +128,7 @@ std::vector<LayerSummary> summarise(Model& model, const InputShape& input) {
   ForwardContext context;
   context.training = false;
   context.after_layer = [&](const Layer& layer, const at::Tensor& output) {
-    const std::string name =
-        layer.name.empty() ? function_name(layer.kind) : layer.name;
+    const std::string name = layer.name.empty() ? row_of(layer).name : layer.name;
     rows.push_back(
         {name, output.sizes().slice(1).vec(),
          layer.name.empty() ? 0 : parameters[layer.name]});

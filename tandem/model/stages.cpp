@@ -1,10 +1,12 @@
 #include "tandem/model/stages.h"
 
 #include <algorithm>
-#include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 
 #include "tandem/base/error.h"
+#include "tandem/model/layer_kinds.h"
 
 namespace tandem {
 
@@ -12,12 +14,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Writing a value and reading it again takes a CPU about as long as this many
-// multiplications; without them a first convolution looks cheap.
-constexpr double kCostPerValue = 10;
-
 bool begins_a_stage(const Layer& layer) {
-  return layer.kind == LayerKind::conv2d || layer.kind == LayerKind::linear;
+  return row_of(layer).has(kBeginsStage);
 }
 
 // A convolution or linear layer and what goes with it.
@@ -26,67 +24,34 @@ struct Unit {
   double cost = 0;
 };
 
-// Follows the size of one sample through the layers, and counts what they cost.
-class CostCounter {
- public:
-  explicit CostCounter(const InputShape& input)
-      : height_(static_cast<double>(input.height)),
-        width_(static_cast<double>(input.width)),
-        values_(static_cast<double>(input.channels) * height_ * width_) {}
+InputShape output_of(const Layer& layer, const InputShape& input) {
+  const auto output = row_of(layer).output;
+  return output == nullptr ? input : output(layer, input);
+}
 
-  double cost_of(const Layer& layer) {
-    if (layer.kind == LayerKind::flatten) {
-      return 0;
-    }
-    const auto weights = static_cast<double>(layer.in * layer.out);
-    double multiplications = 0;
-    if (layer.kind == LayerKind::conv2d || layer.kind == LayerKind::max_pool2d) {
-      const double places = height_ * width_;
-      height_ = slid_over(layer, height_);
-      width_ = slid_over(layer, width_);
-      values_ *= height_ * width_ / places;
-    }
-    if (layer.kind == LayerKind::conv2d) {
-      values_ *= static_cast<double>(layer.out) / static_cast<double>(layer.in);
-      multiplications =
-          weights * static_cast<double>(layer.kernel * layer.kernel) * height_ * width_;
-    } else if (layer.kind == LayerKind::linear) {
-      values_ = static_cast<double>(layer.out);
-      multiplications = weights;
-    }
-    return multiplications + kCostPerValue * values_;
-  }
+double time_of(const Layer& layer, const InputShape& output) {
+  const auto cost = row_of(layer).cost;
+  return cost == nullptr ? 0 : cost(layer, output);
+}
 
-  // Number of values of one sample after the layers so far.
-  double values() const {
-    return values_;
-  }
-
- private:
-  static double slid_over(const Layer& layer, double size) {
-    const auto border = static_cast<double>(2 * layer.padding - layer.kernel);
-    return std::floor((size + border) / static_cast<double>(layer.stride)) + 1;
-  }
-
-  double height_;
-  double width_;
-  double values_;
-};
-
+// Those of a layer that begins no stage do not count.
 double parameters_of(const Layer& layer) {
-  const int64_t window = std::max<int64_t>(1, layer.kernel);
-  return begins_a_stage(layer)
-             ? static_cast<double>((layer.in * window * window + 1) * layer.out)
-             : 0;
+  if (!begins_a_stage(layer)) {
+    return 0;
+  }
+  const auto dims = row_of(layer).weight(layer);
+  const auto weights =
+      std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
+  return static_cast<double>(weights + dims[0]);
 }
 
 std::vector<Unit> units_of(
-    const std::vector<Layer>& layers, const InputShape& input, Balance balance) {
+    const std::vector<Layer>& layers, InputShape shape, Balance balance) {
   std::vector<Unit> units;
-  CostCounter counter(input);
   for (size_t i = 0; i < layers.size(); ++i) {
-    const double cost = balance == Balance::time ? counter.cost_of(layers[i])
-                                                 : parameters_of(layers[i]);
+    shape = output_of(layers[i], shape);
+    const double cost =
+        balance == Balance::time ? time_of(layers[i], shape) : parameters_of(layers[i]);
     if (begins_a_stage(layers[i])) {
       units.push_back({{units.empty() ? 0 : i, i}, 0});
     }
@@ -177,11 +142,11 @@ std::string describe_stage(const Model& model, const LayerRange& range) {
 }  // namespace
 
 int64_t num_outputs(const std::vector<Layer>& layers, const InputShape& input) {
-  CostCounter counter(input);
+  InputShape shape = input;
   for (const auto& layer : layers) {
-    counter.cost_of(layer);
+    shape = output_of(layer, shape);
   }
-  return static_cast<int64_t>(counter.values());
+  return shape.channels * shape.height * shape.width;
 }
 
 std::vector<LayerRange> split_layers(

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tandem/model/model.h"
+
+namespace tandem {
+
+/// Parameters and buffers of a layer; undefined if the layer has none.
+struct LayerState {
+  at::Tensor weight;
+  at::Tensor bias;
+  at::Tensor running_mean;
+  at::Tensor running_var;
+  at::Tensor num_batches;
+};
+
+/// Arguments of a layer's forward pass, besides its input.
+struct LayerCall {
+  const Layer& layer;
+  LayerState& state;
+  const ForwardContext& context;
+  // See ModelOptions::stack_statistics.
+  const StackFunction& stack_statistics;
+  // The layer may overwrite its input.
+  bool in_place = false;
+};
+
+/// Values that a layer rounds to 16 bits, forward and backward (core/numerics.h).
+enum class RoundedValues {
+  // Each output is a value of the input, so it is rounded already.
+  none,
+  output,
+  // Input, parameters and output: a matrix product.
+  all,
+  // The output in fp16_o2, and the gradient of the input.
+  output_in_o2,
+};
+
+enum LayerTrait : unsigned {
+  kNoLayerTrait = 0,
+  // A pipeline's stage may begin here.
+  kBeginsStage = 1,
+  // Backward reads the input, not the output, so that the next layer may overwrite the
+  // output.
+  kKeepsOnlyInput = 2,
+  // Compiled executors fuse a ReLU that follows this layer, or precedes it.
+  kFusesReluAfter = 4,
+  kFusesReluBefore = 8,
+  // ModelOptions::dropout removes it.
+  kIsDropout = 16,
+};
+
+/// Properties of a kind of layer. A new kind is a LayerKind with its factory
+/// (layers.h), a row in layer_kinds.cpp, and a kernel with its row in
+/// exec/compiled/operation.cpp.
+struct LayerKindRow {
+  LayerKind kind;
+  // Name in torch.nn.functional; that of the ATen operator, except as noted.
+  const char* name;
+  at::Tensor (*forward)(const LayerCall& call, const at::Tensor& x);
+  // Cost for a stage, in multiplications; null: 0.
+  double (*cost)(const Layer& layer, const InputShape& output);
+  // Python's repr() of the module in torch.nn; null if there is no such module.
+  std::string (*repr)(const Layer& layer);
+  RoundedValues rounds = RoundedValues::none;
+  // Of LayerTrait.
+  unsigned traits = kNoLayerTrait;
+  // Shape of a sample's output; null: the input's.
+  InputShape (*output)(const Layer& layer, const InputShape& input) = nullptr;
+  // Shape of the weight, whose first dimension is that of the bias; null if the layer
+  // has no parameters.
+  std::vector<int64_t> (*weight)(const Layer& layer) = nullptr;
+  // Initial values, as PyTorch's module has them. Parameters are float32; buffers have
+  // `dtype`.
+  LayerState (*initialize)(
+      const Layer& layer, at::ScalarType dtype,
+      const at::Generator& generator) = nullptr;
+
+  bool has(LayerTrait trait) const {
+    return (traits & trait) != 0;
+  }
+};
+
+/// Returns the row of the layer's kind.
+const LayerKindRow& row_of(const Layer& layer);
+
+}  // namespace tandem
