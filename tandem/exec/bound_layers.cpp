@@ -7,11 +7,6 @@ namespace tandem {
 
 namespace {
 
-bool takes_relu_behind(LayerKind kind) {
-  return kind == LayerKind::conv2d || kind == LayerKind::linear ||
-         kind == LayerKind::batch_norm2d || kind == LayerKind::max_pool2d;
-}
-
 // Finds the tensors of layers in a model's arenas.
 class Binder {
  public:
@@ -48,10 +43,11 @@ class Binder {
       return {};
     }
     return {
-        tensors_.at(layer.name + ".weight"),        tensors_.at(layer.name + ".bias"),
-        arenas_.gradients().view(slots[1]),         arenas_.gradients().view(slots[0]),
-        buffer(layer.name + ".running_mean"),       buffer(layer.name + ".running_var"),
-        buffer(layer.name + ".num_batches_tracked")};
+        {tensors_.at(layer.name + ".weight"), tensors_.at(layer.name + ".bias"),
+         buffer(layer.name + ".running_mean"), buffer(layer.name + ".running_var"),
+         buffer(layer.name + ".num_batches_tracked")},
+        arenas_.gradients().view(slots[1]),
+        arenas_.gradients().view(slots[0])};
   }
 
   at::Tensor buffer(const std::string& name) const {
@@ -68,15 +64,16 @@ class Binder {
 
 std::vector<FusedLayer> fuse_relus(const std::vector<Layer>& layers) {
   std::vector<FusedLayer> fused;
-  bool pool_takes_it = false;
+  bool next_has_relu = false;
   for (size_t i = 0; i < layers.size(); ++i) {
     const bool relu = layers[i].kind == LayerKind::relu;
-    if (relu && i + 1 < layers.size() && layers[i + 1].kind == LayerKind::max_pool2d) {
-      pool_takes_it = true;
-    } else if (relu && !fused.empty() && takes_relu_behind(fused.back().layer.kind)) {
+    if (relu && i + 1 < layers.size() && row_of(layers[i + 1]).has(kFusesReluBefore)) {
+      next_has_relu = true;
+    } else if (
+        relu && !fused.empty() && row_of(fused.back().layer).has(kFusesReluAfter)) {
       fused.back().relu = true;
     } else {
-      fused.push_back({layers[i], std::exchange(pool_takes_it, false)});
+      fused.push_back({layers[i], std::exchange(next_has_relu, false)});
     }
   }
   return fused;

@@ -1,14 +1,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/Optional.h>
 
 #include <string>
 #include <vector>
 
 #include "tandem/core/arena.h"
 #include "tandem/exec/stage_executor.h"
-#include "tandem/model/layers.h"
+#include "tandem/model/layer_kinds.h"
 
 namespace tandem {
 
@@ -23,23 +22,15 @@ struct FusedLayer {
   bool relu = false;
   // Nobody wants the gradient of its input.
   bool first = false;
-  // Dropout of elements, behind a max pool or a ReLU; none: the dropout is a layer.
-  c10::optional<Layer> dropout = c10::nullopt;
-  // Of a convolution: whether a max pool is behind it, whose `relu` and `dropout` are
-  // then here.
-  bool pool = false;
+  // With bfloat16 products: whether the input's values are bfloat16.
+  bool bf16_input = false;
 };
 
-/// A layer's tensors: parameters, the slices of the gradient arena that belong to
-/// them, and buffers. Undefined where the layer has none; contiguous.
-struct LayerTensors {
-  at::Tensor weight;
-  at::Tensor bias;
+/// A layer's parameters and buffers, and the slices of the gradient arena that belong
+/// to the parameters. Contiguous.
+struct LayerTensors : LayerState {
   at::Tensor weight_grad;
   at::Tensor bias_grad;
-  at::Tensor running_mean;
-  at::Tensor running_var;
-  at::Tensor num_batches;
 };
 
 struct BoundLayer {

@@ -309,23 +309,21 @@ TEST_F(AmxConvolution, GroupsDoNotChangeABit) {
 class LoneOp {
  public:
   LoneOp(
-      const Layer& layer,
-      std::unique_ptr<OnednnOp> (*make)(
-          const FusedLayer&, const LayerTensors&, const OnednnContext&),
-      const std::vector<int64_t>& weight_dims, const std::vector<int64_t>& in_dims)
+      const Layer& layer, MakeOnednnOp* make, const std::vector<int64_t>& weight_dims,
+      const std::vector<int64_t>& in_dims)
       : tensors_{
-            numbers(weight_dims, 0.3, at::kFloat),
-            numbers({weight_dims[0]}, 0.7, at::kFloat),
+            {numbers(weight_dims, 0.3, at::kFloat),
+             numbers({weight_dims[0]}, 0.7, at::kFloat),
+             {},
+             {},
+             {}},
             result(weight_dims),
-            result({weight_dims[0]}),
-            {},
-            {},
-            {}} {
+            result({weight_dims[0]})} {
     EXPECT_EQ(onednn_obstacle(), "");
     OnednnContext context;
     context.engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
     context.stream = dnnl::stream(context.engine);
-    context.compute = OnednnType::bf16;
+    context.numerics.product = at::kBFloat16;
     op_ = make({layer, false}, tensors_, context);
     const auto x = numbers(in_dims, 0.37, at::kFloat);
     const auto input = plain_over(x, context.engine);

@@ -30,7 +30,7 @@ int64_t bytes_of(const amx::ConvolutionShape& shape) {
 
 bool AmxWeightsGradient::fits(
     const Layer& layer, const OnednnDims& input_dims, const OnednnContext& context) {
-  return context.compute == OnednnType::bf16 && has_amx() && layer.stride == 1 &&
+  return context.product() == OnednnType::bf16 && has_amx() && layer.stride == 1 &&
          layer.in % 16 == 0 && layer.out % 16 == 0 &&
          bytes_of(shape_of(layer, input_dims)) <= kGroupBytes;
 }

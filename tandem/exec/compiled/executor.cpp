@@ -78,6 +78,11 @@ class OnednnExecutor : public StageExecutor {
     if (options_.first && first_with_gradient_ < layers_.size()) {
       layers_[first_with_gradient_].fused.first = true;
     }
+    bool bf16 = false;
+    for (auto& bound : layers_) {
+      bound.fused.bf16_input = std::exchange(bf16, false);
+      bf16 = has_bf16_output(bound.fused);
+    }
     set_onednn_threads(at::get_num_threads());
     parallel_for(
         0, at::get_num_threads(), 1, [](int64_t, int64_t) { flush_denormals(); });
@@ -168,17 +173,13 @@ class OnednnExecutor : public StageExecutor {
     Plan& plan = plans_[PlanKey{slot, dims, training}];
     if (plan.ops.empty()) {
       // Evaluation is in float32.
-      const Numerics numerics = training ? numerics_ : Numerics();
-      const bool bf16 = numerics.product == at::kBFloat16;
-      fill(
-          plan, dims,
-          {engine_, stream_, training, bf16 ? OnednnType::bf16 : OnednnType::f32,
-           numerics.rounding});
+      fill(plan, dims, {engine_, stream_, training, training ? numerics_ : Numerics()});
     }
     return plan;
   }
 
-  void fill(Plan& plan, const std::vector<int64_t>& dims, OnednnContext context) const {
+  void fill(Plan& plan, const std::vector<int64_t>& dims, const OnednnContext& context)
+      const {
     plan.input = plain_memory(dims, engine_);
     plan.input_tensor = tensor_over(plan, plan.input);
     dnnl::memory value = plan.input;
@@ -186,9 +187,6 @@ class OnednnExecutor : public StageExecutor {
       plan.ops.push_back(make_onednn_op(bound.fused, bound.tensors, context));
       plan.bytes += static_cast<int64_t>(value.get_desc().get_size());
       value = plan.ops.back()->plan_forward(value);
-      const LayerKind kind = bound.fused.layer.kind;
-      context.values_are_bf16 = kind == LayerKind::conv2d ||
-                                (context.values_are_bf16 && kind != LayerKind::linear);
     }
     value = plan.output_change.plan(value, plain_desc(dims_of(value)), context);
     plan.output = tensor_over(plan, value);
@@ -209,7 +207,7 @@ class OnednnExecutor : public StageExecutor {
   bool output_is_fp16() const {
     return numerics_.rounding == Rounding::fp16_o2 ||
            (numerics_.rounding == Rounding::fp16_o1 &&
-            layers_.back().fused.layer.kind != LayerKind::log_softmax);
+            row_of(layers_.back().fused.layer).rounds != RoundedValues::output_in_o2);
   }
 
   bool wants_input_grad(size_t index) const {

@@ -10,23 +10,23 @@
 
 namespace tandem {
 
+using OnednnType = dnnl::memory::data_type;
+using OnednnDims = dnnl::memory::dims;
+
 /// What the operations of one plan share.
 struct OnednnContext {
   dnnl::engine engine;
   dnnl::stream stream;
   // Whether there is a backward.
   bool training = true;
-  // f32 or bf16: what convolutions and matrix products read, and what is kept between
-  // layers. Their sums, parameters and gradients of parameters are float32.
-  dnnl::memory::data_type compute = dnnl::memory::data_type::f32;
-  // With a `compute` of f32: what values are rounded to (ops/rounded.cpp).
-  Rounding rounding = Rounding::none;
-  // For bf16: whether a layer's input is what a rounding layer gave.
-  bool values_are_bf16 = false;
-};
+  // Storage is float32: sums, parameters and their gradients.
+  Numerics numerics;
 
-using OnednnType = dnnl::memory::data_type;
-using OnednnDims = dnnl::memory::dims;
+  /// The type that convolutions and matrix products read, and of values between layers.
+  OnednnType product() const {
+    return numerics.product == at::kBFloat16 ? OnednnType::bf16 : OnednnType::f32;
+  }
+};
 
 // The spelling of these differs between oneDNN 2 and 3.
 OnednnDims dims_of(const dnnl::memory& memory);

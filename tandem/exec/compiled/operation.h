@@ -53,38 +53,33 @@ class OnednnOp {
   OnednnContext context_;
 };
 
+using MakeOnednnOp = std::unique_ptr<OnednnOp>(
+    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
+
 /// Compiles a layer, in the form that suits it best.
-std::unique_ptr<OnednnOp> make_onednn_op(
-    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
+MakeOnednnOp make_onednn_op;
 
-/// The two forms that it chooses from: as `context.compute` has it, and in float32 with
-/// values that are rounded to what `context.rounding` says.
-std::unique_ptr<OnednnOp> make_plain_onednn_op(
-    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
-std::unique_ptr<OnednnOp> make_rounded_op(
-    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
+/// The two forms that it chooses from: as `context.numerics.product` has it, and in
+/// float32 with values that are rounded as `context.numerics.rounding` says.
+MakeOnednnOp make_plain_onednn_op;
+MakeOnednnOp make_rounded_op;
 
-std::unique_ptr<OnednnOp> make_onednn_convolution(
-    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
+/// Whether, with bfloat16 products, the values of a layer's output are bfloat16.
+bool has_bf16_output(const FusedLayer& fused);
+
+MakeOnednnOp make_onednn_convolution;
 /// A form for a first layer of few channels.
+MakeOnednnOp make_onednn_small_convolution;
 bool fits_small_convolution(const FusedLayer& fused);
-std::unique_ptr<OnednnOp> make_onednn_small_convolution(
-    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 /// A form for windows of 3 x 3 in float32, on AVX-512 and AVX2, and of 5 x 5 on AVX2.
+MakeOnednnOp make_onednn_winograd;
 bool fits_winograd(const FusedLayer& fused, const OnednnContext& context);
-std::unique_ptr<OnednnOp> make_onednn_winograd(
-    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
-/// The output is float32, whatever it computes in.
-std::unique_ptr<OnednnOp> make_onednn_linear(
-    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
-std::unique_ptr<OnednnOp> make_onednn_batch_norm(
-    const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
-std::unique_ptr<OnednnOp> make_onednn_max_pool(
-    const FusedLayer& fused, const OnednnContext& context);
-std::unique_ptr<OnednnOp> make_onednn_dropout(
-    const Layer& layer, const OnednnContext& context);
-std::unique_ptr<OnednnOp> make_onednn_relu(const OnednnContext& context);
-std::unique_ptr<OnednnOp> make_onednn_flatten(const OnednnContext& context);
-std::unique_ptr<OnednnOp> make_onednn_log_softmax(const OnednnContext& context);
+MakeOnednnOp make_onednn_linear;
+MakeOnednnOp make_onednn_batch_norm;
+MakeOnednnOp make_onednn_max_pool;
+MakeOnednnOp make_onednn_dropout;
+MakeOnednnOp make_onednn_relu;
+MakeOnednnOp make_onednn_flatten;
+MakeOnednnOp make_onednn_log_softmax;
 
 }  // namespace tandem

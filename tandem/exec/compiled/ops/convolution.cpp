@@ -33,7 +33,7 @@ class Convolution : public OnednnOp {
     pd_ = with_fastest([&](algorithm which) {
       return onednn::describe<dnnl::convolution_forward>(
           context_.engine, attributes_with_relu(relu_), forward_kind(), which,
-          images(in_dims_), weights(context_.compute), bias(), images(out_dims_),
+          images(in_dims_), weights(context_.product()), bias(), images(out_dims_),
           stride(), padding(), padding());
     });
     output_ = make(pd_.dst_desc());
@@ -107,9 +107,9 @@ class Convolution : public OnednnOp {
   // In bf16 forward and backward prefer different layouts, but gain less from them than
   // a change of layout costs.
   memory::desc images(const OnednnDims& dims) const {
-    return context_.compute == OnednnType::bf16
+    return context_.product() == OnednnType::bf16
                ? memory::desc(dims, OnednnType::bf16, memory::format_tag::nhwc)
-               : any_desc(dims, context_.compute);
+               : any_desc(dims, context_.product());
   }
 
   memory::desc weights(OnednnType type) const {
@@ -129,7 +129,7 @@ class Convolution : public OnednnOp {
   // this CPU. The rule is fixed, so that all ranks and a resumed run choose alike.
   template <typename Make>
   std::invoke_result_t<Make, algorithm> with_fastest(Make&& make_pd) const {
-    if (context_.compute == OnednnType::f32 && layer_.kernel == 3 &&
+    if (context_.product() == OnednnType::f32 && layer_.kernel == 3 &&
         layer_.stride == 1 && layer_.in % 16 == 0 && layer_.out % 16 == 0) {
       try {
         return make_pd(algorithm::convolution_winograd);
@@ -230,8 +230,9 @@ class Convolution : public OnednnOp {
   memory plan_input_gradient() {
     const auto pd = with_fastest([&](algorithm which) {
       return onednn::describe_backward<dnnl::convolution_backward_data>(
-          context_.engine, {}, pd_, which, images(in_dims_), weights(context_.compute),
-          images(out_dims_), stride(), padding(), padding());
+          context_.engine, {}, pd_, which, images(in_dims_),
+          weights(context_.product()), images(out_dims_), stride(), padding(),
+          padding());
     });
     const memory grad_input = make(pd.diff_src_desc());
     backward_data_ = {
@@ -245,7 +246,7 @@ class Convolution : public OnednnOp {
 
   void mask_gradient() {
     const int64_t count = elements_of(output_);
-    if (context_.compute == OnednnType::bf16) {
+    if (context_.product() == OnednnType::bf16) {
       rectify_gradient(data_of<Bf16>(output_), count, data_of<Bf16>(grad_output_));
     } else {
       rectify_gradient(data_of<float>(output_), count, data_of<float>(grad_output_));

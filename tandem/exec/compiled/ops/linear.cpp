@@ -57,7 +57,7 @@ class Linear : public OnednnOp {
       rectify_gradient(data_of<float>(output_), count_ * out_, grad);
     }
     add_rows(grad, count_, out_, accumulate, tensors_.bias_grad.data_ptr<float>());
-    if (context_.rounding == Rounding::bf16) {
+    if (context_.numerics.rounding == Rounding::bf16) {
       round_to_bf16(count_ * out_, grad);
     }
   }
@@ -424,11 +424,11 @@ std::unique_ptr<OnednnOp> make_onednn_linear(
     const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
   if constexpr (kHasAmxKernels) {
-    if (context.compute == OnednnType::bf16 && has_amx()) {
+    if (context.product() == OnednnType::bf16 && has_amx()) {
       return std::make_unique<AmxLinear>(fused, tensors, context);
     }
   }
-  if (context.compute == OnednnType::bf16) {
+  if (context.product() == OnednnType::bf16) {
     return std::make_unique<Bf16Linear>(fused, tensors, context);
   }
   return std::make_unique<Float32Linear>(fused, tensors, context);

@@ -79,7 +79,7 @@ class MaxPool : public OnednnOp {
 }  // namespace
 
 std::unique_ptr<OnednnOp> make_onednn_max_pool(
-    const FusedLayer& fused, const OnednnContext& context) {
+    const FusedLayer& fused, const LayerTensors&, const OnednnContext& context) {
   return std::make_unique<MaxPool>(fused, context);
 }
 

@@ -226,58 +226,24 @@ class LogSoftmax : public OnednnOp {
 
 }  // namespace
 
-std::unique_ptr<OnednnOp> make_onednn_relu(const OnednnContext& context) {
+std::unique_ptr<OnednnOp> make_onednn_relu(
+    const FusedLayer&, const LayerTensors&, const OnednnContext& context) {
   return std::make_unique<Relu>(context);
 }
 
 std::unique_ptr<OnednnOp> make_onednn_dropout(
-    const Layer& layer, const OnednnContext& context) {
-  return std::make_unique<Dropout>(layer, context);
+    const FusedLayer& fused, const LayerTensors&, const OnednnContext& context) {
+  return std::make_unique<Dropout>(fused.layer, context);
 }
 
-std::unique_ptr<OnednnOp> make_onednn_flatten(const OnednnContext& context) {
+std::unique_ptr<OnednnOp> make_onednn_flatten(
+    const FusedLayer&, const LayerTensors&, const OnednnContext& context) {
   return std::make_unique<Flatten>(context);
 }
 
-std::unique_ptr<OnednnOp> make_onednn_log_softmax(const OnednnContext& context) {
+std::unique_ptr<OnednnOp> make_onednn_log_softmax(
+    const FusedLayer&, const LayerTensors&, const OnednnContext& context) {
   return std::make_unique<LogSoftmax>(context);
-}
-
-std::unique_ptr<OnednnOp> make_onednn_op(
-    const FusedLayer& fused, const LayerTensors& tensors,
-    const OnednnContext& context) {
-  return context.rounding == Rounding::none
-             ? make_plain_onednn_op(fused, tensors, context)
-             : make_rounded_op(fused, tensors, context);
-}
-
-std::unique_ptr<OnednnOp> make_plain_onednn_op(
-    const FusedLayer& fused, const LayerTensors& tensors,
-    const OnednnContext& context) {
-  switch (fused.layer.kind) {
-    case LayerKind::conv2d:
-      return fits_small_convolution(fused)
-                 ? make_onednn_small_convolution(fused, tensors, context)
-             : fits_winograd(fused, context)
-                 ? make_onednn_winograd(fused, tensors, context)
-                 : make_onednn_convolution(fused, tensors, context);
-    case LayerKind::linear:
-      return make_onednn_linear(fused, tensors, context);
-    case LayerKind::batch_norm2d:
-      return make_onednn_batch_norm(fused, tensors, context);
-    case LayerKind::relu:
-      return make_onednn_relu(context);
-    case LayerKind::max_pool2d:
-      return make_onednn_max_pool(fused, context);
-    case LayerKind::dropout:
-    case LayerKind::dropout2d:
-      return make_onednn_dropout(fused.layer, context);
-    case LayerKind::flatten:
-      return make_onednn_flatten(context);
-    case LayerKind::log_softmax:
-      return make_onednn_log_softmax(context);
-  }
-  return nullptr;
 }
 
 }  // namespace tandem

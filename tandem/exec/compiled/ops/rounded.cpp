@@ -16,44 +16,39 @@ using dnnl::memory;
 // What an operation in float32 must round so that it has the values of one that
 // computes in 16 bits.
 struct Roundings {
-  Roundings(const FusedLayer& fused, const OnednnContext& context) {
-    const LayerKind kind = fused.layer.kind;
-    product = kind == LayerKind::conv2d || kind == LayerKind::linear;
-    changes = kind == LayerKind::batch_norm2d || kind == LayerKind::dropout ||
-              kind == LayerKind::dropout2d;
-    if (is_fp16(context.rounding)) {
-      as_fp16(fused, context.rounding == Rounding::fp16_o2);
+  Roundings(const FusedLayer& fused, Rounding rounding)
+      : rule(row_of(fused.layer).rounds) {
+    if (is_fp16(rounding)) {
+      as_fp16(fused, rounding == Rounding::fp16_o2);
     } else {
-      as_bf16(fused, context.values_are_bf16);
+      as_bf16(fused);
     }
   }
 
   // As core/numerics.h says.
   void as_fp16(const FusedLayer& fused, bool o2) {
-    const bool softmax = fused.layer.kind == LayerKind::log_softmax;
-    weights = biases = gradients = product;
+    weights = biases = gradients = rule == RoundedValues::all;
     // All others were rounded when they were given.
     input = fused.first;
-    output = product || changes || (softmax && o2);
-    grad_input = product || changes || softmax;
+    grad_input = rule != RoundedValues::none;
+    output = grad_input && (o2 || rule != RoundedValues::output_in_o2);
   }
 
-  // As the forms for CPUs that compute in it. There, what lies between the layers is
-  // bfloat16 from a convolution on, until a linear layer, whose output is float32.
-  void as_bf16(const FusedLayer& fused, bool values_are_bf16) {
-    const bool linear = fused.layer.kind == LayerKind::linear;
-    const bool convolution = product && !linear;
+  // As the forms for CPUs that compute in it.
+  void as_bf16(const FusedLayer& fused) {
+    const bool product = rule == RoundedValues::all;
+    const bool fp32_product = product && !has_bf16_output(fused);
+    const bool bf16_product = product && !fp32_product;
+    const bool bf16_values = fused.bf16_input && rule == RoundedValues::output;
     // The small convolution reads float32 everywhere.
     weights = product && !fits_small_convolution(fused);
     // Only a first layer's input is not what another one gave.
-    input = linear || (weights && fused.first);
-    output = convolution || (values_are_bf16 && changes);
-    grad_input = convolution || (values_are_bf16 && (changes || linear));
+    input = fp32_product || (weights && fused.first);
+    output = bf16_product || bf16_values;
+    grad_input = bf16_product || bf16_values || (fused.bf16_input && fp32_product);
   }
 
-  bool product = false;
-  // Its output is not one of the values that it reads.
-  bool changes = false;
+  RoundedValues rule;
   bool weights = false;
   bool biases = false;
   // Those of weights and biases.
@@ -108,8 +103,8 @@ class Rounded : public OnednnOp {
  public:
   Rounded(const FusedLayer& fused, LayerTensors tensors, const OnednnContext& context)
       : OnednnOp(context),
-        rounds_(fused, context),
-        round_(is_fp16(context.rounding) ? &round_to_fp16 : &round_to_bf16) {
+        rounds_(fused, context.numerics.rounding),
+        round_(is_fp16(context.numerics.rounding) ? &round_to_fp16 : &round_to_bf16) {
     weight_.plan(
         tensors.weight, tensors.weight_grad, rounds_.weights, rounds_.gradients);
     bias_.plan(tensors.bias, tensors.bias_grad, rounds_.biases, rounds_.gradients);

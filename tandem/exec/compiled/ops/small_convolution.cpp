@@ -41,7 +41,7 @@ class SmallConvolution : public OnednnOp {
     plan_lanes();
     output_ = make(
         {{images_, layer_.out, shape_.out_height(), shape_.out_width()},
-         context_.compute,
+         context_.product(),
          tag_});
     weights_.resize(static_cast<size_t>(shape_.taps() * layer_.out));
     sums_.resize(static_cast<size_t>(images_ * sums_size()));
@@ -57,7 +57,7 @@ class SmallConvolution : public OnednnOp {
     change_.run(stream());
     pad();
     transpose(tensors_.weight.data_ptr<float>(), layer_.out, weights_.data());
-    if (context_.compute == OnednnType::bf16) {
+    if (context_.product() == OnednnType::bf16) {
       convolve<Bf16>();
     } else {
       convolve<float>();
@@ -66,7 +66,7 @@ class SmallConvolution : public OnednnOp {
 
   void backward_parameters(bool accumulate) override {
     grad_change_.run(stream());
-    if (context_.compute == OnednnType::bf16) {
+    if (context_.product() == OnednnType::bf16) {
       add_up<Bf16>();
     } else {
       add_up<float>();
@@ -92,7 +92,7 @@ class SmallConvolution : public OnednnOp {
     const bool by_16 = layer_.out % 16 == 0 && kernel_isa() == Isa::avx512;
     const int64_t block = by_16 ? 16 : 8;
     shape_.lanes = std::min<int64_t>(block, kernel_isa() < Isa::avx2 ? 4 : 16);
-    const bool last = context_.compute == OnednnType::bf16;
+    const bool last = context_.product() == OnednnType::bf16;
     tag_ = last ? Tag::nhwc : by_16 ? Tag::nChw16c : Tag::nChw8c;
     shape_.pixel_stride = last ? layer_.out : block;
     for (int64_t c = 0; c < layer_.out; c += shape_.lanes) {

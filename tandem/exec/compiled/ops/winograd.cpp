@@ -221,7 +221,7 @@ bool fits_winograd(const FusedLayer& fused, const OnednnContext& context) {
   // does as AVX2 does.
   const bool large = layer.kernel == 5 && kernel_isa() != Isa::avx512 &&
                      layer.in >= 16 && layer.out >= 16;
-  return kernels != nullptr && context.compute == OnednnType::f32 &&
+  return kernels != nullptr && context.product() == OnednnType::f32 &&
          (layer.kernel == 3 || large) && layer.stride == 1 &&
          layer.padding < layer.kernel && layer.in % kernels->block == 0 &&
          layer.out % kernels->block == 0 && layer.in * layer.out <= kMostWeights;
