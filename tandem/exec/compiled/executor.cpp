@@ -11,7 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/core/parallel.h"
-#include "tandem/exec/bound_layers.h"
+#include "tandem/exec/compiled/bound_layers.h"
 #include "tandem/exec/compiled/loss_kernels.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/operation.h"

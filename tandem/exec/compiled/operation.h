@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "tandem/exec/bound_layers.h"
+#include "tandem/exec/compiled/bound_layers.h"
 #include "tandem/exec/compiled/onednn_memory.h"
 #include "tandem/model/dropout.h"
 

@@ -1,4 +1,4 @@
-#include "tandem/exec/bound_layers.h"
+#include "tandem/exec/compiled/bound_layers.h"
 
 #include <map>
 #include <utility>
