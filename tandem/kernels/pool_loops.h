@@ -31,6 +31,10 @@ struct PoolShape {
 constexpr uint8_t kNoInput = 255;
 
 // The loops over one plane, for each instruction set that there is code for.
+//
+// max_pool_plane: with `relu` negative results become 0. NaN wins, as in PyTorch. Of
+// equal inputs the first in its window counts. Windows of at most 15 x 15.
+// spread_plane writes all of `grad_in`.
 #define TANDEM_POOL_LOOPS(isa)                                                         \
   namespace isa {                                                                      \
   void max_pool_plane(                                                                 \

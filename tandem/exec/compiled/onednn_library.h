@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/Parallel.h>
+
 #include <string>
 
 namespace tandem {
@@ -17,8 +19,12 @@ void set_onednn_threads(int count);
 /// another order on more threads.
 class LoneThread {
  public:
-  LoneThread();
-  ~LoneThread();
+  LoneThread() : before_(at::get_num_threads()) {
+    set_onednn_threads(1);
+  }
+  ~LoneThread() {
+    set_onednn_threads(before_);
+  }
   LoneThread(const LoneThread&) = delete;
   LoneThread& operator=(const LoneThread&) = delete;
 

@@ -1,7 +1,10 @@
+#include <algorithm>
 #include <vector>
 
+#include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/operation.h"
-#include "tandem/exec/compiled/pool_kernels.h"
+#include "tandem/kernels/isa.h"
+#include "tandem/kernels/pool_loops.h"
 
 namespace tandem {
 
@@ -54,14 +57,41 @@ class MaxPool : public OnednnOp {
   }
 
  private:
+  // Calls `plane(input offset, output offset)` for every plane, on all threads.
+  template <typename Plane>
+  void for_each_plane(const Plane& plane) const {
+    // Outputs that a thread computes at least.
+    constexpr int64_t kLeastOutputs = 16'384;
+    const int64_t in_size = shape_.height * shape_.width * shape_.lanes;
+    const int64_t out_size = shape_.out_height() * shape_.out_width() * shape_.lanes;
+    const int64_t grain =
+        std::max<int64_t>(1, kLeastOutputs / std::max<int64_t>(1, out_size));
+    parallel_for(0, shape_.outer, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        plane(i * in_size, i * out_size);
+      }
+    });
+  }
+
   template <typename T>
   void pool() {
-    max_pool(shape_, relu_, data_of<T>(input_), data_of<T>(output_), which_.data());
+    void (*const plane)(const PoolShape&, bool, const T*, T*, uint8_t*) =
+        TANDEM_FOR_ISA(decltype(plane), max_pool_plane);
+    for_each_plane([&](int64_t in, int64_t out) {
+      plane(
+          shape_, relu_, data_of<T>(input_) + in, data_of<T>(output_) + out,
+          which_.data() + out);
+    });
   }
   template <typename T>
   void spread() {
-    max_pool_gradient(
-        shape_, which_.data(), data_of<T>(grad_output_), data_of<T>(grad_input_));
+    void (*const plane)(const PoolShape&, const uint8_t*, const T*, T*) =
+        TANDEM_FOR_ISA(decltype(plane), spread_plane);
+    for_each_plane([&](int64_t in, int64_t out) {
+      plane(
+          shape_, which_.data() + out, data_of<T>(grad_output_) + out,
+          data_of<T>(grad_input_) + in);
+    });
   }
 
   Layer layer_;
