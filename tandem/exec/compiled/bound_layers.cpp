@@ -1,11 +1,29 @@
 #include "tandem/exec/compiled/bound_layers.h"
 
 #include <map>
+#include <string>
 #include <utility>
 
 namespace tandem {
 
 namespace {
+
+std::vector<FusedLayer> fuse_relus(const std::vector<Layer>& layers) {
+  std::vector<FusedLayer> fused;
+  bool next_has_relu = false;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const bool relu = layers[i].kind == LayerKind::relu;
+    if (relu && i + 1 < layers.size() && row_of(layers[i + 1]).has(kFusesReluBefore)) {
+      next_has_relu = true;
+    } else if (
+        relu && !fused.empty() && row_of(fused.back().layer).has(kFusesReluAfter)) {
+      fused.back().relu = true;
+    } else {
+      fused.push_back({layers[i], std::exchange(next_has_relu, false)});
+    }
+  }
+  return fused;
+}
 
 // Finds the tensors of layers in a model's arenas.
 class Binder {
@@ -62,57 +80,9 @@ class Binder {
 
 }  // namespace
 
-std::vector<FusedLayer> fuse_relus(const std::vector<Layer>& layers) {
-  std::vector<FusedLayer> fused;
-  bool next_has_relu = false;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const bool relu = layers[i].kind == LayerKind::relu;
-    if (relu && i + 1 < layers.size() && row_of(layers[i + 1]).has(kFusesReluBefore)) {
-      next_has_relu = true;
-    } else if (
-        relu && !fused.empty() && row_of(fused.back().layer).has(kFusesReluAfter)) {
-      fused.back().relu = true;
-    } else {
-      fused.push_back({layers[i], std::exchange(next_has_relu, false)});
-    }
-  }
-  return fused;
-}
-
 std::vector<BoundLayer> bind_layers(
     const std::vector<Layer>& layers, ModelArenas& arenas) {
   return Binder(arenas).bind(layers);
-}
-
-size_t first_with_gradient(const std::vector<BoundLayer>& layers, bool first_stage) {
-  size_t first = 0;
-  while (first_stage && first < layers.size() && layers[first].slots.empty()) {
-    ++first;
-  }
-  return first;
-}
-
-std::string layers_obstacle(
-    const Model& model, const ModelArenas& arenas, const StageOptions& options) {
-  if (options.loss.own) {
-    return "the program has a loss of its own";
-  }
-  if (model.layers() == nullptr) {
-    return "the model is not a plain sequence of layers";
-  }
-  if (options.stacked_statistics) {
-    return "with --buffers sync, batch norm needs other ranks' statistics, which it "
-           "does not exchange";
-  }
-  for (const auto& tensor : arenas.tensors()) {
-    if (!tensor.requires_grad()) {
-      return "some parameters are frozen";
-    }
-    if (!tensor.is_contiguous()) {
-      return "some parameters are not contiguous, as with --channels-last";
-    }
-  }
-  return "";
 }
 
 }  // namespace tandem

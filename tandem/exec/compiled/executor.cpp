@@ -66,6 +66,16 @@ Numerics on_this_cpu(Numerics numerics) {
   return numerics;
 }
 
+// The first layer whose gradients are needed: in the model's first stage the first with
+// parameters. The number of layers if there is none.
+size_t first_with_gradient(const std::vector<BoundLayer>& layers, bool first_stage) {
+  size_t first = 0;
+  while (first_stage && first < layers.size() && layers[first].slots.empty()) {
+    ++first;
+  }
+  return first;
+}
+
 class OnednnExecutor : public StageExecutor {
  public:
   OnednnExecutor(Model& model, ModelArenas& arenas, const StageOptions& options)
@@ -251,8 +261,23 @@ class OnednnExecutor : public StageExecutor {
 
 std::string compiled_obstacle(
     const Model& model, const ModelArenas& arenas, const StageOptions& options) {
-  if (auto reason = layers_obstacle(model, arenas, options); !reason.empty()) {
-    return reason;
+  if (options.loss.own) {
+    return "the program has a loss of its own";
+  }
+  if (model.layers() == nullptr) {
+    return "the model is not a plain sequence of layers";
+  }
+  if (options.stacked_statistics) {
+    return "with --buffers sync, batch norm needs other ranks' statistics, which it "
+           "does not exchange";
+  }
+  for (const auto& tensor : arenas.tensors()) {
+    if (!tensor.requires_grad()) {
+      return "some parameters are frozen";
+    }
+    if (!tensor.is_contiguous()) {
+      return "some parameters are not contiguous, as with --channels-last";
+    }
   }
   if (!arenas.device().is_cpu()) {
     return "it computes in main memory, and the model is on " + arenas.device().str();
