@@ -20,7 +20,7 @@ namespace {
 constexpr uint32_t kLanes = kDropoutLanes;
 constexpr int64_t kGroup = kDropoutGroup;
 
-// The least number of elements that a thread takes.
+// Elements that a thread computes at least.
 constexpr int64_t kElementsOfAThread = 32'768;
 
 using Words = uint32_t[4][kLanes];
@@ -87,8 +87,8 @@ void fill_samples(
     double p, T scale, T* out) {
   if (!(p >= 0 && p < 1)) {
     throw ConfigError(
-        "[model] a dropout probability of " + std::to_string(p) +
-        " is impossible; choose one from 0 to less than 1");
+        "[model] the dropout probability is " + std::to_string(p) +
+        ", expected 0 or more and less than 1; change p of the dropout layer");
   }
   const uint32_t threshold = dropout_threshold(p);
   const auto fill_one = [&](int64_t i) {
@@ -105,7 +105,7 @@ void fill_samples(
   });
 }
 
-// The first words of the Philox block that the CPU's mask starts with, as a seed.
+// Makes a seed from the first words of the CPU's mask.
 uint64_t seed_of(const SampleContext& context, int64_t layer) {
   const auto counter =
       dropout_counter(context.seed, context.epoch, context.first_position, layer);
@@ -114,8 +114,8 @@ uint64_t seed_of(const SampleContext& context, int64_t layer) {
   return uint64_t{words[0][0]} << 32 | words[1][0];
 }
 
-// A generator of its own, since ranks may be threads that share a device. Only CUDA has
-// one in every LibTorch; operators of other devices get the CPU's.
+// Returns a new generator, because thread ranks may share a device. Only CUDA has a
+// generator in every LibTorch; operators of other devices accept the CPU's.
 at::Generator generator_of(
     const SampleContext& context, int64_t layer, at::Device device) {
   auto generator = device.is_cuda()

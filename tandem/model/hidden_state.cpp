@@ -70,7 +70,7 @@ bool HiddenState::names(const at::Tensor& buffer) const {
   });
 }
 
-void HiddenState::look_at_graph(const at::Tensor& output) const {
+void HiddenState::check_graph(const at::Tensor& output) const {
   const BatchNorms norms = batch_norms_behind(output);
   const auto hidden = std::count_if(
       norms.running_means.begin(), norms.running_means.end(),
@@ -85,7 +85,7 @@ void HiddenState::look_at_graph(const at::Tensor& output) const {
   if (norms.in_training_mode && !has_mode_) {
     log_warning(
         std::string(
-            "[model] evaluations normalise each batch by its own statistics: the "
+            "[model] evaluations normalize each batch by its own statistics: the "
             "model's batch norm stays in training mode") +
         kFix + "a function that sets the mode");
   }
@@ -96,7 +96,7 @@ at::Tensor HiddenState::watch(
   if (training) {
     const auto output = forward(input);
     if (output.requires_grad() && !std::exchange(trained_, true)) {
-      look_at_graph(output);
+      check_graph(output);
     }
     return output;
   }

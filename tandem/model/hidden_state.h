@@ -10,18 +10,18 @@
 namespace tandem {
 
 /// Warns if a function model (make_function_model) hides state: running statistics of
-/// batch norm that are not among its buffers, or a training mode that it cannot change.
-/// It checks the first forward pass in each mode.
+/// batch norm that are not in its buffers, or a training mode that it cannot change.
+/// Checks the first forward pass in each mode.
 ///
-/// In training it finds LibTorch's batch norm, on CPUs and with cuDNN, in the autograd
-/// graph. In evaluation it detects random numbers of the CPU that are drawn during the
-/// pass (dropout). It does not detect other buffers, other modes, or modules that
-/// compute without autograd.
+/// In training it finds LibTorch's batch norm in the autograd graph, on CPUs and with
+/// cuDNN. In evaluation it detects draws from the CPU's global generator, as of
+/// dropout. It does not detect other buffers, other modes, or modules that compute
+/// without autograd. Not thread-safe.
 class HiddenState {
  public:
   using Forward = std::function<at::Tensor(const at::Tensor&)>;
 
-  /// `has_mode`: whether the model has a function that sets its mode.
+  /// `has_mode`: the model has a function that sets its mode.
   HiddenState(std::vector<NamedTensor> buffers, bool has_mode)
       : buffers_(std::move(buffers)), has_mode_(has_mode) {}
 
@@ -29,7 +29,7 @@ class HiddenState {
   at::Tensor watch(const Forward& forward, const at::Tensor& input, bool training);
 
  private:
-  void look_at_graph(const at::Tensor& output) const;
+  void check_graph(const at::Tensor& output) const;
   bool names(const at::Tensor& buffer) const;
 
   std::vector<NamedTensor> buffers_;

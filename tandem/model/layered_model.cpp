@@ -24,12 +24,12 @@ LayerState make_state(
   return state;
 }
 
-// Backward rounds the gradient in the same way.
+// Rounds values to float16, and their gradient in backward.
 at::Tensor rounded(const at::Tensor& x) {
   return x.to(at::kHalf).to(x.scalar_type());
 }
 
-// The layer as a device computes it that multiplies 16 bits.
+// Runs a layer with the values of a device that multiplies 16 bits.
 at::Tensor rounded_forward(
     const LayerKindRow& row, const LayerCall& call, const at::Tensor& x) {
   switch (row.rounds) {
@@ -162,7 +162,7 @@ class FunctionModel : public Model {
   std::vector<NamedTensor> buffers_;
   std::function<void(bool)> set_training_;
   HiddenState hidden_;
-  // -1 until it is set, then 0 or 1.
+  // -1: not set yet.
   int training_ = -1;
 };
 

@@ -5,6 +5,7 @@
 
 namespace tandem {
 
+/// Kinds of layers. layer_kinds.h describes them.
 enum class LayerKind {
   conv2d,
   linear,
@@ -17,36 +18,52 @@ enum class LayerKind {
   log_softmax,
 };
 
-/// One layer of a model that is a plain sequence: what it computes, not how.
+/// Options of one layer of a model that is a plain sequence of layers.
 struct Layer {
   LayerKind kind;
-  // Prefix of its parameters in the state dict ("conv1"), or "".
+  // Prefix of the parameters' names in the state dict ("conv1"); "" without parameters.
   std::string name;
   // Channels or features.
   int64_t in = 0;
   int64_t out = 0;
-  // Square windows.
+  // Height and width of the window, in pixels.
   int64_t kernel = 0;
   int64_t stride = 1;
   int64_t padding = 0;
-  // Dropout's probability.
+  // Probability of dropout.
   double p = 0;
-  // Its place in the whole model, which dropout masks depend on. The model sets it.
+  // Index in the whole model, which dropout masks depend on. The model sets it.
   int64_t place = 0;
 };
 
+/// Returns a convolution with a square window, stride 1 and a bias.
 Layer conv2d(
     const std::string& name, int64_t in, int64_t out, int64_t kernel,
     int64_t padding = 0);
+
+/// Returns a fully connected layer with a bias.
 Layer linear(const std::string& name, int64_t in, int64_t out);
+
+/// Returns batch normalization of images, with a weight, a bias and running statistics.
 Layer batch_norm2d(const std::string& name, int64_t channels);
+
+/// Returns max(x, 0).
 Layer relu();
+
+/// Returns max pooling with square windows that do not overlap.
 Layer max_pool2d(int64_t kernel);
-/// Dropout zeroes elements, dropout2d whole channels; on two-dimensional input
-/// dropout2d zeroes elements, as PyTorch's does.
+
+/// Returns dropout of elements. `p`: from 0 to less than 1.
 Layer dropout(double p);
+
+/// Returns dropout of whole channels. For two-dimensional input it drops elements, as
+/// PyTorch does.
 Layer dropout2d(double p);
+
+/// Returns a layer that makes one row of features from each sample.
 Layer flatten();
+
+/// Returns log(softmax(x)) over the classes, dimension 1.
 Layer log_softmax();
 
 }  // namespace tandem

@@ -36,8 +36,9 @@ at::Tensor summed_loss(
   auto sum = loss.own(output, targets);
   if (sum.numel() != 1) {
     throw ConfigError(
-        "[model] the program's own loss gave " + std::to_string(sum.numel()) +
-        " values, expected one: the sum over all samples; add .sum() to it");
+        "[model] the number of values of the custom loss is " +
+        std::to_string(sum.numel()) +
+        ", expected 1, the sum over all samples; add .sum() to the loss");
   }
   return sum.reshape({});
 }
@@ -69,9 +70,9 @@ void check_num_outputs(int64_t num_outputs, int64_t num_classes) {
   if (num_outputs > num_classes) {
     log_warning(
         "[model] " + std::to_string(num_outputs - num_classes) +
-        " outputs have no class and only become small: the model has " + found +
-        " outputs, the data has " + wanted + " classes; give the last layer " + wanted +
-        " outputs, or set Dataset::num_classes to " + found);
+        " outputs have no class, and training makes them small: the model has " +
+        found + " outputs, the data has " + wanted + " classes; give the last layer " +
+        wanted + " outputs, or set Dataset::num_classes to " + found);
   }
 }
 

@@ -8,41 +8,44 @@
 
 namespace tandem {
 
-/// A loss of the program's own, of outputs and targets: added up over all samples, a
-/// scalar with autograd history.
+/// Custom loss. Returns the sum over all samples, a scalar with autograd history.
 using LossFunction =
     std::function<at::Tensor(const at::Tensor& output, const at::Tensor& targets)>;
 
-/// The task: what training minimises. Its kind is not `automatic`.
+/// The loss that training minimizes.
 struct Loss {
+  // Not `automatic`.
   LossKind kind = LossKind::cross_entropy;
   Reduction reduction = Reduction::mean;
-  // Instead of what `kind` says, which then only says what a correct sample is.
+  // Computes the loss instead of `kind`, which then only defines a correct sample.
   LossFunction own = {};
 };
 
-/// The loss added up over all samples (and elements, for MSE), not averaged.
-/// A scalar with autograd history.
+/// Returns the loss summed over all samples (and elements, for MSE), a scalar with
+/// autograd history.
 at::Tensor summed_loss(
     LossKind kind, const at::Tensor& output, const at::Tensor& targets);
 
-/// The same, or the loss of the program's own. Throws ConfigError when that is no
-/// scalar.
+/// Returns the summed loss of `loss.own`, or of `loss.kind` if `own` is empty. Throws
+/// ConfigError if `own` does not return one value.
 at::Tensor summed_loss(
     const Loss& loss, const at::Tensor& output, const at::Tensor& targets);
 
-/// The factor that makes summed losses of all ranks and micro-batches together
-/// the loss asked for: 1 for `sum`, else 1 / (samples in the global batch, times
-/// elements per sample for MSE).
+/// Returns the factor for the summed losses of all ranks and micro-batches: 1 for
+/// Reduction::sum, otherwise 1 / samples in the global batch, for MSE also divided by
+/// the elements per sample.
 double loss_weight(const Loss& loss, int64_t global_count, int64_t elements_per_sample);
-/// The same for targets such as `targets`: samples x elements, or classes.
+
+/// Returns the same factor, with the elements per sample of `targets`: samples x
+/// elements, or classes.
 double loss_weight(const Loss& loss, int64_t global_count, const at::Tensor& targets);
 
-/// Compares the number of outputs that a model has for a sample with the classes of its
+/// Compares a model's number of outputs per sample with the number of classes of its
 /// data. Throws ConfigError if there are fewer outputs; warns if there are more.
 void check_num_outputs(int64_t num_outputs, int64_t num_classes);
 
-/// Number of samples whose largest output is the target; 0 for MSE.
+/// Returns the number of samples whose largest output is the target, as a scalar
+/// tensor; 0 for MSE.
 at::Tensor count_correct(
     LossKind kind, const at::Tensor& output, const at::Tensor& targets);
 

@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-/// A model from a whole torch::nn module: its parameters, its buffers (batch norm's
-/// running statistics and num_batches_tracked), and its training mode.
+/// Returns a model from a torch::nn module, with its parameters, its buffers (batch
+/// norm's running statistics and num_batches_tracked) and its training mode.
 ///
 ///   auto net = std::make_shared<Net>();  // or a module holder: Net net;
 ///   tandem::train(config, data, *run.comm, tandem::make_module_model(net));
@@ -17,23 +17,24 @@ namespace tandem {
 /// `net`: a module holder (TORCH_MODULE, torch::nn::Sequential) or a std::shared_ptr to
 /// a torch::nn::Module whose forward() accepts a batch of images and returns a row of
 /// outputs for each. Names are those of Python's state_dict() for the same modules, so
-/// an exported checkpoint loads with strict=True. A tensor that the module holds twice
-/// (tied weights) has its first name only.
+/// an exported checkpoint loads with strict=True. A tensor that the module holds under
+/// two names (tied weights) keeps the first.
 ///
-/// **Mode.** train() and eval() are called as the run trains and evaluates. A
-/// functional call must get the mode itself: dropout(x,
-/// FuncOptions().training(is_training())).
+/// **Mode.** The run calls train() and eval(). Pass the mode to functional calls:
+/// dropout(x, FuncOptions().training(is_training())).
 ///
-/// **Ownership.** The model and `net` are the same module. Its tensors move into
-/// arenas, so do not move or replace them while the model is used; make your own
+/// **Ownership.** The model and `net` share one module. Its tensors move into arenas,
+/// so do not move or replace them while the model is used, and construct your own
 /// optimizer afterwards. After train() `net` holds the trained values, in evaluation
 /// mode.
 ///
-/// **Thread ranks.** Each rank needs its own module, made in its thread: modules
-/// write into their buffers. LibTorch draws initial weights and dropout masks from one
-/// generator per process, so their values are reproducible with process ranks only.
+/// **Thread ranks.** Each rank needs its own module, constructed in its thread, because
+/// modules write into their buffers. LibTorch draws initial weights and dropout masks
+/// from one generator per process, so these values are reproducible with process ranks
+/// only.
 ///
-/// Needs no header of LibTorch's modules: include <torch/nn.h> where you define yours.
+/// This header includes no LibTorch modules; include <torch/nn.h> where you define
+/// yours.
 template <typename Net>
 [[nodiscard]] std::unique_ptr<Model> make_module_model(Net net) {
   const auto named = [](const auto& dict) {

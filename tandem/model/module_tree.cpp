@@ -15,7 +15,8 @@ namespace tandem {
 
 namespace {
 
-// A module is the first layer of its kind that belongs to no module before it.
+// A module of a network. Its options are those of the first layer of its kind that
+// belongs to no earlier module.
 struct Module {
   const char* name;
   LayerKind kind;

@@ -21,7 +21,8 @@ struct LayerSummary {
   int64_t num_parameters = 0;
 };
 
-/// Returns the layers in order of execution.
+/// Returns a summary of each layer, in order of execution. Runs one forward pass in
+/// evaluation mode.
 std::vector<LayerSummary> summarise(Model& model, const InputShape& input);
 
 }  // namespace tandem

@@ -18,7 +18,7 @@ bool begins_a_stage(const Layer& layer) {
   return row_of(layer).has(kBeginsStage);
 }
 
-// A convolution or linear layer and what goes with it.
+// A convolution or linear layer, and the layers that follow it.
 struct Unit {
   LayerRange layers;
   double cost = 0;
@@ -34,7 +34,7 @@ double time_of(const Layer& layer, const InputShape& output) {
   return cost == nullptr ? 0 : cost(layer, output);
 }
 
-// Those of a layer that begins no stage do not count.
+// Counts only layers that begin a stage, so not batch norm.
 double parameters_of(const Layer& layer) {
   if (!begins_a_stage(layer)) {
     return 0;
@@ -73,7 +73,7 @@ std::string names_in(const std::vector<Layer>& layers, const LayerRange& range) 
   return join(names, " ");
 }
 
-// The units that begin with these layers, in order.
+// Returns the units that begin with the layers of `cut`, in order.
 std::vector<size_t> units_at(
     const std::vector<Layer>& layers, const std::vector<Unit>& units, const Cut& cut) {
   std::vector<std::string> names;
@@ -164,8 +164,8 @@ std::vector<LayerRange> split_layers(
         "linear layers, but the model has " + std::to_string(count) + " (" +
         names_in(layers, {0, layers.size()}) + "); lower --stages or --nproc");
   }
-  // best[s][u]: the cost of the most expensive of s + 1 stages that take the units from
-  // u on; next[s][u]: where the first of them ends.
+  // best[s][u]: cost of the most expensive of s + 1 stages for the units from u on.
+  // next[s][u]: end of the first of these stages.
   std::vector<std::vector<double>> best(wanted, std::vector<double>(count, kInfinity));
   std::vector<std::vector<size_t>> next(wanted, std::vector<size_t>(count, count));
   for (size_t s = 0; s < wanted; ++s) {
@@ -202,9 +202,8 @@ std::string keep_stage(
   }
   if (model.layers() == nullptr) {
     throw ConfigError(
-        "[model] a pipeline divides a model between its layers, and this one is not a "
-        "plain sequence of them; choose a --model of tandem, or --strategy "
-        "data_parallel");
+        "[model] the model is not a plain sequence of layers, which a pipeline needs; "
+        "choose one of tandem's models (--model), or --strategy data_parallel");
   }
   const auto ranges = split_layers(*model.layers(), input, stages, cut);
   std::vector<std::string> described;

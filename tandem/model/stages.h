@@ -15,26 +15,26 @@ struct LayerRange {
   size_t end = 0;
 };
 
-/// Where a model is divided.
+/// How a model is divided into stages.
 struct Cut {
-  // The layers with which the stages begin, but for the first: as many as there are
-  // stages less one, in any order. None: as `balance` says.
+  // Names of the layers that begin a stage, in any order, without the first stage's.
+  // Empty: `balance` decides.
   std::vector<std::string> layers;
   Balance balance = Balance::time;
 };
 
-/// Divides layers into contiguous stages at `cut.layers`, or such that the most
-/// expensive stage costs as little as possible; of several such ways, the one whose
-/// first stages are longest.
+/// Divides layers into contiguous stages at `cut.layers`, or so that the most expensive
+/// stage costs as little as possible. Of several such divisions it returns that with
+/// the longest first stages.
 ///
-/// A stage begins with a convolution or a linear layer (the first stage includes
-/// what comes before that), so that what follows such a layer stays with it: batch
-/// norm, an activation in place. The cost in time is the multiplications of those
-/// layers, and ten for each value that a layer writes; in memory it is their
+/// A stage begins with a convolution or a linear layer, so that batch norm and
+/// activations in place stay with their layer. The first stage also includes the layers
+/// before that. The cost in time is the number of multiplications of these layers, plus
+/// ten for each value that a layer writes. The cost in memory is their number of
 /// parameters. A pure function.
 ///
-/// Throws ConfigError when there are more stages than convolutions and linear layers,
-/// and for a cut at no such layer, or that makes another number of stages.
+/// Throws ConfigError if there are more stages than convolutions and linear layers, if
+/// `cut` names another layer, or if it makes another number of stages.
 std::vector<LayerRange> split_layers(
     const std::vector<Layer>& layers, const InputShape& input, int64_t stages,
     const Cut& cut = {});
@@ -42,8 +42,9 @@ std::vector<LayerRange> split_layers(
 /// Returns the number of values that the layers output for one sample.
 int64_t num_outputs(const std::vector<Layer>& layers, const InputShape& input);
 
-/// Leaves in `model` only its stage `stage` of `stages` (Model::keep_layers). With
-/// one stage and no cut any model stays as it is.
+/// Removes all layers from `model` except those of stage `stage` of `stages`
+/// (Model::keep_layers). With one stage and no cut it changes nothing, and accepts any
+/// model.
 ///
 /// Returns all stages as text: "conv1, 320 parameters (1280 bytes) | conv2 fc1, ...".
 /// Throws ConfigError for a model without layers(), and as split_layers().

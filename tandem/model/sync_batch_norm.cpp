@@ -22,15 +22,15 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-// Per channel, of the samples of all ranks.
+// Statistics of each channel over the samples of all ranks.
 struct Statistics {
   at::Tensor mean;
-  // Biased.
+  // Divided by count, not by count - 1.
   at::Tensor variance;
   double count = 0;
 };
 
-// {means, variances, count} of this rank's samples, float64.
+// Returns {means, variances, count} of this rank's samples, in float64.
 at::Tensor own_statistics(const at::Tensor& x) {
   const int64_t channels = x.size(1);
   if (x.numel() == 0) {
@@ -76,7 +76,7 @@ at::Tensor normalise(
                    x, weight, bias, by.mean, by.variance, false, 0, epsilon));
 }
 
-// Carries a std::function to an operator's backward.
+// Passes a std::function to an operator's backward.
 struct Stack : torch::CustomClassHolder {
   explicit Stack(StackFunction function) : call(std::move(function)) {}
   StackFunction call;
@@ -110,14 +110,14 @@ struct SyncBatchNorm : autograd::Function<SyncBatchNorm> {
     at::Tensor grad_weight = at::zeros_like(weight);
     at::Tensor grad_bias = at::zeros_like(weight);
     if (x.numel() > 0) {
-      // As if the statistics did not depend on x ...
+      // The gradient through x alone; the statistics count as constants.
       std::tie(grad_x, grad_weight, grad_bias) = at::native_batch_norm_backward(
           outputs[0], x, weight, batch.mean, batch.variance, {}, {}, false, epsilon,
           {true, true, true});
     }
     const auto sums =
         stack->call(at::cat({grad_weight, grad_bias}).to(at::kDouble)).sum(0);
-    // ... and then what x changes through the statistics.
+    // The gradient through the statistics.
     const auto scale = weight / (batch.variance + epsilon).sqrt() / batch.count;
     const auto parts = sums.to(weight.scalar_type()).chunk(2);
     grad_x.sub_(normalise(x, parts[0] * scale, parts[1] * scale, batch, epsilon));
@@ -131,7 +131,7 @@ at::Tensor sync_batch_norm(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
     at::Tensor& running_mean, at::Tensor& running_var, double momentum, double epsilon,
     const StackFunction& stack) {
-  // Autocast's bfloat16 is for products; sums are made in the parameters' type.
+  // Autocast's bfloat16 is for products. Sums need the parameters' type.
   const auto wide = x.to(weight.scalar_type());
   Statistics batch;
   {

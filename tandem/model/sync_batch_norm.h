@@ -7,17 +7,17 @@
 namespace tandem {
 
 /// Stacks all ranks' tensors in rank order: number of ranks x the shape of `mine`.
-/// Every rank calls it, the same number of times. (The model layer does not know how
-/// ranks talk to each other.)
+/// Every rank must call it the same number of times. With this function the model needs
+/// no Communicator.
 using StackFunction = std::function<at::Tensor(const at::Tensor& mine)>;
 
-/// Batch normalisation in training, with the statistics of all ranks' samples.
+/// Normalizes a batch in training with the statistics of all ranks' samples.
 ///
-/// `x`: samples x channels x ..., float32 or float64 as the parameters are, or
-/// bfloat16, of any number of samples, even none: a rank without samples takes part.
-/// One exchange of 2 x channels + 1 numbers here and one of 2 x channels in backward;
-/// the gradients of weight and bias are those of this rank's samples. Changes the
-/// running statistics, to the same bits on all ranks.
+/// `x`: samples x channels x ..., in the parameters' float32 or float64, or in
+/// bfloat16. A rank may have any number of samples, even none. Forward exchanges 2 x
+/// channels + 1 numbers and backward 2 x channels. The gradients of weight and bias are
+/// those of this rank's samples. Updates the running statistics, to the same bits on
+/// all ranks.
 ///
 /// Source: torch/nn/modules/_functions.py, SyncBatchNorm (which needs a GPU). Ranks'
 /// statistics are combined as in Chan et al., "Updating formulae and a pairwise

@@ -1,4 +1,4 @@
-// The models of the five documents (docs/strategies.md), with Python's names.
+// Models of the five tutorials (docs/strategies.md), with Python's names of parameters.
 
 #include "tandem/base/error.h"
 #include "tandem/model/model.h"
@@ -7,7 +7,7 @@ namespace tandem {
 
 namespace {
 
-// Follows an image's size through convolutions and pools.
+// Size of an image after convolutions and pools.
 class Shape {
  public:
   explicit Shape(const ModelOptions& options)
@@ -76,7 +76,7 @@ std::vector<Layer> convnet(const ModelOptions& o) {
       log_softmax()};
 }
 
-// The document's summary shows fc1 with 64 inputs, which needs a third pool.
+// The tutorial's summary shows fc1 with 64 inputs, which needs a third pool.
 std::vector<Layer> net5x5(const ModelOptions& o) {
   const auto features = Shape(o).conv(5).pool(2).conv(5).pool(2).pool(2).features(16);
   return {
@@ -147,8 +147,9 @@ std::vector<Layer> layers_of(ModelKind kind, const ModelOptions& options) {
     }
   }
   throw ConfigError(
-      std::string("[model] tandem cannot make model ") + name_of(kind) +
-      "; give train() the program's own (examples/custom_model), or change --model");
+      std::string("[model] model is ") + name_of(kind) +
+      ", expected one of tandem's models; pass your own model to train() "
+      "(examples/custom_model), or change --model");
 }
 
 std::unique_ptr<Model> make_model(ModelKind kind, const ModelOptions& options) {

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using Block = std::array<uint32_t, 4>;
 using Key = std::array<uint32_t, 2>;
 
-// Philox4x32-10 as the paper writes it: one block at a time.
+// Philox4x32-10 for one block, written as in the paper.
 Block philox(Block counter, Key key) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{0xD2511F53} * counter[0];
@@ -33,9 +33,9 @@ Block philox(Block counter, Key key) {
   return counter;
 }
 
-// The number of 16 bits behind one element of a mask: it is dropped exactly
-// when p * 65536 is above the number.
-uint32_t number_behind(
+// Returns the 16-bit number that decides about an element of a mask. The element is
+// dropped if p * 65536 is above the number.
+uint32_t number_of(
     const SampleContext& context, int64_t layer, int64_t elements, int64_t element) {
   uint32_t number = 0;
   for (uint32_t bit = 0x8000; bit != 0; bit >>= 1) {
@@ -55,7 +55,7 @@ at::Tensor mask_of(
 }
 
 // Known answers of Random123 (kat_vectors, philox4x32 10).
-TEST(Philox, TheReferenceInThisFileGivesTheKnownAnswers) {
+TEST(Philox, ReferenceMatchesTheKnownAnswers) {
   constexpr uint32_t kOnes = 0xffffffff;
   EXPECT_EQ(
       philox({0, 0, 0, 0}, {0, 0}),
@@ -69,8 +69,8 @@ TEST(Philox, TheReferenceInThisFileGivesTheKnownAnswers) {
       (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-// Element e of a group of 128 is half e / 64 of word (e / 16) % 4 of block e % 16.
-TEST(Philox, MasksAreItsNumbersOfBlockPositionEpochAndLayer) {
+// Element e of a group of 128 uses half e / 64 of word (e / 16) % 4 of block e % 16.
+TEST(Philox, CountersAreBlockPositionEpochAndLayer) {
   SampleContext context;
   context.seed = 0x299f31d0a4093822;
   context.epoch = 0x13198a2e;
@@ -83,17 +83,16 @@ TEST(Philox, MasksAreItsNumbersOfBlockPositionEpochAndLayer) {
         philox({block, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0});
     const uint32_t word = words[e / 16 % 4];
     EXPECT_EQ(
-        number_behind(context, layer, 300, element),
-        e < 64 ? word & 0xffff : word >> 16)
+        number_of(context, layer, 300, element), e < 64 ? word & 0xffff : word >> 16)
         << element;
   }
-  // And the first known answer itself.
-  EXPECT_EQ(number_behind({}, 0, 128, 0), 0xe8d5u);
-  EXPECT_EQ(number_behind({}, 0, 128, 64), 0x6627u);
-  EXPECT_EQ(number_behind({}, 0, 128, 48), 0xdbd8u);
+  // The first known answer.
+  EXPECT_EQ(number_of({}, 0, 128, 0), 0xe8d5u);
+  EXPECT_EQ(number_of({}, 0, 128, 64), 0x6627u);
+  EXPECT_EQ(number_of({}, 0, 128, 48), 0xdbd8u);
 }
 
-TEST(DropoutMask, DoesNotDependOnHowABatchIsCut) {
+TEST(DropoutMask, DoesNotDependOnHowABatchIsDivided) {
   SampleContext context;
   context.seed = 77;
   context.epoch = 2;
@@ -106,7 +105,7 @@ TEST(DropoutMask, DoesNotDependOnHowABatchIsCut) {
     context.first_position += size * 3;
   }
   EXPECT_TRUE(at::cat(pieces).equal(whole));
-  // Rank 2 of 4 sees every fourth sample of what rank 0 of 1 sees.
+  // Rank 2 of 4 has every fourth sample of the whole batch.
   const auto single = mask_of({77, 2, 0, 1}, 4, 16, 301);
   const auto shard = mask_of({77, 2, 2, 4}, 4, 4, 301);
   for (int64_t i = 0; i < 4; ++i) {
@@ -114,7 +113,7 @@ TEST(DropoutMask, DoesNotDependOnHowABatchIsCut) {
   }
 }
 
-TEST(DropoutMask, DoesNotDependOnWhatWasDrawnBeforeNorOnTheDtype) {
+TEST(DropoutMask, DoesNotDependOnEarlierMasksOrTheDtype) {
   const SampleContext context{7, 1, 100, 1};
   const auto first = mask_of(context, 2, 3, 500, 0.25);
   mask_of({8, 0, 0, 1}, 9, 2, 33);
@@ -125,7 +124,7 @@ TEST(DropoutMask, DoesNotDependOnWhatWasDrawnBeforeNorOnTheDtype) {
   EXPECT_TRUE(floats.ne(0).equal(first.ne(0)));
 }
 
-TEST(DropoutMask, SeedEpochLayerAndPositionEachGiveAnother) {
+TEST(DropoutMask, SeedEpochLayerAndPositionEachChangeIt) {
   const SampleContext base{0x1111, 5, 9, 1};
   std::vector<at::Tensor> masks = {mask_of(base), mask_of(base, 4)};
   for (const uint64_t seed :
@@ -148,7 +147,7 @@ TEST(DropoutMask, SeedEpochLayerAndPositionEachGiveAnother) {
   }
 }
 
-TEST(DropoutMask, DropsTheShareAskedForAndScalesTheRest) {
+TEST(DropoutMask, DropsWithProbabilityPAndScalesTheRest) {
   for (const double p : {0.1, 0.25, 0.5, 0.9}) {
     const auto mask = mask_of({3, 0, 0, 1}, 1, 40, 10'007, p);
     const auto kept = mask.ne(0);
@@ -160,7 +159,7 @@ TEST(DropoutMask, DropsTheShareAskedForAndScalesTheRest) {
   EXPECT_TRUE(mask_of({3, 0, 0, 1}, 1, 4, 1000, 0).eq(1).all().item<bool>());
 }
 
-TEST(DropoutMask, ProbabilitiesThatCannotBeAreRefused) {
+TEST(DropoutMask, ImpossibleProbabilitiesAreErrors) {
   for (const double p : {1.0, 1.5, -0.1, std::nan("")}) {
     EXPECT_THAT(
         error_of<ConfigError>([&] { mask_of({}, 0, 1, 10, p); }),

@@ -1,5 +1,5 @@
-// Layers that round to float16: written out by hand here, in double, where the order of
-// sums changes no value that is then rounded.
+// Layers that round to float16, against the same calculation written out in double. In
+// double the order of sums does not change rounded values.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linspace.h>
@@ -37,9 +37,10 @@ ForwardContext in_half(Rounding layers) {
   return context;
 }
 
-// A perceptron's values, forward and backward, each rounded where a GPU stores it.
-struct ByHand {
-  ByHand(
+// Values of a perceptron, forward and backward. Each value that a GPU stores is
+// rounded.
+struct Perceptron {
+  Perceptron(
       const std::vector<NamedTensor>& p, const at::Tensor& x,
       const at::Tensor& grad_output) {
     const auto w1 = half(p[0].tensor.detach());
@@ -58,13 +59,13 @@ struct ByHand {
   std::vector<at::Tensor> gradients;
 };
 
-TEST(HalfLayers, RoundWhatAPerceptronTakesAndGivesForwardAndBackward) {
+TEST(HalfLayers, RoundInputsAndOutputsForwardAndBackward) {
   const auto x = waves({6, 7}, 42) * 3;
   for (const auto layers : {Rounding::fp16_o1, Rounding::fp16_o2}) {
     const auto model = make_layered_model(
         {linear("f", 7, 5), relu(), linear("g", 5, 4)}, double_options());
     const auto grad_output = waves({6, 4}, 24) * 1000 / 3;
-    const ByHand expected(model->parameters(), x, grad_output);
+    const Perceptron expected(model->parameters(), x, grad_output);
     const auto output = model->forward(x, in_half(layers));
     EXPECT_TRUE(output.equal(expected.output));
     output.backward(grad_output);
@@ -86,7 +87,7 @@ TEST(HalfLayers, GradientsOverflowBeyond65504) {
   EXPECT_TRUE(model->parameters()[1].tensor.grad().isinf().all().item<bool>());
 }
 
-// The layers of each kind whose outputs are all float16 numbers.
+// Returns, for one layer of each kind, whether all outputs are float16 numbers.
 std::vector<bool> rounding_layers(Rounding half_layers) {
   const auto model = make_layered_model(
       {conv2d("c", 2, 3, 3), batch_norm2d("b", 3), relu(), max_pool2d(2),
@@ -102,7 +103,7 @@ std::vector<bool> rounding_layers(Rounding half_layers) {
   return rounded;
 }
 
-TEST(HalfLayers, AreAllButLogSoftmaxInO1AndAllInO2) {
+TEST(HalfLayers, O1RoundsAllButLogSoftmaxAndO2RoundsAll) {
   EXPECT_THAT(rounding_layers(Rounding::none), testing::Each(false));
   EXPECT_THAT(
       rounding_layers(Rounding::fp16_o1),

@@ -66,7 +66,7 @@ TEST(HiddenState, BatchNormThatStaysInTrainingModeIsAWarning) {
   EXPECT_THAT(
       warnings_of(model),
       AllOf(
-          HasSubstr("evaluations normalise each batch by its own statistics"),
+          HasSubstr("evaluations normalize each batch by its own statistics"),
           HasSubstr("use make_module_model()")));
 }
 
@@ -84,7 +84,7 @@ TEST(HiddenState, ModelsThatHideNothingCauseNoWarning) {
   const std::vector<NamedTensor> buffers = {
       {"mean", norm.mean}, {"variance", norm.variance}};
   const auto mode = std::make_shared<bool>(true);
-  // Batch norm in both modes; frozen; without running statistics.
+  // Batch norm with both modes, always frozen, and without running statistics.
   const std::vector<std::function<std::unique_ptr<Model>()>> models = {
       [&] {
         return make_function_model(

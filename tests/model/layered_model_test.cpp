@@ -67,7 +67,7 @@ TEST(LayeredModel, EqualsPlainOperatorsForwardAndBackward) {
   }
 }
 
-TEST(LayeredModel, LeavesItsInputAsItWas) {
+TEST(LayeredModel, DoesNotChangeItsInput) {
   const auto x = waves({2, 2, 3, 3});
   ASSERT_LT(x.min().item<double>(), 0);
   for (const bool flat : {false, true}) {
@@ -81,10 +81,10 @@ TEST(LayeredModel, LeavesItsInputAsItWas) {
   }
 }
 
-// torch.manual_seed(3); model = ConvNet().double() of document 004
+// torch.manual_seed(3); model = ConvNet().double() of tutorial 004
 // x = torch.linspace(-1, 2, 4 * 784, dtype=torch.float64).sin().view(4, 1, 28, 28)
 // model(x); y = model(2 * x + 1); then model.eval()(x)
-TEST(LayeredModel, BatchNormCountsAsPythonsInTrainingOnly) {
+TEST(LayeredModel, BatchNormUpdatesStatisticsLikePythonInTrainingOnly) {
   const auto model = make_model(ModelKind::convnet_bn, double_options(3));
   const auto x = waves({4, 1, 28, 28});
   const auto expect_row = [](const at::Tensor& row,
@@ -145,14 +145,14 @@ TEST(LayeredModel, Dropout2dDropsWholeChannels) {
   EXPECT_NEAR(dropped, 0.5, 0.16);  // 4.5 sigma
   EXPECT_FALSE(sums[0].equal(sums[1]));
 
-  // Of two-dimensional input it drops elements.
+  // For two-dimensional input it drops elements.
   const auto flat = model->forward(at::ones({4, 50}, at::kDouble), context);
   EXPECT_TRUE(flat.equal(dropout_mask(context.samples, 0, 4, 50, 0.5, at::kDouble)));
   const auto x = waves({4, 50, 3, 5});
   EXPECT_TRUE(model->forward(x, evaluation()).equal(x));
 }
 
-TEST(LayeredModel, WithoutDropoutTrainingGivesWhatEvaluationDoes) {
+TEST(LayeredModel, WithoutDropoutTrainingEqualsEvaluation) {
   auto options = double_options(1);
   const auto x = waves({6, 1, 28, 28});
   for (const std::string name : {"net", "convnet", "net5x5"}) {
@@ -166,7 +166,7 @@ TEST(LayeredModel, WithoutDropoutTrainingGivesWhatEvaluationDoes) {
   }
 }
 
-TEST(LayeredModel, OutputsDoNotDependOnHowTheBatchIsCut) {
+TEST(LayeredModel, OutputsDoNotDependOnHowTheBatchIsDivided) {
   for (const std::string name : {"net", "convnet", "net5x5"}) {
     const auto model = make_model(*find_choice<ModelKind>(name), double_options(1));
     const auto x = waves({6, 1, 28, 28});
@@ -182,7 +182,7 @@ TEST(LayeredModel, OutputsDoNotDependOnHowTheBatchIsCut) {
   }
 }
 
-TEST(LayeredModel, DoubleWeightsAreTheFloatOnesWidened) {
+TEST(LayeredModel, DoubleWeightsEqualFloatWeights) {
   ModelOptions options;
   options.seed = 12;
   const auto narrow = make_model(ModelKind::net5x5, options)->parameters();
@@ -193,7 +193,7 @@ TEST(LayeredModel, DoubleWeightsAreTheFloatOnesWidened) {
   }
 }
 
-TEST(LayeredModel, TellsEachLayerAndItsOutput) {
+TEST(LayeredModel, CallsAfterLayerWithEachLayerAndOutput) {
   const auto model = make_layered_model(
       {flatten(), linear("a", 6, 4), dropout(0.5), linear("b", 4, 2)},
       double_options());
@@ -211,7 +211,7 @@ TEST(LayeredModel, TellsEachLayerAndItsOutput) {
   EXPECT_EQ(model->layers()->size(), 4u);
 }
 
-TEST(FunctionModel, RunsTheFunctionAndTellsItTheModeWhenThatChanges) {
+TEST(FunctionModel, CallsSetTrainingWhenTheModeChanges) {
   auto scale = at::ones({1}, at::kDouble).set_requires_grad(true);
   std::vector<bool> told;
   const auto model = make_function_model(

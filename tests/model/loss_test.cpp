@@ -26,8 +26,8 @@ at::Tensor classes() {
   return at::tensor({2, 1, 0}, at::kLong);
 }
 
-// torch.nn.functional's, with reduction="sum".
-TEST(Loss, SumsAreThoseOfPython) {
+// Figures from torch.nn.functional with reduction="sum".
+TEST(Loss, SumsEqualPython) {
   const auto x = outputs();
   const auto targets = at::eye(3, at::kDouble) * 2;
   EXPECT_NEAR(
@@ -41,7 +41,7 @@ TEST(Loss, SumsAreThoseOfPython) {
 }
 
 // loss = F.cross_entropy(F.softmax(x, 1), targets, reduction="sum"); loss.backward()
-TEST(Loss, SoftmaxCrossEntropysGradientIsThatOfPython) {
+TEST(Loss, SoftmaxCrossEntropyGradientEqualsPython) {
   const auto x = outputs().set_requires_grad(true);
   summed_loss(LossKind::softmax_cross_entropy, x, classes()).backward();
   const auto expected =
@@ -54,7 +54,7 @@ TEST(Loss, SoftmaxCrossEntropysGradientIsThatOfPython) {
   EXPECT_LE((x.grad() - expected).abs().max().item<double>(), 1e-16);
 }
 
-TEST(Loss, WeightTimesSumIsPythonsMean) {
+TEST(Loss, WeightTimesSumEqualsPythonsMean) {
   const Loss cross_entropy{LossKind::cross_entropy, Reduction::mean};
   const Loss mse{LossKind::mse, Reduction::mean};
   EXPECT_NEAR(
@@ -68,7 +68,7 @@ TEST(Loss, WeightTimesSumIsPythonsMean) {
   }
 }
 
-TEST(Loss, SumsAddUpOverAnyCutOfTheBatch) {
+TEST(Loss, SumsOfPartsAddUpToTheSumOfTheBatch) {
   const auto x = outputs();
   for (const auto kind :
        {LossKind::cross_entropy, LossKind::nll, LossKind::softmax_cross_entropy}) {

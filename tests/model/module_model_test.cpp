@@ -43,7 +43,7 @@ ForwardContext in_mode(bool training) {
   return context;
 }
 
-TEST(ModuleModel, NamesParametersAndBuffersAsStateDict) {
+TEST(ModuleModel, NamesParametersAndBuffersLikeStateDict) {
   const auto model = make_module_model(nn::Sequential(Block(), nn::Linear(8, 5)));
   EXPECT_THAT(
       names_of(model->parameters()),
@@ -55,14 +55,14 @@ TEST(ModuleModel, NamesParametersAndBuffersAsStateDict) {
           "0.norm.running_mean", "0.norm.running_var", "0.norm.num_batches_tracked"));
 }
 
-TEST(ModuleModel, HasNoBuffersThatTheModuleLeftUndefined) {
+TEST(ModuleModel, SkipsUndefinedBuffers) {
   const auto model = make_module_model(nn::Sequential(nn::BatchNorm2d(
       nn::BatchNorm2dOptions(2).affine(false).track_running_stats(false))));
   EXPECT_THAT(model->parameters(), IsEmpty());
   EXPECT_THAT(model->buffers(), IsEmpty());
 }
 
-TEST(ModuleModel, IsTheModuleItselfInTheModeOfTheRun) {
+TEST(ModuleModel, SharesTheModuleAndSetsItsMode) {
   const auto block = std::make_shared<BlockImpl>();
   const auto model = make_module_model(block);
   EXPECT_TRUE(model->parameters()[0].tensor.is_same(block->conv->weight));

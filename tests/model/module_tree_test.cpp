@@ -23,8 +23,8 @@ std::string tree_of(ModelKind kind) {
   return module_tree(kind, layers_of(kind, options_of(kind)));
 }
 
-// Document 001 prints this.
-TEST(ModuleTree, Net5x5IsPrintedAsInItsDocument) {
+// As tutorial 001 prints it.
+TEST(ModuleTree, Net5x5IsPrintedAsInTutorial001) {
   EXPECT_EQ(
       tree_of(ModelKind::net5x5),
       "Net(\n"
@@ -37,7 +37,7 @@ TEST(ModuleTree, Net5x5IsPrintedAsInItsDocument) {
       ")\n");
 }
 
-// __init__() of the documents' networks, as their listings have it.
+// The tutorials' networks, with __init__() as in their listings.
 constexpr const char* kNetworks = R"(
 import torch.nn as nn
 
@@ -95,7 +95,7 @@ class ConvNet(nn.Module):
 print(ConvNet())
 )";
 
-TEST(ParityModuleTree, MatchesPythonForTheDocumentsNetworks) {
+TEST(ParityModuleTree, MatchesPythonForTheTutorialsNetworks) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const auto printed = run_python({"-c", kNetworks});
   ASSERT_TRUE(printed.status.ok()) << printed.errors;

@@ -29,7 +29,7 @@ std::vector<Range> split(
   return ranges;
 }
 
-// Linear layers whose costs are in these proportions, an activation after each.
+// Returns linear layers with costs in these proportions, each followed by a ReLU.
 std::vector<Layer> layers_that_cost(const std::vector<int64_t>& costs) {
   std::vector<Layer> layers = {flatten()};
   for (const int64_t cost : costs) {
@@ -39,7 +39,7 @@ std::vector<Layer> layers_that_cost(const std::vector<int64_t>& costs) {
   return layers;
 }
 
-TEST(SplitLayers, TheMostExpensiveStageCostsAsLittleAsCanBe) {
+TEST(SplitLayers, MinimizesTheCostOfTheMostExpensiveStage) {
   const auto layers = layers_that_cost({5, 1, 1, 4});
   EXPECT_THAT(split(layers, 1), ElementsAre(Range(0, 9)));
   EXPECT_THAT(split(layers, 2), ElementsAre(Range(0, 5), Range(5, 9)));
@@ -53,10 +53,11 @@ TEST(SplitLayers, TheMostExpensiveStageCostsAsLittleAsCanBe) {
       split(layers_that_cost({9, 1, 1, 1}), 2), ElementsAre(Range(0, 3), Range(3, 9)));
 }
 
-TEST(SplitLayers, AConvolutionCostsItsWindowAtEachPlace) {
+TEST(SplitLayers, ConvolutionCostsItsWindowAtEachOutputPixel) {
   // 8x8 -> 6x6: 36 * 9 * 2 = 648 multiplications, 72 + 72 + 18 values written: 2268.
-  // Pooled to 3x3, padded: 9 * 9 * 2 * 4 = 648, 36 values: 1008. Linear: 46 a feature.
-  // So its stage takes the second convolution up to 49 features (3262 < 2268 + 1008).
+  // Pooled to 3x3, padded: 9 * 9 * 2 * 4 = 648, 36 values: 1008. Linear: 46 per
+  // feature. So the second convolution is in the last stage up to 49 features (3262 <
+  // 2268 + 1008).
   const auto layers = [](int64_t features) {
     return std::vector<Layer>{
         conv2d("a", 1, 2, 3),    relu(),    max_pool2d(2),
@@ -67,7 +68,7 @@ TEST(SplitLayers, AConvolutionCostsItsWindowAtEachPlace) {
   EXPECT_THAT(split(layers(1), 3), ElementsAre(Range(0, 3), Range(3, 5), Range(5, 6)));
 }
 
-TEST(SplitLayers, ModelsOfTheDocumentsAreCutBeforeConvolutionsAndLinearLayers) {
+TEST(SplitLayers, StagesOfTheTutorialsModelsBeginWithConvolutionsAndLinearLayers) {
   for (const auto& entry : Choices<ModelKind>::rows) {
     if (entry.value == ModelKind::custom) {
       continue;
@@ -96,7 +97,7 @@ TEST(SplitLayers, ModelsOfTheDocumentsAreCutBeforeConvolutionsAndLinearLayers) {
   }
 }
 
-TEST(SplitLayers, MoreStagesThanLayersIsAnErrorThatNamesThem) {
+TEST(SplitLayers, MoreStagesThanLayersIsAnError) {
   EXPECT_THAT(
       error_of<ConfigError>([] {
         split(layers_that_cost({1, 1}), 3);
@@ -104,7 +105,7 @@ TEST(SplitLayers, MoreStagesThanLayersIsAnErrorThatNamesThem) {
       AllOf(HasSubstr("3 stages"), HasSubstr("2 (fc0 fc1)"), HasSubstr("--stages")));
 }
 
-TEST(SplitLayers, StagesBeginWhereTheUserSays) {
+TEST(SplitLayers, StagesBeginAtTheLayersOfCut) {
   const auto layers = layers_that_cost({5, 1, 1, 4});
   const auto at = [&](const std::vector<std::string>& names, int64_t stages) {
     return split(layers, stages, {1, 8, 8}, {names, Balance::time});
@@ -124,8 +125,8 @@ TEST(SplitLayers, StagesBeginWhereTheUserSays) {
       error({"fc1"}, 3), HasSubstr("--cut fc1 makes 2 stages, but there are 3"));
 }
 
-// Most of the time is in the convolutions, most parameters are in the last layer.
-TEST(SplitLayers, ParametersOrTimeAreAsEqualAsCanBe) {
+// The convolutions take most of the time; the last layer has most parameters.
+TEST(SplitLayers, BalancesTimeOrParameters) {
   const std::vector<Layer> layers = {
       conv2d("conv1", 1, 32, 3), conv2d("conv2", 32, 64, 3), flatten(),
       linear("fc1", 64, 64),     linear("fc2", 64, 64),      linear("fc3", 64, 900)};
@@ -148,7 +149,7 @@ std::unique_ptr<Model> model_of_three() {
       options);
 }
 
-TEST(KeepStage, StagesOneAfterTheOtherAreTheWholeModel) {
+TEST(KeepStage, StagesInSequenceEqualTheWholeModel) {
   const auto whole = model_of_three();
   ForwardContext context;
   context.samples = {7, 1, 5, 2};
@@ -182,7 +183,7 @@ TEST(KeepStage, StagesOneAfterTheOtherAreTheWholeModel) {
   expect_equal(buffers, whole->buffers());
 }
 
-TEST(KeepStage, AModelThatIsNoSequenceCannotBeDivided) {
+TEST(KeepStage, ModelWithoutLayersIsAnError) {
   auto model = make_function_model([](const at::Tensor& x) { return x; }, {});
   EXPECT_THAT(
       error_of<ConfigError>([&] {

@@ -1,4 +1,4 @@
-// What one rank computes, with the other ranks' statistics given; whole runs are in
+// One rank's calculation with given statistics of the other ranks. For whole runs see
 // tests/parallel/batch_norm_identity_test.cpp.
 
 #include "tandem/model/sync_batch_norm.h"
@@ -37,7 +37,7 @@ struct Result {
   at::Tensor running_var = at::ones({kChannels}, at::kDouble);
 };
 
-// `stack` empty: LibTorch's own.
+// Runs sync_batch_norm(), or LibTorch's batch norm if `stack` is empty.
 Result run(const at::Tensor& values, const StackFunction& stack) {
   const auto x = values.clone().set_requires_grad(true);
   const auto dtype = x.scalar_type();
@@ -49,7 +49,7 @@ Result run(const at::Tensor& values, const StackFunction& stack) {
   result.output =
       stack ? sync_batch_norm(x, weight, bias, mean, var, 0.1, 1e-5, stack)
             : at::batch_norm(x, weight, bias, mean, var, true, 0.1, 1e-5, false);
-  // Not linear in the output, or the gradient would be zero.
+  // With a loss that is linear in the output the gradient would be zero.
   result.output.pow(3).sum().backward();
   result.grad_x = x.grad();
   result.grad_weight = weight.grad();
@@ -65,7 +65,7 @@ void expect_near(const at::Tensor& a, const at::Tensor& b, double tolerance) {
   EXPECT_LE((a - b).abs().max().item<double>(), tolerance * scale);
 }
 
-// Ranks take so many samples each.
+// `shares`: number of samples of each rank.
 void compare(
     const std::vector<int64_t>& shares, at::ScalarType dtype, double shift,
     double tolerance) {
@@ -108,12 +108,12 @@ TEST(SyncBatchNorm, EqualsBatchNormOfTheWholeBatch) {
   compare({4, 1, 2}, at::kDouble, 0, 1e-13);
 }
 
-TEST(SyncBatchNorm, ARankWithoutSamplesTakesPart) {
+TEST(SyncBatchNorm, AcceptsARankWithoutSamples) {
   compare({5, 0}, at::kDouble, 0, 1e-13);
   compare({0, 2, 0}, at::kDouble, 0, 1e-13);
 }
 
-TEST(SyncBatchNorm, DoesNotLoseDigitsToALargeMean) {
+TEST(SyncBatchNorm, KeepsItsPrecisionWithALargeMean) {
   // Sums of squares would lose 12 of 16 digits.
   compare({4, 3}, at::kDouble, 1e6, 1e-8);
 }

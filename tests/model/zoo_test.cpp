@@ -1,5 +1,5 @@
-// The six models against Python's, with Debian's PyTorch 1.13. Python's classes
-// are those of the documents; see the header comment of each table.
+// The six models against the tutorials' classes in Python, with Debian's PyTorch 1.13.
+// The comment above each table has the Python code.
 
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/zeros.h>
@@ -26,7 +26,7 @@ ModelKind kind_of(const std::string& name) {
   return parse_choice<ModelKind>("test", name);
 }
 
-// All that tandem makes.
+// Returns the rows of all models except `custom`.
 std::vector<ModelRow> made_models() {
   std::vector<ModelRow> made;
   for (const auto& row : Choices<ModelKind>::rows) {
@@ -37,7 +37,7 @@ std::vector<ModelRow> made_models() {
   return made;
 }
 
-// Each document's images: 28 x 28, which the loader pads for some models.
+// Images of 28 x 28 pixels, which the loader pads for some models.
 ModelOptions options_for(const std::string& name, uint64_t seed = 0) {
   const int64_t side = 28 + 2 * row_of(kind_of(name)).pad;
   ModelOptions options;
@@ -157,7 +157,7 @@ TEST(Zoo, BatchNormsBuffersHavePythonsNamesAndShapes) {
   EXPECT_EQ(model->buffers()[2].tensor.scalar_type(), at::kLong);
 }
 
-TEST(Zoo, DropoutsAreThoseOfTheDocuments) {
+TEST(Zoo, DropoutsEqualTheTutorials) {
   using Dropouts = std::vector<std::pair<LayerKind, double>>;
   const std::vector<std::pair<std::string, Dropouts>> expected = {
       {"net", {{LayerKind::dropout, 0.25}, {LayerKind::dropout, 0.5}}},
@@ -180,7 +180,7 @@ TEST(Zoo, DropoutsAreThoseOfTheDocuments) {
 // torch.manual_seed(seed); model = Class(); h = hashlib.sha256()
 // for k, v in model.named_parameters():
 //     h.update(k.encode() + b"\0" + v.detach().numpy().tobytes())
-TEST(Zoo, InitialWeightsAreThoseOfPythonAfterManualSeed) {
+TEST(Zoo, InitialWeightsEqualPythonAfterManualSeed) {
   struct Case {
     std::string name;
     uint64_t seed;
@@ -219,7 +219,7 @@ TEST(Zoo, InitialWeightsAreThoseOfPythonAfterManualSeed) {
 // torch.manual_seed(1234567); model = Class().double().eval()
 // x = torch.linspace(-1, 2, 2 * side * side, dtype=torch.float64).sin()
 // model(x.view(2, 1, side, side))[1][:3]
-TEST(Zoo, EvaluationOutputsAreThoseOfPython) {
+TEST(Zoo, EvaluationOutputsEqualPython) {
   struct Case {
     std::string name;
     std::vector<double> output;
@@ -259,8 +259,8 @@ TEST(Zoo, ModelsFitOtherImagesAndClasses) {
   }
 }
 
-TEST(Zoo, ImagesThatAreTooSmallAreRefused) {
-  // The smallest that the layers leave a pixel of, and one less.
+TEST(Zoo, TooSmallImagesAreErrors) {
+  // The smallest size that leaves a pixel after all layers, and all smaller sizes.
   const std::vector<std::pair<std::string, int64_t>> smallest = {
       {"net", 6}, {"convnet", 6}, {"net5x5", 20}, {"mymodel", 10}, {"convnet_bn", 4}};
   for (const auto& [name, side] : smallest) {
@@ -285,7 +285,7 @@ TEST(Zoo, ImagesThatAreTooSmallAreRefused) {
   }
 }
 
-TEST(Zoo, TheProgramsOwnModelIsNotMadeHere) {
+TEST(Zoo, CustomModelIsAnError) {
   EXPECT_THAT(
       error_of<ConfigError>([] { return make_model(ModelKind::custom, {}); }),
       HasSubstr("examples/custom_model"));

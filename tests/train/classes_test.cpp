@@ -96,7 +96,7 @@ TEST(Classes, MoreOutputsThanClassesAreAWarning) {
         testing::internal::GetCapturedStderr(),
         HasSubstr(
             std::to_string(outputs - 5) +
-            " outputs have no class and only become small: the model has " +
+            " outputs have no class, and training makes them small: the model has " +
             std::to_string(outputs) + " outputs, the data has 5 classes"));
   }
 }

@@ -381,7 +381,7 @@ TEST(OwnLoss, OfManyValuesIsRefused) {
   EXPECT_THAT(
       error_of<ConfigError>(
           [&] { train(of_two_epochs(1), noise(), *comm, std::move(own)); }),
-      HasSubstr("gave 16 values, expected one"));
+      HasSubstr("values of the custom loss is 16, expected 1"));
 }
 
 TEST(EvaluateCheckpoint, GivesTheRunsOwnResult) {
