@@ -4,12 +4,12 @@
 
 namespace tandem {
 
-/// While it lives, those operators of this thread that gain from it compute on `device`
-/// in bfloat16, with LibTorch's autocast: convolutions and matrix products, not sums or
-/// losses. Its end restores the state before.
+/// Turns on LibTorch's autocast to bfloat16 while the object exists, for this thread's
+/// operators on `device`. Convolutions and matrix products then compute in bfloat16,
+/// sums and losses do not. The destructor restores the earlier state.
 class Autocast {
  public:
-  /// `on` false: does nothing.
+  /// Does nothing if `on` is false.
   Autocast(bool on, at::DeviceType device);
   ~Autocast();
   Autocast(const Autocast&) = delete;

@@ -21,14 +21,14 @@ namespace tandem {
 
 namespace {
 
-// LibTorch asks only the CPU whether it has bfloat16, and fails where oneDNN does not
-// use it: Debian's never does on Arm, none where ONEDNN_MAX_CPU_ISA keeps it from that.
+// LibTorch checks only whether the CPU has bfloat16, and fails if oneDNN does not use
+// it: Debian's on Arm, and every oneDNN that ONEDNN_MAX_CPU_ISA keeps from it.
 bool onednn_lacks_bf16() {
   return kernel_isa() == Isa::neon ||
          (kernel_isa() != Isa::avx512 && get_env("ONEDNN_MAX_CPU_ISA").has_value());
 }
 
-// LibTorch's own error has many lines and does not name the outputs.
+// LibTorch's error has many lines and does not name the outputs.
 void check_outputs(const at::Tensor& output, int64_t samples, int64_t num_classes) {
   if (output.dim() != 2 || output.size(0) != samples) {
     throw ConfigError(
@@ -39,9 +39,9 @@ void check_outputs(const at::Tensor& output, int64_t samples, int64_t num_classe
   check_num_outputs(output.size(1), num_classes);
 }
 
-// Switches of the whole process. cuDNN may round products of float32 to tf32 unless it
-// is told otherwise; with these the same bits come twice.
-void settle_cuda(bool tf32) {
+// Sets flags of the whole process, so that runs are repeatable. By default cuDNN may
+// round products of float32 to tf32.
+void set_cuda_flags(bool tf32) {
   auto& context = at::globalContext();
   context.setAllowTF32CuDNN(tf32);
   context.setAllowTF32CuBLAS(tf32);
@@ -62,14 +62,13 @@ class EagerExecutor : public StageExecutor {
         }) {
     if (is_fp16(options.numerics.rounding) && model.layers() == nullptr) {
       throw ConfigError(
-          "[exec] precision fp16 rounds what layers take and give, and this model is "
-          "no "
-          "plain sequence of layers; use --precision bf16 or fp32");
+          "[exec] precision is fp16, which rounds the values between layers, and the "
+          "model is not a plain sequence of layers; use --precision bf16 or fp32");
     }
     if (arenas.device().is_cuda()) {
-      settle_cuda(options.numerics.tf32);
+      set_cuda_flags(options.numerics.tf32);
     } else if (options.numerics.product == at::kBFloat16 && onednn_lacks_bf16()) {
-      // The switch is for the whole process, also where ranks are threads.
+      // The flag is the whole process's, also with thread ranks.
       at::globalContext().setUserEnabledMkldnn(false);
     }
   }
@@ -120,8 +119,8 @@ class EagerExecutor : public StageExecutor {
     sink_ = &sink;
     try {
       if (options_.last) {
-        // The weight is the gradient that starts backward, so it needs no pass of its
-        // own.
+        // Backward starts with the weight as gradient, so the weight needs no extra
+        // pass.
         flight.loss.backward(at::full(
             {}, context.loss_weight * context.loss_scale, flight.loss.options()));
       } else {
@@ -146,7 +145,7 @@ class EagerExecutor : public StageExecutor {
   }
 
   int64_t kept_bytes() const override {
-    // Layers that work in place share a storage.
+    // Layers that compute in place share a storage.
     std::map<const c10::StorageImpl*, int64_t> kept;
     for (const auto& [slot, flight] : in_flight_) {
       for (const auto& weak : flight.layer_outputs) {
@@ -171,7 +170,7 @@ class EagerExecutor : public StageExecutor {
     at::Tensor input;
     at::Tensor output;
     at::Tensor loss;
-    // Those that autograd does not keep have expired.
+    // Outputs that autograd does not keep have expired.
     std::vector<WeakStorage> layer_outputs;
   };
 
@@ -193,7 +192,7 @@ class EagerExecutor : public StageExecutor {
                                 const Layer& layer, const at::Tensor& output) {
         layer_outputs_.push_back(output.storage().getWeakStorageImpl());
         if (trace != nullptr && !layer.name.empty()) {
-          // Runs just before the layer's backward.
+          // Called just before the layer's backward.
           output.register_hook([trace, name = layer.name](const at::Tensor&) {
             trace->mark("compute", "backward " + name);
           });
@@ -218,9 +217,9 @@ class EagerExecutor : public StageExecutor {
   ModelArenas& arenas_;
   StageOptions options_;
   std::map<int, InFlight> in_flight_;
-  // Of the current forward.
+  // Outputs of the current forward.
   std::vector<WeakStorage> layer_outputs_;
-  // The sink of the current backward.
+  // Sink of the current backward; null outside.
   GradientSink* sink_ = nullptr;
   GradientHooks hooks_;
 };

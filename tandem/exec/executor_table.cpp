@@ -22,7 +22,8 @@ Numerics numerics_of(const ExecOptions& exec) {
     case Precision::fp32:
       break;
     case Precision::automatic:
-      throw InternalError("[exec] settle_precision() comes first");
+      throw InternalError(
+          "[exec] precision is automatic; call settle_precision() first");
   }
   return numerics;
 }
@@ -50,7 +51,7 @@ std::unique_ptr<StageExecutor> make_executor(
     if (reason.empty()) {
       return entry.make(model, arenas, options);
     }
-    // On a device `eager` is the only one, so there is nothing to report.
+    // On a device only `eager` exists, so there is nothing to report.
     if (why_not != nullptr && arenas.device().is_cpu()) {
       *why_not =
           std::string(name_of(entry.kind)) + " does not run this model: " + reason;

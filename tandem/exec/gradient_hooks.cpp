@@ -10,11 +10,11 @@ namespace tandem {
 
 namespace autograd = torch::autograd;
 
-// A std::shared_ptr in older LibTorch, an intrusive one in the newest.
+// A std::shared_ptr in older LibTorch, an intrusive pointer in the newest.
 using NodePtr = decltype(autograd::impl::grad_accumulator(at::Tensor()));
 
 struct GradientHooks::Hook {
-  // The tensor holds its accumulator only weakly.
+  // The tensor holds only a weak pointer to its accumulator.
   NodePtr accumulator;
   uintptr_t key;
 };

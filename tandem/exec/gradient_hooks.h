@@ -9,13 +9,13 @@
 namespace tandem {
 
 /// Calls a function each time autograd has written a parameter's gradient, while this
-/// object lives. The call comes from the thread that runs backward, once per backward
-/// for each parameter that the loss depends on.
+/// object exists. In each backward there is one call for each parameter that the loss
+/// depends on, from the thread that runs backward.
 ///
-/// Source: torch/csrc/distributed/c10d/reducer.cpp, which hooks the same place.
+/// Source: torch/csrc/distributed/c10d/reducer.cpp, which uses the same hooks.
 class GradientHooks {
  public:
-  /// `written(slot)`: the parameter's place in the arenas' layout.
+  /// Calls `written(slot)`. `slot`: the parameter's place in the arenas' layout.
   GradientHooks(ModelArenas& arenas, std::function<void(size_t slot)> written);
   ~GradientHooks();
   GradientHooks(const GradientHooks&) = delete;
