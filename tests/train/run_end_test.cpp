@@ -367,9 +367,7 @@ TEST(OwnLoss, RunsEagerAndSaysSo) {
   RunConfig config = of_two_epochs(1);
   EXPECT_EQ(
       train(config, noise(), *comm, std::move(own)).executor, ExecutorKind::eager);
-  EXPECT_THAT(
-      testing::internal::GetCapturedStdout(),
-      HasSubstr("the program has a loss of its own"));
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("the loss is custom"));
 }
 
 TEST(OwnLoss, OfManyValuesIsRefused) {

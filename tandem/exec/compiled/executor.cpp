@@ -262,14 +262,15 @@ class OnednnExecutor : public StageExecutor {
 std::string compiled_obstacle(
     const Model& model, const ModelArenas& arenas, const StageOptions& options) {
   if (options.loss.own) {
-    return "the program has a loss of its own";
+    return "the loss is custom";
   }
   if (model.layers() == nullptr) {
     return "the model is not a plain sequence of layers";
   }
   if (options.stacked_statistics) {
-    return "with --buffers sync, batch norm needs other ranks' statistics, which it "
-           "does not exchange";
+    return "it does not exchange batch norm's statistics between ranks, which "
+           "--buffers "
+           "sync needs";
   }
   for (const auto& tensor : arenas.tensors()) {
     if (!tensor.requires_grad()) {
@@ -280,12 +281,12 @@ std::string compiled_obstacle(
     }
   }
   if (!arenas.device().is_cpu()) {
-    return "it computes in main memory, and the model is on " + arenas.device().str();
+    return "it computes in main memory, but the model is on " + arenas.device().str();
   }
   for (const auto& named : arenas.state()) {
     if (at::isFloatingType(named.tensor.scalar_type()) &&
         named.tensor.scalar_type() != at::kFloat) {
-      return "it computes in float32, and " + named.name + " is " +
+      return "it computes in float32, but " + named.name + " is " +
              c10::toString(named.tensor.scalar_type());
     }
   }

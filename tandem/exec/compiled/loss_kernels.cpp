@@ -50,8 +50,8 @@ double softmax_class_loss(const Row& row, int64_t target) {
 double class_loss(LossKind kind, const Row& row, int64_t target) {
   if (target < 0 || target >= row.width) {
     throw DataError(fmt::format(
-        "[exec] a sample's class is {}, expected 0 to {}; change the labels, or the "
-        "model's number of classes",
+        "[exec] the class of a sample is {}, expected 0 to {}; change the labels, or "
+        "the model's number of classes",
         target, row.width - 1));
   }
   if (kind == LossKind::nll) {

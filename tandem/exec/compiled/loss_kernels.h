@@ -6,21 +6,24 @@
 
 namespace tandem {
 
-/// What model/loss.h computes with LibTorch's operators, over contiguous float32 rows
-/// and without allocating: for small models the operators take longer than the layers.
+// The functions of model/loss.h for contiguous float32 rows. They allocate nothing: for
+// small models LibTorch's operators take longer than the layers.
 
+/// Loss summed over the samples, and number of correct samples.
 struct LossSums {
   double loss = 0;
   double correct = 0;
 };
 
-/// `output`: samples x classes, float32. `targets`: int64 classes, or float32 of the
-/// output's shape for MSE.
+/// Returns the summed loss and the number of correct samples. `output`: samples x
+/// classes, float32. `targets`: int64 classes, or for MSE float32 of the output's
+/// shape.
 ///
-/// Throws DataError for a class that is not a column of the output.
+/// Throws DataError if a class is not a column of the output.
 LossSums sum_losses(LossKind kind, const at::Tensor& output, const at::Tensor& targets);
 
-/// grad = weight x the gradient of the summed loss with respect to `output`.
+/// Writes weight times the gradient of the summed loss with respect to `output`.
+/// `grad`: samples x classes.
 void loss_gradient(
     LossKind kind, const at::Tensor& output, const at::Tensor& targets, double weight,
     float* grad);

@@ -6,17 +6,18 @@
 
 namespace tandem {
 
-/// Why oneDNN's library cannot be used, in words for an error; empty if it can. With
-/// Debian's LibTorch the linker has bound it. LibTorch from PyPI carries a oneDNN of
-/// its own: beside that ours is loaded here, at the first call, and every other call of
-/// oneDNN must come after it. Thread-safe.
+/// Returns the reason why oneDNN's library cannot be used, for an error; "" if it can.
+///
+/// With Debian's LibTorch the program is linked with oneDNN. LibTorch from PyPI
+/// contains a oneDNN; the first call of this function then loads Debian's next to it.
+/// Call it before any other function of oneDNN. Thread-safe.
 std::string onednn_obstacle();
 
-/// How many threads a primitive planned or run by this thread may use.
+/// Sets the number of threads for primitives that this thread plans or runs.
 void set_onednn_threads(int count);
 
-/// While it lives, primitives of this thread use no other: for those that add up in
-/// another order on more threads.
+/// Limits primitives of this thread to one thread while the object exists, for
+/// primitives whose order of sums depends on the number of threads.
 class LoneThread {
  public:
   LoneThread() : before_(at::get_num_threads()) {

@@ -13,26 +13,27 @@ namespace tandem {
 using OnednnType = dnnl::memory::data_type;
 using OnednnDims = dnnl::memory::dims;
 
-/// What the operations of one plan share.
+/// Settings that the operations of one plan share.
 struct OnednnContext {
   dnnl::engine engine;
   dnnl::stream stream;
-  // Whether there is a backward.
+  // A backward pass follows.
   bool training = true;
-  // Storage is float32: sums, parameters and their gradients.
+  // Sums, parameters and their gradients are always float32.
   Numerics numerics;
 
-  /// The type that convolutions and matrix products read, and of values between layers.
+  /// Returns the type of values between layers, which convolutions and matrix products
+  /// read.
   OnednnType product() const {
     return numerics.product == at::kBFloat16 ? OnednnType::bf16 : OnednnType::f32;
   }
 };
 
-// The spelling of these differs between oneDNN 2 and 3.
+// These functions have other names in oneDNN 2 than in oneDNN 3.
 OnednnDims dims_of(const dnnl::memory& memory);
 OnednnType type_of(const dnnl::memory& memory);
 
-/// The size of the buffer in elements, padded channels included.
+/// Returns the size of the buffer in elements, including padded channels.
 int64_t elements_of(const dnnl::memory& memory);
 
 template <typename T>
@@ -40,29 +41,30 @@ T* data_of(const dnnl::memory& memory) {
   return static_cast<T*>(memory.get_data_handle());
 }
 
-/// A description in rows, as LibTorch has them.
+/// Returns a description in rows, LibTorch's contiguous layout.
 dnnl::memory::desc plain_desc(
     const OnednnDims& dims, OnednnType type = OnednnType::f32);
-/// A description that leaves the layout to the primitive.
+/// Returns a description that lets the primitive choose the layout.
 dnnl::memory::desc any_desc(const OnednnDims& dims, OnednnType type);
 
-/// The layout of images that our own loops read: as `memory` has it, if they can read
-/// that, otherwise one that they can.
+/// Layout of images that custom loops can read.
 struct PixelLayout {
   dnnl::memory::format_tag tag;
-  // The neighbouring channels of a pixel, a multiple of 8: all of them in nhwc.
+  // Number of neighboring channels of a pixel, a multiple of 8; all channels in nhwc.
   int64_t lanes;
 };
+/// Returns the layout of `memory` if custom loops can read it, otherwise another one.
 PixelLayout pixel_layout_for(const dnnl::memory& memory);
 
-/// `dims` in rows, at `data` (null: memory of its own, 64-byte aligned).
+/// Returns memory in rows at `data`. If that is null it allocates, aligned to 64 bytes.
 dnnl::memory plain_memory(
     const OnednnDims& dims, const dnnl::engine& engine, void* data = nullptr,
     OnednnType type = OnednnType::f32);
-/// The memory of a contiguous float32 tensor.
+/// Returns the memory of a contiguous float32 tensor. The tensor owns it.
 dnnl::memory plain_over(const at::Tensor& tensor, const dnnl::engine& engine);
 
-/// A primitive with its arguments, bound once: running it allocates nothing.
+/// A primitive with its arguments, which are bound once, so that run() allocates
+/// nothing.
 class BoundPrimitive {
  public:
   using Arguments = std::vector<std::pair<int, dnnl::memory>>;
@@ -70,7 +72,7 @@ class BoundPrimitive {
   BoundPrimitive() = default;
   BoundPrimitive(dnnl::primitive primitive, Arguments arguments);
 
-  /// Does nothing where nothing is bound.
+  /// Runs the primitive; does nothing if none is bound.
   void run(const dnnl::stream& stream) const;
 
  private:
@@ -79,12 +81,11 @@ class BoundPrimitive {
   std::vector<dnnl_exec_arg_t> bound_;
 };
 
-/// A copy into another layout or type, planned once; does nothing where both are the
-/// same.
+/// A copy into another layout or type, planned once. Does nothing if both are equal.
 class LayoutChange {
  public:
   LayoutChange() = default;
-  /// Returns where the values will be as `wanted`: `from` itself when it fits.
+  /// Returns the memory of the copy; `from` if it already has the layout `wanted`.
   dnnl::memory plan(
       const dnnl::memory& from, const dnnl::memory::desc& wanted,
       const OnednnContext& context);
@@ -99,11 +100,11 @@ class LayoutChange {
 /// Copies of parameters in the layouts and types that primitives prefer.
 class PackedCopies {
  public:
-  /// Returns where the copy will be: the parameter itself when it fits.
+  /// Returns the memory of the copy; the parameter's if it has the layout `wanted`.
   dnnl::memory plan(
       const at::Tensor& parameter, const dnnl::memory::desc& wanted,
       const OnednnContext& context);
-  /// Copies again unless the parameters are still of this version.
+  /// Copies again if the parameters' version has changed.
   void refresh(int64_t parameters_version, const dnnl::stream& stream);
 
  private:
@@ -111,17 +112,16 @@ class PackedCopies {
   int64_t version_ = -1;
 };
 
-/// The attributes of a primitive, with a ReLU after it in the same pass, or without
-/// one.
+/// Returns the attributes of a primitive, with a fused ReLU if `relu`.
 dnnl::primitive_attr attributes_with_relu(bool relu);
 
-/// Brings a gradient from a primitive's layout into the arena.
+/// Copies a gradient from a primitive's layout into the arena.
 class GradientStore {
  public:
   void plan(
       const dnnl::memory& from, const at::Tensor& gradient,
       const OnednnContext& context);
-  /// Adds to what the arena holds, or replaces it.
+  /// Overwrites the gradient in the arena, or adds to it if `accumulate`.
   void run(const dnnl::stream& stream, bool accumulate) const {
     (accumulate ? add_ : set_).run(stream);
   }

@@ -2,9 +2,8 @@
 
 #include <dnnl.hpp>
 
-/// The descriptions of primitives and memory, whose spelling differs between oneDNN 2
-/// and 3: only 2 has operation descriptors. `arguments` are those of both, in the same
-/// order.
+/// Descriptions of primitives and memory for oneDNN 2 and 3. Only oneDNN 2 has
+/// operation descriptors. `arguments` are the same, in the same order.
 namespace tandem::onednn {
 
 inline dnnl::memory::data_type type_of(const dnnl::memory::desc& description) {
@@ -15,6 +14,7 @@ inline dnnl::memory::data_type type_of(const dnnl::memory::desc& description) {
 #endif
 }
 
+/// Returns the description of a forward primitive.
 template <typename Primitive, typename... Arguments>
 typename Primitive::primitive_desc describe(
     const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
@@ -26,7 +26,8 @@ typename Primitive::primitive_desc describe(
 #endif
 }
 
-/// `forward`: the description of the forward primitive.
+/// Returns the description of a backward primitive. `forward`: description of its
+/// forward primitive.
 template <typename Primitive, typename Forward, typename... Arguments>
 typename Primitive::primitive_desc describe_backward(
     const dnnl::engine& engine, const dnnl::primitive_attr& attributes,

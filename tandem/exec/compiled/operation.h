@@ -8,34 +8,38 @@
 
 namespace tandem {
 
-/// What changes from one pass to the next.
+/// Arguments of a forward pass.
 struct OnednnPass {
   SampleContext samples;
-  // Changes with the parameters: packed copies of another version are stale.
+  // Version of the parameters. Packed copies of another version are stale.
   int64_t parameters_version = 0;
 };
 
-/// A layer, compiled for one input size and layout. Memory is planned once: after
-/// plan_forward() and plan_backward() nothing is allocated. Not thread-safe.
+/// A layer, compiled for one input size and layout. plan_forward() and plan_backward()
+/// allocate all memory. Not thread-safe.
 class OnednnOp {
  public:
   explicit OnednnOp(const OnednnContext& context) : context_(context) {}
   virtual ~OnednnOp() = default;
 
-  /// Returns where the output will be, in the layout and type that suit the operation.
+  /// Returns the memory of the output, with a layout and type that suit the operation.
   virtual dnnl::memory plan_forward(const dnnl::memory& input) = 0;
 
-  /// `grad_output` has any layout and type. Returns where the input's gradient will
-  /// be; an empty memory unless `wants_input_grad`.
+  /// Returns the memory of the input's gradient, empty unless `wants_input_grad`.
+  /// `grad_output`: any layout and type.
   virtual dnnl::memory plan_backward(
       const dnnl::memory& grad_output, bool wants_input_grad) = 0;
 
+  /// Computes the output.
   virtual void forward(const OnednnPass& pass) = 0;
 
-  /// Writes parameters' gradients into the arena; `accumulate`: adds them.
+  /// Writes the parameters' gradients into the arena, or adds them if `accumulate`.
+  /// Called before backward_input().
   virtual void backward_parameters(bool accumulate) {
     static_cast<void>(accumulate);
   }
+
+  /// Computes the input's gradient.
   virtual void backward_input() = 0;
 
  protected:
@@ -56,23 +60,27 @@ class OnednnOp {
 using MakeOnednnOp = std::unique_ptr<OnednnOp>(
     const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 
-/// Compiles a layer, in the form that suits it best.
+/// Compiles a layer in the form that suits it best. `tensors` must outlive the
+/// operation.
 MakeOnednnOp make_onednn_op;
 
-/// The two forms that it chooses from: as `context.numerics.product` has it, and in
-/// float32 with values that are rounded as `context.numerics.rounding` says.
+/// Compiles a layer in the type context.product(), without roundings.
 MakeOnednnOp make_plain_onednn_op;
+/// Compiles a layer in float32, with the roundings of `context.numerics.rounding`.
 MakeOnednnOp make_rounded_op;
 
-/// Whether, with bfloat16 products, the values of a layer's output are bfloat16.
+/// Returns whether the values of a layer's output are bfloat16, with bfloat16 products.
 bool has_bf16_output(const FusedLayer& fused);
 
 MakeOnednnOp make_onednn_convolution;
-/// A form for a first layer of few channels.
+/// Compiles a first convolution of few channels.
 MakeOnednnOp make_onednn_small_convolution;
+/// Returns whether make_onednn_small_convolution() supports the layer.
 bool fits_small_convolution(const FusedLayer& fused);
-/// A form for windows of 3 x 3 in float32, on AVX-512 and AVX2, and of 5 x 5 on AVX2.
+/// Compiles a float32 convolution with Winograd's products.
 MakeOnednnOp make_onednn_winograd;
+/// Returns whether make_onednn_winograd() supports the layer: windows of 3 x 3 on
+/// AVX-512, AVX2 and NEON, and of 5 x 5 on AVX2 and NEON.
 bool fits_winograd(const FusedLayer& fused, const OnednnContext& context);
 MakeOnednnOp make_onednn_linear;
 MakeOnednnOp make_onednn_batch_norm;
