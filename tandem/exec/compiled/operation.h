@@ -60,8 +60,8 @@ class OnednnOp {
 using MakeOnednnOp = std::unique_ptr<OnednnOp>(
     const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 
-/// Compiles a layer in the form that suits it best. `tensors` must outlive the
-/// operation.
+/// Compiles a layer in the form that suits it best. The operation shares
+/// the memory of `tensors`.
 MakeOnednnOp make_onednn_op;
 
 /// Compiles a layer in the type context.product(), without roundings.
