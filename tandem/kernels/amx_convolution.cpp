@@ -1,5 +1,5 @@
-// Compiled for AMX (CMakeLists.txt), so it includes nothing whose code other files
-// share.
+// Compiled for AMX (CMakeLists.txt), so it must not include inline functions that other
+// files use.
 
 #include "tandem/kernels/amx_convolution.h"
 
@@ -9,8 +9,8 @@ namespace tandem::amx {
 
 namespace {
 
-// The offsets in x, and the tiles of output channels, whose sums a task keeps in tiles:
-// six of the eight, since the product also needs one for each side.
+// Numbers of x offsets and of tiles of output channels for which a task keeps sums: six
+// of the eight tiles, because the product also needs one for each factor.
 constexpr int64_t kOffsets = 3;
 constexpr int64_t kOutTiles = 2;
 
@@ -25,15 +25,15 @@ struct Grid {
   int64_t width;
   int64_t out_width;
   int64_t out_height;
-  // The pixels that are summed over; a multiple of 32.
+  // Number of pixels that are summed over, a multiple of 32.
   int64_t pixels;
-  // The pairs of one copy of the image; a multiple of 16. They go beyond `pixels` by
-  // the largest shift.
+  // Number of pairs in one copy of the image, a multiple of 16. They extend beyond
+  // `pixels` by the largest shift.
   int64_t pairs;
 };
 
-// Walks over the pixels of a grid `width` wide. A rectangle in it has values: `height`
-// rows of `inner` pixels, which begin at (top, left).
+// Walks over the pixels of a grid with `width` columns. Only a rectangle has values:
+// `height` rows of `inner` pixels, which begins at (top, left).
 class Walk {
  public:
   Walk(
@@ -48,7 +48,7 @@ class Walk {
         y_(-top),
         x_(-left) {}
 
-  // The channels of the next pixel, null where there are none.
+  // Returns the channels of the next pixel, null outside the rectangle.
   const Bf16* next() {
     const bool inside = y_ >= 0 && y_ < height_ && x_ >= 0 && x_ < inner_;
     const Bf16* found = inside ? values_ + (y_ * inner_ + x_) * channels_ : nullptr;
@@ -79,7 +79,8 @@ inline __m512 as_floats(__m512i upper_halves) {
   return _mm512_castsi512_ps(upper_halves);
 }
 
-// Makes 16 channels of 32 pixels the rows of a left side. Returns each channel's sum.
+// Writes 16 channels of 32 pixels as the rows of a left factor. Returns each channel's
+// sum.
 inline __m512 turn_pixels(const Bf16* const (&pixels)[32], int64_t channel, char* to) {
   __m512 sums[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   __m512i r[16];
@@ -98,7 +99,8 @@ inline __m512 turn_pixels(const Bf16* const (&pixels)[32], int64_t channel, char
   return _mm512_add_ps(sums[0], sums[1]);
 }
 
-// Writes 16 channels of 33 pixels as pairs that begin with even, and with odd pixels.
+// Writes 16 channels of 33 pixels as pairs that begin with even pixels, and as pairs
+// that begin with odd pixels.
 inline void pair_pixels(
     const Bf16* const (&pixels)[33], int64_t channel, char* even, char* odd) {
   __m512i before = _mm512_cvtepu16_epi32(channels_at(pixels[0], channel));
@@ -115,8 +117,8 @@ inline void pair_pixels(
   }
 }
 
-// The sums that a task computes: a tile of input channels, a row of the window, and up
-// to three offsets in it and two tiles of output channels.
+// Sums of one task: for a tile of input channels and a row of the window, up to three
+// offsets in the row and two tiles of output channels.
 struct Task {
   Task(const ConvolutionShape& s, int64_t index) {
     const int64_t out_groups = (s.out_channels / kTile + kOutTiles - 1) / kOutTiles;
@@ -139,22 +141,23 @@ struct Task {
   int64_t out_tiles;
 };
 
-// Sums are tiles [out tile][in tile][y][x] of 16 output by 16 input channels.
+// Returns the offset of a tile of sums, in floats. The layout is [out tile][in
+// tile][y][x], in tiles of 16 output by 16 input channels.
 int64_t sums_at(
     const ConvolutionShape& s, int64_t o, int64_t in_tile, int64_t y, int64_t x) {
   return (((o * (s.in_channels / kTile) + in_tile) * s.kernel + y) * s.kernel + x) *
          kSums;
 }
 
-// Adds up the products over one image's pixels, 32 of them in a turn of the loop. Tile
-// 6 is the gradient, tile 7 the image, and these are the sums:
+// Adds up the products over one image's pixels, 32 pixels per iteration. Tile 6 is the
+// gradient, tile 7 the image, and these are the sums:
 //
 //                  offset 0    1    2      The products go down, up and down these
-//   out tile 0     tile   0    2    4      columns, so that six of them need seven
+//   out tile 0     tile   0    2    4      columns, so that six products need seven
 //   out tile 1            1    3    5      loads.
 //
 // For 32 to 64 channels and 26 x 26 pixels a task reads 40 KiB of an image, in both
-// copies, and 40 KiB of its gradient: from the L2 cache, since no L1 holds as much.
+// copies, and 40 KiB of its gradient, from the L2 cache, because L1 is too small.
 template <int Offsets, int OutTiles>
 void multiply(
     const char* grad, const char* const (&pairs)[kOffsets], int64_t image_at,
@@ -209,7 +212,7 @@ void zero_sums() {
   _tile_zero(5);
 }
 
-// Sums of offsets and tiles that do not exist are copies of ones that do.
+// Loads all six tiles. For offsets and tiles that do not exist, `at` repeats others.
 void load_sums(float* const (&at)[kOffsets][kOutTiles]) {
   _tile_loadd(0, at[0][0], kRowBytes);
   _tile_loadd(1, at[0][1], kRowBytes);
@@ -248,9 +251,9 @@ int64_t grad_bytes(const ConvolutionShape& s) {
   return s.out_channels * Grid(s).pixels * 2;
 }
 
-// The layout is [tile of channels][even, odd][pair][channel][2]: rows of 64 bytes, of
-// which any 16 are a right side. With a window of 3 x 3, an image of 26 x 26 pixels and
-// 32 channels takes 88 KiB.
+// The layout is [tile of channels][even, odd][pair][channel][2], in rows of 64 bytes.
+// Any 16 rows are a right factor. With a window of 3 x 3, an image of 26 x 26 pixels
+// and 32 channels takes 88 KiB.
 void lay_out_image(const ConvolutionShape& s, const Bf16* image, void* to) {
   const Grid grid(s);
   const int64_t next = grid.pairs * kRowBytes;
@@ -270,8 +273,8 @@ void lay_out_image(const ConvolutionShape& s, const Bf16* image, void* to) {
   }
 }
 
-// The layout is tiles [tile of channels][step] of [channel][32 pixels]. 64 channels of
-// such an image's gradient take 80 KiB.
+// The layout is [tile of channels][step], in tiles of [channel][32 pixels]. The
+// gradient of such an image takes 80 KiB with 64 channels.
 void lay_out_grad(
     const ConvolutionShape& s, const Bf16* grad, void* to, float* bias_grad) {
   const Grid grid(s);

@@ -2,14 +2,13 @@
 
 #include <cstdint>
 
-// Products of a linear layer with AMX tiles, straight from float32 weights: they are
-// read once, and rounded to bfloat16 on the way, which costs less than a packed copy.
-// Sums are float32. For callers that have checked has_amx(). A call computes the part
-// of the result that its range names; a part's bits do not depend on the range.
-// `scratch`: 64-byte aligned, `..._scratch` bytes, not shared with a call that runs at
-// the same time.
+// Products of a linear layer with AMX tiles, directly from float32 weights. Each weight
+// is read once and rounded to bfloat16, which costs less than a packed copy. Sums are
+// float32. Call these functions only if has_amx(). A call computes the range of the
+// result that it gets; the bits do not depend on the range. `scratch`: `..._scratch`
+// bytes, aligned to 64 bytes, not shared between concurrent calls.
 //
-//   product           left side                right side              sums in tiles
+//   product           left factor              right factor            sums in tiles
 //   y^T  = W x^T      16 outputs x 32 inputs   inputs x 16 samples     16 x 64
 //   dx   = dy W       16 samples x 32 outputs  outputs x 16 inputs     32 x 32
 //   dW   = dy^T x     16 outputs x 32 samples  samples x 16 inputs     16 x 64
@@ -20,40 +19,45 @@ enum class Bf16 : uint16_t;
 
 namespace amx {
 
-/// Inputs are [count x in], weights [out x in], outputs [count x out]; all in rows.
+/// Shape of a linear layer: inputs [count x in], weights [out x in] and outputs [count
+/// x out], all in rows.
 struct LinearShape {
   int64_t count = 0;
   int64_t in = 0;
   int64_t out = 0;
 };
 
-/// Ranges of outputs and inputs are cut at multiples of this.
+/// Ranges of outputs and inputs begin at multiples of this number.
 constexpr int64_t kLinearGrain = 64;
 
+/// Outputs or inputs [begin, end).
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
 };
 
+/// Returns the bytes of scratch memory for linear_forward().
 int64_t forward_scratch(const LinearShape& shape, Range outputs);
-/// y = x weight^T + bias for some of the outputs; with `relu` negative ones become
-/// zero, NaN stays.
+/// Computes y = x weight^T + bias for a range of outputs. Negative outputs become zero
+/// with `relu`; NaN remains NaN.
 void linear_forward(
     const LinearShape& shape, Range outputs, const Bf16* x, const float* weight,
     const float* bias, bool relu, float* y, void* scratch);
 
-/// Bytes of what round_grad() writes, which is to be 64-byte aligned.
+/// Returns the size of round_grad()'s result, in bytes. Align it to 64 bytes.
 int64_t rounded_grad_bytes(const LinearShape& shape);
-/// Lays out the gradient of the outputs twice, for each of the two products below.
+/// Rounds the gradient of the outputs to bfloat16 and lays it out twice, once for each
+/// of the two products below.
 void round_grad(const LinearShape& shape, const float* grad_y, void* rounded);
 
+/// Returns the bytes of scratch memory for the two products below.
 int64_t backward_scratch(const LinearShape& shape);
-/// grad_x = grad_y weight, for some of the inputs. T: float or Bf16.
+/// Computes grad_x = grad_y weight for a range of inputs. T: float or Bf16.
 template <typename T>
 void linear_backward_input(
     const LinearShape& shape, Range inputs, const void* rounded_grad,
     const float* weight, T* grad_x, void* scratch);
-/// grad_weight = grad_y^T x, for some of the inputs; `accumulate`: added to it.
+/// Computes grad_weight = grad_y^T x for a range of inputs, or adds it if `accumulate`.
 void linear_backward_weight(
     const LinearShape& shape, Range inputs, const void* rounded_grad, const Bf16* x,
     bool accumulate, float* grad_weight, void* scratch);

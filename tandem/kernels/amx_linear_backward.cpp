@@ -1,5 +1,5 @@
-// Compiled for AMX (CMakeLists.txt), so it includes nothing that other files share code
-// with.
+// Compiled for AMX (CMakeLists.txt), so it must not include inline functions that other
+// files use.
 
 #include "tandem/kernels/amx_linear.h"
 
@@ -9,7 +9,8 @@ namespace tandem::amx {
 
 namespace {
 
-// The inputs whose sums the product for the weights keeps in registers: four tiles.
+// Number of inputs for which the product for the weights keeps sums in registers, in
+// four tiles.
 constexpr int64_t kColumns = 64;
 
 int64_t grad_samples(const LinearShape& s) {
@@ -18,8 +19,9 @@ int64_t grad_samples(const LinearShape& s) {
 int64_t grad_outputs(const LinearShape& s) {
   return up_to(s.out, 2 * kTile);
 }
-// The rounded gradient is there as left sides [tile of samples][step of 32 outputs],
-// and behind them, transposed, as left sides [tile of outputs][step of 32 samples].
+// Returns the second part of the rounded gradient. The first part has left factors
+// [tile of samples][step of 32 outputs], the second, transposed, left factors [tile of
+// outputs][step of 32 samples].
 const char* transposed(const LinearShape& s, const void* rounded) {
   return static_cast<const char*>(rounded) + grad_samples(s) * grad_outputs(s) * 2;
 }
@@ -29,7 +31,7 @@ int64_t input_block(const LinearShape& s) {
   return smaller(block_of(2 * rows, kColumns, 512), up_to(s.in, kColumns));
 }
 
-// Writes the tile of 16 samples by 32 outputs from (n, o) on.
+// Writes the tile of 16 samples by 32 outputs that begins at (n, o).
 void round_rows(
     const LinearShape& s, const float* grad_y, int64_t n, int64_t o, char* to) {
   for (int64_t i = 0; i < kTile; ++i) {
@@ -42,7 +44,7 @@ void round_rows(
   }
 }
 
-// Writes the tile of 16 outputs by 32 samples.
+// Writes the tile of 16 outputs by 32 samples that begins at (o, n).
 void round_columns(
     const LinearShape& s, const float* grad_y, int64_t n, int64_t o, char* to) {
   __m512i half[2][16];
@@ -63,7 +65,8 @@ void round_columns(
   }
 }
 
-// Writes right sides [tile of columns][step] of rows in pairs, `columns` inputs wide.
+// Writes right factors [tile of columns][step] with rows in pairs, for `columns`
+// inputs.
 void pair_weights(
     const LinearShape& s, const float* weight, int64_t begin, int64_t columns,
     char* to) {
@@ -104,11 +107,12 @@ void pair_inputs(
   }
 }
 
-// Computes 32 samples by 32 inputs with all eight tiles:
+// Computes 32 samples by 32 inputs with all eight tiles, with four loads for four
+// products. A sample's sums are a row of 32 floats.
 //
 //                      right: 6    7
-//   left: 4     sums in tile: 0    1      Four loads serve four products. sums[sample]
-//   left: 5                   2    3      are rows of 32 float32.
+//   left: 4     sums in tile: 0    1
+//   left: 5                   2    3
 void multiply_input(const char* grad, const char* weights, int64_t steps, float* sums) {
   const int64_t next = steps * kTileBytes;
   zero_four_sums();
@@ -138,7 +142,7 @@ inline void store_row(const float* sums, int64_t columns, Bf16* to) {
       narrow_pair(_mm512_load_ps(sums), _mm512_load_ps(sums + 16)));
 }
 
-// Computes 16 outputs by 64 inputs, straight in rows of `stride` floats.
+// Computes 16 outputs by 64 inputs, directly in rows of `stride` floats.
 void multiply_weight(
     const char* grad, const char* inputs, int64_t steps, bool accumulate, float* sums,
     int64_t stride) {
@@ -154,7 +158,7 @@ void multiply_weight(
   store_four_sums(sums, kTile, stride * 4);
 }
 
-// Does the same where not all 16 outputs or 64 inputs exist, by way of `buffer`.
+// Computes fewer than 16 outputs or 64 inputs, through `buffer`.
 void multiply_weight_edge(
     const char* grad, const char* inputs, int64_t steps, bool accumulate, float* sums,
     int64_t stride, int64_t rows, int64_t columns, float* buffer) {

@@ -1,5 +1,5 @@
-// Compiled for AMX (CMakeLists.txt), so it includes nothing that other files share code
-// with.
+// Compiled for AMX (CMakeLists.txt), so it must not include inline functions that other
+// files use.
 
 #include "tandem/kernels/amx_linear.h"
 
@@ -9,15 +9,16 @@ namespace tandem::amx {
 
 namespace {
 
-// The tiles of samples whose sums the forward product keeps in registers.
+// Number of tiles of samples for which the forward product keeps sums in registers.
 constexpr int64_t kSampleTiles = 4;
 
 struct ForwardPlan {
-  // The number of samples, padded to whole groups of four tiles.
+  // Number of samples, padded to whole groups of four tiles.
   int64_t samples;
-  // The number of inputs taken at once.
+  // Number of inputs that are multiplied together.
   int64_t block;
-  // Bytes of the first two parts of the scratch memory. Up to 4096 samples it is
+  // Sizes of the first two parts of the scratch memory, in bytes. For up to 4096
+  // samples:
   //   | a block of all samples | a block of 16 outputs | sums: outputs x samples |
   //     at most 256 KiB          at most 32 KiB          float32, in tiles
   int64_t input_bytes;
@@ -33,7 +34,7 @@ ForwardPlan plan_forward(const LinearShape& s) {
   return p;
 }
 
-// Makes a right side of 16 rows of samples at `x`, of which `rows` exist.
+// Writes a right factor of 16 samples at `x`, of which `rows` exist.
 inline void transpose_inputs(
     const Bf16* x, int64_t stride, int64_t rows, int64_t inputs, __m512i* to) {
   const __mmask32 mask = first_32(inputs);
@@ -48,7 +49,7 @@ inline void transpose_inputs(
   }
 }
 
-// Writes right sides [step][tile of samples].
+// Writes right factors [step][tile of samples].
 void pack_inputs(
     const LinearShape& s, const ForwardPlan& p, const Bf16* x, int64_t begin,
     int64_t inputs, char* to) {
@@ -62,7 +63,8 @@ void pack_inputs(
   }
 }
 
-// Writes 16 rows of weights as left sides [step]; row by row, as memory streams best.
+// Writes 16 rows of weights as left factors [step]. Row by row, because memory streams
+// best so.
 void pack_weights(
     const float* weight, int64_t stride, int64_t rows, int64_t inputs, char* to) {
   const int64_t steps = up_to(inputs, kDepth) / kDepth;
@@ -80,7 +82,7 @@ void pack_weights(
   }
 }
 
-// Adds the products of 16 outputs and 64 samples to `sums`, which are four tiles.
+// Adds the products of 16 outputs and 64 samples to `sums`, four tiles.
 void multiply_forward(
     const char* weights, const char* inputs, int64_t input_stride, int64_t steps,
     bool first, float* sums) {
@@ -96,7 +98,7 @@ void multiply_forward(
   store_four_sums(sums, kSums, kRowBytes);
 }
 
-// Brings a tile of sums [output][sample] into rows of samples.
+// Adds the bias to a tile of sums [output][sample] and writes it in rows of samples.
 void finish_outputs(
     const LinearShape& s, const float* sums, int64_t n, int64_t o, const float* bias,
     bool relu, float* y) {
@@ -110,7 +112,7 @@ void finish_outputs(
   for (int64_t i = 0; i < smaller(kTile, s.count - n); ++i) {
     __m512 value = _mm512_add_ps(_mm512_castsi512_ps(r[i]), plus);
     if (relu) {
-      // If either operand is NaN the instruction gives the second: NaN stays.
+      // Keeps NaN: if one operand is NaN, the instruction returns the second.
       value = _mm512_max_ps(_mm512_setzero_ps(), value);
     }
     _mm512_mask_storeu_ps(y + (n + i) * s.out + o, mask, value);

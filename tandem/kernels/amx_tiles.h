@@ -4,14 +4,15 @@
 
 #include <cstdint>
 
-// What the kernels with AMX tiles share. Only files compiled for AMX include it, so all
-// of it may be inlined there.
+// Functions for kernels with AMX tiles. Only files compiled for AMX include this
+// header.
 //
-// A tile is a register of 16 rows of 64 bytes; a core has eight. One instruction does C
-// += A B with bfloat16 factors and float32 sums. B lies in pairs: its row i holds rows
-// 2i and 2i + 1 of the matrix, the two of a column side by side.
+// A tile is a register of 16 rows of 64 bytes; a core has eight. One instruction
+// computes C += A B with bfloat16 factors and float32 sums. B is stored in pairs: row i
+// of the tile holds rows 2i and 2i + 1 of the matrix, with the two values of a column
+// next to each other.
 //
-//   A, the left: 16 x 32   B, the right: 32 x 16                 C, the sums: 16 x 16
+//   A, left: 16 x 32       B, right: 32 x 16                     C, sums: 16 x 16
 //   a0,0  ... a0,31        b0,0  b1,0   b0,1  b1,1  ... b1,15    c0,0  ... c0,15
 //   a1,0  ... a1,31        b2,0  b3,0   b2,1  b3,1  ... b3,15    c1,0  ... c1,15
 //    :                      :                                     :
@@ -22,11 +23,11 @@ namespace tandem::amx {
 namespace {
 
 constexpr int64_t kTile = 16;
-// The number of values that one product of tiles sums over.
+// Number of values that one product of tiles sums over.
 constexpr int64_t kDepth = 32;
 constexpr int64_t kTileBytes = 1024;
 constexpr int64_t kRowBytes = 64;
-// The elements of a tile of float32, and of one of bfloat16.
+// Number of elements in a tile of float32 and in a tile of bfloat16.
 constexpr int64_t kSums = 256;
 constexpr int64_t kHalves = 512;
 
@@ -41,9 +42,9 @@ constexpr int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-// How many rows of `row_bytes` a block has: what fits into 256 KiB, a part of the L2
-// cache that leaves room for what streams through it. It is a multiple of `unit`, at
-// least one and at most `most`.
+// Returns the number of rows of `row_bytes` in a block: as many as fit into 256 KiB, a
+// part of the L2 cache that leaves room for streamed data. A multiple of `unit`, at
+// least `unit` and at most `most`.
 constexpr int64_t block_of(int64_t row_bytes, int64_t unit, int64_t most) {
   constexpr int64_t kBlockBytes = 256 * 1024;
   const int64_t fitting = kBlockBytes / row_bytes / unit * unit;
@@ -58,14 +59,14 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// The compiler does not know what tiles read and write. This must stand between them
-// and other code on the same memory.
+// Separates tile instructions from other code on the same memory. The compiler does not
+// see which memory tile instructions read and write.
 inline void fence() {
   __asm__ volatile("" ::: "memory");
 }
 
-// Sets all eight tiles to the full size, and frees them at the end: oneDNN's kernels
-// set tiles up for themselves, and so must we.
+// Configures all eight tiles with the full size, and releases them at the end. oneDNN's
+// kernels change the configuration, so each kernel needs its own.
 class TileScope {
  public:
   TileScope() {
@@ -81,7 +82,8 @@ class TileScope {
   TileScope& operator=(const TileScope&) = delete;
 };
 
-// A mask of the first `count` of 16 or 32 lanes; of none where it is negative.
+// Return a mask of the first `count` of 16 or 32 lanes; an empty one if `count` is
+// negative.
 inline __mmask16 first_16(int64_t count) {
   return count >= 16  ? static_cast<__mmask16>(0xFFFF)
          : count <= 0 ? static_cast<__mmask16>(0)
@@ -109,8 +111,8 @@ inline __m512i interleave(__m256i even, __m256i odd) {
       _mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
-// Tiles 0 to 3 are sums: they are set to zero, or go from and to memory, where a tile
-// begins `step` floats after the one before and its rows are `row_bytes` apart.
+// Set tiles 0 to 3, the sums, to zero, load them or store them. In memory a tile begins
+// `step` floats after the previous tile, and its rows are `row_bytes` apart.
 inline void zero_four_sums() {
   _tile_zero(0);
   _tile_zero(1);
@@ -130,9 +132,9 @@ inline void store_four_sums(float* sums, int64_t step, int64_t row_bytes) {
   _tile_stored(3, sums + 3 * step, row_bytes);
 }
 
-// Adds the products of the tile at `a` and four tiles at `b`, `b_next` bytes apart, in
-// five loads for four products. Of the eight tiles 0 to 3 are the sums, 4 is the left
-// side, and 5 and 6 are the right side in turn.
+// Adds the products of the tile at `a` and four tiles at `b`, `b_next` bytes apart,
+// with five loads for four products. Tiles 0 to 3 are the sums, 4 is the left factor,
+// and 5 and 6 alternate as the right factor.
 inline void multiply_four(const char* a, const char* b, int64_t b_next) {
   _tile_loadd(4, a, kRowBytes);
   _tile_loadd(5, b, kRowBytes);
@@ -145,7 +147,7 @@ inline void multiply_four(const char* a, const char* b, int64_t b_next) {
   _tile_dpbf16ps(3, 4, 6);
 }
 
-// Makes rows columns, in place, by shuffles of 4 bytes, of 8, and twice of 16.
+// Transposes in place, by shuffles of 4 bytes, of 8, and two of 16.
 inline void transpose(__m512i (&r)[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 2) {

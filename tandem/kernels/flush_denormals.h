@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-/// This thread's mode of floating-point arithmetic: MXCSR on x86-64, FPCR on aarch64, 0
-/// on other processors, where it cannot be changed here.
+/// Returns this thread's floating-point control register: MXCSR on x86-64, FPCR on
+/// aarch64; 0 on other processors.
 inline uint64_t float_mode() {
 #if defined(__x86_64__)
   return _mm_getcsr();
@@ -21,6 +21,8 @@ inline uint64_t float_mode() {
 #endif
 }
 
+/// Sets this thread's floating-point control register; does nothing on other
+/// processors.
 inline void set_float_mode(uint64_t mode) {
 #if defined(__x86_64__)
   _mm_setcsr(static_cast<unsigned>(mode));
@@ -31,8 +33,8 @@ inline void set_float_mode(uint64_t mode) {
 #endif
 }
 
-/// From now on this thread's denormal numbers count as zero, read or computed. They
-/// slow arithmetic down many times, and mean nothing in training.
+/// Makes this thread treat denormal numbers as zero, when it reads or computes them.
+/// Arithmetic with them is many times slower, and they do not matter in training.
 inline void flush_denormals() {
 #if defined(__aarch64__)
   constexpr uint64_t kFlush = 1 << 24;
@@ -42,7 +44,7 @@ inline void flush_denormals() {
   set_float_mode(float_mode() | kFlush);
 }
 
-/// The same while it lives.
+/// Flushes this thread's denormal numbers to zero while the object exists.
 class FlushDenormals {
  public:
   FlushDenormals() : before_(float_mode()) {

@@ -15,10 +15,10 @@ namespace tandem {
 
 namespace {
 
-// Each includes those before it.
+// Each level includes the levels before it.
 enum class Level { base, avx2, avx512, bf16, amx };
 
-// oneDNN's names; one that it does not know limits nothing.
+// Accepts oneDNN's names. Like oneDNN it ignores an unknown name.
 Level level_allowed() {
   const auto limit = get_env("ONEDNN_MAX_CPU_ISA");
   const std::string name = limit.value_or("ALL");
@@ -49,7 +49,7 @@ bool has_tile_instructions() {
          (d & kAmxTile) != 0;
 }
 
-// Linux gives a process the tile registers only when it asks for them.
+// Linux enables the tile registers for a process only on request.
 bool permitted_tiles() {
   constexpr long kRequestPermission = 0x1023;
   constexpr long kTileData = 18;

@@ -2,29 +2,31 @@
 
 namespace tandem {
 
-/// The instruction sets that our own kernels are compiled for: base, AVX2 and AVX-512
-/// on x86-64, NEON on aarch64, where every CPU has it, and base on other processors.
+/// Instruction sets that custom kernels are compiled for: base, AVX2 and AVX-512 on
+/// x86-64, NEON on aarch64 (every CPU has it), and base on other processors.
 enum class Isa { base, neon, avx2, avx512 };
 
-/// The best one of this CPU; on x86-64 as far as ONEDNN_MAX_CPU_ISA lets oneDNN go.
+/// Returns this CPU's best instruction set. On x86-64 ONEDNN_MAX_CPU_ISA limits it, as
+/// it limits oneDNN.
 Isa kernel_isa();
 
-/// Whether there is code for bfloat16 matrix tiles (AMX).
+/// True if the program has code for bfloat16 matrix tiles (AMX).
 #if defined(__x86_64__)
 constexpr bool kHasAmxKernels = true;
 #else
 constexpr bool kHasAmxKernels = false;
 #endif
 
-/// Whether such tiles may be used: the CPU has them, Linux gives them
-/// to this process, and ONEDNN_MAX_CPU_ISA does not forbid them.
+/// Returns whether this process may use AMX tiles: the CPU has them, Linux permits
+/// them, and ONEDNN_MAX_CPU_ISA allows them.
 bool has_amx();
 
-/// Whether this CPU multiplies bfloat16 by instructions of its own (AVX512_BF16 or
-/// AMX), as far as ONEDNN_MAX_CPU_ISA allows. Without them bf16 is slower than float32.
-/// Of Arm's such instructions nothing here makes use.
+/// Returns whether this CPU has instructions for bfloat16 products (AVX512_BF16 or AMX)
+/// and ONEDNN_MAX_CPU_ISA allows them. Without them bf16 is slower than float32. Arm's
+/// instructions for bfloat16 are not used.
 bool has_bf16();
 
+/// Returns the function for kernel_isa().
 template <typename Function>
 Function for_isa(Function avx512, Function avx2, Function base) {
   switch (kernel_isa()) {
@@ -37,8 +39,8 @@ Function for_isa(Function avx512, Function avx2, Function base) {
   }
 }
 
-/// A function that is there for all instruction sets of the processor, for the best one
-/// of this CPU; `type` is a pointer to it.
+/// Yields the version of `function` for this CPU's best instruction set. The function
+/// must exist for all instruction sets of the processor. `type`: its pointer type.
 #if defined(__x86_64__)
 #define TANDEM_FOR_ISA(type, function) \
   ::tandem::for_isa<type>(&avx512::function, &avx2::function, &base::function)

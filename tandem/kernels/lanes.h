@@ -1,9 +1,9 @@
 #pragma once
 
-// Vectors for the files that are compiled once for each instruction set
-// (CMakeLists.txt). Those must share no inline function with other files, which may run
-// where the instruction set is missing: so all of this has internal linkage, and such
-// files include little else.
+// Vectors for files that are compiled once for each instruction set (CMakeLists.txt).
+// These files must not share inline functions with other files, which may run on a CPU
+// without the instruction set. So this header has internal linkage, and they include
+// little else.
 
 #include <cstdint>
 #include <cstring>
@@ -14,8 +14,8 @@ namespace tandem::TANDEM_ISA {
 
 namespace {
 
-// These are the compiler's vector types, since it does not vectorise loops of a few
-// turns. Where the instruction set has no vector as wide, the compiler takes several.
+// The compiler's vector types, because it does not vectorize loops of a few iterations.
+// If the instruction set has no vector of this width, the compiler uses several.
 #if defined(__AVX512F__)
 constexpr int kWidest = 16;
 #elif defined(__AVX2__)
@@ -24,7 +24,7 @@ constexpr int kWidest = 8;
 constexpr int kWidest = 4;
 #endif
 
-// The CPU's registers for vectors.
+// Number of the CPU's vector registers.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kRegisters = 32;
 #else
@@ -61,13 +61,13 @@ struct Vectors<4> {
   using Bytes __attribute__((vector_size(4))) = uint8_t;
 };
 
-// A number as a type, for lambdas that want it as a constant.
+// A number as a type, for lambdas that need a constant.
 template <int N>
 struct Count {
   static constexpr int value = N;
 };
 
-// Loads and stores L neighbouring values, at any address.
+// Loads and stores L neighboring values, at any address.
 template <int L>
 struct Lanes {
   using Floats = typename Vectors<L>::Floats;
@@ -77,7 +77,7 @@ struct Lanes {
   using Bytes = typename Vectors<L>::Bytes;
   using LooseFloats __attribute__((vector_size(4 * L), aligned(4), may_alias)) = float;
 
-  // GCC 12 makes of a memcpy() on AVX2 copies of 16 bytes by way of the stack.
+  // On AVX2 GCC 12 turns a memcpy() into copies of 16 bytes through the stack.
   static constexpr bool kLoose = L == 8 && kWidest == 8;
 
   template <typename Vector>
@@ -104,7 +104,7 @@ struct Lanes {
       std::memcpy(to, &from, sizeof(from));
     }
   }
-  // Rounds as narrow() in bf16.h does.
+  // Rounds like narrow() in bf16.h.
   TANDEM_ALWAYS_INLINE static void store(const Floats& from, Bf16* to) {
     Words words;
     std::memcpy(&words, &from, sizeof(words));

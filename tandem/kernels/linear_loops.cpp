@@ -1,4 +1,4 @@
-// Compiled for AVX2 and NEON, see lanes.h: on AVX-512 oneDNN's products are as fast.
+// Compiled for AVX2 and NEON (lanes.h). On AVX-512 oneDNN's products are as fast.
 
 #include "tandem/kernels/linear_loops.h"
 
@@ -10,8 +10,8 @@ namespace tandem::TANDEM_ISA {
 void multiply_wide(const WideProduct& p, int64_t first, int64_t last, float* scratch) {
   for (int64_t column = first; column < last; column += kPanel) {
     const int64_t width = kPanel < last - column ? kPanel : last - column;
-    // The panel as one piece: its rows, whole pages apart, would share few of the
-    // cache's sets. At 64 steps it takes 8 KiB of L1.
+    // Copies the panel, because its rows are whole pages apart and would share few sets
+    // of the cache. With 64 steps the copy takes 8 KiB of L1.
     for (int64_t step = 0; step < p.steps; ++step) {
       for (int64_t i = 0; i < width; i += kLanes) {
         store(load(p.b + step * p.columns + column + i), scratch + step * kPanel + i);

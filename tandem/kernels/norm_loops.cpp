@@ -1,4 +1,4 @@
-// Compiled once for each instruction set, see lanes.h.
+// Compiled once for each instruction set (lanes.h).
 
 #include "tandem/kernels/norm_loops.h"
 
@@ -8,7 +8,7 @@ namespace tandem::TANDEM_ISA {
 
 namespace {
 
-// K vectors of L lanes, side by side.
+// K neighboring vectors of L lanes.
 template <int L, int K>
 struct Row {
   using V = Lanes<L>;
@@ -31,8 +31,9 @@ struct Row {
   Floats part[K] = {};
 };
 
-// Calls body(row, first lane) for rows of as many vectors as divide a plane's lanes, four
-// at most: one alone would wait for its own sum, more would not find registers.
+// Calls body(row, first lane) for rows of 4, 2 or 1 vectors, the largest number that
+// divides a plane's lanes. One sum alone would wait for the addition before; more than
+// four do not fit into the registers.
 template <typename Body>
 TANDEM_ALWAYS_INLINE void for_rows(const NormPlane& plane, Body&& body) {
   const auto of_width = [&](auto lanes, auto vectors) {
@@ -58,7 +59,7 @@ TANDEM_ALWAYS_INLINE void for_rows(const NormPlane& plane, Body&& body) {
   }
 }
 
-// The gradient of one row, 0 where the ReLU cut the output off.
+// Loads the gradient of one row; 0 where the ReLU's output is 0.
 template <int L, int K, typename T>
 TANDEM_ALWAYS_INLINE void load_gradient(
     const T* grad, const T* out, int64_t at, Row<L, K>& into) {
@@ -119,7 +120,7 @@ void forward(
       for (int k = 0; k < row.vectors; ++k) {
         auto& part = value.part[k];
         part = (part - mean.part[k]) * scale.part[k] + bias.part[k];
-        // NaN stays.
+        // Keeps NaN.
         part = relu ? (part < 0 ? typename decltype(value)::Floats{} : part) : part;
       }
       value.store(out + i * plane.lanes + lane);

@@ -1,4 +1,4 @@
-// Compiled once for each instruction set, see lanes.h.
+// Compiled once for each instruction set (lanes.h).
 
 #include "tandem/kernels/pool_loops.h"
 
@@ -10,7 +10,7 @@ namespace tandem::TANDEM_ISA {
 
 namespace {
 
-// By way of 16 bits, since GCC 12 takes lanes one by one from 32 bits to 8 on AVX2.
+// Converts through 16 bits, because on AVX2 GCC 12 converts 32 bits to 8 lane by lane.
 template <int L>
 TANDEM_ALWAYS_INLINE void to_bytes(
     const typename Lanes<L>::Ints& from, typename Lanes<L>::Bytes& to) {
@@ -26,9 +26,8 @@ TANDEM_ALWAYS_INLINE void to_ints(
       __builtin_convertvector(from, typename V::Halves), typename V::Ints);
 }
 
-// The windows of L neighbouring lanes; `pixel` and `row` are steps in the input. Three
-// vectors are in use, and each input is read once, so neither registers nor cache run
-// short.
+// Computes a window of L neighboring lanes. `pixel` and `row`: distances in the input,
+// in elements. It needs three vectors and reads each input once.
 template <int L, typename T>
 TANDEM_ALWAYS_INLINE void pool_lanes(
     int64_t kernel, int64_t pixel, int64_t row, bool relu, const T* in, T* out,
@@ -92,7 +91,7 @@ TANDEM_ALWAYS_INLINE void for_each_window(const PoolShape& s, Lanes&& lanes) {
   }
 }
 
-// K is the windows' size, or 0: the shape says it.
+// K: size of the windows, or 0 to use the shape's.
 template <int L, int K, typename T>
 void pool_plane(const PoolShape& s, bool relu, const T* in, T* out, uint8_t* which) {
   const int64_t kernel = K > 0 ? K : s.kernel;
@@ -118,7 +117,7 @@ void spread_plane(
       });
 }
 
-// Calls body(lanes, size of windows) with both as constants.
+// Calls body(lanes, K) with constants.
 template <typename Body>
 TANDEM_ALWAYS_INLINE void with_constants(const PoolShape& s, Body&& body) {
   const auto with_lanes = [&](auto kernel) {

@@ -6,16 +6,17 @@ namespace tandem {
 
 enum class Bf16 : uint16_t;
 
-/// Images as pooling sees them: `outer` planes of rows of pixels, each of `lanes`
-/// neighbouring values, a multiple of 8. In nhwc a plane is an image, and lanes are its
-/// channels; in nChw16c and nChw8c a plane is 16 or 8 channels of an image.
+/// Shape of images in pooling. In nhwc a plane is an image, in nChw16c and nChw8c 16 or
+/// 8 channels of an image.
 struct PoolShape {
+  // Number of planes.
   int64_t outer = 0;
   int64_t height = 0;
   int64_t width = 0;
+  // Number of neighboring channels of a pixel, a multiple of 8.
   int64_t lanes = 0;
-  // The size of the square windows, which do not overlap. What is left over at the
-  // right and at the bottom is in none.
+  // Size of the square windows, which do not overlap. Pixels left over at the right and
+  // at the bottom belong to no window.
   int64_t kernel = 0;
 
   int64_t out_height() const {
@@ -26,15 +27,17 @@ struct PoolShape {
   }
 };
 
-/// What `which` holds for a window whose largest value the ReLU cuts off: no input has
-/// a gradient. Other windows have the place of an input: y * kernel + x.
+/// Value of `which` for a window without a gradient, because its largest value is not
+/// positive and a ReLU follows. For other windows `which` is the place of the largest
+/// input in the window: y * kernel + x.
 constexpr uint8_t kNoInput = 255;
 
-// The loops over one plane, for each instruction set that there is code for.
+// Loops over one plane, for each instruction set. Windows of at most 15 x 15.
 //
-// max_pool_plane: with `relu` negative results become 0. NaN wins, as in PyTorch. Of
-// equal inputs the first in its window counts. Windows of at most 15 x 15.
-// spread_plane writes all of `grad_in`.
+// max_pool_plane: negative results become 0 with `relu`. NaN is the largest value, as
+// in
+//   PyTorch. The first of equal inputs counts.
+// spread_plane: the gradient; it writes all of `grad_in`.
 #define TANDEM_POOL_LOOPS(isa)                                                         \
   namespace isa {                                                                      \
   void max_pool_plane(                                                                 \

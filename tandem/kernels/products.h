@@ -1,7 +1,7 @@
 #pragma once
 
-// Products of matrices small enough for the caches. Compiled for AVX-512, AVX2 and
-// NEON, see lanes.h.
+// Products of matrices that fit into the caches. Compiled for AVX-512, AVX2 and NEON
+// (lanes.h).
 
 #include <cstdint>
 
@@ -11,7 +11,8 @@ namespace tandem::TANDEM_ISA {
 
 namespace {
 
-// A product of matrices: sums[row][column] of a[row][step] * b[step][column].
+// Factors of the product sums[row][column] = sum over steps of a[row][step] *
+// b[step][column]. Distances are in floats.
 struct Factors {
   const float* a;
   int64_t a_row;
@@ -23,14 +24,14 @@ struct Factors {
   int64_t steps;
 };
 
-// The vectors of a block's row.
+// Number of vectors in a block's row.
 constexpr int kWide = kRegisters == 32 ? 4 : 2;
 
-// A block of R rows by B vectors. The largest, 6 x kWide, takes on AVX-512 29 of the 32
-// registers: 24 sums, 4 vectors of b and one value of a, and so on NEON; on AVX2 15 of
-// 16: 12 sums, 2 vectors and a value. All blocks of some columns run before the next
-// columns, so b's part stays in L1: at 64 channels 16 KiB on AVX-512, 4 KiB on AVX2 and
-// NEON.
+// Computes a block of R rows by B vectors. The largest, 6 x kWide, needs 29 of the 32
+// registers on AVX-512 and NEON: 24 sums, 4 vectors of b and one value of a. On AVX2 it
+// needs 15 of 16: 12 sums, 2 vectors and a value. All rows are computed for some
+// columns before the next columns, so that b's part stays in L1: for 64 channels 16 KiB
+// on AVX-512, 4 KiB on AVX2 and NEON.
 template <int R, int B>
 TANDEM_ALWAYS_INLINE void multiply_block(
     const Factors& f, int64_t row, int64_t column, bool accumulate, float* sums) {
@@ -39,7 +40,7 @@ TANDEM_ALWAYS_INLINE void multiply_block(
   const int64_t steps = f.steps;
   Floats sum[R][B];
   float* to = sums + row * sums_row + column;
-  // Loops left as such would take the sums by way of the stack.
+  // Without unrolling, the sums would be on the stack.
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
@@ -76,7 +77,7 @@ void multiply_columns(
     const Factors& f, int64_t rows, int64_t column, bool accumulate, float* sums) {
   int64_t row = 0;
   for (; row + 6 <= rows; row += 6) {
-    // The last 8 rows as twice 4: with two rows too few sums are under way.
+    // Computes the last 8 rows as 4 + 4, because two rows have too few sums in flight.
     if (kWide == 2 && rows - row == 8) {
       multiply_block<4, B>(f, row, column, accumulate, sums);
       multiply_block<4, B>(f, row + 4, column, accumulate, sums);

@@ -1,4 +1,4 @@
-// Compiled once for each instruction set, see lanes.h.
+// Compiled once for each instruction set (lanes.h).
 
 #include "tandem/kernels/small_conv_loops.h"
 
@@ -8,7 +8,7 @@ namespace tandem::TANDEM_ISA {
 
 namespace {
 
-// How far each tap lies from the window's first input.
+// Computes the distance of each tap from the window's first input, in elements.
 template <int Taps>
 TANDEM_ALWAYS_INLINE void place_taps(
     const SmallConvShape& s, int64_t (&offsets)[Taps]) {
@@ -22,9 +22,9 @@ TANDEM_ALWAYS_INLINE void place_taps(
   }
 }
 
-// P neighbouring pixels of one group of L output channels. With 8 pixels that takes 8
+// Computes P neighboring pixels of one group of L output channels. 8 pixels need 8
 // sums, a vector of weights and an input in all lanes: 10 of AVX2's 16 registers. A
-// group's weights, at most 27 vectors, are 1.7 KiB of L1.
+// group's weights, at most 27 vectors, take 1.7 KiB of L1.
 template <int L, int Taps, int P, typename T>
 TANDEM_ALWAYS_INLINE void convolve_pixels(
     const int64_t (&offsets)[Taps], int64_t pixel_stride, int64_t out_channels,
@@ -70,7 +70,7 @@ void convolve(
         pixels(Count<kPixels>{}, x);
       }
       if (s.out_width() - x >= kPixels / 2 && s.out_width() >= kPixels) {
-        // Some once more, rather than the many that are left over one by one.
+        // Computes some pixels again, which is faster than the rest one by one.
         pixels(Count<kPixels>{}, s.out_width() - kPixels);
         continue;
       }
@@ -81,9 +81,9 @@ void convolve(
   }
 }
 
-// The gradients of N taps from `First` on, in one pass over the pixels: it takes N + 2
-// vectors, the sums, the bias's, and a value. They are registers only where the
-// compiler has unrolled the loop over the taps.
+// Adds up the gradients of N taps from `First` on, in one pass over the pixels. It
+// needs N + 2 vectors: the sums, the bias's sum and a value. They stay in registers
+// only if the compiler unrolls the loop over the taps.
 template <int L, int Taps, int First, int N, typename T>
 void add_up_taps(
     const SmallConvShape& s, int64_t group, const float* in, const T* output,
@@ -118,8 +118,8 @@ void add_up_taps(
   V::store(bias, sums + Taps * s.out_channels + group * L);
 }
 
-// 32 registers have room for all taps. With 16, 25 taps take two passes, and 27 take
-// three.
+// 32 registers hold the sums of all taps. With 16 registers 25 taps need two passes,
+// and 27 taps three.
 template <int L, int Taps, typename T>
 TANDEM_ALWAYS_INLINE void add_up(
     const SmallConvShape& s, int64_t group, const float* in, const T* output,

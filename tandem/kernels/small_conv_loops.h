@@ -6,12 +6,12 @@ namespace tandem {
 
 enum class Bf16 : uint16_t;
 
-/// A convolution of images with few channels, stride 1: so few taps that AVX-512 has a
-/// register for the sums of each.
+/// Shape of a convolution of images with few channels, with stride 1. AVX-512 has a
+/// register for the sums of each tap, a (channel, row, column) of the window.
 ///
-/// The input is float32 in rows, [channels][height][width], padding included; weights
-/// are [taps][out_channels], a tap being (channel, row, column) of the window. The
-/// channels of the output are in groups of `lanes`; 16 of them in nChw16c lie so:
+/// The input is float32 in rows, [channels][height][width], including padding. The
+/// weights are [taps][out_channels]. The output's channels are in groups of `lanes`, in
+/// nChw16c:
 ///   | pixel 0: group 0 | pixel 1: group 0 | ... | pixel 0: group 1 | ...
 struct SmallConvShape {
   int64_t channels = 0;
@@ -19,11 +19,11 @@ struct SmallConvShape {
   int64_t width = 0;
   int64_t kernel = 0;
   int64_t out_channels = 0;
-  // The distance from one pixel of the output to the next, in elements.
+  // Distance from one pixel of the output to the next, in elements.
   int64_t pixel_stride = 0;
-  // The output channels that are computed together: 4, 8 or 16.
+  // Number of output channels that are computed together: 4, 8 or 16.
   int64_t lanes = 0;
-  // Where each group of lanes begins in a pixel of the output, in elements.
+  // Offset of each group of lanes in a pixel of the output, in elements.
   const int64_t* group_offsets = nullptr;
 
   int64_t out_height() const {
@@ -37,16 +37,15 @@ struct SmallConvShape {
   }
 };
 
-/// The taps that there is code for: 3x3 and 5x5 on one channel, 3x3 on three.
+/// Supported numbers of taps: 3 x 3 and 5 x 5 for one channel, 3 x 3 for three.
 constexpr int64_t kSmallConvTaps[] = {9, 25, 27};
 
-// The loops over one image, for each instruction set that there is code for.
+// Loops over one image, for each instruction set.
 //
-// small_conv computes the output; with `relu` negative values become zero.
-//
-// small_conv_gradient sums over the image's pixels to [taps + 1][out_channels]; the
-// last row is the bias's. Unless `output`, a ReLU's, is null, gradients do not count
-// where it is zero.
+// small_conv: the output; negative values become zero with `relu`.
+// small_conv_gradient: sums over the image's pixels, [taps + 1][out_channels]. The last
+//   row is the bias's. `output`: null without a ReLU; with a ReLU gradients count only
+//   where it is above zero.
 #define TANDEM_SMALL_CONV(isa)                                                       \
   namespace isa {                                                                    \
   void small_conv(                                                                   \

@@ -1,7 +1,7 @@
 #pragma once
 
-// The vectors that products and Winograd's transforms work on.
-// Compiled for AVX-512, AVX2 and NEON, see lanes.h.
+// Vectors of products and Winograd's transforms. Compiled for AVX-512, AVX2 and NEON
+// (lanes.h).
 
 #include "tandem/kernels/lanes.h"
 
@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kLanes = kWidest;
 
-// The channels of an image's block: a vector, or two on NEON, so that other layers find
-// the blocks that they like there too.
+// Number of channels in an image's block: one vector, on NEON two, so that other layers
+// get the blocks that suit them.
 constexpr int kBlock = kLanes == 16 ? 16 : 8;
 
 using Floats = Lanes<kLanes>::Floats;

@@ -1,4 +1,4 @@
-// Compiled for AVX-512, AVX2 and NEON, see lanes.h.
+// Compiled for AVX-512, AVX2 and NEON (lanes.h).
 
 #include "tandem/kernels/winograd_loops.h"
 
@@ -11,11 +11,12 @@ namespace tandem::TANDEM_ISA {
 namespace {
 
 constexpr int64_t kPoints = 36;
-// The scratch should stay in the L2 cache while the weights pass through it. CPUs with
-// AVX-512 have 1 MiB or more; others often 512 KiB, as EPYCs before the fourth.
+// The scratch memory should stay in the L2 cache together with the weights. CPUs with
+// AVX-512 have 1 MiB or more; others often have 512 KiB, such as EPYC before its fourth
+// generation.
 constexpr int64_t kRun = kLanes == 16 ? 48 : 24;
 
-// The pixel of the output where a tile begins.
+// First pixel of a tile's outputs.
 struct Place {
   int64_t image;
   int64_t y;
@@ -29,11 +30,10 @@ Place place_of(const WinogradShape& s, int64_t tile) {
       in_image % s.tile_columns() * s.tile()};
 }
 
-// What is loaded for a pixel outside the image.
+// Pixel outside the image.
 alignas(64) constexpr float kOutside[kLanes] = {};
 
-// Loads a square of kLanes channels of an image's block; zeros where it leaves the
-// image.
+// Loads a square of kLanes channels of an image's block, with zeros outside the image.
 template <int Size>
 TANDEM_ALWAYS_INLINE void load_square(
     const float* plane, int64_t height, int64_t width, int64_t y, int64_t x,
@@ -41,7 +41,7 @@ TANDEM_ALWAYS_INLINE void load_square(
   if (y >= 0 && x >= 0 && y + Size <= height && x + Size <= width) {
     for (int i = 0; i < Size; ++i) {
       if constexpr (kLanes == 8) {
-        // The next square's. Vectors of AVX-512 ask for enough at once without.
+        // Prefetches the next square. AVX-512's vectors are wide enough without.
         const float* next = plane + ((y + i) * width + x + Size) * kBlock;
         __builtin_prefetch(next);
         __builtin_prefetch(next + 16);
@@ -62,12 +62,12 @@ TANDEM_ALWAYS_INLINE void load_square(
   }
 }
 
-// The distance from one of the 36 matrices, of kRun rows, to the next.
+// Returns the distance between two of the 36 matrices of kRun rows, in floats.
 int64_t matrix_stride(int64_t channels) {
   return kRun * channels + 16;
 }
 
-// Store and load a tile's 36 values, one in each matrix.
+// Store or load a tile's 36 values, one in each matrix.
 TANDEM_ALWAYS_INLINE void store_points(
     const Floats (&square)[6][6], float* to, int64_t stride) {
   for (const auto& row : square) {
@@ -85,7 +85,7 @@ TANDEM_ALWAYS_INLINE void load_points(
   }
 }
 
-// The images that tiles are cut from. Around them lies `padding`.
+// Images with a border of `padding` pixels, which tiles are read from.
 struct Images {
   const float* data;
   int64_t channels;
@@ -101,7 +101,7 @@ Images grads_of(const WinogradShape& s, const float* grad) {
   return {grad, s.out_channels, s.out_height(), s.out_width(), 0};
 }
 
-// The sum of a row of outputs' gradients.
+// Returns the sum of a row.
 template <int Size>
 TANDEM_ALWAYS_INLINE Floats add(const Floats (&row)[Size]) {
   if constexpr (Size == 2) {
@@ -111,15 +111,15 @@ TANDEM_ALWAYS_INLINE Floats add(const Floats (&row)[Size]) {
   }
 }
 
-// Where a channel begins in its block, which begins at a multiple of kBlock channels.
+// Returns the offset of a channel in its block, in floats.
 TANDEM_ALWAYS_INLINE int64_t place_in_block(int64_t channel) {
   return kBlock == kLanes ? 0 : channel % kBlock;
 }
 
-// Transforms the tiles [first, first + count) to [36][tile][channel]. Where `sums` is
-// not null it also adds up each channel there.
+// Transforms the tiles [first, first + count) to [36][tile][channel]. Adds the sum of
+// each channel to `sums`, unless that is null.
 template <typename T>
-void take_tiles(
+void read_tiles(
     const WinogradShape& s, const Images& images, int64_t first, int64_t count,
     float* to, float* sums) {
   const int64_t plane = images.height * images.width * kBlock;
@@ -147,7 +147,7 @@ void take_tiles(
 }
 
 template <typename W>
-void give_outputs(
+void write_outputs(
     const WinogradShape& s, int64_t first, int64_t count, const float* from,
     const float* bias, bool relu, float* out) {
   const int64_t stride = matrix_stride(s.out_channels);
@@ -165,7 +165,7 @@ void give_outputs(
       float* to = out + (at.image * s.out_channels + c) / kBlock * plane +
                   (at.y * s.out_width() + at.x) * kBlock + place_in_block(c);
       if constexpr (kLanes == 8) {
-        // The next tile's place.
+        // Prefetches the next tile's outputs.
         for (int i = 0; i < W::kTile; ++i) {
           float* next = to + (i * s.out_width() + W::kTile) * kBlock;
           __builtin_prefetch(next, 1);
@@ -176,7 +176,7 @@ void give_outputs(
         for (int j = 0; j < W::kTile; ++j) {
           if (i < rows && j < columns) {
             const Floats value = done[i][j] + base;
-            // NaN stays.
+            // Keeps NaN.
             store(
                 relu ? (value <= 0 ? Floats{} : value) : value,
                 to + (i * s.out_width() + j) * kBlock);
@@ -195,7 +195,7 @@ template <typename W>
 void transform_weights(
     const WinogradShape& s, const float* weights, bool backward, float* transformed) {
   constexpr int64_t kTaps = W::kWindow * W::kWindow;
-  // The lanes of a vector are neighbours in the last dimension of the result.
+  // The lanes of a vector are neighbors in the last dimension of the result.
   const int64_t rows = backward ? s.out_channels : s.in_channels;
   const int64_t columns = backward ? s.in_channels : s.out_channels;
   const int64_t row_stride = backward ? s.in_channels * kTaps : kTaps;
@@ -206,7 +206,7 @@ void transform_weights(
       Floats window[W::kWindow][W::kWindow];
       Floats done[6][6];
       for (int tap = 0; tap < kTaps; ++tap) {
-        // A gradient meets the window turned by half a turn.
+        // The gradient needs the window rotated by 180 degrees.
         const int64_t read = backward ? kTaps - 1 - tap : tap;
         Floats values = {};
         for (int lane = 0; lane < kLanes; ++lane) {
@@ -231,7 +231,7 @@ void convolve(
   float* products = scratch + kPoints * in_stride;
   for (int64_t tile = first; tile < last; tile += kRun) {
     const int64_t count = smaller(kRun, last - tile);
-    take_tiles<InputTransform>(s, inputs_of(s, in), tile, count, inputs, nullptr);
+    read_tiles<InputTransform>(s, inputs_of(s, in), tile, count, inputs, nullptr);
     for (int64_t point = 0; point < kPoints; ++point) {
       const Factors factors = {
           inputs + point * in_stride,
@@ -244,7 +244,7 @@ void convolve(
           s.in_channels};
       multiply(factors, count, false, products + point * out_stride);
     }
-    give_outputs<W>(s, tile, count, products, bias, relu, out);
+    write_outputs<W>(s, tile, count, products, bias, relu, out);
   }
 }
 
@@ -258,8 +258,8 @@ void add_gradient(
   float* grads = scratch + kPoints * in_stride;
   for (int64_t tile = first; tile < last; tile += kRun) {
     const int64_t count = smaller(kRun, last - tile);
-    take_tiles<InputTransform>(s, inputs_of(s, in), tile, count, inputs, nullptr);
-    take_tiles<typename W::Grad>(
+    read_tiles<InputTransform>(s, inputs_of(s, in), tile, count, inputs, nullptr);
+    read_tiles<typename W::Grad>(
         s, grads_of(s, grad_output), tile, count, grads, bias_sums);
     for (int64_t point = 0; point < kPoints; ++point) {
       const Factors factors = {
@@ -301,7 +301,7 @@ void finish_gradient(
   }
 }
 
-// Calls the version for the shape's windows.
+// Call the version for the shape's windows.
 template <typename... Arguments>
 void weights_of(const WinogradShape& s, Arguments... arguments) {
   s.kernel == 3 ? transform_weights<Window3>(s, arguments...)

@@ -1,7 +1,7 @@
 #pragma once
 
-// The transforms of tiles and windows, and their gradients; winograd_loops.h names the
-// paper. Compiled for AVX-512, AVX2 and NEON, see lanes.h.
+// Transforms of tiles and windows, and their gradients (winograd_loops.h names the
+// paper). Compiled for AVX-512, AVX2 and NEON (lanes.h).
 
 #include "tandem/kernels/vectors.h"
 
@@ -21,9 +21,9 @@ namespace {
 //       0   a^2b   -a^2 -b  1  0                                       q   -qb  qb^2
 //       0   c       0   -s  0  1     p = kOfA, q = kOfB                0     0  1
 //
-// The paper has a = 1 and b = 2. With 5/8 and 3/2, as in oneDNN, the elements are of
-// like size, and rounding errors about half as large. The structs below apply B', A',
-// A, G and G' to a line of values.
+// The paper has a = 1 and b = 2. With 5/8 and 3/2, as in oneDNN, the elements have
+// similar sizes, and rounding errors are about half as large. The structs below apply
+// B', A', A, G and G' to a line of values.
 constexpr float kA = 0.625F;
 constexpr float kB = 1.5F;
 constexpr float kA2 = kA * kA;
@@ -114,8 +114,8 @@ struct WeightsGradTransform {
   }
 };
 
-// The same for windows of 5 x 5 and tiles of 2 x 2: A' has the first of its rows and
-// the one that was the second, ending in 1; G has columns up to the fourth power.
+// Transforms for windows of 5 x 5 and tiles of 2 x 2. A' has its first two rows, the
+// second ending in 1; G has columns up to the fourth power.
 constexpr float kA4 = kA2 * kA2;
 constexpr float kB4 = kB2 * kB2;
 
@@ -174,9 +174,9 @@ struct WeightsGradTransform5 {
   }
 };
 
-// Transforms a square of values along its rows and then along its columns. It has more
-// than 32 vectors at a time: some of them go by way of the stack, which with AVX2's 16
-// registers are most, 1.1 KiB of L1.
+// Transforms a square of values along its rows and then along its columns. It needs
+// more than 32 vectors at a time, so some are on the stack. With AVX2's 16 registers
+// most are, in 1.1 KiB of L1.
 template <typename T>
 TANDEM_ALWAYS_INLINE void transform(
     const Floats (&from)[T::kFrom][T::kFrom], Floats (&to)[T::kTo][T::kTo]) {
@@ -197,7 +197,7 @@ TANDEM_ALWAYS_INLINE void transform(
   }
 }
 
-// What belongs to a size of windows.
+// Constants and transforms for a size of windows.
 struct Window3 {
   static constexpr int kWindow = 3;
   static constexpr int kTile = 4;
