@@ -1,5 +1,5 @@
-// The kernels with AMX tiles against double precision on the same rounded values:
-// products of two bfloat16 are exact in float32, so only the order of sums differs.
+// Kernels with AMX tiles against double precision on the same rounded values. Products
+// of two bfloat16 numbers are exact in float32, so only the order of sums differs.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -24,7 +24,8 @@
 namespace tandem::amx_test {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-// Of the sum of the products' magnitudes; float32 sums in any order.
+// Tolerance relative to the sum of the products' magnitudes, for float32 sums in any
+// order.
 constexpr double kTolerance = 1e-6;
 
 class Amx : public testing::Test {
@@ -38,7 +39,7 @@ class Amx : public testing::Test {
   }
 };
 
-// Different numbers below 1, in rows, with NaN behind the last.
+// Returns different numbers below 1, in rows, with NaN in the memory after them.
 at::Tensor numbers(std::vector<int64_t> dims, double step, at::ScalarType type) {
   int64_t count = 1;
   for (const int64_t dim : dims) {
@@ -53,7 +54,7 @@ at::Tensor rounded(const at::Tensor& x) {
   return x.to(at::kBFloat16).to(at::kDouble);
 }
 
-// What a kernel writes to; NaN where it did not.
+// Returns memory for a result, filled with NaN.
 at::Tensor result(std::vector<int64_t> dims, at::ScalarType type = at::kFloat) {
   return at::full(dims, kNan, type);
 }
@@ -95,7 +96,7 @@ struct LinearCase {
            std::to_string(shape.out);
   }
 
-  // In parts of `length`.
+  // Computes parts of `length`.
   template <typename Body>
   static void in_parts(int64_t total, int64_t length, const Body& body) {
     for (int64_t begin = 0; begin < total; begin += length) {
@@ -183,7 +184,7 @@ TEST_F(AmxLinear, EqualsDoublePrecisionForAnySizes) {
   }
 }
 
-TEST_F(AmxLinear, PartsHaveTheBitsOfTheWhole) {
+TEST_F(AmxLinear, PartsEqualTheWhole) {
   const LinearCase c({65, 1100, 200});
   for (const int64_t part : {amx::kLinearGrain, 2 * amx::kLinearGrain}) {
     EXPECT_TRUE(c.forward(false, part).equal(c.forward(false, 200)));
@@ -225,7 +226,7 @@ struct ConvolutionCase {
 
 class AmxConvolution : public Amx {
  protected:
-  // Laid out and summed in groups. `bias_grad`: [image x channel].
+  // Lays out and adds images in groups. `bias_grad`: [image x channel].
   static void run(
       const ConvolutionCase& c, int64_t group, bool accumulate, at::Tensor& grad,
       at::Tensor& bias_grad) {
@@ -256,7 +257,7 @@ class AmxConvolution : public Amx {
     amx::store_weight_grad(s, sums.data_ptr(), accumulate, grad.data_ptr<float>());
   }
 
-  // The convolution of images by gradients, images and channels exchanged.
+  // Convolves images with gradients, with images and channels exchanged.
   static at::Tensor reference(
       const ConvolutionCase& c, const at::Tensor& images, const at::Tensor& grads) {
     return at::conv2d(
@@ -295,7 +296,7 @@ TEST_F(AmxConvolution, EqualsDoublePrecision) {
   }
 }
 
-TEST_F(AmxConvolution, GroupsDoNotChangeABit) {
+TEST_F(AmxConvolution, ResultsDoNotDependOnGroups) {
   const ConvolutionCase& c = kConvolutions[0];
   auto one = result({64, 32, 3, 3});
   auto all = result({64, 32, 3, 3});
@@ -361,13 +362,13 @@ LoneOp with_threads(int count, bool convolution) {
   return {linear("l", 1500, 200), &make_onednn_linear, {200, 1500}, {50, 1500}};
 }
 
-TEST_F(Amx, ThreadsDoNotChangeABitOfGradients) {
+TEST_F(Amx, GradientsDoNotDependOnThreads) {
   for (const bool convolution : {false, true}) {
     const LoneOp one = with_threads(1, convolution);
     const LoneOp three = with_threads(3, convolution);
     EXPECT_TRUE(three.tensors().weight_grad.equal(one.tensors().weight_grad));
     EXPECT_TRUE(three.tensors().bias_grad.equal(one.tensors().bias_grad));
-    // A convolution's is oneDNN's.
+    // oneDNN computes a convolution's input gradient.
     EXPECT_TRUE(convolution || three.grad_input() == one.grad_input());
   }
 }

@@ -1,4 +1,4 @@
-// The compiled executor against autograd: loss, every gradient, every buffer.
+// The compiled executor against autograd: loss, all gradients and all buffers.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -21,7 +21,8 @@ namespace tandem::compiled_test {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Of the largest element. Float32, sums in another order, Winograd's transforms.
+// Tolerance relative to the largest element, for float32, another order of sums and
+// Winograd's transforms.
 constexpr double kTolerance = 2e-5;
 
 class SlotRecorder : public GradientSink {
@@ -35,7 +36,7 @@ class SlotRecorder : public GradientSink {
 using MakeExecutor =
     std::unique_ptr<StageExecutor> (*)(Model&, ModelArenas&, const StageOptions&);
 
-// A model on arenas with its executor.
+// A model with its arenas and executor.
 struct Rig {
   std::unique_ptr<Model> model;
   ModelArenas arenas;
@@ -86,7 +87,7 @@ void expect_close(
 
 void expect_same_state(Rig& found, Rig& expected) {
   const auto& slots = expected.arenas.gradients().layout().slots();
-  // The bias before a batch norm has a gradient of nothing but rounding.
+  // The gradient of a bias before batch norm consists of rounding errors.
   const double some = expected.arenas.gradients().segment(0).abs().max().item<double>();
   for (size_t i = 0; i < slots.size(); ++i) {
     expect_close(
@@ -132,8 +133,8 @@ class OnednnModel : public testing::TestWithParam<Case> {
   Rig eager_{model(), &make_eager_executor, stage()};
 };
 
-TEST_P(OnednnModel, StepsEqualAutogradsAlsoWhenTheBatchSizeChanges) {
-  // The gradients of all three add up.
+TEST_P(OnednnModel, StepsEqualAutogradWithChangingBatchSize) {
+  // The gradients of the three batches add up.
   for (const auto& part : {batch(0, 6), batch(40, 3), batch(9, 6)}) {
     const auto found = compiled_.step(part, context_of(true));
     const auto expected = eager_.step(part, context_of(true));
@@ -143,7 +144,7 @@ TEST_P(OnednnModel, StepsEqualAutogradsAlsoWhenTheBatchSizeChanges) {
   EXPECT_EQ(compiled_.sink.slots.size(), eager_.sink.slots.size());
 }
 
-TEST_P(OnednnModel, TheFirstBackwardOfAStepOverwritesGradientsAndOthersAdd) {
+TEST_P(OnednnModel, FirstBackwardOverwritesGradientsAndLaterOnesAdd) {
   const auto garbage = std::numeric_limits<float>::quiet_NaN();
   for (int step = 0; step < 2; ++step) {
     for (Rig* rig : {&compiled_, &eager_}) {
@@ -158,7 +159,7 @@ TEST_P(OnednnModel, TheFirstBackwardOfAStepOverwritesGradientsAndOthersAdd) {
   }
 }
 
-TEST_P(OnednnModel, EvaluationEquals) {
+TEST_P(OnednnModel, EvaluationEqualsEager) {
   const auto part = batch(3, 5);
   const auto found = compiled_.executor->forward(0, part, context_of(false));
   const auto expected = eager_.executor->forward(0, part, context_of(false));
@@ -166,7 +167,7 @@ TEST_P(OnednnModel, EvaluationEquals) {
   expect_close(found.sums.tensor(), expected.sums.tensor(), "sums");
 }
 
-TEST_P(OnednnModel, SeesParametersThatChanged) {
+TEST_P(OnednnModel, UsesChangedParameters) {
   compiled_.step(batch(0, 6), context_of(true));
   for (Rig* rig : {&compiled_, &eager_}) {
     for (const auto& range : rig->arenas.parameters().layout().ranges()) {
@@ -206,9 +207,9 @@ std::string name_of(const testing::TestParamInfo<Case>& row) {
 
 INSTANTIATE_TEST_SUITE_P(Zoo, OnednnModel, kZoo, name_of);
 
-// In bf16 a ReLU or a pool may pass a gradient elsewhere than in float32, so autocast's
-// distance from float32 is the measure. CMakeLists.txt runs these also as on CPUs
-// without AMX, and as on those that do not compute in bf16.
+// In bf16 a ReLU or a pool may pass a gradient to another input than in float32, so the
+// tolerance is autocast's distance from float32. CMakeLists.txt also runs these tests
+// with the instruction sets of CPUs without AMX and without bf16.
 class OnednnBf16Model : public OnednnModel {
  protected:
   void SetUp() override {
@@ -235,7 +236,7 @@ class OnednnBf16Model : public OnednnModel {
   void expect_near_gradients() {
     const Arena& expected = eager_.arenas.gradients();
     const auto& slots = expected.layout().slots();
-    // The bias before a batch norm has a gradient of nothing but rounding.
+    // The gradient of a bias before batch norm consists of rounding errors.
     const double some = 0.01 * expected.segment(0).norm().item<double>();
     for (size_t i = 0; i < slots.size(); ++i) {
       expect_near(
@@ -249,11 +250,11 @@ class OnednnBf16Model : public OnednnModel {
   std::unique_ptr<Rig> autocast_;
 };
 
-TEST_P(OnednnBf16Model, StepsAreAsNearToFloat32AsAutocasts) {
+TEST_P(OnednnBf16Model, StepsAreAsCloseToFloat32AsAutocast) {
   for (const auto& part : {batch(0, 6), batch(40, 3), batch(9, 6)}) {
     std::vector<at::Tensor> sums;
     each([&](Rig& rig) { sums.push_back(rig.step(part, context_of(true))); });
-    // The loss; next to it is a count of correct samples.
+    // Element 0 is the loss; element 1 counts correct samples.
     EXPECT_NEAR(
         sums[0][0].item<double>(), sums[2][0].item<double>(),
         0.01 * sums[2][0].item<double>());
@@ -261,7 +262,7 @@ TEST_P(OnednnBf16Model, StepsAreAsNearToFloat32AsAutocasts) {
   }
 }
 
-TEST_P(OnednnBf16Model, GradientsReplaceThenAddUp) {
+TEST_P(OnednnBf16Model, FirstBackwardOverwritesGradientsThenTheyAddUp) {
   each([&](Rig& rig) {
     rig.step(batch(0, 6), context_of(true));
     rig.executor->zero_gradients();
@@ -273,8 +274,8 @@ TEST_P(OnednnBf16Model, GradientsReplaceThenAddUp) {
 
 INSTANTIATE_TEST_SUITE_P(Zoo, OnednnBf16Model, kZoo, name_of);
 
-// fp16 rounds at the same places in both executors, so that they differ by less than
-// either does from float32.
+// Both executors round to fp16 at the same places, so they differ from each other by
+// less than from float32.
 class OnednnFp16Model : public OnednnModel {
  protected:
   void expect_same_gradients(Rounding level) {
@@ -295,15 +296,15 @@ class OnednnFp16Model : public OnednnModel {
     EXPECT_GT(rounding, 0);
     EXPECT_LT(apart, 0.7 * rounding);
     EXPECT_LT(apart, 0.02 * expected.norm().item<double>());
-    RecordProperty("apart_of_rounding", std::to_string(apart / rounding));
+    RecordProperty("difference_per_rounding", std::to_string(apart / rounding));
   }
 };
 
-TEST_P(OnednnFp16Model, GradientsOfO1AreEagers) {
+TEST_P(OnednnFp16Model, GradientsOfO1EqualEager) {
   expect_same_gradients(Rounding::fp16_o1);
 }
 
-TEST_P(OnednnFp16Model, GradientsOfO2AreEagers) {
+TEST_P(OnednnFp16Model, GradientsOfO2EqualEager) {
   expect_same_gradients(Rounding::fp16_o2);
 }
 
@@ -342,7 +343,7 @@ TEST(Onednn, StagesPassActivationsForwardAndGradientsBack) {
   expect_close(first_gradient[0], first_gradient[1], "gradient of the first stage");
 }
 
-TEST(Onednn, AutoTakesItWhereItCanAndSaysWhyNotElsewhere) {
+TEST(Onednn, AutomaticChoosesItOrReportsWhyNot) {
   ModelOptions options;
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     options.dtype = dtype;
@@ -361,7 +362,7 @@ TEST(Onednn, AutoTakesItWhereItCanAndSaysWhyNotElsewhere) {
   }
 }
 
-TEST(Onednn, SaysWhatItCannotCompile) {
+TEST(Onednn, UnsupportedModelsAreErrors) {
   ModelOptions options;
   options.dtype = at::kDouble;
   EXPECT_THAT(
@@ -378,6 +379,15 @@ TEST(Onednn, SaysWhatItCannotCompile) {
             &make_compiled_executor);
       }),
       HasSubstr("not a plain sequence"));
+}
+
+TEST(ExecutorTable, MakesEachKind) {
+  const auto model = make_model(ModelKind::net, {});
+  ModelArenas arenas(model->parameters(), {});
+  EXPECT_NE(make_executor(ExecutorKind::automatic, *model, arenas, {}), nullptr);
+  for (const auto& entry : executor_table()) {
+    EXPECT_EQ(make_executor(entry.kind, *model, arenas, {})->kind(), entry.kind);
+  }
 }
 
 }  // namespace tandem::compiled_test

@@ -25,7 +25,7 @@ inline at::Tensor parameter(double phase, const std::vector<int64_t>& dims) {
   return waves(phase, dims).set_requires_grad(true);
 }
 
-// Notes each report, and what the gradient was then.
+// Records each report, with the gradient at that time.
 class Recorder : public GradientSink {
  public:
   explicit Recorder(Arena& gradients) : gradients_(gradients) {}
@@ -39,7 +39,7 @@ class Recorder : public GradientSink {
   const std::vector<std::string>& names() const {
     return names_;
   }
-  // Whether no gradient changed after its report.
+  // Returns whether no gradient changed after its report.
   bool all_were_final() const {
     for (size_t i = 0; i < slots_.size(); ++i) {
       if (!values_[i].equal(gradients_.view(slots_[i]))) {
@@ -56,7 +56,7 @@ class Recorder : public GradientSink {
   std::vector<size_t> slots_;
 };
 
-// A model on arenas with its executor.
+// A model with its arenas and eager executor.
 struct Rig {
   std::unique_ptr<Model> model;
   ModelArenas arenas;
@@ -104,7 +104,7 @@ inline StepContext training(double loss_weight = 1) {
   return context;
 }
 
-// Gradients by autograd alone, in order of registration.
+// Returns autograd's gradients without an executor, in order of registration.
 inline std::vector<at::Tensor> plain_gradients(const Batch& batch, double weight) {
   const auto model = small_net();
   ForwardContext context;

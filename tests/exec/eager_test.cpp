@@ -26,7 +26,7 @@ TEST(EagerExecutor, GradientsEqualPlainAutogradTimesTheLossWeight) {
   }
 }
 
-TEST(EagerExecutor, SumsAreLossRightAnswersAndSamplesWithoutTheWeight) {
+TEST(EagerExecutor, SumsAreUnweightedLossCorrectAndSamples) {
   Rig rig(small_net());
   const Batch batch = images(5, 6);
   const auto result = rig.executor->forward(0, batch, training(0.25));
@@ -60,14 +60,14 @@ TEST(EagerExecutor, ReportsEachUsedParameterOnceWhenItsGradientIsFinal) {
   EXPECT_THAT(
       rig.recorder.names(),
       UnorderedElementsAre("fc.bias", "fc.weight", "conv.bias", "conv.weight"));
-  // From the front of the arena to its back, layer by layer.
+  // Layer by layer, from the front of the arena to its end.
   EXPECT_THAT(rig.recorder.names()[0], HasSubstr("fc"));
   EXPECT_THAT(rig.recorder.names()[1], HasSubstr("fc"));
   EXPECT_TRUE(rig.recorder.all_were_final());
   EXPECT_EQ(rig.executor->readiness(), Readiness::per_parameter);
 }
 
-TEST(EagerExecutor, ReportsSharedOnceAndUnusedAndFrozenNever) {
+TEST(EagerExecutor, ReportsSharedParametersOnceAndUnusedAndFrozenOnesNever) {
   auto shared = parameter(0, {3, 3});
   auto unused = parameter(1, {3});
   auto frozen = waves(2, {3, 3});
@@ -112,7 +112,7 @@ TEST(EagerExecutor, TwoMicroBatchesMayBeInFlight) {
   EXPECT_THROW(rig.executor->backward(0, {}, context, rig.recorder), InternalError);
 }
 
-TEST(EagerExecutor, EvaluationLeavesNoGraphAndTouchesNothingInFlight) {
+TEST(EagerExecutor, EvaluationBuildsNoGraphAndKeepsMicroBatchesInFlight) {
   Rig rig(small_net());
   StepContext evaluating = training();
   evaluating.training = false;
@@ -129,7 +129,7 @@ TEST(EagerExecutor, EvaluationLeavesNoGraphAndTouchesNothingInFlight) {
   expect_gradients(rig, plain_gradients(images(5, 6), 1));
 }
 
-TEST(EagerExecutor, GradientsUnsetByTheUserAreAttachedAgainFromZero) {
+TEST(EagerExecutor, GradientsThatTheUserClearedStartAtZero) {
   Rig rig(small_net());
   rig.step(images(40, 3), training());
   for (const auto& entry : rig.model->parameters()) {
@@ -142,7 +142,7 @@ TEST(EagerExecutor, GradientsUnsetByTheUserAreAttachedAgainFromZero) {
   expect_gradients(rig, plain_gradients(images(5, 6), 1));
 }
 
-TEST(EagerExecutor, ErrorOfTheSinkArrivesAsItIs) {
+TEST(EagerExecutor, ErrorsOfTheSinkPassThrough) {
   class Failing : public GradientSink {
     void gradient_ready(size_t) override {
       throw CommError("all_reduce #7", "gone", 3);
@@ -159,7 +159,7 @@ TEST(EagerExecutor, ErrorOfTheSinkArrivesAsItIs) {
   }
 }
 
-// Three stages of one parameter each, and the whole they are cut from.
+// Three stages with one parameter each.
 struct Stages {
   std::vector<at::Tensor> weights = {
       parameter(0, {3, 4}), parameter(1, {4, 5}), parameter(2, {5, 2})};
@@ -231,13 +231,13 @@ TEST(EagerExecutor, TraceMarksTheBackwardOfEachNamedLayer) {
   expect_gradients(rig, plain_gradients(images(5, 6), 1));
 }
 
-TEST(EagerExecutor, CountsTheBytesItKeepsForBackward) {
+TEST(EagerExecutor, KeptBytesCountsTensorsForBackward) {
   Rig rig(small_net());
   const int64_t samples = 3;
   const auto batch = images(0, samples);
   rig.executor->forward(0, batch, training());
-  // The image, the convolution's output, which relu changes in place, what dropout
-  // gives to the linear layer, and its output. The pool's output is gone.
+  // The image, the convolution's output (relu changes it in place), the outputs of
+  // dropout and of the linear layer. Autograd does not keep the pool's output.
   const int64_t of_one_batch =
       samples * (64 + 3 * 36 + 27 + 4) * static_cast<int64_t>(sizeof(double));
   EXPECT_EQ(rig.executor->kept_bytes(), of_one_batch);

@@ -8,18 +8,18 @@ namespace tandem::flush_denormals_test {
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
-// Half of the smallest normal number: denormal itself, and of two normal ones.
+// Half of the smallest normal number.
 constexpr float kDenormal = 5.877472e-39F;
 
 float product(float left, float right) {
-  // The compiler must not know the values.
+  // Keeps the compiler from computing the product.
   volatile float a = left;
   volatile float b = right;
   return a * b;
 }
 
-TEST(FlushDenormals, ReadAndComputedOnesCountAsZeroWhileItLives) {
-  // An executor leaves the thread that made it flushing.
+TEST(FlushDenormals, FlushesOperandsAndResultsWhileItExists) {
+  // An executor of an earlier test may have changed this thread's mode.
   std::fenv_t before;
   std::fegetenv(&before);
   std::fesetenv(FE_DFL_ENV);

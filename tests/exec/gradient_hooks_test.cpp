@@ -11,7 +11,7 @@ namespace tandem::gradient_hooks_test {
 
 using testing::UnorderedElementsAre;
 
-TEST(GradientHooks, ReportAsLongAsTheyLive) {
+TEST(GradientHooks, ReportWhileTheyExist) {
   const auto model = small_net();
   ModelArenas arenas(model->parameters(), {});
   const auto backward = [&] {

@@ -1,4 +1,4 @@
-// The executors' loss kernels against LibTorch's operators.
+// The compiled executor's loss kernels against LibTorch's operators.
 
 #include "tandem/exec/compiled/loss_kernels.h"
 
@@ -14,7 +14,7 @@
 
 namespace tandem::loss_kernels_test {
 
-// 7 samples of 10 classes, from nearly even to sure: 30 apart.
+// Outputs for 7 samples of 10 classes, from nearly equal to 30 apart.
 at::Tensor outputs() {
   const auto rows = at::linspace(0, 200, 70).sin().view({7, 10});
   return (rows * at::linspace(0.1, 15, 7).view({7, 1})).contiguous();
@@ -25,7 +25,7 @@ at::Tensor targets_for(LossKind kind) {
                                : at::arange(3, 24, 3).remainder(10);
 }
 
-TEST(LossKernels, EqualLibTorchs) {
+TEST(LossKernels, EqualLibTorch) {
   for (const auto kind :
        {LossKind::cross_entropy, LossKind::nll, LossKind::mse,
         LossKind::softmax_cross_entropy}) {
@@ -48,8 +48,8 @@ TEST(LossKernels, EqualLibTorchs) {
   }
 }
 
-// A network that is sure, and wrong: no infinity, no gradient either.
-TEST(LossKernels, SoftmaxCrossEntropyIsFiniteWhereTheSoftmaxIsOneAndZero) {
+// For a confident wrong output the loss is finite and the gradient zero.
+TEST(LossKernels, SoftmaxCrossEntropyIsFiniteForSoftmaxOfZeroAndOne) {
   const auto output = at::linspace(-9e5, 9e5, 10).view({1, 10});
   const auto sure_and_wrong = at::arange(0, 1);
   const LossSums sums =

@@ -1,4 +1,4 @@
-// What the compiled executor rounds to, against LibTorch's conversions.
+// The compiled executor's roundings against LibTorch's conversions.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -11,8 +11,8 @@
 
 namespace tandem::rounding_test {
 
-// Numbers of every exponent and sign, with fractions on, below and above the middle
-// between two 16-bit ones; infinities and NaN.
+// Returns numbers of every exponent and sign, with mantissas at, below and above the
+// middle between two 16-bit numbers; also infinities and NaN.
 at::Tensor float_patterns() {
   constexpr int64_t kCount = 1 << 20;
   auto values = at::empty({kCount + 4}, at::kFloat);
@@ -43,11 +43,11 @@ void expect_rounded(at::ScalarType type, void (*round)(int64_t, float*)) {
                   .item<bool>());
 }
 
-TEST(Rounding, ToFloat16IsLibTorchs) {
+TEST(Rounding, ToFloat16EqualsLibTorch) {
   expect_rounded(at::kHalf, &round_to_fp16);
 }
 
-TEST(Rounding, ToBfloat16IsLibTorchs) {
+TEST(Rounding, ToBfloat16EqualsLibTorch) {
   expect_rounded(at::kBFloat16, &round_to_bf16);
 }
 

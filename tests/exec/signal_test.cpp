@@ -1,4 +1,4 @@
-// Signals that come while a rank computes.
+// Signals that arrive while a rank computes.
 
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/zeros.h>
@@ -14,7 +14,7 @@
 
 namespace tandem::signal_test {
 
-// Sends this process SIGUSR1 without end.
+// Sends SIGUSR1 to this process repeatedly while the object exists.
 class Storm {
  public:
   Storm() {
@@ -48,9 +48,9 @@ class Storm {
   std::thread thread_;
 };
 
-// oneDNN's products move the stack pointer into a buffer on the heap. A handler that
-// runs on the stack it finds writes over what lies below.
-TEST(SignalsWhileARankComputes, ChangeNothing) {
+// oneDNN's products move the stack pointer into a buffer on the heap. A handler on this
+// stack would overwrite the memory below.
+TEST(SignalsWhileARankComputes, DoNotChangeResults) {
   ModelOptions options;
   options.seed = 3;
   const auto model = make_model(ModelKind::convnet, options);

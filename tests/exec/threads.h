@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-/// While it lives, LibTorch and oneDNN compute with `count` threads.
+/// Sets the number of threads of LibTorch and oneDNN while the object exists.
 class Threads {
  public:
   explicit Threads(int count) : before_(at::get_num_threads()) {

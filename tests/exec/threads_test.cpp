@@ -1,4 +1,4 @@
-// The threads of a rank, which share its work and do not change a bit of it.
+// The number of a rank's threads does not change results.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linspace.h>
@@ -20,13 +20,8 @@
 
 namespace tandem::threads_test {
 
-class Nobody : public GradientSink {
- public:
-  void gradient_ready(size_t) override {}
-};
-
 Batch images(const InputShape& shape, int64_t count) {
-  // linspace() itself depends on the threads.
+  // The values of linspace() depend on the number of threads.
   const Threads one(1);
   Batch batch;
   const int64_t pixels = count * shape.channels * shape.height * shape.width;
@@ -43,7 +38,7 @@ struct Named {
   at::Tensor tensor;
 };
 
-// Parameters, buffers and gradients after two steps.
+// Returns parameters, buffers and gradients after two steps.
 std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads) {
   const Threads threads(num_threads);
   ModelOptions options;
@@ -65,7 +60,7 @@ std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads)
   context.seed = 11;
   context.training = true;
   context.loss_weight = 1.0 / 61;
-  Nobody nobody;
+  NoSink nobody;
   const Batch batch = images(options.input, 61);
   for (int64_t step = 1; step <= 2; ++step) {
     executor->zero_gradients();
@@ -91,7 +86,7 @@ std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads)
   return found;
 }
 
-TEST(ParallelFor, UsesAsManyThreadsAsThereAreAndCoversAllOnce) {
+TEST(ParallelFor, UsesAllThreadsAndCoversEachIndexOnce) {
   for (const int count : {1, 2, 3}) {
     const Threads threads(count);
     std::mutex mutex;
@@ -109,7 +104,7 @@ TEST(ParallelFor, UsesAsManyThreadsAsThereAreAndCoversAllOnce) {
   }
 }
 
-TEST(ParallelFor, RethrowsWhatAPartThrew) {
+TEST(ParallelFor, RethrowsAnErrorOfAPart) {
   const Threads threads(2);
   const auto fail = [](int64_t first, int64_t) {
     if (first > 0) {
@@ -121,7 +116,7 @@ TEST(ParallelFor, RethrowsWhatAPartThrew) {
 
 class OnednnThreads : public testing::TestWithParam<std::string> {};
 
-TEST_P(OnednnThreads, DoNotChangeABit) {
+TEST_P(OnednnThreads, DoNotChangeResults) {
   const ModelKind kind = *find_choice<ModelKind>(GetParam());
   for (const auto precision : {Precision::fp32, Precision::bf16}) {
     const auto expected = trained(kind, precision, 1);

@@ -55,7 +55,7 @@ TEST(TorchScript, TrainsThroughTheEagerExecutor) {
   context.step = 1;
   const double second = strategy->train_step({batch}, context).values().loss;
   EXPECT_LT(second, first);
-  // The script's own parameter is the arena's.
+  // The script's parameter is in the arena.
   EXPECT_FALSE(module.attr("bias").toTensor().detach().equal(before));
 }
 

@@ -58,7 +58,7 @@ TEST_P(WideProductOf, EqualsTheProductInDoublePrecision) {
           c.columns,
           c.steps,
           accumulate};
-      // In two parts, as two threads would.
+      // Two parts, as with two threads.
       const int64_t middle = c.columns / kPanel / 2 * kPanel;
       kMultiplyWide(product, 0, middle, scratch.data_ptr<float>());
       kMultiplyWide(product, middle, c.columns, scratch.data_ptr<float>());

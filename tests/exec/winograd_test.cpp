@@ -1,4 +1,4 @@
-// The products of transformed tiles against convolutions in double precision.
+// Winograd's kernels against convolutions in double precision.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -36,7 +36,7 @@ std::string name_of(const testing::TestParamInfo<Row>& row) {
   return std::string(std::get<0>(row.param).name) + "_" + std::get<1>(row.param).name;
 }
 
-// Neighbours have nothing to do with each other, so that sums of them do not cancel.
+// Returns numbers whose neighbors are unrelated, so that their sums do not cancel.
 at::Tensor numbers(const std::vector<int64_t>& dims, double first) {
   int64_t count = 1;
   for (const int64_t dim : dims) {
@@ -61,7 +61,7 @@ float* data(const at::Tensor& x) {
   return x.data_ptr<float>();
 }
 
-// Of the largest element, or of what it is the sum of.
+// Expects errors below 5e-6 of the largest element, or of `magnitude` if that is larger.
 void expect_close(
     const at::Tensor& found, const at::Tensor& expected, double magnitude = 0) {
   const double largest = std::max(magnitude, expected.abs().max().item<double>());
@@ -85,7 +85,7 @@ class Winograd : public testing::TestWithParam<Row> {
     output_.backward(grad_);
   }
 
-  // Images as float32 in blocks of channels.
+  // Returns images as float32 in blocks of channels.
   at::Tensor blocked(const at::Tensor& x) const {
     return x.view({x.size(0), x.size(1) / k_.block, k_.block, x.size(2), x.size(3)})
         .permute({0, 1, 3, 4, 2})
@@ -93,7 +93,7 @@ class Winograd : public testing::TestWithParam<Row> {
         .contiguous();
   }
 
-  // What the products take for the weights, with NaN where nothing was written.
+  // Returns the transformed weights; elements that were not written are NaN.
   at::Tensor factors(bool backward) const {
     const auto to = at::full({s_.points()}, kNan);
     const auto weight = weight_.detach().to(at::kFloat).contiguous();
@@ -117,7 +117,7 @@ TEST_P(Winograd, Output) {
   const auto bias = bias_.detach().to(at::kFloat);
   const auto out = unwritten(blocked(output_.detach()));
   for (const bool relu : {false, true}) {
-    // In two parts, as two threads would.
+    // Two parts, as with two threads.
     const int64_t half = s_.tiles() / 2;
     for (const auto& [first, last] :
          {std::pair(int64_t{0}, half), std::pair(half, s_.tiles())}) {
@@ -169,7 +169,7 @@ TEST_P(Winograd, ParametersGradients) {
 constexpr Target kBlocksOf8 = {"neon", Isa::neon, &neon::winograd};
 constexpr Target kTargets[] = {kBlocksOf8};
 #else
-// A CPU with AVX-512 runs the code for AVX2 as well.
+// A CPU with AVX-512 also runs the code for AVX2.
 constexpr Target kBlocksOf8 = {"avx2", Isa::avx2, &avx2::winograd};
 constexpr Target kTargets[] = {{"avx512", Isa::avx512, &avx512::winograd}, kBlocksOf8};
 #endif
