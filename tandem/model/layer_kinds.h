@@ -69,7 +69,7 @@ struct LayerKindRow {
   // Python's repr() of the module in torch.nn; null if there is no such module.
   std::string (*repr)(const Layer& layer);
   RoundedValues rounds = RoundedValues::none;
-  // Of LayerTrait.
+  // Bits of LayerTrait.
   unsigned traits = kNoLayerTrait;
   // Shape of a sample's output; null: the input's.
   InputShape (*output)(const Layer& layer, const InputShape& input) = nullptr;

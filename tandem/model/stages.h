@@ -15,7 +15,7 @@ struct LayerRange {
   size_t end = 0;
 };
 
-/// How a model is divided into stages.
+/// Division of a model into stages.
 struct Cut {
   // Names of the layers that begin a stage, in any order, without the first stage's.
   // Empty: `balance` decides.

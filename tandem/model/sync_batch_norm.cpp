@@ -67,7 +67,7 @@ void update_running(
 }
 
 // (x - mean) / sqrt(variance + epsilon) * weight + bias, in one pass.
-at::Tensor normalise(
+at::Tensor normalize(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
     const Statistics& by, double epsilon) {
   return x.numel() == 0
@@ -92,7 +92,7 @@ struct SyncBatchNorm : autograd::Function<SyncBatchNorm> {
     context->saved_data["epsilon"] = epsilon;
     context->saved_data["stack"] =
         c10::IValue::make_capsule(c10::make_intrusive<Stack>(stack));
-    return normalise(x, weight, bias, batch, epsilon);
+    return normalize(x, weight, bias, batch, epsilon);
   }
 
   static autograd::variable_list backward(
@@ -120,7 +120,7 @@ struct SyncBatchNorm : autograd::Function<SyncBatchNorm> {
     // The gradient through the statistics.
     const auto scale = weight / (batch.variance + epsilon).sqrt() / batch.count;
     const auto parts = sums.to(weight.scalar_type()).chunk(2);
-    grad_x.sub_(normalise(x, parts[0] * scale, parts[1] * scale, batch, epsilon));
+    grad_x.sub_(normalize(x, parts[0] * scale, parts[1] * scale, batch, epsilon));
     return {grad_x, grad_weight, grad_bias, {}, {}, {}};
   }
 };

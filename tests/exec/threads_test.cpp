@@ -60,12 +60,12 @@ std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads)
   context.seed = 11;
   context.training = true;
   context.loss_weight = 1.0 / 61;
-  NoSink nobody;
+  NoSink sink;
   const Batch batch = images(options.input, 61);
   for (int64_t step = 1; step <= 2; ++step) {
     executor->zero_gradients();
     executor->forward(0, batch, context);
-    executor->backward(0, {}, context, nobody);
+    executor->backward(0, {}, context, sink);
     for (const auto& range : trainable) {
       StepScalars update;
       update.lr = 0.1;

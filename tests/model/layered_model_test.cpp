@@ -197,14 +197,14 @@ TEST(LayeredModel, CallsAfterLayerWithEachLayerAndOutput) {
   const auto model = make_layered_model(
       {flatten(), linear("a", 6, 4), dropout(0.5), linear("b", 4, 2)},
       double_options());
-  std::vector<std::pair<std::string, int64_t>> told;
+  std::vector<std::pair<std::string, int64_t>> calls;
   ForwardContext context;
   context.after_layer = [&](const Layer& layer, const at::Tensor& output) {
-    told.emplace_back(layer.name, output.size(1));
+    calls.emplace_back(layer.name, output.size(1));
   };
   model->forward(waves({2, 2, 3}), context);
   EXPECT_THAT(
-      told,
+      calls,
       ElementsAre(
           std::pair("", 6), std::pair("a", 4), std::pair("", 4), std::pair("b", 2)));
   ASSERT_NE(model->layers(), nullptr);
@@ -213,10 +213,10 @@ TEST(LayeredModel, CallsAfterLayerWithEachLayerAndOutput) {
 
 TEST(FunctionModel, CallsSetTrainingWhenTheModeChanges) {
   auto scale = at::ones({1}, at::kDouble).set_requires_grad(true);
-  std::vector<bool> told;
+  std::vector<bool> calls;
   const auto model = make_function_model(
       [scale](const at::Tensor& x) { return x * scale; }, {{"scale", scale}}, {},
-      [&told](bool training) { told.push_back(training); });
+      [&calls](bool training) { calls.push_back(training); });
   EXPECT_EQ(model->layers(), nullptr);
   ASSERT_EQ(model->parameters().size(), 1u);
   EXPECT_TRUE(model->parameters()[0].tensor.is_same(scale));
@@ -228,7 +228,7 @@ TEST(FunctionModel, CallsSetTrainingWhenTheModeChanges) {
   model->forward(x, evaluation());
   model->forward(x, evaluation());
   model->forward(x, {});
-  EXPECT_THAT(told, ElementsAre(true, false, true));
+  EXPECT_THAT(calls, ElementsAre(true, false, true));
 }
 
 }  // namespace tandem::layered_model_test

@@ -35,11 +35,11 @@ struct BoundLayer {
   std::vector<size_t> slots;
 };
 
-/// Fuses ReLUs with their neighbours, and finds the layers' tensors in the model's
+/// Fuses ReLUs with their neighbors, and finds the layers' tensors in the model's
 /// arenas.
 ///
 /// A ReLU is fused with the max pool after it, whose gradient then needs no pass for
-/// the ReLU, otherwise with the layer before it; without such a neighbour it remains a
+/// the ReLU, otherwise with the layer before it; without such a neighbor it remains a
 /// layer.
 std::vector<BoundLayer> bind_layers(
     const std::vector<Layer>& layers, ModelArenas& arenas);
