@@ -30,9 +30,9 @@ double cost_of_values(const Layer&, const InputShape& output) {
          static_cast<double>(output.channels * output.height * output.width);
 }
 
-// Size of an image's side after a window has moved over it.
+// Returns the number of windows along an image's side of `size` pixels.
 int64_t extent(const Layer& layer, int64_t size) {
-  return (size + 2 * layer.padding - layer.kernel) / layer.stride + 1;
+  return (size + 2 * layer.padding - layer.kernel + layer.stride) / layer.stride;
 }
 
 // Elements of x[0], also if x has no rows.
@@ -323,6 +323,11 @@ Layer flatten() {
 
 Layer log_softmax() {
   return plain(LayerKind::log_softmax);
+}
+
+InputShape output_of(const Layer& layer, const InputShape& input) {
+  const auto output = row_of(layer).output;
+  return output == nullptr ? input : output(layer, input);
 }
 
 const LayerKindRow& row_of(const Layer& layer) {

@@ -42,9 +42,10 @@ enum class RoundedValues {
   output_in_o2,
 };
 
+/// Properties that a kind of layer has or has not, as bits.
 enum LayerTrait : unsigned {
   kNoLayerTrait = 0,
-  // A pipeline's stage may begin here.
+  // A stage of a pipeline may begin here.
   kBeginsStage = 1,
   // Backward reads the input, not the output, so that the next layer may overwrite the
   // output.
@@ -89,5 +90,8 @@ struct LayerKindRow {
 
 /// Returns the row of the layer's kind.
 const LayerKindRow& row_of(const Layer& layer);
+
+/// Returns the shape of the layer's output for one sample of shape `input`.
+InputShape output_of(const Layer& layer, const InputShape& input);
 
 }  // namespace tandem

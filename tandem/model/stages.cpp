@@ -24,11 +24,6 @@ struct Unit {
   double cost = 0;
 };
 
-InputShape output_of(const Layer& layer, const InputShape& input) {
-  const auto output = row_of(layer).output;
-  return output == nullptr ? input : output(layer, input);
-}
-
 double time_of(const Layer& layer, const InputShape& output) {
   const auto cost = row_of(layer).cost;
   return cost == nullptr ? 0 : cost(layer, output);

@@ -1,85 +1,66 @@
 // Models of the five tutorials (docs/strategies.md), with Python's names of parameters.
 
 #include "tandem/base/error.h"
+#include "tandem/model/layer_kinds.h"
 #include "tandem/model/model.h"
 
 namespace tandem {
 
 namespace {
 
-// Size of an image after convolutions and pools.
-class Shape {
- public:
-  explicit Shape(const ModelOptions& options)
-      : input_(options.input),
-        height_(options.input.height),
-        width_(options.input.width) {}
-
-  Shape& conv(int64_t kernel, int64_t padding = 0) {
-    height_ += 2 * padding - kernel + 1;
-    width_ += 2 * padding - kernel + 1;
-    return *this;
-  }
-  Shape& pool(int64_t kernel) {
-    height_ /= kernel;
-    width_ /= kernel;
-    return *this;
-  }
-  int64_t features(int64_t channels) const {
-    if (height_ < 1 || width_ < 1) {
+// Returns the number of features after these layers, which end with flatten().
+int64_t features_of(const std::vector<Layer>& layers, const ModelOptions& o) {
+  InputShape shape = o.input;
+  for (const auto& layer : layers) {
+    shape = output_of(layer, shape);
+    if (shape.height < 1 || shape.width < 1) {
       throw ConfigError(
-          "[model] images of " + std::to_string(input_.height) + "x" +
-          std::to_string(input_.width) +
+          "[model] images of " + std::to_string(o.input.height) + "x" +
+          std::to_string(o.input.width) +
           " are too small for this model's convolutions and pools; choose another "
           "--model");
     }
-    return channels * height_ * width_;
   }
+  return shape.channels;
+}
 
- private:
-  InputShape input_;
-  int64_t height_;
-  int64_t width_;
-};
+std::vector<Layer> followed_by(
+    std::vector<Layer> layers, const std::vector<Layer>& others) {
+  layers.insert(layers.end(), others.begin(), others.end());
+  return layers;
+}
 
 std::vector<Layer> net(const ModelOptions& o) {
-  const auto features = Shape(o).conv(3).conv(3).pool(2).features(64);
-  return {
+  const std::vector<Layer> layers = {
       conv2d("conv1", o.input.channels, 32, 3),
       relu(),
       conv2d("conv2", 32, 64, 3),
       relu(),
       max_pool2d(2),
       dropout(0.25),
-      flatten(),
-      linear("fc1", features, 128),
-      relu(),
-      dropout(0.5),
-      linear("fc2", 128, o.num_classes),
-      log_softmax()};
+      flatten()};
+  return followed_by(
+      layers, {linear("fc1", features_of(layers, o), 128), relu(), dropout(0.5),
+               linear("fc2", 128, o.num_classes), log_softmax()});
 }
 
 std::vector<Layer> convnet(const ModelOptions& o) {
-  const auto features = Shape(o).conv(3).conv(3).pool(2).features(32);
-  return {
+  const std::vector<Layer> layers = {
       conv2d("cn1", o.input.channels, 16, 3),
       relu(),
       conv2d("cn2", 16, 32, 3),
       relu(),
       max_pool2d(2),
       dropout2d(0.10),
-      flatten(),
-      linear("fc1", features, 64),
-      relu(),
-      dropout2d(0.25),
-      linear("fc2", 64, o.num_classes),
-      log_softmax()};
+      flatten()};
+  return followed_by(
+      layers, {linear("fc1", features_of(layers, o), 64), relu(), dropout2d(0.25),
+               linear("fc2", 64, o.num_classes), log_softmax()});
 }
 
 // The tutorial's summary shows fc1 with 64 inputs, which needs a third pool.
 std::vector<Layer> net5x5(const ModelOptions& o) {
-  const auto features = Shape(o).conv(5).pool(2).conv(5).pool(2).pool(2).features(16);
-  return {
+  const std::vector<Layer> layers = {
       conv2d("conv1", o.input.channels, 8, 5),
       max_pool2d(2),
       relu(),
@@ -88,34 +69,32 @@ std::vector<Layer> net5x5(const ModelOptions& o) {
       max_pool2d(2),
       relu(),
       max_pool2d(2),
-      flatten(),
-      linear("fc1", features, 120),
-      relu(),
-      linear("fc2", 120, o.num_classes)};
+      flatten()};
+  return followed_by(
+      layers, {linear("fc1", features_of(layers, o), 120), relu(),
+               linear("fc2", 120, o.num_classes)});
 }
 
 std::vector<Layer> simplenet(const ModelOptions& o) {
-  return {flatten(), linear("fc", Shape(o).features(o.input.channels), o.num_classes)};
+  return {flatten(), linear("fc", features_of({flatten()}, o), o.num_classes)};
 }
 
 std::vector<Layer> mymodel(const ModelOptions& o) {
-  const auto features = Shape(o).conv(3).pool(2).conv(3).pool(2).features(64);
-  return {
+  const std::vector<Layer> layers = {
       conv2d("conv1", o.input.channels, 32, 3),
       relu(),
       max_pool2d(2),
       conv2d("conv2", 32, 64, 3),
       relu(),
       max_pool2d(2),
-      flatten(),
-      linear("fc1", features, 128),
-      relu(),
-      linear("fc2", 128, o.num_classes)};
+      flatten()};
+  return followed_by(
+      layers, {linear("fc1", features_of(layers, o), 128), relu(),
+               linear("fc2", 128, o.num_classes)});
 }
 
 std::vector<Layer> convnet_bn(const ModelOptions& o) {
-  const auto features = Shape(o).pool(2).pool(2).features(32);
-  return {
+  const std::vector<Layer> layers = {
       conv2d("layer1.0", o.input.channels, 16, 5, 2),
       batch_norm2d("layer1.1", 16),
       relu(),
@@ -124,8 +103,8 @@ std::vector<Layer> convnet_bn(const ModelOptions& o) {
       batch_norm2d("layer2.1", 32),
       relu(),
       max_pool2d(2),
-      flatten(),
-      linear("fc", features, o.num_classes)};
+      flatten()};
+  return followed_by(layers, {linear("fc", features_of(layers, o), o.num_classes)});
 }
 
 struct ModelFactory {
