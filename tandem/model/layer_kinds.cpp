@@ -137,8 +137,6 @@ LayerState batch_norm_state(
 }
 
 at::Tensor batch_norm_forward(const LayerCall& call, const at::Tensor& x) {
-  constexpr double kMomentum = 0.1;
-  constexpr double kEpsilon = 1e-5;
   LayerState& state = call.state;
   const bool training = call.context.training;
   if (training) {
@@ -146,12 +144,12 @@ at::Tensor batch_norm_forward(const LayerCall& call, const at::Tensor& x) {
   }
   if (training && call.stack_statistics) {
     return sync_batch_norm(
-        x, state.weight, state.bias, state.running_mean, state.running_var, kMomentum,
-        kEpsilon, call.stack_statistics);
+        x, state.weight, state.bias, state.running_mean, state.running_var,
+        kBatchNormMomentum, kBatchNormEpsilon, call.stack_statistics);
   }
   return at::batch_norm(
       x, state.weight, state.bias, state.running_mean, state.running_var, training,
-      kMomentum, kEpsilon, false);
+      kBatchNormMomentum, kBatchNormEpsilon, false);
 }
 
 std::string batch_norm_repr(const Layer& layer) {

@@ -44,6 +44,11 @@ Layer conv2d(
 /// Returns a fully connected layer with a bias.
 Layer linear(const std::string& name, int64_t in, int64_t out);
 
+/// PyTorch's defaults for batch norm: share of a batch in the running statistics, and
+/// addend of variances.
+constexpr double kBatchNormMomentum = 0.1;
+constexpr double kBatchNormEpsilon = 1e-5;
+
 /// Returns batch normalization of images, with a weight, a bias and running statistics.
 Layer batch_norm2d(const std::string& name, int64_t channels);
 

@@ -14,8 +14,6 @@ namespace {
 
 using dnnl::memory;
 
-constexpr double kMomentum = 0.1;
-constexpr double kEpsilon = 1e-5;
 // The least number of values that a thread takes.
 constexpr int64_t kGrain = 16'384;
 
@@ -148,10 +146,11 @@ class BatchNorm : public OnednnOp {
     for (int64_t c = 0; c < channels_; ++c) {
       const auto [mean, squares] = moments_of(c);
       set_channel(c, mean, squares / count());
-      running_mean[c] =
-          static_cast<float>((1 - kMomentum) * running_mean[c] + kMomentum * mean);
+      running_mean[c] = static_cast<float>(
+          (1 - kBatchNormMomentum) * running_mean[c] + kBatchNormMomentum * mean);
       running_variance[c] = static_cast<float>(
-          (1 - kMomentum) * running_variance[c] + kMomentum * squares * unbiased);
+          (1 - kBatchNormMomentum) * running_variance[c] +
+          kBatchNormMomentum * squares * unbiased);
     }
     *tensors_.num_batches.data_ptr<int64_t>() += 1;
   }
@@ -185,7 +184,7 @@ class BatchNorm : public OnednnOp {
 
   void set_channel(int64_t channel, double mean, double variance) {
     const auto i = static_cast<size_t>(channel);
-    deviation_[i] = std::sqrt(variance + kEpsilon);
+    deviation_[i] = std::sqrt(variance + kBatchNormEpsilon);
     mean_[i] = static_cast<float>(mean);
     scale_[i] =
         static_cast<float>(tensors_.weight.data_ptr<float>()[channel] / deviation_[i]);
