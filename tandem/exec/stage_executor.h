@@ -26,8 +26,8 @@ struct StepContext {
   bool training = true;
   // Learning rate of this step.
   double lr = 0;
-  // Factor of the summed loss before backward (loss_weight() in model/loss.h). It makes
-  // up for uneven batches and accumulation without an extra pass. The strategy sets it.
+  // Factor of the summed loss before backward (loss_weight() in model/loss.h), so that
+  // uneven batches and accumulation need no extra pass. The strategy sets it.
   double loss_weight = 1;
   // Another factor of the loss, from GradScaler.
   double loss_scale = 1;
@@ -102,6 +102,7 @@ class StageExecutor {
   /// the gradient arena, this writes nothing; so run a backward before you read it.
   virtual void zero_gradients() = 0;
 
+  /// Returns when this executor reports gradients.
   virtual Readiness readiness() const = 0;
 
   /// Returns the bytes of inputs and layer outputs that are kept for backward, over all

@@ -24,31 +24,31 @@ namespace tandem {
 
 namespace {
 
-// The layers compiled for one size of batch. A plan has memory of its own, so that
-// several may be in flight.
+// The layers, compiled for one size of batch. Each plan has its own memory, so that
+// several micro-batches may be in flight.
 //
 //   input -> ops[0] -> ops[1] -> ... -> output_change -> output -> loss
 //   grad_input <- grad_input_change <- ops[0] <- ops[1] <- ... <- grad_output <- loss
 //
-// An arrow is a memory in the layout that the operation before it has chosen; one that
-// reads another layout has a LayoutChange of its own.
+// An arrow is a memory in the layout that the operation before it has chosen. An
+// operation that needs another layout has its own LayoutChange.
 struct Plan {
   dnnl::memory input;
   at::Tensor input_tensor;
-  // There is one for each bound layer.
+  // One operation per bound layer.
   std::vector<std::unique_ptr<OnednnOp>> ops;
   LayoutChange output_change;
-  // In rows of float32, as are the gradients below.
+  // In rows of float32, like the gradients below.
   at::Tensor output;
   // Written before backward.
   at::Tensor grad_output;
-  // Defined only where an earlier stage wants it.
+  // Undefined on the first stage.
   at::Tensor grad_input;
   LayoutChange grad_input_change;
   at::Tensor targets;
-  // The size of what lies between the layers, input included.
+  // Size of the input and of the values between the layers, in bytes.
   int64_t bytes = 0;
-  // The memory that the tensors lie in.
+  // Memory of the tensors.
   std::vector<dnnl::memory> kept;
 };
 
@@ -57,7 +57,8 @@ at::Tensor tensor_over(Plan& plan, const dnnl::memory& memory) {
   return at::from_blob(memory.get_data_handle(), dims_of(memory), at::kFloat);
 }
 
-// What this CPU computes in: bfloat16 is float32 with roundings where it lacks it.
+// Replaces bfloat16 with float32 and roundings if this CPU does not compute in
+// bfloat16.
 Numerics on_this_cpu(Numerics numerics) {
   if (numerics.product == at::kBFloat16 && !has_bf16()) {
     numerics.product = numerics.storage;
@@ -253,7 +254,7 @@ class OnednnExecutor : public StageExecutor {
   std::map<PlanKey, Plan> plans_;
   std::map<int, Plan*> in_flight_;
   int64_t parameters_version_ = 0;
-  // Whether the gradient arena holds something to add to.
+  // The next backward adds to the gradient arena.
   bool accumulate_ = true;
 };
 
