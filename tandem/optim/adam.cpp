@@ -1,11 +1,107 @@
 #include <ATen/ops/maximum.h>
 
-#include "tandem/core/updates/adam.h"
+#include <cmath>
+
 #include "tandem/optim/fused_optimizer.h"
 
 namespace tandem {
 
 namespace {
+
+// The sum of two numbers, of which the second is below the first's last bit.
+struct DoubledDouble {
+  double high;
+  double low;
+};
+
+TANDEM_ALWAYS_INLINE DoubledDouble product(DoubledDouble a, DoubledDouble b) {
+  const double high = a.high * b.high;
+  const double low =
+      std::fma(a.high, b.high, -high) + (a.high * b.low + a.low * b.high);
+  const double sum = high + low;
+  return {sum, low - (sum - high)};
+}
+
+// base^exponent for 0 <= base < 1 and exponent >= 0, nearly always rounded correctly,
+// with the same bits on every CPU and C library. 1 - power() has the bits
+// of 1 - glibc's pow for Adam's usual bases (0.9 to 0.999, a million steps).
+TANDEM_ALWAYS_INLINE double power(double base, int64_t exponent) {
+  DoubledDouble result{1, 0};
+  DoubledDouble factor{base, 0};
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2 == 1) {
+      result = product(result, factor);
+    }
+    factor = product(factor, factor);
+  }
+  return result.high;
+}
+
+struct AdamSettings {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  // AdamW.
+  bool decoupled = false;
+};
+
+// What is the same for all elements of a step, T: float or double.
+template <typename T>
+struct AdamFactors {
+  T gradient_scale;
+  // Adam adds this times the parameter to the gradient; AdamW multiplies the
+  // parameter by `shrink`.
+  T weight_decay;
+  T shrink;
+  T beta1;
+  T one_minus_beta1;
+  T beta2;
+  T one_minus_beta2;
+  T inverse_correction2_sqrt;
+  T eps;
+  T minus_step_size;
+};
+
+template <typename T>
+TANDEM_ALWAYS_INLINE AdamFactors<T> factors_of(
+    const AdamSettings& settings, const GroupContext& context) {
+  const double correction1 = 1 - power(settings.beta1, context.step);
+  const double correction2 = 1 - power(settings.beta2, context.step);
+  const double shrink = settings.decoupled ? 1 - context.lr * context.weight_decay : 1;
+  return {
+      static_cast<T>(context.gradient_scale),
+      static_cast<T>(settings.decoupled ? 0 : context.weight_decay),
+      static_cast<T>(shrink),
+      static_cast<T>(settings.beta1),
+      static_cast<T>(1 - settings.beta1),
+      static_cast<T>(settings.beta2),
+      static_cast<T>(1 - settings.beta2),
+      static_cast<T>(1 / std::sqrt(correction2)),
+      static_cast<T>(settings.eps),
+      static_cast<T>(-(context.lr / correction1))};
+}
+
+// `largest` is read and written with amsgrad only; it may be null else.
+//
+// PyTorch divides by the root of the correction; its inverse as a factor differs in
+// the last bit and saves one of two divisions.
+template <bool amsgrad, typename T>
+TANDEM_ALWAYS_INLINE void adam_element(
+    T grad, T& param, T& exp_avg, T& exp_avg_sq, T* largest, const AdamFactors<T>& f) {
+  T p = param;
+  const T g = decayed_gradient(grad, p, f.gradient_scale, f.weight_decay);
+  p *= f.shrink;
+  const T m = f.beta1 * exp_avg + f.one_minus_beta1 * g;
+  T v = f.beta2 * exp_avg_sq + f.one_minus_beta2 * g * g;
+  exp_avg = m;
+  exp_avg_sq = v;
+  if (amsgrad) {
+    v = *largest > v ? *largest : v;
+    *largest = v;
+  }
+  const T denominator = std::sqrt(v) * f.inverse_correction2_sqrt + f.eps;
+  param = p + f.minus_step_size * m / denominator;
+}
 
 template <bool amsgrad, typename T>
 TANDEM_ALWAYS_INLINE void update_loop(

@@ -10,10 +10,30 @@
 
 #include "tandem/core/arena.h"
 #include "tandem/core/simd.h"
-#include "tandem/core/updates/group_context.h"
 #include "tandem/optim/optimizer.h"
 
 namespace tandem {
+
+/// One optimizer step as one parameter group sees it.
+struct GroupContext {
+  double lr = 0;
+  double weight_decay = 0;
+  double gradient_scale = 1;
+  // Counts from 1.
+  int64_t step = 1;
+};
+
+/// What every optimizer makes of a gradient first. `weight_decay` is the same for all
+/// elements: compilers take the condition out of a loop, which they then vectorise.
+template <typename T>
+TANDEM_ALWAYS_INLINE T
+decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
+  T g = gradient_scale * grad;
+  if (weight_decay != 0) {
+    g += weight_decay * param;
+  }
+  return g;
+}
 
 /// What the optimizers share: state arenas, and splitting a range into runs of one
 /// parameter group. A class for each algorithm updates a run in one pass.
@@ -47,7 +67,7 @@ class FusedOptimizer : public Optimizer {
   virtual void update_run(const ArenaRange& run, const GroupContext& context) = 0;
 
   /// Updates such a run of parameters that are not on the CPU, in LibTorch's operators:
-  /// with the formulas of core/updates, so the results equal those of the CPU but for
+  /// with the formulas of update_run(), so the results equal those of the CPU but for
   /// the last bits. Not called by several threads.
   virtual void update_run_on_device(
       const ArenaRange& run, const GroupContext& context) = 0;
@@ -94,7 +114,7 @@ class FusedOptimizer : public Optimizer {
   std::vector<std::unique_ptr<Arena>> state_;
 };
 
-/// decayed_gradient() of core/updates in LibTorch's operators: a new tensor.
+/// decayed_gradient() in LibTorch's operators: a new tensor.
 at::Tensor decayed_gradient(
     const at::Tensor& grad, const at::Tensor& param, double gradient_scale,
     double weight_decay);
@@ -106,11 +126,5 @@ void check_setting(
 
 /// The value, or the default where it is unset.
 double eps_of(const OptimizerOptions& options, double default_eps);
-
-/// The factories of make_optimizer(), one for each optimizer.
-using OptimizerFactory = std::unique_ptr<Optimizer>(
-    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
-    const std::vector<ParameterGroup>& groups);
-OptimizerFactory make_sgd, make_adam, make_adamw, make_adadelta;
 
 }  // namespace tandem

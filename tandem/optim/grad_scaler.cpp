@@ -84,6 +84,28 @@ float& scale_of(const Arena& state) {
   return *state.view(kScale).data_ptr<float>();
 }
 
+// Ends a step whose gradients were all `finite`, or is left out: counts it, takes
+// those that were left out off step.step, and sets the scale of the step to come. It
+// may shrink to nothing.
+void end_scaled_step(
+    const GradScalerOptions& options, bool finite, float& scale,
+    int64_t& growth_tracker, int64_t& skipped_steps, StepScalars& step) {
+  step.left_out = !finite;
+  skipped_steps += step.left_out ? 1 : 0;
+  step.step -= skipped_steps;
+  if (!options.dynamic) {
+    return;
+  }
+  if (!finite) {
+    scale = static_cast<float>(scale * options.backoff_factor);
+    growth_tracker = 0;
+  } else if (++growth_tracker == options.growth_interval) {
+    const auto more = static_cast<float>(scale * options.growth_factor);
+    scale = more <= options.max_scale ? more : scale;
+    growth_tracker = 0;
+  }
+}
+
 class ScaledOptimizer : public Optimizer {
  public:
   ScaledOptimizer(

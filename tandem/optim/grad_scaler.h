@@ -1,19 +1,28 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 
 #include "tandem/config/options/exec_options.h"
 #include "tandem/core/arena.h"
-#include "tandem/core/updates/loss_scale.h"
 #include "tandem/optim/optimizer.h"
 
 namespace tandem {
 
-/// The rule, and where it begins.
-struct GradScalerOptions : LossScaleRule {
+/// How a loss scale follows the gradients: torch.cuda.amp.GradScaler's options, and
+/// Apex's bound.
+struct GradScalerOptions {
   double initial_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  // Steps without overflow after which the scale grows.
+  int64_t growth_interval = 2000;
+  // Where it stops growing.
+  double max_scale = std::numeric_limits<float>::max();
+  // False: the scale stays what it is.
+  bool dynamic = true;
 };
 
 /// Keeps small gradients from vanishing where they pass through 16 bits: the loss is

@@ -12,7 +12,31 @@
 
 namespace tandem {
 
+// Each optimizer's source file defines its make_NAME().
+#define TANDEM_OPTIMIZERS(ROW) \
+  ROW(sgd)                     \
+  ROW(adam)                    \
+  ROW(adamw)                   \
+  ROW(adadelta)
+
+using OptimizerFactory = std::unique_ptr<Optimizer>(
+    const OptimizerOptions& options, Arena& parameters, Arena& gradients,
+    const std::vector<ParameterGroup>& groups);
+
+#define TANDEM_DECLARE(name) OptimizerFactory make_##name;
+TANDEM_OPTIMIZERS(TANDEM_DECLARE)
+#undef TANDEM_DECLARE
+
 namespace {
+
+struct OptimizerRow {
+  OptimizerKind kind;
+  OptimizerFactory* make;
+};
+
+#define TANDEM_ROW(name) {OptimizerKind::name, &make_##name},
+constexpr OptimizerRow kOptimizers[] = {TANDEM_OPTIMIZERS(TANDEM_ROW)};
+#undef TANDEM_ROW
 
 // The least number of elements that a thread takes.
 constexpr int64_t kGrain = 65'536;
@@ -156,28 +180,16 @@ double eps_of(const OptimizerOptions& options, double default_eps) {
   return value_or(options.eps, default_eps);
 }
 
-namespace {
-
-auto factory_of(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::adam:
-      return &make_adam;
-    case OptimizerKind::adamw:
-      return &make_adamw;
-    case OptimizerKind::adadelta:
-      return &make_adadelta;
-    default:
-      return &make_sgd;
-  }
-}
-
-}  // namespace
-
 std::unique_ptr<Optimizer> make_optimizer(
     const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
   check_options(options);
-  return factory_of(options.kind)(options, parameters, gradients, groups);
+  for (const auto& row : kOptimizers) {
+    if (row.kind == options.kind) {
+      return row.make(options, parameters, gradients, groups);
+    }
+  }
+  throw InternalError("[optim] an optimizer without a factory");
 }
 
 }  // namespace tandem
