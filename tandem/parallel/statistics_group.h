@@ -19,9 +19,16 @@ class StatisticsGroup {
   explicit StatisticsGroup(Communicator& comm) : comm_(comm) {}
 
   /// All ranks' `mine` in rank order. Collective; waits. Throws CommError.
-  at::Tensor stack(const at::Tensor& mine);
+  at::Tensor stack(const at::Tensor& mine) {
+    if (!group_) {
+      group_ = comm_.split(0);
+    }
+    return group_->stack(mine, "batch norm statistics");
+  }
 
-  CommStats stats() const;
+  CommStats stats() const {
+    return group_ ? group_->stats() : CommStats();
+  }
 
  private:
   Communicator& comm_;
