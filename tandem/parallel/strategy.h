@@ -143,6 +143,10 @@ class Strategy {
   }
 };
 
+/// Whether this rank leaves all updates to another one, and so needs no optimizer
+/// state: a worker of the strategy parameter_server.
+bool updates_elsewhere(const StrategyOptions& options, const Communicator& comm);
+
 /// options.optimizer_state `automatic` is `replicated` here (train/assembly.h knows
 /// better). Throws ConfigError for a strategy that cannot run with these parts.
 [[nodiscard]] std::unique_ptr<Strategy> make_strategy(

@@ -12,7 +12,6 @@
 #include "tandem/model/stages.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/pipeline/grid.h"
-#include "tandem/parallel/strategies/parameter_server.h"
 #include "tandem/parallel/strategies/shared_parameters.h"
 #include "tandem/train/device_obstacle.h"
 

@@ -16,7 +16,7 @@
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/data/data_parts.h"
 #include "tandem/optim/grad_scaler.h"
-#include "tandem/parallel/strategies/local_step.h"
+#include "tandem/parallel/update/arena_update.h"
 #include "tandem/train/agreement/agreement.h"
 #include "tandem/train/agreement/precision.h"
 #include "tandem/train/agreement/run_end.h"

@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "tandem/parallel/reduce/replicas.h"
-#include "tandem/parallel/strategies/local_step.h"
-#include "tandem/parallel/strategies/strategies.h"
+#include "tandem/parallel/strategy.h"
 #include "tandem/parallel/update/arena_update.h"
 
 namespace tandem {

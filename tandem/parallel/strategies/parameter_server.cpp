@@ -1,9 +1,8 @@
 #include "tandem/parallel/strategies/parameter_server.h"
 
 #include "tandem/base/error.h"
-#include "tandem/comm/rpc/rpc.h"
-#include "tandem/parallel/strategies/parameter_server_rank.h"
-#include "tandem/parallel/strategies/strategies.h"
+#include "tandem/parallel/reduce/replicas.h"
+#include "tandem/parallel/update/arena_update.h"
 
 namespace tandem {
 
@@ -30,6 +29,87 @@ void check_options(const StrategyOptions& options, const Communicator& comm) {
 }
 
 }  // namespace
+
+ParameterServerRank::ParameterServerRank(
+    const StrategyOptions& options, const StrategyParts& parts)
+    : options_(options),
+      parts_(parts),
+      trainable_(parts.arenas.parameters().layout().trainable_ranges()) {}
+
+void ParameterServerRank::start() {
+  start_alike(parts_.comm, parts_.arenas, {});
+  if (!rpc_) {
+    rpc_ = make_rpc(parts_.comm);
+  }
+  // Frozen parameters came from rank 0 too.
+  tell_executor(parts_);
+}
+
+StepSums ParameterServerRank::evaluate_batch(
+    const Batch& batch, const StepContext& context) {
+  return parts_.executor.forward(0, batch, context).sums;
+}
+
+// All have their answers once all are here.
+void ParameterServerRank::end_epoch(bool last) {
+  if (last) {
+    parts_.comm.barrier("last answer");
+    rpc_.reset();
+  }
+}
+
+DataShard ParameterServerRank::data_shard() const {
+  return {num_workers(), parts_.comm.rank() - kFirstWorker};
+}
+
+Consistency ParameterServerRank::consistency() const {
+  return is_asynchronous() ? Consistency::asynchronous : Consistency::replicated;
+}
+
+void ParameterServerRank::before_evaluation() {
+  if (is_asynchronous()) {
+    for (const auto& range : trainable_) {
+      auto parameters = parts_.arenas.parameters().slice(range);
+      parts_.comm.broadcast(parameters, kServer, "newest parameters")->wait();
+      parts_.executor.parameters_changed(range);
+    }
+  }
+  for (const auto& range : parts_.arenas.buffers().layout().ranges()) {
+    take_workers_buffers(parts_.arenas.buffers().slice(range));
+  }
+}
+
+TrainingState ParameterServerRank::collect_state() {
+  before_evaluation();
+  return local_state(parts_.arenas, parts_.optimizer);
+}
+
+int64_t ParameterServerRank::num_workers() const {
+  return parts_.comm.size() - 1;
+}
+
+Rpc& ParameterServerRank::rpc() const {
+  TANDEM_CHECK(rpc_ != nullptr, "a step before start() or after the last epoch");
+  return *rpc_;
+}
+
+bool ParameterServerRank::is_asynchronous() const {
+  return options_.server_updates == ServerUpdates::asynchronous;
+}
+
+// The server sees no samples, so its own are none. Counters are the first worker's.
+void ParameterServerRank::take_workers_buffers(at::Tensor buffers) {
+  if (options_.buffers == BufferSync::average &&
+      at::isFloatingType(buffers.scalar_type())) {
+    if (parts_.comm.rank() == kServer) {
+      buffers.zero_();
+    }
+    parts_.comm.all_reduce(buffers, ReduceOp::sum, "buffers")->wait();
+    buffers.div_(num_workers());
+  } else {
+    parts_.comm.broadcast(buffers, kFirstWorker, "buffers")->wait();
+  }
+}
 
 bool updates_elsewhere(const StrategyOptions& options, const Communicator& comm) {
   return has_trait(options.kind, kHasServer) && comm.rank() != kServer;

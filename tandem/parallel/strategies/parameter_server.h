@@ -1,12 +1,58 @@
 #pragma once
 
-#include "tandem/comm/communicator.h"
+#include <memory>
+#include <vector>
+
+#include "tandem/comm/rpc/rpc.h"
 #include "tandem/parallel/strategy.h"
 
 namespace tandem {
 
-/// Whether this rank leaves all updates to another one, and so needs no optimizer
-/// state: a worker of the strategy parameter_server.
-bool updates_elsewhere(const StrategyOptions& options, const Communicator& comm);
+constexpr int kServer = 0;
+constexpr int kFirstWorker = 1;
+// A worker's request: {sums of its step}, then the trainable segments' gradients if it
+// had samples. The answer: the trainable segments' parameters.
+constexpr const char* kPush = "push";
+// And when it leaves its steps in the middle of an epoch; the answer is empty.
+constexpr const char* kLeave = "leave";
+
+/// What server and workers do alike.
+class ParameterServerRank : public Strategy {
+ public:
+  ParameterServerRank(const StrategyOptions& options, const StrategyParts& parts);
+
+  void start() override;
+  StepSums evaluate_batch(const Batch& batch, const StepContext& context) override;
+  void end_epoch(bool last) override;
+  DataShard data_shard() const override;
+  Consistency consistency() const override;
+  bool steps_alone() const override {
+    return is_asynchronous();
+  }
+  void before_evaluation() override;
+  TrainingState collect_state() override;
+
+ protected:
+  int64_t num_workers() const;
+  Rpc& rpc() const;
+  bool is_asynchronous() const;
+
+  StrategyOptions options_;
+  StrategyParts parts_;
+  std::vector<ArenaRange> trainable_;
+
+ private:
+  void take_workers_buffers(at::Tensor buffers);
+
+  std::unique_ptr<Rpc> rpc_;
+};
+
+/// Rank kServer, which updates the parameters.
+std::unique_ptr<Strategy> make_server_rank(
+    const StrategyOptions& options, const StrategyParts& parts);
+
+/// Every other rank: computes gradients, and gets parameters for them.
+std::unique_ptr<Strategy> make_worker_rank(
+    const StrategyOptions& options, const StrategyParts& parts);
 
 }  // namespace tandem

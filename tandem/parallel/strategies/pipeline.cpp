@@ -10,7 +10,7 @@
 #include "tandem/parallel/pipeline/stage_link.h"
 #include "tandem/parallel/reduce/grad_reducer.h"
 #include "tandem/parallel/reduce/replicas.h"
-#include "tandem/parallel/strategies/strategies.h"
+#include "tandem/parallel/strategy.h"
 #include "tandem/parallel/update/arena_update.h"
 #include "tandem/parallel/update/update_rule.h"
 

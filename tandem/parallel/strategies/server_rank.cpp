@@ -6,7 +6,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/parallel/strategies/parameter_server_rank.h"
+#include "tandem/parallel/strategies/parameter_server.h"
 #include "tandem/parallel/update/arena_update.h"
 
 namespace tandem {

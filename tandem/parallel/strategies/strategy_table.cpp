@@ -1,19 +1,27 @@
 #include "tandem/base/error.h"
 #include "tandem/config/fields.h"
-#include "tandem/parallel/strategies/strategies.h"
+#include "tandem/parallel/strategy.h"
 
 namespace tandem {
 
+// Each strategy's source file defines its make_NAME().
+using StrategyFactory = std::unique_ptr<Strategy>(
+    const StrategyOptions& options, const StrategyParts& parts);
+
+#define TANDEM_DECLARE(name) StrategyFactory make_##name;
+TANDEM_STRATEGIES(TANDEM_DECLARE)
+#undef TANDEM_DECLARE
+
 namespace {
 
-struct StrategyFactory {
+struct StrategyRow {
   StrategyKind kind;
-  std::unique_ptr<Strategy> (*make)(const StrategyOptions&, const StrategyParts&);
+  StrategyFactory* make;
 };
 
-#define TANDEM_FACTORY(name) {StrategyKind::name, &make_##name},
-constexpr StrategyFactory kFactories[] = {TANDEM_STRATEGIES(TANDEM_FACTORY)};
-#undef TANDEM_FACTORY
+#define TANDEM_ROW(name) {StrategyKind::name, &make_##name},
+constexpr StrategyRow kStrategies[] = {TANDEM_STRATEGIES(TANDEM_ROW)};
+#undef TANDEM_ROW
 
 }  // namespace
 
@@ -32,9 +40,9 @@ TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer) {
 std::unique_ptr<Strategy> make_strategy(
     const StrategyOptions& options, const StrategyParts& parts) {
   check_options(options);
-  for (const auto& factory : kFactories) {
-    if (factory.kind == options.kind) {
-      return factory.make(options, parts);
+  for (const auto& row : kStrategies) {
+    if (row.kind == options.kind) {
+      return row.make(options, parts);
     }
   }
   throw InternalError("[parallel] a strategy without a factory");

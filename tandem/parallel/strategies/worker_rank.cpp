@@ -1,6 +1,6 @@
 #include "tandem/base/error.h"
-#include "tandem/parallel/strategies/local_step.h"
-#include "tandem/parallel/strategies/parameter_server_rank.h"
+#include "tandem/parallel/strategies/parameter_server.h"
+#include "tandem/parallel/update/arena_update.h"
 
 namespace tandem {
 
