@@ -31,8 +31,8 @@ int64_t aligned_numel(at::ScalarType dtype) {
   return kAlignmentBytes / static_cast<int64_t>(c10::elementSize(dtype));
 }
 
-// Made below autograd's view tracking: the optimizer and the reducer write these in
-// place, which a tracked view of a leaf would not allow.
+// Returns a view that autograd does not track. The optimizer and the reducer write such
+// views in place, which autograd forbids for tracked views of a leaf.
 at::Tensor untracked_view(
     const at::Tensor& flat, const std::vector<int64_t>& dims,
     const std::vector<int64_t>& strides, int64_t offset) {
@@ -66,7 +66,7 @@ std::shared_ptr<const ArenaLayout> lay_out(
       reversed, groups, options.divisor, options.device);
 }
 
-// Copies the values in, then makes the tensors views of the arena.
+// Copies the tensors' values into the arena, then makes the tensors views of it.
 void move_into(Arena& arena, const std::vector<NamedTensor>& tensors) {
   std::map<std::string, size_t> slot_of;
   for (size_t i = 0; i < arena.layout().slots().size(); ++i) {
@@ -158,8 +158,8 @@ std::string ArenaLayout::describe() const {
 
 namespace {
 
-// AddressSanitizer checks the ends of heap blocks only, so under it arenas come from
-// the heap.
+// Under AddressSanitizer, arenas are on the heap, because it checks the bounds of heap
+// blocks only.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kGuardsHeap = true;
 #elif defined(__has_feature)
@@ -168,7 +168,7 @@ constexpr bool kGuardsHeap = __has_feature(address_sanitizer);
 constexpr bool kGuardsHeap = false;
 #endif
 
-// Null when the memory cannot be mapped.
+// Returns null if the memory cannot be mapped.
 void* mapped(size_t bytes, int flags, int fd) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
   return memory == MAP_FAILED ? nullptr : memory;
@@ -297,7 +297,7 @@ std::vector<NamedTensor> ModelArenas::state() const {
 }
 
 void ModelArenas::attach_gradients() {
-  // After a backward with create_graph, a copy would join that graph.
+  // After a backward with create_graph, autograd would add the copy to that graph.
   const at::NoGradGuard guard;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     auto& tensor = tensors_[i];

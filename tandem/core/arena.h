@@ -17,7 +17,7 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-/// A run of elements of one segment: [begin, end).
+/// The elements [begin, end) of one segment.
 struct ArenaRange {
   int64_t segment = 0;
   int64_t begin = 0;
@@ -28,7 +28,7 @@ struct ArenaRange {
   }
 };
 
-/// Where one tensor lies. Offsets and sizes count elements, not bytes.
+/// The place of one tensor in an arena. Offsets and sizes count elements, not bytes.
 struct Slot {
   std::string name;
   int64_t segment = 0;
@@ -36,7 +36,7 @@ struct Slot {
   int64_t numel = 0;
   std::vector<int64_t> dims;
   std::vector<int64_t> strides;
-  // Parameter group, see optimizer.h.
+  // Index of the parameter group (optim/optimizer.h).
   int64_t group = 0;
 
   ArenaRange range() const {
@@ -44,7 +44,8 @@ struct Slot {
   }
 };
 
-/// One contiguous buffer. `numel` includes the padding between and after slots.
+/// One contiguous buffer of an arena. `numel` includes the padding between and after
+/// slots.
 struct Segment {
   at::ScalarType dtype;
   at::Device device;
@@ -52,19 +53,22 @@ struct Segment {
   int64_t numel;
 };
 
-/// Which tensor lies where: pure arithmetic, the same on every rank.
+/// The places of tensors in an arena. Every rank computes the same layout.
 ///
-/// Slots lie in the order given, one segment per (dtype, device, trainable), each slot
-/// aligned to 64 bytes, each segment padded so that it divides evenly among `divisor`
-/// ranks, in parts of whole 64 bytes. Strides are kept, so a channels_last tensor stays
-/// one.
+/// There is one segment per (dtype, device, trainable), with slots in the order given.
+/// Each slot is aligned to 64 bytes. Each segment is padded so that `divisor` ranks get
+/// equal parts of whole 64-byte blocks. Strides are kept, so a channels_last tensor
+/// stays channels_last.
 class ArenaLayout {
  public:
-  /// `groups[i]` is the parameter group of `tensors[i]`; empty: all 0. `device`: where
-  /// segments are; none: where the tensors are.
+  /// Computes the layout for `tensors`.
   ///
-  /// Throws ConfigError for a tensor with gaps or overlaps in memory, or a
-  /// name that occurs twice.
+  /// `groups[i]` is the parameter group of `tensors[i]`; if `groups` is empty, all are
+  /// in group 0. `device` is the device of all segments; if it is not set, each tensor
+  /// stays on its device.
+  ///
+  /// Throws ConfigError if a tensor has gaps or overlaps in memory, or if a name occurs
+  /// twice.
   ArenaLayout(
       const std::vector<NamedTensor>& tensors, const std::vector<int64_t>& groups,
       int64_t divisor, c10::optional<at::Device> device = c10::nullopt);
@@ -75,13 +79,13 @@ class ArenaLayout {
   const std::vector<Segment>& segments() const {
     return segments_;
   }
-  /// The whole of each segment, padding included.
+  /// Returns one range per segment, which covers the whole segment with its padding.
   std::vector<ArenaRange> ranges() const;
-  /// The same, of the segments that an optimizer updates.
+  /// Returns one range per trainable segment; an optimizer updates these.
   std::vector<ArenaRange> trainable_ranges() const;
 
-  /// A line per slot and segment: equal on two ranks exactly when their
-  /// layouts are.
+  /// Returns one line per slot and segment. Two layouts are equal if and only if their
+  /// descriptions are.
   [[nodiscard]] std::string describe() const;
 
  private:
@@ -89,28 +93,29 @@ class ArenaLayout {
   std::vector<Segment> segments_;
 };
 
-/// Gives the memory of a segment: a flat tensor of `segment.numel` zeros.
-/// `name` ("parameters", "gradients", ...) and the segment's number say which.
+/// Allocates the memory of a segment: a flat tensor of `segment.numel` zeros.
+/// `name` is the name of the arena ("parameters", "gradients", ...), `index` the index
+/// of the segment.
 using ArenaAllocator = std::function<at::Tensor(
     const std::string& name, int64_t index, const Segment& segment)>;
 
-/// Private memory of this process, 64-byte aligned; pages of main memory take room only
-/// once they are used.
+/// Returns an allocator of private memory, aligned to 64 bytes. In main memory, pages
+/// are allocated when they are first used.
 [[nodiscard]] ArenaAllocator heap_allocator();
 
-/// Memory in an anonymous shared mapping behind a file descriptor, which a
-/// process started by this one can inherit (see map_shared).
+/// Returns an allocator of anonymous shared mappings, each with a file descriptor that
+/// child processes can inherit (see map_shared).
 ///
-/// `created` is called with each new descriptor and owns it; the mapping stays until
-/// the last tensor on it is gone.
+/// `created` is called with each new descriptor and owns it. A mapping exists until the
+/// last tensor that uses it is destroyed.
 [[nodiscard]] ArenaAllocator shared_allocator(
     std::function<void(const std::string& name, int64_t index, int fd)> created = {});
 
-/// A flat tensor over an existing shared mapping. Takes over `fd`.
-/// Throws DataError when the mapping is smaller than the segment.
+/// Returns a flat tensor over an existing shared mapping. Closes `fd`.
+/// Throws DataError if the mapping is smaller than the segment.
 [[nodiscard]] at::Tensor map_shared(int fd, const Segment& segment);
 
-/// Buffers laid out by an ArenaLayout. Not thread-safe; views share memory.
+/// One buffer per segment of an ArenaLayout. Not thread-safe; views share memory.
 class Arena {
  public:
   Arena(
@@ -123,16 +128,17 @@ class Arena {
   const std::string& name() const {
     return name_;
   }
-  /// The flat buffer of a segment, padding (always zero) included.
+  /// Returns the flat buffer of a segment, with its padding, which is always zero.
   const at::Tensor& segment(int64_t index) const {
     return segments_[static_cast<size_t>(index)];
   }
-  /// A part of a segment, flat. Not a tracked view: autograd does not see it.
+  /// Returns a flat view of a part of a segment. Autograd does not track the view.
   [[nodiscard]] at::Tensor slice(const ArenaRange& range) const;
 
-  /// A slot in its own shape. Not a tracked view.
+  /// Returns a view of a slot in the tensor's shape. Autograd does not track the view.
   [[nodiscard]] at::Tensor view(size_t slot) const;
 
+  /// Sets all elements to zero.
   void zero();
 
  private:
@@ -141,27 +147,28 @@ class Arena {
   std::vector<at::Tensor> segments_;
 };
 
+/// Options of ModelArenas.
 struct ModelArenaOptions {
-  // Segments divide evenly among this many ranks.
+  // Number of ranks among which segments divide evenly.
   int64_t divisor = 1;
-  // The parameter group of a parameter; none: all are in group 0.
+  // Returns the parameter group of a parameter. Empty: all are in group 0.
   std::function<int64_t(const NamedTensor&)> group_of;
   ArenaAllocator allocate_parameters = heap_allocator();
   ArenaAllocator allocate_gradients = heap_allocator();
-  // Device of the arenas, to which the model moves. None: the model's own device.
+  // Device of the arenas, to which the model moves. Not set: the model's own device.
   c10::optional<at::Device> device;
 };
 
 /// A model's parameters, their gradients and its buffers, in three arenas.
 ///
-/// Parameters lie in reverse order of registration, so gradients become ready
-/// from the front of the arena to its back while backward runs. A tensor that
-/// is registered twice (tied weights) has one slot, under its first name.
+/// Parameters are in reverse order of registration, so gradients become ready from the
+/// front of the arena to its back while backward runs. A tensor that is registered
+/// twice (tied weights) has one slot, under its first name.
 class ModelArenas {
  public:
-  /// Moves the values into arenas and makes the tensors views of them; each
-  /// trainable parameter's .grad becomes a view of the gradient arena. The
-  /// lists are in order of registration.
+  /// Moves the values into arenas and makes the tensors views of them. The .grad of
+  /// each trainable parameter becomes a view of the gradient arena. The lists are in
+  /// order of registration.
   ModelArenas(
       const std::vector<NamedTensor>& parameters,
       const std::vector<NamedTensor>& buffers, const ModelArenaOptions& options = {});
@@ -179,27 +186,26 @@ class ModelArenas {
     return buffers_;
   }
 
-  /// The parameter tensor of each slot of parameters() and gradients().
+  /// Returns the parameter tensor of each slot of parameters() and gradients().
   const std::vector<at::Tensor>& tensors() const {
     return tensors_;
   }
-  /// Device of the first parameter; the CPU if there is none.
+  /// Returns the device of the first parameter; the CPU if there is none.
   at::Device device() const;
 
-  /// Parameters, then buffers, each in order of registration.
+  /// Returns the parameters, then the buffers, each in order of registration.
   std::vector<NamedTensor> state() const;
 
-  /// Makes .grad a view of the gradient arena again where it is not (a user's
-  /// zero_grad() may have unset it), keeping the gradient's value; a missing gradient
-  /// is zero.
+  /// Makes each .grad a view of the gradient arena again, for instance after a user's
+  /// zero_grad(). Keeps the values of gradients; a missing gradient becomes zero.
   void attach_gradients();
 
-  /// Throws ConfigError that names the first parameter which is no longer in
-  /// its arena: the module was moved (`to`) or its data replaced.
+  /// Throws ConfigError with the name of the first parameter that is no longer in its
+  /// arena, because the module was moved (`to`) or its data replaced.
   void check_attached() const;
 
-  /// SHA-256 over names and contents of the parameters, in order of
-  /// registration, without padding, as 64 hex digits.
+  /// Returns the SHA-256 of the parameters' names and values, in order of registration,
+  /// without padding, as 64 hex digits.
   std::string parameters_sha256() const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// The upper half of a float32, for loops that compilers vectorise on any CPU.
+/// The upper half of a float32. Compilers vectorise loops over it on any CPU.
 enum class Bf16 : uint16_t {};
 
 TANDEM_ALWAYS_INLINE float widen(float value) {
@@ -29,7 +29,7 @@ TANDEM_ALWAYS_INLINE float narrow<float>(float value) {
   return value;
 }
 
-/// To the nearest, ties to even; NaN stays NaN.
+/// Rounds to nearest, ties to even. NaN stays NaN.
 template <>
 TANDEM_ALWAYS_INLINE Bf16 narrow<Bf16>(float value) {
   uint32_t bits;

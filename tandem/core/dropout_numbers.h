@@ -7,10 +7,10 @@
 
 namespace tandem {
 
-/// The counter-based generator Philox4x32-10 (Salmon et al., "Parallel random numbers:
-/// as easy as 1, 2, 3", SC 2011), one round at a time: loops keep the words of several
-/// blocks side by side. A block is kPhiloxRounds rounds, with philox_next_key() after
-/// each.
+/// Number of rounds of the counter-based generator Philox4x32-10 (Salmon et al.,
+/// "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A block needs kPhiloxRounds
+/// calls of philox_round(), each followed by philox_next_key(). Loops call them for
+/// several blocks at a time.
 constexpr int kPhiloxRounds = 10;
 
 TANDEM_ALWAYS_INLINE void philox_round(
@@ -29,14 +29,16 @@ TANDEM_ALWAYS_INLINE void philox_next_key(uint32_t& key0, uint32_t& key1) {
   key1 += 0xBB67AE85;
 }
 
-/// Where the number of 16 bits lies that decides about an element of a sample
-/// (model/dropout.h): a block of Philox has eight, and sixteen blocks side by side are
-/// a group. Element e of a group of 128 is half e / 64 of word (e / 16) % 4 of block e
-/// % 16, so that loops store neighbours together.
+/// Number of Philox blocks in a group, which decides about 128 elements of a sample
+/// (model/dropout.h) with one 16-bit number each.
+///
+/// The number of element e of a group is half e / 64 of word (e / 16) % 4 of block
+/// e % 16, so that loops store neighbours together.
 constexpr uint32_t kDropoutLanes = 16;
 constexpr int64_t kDropoutGroup = 8 * kDropoutLanes;
 
-/// What Philox starts from, but for the block's number.
+/// The counter and key of Philox for one sample and layer, except for the block's
+/// number.
 struct DropoutCounter {
   uint32_t position;
   uint32_t epoch;
@@ -53,7 +55,8 @@ dropout_counter(uint64_t seed, int64_t epoch, int64_t position, int64_t layer) {
       static_cast<uint32_t>(seed >> 32)};
 }
 
-/// An element is kept where its number is not below this.
+/// Returns the threshold for dropout probability `p`: an element is kept if its number
+/// is at least the threshold.
 TANDEM_ALWAYS_INLINE uint32_t dropout_threshold(double p) {
   return static_cast<uint32_t>(std::lround(p * 65536));
 }

@@ -4,19 +4,20 @@
 
 namespace tandem {
 
-/// Values of 16 bits in float32 memory: each is rounded where an operation in 16 bits
-/// would round it, forward and backward. In between, layers compute in float32. So the
-/// values are those of a device that multiplies 16 bits and adds in float32, but for
-/// the order of sums.
+/// The values that are rounded to a 16-bit format but stored as float32.
 ///
-/// Source of the levels of fp16: apex/amp/lists and apex/amp/_initialize.py.
+/// A value is rounded where an operation in 16 bits would round it, forward and
+/// backward; layers compute in float32. Except for the order of sums, results are those
+/// of a device that multiplies in 16 bits and adds in float32.
+///
+/// Source of the fp16 levels: apex/amp/lists and apex/amp/_initialize.py.
 enum class Rounding {
   none,
-  // bfloat16, for CPUs that do not compute in it.
+  // bfloat16, for CPUs without bfloat16 instructions.
   bf16,
-  // All layers but log_softmax. Batch norm rounds its output only.
+  // float16 in all layers except log_softmax. Batch norm rounds only its output.
   fp16_o1,
-  // log_softmax and the model's input too.
+  // float16 also in log_softmax and in the model's input.
   fp16_o2,
 };
 
@@ -24,15 +25,16 @@ inline bool is_fp16(Rounding rounding) {
   return rounding == Rounding::fp16_o1 || rounding == Rounding::fp16_o2;
 }
 
-/// The number formats of a run's training, decided once (numerics_of() in
-/// exec/stage_executor.h). Evaluation computes in `storage`.
+/// The number formats of a run's training, from numerics_of() in
+/// exec/stage_executor.h. Evaluation computes in `storage`.
 struct Numerics {
-  // Parameters, gradients, the loss, and activations between stages: float or double.
+  // Format of parameters, gradients, the loss, and activations between stages: float or
+  // double.
   at::ScalarType storage = at::kFloat;
-  // What convolutions and matrix products read: `storage`, or bfloat16.
+  // Format of the inputs of convolutions and matrix products: `storage` or bfloat16.
   at::ScalarType product = at::kFloat;
   Rounding rounding = Rounding::none;
-  // On a GPU, products of float32 use a 10-bit mantissa.
+  // Whether float32 products on a GPU use a 10-bit mantissa.
   bool tf32 = false;
 };
 

@@ -10,14 +10,15 @@ namespace tandem {
 
 /// The device on which a rank computes.
 struct Placement {
-  // None: the model's own device, usually the CPU.
+  // Not set: the model's own device, usually the CPU.
   c10::optional<at::Device> device;
-  // Free memory of the device, in bytes. Empty: unknown.
+  // Returns the free memory of the device, in bytes. Empty: unknown.
   std::function<int64_t()> free_bytes;
-  // Peak memory of the device that this process has reserved, in bytes. Empty: unknown.
+  // Returns the peak memory of the device that this process has reserved, in bytes.
+  // Empty: unknown.
   std::function<int64_t()> peak_bytes;
 
-  /// Whether the device is another one than the CPU.
+  /// Returns whether a device other than the CPU is set.
   bool is_elsewhere() const {
     return device && !device->is_cpu();
   }

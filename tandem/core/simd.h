@@ -1,11 +1,12 @@
 #pragma once
 
-/// Compiles a function for several instruction sets; the fastest that the CPU has
-/// is chosen when the program is loaded. Results do not depend on it in files
-/// compiled with -ffp-contract=off, or that compute with integers only.
+/// Compiles a function for several instruction sets. The loader chooses the fastest
+/// version that the CPU can run. Results do not depend on the choice in files compiled
+/// with -ffp-contract=off and in integer code.
 ///
-/// Where that is impossible, only the portable version is compiled: thread sanitizer
-/// crashes in the choice, and clang 14 makes its symbols global.
+/// Only the portable version is compiled for other CPUs, under sanitizers (the thread
+/// sanitizer crashes in the choice) and with clang (clang 14 makes the symbols of the
+/// versions global).
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TANDEM_HAS_SIMD 1
@@ -16,9 +17,8 @@
 
 #define TANDEM_ALWAYS_INLINE inline __attribute__((always_inline))
 
-/// Stands before a loop over the elements of arrays that are identical or disjoint,
-/// never partly overlapping: no element depends on an earlier one, so the compiler need
-/// not check.
+/// Put before a loop over arrays that are identical or disjoint, never partly
+/// overlapping. The compiler then vectorises the loop without a check for overlap.
 #if defined(__clang__)
 #define TANDEM_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
 #else

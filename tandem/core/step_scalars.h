@@ -4,16 +4,17 @@
 
 namespace tandem {
 
-/// The numbers of one optimizer step that do not depend on the parameter.
+/// The numbers of one optimizer step that are the same for all parameters.
 struct StepScalars {
-  // Learning rate of the schedule for this step.
+  // Learning rate of this step, from the schedule.
   double lr = 0;
-  // Factor on every gradient before the update; clipping sets it on the CPU.
+  // Factor on every gradient before the update. Set by clipping if arenas are on the
+  // CPU.
   double gradient_scale = 1;
   // Number of the optimizer step, from 1 (Adam's bias correction). A GradScaler
   // subtracts the steps that were skipped.
   int64_t step = 1;
-  // Gradients overflowed (optim/grad_scaler.h), and the update changes nothing.
+  // Gradients overflowed (optim/grad_scaler.h), so the update changes nothing.
   bool left_out = false;
 };
 

@@ -6,12 +6,11 @@
 
 namespace tandem {
 
-/// What reports are made of: the summed loss, the correct samples and the samples of
-/// some batches of this rank, or after a reduction of all ranks.
+/// The summed loss, the number of correct samples and the number of samples of some
+/// batches: of this rank, or of all ranks after a reduction.
 ///
-/// They stay on the device that computed the loss, and adding waits for nothing there;
-/// only values() does. A value like a number: changing one changes no copy of it. Not
-/// thread-safe.
+/// The sums stay on the device that computed the loss. Adding does not wait for that
+/// device; only values() does. Copies are independent. Not thread-safe.
 class StepSums {
  public:
   struct Values {
@@ -19,31 +18,34 @@ class StepSums {
     double correct = 0;
     double samples = 0;
 
-    /// Per sample; 0 without samples.
+    /// Returns the loss per sample; 0 without samples.
     double mean_loss() const;
+    /// Returns the percentage of correct samples; 0 without samples.
     double percent_correct() const;
   };
 
-  /// Of no batches.
+  /// Makes the sums of no batches.
   StepSums() = default;
 
-  /// `tensor`: {loss, correct, samples}, float64. Nobody changes it from now on.
+  /// Makes sums from {loss, correct, samples}, float64. The caller must not change the
+  /// tensor afterwards.
   explicit StepSums(at::Tensor tensor) : tensor_(std::move(tensor)) {}
 
-  /// In main memory.
+  /// Makes sums in main memory.
   StepSums(double loss, double correct, double samples);
 
-  /// Whether nothing was added yet: known without waiting.
+  /// Returns whether nothing has been added. Does not wait for the device.
   bool empty() const {
     return !tensor_.defined();
   }
 
   StepSums& operator+=(const StepSums& more);
 
-  /// Waits for the device.
+  /// Returns the sums as numbers. Waits for the device.
   Values values() const;
 
-  /// {loss, correct, samples}, float64, where they are: to look at, send or save.
+  /// Returns {loss, correct, samples}, float64, on the sums' device. The caller must
+  /// not change the tensor.
   at::Tensor tensor() const;
 
  private:

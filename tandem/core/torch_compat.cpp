@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-// Autocast's switches take a device since 2.4.
+// Since 2.4, autocast's functions take a device.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
 bool autocast_enabled(at::DeviceType device) {
   return at::autocast::is_autocast_enabled(device);

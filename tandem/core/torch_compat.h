@@ -1,13 +1,13 @@
 #pragma once
 
-/// The differences between LibTorch versions, 1.13 to the newest: with its source the
-/// only place with version #ifs.
+/// Differences between LibTorch versions, from 1.13 to the newest. Only this header and
+/// its source compare versions.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 #include <torch/version.h>
 
-// c10d::Store::clone() is new in 2.7, and pure virtual.
+// Since 2.7, c10d::Store has a pure virtual clone().
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 7)
 #define TANDEM_STORE_CLONE_OVERRIDE override
 #else
@@ -21,7 +21,7 @@
 #define TANDEM_C10D_GROUP ProcessGroup
 #endif
 
-// Allocators may change when they allocate, and copy what they have, since 2.3.
+// Since 2.3, c10::Allocator::allocate() is not const, and allocators have copy_data().
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
 #define TANDEM_ALLOCATE_CONST
 #define TANDEM_ALLOCATORS_COPY 1
@@ -32,15 +32,17 @@
 
 namespace tandem {
 
-// Autocast's switches of this thread, for operators on a device.
+// Autocast's settings of this thread for operators on a device.
 bool autocast_enabled(at::DeviceType device);
 void set_autocast_enabled(at::DeviceType device, bool enabled);
 at::ScalarType autocast_dtype(at::DeviceType device);
 void set_autocast_dtype(at::DeviceType device, at::ScalarType dtype);
 
-/// While it lives, this thread computes gradients itself, also of what is on a device:
-/// else LibTorch has one thread for each device, in which ranks that are threads would
-/// wait for each other. Before 2.1 it does nothing.
+/// Makes backward() run on the calling thread while the object exists, also for tensors
+/// on a device.
+///
+/// By default, LibTorch uses one thread per device, in which thread ranks would wait
+/// for each other. Before 2.1 this class does nothing.
 class BackwardOnThisThread {
  public:
   BackwardOnThisThread();
@@ -54,7 +56,8 @@ class BackwardOnThisThread {
 
 }  // namespace tandem
 
-// Whether c10d's Gloo sums bfloat16; before 2.0 we do, with Gloo's own ring.
+// Whether c10d's Gloo can sum bfloat16. If not, comm/backends/gloo.cpp sums with Gloo's
+// ring algorithm.
 #if TORCH_VERSION_MAJOR >= 2
 #define TANDEM_GLOO_SUMS_BFLOAT16 1
 #else

@@ -6,7 +6,7 @@ namespace tandem {
 
 namespace {
 
-// As JSON text: names may come from the user.
+// Returns a JSON string. Names may contain characters that need escapes.
 std::string quoted(const std::string& text) {
   std::string json = "\"";
   for (const char letter : text) {

@@ -8,32 +8,32 @@
 
 namespace tandem {
 
-/// A record of what happened when, in Chrome's trace event format (open it at
-/// chrome://tracing or in Perfetto). Thread-safe.
+/// A list of timed events, written in Chrome's trace event format (for
+/// chrome://tracing or Perfetto). Thread-safe.
 class Trace {
  public:
   struct Event {
-    // "bucket 1", "backward conv2": what happened.
+    // For instance "bucket 1" or "backward conv2".
     std::string name;
-    // "comm", "compute": a row of the display.
+    // Row of the display, for instance "comm" or "compute".
     std::string category;
-    // Microseconds since the trace was made.
+    // Start, in microseconds since the trace was made.
     int64_t at_us = 0;
-    // 0 for an instant.
+    // Duration in microseconds; 0 for an instant.
     int64_t duration_us = 0;
     int64_t bytes = 0;
   };
 
-  /// Microseconds since the trace was made.
+  /// Returns the time in microseconds since the trace was made.
   int64_t now_us() const;
 
   void add(Event event);
-  /// An instant, now.
+  /// Adds an instant event at the current time.
   void mark(const std::string& category, const std::string& name, int64_t bytes = 0);
 
   std::vector<Event> events() const;
 
-  /// The JSON text; `rank` becomes the process id.
+  /// Returns the events as JSON text, with `rank` as the process id.
   std::string to_json(int rank) const;
 
  private:

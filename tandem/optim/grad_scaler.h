@@ -11,53 +11,53 @@
 
 namespace tandem {
 
-/// How a loss scale follows the gradients: torch.cuda.amp.GradScaler's options, and
-/// Apex's bound.
+/// Options of torch.cuda.amp.GradScaler, and Apex's upper bound on the scale.
 struct GradScalerOptions {
   double initial_scale = 65536;
   double growth_factor = 2;
   double backoff_factor = 0.5;
-  // Steps without overflow after which the scale grows.
+  // Number of consecutive steps without overflow after which the scale grows.
   int64_t growth_interval = 2000;
-  // Where it stops growing.
+  // Upper bound of the scale.
   double max_scale = std::numeric_limits<float>::max();
-  // False: the scale stays what it is.
+  // False: the scale is constant.
   bool dynamic = true;
 };
 
-/// Keeps small gradients from vanishing where they pass through 16 bits: the loss is
-/// multiplied by a scale before backward, the gradients are divided by it afterwards. A
-/// step whose gradients overflowed is left out, and a dynamic scale then shrinks; after
-/// many good ones it grows.
+/// Multiplies losses by a scale and divides gradients by it, so that small gradients do
+/// not become zero in 16-bit formats.
 ///
-/// Ranks that see the same gradients decide alike. The scaler's state is in main
-/// memory; with gradients on a device each step reads one number back. Not thread-safe.
+/// If a gradient overflows, the step is skipped and a dynamic scale shrinks. After
+/// growth_interval steps without overflow the scale grows.
+///
+/// Ranks with equal gradients make equal decisions. The state is in main memory; for
+/// gradients on a device, each step reads one number back. Not thread-safe.
 ///
 /// Source: torch/cuda/amp/grad_scaler.py and ATen's _amp_update_scale_. With a
-/// max_scale of 2^24 it is the rule of apex/amp/scaler.py.
+/// max_scale of 2^24 the rule is that of apex/amp/scaler.py.
 class GradScaler {
  public:
-  /// Throws ConfigError for values out of range.
+  /// Throws ConfigError if a value is out of range.
   explicit GradScaler(const GradScalerOptions& options);
 
-  /// Factor on the loss of the next step.
+  /// Returns the factor on the loss of the next step.
   double scale() const;
 
-  /// Divides trainable gradients (float32, float64) by the scale, in one pass. Where
-  /// one of them was not finite, `step` is left out. Counts it, and sets the scale of
-  /// the step to come.
+  /// Divides the trainable gradients (float32, float64) by the scale in one pass, and
+  /// sets the scale of the next step. If a gradient is not finite, marks `step` as
+  /// left out.
   void unscale(Arena& gradients, StepScalars& step);
 
-  /// Warns once of steps that a fixed scale had left out;
-  /// `steps_done` says which they are among.
+  /// Warns once if a fixed scale has caused skipped steps. `steps_done` is the number
+  /// of steps so far, with the skipped ones.
   ///
-  /// Throws Error when the scale has shrunk to nothing: then it is not the scale that
-  /// makes the gradients overflow.
+  /// Throws Error if the scale is no longer a normal number: gradients then overflow at
+  /// any scale.
   void look(int64_t steps_done);
 
   int64_t skipped_steps() const;
 
-  /// "scale", "growth_tracker", "skipped_steps": what a checkpoint keeps.
+  /// The state in a checkpoint: "scale", "growth_tracker", "skipped_steps".
   Arena& state() {
     return state_;
   }
@@ -68,11 +68,12 @@ class GradScaler {
   bool warned_ = false;
 };
 
-/// What exec.loss_scale asks for, for fp16 by Apex's rule; nullopt for kNoScale.
+/// Returns the options for exec.loss_scale, with Apex's upper bound for fp16; nullopt
+/// for kNoScale.
 std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec);
 
-/// `optimizer` with a scaler beside it: its state is the optimizer's state too, and
-/// steps that were left out do not count.
+/// Makes an optimizer that wraps `optimizer` and has a GradScaler. Its state includes
+/// that of the scaler.
 std::unique_ptr<Optimizer> make_scaled_optimizer(
     std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options);
 

@@ -7,20 +7,24 @@
 
 namespace tandem {
 
-/// The learning rate as a pure function of position, so resuming needs no state.
+/// The learning rate as a pure function of the position in the run. A resumed run
+/// needs no schedule state.
 class LrSchedule {
  public:
   virtual ~LrSchedule() = default;
 
-  /// `epoch` and `step` count from 0; `step` counts optimizer steps of the run.
+  /// Returns the learning rate of optimizer step `step` of the run, which is in epoch
+  /// `epoch`. Both count from 0.
   [[nodiscard]] virtual double lr(int64_t epoch, int64_t step) const = 0;
 };
 
-/// `epochs` and `steps_per_epoch` say how long the run is. "step" changes per
-/// epoch; "cosine" and "one_cycle" change per step and end with the run. A step
-/// after that has the learning rate of the end.
+/// Makes the schedule that options.kind names, for a run of `epochs` times
+/// `steps_per_epoch` optimizer steps.
 ///
-/// Throws ConfigError for a value out of range.
+/// "step" changes the learning rate once per epoch. "cosine" and "one_cycle" change it
+/// in each step; after the last step of the run it stays constant.
+///
+/// Throws ConfigError if a value is out of range.
 [[nodiscard]] std::unique_ptr<LrSchedule> make_lr_schedule(
     const LrScheduleOptions& options, double base_lr, int64_t epochs,
     int64_t steps_per_epoch);

@@ -8,17 +8,18 @@
 
 namespace tandem {
 
-/// Lets batch norm exchange its statistics (model/sync_batch_norm.h) over a group of
-/// its own, so that they do not queue up behind the gradients' buckets in backward.
+/// A separate group for the statistics of batch norm (model/sync_batch_norm.h), so that
+/// they do not wait for the gradients' buckets in backward.
 ///
-/// The group is formed in the first exchange: by then the ranks have compared their
-/// settings, and all come to it. One thread calls at a time.
+/// The first exchange forms the group. Ranks have compared their settings by then, so
+/// all of them take part. Not thread-safe.
 class StatisticsGroup {
  public:
   /// `comm` outlives the group.
   explicit StatisticsGroup(Communicator& comm) : comm_(comm) {}
 
-  /// All ranks' `mine` in rank order. Collective; waits. Throws CommError.
+  /// Returns the tensors `mine` of all ranks, in rank order. Collective; waits. Throws
+  /// CommError.
   at::Tensor stack(const at::Tensor& mine) {
     if (!group_) {
       group_ = comm_.split(0);

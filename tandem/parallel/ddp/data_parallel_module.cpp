@@ -27,7 +27,8 @@ std::vector<at::Tensor> tensors_of(const torch::nn::Module& module) {
   return tensors;
 }
 
-// Gives a replica's tensor the values of the module's, and leads its gradient there.
+// Makes a replica's tensor use the values of `original`, and adds its gradient to that
+// of `original`.
 void follow(at::Tensor& tensor, const at::Tensor& original, bool is_copied) {
   namespace impl = torch::autograd::impl;
   if (!original.is_cpu()) {
@@ -39,7 +40,7 @@ void follow(at::Tensor& tensor, const at::Tensor& original, bool is_copied) {
   tensor.set_requires_grad(false);
   tensor.set_data(is_copied ? original.detach().clone() : original);
   if (!is_copied) {
-    // Autograd then notices changes between a forward and its backward.
+    // So autograd detects changes between a forward and its backward.
     impl::set_version_counter(tensor, impl::version_counter(original));
   }
   impl::set_gradient_edge(tensor, impl::gradient_edge(original));
@@ -92,7 +93,7 @@ void concatenate_tensors(const std::vector<NestedTensors>& replicas) {
   }
 }
 
-// A clone and its thread, which runs one task at a time.
+// A clone of the module and its thread, which runs one task at a time.
 class ReplicatedModule::Replica {
  public:
   ~Replica() {
@@ -144,13 +145,13 @@ ReplicatedModule::ReplicatedModule(
   for (int64_t i = 0; i < num_replicas; ++i) {
     replicas_.push_back(std::make_unique<Replica>());
     const auto set_num_threads = [each] {
-      // A thread's first call would otherwise overwrite what is set here.
+      // Otherwise the thread's first call would overwrite the number set below.
       at::get_num_threads();
       at::set_num_threads(each);
     };
     replicas_.back()->run(set_num_threads).get();
   }
-  // New threads use the number that was set last.
+  // New threads use the last number that was set.
   at::set_num_threads(num_threads);
   replicate();
 }
@@ -159,7 +160,8 @@ ReplicatedModule::~ReplicatedModule() = default;
 
 void ReplicatedModule::replicate() {
   const c10::InferenceMode off(false);
-  // clone() draws new weights before it copies; the caller's random numbers stay.
+  // clone() draws new weights before it copies. The generator is restored, so that the
+  // caller's random numbers do not change.
   auto generator = at::detail::getDefaultCPUGenerator();
   const auto state = generator.get_state();
   tensors_ = tensors_of(*original_);
@@ -199,7 +201,7 @@ void ReplicatedModule::follow_module(size_t count) {
       }
     }
     const auto clones = replicas_[replica]->module->modules();
-    // train() also reaches submodules, which come later in the list.
+    // train() also changes submodules, which come later in the list.
     for (size_t i = 0; i < clones.size(); ++i) {
       clones[i]->train(modules[i]->is_training());
     }
@@ -222,7 +224,7 @@ void ReplicatedModule::run(
     ends[i] = replicas_[i]->run([&, i] {
       const at::ThreadLocalStateGuard as_caller(state);
       set_autocast_dtype(at::kCPU, dtype);
-      // All threads share the cache, and replicas have different weight tensors.
+      // All threads share autocast's cache, but replicas have different weight tensors.
       at::autocast::set_autocast_cache_enabled(false);
       try {
         forward(i, *replicas_[i]->module);

@@ -17,10 +17,11 @@
 
 namespace tandem {
 
-/// The tensors in a nested value.
+/// The tensors in a nested value, and its structure.
 struct NestedTensors {
   std::vector<at::Tensor*> tensors;
-  // Lengths of vectors, keys of maps, and which optionals have a value.
+  // Text with the lengths of vectors, the keys of maps, and whether optionals have a
+  // value.
   std::string structure;
 };
 
@@ -29,8 +30,8 @@ inline constexpr bool is_a = false;
 template <template <typename...> class Of, typename... Ts>
 inline constexpr bool is_a<Of, Of<Ts...>> = true;
 
-/// Appends the tensors in a value; see DataParallel, "Inputs". With `only_tensors` a
-/// value of another type does not compile.
+/// Appends the tensors in a value to `found`; see DataParallel, "Inputs". If
+/// `only_tensors` is true, values of other types do not compile.
 template <bool only_tensors, typename T>
 void list_tensors([[maybe_unused]] T& value, [[maybe_unused]] NestedTensors& found) {
   if constexpr (std::is_same_v<T, at::Tensor>) {
@@ -68,11 +69,13 @@ std::vector<NestedTensors> list_all_tensors(std::vector<T>& values) {
   return found;
 }
 
-/// Replaces tensors, the same for all replicas, by their chunks. Returns the number of
-/// chunks, which is smaller than that of replicas if rows are few. Throws ConfigError.
+/// Replaces each tensor, which is the same for all replicas, by its chunks. Returns the
+/// number of chunks, which may be smaller than the number of replicas. Throws
+/// ConfigError.
 size_t chunk_tensors(const std::vector<NestedTensors>& replicas);
 
-/// Concatenates the replicas' tensors into the first replica's. Throws ConfigError.
+/// Concatenates the tensors of all replicas, and stores the results in those of the
+/// first replica. Throws ConfigError.
 void concatenate_tensors(const std::vector<NestedTensors>& replicas);
 
 /// The parts of DataParallelModule that do not depend on the wrapped module's type.
@@ -80,7 +83,8 @@ class ReplicatedModule : public torch::nn::Module {
  public:
   ~ReplicatedModule() override;
 
-  /// Clones the module again; see DataParallel.
+  /// Clones the module again, for instance after a change of members that are not
+  /// parameters or buffers.
   void replicate();
 
   int64_t num_replicas() const {
@@ -90,7 +94,8 @@ class ReplicatedModule : public torch::nn::Module {
  protected:
   ReplicatedModule(std::shared_ptr<torch::nn::Module> module, int64_t num_replicas);
 
-  /// Calls forward(i, replica i) in thread i for each i < `count`, and waits for all.
+  /// Calls forward(i, replica i) in thread i for each i < `count`, and waits for all
+  /// calls.
   void run(
       size_t count, const std::function<void(size_t, torch::nn::Module&)>& forward);
 
@@ -103,7 +108,7 @@ class ReplicatedModule : public torch::nn::Module {
   const int64_t num_replicas_;
   // The parameters, then the buffers of the module when it was cloned.
   std::vector<at::Tensor> tensors_;
-  // Empty for one replica, which is the module itself.
+  // Empty if there is one replica, which is the module itself.
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::mutex running_;
 };
@@ -154,17 +159,17 @@ struct WrappedModule<Net, false> {
   using Type = typename Net::ContainedType;
 };
 
-/// torch.nn.DataParallel (torch/nn/parallel/data_parallel.py) on CPUs: divides a batch
-/// among replicas of a module, which compute in threads, and gathers their outputs.
+/// Divides a batch among replicas of a module, which compute in threads, and gathers
+/// their outputs. The counterpart of torch.nn.DataParallel for CPUs.
 ///
 ///   tandem::DataParallel<Net> model(net, 3);
 ///   torch::optim::Adam optimizer(model->parameters());
 ///   F::cross_entropy(model->forward(inputs), targets).backward();
 ///
-/// **Module.** A module holder or std::shared_ptr, which this shares. Two or more
-/// replicas need its clone() (torch::nn::Cloneable); one replica is the module itself.
-/// Replicas follow changes of parameters, buffers, requires_grad and train(); call
-/// replicate() when other members changed.
+/// **Module.** A module holder or std::shared_ptr, with shared ownership. Two or more
+/// replicas need the module's clone() (torch::nn::Cloneable); a single replica is the
+/// module itself. Replicas use the module's current parameters, buffers, requires_grad
+/// and train() mode; call replicate() after a change of other members.
 ///
 /// **Inputs.** Tensors [N, ...] of any dtype are divided along dimension 0 as by
 /// torch.chunk(): 7 rows on 3 replicas are 3, 3 and 1; 4 rows are 2 and 2, without the
@@ -176,13 +181,16 @@ struct WrappedModule<Net, false> {
 /// **Gradients** add up in the module's .grad. **Buffers** keep replica 0's changes.
 ///
 /// **Threads.** Replicas have the caller's grad mode, inference mode and autocast, and
-/// divide LibTorch's threads within operators. Not thread-safe: one call at a time.
-/// **Dropout** draws from LibTorch's generator, so its masks depend on the timing of
-/// threads; for reproducible training use ranks, as in recipes/002-data-parallel.toml.
+/// divide LibTorch's intra-op threads among them. Not thread-safe: make one call at a
+/// time. **Dropout** uses LibTorch's generator, so its masks depend on the timing of
+/// threads; for reproducible training use ranks, as in
+/// recipes/data-parallel-module.toml.
 ///
-/// **Errors.** Throws Error with "replica 1 of 3" and the nested exception of the first
-/// replica that threw; ConfigError if the module cannot be cloned or is on a device, or
-/// if inputs or outputs do not fit together.
+/// **Errors.** Throws Error with "replica 1 of 3" and, nested, the exception of the
+/// first replica that threw. Throws ConfigError if the module cannot be cloned or is on
+/// a device, or if inputs or outputs do not fit together.
+///
+/// Source: torch/nn/parallel/data_parallel.py.
 template <typename Net>
 class DataParallel : public torch::nn::ModuleHolder<
                          DataParallelModule<typename WrappedModule<Net>::Type>> {
@@ -190,7 +198,7 @@ class DataParallel : public torch::nn::ModuleHolder<
   using torch::nn::ModuleHolder<
       DataParallelModule<typename WrappedModule<Net>::Type>>::ModuleHolder;
 
-  // ModuleHolder's does not compile for a forward() that is a template.
+  // ModuleHolder's operator() does not compile if forward() is a template.
   template <typename... Inputs>
   auto operator()(Inputs&&... inputs) {
     return this->get()->forward(std::forward<Inputs>(inputs)...);

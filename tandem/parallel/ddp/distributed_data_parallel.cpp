@@ -23,7 +23,8 @@ ModelArenaOptions in_buffers_of(Communicator& comm) {
   return options;
 }
 
-// Checks what can be checked before the arenas take the tensors.
+// Checks options and parameters before the arenas use the tensors. Returns
+// `parameters`.
 const std::vector<NamedTensor>& checked(
     const std::vector<NamedTensor>& parameters,
     const DistributedDataParallelOptions& options) {
@@ -66,8 +67,8 @@ struct DistributedDataParallel::State {
             true, {chosen.comm_hook, 1.0 / group.size(), chosen.bucket_hook}),
         hooks(arenas, [this](size_t slot) { written(slot); }) {}
 
-  // Belongs to the engine's record of a backward, which destroys it unfinished when
-  // that backward throws.
+  // Owned by autograd's record of a backward. If that backward throws, this object is
+  // destroyed without finish().
   struct Backward {
     explicit Backward(State& of) : state(of) {}
     ~Backward() {
@@ -87,7 +88,7 @@ struct DistributedDataParallel::State {
     bool finished = false;
   };
 
-  // Called with each gradient of a backward; the first one begins it.
+  // Called for each gradient of a backward. Only the first call has an effect.
   void begin() {
     if (running) {
       return;
@@ -156,10 +157,11 @@ struct DistributedDataParallel::State {
   ModuleWatch watch;
   GradReducer reducer;
   bool sync = true;
-  // Of the current backward.
+  // Whether a backward runs, and whether it reduces gradients.
   bool running = false;
   bool syncing = false;
-  // Buckets that a backward had sent when it threw: other ranks wait for the rest.
+  // Number of buckets that a backward had sent when it threw. Other ranks wait for the
+  // remaining ones.
   size_t num_stranded = 0;
   GradientHooks hooks;
 };

@@ -12,76 +12,80 @@
 
 namespace tandem {
 
+/// Options of DistributedDataParallel.
 struct DistributedDataParallelOptions {
-  // What buffers (batch norm's running statistics) become with each synced backward:
-  // rank 0's (broadcast), the mean of those that are floating-point (average), or left
-  // alone (off).
+  // Buffers (batch norm's running statistics) after each reducing backward: `broadcast`
+  // copies rank 0's, `average` takes the mean of floating-point buffers, `off` leaves
+  // them unchanged.
   BufferSync buffers = BufferSync::broadcast;
-  // The mean of all ranks' gradients, or their sum. Add up micro-batches under
-  // no_sync(): a second synced backward would sum what is a sum already.
+  // Mean or sum of all ranks' gradients. With several micro-batches per step, run all
+  // but the last under no_sync(): a second reduction would sum the sums again.
   Reduction reduction = Reduction::mean;
-  // Round buckets to 16 bits on the way.
+  // 16-bit format in which buckets are sent.
   CommHook comm_hook = CommHook::none;
-  // Reduces buckets instead, whatever `reduction` and `comm_hook` are.
+  // Custom reduction of buckets, in place of `reduction`. Not with `comm_hook`.
   BucketHook bucket_hook = {};
 
   // --- speed ---
-  // A bucket is sent when it holds this many bytes.
+  // Maximum size of a bucket in bytes; a larger parameter has its own bucket.
   int64_t bucket_bytes = 1024 * 1024;
 };
 
-/// Makes a LibTorch training loop of your own data-parallel: as PyTorch's
-/// DistributedDataParallel, each backward() ends with the mean of all ranks'
-/// gradients in .grad, reduced bucket by bucket while backward runs.
+/// Adds data parallelism to a custom LibTorch training loop, as PyTorch's
+/// DistributedDataParallel does: after each backward(), .grad has the mean of all
+/// ranks' gradients. Buckets of gradients are reduced while backward runs.
 ///
 ///   auto run = tandem::join_run();
 ///   tandem::DistributedDataParallel ddp(*net, *run.comm);
 ///   auto mine = tandem::shard_indices({60000, run.comm->size(), run.comm->rank()},
 ///   epoch);
 ///
-/// All ranks start with rank 0's parameters and buffers. The parameters' memory moves
-/// into an arena, so make this before the optimizer and do not change the module
-/// afterwards: a backward throws ConfigError when a parameter or buffer was moved,
-/// replaced, added or removed, or its requires_grad switched. (When all parameters are
-/// new, backward does not reach this object: make it anew too.) The module and the
-/// communicator outlive it. One backward at a time; all ranks make the same number of
-/// them. After one that threw, .grad holds what was written so far, and the next runs
-/// as usual, unless buckets had been sent: then it throws CommError.
+/// The constructor copies rank 0's parameters and buffers to all ranks and moves the
+/// parameters' memory into an arena. So make this object before the optimizer, and do
+/// not change the module afterwards: backward() throws ConfigError if a parameter or
+/// buffer was moved, replaced, added or removed, or if its requires_grad changed. (If
+/// all parameters were replaced, backward() does not reach this object: make a new
+/// one.) The module and the communicator must outlive this object.
 ///
-/// **Buffers.** PyTorch broadcasts rank 0's before a forward, if the forward before it
-/// was synced. A C++ module has no hook there; this does it when a synced backward
-/// ends, so forwards begin with the same values, and you call the module itself. Rank
-/// 0's values are PyTorch's at all times; the other ranks' are rank 0's after backward,
-/// where PyTorch's are each rank's own until the next forward. So an evaluation right
-/// after a step, on any rank, sees the values that a checkpoint of rank 0 holds.
-/// Two differences remain, for a model that reads, in training mode, buffers that it
-/// changes (batch norm does not): between two forwards without a synced backward call
-/// sync_buffers(); and a second backward through a retained graph reads the values
-/// that the first one left.
+/// Run one backward at a time, and the same number on all ranks. After a backward that
+/// threw, .grad has the values written so far. The next backward works as usual, unless
+/// buckets had been sent: then it throws CommError.
 ///
-/// What PyTorch's has, and what is here. Rows with a + are compared with PyTorch's in
-/// tests/parallel/ddp/ddp_parity_test.cpp.
+/// **Buffers.** PyTorch broadcasts rank 0's buffers before a forward if the previous
+/// forward was synced. C++ modules have no hook there, so this class broadcasts at the
+/// end of a reducing backward, and you call the module directly. Rank 0 has PyTorch's
+/// values at all times. The other ranks have rank 0's values after backward; in PyTorch
+/// they keep their own until the next forward. So an evaluation after a step uses the
+/// values of rank 0's checkpoint on every rank.
 ///
-/// | PyTorch                 | here                                               |
+/// Two differences remain for a model that changes buffers and reads them in training
+/// mode (batch norm does not read them). Between two forwards without a reducing
+/// backward, call sync_buffers(). And a second backward through a retained graph reads
+/// the values after the first backward.
+///
+/// PyTorch's features and their counterparts follow. Rows with a + are compared with
+/// PyTorch in tests/parallel/ddp/ddp_parity_test.cpp.
+///
+/// | PyTorch                 | tandem                                             |
 /// | ----------------------- | -------------------------------------------------- |
 /// | module                  | + the first argument; it is not wrapped            |
-/// | forward                 | + the module's own                                 |
+/// | forward                 | + forward() of the module                          |
 /// | process_group           | + `comm`; Communicator::split() makes smaller ones |
-/// | broadcast_buffers       | + `buffers`: broadcast (default), off; and average |
+/// | broadcast_buffers       | + `buffers`: broadcast (default), off, or average  |
 /// | bucket_cap_mb           | + `bucket_bytes`                                   |
-/// | find_unused_parameters  | + always: what a rank does not use counts as zero  |
-/// |                         | there, named once in a warning. What no rank uses  |
-/// |                         | has a .grad of zeros (PyTorch: None), so weight    |
-/// |                         | decay moves it: freeze it                          |
+/// | find_unused_parameters  | + always: gradients of unused parameters count as  |
+/// |                         | zero, with one warning. A parameter that no rank   |
+/// |                         | uses has a .grad of zeros (PyTorch: None), so      |
+/// |                         | weight decay changes it; freeze it to prevent this |
 /// | gradient_as_bucket_view | + always                                           |
-/// | static_graph            | + nothing to set: results do not depend on it      |
+/// | static_graph            | + not needed: results do not depend on it          |
 /// | no_sync                 | + no_sync(): a scope around backward               |
 /// | register_comm_hook      | + `bucket_hook`; `comm_hook` for fp16 and bf16;    |
 /// |                         | `reduction` for the hook that does not divide      |
-/// | several backwards       | + gradients add up. Of one forward's, each is      |
-/// |                         | reduced (PyTorch: the first only, silently)        |
-/// | parameters_to_ignore    | + the other constructor, with lists that lack them |
-/// | state_dict              | + the module's own names, without "module."        |
+/// | several backwards       | + gradients add up. Each backward of one forward   |
+/// |                         | is reduced (PyTorch: only the first, silently)     |
+/// | parameters_to_ignore    | + the other constructor, with lists without them   |
+/// | state_dict              | + the module's names, without "module."            |
 /// | create_graph            | values are reduced, without a graph (PyTorch:      |
 /// |                         | warns, and fails for most modules)                 |
 /// | join                    | no: a rank without data runs backward on a loss    |
@@ -91,9 +95,9 @@ struct DistributedDataParallelOptions {
 /// | output_device, dim      |                                                    |
 class DistributedDataParallel {
  public:
-  /// `module`: a torch::nn::Module, or anything with its named_parameters() and
-  /// named_buffers(). Collective. Throws ConfigError when the ranks' models differ or
-  /// have nothing trainable.
+  /// Wraps `module`, a torch::nn::Module or another type with named_parameters() and
+  /// named_buffers(). Collective. Throws ConfigError if the ranks' models differ or
+  /// have no trainable parameter.
   template <typename Module>
   DistributedDataParallel(
       Module& module, Communicator& comm,
@@ -109,14 +113,16 @@ class DistributedDataParallel {
     });
   }
 
+  /// Uses lists of parameters and buffers in place of a module. Added or replaced
+  /// tensors are not detected. Collective.
   DistributedDataParallel(
       const std::vector<NamedTensor>& parameters,
       const std::vector<NamedTensor>& buffers, Communicator& comm,
       const DistributedDataParallelOptions& options = {});
   ~DistributedDataParallel();
 
-  /// As long as one lives, backwards are not synced: gradients stay local and add up,
-  /// until a synced backward reduces all that is in .grad.
+  /// While a NoSync object exists, backward() does not reduce gradients. They add up in
+  /// .grad until the next reducing backward.
   class [[nodiscard]] NoSync {
    public:
     explicit NoSync(DistributedDataParallel& ddp);
@@ -129,6 +135,8 @@ class DistributedDataParallel {
     bool before_;
   };
 
+  /// Returns a scope without reduction:
+  ///
   ///   {
   ///     const auto scope = ddp.no_sync();
   ///     loss_of(first).backward();
@@ -138,10 +146,11 @@ class DistributedDataParallel {
     return NoSync(*this);
   }
 
-  /// Brings buffers in step now, as the options say. A synced backward ends with it.
-  /// Collective.
+  /// Broadcasts or averages buffers, as the options say. A reducing backward calls this
+  /// at its end. Collective.
   void sync_buffers();
 
+  /// Returns the arenas of parameters, gradients and buffers.
   ModelArenas& arenas();
 
  private:
@@ -154,7 +163,7 @@ class DistributedDataParallel {
     return list;
   }
 
-  // `list`: gives the module's current parameters and buffers.
+  // `list` returns the module's current parameters and buffers.
   void watch(std::function<std::vector<NamedTensor>()> list);
 
   struct State;

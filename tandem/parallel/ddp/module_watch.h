@@ -8,28 +8,28 @@
 
 namespace tandem {
 
-/// Checks that a module still is what its arenas were made of.
+/// Checks that a module still has the tensors from which its arenas were made.
 ///
-/// A parameter that was moved to another dtype loses autograd's node, and with it its
-/// GradientHooks. So this puts hooks on the tensors, which stay: a backward that
-/// reaches a moved parameter throws what check() throws.
+/// A parameter that is moved to another dtype loses its autograd node and the
+/// GradientHooks on it. Hooks on the tensors themselves remain, so ModuleWatch uses
+/// those: a backward that reaches a moved parameter throws the error of check().
 class ModuleWatch {
  public:
-  /// `arenas` outlive it.
+  /// `arenas` must outlive this object.
   explicit ModuleWatch(ModelArenas& arenas);
   ~ModuleWatch();
   ModuleWatch(const ModuleWatch&) = delete;
   ModuleWatch& operator=(const ModuleWatch&) = delete;
 
-  /// How to list the module's current parameters and buffers, in order of registration.
-  /// Without it, check() cannot see which ones were added or replaced.
+  /// Sets the function that returns the module's current parameters and buffers, in
+  /// order of registration. Without it, check() does not detect added or replaced
+  /// tensors.
   void list_by(std::function<std::vector<NamedTensor>()> list) {
     list_ = std::move(list);
   }
 
-  /// Throws ConfigError that names the first parameter or buffer that was moved,
-  /// replaced, added, removed, or whose requires_grad is not what the arenas were made
-  /// for.
+  /// Throws ConfigError with the name of the first parameter or buffer that was moved,
+  /// replaced, added or removed, or whose requires_grad changed.
   void check() const;
 
  private:

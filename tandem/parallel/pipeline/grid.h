@@ -4,11 +4,11 @@
 
 namespace tandem {
 
-/// Where a rank stands in stages x replicas.
+/// The position of a rank in a grid of stages x replicas.
 ///
-/// The ranks of one pipeline follow each other: rank = replica * stages + stage.
-/// Activations travel in every micro-batch, gradients once a step, so the stages of
-/// a pipeline are what should share a host.
+/// The ranks of one pipeline are consecutive: rank = replica * stages + stage.
+/// Activations are sent for every micro-batch, gradients once per step, so the stages
+/// of one pipeline should be on one host.
 struct Grid {
   int64_t stages = 1;
   int64_t replicas = 1;
@@ -16,11 +16,12 @@ struct Grid {
   int replica = 0;
 };
 
-/// 0 for `stages` or `replicas`: as many as the other leaves; for both: one pipeline
-/// over all ranks. A pure function.
+/// Returns the position of `rank` in the grid.
 ///
-/// Throws ConfigError that says what is possible, unless stages * replicas ==
-/// world_size.
+/// If `stages` or `replicas` is 0, computes it from the other one; if both are 0, one
+/// pipeline has all ranks.
+///
+/// Throws ConfigError with the possible values unless stages * replicas == world_size.
 Grid make_grid(int64_t stages, int64_t replicas, int rank, int world_size);
 
 }  // namespace tandem

@@ -7,29 +7,29 @@
 
 namespace tandem {
 
-/// What a stage does with one micro-batch.
+/// A forward or backward of one micro-batch on a stage.
 struct StageTask {
   enum class Kind { forward, backward };
   Kind kind = Kind::forward;
   int64_t micro_batch = 0;
 };
 
-/// A stage's tasks of one step, in order. Pure functions.
+/// Returns the tasks of a stage in one step, in order.
 ///
-/// Both schedules take micro-batches in order in both directions, so gradients add up
-/// in the order of gradient accumulation and have its bits.
+/// Both schedules process micro-batches in order, forward and backward. Gradients are
+/// therefore summed in the order of gradient accumulation, with the same bits.
 ///
 /// `gpipe`: all forwards, then all backwards. Huang et al., "GPipe: Efficient Training
 /// of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019.
-/// `one_forward_one_backward`: after as many forwards as there are stages after this
-/// one, a forward and a backward in turn. PipeDream-Flush of Narayanan et al.,
-/// "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
-/// SC 2021. It takes the same time and keeps fewer activations.
+/// `one_forward_one_backward`: one forward for each stage after this one, then a
+/// forward and a backward in turn. PipeDream-Flush of Narayanan et al., "Efficient
+/// Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021.
+/// It needs the same time and keeps fewer activations.
 std::vector<StageTask> plan_stage(
     PipelineSchedule schedule, int64_t stages, int64_t stage, int64_t micro_batches);
 
-/// The most micro-batches of which a stage keeps activations: all with gpipe, at most
-/// stages - stage with 1F1B.
+/// Returns the maximum number of micro-batches whose activations a stage keeps: all
+/// with gpipe, at most stages - stage with one_forward_one_backward.
 int64_t most_in_flight(
     PipelineSchedule schedule, int64_t stages, int64_t stage, int64_t micro_batches);
 

@@ -13,16 +13,18 @@
 
 namespace tandem {
 
-/// A stage's messages: activations to the next stage, their gradients back, one
-/// message each per micro-batch (its tag). Sends do not block, receives do.
+/// Exchanges messages between neighboring stages: activations to the next stage, their
+/// gradients to the previous one. Each micro-batch has one message per direction, with
+/// the micro-batch as tag. Sends do not block, receives do.
 ///
-/// The first message between two stages, in training and in evaluation, gives the dtype
-/// and shape of one sample's activations; they stay the same, only the number of
-/// samples changes.
+/// The first message between two stages has the dtype and shape of one sample's
+/// activations, in training and in evaluation. Later only the number of samples may
+/// change.
 class StageLink {
  public:
-  /// `pipeline`: the stages of one pipeline; a rank in it is a stage. Outlives this.
-  /// `device`: where activations and their gradients lie, on all stages alike.
+  /// `pipeline` is the group of one pipeline, in which the rank is the stage. It must
+  /// outlive this object. `device` is the device of activations and their gradients,
+  /// the same on all stages.
   explicit StageLink(Communicator& pipeline, at::Device device = at::kCPU)
       : pipeline_(pipeline), device_(device) {}
 
@@ -33,17 +35,20 @@ class StageLink {
     return pipeline_.rank() + 1 == pipeline_.size();
   }
 
-  /// The activations of `count` samples from the stage before. Not on the first.
+  /// Receives the activations of `count` samples from the previous stage. Not for the
+  /// first stage.
   at::Tensor receive_activations(int64_t micro_batch, int64_t count, bool training);
 
-  /// To the next stage; not on the last. The tensor is kept alive until its gradient
-  /// has come, or finish().
+  /// Sends activations to the next stage. Keeps the tensor until its gradient arrives,
+  /// or until finish(). Not for the last stage.
   void send_activations(int64_t micro_batch, const at::Tensor& output, bool training);
 
-  /// The gradient of what was sent, from the next stage. Not on the last.
+  /// Receives the gradient of the sent activations from the next stage. Not for the
+  /// last stage.
   at::Tensor receive_gradient(int64_t micro_batch);
 
-  /// To the stage before; not on the first.
+  /// Sends the gradient of received activations to the previous stage. Not for the
+  /// first stage.
   void send_gradient(int64_t micro_batch, const at::Tensor& gradient);
 
   /// Waits for all sends.
@@ -54,7 +59,7 @@ class StageLink {
     at::Tensor tensor;
     WorkPtr work;
   };
-  // Of one sample.
+  // Dtype and shape of one sample's activations.
   struct SampleShape {
     bool known = false;
     at::ScalarType dtype = at::kFloat;
@@ -66,7 +71,7 @@ class StageLink {
 
   Communicator& pipeline_;
   at::Device device_;
-  // In evaluation, in training.
+  // Index 0: evaluation, 1: training.
   std::array<bool, 2> shape_sent_{};
   std::array<SampleShape, 2> shape_received_;
   std::map<int64_t, Sending> activations_;

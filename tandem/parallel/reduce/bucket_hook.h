@@ -9,25 +9,28 @@
 
 namespace tandem {
 
-/// A full bucket of gradients, as a BucketHook sees it: a part of the gradient arena.
+/// A full bucket of gradients, which is a part of the gradient arena.
 struct GradBucket {
-  // Its place in the order of launch; whether it is a backward's last.
+  // Position in the order of launch, from 0.
   size_t index = 0;
+  // Whether it is the last bucket of a backward.
   bool is_last = false;
-  // All of it, flat, with the padding between slots (zeros, which stay zeros).
+  // The whole bucket as a flat tensor. Padding between slots is zero and must stay
+  // zero.
   at::Tensor flat;
-  // The same memory, each gradient in its shape, by its parameter's name.
+  // Views of the same memory: each gradient in its shape, by its parameter's name.
   std::vector<NamedTensor> gradients;
 };
 
-/// Reduces a bucket instead of the all-reduce: `bucket.flat` holds this rank's
-/// gradients and must come to hold what .grad shall be. Nothing divides by the number
-/// of ranks behind it.
+/// Reduces a bucket in place of the all-reduce.
 ///
-/// Called in the order of launch, the same on all ranks, while backward goes on; what
-/// it calls on `comm` must be the same on all ranks too. Returns what is left to do
-/// once backward has ended (to wait, and to write the result), or nothing where all
-/// is done.
+/// On entry `bucket.flat` has this rank's gradients; the hook replaces them by the
+/// values for .grad. The result is not divided by the number of ranks.
+///
+/// Called while backward runs, in the order of launch, which is the same on all ranks.
+/// The calls on `comm` must be the same on all ranks too. Returns a function that is
+/// called after backward to wait for the result and write it, or an empty function if
+/// the bucket is reduced already.
 using BucketHook =
     std::function<std::function<void()>(Communicator& comm, const GradBucket& bucket)>;
 

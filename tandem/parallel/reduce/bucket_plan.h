@@ -16,18 +16,19 @@ struct Bucket {
   std::vector<size_t> slots;
 };
 
-/// Cuts the trainable segments into buckets, front to back: the order in which
-/// gradients become ready.
+/// Divides the trainable segments into buckets from front to back, which is the order
+/// in which gradients become ready.
 ///
-/// `overlap`: a bucket closes before it would pass `bucket_bytes`; a larger
-/// parameter gets its own. `parameter`: one slot each. `flat`: one per segment.
-/// The plan depends on nothing else, so every rank computes the same one.
+/// `overlap`: a bucket has at most `bucket_bytes` bytes, or a single larger parameter.
+/// `parameter`: a bucket is one slot. `flat`: a bucket is one segment. The plan depends
+/// only on the arguments, so every rank computes the same plan.
 ///
 /// Throws ConfigError unless bucket_bytes > 0.
 std::vector<Bucket> plan_buckets(
     const ArenaLayout& layout, SyncMode sync, int64_t bucket_bytes);
 
-/// Equal on two ranks exactly when their plans are.
+/// Returns a description of the plan. Two plans are equal if and only if their
+/// descriptions are.
 std::string describe(const std::vector<Bucket>& buckets);
 
 }  // namespace tandem

@@ -12,56 +12,56 @@
 
 namespace tandem {
 
-/// How buckets travel.
+/// The format in which buckets are sent.
 struct WireFormat {
   CommHook hook = CommHook::none;
-  // With a hook: a factor that gradients have on the way and lose on arrival, for sums
-  // of many ranks that fp16 (up to 65504) could not hold.
+  // Factor on gradients before the sum, divided out after it. Keeps sums of many ranks
+  // in fp16's range (65504). Only used with `hook`.
   double scale = 1;
-  // Reduces buckets instead of all of this.
+  // Custom reduction of buckets, in place of `hook` and `scale`.
   BucketHook own = {};
 };
 
-/// Sums the gradient arena over ranks, bucket by bucket.
+/// Sums the gradient arena over ranks, one bucket at a time.
 ///
-/// With a comm hook a bucket is rounded to 16 bits, summed as such, and widened
-/// again: half the bytes (a quarter, of float64), and the same bits on all ranks. A
-/// group of one sends nothing, so it rounds nothing. Source: PyTorch's
+/// With a comm hook, a bucket is rounded to 16 bits, summed in that format, and
+/// converted back. This halves the bytes of float32 (a quarter for float64) and gives
+/// equal bits on all ranks. A group of one sends and rounds nothing. Source: PyTorch's
 /// fp16_compress_hook and bf16_compress_hook (ddp_comm_hooks/default_hooks.py).
 ///
-/// Buckets are launched in plan order, never in order of arrival: a bucket that
-/// is full waits for those before it. A parameter whose gradient never comes
-/// (it was not used) holds up its bucket until finish(), which then sends the
-/// zeros that are there.
+/// Buckets are launched in the order of the plan: a full bucket waits for the buckets
+/// before it. If a parameter gets no gradient because the loss does not use it, its
+/// bucket waits until finish(), which sends zeros for that parameter.
 ///
 /// Source of the idea: Li et al., "PyTorch Distributed: Experiences on
 /// Accelerating Data Parallel Training", VLDB 2020.
 class GradReducer : public GradientSink {
  public:
-  /// `during_backward`: launch full buckets at once, not only in finish().
+  /// `during_backward`: launch full buckets during backward; otherwise finish()
+  /// launches all of them.
   GradReducer(
       Communicator& comm, Arena& gradients, std::vector<Bucket> buckets,
       bool during_backward, const WireFormat& wire = {});
 
-  /// Before the backward whose gradients are reduced.
+  /// Starts a reduction; call it before the backward whose gradients are reduced.
   void begin(Trace* trace);
 
   void gradient_ready(size_t slot) override;
 
-  /// Launches what is left and waits for all. Throws CommError.
+  /// Launches the remaining buckets and waits for all of them. Throws CommError.
   void finish();
 
-  /// Buckets that were launched since begin().
+  /// Returns the number of buckets launched since begin().
   size_t num_launched() const {
     return next_;
   }
 
-  /// Slots whose gradient did not come since begin(): parameters that this rank's
-  /// loss does not depend on.
+  /// Returns the slots without a gradient since begin(): parameters on which this
+  /// rank's loss does not depend.
   std::vector<size_t> unused_slots() const;
 
-  /// Says what PyTorch would stop at, at the first call only: the reduction goes on
-  /// without those slots.
+  /// Warns of unused slots, at the first call only. PyTorch reports an error for them;
+  /// here their gradients count as zero.
   void warn_of_unused();
 
   const std::vector<Bucket>& buckets() const {
@@ -80,11 +80,13 @@ class GradReducer : public GradientSink {
   bool during_backward_;
   double scale_;
   BucketHook own_hook_;
-  // Per bucket: its slice of the arena, what is sent for it (the slice itself without
-  // a hook), gradients still missing, what is left to do once it is in flight.
+  // The slice of the arena of each bucket.
   std::vector<GradBucket> slices_;
+  // The tensor that is sent for each bucket; without a hook, the slice itself.
   std::vector<at::Tensor> sent_;
+  // Number of gradients that each bucket still waits for.
   std::vector<size_t> missing_;
+  // Completes the reduction of each launched bucket.
   std::vector<std::function<void()>> arrivals_;
   std::vector<size_t> bucket_of_slot_;
   std::vector<bool> ready_;

@@ -9,29 +9,30 @@
 
 namespace tandem {
 
-/// Makes replicas start alike: all ranks get rank 0's parameters and buffers.
-/// Collective. Throws ConfigError when the ranks' models or bucket plans differ
-/// (Gloo would abort the process on the first size that does).
+/// Broadcasts rank 0's parameters and buffers to all ranks. Collective.
+///
+/// Throws ConfigError if the ranks' models or bucket plans differ. (Without this check,
+/// Gloo aborts the process at the first size that differs.)
 void start_alike(
     Communicator& comm, ModelArenas& arenas, const std::vector<Bucket>& buckets);
 
-/// Replicas that are not what they should be.
+/// Replicas whose parameters have diverged.
 struct Drift {
   // Ranks whose parameters differ from rank 0's.
   std::vector<int> ranks;
-  // The first parameter in which the first of them does.
+  // The first parameter of ranks[0] that differs.
   std::string parameter;
 };
 
-/// Compares the parameters of all ranks by hashes of their bytes; every rank gets
-/// the same answer. Collective.
+/// Compares the parameters of all ranks by hashes of their bytes. Every rank gets the
+/// same result. Collective.
 Drift find_drift(Communicator& comm, ModelArenas& arenas);
 
-/// Brings buffers in step before an evaluation or a checkpoint, as `how` says.
-/// Collective.
+/// Broadcasts or averages buffers before an evaluation or a checkpoint, according to
+/// `how`. Collective.
 void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how);
 
-/// Every rank's copy of `arena` becomes rank 0's. Collective.
+/// Broadcasts rank 0's copy of `arena` to all ranks. Collective.
 void broadcast_arena(Communicator& comm, Arena& arena);
 
 }  // namespace tandem

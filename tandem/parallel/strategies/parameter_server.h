@@ -10,13 +10,14 @@ namespace tandem {
 
 constexpr int kServer = 0;
 constexpr int kFirstWorker = 1;
-// A worker's request: {sums of its step}, then the trainable segments' gradients if it
-// had samples. The answer: the trainable segments' parameters.
+// A worker's request after a step: the sums of the step, then, if it had samples, the
+// gradients of the trainable segments. The reply has the parameters of these segments.
 constexpr const char* kPush = "push";
-// And when it leaves its steps in the middle of an epoch; the answer is empty.
+// A worker's request when it ends its steps in the middle of an epoch. The reply is
+// empty.
 constexpr const char* kLeave = "leave";
 
-/// What server and workers do alike.
+/// The common part of server and workers.
 class ParameterServerRank : public Strategy {
  public:
   ParameterServerRank(const StrategyOptions& options, const StrategyParts& parts);
@@ -47,11 +48,12 @@ class ParameterServerRank : public Strategy {
   std::unique_ptr<Rpc> rpc_;
 };
 
-/// Rank kServer, which updates the parameters.
+/// Makes the strategy of rank kServer, which updates the parameters.
 std::unique_ptr<Strategy> make_server_rank(
     const StrategyOptions& options, const StrategyParts& parts);
 
-/// Every other rank: computes gradients, and gets parameters for them.
+/// Makes the strategy of every other rank, which sends gradients and receives
+/// parameters.
 std::unique_ptr<Strategy> make_worker_rank(
     const StrategyOptions& options, const StrategyParts& parts);
 

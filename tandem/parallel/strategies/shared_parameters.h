@@ -7,17 +7,17 @@
 
 namespace tandem {
 
-/// Memory for a parameter arena that all ranks of a host share, threads and
-/// processes alike: an anonymous mapping that rank 0 makes and the others open by
-/// its descriptor in /proc. `parameters`, a model's own before they move into the
-/// arena, become rank 0's.
+/// Returns an allocator for a parameter arena in memory that all ranks of a host share,
+/// thread ranks and process ranks. Copies rank 0's values to `parameters`, the tensors
+/// that later move into the arena.
 ///
-/// Each rank has a mapping at an address of its own, which lasts as long as its
-/// tensors. Calling this, and the allocator that it returns, is collective; `comm`
-/// outlives the allocator.
+/// Rank 0 makes an anonymous mapping, and the other ranks open its descriptor in /proc.
+/// Each rank maps the memory at a different address; its mapping exists as long as its
+/// tensors. This function and the allocator are collective. `comm` must outlive the
+/// allocator.
 ///
-/// Throws ConfigError when the ranks are on several hosts or their models differ,
-/// DataError when there is no shared memory.
+/// Throws ConfigError if the ranks are on several hosts or their models differ, and
+/// DataError if the memory cannot be shared.
 ArenaAllocator share_parameters(
     Communicator& comm, const std::vector<NamedTensor>& parameters);
 

@@ -8,45 +8,52 @@
 
 namespace tandem {
 
-/// What strategies do with a whole arena in each step.
+// Parts of a step that several strategies share.
 
-/// Sum of the squares of the gradients in this rank's arena; and its root, their
-/// 2-norm. float64, no dimensions, where the gradients are.
+/// Returns the sum of the squares of this rank's gradients: a float64 scalar tensor on
+/// the gradients' device.
 at::Tensor own_gradient_squares(ModelArenas& arenas);
+
+/// Returns the 2-norm of this rank's gradients: a float64 scalar tensor on the
+/// gradients' device.
 at::Tensor own_gradient_norm(ModelArenas& arenas);
 
-/// Scales this rank's gradients down to options.clip_norm: `step.gradient_scale` on the
-/// CPU, the gradients themselves on a device, without waiting for it. `norm` (float64,
-/// no dimensions) is called only if clip_norm is set.
+/// Clips this rank's gradients at the norm options.clip_norm.
+///
+/// On the CPU, sets `step.gradient_scale`. On a device, multiplies the gradients and
+/// does not wait for the device. Calls `norm`, which returns a float64 scalar tensor,
+/// only if clip_norm is set.
 void clip(
     const StrategyOptions& options, ModelArenas& arenas, StepScalars& step,
     const std::function<at::Tensor()>& norm);
 
-/// One pass of the optimizer over all trainable parameters; the executor is told.
+/// Updates all trainable parameters and calls the executor's parameters_changed().
 void update_all(const StrategyParts& parts, const StepScalars& step);
 
-/// The optimizer's state becomes rank 0's on every rank. Collective.
+/// Broadcasts rank 0's optimizer state to all ranks. Collective.
 void broadcast_state(Communicator& comm, Optimizer& optimizer);
 
-/// A step begins; the gradients are zero, or will be overwritten by its first backward.
+/// Prepares the gradients for a step: sets them to zero, or makes the first backward
+/// overwrite them.
 void start_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches);
 
-/// All parameters may have changed, frozen ones too.
+/// Calls the executor's parameters_changed() for all parameters, also frozen ones.
 void tell_executor(const StrategyParts& parts);
 
+/// Returns the number of samples in the micro-batches.
 int64_t count_samples(const std::vector<Batch>& micro_batches);
 
-/// This rank's gradients of all micro-batches, added up in the arena, each loss times
-/// context.loss_weight. Returns what the executor found.
+/// Sums this rank's gradients of all micro-batches in the arena, with losses multiplied
+/// by context.loss_weight. Returns the executor's sums.
 StepSums add_up_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches,
     const StepContext& context);
 
-/// An optimizer step of a rank that trains by itself: on the mean (or sum) of the
-/// loss over its own samples, no other rank involved. Clips at options.clip_norm.
+/// Makes one optimizer step on the mean (or sum) of the loss over this rank's samples,
+/// without other ranks. Clips gradients at options.clip_norm.
 ///
-/// `micro_batches`: at least one.
+/// `micro_batches` has at least one element.
 StepSums local_step(
     const StrategyOptions& options, const StrategyParts& parts,
     const std::vector<Batch>& micro_batches, const StepContext& context);

@@ -6,32 +6,34 @@
 
 namespace tandem {
 
-/// Who updates the parameters of replicas, ranks that hold the same ones, and whose
-/// optimizer has the state for it. All of it is collective among the replicas.
+/// Divides the parameter update among replicas, the ranks with the same parameters. All
+/// methods are collective among the replicas.
 ///
-/// Replicated: every rank updates all. Sharded: each updates its equal share of every
-/// segment, keeps the state for that only, and gives the result to the others: the same
-/// bits. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory Optimizations Toward
-/// Training Trillion Parameter Models", SC 2020).
+/// Replicated: every rank updates all parameters. Sharded: each rank updates an equal
+/// share of every segment, keeps optimizer state only for its share, and sends the
+/// result to the others. Both give the same bits. Source: ZeRO stage 1 (Rajbhandari et
+/// al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC
+/// 2020).
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
-  /// The optimizer's state becomes the first replica's, as far as this rank needs it.
+  /// Copies the first replica's optimizer state to this rank, as far as it is needed.
   virtual void start() = 0;
 
-  /// One pass of the optimizer over all trainable parameters. The executor is told.
+  /// Updates all trainable parameters and calls the executor's parameters_changed().
   virtual void update(const StepScalars& step) = 0;
 
-  /// The first replica's optimizer state becomes complete.
+  /// Gathers the complete optimizer state at the first replica.
   virtual void collect_state() = 0;
 };
 
-/// `replicas` and what `parts` refers to outlive it; of `parts` the communicator is not
-/// used. `automatic` is `replicated`.
+/// Makes the update rule for `kind`; `automatic` means `replicated`.
 ///
-/// Throws ConfigError where segments do not divide among the ranks that share out the
-/// update (ModelArenaOptions::divisor).
+/// `replicas` and the objects in `parts` must outlive it. Does not use parts.comm.
+///
+/// Throws ConfigError if `kind` is `sharded` and segments do not divide evenly among
+/// the replicas (ModelArenaOptions::divisor).
 std::unique_ptr<UpdateRule> make_update_rule(
     OptimizerState kind, Communicator& replicas, const StrategyParts& parts);
 
