@@ -178,7 +178,7 @@ void GradScaler::look(int64_t steps_done) {
   }
   if (!options_.dynamic && skipped_steps() > 0 && !std::exchange(warned_, true)) {
     log_warning(fmt::format(
-        "[optim] {} of {} steps were left out: their gradients overflow; lower "
+        "[optim] {} of {} steps were skipped because gradients overflowed; lower "
         "--loss-scale, or set it to dynamic",
         skipped_steps(), steps_done));
   }

@@ -77,7 +77,7 @@ void FusedOptimizer::check_arenas() const {
     }
     if (segment.dtype != at::kFloat && segment.dtype != at::kDouble) {
       throw ConfigError(fmt::format(
-          "[optim] parameters are of type {}, expected Float or Double; change the "
+          "[optim] the parameters' dtype is {}, expected Float or Double; change the "
           "model's dtype",
           c10::toString(segment.dtype)));
     }
@@ -129,7 +129,7 @@ void FusedOptimizer::update(const ArenaRange& range, const StepScalars& step) {
       range.segment >= 0 && segment < runs_.size() && range.begin >= 0 &&
           range.begin <= range.end &&
           range.end <= parameters_.segment(range.segment).numel(),
-      "an update leaves the arena");
+      "an update is outside the arena");
   TANDEM_CHECK(step.step >= 1 || step.left_out, "optimizer steps count from 1");
   const Segment& updated = layout_->segments()[segment];
   if (!updated.trainable || step.left_out) {

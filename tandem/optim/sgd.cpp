@@ -99,8 +99,8 @@ class Sgd final : public FusedOptimizer {
         settings_{options.momentum, options.dampening, options.nesterov} {
     if (settings_.nesterov && (settings_.momentum == 0 || settings_.dampening != 0)) {
       throw ConfigError(
-          "[optim] nesterov needs momentum and no dampening; change momentum to "
-          "more than 0 and dampening to 0");
+          "[optim] nesterov needs momentum and no dampening; set momentum above 0 and "
+          "dampening to 0");
     }
     if (settings_.momentum != 0) {
       buffer_ = &add_state("momentum_buffer");

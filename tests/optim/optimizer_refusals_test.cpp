@@ -82,7 +82,7 @@ TEST(Optimizer, RefusesOtherDtypes) {
     const auto made = make_optimizer(named("sgd"), arenas.parameters, arenas.gradients);
     FAIL() << "no error";
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("type Half, expected Float or Double"));
+    EXPECT_THAT(error.what(), HasSubstr("dtype is Half, expected Float or Double"));
   }
 }
 

@@ -44,7 +44,7 @@ TEST(Grid, DegreesThatDoNotFitAreRefusedWithThoseThatDo) {
   EXPECT_THAT(message(4, 0, 6), HasSubstr("4 stages x any replicas"));
   EXPECT_THAT(message(7, 0, 6), HasSubstr("1 x 6, 2 x 3, 3 x 2, 6 x 1"));
   EXPECT_THAT(message(0, 4, 6), HasSubstr("any stages x 4 replicas"));
-  EXPECT_THAT(message(0, 7, 6), HasSubstr("do not make 6 ranks"));
+  EXPECT_THAT(message(0, 7, 6), HasSubstr("do not fit 6 ranks"));
   EXPECT_THAT(message(1, 1, 2), HasSubstr("1 x 2, 2 x 1"));
 }
 

@@ -85,7 +85,7 @@ TEST(LossScale, AFixedScaleThatIsTooLargeLeavesStepsOutAndSaysSo) {
   const auto ranks = train_on_two_ranks(config, with_half_gradients);
   EXPECT_THAT(
       testing::internal::GetCapturedStderr(),
-      HasSubstr("steps were left out: their gradients overflow; lower --loss-scale"));
+      HasSubstr("steps were skipped because gradients overflowed; lower --loss-scale"));
   EXPECT_EQ(ranks[0].skipped_steps, ranks[0].steps);
 }
 

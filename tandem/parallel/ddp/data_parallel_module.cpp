@@ -77,8 +77,9 @@ void concatenate_tensors(const std::vector<NestedTensors>& replicas) {
   for (const auto& replica : replicas) {
     if (replica.structure != replicas[0].structure) {
       throw ConfigError(
-          "[data_parallel] an output's lengths or keys are " + replica.structure +
-          " expected " + replicas[0].structure + " as from replica 0; return the same");
+          "[data_parallel] lengths or keys of an output are " + replica.structure +
+          " expected " + replicas[0].structure +
+          " as from replica 0; make them the same for all replicas");
     }
   }
   for (size_t i = 0; i < replicas[0].tensors.size(); ++i) {
@@ -177,8 +178,8 @@ void ReplicatedModule::replicate() {
     if (replica->tensors.size() != tensors_.size() ||
         replica->module->modules().size() != original_->modules().size()) {
       throw ConfigError(
-          "[data_parallel] clone() gives a module with other parameters, buffers or "
-          "children, expected the same; change it");
+          "[data_parallel] clone() returns a module with other parameters, buffers or "
+          "children, expected the same; change clone()");
     }
   }
   generator.set_state(state);
@@ -213,7 +214,8 @@ void ReplicatedModule::run(
   const std::unique_lock<std::mutex> alone(running_, std::try_to_lock);
   if (!alone) {
     throw ConfigError(
-        "[data_parallel] forward() runs twice, expected once at a time; wait for it");
+        "[data_parallel] forward() is already running, expected one call at a time; "
+        "wait for its end");
   }
   follow_module(count);
   const at::ThreadLocalState state;

@@ -30,21 +30,21 @@ const std::vector<NamedTensor>& checked(
     const DistributedDataParallelOptions& options) {
   if (options.buffers == BufferSync::sync) {
     throw ConfigError(
-        "[ddp] buffers cannot be 'sync' here: a module that computes its statistics "
-        "over all ranks does so itself; choose broadcast, average or off");
+        "[ddp] buffers is sync, expected broadcast, average or off; for statistics "
+        "over all ranks use a module that computes them");
   }
   if (options.bucket_hook && options.comm_hook != CommHook::none) {
     throw ConfigError(
-        "[ddp] there is a bucket_hook and a comm_hook, and only one can reduce; "
-        "leave one out");
+        "[ddp] bucket_hook and comm_hook are both set, expected at most one; remove "
+        "one");
   }
   if (std::none_of(parameters.begin(), parameters.end(), [](const auto& entry) {
         return entry.tensor.requires_grad();
       })) {
     throw ConfigError(
         "[ddp] none of the " + std::to_string(parameters.size()) +
-        " parameters is trainable, so there is nothing to reduce; set requires_grad "
-        "before DistributedDataParallel is made, or do without it");
+        " parameters is trainable, expected at least one; set requires_grad before "
+        "DistributedDataParallel is made, or do not use it");
   }
   return parameters;
 }
@@ -95,10 +95,11 @@ struct DistributedDataParallel::State {
     }
     if (num_stranded > 0) {
       throw CommError(
-          "backward", "the one before it threw when " + std::to_string(num_stranded) +
-                          " of " + std::to_string(reducer.buckets().size()) +
-                          " buckets had been sent, so the ranks are out of step; end "
-                          "the run and start it again");
+          "backward", "the previous backward threw after " +
+                          std::to_string(num_stranded) + " of " +
+                          std::to_string(reducer.buckets().size()) +
+                          " buckets had been sent, so the ranks' gradients differ; "
+                          "restart the run");
     }
     watch.check();
     syncing = sync;

@@ -12,8 +12,8 @@ namespace {
 [[noreturn]] void refuse(const std::string& name, const std::string& what) {
   throw ConfigError(
       "[ddp] '" + name + "' " + what +
-      " after DistributedDataParallel was made of its module; change the module first, "
-      "then make that and the optimizer");
+      " after DistributedDataParallel was made; change the module first, then make "
+      "DistributedDataParallel and the optimizer");
 }
 
 bool is_same(const NamedTensor& a, const NamedTensor& b) {

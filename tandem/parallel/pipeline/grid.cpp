@@ -13,8 +13,8 @@ std::string degree(int64_t count, const std::string& what) {
   return (count == 0 ? "any" : std::to_string(count)) + " " + what;
 }
 
-// "1 x 4, 2 x 2, 4 x 1"
-std::string what_would_do(int world_size) {
+// The products of two numbers that are `world_size`: "1 x 4, 2 x 2, 4 x 1".
+std::string factorizations(int world_size) {
   std::vector<std::string> pairs;
   for (int stages = 1; stages <= world_size; ++stages) {
     if (world_size % stages == 0) {
@@ -36,9 +36,9 @@ Grid make_grid(int64_t stages, int64_t replicas, int rank, int world_size) {
   if (grid.stages * grid.replicas != world_size) {
     throw ConfigError(
         "[grid] " + degree(stages, "stages") + " x " + degree(replicas, "replicas") +
-        " do not make " + std::to_string(world_size) +
-        " ranks; for that many, --stages x --replicas can be " +
-        what_would_do(world_size) + ", or change --nproc");
+        " do not fit " + std::to_string(world_size) +
+        " ranks; set --stages x --replicas to one of " + factorizations(world_size) +
+        ", or change --nproc");
   }
   grid.stage = rank % static_cast<int>(grid.stages);
   grid.replica = rank / static_cast<int>(grid.stages);

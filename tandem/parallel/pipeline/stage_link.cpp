@@ -57,7 +57,7 @@ std::vector<NamedTensor> make_described(const std::string& description) {
 void StageLink::send_shape(const at::Tensor& output) {
   const auto message = at::zeros({kShapeLength}, at::kLong);
   auto* values = message.data_ptr<int64_t>();
-  TANDEM_CHECK(output.dim() + 1 < kShapeLength, "activations of too many dims");
+  TANDEM_CHECK(output.dim() + 1 < kShapeLength, "activations have too many dims");
   values[0] = static_cast<int64_t>(output.scalar_type());
   values[1] = output.dim() - 1;
   for (int64_t dim = 1; dim < output.dim(); ++dim) {
@@ -106,7 +106,8 @@ void StageLink::send_activations(
 
 at::Tensor StageLink::receive_gradient(int64_t micro_batch) {
   const auto sent = activations_.find(micro_batch);
-  TANDEM_CHECK(sent != activations_.end(), "a gradient of what was not sent");
+  TANDEM_CHECK(
+      sent != activations_.end(), "a gradient of activations that were not sent");
   auto gradient = at::empty_like(sent->second.tensor);
   pipeline_
       .recv(gradient, pipeline_.rank() + 1, tag_of(micro_batch), "activation gradients")

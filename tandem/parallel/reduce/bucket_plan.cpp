@@ -26,8 +26,8 @@ std::vector<Bucket> plan_buckets(
     const ArenaLayout& layout, SyncMode sync, int64_t bucket_bytes) {
   if (bucket_bytes <= 0) {
     throw ConfigError(
-        "[data_parallel] a bucket of " + std::to_string(bucket_bytes) +
-        " bytes cannot be; set --bucket-bytes to 1 or more");
+        "[data_parallel] bucket_bytes is " + std::to_string(bucket_bytes) +
+        ", expected 1 or more; change --bucket-bytes");
   }
   std::vector<Bucket> buckets;
   for (const auto& whole : layout.trainable_ranges()) {

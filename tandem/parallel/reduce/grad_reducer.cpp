@@ -106,8 +106,8 @@ void GradReducer::warn_of_unused() {
   if (!names.empty()) {
     log_warning(
         "[parallel] the loss does not depend on " + join(names) +
-        "; their gradients count as zero. Freeze them (requires_grad_(false)) if "
-        "that is meant");
+        "; their gradients count as zero. If this is intended, freeze them "
+        "(requires_grad_(false))");
   }
 }
 

@@ -139,9 +139,8 @@ std::unique_ptr<Strategy> make_sequential(
     const StrategyOptions& options, const StrategyParts& parts) {
   if (parts.comm.size() > 1) {
     throw ConfigError(
-        "[parallel] strategy sequential is for one rank, but there are " +
-        std::to_string(parts.comm.size()) +
-        "; use --strategy data_parallel or --nproc 1");
+        "[parallel] strategy sequential has " + std::to_string(parts.comm.size()) +
+        " ranks, expected one rank; use --strategy data_parallel or --nproc 1");
   }
   return make_data_parallel(options, parts);
 }

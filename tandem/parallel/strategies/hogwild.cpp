@@ -108,8 +108,8 @@ class Hogwild : public Strategy {
     parts_.comm.barrier("shared parameters");
     if (!shared) {
       throw ConfigError(
-          "[hogwild] this rank's parameters are not rank 0's; make the arenas with "
-          "share_parameters() as allocate_parameters");
+          "[hogwild] this rank does not share the memory of rank 0's parameters; set "
+          "ModelArenaOptions::allocate_parameters to share_parameters()");
     }
   }
 

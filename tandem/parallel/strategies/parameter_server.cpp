@@ -11,19 +11,19 @@ namespace {
 void check_options(const StrategyOptions& options, const Communicator& comm) {
   if (comm.size() < 2) {
     throw ConfigError(
-        "[parallel] strategy parameter_server needs a server and a worker, but there "
-        "is 1 rank; use --nproc 2 at least");
+        "[parallel] strategy parameter_server has 1 rank, expected a server and at "
+        "least one worker; use --nproc 2 or more");
   }
   if (!has_rpc(comm)) {
     throw ConfigError(
-        "[parallel] strategy parameter_server needs ranks that can call each other, "
-        "which --backend " +
-        comm.backend() + " does not offer; use --backend gloo or --ranks thread");
+        "[parallel] strategy parameter_server needs RPC, which --backend " +
+        comm.backend() + " does not have; use --backend gloo or --rank-type thread");
   }
   if (options.buffers != BufferSync::broadcast &&
       options.buffers != BufferSync::average) {
     throw ConfigError(
-        "[parallel] the server of strategy parameter_server gets its buffers from the "
+        std::string("[parallel] buffers is ") + name_of(options.buffers) +
+        ", but the server of strategy parameter_server gets its buffers from the "
         "workers; use --buffers broadcast (the first worker's) or average");
   }
 }

@@ -65,7 +65,7 @@ class Server : public ParameterServerRank {
         push.message.header == kPush && push.from >= kFirstWorker &&
             push.from < parts_.comm.size() &&
             (size == 1 || size == 1 + trainable_.size()),
-        "a request other than a push");
+        "an unexpected request");
     auto& worker = workers_[static_cast<size_t>(push.from - kFirstWorker)];
     TANDEM_CHECK(!worker.waits, "a worker pushed twice");
     worker.push = std::move(push);
@@ -206,7 +206,7 @@ class Server : public ParameterServerRank {
     }
     return fmt::format(
         "[parallel] staleness of the server's updates: at most {} of {} steps allowed "
-        "(updates by staleness: {})",
+        "(number of updates by staleness: {})",
         updates_by_staleness_.empty() ? 0 : updates_by_staleness_.rbegin()->first,
         options_.max_staleness, join(counts));
   }

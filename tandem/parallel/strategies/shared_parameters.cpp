@@ -21,9 +21,9 @@ void check_one_host(Communicator& comm) {
   for (int rank = 1; rank < comm.size(); ++rank) {
     if (all.data_ptr<int>()[rank] == 0) {
       throw ConfigError(
-          "[hogwild] ranks share memory, so they must be on one host, but rank " +
-          std::to_string(rank) +
-          " is on another than rank 0; use one host, or --strategy averaging");
+          "[hogwild] rank " + std::to_string(rank) +
+          " is not on rank 0's host, but ranks share memory; use one host, or "
+          "--strategy averaging");
     }
   }
 }
@@ -37,7 +37,7 @@ int open_mapping(const std::string& path) {
   if (fd < 0) {
     throw DataError(
         "[hogwild] cannot open rank 0's parameters at " + path + ": " +
-        std::strerror(errno) + "; run all ranks as one user on one host");
+        std::strerror(errno) + "; run all ranks on one host, as the same user");
   }
   return fd;
 }

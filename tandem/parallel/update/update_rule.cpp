@@ -33,9 +33,9 @@ class ReplicatedUpdate : public UpdateRule {
 ArenaRange share_of(const ArenaRange& segment, const Communicator& comm) {
   if (segment.begin != 0 || segment.end % comm.size() != 0) {
     throw ConfigError(
-        "[parallel] the " + std::to_string(segment.end) +
-        " elements of a segment do not divide among " + std::to_string(comm.size()) +
-        " ranks, which share out the update; set ModelArenaOptions::divisor");
+        "[parallel] a segment has " + std::to_string(segment.end) +
+        " elements, expected a multiple of the " + std::to_string(comm.size()) +
+        " ranks with sharded optimizer state; set ModelArenaOptions::divisor");
   }
   const int64_t share = segment.end / comm.size();
   return {segment.segment, comm.rank() * share, (comm.rank() + 1) * share};

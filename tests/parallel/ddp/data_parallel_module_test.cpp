@@ -139,7 +139,7 @@ TEST(DataParallelModule, NeedsACloneOfTheModuleUnlessThereIsOneReplica) {
   EXPECT_THAT(
       error_of<ConfigError>(
           [] { DataParallel<CloningAnother>(std::make_shared<CloningAnother>(), 2); }),
-      HasSubstr("clone() gives a module with other parameters"));
+      HasSubstr("clone() returns a module with other parameters"));
 }
 
 TEST(DataParallelModule, FollowsChangesOfTheModule) {
@@ -326,7 +326,7 @@ TEST(DataParallelModule, AForwardWithinAForwardIsRefused) {
       error_of<Error>([&] {
         model->forward(at::ones({4, 1}));
       }),
-      AllOf(HasSubstr("replica 0 of 2"), HasSubstr("expected once at a time")));
+      AllOf(HasSubstr("replica 0 of 2"), HasSubstr("expected one call at a time")));
 }
 
 struct Elsewhere : torch::nn::Cloneable<Elsewhere> {
