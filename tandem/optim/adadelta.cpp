@@ -11,7 +11,7 @@ struct AdadeltaSettings {
   double eps = 1e-6;
 };
 
-// What is the same for all elements of a step, T: float or double.
+// The numbers of a step that are the same for all elements. T is float or double.
 template <typename T>
 struct AdadeltaFactors {
   T gradient_scale;
@@ -30,8 +30,10 @@ TANDEM_ALWAYS_INLINE AdadeltaFactors<T> factors_of(
           static_cast<T>(settings.eps),           static_cast<T>(-context.lr)};
 }
 
-// PyTorch divides one root by another. The root of the quotient differs in the last
-// bit and costs one root, not two: with two the pass waits for them, not for memory.
+// Updates one element.
+//
+// PyTorch divides one square root by another. The root of the quotient needs one root
+// and may differ in the last bit; with two roots, the pass is slower than the memory.
 // (In float32 the quotient leaves the range of normal numbers for gradients above
 // 1e16.)
 template <typename T>

@@ -8,7 +8,7 @@ namespace tandem {
 
 namespace {
 
-// The sum of two numbers, of which the second is below the first's last bit.
+// The sum of two numbers; `low` is smaller than the last bit of `high`.
 struct DoubledDouble {
   double high;
   double low;
@@ -22,9 +22,9 @@ TANDEM_ALWAYS_INLINE DoubledDouble product(DoubledDouble a, DoubledDouble b) {
   return {sum, low - (sum - high)};
 }
 
-// base^exponent for 0 <= base < 1 and exponent >= 0, nearly always rounded correctly,
-// with the same bits on every CPU and C library. 1 - power() has the bits
-// of 1 - glibc's pow for Adam's usual bases (0.9 to 0.999, a million steps).
+// Returns base^exponent for 0 <= base < 1 and exponent >= 0, nearly always correctly
+// rounded, with the same bits on every CPU and C library. 1 - power() has the bits of
+// 1 - pow() of glibc for Adam's usual bases (0.9 to 0.999, a million steps).
 TANDEM_ALWAYS_INLINE double power(double base, int64_t exponent) {
   DoubledDouble result{1, 0};
   DoubledDouble factor{base, 0};
@@ -41,15 +41,15 @@ struct AdamSettings {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  // AdamW.
+  // Whether weight decay is decoupled (AdamW).
   bool decoupled = false;
 };
 
-// What is the same for all elements of a step, T: float or double.
+// The numbers of a step that are the same for all elements. T is float or double.
 template <typename T>
 struct AdamFactors {
   T gradient_scale;
-  // Adam adds this times the parameter to the gradient; AdamW multiplies the
+  // Adam adds weight_decay times the parameter to the gradient. AdamW multiplies the
   // parameter by `shrink`.
   T weight_decay;
   T shrink;
@@ -81,10 +81,10 @@ TANDEM_ALWAYS_INLINE AdamFactors<T> factors_of(
       static_cast<T>(-(context.lr / correction1))};
 }
 
-// `largest` is read and written with amsgrad only; it may be null else.
+// Updates one element. `largest` is used only with amsgrad; otherwise it may be null.
 //
-// PyTorch divides by the root of the correction; its inverse as a factor differs in
-// the last bit and saves one of two divisions.
+// PyTorch divides by the root of the correction. Multiplying by its inverse saves one
+// of two divisions and may change the last bit.
 template <bool amsgrad, typename T>
 TANDEM_ALWAYS_INLINE void adam_element(
     T grad, T& param, T& exp_avg, T& exp_avg_sq, T* largest, const AdamFactors<T>& f) {
@@ -113,7 +113,7 @@ TANDEM_ALWAYS_INLINE void update_loop(
   }
 }
 
-// `maximum` may be null: no amsgrad.
+// `maximum` is null without amsgrad.
 template <typename T>
 TANDEM_ALWAYS_INLINE void update_each(
     int64_t n, T* param, const T* grad, T* exp_avg, T* exp_avg_sq, T* maximum,
@@ -139,7 +139,6 @@ TANDEM_SIMD_CLONES void update_elements(
 
 class Adam final : public FusedOptimizer {
  public:
-  // `decoupled`: AdamW.
   Adam(
       bool decoupled, const OptimizerOptions& options, Arena& parameters,
       Arena& gradients, const std::vector<ParameterGroup>& groups)

@@ -14,17 +14,17 @@
 
 namespace tandem {
 
-/// One optimizer step as one parameter group sees it.
+/// The numbers of one optimizer step for one parameter group.
 struct GroupContext {
   double lr = 0;
   double weight_decay = 0;
   double gradient_scale = 1;
-  // Counts from 1.
+  // Number of the step, from 1.
   int64_t step = 1;
 };
 
-/// What every optimizer makes of a gradient first. `weight_decay` is the same for all
-/// elements: compilers take the condition out of a loop, which they then vectorise.
+/// Scales a gradient and adds weight decay. `weight_decay` is the same for all
+/// elements, so compilers move the condition out of a loop and vectorise it.
 template <typename T>
 TANDEM_ALWAYS_INLINE T
 decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
@@ -35,13 +35,13 @@ decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
   return g;
 }
 
-/// What the optimizers share: state arenas, and splitting a range into runs of one
-/// parameter group. A class for each algorithm updates a run in one pass.
+/// The common part of all optimizers: state arenas, and the division of a range into
+/// runs of one parameter group. Each algorithm's class updates a run in one pass.
 ///
 ///   parameters   | run of group 0 | run of group 1 | run of group 0 |  one segment
 ///   gradients and state arenas have the same layout
 ///
-/// A pass moves 12 bytes of memory for a float32 parameter, and 8 for each state arena.
+/// A pass moves 12 bytes of memory per float32 parameter, and 8 per state arena.
 class FusedOptimizer : public Optimizer {
  public:
   void update(const ArenaRange& range, const StepScalars& step) final;
@@ -51,24 +51,23 @@ class FusedOptimizer : public Optimizer {
   }
 
  protected:
-  /// An unset lr or weight_decay becomes the default given.
+  /// If lr or weight_decay is unset in `options`, uses the default argument.
   ///
-  /// Throws ConfigError as make_optimizer says, for what is not particular to
-  /// one algorithm.
+  /// Throws ConfigError for invalid groups, layouts or dtypes.
   FusedOptimizer(
       const OptimizerOptions& options, double default_lr, double default_weight_decay,
       Arena& parameters, Arena& gradients, const std::vector<ParameterGroup>& groups);
 
-  /// A new arena of zeros.
+  /// Makes a state arena of zeros.
   Arena& add_state(const std::string& name);
 
-  /// `run` is not empty and lies in one group and one trainable segment. Called by
-  /// several threads at once, for runs that do not overlap.
+  /// Updates a run of parameters on the CPU. `run` is not empty and is in one group and
+  /// one trainable segment. Several threads may call it concurrently with disjoint
+  /// runs.
   virtual void update_run(const ArenaRange& run, const GroupContext& context) = 0;
 
-  /// Updates such a run of parameters that are not on the CPU, in LibTorch's operators:
-  /// with the formulas of update_run(), so the results equal those of the CPU but for
-  /// the last bits. Not called by several threads.
+  /// Updates a run of parameters on a device with LibTorch's operators. Uses the
+  /// formulas of update_run(), so only the last bits differ. Called by one thread.
   virtual void update_run_on_device(
       const ArenaRange& run, const GroupContext& context) = 0;
 
@@ -91,14 +90,15 @@ class FusedOptimizer : public Optimizer {
   Arena& gradients_;
 
  private:
-  // Neighbouring elements of a segment that belong to one group: [begin, end).
+  // The elements [begin, end) of a segment, which are in one group.
   struct Run {
     int64_t begin;
     int64_t end;
     size_t group;
   };
 
-  // Calls `body` with each part of a run that is in the range, and its context.
+  // Calls `body` for each run in the range, with the run's part of the range and its
+  // context.
   template <typename Body>
   void for_each_run(
       const ArenaRange& range, const StepScalars& step, const Body& body) const;
@@ -108,23 +108,23 @@ class FusedOptimizer : public Optimizer {
   double lr_;
   double weight_decay_;
   std::vector<ParameterGroup> groups_;
-  // The runs of each segment, which together are the whole of it.
+  // The runs of each segment, which together cover it.
   std::vector<std::vector<Run>> runs_;
   std::shared_ptr<const ArenaLayout> layout_;
   std::vector<std::unique_ptr<Arena>> state_;
 };
 
-/// decayed_gradient() in LibTorch's operators: a new tensor.
+/// Computes decayed_gradient() with LibTorch's operators. Returns a new tensor.
 at::Tensor decayed_gradient(
     const at::Tensor& grad, const at::Tensor& param, double gradient_scale,
     double weight_decay);
 
-/// Throws ConfigError unless `holds` and `value` is finite. `expected`: for
-/// instance "at least 0".
+/// Throws ConfigError unless `holds` is true and `value` is finite. `expected` is the
+/// wanted range, for instance "at least 0".
 void check_setting(
     const std::string& name, double value, bool holds, const std::string& expected);
 
-/// The value, or the default where it is unset.
+/// Returns options.eps, or `default_eps` if it is unset.
 double eps_of(const OptimizerOptions& options, double default_eps);
 
 }  // namespace tandem

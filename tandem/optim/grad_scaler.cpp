@@ -30,8 +30,8 @@ Arena make_state() {
       "grad_scaler");
 }
 
-// A sum of products with 0 is 0 unless a value is not finite; with a sum for each lane
-// the loop vectorises without leave to reorder.
+// Number of partial sums. A sum of products with 0 is 0 unless a value is not finite.
+// With several sums, compilers vectorise the loop although they must not reorder a sum.
 constexpr int64_t kLanes = 32;
 
 template <typename T>
@@ -63,7 +63,8 @@ TANDEM_SIMD_CLONES bool unscale_all(int64_t n, double* values, double factor) {
   return unscale_elements(n, values, factor);
 }
 
-// Divides by the scale, 1 / `factor`. Returns whether all values were finite.
+// Multiplies the values by `factor`, the inverse of the scale. Returns whether all were
+// finite.
 bool unscale_slice(at::Tensor slice, double factor) {
   if (!slice.is_cpu()) {
     const auto poison = slice.mul(0).sum();
@@ -84,9 +85,8 @@ float& scale_of(const Arena& state) {
   return *state.view(kScale).data_ptr<float>();
 }
 
-// Ends a step whose gradients were all `finite`, or is left out: counts it, takes
-// those that were left out off step.step, and sets the scale of the step to come. It
-// may shrink to nothing.
+// Marks the step as left out unless its gradients are `finite`, subtracts the skipped
+// steps from step.step, and sets the scale of the next step, which may become 0.
 void end_scaled_step(
     const GradScalerOptions& options, bool finite, float& scale,
     int64_t& growth_tracker, int64_t& skipped_steps, StepScalars& step) {
@@ -159,7 +159,7 @@ double GradScaler::scale() const {
 }
 
 void GradScaler::unscale(Arena& gradients, StepScalars& step) {
-  // Computed as Python does, with its rounding.
+  // Rounded as in Python, which computes the inverse in float64.
   const double factor = 1.0 / static_cast<double>(scale_of(state_));
   bool finite = true;
   for (const auto& range : gradients.layout().trainable_ranges()) {

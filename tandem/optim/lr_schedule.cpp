@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-// From `start` to `end` along half a cosine as `part` goes from 0 to 1.
+// Interpolates from `start` to `end` along half a cosine while `part` goes from 0 to 1.
 double anneal(double start, double end, double part) {
   return end + (start - end) * (1 + std::cos(kPi * part)) / 2;
 }
@@ -89,8 +89,8 @@ class OneCycle final : public LrSchedule {
   double initial_lr_;
   double max_lr_;
   double min_lr_;
-  // Steps; `top_` need not be whole, and is below 0 when the first step is
-  // already on the way down.
+  // Steps of the highest and of the last learning rate. `top_` may be fractional, and
+  // is below 0 if the rate decreases from the first step on.
   double top_;
   double last_;
 };
@@ -112,7 +112,7 @@ class WarmUp final : public LrSchedule {
   int64_t num_steps_;
 };
 
-// `num_steps` of the whole run.
+// Makes the schedule without warm-up. `num_steps` is the number of steps of the run.
 std::unique_ptr<LrSchedule> make_unwarmed(
     const LrScheduleOptions& options, double base_lr, int64_t num_steps) {
   switch (options.kind) {
@@ -136,7 +136,7 @@ void check_count(const char* name, int64_t value) {
 
 void check_schedule(const LrScheduleOptions& options, double base_lr) {
   check_options(options);
-  // Not left to the optimizer's check, which takes -1 for "not given".
+  // The optimizer's check accepts -1, which means unset there.
   if (!std::isfinite(base_lr) || base_lr < 0) {
     throw ConfigError(fmt::format(
         "[schedule] lr is {}, expected a number from 0; change lr", base_lr));

@@ -12,7 +12,8 @@
 
 namespace tandem {
 
-// Each optimizer's source file defines its make_NAME().
+// Declares and lists the factory of each optimizer, make_NAME(), which its source file
+// defines.
 #define TANDEM_OPTIMIZERS(ROW) \
   ROW(sgd)                     \
   ROW(adam)                    \
@@ -38,7 +39,7 @@ struct OptimizerRow {
 constexpr OptimizerRow kOptimizers[] = {TANDEM_OPTIMIZERS(TANDEM_ROW)};
 #undef TANDEM_ROW
 
-// The least number of elements that a thread takes.
+// Minimum number of elements per thread.
 constexpr int64_t kGrain = 65'536;
 
 double value_or(double value, double fallback) {

@@ -11,7 +11,7 @@ struct SgdSettings {
   bool nesterov = false;
 };
 
-// What is the same for all elements of a step, T: float or double.
+// The numbers of a step that are the same for all elements. T is float or double.
 template <typename T>
 struct SgdFactors {
   T gradient_scale;
@@ -36,13 +36,13 @@ TANDEM_ALWAYS_INLINE SgdFactors<T> factors_of(
       settings.nesterov};
 }
 
-// Without momentum.
+// Updates one element without momentum.
 template <typename T>
 TANDEM_ALWAYS_INLINE void sgd_element(T grad, T& param, const SgdFactors<T>& f) {
   param += f.minus_lr * decayed_gradient(grad, param, f.gradient_scale, f.weight_decay);
 }
 
-// With momentum, whose buffer the first step fills.
+// Updates one element with momentum. The first step initializes the buffer.
 template <typename T>
 TANDEM_ALWAYS_INLINE void sgd_element(
     T grad, T& param, T& buffer, const SgdFactors<T>& f) {
@@ -52,8 +52,8 @@ TANDEM_ALWAYS_INLINE void sgd_element(
   param += f.minus_lr * (f.nesterov ? g + f.momentum * b : b);
 }
 
-// The conditions are the same for all elements: compilers take them out of the loops,
-// which they then vectorise.
+// The conditions are the same for all elements, so compilers move them out of the loops
+// and vectorise these.
 
 template <typename T>
 TANDEM_ALWAYS_INLINE void update_plain(

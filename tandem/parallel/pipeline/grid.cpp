@@ -13,7 +13,8 @@ std::string degree(int64_t count, const std::string& what) {
   return (count == 0 ? "any" : std::to_string(count)) + " " + what;
 }
 
-// The products of two numbers that are `world_size`: "1 x 4, 2 x 2, 4 x 1".
+// Returns all ways to divide `world_size` into stages x replicas: "1 x 4, 2 x 2, 4 x
+// 1".
 std::string factorizations(int world_size) {
   std::vector<std::string> pairs;
   for (int stages = 1; stages <= world_size; ++stages) {

@@ -13,7 +13,7 @@ namespace tandem {
 
 namespace {
 
-// dtype, number of dims, dims.
+// Length of a shape message: dtype, number of dims, dims.
 constexpr int64_t kShapeLength = 10;
 constexpr int kShapeTag = 0;
 constexpr int kStateTag = 0;
@@ -22,7 +22,7 @@ int tag_of(int64_t micro_batch) {
   return static_cast<int>(micro_batch) + 1;
 }
 
-// A line per tensor: dtype, number of dims, dims, name.
+// Returns a line per tensor: dtype, number of dims, dims, name.
 std::string describe_tensors(const std::vector<NamedTensor>& tensors) {
   std::ostringstream text;
   for (const auto& [name, tensor] : tensors) {
@@ -118,7 +118,7 @@ at::Tensor StageLink::receive_gradient(int64_t micro_batch) {
 }
 
 void StageLink::send_gradient(int64_t micro_batch, const at::Tensor& gradient) {
-  // Keeps gradients that the stage before has not taken yet few, as activations are.
+  // Limits the number of gradients that the previous stage has not received yet.
   while (static_cast<int>(gradients_.size()) >= pipeline_.size()) {
     gradients_.front().work->wait();
     gradients_.pop_front();

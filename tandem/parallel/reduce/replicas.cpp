@@ -43,7 +43,7 @@ Drift find_drift(Communicator& comm, ModelArenas& arenas) {
   for (int rank = 1; rank < comm.size(); ++rank) {
     for (int64_t slot = num_slots - 1; slot >= 0; --slot) {
       if (!all[rank][slot].equal(all[0][slot])) {
-        // Slots lie in reverse order of registration.
+        // Slots are in reverse order of registration.
         drift.parameter = drift.ranks.empty() ? slots[static_cast<size_t>(slot)].name
                                               : drift.parameter;
         drift.ranks.push_back(rank);
@@ -59,7 +59,7 @@ void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how) {
   if (how == BufferSync::broadcast) {
     broadcast_arena(comm, buffers);
   } else if (how == BufferSync::average) {
-    // Means of the real-valued buffers; counters are equal already.
+    // Counters, which are integers, are equal already.
     for (const auto& range : buffers.layout().ranges()) {
       auto slice = buffers.slice(range);
       if (at::isFloatingType(slice.scalar_type())) {

@@ -13,12 +13,12 @@ namespace tandem {
 namespace {
 
 // Parameter averaging (Zinkevich et al., "Parallelized stochastic gradient descent",
-// NIPS 2010), and local SGD (Stich, ICLR 2019) where it is done every few steps. Each
-// rank steps by itself, on the mean loss over its own samples; the optimizer's state
-// stays its own.
+// NIPS 2010). If ranks average every few steps, this is local SGD (Stich, ICLR 2019).
+// Each rank makes steps on the mean loss over its own samples, with its own optimizer
+// state.
 //
-// Between averages the run can be looked at: for an evaluation or a checkpoint the
-// arenas hold the average, and the next step begins from this rank's own values again.
+// An evaluation or a checkpoint between two averages uses the average of all ranks. The
+// next step restores this rank's local values.
 class Averaging : public Strategy {
  public:
   Averaging(const StrategyOptions& options, const StrategyParts& parts)
@@ -36,7 +36,7 @@ class Averaging : public Strategy {
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     go_on_from_own();
     epoch_ended_ = false;
-    // Also without samples of one's own: the others have moved.
+    // Also without own samples, because other ranks' parameters change.
     equal_.fill_(0);
     StepSums sums;
     if (!micro_batches.empty()) {
@@ -54,7 +54,7 @@ class Averaging : public Strategy {
   }
 
   void end_epoch(bool last) override {
-    // The mean of equal numbers may be another number.
+    // Averages at most once, because the mean of equal numbers may differ from them.
     const bool done = std::exchange(epoch_ended_, true) && are_equal();
     if (!done && (last || options_.average_every == StrategyOptions::kEveryEpoch)) {
       go_on_from_own();
@@ -136,7 +136,8 @@ class Averaging : public Strategy {
     tell();
   }
 
-  // Of counters the whole part.
+  // Averages `values` over ranks. Rounds the means of integers, such as counters,
+  // towards zero.
   void mean_of(at::Tensor values, const char* label) {
     if (options_.average_every == StrategyOptions::kAtTheEnd) {
       gather_sum(values, label);
@@ -150,9 +151,9 @@ class Averaging : public Strategy {
     }
   }
 
-  // Who averages once, at the end, can gather at rank 0, as Zinkevich's master does:
-  // added up in rank order, the same bits over every backend. The others get the sum as
-  // well, for all ranks evaluate.
+  // Gathers `values` at rank 0, as Zinkevich's master does, and sums them in rank
+  // order. So the bits are the same for every backend. Broadcasts the sum, because all
+  // ranks evaluate. Used if ranks average once.
   void gather_sum(at::Tensor values, const char* label) {
     at::Tensor all;
     if (parts_.comm.rank() == 0) {
@@ -188,9 +189,10 @@ class Averaging : public Strategy {
 
   StrategyOptions options_;
   StrategyParts parts_;
-  // Whether all ranks have the same parameters and buffers; the same on all ranks.
+  // 1 if all ranks have equal parameters and buffers, else 0. Has the same value on all
+  // ranks.
   at::Tensor equal_;
-  // This rank's parameters and buffers while the arenas hold the average.
+  // This rank's local parameters and buffers while the arenas contain the average.
   std::vector<NamedTensor> own_;
   bool changed_outside_ = false;
   bool epoch_ended_ = false;

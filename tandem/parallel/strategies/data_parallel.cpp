@@ -12,14 +12,14 @@ namespace tandem {
 
 namespace {
 
-// Of a mean, the loss weight has already made the gradients of many ranks small.
+// For a mean loss, the loss weight already divides gradients by the number of samples
+// of all ranks, so the wire format needs no scale.
 WireFormat wire_of(const StrategyOptions& options, const StrategyParts& parts) {
   const bool sums = parts.loss.reduction == Reduction::sum;
   return {options.comm_hook, sums ? 1.0 / parts.comm.size() : 1.0};
 }
 
-// With a group of one this is the sequential strategy: every collective does
-// nothing.
+// With a group of one this is the strategy sequential, since collectives do nothing.
 class DataParallel : public Strategy {
  public:
   DataParallel(const StrategyOptions& options, const StrategyParts& parts)
@@ -35,7 +35,7 @@ class DataParallel : public Strategy {
   void start() override {
     start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
     update_->start();
-    // Frozen parameters came from rank 0 too.
+    // Frozen parameters have changed too.
     tell_executor(parts_);
   }
 
@@ -105,8 +105,7 @@ class DataParallel : public Strategy {
     return weighted;
   }
 
-  // All ranks have the same gradients here, so a GradScaler decides alike on them
-  // whether to leave the step out.
+  // All ranks have equal gradients here, so their GradScalers skip the same steps.
   void update(const StepContext& context) {
     if (context.trace != nullptr) {
       context.trace->mark("compute", "update");

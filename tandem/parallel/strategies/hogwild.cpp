@@ -8,21 +8,22 @@ namespace tandem {
 namespace {
 
 // Recht, Re, Wright, Niu, "Hogwild!: A Lock-Free Approach to Parallelizing Stochastic
-// Gradient Descent", NIPS 2011. All ranks' parameter arenas are one piece of shared
-// memory (shared_parameters.h); each rank steps on its own samples with gradients and
-// an optimizer state of its own, and reads whatever the others wrote last.
+// Gradient Descent", NIPS 2011. The parameter arenas of all ranks are one block of
+// shared memory (shared_parameters.h). Each rank makes steps on its own samples, with
+// its own gradients and optimizer state, and reads the newest values of other ranks.
 //
-// The optimizer's kernels are plain loads and stores of aligned numbers: an update may
-// be lost, but never half a number be read. (A thread sanitizer does not see these
-// races: each rank has a mapping of its own.) Nobody steps between the barriers at the
-// end of an epoch and around a checkpoint.
+// Optimizers load and store aligned numbers, so an update may be lost, but no read
+// returns a half-written number. (The thread sanitizer does not detect these races,
+// because each rank has its own mapping.) No rank makes a step between the barriers at
+// the end of an epoch and around a checkpoint.
 class Hogwild : public Strategy {
  public:
   Hogwild(const StrategyOptions& options, const StrategyParts& parts)
       : options_(options), parts_(parts) {}
 
   void start() override {
-    // Behind this all have written what they start from, a checkpoint for instance.
+    // After this barrier all ranks have written their start values, for instance from a
+    // checkpoint.
     parts_.comm.barrier("start");
     check_shared();
     broadcast_arena(parts_.comm, parts_.arenas.buffers());
@@ -36,7 +37,7 @@ class Hogwild : public Strategy {
       return {};
     }
     const int64_t start = context.trace != nullptr ? context.trace->now_us() : 0;
-    // Others write too.
+    // Other ranks may have changed the parameters.
     tell_executor(parts_);
     auto sums = local_step(options_, parts_, micro_batches, context);
     if (context.trace != nullptr) {
@@ -72,8 +73,8 @@ class Hogwild : public Strategy {
     tell_executor(parts_);
   }
 
-  // Rank 0's optimizer state stands for all. A copy: the others go on writing while
-  // rank 0 saves.
+  // Returns rank 0's optimizer state, and a copy of the parameters, since other ranks
+  // continue to write them while rank 0 saves.
   TrainingState collect_state() override {
     sync_buffers(parts_.comm, parts_.arenas, options_.buffers);
     auto state = local_state(parts_.arenas, parts_.optimizer);
@@ -88,7 +89,8 @@ class Hogwild : public Strategy {
   }
 
  private:
-  // Arenas apart would train as many models, and nobody would notice.
+  // Throws ConfigError unless rank 0's parameters are in the same memory. Otherwise
+  // each rank would silently train its own model.
   void check_shared() {
     if (parts_.arenas.parameters().layout().segments().empty()) {
       return;

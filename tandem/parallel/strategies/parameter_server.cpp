@@ -41,7 +41,7 @@ void ParameterServerRank::start() {
   if (!rpc_) {
     rpc_ = make_rpc(parts_.comm);
   }
-  // Frozen parameters came from rank 0 too.
+  // Frozen parameters have changed too.
   tell_executor(parts_);
 }
 
@@ -50,7 +50,7 @@ StepSums ParameterServerRank::evaluate_batch(
   return parts_.executor.forward(0, batch, context).sums;
 }
 
-// All have their answers once all are here.
+// After the barrier all workers have received their replies.
 void ParameterServerRank::end_epoch(bool last) {
   if (last) {
     parts_.comm.barrier("last answer");
@@ -97,7 +97,8 @@ bool ParameterServerRank::is_asynchronous() const {
   return options_.server_updates == ServerUpdates::asynchronous;
 }
 
-// The server sees no samples, so its own are none. Counters are the first worker's.
+// Averages or broadcasts the workers' buffers. The server computes no buffers, so it
+// adds zeros. Counters are those of the first worker.
 void ParameterServerRank::take_workers_buffers(at::Tensor buffers) {
   if (options_.buffers == BufferSync::average &&
       at::isFloatingType(buffers.scalar_type())) {

@@ -18,8 +18,8 @@ namespace tandem {
 
 namespace {
 
-// Stages x replicas. Activations travel along the pipeline, gradients are reduced
-// over the ranks that hold the same stage.
+// A grid of stages x replicas. Activations are sent along a pipeline; gradients are
+// reduced over the ranks with the same stage.
 class Pipeline : public Strategy {
  public:
   Pipeline(const StrategyOptions& options, const StrategyParts& parts)
@@ -196,7 +196,7 @@ class Pipeline : public Strategy {
     return squares.sqrt()[0];
   }
 
-  // The largest of the replicas' numbers, of each stage.
+  // Returns the maximum of `mine` over replicas, for each stage.
   std::vector<double> of_stages(int64_t mine) {
     auto largest = at::full({1}, static_cast<double>(mine), at::kDouble);
     replicas_->all_reduce(largest, ReduceOp::max, "measurements")->wait();
@@ -221,7 +221,8 @@ class Pipeline : public Strategy {
   StrategyOptions options_;
   StrategyParts parts_;
   Grid grid_;
-  // The stages of this rank's replica, and the replicas of its stage.
+  // The group of the stages of this rank's replica, and that of the replicas of its
+  // stage.
   std::unique_ptr<Communicator> pipeline_;
   std::unique_ptr<Communicator> replicas_;
   StageLink link_;

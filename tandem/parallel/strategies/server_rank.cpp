@@ -13,7 +13,8 @@ namespace tandem {
 
 namespace {
 
-// Alone in touching its arenas: pushes wait in line until train_step takes them.
+// Requests wait in a queue until train_step() handles them, so only one thread uses the
+// arenas.
 class Server : public ParameterServerRank {
  public:
   Server(const StrategyOptions& options, const StrategyParts& parts)
@@ -24,7 +25,7 @@ class Server : public ParameterServerRank {
     return is_asynchronous() ? serve_each(context) : serve_together(context);
   }
 
-  // Of an asynchronous server.
+  // Called on an asynchronous server only.
   void leave_steps() override {
     while (num_left_ < num_workers()) {
       if (auto* worker = next_push()) {
@@ -42,16 +43,17 @@ class Server : public ParameterServerRank {
 
  private:
   struct PerWorker {
-    // Steps it has pushed.
+    // Number of pushed steps.
     int64_t clock = 0;
-    // How far it was ahead of the slowest when it got the parameters it now uses.
+    // Number of steps ahead of the slowest worker when it received its parameters.
     int64_t staleness = 0;
-    // Its push, while it waits for the answer.
+    // The push while the worker waits for the reply.
     RpcRequest push;
     bool waits = false;
   };
 
-  // Takes a push; its worker waits from now on. Null when a worker leaves instead.
+  // Waits for the next request. Returns the worker that pushed, which waits for a
+  // reply, or null if a worker left.
   PerWorker* next_push() {
     RpcRequest push = rpc().next();
     if (push.message.header == kLeave) {
@@ -83,7 +85,7 @@ class Server : public ParameterServerRank {
     worker.waits = false;
   }
 
-  // The sums travel to the reports with the workers' own.
+  // Returns no sums, because workers report their own.
   StepSums serve_together(const StepContext& context) {
     Trace::Event event{"wait for pushes", "server"};
     event.at_us = context.trace != nullptr ? context.trace->now_us() : 0;
@@ -102,7 +104,7 @@ class Server : public ParameterServerRank {
     return {};
   }
 
-  // In rank order: the bits of thread ranks that reduce together.
+  // Sums in rank order, as thread ranks do in an all-reduce, so the bits are the same.
   void add_up_gradients() {
     bool first = true;
     for (const auto& worker : workers_) {
@@ -128,8 +130,8 @@ class Server : public ParameterServerRank {
     }
   }
 
-  // As many pushes as there are workers make a step, whoever they come from: the
-  // reports are of all workers.
+  // Handles as many pushes as there are workers, from any of them, and counts these as
+  // one step. The sums in reports are those of all workers.
   StepSums serve_each(const StepContext& context) {
     if (steps_ == 0) {
       updates_before_ = context.step * num_workers();
@@ -160,8 +162,8 @@ class Server : public ParameterServerRank {
   }
 
   // Stale synchronous parallel (Ho et al., "More Effective Distributed ML via a Stale
-  // Synchronous Parallel Parameter Server", 2013): nobody is more than the bound ahead
-  // of the slowest.
+  // Synchronous Parallel Parameter Server", 2013): no worker is more than max_staleness
+  // steps ahead of the slowest.
   void answer_who_may_go_on() {
     int64_t slowest = workers_.front().clock;
     for (const auto& worker : workers_) {
@@ -186,7 +188,7 @@ class Server : public ParameterServerRank {
     }
   }
 
-  // "staleness_updates": how many updates were 0, 1, 2, ... steps ahead.
+  // "staleness_updates": the number of updates with staleness 0, 1, 2, ...
   std::map<std::string, std::vector<double>> measurements() override {
     if (updates_by_staleness_.empty()) {
       return {};
@@ -220,14 +222,14 @@ class Server : public ParameterServerRank {
   }
 
   std::vector<PerWorker> workers_;
-  // Of the last step.
+  // Context of the last step.
   StepContext context_;
-  // Of this process; updates of the run before it.
+  // Steps and pushes of this process, and updates before it started.
   int64_t steps_ = 0;
   int64_t pushes_ = 0;
   int64_t updates_before_ = 0;
   std::map<int64_t, int64_t> updates_by_staleness_;
-  // Workers that make no more steps; the others no longer wait for them.
+  // Number of workers that make no more steps. Others no longer wait for them.
   int64_t num_left_ = 0;
 };
 

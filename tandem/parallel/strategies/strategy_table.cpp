@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-// Each strategy's source file defines its make_NAME().
+// The factory of a strategy, make_NAME(), which its source file defines.
 using StrategyFactory = std::unique_ptr<Strategy>(
     const StrategyOptions& options, const StrategyParts& parts);
 

@@ -30,7 +30,8 @@ class Worker : public ParameterServerRank {
   }
 
  private:
-  // A share of the step of all workers; alone, the mean over its own samples.
+  // Returns the loss weight for the samples of all workers; with an asynchronous
+  // server, for those of this worker.
   double weight_of(const std::vector<Batch>& micro_batches) const {
     if (micro_batches.empty()) {
       return 1;

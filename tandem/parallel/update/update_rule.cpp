@@ -85,8 +85,8 @@ class ShardedUpdate : public UpdateRule {
   }
 
  private:
-  // Each rank's share becomes what the first replica has there, and all that nobody
-  // updates the first replica's.
+  // Scatters the first replica's trainable segments, and broadcasts the others, which
+  // no rank updates.
   void scatter(Arena& arena) {
     for (const auto& range : arena.layout().ranges()) {
       if (!arena.layout().segments()[static_cast<size_t>(range.segment)].trainable) {
@@ -104,7 +104,7 @@ class ShardedUpdate : public UpdateRule {
 
   Communicator& replicas_;
   StrategyParts parts_;
-  // The segments that the optimizer updates, and this rank's shares of them.
+  // The trainable segments, and this rank's shares of them.
   std::vector<ArenaRange> trainable_;
   std::vector<ArenaRange> own_;
 };
