@@ -19,7 +19,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// A file includes its own folder and strictly lower layers.
+// A file may include its own folder and lower layers.
 const std::map<std::string, int> kLayers = {
     {"base", 0}, {"config", 1},   {"core", 1},       {"launch", 1}, {"comm", 2},
     {"data", 2}, {"formats", 2},  {"kernels", 2},    {"model", 2},  {"optim", 2},
@@ -38,8 +38,8 @@ std::vector<std::string> includes_of(const std::string& text) {
   return paths;
 }
 
-// "comm" for "tandem/comm/backends/gloo.h", "app" for "app/main.cpp", "" for what is in
-// no folder: the umbrella header, which includes all.
+// Returns "comm" for "tandem/comm/backends/gloo.h" and "app" for "app/main.cpp".
+// Returns "" for the umbrella header, which is in no folder and includes all.
 std::string folder_of(const std::string& path) {
   static const std::regex inner("^tandem/([^/]+)/");
   std::smatch found;
@@ -74,7 +74,7 @@ std::optional<std::string> forbidden_edge(
   return path + " includes " + include;
 }
 
-// What one file does that the architecture forbids.
+// Returns the violations of the architecture in one file.
 std::vector<std::string> violations(const std::string& path, const std::string& text) {
   std::vector<std::string> found;
   const std::string folder = folder_of(path);
@@ -89,7 +89,7 @@ std::vector<std::string> violations(const std::string& path, const std::string& 
       found.push_back(path + ": torch/torch.h in a header");
     }
   }
-  // TORCH_VERSION itself is a text to print; its numbers make decisions.
+  // TORCH_VERSION is allowed, because it is a string to print.
   if (path.rfind("tandem/core/torch_compat.", 0) != 0 &&
       text.find("TORCH_VERSION_M") != std::string::npos) {
     found.push_back(path + ": a LibTorch version outside of core/torch_compat");
@@ -124,14 +124,14 @@ TEST(Architecture, FilesIncludeOnlyLowerLayers) {
   }
 }
 
-// The directory of a path: "tandem/comm/shm".
+// Returns the directory of a path, for instance "tandem/comm/shm".
 std::string directory_of(const std::string& path) {
   return path.substr(0, path.rfind('/'));
 }
 
 using Edges = std::map<std::string, std::set<std::string>>;
 
-// Whether `to` is reached from `from`.
+// Returns whether a path of includes leads from `from` to `to`.
 bool leads_to(const Edges& edges, const std::string& from, const std::string& to) {
   std::set<std::string> seen;
   std::vector<std::string> waiting = {from};
@@ -150,7 +150,7 @@ bool leads_to(const Edges& edges, const std::string& from, const std::string& to
   return false;
 }
 
-TEST(Architecture, NoFoldersIncludeEachOther) {
+TEST(Architecture, FoldersDoNotIncludeEachOther) {
   Edges edges;
   for (const auto& path : source_files()) {
     for (const auto& include : includes_of(read_file(source_dir() + "/" + path))) {
@@ -162,13 +162,14 @@ TEST(Architecture, NoFoldersIncludeEachOther) {
   }
   ASSERT_GT(edges.size(), 20u);
   for (const auto& [folder, included] : edges) {
-    EXPECT_FALSE(leads_to(edges, folder, folder)) << folder << " is in a circle";
+    EXPECT_FALSE(leads_to(edges, folder, folder)) << folder << " is in a cycle";
   }
   edges["tandem/base"].insert("tandem/train");
   EXPECT_TRUE(leads_to(edges, "tandem/base", "tandem/base"));
 }
 
-// The sources of a target in a CMakeLists.txt: what follows "add_library(NAME TYPE".
+// Returns the sources of a target in a CMakeLists.txt, which follow "add_library(NAME
+// TYPE".
 std::vector<std::string> sources_of(
     const std::string& cmake, const std::string& start) {
   const size_t begin = cmake.find(start);
@@ -182,7 +183,7 @@ std::vector<std::string> sources_of(
   return sources;
 }
 
-// The first LibTorch header that a file includes, itself or by others of ours; or "".
+// Returns the first LibTorch header that a file includes, also indirectly, or "".
 std::string libtorch_in(const std::string& path, std::set<std::string>& seen) {
   if (!seen.insert(path).second) {
     return "";
@@ -201,8 +202,8 @@ std::string libtorch_in(const std::string& path, std::set<std::string>& seen) {
   return "";
 }
 
-// What CMake links without LibTorch must not include it either.
-TEST(Architecture, TheThinProgramKnowsNoLibTorch) {
+// Targets that CMake links without LibTorch must not include its headers.
+TEST(Architecture, ThinProgramDoesNotIncludeLibTorch) {
   std::vector<std::string> files;
   const auto add = [&](const char* folder, const std::string& start) {
     const auto cmake = read_file(source_dir() + "/" + folder + "/CMakeLists.txt");
@@ -223,13 +224,14 @@ TEST(Architecture, TheThinProgramKnowsNoLibTorch) {
   EXPECT_NE(libtorch_in("tandem/train/trainer.cpp", seen), "");
 }
 
-// Without wait(), an operation runs while its tensors are used.
+// Returns whether a function returns a WorkPtr without [[nodiscard]]. If a caller drops
+// it without wait(), the operation runs while its tensors are in use.
 bool lets_a_work_be_dropped(const std::string& header) {
   static const std::regex declaration("\n *(virtual |static )*WorkPtr [a-z_]+\\(");
   return std::regex_search(header, declaration);
 }
 
-TEST(Architecture, HeadersDeclareFunctionsThatReturnAWorkAsNodiscard) {
+TEST(Architecture, FunctionsThatReturnAWorkAreNodiscard) {
   EXPECT_TRUE(lets_a_work_be_dropped("\n  virtual WorkPtr send(at::Tensor tensor);"));
   EXPECT_FALSE(lets_a_work_be_dropped("\n  [[nodiscard]] WorkPtr send(at::Tensor x);"));
   for (const auto& path : source_files()) {
@@ -240,12 +242,12 @@ TEST(Architecture, HeadersDeclareFunctionsThatReturnAWorkAsNodiscard) {
   }
 }
 
-TEST(Architecture, CheckerCatchesPlantedEdges) {
+TEST(Architecture, CheckerFindsForbiddenIncludes) {
   const auto check = [](const std::string& path, const std::string& include) {
     return violations(
         path, "#pragma once\n#include <vector>\n" + include + "\nint x;\n");
   };
-  // A sibling, a higher layer, a folder that nobody placed.
+  // A sibling, a higher layer, and a folder without a layer.
   EXPECT_THAT(
       check("tandem/data/loader.h", "#include \"tandem/comm/backends/thread.h\""),
       ElementsAre("tandem/data/loader.h includes tandem/comm/backends/thread.h"));
@@ -273,7 +275,7 @@ TEST(Architecture, CheckerCatchesPlantedEdges) {
       ElementsAre(HasSubstr("torch_compat")));
 }
 
-TEST(Architecture, CheckerLetsAllowedEdgesPass) {
+TEST(Architecture, CheckerAcceptsAllowedIncludes) {
   const auto check = [](const std::string& path, const std::string& include) {
     return violations(path, include + "\n");
   };

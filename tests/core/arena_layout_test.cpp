@@ -43,7 +43,7 @@ std::vector<int64_t> segment_sizes(const ArenaLayout& layout) {
   return all;
 }
 
-TEST(ArenaLayout, SlotsFollowTheOrderGivenEachAt64Bytes) {
+TEST(ArenaLayout, SlotsAreInGivenOrderAndAlignedTo64Bytes) {
   const std::vector<NamedTensor> floats = {
       trainable("a", {3}), trainable("b", {4, 4}), trainable("c", {17}),
       trainable("d", {})};
@@ -57,7 +57,7 @@ TEST(ArenaLayout, SlotsFollowTheOrderGivenEachAt64Bytes) {
   EXPECT_THAT(offsets(ArenaLayout(bytes, {}, 1)), ElementsAre(0, 128));
 }
 
-TEST(ArenaLayout, SegmentsDivideAmongTheRanksInto64BytePieces) {
+TEST(ArenaLayout, SegmentsDivideEvenlyInto64ByteBlocks) {
   const std::vector<NamedTensor> tensors = {
       trainable("a", {17}), trainable("b", {5}), frozen("c", {9}, at::kDouble)};
   EXPECT_THAT(segment_sizes(ArenaLayout(tensors, {}, 1)), ElementsAre(48, 16));
@@ -66,7 +66,7 @@ TEST(ArenaLayout, SegmentsDivideAmongTheRanksInto64BytePieces) {
   EXPECT_THAT(segment_sizes(ArenaLayout(tensors, {}, 5)), ElementsAre(80, 40));
 }
 
-TEST(ArenaLayout, EveryDtypeAndTrainabilityHasItsSegment) {
+TEST(ArenaLayout, EachDtypeAndTrainabilityHasOneSegment) {
   const ArenaLayout layout(
       {trainable("a", {3}), trainable("b", {3}, at::kDouble), frozen("c", {40}),
        trainable("d", {3}), frozen("e", {3}, at::kLong)},
@@ -84,7 +84,7 @@ TEST(ArenaLayout, EveryDtypeAndTrainabilityHasItsSegment) {
   ASSERT_EQ(trained.size(), 2u);
   EXPECT_EQ(trained[0].segment, 0);
   EXPECT_EQ(trained[0].begin, 0);
-  EXPECT_EQ(trained[0].end, 32);  // the padding belongs to it
+  EXPECT_EQ(trained[0].end, 32);  // with the padding
   EXPECT_EQ(trained[1].segment, 1);
   EXPECT_EQ(trained[1].size(), 8);
 }
@@ -106,7 +106,7 @@ TEST(ArenaLayout, SlotsKeepNamesShapesStridesAndGroups) {
   EXPECT_EQ(second.range().end, 138);
 }
 
-TEST(ArenaLayout, RefusesTensorsWithGapsOrOverlapsAndDoubleNames) {
+TEST(ArenaLayout, RejectsGapsOverlapsAndDuplicateNames) {
   const auto lay_out = [](const NamedTensor& tensor) {
     return [tensor] { ArenaLayout({frozen("good", {3}), tensor}, {}, 1); };
   };
@@ -122,7 +122,7 @@ TEST(ArenaLayout, RefusesTensorsWithGapsOrOverlapsAndDoubleNames) {
       AllOf(HasSubstr("'good'"), HasSubstr("twice")));
 }
 
-TEST(ArenaLayout, DescriptionsAreEqualExactlyWhenLayoutsAre) {
+TEST(ArenaLayout, DescriptionsAreEqualOnlyForEqualLayouts) {
   const auto described = [](const std::vector<NamedTensor>& tensors,
                             int64_t divisor = 1) {
     return ArenaLayout(tensors, {}, divisor).describe();

@@ -25,7 +25,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// first, first + 1, ... in the shape wanted.
+// A tensor of shape `dims` with the values first, first + 1, ...
 at::Tensor counting(
     double first, const std::vector<int64_t>& dims, at::ScalarType dtype = at::kFloat) {
   auto value = at::empty(dims, dtype);
@@ -45,7 +45,7 @@ std::vector<std::string> slot_names(const Arena& arena) {
   return names;
 }
 
-// Two layers, no parameter filling its last 64 bytes.
+// Two layers. No parameter's size is a multiple of 64 bytes.
 struct TwoLayers {
   at::Tensor w1 = parameter(1, {2, 3});
   at::Tensor b1 = parameter(100, {3});
@@ -56,7 +56,7 @@ struct TwoLayers {
   }
 };
 
-TEST(ModelArenas, ParametersLieInReverseOrderOfRegistration) {
+TEST(ModelArenas, ParametersAreInReverseOrderOfRegistration) {
   TwoLayers model;
   ModelArenas arenas(model.named(), {});
   EXPECT_THAT(
@@ -66,7 +66,7 @@ TEST(ModelArenas, ParametersLieInReverseOrderOfRegistration) {
   EXPECT_TRUE(arenas.tensors()[0].is_same(model.w2));
   EXPECT_TRUE(arenas.tensors()[1].is_same(model.b1));
   EXPECT_TRUE(arenas.tensors()[2].is_same(model.w1));
-  // ... but the state stays in the order of the state dict.
+  // The state is in the order of the state dict.
   ASSERT_EQ(arenas.state().size(), 3u);
   EXPECT_EQ(arenas.state()[0].name, "l1.weight");
   EXPECT_EQ(arenas.state()[2].name, "l2.weight");
@@ -86,13 +86,13 @@ TEST(ModelArenas, ParametersKeepTheirValuesAsViewsOfTheArena) {
   EXPECT_TRUE(model.b1.equal(counting(100.5, {3})));
   model.w2.detach().mul_(2);
   EXPECT_TRUE(arena.view(0).equal(counting(200, {5, 7}) * 2));
-  // The whole arena is what is in the slots: padding is zero.
+  // The padding is zero, so the sum of the arena is that of the slots.
   const double total =
       (model.w1.sum() + model.b1.sum() + model.w2.sum()).item<double>();
   EXPECT_EQ(arena.segment(0).sum().item<double>(), total);
 }
 
-TEST(ModelArenas, EveryParameterStartsOn64Bytes) {
+TEST(ModelArenas, ParametersAreAlignedTo64Bytes) {
   for (const auto& allocator : {heap_allocator(), shared_allocator()}) {
     TwoLayers model;
     ModelArenaOptions options;
@@ -106,7 +106,7 @@ TEST(ModelArenas, EveryParameterStartsOn64Bytes) {
   }
 }
 
-TEST(ModelArenas, AutogradAddsIntoTheGradientArena) {
+TEST(ModelArenas, AutogradAddsToTheGradientArena) {
   TwoLayers model;
   ModelArenas arenas(model.named(), {});
   const auto factor = counting(1, {2, 3});
@@ -115,7 +115,8 @@ TEST(ModelArenas, AutogradAddsIntoTheGradientArena) {
   (model.w1 * factor).sum().backward();
   EXPECT_EQ(model.w1.grad().data_ptr(), before);
   EXPECT_TRUE(arenas.gradients().view(2).equal(factor * 2));
-  EXPECT_EQ(arenas.gradients().segment(0).sum().item<double>(), 42);  // no other's
+  EXPECT_EQ(
+      arenas.gradients().segment(0).sum().item<double>(), 42);  // all others are 0
 
   arenas.gradients().zero();
   EXPECT_EQ(model.w1.grad().abs().sum().item<double>(), 0);
@@ -134,7 +135,7 @@ TEST(ModelArenas, ChannelsLastParametersAndGradientsStayChannelsLast) {
   (weight * factor).sum().backward();
   EXPECT_TRUE(weight.grad().is_alias_of(arenas.gradients().segment(0)));
   EXPECT_TRUE(arenas.gradients().view(0).equal(factor));
-  // In memory the channel is what changes first.
+  // Neighbors in memory differ in the channel.
   EXPECT_EQ(
       arenas.parameters().segment(0)[1].item<float>(),
       values[0][1][0][0].item<float>());
@@ -156,7 +157,7 @@ TEST(ModelArenas, TiedWeightsHaveOneSlotUnderTheirFirstName) {
   EXPECT_TRUE(arenas.gradients().view(1).equal(at::full({4, 2}, 5.0)));
 }
 
-TEST(ModelArenas, FrozenAndDoubleParametersLieApart) {
+TEST(ModelArenas, FrozenAndDoubleParametersHaveSeparateSegments) {
   auto trained = parameter(1, {3});
   auto held = counting(10, {3});
   auto wide = parameter(20, {3}, at::kDouble);
@@ -183,7 +184,7 @@ TEST(ModelArenas, FrozenAndDoubleParametersLieApart) {
   EXPECT_TRUE(held.equal(counting(11, {3})));
 }
 
-TEST(ModelArenas, BuffersLieInAnArenaOfTheirOwnWhateverTheirDtype) {
+TEST(ModelArenas, BuffersOfAllDtypesHaveASeparateArena) {
   auto weight = parameter(1, {3});
   auto mean = counting(5, {3});
   auto count = at::full({}, int64_t{1} << 40, at::kLong);
@@ -203,7 +204,7 @@ TEST(ModelArenas, BuffersLieInAnArenaOfTheirOwnWhateverTheirDtype) {
   EXPECT_EQ(arenas.state()[2].name, "count");
 }
 
-TEST(ModelArenas, CheckAttachedNamesTheParameterThatWasMoved) {
+TEST(ModelArenas, CheckAttachedNamesTheMovedParameter) {
   TwoLayers model;
   const ModelArenas arenas(model.named(), {});
   arenas.check_attached();
@@ -213,7 +214,7 @@ TEST(ModelArenas, CheckAttachedNamesTheParameterThatWasMoved) {
       AllOf(HasSubstr("'l1.bias'"), Not(HasSubstr("weight"))));
 }
 
-TEST(ModelArenas, AttachedGradientsKeepTheirValueAndUnsetOnesAreZero) {
+TEST(ModelArenas, AttachGradientsKeepsValuesAndZeroesMissingGradients) {
   TwoLayers model;
   ModelArenas arenas(model.named(), {});
   arenas.gradients().segment(0).fill_(9);
@@ -230,7 +231,7 @@ TEST(ModelArenas, AttachedGradientsKeepTheirValueAndUnsetOnesAreZero) {
   EXPECT_TRUE(arenas.gradients().view(2).equal(at::ones({2, 3})));
 }
 
-TEST(ModelArenas, Sha256IsOfNamesAndContentsAlone) {
+TEST(ModelArenas, Sha256DependsOnlyOnNamesAndValues) {
   const auto digest = [](int64_t divisor, const std::string& name, bool channels_last) {
     auto weight = counting(1, {2, 3, 1, 2});
     if (channels_last) {

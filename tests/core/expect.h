@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-/// What the `Expected` error said that `action` threw, for a matcher; for
-/// another error or none a text that no matcher wants.
+/// Returns the message of the `Expected` error that `action` throws. For another error
+/// or none, returns a text that no matcher accepts.
 template <typename Expected, typename Action>
 std::string error_of(Action&& action) {
   try {

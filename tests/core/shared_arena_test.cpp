@@ -36,7 +36,7 @@ struct SharedModel {
   }
 };
 
-TEST(SharedArena, MappingsSeeEachOthersWrites) {
+TEST(SharedArena, WritesAreVisibleInAllMappings) {
   SharedModel model;
   ASSERT_EQ(model.fds.size(), 4u);
   const auto& segments = model.arenas->parameters().layout().segments();
@@ -57,7 +57,7 @@ TEST(SharedArena, MappingsSeeEachOthersWrites) {
   close(model.fds.at({"gradients", 1}));
 }
 
-TEST(SharedArena, MappingOutlivesTheArenaThatMadeIt) {
+TEST(SharedArena, MappingIsValidAfterItsArenaIsDestroyed) {
   auto model = std::make_unique<SharedModel>();
   const Segment segment = model->arenas->parameters().layout().segments()[0];
   const auto other = map_shared(model->fds.at({"parameters", 0}), segment);
@@ -70,7 +70,7 @@ TEST(SharedArena, MappingOutlivesTheArenaThatMadeIt) {
   EXPECT_EQ(other.sum().item<float>(), 190);
 }
 
-TEST(SharedArena, MappingThatIsTooSmallIsRefused) {
+TEST(SharedArena, RejectsAMappingThatIsTooSmall) {
   int fd = -1;
   const auto allocate =
       shared_allocator([&fd](const std::string&, int64_t, int made) { fd = made; });

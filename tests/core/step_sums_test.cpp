@@ -5,7 +5,7 @@
 
 namespace tandem::step_sums_test {
 
-TEST(StepSums, OfNoBatchesAreZeros) {
+TEST(StepSums, AreZeroWithoutBatches) {
   const StepSums none;
   EXPECT_TRUE(none.empty());
   EXPECT_EQ(none.values().samples, 0);
@@ -14,7 +14,7 @@ TEST(StepSums, OfNoBatchesAreZeros) {
   EXPECT_TRUE(none.tensor().equal(at::tensor({0.0, 0.0, 0.0}, at::kDouble)));
 }
 
-TEST(StepSums, AddUpAndAreReadAsWhatTheyMean) {
+TEST(StepSums, AddLossCorrectAndSamples) {
   StepSums sums;
   sums += StepSums(6, 3, 4);
   sums += StepSums();
@@ -27,7 +27,7 @@ TEST(StepSums, AddUpAndAreReadAsWhatTheyMean) {
   EXPECT_EQ(values.percent_correct(), 50);
 }
 
-TEST(StepSums, ACopyIsNotChangedWithTheOther) {
+TEST(StepSums, CopiesAreIndependent) {
   StepSums first(1, 1, 1);
   StepSums second;
   second += first;

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// One parameter of two elements at {1, 2}, trained by SGD at lr 0.5.
+// A parameter with elements {1, 2}, trained by SGD with lr 0.5.
 struct Trained {
   at::Tensor weight;
   ModelArenas arenas;
@@ -39,7 +39,7 @@ struct Trained {
     return *optimizer->scaler();
   }
 
-  // A step whose second scaled gradient is `bad` where that is not 0.
+  // Makes a step. If `bad` is not 0, it replaces the second scaled gradient.
   void step(double bad, int64_t number) {
     auto gradient = arenas.gradients().view(0);
     gradient.copy_(at::tensor({3.0, -1.0}) * scaler().scale());
@@ -67,7 +67,7 @@ OptimizerOptions sgd() {
 }
 
 struct Row {
-  // What the step's second gradient is; 0: a good one.
+  // Second gradient of the step; 0 for a finite one.
   double bad;
   double scale;
   int64_t growth_tracker;
@@ -75,7 +75,7 @@ struct Row {
   double weight_1;
 };
 
-// What torch.amp.GradScaler("cpu", growth_interval=3) did, PyTorch 2.15.
+// Results of torch.amp.GradScaler("cpu", growth_interval=3) of PyTorch 2.15.
 const Row kPython[] = {
     {0, 65536, 1, -0.5, 2.5},     {0, 65536, 2, -2, 3},
     {0, 131072, 0, -3.5, 3.5},    {0, 131072, 1, -5, 4},
@@ -89,7 +89,7 @@ const Row kPython[] = {
     {0, 65536, 0, -21.5, 9.5},    {0, 65536, 1, -23, 10},
 };
 
-TEST(GradScaler, DoesWhatPythonsDoes) {
+TEST(GradScaler, MatchesPyTorchStepByStep) {
   GradScalerOptions options;
   options.growth_interval = 3;
   Trained trained(options, sgd());
@@ -105,7 +105,7 @@ TEST(GradScaler, DoesWhatPythonsDoes) {
   EXPECT_EQ(trained.scaler().skipped_steps(), 4);
 }
 
-TEST(GradScaler, HasPythonsDefaults) {
+TEST(GradScaler, HasPyTorchDefaults) {
   Trained trained({}, sgd());
   EXPECT_EQ(trained.scaler().scale(), 65536);
   for (int64_t step = 0; step < 1999; ++step) {
@@ -118,8 +118,8 @@ TEST(GradScaler, HasPythonsDefaults) {
   EXPECT_EQ(trained.scaler().scale(), 65536);
 }
 
-// The same program with other factors.
-TEST(GradScaler, TakesFactorsThatAreNotPowersOfTwo) {
+// Expected values are from the same PyTorch program with other factors.
+TEST(GradScaler, AcceptsFactorsThatAreNotPowersOfTwo) {
   GradScalerOptions options;
   options.initial_scale = 1000;
   options.growth_factor = 1.5;
@@ -139,7 +139,7 @@ TEST(GradScaler, TakesFactorsThatAreNotPowersOfTwo) {
   }
 }
 
-TEST(GradScaler, DoesNotGrowBeyondFloat32) {
+TEST(GradScaler, ScaleStaysWithinFloat32) {
   GradScalerOptions options;
   options.initial_scale = std::pow(2.0, 126);
   options.growth_interval = 1;
@@ -151,7 +151,7 @@ TEST(GradScaler, DoesNotGrowBeyondFloat32) {
   }
 }
 
-TEST(GradScaler, StopsWhenNoScaleHelps) {
+TEST(GradScaler, ThrowsIfGradientsOverflowAtAnyScale) {
   Trained trained({}, sgd());
   const auto shrink = [&] {
     for (int step = 0; step < 300; ++step) {
@@ -163,7 +163,7 @@ TEST(GradScaler, StopsWhenNoScaleHelps) {
   EXPECT_GT(trained.scaler().skipped_steps(), 100);
 }
 
-TEST(GradScaler, AFixedScaleStaysAndStillLeavesStepsOut) {
+TEST(GradScaler, FixedScaleIsConstantAndSkipsSteps) {
   Trained trained(fixed_scale(1000), sgd(), at::kDouble);
   trained.step(0, 0);
   EXPECT_NEAR(trained.weight[0].item<double>(), -0.5, 1e-15);
@@ -173,8 +173,8 @@ TEST(GradScaler, AFixedScaleStaysAndStillLeavesStepsOut) {
   EXPECT_EQ(trained.scaler().skipped_steps(), 1);
 }
 
-// Wherever it is, in the lanes of a vector or behind them, in any segment.
-TEST(GradScaler, SeesEveryElement) {
+// In the lanes of a vector, after them, and in every segment.
+TEST(GradScaler, DetectsNonFiniteValuesInEveryElement) {
   const auto a = at::zeros({71}).set_requires_grad(true);
   const auto b = at::zeros({5}, at::kDouble).set_requires_grad(true);
   ModelArenas arenas({{"a", a}, {"b", b}}, {});
@@ -201,8 +201,8 @@ TEST(GradScaler, SeesEveryElement) {
   EXPECT_TRUE(is_finite());
 }
 
-// Adam divides by 1 - beta^step: a step that was left out is none.
-TEST(GradScaler, StepsLeftOutDoNotCount) {
+// Adam divides by 1 - beta^step, so a skipped step must not count.
+TEST(GradScaler, SkippedStepsDoNotCount) {
   OptimizerOptions adam;
   adam.kind = OptimizerKind::adam;
   Trained with_gaps({}, adam);
@@ -217,7 +217,7 @@ TEST(GradScaler, StepsLeftOutDoNotCount) {
   EXPECT_TRUE(with_gaps.weight.equal(without.weight));
 }
 
-TEST(GradScaler, ItsStateIsTheOptimizers) {
+TEST(GradScaler, StateIsPartOfTheOptimizerState) {
   OptimizerOptions adam;
   adam.kind = OptimizerKind::adam;
   Trained trained({}, adam);
@@ -225,12 +225,12 @@ TEST(GradScaler, ItsStateIsTheOptimizers) {
   ASSERT_EQ(state.size(), 3u);
   EXPECT_EQ(state.back()->name(), "grad_scaler");
   EXPECT_EQ(state.back()->layout().slots()[0].name, "scale");
-  // What a checkpoint wrote into it counts.
+  // The scaler uses values that a checkpoint writes to its state.
   state.back()->view(0).fill_(8);
   EXPECT_EQ(trained.scaler().scale(), 8);
 }
 
-TEST(GradScaler, SettingsAreWhatTheLossScaleSays) {
+TEST(GradScaler, OptionsFollowTheLossScaleSetting) {
   ExecOptions exec;
   EXPECT_FALSE(scaler_options(exec).has_value());
   exec.loss_scale = ExecOptions::kDynamicScale;

@@ -13,9 +13,9 @@ namespace tandem::lr_schedule_test {
 
 using testing::HasSubstr;
 
-// The expected lists are what /usr/bin/python3's torch.optim.lr_scheduler
-// (1.13) gives: an SGD optimizer with lr 0.5, the schedule in the comment, and
-// its param_groups[0]["lr"] before each schedule.step().
+// The expected lists are from torch.optim.lr_scheduler of PyTorch 1.13: the values of
+// param_groups[0]["lr"] before each schedule.step(), for SGD with lr 0.5 and the
+// schedule in the comment.
 
 LrScheduleOptions named(const std::string& name) {
   LrScheduleOptions options;
@@ -85,7 +85,7 @@ TEST(OneCycleSchedule, AgreesWithPyTorchByStep) {
   options.div_factor = 10;
   options.final_div_factor = 100;
   // OneCycleLR(optimizer, 0.5, total_steps=10, pct_start=0.45, div_factor=10,
-  //            final_div_factor=100): the top is between two steps.
+  //            final_div_factor=100): the maximum is between two steps.
   expect_lrs_by_step(
       *make_lr_schedule(options, 0.5, 1, 10),
       {0.04999999999999999, 0.13471479458178492, 0.3250672101401707,
@@ -93,7 +93,7 @@ TEST(OneCycleSchedule, AgreesWithPyTorchByStep) {
        0.1465001005027789, 0.04014693017541247, 0.0005});
 }
 
-TEST(OneCycleSchedule, AgreesWithPyTorchWithoutOneHalf) {
+TEST(OneCycleSchedule, AgreesWithPyTorchForExtremePctStart) {
   auto options = named("one_cycle");
   options.pct_start = 0;
   // OneCycleLR(optimizer, 0.5, total_steps=4, pct_start=0.0)
@@ -107,7 +107,7 @@ TEST(OneCycleSchedule, AgreesWithPyTorchWithoutOneHalf) {
       {0.020000000000000018, 0.14, 0.37999999999999995, 0.5});
 }
 
-TEST(LrSchedule, StaysAtTheEndAfterTheRun) {
+TEST(LrSchedule, IsConstantAfterTheRun) {
   auto options = named("cosine");
   options.min_lr = 0.125;
   EXPECT_EQ(make_lr_schedule(options, 0.5, 2, 5)->lr(2, 17), 0.125);
@@ -132,7 +132,7 @@ TEST(LrSchedule, WarmsUpLinearly) {
   }
 }
 
-TEST(LrSchedule, RefusesValuesOutOfRange) {
+TEST(LrSchedule, RejectsValuesOutOfRange) {
   auto options = named("step");
   options.step_size = 0;
   EXPECT_EQ(
@@ -159,7 +159,7 @@ TEST(LrSchedule, RefusesValuesOutOfRange) {
       "[schedule] epochs is -1, expected at least 0; change epochs");
 }
 
-TEST(LrSchedule, RefusesASettingItDoesNotHave) {
+TEST(LrSchedule, RejectsSettingsOfOtherSchedules) {
   auto options = named("cosine");
   options.gamma = 0.5;
   EXPECT_EQ(

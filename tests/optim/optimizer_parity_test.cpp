@@ -1,4 +1,4 @@
-// Optimizers against those of LibTorch, step by step.
+// Compares optimizers with those of LibTorch after each step.
 
 #include <gtest/gtest.h>
 #include <torch/optim.h>
@@ -29,7 +29,7 @@ void expect_close(const at::Tensor& actual, const at::Tensor& expected) {
   EXPECT_LE(error, tolerance * expected.abs().max().item<double>());
 }
 
-// One step of the reference: reads the gradients, writes the parameters.
+// One step of the reference, from the gradients to the parameters.
 using ReferenceStep = std::function<void(std::vector<at::Tensor>&)>;
 
 void expect_agrees(
@@ -60,7 +60,7 @@ void expect_agrees(
   }
 }
 
-// `make` returns a shared_ptr to one of LibTorch's optimizers.
+// `make` returns a shared_ptr to an optimizer of LibTorch.
 template <typename Make>
 std::function<ReferenceStep(std::vector<at::Tensor>&)> torch_step(Make make) {
   return [make](std::vector<at::Tensor>& parameters) -> ReferenceStep {
@@ -109,14 +109,14 @@ TEST(Sgd, AgreesWithLibTorchWithDampening) {
   expect_agrees_with_torch_sgd(options);
 }
 
-TEST(Sgd, FirstStepMakesTheGradientTheMomentumBuffer) {
+TEST(Sgd, FirstStepCopiesTheGradientToTheMomentumBuffer) {
   auto options = named("sgd");
   options.momentum = 0.9;
   options.dampening = 0.5;
   Arenas arenas(at::kDouble);
   const auto optimizer = make_optimizer(options, arenas.parameters, arenas.gradients);
   Arena& buffer = *optimizer->state()[0];
-  buffer.segment(0).fill_(7);  // of an earlier run, say
+  buffer.segment(0).fill_(7);  // must not matter
   arenas.gradients.segment(0).fill_(2);
   update_all(*optimizer, arenas, {1, 1, 1});
   EXPECT_TRUE(buffer.segment(0).eq(2).all().item<bool>());
@@ -164,7 +164,7 @@ TEST(AdamW, AgreesWithLibTorch) {
   }
 }
 
-TEST(Adam, HasLibTorchsDefaults) {
+TEST(Adam, HasLibTorchDefaults) {
   expect_agrees(named("adam"), torch_step([](auto& parameters) {
                   return std::make_shared<torch::optim::Adam>(parameters);
                 }));
@@ -173,8 +173,8 @@ TEST(Adam, HasLibTorchsDefaults) {
                 }));
 }
 
-// torch.optim.adadelta._single_tensor_adadelta, line by line: LibTorch has no
-// Adadelta for C++.
+// A translation of torch.optim.adadelta._single_tensor_adadelta, because LibTorch has
+// no Adadelta in C++.
 ReferenceStep adadelta_step(
     const std::vector<at::Tensor>& parameters, double lr, double rho, double eps,
     double decay) {

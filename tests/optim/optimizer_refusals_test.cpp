@@ -1,4 +1,4 @@
-// What make_optimizer() refuses, and how it says so.
+// Errors of make_optimizer().
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ std::string error_of(const OptimizerOptions& options) {
   return error_of(options, {ParameterGroup{}});
 }
 
-TEST(Optimizer, RefusesASettingItDoesNotHave) {
+TEST(Optimizer, RejectsSettingsOfOtherOptimizers) {
   auto options = named("adam");
   options.momentum = 0.9;
   EXPECT_EQ(
@@ -48,7 +48,7 @@ TEST(Optimizer, RefusesASettingItDoesNotHave) {
   EXPECT_THAT(error_of(options), HasSubstr("rho is 0.8, but optimizer adamw"));
 }
 
-TEST(Optimizer, RefusesValuesOutOfRange) {
+TEST(Optimizer, RejectsValuesOutOfRange) {
   auto options = named("sgd");
   options.lr = -0.5;
   EXPECT_THAT(error_of(options), HasSubstr("lr is -0.5, expected 0 to"));
@@ -76,7 +76,7 @@ TEST(Optimizer, RefusesValuesOutOfRange) {
       HasSubstr("parameter 'p0' is in group 0, but there are 0 groups"));
 }
 
-TEST(Optimizer, RefusesOtherDtypes) {
+TEST(Optimizer, RejectsDtypesOtherThanFloatAndDouble) {
   Arenas arenas(at::kHalf);
   try {
     const auto made = make_optimizer(named("sgd"), arenas.parameters, arenas.gradients);

@@ -1,4 +1,4 @@
-// What an optimizer does with its arenas, whatever its formula.
+// Use of the arenas, which is the same for all optimizers.
 
 #include "tandem/optim/optimizer.h"
 
@@ -17,7 +17,7 @@ namespace tandem::optimizer_test {
 
 constexpr int64_t kSteps = 10;
 
-TEST(Optimizer, GivesTheSameBitsInRaggedRanges) {
+TEST(Optimizer, SplitRangesGiveTheSameBits) {
   for (const auto dtype : kDtypes) {
     for (const auto& options : one_of_each()) {
       SCOPED_TRACE(name_of(options.kind));
@@ -34,7 +34,8 @@ TEST(Optimizer, GivesTheSameBitsInRaggedRanges) {
         whole.set_gradients(step);
         split.set_gradients(step);
         once->update({0, 0, numel}, context);
-        // Sizes 0, 1, 2, ... from the back: all remainders, all alignments.
+        // Ranges of sizes 0, 1, 2, ... from the back have all remainders and
+        // alignments.
         for (int64_t end = numel, size = 0; end > 0; end -= size, ++size) {
           often->update({0, std::max<int64_t>(0, end - size), end}, context);
         }
@@ -47,7 +48,7 @@ TEST(Optimizer, GivesTheSameBitsInRaggedRanges) {
   }
 }
 
-TEST(Optimizer, MultipliesGradientsByTheirScale) {
+TEST(Optimizer, MultipliesGradientsByTheScale) {
   for (const auto& options : one_of_each()) {
     SCOPED_TRACE(name_of(options.kind));
     Arenas plain(at::kFloat);
@@ -78,13 +79,13 @@ TEST(Optimizer, KeepsPaddingZero) {
       for (size_t i = 0; i < kShapes.size(); ++i) {
         inside += arena->view(i).ne(0).sum().item<double>();
       }
-      // NaN is not zero either.
+      // Also counts NaN, which is not zero.
       EXPECT_EQ(arena->segment(0).ne(0).sum().item<double>(), inside) << arena->name();
     }
   }
 }
 
-TEST(Optimizer, UpdatesOnlyTheRangeGiven) {
+TEST(Optimizer, UpdatesOnlyTheGivenRange) {
   for (const auto& options : one_of_each()) {
     SCOPED_TRACE(name_of(options.kind));
     Arenas arenas(at::kDouble);
@@ -98,7 +99,7 @@ TEST(Optimizer, UpdatesOnlyTheRangeGiven) {
   }
 }
 
-TEST(Optimizer, LeavesWhatIsNotTrainableAlone) {
+TEST(Optimizer, DoesNotChangeFrozenSegments) {
   const auto trained = at::ones({3}, at::kDouble).set_requires_grad(true);
   const auto layout = std::make_shared<const ArenaLayout>(
       std::vector<NamedTensor>{
@@ -122,7 +123,7 @@ TEST(Optimizer, LeavesWhatIsNotTrainableAlone) {
   EXPECT_TRUE(parameters.view(2).eq(1).all().item<bool>());
 }
 
-TEST(Optimizer, StateHasPyTorchsNames) {
+TEST(Optimizer, StateHasPyTorchNames) {
   const auto names = [](const OptimizerOptions& options) {
     Arenas arenas(at::kFloat);
     const auto optimizer = make_optimizer(options, arenas.parameters, arenas.gradients);
@@ -142,7 +143,7 @@ TEST(Optimizer, StateHasPyTorchsNames) {
   EXPECT_EQ(names(full[3]), "square_avg, acc_delta");
 }
 
-TEST(Optimizer, BaseLrIsPyTorchsUnlessGiven) {
+TEST(Optimizer, BaseLrDefaultsToThatOfPyTorch) {
   const auto base_lr = [](const OptimizerOptions& options) {
     Arenas arenas(at::kFloat);
     return make_optimizer(options, arenas.parameters, arenas.gradients)->base_lr();

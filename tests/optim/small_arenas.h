@@ -15,7 +15,7 @@
 namespace tandem {
 
 inline const at::ScalarType kDtypes[] = {at::kFloat, at::kDouble};
-// None fills its last 64 bytes, so there is padding behind each.
+// No size is a multiple of 64 bytes, so there is padding after each tensor.
 inline const std::vector<std::vector<int64_t>> kShapes = {{7, 5}, {3}, {2, 3, 13}, {}};
 
 inline at::Tensor first_value(size_t index, at::ScalarType dtype) {
@@ -25,7 +25,7 @@ inline at::Tensor first_value(size_t index, at::ScalarType dtype) {
   return value.copy_(at::sin(0.7 * count + phase).view(kShapes[index]));
 }
 
-// Falls with the step, so that amsgrad has something to do.
+// Decreases with the step, so that amsgrad has an effect.
 inline at::Tensor gradient_value(size_t index, int64_t step, at::ScalarType dtype) {
   auto value = at::empty(kShapes[index], dtype);
   const auto count = at::arange(value.numel(), at::kDouble);
@@ -34,7 +34,7 @@ inline at::Tensor gradient_value(size_t index, int64_t step, at::ScalarType dtyp
       at::cos(1.3 * count + phase).view(kShapes[index]) / static_cast<double>(step));
 }
 
-// Parameters and gradients of kShapes, with an optimizer over them.
+// Arenas of parameters and gradients with the shapes kShapes.
 struct Arenas {
   explicit Arenas(at::ScalarType dtype, const std::vector<int64_t>& groups = {})
       : layout(make_layout(dtype, groups)),
@@ -80,7 +80,7 @@ inline OptimizerOptions named(const std::string& name) {
   return options;
 }
 
-// All four with weight decay, and with all their state.
+// All optimizers with weight decay and all of their state arenas.
 inline std::vector<OptimizerOptions> one_of_each() {
   std::vector<OptimizerOptions> all;
   for (const auto& entry : Choices<OptimizerKind>::rows) {

@@ -1,4 +1,4 @@
-// Averaged parameters against averaged gradients, and against one rank.
+// Compares averaged parameters with averaged gradients, and with one rank.
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 
 namespace tandem::averaging_identity_test {
 
-// Averaging every step by plain SGD averages gradients: the mean of p - lr * g is
-// p - lr * (mean of g), where every rank has as many samples in each step.
-TEST(AveragingIdentity, EveryStepByPlainSgdIsDataParallel) {
+// With plain SGD, averaging in every step averages gradients: the mean of p - lr * g is
+// p - lr * (mean of g) if all ranks have equally many samples in each step.
+TEST(AveragingIdentity, EveryStepOfPlainSgdEqualsDataParallel) {
   for (const int64_t micro_batches : {1, 2}) {
     RunOptions options;
     options.data_size = 48;
@@ -31,7 +31,7 @@ TEST(AveragingIdentity, EveryStepByPlainSgdIsDataParallel) {
   }
 }
 
-TEST(AveragingIdentity, TwoStepsAloneAreAveragedAsTheyAre) {
+TEST(AveragingIdentity, AverageIsTheMeanOfLocallyTrainedParameters) {
   RunOptions options;
   options.data_size = 48;
   options.epochs = 1;  // two steps
@@ -53,7 +53,7 @@ TEST(AveragingIdentity, TwoStepsAloneAreAveragedAsTheyAre) {
       kTolerance);
 }
 
-TEST(AveragingIdentity, OneRankIsSequentialBitForBit) {
+TEST(AveragingIdentity, OneRankHasTheBitsOfSequential) {
   for (const int64_t steps : {-1, 0, 1, 2}) {
     RunOptions options;
     options.micro_batches = 2;
@@ -64,7 +64,7 @@ TEST(AveragingIdentity, OneRankIsSequentialBitForBit) {
   }
 }
 
-TEST(AveragingIdentity, MpiGlooAndThreadsGiveTheSameBits) {
+TEST(AveragingIdentity, AllBackendsGiveTheSameBits) {
   RunOptions options;
   options.strategy.kind = StrategyKind::averaging;
   options.strategy.average_every = 2;

@@ -1,4 +1,4 @@
-// What parameter averaging does, beside the identities.
+// Parameter averaging, except for averaging_identity_test.cpp.
 
 #include <ATen/ops/stack.h>
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ OptimizerOptions sgd() {
   return options;
 }
 
-// A rank that trains on other images than the others.
+// A rank that trains on different images than other ranks.
 struct Rank {
   explicit Rank(Communicator& from, int64_t steps)
       : comm(from),
@@ -53,7 +53,7 @@ struct Rank {
     ++context.step;
   }
 
-  // Running statistics too.
+  // Parameters and running statistics.
   at::Tensor values() const {
     std::vector<at::Tensor> flat;
     for (const auto& entry : replica.arenas.state()) {
@@ -82,7 +82,7 @@ struct Rank {
   StepContext context;
 };
 
-// Collects what is wrong: ranks do not assert.
+// Collects failures, because ranks must not assert.
 class Complaints {
  public:
   void unless(bool holds, const std::string& what) {
@@ -112,7 +112,7 @@ bool near(const at::Tensor& a, const at::Tensor& b) {
   return relative_difference(a, b) <= 1e-12;
 }
 
-TEST(Averaging, ComesEveryFewStepsAlsoWhereARankHasNoSamplesLeft) {
+TEST(Averaging, AveragesEveryFewStepsEvenIfARankHasNoSamples) {
   expect_no_complaints(3, [](Communicator& comm, Complaints& complaints) {
     Rank rank(comm, 2);
     rank.step();
@@ -125,7 +125,7 @@ TEST(Averaging, ComesEveryFewStepsAlsoWhereARankHasNoSamplesLeft) {
   });
 }
 
-TEST(Averaging, ARankWithoutSamplesKeepsItsValuesBetweenAverages) {
+TEST(Averaging, RankWithoutSamplesKeepsItsValuesBetweenAverages) {
   expect_no_complaints(2, [](Communicator& comm, Complaints& complaints) {
     Rank rank(comm, -1);
     rank.step();
@@ -135,7 +135,7 @@ TEST(Averaging, ARankWithoutSamplesKeepsItsValuesBetweenAverages) {
   });
 }
 
-TEST(Averaging, EndsOfEpochsAverageAsAskedAndTheEndAlways) {
+TEST(Averaging, AveragesAtTheEndOfTheRunAndOptionallyOfEpochs) {
   for (const int64_t steps : {-1, 0, 100}) {
     expect_no_complaints(2, [&](Communicator& comm, Complaints& complaints) {
       Rank rank(comm, steps);
@@ -150,8 +150,8 @@ TEST(Averaging, EndsOfEpochsAverageAsAskedAndTheEndAlways) {
   }
 }
 
-// Rank 0 gathers: an all-reduce adds up in an order of its backend's own.
-TEST(Averaging, TheEndAddsUpInRankOrderOverEveryBackend) {
+// Ranks gather at rank 0, because the order of an all-reduce depends on the backend.
+TEST(Averaging, FinalAverageSumsInRankOrderOnEveryBackend) {
   for (const std::string backend : all_backends()) {
     for (const int size : {3, 4}) {
       const auto found = on_each_rank(backend, size, [](Communicator& comm) {
@@ -171,7 +171,7 @@ TEST(Averaging, TheEndAddsUpInRankOrderOverEveryBackend) {
   }
 }
 
-TEST(Averaging, LookingAtTheAverageDisturbsNobody) {
+TEST(Averaging, EvaluationsAndCheckpointsDoNotChangeTraining) {
   const auto train = [](Communicator& comm, bool look) {
     Rank rank(comm, 3);
     for (int i = 0; i < 5; ++i) {
@@ -179,7 +179,7 @@ TEST(Averaging, LookingAtTheAverageDisturbsNobody) {
       if (look) {
         const auto mean = rank.mean_of_all();
         rank.replica.strategy->before_evaluation();
-        TANDEM_CHECK(near(rank.values(), mean), "evaluates something else");
+        TANDEM_CHECK(near(rank.values(), mean), "the evaluation does not use the mean");
         const auto state = rank.replica.strategy->collect_state();
         rank.replica.strategy->rank_state();
       }
@@ -195,8 +195,8 @@ TEST(Averaging, LookingAtTheAverageDisturbsNobody) {
   EXPECT_TRUE(looked[1].equal(not_looked[1]));
 }
 
-TEST(Averaging, AnAverageIsNotTakenTwice) {
-  // The mean of three equal numbers may be another number.
+TEST(Averaging, EqualParametersAreNotAveragedAgain) {
+  // The mean of three equal numbers may differ from them.
   expect_no_complaints(3, [](Communicator& comm, Complaints& complaints) {
     Rank rank(comm, 1);
     rank.step();
@@ -206,7 +206,7 @@ TEST(Averaging, AnAverageIsNotTakenTwice) {
   });
 }
 
-TEST(Averaging, ARunGoesOnFromTheRanksOwnState) {
+TEST(Averaging, ResumesFromEachRanksState) {
   expect_no_complaints(2, [](Communicator& comm, Complaints& complaints) {
     Rank whole(comm, -1);
     Rank resumed(comm, -1);
@@ -215,9 +215,9 @@ TEST(Averaging, ARunGoesOnFromTheRanksOwnState) {
     whole.replica.strategy->collect_state();
     const auto saved = whole.replica.strategy->rank_state();
     const auto targets = resumed.replica.strategy->rank_state();
-    complaints.unless(saved.size() == targets.size(), "another number of tensors");
+    complaints.unless(saved.size() == targets.size(), "numbers of tensors differ");
     for (size_t i = 0; i < saved.size(); ++i) {
-      complaints.unless(saved[i].name == targets[i].name, "another name");
+      complaints.unless(saved[i].name == targets[i].name, "names differ");
       targets[i].tensor.detach().copy_(saved[i].tensor);
     }
     resumed.replica.strategy->rank_state_loaded();
@@ -232,7 +232,7 @@ TEST(Averaging, ARunGoesOnFromTheRanksOwnState) {
   });
 }
 
-TEST(Averaging, BuffersThatAreNotSharedStayOnesOwn) {
+TEST(Averaging, BuffersStayLocalIfOff) {
   expect_no_complaints(2, [](Communicator& comm, Complaints& complaints) {
     auto options = averaging(0);
     options.buffers = BufferSync::off;

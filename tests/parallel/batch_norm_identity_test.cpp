@@ -1,4 +1,4 @@
-// Batch norm over all ranks against one rank that has all samples.
+// Compares batch norm over all ranks with one rank that has all samples.
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,7 @@
 
 namespace tandem::batch_norm_identity_test {
 
-// Batch norm with the statistics of all ranks' samples, against one rank that has them
-// all. Its running statistics too.
+// Parameters and running statistics are compared.
 class SyncedNormIdentity : public testing::TestWithParam<Division> {};
 
 TEST_P(SyncedNormIdentity, EqualsTheWholeBatch) {
@@ -36,7 +35,7 @@ TEST_P(SyncedNormIdentity, EqualsTheWholeBatch) {
   }
   RecordProperty("relative_difference", testing::PrintToString(largest));
   EXPECT_LE(largest, division.tolerance);
-  // Statistics of each rank's own samples give something else.
+  // Statistics of each rank's own samples give different results.
   options.strategy.buffers = BufferSync::off;
   const auto apart = train_in_parallel(division.ranks, options, division.backend);
   if (division.ranks > 1) {
@@ -44,7 +43,7 @@ TEST_P(SyncedNormIdentity, EqualsTheWholeBatch) {
   }
 }
 
-// Of 49 samples the last step has one: the other ranks have none there.
+// With 49 samples the last step has one sample, and all ranks but one have none.
 const Division kBatchNormDivisions[] = {
     {"one_rank", 1, "thread", kOverlap, 1, 1, 61, kTolerance},
     {"two_threads", 2, "thread", kOverlap, 1, 1, 60, kTolerance},
@@ -61,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
     Table, SyncedNormIdentity, testing::ValuesIn(kBatchNormDivisions),
     [](const auto& row) { return std::string(row.param.name); });
 
-// What both ranks' loaders give, put together: so many micro-batches a step.
+// Returns the micro-batches of a step, each with the samples of both ranks' loaders.
 std::vector<Batch> joined_step(std::vector<Loader>& loaders, int64_t micro_batches) {
   std::vector<Batch> step;
   for (int64_t i = 0; i < micro_batches; ++i) {
@@ -76,7 +75,7 @@ std::vector<Batch> joined_step(std::vector<Loader>& loaders, int64_t micro_batch
   return step;
 }
 
-TEST(SyncBatchNormIdentity, EachMicroBatchHasStatisticsOfItsOwnOverAllRanks) {
+TEST(SyncBatchNormIdentity, EachMicroBatchHasItsOwnStatisticsOverAllRanks) {
   RunOptions options;
   options.layers = convnet_bn_layers();
   options.data_size = 61;

@@ -1,4 +1,4 @@
-// Replicas against one rank that has the whole batch.
+// Compares replicas with one rank that has the whole batch.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ void expect_equals(const std::vector<RunResult>& ranks, const RunResult& referen
   EXPECT_EQ(sums[2].item<double>(), reference.sums[2].item<double>());
 }
 
-TEST(DataParallelIdentity, ReferenceDependsOnItsSeedAndTrains) {
+TEST(DataParallelIdentity, ReferenceTrainsAndDependsOnTheSeed) {
   RunOptions options;
   const auto reference = train_sequentially(options);
   EXPECT_EQ(reference.sums[2].item<double>(), 120);
@@ -54,7 +54,7 @@ TEST(DataParallelIdentity, EverySyncModeAndSizeEqualsSequential) {
   }
 }
 
-TEST(DataParallelIdentity, SyncModesAreEqualBitForBit) {
+TEST(DataParallelIdentity, SyncModesGiveTheSameBits) {
   RunOptions options;
   for (const int size : {2, 3}) {
     std::vector<std::string> digests;
@@ -66,7 +66,7 @@ TEST(DataParallelIdentity, SyncModesAreEqualBitForBit) {
   }
 }
 
-TEST(DataParallelIdentity, TwoRanksOverGlooEqualTwoThreadsBitForBit) {
+TEST(DataParallelIdentity, TwoGlooRanksHaveTheBitsOfTwoThreads) {
   const RunOptions options;
   const auto threads = train_in_parallel(2, options);
   const auto processes = train_in_parallel(2, options, "gloo");
@@ -74,7 +74,7 @@ TEST(DataParallelIdentity, TwoRanksOverGlooEqualTwoThreadsBitForBit) {
   EXPECT_EQ(processes[1].sha256, threads[0].sha256);
 }
 
-TEST(DataParallelIdentity, RanksThatShareMemoryEqualThreadsBitForBit) {
+TEST(DataParallelIdentity, ShmRanksHaveTheBitsOfThreads) {
   RunOptions options;
   for (const int size : {2, 3, 4}) {
     for (const auto hook : {CommHook::none, CommHook::bf16, CommHook::fp16}) {
@@ -88,10 +88,11 @@ TEST(DataParallelIdentity, RanksThatShareMemoryEqualThreadsBitForBit) {
   }
 }
 
-TEST(DataParallelIdentity, MicroBatchesEqualOneBatchAsLargeAsAllOfThem) {
+TEST(DataParallelIdentity, MicroBatchesEqualOneBatchOfTheirTotalSize) {
   RunOptions options;
   const auto reference = train_sequentially(options);
-  // Batches of 24, 24 and 12: the last step has fewer, and shorter, micro-batches.
+  // Batches have 24, 24 and 12 samples, so the last step has fewer and shorter
+  // micro-batches.
   options.micro_batches = 3;
   expect_equals({train_sequentially(options)}, reference);
   for (const auto sync : kModes) {
@@ -103,7 +104,7 @@ TEST(DataParallelIdentity, MicroBatchesEqualOneBatchAsLargeAsAllOfThem) {
   }
 }
 
-TEST(DataParallelIdentity, HoldsForTheSumAndForClippedGradients) {
+TEST(DataParallelIdentity, EqualsSequentialForSumsAndClippedGradients) {
   RunOptions options;
   options.loss.reduction = Reduction::sum;
   options.lr = 0.001;
@@ -118,9 +119,9 @@ TEST(DataParallelIdentity, HoldsForTheSumAndForClippedGradients) {
   expect_equals(train_in_parallel(2, options), reference);
 }
 
-TEST(DataParallelIdentity, SumIsTheMeanTimesTheGlobalBatch) {
+TEST(DataParallelIdentity, SumEqualsTheMeanTimesTheGlobalBatch) {
   RunOptions options;
-  options.data_size = 48;  // two whole batches: the factor is the same in each
+  options.data_size = 48;  // two full batches, so the factor is the same in both
   const auto reference = train_sequentially(options);
   options.loss.reduction = Reduction::sum;
   options.lr /= 24;
@@ -128,7 +129,7 @@ TEST(DataParallelIdentity, SumIsTheMeanTimesTheGlobalBatch) {
   expect_equals(train_in_parallel(2, options), reference);
 }
 
-TEST(DataParallelIdentity, HoldsForEveryOptimizer) {
+TEST(DataParallelIdentity, EqualsSequentialForEveryOptimizer) {
   for (const auto kind :
        {OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::adadelta}) {
     SCOPED_TRACE(name_of(kind));
@@ -139,7 +140,8 @@ TEST(DataParallelIdentity, HoldsForEveryOptimizer) {
     options.epochs = 1;
     const auto reference = train_sequentially(options);
     for (const auto& rank : train_in_parallel(2, options)) {
-      // They divide by the gradient's size, which takes small ones apart.
+      // These optimizers divide by the gradient's size, which enlarges differences of
+      // small gradients.
       EXPECT_LE(relative_difference(rank.parameters, reference.parameters), 1e-9);
     }
   }

@@ -1,4 +1,4 @@
-// What a data parallel step and start do, beside the identities.
+// Data parallel training, except for data_parallel_identity_test.cpp.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -29,7 +29,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The one batch of a rank, other images on each.
+// Returns a batch with different images on each rank.
 Batch batch_of(const Communicator& comm, int64_t batch_size = 6) {
   SamplerOptions sampler;
   sampler.num_shards = comm.size();
@@ -43,7 +43,7 @@ Batch batch_of(const Communicator& comm, int64_t batch_size = 6) {
   return batch;
 }
 
-// Notes which parameters it is told of.
+// Records the ranges passed to parameters_changed().
 class ToldExecutor : public StageExecutor {
  public:
   explicit ToldExecutor(StageExecutor& inner) : inner_(inner) {}
@@ -76,7 +76,7 @@ class ToldExecutor : public StageExecutor {
   StageExecutor& inner_;
 };
 
-TEST(DataParallel, StartGivesAllRanksTheParametersAndBuffersOfRank0) {
+TEST(DataParallel, StartBroadcastsParametersAndBuffersOfRank0) {
   struct Seen {
     at::Tensor before;
     at::Tensor after;
@@ -99,7 +99,7 @@ TEST(DataParallel, StartGivesAllRanksTheParametersAndBuffersOfRank0) {
   }
 }
 
-TEST(DataParallel, ModelsOrPlansThatDifferAreRefusedOnEveryRank) {
+TEST(DataParallel, DifferentModelsOrPlansAreErrorsOnEveryRank) {
   const auto start = [](Communicator& comm, int64_t hidden, int64_t bucket_bytes) {
     StrategyOptions options;
     options.bucket_bytes = bucket_bytes;
@@ -121,8 +121,8 @@ TEST(DataParallel, ModelsOrPlansThatDifferAreRefusedOnEveryRank) {
   EXPECT_THAT(equal, Each("(no error)"));
 }
 
-// Running means of each rank after one step on other data each, as they are and
-// as they are before an evaluation.
+// Running means of a rank after one step on its own data: local ones, and those for an
+// evaluation.
 struct Buffers {
   at::Tensor own;
   at::Tensor synced;
@@ -146,7 +146,7 @@ std::vector<Buffers> buffers_after_a_step(BufferSync sync) {
   });
 }
 
-TEST(DataParallel, BuffersAreBroadcastAveragedOrLeftBeforeEvaluation) {
+TEST(DataParallel, BuffersAreBroadcastAveragedOrUnchangedBeforeEvaluation) {
   const auto broadcast = buffers_after_a_step(BufferSync::broadcast);
   EXPECT_FALSE(broadcast[1].own.equal(broadcast[0].own));
   EXPECT_FALSE(broadcast[2].own.equal(broadcast[1].own));
@@ -164,7 +164,7 @@ TEST(DataParallel, BuffersAreBroadcastAveragedOrLeftBeforeEvaluation) {
   }
 }
 
-TEST(DataParallel, ClipNormLimitsTheStepAndLeavesShorterOnesAlone) {
+TEST(DataParallel, ClipNormLimitsOnlyLargerGradients) {
   struct Step {
     double norm;
     double length;
@@ -194,7 +194,7 @@ TEST(DataParallel, ClipNormLimitsTheStepAndLeavesShorterOnesAlone) {
   EXPECT_EQ(take(free.norm * 2).length, free.length);
 }
 
-TEST(DataParallel, ANormThatIsNotFiniteScalesByOneOrZero) {
+TEST(DataParallel, NonFiniteNormsScaleByOneOrZero) {
   const auto model = make_small_model({flatten(), linear("a", 64, 5)});
   ModelArenas arenas(model->parameters(), model->buffers());
   StrategyOptions options;
@@ -210,11 +210,11 @@ TEST(DataParallel, ANormThatIsNotFiniteScalesByOneOrZero) {
   EXPECT_EQ(scale_for(std::numeric_limits<double>::infinity()), 0);
 }
 
-TEST(DataParallel, UnusedParametersKeepTheirValueAndHoldNobodyUp) {
+TEST(DataParallel, UnusedParametersKeepTheirValueAndDoNotBlock) {
   const auto unused = on_each_rank("thread", 2, [](Communicator& comm) {
     auto used = at::zeros({3, 2}, at::kDouble).fill_(1).set_requires_grad(true);
     auto other = at::zeros({4}, at::kDouble).fill_(2).set_requires_grad(true);
-    // Rank 1 uses what rank 0 does not.
+    // Only rank 1 uses `other`.
     const bool second = comm.rank() == 1;
     auto model = make_function_model(
         [=](const at::Tensor& x) {
@@ -238,7 +238,7 @@ TEST(DataParallel, UnusedParametersKeepTheirValueAndHoldNobodyUp) {
         other[0].item<double>(),
         replica.model->parameters()[2].tensor.sum().item<double>()};
   });
-  // d/d other of sum((3 + 8)^2) is 2 * 11 * 2, from rank 1 alone.
+  // Only rank 1 has a gradient of `other`: that of sum((3 + 8)^2) is 2 * 11 * 2.
   EXPECT_THAT(unused[0], ElementsAre(testing::DoubleNear(2 - 0.44, 1e-14), 0));
   EXPECT_EQ(unused[0], unused[1]);
 }
@@ -260,7 +260,7 @@ TEST(DataParallel, MeanSquaredErrorIsTheMeanOverElementsOfTheGlobalBatch) {
         comm, options, {}, {LossKind::mse, Reduction::mean});
     replica.strategy->start();
     Batch batch;
-    // Uneven: three samples here, one there.
+    // One rank has three samples, the other one.
     batch.inputs = comm.rank() == 0 ? inputs.narrow(0, 0, 3) : inputs.narrow(0, 3, 1);
     batch.targets =
         comm.rank() == 0 ? targets.narrow(0, 0, 3) : targets.narrow(0, 3, 1);
@@ -272,7 +272,7 @@ TEST(DataParallel, MeanSquaredErrorIsTheMeanOverElementsOfTheGlobalBatch) {
   EXPECT_TRUE(weights[1].equal(weights[0]));
 }
 
-TEST(DataParallel, ExecutorIsToldOfEveryParameterAtStartAndOfTrainedOnesAfterAStep) {
+TEST(DataParallel, ExecutorIsNotifiedOfChangedParameters) {
   const auto comm = make_single_communicator();
   auto trained = at::zeros({3, 2}, at::kDouble).set_requires_grad(true);
   const auto frozen = at::zeros({2, 20}, at::kDouble);
@@ -318,14 +318,14 @@ TEST(DataParallel, EvaluationCountsThisRanksSamplesAndChangesNothing) {
   EXPECT_NE(ranks[0].first, ranks[1].first);
 }
 
-TEST(DataParallel, SaysWhatItIs) {
+TEST(DataParallel, ReportsConsistencyShardAndStateNames) {
   const auto ranks = on_each_rank("thread", 3, [](Communicator& comm) {
     OptimizerOptions momentum;
     momentum.momentum = 0.9;
     Replica replica(make_small_model(batch_norm_layers()), comm, {}, momentum);
     TANDEM_CHECK(
         replica.strategy->consistency() == Consistency::replicated, "not replicated");
-    TANDEM_CHECK(replica.strategy->rank_state().empty(), "a state of its own");
+    TANDEM_CHECK(replica.strategy->rank_state().empty(), "has rank state");
     replica.strategy->start();
     const auto state = replica.strategy->collect_state();
     std::vector<std::string> names;
@@ -350,7 +350,7 @@ TEST(DataParallel, SaysWhatItIs) {
   EXPECT_EQ(ranks[0].back(), "0/3");
 }
 
-TEST(Strategies, SequentialIsForOneRank) {
+TEST(Strategies, SequentialRejectsSeveralRanks) {
   StrategyOptions options;
   options.kind = StrategyKind::sequential;
   const auto messages = on_each_rank("thread", 2, [&](Communicator& comm) {

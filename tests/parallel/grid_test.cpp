@@ -18,7 +18,7 @@ std::pair<int64_t, int64_t> degrees(int64_t stages, int64_t replicas, int size) 
   return {grid.stages, grid.replicas};
 }
 
-TEST(Grid, StagesOfAPipelineFollowEachOther) {
+TEST(Grid, StagesOfAPipelineAreConsecutiveRanks) {
   for (int rank = 0; rank < 6; ++rank) {
     const Grid grid = make_grid(3, 2, rank, 6);
     EXPECT_EQ(grid.stage, rank % 3);
@@ -26,14 +26,14 @@ TEST(Grid, StagesOfAPipelineFollowEachOther) {
   }
 }
 
-TEST(Grid, ADegreeOfZeroIsWhatTheOtherLeaves) {
+TEST(Grid, ZeroIsComputedFromTheOtherDegree) {
   EXPECT_EQ(degrees(0, 0, 4), std::pair(int64_t{4}, int64_t{1}));
   EXPECT_EQ(degrees(2, 0, 6), std::pair(int64_t{2}, int64_t{3}));
   EXPECT_EQ(degrees(0, 2, 6), std::pair(int64_t{3}, int64_t{2}));
   EXPECT_EQ(degrees(0, 0, 1), std::pair(int64_t{1}, int64_t{1}));
 }
 
-TEST(Grid, DegreesThatDoNotFitAreRefusedWithThoseThatDo) {
+TEST(Grid, ErrorListsTheDegreesThatFit) {
   const auto message = [](int64_t stages, int64_t replicas, int size) {
     return error_of<ConfigError>([&] { make_grid(stages, replicas, 0, size); });
   };

@@ -1,4 +1,4 @@
-// Ranks on one set of parameters: that they are one, and what a step is.
+// Ranks with one shared set of parameters.
 
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ StrategyOptions hogwild() {
   return options;
 }
 
-// A rank whose parameters are shared.
+// A rank that shares its parameters.
 struct SharingRank {
   std::unique_ptr<Model> model;
   ModelArenas arenas;
@@ -61,7 +61,7 @@ class Sharing : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Backends, Sharing, testing::Values("thread", "shm", "gloo"));
 
-TEST_P(Sharing, AllRanksStartWithRank0sParametersAndSeeEachOthersWrites) {
+TEST_P(Sharing, RanksStartWithTheParametersOfRank0AndShareWrites) {
   const auto before = std::make_unique<Replica>(
       make_small_model(small_net_layers(), 1), *make_single_communicator(),
       StrategyOptions(), OptimizerOptions());
@@ -85,7 +85,7 @@ TEST_P(Sharing, AllRanksStartWithRank0sParametersAndSeeEachOthersWrites) {
   }
 }
 
-TEST_P(Sharing, ModelsThatDifferAreRefused) {
+TEST_P(Sharing, DifferentModelsAreAnError) {
   const auto messages = on_each_rank(GetParam(), 2, [](Communicator& comm) {
     const auto weight = at::zeros({2 + comm.rank()}).set_requires_grad(true);
     return error_of<ConfigError>([&] { share_parameters(comm, {{"weight", weight}}); });
@@ -93,7 +93,7 @@ TEST_P(Sharing, ModelsThatDifferAreRefused) {
   EXPECT_THAT(messages, Each(HasSubstr("the models differ")));
 }
 
-TEST_P(Sharing, AStepIsOnTheMeanOfTheRanksOwnBatchAndOthersHaveIt) {
+TEST_P(Sharing, StepUsesTheRanksOwnBatchAndIsVisibleToOthers) {
   const auto comm = make_single_communicator();
   StrategyOptions options = hogwild();
   options.kind = StrategyKind::sequential;
@@ -108,7 +108,7 @@ TEST_P(Sharing, AStepIsOnTheMeanOfTheRanksOwnBatchAndOthersHaveIt) {
     std::vector<Batch> mine;
     if (group.rank() == 1) {
       mine = {first_batch(6)};
-      // As the loader says for two ranks: the step is not of both.
+      // The loader counts the samples of both ranks, but a step uses only its own.
       mine[0].global_count = 12;
     }
     const auto sums = rank.strategy->train_step(mine, step_of(0.1));
@@ -119,7 +119,7 @@ TEST_P(Sharing, AStepIsOnTheMeanOfTheRanksOwnBatchAndOthersHaveIt) {
   EXPECT_EQ(hashes, std::vector<std::string>(2, after));
 }
 
-TEST(Hogwild, OneRankGivesTheBitsOfTheSequentialStrategy) {
+TEST(Hogwild, OneRankHasTheBitsOfSequential) {
   RunOptions options;
   options.tail = Tail::keep;
   options.data_size = 61;
@@ -130,7 +130,7 @@ TEST(Hogwild, OneRankGivesTheBitsOfTheSequentialStrategy) {
   EXPECT_EQ(train_small_net(*comm, options).sha256, reference.sha256);
 }
 
-TEST(Hogwild, ArenasThatAreNotSharedAreRefused) {
+TEST(Hogwild, UnsharedArenasAreAnError) {
   const auto message = error_of<ConfigError>([] {
     on_each_rank("thread", 2, [](Communicator& comm) {
       Replica apart(make_small_model(small_net_layers()), comm, hogwild(), {});
@@ -141,7 +141,7 @@ TEST(Hogwild, ArenasThatAreNotSharedAreRefused) {
   EXPECT_THAT(message, HasSubstr("share_parameters()"));
 }
 
-TEST(Hogwild, ACheckpointIsACopyThatOthersDoNotWriteInto) {
+TEST(Hogwild, CheckpointStateIsACopy) {
   const auto kept = on_each_rank("thread", 2, [](Communicator& comm) {
     SharingRank rank(comm);
     rank.strategy->start();
@@ -162,7 +162,7 @@ TEST(Hogwild, ACheckpointIsACopyThatOthersDoNotWriteInto) {
   EXPECT_THAT(kept, Each(true));
 }
 
-TEST(Hogwild, StepsAreInTheTraceWithStartAndEnd) {
+TEST(Hogwild, TraceHasStartAndDurationOfSteps) {
   const auto comm = make_single_communicator();
   SharingRank rank(*comm);
   rank.strategy->start();
@@ -181,7 +181,7 @@ TEST(Hogwild, StepsAreInTheTraceWithStartAndEnd) {
   EXPECT_GT(trace.events().size(), 1u);
 }
 
-TEST(Hogwild, SaysWhatItIs) {
+TEST(Hogwild, ReportsConsistencyAndShard) {
   const auto shards = on_each_rank("thread", 3, [](Communicator& comm) {
     SharingRank rank(comm);
     TANDEM_CHECK(

@@ -1,7 +1,7 @@
 #pragma once
 
-// Training in parallel equals sequential training on the whole batch, in float64, with
-// dropout: what the tests of that share.
+// Common parts of tests that compare parallel training with sequential training on the
+// whole batch, in float64, with dropout.
 
 #include <gtest/gtest.h>
 
@@ -27,18 +27,18 @@ inline std::vector<RunResult> train_in_parallel(
   });
 }
 
-// One way of dividing the work. The reference is the sequential strategy on the same
-// global batch, of which it takes `micro_batches` parts, one after the other.
+// One division of the work. The reference is the sequential strategy on the same global
+// batch, in `reference_micro_batches` micro-batches.
 struct Division {
   const char* name;
   int ranks;
   const char* backend;
   SyncMode sync;
-  // Of each rank.
+  // Number of micro-batches per step of each rank.
   int64_t micro_batches;
   int64_t reference_micro_batches;
   int64_t data_size;
-  // 0: the same bits.
+  // Relative difference; 0 if the bits must be equal.
   double tolerance;
 };
 

@@ -1,4 +1,4 @@
-// Document 003's net, divided in every way, against one rank.
+// Compares all divisions of the model `net` of tutorial 003 with one rank.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ TEST_P(NetIdentity, EqualsSequential) {
   options.strategy.sync = division.sync;
   const auto ranks = train_in_parallel(division.ranks, options, division.backend);
   if (ranks.empty()) {
-    return;  // MPI's ranks are processes of their own, which compare
+    return;  // MPI ranks are separate processes, which make the comparison
   }
   double largest = 0;
   for (const auto& rank : ranks) {
@@ -41,8 +41,8 @@ TEST_P(NetIdentity, EqualsSequential) {
   }
 }
 
-// A step has 24 samples; of 60 the last has 12, of 61 it has 13, which no number of
-// ranks divides.
+// A step has 24 samples. The last step has 12 of 60 samples, or 13 of 61 samples, which
+// do not divide evenly among ranks.
 const std::vector<Division> kDivisions = {
     {"one_rank_parameter", 1, "thread", kParameter, 1, 1, 60, 0},
     {"one_rank_flat", 1, "thread", kFlat, 1, 1, 60, 0},

@@ -1,5 +1,4 @@
-// What the parameter server is besides equal to data parallel
-// (server_identity_test.cpp).
+// The parameter server, except for server_identity_test.cpp.
 
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
@@ -48,7 +47,7 @@ std::vector<Summary> train_on(int size, const RunConfig& config) {
   });
 }
 
-TEST(ParameterServer, StalenessReachesItsBoundAndNeverPassesIt) {
+TEST(ParameterServer, StalenessReachesButNeverExceedsTheBound) {
   constexpr int64_t kSteps = 25;
   for (const int64_t bound : {0, 1, 3}) {
     const auto ranks = on_each_rank("thread", 4, [&](Communicator& comm) {
@@ -75,7 +74,7 @@ TEST(ParameterServer, AsynchronousServerReportsTheSamplesOfAllWorkers) {
       (ranks[1].sums + ranks[2].sums)[0].item<double>(), 1e-9);
 }
 
-TEST(ParameterServer, OnlyTheServerHoldsOptimizerState) {
+TEST(ParameterServer, OnlyTheServerHasOptimizerState) {
   for (const bool asynchronous : {false, true}) {
     auto config = server_config();
     config.strategy.server_updates =
@@ -100,7 +99,7 @@ TEST(ParameterServer, OnlyTheServerHoldsOptimizerState) {
   }
 }
 
-TEST(ParameterServer, TrainsToTheBitsOfDataParallelWithOneRankLess) {
+TEST(ParameterServer, HasTheBitsOfDataParallelWithOneRankLess) {
   auto config = server_config();
   const auto server = train_on(3, config);
   config.strategy.kind = StrategyKind::data_parallel;
@@ -122,14 +121,14 @@ TEST(ParameterServer, ResumesFromAnyStrategysCheckpoint) {
   config.training.epochs = 2;
   config.output.resume = "auto";
   EXPECT_EQ(train_on(3, config)[1].parameters_sha256, whole[0].parameters_sha256);
-  // Momentum included: data parallel goes on where the server stopped.
+  // Data parallel continues the server's run, with its momentum.
   config.output.resume = config.output.out + "/checkpoints/step-00000004";
   config.output.out = scratch / "replicas";
   config.strategy.kind = StrategyKind::data_parallel;
   EXPECT_EQ(train_on(2, config)[0].parameters_sha256, whole[0].parameters_sha256);
 }
 
-TEST(ParameterServer, AsynchronousRunsEndWithTheServersParametersEverywhere) {
+TEST(ParameterServer, AsynchronousRunsEndWithEqualParametersOnAllRanks) {
   auto config = server_config();
   config.strategy.server_updates = ServerUpdates::asynchronous;
   config.optimizer.kind = OptimizerKind::adam;
@@ -156,7 +155,7 @@ TEST(ParameterServer, ServerGetsItsBuffersFromTheWorkers) {
               {{"buffer", buffer}}),
           comm, options, {});
       replica.strategy->start();
-      // Workers' own: 11 and 13.
+      // The workers' values are 11 and 13.
       buffer.fill_(9 + 2 * comm.rank());
       replica.strategy->before_evaluation();
       return buffer[2].item<double>();
@@ -165,7 +164,7 @@ TEST(ParameterServer, ServerGetsItsBuffersFromTheWorkers) {
   }
 }
 
-TEST(ParameterServer, RefusesWhatItCannotDo) {
+TEST(ParameterServer, RejectsUnsupportedOptions) {
   const auto refused = [](int size, auto change) {
     auto config = server_config();
     change(config);
@@ -181,7 +180,7 @@ TEST(ParameterServer, RefusesWhatItCannotDo) {
       HasSubstr("--comm-hook"));
 }
 
-TEST(ParameterServer, AWorkerThatFailsEndsTheOthers) {
+TEST(ParameterServer, FailedRankEndsTheOthers) {
   auto config = server_config();
   const auto data = small_data();
   for (const int failing : {0, 2}) {

@@ -1,4 +1,4 @@
-// Stages of a model, and replicas of them, against the whole model.
+// Compares stages of a model, and replicas of stages, with the whole model.
 
 #include <gtest/gtest.h>
 
@@ -9,20 +9,20 @@
 
 namespace tandem::pipeline_identity_test {
 
-// Stages x replicas against gradient accumulation on one rank, or data parallel.
+// A grid of stages x replicas, compared with gradient accumulation on one rank or with
+// data parallel.
 struct Pipelining {
   const char* name;
   const char* backend;
   int64_t stages;
   int64_t replicas;
   PipelineSchedule schedule;
-  // Of each replica.
+  // Number of micro-batches per step of each replica.
   int64_t micro_batches;
-  // Of the reference.
   int reference_ranks;
   int64_t reference_micro_batches;
   int64_t data_size;
-  // 0: the same bits.
+  // Relative difference; 0 if the bits must be equal.
   double tolerance;
 };
 
@@ -68,8 +68,8 @@ TEST_P(PipelineIdentity, EqualsTheWholeModel) {
 constexpr auto kGpipe = PipelineSchedule::gpipe;
 constexpr auto k1f1b = PipelineSchedule::one_forward_one_backward;
 
-// As above; with 61 samples the last micro-batches are smaller, with 49 there is one
-// sample left: all micro-batches but one, and all replicas but one, have none.
+// With 61 samples the last micro-batches are smaller. With 49 samples the last step has
+// one sample: all micro-batches but one, and all replicas but one, have none.
 const Pipelining kPipelines[] = {
     {"one_stage", "thread", 1, 1, k1f1b, 3, 1, 3, 60, 0},
     {"two_stages_one_micro_batch", "thread", 2, 1, k1f1b, 1, 1, 1, 60, 0},
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
     Table, PipelineIdentity, testing::ValuesIn(kPipelines),
     [](const auto& row) { return std::string(row.param.name); });
 
-TEST(PipelineIdentity, HoldsForEveryOptimizerAndForClippedGradients) {
+TEST(PipelineIdentity, EqualsTheWholeModelForEveryOptimizerAndClippedGradients) {
   RunOptions options;
   options.micro_batches = 3;
   options.epochs = 1;

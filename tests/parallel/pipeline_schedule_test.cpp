@@ -16,7 +16,7 @@ using Kind = StageTask::Kind;
 constexpr PipelineSchedule kSchedules[] = {
     PipelineSchedule::gpipe, PipelineSchedule::one_forward_one_backward};
 
-// "F0 F1 B0 B1"
+// Returns a stage's tasks as text, for instance "F0 F1 B0 B1".
 std::string text(const std::vector<StageTask>& tasks) {
   std::string all;
   for (const auto& task : tasks) {
@@ -27,14 +27,14 @@ std::string text(const std::vector<StageTask>& tasks) {
   return all;
 }
 
-TEST(PipelineSchedule, GpipeDoesAllForwardsFirst) {
+TEST(PipelineSchedule, GpipeRunsAllForwardsFirst) {
   for (const int64_t stage : {0, 1, 2}) {
     EXPECT_EQ(
         text(plan_stage(PipelineSchedule::gpipe, 3, stage, 3)), "F0 F1 F2 B0 B1 B2");
   }
 }
 
-TEST(PipelineSchedule, OneForwardOneBackwardAsInItsPaper) {
+TEST(PipelineSchedule, OneForwardOneBackwardMatchesItsPaper) {
   const auto plan = [](int64_t stage, int64_t micro_batches) {
     return text(plan_stage(
         PipelineSchedule::one_forward_one_backward, 3, stage, micro_batches));
@@ -65,7 +65,7 @@ std::vector<Shape> shapes() {
   return all;
 }
 
-TEST(PipelineSchedule, EachMicroBatchGoesForwardAndBackwardOnceAndInOrder) {
+TEST(PipelineSchedule, EachMicroBatchRunsOnceAndInOrder) {
   for (const auto& shape : shapes()) {
     for (int64_t stage = 0; stage < shape.stages; ++stage) {
       int64_t forwards = 0;
@@ -83,7 +83,7 @@ TEST(PipelineSchedule, EachMicroBatchGoesForwardAndBackwardOnceAndInOrder) {
   }
 }
 
-TEST(PipelineSchedule, KeepsAsManyActivationsAsItSays) {
+TEST(PipelineSchedule, MostInFlightIsTheMaximumOfThePlan) {
   for (const auto& shape : shapes()) {
     for (int64_t stage = 0; stage < shape.stages; ++stage) {
       int64_t in_flight = 0;
@@ -104,15 +104,15 @@ TEST(PipelineSchedule, KeepsAsManyActivationsAsItSays) {
   }
 }
 
-// Runs all stages in rounds of one task each, where a task whose message has not been
-// sent in an earlier round waits. Returns the number of rounds, -1 when all wait.
+// Runs all stages in rounds of one task each. A task waits until its message was sent
+// in an earlier round. Returns the number of rounds, or -1 if all stages wait.
 int64_t rounds_of(const Shape& shape) {
   std::vector<std::vector<StageTask>> plans;
   for (int64_t stage = 0; stage < shape.stages; ++stage) {
     plans.push_back(
         plan_stage(shape.schedule, shape.stages, stage, shape.micro_batches));
   }
-  using Message = std::tuple<Kind, int64_t, int64_t>;  // to a stage
+  using Message = std::tuple<Kind, int64_t, int64_t>;  // with the stage
   std::set<Message> sent;
   std::vector<size_t> done(plans.size(), 0);
   const auto finished = [&] {
@@ -150,7 +150,7 @@ int64_t rounds_of(const Shape& shape) {
   return rounds;
 }
 
-TEST(PipelineSchedule, StagesNeverWaitForEachOtherAndTakeTheTimeOfTheirPapers) {
+TEST(PipelineSchedule, PlansDoNotDeadlockAndTakeTheTimeOfTheirPapers) {
   for (const auto& shape : shapes()) {
     SCOPED_TRACE(
         std::to_string(shape.stages) + " stages, " +

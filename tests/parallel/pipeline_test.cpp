@@ -1,4 +1,4 @@
-// What a pipeline does beside training: pipeline_identity_test.cpp has that.
+// Pipelines, except for pipeline_identity_test.cpp.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linspace.h>
@@ -47,7 +47,7 @@ StrategyOptions pipeline(
   return options;
 }
 
-// A micro-batch of a step of 32 samples; what it holds depends on its number.
+// Returns a micro-batch of a step of 32 samples. Its contents depend on its number.
 Batch micro_batch(int64_t number) {
   Batch batch;
   batch.inputs = (at::linspace(0, 40, 4 * 64) + 3 * number).sin().view({4, 1, 8, 8});
@@ -86,7 +86,7 @@ Measured measured(PipelineSchedule schedule, int64_t stages, int64_t count) {
   return ranks[0];
 }
 
-TEST(Pipeline, OneForwardOneBackwardKeepsActivationsOfAsManyMicroBatchesAsStages) {
+TEST(Pipeline, OneForwardOneBackwardKeepsFewerActivationsThanGpipe) {
   auto all = measured(PipelineSchedule::gpipe, 3, 8);
   auto few = measured(PipelineSchedule::one_forward_one_backward, 3, 8);
   auto one = measured(PipelineSchedule::gpipe, 3, 1);
@@ -100,7 +100,7 @@ TEST(Pipeline, OneForwardOneBackwardKeepsActivationsOfAsManyMicroBatchesAsStages
   EXPECT_THAT(
       few["stage_peak_activation_bytes"],
       ElementsAre(3 * bytes[0], 2 * bytes[1], bytes[2]));
-  // conv1: 40, conv2: 222; fc1: 300; fc2: 65 parameters.
+  // Numbers of parameters: conv1 40, conv2 222, fc1 300, fc2 65.
   double parameters = 0;
   for (const double count : few["stage_parameters"]) {
     parameters += count;
@@ -108,7 +108,7 @@ TEST(Pipeline, OneForwardOneBackwardKeepsActivationsOfAsManyMicroBatchesAsStages
   EXPECT_EQ(parameters, 40 + 222 + 300 + 65);
 }
 
-// What a run leaves: the state that a checkpoint would hold, and an evaluation.
+// The results of a run: the state for a checkpoint, and the sums of an evaluation.
 struct Left {
   TrainingState state;
   at::Tensor sums;
@@ -159,7 +159,7 @@ void expect_same_tensors(
   }
 }
 
-TEST(Pipeline, ItsCheckpointAndEvaluationAreThoseOfTheWholeModel) {
+TEST(Pipeline, CheckpointAndEvaluationEqualThoseOfTheWholeModel) {
   StrategyOptions sequential;
   sequential.kind = StrategyKind::sequential;
   for (const auto& layers : {two_norm_layers(), small_net_layers()}) {
@@ -175,7 +175,7 @@ TEST(Pipeline, ItsCheckpointAndEvaluationAreThoseOfTheWholeModel) {
   }
 }
 
-TEST(Pipeline, ReplicasAreDataParallelBatchNormIncluded) {
+TEST(Pipeline, ReplicasEqualDataParallelWithBatchNorm) {
   const auto whole = run(2, StrategyOptions(), 4, two_norm_layers());
   for (const auto state : {OptimizerState::replicated, OptimizerState::sharded}) {
     SCOPED_TRACE(name_of(state));
@@ -188,7 +188,7 @@ TEST(Pipeline, ReplicasAreDataParallelBatchNormIncluded) {
   }
 }
 
-TEST(Pipeline, ReadsItsReplicasDataAndTheLastStageAnswersForIt) {
+TEST(Pipeline, StagesReadTheDataOfTheirReplicaAndOnlyTheLastCounts) {
   const auto shards = on_each_rank("thread", 6, [](Communicator& comm) {
     const Replica replica(
         make_small_model(small_net_layers()), comm, pipeline(3, 2), {});
@@ -201,7 +201,7 @@ TEST(Pipeline, ReadsItsReplicasDataAndTheLastStageAnswersForIt) {
   }
 }
 
-TEST(Pipeline, SeparateReplicasStartAsTheFirst) {
+TEST(Pipeline, ReplicasStartWithTheParametersOfTheFirst) {
   const auto parameters = on_each_rank("thread", 4, [](Communicator& comm) {
     const auto seed = static_cast<uint64_t>(comm.rank());
     Replica replica(
@@ -214,22 +214,22 @@ TEST(Pipeline, SeparateReplicasStartAsTheFirst) {
   EXPECT_NE(parameters[1].numel(), parameters[0].numel());
 }
 
-TEST(Pipeline, AStageThatStopsEndsTheOthers) {
+TEST(Pipeline, FailedStageEndsTheOthers) {
   const auto message = error_of<Error>([] {
     on_each_rank("thread", 3, [](Communicator& comm) {
       Replica replica(make_small_model(small_net_layers()), comm, pipeline(3), {});
       replica.strategy->start();
       if (comm.rank() == 1) {
-        throw ConfigError("[test] stage 1 has had enough");
+        throw ConfigError("[test] stage 1 stops");
       }
       replica.strategy->train_step(micro_batches(0, 4), step());
       return 0;
     });
   });
-  EXPECT_THAT(message, HasSubstr("stage 1 has had enough"));
+  EXPECT_THAT(message, HasSubstr("stage 1 stops"));
 }
 
-TEST(Pipeline, WhatCannotBeDividedIsRefused) {
+TEST(Pipeline, RejectsGridsThatDoNotFit) {
   const auto refused = [](const StrategyOptions& options, int size) {
     return error_of<ConfigError>([&] {
       on_each_rank("thread", size, [&](Communicator& comm) {

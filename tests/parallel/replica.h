@@ -23,7 +23,8 @@
 
 namespace tandem {
 
-/// `net` in small: convolutions, both its dropouts, 64-bit floats. For 8 x 8 images.
+/// A small variant of the model `net` with convolutions and both dropouts, for 8 x 8
+/// images.
 inline std::vector<Layer> small_net_layers() {
   return {
       conv2d("conv1", 1, 4, 3),
@@ -40,7 +41,7 @@ inline std::vector<Layer> small_net_layers() {
       log_softmax()};
 }
 
-/// A convolution with batch norm, for the same images.
+/// A convolution with batch norm, for 8 x 8 images.
 inline std::vector<Layer> batch_norm_layers() {
   return {
       conv2d("conv", 1, 3, 3), batch_norm2d("bn", 3), relu(), max_pool2d(2), flatten(),
@@ -84,7 +85,8 @@ inline Dataset noise_images(int64_t size) {
   return dataset;
 }
 
-/// What of `model` a rank computes; leaves only that in it. For 8 x 8 images.
+/// Returns the stage of a rank, and removes all other layers from `model`. For 8 x 8
+/// images.
 inline StageOptions stage_of(
     Model& model, const Communicator& comm, const StrategyOptions& options,
     const Loss& loss) {
@@ -100,7 +102,7 @@ inline StageOptions stage_of(
   return stage;
 }
 
-/// As in a run: what the group reduces lies where it reduces best.
+/// Puts arenas into the group's communication buffers, as a run does.
 inline ModelArenaOptions in_buffers_of(
     Communicator& comm, const Placement& placement = {}) {
   ModelArenaOptions options;
@@ -111,7 +113,7 @@ inline ModelArenaOptions in_buffers_of(
   return options;
 }
 
-/// One rank's parts, put together.
+/// The parts of one rank.
 struct Replica {
   std::unique_ptr<Model> model;
   StageOptions stage;
@@ -137,17 +139,17 @@ struct Replica {
     strategy = make_strategy(options, {comm, *executor, arenas, *optimizer, loss});
   }
 
-  /// All parameters of this rank, one after the other.
+  /// Returns all parameters of this rank as one flat tensor.
   at::Tensor parameters() const {
     return flat(model->parameters());
   }
-  /// All buffers.
+  /// Returns all buffers as one flat tensor.
   at::Tensor buffers() const {
     return flat(model->buffers());
   }
 
-  /// The whole model's where stages were put together again (rank 0), else this
-  /// rank's. Collective.
+  /// Returns this rank's parameters; at rank 0 of a pipeline, those of the whole model.
+  /// Collective.
   std::vector<NamedTensor> whole_parameters() const {
     const bool in_stages = strategy->consistency() == Consistency::sharded;
     std::vector<NamedTensor> whole;
@@ -177,36 +179,37 @@ struct RunOptions {
   OptimizerOptions optimizer;
   std::vector<Layer> layers = small_net_layers();
   uint64_t seed = 5;
-  // Of all ranks and micro-batches together; the last batch may be shorter.
+  // Number of samples per step of all ranks and micro-batches. The last step may have
+  // fewer.
   int64_t global_batch = 24;
   int64_t micro_batches = 1;
   int64_t data_size = 60;
   Tail tail = Tail::pad;
   int64_t epochs = 2;
   double lr = 0.05;
-  // With a GradScaler.
+  // Whether the optimizer has a GradScaler.
   bool scaled = false;
-  // Where the replica is.
+  // Device of the replica.
   Placement placement;
 
   RunOptions() {
     loss.kind = LossKind::nll;
-    // Four buckets of the small net.
+    // The small net has four buckets of this size.
     strategy.bucket_bytes = 2'000;
     optimizer.momentum = 0.9;
   }
 };
 
 struct RunResult {
-  // Of the whole model at rank 0.
+  // At rank 0, parameters of the whole model.
   at::Tensor parameters;
   at::Tensor buffers;
   std::string sha256;
-  // Of all steps: loss, correct samples, samples of this rank.
+  // Sums over this rank's steps: loss, correct samples, samples.
   at::Tensor sums;
 };
 
-/// Without dropout, whose masks differ from device to device.
+/// Removes dropout layers, whose masks depend on the device.
 inline std::vector<Layer> without_dropout(std::vector<Layer> layers) {
   const auto is_dropout = [](const Layer& layer) {
     return layer.kind == LayerKind::dropout || layer.kind == LayerKind::dropout2d;
@@ -215,7 +218,7 @@ inline std::vector<Layer> without_dropout(std::vector<Layer> layers) {
   return layers;
 }
 
-/// Document 003's `net`, dropout included, for noise_images().
+/// The model `net` of tutorial 003, with dropout, for noise_images().
 inline std::vector<Layer> net_layers() {
   ModelOptions options;
   options.input = {1, 8, 8};
@@ -223,7 +226,7 @@ inline std::vector<Layer> net_layers() {
   return layers_of(ModelKind::net, options);
 }
 
-/// Document 004's `convnet_bn`, likewise.
+/// The model `convnet_bn` of tutorial 004, for noise_images().
 inline std::vector<Layer> convnet_bn_layers() {
   ModelOptions options;
   options.input = {1, 8, 8};
@@ -287,14 +290,14 @@ inline RunResult train_small_net(Communicator& comm, const RunOptions& options) 
   return result;
 }
 
-/// The same by the sequential strategy.
+/// Trains on all of noise_images() with the sequential strategy.
 inline RunResult train_sequentially(RunOptions options) {
   options.strategy.kind = StrategyKind::sequential;
   const auto comm = make_single_communicator();
   return train_small_net(*comm, options);
 }
 
-/// Largest difference over largest value.
+/// Returns the largest absolute difference divided by the largest value of `b`.
 inline double relative_difference(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).abs().max() / b.abs().max()).item<double>();
 }

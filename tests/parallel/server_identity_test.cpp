@@ -1,4 +1,4 @@
-// A parameter server that updates in step against replicas.
+// Compares a synchronous parameter server with replicas.
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 namespace tandem::server_identity_test {
 
-// A server that updates in step, and its workers, give the bits of as many replicas:
-// thread ranks add in rank order, and so does the server.
+// A synchronous server and its workers give the bits of as many replicas, because
+// thread ranks and the server both sum in rank order.
 struct ServerRow {
   const char* name;
   int workers;
@@ -38,7 +38,7 @@ TEST_P(ServerIdentity, EqualsDataParallel) {
     options.optimizer.kind = row.optimizer;
     options.lr = 0.002;
   }
-  // Thread ranks start from rank 0's parameters, as the workers do.
+  // Replicas start with rank 0's parameters, as the workers do.
   const auto replicas = train_in_parallel(row.workers, options);
   options.strategy.kind = StrategyKind::parameter_server;
   const auto ranks = train_in_parallel(row.workers + 1, options);

@@ -1,4 +1,4 @@
-// The optimizer's work shared out among replicas: ZeRO stage 1.
+// Optimizer state and updates divided among replicas (ZeRO stage 1).
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ RunOptions options_of(OptimizerKind optimizer) {
   return options;
 }
 
-TEST(ShardedOptimizer, ResultsHaveTheBitsOfReplicatedOnes) {
+TEST(ShardedOptimizer, HasTheBitsOfReplicatedState) {
   for (const auto optimizer :
        {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw,
         OptimizerKind::adadelta}) {
@@ -47,7 +47,7 @@ TEST(ShardedOptimizer, ResultsHaveTheBitsOfReplicatedOnes) {
   }
 }
 
-TEST(ShardedOptimizer, ReplicasOfAPipelineHaveTheBitsOfReplicatedOnes) {
+TEST(ShardedOptimizer, PipelineReplicasHaveTheBitsOfReplicatedState) {
   struct Shape {
     int stages;
     int replicas;
@@ -76,7 +76,7 @@ TEST(ShardedOptimizer, ReplicasOfAPipelineHaveTheBitsOfReplicatedOnes) {
   }
 }
 
-// A rank that makes steps on data of its own.
+// A rank that makes steps on its own data.
 struct Stepper {
   Replica replica;
   Loader loader;
@@ -130,7 +130,7 @@ std::vector<NamedTensor> copies(const std::vector<NamedTensor>& tensors) {
 }
 
 void load(const std::vector<NamedTensor>& from, const std::vector<NamedTensor>& into) {
-  TANDEM_CHECK(from.size() == into.size(), "other tensors");
+  TANDEM_CHECK(from.size() == into.size(), "numbers of tensors differ");
   for (size_t i = 0; i < from.size(); ++i) {
     into[i].tensor.detach().copy_(from[i].tensor);
   }
@@ -162,7 +162,7 @@ TEST(ShardedOptimizer, EachRankKeepsTheStateOfItsShareUntilItIsCollected) {
   });
 }
 
-TEST(ShardedOptimizer, GoesOnFromAStateLoadedAtRank0) {
+TEST(ShardedOptimizer, ResumesFromStateLoadedAtRank0) {
   on_each_rank("shm", 2, [](Communicator& comm) {
     Stepper first(comm, true);
     first.steps(2);
@@ -182,7 +182,7 @@ TEST(ShardedOptimizer, GoesOnFromAStateLoadedAtRank0) {
     second.steps(2);
     TANDEM_CHECK(
         second.replica.parameters().equal(first.replica.parameters()),
-        "another run than without the stop");
+        "the resumed run differs");
     return 0;
   });
 }
@@ -229,12 +229,12 @@ TEST(ShardedOptimizer, AllRanksGetTheLossScaleOfRank0) {
       }
     }
     stepper.replica.strategy->start();
-    TANDEM_CHECK(optimizer.scaler()->scale() == 2, "another scale than rank 0's");
+    TANDEM_CHECK(optimizer.scaler()->scale() == 2, "the scale differs from rank 0's");
     return 0;
   });
 }
 
-TEST(ShardedOptimizer, ArenasThatDoNotDivideAreRefused) {
+TEST(ShardedOptimizer, ArenasThatDoNotDivideAreAnError) {
   on_each_rank("thread", 3, [](Communicator& comm) {
     const auto model = make_small_model({flatten(), linear("a", 64, 5)});
     ModelArenas arenas(model->parameters(), model->buffers());
@@ -250,7 +250,7 @@ TEST(ShardedOptimizer, ArenasThatDoNotDivideAreRefused) {
   });
 }
 
-TEST(ShardedOptimizer, StrategiesThatCannotSaySo) {
+TEST(ShardedOptimizer, RejectsStrategiesWithoutShardedState) {
   on_each_rank("thread", 2, [](Communicator& comm) {
     RunOptions options;
     options.strategy.kind = StrategyKind::averaging;

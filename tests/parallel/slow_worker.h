@@ -1,7 +1,7 @@
 #pragma once
 
-// An asynchronous parameter server one of whose workers is ten times slower than the
-// others, on threads and on processes.
+// An asynchronous parameter server with one worker that is ten times slower than the
+// others. Ranks are threads or processes.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/log_softmax.h>
@@ -17,7 +17,7 @@
 
 namespace tandem {
 
-/// A linear model whose forward takes a while.
+/// A linear model whose forward pauses.
 inline std::unique_ptr<Model> make_slow_model(std::chrono::milliseconds pause) {
   auto weight = (at::arange(320, at::kDouble).view({64, 5}) / 320).sin() / 10;
   weight.set_requires_grad(true);
@@ -30,15 +30,15 @@ inline std::unique_ptr<Model> make_slow_model(std::chrono::milliseconds pause) {
 }
 
 struct SlowWorkerResult {
-  // At the server: of each update.
+  // At the server, the staleness of each update.
   std::vector<int64_t> staleness;
-  // After the run, on every rank.
+  // Hash of the parameters after the run, on every rank.
   std::string sha256;
-  // What train_step returned, added up.
+  // Total of the sums that train_step() returned.
   at::Tensor sums;
 };
 
-/// The last rank's model takes ten times as long as the others'.
+/// Runs `steps` steps in which the last rank is ten times slower than the others.
 inline SlowWorkerResult run_with_slow_worker(
     Communicator& comm, int64_t max_staleness, int64_t steps) {
   StrategyOptions options;

@@ -1,5 +1,5 @@
-// DataParallel follows the module's and the caller's state, and refuses bad uses. Its
-// numbers are in data_parallel_parity_test.cpp.
+// DataParallel's use of the state of module and caller, and its errors. Its results are
+// tested in data_parallel_parity_test.cpp.
 
 #include "tandem/parallel/ddp/data_parallel_module.h"
 
@@ -39,14 +39,15 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A batch's products are not those of its chunks to the last bit.
+// Compares with a tolerance, because the last bits of a product depend on the batch
+// size.
 bool close(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.allclose(b, 1e-5, 1e-6);
 }
 
-// --- the module behind it ---
+// --- the wrapped module ---
 
-TEST(DataParallelModule, IsAModuleWhoseChildIsTheWrappedOne) {
+TEST(DataParallelModule, WrappedModuleIsAChild) {
   torch::nn::Sequential net(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4));
   DataParallel<torch::nn::Sequential> model(net, 2);
   EXPECT_EQ(model->module().get(), net.get());
@@ -62,7 +63,7 @@ TEST(DataParallelModule, IsAModuleWhoseChildIsTheWrappedOne) {
   EXPECT_EQ(model->forward(x.to(at::kDouble)).scalar_type(), at::kDouble);
 }
 
-// Returns where its parameter and its buffer are.
+// A module that returns the addresses of its parameter and its buffer.
 struct MemoryImpl : torch::nn::Cloneable<MemoryImpl> {
   MemoryImpl() {
     MemoryImpl::reset();
@@ -108,7 +109,7 @@ struct Holder : torch::nn::Module {
   double factor = 1;
 };
 
-// clone() may leave the values to DataParallel.
+// clone() need not copy values, because DataParallel does.
 struct Cloning : Holder {
   std::shared_ptr<torch::nn::Module> clone(
       const c10::optional<at::Device>& /*device*/ = c10::nullopt) const override {
@@ -123,7 +124,7 @@ struct CloningAnother : Holder {
   }
 };
 
-TEST(DataParallelModule, NeedsACloneOfTheModuleUnlessThereIsOneReplica) {
+TEST(DataParallelModule, NeedsCloneForTwoOrMoreReplicas) {
   const auto x = numbers(3, {5, 3}).to(at::kFloat);
   const auto net = std::make_shared<Cloning>();
   net->eval();
@@ -175,7 +176,7 @@ TEST(DataParallelModule, ReplicateFollowsChangesOfOtherMembers) {
   EXPECT_TRUE(model->forward(x).equal(x * 5));
 }
 
-TEST(DataParallelModule, ALayerThatIsAddedIsCloned) {
+TEST(DataParallelModule, ClonesAnAddedLayer) {
   torch::nn::Sequential net(torch::nn::Linear(3, 4));
   DataParallel<torch::nn::Sequential> model(net, 3);
   net->push_back(torch::nn::Linear(4, 2));
@@ -242,7 +243,7 @@ TEST(DataParallelModule, EachReplicaKeepsItsThread) {
   }
 }
 
-TEST(DataParallelModule, ThreadsWithinOperatorsAreDividedAmongReplicas) {
+TEST(DataParallelModule, IntraOpThreadsAreDividedAmongReplicas) {
   const int before = at::get_num_threads();
   at::set_num_threads(5);
   auto model = rows_model(
@@ -253,7 +254,7 @@ TEST(DataParallelModule, ThreadsWithinOperatorsAreDividedAmongReplicas) {
   at::set_num_threads(before);
 }
 
-TEST(DataParallelModule, AForwardWithoutGradMayComeBetweenForwardAndBackward) {
+TEST(DataParallelModule, ForwardWithoutGradIsAllowedBetweenForwardAndBackward) {
   torch::nn::BatchNorm1d net(3);
   DataParallel<torch::nn::BatchNorm1d> model(net, 2);
   const auto x = numbers(3, {6, 3}).to(at::kFloat);
@@ -291,19 +292,19 @@ struct OwnError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-TEST(DataParallelModule, AnErrorNamesTheReplicaAndKeepsTheCause) {
+TEST(DataParallelModule, ErrorNamesTheReplicaAndKeepsTheCause) {
   auto model = rows_model([](Rows&, at::Tensor x) -> at::Tensor {
     if (x.min().item<double>() >= 4) {
       throw OwnError("row " + std::to_string(x.min().item<int64_t>()) + "\nmore");
     }
     return x;
   });
-  // Rows 4 to 6 are in replicas 1 (3, 4, 5: its least is 3) and 2.
+  // Replica 1 has rows 3 to 5, replica 2 has row 6.
   const auto rows = [](double first) { return at::arange(7, at::kDouble) + first; };
   EXPECT_THAT(
       error_of<Error>([&] { model->forward(rows(0)); }),
       "[data_parallel] replica 2 of 3: row 6");
-  // Of several the first, whichever was faster.
+  // If several replicas throw, the error is that of the first, regardless of timing.
   for (int pass = 0; pass < 20; ++pass) {
     EXPECT_THAT(
         error_of<Error>([&] { model->forward(rows(2)); }),
@@ -318,7 +319,7 @@ TEST(DataParallelModule, AnErrorNamesTheReplicaAndKeepsTheCause) {
   EXPECT_EQ(model->forward(rows(-9)).size(0), 7) << "works after an error";
 }
 
-TEST(DataParallelModule, AForwardWithinAForwardIsRefused) {
+TEST(DataParallelModule, RejectsAForwardDuringAForward) {
   std::function<at::Tensor(const at::Tensor&)> again;
   auto model = rows_model([&](Rows&, at::Tensor x) { return again(x); }, 2);
   again = [&](const at::Tensor& x) { return model->forward(x); };
@@ -341,7 +342,7 @@ struct Elsewhere : torch::nn::Cloneable<Elsewhere> {
   }
 };
 
-TEST(DataParallelModule, RefusesNoReplicasAndOtherDevices) {
+TEST(DataParallelModule, RejectsZeroReplicasAndOtherDevices) {
   torch::nn::Linear net(3, 2);
   for (const int64_t count : {0, -2}) {
     EXPECT_THAT(

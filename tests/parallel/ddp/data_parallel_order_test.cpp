@@ -1,5 +1,5 @@
-// Gradients and running statistics of DataParallel do not depend on which replica is
-// faster; random numbers do.
+// Gradients and running statistics of DataParallel do not depend on the timing of
+// replicas; random numbers do.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -26,7 +26,7 @@ namespace tandem::data_parallel_order_test {
 
 using Chunks = std::vector<at::Tensor>;
 
-// Pauses for another time in each pass and thread.
+// Pauses for a different time in each pass and thread.
 void pause() {
   static std::atomic<unsigned> state(1);
   const unsigned next = state.fetch_add(747796405U) * 2891336453U;
@@ -39,7 +39,7 @@ at::Tensor wide(const at::Tensor& numbers) {
 
 // --- gradients ---
 
-// A layer whose weight is used twice, so that a replica's own gradient is a sum too.
+// A layer that uses its weight twice, so that each replica's gradient is a sum.
 at::Tensor twice(const at::Tensor& x, const at::Tensor& weight) {
   pause();
   return (x * weight).sin().matmul(weight.view({3, 1}) * x.sum());
@@ -69,7 +69,7 @@ TEST(DataParallelOrder, GradientsHaveEqualBitsInEachPass) {
   }
 }
 
-TEST(DataParallelOrder, AReplicaThatDoesNotUseAParameterAddsNothing) {
+TEST(DataParallelOrder, ReplicaAddsNothingToUnusedParameters) {
   auto model = rows_model(
       [](Rows& self, auto x) { return x.size(0) == 3 ? x * self.weight : x; });
   const auto x = numbers(1, {7, 3});
@@ -85,7 +85,7 @@ TEST(DataParallelOrder, AReplicaThatDoesNotUseAParameterAddsNothing) {
 }
 
 TEST(DataParallelOrder, RunningStatisticsAreTheFirstReplicas) {
-  // The bits of batch norm depend on the number of threads within an operator.
+  // The bits of batch norm depend on the number of intra-op threads.
   const int num_threads = at::get_num_threads();
   at::set_num_threads(1);
   torch::nn::BatchNorm1d alone(3);
@@ -108,7 +108,7 @@ at::Tensor state_of_generator() {
   return at::detail::getDefaultCPUGenerator().get_state();
 }
 
-TEST(DataParallelOrder, CloningDrawsNothing) {
+TEST(DataParallelOrder, CloningDrawsNoRandomNumbers) {
   torch::nn::Linear net(3, 2);
   const auto before = state_of_generator();
   DataParallel<torch::nn::Linear> model(net, 3);
@@ -117,8 +117,8 @@ TEST(DataParallelOrder, CloningDrawsNothing) {
   EXPECT_TRUE(state_of_generator().equal(before));
 }
 
-// Which replica gets which mask depends on timing, but not the set of masks.
-TEST(DataParallelOrder, DropoutDrawsFromLibTorchsGenerator) {
+// The order of masks depends on timing, but the set of masks does not.
+TEST(DataParallelOrder, DropoutUsesLibTorchsGenerator) {
   const auto dropout = [](const at::Tensor& x) {
     pause();
     return at::dropout(x, 0.5, true);

@@ -1,5 +1,6 @@
-// DataParallel beside PyTorch: outputs, gradients and buffers of one to four replicas,
-// in float64. The cases and the model are those of tests/parity/data_parallel_peer.py.
+// Compares DataParallel with PyTorch: outputs, gradients and buffers of one to four
+// replicas, in float64. The cases and the model are those of the peer,
+// tests/parity/data_parallel_peer.py.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -30,7 +31,7 @@ using Json = nlohmann::json;
 constexpr int kSteps = 3;
 constexpr double kTolerance = 1e-12;
 
-// Net there.
+// The counterpart of the peer's Net.
 struct NetImpl : torch::nn::Cloneable<NetImpl> {
   NetImpl() {
     NetImpl::reset();
@@ -121,7 +122,7 @@ std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& tensors) {
   return gradients;
 }
 
-// One step of run() there.
+// The steps of the peer's run().
 class Steps {
  public:
   Steps(const Case& which, int64_t replicas)
@@ -199,7 +200,7 @@ class DataParallelParity : public testing::Test {
     if (python_has_torch()) {
       const auto result =
           run_python({"-B", source_dir() + "/tests/parity/data_parallel_peer.py"});
-      // What PyTorch warns of may stand before it.
+      // Warnings of PyTorch may precede the JSON.
       const size_t begin = result.output.find("{\"seven_rows\"");
       if (begin != std::string::npos) {
         peer_ = Json::parse(result.output.substr(begin), nullptr, false);
@@ -215,7 +216,7 @@ class DataParallelParity : public testing::Test {
   static inline Json peer_;
 };
 
-TEST_F(DataParallelParity, EachCaseGivesPyTorchsNumbers) {
+TEST_F(DataParallelParity, EachCaseMatchesPyTorch) {
   ASSERT_EQ(peer_.size(), cases().size());
   for (const auto& which : cases()) {
     double largest = 0;
@@ -239,8 +240,8 @@ TEST_F(DataParallelParity, EachCaseGivesPyTorchsNumbers) {
   }
 }
 
-// The numbers of another count of replicas are others: batch norm sees the chunks.
-TEST_F(DataParallelParity, TheCasesTellReplicasApart) {
+// Results differ between numbers of replicas, because batch norm uses chunks.
+TEST_F(DataParallelParity, ResultsDependOnTheNumberOfReplicas) {
   const auto seen = run(cases()[0], 3);
   const auto& of_two = peer_.at("seven_rows").at("2");
   EXPECT_GT(difference(seen.outputs, of_two["outputs"]), 1e-3);

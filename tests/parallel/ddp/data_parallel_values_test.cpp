@@ -1,4 +1,4 @@
-// DataParallel divides inputs among its replicas and gathers their outputs.
+// Division of inputs among replicas, and gathering of their outputs.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -35,7 +35,7 @@ Numbers chunk_sizes(int64_t rows, int64_t replicas) {
   return flat(model->forward(at::ones({rows, 3}, at::kDouble)));
 }
 
-TEST(DataParallelValues, DividesABatchAsTorchChunk) {
+TEST(DataParallelValues, DividesABatchLikeTorchChunk) {
   EXPECT_THAT(chunk_sizes(7, 3), ElementsAre(3, 3, 1));
   EXPECT_THAT(chunk_sizes(64, 3), ElementsAre(22, 22, 20));
   EXPECT_THAT(chunk_sizes(5, 4), ElementsAre(2, 2, 1));
@@ -46,7 +46,7 @@ TEST(DataParallelValues, DividesABatchAsTorchChunk) {
   EXPECT_THAT(chunk_sizes(7, 1), ElementsAre(7));
 }
 
-TEST(DataParallelValues, AnEmptyBatchHasAnEmptyOutputAndZeroGradients) {
+TEST(DataParallelValues, EmptyBatchHasEmptyOutputAndZeroGradients) {
   torch::nn::Linear net(3, 2);
   DataParallel<torch::nn::Linear> model(net, 3);
   const auto y = model->forward(at::ones({0, 3}));
@@ -55,7 +55,7 @@ TEST(DataParallelValues, AnEmptyBatchHasAnEmptyOutputAndZeroGradients) {
   EXPECT_TRUE(net->weight.grad().eq(0).all().item<bool>());
 }
 
-TEST(DataParallelValues, TakesTensorsInContainersAndCopiesTheRest) {
+TEST(DataParallelValues, DividesTensorsInContainersAndCopiesOtherValues) {
   using Optional = std::optional<at::Tensor>;
   using Torchs = c10::optional<at::Tensor>;
   using Pair = std::pair<std::vector<at::Tensor>, std::tuple<at::Tensor, double>>;
@@ -81,7 +81,7 @@ TEST(DataParallelValues, TakesTensorsInContainersAndCopiesTheRest) {
   EXPECT_TRUE(y.equal(expected));
 }
 
-TEST(DataParallelValues, PassesUndefinedTensorsOn) {
+TEST(DataParallelValues, PassesUndefinedTensorsUnchanged) {
   auto model = replicas_that<at::Tensor, at::Tensor, at::Tensor>(
       [](auto&, at::Tensor x, at::Tensor mask) {
         return mask.defined() ? x * mask : x;
@@ -90,7 +90,7 @@ TEST(DataParallelValues, PassesUndefinedTensorsOn) {
   EXPECT_TRUE(model->forward(x, at::Tensor()).equal(x));
 }
 
-TEST(DataParallelValues, WithoutATensorAllReplicasComputeTheSame) {
+TEST(DataParallelValues, WithoutTensorsAllReplicasComputeTheSame) {
   auto model = replicas_that<at::Tensor, int>(
       [](auto&, int number) { return at::full({1}, number, at::kDouble); });
   EXPECT_THAT(flat(model->forward(4)), ElementsAre(4, 4, 4));
@@ -121,7 +121,7 @@ TEST(DataParallelValues, GathersVectorsTuplesPairsAndNumbers) {
   EXPECT_FALSE(std::get<1>(both).defined());
 }
 
-TEST(DataParallelValues, RefusesInputsWithDifferentNumbersOfChunks) {
+TEST(DataParallelValues, RejectsInputsWithDifferentNumbersOfChunks) {
   auto model = replicas_that<at::Tensor, at::Tensor, at::Tensor>(
       [](auto&, at::Tensor x, at::Tensor) { return x; });
   const auto refusal = [&](at::IntArrayRef second) {
@@ -134,7 +134,7 @@ TEST(DataParallelValues, RefusesInputsWithDifferentNumbersOfChunks) {
   EXPECT_EQ(refusal({5, 1}), "(no error)");
 }
 
-TEST(DataParallelValues, RefusesOutputsWithDifferentLengthsOrKeys) {
+TEST(DataParallelValues, RejectsOutputsWithDifferentLengthsOrKeys) {
   using Map = std::map<std::string, std::vector<at::Tensor>>;
   auto model = replicas_that<Map, at::Tensor, bool>([](auto&, at::Tensor x, bool keys) {
     const auto rows = static_cast<size_t>(x.size(0));

@@ -1,5 +1,5 @@
-// A module of LibTorch's that is changed after DistributedDataParallel was made of it:
-// each way is an error at the next backward, on all ranks, before anything is sent.
+// Changes of a LibTorch module after DistributedDataParallel was made. Each is an error
+// at the next backward, on all ranks, before any bucket is sent.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>

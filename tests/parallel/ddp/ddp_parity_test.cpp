@@ -1,5 +1,5 @@
-// DistributedDataParallel beside PyTorch's: each row of the table in its header, on 2,
-// 3 and 4 ranks, in float64. The cases and the model are those of
+// Compares DistributedDataParallel with PyTorch: each row of the table in its header,
+// on 2, 3 and 4 ranks, in float64. The cases and the model are those of the peer,
 // tests/parity/ddp_peer.py.
 
 #include <ATen/TensorOperators.h>
@@ -40,7 +40,7 @@ Numbers flat(const std::vector<NamedTensor>& tensors, bool gradients = false) {
   return all;
 }
 
-// Net there.
+// The counterpart of the peer's Net.
 struct Net {
   Net(int rank, bool unused) : uses_extra(!unused || rank == 0), uses_never(!unused) {
     const std::vector<std::pair<const char*, std::vector<int64_t>>> shapes = {
@@ -101,7 +101,7 @@ struct Net {
   std::vector<NamedTensor> buffers;
   bool uses_extra;
   bool uses_never;
-  // The buffers that each forward began with.
+  // The buffers at the start of each forward.
   std::vector<Numbers> before;
 };
 
@@ -124,7 +124,7 @@ DistributedDataParallelOptions with(const Change& change) {
   return options;
 }
 
-// own_hook() there.
+// The counterpart of the peer's own_hook().
 std::function<void()> own_hook(Communicator& comm, const GradBucket& bucket) {
   bucket.flat.mul_(2);
   auto work = comm.all_reduce(bucket.flat);
@@ -154,7 +154,7 @@ std::vector<Case> cases() {
                    o.bucket_bytes = 10;
                  })});
   all.push_back({"fp16", with([](Options& o) { o.comm_hook = CommHook::fp16; })});
-  // The last bits of a half, by another order of the sums, over four steps.
+  // The order of sums changes the last bits of fp16 values, over four steps.
   all.back().tolerance = 4e-3;
   return all;
 }
@@ -198,7 +198,7 @@ std::vector<NamedTensor> lacking(
   return tensors;
 }
 
-// run() there.
+// The counterpart of the peer's run().
 Seen run(const Case& which, Communicator& world) {
   Net net(world.rank(), which.unused);
   const auto group = which.in_groups ? world.split(world.rank() % 2) : nullptr;
@@ -229,7 +229,8 @@ Seen run(const Case& which, Communicator& world) {
   return seen;
 }
 
-// batch_norm_example() there, with LibTorch's module in a loop of the user's own.
+// The counterpart of the peer's batch_norm_example(): LibTorch's module in a custom
+// loop.
 Numbers batch_norm_example(Communicator& comm) {
   torch::nn::BatchNorm1d net(4);
   net->to(at::kDouble);
@@ -250,7 +251,7 @@ class DdpParity : public testing::Test {
   static void SetUpTestSuite() {
     if (python_has_torch()) {
       const auto result = run_python({source_dir() + "/tests/parity/ddp_peer.py"});
-      // What PyTorch warns of may stand before it.
+      // Warnings of PyTorch may precede the JSON.
       const size_t begin = result.output.find("{\"plain\"");
       if (begin != std::string::npos) {
         peer_ = Json::parse(result.output.substr(begin), nullptr, false);
@@ -263,7 +264,7 @@ class DdpParity : public testing::Test {
     ASSERT_TRUE(peer_.is_object()) << "ddp_peer.py gave no JSON";
   }
 
-  // What PyTorch's ranks saw.
+  // Returns the results of PyTorch's ranks.
   static const Json& ranks_of(const std::string& name, int size) {
     return peer_.at(name).at(std::to_string(size));
   }
@@ -271,7 +272,7 @@ class DdpParity : public testing::Test {
   static inline Json peer_;
 };
 
-TEST_F(DdpParity, EachRowOfTheTableGivesPyTorchsNumbers) {
+TEST_F(DdpParity, EachRowOfTheTableMatchesPyTorch) {
   for (const auto& which : cases()) {
     double largest = 0;
     for (int size = 2; size <= 4; ++size) {
@@ -288,7 +289,7 @@ TEST_F(DdpParity, EachRowOfTheTableGivesPyTorchsNumbers) {
             difference(mine.before, theirs["before"]),
             difference(mine.parameters, theirs["parameters"].get<Numbers>())};
         EXPECT_LE(off[0], which.tolerance) << "gradients of a step";
-        EXPECT_LE(off[1], which.tolerance) << "buffers that a forward began with";
+        EXPECT_LE(off[1], which.tolerance) << "buffers at the start of a forward";
         EXPECT_LE(off[2], which.tolerance) << "parameters at the end";
         largest = std::max({largest, off[0], off[1], off[2]});
         if (which.ignored.empty()) {
@@ -300,9 +301,8 @@ TEST_F(DdpParity, EachRowOfTheTableGivesPyTorchsNumbers) {
   }
 }
 
-// At the end PyTorch's other ranks have buffers of their own, ours have rank 0's
-// already.
-TEST_F(DdpParity, BuffersEndAsPyTorchsRank0s) {
+// At the end, PyTorch's other ranks have their own buffers; here they have rank 0's.
+TEST_F(DdpParity, FinalBuffersEqualThoseOfPyTorchsRank0) {
   for (const auto& which : cases()) {
     const bool broadcast = which.options.buffers == BufferSync::broadcast;
     for (int size = 2; size <= 4; ++size) {
@@ -314,7 +314,7 @@ TEST_F(DdpParity, BuffersEndAsPyTorchsRank0s) {
         auto mine = ours[rank].buffers;
         auto peer = ranks_of(which.name, size)[root]["buffers"].get<Numbers>();
         if (!which.ignored.empty()) {
-          // The count, which is each rank's own.
+          // The last buffer is the count, which is ignored.
           mine.pop_back();
           peer.pop_back();
         }
@@ -324,7 +324,7 @@ TEST_F(DdpParity, BuffersEndAsPyTorchsRank0s) {
   }
 }
 
-TEST_F(DdpParity, WhatNoRankUsesHasAGradientOfZerosWherePyTorchHasNone) {
+TEST_F(DdpParity, PyTorchHasNoGradientsOfUnusedParameters) {
   const std::vector<std::string> never = {"never"};
   for (int size = 2; size <= 4; ++size) {
     for (const auto& rank : ranks_of("unused", size)) {
@@ -333,7 +333,7 @@ TEST_F(DdpParity, WhatNoRankUsesHasAGradientOfZerosWherePyTorchHasNone) {
   }
 }
 
-TEST_F(DdpParity, RunningMeansOfALoopOfOnesOwnArePyTorchsRank0s) {
+TEST_F(DdpParity, RunningMeansOfACustomLoopEqualThoseOfPyTorchsRank0) {
   const auto sum = [](const Numbers& all) {
     return std::accumulate(all.begin(), all.end(), 0.0);
   };

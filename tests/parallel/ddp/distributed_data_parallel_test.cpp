@@ -21,7 +21,7 @@ namespace tandem::distributed_data_parallel_test {
 using testing::Each;
 using testing::HasSubstr;
 
-// A loop of the user's own, without torch::nn.
+// A model of a custom loop, without torch::nn.
 struct OwnModel {
   at::Tensor weight = at::arange(6, at::kDouble).view({3, 2}).set_requires_grad(true);
   at::Tensor bias = at::zeros({2}, at::kDouble).set_requires_grad(true);
@@ -34,7 +34,7 @@ struct OwnModel {
   std::vector<NamedTensor> buffers() const {
     return {{"count", count}};
   }
-  // d/d weight is x in each column, d/d bias 1.
+  // The gradient of `weight` is x, that of `bias` is 1.
   void backward(double x) const {
     const auto input = at::full({1, 3}, x, at::kDouble);
     (input.matmul(weight) + bias).sum().backward();
@@ -47,7 +47,7 @@ DistributedDataParallelOptions small_buckets() {
   return options;
 }
 
-TEST(DistributedDataParallel, BackwardEndsWithTheMeanOfAllRanksGradients) {
+TEST(DistributedDataParallel, BackwardAveragesGradientsOverRanks) {
   for (int size = 1; size <= 4; ++size) {
     const auto gradients = on_each_rank("thread", size, [](Communicator& comm) {
       OwnModel model;
@@ -66,7 +66,7 @@ TEST(DistributedDataParallel, BackwardEndsWithTheMeanOfAllRanksGradients) {
   }
 }
 
-TEST(DistributedDataParallel, StartsWithRank0sParametersAndBuffers) {
+TEST(DistributedDataParallel, StartsWithParametersAndBuffersOfRank0) {
   const auto sums = on_each_rank("thread", 3, [](Communicator& comm) {
     OwnModel model;
     model.weight.detach().add_(comm.rank());
@@ -77,7 +77,7 @@ TEST(DistributedDataParallel, StartsWithRank0sParametersAndBuffers) {
   EXPECT_THAT(sums, Each(515));
 }
 
-TEST(DistributedDataParallel, WithoutSyncGradientsStayLocalUntilTheNextSyncedOne) {
+TEST(DistributedDataParallel, NoSyncKeepsGradientsLocalUntilTheNextReduction) {
   const auto gradients = on_each_rank("thread", 2, [](Communicator& comm) {
     OwnModel model;
     DistributedDataParallel ddp(
@@ -86,7 +86,7 @@ TEST(DistributedDataParallel, WithoutSyncGradientsStayLocalUntilTheNextSyncedOne
     std::vector<double> seen;
     {
       const auto scope = ddp.no_sync();
-      // One in another ends alone.
+      // The end of a nested scope does not end the outer scope.
       { const auto inner = ddp.no_sync(); }
       model.backward(mine);
       seen.push_back(model.weight.grad()[0][0].item<double>());
@@ -125,7 +125,7 @@ TEST(DistributedDataParallel, GradientsMayBeZeroedOrUnsetBetweenSteps) {
   }
 }
 
-TEST(DistributedDataParallel, ABackwardThatMakesAGraphReducesTheValuesAlone) {
+TEST(DistributedDataParallel, BackwardWithCreateGraphReducesOnlyValues) {
   const auto gradients = on_each_rank("thread", 3, [](Communicator& comm) {
     OwnModel model;
     DistributedDataParallel ddp(
@@ -137,7 +137,7 @@ TEST(DistributedDataParallel, ABackwardThatMakesAGraphReducesTheValuesAlone) {
     TANDEM_CHECK(!model.weight.grad().requires_grad(), "the gradient has a graph");
     return model.weight.grad().clone();
   });
-  // 2 x (sum of x weight) x, of x = 0, 1, 2.
+  // The gradient is 2 * sum(x * weight) * x for x = 0, 1, 2.
   const auto sums = at::arange(6, at::kDouble).view({3, 2}).sum(0);
   const auto mean = (sums * (2 + 8) / 3).expand({3, 2});
   for (const auto& gradient : gradients) {
@@ -145,7 +145,7 @@ TEST(DistributedDataParallel, ABackwardThatMakesAGraphReducesTheValuesAlone) {
   }
 }
 
-TEST(DistributedDataParallel, SettlesBuffersBetweenForwardsWhenAsked) {
+TEST(DistributedDataParallel, SyncBuffersWorksBetweenForwards) {
   for (const auto how : {BufferSync::broadcast, BufferSync::average, BufferSync::off}) {
     const auto seen = on_each_rank("thread", 4, [&](Communicator& comm) {
       OwnModel model;
@@ -169,7 +169,7 @@ TEST(DistributedDataParallel, SettlesBuffersBetweenForwardsWhenAsked) {
   }
 }
 
-TEST(DistributedDataParallel, ABucketHookSeesEachBucketInOrderWithItsGradients) {
+TEST(DistributedDataParallel, BucketHookGetsEachBucketInOrder) {
   const auto seen = on_each_rank("thread", 3, [](Communicator& comm) {
     OwnModel model;
     std::string text;
@@ -195,7 +195,7 @@ TEST(DistributedDataParallel, ABucketHookSeesEachBucketInOrderWithItsGradients) 
       seen, Each("0 unused 5, 1 bias 2, 2! weight 6, arrived arrived arrived 3"));
 }
 
-// Gradients in order of arrival, a bucket each.
+// A model with two parameters, whose gradients arrive in the order bias, weight.
 struct TwoParameters {
   explicit TwoParameters(Communicator& comm, int64_t bucket_bytes)
       : ddp({{"weight", weight}, {"bias", bias}}, {}, comm, options(bucket_bytes)) {}
@@ -208,7 +208,7 @@ struct TwoParameters {
 
   std::string backward(double x, bool throws) {
     const auto product = at::full({1, 3}, x, at::kDouble).matmul(weight);
-    // Below the bias and above the weight.
+    // Called after the gradient of `bias` and before that of `weight`.
     product.register_hook([throws](const at::Tensor&) {
       if (throws) {
         throw DataError("in the middle");
@@ -223,11 +223,10 @@ struct TwoParameters {
   DistributedDataParallel ddp;
 };
 
-TEST(
-    DistributedDataParallel, ABackwardThatThrewBeforeItSentAnythingLeavesTheNextAlone) {
+TEST(DistributedDataParallel, BackwardWorksAfterOneThatThrewBeforeItSentABucket) {
   const auto gradients = on_each_rank("thread", 3, [](Communicator& comm) {
     TwoParameters model(comm, 1024);
-    // On one rank only: the others wait for its next.
+    // Only one rank throws; the others wait for its next backward.
     if (comm.rank() == 1) {
       TANDEM_CHECK(model.backward(5, true) == "in the middle", "did not throw");
       model.bias.grad().zero_();
@@ -239,7 +238,7 @@ TEST(
   EXPECT_THAT(gradients, Each(std::vector<double>{2, 1}));
 }
 
-TEST(DistributedDataParallel, AfterABackwardThatThrewInTheMiddleTheNextSaysSo) {
+TEST(DistributedDataParallel, BackwardThrowsAfterOneThatThrewWithSentBuckets) {
   const auto messages = on_each_rank("thread", 3, [](Communicator& comm) {
     TwoParameters model(comm, 1);
     TANDEM_CHECK(model.backward(1, true) == "in the middle", "did not throw");
@@ -248,7 +247,7 @@ TEST(DistributedDataParallel, AfterABackwardThatThrewInTheMiddleTheNextSaysSo) {
   EXPECT_THAT(messages, Each(HasSubstr("1 of 2 buckets had been sent")));
 }
 
-TEST(DistributedDataParallel, ARankThatMakesFewerBackwardsIsAnErrorOnTheOthers) {
+TEST(DistributedDataParallel, FewerBackwardsOnOneRankAreAnErrorOnTheOthers) {
   EXPECT_THAT(
       error_of<CommError>([] {
         run_ranks(
@@ -266,12 +265,12 @@ TEST(DistributedDataParallel, ARankThatMakesFewerBackwardsIsAnErrorOnTheOthers) 
       HasSubstr("bucket 0"));
 }
 
-TEST(DistributedDataParallel, NamesWhatTheLossDoesNotDependOnOnce) {
+TEST(DistributedDataParallel, WarnsOnceOfUnusedParameters) {
   testing::internal::CaptureStderr();
   run_ranks(3, [](Communicator& comm) {
     OwnModel model;
     auto parameters = model.parameters();
-    // A process prints a warning once, and tests before this one had "unused".
+    // A process prints each warning once, and earlier tests have warned of "unused".
     parameters.back().name = "left_out";
     DistributedDataParallel ddp(parameters, model.buffers(), comm);
     model.backward(1);
@@ -283,7 +282,7 @@ TEST(DistributedDataParallel, NamesWhatTheLossDoesNotDependOnOnce) {
   EXPECT_EQ(text.find("does not depend", first + 1), std::string::npos) << text;
 }
 
-TEST(DistributedDataParallel, OptionsThatCannotBeAreRefused) {
+TEST(DistributedDataParallel, RejectsInvalidOptions) {
   const auto refused = [](const DistributedDataParallelOptions& options, bool frozen) {
     const auto comm = make_single_communicator();
     OwnModel model;
@@ -305,7 +304,7 @@ TEST(DistributedDataParallel, OptionsThatCannotBeAreRefused) {
   EXPECT_THAT(refused(options, false), HasSubstr("bucket_hook and comm_hook"));
 }
 
-TEST(DistributedDataParallel, ModelsThatDifferAreRefused) {
+TEST(DistributedDataParallel, DifferentModelsAreAnError) {
   const auto messages = on_each_rank("thread", 2, [](Communicator& comm) {
     OwnModel model;
     if (comm.rank() == 1) {

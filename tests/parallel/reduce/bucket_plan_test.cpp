@@ -25,14 +25,14 @@ NamedTensor entry(
   return {name, at::zeros({numel}, dtype).set_requires_grad(trainable)};
 }
 
-// Slots at 0, 16, 48, 64 and 176; they end at 10, 36, 53, 164 and 179.
+// The slots begin at 0, 16, 48, 64 and 176, and end at 10, 36, 53, 164 and 179.
 ArenaLayout five() {
   return ArenaLayout(
       {entry("a", 10), entry("b", 20), entry("c", 5), entry("d", 100), entry("e", 3)},
       {}, 4);
 }
 
-// (begin, end, slots) of each bucket.
+// The begin, end and slots of each bucket.
 using Plan = std::vector<std::tuple<int64_t, int64_t, std::vector<size_t>>>;
 
 Plan plan(const ArenaLayout& layout, SyncMode sync, int64_t bucket_bytes) {
@@ -43,9 +43,9 @@ Plan plan(const ArenaLayout& layout, SyncMode sync, int64_t bucket_bytes) {
   return all;
 }
 
-TEST(BucketPlan, OverlapClosesABucketBeforeItWouldPassItsBytes) {
+TEST(BucketPlan, OverlapClosesBucketsBeforeTheyExceedBucketBytes) {
   const auto layout = five();
-  // a to c end exactly at 53 floats.
+  // Slots a to c have exactly 53 floats.
   EXPECT_EQ(
       plan(layout, SyncMode::overlap, 53 * 4),
       (Plan{{0, 53, {0, 1, 2}}, {64, 164, {3}}, {176, 179, {4}}}));
@@ -59,7 +59,7 @@ TEST(BucketPlan, OverlapClosesABucketBeforeItWouldPassItsBytes) {
       plan(layout, SyncMode::overlap, 1 << 20), (Plan{{0, 179, {0, 1, 2, 3, 4}}}));
 }
 
-TEST(BucketPlan, ParameterHasABucketForEachAndFlatOneForAll) {
+TEST(BucketPlan, ParameterHasABucketPerSlotAndFlatOnePerSegment) {
   const Plan each = {
       {0, 10, {0}}, {16, 36, {1}}, {48, 53, {2}}, {64, 164, {3}}, {176, 179, {4}}};
   for (const int64_t bytes : {1, 1 << 20}) {
@@ -69,7 +69,7 @@ TEST(BucketPlan, ParameterHasABucketForEachAndFlatOneForAll) {
   EXPECT_EQ(plan(five(), SyncMode::overlap, 1), each);
 }
 
-TEST(BucketPlan, BucketsHoldOneSegmentAndNoFrozenParameter) {
+TEST(BucketPlan, BucketsHaveOneSegmentAndNoFrozenParameters) {
   const ArenaLayout layout(
       {entry("a", 3), entry("frozen", 3, at::kFloat, false),
        entry("wide", 5, at::kDouble), entry("b", 4), entry("wider", 2, at::kDouble)},
@@ -84,14 +84,14 @@ TEST(BucketPlan, BucketsHoldOneSegmentAndNoFrozenParameter) {
     EXPECT_THAT(buckets[1].slots, ElementsAre(2, 4));
     EXPECT_EQ(buckets[1].range.end, 10);
   }
-  // Bytes, not elements: two doubles and the gap between them take 80.
+  // The two float64 slots and the padding between them have 80 bytes.
   EXPECT_EQ(plan_buckets(layout, SyncMode::overlap, 80).size(), 2u);
   EXPECT_EQ(plan_buckets(layout, SyncMode::overlap, 79).size(), 4u);
   const ArenaLayout nothing({entry("frozen", 3, at::kFloat, false)}, {}, 1);
   EXPECT_THAT(plan_buckets(nothing, SyncMode::overlap, 1024), IsEmpty());
 }
 
-TEST(BucketPlan, EverySlotIsInExactlyOneBucketFrontToBack) {
+TEST(BucketPlan, EachSlotIsInOneBucketFromFrontToBack) {
   const auto layout = five();
   for (const auto sync : kModes) {
     for (int64_t bytes = 1; bytes < 1000; bytes += 7) {
@@ -112,7 +112,7 @@ TEST(BucketPlan, EverySlotIsInExactlyOneBucketFrontToBack) {
   }
 }
 
-TEST(BucketPlan, DescriptionsAreEqualExactlyWhenPlansAre) {
+TEST(BucketPlan, DescriptionsAreEqualOnlyForEqualPlans) {
   const auto described = [](SyncMode sync, int64_t bytes) {
     return describe(plan_buckets(five(), sync, bytes));
   };
@@ -124,7 +124,7 @@ TEST(BucketPlan, DescriptionsAreEqualExactlyWhenPlansAre) {
   EXPECT_NE(described(SyncMode::flat, 1), described(SyncMode::parameter, 1));
 }
 
-TEST(BucketPlan, BucketsWithoutBytesAreRefused) {
+TEST(BucketPlan, RejectsBucketBytesBelowOne) {
   for (const auto sync : kModes) {
     for (const int64_t bytes : {0, -1}) {
       EXPECT_THAT(

@@ -1,5 +1,4 @@
-// Gradients that travel as 16 bits: what arrives, what it costs, and that training is
-// none the worse.
+// Gradients sent as 16 bits: values, bytes, and results of training.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -29,7 +28,7 @@ const Hook kHooks[] = {
 
 constexpr int64_t kCount = 1000;
 
-// Not representable in 16 bits, small and large, other ones at each rank.
+// Small and large values that 16 bits cannot represent, different on each rank.
 at::Tensor gradient_of(int rank, at::ScalarType dtype) {
   const auto index = at::arange(kCount, at::kDouble);
   return ((index * (0.37 + rank)).sin() * (index / 60 - 8).exp()).to(dtype);
@@ -72,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
     Table, CommHooks, testing::ValuesIn(kHooks),
     [](const auto& row) { return std::string(row.param.name); });
 
-TEST_P(CommHooks, WhatArrivesIsTheSumOfTheRoundedGradients) {
+TEST_P(CommHooks, ResultIsTheSumOfRoundedGradients) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     const auto wire_dtype = GetParam().dtype;
     const auto expected = (gradient_of(0, dtype).to(wire_dtype).to(at::kDouble) +
@@ -91,7 +90,7 @@ TEST_P(CommHooks, WhatArrivesIsTheSumOfTheRoundedGradients) {
   }
 }
 
-TEST_P(CommHooks, TwoBytesTravelForEachGradient) {
+TEST_P(CommHooks, SendsTwoBytesPerGradient) {
   for (const std::string backend : {"thread", "shm", "gloo"}) {
     const auto own = [](int rank) { return gradient_of(rank, at::kFloat); };
     EXPECT_EQ(reduce(backend, 2, {}, own)[0].bytes, 4 * kCount);
@@ -110,7 +109,7 @@ TEST_P(CommHooks, AllRanksGetTheSameBits) {
   }
 }
 
-TEST_P(CommHooks, OneRankSendsNothingAndRoundsNothing) {
+TEST_P(CommHooks, OneRankDoesNotSendOrRound) {
   const auto own = [](int rank) { return gradient_of(rank, at::kFloat); };
   const auto alone = reduce("thread", 1, {GetParam().hook}, own);
   EXPECT_TRUE(alone[0].gradients.equal(own(0)));
@@ -125,7 +124,7 @@ TEST(CommHook, ScaleKeepsSumsOfManyRanksWithinFp16) {
   EXPECT_TRUE(scaled[0].gradients.equal(at::full({2}, 240'000, at::kFloat)));
 }
 
-TEST_P(CommHooks, ReplicasStayEqualAndNearThoseWithoutAHook) {
+TEST_P(CommHooks, ReplicasStayEqualAndNearTrainingWithoutAHook) {
   for (const auto reduction : {Reduction::mean, Reduction::sum}) {
     RunOptions options;
     options.loss.reduction = reduction;
@@ -148,7 +147,7 @@ TEST_P(CommHooks, ReplicasStayEqualAndNearThoseWithoutAHook) {
   }
 }
 
-TEST_P(CommHooks, ServeALoopOfOnesOwn) {
+TEST_P(CommHooks, WorkInACustomLoop) {
   const auto gradients = on_each_rank("thread", 2, [](Communicator& comm) {
     auto weight = at::zeros({3}, at::kFloat).set_requires_grad(true);
     DistributedDataParallelOptions options;
@@ -158,7 +157,7 @@ TEST_P(CommHooks, ServeALoopOfOnesOwn) {
     (weight * (comm.rank() == 0 ? 1.1 : 3.3)).sum().backward();
     return weight.grad().clone();
   });
-  // What PyTorch's hooks give: rounded halves, their sum rounded.
+  // As PyTorch's hooks: divide by 2, round, sum, round.
   const auto rounded = [](double value) {
     return at::full({3}, value, at::kFloat).to(GetParam().dtype);
   };

@@ -18,7 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// A group of two that only notes what is reduced.
+// A group of two that only records the sizes of reductions.
 class NotingCommunicator : public Communicator {
  public:
   NotingCommunicator() : Communicator(0, 2, "noting") {}
@@ -75,7 +75,7 @@ class NotingCommunicator : public Communicator {
   };
 };
 
-// Slots of 1, 2, 3 and 4 floats, so a bucket is known by its size; then a frozen one.
+// Slots of 1, 2, 3 and 4 floats, so that sizes identify buckets, and a frozen slot.
 struct Reduction {
   explicit Reduction(int64_t bucket_bytes = 1, bool during_backward = true)
       : reducer(
@@ -97,7 +97,7 @@ struct Reduction {
   GradReducer reducer;
 };
 
-TEST(GradReducer, LaunchesInPlanOrderWhateverTheOrderOfReadiness) {
+TEST(GradReducer, LaunchesInPlanOrder) {
   std::vector<size_t> order = {0, 1, 2, 3};
   do {
     Reduction reduction;
@@ -112,7 +112,7 @@ TEST(GradReducer, LaunchesInPlanOrderWhateverTheOrderOfReadiness) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST(GradReducer, AFullBucketWaitsForThoseBeforeIt) {
+TEST(GradReducer, FullBucketWaitsForEarlierBuckets) {
   Reduction reduction;
   auto& launched = reduction.comm.launched;
   reduction.reducer.begin(nullptr);
@@ -125,8 +125,8 @@ TEST(GradReducer, AFullBucketWaitsForThoseBeforeIt) {
   EXPECT_EQ(reduction.comm.waits, 0);
 }
 
-TEST(GradReducer, ABucketIsSentWhenItsLastGradientIsThere) {
-  // Slots 0 and 1 end at 18 floats, 2 and 3 at 20 behind their start.
+TEST(GradReducer, BucketIsSentWithItsLastGradient) {
+  // Slots 0 and 1 make a bucket of 18 floats, slots 2 and 3 one of 20 floats.
   Reduction reduction(20 * 4);
   auto& launched = reduction.comm.launched;
   ASSERT_EQ(reduction.reducer.buckets().size(), 2u);
@@ -144,7 +144,7 @@ TEST(GradReducer, ABucketIsSentWhenItsLastGradientIsThere) {
 TEST(GradReducer, BucketsOfUnusedParametersAreSentAtFinish) {
   Reduction reduction;
   reduction.reducer.begin(nullptr);
-  for (const size_t slot : {3, 2, 0}) {  // 1 never comes
+  for (const size_t slot : {3, 2, 0}) {  // slot 1 is unused
     reduction.reducer.gradient_ready(slot);
   }
   EXPECT_THAT(reduction.comm.launched, ElementsAre(1));
@@ -158,7 +158,7 @@ TEST(GradReducer, BucketsOfUnusedParametersAreSentAtFinish) {
   EXPECT_THAT(none.comm.launched, ElementsAre(1, 2, 3, 4));
 }
 
-TEST(GradReducer, NothingIsSentBeforeFinishWhenNotDuringBackward) {
+TEST(GradReducer, SendsInFinishIfNotDuringBackward) {
   Reduction reduction(1, false);
   reduction.reducer.begin(nullptr);
   for (const size_t slot : {0, 1, 2, 3}) {
@@ -169,7 +169,7 @@ TEST(GradReducer, NothingIsSentBeforeFinishWhenNotDuringBackward) {
   EXPECT_THAT(reduction.comm.launched, ElementsAre(1, 2, 3, 4));
 }
 
-TEST(GradReducer, EachStepStartsAnew) {
+TEST(GradReducer, BeginResetsTheReduction) {
   Reduction reduction;
   auto& launched = reduction.comm.launched;
   reduction.reducer.begin(nullptr);
@@ -186,7 +186,7 @@ TEST(GradReducer, EachStepStartsAnew) {
   EXPECT_THAT(launched, ElementsAre(1, 2, 3, 4));
 }
 
-TEST(GradReducer, FrozenParametersAreNobodysConcern) {
+TEST(GradReducer, IgnoresFrozenParameters) {
   Reduction reduction;
   reduction.reducer.begin(nullptr);
   reduction.reducer.gradient_ready(4);
@@ -195,7 +195,7 @@ TEST(GradReducer, FrozenParametersAreNobodysConcern) {
   EXPECT_THAT(reduction.comm.launched, ElementsAre(1, 2, 3, 4));
 }
 
-TEST(GradReducer, FailureNamesTheBucket) {
+TEST(GradReducer, ErrorNamesTheBucket) {
   Reduction reduction;
   reduction.comm.fails = true;
   reduction.reducer.begin(nullptr);
