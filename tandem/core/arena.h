@@ -23,6 +23,7 @@ struct ArenaRange {
   int64_t begin = 0;
   int64_t end = 0;
 
+  /// Returns the number of elements.
   int64_t size() const {
     return end - begin;
   }
@@ -39,6 +40,7 @@ struct Slot {
   // Index of the parameter group (optim/optimizer.h).
   int64_t group = 0;
 
+  /// Returns the elements of the slot, without padding.
   ArenaRange range() const {
     return {segment, offset, offset + numel};
   }
@@ -73,9 +75,11 @@ class ArenaLayout {
       const std::vector<NamedTensor>& tensors, const std::vector<int64_t>& groups,
       int64_t divisor, c10::optional<at::Device> device = c10::nullopt);
 
+  /// Returns the places of the tensors, in the order given.
   const std::vector<Slot>& slots() const {
     return slots_;
   }
+  /// Returns the segments, in the order in which they are first used.
   const std::vector<Segment>& segments() const {
     return segments_;
   }
@@ -118,13 +122,16 @@ using ArenaAllocator = std::function<at::Tensor(
 /// One buffer per segment of an ArenaLayout. Not thread-safe; views share memory.
 class Arena {
  public:
+  /// Allocates the segments of `layout`. `name` is passed to `allocate`.
   Arena(
       std::shared_ptr<const ArenaLayout> layout, const std::string& name,
       const ArenaAllocator& allocate = heap_allocator());
 
+  /// Returns the places of the tensors.
   const ArenaLayout& layout() const {
     return *layout_;
   }
+  /// Returns the name, for instance "gradients".
   const std::string& name() const {
     return name_;
   }
@@ -173,15 +180,18 @@ class ModelArenas {
       const std::vector<NamedTensor>& parameters,
       const std::vector<NamedTensor>& buffers, const ModelArenaOptions& options = {});
 
+  /// Returns the arena of the parameters.
   Arena& parameters() {
     return parameters_;
   }
   const Arena& parameters() const {
     return parameters_;
   }
+  /// Returns the arena of the gradients, with the layout of parameters().
   Arena& gradients() {
     return gradients_;
   }
+  /// Returns the arena of the buffers.
   Arena& buffers() {
     return buffers_;
   }

@@ -10,6 +10,7 @@ namespace tandem {
 /// The upper half of a float32. Compilers vectorise loops over it on any CPU.
 enum class Bf16 : uint16_t {};
 
+/// Converts to float32. Overloaded so that loops can be templates.
 TANDEM_ALWAYS_INLINE float widen(float value) {
   return value;
 }
@@ -21,6 +22,7 @@ TANDEM_ALWAYS_INLINE float widen(Bf16 value) {
   return wide;
 }
 
+/// Converts from float32 to T, float or Bf16.
 template <typename T>
 T narrow(float value);
 

@@ -13,6 +13,7 @@ namespace tandem {
 /// several blocks at a time.
 constexpr int kPhiloxRounds = 10;
 
+/// Computes one round of Philox on the block x0 to x3.
 TANDEM_ALWAYS_INLINE void philox_round(
     uint32_t& x0, uint32_t& x1, uint32_t& x2, uint32_t& x3, uint32_t key0,
     uint32_t key1) {
@@ -24,6 +25,7 @@ TANDEM_ALWAYS_INLINE void philox_round(
   x3 = static_cast<uint32_t>(product0);
 }
 
+/// Computes the key of the next round.
 TANDEM_ALWAYS_INLINE void philox_next_key(uint32_t& key0, uint32_t& key1) {
   key0 += 0x9E3779B9;
   key1 += 0xBB67AE85;
@@ -47,6 +49,7 @@ struct DropoutCounter {
   uint32_t key1;
 };
 
+/// Returns the counter for a sample at `position` of `epoch`.
 TANDEM_ALWAYS_INLINE DropoutCounter
 dropout_counter(uint64_t seed, int64_t epoch, int64_t position, int64_t layer) {
   return {

@@ -21,6 +21,7 @@ enum class Rounding {
   fp16_o2,
 };
 
+/// Returns whether values are rounded to float16.
 inline bool is_fp16(Rounding rounding) {
   return rounding == Rounding::fp16_o1 || rounding == Rounding::fp16_o2;
 }

@@ -39,6 +39,7 @@ class StepSums {
     return !tensor_.defined();
   }
 
+  /// Adds other sums. Does not wait for the device.
   StepSums& operator+=(const StepSums& more);
 
   /// Returns the sums as numbers. Waits for the device.

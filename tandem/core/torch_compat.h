@@ -32,7 +32,7 @@
 
 namespace tandem {
 
-// Autocast's settings of this thread for operators on a device.
+/// Autocast's settings of this thread for operators on a device.
 bool autocast_enabled(at::DeviceType device);
 void set_autocast_enabled(at::DeviceType device, bool enabled);
 at::ScalarType autocast_dtype(at::DeviceType device);

@@ -27,10 +27,12 @@ class Trace {
   /// Returns the time in microseconds since the trace was made.
   int64_t now_us() const;
 
+  /// Adds an event.
   void add(Event event);
   /// Adds an instant event at the current time.
   void mark(const std::string& category, const std::string& name, int64_t bytes = 0);
 
+  /// Returns all events, in the order in which they were added.
   std::vector<Event> events() const;
 
   /// Returns the events as JSON text, with `rank` as the process id.

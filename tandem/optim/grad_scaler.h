@@ -55,6 +55,7 @@ class GradScaler {
   /// any scale.
   void look(int64_t steps_done);
 
+  /// Returns the number of skipped steps, since the start of the run.
   int64_t skipped_steps() const;
 
   /// The state in a checkpoint: "scale", "growth_tracker", "skipped_steps".

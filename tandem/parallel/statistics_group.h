@@ -27,6 +27,7 @@ class StatisticsGroup {
     return group_->stack(mine, "batch norm statistics");
   }
 
+  /// Returns the statistics of the group.
   CommStats stats() const {
     return group_ ? group_->stats() : CommStats();
   }

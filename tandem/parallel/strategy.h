@@ -88,7 +88,9 @@ class Strategy {
   /// follows. If the evaluation ends the run, it is called again. Collective.
   virtual void end_epoch(bool /*last*/) {}
 
+  /// Returns the part of the data that this rank reads.
   virtual DataShard data_shard() const = 0;
+  /// Returns the relation between the ranks' parameters.
   virtual Consistency consistency() const = 0;
 
   /// Returns whether the ranks make their steps together. A collective operation in the
@@ -130,6 +132,7 @@ class Strategy {
   virtual std::vector<NamedTensor> rank_state() {
     return {};
   }
+  /// Called after values were loaded into the tensors of rank_state().
   virtual void rank_state_loaded() {}
 
   /// Returns the group of ranks with the same parameters as this one if `sharded`. Null

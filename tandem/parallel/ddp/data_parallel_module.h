@@ -60,6 +60,7 @@ void list_tensors([[maybe_unused]] T& value, [[maybe_unused]] NestedTensors& fou
   }
 }
 
+/// Returns the tensors in each of several values; see list_tensors().
 template <bool only_tensors, typename T>
 std::vector<NestedTensors> list_all_tensors(std::vector<T>& values) {
   std::vector<NestedTensors> found(values.size());
@@ -87,6 +88,7 @@ class ReplicatedModule : public torch::nn::Module {
   /// parameters or buffers.
   void replicate();
 
+  /// Returns the number of replicas.
   int64_t num_replicas() const {
     return num_replicas_;
   }
@@ -117,10 +119,13 @@ class ReplicatedModule : public torch::nn::Module {
 template <typename Wrapped>
 class DataParallelModule : public ReplicatedModule {
  public:
+  /// Wraps `module`, with shared ownership.
   DataParallelModule(torch::nn::ModuleHolder<Wrapped> module, int64_t num_replicas)
       : ReplicatedModule(module.ptr(), num_replicas),
         module_(register_module("module", module.ptr())) {}
 
+  /// Divides the inputs among the replicas and returns their gathered outputs; see
+  /// DataParallel.
   template <typename... Inputs>
   auto forward(Inputs&&... inputs) {
     using Output = std::decay_t<decltype(module_->forward(std::declval<Inputs>()...))>;
@@ -141,6 +146,7 @@ class DataParallelModule : public ReplicatedModule {
     return Output(std::move(outputs[0]));
   }
 
+  /// Returns the wrapped module.
   const std::shared_ptr<Wrapped>& module() const {
     return module_;
   }
@@ -149,7 +155,8 @@ class DataParallelModule : public ReplicatedModule {
   const std::shared_ptr<Wrapped> module_;
 };
 
-// Type is Net if Net is a module, and NetImpl if Net is the holder of a TORCH_MODULE.
+/// `Type` is Net if Net is a module, and NetImpl if Net is the holder of a
+/// TORCH_MODULE.
 template <typename Net, bool = std::is_base_of<torch::nn::Module, Net>::value>
 struct WrappedModule {
   using Type = Net;
@@ -198,7 +205,8 @@ class DataParallel : public torch::nn::ModuleHolder<
   using torch::nn::ModuleHolder<
       DataParallelModule<typename WrappedModule<Net>::Type>>::ModuleHolder;
 
-  // ModuleHolder's operator() does not compile if forward() is a template.
+  /// Calls forward(). ModuleHolder's operator() does not compile if forward() is a
+  /// template.
   template <typename... Inputs>
   auto operator()(Inputs&&... inputs) {
     return this->get()->forward(std::forward<Inputs>(inputs)...);

@@ -28,9 +28,11 @@ class StageLink {
   explicit StageLink(Communicator& pipeline, at::Device device = at::kCPU)
       : pipeline_(pipeline), device_(device) {}
 
+  /// Returns whether this is the first stage.
   bool first() const {
     return pipeline_.rank() == 0;
   }
+  /// Returns whether this is the last stage.
   bool last() const {
     return pipeline_.rank() + 1 == pipeline_.size();
   }

@@ -64,6 +64,7 @@ class GradReducer : public GradientSink {
   /// here their gradients count as zero.
   void warn_of_unused();
 
+  /// Returns the plan.
   const std::vector<Bucket>& buckets() const {
     return buckets_;
   }
