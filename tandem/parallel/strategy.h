@@ -63,8 +63,9 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  /// Compares the ranks' layouts, then copies rank 0's parameters, buffers and
-  /// optimizer state to all ranks. Collective; call it after loading a checkpoint.
+  /// Compares the ranks' layouts, then copies parameters, buffers and optimizer state
+  /// of rank 0 to all ranks; in a pipeline, those of the first replica to the others.
+  /// Collective; call it after loading a checkpoint.
   virtual void start() = 0;
 
   /// Copies rank 0's parameters to ranks whose parameters have diverged. Collective.

@@ -37,8 +37,8 @@ struct DistributedDataParallelOptions {
 ///
 ///   auto run = tandem::join_run();
 ///   tandem::DistributedDataParallel ddp(*net, *run.comm);
-///   auto mine = tandem::shard_indices({60000, run.comm->size(), run.comm->rank()},
-///   epoch);
+///   auto mine = tandem::shard_indices(
+///       {60000, run.comm->size(), run.comm->rank()}, epoch);
 ///
 /// The constructor copies rank 0's parameters and buffers to all ranks and moves the
 /// parameters' memory into an arena. So make this object before the optimizer, and do
