@@ -355,18 +355,54 @@ class GlooCommunicator : public Communicator, public RpcBackend {
   c10::intrusive_ptr<GlooGroup> group_;
 };
 
-std::unique_ptr<Communicator> form_by_attempts(
+// One attempt of one rank: makes `comm` and checks its connections. Returns the reason
+// of a failure, or "". After a failure `comm` may hold connections that the caller
+// still has to look at.
+std::string try_to_form(
+    std::unique_ptr<GlooCommunicator>& comm, GroupFormation& forming,
+    const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
+    int size, const GlooOptions& options) {
+  try {
+    comm = std::make_unique<GlooCommunicator>(store, name, rank, size, options);
+    forming.look();
+    comm->check_connections();
+    return "";
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const std::exception& error) {
+    return first_line(error);
+  }
+}
+
+[[noreturn]] void throw_not_formed(
+    int attempts, const std::string& stranger, const std::string& last_failure) {
+  throw CommError(
+      "forming the Gloo group",
+      std::to_string(attempts) + " times in vain" +
+          (stranger.empty()
+               ? ""
+               : ": " + stranger +
+                     ", which is no rank of this run, connects to the ranks' ports; "
+                     "keep it from them") +
+          ", at last: " + last_failure);
+}
+
+// A process that is not a rank can spoil an attempt by connecting to a rank's port, so
+// the ranks repeat it together. All attempts but the last accept only connections from
+// the ranks' own addresses, which a network that translates addresses breaks.
+std::unique_ptr<Communicator> form_with_retries(
     const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
     int size, const GlooOptions& options) {
   GroupFormation forming(
       *store, name, rank, size, options.address, forming_time(options));
   std::string failure;
-  for (int left = options.attempts; left > 0; --left) {
-    const auto attempt = "attempt" + std::to_string(options.attempts - left);
+  for (int number = 0; number < options.attempts; ++number) {
+    const int attempts_left = options.attempts - number;
     GlooOptions now = options;
-    now.timeout = now.forming_timeout = forming.time_for(left);
-    if (left == 1 && !now.admit_anyone) {
-      // So do groups that are split off, which would find the same network.
+    now.timeout = now.forming_timeout = forming.time_for(attempts_left);
+    if (attempts_left == 1 && !now.admit_anyone) {
+      // Groups that are split from this one get the option too: they would find the
+      // same network.
       now.admit_anyone = true;
       log_info(
           "[comm] forming the Gloo group once more, now from any address, since: " +
@@ -374,34 +410,17 @@ std::unique_ptr<Communicator> form_by_attempts(
     }
     now.admitted =
         now.admit_anyone ? std::set<std::string>() : forming.addresses_of_ranks();
+    const auto attempt = "attempt" + std::to_string(number);
     std::unique_ptr<GlooCommunicator> comm;
-    std::string error;
-    try {
-      comm = std::make_unique<GlooCommunicator>(
-          store, name + "/" + attempt, rank, size, now);
-      forming.look();
-      comm->check_connections();
-    } catch (const ConfigError&) {
-      throw;
-    } catch (const std::exception& caught) {
-      error = first_line(caught);
-    }
-    failure = forming.outcome(attempt, error);
+    const std::string own_failure =
+        try_to_form(comm, forming, store, name + "/" + attempt, rank, size, now);
+    failure = forming.outcome(attempt, own_failure);
     if (failure.empty()) {
       comm->begin(options.timeout, options.attempts);
       return comm;
     }
   }
-  const auto stranger = forming.stranger();
-  throw CommError(
-      "forming the Gloo group",
-      std::to_string(options.attempts) + " times in vain" +
-          (stranger.empty()
-               ? ""
-               : ": " + stranger +
-                     ", which is no rank of this run, connects to the ranks' ports; "
-                     "keep it from them") +
-          ", at last: " + failure);
+  throw_not_formed(options.attempts, forming.stranger(), failure);
 }
 
 }  // namespace
@@ -414,7 +433,7 @@ std::unique_ptr<Communicator> make_gloo_communicator(
   }
   try {
     if (options.attempts > 1) {
-      return form_by_attempts(store, name, rank, size, options);
+      return form_with_retries(store, name, rank, size, options);
     }
     return std::make_unique<GlooCommunicator>(
         std::move(store), name, rank, size, options);
