@@ -97,32 +97,38 @@ void close_both(const Streams& streams) {
   }
 }
 
-// In the new process: what Process does between fork and exec.
-void become_rank(
-    const std::string& text, const Streams& streams, int server_lives, pid_t server,
-    pid_t launcher) {
-  for (const auto& entry : split(text, '\0')) {
+// `entries`: "NAME=value\0" for each variable.
+void set_variables(const std::string& entries) {
+  for (const auto& entry : split(entries, '\0')) {
     const size_t at = entry.find('=');
     if (at != std::string::npos) {
       setenv(entry.substr(0, at).c_str(), entry.c_str() + at + 1, 1);
     }
   }
+}
+
+void redirect_output(const Streams& streams) {
   if (streams != kNoStreams) {
     dup2(streams[0], STDOUT_FILENO);
     dup2(streams[1], STDERR_FILENO);
     close_both(streams);
   }
-  const auto name = "tandem-rank-" + get_env("RANK").value_or("");
-  prctl(PR_SET_NAME, name.c_str());
-  // The server's own end must not end the rank, so the launcher has to be its parent
-  // before the kernel is asked to watch the parent. The pipe ends a little earlier.
+}
+
+// `server_lives`: the read end of a pipe whose write end only the server has.
+void wait_until_server_ended(int server_lives, pid_t server) {
   char nothing = 0;
   while (read(server_lives, &nothing, 1) < 0 && errno == EINTR) {
   }
   close(server_lives);
+  // The pipe closes a little before the kernel changes the parent.
   while (getppid() == server) {
     sched_yield();
   }
+}
+
+// The kernel kills this process when the launcher ends.
+void die_with(pid_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) {
     _exit(127);
@@ -255,14 +261,21 @@ void serve_as_fork_server() {
   const pid_t server = getpid();
   const Pipe lives = open_pipe();
   fcntl(lives.read_end, F_SETFL, 0);
-  std::string text;
+  std::string entries;
   Streams streams;
-  while (receive_request(socket, text, streams)) {
+  while (receive_request(socket, entries, streams)) {
     const pid_t pid = fork();
     if (pid == 0) {
       close(socket);
       close(lives.write_end);
-      become_rank(text, streams, lives.read_end, server, launcher);
+      set_variables(entries);
+      redirect_output(streams);
+      const auto name = "tandem-rank-" + get_env("RANK").value_or("");
+      prctl(PR_SET_NAME, name.c_str());
+      // The rank must survive the server, so it asks to die with its parent only when
+      // the launcher has become its parent.
+      wait_until_server_ended(lives.read_end, server);
+      die_with(launcher);
       return;
     }
     const Answer answer{pid, pid < 0 ? errno : 0};
