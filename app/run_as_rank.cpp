@@ -1,7 +1,7 @@
 #include "app/run_as_rank.h"
 
 #include "tandem/base/error.h"
-#include "tandem/launch/report.h"
+#include "tandem/launch/failure_file.h"
 
 namespace tandem::app {
 

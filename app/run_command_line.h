@@ -8,9 +8,9 @@
 
 #include "app/command.h"
 #include "app/command_line.h"
-#include "app/failure_file.h"
 #include "tandem/base/log.h"
 #include "tandem/base/standard_streams.h"
+#include "tandem/launch/failure_file.h"
 
 namespace tandem::app {
 
@@ -54,7 +54,7 @@ inline int run_subcommand(Arguments all, const std::vector<Command>& commands) {
 /// Tells who started this program, and whoever reads its standard error, why it fails.
 /// Returns the exit code.
 inline int tell_failure(const std::exception& error) {
-  leave_failure(error);
+  report_to_parent(error);
   log_error(first_line(error));
   return exit_code(error);
 }

@@ -1,12 +1,11 @@
 #include <fmt/core.h>
 
 #include "app/bench_flags.h"
-#include "app/failure_file.h"
-#include "app/start_ranks.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/launch/failure_file.h"
 #include "tandem/launch/launcher.h"
 #include "tandem/launch/mpirun.h"
 
@@ -59,8 +58,8 @@ void run_under_mpirun(const std::vector<std::string>& command, int nproc) {
   const auto result =
       run_command(mpirun_command(nproc, command, MpirunCores::bound), variables, 3'600);
   if (!result.status.ok()) {
-    if (const auto failure = file.read()) {
-      throw_failure(who, *failure);
+    if (const auto reports = file.read(); !reports.empty()) {
+      throw_reported(who, reports.front());
     }
     // mpirun's own words.
     throw Error(who + ": " + result.output + result.errors);
@@ -99,7 +98,7 @@ void launch_backend(
   launching.nproc_per_node = backend == BackendKind::thread ? 1 : options.nproc;
   launching.fork_server = true;
   launching.first_rank_owns_terminal = true;
-  start_ranks(launching);
+  launch_ranks(launching);
 }
 
 struct PrivateDirectory {

@@ -1,12 +1,12 @@
 #include "app/launch_flags.h"
-#include "app/start_ranks.h"
+#include "tandem/launch/launcher.h"
 
 namespace tandem::app {
 
 int run_launch(const Arguments& arguments) {
   const auto [options, variables] = parse_launch(arguments);
   variables.announce(options);
-  start_ranks(options);
+  launch_ranks(options);
   return 0;
 }
 

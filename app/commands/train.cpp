@@ -6,7 +6,6 @@
 #include "app/commands/fetch_missing.h"
 #include "app/flag_names.h"
 #include "app/run_as_rank.h"
-#include "app/start_ranks.h"
 #include "app/torchrun_variables.h"
 #include "app/train_flags.h"
 #include "tandem/base/files.h"
@@ -124,7 +123,7 @@ void train_here(const RunConfig& config, const Arguments& arguments) {
   LaunchOptions options = launch_options(config);
   options.command = worker_command(config, arguments);
   options.variables = variables;
-  start_ranks(options);
+  launch_ranks(options);
 }
 
 void train_or_launch(const Arguments& given) {

@@ -8,12 +8,12 @@
 #include <sstream>
 
 #include "app/bench_spread.h"
-#include "app/failure_file.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/process.h"
 #include "tandem/base/text.h"
 #include "tandem/config/run_config.h"
+#include "tandem/launch/failure_file.h"
 
 namespace tandem::app {
 
@@ -49,8 +49,8 @@ nlohmann::json run_bench_json(const Arguments& arguments) {
   const CommandResult result =
       run_command(command, file.variables(), kBenchTimeoutSeconds);
   if (!result.status.ok()) {
-    if (const auto failure = file.read()) {
-      throw_failure(who, *failure);
+    if (const auto reports = file.read(); !reports.empty()) {
+      throw_reported(who, reports.front());
     }
     throw Error(who + ": " + result.status.describe());
   }

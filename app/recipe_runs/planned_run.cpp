@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/failure_file.h"
 #include "app/report/row_values.h"
 #include "app/torchrun_variables.h"
 #include "app/train_flags.h"
@@ -17,6 +16,7 @@
 #include "tandem/base/rank_env.h"
 #include "tandem/base/text.h"
 #include "tandem/data/named_datasets.h"
+#include "tandem/launch/failure_file.h"
 #include "tandem/launch/mpirun.h"
 
 namespace tandem::app {
@@ -199,10 +199,11 @@ ordered_json run_planned(const PlannedRun& run, int repeat, const std::string& o
     row["wall_seconds"] = took.count();
     add_summary(row, summary);
   } else {
-    const auto failure = file.read();
-    const bool misused = failure && failure->kind == FailureKind::config;
+    const auto reports = file.read();
+    const bool misused = !reports.empty() && reports.front().code == 2;
     row["status"] = misused ? "skipped" : "failed";
-    row["reason"] = failure ? failure->message : "it " + status.describe();
+    row["reason"] =
+        reports.empty() ? "it " + status.describe() : reports.front().message;
   }
   return row;
 }

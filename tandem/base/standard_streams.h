@@ -10,8 +10,9 @@ namespace tandem {
 /// be written into it. Standard input is then at its end, and writing stays an error
 /// (EBADF).
 ///
-/// Call it first in main(), before anything is opened; spawn(), launch(), join_run()
-/// and train() do it again for programs that did not. Throws Error without /dev/null.
+/// Call it first in main(), before anything is opened; spawn(), launch_ranks(),
+/// join_run() and train() do it again for programs that did not. Throws Error without
+/// /dev/null.
 void reserve_standard_streams();
 
 /// Writes to standard output or error at once, without SIGPIPE. A reader who stalls is

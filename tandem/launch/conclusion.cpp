@@ -14,62 +14,90 @@ namespace tandem {
 
 namespace {
 
-bool was_killed(const Supervisor::Ending& ending) {
-  const int signal = ending.status.signal;
-  const bool by_us = ending.stopped_by_us &&
+struct RankEnding {
+  const Supervisor::Ending* process = nullptr;
+  // Null if the rank left none.
+  const FailureReport* report = nullptr;
+  Cause cause = Cause::none;
+};
+
+const FailureReport* report_of(int rank, const std::vector<FailureReport>& reports) {
+  const auto found = std::find_if(
+      reports.begin(), reports.end(),
+      [&](const auto& report) { return report.rank == rank; });
+  return found == reports.end() ? nullptr : &*found;
+}
+
+bool was_killed_by_others(const Supervisor::Ending& process) {
+  const int signal = process.status.signal;
+  const bool by_us = process.stopped_by_us &&
                      (signal == SIGTERM || signal == SIGKILL || signal == SIGINT);
   return signal != 0 && !by_us;
 }
 
-bool has_saved(
-    const Supervisor::Ending& ending, const std::optional<FailureReport>& report) {
-  return (report ? report->code : ending.status.code) == kExitStopped;
+bool has_saved(const Supervisor::Ending& process, const FailureReport* report) {
+  return (report != nullptr ? report->code : process.status.code) == kExitStopped;
 }
 
-// A rank's own error counts even if we stopped it on its way out. `alone`: the ranks
-// cannot reach the store where they leave reports.
+// A rank's own error counts even if the launcher stopped the rank while it exited.
 Cause cause_of(
-    const Supervisor::Ending& ending, const std::optional<FailureReport>& report,
-    bool alone) {
-  if (ending.was_stopped) {
+    const Supervisor::Ending& process, const FailureReport* report, bool host_0_lost) {
+  if (process.was_stopped) {
     return Cause::lost;
   }
-  if (ending.status.ok()) {
+  if (process.status.ok()) {
     return Cause::none;
   }
-  if (was_killed(ending)) {
+  if (was_killed_by_others(process)) {
     return Cause::killed;
   }
-  if (has_saved(ending, report)) {
+  if (has_saved(process, report)) {
     return Cause::saved_and_stopped;
   }
-  if (report) {
+  if (report != nullptr) {
     return report->consequence ? Cause::consequence : Cause::own_error;
   }
-  return ending.stopped_by_us ? Cause::stopped_by_us
-         : alone              ? Cause::consequence
-                              : Cause::own_error;
+  if (process.stopped_by_us) {
+    return Cause::stopped_by_us;
+  }
+  // Most likely the rank misses the ranks of host 0.
+  return host_0_lost ? Cause::consequence : Cause::own_error;
 }
 
-// Who was first to tell of what it suffers from: the others' may be that it left.
-bool is_worse(
-    Cause cause, const std::optional<FailureReport>& report, Cause than_cause,
-    const std::optional<FailureReport>& than) {
-  return cause > than_cause || (cause == than_cause && cause == Cause::consequence &&
-                                report && than && report->order < than->order);
+// Of two consequences the first reported wins: the second may follow from the exit of
+// the first rank. Reports are in order of time.
+bool is_likelier(const RankEnding& one, const RankEnding& other) {
+  const bool first_consequence = one.cause == Cause::consequence &&
+                                 one.report != nullptr && other.report != nullptr &&
+                                 one.report < other.report;
+  return one.cause > other.cause || (one.cause == other.cause && first_consequence);
 }
 
-// What ranks decided together is nobody's own failure.
+RankEnding likeliest_cause(
+    const std::vector<Supervisor::Ending>& endings,
+    const std::vector<FailureReport>& reports, bool host_0_lost) {
+  RankEnding worst;
+  for (const auto& process : endings) {
+    const auto* report = report_of(process.rank, reports);
+    const RankEnding ending{&process, report, cause_of(process, report, host_0_lost)};
+    if (worst.process == nullptr || is_likelier(ending, worst)) {
+      worst = ending;
+    }
+  }
+  return worst;
+}
+
+// An error that the ranks agreed on is not one rank's failure.
 bool all_report(
-    const std::vector<Supervisor::Ending>& endings, const ReportOf& report_of,
-    const std::string& message) {
+    const std::string& message, const std::vector<Supervisor::Ending>& endings,
+    const std::vector<FailureReport>& reports) {
   return std::all_of(endings.begin(), endings.end(), [&](const auto& ending) {
-    const auto report = report_of(ending.rank);
-    return report && report->message == message;
+    const auto* report = report_of(ending.rank, reports);
+    return report != nullptr && report->message == message;
   });
 }
 
-// How a rank ended that left no report. `memory_ran_out`: the kernel has killed.
+// For a rank without a report.
 std::string describe(
     const Supervisor::Ending& ending, const std::string& who, bool memory_ran_out) {
   if (ending.was_stopped) {
@@ -92,38 +120,28 @@ std::string describe(
 }  // namespace
 
 HostEnding ending_of_host(
-    const std::vector<Supervisor::Ending>& endings, const ReportOf& report_of,
-    const Circumstances& when) {
-  const Supervisor::Ending* worst = nullptr;
-  std::optional<FailureReport> report;
-  Cause cause = Cause::none;
-  for (const auto& ending : endings) {
-    const auto its_report = report_of(ending.rank);
-    const Cause its_cause = cause_of(ending, its_report, when.alone);
-    if (worst == nullptr || is_worse(its_cause, its_report, cause, report)) {
-      worst = &ending;
-      report = its_report;
-      cause = its_cause;
-    }
-  }
+    const std::vector<Supervisor::Ending>& endings,
+    const std::vector<FailureReport>& reports, const Circumstances& when) {
+  const auto [process, report, cause] =
+      likeliest_cause(endings, reports, when.host_0_lost);
   if (cause == Cause::none) {
     return {};
   }
-  const std::string who = "rank " + std::to_string(worst->rank) +
+  const std::string who = "rank " + std::to_string(process->rank) +
                           (when.several_hosts ? " on " + host_name() : "");
-  if (report && cause <= Cause::own_error && !worst->was_stopped) {
-    const bool everybody = report->code == 2 || has_saved(*worst, report) ||
-                           when.stop_signal != 0 ||
-                           all_report(endings, report_of, report->message);
+  const bool saved = has_saved(*process, report);
+  if (report != nullptr && cause <= Cause::own_error && !process->was_stopped) {
+    const bool of_all_ranks = report->code == 2 || saved || when.stop_signal != 0 ||
+                              all_report(report->message, endings, reports);
     return {
-        cause, report->code, (everybody ? "" : who + " failed: ") + report->message};
+        cause, report->code, (of_all_ranks ? "" : who + " failed: ") + report->message};
   }
-  const int code = has_saved(*worst, report) ? kExitStopped : 1;
+  const int code = saved ? kExitStopped : 1;
   if (when.stop_signal != 0) {
     return {
         cause, code, fmt::format("stopped by SIG{}", sigabbrev_np(when.stop_signal))};
   }
-  return {cause, code, describe(*worst, who, when.memory_ran_out)};
+  return {cause, code, describe(*process, who, when.memory_ran_out)};
 }
 
 }  // namespace tandem

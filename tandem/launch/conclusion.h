@@ -1,32 +1,29 @@
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <vector>
 
+#include "tandem/launch/failure_file.h"
 #include "tandem/launch/host_watch.h"
-#include "tandem/launch/report.h"
 #include "tandem/launch/supervisor.h"
 
 namespace tandem {
 
-/// What a rank has left in the store, if anything.
-using ReportOf = std::function<std::optional<FailureReport>(int rank)>;
-
-/// What is known of a run that has ended, beside how its ranks did.
+/// Facts about a run that has ended, in addition to its ranks' endings.
 struct Circumstances {
+  // The signal that stopped the launcher, 0 for none.
   int stop_signal = 0;
+  // The kernel killed a process for lack of memory.
   bool memory_ran_out = false;
-  // Of several hosts' ranks each needs its host's name.
+  // The reason names the host of a rank.
   bool several_hosts = false;
-  // Host 0 cannot be reached.
-  bool alone = false;
+  // Host 0 cannot be reached, so its ranks cannot either.
+  bool host_0_lost = false;
 };
 
-/// What ended a host's ranks: of how each ended, and of what it reported, the likeliest
-/// cause (Cause), in a line that names rank, process and signal.
+/// Returns the likeliest cause (Cause) of the end of a host's ranks, with the exit code
+/// and a line that names rank, process and signal. `reports` are in order of time.
 HostEnding ending_of_host(
-    const std::vector<Supervisor::Ending>& endings, const ReportOf& report_of,
-    const Circumstances& when);
+    const std::vector<Supervisor::Ending>& endings,
+    const std::vector<FailureReport>& reports, const Circumstances& when);
 
 }  // namespace tandem

@@ -28,7 +28,7 @@ constexpr const char* kSocketVariable = "TANDEM_FORK_SERVER";
 // A request: "NAME=value\0" for each variable, with the write ends of the rank's pipes
 // where it has some.
 constexpr size_t kRequestBytes = 1 << 16;
-constexpr int kPollMs = 100;
+constexpr int kServerPollMs = 100;
 
 using Streams = std::array<int, 2>;
 constexpr Streams kNoStreams = {-1, -1};
@@ -155,7 +155,7 @@ Error ended_early(const std::string& program, const ExitStatus& status) {
 // Loading may take long, and a signal ends it.
 pid_t receive_pid(int socket, Process& server, const std::string& program) {
   pollfd entry{socket, POLLIN, 0};
-  while (poll(&entry, 1, kPollMs) <= 0) {
+  while (poll(&entry, 1, kServerPollMs) <= 0) {
     if (const int number = pending_stop(); number != 0) {
       throw Error("stopped by SIG" + std::string(sigabbrev_np(number)));
     }

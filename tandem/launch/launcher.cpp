@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "tandem/base/error.h"
-#include "tandem/base/log.h"
 #include "tandem/base/memory.h"
 #include "tandem/base/program_clock.h"
 #include "tandem/base/rank_env.h"
@@ -18,10 +17,10 @@
 #include "tandem/base/store/socket.h"
 #include "tandem/base/store/store.h"
 #include "tandem/launch/conclusion.h"
+#include "tandem/launch/failure_file.h"
 #include "tandem/launch/fork_server.h"
 #include "tandem/launch/host_watch.h"
 #include "tandem/launch/meeting_directory.h"
-#include "tandem/launch/report.h"
 #include "tandem/launch/supervisor.h"
 
 namespace tandem {
@@ -160,11 +159,6 @@ struct Rendezvous {
       }
     }
   }
-
-  std::optional<FailureReport> report_of(int rank) const {
-    return server ? find_report(*server, rank)
-                  : (client ? find_report(*client, rank) : std::nullopt);
-  }
 };
 
 ProcessOptions rank_process(
@@ -213,8 +207,11 @@ RankEnv common_env(const LaunchOptions& options, const Rendezvous& rendezvous) {
 // Starts this host's ranks under the supervisor.
 void start_ranks(
     const LaunchOptions& options, const Rendezvous& rendezvous,
-    const std::optional<TokenFile>& token, Supervisor& supervisor) {
+    const std::optional<TokenFile>& token, const FailureFile& failures,
+    Supervisor& supervisor) {
   auto defaults = rank_variables(options.nproc_per_node, options.threads);
+  const auto more = failures.variables();
+  defaults.insert(defaults.end(), more.begin(), more.end());
   if (token) {
     defaults.push_back(token_variable(token->path()));
   }
@@ -286,15 +283,7 @@ Variables rank_variables(int nproc, int64_t threads) {
   return variables;
 }
 
-int launch(const LaunchOptions& options) {
-  const auto outcome = launch_ranks(options);
-  if (outcome.code != 0) {
-    log_error(outcome.reason);
-  }
-  return outcome.code;
-}
-
-LaunchOutcome launch_ranks(const LaunchOptions& options) {
+void launch_ranks(const LaunchOptions& options) {
   reserve_standard_streams();
   check(options);
   std::optional<TokenFile> file;
@@ -311,7 +300,8 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
                                  : options.stop_grace_seconds);
   const Rendezvous rendezvous(options, token, std::move(first_node));
   const int64_t memory_kills = num_memory_kills();
-  start_ranks(options, rendezvous, file, supervisor);
+  const FailureFile failures;
+  start_ranks(options, rendezvous, file, failures, supervisor);
   HostWatch watch(
       watch_options(options, rendezvous, token), rendezvous.server.get(),
       rendezvous.client.get());
@@ -323,16 +313,17 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
   const Circumstances when{
       supervisor.stop_signal(), num_memory_kills() > memory_kills, options.nnodes > 1,
       !watch.lost().empty()};
-  const auto ending = watch.agree(
-      ending_of_host(
-          endings, [&](int of) { return rendezvous.report_of(of); }, when),
-      [&] { return supervisor.told_to_stop(); });
+  const auto ending = watch.agree(ending_of_host(endings, failures.read(), when), [&] {
+    return supervisor.told_to_stop();
+  });
   // Behind the verdict, which launchers that are in the run wait for.
   if (rendezvous.server && options.nnodes > 1) {
     rendezvous.server->linger_if_refused();
   }
   supervisor.finish_output();
-  return {ending.code, ending.reason};
+  if (ending.code != 0) {
+    throw_for_exit_code(ending.code, ending.reason);
+  }
 }
 
 }  // namespace tandem

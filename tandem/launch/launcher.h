@@ -64,17 +64,9 @@ struct LaunchOptions {
   Variables variables;
 };
 
-/// What became of a run: launch()'s exit code and line, "" when all is well.
-struct LaunchOutcome {
-  int code = 0;
-  std::string reason;
-};
-
 /// Starts the ranks, forwards their output and our signals, and ends them all
-/// when one fails. Returns the exit code for this program: 0 when all ranks
-/// exited with 0, 2 when they were misused, kExitStopped when a signal stopped them and
-/// they saved, 1 otherwise, after one line that says which rank failed first and how.
-/// No rank outlives the call; the kernel kills them when the launcher itself is killed.
+/// when one fails. No rank outlives the call; the kernel kills them when the launcher
+/// itself is killed.
 ///
 /// Signals and grace are served whoever reads our output. While nobody does, ranks wait
 /// in their writes once 1 MiB is held back; a run that is told to stop, or fails, drops
@@ -85,11 +77,10 @@ struct LaunchOutcome {
 ///
 /// Throws ConfigError for an impossible option, a program that does not exist, or
 /// several hosts without a token, CommError when host 0's launcher is not found in
-/// time.
-int launch(const LaunchOptions& options);
-
-/// The same, without printing the line.
-LaunchOutcome launch_ranks(const LaunchOptions& options);
+/// time. If the ranks do not all exit with 0, the error names the rank that failed
+/// first and how: ConfigError if the ranks were misused, StoppedError if a signal
+/// stopped them and they saved, else Error.
+void launch_ranks(const LaunchOptions& options);
 
 /// OMP_NUM_THREADS and its like for a host with `nproc` ranks: `threads`, or for 0 the
 /// usable CPUs divided among the ranks, where the user did not set them; and variables

@@ -28,7 +28,7 @@ class Supervisor {
     bool was_stopped = false;
   };
 
-  /// Blocks the signals that it waits for; see launch().
+  /// Blocks the signals that it waits for; see launch_ranks().
   Supervisor(double grace_seconds, double stop_grace_seconds);
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;

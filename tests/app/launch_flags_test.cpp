@@ -8,7 +8,7 @@ namespace tandem::app::launch_flags_test {
 
 void expect_refused(const std::vector<Refusal>& refusals) {
   app::expect_refused(refusals, [](const Arguments& arguments) {
-    return launch_ranks(parse_launch(arguments).options);
+    launch_ranks(parse_launch(arguments).options);
   });
 }
 

@@ -7,7 +7,6 @@
 //   start COMMAND...              a child, and waits for it
 //   exec COMMAND...               becomes the command
 //   name                          prints what ps -o comm says of it
-//   set KEY VALUE                 as a rank: in the launcher's store
 //   fail config|comm|data TEXT    as a rank: leaves a report and exits
 
 #include <sys/prctl.h>
@@ -16,10 +15,11 @@
 #include <cstdlib>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/launch/failure_file.h"
 #include "tandem/launch/fork_server.h"
 #include "tandem/launch/launcher.h"
-#include "tandem/launch/report.h"
 
 namespace tandem {
 namespace {
@@ -64,20 +64,19 @@ int launch_with(const Words& words) {
     }
   }
   options.command.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
-  return launch(options);
+  launch_ranks(options);
+  return 0;
 }
 
 int fail_as(const std::string& kind, const std::string& text) {
-  const auto env = read_rank_env();
-  StoreClient store(env->store, Milliseconds(10'000), launchers_token(env->store));
   if (kind == "config") {
-    leave_report(store, env->rank, ConfigError(text));
+    report_to_launcher(ConfigError(text));
     return 2;
   }
   if (kind == "comm") {
-    leave_report(store, env->rank, CommError("all_reduce", text));
+    report_to_launcher(CommError("all_reduce", text));
   } else {
-    leave_report(store, env->rank, DataError(text));
+    report_to_launcher(DataError(text));
   }
   return 1;
 }
@@ -99,12 +98,6 @@ int run(const std::string& verb, const Words& words) {
     std::puts(name);
     return 0;
   }
-  if (verb == "set") {
-    const auto env = read_rank_env();
-    StoreClient(env->store, Milliseconds(10'000), launchers_token(env->store))
-        .set(words.at(0), words.at(1));
-    return 0;
-  }
   return fail_as(words.at(0), words.at(1));
 }
 
@@ -116,7 +109,7 @@ int main(int argc, char** argv) {
   try {
     return tandem::run(argv[1], {argv + 2, argv + argc});
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    tandem::log_error(tandem::first_line(error));
     return tandem::exit_code(error);
   }
 }

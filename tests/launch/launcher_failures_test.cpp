@@ -299,11 +299,10 @@ TEST_P(Launch, ReportsMisuseWithItsOwnWordsAndCode) {
 }
 
 TEST_P(Launch, AReportNeverTurnsAFailureIntoSuccess) {
-  for (const std::string report : {"0rall is well", "\\060c", "/r", "9r", "r0"}) {
+  for (const std::string report : {"0 r all is well", "r", "", "9 r x", "x 0 r"}) {
     const auto result = run_launcher(
-        {"--nproc", "2"}, "\"$HELPER\" set failure/0 \"$(printf '" + report +
-                              "')\"; \"$HELPER\" set failure/1 \"$(printf '" + report +
-                              "')\"; exit 3");
+        {"--nproc", "2"},
+        "echo \"$RANK " + report + "\" >> $TANDEM_FAILURE_FILE; exit 3");
     EXPECT_EQ(result.status.code, 1) << report << ": " << result.errors;
     EXPECT_EQ(sorted_lines(result.errors).size(), 1u) << result.errors;
   }
@@ -312,8 +311,8 @@ TEST_P(Launch, AReportNeverTurnsAFailureIntoSuccess) {
 TEST_P(Launch, AReportsTextIsNoCommandToTheTerminal) {
   const auto result = run_launcher(
       {},
-      "\"$HELPER\" set failure/0 \"$(printf '1r1 red\\033[31m\\rwindow "
-      "\\302\\2332J\\a caf\\303\\251')\"; exit 1");
+      "printf '0 1 r red\\033[31m\\rwindow \\302\\2332J\\a caf\\303\\251\\n' >> "
+      "$TANDEM_FAILURE_FILE; exit 1");
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(result.errors, HasSubstr("red?[31m?window ??2J? caf\303\251\n"));
 }

@@ -13,8 +13,8 @@
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/standard_streams.h"
+#include "tandem/launch/failure_file.h"
 #include "tandem/launch/launcher.h"
-#include "tandem/launch/report.h"
 
 namespace tandem {
 
@@ -54,7 +54,8 @@ std::vector<std::string> own_command() {
   return command;
 }
 
-// launch() is for a program that ends with it; ours goes on with signals as before.
+// launch_ranks() blocks signals and adopts orphans until the program ends. This object
+// restores both, for a program that continues.
 class LaunchInsideProgram {
  public:
   LaunchInsideProgram() {
@@ -112,14 +113,8 @@ void start_ranks(int num_ranks, int call, const SpawnOptions& options) {
   launching.token = token_options(options.join);
   launching.listen_all = options.join.listen_all;
   launching.variables = {{kCallVariable, describe_call(call, getpid())}};
-  LaunchOutcome outcome;
-  {
-    const LaunchInsideProgram inside;
-    outcome = launch_ranks(launching);
-  }
-  if (outcome.code != 0) {
-    throw_for_exit_code(outcome.code, outcome.reason);
-  }
+  const LaunchInsideProgram inside;
+  launch_ranks(launching);
 }
 
 JoinedRun join_as_rank(int num_ranks, const SpawnOptions& options) {
