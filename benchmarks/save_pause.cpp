@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "tandem/tandem.h"
-#include "tandem/train/report/save_pauses.h"
+#include "tandem/train/report/measures.h"
 
 namespace {
 

@@ -16,7 +16,7 @@
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/train/agreement/precision.h"
 #include "tandem/train/assembly.h"
-#include "tandem/train/device_memory.h"
+#include "tandem/train/device_limits.h"
 
 namespace tandem::app {
 

@@ -9,7 +9,7 @@
 #include "tandem/base/log.h"
 #include "tandem/comm/cuda/cuda_library.h"
 #include "tandem/comm/cuda/nccl.h"
-#include "tandem/train/device_obstacle.h"
+#include "tandem/train/device_limits.h"
 
 namespace tandem::app {
 

@@ -11,33 +11,9 @@
 
 #include "tandem/base/store/store.h"
 #include "tandem/base/wait_notice.h"
+#include "tandem/launch/host_ending.h"
 
 namespace tandem {
-
-/// How likely it is that what ended a host's ranks ended the run, from 0: they ended
-/// well. A rank that somebody killed is the most likely cause; then a rank's own error;
-/// then a signal after which all ranks saved; then a rank that was stopped, or a host
-/// that is lost; then an error that followed from another rank's end.
-enum class Cause {
-  none,
-  stopped_by_us,
-  consequence,
-  lost,
-  saved_and_stopped,
-  own_error,
-  killed
-};
-
-/// How the ranks of a host ended.
-struct HostEnding {
-  Cause cause = Cause::none;
-  int code = 0;
-  std::string reason;
-};
-
-/// As text for the store, and back.
-std::string to_text(const HostEnding& ending);
-std::optional<HostEnding> ending_from(const std::string& text);
 
 /// Keeps the launchers of a run's hosts together, over the store of host 0's: when the
 /// ranks of one fail, or one is not heard of for `timeout`, all end theirs, and all say

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "tandem/base/process.h"
-#include "tandem/launch/line_cutter.h"
-#include "tandem/launch/output_queue.h"
+#include "tandem/launch/rank_output.h"
 
 namespace tandem {
 
@@ -54,7 +53,7 @@ class Supervisor {
   bool told_to_stop();
 
   /// Writes what the ranks have printed to its end; once we were told to stop, a reader
-  /// who takes nothing for half a second is not waited for (output_queue.h).
+  /// who takes nothing for half a second is not waited for (rank_output.h).
   void finish_output();
 
   /// The signal that told us to stop, 0 for none.

@@ -13,7 +13,7 @@
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/pipeline/grid.h"
 #include "tandem/parallel/strategies/shared_parameters.h"
-#include "tandem/train/device_obstacle.h"
+#include "tandem/train/device_limits.h"
 
 namespace tandem {
 

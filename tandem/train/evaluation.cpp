@@ -15,7 +15,7 @@
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/train/assembly.h"
-#include "tandem/train/device_memory.h"
+#include "tandem/train/device_limits.h"
 #include "tandem/train/report/all_ranks.h"
 
 namespace tandem {

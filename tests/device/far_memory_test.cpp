@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tandem/comm/backends/device.h"
-#include "tandem/train/device_memory.h"
+#include "tandem/train/device_limits.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"

@@ -1,4 +1,4 @@
-#include "tandem/train/agreement/convergence.h"
+#include "tandem/train/agreement/run_end.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,8 +7,8 @@
 #include "tandem/comm/communicator.h"
 #include "tandem/config/run_config.h"
 #include "tandem/parallel/strategy.h"
+#include "tandem/train/report/measures.h"
 #include "tandem/train/report/progress.h"
-#include "tandem/train/report/run_clock.h"
 
 namespace tandem {
 

@@ -6,9 +6,17 @@
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/config/run_config.h"
 #include "tandem/core/placement.h"
 
 namespace tandem {
+
+/// Why a run cannot be on devices that are not main memory, "" where it can.
+std::string device_obstacle(const RunConfig& config);
+
+/// Why a GPU of that compute capability, "7.5", cannot compute in `precision`, and what
+/// to change; "" where it can.
+std::string precision_obstacle(Precision precision, const std::string& capability);
 
 /// Whether LibTorch means that a device has not enough memory. What main memory lacks
 /// it says in other words (base/error.h).

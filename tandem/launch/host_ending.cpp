@@ -1,4 +1,4 @@
-#include "tandem/launch/conclusion.h"
+#include "tandem/launch/host_ending.h"
 
 #include <fmt/core.h>
 
@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/host.h"
+#include "tandem/base/text.h"
 
 namespace tandem {
 
@@ -118,6 +119,28 @@ std::string describe(
 }
 
 }  // namespace
+
+std::string to_text(const HostEnding& ending) {
+  return fmt::format(
+      "{} {} {}", static_cast<int>(ending.cause), ending.code, ending.reason);
+}
+
+// Whoever is in the run can write this.
+std::optional<HostEnding> ending_from(const std::string& text) {
+  constexpr size_t kMostBytes = 4096;
+  const size_t first = text.find(' ');
+  const size_t second = first == text.npos ? text.npos : text.find(' ', first + 1);
+  const auto number = parse_number<int>(text.substr(0, first));
+  if (second == text.npos || !number || *number < 0 ||
+      *number > static_cast<int>(Cause::killed)) {
+    return std::nullopt;
+  }
+  const auto cause = static_cast<Cause>(*number);
+  const auto code = parse_number<int>(text.substr(first + 1, second - first - 1));
+  return HostEnding{
+      cause, cause == Cause::none ? 0 : known_exit_code(code.value_or(1)),
+      printable(text.substr(second + 1, kMostBytes))};
+}
 
 HostEnding ending_of_host(
     const std::vector<Supervisor::Ending>& endings,

@@ -1,4 +1,4 @@
-#include "tandem/train/report/peak_memory.h"
+#include "tandem/train/report/measures.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,8 +1,8 @@
-#include "tandem/train/device_obstacle.h"
+#include "tandem/train/device_limits.h"
 
 #include <gtest/gtest.h>
 
-namespace tandem::device_obstacle_test {
+namespace tandem::device_limits_test {
 
 TEST(DeviceObstacle, GpusBeforeTensorCoresOfFloat32SumsHaveNoBf16AndTf32) {
   for (const auto precision : {Precision::bf16, Precision::tf32}) {
@@ -23,4 +23,4 @@ TEST(DeviceObstacle, OtherPrecisionsAreForEveryGpu) {
   }
 }
 
-}  // namespace tandem::device_obstacle_test
+}  // namespace tandem::device_limits_test

@@ -1,8 +1,9 @@
-#include "tandem/train/device_memory.h"
+#include "tandem/train/device_limits.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace tandem {
 
@@ -37,6 +38,26 @@ std::string wanted(const std::string& text) {
 }
 
 }  // namespace
+
+std::string device_obstacle(const RunConfig& config) {
+  const auto kind = config.strategy.kind;
+  return has_trait(kind, kSharesParameters) ? std::string("ranks of ") + name_of(kind) +
+                                                  " share parameters in main memory"
+                                            : "";
+}
+
+std::string precision_obstacle(Precision precision, const std::string& capability) {
+  // Ampere, the first with tensor cores for both.
+  constexpr int kLeastMajor = 8;
+  const bool needs_it = precision == Precision::tf32 || precision == Precision::bf16;
+  if (!needs_it || std::atoi(capability.c_str()) >= kLeastMajor) {
+    return "";
+  }
+  return fmt::format(
+      "precision {} needs compute capability {}.0, and it has {}; use --precision fp16 "
+      "or fp32",
+      name_of(precision), kLeastMajor, capability);
+}
 
 bool is_out_of_device_memory(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
