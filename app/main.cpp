@@ -1,3 +1,6 @@
+#include <fmt/core.h>
+
+#include "app/command_line.h"
 #include "app/run_command_line.h"
 
 namespace {

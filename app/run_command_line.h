@@ -1,93 +1,25 @@
 #pragma once
 
-#include <fmt/core.h>
-
-#include <csignal>
-#include <cstdio>
-#include <system_error>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "app/command.h"
-#include "app/command_line.h"
-#include "tandem/base/log.h"
-#include "tandem/base/standard_streams.h"
-#include "tandem/launch/failure_file.h"
 
 namespace tandem::app {
 
 /// "  name   help" lines.
-inline std::string list_commands(const std::vector<Command>& commands) {
-  std::string lines;
-  for (const auto& command : commands) {
-    lines += fmt::format("  {:<8} {}\n", command.name, command.help);
-  }
-  return lines;
-}
+std::string list_commands(const std::vector<Command>& commands);
 
-/// Runs the subcommand of the arguments; the exit code.
-inline int run_subcommand(Arguments all, const std::vector<Command>& commands) {
-  if (all[0] == "--version") {
-    all[0] = "version";
-  }
-  std::vector<std::string> names;
-  for (const auto& command : commands) {
-    if (all[0] != command.name) {
-      names.emplace_back(command.name);
-      continue;
-    }
-    try {
-      const int code = command.run({all.begin() + 1, all.end()});
-      // What train prints is only progress; what the others print is their result.
-      if (all[0] != "train") {
-        check_output();
-      }
-      return code;
-    } catch (const HelpShown&) {
-      check_output();
-      return 0;
-    }
-  }
-  throw ConfigError(
-      "[command line] unknown command '" + all[0] + "'" + did_you_mean(all[0], names) +
-      "; see tandem --help");
-}
-
-/// Tells who started this program, and whoever reads its standard error, why it fails.
-/// Returns the exit code.
-inline int tell_failure(const std::exception& error) {
-  report_to_parent(error);
-  log_error(first_line(error));
-  return exit_code(error);
-}
-
-/// What main() does: finds and runs the subcommand of argv. Prints one line for an
-/// error. Returns the exit code: 0 done, 1 failed, 2 misused.
-inline int run_command_line(
+/// Runs the subcommand that argv names, for main(). Prints one line for an error.
+/// Returns the exit code: 0 done, 1 failed, 2 misused.
+int run_command_line(
     int argc, char** argv, const std::vector<Command>& commands,
-    const std::string& help) {
-  try {
-    reserve_standard_streams();
-    // A file that would pass ulimit -f is then an error as a full disk is.
-    std::signal(SIGXFSZ, SIG_IGN);
-    const Arguments all(argv + 1, argv + argc);
-    if (all.empty() || all[0] == "--help" || all[0] == "-h" || all[0] == "help") {
-      fmt::print("{}", help);
-      check_output();
-      return 0;
-    }
-    if (all[0] == kDescribeFlag) {
-      fmt::print("{}", describe("tandem", commands));
-      check_output();
-      return 0;
-    }
-    return run_subcommand(all, commands);
-  } catch (const std::system_error& error) {
-    // fmt's, when more is printed than fits into a buffer.
-    return std::ferror(stdout) != 0
-               ? tell_failure(cannot_write_output(error.code().value()))
-               : tell_failure(error);
-  } catch (const std::exception& error) {
-    return tell_failure(error);
-  }
-}
+    const std::string& help);
+
+/// Runs the work of a rank. Under our launcher an error is reported to the launcher,
+/// which prints the reason of a run's failure once, and the exit code is returned.
+/// Otherwise the error is thrown.
+int run_as_rank(const std::function<void()>& body);
 
 }  // namespace tandem::app

@@ -5,7 +5,7 @@
 #include "app/command_line.h"
 #include "app/commands/fetch_missing.h"
 #include "app/flag_names.h"
-#include "app/run_as_rank.h"
+#include "app/run_command_line.h"
 #include "app/torchrun_variables.h"
 #include "app/train_flags.h"
 #include "tandem/base/files.h"

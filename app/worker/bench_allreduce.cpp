@@ -9,7 +9,7 @@
 
 #include "app/bench_flags.h"
 #include "app/bench_spread.h"
-#include "app/run_as_rank.h"
+#include "app/run_command_line.h"
 #include "app/worker/bench.h"
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"

@@ -1,7 +1,7 @@
 #include <ATen/ops/full.h>
 
 #include "app/command_line.h"
-#include "app/run_as_rank.h"
+#include "app/run_command_line.h"
 #include "app/train_flags.h"
 #include "app/worker/devices.h"
 #include "tandem/base/log.h"

@@ -1,0 +1,106 @@
+#include "app/run_command_line.h"
+
+#include <fmt/core.h>
+
+#include <csignal>
+#include <cstdio>
+#include <system_error>
+
+#include "app/command_line.h"
+#include "app/describe.h"
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/base/standard_streams.h"
+#include "tandem/launch/failure_file.h"
+
+namespace tandem::app {
+
+namespace {
+
+int run_subcommand(Arguments all, const std::vector<Command>& commands) {
+  if (all[0] == "--version") {
+    all[0] = "version";
+  }
+  std::vector<std::string> names;
+  for (const auto& command : commands) {
+    if (all[0] != command.name) {
+      names.emplace_back(command.name);
+      continue;
+    }
+    try {
+      const int code = command.run({all.begin() + 1, all.end()});
+      // What train prints is only progress; what the others print is their result.
+      if (all[0] != "train") {
+        check_output();
+      }
+      return code;
+    } catch (const HelpShown&) {
+      check_output();
+      return 0;
+    }
+  }
+  throw ConfigError(
+      "[command line] unknown command '" + all[0] + "'" + did_you_mean(all[0], names) +
+      "; see tandem --help");
+}
+
+// Reports an error to the program that started this one, prints it, and returns the
+// exit code.
+int tell_failure(const std::exception& error) {
+  report_to_parent(error);
+  log_error(first_line(error));
+  return exit_code(error);
+}
+
+}  // namespace
+
+std::string list_commands(const std::vector<Command>& commands) {
+  std::string lines;
+  for (const auto& command : commands) {
+    lines += fmt::format("  {:<8} {}\n", command.name, command.help);
+  }
+  return lines;
+}
+
+int run_command_line(
+    int argc, char** argv, const std::vector<Command>& commands,
+    const std::string& help) {
+  try {
+    reserve_standard_streams();
+    // A file that would pass ulimit -f is then an error as a full disk is.
+    std::signal(SIGXFSZ, SIG_IGN);
+    const Arguments all(argv + 1, argv + argc);
+    if (all.empty() || all[0] == "--help" || all[0] == "-h" || all[0] == "help") {
+      fmt::print("{}", help);
+      check_output();
+      return 0;
+    }
+    if (all[0] == kDescribeFlag) {
+      fmt::print("{}", describe("tandem", commands));
+      check_output();
+      return 0;
+    }
+    return run_subcommand(all, commands);
+  } catch (const std::system_error& error) {
+    // fmt's, when more is printed than fits into a buffer.
+    return std::ferror(stdout) != 0
+               ? tell_failure(cannot_write_output(error.code().value()))
+               : tell_failure(error);
+  } catch (const std::exception& error) {
+    return tell_failure(error);
+  }
+}
+
+int run_as_rank(const std::function<void()>& body) {
+  try {
+    body();
+    return 0;
+  } catch (const std::exception& error) {
+    if (report_to_launcher(error)) {
+      return exit_code(error);
+    }
+    throw;
+  }
+}
+
+}  // namespace tandem::app
