@@ -23,17 +23,17 @@ namespace tandem {
 
 namespace {
 
-// The server's end of the socket.
+// Names the server's end of the socket.
 constexpr const char* kSocketVariable = "TANDEM_FORK_SERVER";
-// A request: "NAME=value\0" for each variable, with the write ends of the rank's pipes
-// where it has some.
+// A request is "NAME=value\0" for each variable, with the write ends of the rank's
+// pipes if it has pipes.
 constexpr size_t kRequestBytes = 1 << 16;
 constexpr int kServerPollMs = 100;
 
 using Streams = std::array<int, 2>;
 constexpr Streams kNoStreams = {-1, -1};
 
-// The answer: a process, or the errno of a fork that failed.
+// Process of a new rank, or the errno of a failed fork.
 struct Answer {
   pid_t pid;
   int reason;
@@ -63,11 +63,11 @@ void send_request(int socket, const Variables& variables, const Streams& streams
     control.header.cmsg_len = CMSG_LEN(sizeof(Streams));
     std::memcpy(CMSG_DATA(&control.header), streams.data(), sizeof(Streams));
   }
-  // A server that has ended is noticed when no answer comes.
+  // If the server has ended, receive_pid() gets no answer.
   sendmsg(socket, &message, MSG_NOSIGNAL);
 }
 
-// False when there are no more.
+// Returns false after the last request.
 bool receive_request(int socket, std::string& text, Streams& streams) {
   text.resize(kRequestBytes);
   iovec part{text.data(), text.size()};
@@ -135,7 +135,7 @@ void die_with(pid_t launcher) {
   }
 }
 
-// One of the signals that stop a run, when it waits for us; else 0.
+// Returns a pending signal that stops a run, or 0.
 int pending_stop() {
   sigset_t pending;
   sigpending(&pending);
@@ -152,7 +152,7 @@ Error ended_early(const std::string& program, const ExitStatus& status) {
       "[launch] '" + program + "' " + status.describe() + " before it was loaded");
 }
 
-// Loading may take long, and a signal ends it.
+// Loading may take long, so a signal ends the wait.
 pid_t receive_pid(int socket, Process& server, const std::string& program) {
   pollfd entry{socket, POLLIN, 0};
   while (poll(&entry, 1, kServerPollMs) <= 0) {
@@ -173,7 +173,7 @@ pid_t receive_pid(int socket, Process& server, const std::string& program) {
   return answer.pid;
 }
 
-// The pipes of a rank until somebody takes them.
+// Pipes of a rank. Closes the ends that process() does not pass on.
 struct RankPipes {
   Pipe output;
   Pipe error;
@@ -199,7 +199,7 @@ struct RankPipes {
   }
 };
 
-// The launcher's end; the other is inherited.
+// The program inherits the end `servers`.
 struct SocketPair {
   int ours = -1;
   int servers = -1;
@@ -230,7 +230,8 @@ struct SocketPair {
 
 std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks) {
   const std::string program = ranks.at(0).command.at(0);
-  // Goes after the server: until it has ended, it is their parent, and reaps none.
+  // Destroyed after the server, which is the ranks' parent until it ends and does not
+  // reap them.
   std::vector<Process> processes;
   SocketPair sockets;
   ProcessOptions options = ranks[0];

@@ -6,27 +6,29 @@
 
 namespace tandem {
 
-/// Ranks of a host that load their program once. Loading LibTorch takes 0.4 s of a CPU,
-/// nearly all of it relocation, and 64 ranks on two cores would wait half a minute for
-/// it. So the program is started once, as a fork server: it is loaded, and before
-/// main() does anything it forks into each rank. What loading wrote into memory is
-/// shared among them until one of them changes it.
+/// Starts the ranks of a host and loads their program only once.
+///
+/// Loading LibTorch takes 0.4 s of a CPU, nearly all of it relocation, and 64 ranks on
+/// two cores would need half a minute for it. So the program is started once, as a fork
+/// server: after loading, and before main() does anything, it forks into each rank. The
+/// ranks share the memory that loading wrote until one of them changes it.
 ///
 /// The server then ends, and the ranks become children of this process, which has to
-/// be a subreaper (PR_SET_CHILD_SUBREAPER). They have process groups of their own and
-/// die with it, as every Process. /proc/PID/environ of a rank is the server's, but
-/// its name (ps -o comm) is "tandem-rank-3".
+/// be a subreaper (PR_SET_CHILD_SUBREAPER). Each rank has its own process group and
+/// dies with this process, as every Process does. /proc/PID/environ of a rank is the
+/// server's, but the rank's name (ps -o comm) is "tandem-rank-3".
 ///
-/// Entries differ in their variables' values and in pipe_output only; the command is
-/// the first's. Call it from the main thread, with the signals that stop a run blocked.
+/// All ranks run the first entry's command. Entries may differ only in the values of
+/// their variables and in pipe_output. Call it from the main thread, with the signals
+/// that stop a run blocked.
 ///
-/// Throws ConfigError when the program cannot be executed; Error when it ends before
-/// the ranks are there, a process cannot be made, or a signal that stops a run is
-/// pending. No process stays then.
+/// Throws ConfigError if the program cannot be executed. Throws Error if the program
+/// ends before all ranks exist, a process cannot be made, or a signal that stops a run
+/// is pending. No process is left after an error.
 std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks);
 
-/// For main() of such a program, as its first call: returns at once where it was
-/// started in any other way, and else once in each rank.
+/// Forks this process into ranks if fork_ranks() started it, and then returns once in
+/// each rank. Otherwise returns at once. Call it first in main().
 void serve_as_fork_server();
 
 }  // namespace tandem

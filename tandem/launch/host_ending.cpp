@@ -125,7 +125,6 @@ std::string to_text(const HostEnding& ending) {
       "{} {} {}", static_cast<int>(ending.cause), ending.code, ending.reason);
 }
 
-// Whoever is in the run can write this.
 std::optional<HostEnding> ending_from(const std::string& text) {
   constexpr size_t kMostBytes = 4096;
   const size_t first = text.find(' ');

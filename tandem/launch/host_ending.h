@@ -9,32 +9,41 @@
 
 namespace tandem {
 
-/// How likely it is that what ended a host's ranks ended the run, from 0: they ended
-/// well. A rank that somebody killed is the most likely cause; then a rank's own error;
-/// then a signal after which all ranks saved; then a rank that was stopped, or a host
-/// that is lost; then an error that followed from another rank's end.
+/// Why a host's ranks ended. A larger value is likelier to be the cause of the end of
+/// the run.
 enum class Cause {
+  // All ranks exited with 0.
   none,
+  // The launcher ended the ranks.
   stopped_by_us,
+  // An error that followed from the end of another rank.
   consequence,
+  // A rank was suspended, or a host is lost.
   lost,
+  // A signal stopped the run, and the ranks saved.
   saved_and_stopped,
   own_error,
+  // A signal that the launcher did not send killed a rank.
   killed
 };
 
 /// How the ranks of a host ended.
 struct HostEnding {
   Cause cause = Cause::none;
+  // Exit code for the launcher.
   int code = 0;
+  // One line for the user; "" if the ranks exited with 0.
   std::string reason;
 };
 
-/// As text for the store, and back.
+/// Converts an ending to text for the store.
 std::string to_text(const HostEnding& ending);
+
+/// Parses the text of to_text(). Any process of the run can write the text, so the
+/// result has a known exit code and a printable reason. Returns nullopt for other text.
 std::optional<HostEnding> ending_from(const std::string& text);
 
-/// Facts about a run that has ended, in addition to its ranks' endings.
+/// Facts about a run that has ended, in addition to the endings of its ranks.
 struct Circumstances {
   // The signal that stopped the launcher, 0 for none.
   int stop_signal = 0;

@@ -14,10 +14,10 @@ namespace tandem {
 namespace {
 
 constexpr Milliseconds kBetweenLooks{200};
-// At the end of a run somebody waits for the answer.
+// Shorter, because at the end of a run the user waits for the result.
 constexpr Milliseconds kBetweenLastLooks{20};
 constexpr Milliseconds kHurried{2'000};
-// For those who are to read the verdict.
+// Time for the other hosts to read the verdict.
 constexpr Milliseconds kGoodbye{5'000};
 
 const char* const kOver = "launch/over";
@@ -73,19 +73,19 @@ std::string HostWatch::host(int node, const std::string& where) const {
       "host {} {} with {}", node, where, ranks_text(node, options_.nproc));
 }
 
-// The same from both sides.
+// Both hosts report the same line.
 std::string HostWatch::unreachable(int node, const std::string& name) const {
   return fmt::format(
-      "[launch] {} and {} have not heard of each other for {} s; see to the network "
-      "between them, and whether one is stopped, or wait longer with "
-      "--timeout-seconds",
+      "[launch] {} and {} have had no contact for {} s; check the network between "
+      "them and whether one is suspended, or raise --timeout-seconds",
       host(0, "at " + options_.master_addr), host(node, "on " + name),
       static_cast<double>(options_.timeout.count()) / 1000);
 }
 
-// --- at host 0 ---
+// --- on host 0 ---
 
-// The first host that is gone or silent; those that ended have said so.
+// Returns a line about the first host that left without reporting its end, or that has
+// not answered for the timeout; "" if there is none.
 std::string HostWatch::find_lost() const {
   for (const auto& launcher : server_->launchers()) {
     const int node = launcher.greeting.number;
@@ -149,7 +149,7 @@ bool HostWatch::must_end(bool failed) {
   return server_->get(kOver).has_value();
 }
 
-// nullopt while the ranks of a host go on.
+// Returns nullopt while the ranks of a reachable host are running.
 std::optional<HostEnding> HostWatch::choose(const HostEnding& mine) {
   const int first = parse_number<int>(server_->get(kOver).value_or("0")).value_or(0);
   HostEnding verdict = mine;
@@ -175,7 +175,7 @@ std::optional<HostEnding> HostWatch::choose(const HostEnding& mine) {
   return verdict;
 }
 
-// Goes when the others have read it.
+// Returns when the other hosts have read the verdict and left, or after kGoodbye.
 void HostWatch::give_verdict(const HostEnding& verdict) {
   server_->set(kVerdict, to_text(verdict));
   const auto until = Clock::now() + kGoodbye;
@@ -192,7 +192,7 @@ void HostWatch::give_verdict(const HostEnding& verdict) {
   }
 }
 
-// --- at the others ---
+// --- on other hosts ---
 
 std::unique_ptr<StoreClient> HostWatch::connect() {
   for (;;) {
@@ -208,7 +208,7 @@ std::unique_ptr<StoreClient> HostWatch::connect() {
       client->greet(options_.greeting);
       return client;
     } catch (const CommError&) {
-      // The launcher of host 0 may start later.
+      // The launcher of host 0 may start later than this one.
       const std::string line = "[launch] waiting for host 0 at " + options_.store;
       if (notice_.is_due(line)) {
         log_info(line);
@@ -218,7 +218,7 @@ std::unique_ptr<StoreClient> HostWatch::connect() {
 }
 
 void HostWatch::talk() {
-  bool apart = false;
+  bool rejected = false;
   try {
     if (client_ == nullptr) {
       own_client_ = connect();
@@ -232,15 +232,15 @@ void HostWatch::talk() {
       client_->hang_up();
     }
   } catch (const ConfigError& error) {
-    // The ranks are told the same.
+    // The ranks get the same error and report it.
     log_debug(error.what());
-    apart = true;
+    rejected = true;
   } catch (const Error& error) {
     log_debug(error.what());
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   silent_ = true;
-  if (!apart && client_ != nullptr && lost_.empty() && !verdict_) {
+  if (!rejected && client_ != nullptr && lost_.empty() && !verdict_) {
     lost_ = gone(host(0, "at " + options_.master_addr));
   }
   changed_.notify_all();
@@ -259,7 +259,7 @@ void HostWatch::repeat_missing_hosts() {
   }
 }
 
-// Reports this host's news to host 0 and asks for its news. The caller has no lock.
+// Reports this host's news to host 0 and gets host 0's news. The caller holds no lock.
 HostWatch::News HostWatch::exchange_news(bool failed, const HostEnding* mine) {
   if (failed && !std::exchange(reported_failure_, true)) {
     client_->compare_set(kOver, "", std::to_string(options_.node));
@@ -327,7 +327,7 @@ std::string HostWatch::lost() {
   return lost_;
 }
 
-// --- both ---
+// --- on all hosts ---
 
 HostEnding HostWatch::agree(const HostEnding& mine, const std::function<bool()>& stop) {
   return options_.nnodes == 1 ? mine

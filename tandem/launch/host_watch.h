@@ -15,50 +15,57 @@
 
 namespace tandem {
 
-/// Keeps the launchers of a run's hosts together, over the store of host 0's: when the
-/// ranks of one fail, or one is not heard of for `timeout`, all end theirs, and all say
-/// the same reason, which host 0 chooses. On one host there is nothing to do.
+/// Coordinates the launchers of a run's hosts through the store of host 0. If the ranks
+/// of one host fail, or one host does not answer for `timeout`, all launchers end their
+/// ranks and report the same reason, which host 0 chooses. On one host it does nothing.
 ///
-/// While hosts are missing, all other hosts log their numbers (wait_notice.h).
+/// While hosts are missing, the other hosts log the numbers of the missing hosts
+/// (wait_notice.h).
 ///
-/// A host that is lost cannot be told anything: each side then names both.
+/// A lost host cannot get the reason. Then each side reports that the two hosts have
+/// lost each other.
 class HostWatch {
  public:
   struct Options {
+    // Number of this host, and number of hosts.
     int node = 0;
     int nnodes = 1;
+    // Ranks per host.
     int nproc = 1;
     std::string master_addr;
-    // Where host 0's store is, and what lets us in.
+    // Address of host 0's store, and the token for it.
     std::string store;
     std::string token;
+    // A host that does not answer for this time is lost.
     Milliseconds timeout{300'000};
-    // When this host began to wait for others.
+    // Time at which this host began to wait for the others.
     std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
     Greeting greeting;
   };
 
-  /// `server` at host 0, elsewhere `client` where there is one already. Both outlive
-  /// the object, which talks to them from a thread of its own.
+  /// `server`: the store, on host 0, else null. `client`: a connection to the store, on
+  /// other hosts, or null to make one. Both must outlive the object, which uses the
+  /// client from its own thread.
   HostWatch(Options options, StoreServer* server, StoreClient* client);
   ~HostWatch();
   HostWatch(const HostWatch&) = delete;
   HostWatch& operator=(const HostWatch&) = delete;
 
-  /// Whether this host's ranks must end, because others have failed or are lost.
-  /// `failed`: one of ours has, which the others then hear of. Never waits.
+  /// Returns whether this host's ranks must end because another host has failed or is
+  /// lost. `failed`: a rank of this host has failed; the other hosts are informed.
+  /// Never waits.
   bool must_end(bool failed);
 
-  /// When the user wants to stop: whoever gives no answer for two seconds is lost.
+  /// Treats host 0 as lost if it does not answer within two seconds. For a launcher
+  /// that a signal stopped.
   void hurry();
 
-  /// Why host 0 cannot be asked any more, "" while it can. Waits until it has answered
-  /// once more.
+  /// Waits until host 0 has answered once more or is lost. Returns the reason why host
+  /// 0 is lost, or "".
   std::string lost();
 
-  /// Waits until the ranks of all hosts that can be heard have ended, or `stop` says
-  /// that nobody should wait any longer; it takes a moment itself. Returns what ended
-  /// the run, the same on all hosts.
+  /// Waits until the ranks of all reachable hosts have ended, or `stop` returns true.
+  /// Returns the ending that explains the end of the run, the same on all hosts.
   HostEnding agree(const HostEnding& mine, const std::function<bool()>& stop);
 
  private:
@@ -74,8 +81,9 @@ class HostWatch {
   void repeat_missing_hosts();
   std::optional<HostEnding> choose(const HostEnding& mine);
   void give_verdict(const HostEnding& verdict);
-  // The answer of host 0 to another host.
+  // An answer of host 0 to another host.
   struct News {
+    // The ranks of all hosts must end.
     bool over = false;
     std::optional<HostEnding> verdict;
   };
@@ -88,11 +96,13 @@ class HostWatch {
   std::unique_ptr<StoreClient> connect();
 
   const Options options_;
-  // Used by one thread: the caller's on host 0, this object's own on other hosts.
+  // The next three are used by one thread: the caller's on host 0, this object's own on
+  // other hosts.
   WaitNotice notice_;
+  // The last line about missing hosts.
   std::string missing_;
   bool all_have_come_ = false;
-  // What host 0 knows of this host's ranks. Used by this object's thread only.
+  // What this host has reported to host 0. Used by this object's thread only.
   bool reported_failure_ = false;
   bool reported_end_ = false;
   StoreServer* server_;
@@ -101,15 +111,16 @@ class HostWatch {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  // What our ranks have done, for the others.
+  // State of this host's ranks, for the other hosts.
   bool failed_ = false;
   std::optional<HostEnding> mine_;
-  // What the others have told.
+  // News from the other hosts.
   bool over_ = false;
   std::string lost_;
   std::optional<HostEnding> verdict_;
+  // Number of answers of host 0.
   int64_t rounds_ = 0;
-  // Our thread says nothing more to host 0.
+  // This object's thread sends nothing more to host 0.
   bool silent_ = false;
   bool leaving_ = false;
   std::thread thread_;

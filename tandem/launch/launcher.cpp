@@ -27,8 +27,8 @@ namespace tandem {
 
 namespace {
 
-// Each rank has two pipes and a connection to the store, and starting one takes another
-// pipe; the rest is ours.
+// A rank needs two pipes, a connection to the store, and another pipe while it starts.
+// kOurs are the launcher's own files.
 void check_open_files(const LaunchOptions& options) {
   constexpr int64_t kOurs = 20;
   constexpr int64_t kPerRank = 4;
@@ -88,7 +88,7 @@ void check(const LaunchOptions& options) {
       "a fork server gives all ranks one command");
 }
 
-// A port that was free a moment ago, for programs that open their own store.
+// Returns a port that was free a moment ago, for programs that open their own store.
 int free_port(const std::string& host) {
   const auto listener = listen_at("tcp:" + host + ":0", {}, ListenOn::all);
   return std::stoi(listener.address.substr(listener.address.rfind(':') + 1));
@@ -112,8 +112,8 @@ ListenOn listen_on(const LaunchOptions& options) {
   return options.listen_all ? ListenOn::all : ListenOn::host;
 }
 
-// What may take long comes before the supervisor, which blocks signals: host 0 waits
-// until its name resolves, the others until they reach its launcher.
+// Waits before the supervisor blocks signals, because it may take long: host 0 waits
+// until its name resolves, other hosts until they reach the launcher of host 0.
 std::unique_ptr<StoreClient> wait_for_first_node(
     const LaunchOptions& options, const std::string& token) {
   const Milliseconds timeout = timeout_of(options);
@@ -130,9 +130,9 @@ std::unique_ptr<StoreClient> wait_for_first_node(
   return nullptr;
 }
 
-// Where the ranks of this run meet: here, or at host 0.
+// The store at which the ranks of this run meet, on this host or on host 0.
 struct Rendezvous {
-  // Outlives the server, whose socket is in it.
+  // Contains the server's socket, so it outlives the server.
   std::unique_ptr<MeetingDirectory> directory;
   std::unique_ptr<StoreServer> server;
   std::unique_ptr<StoreClient> client;
@@ -262,12 +262,11 @@ Variables rank_variables(int nproc, int64_t threads) {
   const Variables defaults = {
       {"OMP_NUM_THREADS", share},
       {"OPENBLAS_NUM_THREADS", get_env("OMP_NUM_THREADS").value_or(share)},
-      // Threads that wait for each other look on for some microseconds, not for
-      // milliseconds: with another program on one of their CPUs a step would take twice
-      // as long as on one thread.
+      // Waiting threads spin for microseconds, not milliseconds. Otherwise a step takes
+      // twice as long as on one thread if another program uses one of their CPUs.
       {get_env("OMP_WAIT_POLICY") ? "OMP_WAIT_POLICY" : "GOMP_SPINCOUNT", "5000"},
       {"GLOG_minloglevel", "2"},
-      // Errors are ours to tell, in a line of their own.
+      // tandem reports errors itself, in one line.
       {"TORCH_CPP_LOG_LEVEL", "FATAL"},
       {"UCX_HANDLE_ERRORS", "none"},
       {"UCX_DEBUG_SIGNO", "0"},
@@ -292,7 +291,7 @@ void launch_ranks(const LaunchOptions& options) {
   }
   const std::string token = file ? file->token() : "";
   auto first_node = wait_for_first_node(options, token);
-  // Grandchildren whose parent died come to us instead of to init.
+  // The launcher, not init, becomes the parent of orphaned grandchildren.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   Supervisor supervisor(
       options.grace_seconds, options.stop_grace_seconds < 0
@@ -316,7 +315,7 @@ void launch_ranks(const LaunchOptions& options) {
   const auto ending = watch.agree(ending_of_host(endings, failures.read(), when), [&] {
     return supervisor.told_to_stop();
   });
-  // Behind the verdict, which launchers that are in the run wait for.
+  // After the verdict, because the launchers of the run wait for it.
   if (rendezvous.server && options.nnodes > 1) {
     rendezvous.server->linger_if_refused();
   }

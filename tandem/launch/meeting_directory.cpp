@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A name that no other program gives to a socket in a directory named like ours.
+// Other programs do not use this name, so it identifies a launcher's directory.
 constexpr const char* kStore = "/launcher-store";
 
 bool is_own_directory(int fd) {
@@ -24,7 +24,7 @@ bool is_own_directory(int fd) {
   return fstat(fd, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
 }
 
-// A directory without a store may belong to a launcher that is just starting.
+// Keeps a directory without a store, which may belong to a launcher that is starting.
 void remove_if_left(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) {
@@ -49,7 +49,7 @@ void remove_leftovers(const std::string& beside) {
       }
     }
   } catch (const DataError&) {
-    // A folder that we may write but not read: then they stay.
+    // The folder is writable but not readable, so the directories stay.
   }
 }
 

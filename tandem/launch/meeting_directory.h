@@ -4,18 +4,18 @@
 
 namespace tandem {
 
-/// The private directory in which the ranks of one host meet, under $TMPDIR or /tmp.
-/// Removed with the object. A launcher killed by SIGKILL cannot do that: the next one
-/// of the same user does, for every directory whose lock no living launcher holds.
+/// A private directory, under $TMPDIR or /tmp, in which the ranks of one host meet. The
+/// destructor removes it. A launcher that was killed by SIGKILL leaves its directory;
+/// the same user's next launcher removes each directory whose lock no launcher holds.
 class MeetingDirectory {
  public:
-  /// Removes what killed launchers left, then makes a directory. Throws DataError.
+  /// Makes the directory and removes those of killed launchers. Throws DataError.
   MeetingDirectory();
   ~MeetingDirectory();
   MeetingDirectory(const MeetingDirectory&) = delete;
   MeetingDirectory& operator=(const MeetingDirectory&) = delete;
 
-  /// Where the store listens: "unix:DIRECTORY/launcher-store".
+  /// Returns the store's address: "unix:DIRECTORY/launcher-store".
   std::string store_address() const;
 
  private:

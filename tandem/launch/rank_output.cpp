@@ -34,7 +34,7 @@ std::string LineCutter::finish() {
 std::string LineCutter::cut(size_t end) {
   std::string text;
   for (size_t at = 0; at < end;) {
-    // The second half of "\r\n" is no line of its own.
+    // The "\n" of "\r\n" does not begin a line.
     if (!in_line_ && !(after_return_ && rest_[at] == '\n')) {
       text += prefix_;
     }
@@ -56,7 +56,7 @@ void OutputQueue::add(std::string text) {
   }
 }
 
-// What is half written stays, and so does the newest.
+// Keeps a text that is half written, and the newest text.
 void OutputQueue::make_room() {
   const size_t first = written_ > 0 ? 1 : 0;
   while (dropping_ && bytes_ > kMostBytes && texts_.size() > first + 1) {
@@ -71,14 +71,15 @@ std::string OutputQueue::note() const {
   return dropped_ == 0 || written_ > 0
              ? ""
              : "tandem: " + std::to_string(dropped_) +
-                   " lines of output are missing here: nobody read them, and the run "
-                   "had to end\n";
+                   " lines of output are missing here: the run ended while nothing "
+                   "read them\n";
 }
 
 bool OutputQueue::write() {
   bool any = false;
   while (!empty()) {
-    // Not in the queue before some of it is taken: until then more may be dropped.
+    // The note enters the queue when the reader accepts a part of it. Until then more
+    // lines may be dropped.
     std::string missing = note();
     const auto& text = missing.empty() ? texts_.front() : missing;
     const ssize_t got =

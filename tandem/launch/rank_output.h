@@ -10,18 +10,17 @@
 
 namespace tandem {
 
-/// Cuts what one rank prints into lines, so that those of several ranks do not mix, and
-/// puts a prefix before each. A line ends with '\n', or with '\r' as those of a
-/// progress bar do, which wait for no newline. One longer than 1 MiB goes on in
-/// pieces.
+/// Splits the output of one rank into lines with a prefix, so that lines of several
+/// ranks do not mix. A line ends with '\n', or with '\r' as in a progress bar. A line
+/// longer than 1 MiB is passed on in pieces.
 class LineCutter {
  public:
   explicit LineCutter(std::string prefix) : prefix_(std::move(prefix)) {}
 
-  /// What can be passed on now that these bytes have come.
+  /// Adds bytes of the rank and returns the text that is complete.
   std::string take(const char* data, size_t size);
 
-  /// The rest, with the newline that it lacks.
+  /// Returns the rest, with a final newline.
   std::string finish();
 
  private:
@@ -33,21 +32,20 @@ class LineCutter {
   bool after_return_ = false;
 };
 
-/// What ranks printed, on its way to our standard output or error, which may be read
-/// slowly or by nobody. Nothing here waits.
+/// Queue of the ranks' output for the launcher's standard output or error, which may be
+/// read slowly or not at all. No call waits.
 ///
-/// It holds 1 MiB. When it is full() the launcher reads no more of what the ranks
-/// print, and they wait in their own writes, as they would without a launcher, and as a
-/// service does whose journal stalls: no line of a healthy run is lost. A run that is
-/// to end must not wait for a reader, since its ranks have to save: after
-/// drop_from_now() the oldest lines make room, and one line in their place says how
-/// many they were.
+/// It holds 1 MiB. While it is full() the launcher does not read from the ranks, so
+/// they wait in their writes, as they would without a launcher; no line of a healthy
+/// run is lost. A run that ends must not wait for a reader, because its ranks have to
+/// save: after drop_from_now() the oldest lines are dropped, and one line gives their
+/// number.
 class OutputQueue {
  public:
-  /// `fd` stays the caller's and must outlive the object.
+  /// `fd` belongs to the caller and must outlive the object.
   explicit OutputQueue(int fd) : outlet_(fd) {}
 
-  /// Whole lines, or a piece of a long one.
+  /// Adds whole lines, or a piece of a long line.
   void add(std::string text);
 
   bool full() const {
@@ -60,28 +58,29 @@ class OutputQueue {
     dropping_ = true;
   }
 
-  /// For poll(): asks for POLLOUT while there is something to write.
+  /// Returns an entry for poll() that waits for POLLOUT while there is text to write.
   pollfd entry() const {
     return {empty() ? -1 : outlet_.fd(), POLLOUT, 0};
   }
 
-  /// Writes what is taken now; whether that was anything. What cannot be written
-  /// because nobody reads it any more, or the disk is full, is gone: the ranks' work
-  /// still counts.
+  /// Writes as much as the reader accepts now, and returns whether it accepted any.
+  /// Text that cannot be written, because the reader is gone or the disk is full, is
+  /// dropped: the run continues without it.
   bool write();
 
  private:
   static constexpr size_t kMostBytes = 1 << 20;
 
   void make_room();
-  // What stands for the lines that were dropped, "" for none.
+  // Returns the line that replaces dropped lines, "" if there are none.
   std::string note() const;
 
   Outlet outlet_;
   std::deque<std::string> texts_;
   size_t bytes_ = 0;
-  // Of the first text.
+  // Bytes of the first text that are written.
   size_t written_ = 0;
+  // Lines.
   int64_t dropped_ = 0;
   bool dropping_ = false;
 };

@@ -20,7 +20,7 @@ namespace tandem {
 namespace {
 
 constexpr int kPollMs = 100;
-// Reads of 16 KiB from one pipe before the others get their turn. Together more
+// Reads of 16 KiB from one pipe before the next pipe's turn. Together they read more
 // than a pipe holds.
 constexpr int kReadsPerTurn = 64;
 
@@ -28,7 +28,7 @@ sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD}) {
-    // A signal that is blocked comes to a signalfd even if it is ignored.
+    // A signalfd receives a blocked signal even if the signal is ignored.
     if (number != SIGHUP || !ignores_hangup()) {
       sigaddset(&set, number);
     }
@@ -45,7 +45,8 @@ std::set<pid_t> children_of_this_thread() {
   return children;
 }
 
-// Processes that ranks left behind have become our children (subreaper): none may stay.
+// Kills processes that ranks left. They have become children of this process, which is
+// a subreaper.
 void kill_orphans(const std::set<pid_t>& others) {
   for (int round = 0; round < 100; ++round) {
     bool any = false;
@@ -72,7 +73,7 @@ Supervisor::Supervisor(double grace_seconds, double stop_grace_seconds)
       others_(children_of_this_thread()) {
   sigset_t set = watched_signals();
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  // The reader of our output may be gone; we notice when we write.
+  // If the reader of the output is gone, writing fails instead.
   sigaddset(&set, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   TANDEM_CHECK(signal_fd_ >= 0, "no signalfd");
@@ -158,7 +159,7 @@ void Supervisor::read_signals() {
           number == SIGHUP || number == SIGQUIT ? SIGTERM : number,
           stop_grace_seconds_);
       for (auto& child : children_) {
-        // One that is stopped could not save.
+        // A suspended rank could not save.
         child.process.signal(SIGCONT);
       }
       kill_at_ = impatient ? Clock::now() : kill_at_;
@@ -181,7 +182,7 @@ bool Supervisor::take_endings(std::vector<Ending>& endings) {
       forward(*stream, true);
       stream->to.add(stream->lines.finish());
     }
-    // A SIGKILL that is not ours may be the reason why others ended before.
+    // A SIGKILL of others may be the reason why other ranks ended earlier.
     const bool by_us = status->signal == SIGKILL ? killed_ : stopping_;
     endings.push_back(
         {child.rank, child.process.pid(), *status, by_us || child.was_stopped,
@@ -191,8 +192,8 @@ bool Supervisor::take_endings(std::vector<Ending>& endings) {
 }
 
 void Supervisor::reap(std::vector<Ending>& endings) {
-  // Asked again, since a rank that ended because of another may be found before it: the
-  // other would seem to have been stopped by us.
+  // Repeated, because a rank that ended as a consequence may be found before the rank
+  // that caused it. That rank would then seem to have been stopped by the supervisor.
   while (take_endings(endings)) {
   }
   const bool failed = std::any_of(
@@ -200,7 +201,7 @@ void Supervisor::reap(std::vector<Ending>& endings) {
       [](const Ending& ending) { return !ending.status.ok(); });
   if ((ask_(failed) || failed) && !stopping_) {
     for (auto& child : children_) {
-      // It hears of nothing else.
+      // A suspended rank ignores every other signal.
       child.was_stopped = !child.ended && is_stopped(child.process.pid());
       if (child.was_stopped) {
         child.process.signal(SIGKILL);

@@ -13,17 +13,19 @@
 
 namespace tandem {
 
-/// Watches a host's rank processes until all have ended. Whoever reads our output, or
-/// does not, signals and grace are served.
+/// Watches a host's rank processes until all have ended. Signals and grace periods do
+/// not depend on a reader of the output.
 class Supervisor {
  public:
-  /// How one rank ended. `stopped_by_us`: it got our SIGTERM or SIGKILL first.
+  /// How one rank ended.
   struct Ending {
     int rank = 0;
     pid_t pid = 0;
     ExitStatus status;
+    // The supervisor had sent SIGTERM or SIGKILL before.
     bool stopped_by_us = false;
-    // By SIGSTOP, when the first rank failed: it took part no more.
+    // The rank was suspended (SIGSTOP) when the first rank failed, so it did not take
+    // part in the run any more.
     bool was_stopped = false;
   };
 
@@ -33,30 +35,32 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  /// Takes over a rank's process. Lines from its pipes get `prefix`; those of
-  /// standard output only with `prefix_output`.
+  /// Adds a rank's process. Lines of standard error get `prefix`; lines of standard
+  /// output get it only with `prefix_output`.
   void add(
       int rank, Process process, const std::string& prefix, bool prefix_output = true);
 
-  /// Asked some ten times a second, with whether a rank here has failed; true ends all
-  /// ranks, as such a failure does. It must not wait.
+  /// Sets a function that run() calls about ten times a second with whether a rank here
+  /// has failed. If it returns true, all ranks are ended, as after a failure. It must
+  /// not wait.
   void ask(std::function<bool(bool failed)> others) {
     ask_ = std::move(others);
   }
 
-  /// Forwards output and signals until every rank has ended. Returns how, in that
-  /// order. After the first failure the others get SIGTERM, and SIGKILL when the grace
-  /// time is over. A second SIGINT ends the grace at once.
+  /// Forwards output and signals until every rank has ended. Returns the endings in
+  /// order of time. After the first failure the other ranks get SIGTERM, and SIGKILL
+  /// after the grace period. A second SIGINT ends the grace period at once.
   std::vector<Ending> run();
 
-  /// Once all have ended: whether a signal has told us to stop since the last call.
+  /// Returns whether a stopping signal has arrived since the last call. Call it after
+  /// run().
   bool told_to_stop();
 
-  /// Writes what the ranks have printed to its end; once we were told to stop, a reader
-  /// who takes nothing for half a second is not waited for (rank_output.h).
+  /// Writes the rest of the ranks' output. After a stopping signal it gives up if the
+  /// reader accepts nothing for half a second (rank_output.h).
   void finish_output();
 
-  /// The signal that told us to stop, 0 for none.
+  /// Returns the signal that stopped the run, 0 for none.
   int stop_signal() const {
     return stop_signal_;
   }
@@ -80,12 +84,12 @@ class Supervisor {
   void serve();
   void wait_for_events();
   void read_signals();
-  // Of those that have ended since; whether there were any.
+  // Appends the endings of newly ended ranks. Returns whether there were any.
   bool take_endings(std::vector<Ending>& endings);
   void reap(std::vector<Ending>& endings);
   void stop_others(int first_signal, double grace_seconds);
   void enforce_grace();
-  // Reads what a rank has printed; what does not fit, too, when `all`.
+  // Reads a rank's output. With `all` it reads even if the queue is full.
   static void forward(Stream& stream, bool all);
 
   double grace_seconds_;
@@ -93,10 +97,10 @@ class Supervisor {
   int signal_fd_;
   OutputQueue output_;
   OutputQueue errors_;
-  // Whether a reader took something in the last round.
+  // A reader accepted output in the last round.
   bool read_from_us_ = false;
   std::vector<Child> children_;
-  // Processes that somebody else in this program started before.
+  // Processes that other code of this program started before.
   std::set<pid_t> others_;
   std::function<bool(bool failed)> ask_ = [](bool) { return false; };
   int stop_signal_ = 0;

@@ -1,5 +1,6 @@
-// What only a fork server can do wrong; tests/launch/launcher_test.cpp and its like run
-// with one, too.
+// Faults that only a fork server can have. The other tests of the launcher also run
+// with a fork server.
+
 #include "tandem/launch/fork_server.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +23,7 @@ Words serving(const Words& command) {
   return all;
 }
 
-TEST(ForkServer, LeavesTheRanksToTheLauncher) {
+TEST(ForkServer, MakesRanksChildrenOfTheLauncher) {
   const Scratch directory;
   const auto file = directory / "parent";
   Process launcher(
@@ -44,19 +45,21 @@ TEST(ForkServer, NamesRanksForPs) {
           "[rank 2] tandem-rank-2"));
 }
 
-TEST(ForkServer, SaysThatItsProgramCouldNotBeLoaded) {
+TEST(ForkServer, ReportsAProgramThatEndsWhileLoading) {
   const auto result = run_command(serving({"sh", "-c", "exit 127"}));
   EXPECT_EQ(result.status.code, 1);
-  EXPECT_EQ(result.errors, "[launch] 'sh' exited with code 127 before it was loaded\n");
+  EXPECT_THAT(
+      result.errors,
+      HasSubstr("error: [launch] 'sh' exited with code 127 before it was loaded\n"));
 }
 
-TEST(ForkServer, NamesAProgramThatIsMissing) {
+TEST(ForkServer, ReportsAMissingProgram) {
   const auto result = run_command(serving({"no-such-program"}));
   EXPECT_EQ(result.status.code, 2);
   EXPECT_THAT(result.errors, HasSubstr("program 'no-such-program' is not in PATH"));
 }
 
-TEST(ForkServer, EndsOnASignalWhileItLoads) {
+TEST(ForkServer, EndsOnASignalWhileLoading) {
   const Scratch directory;
   const auto file = directory / "pid";
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
@@ -70,7 +73,7 @@ TEST(ForkServer, EndsOnASignalWhileItLoads) {
   }
 }
 
-TEST(ForkServer, DiesWithItsLauncherWhileItLoads) {
+TEST(ForkServer, DiesWithItsLauncherWhileLoading) {
   const Scratch directory;
   const auto file = directory / "pid";
   Process launcher(
@@ -80,8 +83,9 @@ TEST(ForkServer, DiesWithItsLauncherWhileItLoads) {
   EXPECT_TRUE(eventually([&] { return !is_running(pid); }));
 }
 
-// The limit counts a user's processes, and not root's: the third rank is one too many.
-TEST(ForkServer, SaysThatThereCannotBeSoManyProcesses) {
+// The limit does not apply to root. For this user the third rank is one process too
+// many.
+TEST(ForkServer, ReportsTheLimitOfProcesses) {
   if (geteuid() != 0) {
     GTEST_SKIP() << "only root can become a user without processes";
   }
@@ -92,10 +96,11 @@ TEST(ForkServer, SaysThatThereCannotBeSoManyProcesses) {
        "ulimit -u 4; exec " + helper + " launch --nproc 3 --fork-server " + helper +
            " exec sleep 30"});
   EXPECT_EQ(result.status.code, 1);
-  EXPECT_EQ(
+  EXPECT_THAT(
       result.errors,
-      "[launch] cannot make another process: Resource temporarily unavailable; start "
-      "fewer ranks with --nproc, or raise the limit (ulimit -u)\n");
+      HasSubstr("error: [launch] cannot make another process: Resource temporarily "
+                "unavailable; start fewer ranks with --nproc, or raise the limit "
+                "(ulimit -u)\n"));
 }
 
 }  // namespace tandem::fork_server_test

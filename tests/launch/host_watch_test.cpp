@@ -19,10 +19,10 @@ bool never() {
   return false;
 }
 
-const HostEnding kWell;
+const HostEnding kSuccess;
 const HostEnding kConsequence{Cause::consequence, 1, "rank 0 failed: all_reduce"};
 
-// The launchers of several hosts, with two ranks each.
+// Launchers of three hosts with two ranks each.
 class Hosts : public testing::Test {
  protected:
   HostWatch::Options place(int node, Milliseconds timeout) const {
@@ -38,7 +38,7 @@ class Hosts : public testing::Test {
     place.greeting.identity = "process " + std::to_string(node);
     return place;
   }
-  // Node 0 is the server's.
+  // Node 0 has the server.
   void start(int count, Milliseconds timeout = kLong) {
     for (int node = 0; node < count; ++node) {
       const auto here = place(node, timeout);
@@ -60,7 +60,7 @@ class Hosts : public testing::Test {
       return all;
     });
   }
-  // What each host's launcher says in the end.
+  // Returns the reason that each host's launcher reports.
   std::vector<std::string> reasons(const std::vector<HostEnding>& endings) {
     std::vector<std::string> said(endings.size());
     std::vector<std::thread> threads;
@@ -80,7 +80,7 @@ class Hosts : public testing::Test {
   std::vector<std::unique_ptr<HostWatch>> watches_;
 };
 
-TEST_F(Hosts, AllEndAndSayWhatTheOneSaysThatFailedByItself) {
+TEST_F(Hosts, AllHostsReportTheHostWithTheCause) {
   start(3);
   for (const auto& watch : watches_) {
     EXPECT_FALSE(watch->must_end(false));
@@ -92,7 +92,7 @@ TEST_F(Hosts, AllEndAndSayWhatTheOneSaysThatFailedByItself) {
   EXPECT_EQ(said, std::vector<std::string>(3, cause));
 }
 
-TEST_F(Hosts, TheFirstOfTwoThatFailedAlikeIsNamed) {
+TEST_F(Hosts, OfEqualCausesTheFirstIsReported) {
   start(3);
   watches_[2]->must_end(true);
   EXPECT_TRUE(all_must_end());
@@ -103,7 +103,7 @@ TEST_F(Hosts, TheFirstOfTwoThatFailedAlikeIsNamed) {
   EXPECT_EQ(said, std::vector<std::string>(3, "two"));
 }
 
-TEST_F(Hosts, SavedAndStoppedPrevailsOverConsequences) {
+TEST_F(Hosts, SavedAndStoppedOutranksConsequences) {
   start(3);
   const HostEnding saved{Cause::saved_and_stopped, kExitStopped, "at step 5"};
   watches_[1]->must_end(true);
@@ -111,15 +111,15 @@ TEST_F(Hosts, SavedAndStoppedPrevailsOverConsequences) {
       reasons({saved, saved, kConsequence}), std::vector<std::string>(3, "at step 5"));
 }
 
-TEST_F(Hosts, ARunThatEndsWellSaysNothing) {
+TEST_F(Hosts, ASuccessfulRunHasNoReason) {
   start(3);
-  EXPECT_EQ(reasons({kWell, kWell, kWell}), std::vector<std::string>(3));
+  EXPECT_EQ(reasons({kSuccess, kSuccess, kSuccess}), std::vector<std::string>(3));
 }
 
-TEST_F(Hosts, HostZeroWaitsForRanksThatGoOnElsewhere) {
+TEST_F(Hosts, HostZeroWaitsForRanksOfOtherHosts) {
   start(2);
   HostEnding said;
-  std::thread first([&] { said = watches_[0]->agree(kWell, never); });
+  std::thread first([&] { said = watches_[0]->agree(kSuccess, never); });
   std::this_thread::sleep_for(Milliseconds(300));
   const HostEnding late{Cause::own_error, 2, "rank 3 on node1 failed: late"};
   EXPECT_EQ(watches_[1]->agree(late, never).reason, late.reason);
@@ -128,7 +128,7 @@ TEST_F(Hosts, HostZeroWaitsForRanksThatGoOnElsewhere) {
   EXPECT_EQ(said.code, 2);
 }
 
-TEST_F(Hosts, AHostThatIsGoneIsNamedToTheOthers) {
+TEST_F(Hosts, AllHostsReportALostHost) {
   start(3);
   watches_[1].reset();
   clients_[1].reset();
@@ -146,7 +146,7 @@ TEST_F(Hosts, AHostThatIsGoneIsNamedToTheOthers) {
   EXPECT_EQ(other.reason, first.reason);
 }
 
-TEST_F(Hosts, AHostWhoseHostZeroIsGoneNamesThat) {
+TEST_F(Hosts, OtherHostsReportTheLossOfHostZero) {
   start(3);
   watches_[0].reset();
   server_.reset();
@@ -160,8 +160,8 @@ TEST_F(Hosts, AHostWhoseHostZeroIsGoneNamesThat) {
   EXPECT_EQ(watches_[2]->agree(kConsequence, never).reason, said);
 }
 
-// A partition: each side hears nothing, and its connection stays open.
-TEST_F(Hosts, BothSidesOfASilenceSayTheSame) {
+// In a network partition nothing arrives, and connections stay open.
+TEST_F(Hosts, BothHostsReportALostConnection) {
   const Milliseconds timeout(300);
   StoreClient silent(server_->address(), kLong);
   silent.greet(place(1, timeout).greeting);
@@ -173,9 +173,9 @@ TEST_F(Hosts, BothSidesOfASilenceSayTheSame) {
       one_side,
       HasSubstr(
           "host 0 at 10.0.0.1 with ranks 0 to 1 and host 1 on node1 with ranks 2 to 3 "
-          "have not heard of each other for 0.3 s"));
+          "have had no contact for 0.3 s"));
 
-  // Its kernel takes what is sent, and nobody reads it.
+  // The kernel accepts the client's messages, and nothing answers them.
   const auto listener = listen_at("tcp:127.0.0.1:0");
   Socket accepted;
   std::thread host_zero([&] {
@@ -189,7 +189,7 @@ TEST_F(Hosts, BothSidesOfASilenceSayTheSame) {
   EXPECT_EQ(second.agree(kConsequence, never).reason, one_side);
 }
 
-TEST_F(Hosts, WaitingHostsNameTheMissingHosts) {
+TEST_F(Hosts, WaitingHostsLogTheMissingHosts) {
   auto first = place(0, kLong);
   auto second = place(1, kLong);
   first.began = second.began = std::chrono::steady_clock::now() - Milliseconds(6'000);
@@ -200,7 +200,7 @@ TEST_F(Hosts, WaitingHostsNameTheMissingHosts) {
   EXPECT_FALSE(zero.must_end(false));
   EXPECT_FALSE(zero.must_end(false));
   HostWatch one(second, nullptr, &client);
-  // Waits until host 0 has answered, so the line has arrived too.
+  // lost() waits for an answer of host 0, so the line has arrived too.
   EXPECT_EQ(one.lost(), "");
   EXPECT_EQ(one.lost(), "");
   const std::string line = "tandem: [launch] waiting for host 2 of 3 to join at " +
@@ -208,14 +208,14 @@ TEST_F(Hosts, WaitingHostsNameTheMissingHosts) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), line + line);
 }
 
-TEST_F(Hosts, WhoIsToldToStopWaitsForNobody) {
+TEST_F(Hosts, AStoppedHostDoesNotWait) {
   start(2);
   EXPECT_EQ(
       watches_[0]->agree(kConsequence, [] { return true; }).reason,
       kConsequence.reason);
 }
 
-TEST(HostWatch, AnEndingComesBackAsItWas) {
+TEST(HostEnding, SurvivesConversionToText) {
   const HostEnding ending{Cause::lost, 2, "a reason"};
   const auto back = ending_from(to_text(ending));
   ASSERT_TRUE(back);
@@ -230,8 +230,8 @@ TEST(HostWatch, AnEndingComesBackAsItWas) {
   }
 }
 
-// Whoever is in the run can write one.
-TEST(HostWatch, AnEndingSaysNeitherThatNothingFailedNorMuch) {
+// Any process of the run can write such a text.
+TEST(HostEnding, FromTextNeverHidesAFailure) {
   for (const char* text : {"5 0 x", "5 1 x", "5 9 x", "5 / x"}) {
     EXPECT_EQ(ending_from(text)->code, 1) << text;
   }

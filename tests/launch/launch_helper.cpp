@@ -1,13 +1,13 @@
-// What the tests of launching need to run in a process of its own.
+// Program for tests that need a separate process. The first argument chooses an action:
 //
 //   launch [--nproc N] [--nnodes N] [--node-rank N] [--master-port N]
 //          [--master-addr A] [--token-file FILE] [--insecure]
 //          [--grace SECONDS] [--terminal] [--no-prefix] [--local-rank-at N]
 //          [--set NAME VALUE] [--fork-server] COMMAND...
-//   start COMMAND...              a child, and waits for it
+//   start COMMAND...              starts a child process and waits for it
 //   exec COMMAND...               becomes the command
-//   name                          prints what ps -o comm says of it
-//   fail config|comm|data TEXT    as a rank: leaves a report and exits
+//   name                          prints its name as in ps -o comm
+//   fail config|comm|data TEXT    reports an error to the launcher and exits
 
 #include <sys/prctl.h>
 

@@ -1,4 +1,4 @@
-// What the launcher does and says when ranks fail, and when it is told to stop or dies.
+// The launcher when ranks fail, when a signal stops it, and when it dies.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,8 +37,8 @@ TEST_P(Launch, NamesTheRankThatFailedAndItsCode) {
   }
 }
 
-// As a user's program that catches the error of train() and ends with its exit_code().
-TEST_P(Launch, EndsWithTheCodeOfRanksThatStoppedAndSaved) {
+// A user's program may catch the error of train() and exit with its exit_code().
+TEST_P(Launch, ReturnsTheCodeOfRanksThatStoppedAndSaved) {
   for (const auto* other : {"exec sleep 30", "exit 75", "exit 0"}) {
     const auto result = run_launcher(
         {"--nproc", "2"}, "[ $RANK = 1 ] && exit 75; " + std::string(other));
@@ -66,7 +66,7 @@ TEST_P(Launch, NamesTheKilledRankWhenPeersFailRightAfter) {
       result.errors, ContainsRegex("rank 1 \\(pid [0-9]+\\) was killed by SIGKILL"));
 }
 
-TEST_P(Launch, NamesTheKilledRankEvenWhenAPeersEndIsSeenFirst) {
+TEST_P(Launch, NamesTheKilledRankEvenIfAPeersEndIsSeenFirst) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "case $RANK in"
@@ -78,8 +78,8 @@ TEST_P(Launch, NamesTheKilledRankEvenWhenAPeersEndIsSeenFirst) {
       result.errors, ContainsRegex("rank 1 \\(pid [0-9]+\\) was killed by SIGKILL"));
 }
 
-// The others have only waited for it.
-TEST_P(Launch, NamesARankThatIsStopped) {
+// The other ranks have only waited for the suspended one.
+TEST_P(Launch, NamesASuspendedRank) {
   const auto result = run_launcher(
       {"--nproc", "3"},
       kWritePid +
@@ -100,7 +100,7 @@ TEST_P(Launch, NamesARankThatIsStopped) {
   }
 }
 
-TEST_P(Launch, NamesWhatWasSaidFirstOfWhatFollowed) {
+TEST_P(Launch, NamesTheFirstReportAmongConsequences) {
   const auto result = run_launcher(
       {"--nproc", "3"},
       "trap '' TERM; case $RANK in"
@@ -111,7 +111,7 @@ TEST_P(Launch, NamesWhatWasSaidFirstOfWhatFollowed) {
   EXPECT_THAT(result.errors, HasSubstr("waited in vain"));
 }
 
-// A control group of version 1, where this machine has them, with little memory.
+// A control group of version 1 with little memory, if this machine has such groups.
 class SmallGroup {
  public:
   SmallGroup() {
@@ -134,14 +134,14 @@ class SmallGroup {
   std::string path_ = "/sys/fs/cgroup/memory/tandem-test-" + std::to_string(getpid());
 };
 
-TEST_P(Launch, ARankKilledForMemoryIsToldFromOneThatSomebodyKilled) {
+TEST_P(Launch, DistinguishesARankKilledForLackOfMemory) {
   const SmallGroup group;
   if (!group.ok()) {
-    GTEST_SKIP() << "no control groups of version 1 to make; as root where there are "
-                    "some: scripts/test -R Launch";
+    GTEST_SKIP() << "cannot make a control group of version 1; run as root on a "
+                    "machine that has them: scripts/test -R Launch";
   }
   Words command = {"sh", "-c", "echo $$ > $0/tasks; exec \"$@\"", group.path()};
-  // tail keeps the last line, which here has no end.
+  // tail keeps the last line in memory, and /dev/zero has one endless line.
   const auto all = launching(
       {"--nproc", "3"}, "[ $RANK = 1 ] && exec tail /dev/zero; exec sleep 30");
   command.insert(command.end(), all.begin(), all.end());
@@ -152,7 +152,7 @@ TEST_P(Launch, ARankKilledForMemoryIsToldFromOneThatSomebodyKilled) {
       ContainsRegex("rank 1 \\(pid [0-9]+\\) was killed by SIGKILL, since memory"));
 }
 
-TEST_P(Launch, KillsARankThatIgnoresSigtermAfterTheGrace) {
+TEST_P(Launch, KillsARankThatIgnoresSigtermAfterTheGracePeriod) {
   const auto result = run_launcher(
       {"--nproc", "2", "--grace", "0.2"},
       "case $RANK in"
@@ -167,7 +167,7 @@ TEST_P(Launch, KillsARankThatIgnoresSigtermAfterTheGrace) {
   expect_gone(0);
 }
 
-TEST_P(Launch, LetsRanksFinishWithinTheGrace) {
+TEST_P(Launch, LetsRanksFinishWithinTheGracePeriod) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "case $RANK in"
@@ -178,7 +178,7 @@ TEST_P(Launch, LetsRanksFinishWithinTheGrace) {
   EXPECT_THAT(result.errors, HasSubstr("exited with code 3"));
 }
 
-TEST_P(Launch, EndsAllRanksWhenItIsToldToStop) {
+TEST_P(Launch, EndsAllRanksOnAStoppingSignal) {
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     Process launcher(
         {launching({"--nproc", "2"}, kWritePid + "exec sleep 30"), {}, true});
@@ -207,7 +207,7 @@ TEST_P(Launch, OutlivesItsTerminalUnderNohup) {
   pid_of(0);
   pid_of(1);
   kill(launcher.pid(), SIGHUP);
-  // What comes after it has been seen when this has.
+  // Time for the launcher to handle the signal.
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_FALSE(launcher.poll());
   EXPECT_TRUE(is_running(pid_of(0)));
@@ -215,7 +215,7 @@ TEST_P(Launch, OutlivesItsTerminalUnderNohup) {
   EXPECT_EQ(launcher.wait().code, 1);
 }
 
-TEST_P(Launch, SucceedsWhenRanksStopWellAsTold) {
+TEST_P(Launch, SucceedsIfSignalledRanksExitWithZero) {
   Process launcher(
       {launching(
            {"--nproc", "2"},
@@ -228,8 +228,8 @@ TEST_P(Launch, SucceedsWhenRanksStopWellAsTold) {
   EXPECT_EQ(launcher.wait().describe(), "exited with code 0");
 }
 
-// As after Ctrl-Z: it has to save.
-TEST_P(Launch, AStopWakesARankThatIsStopped) {
+// A rank that Ctrl-Z suspended has to save.
+TEST_P(Launch, AStoppingSignalWakesASuspendedRank) {
   Process launcher(
       {launching(
            {"--nproc", "2"},
@@ -279,7 +279,7 @@ TEST_P(Launch, NoGrandchildSurvives) {
   EXPECT_FALSE(is_running(pid_of(1)));
 }
 
-TEST_P(Launch, HearsSignalsAndEndsWhileARankFloodsTheOutput) {
+TEST_P(Launch, EndsWhileARankFloodsTheOutput) {
   const auto result = run_command(
       {"sh", "-c",
        "exec \"$HELPER\" launch --nproc 2 sh -c '[ $RANK = 1 ] && sleep 0.3 && exit 3; "
@@ -290,7 +290,7 @@ TEST_P(Launch, HearsSignalsAndEndsWhileARankFloodsTheOutput) {
   EXPECT_THAT(result.errors, HasSubstr("rank 1"));
 }
 
-TEST_P(Launch, ReportsMisuseWithItsOwnWordsAndCode) {
+TEST_P(Launch, ReportsMisuseWithExitCodeTwo) {
   const auto result = run_launcher(
       {"--nproc", "2"}, "exec \"$HELPER\" fail config '[grid] 3 x 2 of 2'");
   EXPECT_EQ(result.status.code, 2);
@@ -308,7 +308,7 @@ TEST_P(Launch, AReportNeverTurnsAFailureIntoSuccess) {
   }
 }
 
-TEST_P(Launch, AReportsTextIsNoCommandToTheTerminal) {
+TEST_P(Launch, RemovesControlCharactersFromReports) {
   const auto result = run_launcher(
       {},
       "printf '0 1 r red\\033[31m\\rwindow \\302\\2332J\\a caf\\303\\251\\n' >> "
@@ -326,7 +326,7 @@ TEST_P(Launch, ReportsARanksOwnErrorWithItsRank) {
   EXPECT_THAT(result.errors, HasSubstr("rank 1 failed: [files] cannot read"));
 }
 
-// Rank 0 lost its peer and is first to end; rank 1 was the cause.
+// Rank 0 loses its peer and ends first; rank 1 is the cause.
 std::string consequence_first(const std::string& kind) {
   return "case $RANK in"
          " 0) exec 3> $DIR/fifo; \"$HELPER\" fail comm 'connection reset'; exit 1;;"
@@ -337,20 +337,20 @@ std::string consequence_first(const std::string& kind) {
          "esac";
 }
 
-TEST_P(Launch, PrefersTheCauseToItsConsequences) {
+TEST_P(Launch, PrefersACauseToItsConsequences) {
   const auto result = run_launcher({"--nproc", "2"}, consequence_first("data"));
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(result.errors, HasSubstr("rank 1 failed: the cause"));
   EXPECT_THAT(result.errors, Not(HasSubstr("connection reset")));
 }
 
-TEST_P(Launch, ExitsWithTwoWhenTheCauseIsMisuse) {
+TEST_P(Launch, ExitsWithTwoIfTheCauseIsMisuse) {
   const auto result = run_launcher({"--nproc", "2"}, consequence_first("config"));
   EXPECT_EQ(result.status.code, 2);
   EXPECT_THAT(result.errors, HasSubstr("error: the cause"));
 }
 
-TEST_P(Launch, ReportsTheConsequenceWhenThereIsNothingElse) {
+TEST_P(Launch, ReportsAConsequenceIfThereIsNoOtherCause) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "[ $RANK = 1 ] && exec \"$HELPER\" fail comm 'timed out'; exec sleep 30");
@@ -359,7 +359,7 @@ TEST_P(Launch, ReportsTheConsequenceWhenThereIsNothingElse) {
       result.errors, HasSubstr("rank 1 failed: [comm] all_reduce failed: timed out"));
 }
 
-TEST_P(Launch, PrefersTheFirstReportToARankThatFailsAsItIsStopped) {
+TEST_P(Launch, PrefersAReportToARankThatFailsWhenStopped) {
   const auto result = run_launcher(
       {"--nproc", "2"},
       "case $RANK in"

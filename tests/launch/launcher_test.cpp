@@ -20,7 +20,7 @@ using ::testing::StartsWith;
 
 INSTANTIATE_TEST_SUITE_P(By, Launch, ::testing::Bool(), Launch::name);
 
-TEST_P(Launch, TellsEachRankItsPlace) {
+TEST_P(Launch, SetsTheVariablesOfEachRank) {
   const auto result = run_launcher(
       {"--nproc", "3"},
       "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR");
@@ -50,7 +50,7 @@ TEST_P(Launch, PassesItsStartTimeToAllRanks) {
   EXPECT_EQ(lines[0].substr(9), lines[1].substr(9));
 }
 
-TEST_P(Launch, CountsRanksOverTheHosts) {
+TEST_P(Launch, NumbersRanksAcrossHosts) {
   const auto result = run_launcher(
       {"--nproc", "2", "--nnodes", "3", "--node-rank", "1", "--master-port", "4567"},
       "echo $RANK $WORLD_SIZE $LOCAL_RANK $GROUP_RANK $MASTER_PORT $TANDEM_STORE");
@@ -90,21 +90,21 @@ TEST_P(Launch, KeepsLongLinesWhole) {
           "[rank 1] " + std::string(300'000, '1'), "[rank 1] end"));
 }
 
-TEST_P(Launch, MayLeaveTheTerminalToRankZero) {
+TEST_P(Launch, RankZeroCanShareTheTerminal) {
   const auto result =
       run_launcher({"--nproc", "2", "--terminal"}, "echo a; echo b >&2");
   EXPECT_THAT(sorted_lines(result.output), ElementsAre("[rank 1] a", "a"));
   EXPECT_THAT(sorted_lines(result.errors), ElementsAre("[rank 1] b", "b"));
 }
 
-TEST_P(Launch, MayLeaveOutputWithoutPrefixesButNotErrors) {
+TEST_P(Launch, CanOmitPrefixesOfStandardOutputOnly) {
   const auto result =
       run_launcher({"--nproc", "2", "--no-prefix"}, "echo a$RANK; echo b$RANK >&2");
   EXPECT_THAT(sorted_lines(result.output), ElementsAre("a0", "a1"));
   EXPECT_THAT(sorted_lines(result.errors), ElementsAre("[rank 0] b0", "[rank 1] b1"));
 }
 
-TEST_P(Launch, MayPassTheLocalRankAsAnArgument) {
+TEST_P(Launch, CanPassTheLocalRankAsAnArgument) {
   const auto result = run_command(
       {helper(), "launch", "--nproc", "2", "--local-rank-at", "2", "echo", "a", "b"},
       {}, 20);
@@ -124,7 +124,7 @@ TEST_P(Launch, SetsThreadsUnlessTheUserDid) {
       "[rank 0] 9\n");
 }
 
-TEST_P(Launch, PrefersItsOptionsToItsDefaults) {
+TEST_P(Launch, OptionsOverrideDefaultVariables) {
   unsetenv("OMP_NUM_THREADS");
   EXPECT_THAT(run_launcher({}, "echo $OMP_NUM_THREADS").output, Not(HasSubstr("] \n")));
   EXPECT_EQ(
@@ -132,7 +132,7 @@ TEST_P(Launch, PrefersItsOptionsToItsDefaults) {
       "[rank 0] OMP_NUM_THREADS=9\n");
 }
 
-TEST_P(Launch, GoesOnWhenTheReaderOfItsOutputIsGone) {
+TEST_P(Launch, ContinuesWithoutAReaderOfItsOutput) {
   const auto result = run_command(
       {"sh", "-c",
        "{ \"$HELPER\" launch sh -c 'sleep 0.1; echo a; sleep 0.1; echo b; touch "

@@ -18,7 +18,8 @@ namespace tandem {
 
 using Words = std::vector<std::string>;
 
-// How ranks come to be: by exec of each, or by a fork server that each leaves by exec.
+// Ranks are started by a fork server, from which each rank execs its program. Otherwise
+// the launcher starts each rank.
 inline bool by_fork_server = false;
 
 inline Words launching(const Words& flags, const std::string& script) {
@@ -31,7 +32,7 @@ inline Words launching(const Words& flags, const std::string& script) {
   return command;
 }
 
-// Launches ranks that run a shell script. None of them should take this long.
+// Launches ranks that run a shell script, for at most 20 s.
 inline CommandResult run_launcher(
     const Words& flags, const std::string& script, const Variables& variables = {}) {
   auto result = run_command(launching(flags, script), variables, 20);
@@ -49,8 +50,8 @@ inline Words sorted_lines(const std::string& text) {
   return lines;
 }
 
-// Ranks that meet over named pipes: a pipe ends when its writer does. With true they
-// come from a fork server.
+// Ranks that synchronize by a named pipe, which ends when its writer ends. The
+// parameter is by_fork_server.
 class Launch : public ::testing::TestWithParam<bool> {
  public:
   static std::string name(const ::testing::TestParamInfo<bool>& way) {
@@ -65,7 +66,7 @@ class Launch : public ::testing::TestWithParam<bool> {
     setenv("HELPER", helper().c_str(), 1);
   }
 
-  // The rank's process, which wrote its id with kWritePid.
+  // Returns the process id that the rank wrote with kWritePid.
   int pid_of(int rank) const {
     return number_in(directory_ / ("pid" + std::to_string(rank)));
   }

@@ -28,7 +28,7 @@ class Meeting : public ::testing::Test {
   Scratch folder_;
 };
 
-TEST_F(Meeting, DirectoryGoesWithItsOwner) {
+TEST_F(Meeting, DirectoryIsRemovedWithItsOwner) {
   auto directory = std::make_unique<MeetingDirectory>();
   serve(*directory);
   EXPECT_EQ(names().size(), 1U);
@@ -36,7 +36,7 @@ TEST_F(Meeting, DirectoryGoesWithItsOwner) {
   EXPECT_TRUE(names().empty());
 }
 
-TEST_F(Meeting, LivingLaunchersDoNotDisturbEachOther) {
+TEST_F(Meeting, RunningLaunchersKeepTheirDirectories) {
   const MeetingDirectory first;
   serve(first);
   const MeetingDirectory second;
@@ -44,10 +44,10 @@ TEST_F(Meeting, LivingLaunchersDoNotDisturbEachOther) {
   EXPECT_EQ(names().size(), 2U);
 }
 
-TEST_F(Meeting, TheNextLauncherRemovesWhatAKilledOneLeft) {
+TEST_F(Meeting, TheNextLauncherRemovesTheDirectoryOfAKilledOne) {
   make_directories(folder_ / "tandem-killed");
   replace_file(folder_ / "tandem-killed/launcher-store", "");
-  // Not a launcher's: no store in it, or another name.
+  // Directories of other programs have no store, or another name.
   make_directories(folder_ / "tandem-result");
   make_directories(folder_ / "somebody-else");
   replace_file(folder_ / "somebody-else/launcher-store", "");

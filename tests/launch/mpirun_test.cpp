@@ -19,7 +19,7 @@ TEST(Mpirun, CommandEndsWithTheRanksAndTheProgram) {
   EXPECT_EQ(tail, (std::vector<std::string>{"-np", "3", "prog", "-x", "a b"}));
 }
 
-TEST(Mpirun, BoundRanksShareCoresOnlyWhereThereAreTooFew) {
+TEST(Mpirun, BoundRanksShareCoresOnlyIfThereAreTooFew) {
   const auto one = mpirun_command(1, {"prog"}, MpirunCores::bound);
   EXPECT_THAT(one, Not(Contains("--oversubscribe")));
   EXPECT_THAT(one, Not(Contains("--bind-to")));
@@ -28,7 +28,7 @@ TEST(Mpirun, BoundRanksShareCoresOnlyWhereThereAreTooFew) {
   EXPECT_THAT(many, Not(Contains("--bind-to")));
 }
 
-TEST(Mpirun, ShellLineIsReadByAShellAsItWas) {
+TEST(Mpirun, ShellLineKeepsEachWord) {
   const std::vector<std::string> command = {"printf", "[%s]",  "a b",  "",
                                             "it's",   "$HOME", "--x=1"};
   EXPECT_THAT(shell_line({"a", "--b=c"}), "a --b=c");

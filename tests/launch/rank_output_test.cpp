@@ -21,7 +21,7 @@ TEST(LineCutter, HoldsALineUntilItsEnd) {
   EXPECT_EQ(cutter.finish(), "");
 }
 
-TEST(LineCutter, PassesProgressOnWithoutANewline) {
+TEST(LineCutter, PassesOnProgressWithoutANewline) {
   LineCutter cutter("[1] ");
   EXPECT_EQ(take(cutter, "10%\r"), "[1] 10%\r");
   EXPECT_EQ(take(cutter, "20%\r30"), "[1] 20%\r");
@@ -30,14 +30,14 @@ TEST(LineCutter, PassesProgressOnWithoutANewline) {
   EXPECT_EQ(take(cutter, "done\n"), "[1] done\n");
 }
 
-TEST(LineCutter, TakesReturnAndNewlineForOneEnd) {
+TEST(LineCutter, TreatsReturnAndNewlineAsOneEnd) {
   LineCutter cutter("[1] ");
   EXPECT_EQ(take(cutter, "a\r\nb\r"), "[1] a\r\n[1] b\r");
   EXPECT_EQ(take(cutter, "\nc\r\n"), "\n[1] c\r\n");
   EXPECT_EQ(take(cutter, "\n"), "[1] \n");
 }
 
-TEST(LineCutter, GivesALineOfAnyLengthInBoundedPieces) {
+TEST(LineCutter, SplitsALongLineIntoBoundedPieces) {
   LineCutter cutter("[1] ");
   std::string passed;
   const std::string block(10'000, 'x');
@@ -63,7 +63,7 @@ std::string read_all(OutputQueue& queue, const StalledPipe& pipe) {
   return all;
 }
 
-TEST(OutputQueue, NeverWaitsAndLosesNothingWhileItMayBeFull) {
+TEST(OutputQueue, KeepsAllTextWithoutWaiting) {
   const StalledPipe pipe;
   OutputQueue queue(pipe.write_end());
   std::string expected;
@@ -79,7 +79,7 @@ TEST(OutputQueue, NeverWaitsAndLosesNothingWhileItMayBeFull) {
   EXPECT_FALSE(queue.full());
 }
 
-TEST(OutputQueue, DropsTheOldestLinesAndSaysHowMany) {
+TEST(OutputQueue, DropsTheOldestLinesAndReportsTheirNumber) {
   const StalledPipe pipe;
   OutputQueue queue(pipe.write_end());
   queue.drop_from_now();
@@ -92,7 +92,7 @@ TEST(OutputQueue, DropsTheOldestLinesAndSaysHowMany) {
   EXPECT_EQ(all.substr(0, 200), line(0) + line(1));
   EXPECT_EQ(all.substr(all.size() - 200), line(49'998) + line(49'999));
   EXPECT_LT(all.size(), 1'300'000u);
-  // A line for each place where some are missing.
+  // There is one such line for each place where lines are missing.
   const std::string note = "tandem: ";
   size_t lines = static_cast<size_t>(std::count(all.begin(), all.end(), '\n'));
   int notes = 0;
@@ -105,7 +105,7 @@ TEST(OutputQueue, DropsTheOldestLinesAndSaysHowMany) {
   EXPECT_LE(notes, 2);
 }
 
-TEST(OutputQueue, ForNobodyIsEmptied) {
+TEST(OutputQueue, IsEmptiedWithoutAReader) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   close(ends[0]);

@@ -1,4 +1,4 @@
-// The launcher while nobody reads what it prints.
+// The launcher while nothing reads its output.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace tandem::stalled_output_test {
 
 using ::testing::HasSubstr;
 
-// A launcher whose standard output and error go into one pipe, which is full.
+// A launcher whose standard output and error go into one full pipe.
 class Stalled : public Launch {
  protected:
   void start(const Words& flags, const std::string& script) {
@@ -27,7 +27,7 @@ class Stalled : public Launch {
     ASSERT_TRUE(fills_up(launcher_->output_fd()));
   }
 
-  // How the launcher ended; "still runs" when it does not.
+  // Returns how the launcher ended, or "still runs".
   std::string ending() {
     std::optional<ExitStatus> status;
     eventually([&] {
@@ -44,7 +44,7 @@ const std::string kFlood = "while :; do seq 1000 || exit 7; done";
 
 INSTANTIATE_TEST_SUITE_P(By, Stalled, ::testing::Bool(), Stalled::name);
 
-TEST_P(Stalled, LauncherEndsWhenItIsToldTo) {
+TEST_P(Stalled, LauncherEndsOnAStoppingSignal) {
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     start({"--nproc", "2"}, kWritePid + kFlood);
     kill(launcher_->pid(), number);
@@ -56,7 +56,7 @@ TEST_P(Stalled, LauncherEndsWhenItIsToldTo) {
   }
 }
 
-TEST_P(Stalled, RankThatIgnoresSigtermIsKilledAfterTheGrace) {
+TEST_P(Stalled, RankThatIgnoresSigtermIsKilledAfterTheGracePeriod) {
   start({"--nproc", "2", "--grace", "0.2"}, "trap '' TERM; " + kWritePid + kFlood);
   kill(launcher_->pid(), SIGTERM);
   EXPECT_EQ(ending(), "exited with code 1");
@@ -64,7 +64,7 @@ TEST_P(Stalled, RankThatIgnoresSigtermIsKilledAfterTheGrace) {
   expect_gone(1);
 }
 
-TEST_P(Stalled, RanksCanSaveWhenTheyAreToldToStop) {
+TEST_P(Stalled, RanksCanSaveAfterAStoppingSignal) {
   start(
       {"--nproc", "2"},
       "trap 'seq 300000; seq 300000 >&2; echo saved > $DIR/saved$RANK; exit 0' TERM;"
@@ -76,9 +76,9 @@ TEST_P(Stalled, RanksCanSaveWhenTheyAreToldToStop) {
   }
 }
 
-TEST_P(Stalled, RunGoesOnToItsEndWhenSomebodyReadsAgain) {
+TEST_P(Stalled, RunContinuesWhenReadingResumes) {
   start({"--nproc", "1", "--no-prefix"}, "seq 400000; echo > $DIR/printed");
-  // That is more than the launcher holds: the rank waits as it would without one.
+  // The output exceeds the launcher's queue, so the rank waits.
   EXPECT_FALSE(file_exists(directory_ / "printed"));
   std::string all;
   char buffer[1 << 16];

@@ -104,7 +104,7 @@ TEST_F(LostHost, BothSidesOfAPartitionEndAndNameBoth) {
       results[0].errors,
       AllOf(
           HasSubstr("host 0 at 10.77.0.1 with rank 0"), HasSubstr("host 2 on "),
-          HasSubstr("with rank 2 have not heard of each other for 10 s")));
+          HasSubstr("with rank 2 have had no contact for 10 s")));
 }
 
 TEST_F(LostHost, AKilledRankIsNamedOnEveryHost) {
@@ -193,7 +193,7 @@ TEST_F(LostHost, AStoppedHostIsNamedByTheOther) {
   });
   waker.join();
   EXPECT_EQ(results[0].status.code, 1);
-  EXPECT_THAT(results[0].errors, HasSubstr("have not heard of each other for 10 s"));
+  EXPECT_THAT(results[0].errors, HasSubstr("have had no contact for 10 s"));
   EXPECT_EQ(results[1].status.code, 1);
   EXPECT_EQ(std::count(results[1].errors.begin(), results[1].errors.end(), '\n'), 1)
       << results[1].errors;
