@@ -20,11 +20,10 @@ namespace tandem {
 namespace {
 
 constexpr int kPortsBehindAgent = 8;
-// For an answer of the store; on one host, where nothing is lost on the way, it is much
-// even for a busy one.
+// Time for an answer of the store. It is long even for a busy host.
 constexpr Milliseconds kPatience{30'000};
 
-// A rank that leaves sooner breaks connections that others are still making.
+// A rank that leaves earlier breaks connections that other ranks are still making.
 void wait_until_all_have_formed(
     StoreClient& store, const RankEnv& env, Milliseconds timeout) {
   std::vector<std::string> all;
@@ -64,10 +63,9 @@ std::unique_ptr<Communicator> make_shm(
     const CommOptions& options, const Deadline& forming) {
   if (!is_shared(env)) {
     throw ConfigError(
-        "[comm] backend shm is for ranks of one host, but of " +
-        std::to_string(env.world_size) + " ranks " +
-        std::to_string(env.local_world_size) +
-        " are on this one; use --backend auto, or correct LOCAL_WORLD_SIZE");
+        "[comm] backend shm needs all ranks on one host, but only " +
+        std::to_string(env.local_world_size) + " of " + std::to_string(env.world_size) +
+        " ranks are on this host; use --backend auto, or correct LOCAL_WORLD_SIZE");
   }
   return make_shm_communicator(
       store, "world", env.rank, env.world_size, shm_options(options, forming));
@@ -81,8 +79,8 @@ std::unique_ptr<Communicator> make_hierarchy(
       shm_options(options, forming));
 }
 
-// Shared memory where the launcher says that all ranks are on this host, and they can
-// have it; on several hosts, within each.
+// Uses shared memory if all ranks are on this host and can share memory. On several
+// hosts the ranks of each host share memory.
 std::unique_ptr<Communicator> make_best(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env,
     const std::string& address, const CommOptions& options, const Deadline& forming) {
@@ -95,7 +93,7 @@ std::unique_ptr<Communicator> make_best(
       return comm;
     }
     if (env.rank == 0) {
-      log_info("[comm] over gloo, since: " + why_not);
+      log_info("[comm] the ranks use gloo, not shared memory: " + why_not);
     }
     return make_gloo(store, env, address, options, forming);
   }
@@ -109,8 +107,8 @@ std::unique_ptr<Communicator> make_mpi(
   const bool started = get_env("OMPI_COMM_WORLD_SIZE") || get_env("PMIX_RANK");
   if (has_mpi() && !started) {
     throw ConfigError(
-        "[comm] backend mpi needs ranks that mpirun started, and it did not start this "
-        "process; put 'mpirun -np " +
+        "[comm] backend mpi needs ranks that mpirun started, but mpirun did not start "
+        "this process; put 'mpirun -np " +
         std::to_string(std::max(2, env.world_size)) +
         "' before the command, or use --backend gloo");
   }
@@ -119,17 +117,18 @@ std::unique_ptr<Communicator> make_mpi(
   auto comm = make_mpi_communicator(mpi);
   if (comm->size() != env.world_size || comm->rank() != env.rank) {
     throw ConfigError(
-        "[comm] MPI says rank " + std::to_string(comm->rank()) + " of " +
-        std::to_string(comm->size()) + ", the environment rank " +
-        std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
-        "; start the ranks with Open MPI's mpirun, and unset RANK and WORLD_SIZE");
+        "[comm] this process is rank " + std::to_string(comm->rank()) + " of " +
+        std::to_string(comm->size()) + " by MPI, but rank " + std::to_string(env.rank) +
+        " of " + std::to_string(env.world_size) +
+        " by the environment; start the ranks with Open MPI's mpirun, and unset RANK "
+        "and WORLD_SIZE");
   }
   return comm;
 }
 
-// Other users, other sets of hosts and restarts under torchrun have other tokens. Other
-// runs of torchrun have them too, if ranks look for their store on several ports: a
-// rank that greeted the store of another run would end that run.
+// Other users, other sets of hosts and restarts under torchrun have other tokens. So do
+// other runs of torchrun if ranks search several ports for their store: a rank that
+// greets the store of another run would end that run.
 std::string run_token(const TokenFile& file, const RankEnv& env) {
   return file.token() + "\n" + (env.agent_store ? env.run : "") + "/" +
          get_env("TORCHELASTIC_RESTART_COUNT").value_or("0");
@@ -161,7 +160,7 @@ std::unique_ptr<StoreServer> serve(
   return std::make_unique<StoreServer>(points.back(), token, timeout, on);
 }
 
-// Tries the meeting points in turn: one may belong to somebody else.
+// Tries the meeting points in turn, because another run may use one of them.
 std::shared_ptr<StoreClient> find_store(
     const RankEnv& env, const std::string& token, Milliseconds timeout) {
   const auto points = meeting_points(env);
@@ -182,9 +181,9 @@ std::shared_ptr<StoreClient> find_store(
   }
 }
 
-// Loopback while every rank is on this host, else the interface that routes to host 0.
-// Variables set by hand leave LOCAL_WORLD_SIZE at 1: then the route to MASTER_ADDR
-// decides, which is loopback when that address is.
+// Returns loopback if every rank is on this host, else the address of the interface
+// that routes to host 0. If a user sets the variables without LOCAL_WORLD_SIZE, the
+// route to MASTER_ADDR decides; it is loopback if that address is.
 std::string interface_address(const RankEnv& env) {
   return is_shared(env) ? "127.0.0.1" : local_address_towards(env.master_addr);
 }
@@ -196,7 +195,7 @@ using MakeBackend = std::unique_ptr<Communicator> (*)(
 MakeBackend factory_of(BackendKind kind) {
   switch (kind) {
     case BackendKind::automatic:
-    // Of what is in main memory.
+    // The group for tensors in main memory.
     case BackendKind::nccl:
       return &make_best;
     case BackendKind::shm:
@@ -211,7 +210,7 @@ MakeBackend factory_of(BackendKind kind) {
       break;
   }
   throw ConfigError(
-      "[comm] backend thread is for ranks that are threads; use --backend auto, or "
+      "[comm] backend thread needs ranks that are threads; use --backend auto, or "
       "--ranks thread");
 }
 
@@ -221,7 +220,7 @@ JoinedRun::~JoinedRun() {
   const bool formed = comm != nullptr;
   comm.reset();
   if (store) {
-    // A store that is out of reach must not keep a run that has failed.
+    // An unreachable store must not delay the end of a failed run.
     store->answer_within(Milliseconds(1'000));
   }
   if (server && !formed) {
@@ -238,13 +237,13 @@ JoinedRun::~JoinedRun() {
         store->wait(all, Milliseconds(5'000));
       }
     } catch (const Error&) {
-      // The others failed; nobody needs the store any more.
+      // The other ranks failed and do not need the store any more.
     }
   } else if (store) {
     try {
       store->set("left/" + std::to_string(env.rank), "1");
     } catch (const Error&) {
-      // The store is gone, and with it whoever would wait for us.
+      // The store is gone, so no rank waits for this one.
     }
   }
 }
@@ -259,12 +258,12 @@ JoinedRun join_run(const CommOptions& options) {
 
 JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   reserve_standard_streams();
-  // A LibTorch without glog reads TORCH_CPP_LOG_LEVEL only here. Its Gloo and its
-  // agents tell of each peer that leaves before them.
+  // A LibTorch without glog reads TORCH_CPP_LOG_LEVEL only here. The level silences
+  // messages of Gloo and TensorPipe about each peer that leaves first.
   c10::initLogging();
-  // Of all that follows; to find the store, which comes first, may take all of it.
+  // Deadline of all that follows. Finding the store may take the whole time.
   const Deadline forming(options.timeout());
-  // Chosen first, so that misuse shows before any other rank is met.
+  // Chosen first, so that a wrong backend is an error before the ranks meet.
   const auto make = factory_of(options.backend);
   JoinedRun run;
   run.env = env;

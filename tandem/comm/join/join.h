@@ -13,40 +13,44 @@
 
 namespace tandem {
 
-/// A rank process's place in its run. Keep it while the communicator is used:
-/// rank 0 may hold the store.
+/// Membership of a rank process in a run. It must outlive all use of the communicator,
+/// because rank 0 may hold the store.
 struct JoinedRun {
   RankEnv env;
-  // Only when no launcher runs the store.
+  // Only if no launcher runs the store.
   std::optional<TokenFile> token;
-  // Only at rank 0, and only when no launcher runs the store.
+  // Only on rank 0, and only if no launcher runs the store.
   std::unique_ptr<StoreServer> server;
   // Null in a run of one rank without a launcher, and with the backend mpi.
   std::shared_ptr<StoreClient> store;
+  // All ranks of the run.
   std::unique_ptr<Communicator> comm;
 
   JoinedRun() = default;
   JoinedRun(JoinedRun&&) = default;
-  /// Rank 0 keeps the store until the others have left, for 5 s at most.
+  /// Leaves the run. Rank 0 keeps the store until the other ranks have left, for at
+  /// most 5 s.
   ~JoinedRun();
 };
 
-/// Meets the other ranks as the environment says (rank_env.h) and forms the group. A
-/// process that no launcher started is a group of one. Ranks of the backend mpi meet by
-/// mpirun alone, which is then needed even for one rank.
+/// Meets the other ranks that the environment describes (rank_env.h) and forms their
+/// group. A process without a launcher forms a group of one rank. Ranks of the backend
+/// mpi meet through mpirun, which is then needed even for one rank.
 ///
-/// Ranks that no launcher of ours started need a token where they are on several hosts
-/// (base/store/token.h); on one host all must be the same user's.
+/// Ranks that `tandem` or spawn() did not start need a token if they are on several
+/// hosts (base/store/token.h). On one host all ranks must belong to the same user.
 ///
-/// Under torchrun the agent's own store occupies MASTER_PORT; the ranks then meet at
-/// one of the next ports.
+/// Under torchrun the agent's store occupies MASTER_PORT, so the ranks meet at one of
+/// the next ports.
 ///
-/// Throws ConfigError for an impossible environment or a backend that does not fit it,
-/// CommError when not all ranks come in time.
+/// Throws ConfigError for an impossible environment or a backend that does not fit the
+/// environment, CommError if a rank does not join in time.
 [[nodiscard]] JoinedRun join_run(const CommOptions& options = {});
+
+/// Joins the run that `env` describes. Otherwise as above.
 [[nodiscard]] JoinedRun join_run(const RankEnv& env, const CommOptions& options);
 
-/// The part of the options that says who may join.
+/// Returns the options that protect a run from other processes of the network.
 TokenOptions token_options(const CommOptions& options);
 
 }  // namespace tandem

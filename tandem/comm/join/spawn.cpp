@@ -20,10 +20,10 @@ namespace tandem {
 
 namespace {
 
-// In a rank's environment: which call of its parent process it belongs to.
+// A rank's variable that names the call of spawn() that started the rank.
 constexpr const char* kCallVariable = "TANDEM_SPAWN";
 
-// The parent's number tells ranks from the programs that a rank starts.
+// With the parent's process id, programs that a rank starts are not taken for ranks.
 std::string describe_call(int call, pid_t parent) {
   return "call " + std::to_string(call) + " of process " + std::to_string(parent);
 }
@@ -35,13 +35,13 @@ bool is_rank() {
          text.compare(text.size() - parent.size(), parent.size(), parent) == 0;
 }
 
-// Only the process as a whole knows how many calls it has made.
+// The number of calls is a property of the process.
 int count_calls() {
   static int calls = 0;
   return ++calls;
 }
 
-// This program with its arguments.
+// Returns this program with its arguments.
 std::vector<std::string> own_command() {
   const std::string words = read_file("/proc/self/cmdline");
   std::vector<std::string> command;
@@ -63,7 +63,7 @@ class LaunchInsideProgram {
     prctl(PR_GET_CHILD_SUBREAPER, &subreaper_);
   }
   ~LaunchInsideProgram() {
-    // A SIGPIPE is pending if the reader of the ranks' output has gone.
+    // A SIGPIPE is pending if the reader of the ranks' output is gone.
     sigset_t pipe;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
@@ -133,8 +133,8 @@ JoinedRun join_as_rank(int num_ranks, const SpawnOptions& options) {
     int num_ranks, const std::function<void(Communicator&)>& body,
     const SpawnOptions& options) {
   int code = 0;
-  // Leaving the group may end the others, and they this rank: so the reason is told
-  // first.
+  // Destroyed after the report of an error: leaving the group may end the other ranks,
+  // which then end this rank.
   std::optional<JoinedRun> run;
   try {
     run.emplace(join_as_rank(num_ranks, options));
