@@ -19,48 +19,53 @@
 
 namespace tandem {
 
-/// The parts of one rank's run, put together as a config says. Members are in
-/// order of use: each may refer to those above it.
+/// The parts of one rank's run. A member may refer to the members above it.
 struct Assembly {
-  // Null where batch norm keeps to its own samples.
+  // Null if batch norm uses only its rank's samples.
   std::shared_ptr<StatisticsGroup> statistics;
-  // This rank's stage where the strategy has stages.
+  // This rank's stage if the strategy has stages, else the whole model.
   std::unique_ptr<Model> model;
-  // Of the whole model, in order of registration.
+  // Names of the whole model's parameters, in order of registration.
   std::vector<std::string> parameter_names;
   std::unique_ptr<ModelArenas> arenas;
-  // What the optimizer updates where that is not the model: nothing.
+  // Empty arenas for the optimizer of a rank whose parameters are updated elsewhere;
+  // else null.
   std::unique_ptr<ModelArenas> no_arenas;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<StageExecutor> executor;
-  // Why "auto" did not take a faster one; empty when it did.
+  // Why "auto" did not choose a faster executor; "" if it did.
   std::string executor_passed_over;
   std::unique_ptr<Strategy> strategy;
-  // `automatic` where the strategy has no such choice.
+  // `automatic` if the strategy has no such choice.
   OptimizerState optimizer_state = OptimizerState::automatic;
 };
 
-/// `model`: the program's own (config.model.kind is then "custom"), or null to make the
-/// one that the config names. Either starts from the weights of config.init. `loss`:
-/// the program's own, or empty for the config's. `placement`: where the rank computes.
+/// Makes the parts of a rank's run from a config. Collective.
 ///
-/// Throws ConfigError for parts that do not fit; for
-/// config.model.init as load_weights().
+/// `model`: the program's own model (config.model.kind is then "custom"), or null for
+/// the config's. Both start from the weights of config.model.init, if it is set.
+/// `loss`: the program's own loss, or empty for the config's. `placement`: the rank's
+/// device.
+///
+/// Throws ConfigError for parts that do not fit together. Throws for config.model.init
+/// as load_weights() does.
 [[nodiscard]] Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {},
     const Placement& placement = {});
 
-/// What a config's run minimises.
+/// Returns the loss of a config's run.
 [[nodiscard]] Loss loss_of(const RunConfig& config);
 
-/// How images become inputs of the config's model.
+/// Returns the loader options that turn images into inputs of the config's model.
 [[nodiscard]] LoaderOptions loader_options(const RunConfig& config);
 
-/// What a checkpoint says about its model, and a config that agrees with it (for
-/// `eval`, which has nothing else).
+/// Returns the facts about a model that its checkpoint stores.
 [[nodiscard]] std::map<std::string, std::string> describe_model(
     const RunConfig& config, const Dataset& dataset);
+
+/// Returns a config that agrees with a checkpoint's facts, for `eval`. Throws DataError
+/// if a fact is missing.
 [[nodiscard]] RunConfig config_from(
     const std::map<std::string, std::string>& description);
 

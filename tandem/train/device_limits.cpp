@@ -15,7 +15,7 @@ bool has(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-// As LibTorch writes sizes.
+// Formats a size as LibTorch does.
 std::string size_text(int64_t bytes) {
   constexpr double kMebibyte = 1 << 20;
   const double mebibytes = static_cast<double>(bytes) / kMebibyte;
@@ -23,8 +23,9 @@ std::string size_text(int64_t bytes) {
                           : fmt::format("{:.2f} GiB", mebibytes / 1024);
 }
 
-// "2.00 GiB was wanted and "; "" where the text does not say: of cuBLAS's own memory.
-// LibTorch 1.13 goes on with " (GPU 0; ...", later ones with ". GPU 0 has ...".
+// Returns "2.00 GiB was wanted and ", or "" if the text has no size, as for cuBLAS's
+// own memory. In LibTorch 1.13 " (GPU 0; ..." follows the size, later ". GPU 0 has
+// ...".
 std::string wanted(const std::string& text) {
   const size_t at = text.find(kTriedToAllocate);
   if (at == std::string::npos) {
@@ -47,7 +48,7 @@ std::string device_obstacle(const RunConfig& config) {
 }
 
 std::string precision_obstacle(Precision precision, const std::string& capability) {
-  // Ampere, the first with tensor cores for both.
+  // Ampere is the first architecture with tensor cores for both.
   constexpr int kLeastMajor = 8;
   const bool needs_it = precision == Precision::tf32 || precision == Precision::bf16;
   if (!needs_it || std::atoi(capability.c_str()) >= kLeastMajor) {
@@ -66,11 +67,12 @@ bool is_out_of_device_memory(const c10::Error& error) {
 }
 
 Error out_of_device_memory(
-    const c10::Error& error, const Placement& placement, const std::string& way_out) {
+    const c10::Error& error, const Placement& placement, const std::string& advice) {
   const int64_t free = placement.free_bytes ? placement.free_bytes() : 0;
   return Error(fmt::format(
-      "[device] {} has not enough memory: {}{} is free; {}", placement.device->str(),
-      wanted(error.what_without_backtrace()), size_text(free), way_out));
+      "[device] {} does not have enough memory: {}{} is free; {}",
+      placement.device->str(), wanted(error.what_without_backtrace()), size_text(free),
+      advice));
 }
 
 std::string smaller_batches(const std::string& flag, int64_t batch_size) {

@@ -11,36 +11,38 @@
 
 namespace tandem {
 
-/// Why a run cannot be on devices that are not main memory, "" where it can.
+/// Returns the reason why a run cannot use devices other than main memory, "" if it
+/// can.
 std::string device_obstacle(const RunConfig& config);
 
-/// Why a GPU of that compute capability, "7.5", cannot compute in `precision`, and what
-/// to change; "" where it can.
+/// Returns the reason why a GPU of a compute capability, such as "7.5", cannot compute
+/// in `precision`, and what to change; "" if it can.
 std::string precision_obstacle(Precision precision, const std::string& capability);
 
-/// Whether LibTorch means that a device has not enough memory. What main memory lacks
-/// it says in other words (base/error.h).
+/// Returns whether an error of LibTorch says that a device has too little memory. For
+/// main memory see base/error.h.
 bool is_out_of_device_memory(const c10::Error& error);
 
-/// The same in a line of ours: what was wanted, what the device has free, and
-/// `way_out`, what to change.
+/// Returns such an error as one line: the memory wanted, the memory free on the device,
+/// and `advice`, what to change.
 Error out_of_device_memory(
-    const c10::Error& error, const Placement& placement, const std::string& way_out);
+    const c10::Error& error, const Placement& placement, const std::string& advice);
 
-/// Advice to halve the value of a flag that says how large batches are.
+/// Returns the advice to halve the batch size that `flag` sets.
 std::string smaller_batches(const std::string& flag, int64_t batch_size);
 
-/// What `run` returns. Throws out_of_device_memory() where a device's does not suffice.
+/// Calls `run` and returns its result. If the device has too little memory, throws
+/// out_of_device_memory().
 template <typename Run>
 auto within_device_memory(
-    const Placement& placement, const std::string& way_out, const Run& run) {
+    const Placement& placement, const std::string& advice, const Run& run) {
   try {
     return run();
   } catch (const c10::Error& error) {
     if (!placement.device || !is_out_of_device_memory(error)) {
       throw;
     }
-    throw out_of_device_memory(error, placement, way_out);
+    throw out_of_device_memory(error, placement, advice);
   }
 }
 

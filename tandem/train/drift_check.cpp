@@ -21,15 +21,15 @@ void check_drift(
   const bool sharded = parts.strategy->consistency() == Consistency::sharded;
   const char* who = sharded ? "replica" : "rank";
   const std::string found = fmt::format(
-      "[train] parameter '{}' of {} {} is not that of {} 0 after step {}",
+      "[train] parameter '{}' differs between {} {} and {} 0 after step {}",
       drift.parameter, who, drift.ranks.front(), who, step);
   if (check == DriftCheck::stop) {
     throw Error(
         found +
-        "; look for code that changes parameters on some ranks only, or go on "
-        "from rank 0's with --drift-check resync");
+        "; look for code that changes parameters on some ranks only, or copy rank 0's "
+        "with --drift-check resync");
   }
-  log_warning(found + "; all ranks go on with rank 0's");
+  log_warning(found + "; all ranks continue with rank 0's parameters");
   parts.strategy->resync();
 }
 

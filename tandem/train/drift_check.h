@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-/// Compares the parameters of replicas, which compute something else than what was
-/// asked for, silently, where they differ. Throws Error, or brings them back to rank
-/// 0's, as `check` says. `step`: of the run, for the message. Collective.
+/// Compares the parameters of replicas. Replicas that differ would silently train
+/// another model. If they differ, throws Error or copies rank 0's parameters, as
+/// `check` says. `step`: completed steps of the run, for the message. Collective.
 void check_drift(
     const Assembly& parts, Communicator& comm, DriftCheck check, int64_t step);
 

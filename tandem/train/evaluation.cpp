@@ -31,7 +31,7 @@ void check_is_checkpoint(const std::string& path) {
   }
 }
 
-// A model takes images of one shape, which its checkpoint knows.
+// A model accepts images of one shape, which its checkpoint stores.
 void check_images(
     const std::map<std::string, std::string>& description, const Dataset& data) {
   std::vector<std::string> sizes;
@@ -52,9 +52,9 @@ void check_images(
   }
 }
 
-// Asks the ranks about twice a second, after as many batches as rank 0 says, whether
-// one of them is to stop. All do so behind the same batch: the stages of a pipeline
-// evaluate each one together.
+// Lets all ranks stop after the same batch, because the stages of a pipeline evaluate
+// each batch together. The ranks agree about twice a second; rank 0 chooses the number
+// of batches until the next agreement.
 class StopWatch {
  public:
   StopWatch(Communicator& comm, const std::function<bool()>& stop)
@@ -95,10 +95,10 @@ int64_t most_of_all_ranks(int64_t mine, Communicator& comm) {
   return most.item<int64_t>();
 }
 
-// Null on a rank without samples.
+// Returns null on a rank without samples.
 std::unique_ptr<Loader> make_loader(
     const DataShard& shard, const Dataset& dataset, LoaderOptions options) {
-  // With fewer samples than ranks some have none.
+  // With fewer samples than ranks, some ranks have none.
   if (shard.shard < 0 || shard.shard >= dataset.size) {
     return nullptr;
   }
@@ -162,7 +162,7 @@ TestReport evaluate_checkpoint(
   }
   Dataset test = options.dataset ? first_samples(*options.dataset, options.limit)
                                  : load_dataset(config.data.source, options.limit).test;
-  // These samples may lack a class that the model has.
+  // The samples may lack a class of the model.
   if (const auto found = description.find("num_classes"); found != description.end()) {
     test.num_classes = parse_number<int64_t>(found->second).value_or(test.num_classes);
   }

@@ -13,39 +13,40 @@
 
 namespace tandem {
 
-/// Evaluates a data set with every sample counted exactly once, whatever the
-/// number of ranks: shards without padding, and sums that are reduced, not means.
+/// Evaluates a model on a data set. Every sample counts exactly once for any number of
+/// ranks, because shards have no padding and ranks reduce sums, not means.
 ///
-/// Collective; all ranks get the same result. `limit_batches` > 0 ends early (for
-/// --dry-run).
+/// Collective; all ranks get the same result. `limit_batches`: the largest number of
+/// batches per rank, for --dry-run; 0: all.
 [[nodiscard]] TestReport evaluate(
     Strategy& strategy, Communicator& comm, const Dataset& dataset,
     LoaderOptions options, int64_t limit_batches = 0);
 
-/// The same, broken off soon after `stop` says so on some rank; then nullopt on all of
-/// them.
+/// Evaluates as evaluate() does, but ends within about half a second after `stop`
+/// returns true on any rank. Then returns nullopt on all ranks.
 [[nodiscard]] std::optional<TestReport> evaluate_unless(
     const std::function<bool()>& stop, Strategy& strategy, Communicator& comm,
     const Dataset& dataset, LoaderOptions options, int64_t limit_batches = 0);
 
+/// Options of evaluate_checkpoint().
 struct CheckpointEvaluation {
-  // As --data; "": what the model was trained on.
+  // Name or folder, as for --data; "": the data set of the run.
   std::string data;
-  // The program's own test data, instead of `data`.
+  // The program's own test data, used instead of `data`.
   std::optional<Dataset> dataset;
-  // The first so many samples; 0: all.
+  // Number of samples from the start of the data set; 0: all.
   int64_t limit = 0;
   int64_t batch_size = 1000;
-  // Where it is evaluated.
+  // Device of the evaluation.
   Placement placement;
 };
 
 /// Evaluates a checkpoint's model on the test part of a data set, on one rank.
 ///
-/// `checkpoint` is its directory or the model.safetensors in it. `model` and `loss`:
-/// the program's own where the run had some. Throws DataError for what is no
-/// checkpoint, ConfigError for one of another model, and for a run on a custom data set
-/// if neither `data` nor `dataset` is given.
+/// `checkpoint`: its directory, or the model.safetensors in it. `model` and `loss`: the
+/// program's own, if the run had them. Throws DataError if the path is no checkpoint.
+/// Throws ConfigError if the checkpoint is of another model, or if the run used a
+/// custom data set and neither `data` nor `dataset` is given.
 [[nodiscard]] TestReport evaluate_checkpoint(
     const std::string& checkpoint, const CheckpointEvaluation& options = {},
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {});

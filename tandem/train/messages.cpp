@@ -28,7 +28,7 @@ std::string describe_run(
 
 std::string describe_scaling(const Summary& summary) {
   return fmt::format(
-      "{} of {} steps were left out because gradients overflowed; the loss scale is "
+      "{} of {} steps were skipped because gradients overflowed; the loss scale is "
       "now {}",
       summary.skipped_steps, summary.steps, summary.loss_scale);
 }
@@ -43,23 +43,23 @@ std::string nothing_to_train(
       "Nothing left to train: the run ended {}",
       ended_by == "patience"
           ? fmt::format(
-                "early, at step {}; raise --patience, or set it to 0, to go on",
+                "early, at step {}; raise --patience, or set it to 0, to continue",
                 position.step)
       : ended_by == "converged"
           ? fmt::format(
-                "at step {}, since it has converged; start another from its weights "
-                "with --init to go on",
+                "at step {}, because it had converged; start another run from its "
+                "weights with --init to continue",
                 position.step)
           : fmt::format(
-                "after {} epochs, at step {}; raise --epochs to go on", position.epoch,
-                position.step));
+                "after {} epochs, at step {}; raise --epochs to continue",
+                position.epoch, position.step));
 }
 
 std::string describe_end(const Summary& summary, const TrainingOptions& options) {
   return summary.ended_by == "patience"
              ? fmt::format(
-                   "Stopped early: {} evaluations without a test loss below {:.4f}, "
-                   "that of step {}",
+                   "Stopped early: no test loss in {} evaluations was below {:.4f}, "
+                   "the loss at step {}",
                    options.patience, summary.best_test_loss, summary.best_test_step)
              : fmt::format(
                    "Stopped by the program's observer, at step {}", summary.steps);
@@ -79,7 +79,7 @@ void throw_stopped_by_signal(
   const auto line = fmt::format(
       "[train] stopped by a signal to rank {} at step {}; {}", decision.stopping_rank,
       step,
-      saved                ? "go on with --resume auto"
+      saved                ? "continue with --resume auto"
       : output.out.empty() ? "set --out to save checkpoints"
                            : "a dry run saves nothing");
   throw_for_exit_code(saved ? kExitStopped : 1, line);

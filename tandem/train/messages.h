@@ -14,23 +14,25 @@
 
 namespace tandem {
 
-/// A run's first line: model, data, ranks, and what `auto` chose. Collective.
+/// Returns a run's first line: model, data, ranks, and the choices of `auto`.
+/// Collective.
 std::string describe_run(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
     Communicator& comm);
 
-/// What became of steps whose gradients overflowed.
+/// Returns a line about the steps that were skipped because gradients overflowed.
 std::string describe_scaling(const Summary& summary);
 
-/// Why a run makes no step. `ended_by`: RunEnd::reason().
+/// Returns a line that says why a run makes no step. `ended_by`: RunEnd::reason().
 std::string nothing_to_train(
     const Position& position, const TrainingOptions& options,
     const std::string& ended_by);
 
-/// Why a run ended before its last epoch.
+/// Returns a line that says why a run ended before its last epoch.
 std::string describe_end(const Summary& summary, const TrainingOptions& options);
 
-/// Why a run ends. `checkpoint`: the last good one, "" without.
+/// Returns the error of a run whose loss is not finite. `checkpoint`: the last good
+/// checkpoint, "" if there is none.
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint);
 
 /// Throws StoppedError if the run has saved, else Error.

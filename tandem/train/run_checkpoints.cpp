@@ -36,8 +36,8 @@ void RunCheckpoints::make_directory() {
   }
 }
 
-// Checkpoints are kept by their step: a new run's would be the first to go, so it does
-// not mix with an old one's.
+// A new run must not use the directory of an old run: its checkpoints have lower steps,
+// so they would be deleted first.
 void RunCheckpoints::lock() {
   const std::string& out = config_.output.out;
   lock_ = std::make_unique<RunLock>(out);
@@ -47,8 +47,8 @@ void RunCheckpoints::lock() {
   if (!goes_on && !newest_checkpoint(checkpoints).empty()) {
     throw ConfigError(
         "[train] '" + out +
-        "' holds the checkpoints of an earlier run; go on with --resume auto, or "
-        "choose another --out");
+        "' holds the checkpoints of an earlier run; continue that run with --resume "
+        "auto, or choose another --out");
   }
 }
 
@@ -60,7 +60,8 @@ std::string RunCheckpoints::newest() {
       looks ? newest_checkpoint(out + "/checkpoints") : "", 0, "newest checkpoint");
 }
 
-// Its texts are the same in all, and take longer to make than a small state to copy.
+// The texts are the same in all checkpoints, and making them can take longer than
+// copying a small state.
 CheckpointContent RunCheckpoints::content(
     TrainingState state, const Position& position) {
   if (texts_.config.empty()) {
@@ -74,7 +75,7 @@ CheckpointContent RunCheckpoints::content(
   return content;
 }
 
-// Rank 0 chooses, so that all go on from the same one.
+// Rank 0 chooses, so that all ranks resume from the same checkpoint.
 std::string RunCheckpoints::checkpoint_to_resume() const {
   std::string path = config_.output.resume;
   if (path == "auto" && comm_.rank() == 0) {
@@ -87,15 +88,17 @@ void RunCheckpoints::check_continues(
     const std::string& path, const CheckpointContent& earlier) const {
   check_kept_settings(earlier.config, config_, path);
   if (earlier.data.empty()) {
-    log_info("[resume] '" + path + "' does not say what data it was trained on");
+    log_info(
+        "[resume] '" + path +
+        "' does not record its training data, so they are not compared");
     return;
   }
   const std::string others = other_parts(earlier.data, data_);
   if (!others.empty()) {
     throw ConfigError(
         "[resume] the " + others + " are not those that '" + path +
-        "' was trained on, which a run keeps to its end; name its data with --data, or "
-        "begin another run from its weights with --init");
+        "' was trained on, and a run keeps its data; name its data with --data, or "
+        "start another run from its weights with --init");
   }
 }
 
@@ -105,7 +108,7 @@ bool RunCheckpoints::resume(Position& position, BestTest& best) {
   }
   const std::string path = checkpoint_to_resume();
   if (path.empty()) {
-    log_info("nothing to resume in '" + config_.output.out + "'; starting anew");
+    log_info("nothing to resume in '" + config_.output.out + "'; starting a new run");
     return false;
   }
   auto loaded = content(local_state(*parts_.arenas, *parts_.optimizer), position);
@@ -114,7 +117,7 @@ bool RunCheckpoints::resume(Position& position, BestTest& best) {
   });
   position = loaded.position;
   best = loaded.best;
-  // Shares of another number of ranks are other shares.
+  // With another number of ranks, shares have other samples.
   position.samples_in_epoch -= position.samples_in_epoch % train_.num_shares;
   resumed_from_ = path;
   rank_hashes_ = std::move(loaded.rank_hashes);
@@ -132,7 +135,8 @@ void RunCheckpoints::resume_own(const std::vector<NamedTensor>& own) const {
           resumed_from_, rank_hashes_, own, name_of(config_.strategy.kind), comm_) &&
       comm_.rank() == 0) {
     log_warning(fmt::format(
-        "{} holds no state of {} ranks with strategy {}; all go on from its model",
+        "{} holds no state of {} ranks with strategy {}; all ranks continue from its "
+        "model",
         resumed_from_, comm_.size(), name_of(config_.strategy.kind)));
   }
 }
@@ -198,8 +202,8 @@ void RunCheckpoints::note(const std::optional<SaveOutcome>& outcome) {
       throw;
     }
     log_warning(fmt::format(
-        "the checkpoint of step {} is missing, the run goes on: {}", outcome->step,
-        reason_of(*outcome)));
+        "the checkpoint of step {} is missing, and the run continues: {}",
+        outcome->step, reason_of(*outcome)));
   }
 }
 

@@ -17,67 +17,69 @@
 
 namespace tandem {
 
-/// How a run goes on from a checkpoint, and leaves them. All calls are collective, but
-/// for those that say otherwise; what they are given outlives it.
+/// Resumes a run from a checkpoint and saves checkpoints. Calls are collective unless
+/// noted otherwise. The arguments of the constructor must outlive the object.
 ///
-/// Checkpoints are written while the run goes on, one at a time (CheckpointWriter). One
-/// that fails throws DataError at rank 0 from the next of save(), look() and finish();
-/// with on_save_error = warn it is a warning there, and finish() throws for the last
-/// one. Values that are not finite throw in any case.
+/// Checkpoints are written while training continues, one at a time (CheckpointWriter).
+/// If one fails, the next call of save(), look() or finish() throws DataError on rank
+/// 0. With on_save_error = warn it is a warning, and only finish() throws, for the last
+/// checkpoint. Values that are not finite throw in any case.
 class RunCheckpoints {
  public:
   RunCheckpoints(
       const RunConfig& config, const Dataset& train, const DataParts& data,
       Communicator& comm, Assembly& parts);
 
-  /// Where this rank writes, "" for nowhere; from now on no other run does (RunLock).
-  /// Nothing is made: where the directory is not there yet, make_directory() locks it.
-  /// Throws ConfigError when another run writes there, or an earlier run's checkpoints
-  /// are there that this one does not go on from, or it is not this user's own.
+  /// Returns the directory of the run, on rank 0, and locks it against other runs
+  /// (RunLock). Returns "" on other ranks and if nothing is written. Creates nothing:
+  /// if the directory does not exist, make_directory() locks it. Throws ConfigError if
+  /// another run writes there, if it has checkpoints of an earlier run that this run
+  /// does not continue, or if it belongs to another user.
   std::string directory();
 
-  /// Makes it. Throws as directory(), and DataError.
+  /// Creates the directory. Throws as directory(), and DataError.
   void make_directory();
 
-  /// The newest checkpoint of the run, "" when there is none; on all ranks the same.
-  /// Waits for a save in progress, and says nothing about one that failed.
+  /// Returns the newest checkpoint of the run, "" if there is none; the same on all
+  /// ranks. Waits for a save in progress and ignores its failure.
   std::string newest();
 
-  /// Loads the checkpoint that config.output.resume names, "auto" for the newest whole
-  /// one, and sets `position` and `best`. False when the run begins anew. Throws as
-  /// load_checkpoint(), and ConfigError when it is of other data or of settings that a
-  /// run keeps.
+  /// Loads the checkpoint that config.output.resume names ("auto": the newest complete
+  /// one) and sets `position` and `best`. Returns false if the run starts new. Throws
+  /// as load_checkpoint(). Throws ConfigError if the checkpoint has other data, or
+  /// other values of settings that a run keeps.
   bool resume(Position& position, BestTest& best);
 
-  /// Then, after Strategy::start(): what only this rank has, into the tensors of `own`.
-  /// Where the checkpoint has nothing for these ranks, it says so.
+  /// Loads the state that only this rank has into the tensors of `own`. Call it after
+  /// resume() and Strategy::start(). Warns if the checkpoint has no state for these
+  /// ranks.
   void resume_own(const std::vector<NamedTensor>& own) const;
 
-  /// Makes the memory for copies of the run's state, so that no save has to. Not
+  /// Allocates the memory for copies of the run's state before the first save. Not
   /// collective.
   void prepare();
 
-  /// Begins to write a checkpoint into `directory` (rank 0's): what
-  /// Strategy::collect_state() gave, and what only this rank has. Waits for the one
-  /// before. `told`: whether take_complete() names it.
+  /// Begins to write a checkpoint into `directory` (on rank 0). Waits for the previous
+  /// save. `state`: from Strategy::collect_state(). `own`: state that only this rank
+  /// has. `told`: whether take_complete() returns the checkpoint.
   void save(
       const std::string& directory, const Position& position, const BestTest& best,
       TrainingState state, const std::vector<NamedTensor>& own, bool told);
 
-  /// Whether the save in progress is complete, or has failed: without waiting, not
-  /// collective.
+  /// Checks without waiting whether the save in progress has ended. Not collective.
   void look();
 
-  /// Waits for it. Not collective.
+  /// Waits for the save in progress. Not collective.
   void finish();
 
-  /// Paths of checkpoints that are complete and that nobody was told of, at rank 0.
+  /// Returns the paths of checkpoints that were completed since the last call, on rank
+  /// 0.
   std::vector<std::string> take_complete();
 
  private:
   CheckpointContent content(TrainingState state, const Position& position);
   void take(const std::optional<SaveOutcome>& outcome);
-  // Takes it, and does what on_save_error says.
+  // Calls take() and applies on_save_error.
   void note(const std::optional<SaveOutcome>& outcome);
   std::string checkpoint_to_resume() const;
   void check_continues(const std::string& path, const CheckpointContent& earlier) const;
@@ -89,17 +91,19 @@ class RunCheckpoints {
   const DataParts& data_;
   Communicator& comm_;
   Assembly& parts_;
-  // Of rank 0, which alone writes. The lock is held until the last save has ended.
+  // The next members are used on rank 0, which alone writes. The lock is held until the
+  // last save has ended, so it is declared before the writer.
   std::unique_ptr<RunLock> lock_;
   CheckpointWriter writer_;
-  // Why the last save failed, where the run went on.
+  // Error of the last save; null if it succeeded.
   std::exception_ptr failed_;
   bool told_ = false;
   std::vector<std::string> complete_;
+  // Texts that are the same in all checkpoints.
   CheckpointContent texts_;
-  // The checkpoint, "" in a run that began here.
+  // The checkpoint from which the run resumed, "" for none.
   std::string resumed_from_;
-  // Of its ranks' files, by name.
+  // Hashes of that checkpoint's rank files, by file name.
   std::map<std::string, std::string> rank_hashes_;
 };
 

@@ -20,14 +20,15 @@ void check(const ScalingInputs& inputs, int nodes) {
   const auto is_time = [](double value) { return std::isfinite(value) && value >= 0; };
   want(
       std::isfinite(inputs.step_ms) && inputs.step_ms > 0,
-      "a step's time must be more than 0 ms; change --step-ms");
+      "the time of a step must be more than 0 ms; change --step-ms");
   want(nodes >= 1, "there must be at least 1 node; change --nodes");
   want(
       inputs.ranks_per_node >= 1,
-      "a node has at least 1 rank; change --ranks-per-node");
+      "a node needs at least 1 rank; change --ranks-per-node");
   want(
       std::isfinite(inputs.crowding) && inputs.crowding >= 1,
-      "no step is faster beside others than alone; change --crowding to 1 or more");
+      "crowding is below 1, but no step is faster next to others than alone; raise "
+      "--crowding to 1 or more");
   want(
       nodes == 1 || inputs.bandwidth > 0,
       "several nodes need a link; set --bandwidth-gbit");
@@ -48,12 +49,12 @@ void check(const ScalingInputs& inputs, int nodes) {
 ScalingPoint predict_step(const ScalingInputs& inputs, int nodes) {
   check(inputs, nodes);
   const double n = nodes;
-  // A ring: 2 (n - 1) messages of a share of 1 / n each, one after the other.
+  // A ring sends 2 (n - 1) messages in sequence, each with 1 / n of the bytes.
   const double messages = 2 * (n - 1);
   double comm_ms = 0;
   double end_ms = 0;
-  // From the last bucket back: if bucket k starts when it is complete and those
-  // behind it follow without a pause, all end this long after backward.
+  // From the last bucket to the first: if bucket k starts when it is complete and the
+  // later buckets follow without a pause, all end this long after backward.
   for (auto bucket = inputs.buckets.rbegin(); bucket != inputs.buckets.rend();
        ++bucket) {
     comm_ms += messages == 0 ? 0
@@ -61,7 +62,7 @@ ScalingPoint predict_step(const ScalingInputs& inputs, int nodes) {
                                            1000 * bucket->bytes / n / inputs.bandwidth);
     end_ms = std::max(end_ms, comm_ms - inputs.crowding * bucket->lead_ms);
   }
-  // What is hidden still takes its share of the core from backward.
+  // Hidden communication still takes CPU time from backward.
   const double cpu_ms = inputs.comm_cpu_ms * messages / n;
   const double cpu_share = comm_ms > 0 ? std::min(1.0, cpu_ms / comm_ms) : 0;
   ScalingPoint point;
@@ -78,10 +79,12 @@ std::vector<GradientBucket> even_buckets(
     double bytes, double bucket_bytes, double window_ms) {
   want(
       std::isfinite(bytes) && bytes >= 0,
-      "gradients have at least 0 bytes; change --gradient-bytes");
+      "the bytes of gradients must be finite and not negative; change "
+      "--gradient-bytes");
   want(
       bucket_bytes >= 1 && bytes / bucket_bytes <= 1e6,
-      "a bucket has at least 1 byte, and there are a million of them at most; change "
+      "a bucket needs at least 1 byte, and at most a million buckets are allowed; "
+      "change "
       "--bucket-bytes");
   const auto count = static_cast<int>(std::ceil(bytes / bucket_bytes));
   std::vector<GradientBucket> buckets;

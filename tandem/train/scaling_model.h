@@ -5,64 +5,66 @@
 
 namespace tandem {
 
-/// Gradients that travel in one message, and how long before the end of backward
-/// they are complete: the time in which they can travel unseen.
+/// Gradients that are reduced in one message.
 struct GradientBucket {
   double bytes = 0;
+  // Time between the completion of the gradients and the end of backward, in
+  // milliseconds. Backward hides communication during this time.
   double lead_ms = 0;
 };
 
-/// What a data-parallel step's time follows from; docs/scaling.md has the formula and
-/// where it comes from. Times are of one rank with its own batch, which stays the
-/// same whatever the number of nodes.
+/// Measurements from which the time of a data-parallel step is predicted.
+/// docs/scaling.md has the formula and its derivation. Times are of one rank. Its batch
+/// is the same for any number of nodes.
 struct ScalingInputs {
-  // A whole step of one rank alone, loader and optimizer included.
+  // Time of a whole step of one rank alone, with loader and optimizer.
   double step_ms = 0;
-  // In the order in which they are complete, and are sent.
+  // In the order in which they are complete and sent.
   std::vector<GradientBucket> buckets;
 
-  // --- a node ---
+  // --- one node ---
   int ranks_per_node = 1;
-  // How many times as long a step takes when all ranks of a node compute at once:
-  // they share memory, and take turns where there are more of them than cores.
+  // Factor by which a step is slower if all ranks of a node compute at once. They share
+  // memory bandwidth, and cores if there are more ranks than cores.
   double crowding = 1;
-  // Time per step of adding up gradients among the ranks of a node. It is work of
-  // the same cores, so backward hides none of it.
+  // Time per step of the reduction among the ranks of a node. The same cores do it, so
+  // backward hides none of it.
   double local_ms = 0;
 
   // --- between nodes ---
-  // Bytes per second of a node's link, each way.
+  // Bandwidth of a node's link in each direction, in bytes per second.
   double bandwidth = 0;
-  // Of one message from node to node.
+  // Latency of one message between nodes.
   double latency_ms = 0;
-  // Of a rank's own core, for sending and adding all buckets with one other node.
+  // CPU time of a rank to send and add all buckets with one other node.
   double comm_cpu_ms = 0;
 };
 
+/// Predicted step at one number of nodes.
 struct ScalingPoint {
   int nodes = 1;
   int ranks = 1;
   double step_ms = 0;
-  // Between nodes, hidden or not.
+  // Communication between nodes, hidden or not.
   double comm_ms = 0;
-  // What communication of either kind adds to the step.
+  // Time that communication, within and between nodes, adds to the step.
   double exposed_ms = 0;
-  // Samples per second, against as many ranks as fast as one alone.
+  // Samples per second per rank, relative to one rank alone.
   double efficiency = 1;
 };
 
-/// The step on `nodes` nodes: ranks of a node add up first, then one rank per node in
-/// a ring, bucket by bucket. Throws ConfigError for inputs out of range. Source of the
-/// ring's cost: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters
-/// of workstations", JPDC 2009.
+/// Predicts the step on `nodes` nodes. The ranks of a node reduce first, then one rank
+/// per node in a ring, bucket by bucket. Throws ConfigError for inputs out of range.
+/// Source of the ring's cost: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms
+/// for clusters of workstations", JPDC 2009.
 ScalingPoint predict_step(const ScalingInputs& inputs, int nodes);
 
-/// Buckets of `bucket_bytes` whose gradients come evenly during the last `window_ms`
-/// of backward; for who knows no better.
+/// Returns buckets of at most `bucket_bytes` for `bytes` of gradients, completed evenly
+/// during the last `window_ms` of backward. For models without measured buckets.
 std::vector<GradientBucket> even_buckets(
     double bytes, double bucket_bytes, double window_ms);
 
-/// All gradients in one message after backward (`sync=flat`).
+/// Returns all gradients as one message after backward (`sync=flat`).
 std::vector<GradientBucket> flat_bucket(const std::vector<GradientBucket>& buckets);
 
 }  // namespace tandem

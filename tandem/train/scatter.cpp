@@ -54,7 +54,7 @@ DataHashes hashes_to_all(const Dataset& whole, Communicator& comm) {
       comm.broadcast_text(mine.labels, 0, "data")};
 }
 
-// Sizes and names, equal on all ranks; no samples yet.
+// Returns sizes and names on all ranks, without samples.
 DatasetSplits describe_to_all(const DatasetSplits& whole, Communicator& comm) {
   auto facts = at::empty({kNumFacts}, at::kLong);
   auto* fact = facts.data_ptr<int64_t>();
@@ -84,7 +84,7 @@ DatasetSplits describe_to_all(const DatasetSplits& whole, Communicator& comm) {
   return splits;
 }
 
-// Each of `count` samples' `width` bytes, in the order of `samples`.
+// Returns the `width` bytes of each of `count` samples, in the order of `samples`.
 at::Tensor in_order(
     const Bytes& from, const int64_t* samples, int64_t count, int64_t width) {
   auto bytes = bytes_of(count * width);
@@ -111,7 +111,7 @@ Bytes share_of(
 Bytes copy_to_all(const Bytes& whole, int64_t bytes, Communicator& comm) {
   const auto copy = bytes_of(bytes);
   if (comm.rank() == 0) {
-    // A limit keeps the whole vector.
+    // With a limit the vector is longer than `bytes`.
     std::memcpy(copy.data_ptr(), whole.data(), static_cast<size_t>(bytes));
   }
   comm.broadcast(copy, 0, "data")->wait();
@@ -132,8 +132,8 @@ DatasetSplits scatter_dataset(
   const int64_t left_out = train.size % comm.size();
   if (share == 0) {
     throw DataError(fmt::format(
-        "[data] {} samples cannot be shared among {} ranks; use fewer ranks",
-        train.size, comm.size()));
+        "[data] {} samples cannot be split among {} ranks; use fewer ranks", train.size,
+        comm.size()));
   }
   if (left_out > 0 && comm.rank() == 0) {
     log_info(fmt::format(

@@ -8,15 +8,15 @@
 
 namespace tandem {
 
-/// Data that only rank 0 reads. The training samples are split at random, as
-/// torch.utils.data.random_split does, into equal shares, and every rank gets one (a
-/// Dataset that says which); samples that do not divide are left out. The test samples
-/// go to all.
+/// Distributes data that only rank 0 reads. The training samples are split at random
+/// into equal shares, as torch.utils.data.random_split does, and every rank gets one
+/// share. Samples that do not divide evenly are left out. Every rank gets all test
+/// samples.
 ///
-/// `load` is called at rank 0 only; what it throws, rank 0 throws, and the others a
-/// CommError. The split is a function of `seed` and the number of ranks. A group of one
-/// has the data as it is. Collective. Throws DataError when there are fewer samples
-/// than ranks.
+/// Only rank 0 calls `load`. If it throws, rank 0 throws its error and the other ranks
+/// throw CommError. The split depends only on `seed` and the number of ranks. In a
+/// group of one rank the data are not changed. Collective. Throws DataError if there
+/// are fewer samples than ranks.
 DatasetSplits scatter_dataset(
     const std::function<DatasetSplits()>& load, uint64_t seed, Communicator& comm);
 

@@ -98,7 +98,7 @@ class Trainer {
     const std::string out = checkpoints_.directory();
     BestTest best;
     const bool resumed = checkpoints_.resume(position_, best);
-    end_.patience().go_on_from(best);
+    end_.patience().continue_from(best);
     if (resumed) {
       batches_.check(position_);
     }

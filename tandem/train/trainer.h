@@ -13,36 +13,35 @@
 
 namespace tandem {
 
-/// What a program brings of its own, on every rank or on none.
+/// Parts of a run that the program defines itself. Each part, except the placement,
+/// must be given on every rank or on none.
 struct CustomParts {
   CustomParts() = default;
-  // For who has no more than that.
+  /// Parts with a model only.
   CustomParts(std::unique_ptr<Model> own_model) : model(std::move(own_model)) {}
 
-  // Instead of the config's (see assemble()).
+  // Replaces the config's model (see assemble()).
   std::unique_ptr<Model> model;
-  // Instead of the config's; such a model runs on the eager executor.
+  // Replaces the config's loss; the run then uses the eager executor.
   LossFunction loss;
-  // Outlives train().
+  // Must outlive train(). May be null.
   Observer* observer = nullptr;
-  // Where this rank computes (comm/cuda/cuda_library.h); on several ranks the
-  // communicator must accept the device.
+  // Device of this rank (comm/cuda/cuda_library.h). With several ranks the communicator
+  // must accept the device.
   Placement placement;
 };
 
-/// Trains as the config says, on this rank. Collective: every rank of `comm`
-/// calls it with the same config and data. Rank 0 prints and writes.
+/// Trains a model with the settings of a config. Collective: every rank of `comm` calls
+/// it with the same config and data. Rank 0 prints and writes files.
 ///
-/// `data` is used instead of config.data.source, which becomes its recorded_name().
-/// config.data.limit applies to it. Before the first step labels are compared with
-/// Dataset::num_classes, and so are the model's outputs (unless the program brings its
-/// own loss).
+/// `data` replaces config.data.source, which is recorded as recorded_name(data.train).
+/// config.data.limit applies to `data`. Before the first step, labels and the number of
+/// the model's outputs are compared with Dataset::num_classes; a program's own loss
+/// turns the comparison of outputs off.
 ///
 /// Returns the summary, the same on every rank. Throws ConfigError, DataError or
-/// CommError. A run that a signal stopped throws StoppedError if it has saved a
-/// checkpoint, which needs an output.out, else Error; both say how to continue.
-///
-/// `own`: what the program brings.
+/// CommError. If a signal stops the run, throws StoppedError if a checkpoint was saved,
+/// which needs output.out, else Error; the message says how to continue.
 Summary train(
     const RunConfig& config, const DatasetSplits& data, Communicator& comm,
     CustomParts own = {});

@@ -22,7 +22,7 @@ Tail tail_of(Uneven uneven) {
   }
 }
 
-// Of all ranks, of a step that is not an epoch's last.
+// Samples of all ranks in a step, except the last step of an epoch.
 int64_t samples_of_all(const RunConfig& config, const DataShard& shard) {
   const auto& training = config.training;
   return training.batch_size * training.accumulate *
@@ -73,9 +73,9 @@ void check_shares(
   if (train.num_shares > 1 &&
       (shard.num_shards != train.num_shares || shard.shard != comm.rank())) {
     throw ConfigError(fmt::format(
-        "[data] share scatter gives each of {} ranks a share, but with strategy {} "
-        "{} of them read samples; use --share sampler",
-        train.num_shares, name_of(config.strategy.kind), shard.num_shards));
+        "[data] share scatter gives each of {} ranks a share, but {} of them read "
+        "samples with strategy {}; use --share sampler",
+        train.num_shares, shard.num_shards, name_of(config.strategy.kind)));
   }
 }
 
@@ -111,8 +111,8 @@ void TrainingBatches::check(const Position& position) {
   check_same_steps(shard_size(rest), num_steps(), config_.data.uneven, comm_);
   if (position.step == 0 && num_steps() == 0) {
     throw ConfigError(fmt::format(
-        "[data] {} samples on {} ranks leave no step to make; use fewer ranks, or "
-        "--uneven pad or join",
+        "[data] {} samples on {} ranks make no step; use fewer ranks, or --uneven pad "
+        "or join",
         rest.size, rest.num_shards));
   }
 }

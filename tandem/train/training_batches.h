@@ -22,17 +22,17 @@ SamplerOptions sampler_options(
 /// stays the same.
 int64_t sampler_epoch(const RunConfig& config, int64_t epoch);
 
-/// Scattered data is where it is: throws ConfigError when the strategy has a rank read
-/// another's share.
+/// Throws ConfigError if the data are scattered and the strategy lets a rank read
+/// another rank's share.
 void check_shares(
     const RunConfig& config, const Dataset& train, const DataShard& shard,
     const Communicator& comm);
 
-/// The batches of a rank in a run, epoch by epoch, and the proof that the ranks
-/// together read each sample once. What it is given outlives it.
+/// Batches of a rank, epoch by epoch, with a check that the ranks together read each
+/// sample once. The arguments of the constructor must outlive the object.
 class TrainingBatches {
  public:
-  /// `placement`: where the rank computes.
+  /// `placement`: the rank's device.
   TrainingBatches(
       const RunConfig& config, const Dataset& train, const Assembly& parts,
       Communicator& comm, const Placement& placement);
@@ -41,38 +41,40 @@ class TrainingBatches {
   bool reads() const {
     return shard_.shard >= 0;
   }
-  /// Whether each batch is copied to a device, because that has no room for the images.
+  /// Whether each batch is copied to the device, because the device has no room for all
+  /// images.
   bool sends_batches() const {
     return sends_batches_;
   }
-  /// Of this rank in an epoch, and of all ranks together in a step.
+  /// Samples of this rank in an epoch.
   int64_t samples() const;
+  /// Samples of all ranks together in a step.
   int64_t samples_per_step() const;
 
-  /// Of a whole epoch at this world size.
+  /// Steps of a whole epoch at this world size.
   int64_t steps_per_epoch() const {
     return steps_per_epoch_;
   }
 
-  /// Checks that from here to the epoch's end all ranks make the same steps, and at the
-  /// beginning of a run that there are any. Collective. Throws ConfigError.
+  /// Throws ConfigError if the ranks have different numbers of steps from `position` to
+  /// the end of the epoch, or if a new run has no steps. Collective.
   void check(const Position& position);
 
-  /// An epoch begins, or what is left of it.
+  /// Begins an epoch, or the rest of one, at `position`.
   void begin(const Position& position);
 
-  /// Steps from there to the end of the epoch.
+  /// Steps from the position of begin() to the end of the epoch.
   int64_t num_steps() const {
     return loader_.num_steps();
   }
 
-  /// The micro-batches of a step; none when this rank has no samples left.
+  /// Returns the micro-batches of a step; none if this rank has no samples left.
   std::vector<Batch> next();
 
-  /// Where all ranks together are in the epoch after a step more.
+  /// Returns the samples that all ranks have done after one more step of the epoch.
   int64_t after_step(int64_t samples_in_epoch) const;
 
-  /// Behind a whole epoch. Collective. Throws as PartitionAudit::finish().
+  /// Checks a whole epoch. Collective. Throws as PartitionAudit::finish().
   void finish_epoch() {
     audit_.finish();
   }

@@ -76,7 +76,7 @@ TEST(FarMemory, OfALargeBatchTheErrorSaysWhatWasWantedAndWhatToChange) {
   EXPECT_THAT(
       text,
       AllOf(
-          HasSubstr("[device] xpu:0 has not enough memory: "),
+          HasSubstr("[device] xpu:0 does not have enough memory: "),
           ContainsRegex(": [0-9]+\\.[0-9][0-9] MiB was wanted and 1.50 MiB is free; "),
           HasSubstr("lower --batch-size from 32 to 16")));
   EXPECT_THAT(text, Not(HasSubstr("\n")));
@@ -111,8 +111,8 @@ TEST(FarMemory, TheRankThatLacksItSaysSo) {
       return error_of<Error>([&] { train_far(config, *group, comm.rank()); });
     });
   }();
-  EXPECT_THAT(errors[0], HasSubstr("xpu:0 has not enough memory"));
-  EXPECT_THAT(errors[1], HasSubstr("xpu:1 has not enough memory"));
+  EXPECT_THAT(errors[0], HasSubstr("xpu:0 does not have enough memory"));
+  EXPECT_THAT(errors[1], HasSubstr("xpu:1 does not have enough memory"));
 }
 
 std::string line_for(const std::string& text) {
@@ -123,7 +123,7 @@ std::string line_for(const std::string& text) {
 
 TEST(FarMemory, EachLibTorchsWordsAreUnderstood) {
   const Capacity capacity(kEnough);
-  const std::string begin = "[device] xpu:0 has not enough memory: ";
+  const std::string begin = "[device] xpu:0 does not have enough memory: ";
   // 1.13, whose type for it the devices above throw, and 2.11.
   for (const char* after : {" (GPU 0; 7.79 GiB total)", ". GPU 0 has a total", ""}) {
     const auto line = error_of<Error>([&] {

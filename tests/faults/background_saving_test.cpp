@@ -120,7 +120,7 @@ TEST_F(HeldSave, IsWaitedForByASignal) {
   EXPECT_THAT(
       ended.errors, AllOf(
                         HasSubstr("stopped by a signal to rank 0 at step "),
-                        HasSubstr("go on with --resume auto")));
+                        HasSubstr("continue with --resume auto")));
   const auto all = checkpoints_in(config_.output.out + "/checkpoints");
   EXPECT_EQ(all.size(), 2u) << "that of step 8, and that of the signal";
   EXPECT_EQ(all.rbegin()->first, ended.left.steps);
@@ -153,7 +153,7 @@ TEST_F(FailedSave, IsALineWithWarn) {
   EXPECT_THAT(
       ended.errors,
       AllOf(
-          HasSubstr("warning: the checkpoint of step 8 is missing, the run goes on: "),
+          HasSubstr("warning: the checkpoint of step 8 is missing, and the run continues: "),
           HasSubstr(config_.output.out), HasSubstr("No space left on device")));
   EXPECT_EQ(ended.left.told_step, 24);
   EXPECT_EQ(checkpoints_in(config_.output.out + "/checkpoints").begin()->first, 16);

@@ -154,7 +154,7 @@ TEST(LaunchOptions, AreChecked) {
     LaunchOptions options;
     options.command = {"true"};
     change(options);
-    return message_of<ConfigError>([&] { launch(options); });
+    return message_of<ConfigError>([&] { launch_ranks(options); });
   };
   EXPECT_THAT(refusal([](auto& o) { o.command.clear(); }), HasSubstr("no program"));
   for (const int nproc : {-1, 0, 4097}) {

@@ -83,7 +83,7 @@ TEST(Recipes, MixedPrecisionOfDocument004IsFloat16OnAnyCpu) {
   EXPECT_THAT(
       result.output,
       HasSubstr("executor compiled, fp16, optimizer state replicated\n"));
-  EXPECT_THAT(result.errors, HasSubstr("fp16 computes float32 products"));
+  EXPECT_THAT(result.errors, HasSubstr("it computes float32 products"));
   EXPECT_THAT(result.errors, Not(HasSubstr("without a loss scale")));
   EXPECT_EQ(json_value(out + "/summary.json", "precision"), "fp16");
   EXPECT_EQ(json_number(out + "/summary.json", "loss_scale"), 65536);

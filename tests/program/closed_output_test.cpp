@@ -151,7 +151,7 @@ TEST_P(FullStreams, AndUnreadOnesAreNotedOnceAndChangeNoBit) {
   EXPECT_THAT(sorted_lines(full.errors), SizeIs(1));
   EXPECT_THAT(
       full.errors, HasSubstr("cannot write to standard output: No space left on device;"
-                             " the run goes on without"));
+                             " the run continues without it"));
   const auto unread = run_for_nobody(">&4 2>&4", train_into("unread"), folder);
   expect(unread, "unread", "standard output: Broken pipe");
   // Something for standard error to lose.

@@ -92,7 +92,7 @@ TEST_F(FarProgramRuns, WithoutEnoughDeviceMemoryARunFailsWithOneLine) {
     EXPECT_THAT(
         result.errors,
         AllOf(
-            testing::ContainsRegex("\\[device\\] xpu:[01] has not enough memory: "),
+            testing::ContainsRegex("\\[device\\] xpu:[01] does not have enough memory: "),
             HasSubstr(" MiB was wanted and "),
             HasSubstr("lower --batch-size from 160 to 80")));
     remove_all(out_);

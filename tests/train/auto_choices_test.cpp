@@ -131,8 +131,8 @@ TEST(AutoPrecision, WhoAsksForBf16WithoutItIsToldThePriceAndTheWayOut) {
   EXPECT_THAT(
       testing::internal::GetCapturedStderr(),
       AllOf(
-          HasSubstr("the CPU of rank 2 does not compute in bfloat16"),
-          HasSubstr("up to 1.3 times fp32's time"),
+          HasSubstr("the CPU of rank 2, which does not compute in bfloat16"),
+          HasSubstr("up to 1.3 times as long"),
           HasSubstr("use --precision fp32, or auto")));
 }
 

@@ -94,7 +94,7 @@ TEST(Patience, EndsTheRunSoManyEvaluationsAfterItsLowestTestLoss) {
     EXPECT_EQ(static_cast<int64_t>(result.losses.size()), result.summary.epochs);
     EXPECT_EQ(result.losses.end() - lowest, 1 + 3);
     EXPECT_EQ(result.summary.best_test_loss, *lowest);
-    EXPECT_THAT(result.output, HasSubstr("3 evaluations without a test loss below"));
+    EXPECT_THAT(result.output, HasSubstr("no test loss in 3 evaluations was below"));
   }
 }
 
@@ -131,7 +131,7 @@ TEST(Patience, ARunThatItEndedSaysHowToGoOn) {
   overfit(config);
   config.output.resume = "auto";
   EXPECT_THAT(
-      overfit(config).output, HasSubstr("raise --patience, or set it to 0, to go on"));
+      overfit(config).output, HasSubstr("raise --patience, or set it to 0, to continue"));
   config.training.patience = 0;
   config.training.epochs = 60;
   EXPECT_EQ(overfit(config).summary.epochs, 60);

@@ -111,7 +111,7 @@ TEST(Scatter, OneRankHasTheDataAsItIs) {
 TEST(Scatter, FewerSamplesThanRanksAreAnError) {
   EXPECT_THAT(
       error_of<DataError>([] { scattered(3, 2); }),
-      HasSubstr("2 samples cannot be shared among 3 ranks"));
+      HasSubstr("2 samples cannot be split among 3 ranks"));
 }
 
 TEST(Scatter, RankZerosErrorIsTheRuns) {

@@ -81,7 +81,7 @@ TEST(Trainer, ReplicasThatDriftStopTheRunByName) {
       error_of<Error>([] { hashes_of(small_config(), nudge_at_call_3); });
   EXPECT_THAT(
       message, AllOf(
-                   HasSubstr("parameter 'weight' of rank 1"), HasSubstr("after step 4"),
+                   HasSubstr("parameter 'weight' differs between rank 1"), HasSubstr("after step 4"),
                    HasSubstr("--drift-check resync")));
 }
 

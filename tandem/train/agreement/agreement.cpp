@@ -14,10 +14,10 @@ namespace {
 
 constexpr double kSecondsBetween = 0.5;
 constexpr int64_t kMostSteps = 10'000;
-// Ranks that do not step together decide at the end of an epoch only.
+// Limit for ranks that do not step together, which agree only at the end of an epoch.
 constexpr size_t kMostUnread = 1'000;
 
-// What a rank tells the others.
+// Values that a rank sends to the others.
 enum AgreementField {
   kStop,
   kSave,
@@ -54,7 +54,7 @@ void Agreement::note_loss(int64_t step, const StepSums& sums) {
 }
 
 void Agreement::read_losses() {
-  // One copy from the device for all of them.
+  // One copy from the device for all sums.
   std::vector<at::Tensor> sums;
   for (const auto& unread : unread_) {
     sums.push_back(unread.sums.tensor());

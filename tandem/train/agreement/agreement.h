@@ -9,45 +9,47 @@
 
 namespace tandem {
 
-/// What the ranks decided together.
+/// Decision that is the same on all ranks.
 struct Decision {
-  // The first rank that a signal asked to stop; -1: none.
+  // The first rank that a signal stops; -1: none.
   int stopping_rank = -1;
-  // SIGUSR1 at some rank, or rank 0's clock.
+  // Save a checkpoint: a rank got SIGUSR1, or it is time by rank 0's clock.
   bool save = false;
-  // Some rank's observer wants the run to end.
+  // End the run: the observer of a rank returned Next::stop.
   bool end = false;
-  // First step whose loss was not finite at some rank, and that rank.
+  // First step whose loss was not finite on a rank, and that rank; -1: none.
   int64_t bad_step = -1;
   int bad_rank = -1;
 };
 
-/// Turns what happens to one rank (a signal, a loss that is not finite, minutes that
-/// pass) into decisions that all ranks take at the same step.
+/// Turns events of one rank (a signal, a loss that is not finite, a passed interval)
+/// into decisions that all ranks apply at the same step.
 ///
-/// It asks about twice a second: rank 0 says after how many steps, so that the ranks'
-/// clocks need not agree.
+/// Ranks agree about twice a second. Rank 0 chooses the number of steps until the next
+/// agreement, so the ranks' clocks need not agree.
 class Agreement {
  public:
-  /// `minutes_between_saves`: 0 for never.
+  /// `minutes_between_saves`: interval of saves, 0: none.
   Agreement(Communicator& comm, double minutes_between_saves);
 
-  /// Before the first step of this process, after `steps_done` of the run.
+  /// Call it before the first step of this process. `steps_done`: completed steps of
+  /// the run.
   void begin(int64_t steps_done);
 
-  /// This rank's sums of a step. They are read when the ranks decide: reading them now
-  /// would wait for the device in every step.
+  /// Stores this rank's sums of a step until the ranks agree. Reading them now would
+  /// wait for the device in every step.
   void note_loss(int64_t step, const StepSums& sums);
 
-  /// Whether it is time to ask, after `steps_done` steps. Equal on all ranks.
+  /// Returns whether an agreement is due after `steps_done` steps. Equal on all ranks.
   bool is_due(int64_t steps_done) const {
     return steps_done >= next_;
   }
 
-  /// `end`: whether this rank's observer wants the run to end. Collective.
+  /// Agrees with the other ranks. `end`: this rank's observer returned Next::stop.
+  /// Collective.
   Decision decide(int64_t steps_done, bool end = false);
 
-  /// Starts the minutes again.
+  /// Starts a new interval of saves.
   void saved();
 
  private:
@@ -65,6 +67,7 @@ class Agreement {
   double minutes_between_saves_;
   int64_t bad_step_ = -1;
   std::vector<Unread> unread_;
+  // Completed steps at the next and at the last agreement.
   int64_t next_ = 0;
   int64_t last_ = 0;
   Clock::time_point last_time_ = Clock::now();

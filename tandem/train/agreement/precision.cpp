@@ -16,7 +16,7 @@ namespace tandem {
 
 namespace {
 
-// The first rank whose CPU does not compute in bfloat16, or -1.
+// Returns the first rank whose CPU does not compute in bfloat16, or -1.
 int first_without_bf16(bool computes_in_bf16, Communicator& comm) {
   const int64_t mine = computes_in_bf16 ? 1 : 0;
   const auto all = comm.stack(at::full({1}, mine, at::kLong), "bf16");
@@ -28,8 +28,8 @@ int first_without_bf16(bool computes_in_bf16, Communicator& comm) {
   return -1;
 }
 
-// The config.toml of the run that this one goes on with, "" where there is none to
-// read: what is wrong with a checkpoint is said when it is loaded.
+// Returns the config.toml of the run to resume, or "". Ignores errors, because loading
+// the checkpoint reports them.
 std::string config_before(const RunConfig& config) {
   try {
     if (config.output.resume == "auto") {
@@ -45,8 +45,8 @@ std::string config_before(const RunConfig& config) {
   }
 }
 
-// The precision of the run that this one goes on with, nullopt for a new one. Rank 0
-// reads it.
+// Returns the precision of the run to resume, nullopt for a new run. Only rank 0 reads
+// files.
 std::optional<Precision> precision_before(const RunConfig& config, Communicator& comm) {
   std::string found;
   if (comm.rank() == 0 && !config.output.resume.empty()) {
@@ -65,18 +65,20 @@ std::optional<Precision> precision_before(const RunConfig& config, Communicator&
 // Measured with `tandem bench step`.
 void warn_of_price(int rank) {
   log_warning(fmt::format(
-      "[exec] the CPU of rank {} does not compute in bfloat16 (it has no AVX512_BF16 "
-      "or AMX, or ONEDNN_MAX_CPU_ISA forbids them): executor compiled rounds float32 "
-      "values to it, in up to 1.3 times fp32's time, and eager takes up to 30 times as "
-      "long; use --precision fp32, or auto, which takes bf16 only where it is faster",
+      "[exec] bf16 is slower than fp32 on the CPU of rank {}, which does not compute "
+      "in "
+      "bfloat16 (it has no AVX512_BF16 or AMX, or ONEDNN_MAX_CPU_ISA forbids them): "
+      "executor compiled rounds float32 values and takes up to 1.3 times as long, "
+      "executor eager up to 30 times; use --precision fp32, or auto, which chooses "
+      "bf16 "
+      "only if it is faster",
       rank));
 }
 
 void warn_of_fp16(const ExecOptions& exec) {
   log_warning(
-      "[exec] fp16 computes float32 products of values rounded to float16, for the "
-      "numbers of mixed precision, not for speed; use --precision fp32 or auto for "
-      "that");
+      "[exec] fp16 is not faster: it computes float32 products of values rounded to "
+      "float16, to reproduce mixed precision; use --precision fp32 or auto for speed");
   if (exec.loss_scale == ExecOptions::kNoScale) {
     log_warning(
         "[exec] without a loss scale, gradients below 6e-8 become 0 in fp16; use "

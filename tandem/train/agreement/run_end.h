@@ -15,27 +15,28 @@
 
 namespace tandem {
 
-/// Whose training has converged: a rank's has when an epoch's loss improves by less
-/// than `min_delta`. Ranks that train alone converge alone, and then only take part in
-/// what the others do together; the run ends when all have.
+/// Detects convergence: a rank has converged if an epoch's loss improves by less than
+/// `min_delta`. Ranks with their own losses converge separately, and then only take
+/// part in collective calls. The run ends when all ranks have converged.
 class Convergence {
  public:
-  /// `min_delta` 0: never. `reads`: whether this rank trains on samples.
+  /// `min_delta`: 0 turns it off. `reads`: whether this rank trains on samples.
   Convergence(Communicator& comm, double min_delta, bool reads);
 
   bool wanted() const {
     return min_delta_ > 0;
   }
 
-  /// This rank's mean loss of an epoch. Collective. True when this rank has just
-  /// converged.
+  /// Adds this rank's mean loss of an epoch. Returns whether this rank converged with
+  /// this epoch. Collective.
   bool note(double loss);
 
+  /// Whether this rank, some rank, all ranks have converged.
   bool mine() const;
   bool some() const;
   bool all() const;
 
-  /// What a checkpoint keeps of it: the tensors are this object's own.
+  /// Returns the state for a checkpoint. The tensors share this object's memory.
   std::vector<NamedTensor> state() const {
     return {{"convergence", values_}};
   }
@@ -48,19 +49,18 @@ class Convergence {
   Communicator& comm_;
   double min_delta_;
   bool reads_;
-  // Float64: the loss of the epoch before, and whether this, some, all ranks have
-  // converged.
+  // Float64: the loss of the previous epoch, and mine(), some(), all().
   at::Tensor values_;
 };
 
-/// Early stopping: a run ends when its test loss has not been lower than the best for
-/// `patience` evaluations; 0: never. Test results are of all ranks together, so that
-/// each decides alike without asking.
+/// Early stopping: ends a run after `patience` evaluations without a new lowest test
+/// loss; 0: never. Test results are the same on all ranks, so the ranks decide alike
+/// without communication.
 class Patience {
  public:
   explicit Patience(int64_t patience) : patience_(patience) {}
 
-  /// An evaluation of the run. True when it is the best so far.
+  /// Adds an evaluation. Returns whether its loss is the lowest yet.
   bool note(const TestReport& test) {
     const bool better = test.loss < best_.loss;
     if (better) {
@@ -75,11 +75,11 @@ class Patience {
     return patience_ > 0 && best_.evaluations_since >= patience_;
   }
 
-  /// For a run that goes on.
+  /// State for a checkpoint.
   const BestTest& best() const {
     return best_;
   }
-  void go_on_from(const BestTest& best) {
+  void continue_from(const BestTest& best) {
     best_ = best;
   }
 
@@ -88,8 +88,9 @@ class Patience {
   BestTest best_;
 };
 
-/// What ends a run before its last epoch, the same on all ranks: training losses that
-/// have converged, test losses that no longer fall, the program's observer.
+/// Decides, equally on all ranks, whether a run ends before its last epoch: because
+/// training losses have converged, test losses no longer fall, or the program's
+/// observer stops the run.
 class RunEnd {
  public:
   /// `reads`: whether this rank trains on samples. `observer` may be null.
@@ -108,24 +109,27 @@ class RunEnd {
     return patience_;
   }
 
-  /// Whether the run is over, and the reason: "converged", "patience", "observer"; ""
-  /// while it is not.
+  /// Whether the run is over.
   bool now() const {
     return *reason() != '\0';
   }
+  /// "converged", "patience" or "observer"; "" if the run is not over.
   const char* reason() const;
 
-  /// Tells the observer. What it says to a step is known to this rank alone until the
-  /// ranks agree (wish(), Agreement::decide(), stop()); the others are collective.
+  /// Calls the observer. Its answer stays on this rank until the ranks agree: see
+  /// wish(), Agreement::decide() and stop(). Not collective.
   void on_step(const StepReport& step);
-  /// `trained`: here; an epoch whose steps were all another process's is not told.
+  /// The next two call the observer and are collective. `trained`: this process made
+  /// steps of the epoch; otherwise the observer is not called.
   void on_epoch(const EpochReport& epoch, bool trained);
   void on_evaluation(const TestReport& test);
   void on_checkpoint(const std::string& path);
 
+  /// Whether this rank's observer has returned Next::stop.
   bool wish() const {
     return wish_;
   }
+  /// Ends the run for the observer. Call it on all ranks.
   void stop() {
     stopped_ = true;
   }

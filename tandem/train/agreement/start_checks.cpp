@@ -23,7 +23,7 @@ at::Tensor digest_of(const std::string& text) {
       .clone();
 }
 
-// The first rank with a text that differs from rank 0's, and which text that is.
+// The first rank with a text that differs from rank 0's, and the index of the text.
 struct Difference {
   int rank = 0;
   size_t at = 0;
@@ -60,9 +60,10 @@ void check_same_settings(const RunConfig& config, Communicator& comm) {
   if (const auto found = find_difference(values, "settings", comm)) {
     const auto& field = *fields[found->at];
     throw ConfigError(fmt::format(
-        "[train] rank {} has another {} than rank 0 (here it is {}); start all ranks "
+        "[train] {} differs between rank {} and rank 0 (here it is {}); start all "
+        "ranks "
         "with the same {}",
-        found->rank, field.name, values[found->at], field.flag()));
+        field.name, found->rank, values[found->at], field.flag()));
   }
 }
 
@@ -73,9 +74,10 @@ void check_same_data(const DataParts& data, Communicator& comm) {
   }
   if (const auto found = find_difference(values, "data", comm)) {
     throw ConfigError(fmt::format(
-        "[train] rank {} has other {} than rank 0 (here: {}); give all hosts the same "
-        "files, or name their folder on each with --data",
-        found->rank, data[found->at].first, values[found->at]));
+        "[train] the {} differ between rank {} and rank 0 (here: {}); give all hosts "
+        "the "
+        "same files, or name the folder of each host with --data",
+        data[found->at].first, found->rank, values[found->at]));
   }
 }
 

@@ -9,14 +9,14 @@
 
 namespace tandem {
 
-/// Compares, before the first step, what must be the same on all ranks: the settings
-/// and the data. Collective. Throws ConfigError that names the first setting or part of
-/// the data that differs, and where.
+/// Throws ConfigError if settings or data differ between ranks. The error names the
+/// first setting or part of the data that differs, and the rank. Call it before the
+/// first step. Collective.
 void check_same_run(const RunConfig& config, const DataParts& data, Communicator& comm);
 
-/// Exchanges what each rank has to do in an epoch, so that none waits for a step
-/// that another will not make. Collective. Throws ConfigError when the numbers of
-/// steps differ, and with `uneven` = "error" when the numbers of samples do.
+/// Throws ConfigError if the ranks' numbers of steps in an epoch differ, because a rank
+/// would wait for a step that another rank does not make. With `uneven` = "error" it
+/// also throws if the numbers of samples differ. Collective.
 void check_same_steps(
     int64_t samples, int64_t steps, Uneven uneven, Communicator& comm);
 

@@ -26,7 +26,7 @@ void StopExchange::tell() {
   told_at_ = Clock::now();
 }
 
-// Who is at a point does not go past it, so all are there once the last one is.
+// A rank waits at a point, so all ranks are there when the last one has reached it.
 StopExchange::News StopExchange::hear() {
   under_way_->wait();
   under_way_.reset();

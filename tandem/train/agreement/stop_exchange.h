@@ -9,25 +9,25 @@
 
 namespace tandem {
 
-/// Brings together ranks that step alone (Strategy::steps_alone()): at points to which
-/// all come, and in the middle of an epoch when one of them is told to stop.
+/// Synchronizes ranks that step alone (Strategy::steps_alone()): at meeting points, to
+/// which all ranks come, and in the middle of an epoch if a signal stops one of them.
 ///
-/// A few times a second each rank tells the others, in an all-reduce of a group of its
-/// own, whether it was told to stop and how many points it has come to, and goes on; it
-/// looks at the answer between its steps. So nobody waits while it trains, and all
-/// ranks get the same answers in the same order. Only behind one that says so do they
-/// do anything else together.
+/// A few times a second each rank starts an all-reduce, in a group for this purpose, of
+/// its stop flag and its number of reached points. It continues to train and looks at
+/// the result between steps. So no rank waits while it trains, and all ranks get the
+/// same results in the same order. Ranks do something else together only after a result
+/// that says so.
 class StopExchange {
  public:
-  /// Collective. `told`: whether this rank was asked to stop.
+  /// `told`: returns whether a signal stops this rank. Collective.
   StopExchange(Communicator& comm, std::function<bool()> told);
 
-  /// Between steps: whether all ranks stop now, each where it is. Never waits. Throws
-  /// CommError when a rank is gone.
+  /// Returns whether all ranks stop now, each at its own step. Call it between steps.
+  /// Never waits. Throws CommError if a rank is gone.
   bool stops();
 
-  /// At a point: waits for the others. False when all ranks stop instead, each where it
-  /// is: some have not come yet.
+  /// Waits at a meeting point for the other ranks. Returns false if all ranks stop
+  /// instead, each at its own step, because some have not reached the point.
   bool meet();
 
  private:
@@ -40,10 +40,10 @@ class StopExchange {
 
   std::unique_ptr<Communicator> group_;
   std::function<bool()> told_;
-  // Points that all have come to, and that this rank has.
+  // Meeting points that all ranks have reached, and that this rank has reached.
   int64_t passed_ = 0;
   int64_t arrived_ = 0;
-  // What is under way: {told to stop, -arrived}, the most of each.
+  // The all-reduce in progress: the maximum of {stop flag, -arrived_}.
   at::Tensor values_;
   WorkPtr under_way_;
   Clock::time_point told_at_ = Clock::now();

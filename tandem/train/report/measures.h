@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// Seconds of training, without evaluation and saving.
+/// Measures seconds of training, without evaluation and saving.
 class RunClock {
  public:
   void resume() {
@@ -19,7 +19,7 @@ class RunClock {
     started_ = now;
   }
 
-  /// Counts samples up to now.
+  /// Adds samples that were done since the last call.
   void add(double samples) {
     const double before = lap_;
     pause();
@@ -31,10 +31,11 @@ class RunClock {
   double seconds() const {
     return seconds_;
   }
-  /// Samples per second since the last add(), and over all.
+  /// Samples per second between the last two calls of add().
   double recent_rate() const {
     return recent_rate_;
   }
+  /// Samples per second of the whole run.
   double mean_rate() const {
     return seconds_ > 0 ? samples_ / seconds_ : 0;
   }
@@ -49,12 +50,12 @@ class RunClock {
   double recent_rate_ = 0;
 };
 
-/// For how long saves had this rank's training stand still.
+/// Measures the time for which saves paused this rank's training.
 class SavePauses {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// One that began at `start` and ends now.
+  /// Adds a pause from `start` until now.
   void add(Clock::time_point start) {
     const std::chrono::duration<double, std::milli> pause = Clock::now() - start;
     longest_ms_ = std::max(longest_ms_, pause.count());
@@ -75,14 +76,15 @@ class SavePauses {
   int64_t count_ = 0;
 };
 
-/// This process's memory (PSS, in which a page that n processes share counts as
-/// 1/n) at its highest, as far as it was looked at. For one thread.
+/// Measures the peak memory of this process, as PSS: a page that n processes share
+/// counts as 1/n. The peak is that of the samples that look() takes. For one thread.
 class PeakMemory {
  public:
-  /// Reads /proc, at most once a second: it walks the page tables.
+  /// Takes a sample from /proc, at most once a second, because the kernel walks the
+  /// page tables.
   void look();
 
-  /// 0 where the kernel does not tell.
+  /// Returns the peak in MiB; 0 if the kernel does not report it.
   double mib();
 
  private:

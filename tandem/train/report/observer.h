@@ -8,55 +8,62 @@
 
 namespace tandem {
 
-/// An optimizer step, of this rank. `sums` are of its own samples; sums.values() waits
-/// for the device.
+/// One optimizer step of this rank.
 struct StepReport {
-  // Epochs count from 0; steps are those done, in the epoch and since the run began.
+  // From 0.
   int64_t epoch = 0;
+  // Completed steps of the epoch, and of the run.
   int64_t step_in_epoch = 0;
   int64_t step = 0;
   double lr = 0;
+  // Of this rank's samples. sums.values() waits for the device.
   StepSums sums;
 };
 
-/// The training of an epoch: of all ranks together, or of this rank where ranks do not
-/// make their steps together (averaging, Hogwild, an asynchronous server). Of a run
-/// that goes on in the middle of an epoch it may be that of the rest.
+/// Training results of one epoch: of all ranks, or of this rank if ranks do not step
+/// together (averaging, Hogwild, an asynchronous server). After a resume in the middle
+/// of an epoch they may cover only the rest of the epoch.
 struct EpochReport {
+  // From 0.
   int64_t epoch = 0;
+  // Completed steps of the run.
   int64_t step = 0;
+  // Mean per sample.
   double loss = 0;
   // Percent.
   double accuracy = 0;
 };
 
-/// What an observer wants of the run.
+/// Whether training continues.
 enum class Next { proceed, stop };
 
-/// Watches a run from the program that trains, and may end it. Derive from it, override
-/// what is of interest, and give it to train() on every rank or on none.
+/// Observes a run from the program that trains, and may stop the run. Derive from it,
+/// override the functions of interest, and give an object to train() on every rank or
+/// on none.
 ///
 /// Each rank calls its own observer, in the order of the run, from the thread that
-/// trains. What an observer throws leaves train() on that rank as it is, and ends the
-/// run like any other failure. Stop, said on any rank, ends it on all at the same step:
-/// after on_step() within about half a second, else at once. Such a run saves its
-/// checkpoint, evaluates, and train() returns; --resume goes on from there.
+/// trains. An exception leaves train() unchanged on that rank and ends the run like any
+/// other failure. Next::stop on any rank stops the run on all ranks at the same step:
+/// within about half a second after on_step(), at once after the other calls. Then the
+/// run saves a checkpoint and evaluates, and train() returns. --resume continues it.
 class Observer {
  public:
   virtual ~Observer() = default;
 
+  /// Called after each step of this rank.
   virtual Next on_step(const StepReport& /*step*/) {
     return Next::proceed;
   }
+  /// Called after each epoch, before its evaluation.
   virtual Next on_epoch(const EpochReport& /*epoch*/) {
     return Next::proceed;
   }
-  /// The same report on every rank.
+  /// Called after each evaluation, with the same report on every rank.
   virtual Next on_evaluation(const TestReport& /*test*/) {
     return Next::proceed;
   }
-  /// A checkpoint is complete. Rank 0's only; its path. It is written while training
-  /// goes on: steps may come between that which it was saved after and this.
+  /// Called on rank 0 with the path of a complete checkpoint. Training continues while
+  /// the checkpoint is written, so steps may have followed it.
   virtual void on_checkpoint(const std::string& /*path*/) {}
 };
 

@@ -29,7 +29,7 @@ void PartitionAudit::add(const at::Tensor& samples) {
   }
 }
 
-// One shard that takes all positions: the plan without a partition.
+// Returns the planned reads of each sample, from one shard with all positions.
 at::Tensor PartitionAudit::planned() const {
   SamplerOptions whole = sampler_;
   whole.num_shards = 1;
@@ -48,7 +48,7 @@ at::Tensor PartitionAudit::planned() const {
 void PartitionAudit::finish() {
   auto totals = counts_.clone();
   comm_.all_reduce(totals, ReduceOp::sum, "partition audit")->wait();
-  // Rank 0's plan is everybody's, so that all come to one conclusion.
+  // All ranks compare with rank 0's plan, so that all come to the same result.
   auto wanted = comm_.rank() == 0 ? planned() : at::zeros_like(totals);
   comm_.broadcast(wanted, 0, "partition audit")->wait();
   if (!totals.equal(wanted)) {

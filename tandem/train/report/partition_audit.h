@@ -9,25 +9,26 @@
 
 namespace tandem {
 
-/// Proves that the ranks together read what an epoch holds: each sample once, and
-/// again only where the sampler says that it fills up the shards.
+/// Checks that the ranks together read each sample of an epoch once, and again only if
+/// the sampler pads the shards with it.
 ///
-/// Counts what was really read, so it also finds ranks whose data, seed or place do
-/// not fit together. One reduction of 4 bytes per sample each epoch.
+/// It counts the samples that were actually read, so it also detects ranks with
+/// different data, seeds or shards. Costs a reduction of 4 bytes per sample in each
+/// epoch.
 class PartitionAudit {
  public:
-  /// `sampler`: of this rank; its shard does not matter.
+  /// `sampler`: this rank's options; the shard is not used.
   PartitionAudit(Communicator& comm, const SamplerOptions& sampler);
 
-  /// Before the first batch of an epoch, or of the part of it that is left. `order` is
-  /// the epoch whose order it has.
+  /// Begins an epoch, or the rest of one from `first_position`. `order`: the sampler's
+  /// epoch (sampler_epoch()).
   void begin(int64_t epoch, int64_t order, int64_t first_position);
 
-  /// int64 samples of a batch that this rank has read.
+  /// Adds the samples (int64) of a batch that this rank has read.
   void add(const at::Tensor& samples);
 
-  /// After the last batch. Collective. Throws Error that names the first sample
-  /// that was read too often or not at all, and the ranks that read it.
+  /// Checks the epoch after its last batch. Throws Error that names the first sample
+  /// with a wrong number of reads, and the ranks that read it. Collective.
   void finish();
 
  private:
@@ -38,7 +39,7 @@ class PartitionAudit {
   SamplerOptions sampler_;
   int64_t epoch_ = 0;
   int64_t order_ = 0;
-  // int32, reads of each sample by this rank.
+  // This rank's reads of each sample, int32.
   at::Tensor counts_;
 };
 

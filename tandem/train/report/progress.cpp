@@ -163,13 +163,13 @@ void Progress::say(const std::string& line) {
   }
 }
 
-// One write a line: the ranks of a host share a terminal.
+// Uses one write per line, because the ranks of a host share a terminal.
 void Progress::print(const std::string& line) {
   write(fmt::format("{}{}\n", drawn_ ? "\r\033[K" : "", line));
   drawn_ = false;
 }
 
-// A run is not about its output: it goes on without.
+// A run continues if its output cannot be written.
 void Progress::write(const std::string& text) {
   const int reason = print_now(stdout, text);
   lost_ = lost_ == 0 ? reason : lost_;

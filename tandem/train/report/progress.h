@@ -10,30 +10,32 @@
 
 namespace tandem {
 
-/// Whether a line is due after so many steps of an epoch; `last`: there are no more.
+/// Returns whether a line is due after `steps` steps of an epoch. `last`: it was the
+/// last step.
 bool is_line_due(const OutputOptions& options, int64_t steps, bool last);
 
-/// Whether a rank reports, as config.output.log_ranks says. `local_rank`: its number on
-/// its host.
+/// Returns whether config.output.log_ranks lets a rank report. `local_rank`: its number
+/// on its host.
 bool reports(const RunConfig& config, int rank, int local_rank);
 
-/// Prints config.output.join_line for a rank that is about to meet the others, if the
-/// rank reports. The address and port are those of `env`.
+/// Prints config.output.join_line before a rank meets the others, if the rank reports.
+/// The address and port are those of `env`.
 void print_join_line(const RunConfig& config, const RankEnv& env);
 
-/// Shows a rank's progress on standard output: one line that is drawn again and
-/// again on a terminal, a line per report elsewhere, or what the config's templates
-/// say. Each line is written at once, so ranks' lines do not mix.
+/// Prints a rank's progress on standard output: a progress bar on a terminal, otherwise
+/// a line per report, or lines from the config's templates. Each line is one write, so
+/// lines of several ranks do not mix.
 class Progress {
  public:
-  /// `first`: rank 0, which speaks for all; `prints`: reports are shown.
+  /// `first`: this is rank 0, which prints the lines of the run. `prints`: this rank
+  /// prints reports.
   Progress(const RunConfig& config, bool first, bool prints);
-  /// Ends the line of a bar that is still drawn because the run was interrupted.
+  /// Ends the line of a bar if the run was interrupted.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// A report of training steps.
+  /// Prints a report of training steps.
   void show(const LineValues& values);
 
   /// Prints the mean training loss of an epoch with config.output.epoch_line. Without
@@ -41,21 +43,23 @@ class Progress {
   /// whether the epoch is complete.
   void epoch(const LineValues& values, bool done);
 
-  /// "Test set: Average loss: 0.0262, Accuracy: 9924/10000 (99%)". Rank 0's.
+  /// Prints "Test set: Average loss: 0.0262, Accuracy: 9924/10000 (99%)" on rank 0.
   void show(const TestReport& report);
 
-  /// The last line. Rank 0's; of each host, where hosts report and have a template.
+  /// Prints the last line on rank 0. With log_ranks = host and a template, it prints
+  /// the line on each host.
   void end(const LineValues& values);
 
-  /// A line from a template of the config, nothing when that is empty.
+  /// Prints a line from a template of the config, or nothing if the template is empty.
   void line(
       const std::string& setting, const std::string& pattern, const LineValues& values);
 
-  /// A line of rank 0's own.
+  /// Prints a line on rank 0.
   void say(const std::string& line);
 
-  /// Where printed lines were lost, and why: "standard output: Broken pipe"; "" when
-  /// all arrived. Log lines of this process count too.
+  /// Returns the stream that lost lines, and the reason: "standard output: Broken
+  /// pipe";
+  /// "" if all lines arrived. Log lines of this process count too.
   std::string lost() const;
 
  private:
@@ -66,8 +70,9 @@ class Progress {
   const RunConfig& config_;
   bool first_;
   bool prints_;
-  // Draws one line again and again.
+  // Draws a progress bar.
   bool draws_;
+  // The bar is on the terminal's last line.
   bool drawn_ = false;
   // The first errno of standard output.
   int lost_ = 0;

@@ -16,7 +16,7 @@ namespace tandem {
 
 namespace {
 
-// Thread ranks share a host, and have no environment of their own.
+// Ranks that are threads share a host and have no environment of their own.
 int local_rank(const RunConfig& config, const Communicator& comm) {
   if (config.ranks.kind == RankKind::thread) {
     return comm.rank();
@@ -62,7 +62,7 @@ void Reporter::add_step(
     const StepSums& sums, const ReportPlace& place, bool has_samples) {
   sums_ += sums;
   epoch_sums_ += sums;
-  // An epoch's last step may have none for this rank.
+  // In the last step of an epoch this rank may have no samples.
   if (whole_batch_ || (has_samples && !sums.empty())) {
     batch_ = sums;
   }
@@ -128,7 +128,7 @@ int64_t Reporter::own_samples_per_step() const {
              : samples;
 }
 
-// As loss.item() of a float32 model: Python prints the digits of the rounded number.
+// Rounds as loss.item() of a float32 model does, so that the digits match Python's.
 double Reporter::batch_loss(const StepSums::Values& batch) const {
   const double loss = batch.mean_loss();
   return config_.exec.precision == Precision::fp64
@@ -136,15 +136,15 @@ double Reporter::batch_loss(const StepSums::Values& batch) const {
              : static_cast<double>(static_cast<float>(loss));
 }
 
-// The sums since the last report, and those of the last batch. Collective if ranks step
-// together: then they are of all ranks.
+// Returns the sums since the last report, and those of the last batch. If ranks step
+// together, the sums are those of all ranks, and the call is collective.
 std::pair<StepSums::Values, StepSums::Values> Reporter::reported_sums() {
   if (!in_lockstep_) {
     return {sums_.values(), batch_.values()};
   }
   auto both = at::cat({sums_.tensor(), batch_.tensor()}).cpu();
   comm_.all_reduce(both, ReduceOp::sum, "report")->wait();
-  // A rank without batches, as a pipeline's first stage, reports those of all ranks.
+  // A rank without batches, such as a pipeline's first stage, reports the sums of all.
   const bool of_all = whole_batch_ || batch_.empty();
   return {
       StepSums(both.narrow(0, 0, 3)).values(),
@@ -173,7 +173,6 @@ void Reporter::report(const ReportPlace& place, bool shown) {
   sums_ = {};
 }
 
-// Once: from there on it is known that lines may be missing.
 void Reporter::note_lost_output() {
   const std::string lost = progress_.lost();
   if (lost.empty() || lost_noted_) {
@@ -181,7 +180,7 @@ void Reporter::note_lost_output() {
   }
   lost_noted_ = true;
   directory_->note_lost_output(lost);
-  log_warning("[train] cannot write to " + lost + "; the run goes on without");
+  log_warning("[train] cannot write to " + lost + "; the run continues without it");
 }
 
 EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {
@@ -201,7 +200,7 @@ EpochLoss Reporter::end_epoch(const ReportPlace& place, bool done) {
   if (done) {
     epoch_sums_ = {};
   }
-  // A rank that converged earlier reads nothing any more.
+  // A rank that has converged reads no samples.
   if (sums.samples > 0) {
     epoch_accuracy_ = sums.percent_correct();
   }

@@ -12,14 +12,15 @@
 
 namespace tandem {
 
-/// Where in its run a report is made.
+/// Position of a report in its run.
 struct ReportPlace {
+  // From 0.
   int64_t epoch = 0;
   int64_t step_in_epoch = 0;
   int64_t steps_per_epoch = 0;
-  // Since the run began.
+  // Completed steps of the run.
   int64_t step = 0;
-  // Samples of the epoch that all ranks have done, of how many.
+  // Samples of the epoch that all ranks have done, and samples of the epoch.
   int64_t samples = 0;
   int64_t total_samples = 0;
   double lr = 0;
@@ -33,21 +34,19 @@ struct EpochLoss {
   double compared = 0;
 };
 
-/// Adds up what the steps gave, and turns it into lines on standard output and in
-/// metrics.jsonl.
+/// Adds up the results of steps and writes them to standard output and metrics.jsonl.
 ///
-/// Reports are sums over all ranks while the ranks make their steps together. Where
-/// they do not (averaging, Hogwild, an asynchronous server) adding up in the middle
-/// of an epoch would be a barrier that the strategy does without: a report then is
-/// of this rank's own samples.
+/// If the ranks step together, a report has the sums of all ranks. Otherwise
+/// (averaging, Hogwild, an asynchronous server) it has the sums of this rank only,
+/// because a reduction in the middle of an epoch would be a barrier.
 class Reporter {
  public:
-  /// `device`: where this rank computes.
+  /// `device`: this rank's device.
   Reporter(
       const RunConfig& config, Communicator& comm, const Strategy& strategy,
       at::Device device);
 
-  /// `directory` outlives the reporter.
+  /// `directory` must outlive the reporter. Call it before the first report.
   void write_to(RunDirectory& directory) {
     directory_ = &directory;
   }
@@ -56,39 +55,44 @@ class Reporter {
     return clock_;
   }
 
-  /// What a step of this rank gave. Reads nothing.
-  /// `has_samples`: whether its batches did, where it had any.
+  /// Adds the sums of a step of this rank without reading them. `has_samples`: false if
+  /// all batches of the step were empty.
   void add_step(
       const StepSums& sums, const ReportPlace& place, bool has_samples = true);
 
-  /// A report of the steps since the last one, `shown` as a line too. Collective in
-  /// lockstep.
+  /// Reports the steps since the last report to metrics.jsonl and, if `shown`, as a
+  /// line. Collective if ranks step together.
   void report(const ReportPlace& place, bool shown);
 
-  /// Ends an epoch's sums. Collective in lockstep. `done`: whether the epoch is
-  /// complete; else its sums are kept for the run that continues it.
+  /// Ends an epoch and returns its loss. `done`: the epoch is complete; otherwise its
+  /// sums are kept for the run that continues it. Collective if ranks step together.
   EpochLoss end_epoch(const ReportPlace& place, bool done = true);
 
-  /// Of this rank in this epoch: this object's own tensor (StepSums::tensor()), for a
-  /// run that goes on in the middle of an epoch.
+  /// Returns this rank's sums of the epoch (StepSums::tensor()), for a checkpoint in
+  /// the middle of an epoch. The tensor shares this object's memory.
   at::Tensor epoch_sums();
 
-  /// Of the last epoch with samples that ended, percent.
+  /// Returns the training accuracy of the last completed epoch with samples, in
+  /// percent.
   double epoch_accuracy() const {
     return epoch_accuracy_;
   }
 
+  /// Prints the start line and starts the clock.
   void start(int64_t samples_of_this_rank, int64_t total_samples);
+  /// Prints that this rank has converged.
   void converged(const ReportPlace& place);
-  /// Adds the time of training.
+  /// Reports an evaluation with the time of training.
   void show(TestReport report);
+  /// Prints the last line.
   void end();
-  /// A line of rank 0.
+  /// Prints a line on rank 0.
   void say(const std::string& line);
 
  private:
+  // Warns once if lines of output were lost.
   void note_lost_output();
-  /// Returns the values that do not depend on a place in the run.
+  /// Returns the values that do not depend on a position in the run.
   LineValues values_of_run() const;
   /// `batch`: sums of a batch alone.
   LineValues values_at(
@@ -104,19 +108,19 @@ class Reporter {
   int64_t num_gpus_;
   DataShard shard_;
   bool in_lockstep_;
-  // Lines show this rank's own numbers.
+  // Lines show the figures of this rank only.
   bool own_numbers_;
-  // The ranks divide a batch, and lines show it as one.
+  // The ranks divide a batch, and lines show the whole batch.
   bool whole_batch_;
   Progress progress_;
   RunClock clock_;
   RunDirectory* directory_ = nullptr;
-  // Of this rank since the last report, and of the epoch.
+  // This rank's sums since the last report, and of the epoch.
   StepSums sums_;
   StepSums epoch_sums_;
-  // Of this rank's last batch that had samples, or its part of the whole last one.
+  // This rank's sums of its last batch with samples, or of its part of the last batch.
   StepSums batch_;
-  // What the last report told of a batch.
+  // Sums of the batch in the last report.
   StepSums::Values shown_batch_;
   double epoch_accuracy_ = 0;
   ReportPlace before_step_;

@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-/// The traces of all ranks as one file's text, on rank 0's time: a rank is a process
-/// of the display. Ranks of one host share a clock; those of several are as far apart
-/// as their hosts' clocks. Collective; every rank gets the text.
+/// Returns the traces of all ranks as the text of one file, in which each rank is a
+/// process. Times are those of rank 0's clock. Clocks of several hosts are not
+/// synchronized. Collective; every rank gets the text.
 std::string trace_of_all_ranks(const Trace& trace, Communicator& comm);
 
 }  // namespace tandem

@@ -75,7 +75,7 @@ TEST_F(FaultyDiskRun, GoesOnWithAWarningWhereThatIsWanted) {
   EXPECT_THAT(
       ended.errors, AllOf(
                         HasSubstr("warning: the checkpoint of step "),
-                        HasSubstr(" is missing, the run goes on: [files] cannot "),
+                        HasSubstr(" is missing, and the run continues: [files] cannot "),
                         HasSubstr("Input/output error")));
   EXPECT_EQ(hash_of(out_), whole());
 }

@@ -113,7 +113,7 @@ TEST_F(ResumedSettings, OfACheckpointInARunAreThatRuns) {
 TEST_F(ResumedSettings, AreTheRecipesWhereNoCheckpointLies) {
   const auto fresh = resume_with_recipe({"--limit", "160", "--epochs", "2"});
   ASSERT_TRUE(fresh.status.ok()) << fresh.errors;
-  EXPECT_THAT(fresh.errors, HasSubstr("starting anew"));
+  EXPECT_THAT(fresh.errors, HasSubstr("starting a new run"));
   EXPECT_EQ(steps(), 20);
 }
 

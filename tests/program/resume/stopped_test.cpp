@@ -149,7 +149,7 @@ TEST_P(StoppedInAnEpoch, SavesAndSaysHowToGoOn) {
       GetParam().first);
   EXPECT_EQ(stopped.ending, "exited with code 75") << stopped.errors;
   EXPECT_THAT(stopped.errors, HasSubstr("stopped by a signal to rank"));
-  EXPECT_THAT(stopped.errors, HasSubstr("go on with --resume auto"));
+  EXPECT_THAT(stopped.errors, HasSubstr("continue with --resume auto"));
   // 60,000 samples, 4 a step and rank, 4 ranks at most: before the epoch's end.
   EXPECT_LT(saved_step(out), 3750);
   EXPECT_GT(saved_step(out), 0);
