@@ -45,18 +45,18 @@ std::unique_ptr<Model> model_of(
     const std::shared_ptr<StatisticsGroup>& statistics) {
   if (own && !config.model.dropout) {
     throw ConfigError(
-        "[model] the program's own model decides about its dropout; leave out "
-        "--no-dropout");
+        "[model] --no-dropout does not apply to the program's own model, which "
+        "controls its dropout; omit --no-dropout");
   }
   if (own && statistics != nullptr) {
     throw ConfigError(
-        "[model] the program's own model computes its batch norm itself; change "
-        "--buffers sync to broadcast or average");
+        "[model] --buffers sync does not apply to the program's own model, which "
+        "computes its batch norm; change --buffers to broadcast or average");
   }
   auto model =
       own ? std::move(own)
           : make_model(config.model.kind, model_options(config, train, statistics));
-  // A checkpoint's weights would replace them, and their file may be gone by then.
+  // A resumed run gets the weights of its checkpoint, and the file may be gone.
   if (!config.model.init.empty() && !goes_on(config)) {
     auto state = model->parameters();
     const auto buffers = model->buffers();
@@ -66,8 +66,8 @@ std::unique_ptr<Model> model_of(
   return model;
 }
 
-// What a convolution computes has the layout of its weights. Arenas keep that, and
-// their gradients have it.
+// The output of a convolution has the layout of its weights. Arenas keep this layout,
+// and gradients have it too.
 void use_channels_last(const Model& model) {
   for (const auto& parameter : model.parameters()) {
     if (parameter.tensor.dim() == 4) {
@@ -77,8 +77,8 @@ void use_channels_last(const Model& model) {
   }
 }
 
-// What `automatic` stands for on these ranks. Over shared memory handing out parameters
-// costs less than updating them all.
+// Resolves `automatic` for these ranks. Over shared memory, distributing updated
+// parameters costs less than updating all parameters on each rank.
 OptimizerState settle_optimizer_state(
     const StrategyOptions& options, const Communicator& comm) {
   if (options.optimizer_state != OptimizerState::automatic ||
@@ -94,14 +94,14 @@ OptimizerState settle_optimizer_state(
                                               : OptimizerState::replicated;
 }
 
-// Each forward pass of a rank waits for all others'.
+// With stacked statistics each forward pass waits for those of all other ranks.
 void check_all_ranks_step_together(
     const Strategy& strategy, const Communicator& comm, const std::string& name) {
   if (strategy.consistency() != Consistency::replicated ||
       strategy.data_shard().num_shards != comm.size()) {
     throw ConfigError(
-        "[parallel] --buffers sync needs ranks that all make the same steps on samples "
-        "of their own, which those of strategy " +
+        "[parallel] --buffers sync needs ranks that make the same steps on different "
+        "samples, but ranks of strategy " +
         name + " do not; change --strategy to data_parallel, or --buffers");
   }
 }
@@ -111,21 +111,21 @@ void check_placement(
   if (!placement.is_elsewhere()) {
     if (config.exec.precision == Precision::tf32) {
       throw ConfigError(
-          "[device] precision tf32 is a GPU's, and the model is in main memory; use "
+          "[device] precision tf32 needs a GPU, but the model is in main memory; use "
           "--precision fp32, or --device cuda");
     }
     return;
   }
   if (!comm.takes(*placement.device)) {
     throw ConfigError(fmt::format(
-        "[device] the model is on {}, and {} ranks exchange what is in main memory "
-        "only; give the run make_device_communicator(), or use one rank, or the CPU",
+        "[device] the model is on {}, but {} ranks exchange only tensors in main "
+        "memory; use make_device_communicator(), one rank, or the CPU",
         placement.device->str(), comm.size()));
   }
   const std::string obstacle = device_obstacle(config);
   if (!obstacle.empty()) {
     throw ConfigError(fmt::format(
-        "[device] the model is on {}, and {}; use --strategy data_parallel, or "
+        "[device] the model is on {}, but {}; use --strategy data_parallel, or "
         "--device cpu",
         placement.device->str(), obstacle));
   }
@@ -136,7 +136,7 @@ void check_placement(
 void compare_outputs(
     const RunConfig& config, const Dataset& train, const Model& model,
     StageOptions& stage) {
-  // With such losses outputs need not be classes.
+  // With these losses, outputs need not be classes.
   if (stage.loss.own || stage.loss.kind == LossKind::mse) {
     return;
   }
@@ -148,7 +148,7 @@ void compare_outputs(
   check_num_outputs(num_outputs(*model.layers(), input), train.num_classes);
 }
 
-// Leaves in `model` what this rank computes.
+// Reduces `model` to the stage of this rank.
 StageOptions stage_of(
     const RunConfig& config, const Dataset& train, const Communicator& comm,
     Model& model, LossFunction loss) {
@@ -172,10 +172,10 @@ StageOptions stage_of(
   if (comm.rank() == 0 && has_trait(config.strategy.kind, kWantsMicroBatches) &&
       config.training.accumulate < grid.stages) {
     log_warning(fmt::format(
-        "[parallel] {} micro-batches a step leave {} of {} stages without work at any "
-        "time; raise --accumulate and lower --batch-size",
-        config.training.accumulate, grid.stages - config.training.accumulate,
-        grid.stages));
+        "[parallel] {} of {} stages are always idle with {} micro-batches per step; "
+        "raise --accumulate and lower --batch-size",
+        grid.stages - config.training.accumulate, grid.stages,
+        config.training.accumulate));
   }
   options.first = grid.stage == 0;
   options.last = grid.stage + 1 == grid.stages;
@@ -290,7 +290,7 @@ RunConfig config_from(const std::map<std::string, std::string>& description) {
     const auto found = description.find(key);
     if (found == description.end()) {
       throw DataError(
-          "[checkpoint] the file does not say its " + std::string(key) +
+          "[checkpoint] the file has no " + std::string(key) +
           "; only tandem's own checkpoints can be evaluated");
     }
     set_field(config, find_field(key, "checkpoint"), found->second, "checkpoint");

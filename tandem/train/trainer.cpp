@@ -41,7 +41,7 @@ namespace {
 constexpr int64_t kDryRunSteps = 2;
 constexpr int64_t kTracedSteps = 20;
 
-// The place of the rank that is furthest on, or rank 0's. Collective.
+// Returns the position of the furthest rank or, with `first`, of rank 0. Collective.
 Position common_place(const Position& mine, bool first, Communicator& comm) {
   const auto place = at::empty({4}, at::kLong);
   auto* values = place.data_ptr<int64_t>();
@@ -137,7 +137,7 @@ class Trainer {
         position_ = {position_.epoch + 1, 0, position_.step, 0};
       }
       save();
-      // The others ask before long.
+      // Ranks in lockstep agree during the next steps.
       if (!parts_.strategy->in_lockstep() && !is_finished()) {
         stop_if_told(agreement_.decide(position_.step));
       }
@@ -152,7 +152,7 @@ class Trainer {
     return position_.epoch >= num_epochs_ || end_.now();
   }
 
-  // The epoch that has just ended, or was broken off.
+  // The epoch that has just ended or was interrupted.
   bool is_evaluated() const {
     return is_last_epoch() || (position_.epoch + 1) % config_.output.eval_every == 0;
   }
@@ -169,7 +169,7 @@ class Trainer {
     return config_.output.dry_run ? std::min(steps, kDryRunSteps) : steps;
   }
 
-  // What only looks, or has nothing left to do, changes nothing of an earlier run.
+  // A dry run, and a resumed run without steps left, change no file of the earlier run.
   void open_directory(const std::string& out, bool resumed) {
     const bool finished =
         is_finished() && !out.empty() && file_exists(out + "/summary.json");
@@ -185,7 +185,7 @@ class Trainer {
     }
   }
 
-  // What only this rank has.
+  // State that only this rank has.
   std::vector<NamedTensor> own_state() {
     auto state = parts_.strategy->rank_state();
     if (end_.convergence().wanted() || !state.empty()) {
@@ -205,8 +205,8 @@ class Trainer {
     }
     if (batches_.sends_batches()) {
       reporter_.say(
-          "data: the images stay in main memory, since they need more than half of the "
-          "free memory of " +
+          "data: the images stay in main memory, because they need more than half of "
+          "the free memory of " +
           parts_.arenas->device().str() + "; each batch is copied there");
     }
     reporter_.start(batches_.samples(), data_.train.size);
@@ -216,21 +216,21 @@ class Trainer {
 
   void train_epoch() {
     batches_.begin(position_);
-    // Steps of a resumed epoch's first part may have been of another size.
+    // Steps before a resume may have had another size.
     last_step_ = position_.step_in_epoch + dry(batches_.num_steps());
     const int64_t before = position_.step;
     while (!is_epoch_done() && !end_.now()) {
       train_step();
       after_step();
     }
-    // A rank that converged reads nothing any more.
+    // A rank that has converged reads no samples.
     if (!config_.output.dry_run && !end_.convergence().some() && is_epoch_done()) {
       batches_.finish_epoch();
     }
     const bool trained = position_.step > before;
     if (trained && is_evaluated()) {
-      // Whatever comes while it is evaluated, what was trained is there. A run that
-      // goes on from here ends the epoch itself.
+      // Saves the training before a long evaluation. A run that resumes from this
+      // checkpoint ends the epoch itself.
       check_replicas();
       save(false);
     }
@@ -238,7 +238,7 @@ class Trainer {
     check_replicas();
   }
 
-  // `trained`: here, not all by an earlier process.
+  // `trained`: this process made steps of the epoch.
   void end_epoch(bool trained) {
     const EpochLoss loss = reporter_.end_epoch(place(), is_epoch_done());
     if (is_epoch_done() && end_.convergence().note(loss.compared)) {
@@ -269,7 +269,7 @@ class Trainer {
   }
 
   void train_step() {
-    // A rank that has converged reads nothing any more.
+    // A rank that has converged reads no samples.
     const auto batches =
         end_.convergence().mine() ? std::vector<Batch>() : batches_.next();
     StepContext context;
@@ -284,7 +284,7 @@ class Trainer {
     ++position_.step_in_epoch;
     ++position_.step;
     position_.samples_in_epoch = batches_.after_step(position_.samples_in_epoch);
-    // A server's sums are its workers', who say themselves what is wrong with them.
+    // A server has the sums of its workers, which report their losses themselves.
     if (batches_.reads()) {
       agreement_.note_loss(position_.step, sums);
     }
@@ -297,18 +297,18 @@ class Trainer {
   void after_step() {
     const bool last = is_epoch_done();
     const bool line_due = is_line_due(config_.output, position_.step_in_epoch, last);
-    // The end of an epoch saves by itself, after the evaluation.
+    // At the end of an epoch run() saves, after the evaluation.
     const bool save_due = !last && config_.output.checkpoint_every > 0 &&
                           position_.step % config_.output.checkpoint_every == 0;
     const bool stopped_alone = stop_ranks_that_step_alone(last || save_due);
-    // To agree, ranks wait for each other. They do so where they wait in any case, and
+    // To agree, ranks wait for each other. They agree when they wait in any case, and
     // otherwise about twice a second.
     const bool ranks_wait = last || save_due || stopped_alone ||
                             (line_due && parts_.strategy->in_lockstep());
     const bool agreement_due =
         parts_.strategy->ranks_have_met() && agreement_.is_due(position_.step);
     const Decision decision = ranks_wait || agreement_due ? agree() : Decision();
-    // The last step reports too, because sums do not reach into the next epoch.
+    // The last step reports too, because sums do not continue in the next epoch.
     if ((last || line_due || decision.end) && !stopped_alone) {
       reporter_.report(place(), line_due);
       memory_.look();
@@ -363,18 +363,17 @@ class Trainer {
     }
     if (!shared && position_.step < target.step) {
       log_warning(
-          "[train] this rank leaves out " +
-          std::to_string(target.step - position_.step) +
+          "[train] this rank skips " + std::to_string(target.step - position_.step) +
           " steps, so that the run is saved within --grace-seconds");
     }
     position_ = target;
   }
 
-  // After what there was to save is saved.
+  // Call it after the run is saved.
   void stop_if_told(const Decision& decision) {
     if (decision.stopping_rank >= 0) {
       finish_saving();
-      // A rank that ends sooner would have the others stopped while rank 0 writes.
+      // If a rank ended earlier, the launcher would stop rank 0 while it writes.
       comm_.barrier("stop");
       throw_stopped_by_signal(decision, position_.step, config_.output);
     }
@@ -388,7 +387,7 @@ class Trainer {
     }
   }
 
-  // May end the run: then no step follows after all.
+  // The result may end the run, and then no step follows.
   TestReport evaluate_in_run() {
     const bool was_last = is_last_epoch();
     const auto report = evaluate_now();
@@ -416,7 +415,7 @@ class Trainer {
       stop_if_told(agreement_.decide(position_.step));
     }
     TestReport& report = whole.value();
-    // Behind the last epoch it is still the last one's model.
+    // After the last epoch the model is still that of the last epoch.
     report.epoch = std::clamp<int64_t>(
         position_.epoch, 0, std::max<int64_t>(1, config_.training.epochs) - 1);
     report.step = position_.step;
@@ -431,14 +430,14 @@ class Trainer {
     return !config_.output.out.empty() && !config_.output.dry_run;
   }
 
-  // `told`: whether the program's observer hears of it.
+  // `told`: the program's observer is called for the checkpoint.
   void save(bool told = true) {
     if (!saves()) {
       return;
     }
     reporter_.clock().pause();
     const auto start = SavePauses::Clock::now();
-    // First: it may set this rank's own values aside.
+    // Before own_state(), because it may store values of this rank there.
     auto state = parts_.strategy->collect_state();
     checkpoints_.save(
         directory_->checkpoints(), position_, end_.patience().best(), std::move(state),
@@ -519,15 +518,15 @@ class Trainer {
   int64_t num_epochs_ = 0;
   // Steps that earlier processes of this run made.
   int64_t first_step_ = 0;
-  // That of the newest checkpoint; -1: there is none.
+  // Step of the newest checkpoint; -1: none.
   int64_t saved_step_ = -1;
   // step_in_epoch at the end of this epoch.
   int64_t last_step_ = 0;
   std::unique_ptr<LrSchedule> schedule_;
   Agreement agreement_;
-  // Of ranks that step alone.
+  // Only for ranks that step alone.
   std::optional<StopExchange> stop_exchange_;
-  // Made when nothing can go wrong any more before the first step.
+  // Made after all checks that precede the first step.
   std::unique_ptr<RunDirectory> directory_;
   Reporter reporter_;
   PeakMemory memory_;
@@ -551,10 +550,11 @@ Summary train(
   const int64_t limit = config.data.limit;
   const DatasetSplits data{
       first_samples(all_data.train, limit), first_samples(all_data.test, limit)};
-  // The model's outputs are the classes of the training part.
+  // Labels of both parts must be classes of the training part, as the model's outputs
+  // are.
   check_samples(data.train, data.train.num_classes);
   check_samples(data.test, data.train.num_classes);
-  // Before the parts are made: some talk to those of the other ranks.
+  // Before the parts are made, because some parts communicate with other ranks.
   const DataParts data_parts = parts_of(data);
   check_same_run(config, data_parts, comm);
   comm.check_equal("whether the program has its own loss", own.loss ? "yes" : "no");

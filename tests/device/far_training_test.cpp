@@ -239,7 +239,7 @@ TEST(FarRun, Tf32IsForDevices) {
   config.exec.precision = Precision::tf32;
   EXPECT_THAT(
       error_of<ConfigError>([&] { hash_after(config, {}); }),
-      HasSubstr("precision tf32 is a GPU's"));
+      HasSubstr("precision tf32 needs a GPU"));
   EXPECT_THAT(hash_after(config, far_placement()), testing::SizeIs(64));
 }
 

@@ -187,7 +187,7 @@ TEST(PipelineRun, ReplicasOfAStageThatDriftStopTheRunByName) {
   EXPECT_THAT(
       error_of<Error>(run_nudged),
       AllOf(
-          HasSubstr("parameter 'conv2.weight' of replica 1"), HasSubstr("replica 0")));
+          HasSubstr("parameter 'conv2.weight' differs between replica 1"), HasSubstr("replica 0")));
   config.strategy.drift_check = DriftCheck::resync;
   EXPECT_EQ(run_nudged()[3].test.count, 100);
 }
