@@ -10,7 +10,7 @@
 
 namespace tandem::agreement_test {
 
-TEST(Agreement, AllRanksLearnWhichLossWentBadFirst) {
+TEST(Agreement, AllRanksGetTheFirstStepWithABadLoss) {
   const auto decisions = on_each_rank("thread", 3, [](Communicator& comm) {
     Agreement agreement(comm, 0);
     for (int64_t step = 1; step <= 6; ++step) {
@@ -37,7 +37,7 @@ TEST(Agreement, AnInfiniteLossIsBadToo) {
   EXPECT_EQ(agreement.decide(2).bad_step, 2);
 }
 
-TEST(Agreement, MinutesThatPassAtRankZeroMakeAllSave) {
+TEST(Agreement, RankZerosClockMakesAllRanksSave) {
   const auto saves = on_each_rank("thread", 2, [](Communicator& comm) {
     Agreement never(comm, 0);
     Agreement always(comm, 1e-9);
@@ -49,18 +49,18 @@ TEST(Agreement, MinutesThatPassAtRankZeroMakeAllSave) {
   EXPECT_EQ(saves[1], saves[0]);
 }
 
-TEST(Agreement, AResumedRunAsksAsOftenAsANewOne) {
+TEST(Agreement, AResumedRunAgreesAsOftenAsANewRun) {
   const auto comm = make_single_communicator();
   Agreement agreement(*comm, 0);
   agreement.begin(1'000'000);
   EXPECT_TRUE(agreement.is_due(1'000'001));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   agreement.decide(1'000'001);
-  // One step took 20 ms or more: at most 25 fit into half a second.
+  // One step took at least 20 ms, so at most 25 steps fit into half a second.
   EXPECT_TRUE(agreement.is_due(1'000'001 + 26));
 }
 
-TEST(Agreement, RanksAreDueAtTheSameStepsWhateverTheirClocks) {
+TEST(Agreement, RanksAgreeAtTheSameStepsForAnyClocks) {
   const auto due = on_each_rank("thread", 3, [](Communicator& comm) {
     Agreement agreement(comm, 0);
     std::vector<int64_t> steps;

@@ -1,4 +1,4 @@
-// What "auto" stands for in a run, and where a run says so.
+// Choices of "auto" in a run, and where the run reports them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ RunConfig small_config(int ranks) {
   return config;
 }
 
-TEST(AutoChoices, TheFirstLineNamesThem) {
+TEST(AutoChoices, AreInTheFirstLine) {
   auto config = small_config(3);
   EXPECT_THAT(
       first_line_of(config, 3),
@@ -51,12 +51,12 @@ TEST(AutoChoices, TheFirstLineNamesThem) {
                "state replicated"));
   config.strategy.optimizer_state = OptimizerState::sharded;
   config.exec.precision = Precision::fp64;
-  // Where a recipe has a first line of its own it comes after.
+  // With a start_line, the line of choices comes first.
   config.output.start_line = "Training started...";
   EXPECT_THAT(
       first_line_of(config, 3),
       EndsWith("executor eager, fp64, optimizer state sharded"));
-  // Others keep the state as they must.
+  // Strategies without that choice do not report it.
   config = small_config(2);
   config.strategy.kind = StrategyKind::averaging;
   EXPECT_THAT(
@@ -64,8 +64,8 @@ TEST(AutoChoices, TheFirstLineNamesThem) {
       EndsWith("averaging, 2 ranks over thread, executor compiled, fp32"));
 }
 
-// Ranks that go on elsewhere choose anew.
-TEST(AutoChoices, ConfigKeepsAllButThePrecisionForWhoGoesOn) {
+// A run that resumes on other hosts chooses again.
+TEST(AutoChoices, ConfigFileKeepsAutoExceptForThePrecision) {
   const Scratch scratch;
   auto config = small_config(3);
   config.output.out = scratch / "run";
@@ -77,7 +77,7 @@ TEST(AutoChoices, ConfigKeepsAllButThePrecisionForWhoGoesOn) {
   }
 }
 
-TEST(AutoChoices, ConfigAndSummaryHoldWhatTheyBecame) {
+TEST(AutoChoices, ConfigAndSummaryRecordTheChoices) {
   const Scratch scratch;
   auto config = small_config(3);
   config.exec.precision = Precision::automatic;
@@ -95,7 +95,7 @@ TEST(AutoChoices, ConfigAndSummaryHoldWhatTheyBecame) {
           HasSubstr("\"optimizer_state\": \"replicated\"")));
 }
 
-// As settled by ranks whose CPUs compute in bfloat16, or do not.
+// Returns the precision of ranks whose CPUs compute in bfloat16 or not.
 Precision settled(const RunConfig& config, const std::vector<bool>& has_bf16) {
   const auto all = on_each_rank(
       "thread", static_cast<int>(has_bf16.size()), [&](Communicator& comm) {
@@ -106,7 +106,7 @@ Precision settled(const RunConfig& config, const std::vector<bool>& has_bf16) {
   return all[0];
 }
 
-TEST(AutoPrecision, IsBf16OnlyWhereAllCpusComputeInIt) {
+TEST(AutoPrecision, IsBf16OnlyIfAllCpusComputeInBf16) {
   RunConfig config;
   config.exec.precision = Precision::automatic;
   testing::internal::CaptureStderr();
@@ -123,7 +123,7 @@ TEST(AutoPrecision, IsBf16OnlyWhereAllCpusComputeInIt) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), IsEmpty());
 }
 
-TEST(AutoPrecision, WhoAsksForBf16WithoutItIsToldThePriceAndTheWayOut) {
+TEST(AutoPrecision, Bf16WithoutHardwareWarnsOfTheCost) {
   RunConfig config;
   config.exec.precision = Precision::bf16;
   testing::internal::CaptureStderr();
@@ -136,7 +136,7 @@ TEST(AutoPrecision, WhoAsksForBf16WithoutItIsToldThePriceAndTheWayOut) {
           HasSubstr("use --precision fp32, or auto")));
 }
 
-TEST(AutoPrecision, ARunThatGoesOnKeepsItsOwn) {
+TEST(AutoPrecision, AResumedRunKeepsItsPrecision) {
   const Scratch scratch;
   for (const auto before : {Precision::bf16, Precision::fp32}) {
     auto config = small_config(3);
@@ -151,7 +151,7 @@ TEST(AutoPrecision, ARunThatGoesOnKeepsItsOwn) {
     config.output.out = scratch / "elsewhere";
     EXPECT_EQ(settled(config, {other, other, other}), before);
   }
-  // Nothing to go on from.
+  // Without a run to resume.
   auto config = small_config(3);
   config.exec.precision = Precision::automatic;
   config.output.out = scratch / "new";

@@ -1,4 +1,4 @@
-// Lines of single batches: whose loss they show, where they come, in which order the
+// Lines about single batches: whose loss they show, at which steps, and in which order
 // batches are read.
 
 #include <gmock/gmock.h>
@@ -13,8 +13,8 @@ namespace tandem::batch_lines_test {
 using testing::ElementsAre;
 using testing::SizeIs;
 
-// 64 samples on three ranks: 11 batches of 2 each, two samples of them repeated. In
-// float64 losses by two ways agree in all digits that are compared.
+// 64 samples on three ranks: 11 batches of 2 per rank, with two samples repeated. In
+// float64, losses computed in two ways agree in all compared digits.
 RunConfig three_ranks() {
   auto config = small_config();
   config.ranks.nproc = 3;
@@ -23,7 +23,7 @@ RunConfig three_ranks() {
   config.output.log_ranks = LogRanks::all;
   config.output.log_every = 1;
   config.output.log_line = "{rank} in epoch {epoch_index}: {batch_index} {batch_loss}";
-  // Without a time, so that runs are compared whole.
+  // Without times, so that all output can be compared.
   config.output.end_line = "end";
   return config;
 }
@@ -36,7 +36,7 @@ Lines sorted_run(const RunConfig& config) {
 
 TEST(BatchLines, ShowTheLossOfARanksOwnBatchAlone) {
   auto config = three_ranks();
-  // A report of one batch is of that batch.
+  // With one batch per report, both losses are the same.
   config.output.log_line = "{rank}: {batch_index} {loss:.6f}";
   const auto each = sorted_run(config);
   config.output.log_line = "{rank}: {batch_index} {batch_loss:.6f}";
@@ -50,7 +50,7 @@ TEST(BatchLines, ShowTheLossOfARanksOwnBatchAlone) {
   }
 }
 
-TEST(BatchLines, AreRankZerosOwnWhereOnlyItPrints) {
+TEST(BatchLines, AreOfRankZeroIfOnlyRankZeroPrints) {
   auto config = three_ranks();
   const auto own = starting_with(run(config).lines, "0 in");
   config.output.log_ranks = LogRanks::first;
@@ -73,7 +73,6 @@ TEST(BatchLines, ShowAFloat32LossOfAFloat32Model) {
   EXPECT_TRUE(std::none_of(float64.begin(), float64.end(), is_float32));
 }
 
-// Micro-batches of a step are one batch.
 TEST(BatchLines, CountAStepsMicroBatchesAsOneBatch) {
   auto config = three_ranks();
   config.output.log_line = "{rank}: {batch_index} {own_samples} {batch_loss:.5f}";
@@ -86,8 +85,8 @@ TEST(BatchLines, CountAStepsMicroBatchesAsOneBatch) {
   EXPECT_THAT(starting_with(parts, "2: 5 20 "), SizeIs(1));
 }
 
-// Their losses are known at the last stage.
-TEST(BatchLines, OfAPipelineAreTheBatchsTooOnTheFirstStage) {
+// Losses are known only at the last stage.
+TEST(BatchLines, OfAPipelineShowTheBatchOnTheFirstStageToo) {
   auto config = three_ranks();
   config.model.kind = ModelKind::net5x5;
   config.strategy.kind = StrategyKind::pipeline;
@@ -117,7 +116,7 @@ Lines places(RunConfig config, LogAt log_at) {
   return starting_with(run(config).lines, "2 in");
 }
 
-TEST(BatchLines, ComeAtTheFirstOfEveryFewStepsOrAtTheLast) {
+TEST(BatchLines, ComeAtTheFirstOrLastOfEveryFewSteps) {
   EXPECT_THAT(
       places(three_ranks(), LogAt::last),
       ElementsAre(
@@ -128,7 +127,7 @@ TEST(BatchLines, ComeAtTheFirstOfEveryFewStepsOrAtTheLast) {
       ElementsAre(
           "2 in 0: 2 of 6", "2 in 0: 5 of 6", "2 in 0: 8 of 6", "2 in 0: 10 of 4",
           "2 in 1: 2 of 6", "2 in 1: 5 of 6", "2 in 1: 8 of 6", "2 in 1: 10 of 4"));
-  // The mean of a report does not reach back over the epoch's end.
+  // A report has no steps of the previous epoch.
   EXPECT_THAT(
       places(three_ranks(), LogAt::first),
       ElementsAre(
@@ -136,7 +135,7 @@ TEST(BatchLines, ComeAtTheFirstOfEveryFewStepsOrAtTheLast) {
           "2 in 1: 0 of 2", "2 in 1: 3 of 6", "2 in 1: 6 of 6", "2 in 1: 9 of 6"));
 }
 
-TEST(BatchLines, ComeAtTheSamePlacesWithoutLockstep) {
+TEST(BatchLines, ComeAtTheSameStepsWithoutLockstep) {
   auto config = three_ranks();
   config.strategy.kind = StrategyKind::averaging;
   EXPECT_THAT(
@@ -146,7 +145,7 @@ TEST(BatchLines, ComeAtTheSamePlacesWithoutLockstep) {
           "2 in 1: 0 of 2", "2 in 1: 3 of 6", "2 in 1: 6 of 6", "2 in 1: 9 of 6"));
 }
 
-// Losses of a model that stands still name the batches.
+// Losses of a model that does not train identify the batches.
 Lines losses_of_epoch(const RunConfig& config, int epoch) {
   auto lines =
       starting_with(sorted_run(config), "3 in epoch " + std::to_string(epoch) + ": ");

@@ -1,4 +1,4 @@
-// How far bfloat16 may lead training away from float32.
+// Difference between training in bfloat16 and in float32.
 
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/linear.h>
@@ -34,9 +34,9 @@ bool sums_in_bf16() {
   return kernel_isa() != Isa::avx512;
 }
 
-// With the error of a sum of so many terms of either sign: partial sum k has the size
-// of sqrt(k) terms and is rounded once more, so all errors together are kMeanError *
-// sqrt(terms / 2) of the last sum.
+// Adds the error of a sum of `terms` terms of both signs. Partial sum k has the size of
+// sqrt(k) terms and is rounded once, so the total error is kMeanError * sqrt(terms / 2)
+// of the last sum.
 at::Tensor with_error_of_sum(const at::Tensor& x, int64_t terms) {
   if (!sums_in_bf16()) {
     return x;
@@ -54,13 +54,14 @@ void add_error_to_gradient(const at::Tensor& x, int64_t terms) {
   }
 }
 
-// To bfloat16 and back, as is the gradient on its way through.
+// Rounds to bfloat16 and back, also the gradient in backward.
 at::Tensor rounded(const at::Tensor& x) {
   return x.to(at::kBFloat16).to(at::kFloat);
 }
 
-// A built-in model in float32 whose values are rounded where autocast's are: what goes
-// into convolutions and matrix products, and what leaves each layer but a log-softmax.
+// A built-in model in float32 that rounds the values that autocast rounds: the inputs
+// of convolutions and matrix products, and the outputs of all layers except a
+// log-softmax.
 class RoundedModel : public Model {
  public:
   RoundedModel(ModelKind kind, const ModelOptions& options) {
@@ -98,8 +99,8 @@ class RoundedModel : public Model {
     const auto input = rounded(x);
     const auto weight = rounded(model.parameters()[0].tensor);
     const auto bias = rounded(model.parameters()[1].tensor);
-    // The gradient of a convolution's input adds up outputs, then places of the window;
-    // that of its weights the samples of a rank.
+    // The gradient of a convolution's input is a sum over outputs and window positions;
+    // the gradient of its weights is a sum over the samples of a rank.
     const int64_t window = layer.kernel * layer.kernel;
     add_error_to_gradient(input, layer.out + window);
     add_error_to_gradient(weight, kRankBatch);
@@ -124,7 +125,7 @@ class RoundedModel : public Model {
 
 using Layers = std::map<std::string, at::Tensor>;
 
-// Each layer's parameters, as one vector.
+// Returns each layer's parameters as one vector.
 Layers layers_of(const Assembly& parts) {
   std::map<std::string, std::vector<at::Tensor>> tensors;
   for (const auto& [name, tensor] : parts.arenas->state()) {
@@ -142,7 +143,7 @@ Layers layers_of(const Assembly& parts) {
   return flat;
 }
 
-// How some steps change them.
+// Returns the changes of the layers' parameters in some steps.
 Layers train_digits(
     const RunConfig& config, int64_t pad, Communicator& comm,
     std::unique_ptr<Model> model = nullptr) {
@@ -188,7 +189,7 @@ Layers on_two_ranks(const ModelRow& model, Precision precision) {
   })[0];
 }
 
-// On one rank with the samples of both, whose batch norm so sees them all too.
+// Trains on one rank with the samples of both ranks, so its batch norm has all of them.
 Layers rounded_run(const ModelRow& model) {
   auto config = config_of(model, Precision::fp32);
   config.model.kind = ModelKind::custom;
@@ -200,8 +201,8 @@ Layers rounded_run(const ModelRow& model) {
       config, model.pad, *comm, std::make_unique<RoundedModel>(model.value, options));
 }
 
-// Of the layer that is farthest away: 1 where one was not trained at all, more where
-// one has the gradient of something else.
+// Returns the relative distance of the worst layer: 1 for a layer without training,
+// more for a layer with a wrong gradient.
 double distance(const Layers& changes, const Layers& wanted) {
   double most = 0;
   for (const auto& [layer, change] : wanted) {
@@ -211,12 +212,12 @@ double distance(const Layers& changes, const Layers& wanted) {
   return most;
 }
 
-// What rounding does to a training is hard to say beforehand: a ReLU or a pool passes
-// some gradients elsewhere. So the same roundings are made in float32, layer by layer.
-// Their errors are of the same size, and independent where sums are in bfloat16: in 144
-// trainings (6 models, 12 seeds, AVX2 and AVX512_BF16) bf16 was at most 1.22 times as
-// far from float32 as they were.
-TEST(Bf16, IsAsFarFromFloat32AsItsRoundingsAre) {
+// The effect of rounding is hard to predict, because a ReLU or a pool may pass
+// gradients to other values. So float32 training with the same roundings, layer by
+// layer, is the reference. Its errors have the same size, and are independent if sums
+// are in bfloat16. In 144 trainings (6 models, 12 seeds, AVX2 and AVX512_BF16) bf16 was
+// at most 1.22 times as far from float32 as the reference.
+TEST(Bf16, DiffersFromFloat32AsMuchAsItsRoundings) {
   for (const auto& model : Choices<ModelKind>::rows) {
     if (model.value == ModelKind::custom) {
       continue;

@@ -1,5 +1,6 @@
-// What becomes of batch norm's running statistics, and of each rank's test accuracy,
-// under each setting of --buffers.
+// Running statistics of batch norm, and test accuracies of the ranks, for each setting
+// of
+// --buffers.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ Loader loader_of(const Dataset& data, int shard, int num_shards, int64_t batch_s
   return Loader(data, sampler, options);
 }
 
-// Each rank answers for the whole test set, with its own running statistics.
+// Each rank evaluates the whole test set with its own running statistics.
 double accuracy_of(Strategy& strategy, const Dataset& test) {
   StepContext context;
   context.training = false;
@@ -84,7 +85,7 @@ double largest_difference(const std::vector<RankResult>& ranks) {
   return (ranks[0].statistics - ranks[1].statistics).abs().max().item<double>();
 }
 
-TEST(Buffers, LeftAloneDifferBetweenRanksAndSoDoTestAccuracies) {
+TEST(Buffers, WithoutSyncDifferBetweenRanksAsTestAccuraciesDo) {
   const auto ranks = train_with(BufferSync::off);
   RecordProperty("statistics", std::to_string(largest_difference(ranks)));
   RecordProperty("accuracy_0", std::to_string(ranks[0].accuracy));
@@ -93,7 +94,7 @@ TEST(Buffers, LeftAloneDifferBetweenRanksAndSoDoTestAccuracies) {
   EXPECT_NE(ranks[0].accuracy, ranks[1].accuracy);
 }
 
-TEST(Buffers, KeptInStepAreEqualAndSoAreTestAccuracies) {
+TEST(Buffers, WithSyncAreEqualAsTestAccuraciesAre) {
   for (const auto buffers :
        {BufferSync::broadcast, BufferSync::average, BufferSync::sync}) {
     SCOPED_TRACE(name_of(buffers));
@@ -105,9 +106,9 @@ TEST(Buffers, KeptInStepAreEqualAndSoAreTestAccuracies) {
   }
 }
 
-// 33 samples: each epoch's last step has one, which leaves rank 1 a batch without
-// samples. The resumed run starts there.
-TEST(Buffers, SyncRunsOnUnevenDataAndGoesOnFromACheckpoint) {
+// The last step of an epoch of 33 samples has one sample, so rank 1 has an empty batch.
+// The resumed run starts there.
+TEST(Buffers, SyncWorksOnUnevenDataAndResumes) {
   const Scratch scratch;
   auto config = config_with(BufferSync::sync);
   config.data.uneven = Uneven::join;
@@ -128,7 +129,7 @@ TEST(Buffers, SyncRunsOnUnevenDataAndGoesOnFromACheckpoint) {
   EXPECT_EQ(run(), whole);
 }
 
-TEST(Buffers, SyncIsNotForAProgramsOwnModel) {
+TEST(Buffers, SyncRefusesAProgramsOwnModel) {
   auto config = config_with(BufferSync::sync);
   config.model.kind = ModelKind::custom;
   const auto data = load_dataset("digits", 10);

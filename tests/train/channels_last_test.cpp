@@ -1,4 +1,4 @@
-// Runs whose images and convolutions' weights are NHWC.
+// Runs with images and weights of convolutions in NHWC.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,8 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
     Ranks, ChannelsLast, testing::Values(1, 2, 3),
     [](const auto& ranks) { return std::to_string(ranks.param); });
 
-// What is saved says nothing of the layout: Adam's moments are those of the tensors.
-TEST_P(ChannelsLast, TrainsAndSavesAsWithout) {
+// Checkpoints do not depend on the layout.
+TEST_P(ChannelsLast, DoesNotChangeResultsAndCheckpoints) {
   const Scratch scratch;
   for (const auto& layers : {small_net_layers(), convnet_bn_layers()}) {
     const auto with = short_run(scratch / "with", true);
@@ -85,7 +85,7 @@ TEST_P(ChannelsLast, TrainsAndSavesAsWithout) {
   }
 }
 
-TEST_P(ChannelsLast, GoesOnFromEitherLayout) {
+TEST_P(ChannelsLast, ResumesFromEitherLayout) {
   const Scratch scratch;
   const auto whole = train_on(short_run(scratch / "whole", true), GetParam());
   for (const bool begins_with : {true, false}) {
@@ -103,7 +103,7 @@ TEST_P(ChannelsLast, GoesOnFromEitherLayout) {
   }
 }
 
-TEST(ChannelsLastRun, PipelinesHandOnImages) {
+TEST(ChannelsLastRun, PipelinesSendImages) {
   const Scratch scratch;
   const auto run = [&](const char* out, bool channels_last) {
     auto config = short_run(scratch / out, channels_last);
@@ -122,7 +122,7 @@ std::unique_ptr<Model> float_model() {
   return make_layered_model(small_net_layers(), options);
 }
 
-TEST(ChannelsLastRun, OtherExecutorsHaveALayoutOfTheirOwn) {
+TEST(ChannelsLastRun, OtherExecutorsUseTheirOwnLayout) {
   const auto comm = make_single_communicator();
   const DatasetSplits data = {noise_images(24), noise_images(12)};
   auto config = short_run("", true);

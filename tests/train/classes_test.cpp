@@ -1,4 +1,4 @@
-// A model's outputs are compared with the classes of the data before the first step.
+// Comparison of a model's outputs with the classes of the data, before the first step.
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <gmock/gmock.h>
@@ -101,8 +101,8 @@ TEST(Classes, MoreOutputsThanClassesAreAWarning) {
   }
 }
 
-// The first samples may lack a class that the others have.
-TEST(Classes, AreThoseThatTheDataSetDeclares) {
+// The first samples may lack a class.
+TEST(Classes, AreTheDeclaredClassesOfTheDataSet) {
   auto data = data_of_5_classes();
   data.train.num_classes = data.test.num_classes = 6;
   const auto comm = make_single_communicator();
@@ -128,7 +128,7 @@ TEST(Classes, AnOutputWithoutARowPerSampleIsAnError) {
           Not(HasSubstr("\n"))));
 }
 
-TEST(Classes, AProgramsOwnLossDecidesWhatOutputsAre) {
+TEST(Classes, AProgramsOwnLossAcceptsAnyOutputs) {
   const auto comm = make_single_communicator();
   CustomParts own(function_model(1));
   own.loss = [](const at::Tensor& outputs, const at::Tensor& targets) {

@@ -1,5 +1,4 @@
-// Training with gradients of 16 bits is as accurate, and replicas do not drift (the run
-// would stop: drift_check).
+// Training with 16-bit gradients. drift_check would stop the run if replicas drifted.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +25,7 @@ std::vector<Summary> train_with(
       backend, 2, [&](Communicator& comm) { return train(config, data, comm); });
 }
 
-TEST(CommHookTraining, IsAsAccurateAndAllRanksEndWithTheSameBits) {
+TEST(CommHookTraining, KeepsAccuracyAndEqualBitsOnAllRanks) {
   const auto data = load_dataset("digits", 4000);
   const auto exact = train_with(CommHook::none, "thread", data);
   EXPECT_GE(exact[0].test.accuracy(), 70);

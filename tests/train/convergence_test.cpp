@@ -12,7 +12,8 @@ namespace tandem::convergence_test {
 
 using testing::ElementsAre;
 
-// After each epoch: n(ow), m(ine), s(ome), a(ll).
+// Returns the state after an epoch as letters: n (converged now), m (mine), s (some), a
+// (all).
 std::string told(Convergence& convergence, double loss) {
   std::string text = convergence.note(loss) ? "n" : "";
   text += convergence.mine() ? "m" : "";
@@ -21,7 +22,7 @@ std::string told(Convergence& convergence, double loss) {
   return text;
 }
 
-TEST(Convergence, RanksConvergeAloneAndTheRunWithTheLast) {
+TEST(Convergence, RunConvergesWhenTheLastRankHasConverged) {
   const std::vector<std::vector<double>> losses = {
       {2, 1, 0.95, 0, 0}, {2, 1.5, 1, 0.5, 0.49}};
   const auto ranks = on_each_rank("thread", 2, [&](Communicator& comm) {
@@ -36,7 +37,7 @@ TEST(Convergence, RanksConvergeAloneAndTheRunWithTheLast) {
   EXPECT_THAT(ranks[1], ElementsAre("", "", "s", "s", "nmsa"));
 }
 
-TEST(Convergence, ARankThatReadsNothingIsNotWaitedFor) {
+TEST(Convergence, ARankWithoutSamplesDoesNotCount) {
   const auto ranks = on_each_rank("thread", 2, [&](Communicator& comm) {
     Convergence convergence(comm, 0.1, comm.rank() == 1);
     told(convergence, 1);
@@ -45,14 +46,14 @@ TEST(Convergence, ARankThatReadsNothingIsNotWaitedFor) {
   EXPECT_THAT(ranks, ElementsAre("sa", "nmsa"));
 }
 
-TEST(Convergence, NeverComesWithoutADelta) {
+TEST(Convergence, IsOffWithoutMinDelta) {
   const auto comm = make_single_communicator();
   Convergence convergence(*comm, 0, true);
   EXPECT_FALSE(convergence.wanted());
   EXPECT_EQ(told(convergence, 1) + told(convergence, 1), "");
 }
 
-TEST(Convergence, GoesOnFromItsState) {
+TEST(Convergence, ContinuesFromItsState) {
   const auto comm = make_single_communicator();
   Convergence first(*comm, 0.1, true);
   first.note(1);

@@ -1,4 +1,4 @@
-// Runs on a data set that only the program has.
+// Runs on a data set that the program defines.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(CustomDataset, LimitAppliesToBothParts) {
   auto config = config_of();
   config.data.limit = 16;
   auto data = faces();
-  // Hashes of all samples, which differ from those of the first 16.
+  // The hashes are of all samples and differ from those of the first 16.
   data.train.hashes = {"images", "labels"};
   const auto summary = train_alone(config, data);
   EXPECT_EQ(summary.steps, 2);
@@ -54,7 +54,7 @@ TEST(CustomDataset, LimitAppliesToBothParts) {
   EXPECT_EQ(summary.parameters_sha256, train_alone(config, data).parameters_sha256);
 }
 
-TEST(CustomDataset, ItsNameIsRecordedAndItsRunIsEvaluatedWithIt) {
+TEST(CustomDataset, IsRecordedByNameAndEvaluatesItsRun) {
   const Scratch scratch;
   const std::string run = scratch / "run";
   const auto summary = train_alone(config_of(run), faces());
@@ -76,13 +76,13 @@ TEST(CustomDataset, ItsNameIsRecordedAndItsRunIsEvaluatedWithIt) {
   const auto all = evaluate_checkpoint(checkpoint, options);
   EXPECT_EQ(all.correct, summary.test.correct);
   EXPECT_EQ(all.count, 40);
-  // The classes are those of the run, even if these samples lack some.
+  // The classes are those of the run, even if the samples lack some.
   options.dataset->num_classes = 3;
   options.limit = 10;
   EXPECT_EQ(evaluate_checkpoint(checkpoint, options).count, 10);
 }
 
-TEST(CustomDataset, ItsRunIsResumed) {
+TEST(CustomDataset, ResumesItsRun) {
   const Scratch scratch;
   auto config = config_of(scratch / "run");
   train_alone(config, faces());
@@ -91,7 +91,7 @@ TEST(CustomDataset, ItsRunIsResumed) {
   EXPECT_EQ(train_alone(config, faces()).steps, 16);
 }
 
-TEST(CustomDataset, IsUnnamedByDefaultAndALoadedOneKeepsItsName) {
+TEST(CustomDataset, HasNoNameByDefaultUnlessItWasLoaded) {
   EXPECT_EQ(recorded_name(Dataset()), "custom:unnamed");
   EXPECT_EQ(recorded_name(load_dataset("digits", 8).train), "digits");
 }

@@ -4,7 +4,7 @@
 
 namespace tandem::device_limits_test {
 
-TEST(DeviceObstacle, GpusBeforeTensorCoresOfFloat32SumsHaveNoBf16AndTf32) {
+TEST(DeviceObstacle, OldGpusDoNotSupportBf16AndTf32) {
   for (const auto precision : {Precision::bf16, Precision::tf32}) {
     EXPECT_EQ(
         precision_obstacle(precision, "7.5"),
@@ -17,7 +17,7 @@ TEST(DeviceObstacle, GpusBeforeTensorCoresOfFloat32SumsHaveNoBf16AndTf32) {
   }
 }
 
-TEST(DeviceObstacle, OtherPrecisionsAreForEveryGpu) {
+TEST(DeviceObstacle, EveryGpuSupportsOtherPrecisions) {
   for (const auto precision : {Precision::fp32, Precision::fp16, Precision::fp64}) {
     EXPECT_EQ(precision_obstacle(precision, "7.5"), "");
   }

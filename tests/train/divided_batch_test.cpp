@@ -1,5 +1,5 @@
-// divide_batch: runs on one to four ranks make the same steps on the same samples, so
-// they print the same losses.
+// With divide_batch, runs on one to four ranks make the same steps on the same samples,
+// so they print the same losses.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ void expect_same_lines(const Lines& mine, const Lines& of_one) {
   expect_same(numbers_of(mine, "epoch"), numbers_of(of_one, "epoch"));
 }
 
-TEST(DivideBatch, AnyNumberOfRanksPrintsTheLossesOfOne) {
+TEST(DivideBatch, AnyNumberOfRanksPrintsTheLossesOfOneRank) {
   const auto one = run(divided(1)).lines;
   const auto losses = numbers_of(one, "loss");
   ASSERT_THAT(losses, SizeIs(14));
@@ -78,7 +78,7 @@ TEST(DivideBatch, AnyNumberOfRanksPrintsTheLossesOfOne) {
   }
 }
 
-// A model that stands still: its losses name the samples of a step.
+// Losses of a model that does not train identify the samples of a step.
 TEST(DivideBatch, TheSameSamplesAreInTheSameStep) {
   const auto losses_of = [](int ranks) {
     auto config = divided(ranks);
@@ -95,8 +95,8 @@ TEST(DivideBatch, TheSameSamplesAreInTheSameStep) {
   }
 }
 
-// Masks depend on a sample's position, which does not depend on who reads it.
-TEST(DivideBatch, DropoutIsThatOfOneRankToo) {
+// Masks depend on a sample's position, not on the rank that reads the sample.
+TEST(DivideBatch, DropoutIsThatOfOneRank) {
   const auto losses_of = [](int ranks, bool dropout) {
     auto config = divided(ranks);
     config.model.kind = ModelKind::net;
@@ -122,7 +122,7 @@ TEST(DivideBatch, MicroBatchesAddUpToTheSameStep) {
   }
 }
 
-TEST(DivideBatch, MoreRanksThanSamplesLeaveSomeWithout) {
+TEST(DivideBatch, MoreRanksThanSamplesLeaveSomeRanksEmpty) {
   auto config = divided(1);
   config.training.batch_size = 3;
   const auto one = run(config).lines;
@@ -131,7 +131,7 @@ TEST(DivideBatch, MoreRanksThanSamplesLeaveSomeWithout) {
   expect_same_lines(run(config).lines, one);
 }
 
-TEST(DivideBatch, SharedOutUpdatesAndOtherSyncsChangeNothing) {
+TEST(DivideBatch, ShardedUpdatesAndOtherSyncsChangeNothing) {
   const auto one = run(divided(1)).lines;
   for (const auto sync : {SyncMode::parameter, SyncMode::flat}) {
     auto config = divided(3);
@@ -141,8 +141,7 @@ TEST(DivideBatch, SharedOutUpdatesAndOtherSyncsChangeNothing) {
   }
 }
 
-// Each rank's own loss, where each rank prints.
-TEST(DivideBatch, RanksThatAllPrintShowTheirChunks) {
+TEST(DivideBatch, EachRankPrintsTheLossOfItsChunk) {
   auto config = divided(3);
   config.training.epochs = 1;
   config.output.log_ranks = LogRanks::all;
@@ -152,14 +151,15 @@ TEST(DivideBatch, RanksThatAllPrintShowTheirChunks) {
   EXPECT_THAT(lines, testing::IsSupersetOf({"0: 20 24", "1: 20 24", "2: 10 12"}));
 }
 
-TEST(DivideBatch, TheFirstLineSaysSo) {
+TEST(DivideBatch, IsInTheFirstLine) {
   EXPECT_THAT(
       run(divided(3)).lines,
       testing::Contains(HasSubstr("64 samples, batch 10 / 3, data_parallel")));
 }
 
-// Stopped in mid-epoch on three ranks, it goes on with two to the losses of one.
-TEST(DivideBatch, GoesOnWithAnotherNumberOfRanks) {
+// A run stops in the middle of an epoch on three ranks and resumes on two. Its losses
+// are those of one rank.
+TEST(DivideBatch, ResumesWithAnotherNumberOfRanks) {
   const Scratch scratch;
   const auto one = run(divided(1));
   auto config = divided(3);
@@ -177,7 +177,7 @@ TEST(DivideBatch, GoesOnWithAnotherNumberOfRanks) {
   expect_same(numbers_of(again.lines, "loss"), rest);
 }
 
-TEST(DivideBatch, WhatItCannotGoWithIsRefused) {
+TEST(DivideBatch, RefusesConflictingSettings) {
   const auto error_with = [](const auto& change) {
     auto config = divided(2);
     change(config);

@@ -1,4 +1,4 @@
-// Checkpoints that `tandem eval` refuses; the others are in tests/checkpoint.
+// Checkpoints that `tandem eval` refuses. tests/checkpoint has further ones.
 
 #include "tandem/train/evaluation.h"
 

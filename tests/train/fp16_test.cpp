@@ -57,8 +57,8 @@ TEST(Fp16, TrainsNearlyAsFloat32) {
   }
 }
 
-// A sum of losses has gradients that 65536 times do not fit into float16.
-TEST(Fp16, OverflowLeavesStepsOutUntilTheScaleHasShrunk) {
+// Gradients of a sum of losses overflow float16 with a scale of 65536.
+TEST(Fp16, OverflowSkipsStepsUntilTheScaleIsSmallEnough) {
   auto config = fp16_config();
   config.model.reduction = Reduction::sum;
   config.optimizer.lr = 0.0001;
@@ -70,14 +70,14 @@ TEST(Fp16, OverflowLeavesStepsOutUntilTheScaleHasShrunk) {
       65536 / std::pow(2.0, static_cast<double>(ranks[0].skipped_steps)));
   EXPECT_LT(ranks[0].test.loss, 2.3);
   EXPECT_EQ(ranks[3].parameters_sha256, ranks[0].parameters_sha256);
-  // In float32 the same gradients fit at once.
+  // In float32 the same gradients do not overflow.
   config.exec.precision = Precision::fp32;
   EXPECT_EQ(train_ranks(config, 4)[0].skipped_steps, 0);
 }
 
-TEST(Fp16, OverflowInEveryStepEndsTheRunWithTheReason) {
+TEST(Fp16, OverflowInEveryStepIsAnError) {
   CustomParts own;
-  // The loss is a number, and its gradient the infinite one of a root at 0.
+  // The loss is finite, but the gradient of a root at 0 is infinite.
   own.loss = [](const at::Tensor& output, const at::Tensor&) {
     return (output * 0).abs().sqrt().sum();
   };
@@ -90,7 +90,7 @@ TEST(Fp16, OverflowInEveryStepEndsTheRunWithTheReason) {
                    HasSubstr("--precision fp32")));
 }
 
-TEST(Fp16, IsRefusedForAModelThatIsNoSequenceOfLayers) {
+TEST(Fp16, RefusesAModelThatIsNoSequenceOfLayers) {
   auto config = fp16_config();
   config.model.kind = ModelKind::custom;
   auto weight = at::zeros({64, 5}).set_requires_grad(true);

@@ -12,8 +12,8 @@ namespace tandem::gathering_test {
 
 class Gatherings : public testing::TestWithParam<const char*> {};
 
-// Rank 2 is told in its third step, when the others are elsewhere.
-TEST_P(Gatherings, AllRanksStopWhereTheyAreWhenOneIsTold) {
+// A signal stops rank 2 in its third step. The other ranks are at other steps.
+TEST_P(Gatherings, ASignalToOneRankStopsAllRanks) {
   const auto steps = on_each_rank(GetParam(), 3, [](Communicator& comm) {
     bool told = false;
     StopExchange gathering(comm, [&] { return told; });
@@ -23,7 +23,7 @@ TEST_P(Gatherings, AllRanksStopWhereTheyAreWhenOneIsTold) {
       ++step;
       told = comm.rank() == 2 && step >= 3;
     } while (!gathering.stops() && step < 100'000);
-    // They are together now: what they do matches.
+    // All ranks have stopped, so a collective call is possible.
     comm.barrier("together");
     return step;
   });
@@ -33,7 +33,7 @@ TEST_P(Gatherings, AllRanksStopWhereTheyAreWhenOneIsTold) {
   }
 }
 
-TEST_P(Gatherings, NobodyPassesAPointBeforeAllHaveCome) {
+TEST_P(Gatherings, NoRankPassesAPointBeforeAllHaveReachedIt) {
   std::atomic<int> arrived{0};
   const auto seen = on_each_rank(GetParam(), 3, [&](Communicator& comm) {
     StopExchange gathering(comm, [] { return false; });
@@ -55,8 +55,8 @@ TEST_P(Gatherings, NobodyPassesAPointBeforeAllHaveCome) {
   }
 }
 
-// A fast rank waits at the epoch's end for a slow one, which is told to stop.
-TEST_P(Gatherings, ARankThatWaitsAtAPointIsToldToo) {
+// A fast rank waits at the end of the epoch for a slow rank, which a signal stops.
+TEST_P(Gatherings, ARankThatWaitsAtAPointStopsToo) {
   const auto met = on_each_rank(GetParam(), 3, [](Communicator& comm) {
     bool told = false;
     StopExchange gathering(comm, [&] { return told; });
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
     Over, Gatherings, testing::Values("thread", "shm", "gloo"),
     [](const auto& tested) { return std::string(tested.param); });
 
-TEST(StopExchange, OfOneRankIsItsOwn) {
+TEST(StopExchange, WorksForOneRank) {
   const auto comm = make_single_communicator();
   bool told = false;
   StopExchange gathering(*comm, [&] { return told; });

@@ -1,4 +1,4 @@
-// Which losses a run can have with which models.
+// Combinations of losses and models.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Two steps of three ranks.
+// Two steps on three ranks.
 RunConfig config_of(const ModelRow& model) {
   RunConfig config;
   config.model.kind = model.value;
@@ -43,7 +43,7 @@ bool fits(LossKind loss, const ModelRow& model) {
   return loss != LossKind::mse && (loss != LossKind::nll || model.loss == loss);
 }
 
-// The losses of one model, one executor and one reduction.
+// Checks all losses with one model, executor and reduction.
 void check_losses(const ModelRow& model, RunConfig settings) {
   static const auto data = load_dataset("digits", 24);
   const auto own = summary_of(settings, data);
@@ -67,7 +67,8 @@ void check_losses(const ModelRow& model, RunConfig settings) {
     if (loss == LossKind::softmax_cross_entropy) {
       continue;  // another loss
     }
-    // The cross-entropy of log-probabilities is their own, but for the last bits.
+    // Except for rounding, a log-softmax does not change log-probabilities, so
+    // cross-entropy and NLL are equal.
     EXPECT_NEAR(summary.test.loss, own.test.loss, 1e-4 * own.test.loss);
     if (loss == model.loss) {
       EXPECT_EQ(summary.parameters_sha256, own.parameters_sha256);
@@ -75,7 +76,7 @@ void check_losses(const ModelRow& model, RunConfig settings) {
   }
 }
 
-TEST(LossChoice, EveryPairOfLossAndModelTrainsOrIsRefused) {
+TEST(LossChoice, EachPairOfLossAndModelTrainsOrIsRefused) {
   for (const auto& model : Choices<ModelKind>::rows) {
     if (model.value == ModelKind::custom) {
       continue;
@@ -94,7 +95,7 @@ TEST(LossChoice, EveryPairOfLossAndModelTrainsOrIsRefused) {
   }
 }
 
-TEST(LossChoice, AProgramsOwnModelTakesAnyLossOfClasses) {
+TEST(LossChoice, AProgramsOwnModelAcceptsAnyLossOfClasses) {
   RunConfig config;
   config.model.kind = ModelKind::custom;
   EXPECT_EQ(loss_of(config).kind, LossKind::cross_entropy);

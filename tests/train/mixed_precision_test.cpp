@@ -1,5 +1,5 @@
-// Runs whose products are in bfloat16, and runs whose gradients have the range of 16
-// bits, which a loss scale of 65536 leaves at first.
+// Runs with products in bfloat16, and runs with gradients in float16, which overflow
+// with the first loss scale, 65536.
 
 #include <ATen/ops/log_softmax.h>
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ std::unique_ptr<Model> linear_model(const Forward& forward) {
       {{"weight", weight}});
 }
 
-// The gradient of the weight passes through 16 bits, where 65504 is the largest number.
+// The gradient of the weight passes through float16, whose largest number is 65504.
 at::Tensor with_half_gradients(const at::Tensor& x, const at::Tensor& weight) {
   return 10 * x.matmul(weight.to(at::kHalf).to(at::kFloat));
 }
@@ -59,7 +59,7 @@ std::vector<Summary> train_on_two_ranks(
   });
 }
 
-TEST(LossScale, ShrinksUntilGradientsFitAndTheRunGoesOn) {
+TEST(LossScale, ShrinksUntilGradientsFit) {
   auto config = small_config();
   const auto unscaled = train_on_two_ranks(config, with_half_gradients);
   EXPECT_EQ(unscaled[0].skipped_steps, 0);
@@ -78,7 +78,7 @@ TEST(LossScale, ShrinksUntilGradientsFitAndTheRunGoesOn) {
   EXPECT_NE(summary.parameters_sha256, unscaled[0].parameters_sha256);
 }
 
-TEST(LossScale, AFixedScaleThatIsTooLargeLeavesStepsOutAndSaysSo) {
+TEST(LossScale, AFixedScaleThatIsTooLargeSkipsStepsAndWarns) {
   auto config = small_config();
   config.exec.loss_scale = 1e9;
   testing::internal::CaptureStderr();
@@ -89,8 +89,8 @@ TEST(LossScale, AFixedScaleThatIsTooLargeLeavesStepsOutAndSaysSo) {
   EXPECT_EQ(ranks[0].skipped_steps, ranks[0].steps);
 }
 
-// A power of 2 changes no digit of numbers that stay in range.
-TEST(LossScale, ThatOverflowsNothingChangesNoBit) {
+// A scale that is a power of 2 changes no bits of numbers in range.
+TEST(LossScale, WithoutOverflowChangesNoBit) {
   const Forward plain = [](const at::Tensor& x, const at::Tensor& weight) {
     return x.matmul(weight);
   };
@@ -102,7 +102,7 @@ TEST(LossScale, ThatOverflowsNothingChangesNoBit) {
     EXPECT_EQ(scaled[0].parameters_sha256, unscaled[0].parameters_sha256);
     EXPECT_EQ(scaled[0].skipped_steps, 0);
   }
-  // Clipping looks at gradients that were scaled back.
+  // Clipping uses gradients without the scale.
   config.strategy.clip_norm = 0.1;
   const auto clipped = train_on_two_ranks(config, plain);
   config.exec.loss_scale = ExecOptions::kNoScale;
@@ -111,7 +111,7 @@ TEST(LossScale, ThatOverflowsNothingChangesNoBit) {
       train_on_two_ranks(config, plain)[0].parameters_sha256);
 }
 
-TEST(LossScale, AResumedRunHasItsBits) {
+TEST(LossScale, AResumedRunHasTheSameBits) {
   const Scratch scratch;
   auto config = small_config();
   config.exec.loss_scale = ExecOptions::kDynamicScale;
@@ -141,7 +141,7 @@ TEST(LossScale, ALossThatIsNotFiniteStillStopsTheRun) {
   EXPECT_THAT(message, HasSubstr("the loss is not finite at step 1"));
 }
 
-TEST(Bf16, IsForProductsOfTrainingOnly) {
+TEST(Bf16, AppliesOnlyToProductsInTraining) {
   auto config = small_config();
   config.exec.precision = Precision::bf16;
   std::vector<at::ScalarType> training;

@@ -1,5 +1,5 @@
-// Overlap is real: nearly all gradient bytes are on their way before the first
-// convolution's backward starts.
+// Overlap of communication and backward: nearly all gradient bytes are sent before the
+// backward of the first convolution starts.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ DatasetSplits small_digits() {
   return load_dataset("digits", 64);
 }
 
-// One step of `net` on two ranks; the events of rank 0 in order of time.
+// Returns the events of rank 0 in one step of `net` on two ranks, in order of time.
 std::vector<Trace::Event> trace_step(SyncMode sync) {
   RunConfig config;
   config.strategy.sync = sync;
@@ -41,7 +41,8 @@ std::vector<Trace::Event> trace_step(SyncMode sync) {
   return trace.events();
 }
 
-// Bytes of buckets launched before the first convolution's backward, and of all.
+// Returns the bytes of buckets sent before the first convolution's backward, and of
+// all.
 std::pair<int64_t, int64_t> early_and_all_bytes(
     const std::vector<Trace::Event>& events) {
   int64_t early = 0;
@@ -57,13 +58,13 @@ std::pair<int64_t, int64_t> early_and_all_bytes(
   return {early, all};
 }
 
-TEST(Overlap, HandsOverNearlyAllBytesBeforeTheFirstConvolutionsBackward) {
+TEST(Overlap, SendsNearlyAllBytesBeforeTheFirstConvolutionsBackward) {
   const auto [early, all] = early_and_all_bytes(trace_step(SyncMode::overlap));
   EXPECT_GE(all, 1'199'882 * 4);
   EXPECT_GE(static_cast<double>(early), 0.95 * static_cast<double>(all));
 }
 
-TEST(Overlap, FlatHandsOverNothingBeforeBackwardEnds) {
+TEST(Overlap, FlatSendsNothingBeforeBackwardEnds) {
   const auto [early, all] = early_and_all_bytes(trace_step(SyncMode::flat));
   EXPECT_GE(all, 1'199'882 * 4);
   EXPECT_EQ(early, 0);

@@ -25,7 +25,7 @@ SamplerOptions shard_of(const Communicator& comm, int64_t size, Tail tail) {
   return sampler;
 }
 
-// Reads as the trainer does: what `loader` gives is what counts.
+// Reads an epoch as the trainer does.
 void read_epoch(
     PartitionAudit& audit, const Dataset& data, const SamplerOptions& sampler,
     int64_t epoch, int64_t first_position) {
@@ -42,7 +42,7 @@ void read_epoch(
   audit.finish();
 }
 
-TEST(PartitionAudit, IsContentWithWhatTheSamplerPlans) {
+TEST(PartitionAudit, AcceptsThePlanOfTheSampler) {
   for (const int64_t size : {1, 30, 61}) {
     const auto data = noise_images(size);
     for (const int ranks : {1, 2, 3, 4}) {
@@ -59,7 +59,7 @@ TEST(PartitionAudit, IsContentWithWhatTheSamplerPlans) {
   }
 }
 
-TEST(PartitionAudit, HoldsForTheRestOfAnEpochThatAnotherNumberOfRanksBegan) {
+TEST(PartitionAudit, AcceptsTheRestOfAnEpochOfAnotherNumberOfRanks) {
   const auto data = noise_images(61);
   for (const int ranks : {1, 2, 3, 4}) {
     for (const int64_t position : {16, 48, 60, 61, 64}) {

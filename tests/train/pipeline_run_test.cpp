@@ -1,4 +1,4 @@
-// Whole runs whose ranks hold a part of the model each.
+// Runs whose ranks each compute a part of the model.
 
 #include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
-// Three epochs of five steps of 24 samples; the last has four left.
+// Three epochs of five steps with 24 samples; the last step has four.
 RunConfig small_run(StrategyKind strategy) {
   RunConfig config;
   config.model.kind = ModelKind::net5x5;
@@ -52,7 +52,7 @@ std::vector<Summary> run(int size, const RunConfig& config) {
   });
 }
 
-TEST(PipelineRun, EndsWithTheWholeModelsHashOnAllRanks) {
+TEST(PipelineRun, HasTheWholeModelsHashOnAllRanks) {
   const auto whole = run(1, small_run(StrategyKind::sequential))[0];
   for (const auto schedule :
        {PipelineSchedule::gpipe, PipelineSchedule::one_forward_one_backward}) {
@@ -72,7 +72,7 @@ TEST(PipelineRun, EndsWithTheWholeModelsHashOnAllRanks) {
   }
 }
 
-TEST(PipelineRun, AHybridIsDataParallel) {
+TEST(PipelineRun, AHybridEqualsDataParallel) {
   const auto replicas = run(2, small_run(StrategyKind::data_parallel));
   auto config = small_run(StrategyKind::pipeline);
   config.strategy.stages = 2;
@@ -83,7 +83,7 @@ TEST(PipelineRun, AHybridIsDataParallel) {
   EXPECT_EQ(run(2, config)[0].parameters_sha256, replicas[0].parameters_sha256);
 }
 
-TEST(PipelineRun, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
+TEST(PipelineRun, ResumesInTheMiddleOfAnEpochWithTheSameBits) {
   const Scratch scratch;
   auto config = small_run(StrategyKind::pipeline);
   config.output.out = scratch / "whole";
@@ -91,16 +91,16 @@ TEST(PipelineRun, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
   config.output.keep_checkpoints = 0;
   const auto whole = run(3, config)[0].parameters_sha256;
   config.output.out = scratch / "parts";
-  // The second of the second epoch's five steps.
+  // In the second epoch, after two of five steps.
   config.output.resume = scratch / "whole/checkpoints/step-00000007";
   EXPECT_EQ(run(3, config)[0].parameters_sha256, whole);
 }
 
-TEST(PipelineRun, ItsCheckpointsMoveToOtherStagesAndStrategiesAndBack) {
+TEST(PipelineRun, CheckpointsWorkWithOtherStagesAndStrategies) {
   const Scratch scratch;
   auto config = small_run(StrategyKind::sequential);
   const auto whole = run(1, config)[0].parameters_sha256;
-  // An epoch each way.
+  // One epoch with each strategy and size.
   struct Way {
     StrategyKind strategy;
     int size;
@@ -118,8 +118,8 @@ TEST(PipelineRun, ItsCheckpointsMoveToOtherStagesAndStrategiesAndBack) {
   }
 }
 
-TEST(PipelineRun, SamplesThatDoNotDivideAreReadOnce) {
-  // The audit stops a run in which they are not.
+TEST(PipelineRun, UnevenSamplesAreReadOnce) {
+  // PartitionAudit is an error otherwise.
   for (const auto uneven : {Uneven::pad, Uneven::drop, Uneven::join}) {
     auto config = small_run(StrategyKind::pipeline);
     config.data.uneven = uneven;
@@ -165,7 +165,7 @@ class NudgedModel : public Model {
   int calls_ = 0;
 };
 
-TEST(PipelineRun, ReplicasOfAStageThatDriftStopTheRunByName) {
+TEST(PipelineRun, DriftOfAStagesReplicasIsAnError) {
   auto config = small_run(StrategyKind::pipeline);
   config.model.kind = ModelKind::custom;
   config.strategy.stages = 2;
@@ -187,12 +187,13 @@ TEST(PipelineRun, ReplicasOfAStageThatDriftStopTheRunByName) {
   EXPECT_THAT(
       error_of<Error>(run_nudged),
       AllOf(
-          HasSubstr("parameter 'conv2.weight' differs between replica 1"), HasSubstr("replica 0")));
+          HasSubstr("parameter 'conv2.weight' differs between replica 1"),
+          HasSubstr("replica 0")));
   config.strategy.drift_check = DriftCheck::resync;
   EXPECT_EQ(run_nudged()[3].test.count, 100);
 }
 
-TEST(PipelineRun, AModelOfTheProgramsOwnIsRefused) {
+TEST(PipelineRun, RefusesAProgramsOwnModel) {
   auto config = small_run(StrategyKind::pipeline);
   config.model.kind = ModelKind::custom;
   const auto messages = on_each_rank("thread", 2, [&](Communicator& comm) {

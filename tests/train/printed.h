@@ -16,7 +16,7 @@ namespace tandem {
 
 using Lines = std::vector<std::string>;
 
-/// Two thread ranks: 64 samples, four steps of 8 samples and rank.
+/// Two ranks that are threads: 64 samples, four steps of 8 samples per rank.
 inline RunConfig small_config() {
   RunConfig config;
   config.model.kind = ModelKind::simplenet;
@@ -30,12 +30,12 @@ inline RunConfig small_config() {
 }
 
 struct Printed {
-  // As the lines come; ranks' order among each other is open.
+  // In order of time. Lines of several ranks come in any order.
   Lines lines;
   Summary summary;
 };
 
-/// Trains as config.ranks.nproc thread ranks on 64 images of noise.
+/// Trains on 64 images of noise with config.ranks.nproc ranks that are threads.
 inline Printed run(const RunConfig& config) {
   const DatasetSplits data{noise_images(64), noise_images(10)};
   Printed result;

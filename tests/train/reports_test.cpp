@@ -1,4 +1,4 @@
-// What a run prints: who reports, by which templates, and when it has converged.
+// Output of a run: the ranks that report, the templates, and convergence.
 
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 
-TEST(Reports, AreRankZerosUnlessAskedOtherwise) {
+TEST(Reports, AreOfRankZeroByDefault) {
   const auto lines = run(small_config()).lines;
   ASSERT_THAT(lines, SizeIs(5));
   EXPECT_THAT(lines[0], HasSubstr("64 samples, 2 x batch 8"));
@@ -32,7 +32,7 @@ TEST(Reports, AreRankZerosUnlessAskedOtherwise) {
   EXPECT_THAT(lines[4], StartsWith("Finished training in "));
 }
 
-TEST(Reports, OfAllRanksHoldTheirOwnLossesOfWhichTheRunsIsTheMean) {
+TEST(Reports, OfAllRanksShowTheirOwnLosses) {
   auto config = small_config();
   config.output.log_line = "{rank} step {step} of {count} samples: {loss:.9f}";
   const auto together = starting_with(run(config).lines, "0 step");
@@ -53,7 +53,7 @@ TEST(Reports, OfAllRanksHoldTheirOwnLossesOfWhichTheRunsIsTheMean) {
   }
 }
 
-TEST(Reports, OfAllRanksSayWhoseTheyAreWithoutATemplateToo) {
+TEST(Reports, OfAllRanksNameTheRankWithoutATemplate) {
   auto config = small_config();
   config.output.log_ranks = LogRanks::all;
   const auto lines = run(config).lines;
@@ -61,11 +61,11 @@ TEST(Reports, OfAllRanksSayWhoseTheyAreWithoutATemplateToo) {
   EXPECT_THAT(starting_with(lines, "rank 1  epoch 1/1  step "), SizeIs(2));
 }
 
-TEST(Reports, OfAHostAreThoseOfItsFirstRank) {
+TEST(Reports, OfAHostAreOfItsFirstRank) {
   auto config = small_config();
   config.output.log_ranks = LogRanks::host;
   config.output.log_line = "{rank} step {step} of {count}";
-  // Threads share a host.
+  // Ranks that are threads share a host.
   EXPECT_THAT(starting_with(run(config).lines, "0 step"), SizeIs(2));
   EXPECT_THAT(starting_with(run(config).lines, "1 step"), IsEmpty());
 }
@@ -89,8 +89,8 @@ TEST(Reports, FollowTheTemplates) {
   EXPECT_EQ(lines.back(), "end");
 }
 
-// Times of training, and of the program, whose launcher began 1000 s earlier.
-TEST(Reports, HaveTheTimeOfTrainingAndOfTheProgram) {
+// The launcher of the program started 1000 s earlier.
+TEST(Reports, HaveTheTimesOfTrainingAndProgram) {
   auto config = small_config();
   config.output.log_line = "off";
   config.output.test_line = "test {seconds} {program_seconds}";
@@ -144,7 +144,7 @@ TEST(Converged, TrainingEndsWhenALossImprovesByLessThanMinDelta) {
   config.output.log_ranks = LogRanks::all;
   config.output.converged_line = "Converged on rank {rank} in epoch {epoch}";
   const auto result = run(config);
-  // Nothing is better than the first epoch.
+  // The second epoch does not improve the loss by min_delta.
   EXPECT_EQ(result.summary.epochs, 2);
   EXPECT_EQ(result.summary.steps, 8);
   EXPECT_THAT(
@@ -153,7 +153,8 @@ TEST(Converged, TrainingEndsWhenALossImprovesByLessThanMinDelta) {
           {"Converged on rank 0 in epoch 2", "Converged on rank 1 in epoch 2"}));
 }
 
-// As division by len(dataloader.dataset) with a DistributedSampler.
+// A PyTorch loop that divides by len(dataloader.dataset) with a DistributedSampler
+// prints the same loss.
 TEST(EpochMean, DatasetDividesARanksSumsByAllSamples) {
   auto config = small_config();
   config.strategy.kind = StrategyKind::averaging;
@@ -181,13 +182,13 @@ TEST(EpochMean, DatasetDividesARanksSumsByAllSamples) {
   EXPECT_EQ(of_dataset.summary.train_accuracy, of_shard.summary.train_accuracy);
 }
 
-// Ranks that train alone improve by more than min_delta, but less than twice as much.
+// The loss improves by more than min_delta, but by less than twice min_delta.
 TEST(EpochMean, DatasetMakesMinDeltaCompareSmallerImprovements) {
   auto config = small_config();
   config.strategy.kind = StrategyKind::averaging;
   config.strategy.average_every = StrategyOptions::kAtTheEnd;
   config.training.epochs = 2;
-  // The same samples in each epoch.
+  // Each epoch has the same samples.
   config.data.reshuffle = false;
   config.optimizer.lr = 0.02;
   config.output.log_ranks = LogRanks::all;
@@ -216,7 +217,7 @@ TEST(EpochMean, DatasetLeavesTheLossOfAllRanksUnchanged) {
   EXPECT_EQ(starting_with(run(config).lines, "epoch: 64 samples"), of_shard);
 }
 
-TEST(Converged, RankZeroSaysSoWithoutATemplate) {
+TEST(Converged, RankZeroPrintsItWithoutATemplate) {
   auto config = small_config();
   config.training.epochs = 6;
   config.optimizer.lr = 0;
@@ -226,7 +227,7 @@ TEST(Converged, RankZeroSaysSoWithoutATemplate) {
       ElementsAre("Converged in epoch 2: the loss improved by less than 0.5"));
 }
 
-TEST(Converged, TrainingGoesOnWhileTheLossImproves) {
+TEST(Converged, TrainingContinuesWhileTheLossImproves) {
   auto config = small_config();
   config.training.epochs = 3;
   config.optimizer.lr = 0.02;
@@ -239,7 +240,7 @@ TEST(Converged, TrainingGoesOnWhileTheLossImproves) {
   result = run(config);
   EXPECT_EQ(result.summary.epochs, 2);
   EXPECT_THAT(result.lines, Contains("Converged"));
-  // 0 trains all epochs, whatever the loss does.
+  // With 0 all epochs are trained.
   config.training.min_delta = 0;
   config.optimizer.lr = 0;
   EXPECT_EQ(run(config).summary.epochs, 3);

@@ -1,5 +1,4 @@
-// What ends a run before its last epoch: test losses that no longer fall, and the
-// program that watches it.
+// Runs that end before their last epoch: early stopping, and the program's observer.
 
 #include "tandem/train/agreement/run_end.h"
 
@@ -24,8 +23,8 @@ namespace tandem::run_end_test {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Of the images to test with, which are among those to train with, three have another
-// label: their loss falls at first, and rises as the run learns the others by heart.
+// The test images are training images, but three have another label. The test loss
+// falls at first and rises when the model overfits.
 const DatasetSplits& noise() {
   static const DatasetSplits data = [] {
     DatasetSplits splits{noise_images(64), noise_images(10)};
@@ -85,7 +84,7 @@ Watched overfit(const RunConfig& config) {
   return result;
 }
 
-TEST(Patience, EndsTheRunSoManyEvaluationsAfterItsLowestTestLoss) {
+TEST(Patience, EndsTheRunAfterEvaluationsWithoutALowerTestLoss) {
   for (const int ranks : {1, 3}) {
     const auto result = overfit(overfitting(ranks, ""));
     const auto lowest = std::min_element(result.losses.begin(), result.losses.end());
@@ -98,7 +97,7 @@ TEST(Patience, EndsTheRunSoManyEvaluationsAfterItsLowestTestLoss) {
   }
 }
 
-TEST(Patience, TheBestCheckpointIsKeptBesideTheNewest) {
+TEST(Patience, KeepsTheBestAndTheNewestCheckpoint) {
   const Scratch scratch;
   const auto summary = overfit(overfitting(2, scratch / "run")).summary;
   const std::string checkpoints = scratch / "run/checkpoints";
@@ -110,7 +109,7 @@ TEST(Patience, TheBestCheckpointIsKeptBesideTheNewest) {
       std::filesystem::path(kept.begin()->second).filename());
 }
 
-TEST(Patience, ARunThatGoesOnHasNotForgotten) {
+TEST(Patience, SurvivesAResume) {
   const Scratch scratch;
   const auto whole = overfit(overfitting(3, scratch / "whole")).summary;
   auto config = overfitting(3, scratch / "parts");
@@ -125,19 +124,20 @@ TEST(Patience, ARunThatGoesOnHasNotForgotten) {
   EXPECT_EQ(resumed.parameters_sha256, whole.parameters_sha256);
 }
 
-TEST(Patience, ARunThatItEndedSaysHowToGoOn) {
+TEST(Patience, AnEndedRunPrintsHowToContinue) {
   const Scratch scratch;
   auto config = overfitting(2, scratch / "run");
   overfit(config);
   config.output.resume = "auto";
   EXPECT_THAT(
-      overfit(config).output, HasSubstr("raise --patience, or set it to 0, to continue"));
+      overfit(config).output,
+      HasSubstr("raise --patience, or set it to 0, to continue"));
   config.training.patience = 0;
   config.training.epochs = 60;
   EXPECT_EQ(overfit(config).summary.epochs, 60);
 }
 
-TEST(Patience, AnAverageAtTheEndIsTakenWhenTheEvaluationEndsTheRun) {
+TEST(Patience, RanksAverageWhenAnEvaluationEndsTheRun) {
   const Scratch scratch;
   auto config = overfitting(2, scratch / "run");
   config.strategy.kind = StrategyKind::averaging;
@@ -150,7 +150,7 @@ TEST(Patience, AnAverageAtTheEndIsTakenWhenTheEvaluationEndsTheRun) {
   EXPECT_EQ(hashes[0], hashes[1]);
 }
 
-// Notes what it is told, and ends the run when it is told to.
+// Records its calls, and stops the run at a given call.
 class Watcher : public Observer {
  public:
   std::vector<std::string> heard;
@@ -202,7 +202,7 @@ RunConfig of_two_epochs(int ranks, const std::string& out = "") {
   return config;
 }
 
-TEST(Observer, IsToldOfEverythingInOrder) {
+TEST(Observer, GetsAllCallsInOrder) {
   const Scratch scratch;
   auto heard = on_each_rank("thread", 2, [&](Communicator& comm) {
     Watcher watcher;
@@ -210,7 +210,7 @@ TEST(Observer, IsToldOfEverythingInOrder) {
     TANDEM_CHECK(watcher.samples == 64, std::to_string(watcher.samples));
     return watcher.heard;
   });
-  // A checkpoint is written while the next steps are made, and told of after one; the
+  // A checkpoint is written during the next steps, so its call comes after a step. The
   // next save waits for it.
   const auto saved = std::find(heard[0].begin(), heard[0].end(), "saved step-00000002");
   const auto at = saved - heard[0].begin();
@@ -229,7 +229,7 @@ TEST(Observer, IsToldOfEverythingInOrder) {
                     "epoch 1", "evaluation 1"));
 }
 
-TEST(Observer, OneRanksWishEndsTheRunOnAll) {
+TEST(Observer, StopOnOneRankStopsAllRanks) {
   for (const char* strategy : {"data_parallel", "averaging", "parameter_server"}) {
     SCOPED_TRACE(strategy);
     const auto ends = on_each_rank("thread", 3, [&](Communicator& comm) {
@@ -247,8 +247,8 @@ TEST(Observer, OneRanksWishEndsTheRunOnAll) {
   }
 }
 
-// The run that goes on has the bits of one that nobody stopped.
-TEST(Observer, AStopInTheMiddleOfAnEpochSavesAndCanGoOn) {
+// The resumed run has the same bits as a run that was not stopped.
+TEST(Observer, AStopInTheMiddleOfAnEpochCanBeResumed) {
   const Scratch scratch;
   const auto train_to = [&](const std::string& out, int64_t stop_at, bool resume) {
     const auto summaries = on_each_rank("thread", 3, [&](Communicator& comm) {
@@ -277,8 +277,9 @@ TEST(Observer, AStopInTheMiddleOfAnEpochSavesAndCanGoOn) {
   EXPECT_EQ(resumed.parameters_sha256, whole.parameters_sha256);
 }
 
-// The sums of what was broken off are saved, so the epoch is whole when it ends.
-TEST(Observer, AnEpochThatWasBrokenOffIsReportedWholeInTheEnd) {
+// A checkpoint has the sums of the interrupted epoch, so its report covers the whole
+// epoch.
+TEST(Observer, AnInterruptedEpochIsReportedWhole) {
   const Scratch scratch;
   const auto comm = make_single_communicator();
   class Epochs : public Watcher {
@@ -309,14 +310,14 @@ TEST(Observer, AnEpochThatWasBrokenOffIsReportedWholeInTheEnd) {
   EXPECT_EQ(resumed, whole);
 }
 
-TEST(Observer, AnEvaluationsStopEndsTheRunAtOnce) {
+TEST(Observer, AStopAtAnEvaluationEndsTheRunAtOnce) {
   const auto comm = make_single_communicator();
   Watcher watcher;
   watcher.stop_at_evaluation = 0;
   EXPECT_EQ(watched(of_two_epochs(1), *comm, watcher).epochs, 1);
 }
 
-TEST(Observer, WhatItThrowsLeavesTrain) {
+TEST(Observer, ItsExceptionLeavesTrain) {
   for (const char* where : {"step", "epoch", "evaluation"}) {
     const auto comm = make_single_communicator();
     Watcher watcher;
@@ -340,7 +341,7 @@ at::Tensor doubled(const at::Tensor& outputs, const at::Tensor& targets) {
   return 2 * at::cross_entropy_loss(outputs, targets, {}, at::Reduction::Sum);
 }
 
-TEST(OwnLoss, IsWhatTheRunMinimisesAndReports) {
+TEST(OwnLoss, IsMinimizedAndReported) {
   const auto losses = on_each_rank("thread", 3, [](Communicator& comm) {
     RunConfig config = of_two_epochs(3);
     config.exec.executor = ExecutorKind::eager;
@@ -359,7 +360,7 @@ TEST(OwnLoss, IsWhatTheRunMinimisesAndReports) {
   }
 }
 
-TEST(OwnLoss, RunsEagerAndSaysSo) {
+TEST(OwnLoss, RunsEagerWithAMessage) {
   const auto comm = make_single_communicator();
   CustomParts own;
   own.loss = &doubled;
@@ -370,7 +371,7 @@ TEST(OwnLoss, RunsEagerAndSaysSo) {
   EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("the loss is custom"));
 }
 
-TEST(OwnLoss, OfManyValuesIsRefused) {
+TEST(OwnLoss, MustBeOneValue) {
   const auto comm = make_single_communicator();
   CustomParts own;
   own.loss = [](const at::Tensor& outputs, const at::Tensor& targets) {
@@ -382,7 +383,7 @@ TEST(OwnLoss, OfManyValuesIsRefused) {
       HasSubstr("values of the custom loss is 16, expected 1"));
 }
 
-TEST(EvaluateCheckpoint, GivesTheRunsOwnResult) {
+TEST(EvaluateCheckpoint, GivesTheResultOfTheRun) {
   const Scratch scratch;
   RunConfig config = small_config();
   config.data.source = "digits";

@@ -18,8 +18,7 @@ namespace tandem::saving_test {
 
 using testing::HasSubstr;
 
-// A model with a parameter that the loss does not depend on, and that is lost after
-// some calls.
+// A model with an unused parameter that becomes NaN after some calls.
 std::unique_ptr<Model> model_that_loses_a_parameter(int64_t at_call) {
   auto weight = at::full({64, 5}, 0.01).set_requires_grad(true);
   auto lost = at::zeros({3}).set_requires_grad(true);
@@ -34,8 +33,8 @@ std::unique_ptr<Model> model_that_loses_a_parameter(int64_t at_call) {
       {{"weight", weight}, {"lost", lost}});
 }
 
-// It is no fault of the disk, and no later step mends it.
-TEST(OnSaveError, ValuesThatAreNotFiniteEndTheRunWithWarnToo) {
+// A later save cannot fix such values.
+TEST(OnSaveError, ValuesThatAreNotFiniteEndTheRunDespiteWarn) {
   for (const auto on_error : {OnSaveError::stop, OnSaveError::warn}) {
     const Scratch scratch;
     RunConfig config = small_config();

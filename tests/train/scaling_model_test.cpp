@@ -9,7 +9,7 @@
 
 namespace tandem::scaling_model_test {
 
-// 100 ms of which gradients can travel in 50; 8 MB over 1 GB/s take 8 ms a way.
+// A step of 100 ms, of which 50 ms can hide communication. 8 MB take 8 ms at 1 GB/s.
 ScalingInputs inputs() {
   ScalingInputs made;
   made.step_ms = 100;
@@ -19,7 +19,7 @@ ScalingInputs inputs() {
   return made;
 }
 
-TEST(ScalingModel, OneNodeOfOneRankTakesWhatWasMeasured) {
+TEST(ScalingModel, OneRankTakesTheMeasuredTime) {
   const auto point = predict_step(inputs(), 1);
   EXPECT_EQ(point.step_ms, 100);
   EXPECT_EQ(point.efficiency, 1);
@@ -35,27 +35,27 @@ TEST(ScalingModel, WithoutOverlapTimesAddUp) {
   EXPECT_DOUBLE_EQ(point.comm_ms, 6 * (2 + 0.25));
   EXPECT_DOUBLE_EQ(point.step_ms, 100 + 13.5);
   EXPECT_DOUBLE_EQ(point.efficiency, 100 / 113.5);
-  // Whoever does the work: nothing runs beside it.
+  // CPU time of communication does not matter, because nothing runs at the same time.
   flat.comm_cpu_ms = 5;
   EXPECT_DOUBLE_EQ(predict_step(flat, 4).step_ms, 113.5);
 }
 
 TEST(ScalingModel, BackwardHidesAllButTheLastBucket) {
-  // Two nodes: buckets take 3.5, 4.5 and 1.5 ms; the first two have 50 and 20.
+  // On two nodes, buckets take 3.5, 4.5 and 1.5 ms; the first two have 50 and 20 ms.
   const auto point = predict_step(inputs(), 2);
   EXPECT_DOUBLE_EQ(point.comm_ms, 9.5);
   EXPECT_DOUBLE_EQ(point.exposed_ms, 1.5);
 }
 
 TEST(ScalingModel, ABucketWaitsForThoseBeforeIt) {
-  // A slow link: the first bucket takes 60.5 ms, so it ends after backward, and
-  // the others follow it: 60.5 + 80.5 + 20.5 - 50.
+  // On a slow link the first bucket takes 60.5 ms, so it ends after backward, and the
+  // other buckets follow: 60.5 + 80.5 + 20.5 - 50.
   auto slow = inputs();
   slow.bandwidth = 5e7;
   EXPECT_DOUBLE_EQ(predict_step(slow, 2).exposed_ms, 111.5);
 }
 
-TEST(ScalingModel, WithoutBandwidthAndLatencyToPayEfficiencyIsOne) {
+TEST(ScalingModel, EfficiencyIsOneIfCommunicationIsFree) {
   auto ideal = inputs();
   ideal.bandwidth = std::numeric_limits<double>::infinity();
   ideal.latency_ms = 0;
@@ -64,33 +64,33 @@ TEST(ScalingModel, WithoutBandwidthAndLatencyToPayEfficiencyIsOne) {
   }
 }
 
-TEST(ScalingModel, HiddenCommunicationCostsItsProcessorTime) {
+TEST(ScalingModel, HiddenCommunicationCostsCpuTime) {
   auto busy = inputs();
   busy.comm_cpu_ms = 1.9;
-  // 8 of 9.5 ms are hidden, of which a fifth is work.
+  // 8 of 9.5 ms are hidden, and a fifth of that is CPU time.
   EXPECT_DOUBLE_EQ(predict_step(busy, 2).exposed_ms, 1.5 + 8 * 0.2);
-  // More work than time: then all of it is work.
+  // CPU time is limited to the time of communication.
   busy.comm_cpu_ms = 50;
   EXPECT_DOUBLE_EQ(predict_step(busy, 2).exposed_ms, 9.5);
 }
 
-TEST(ScalingModel, RanksOfANodeAddUpFirstAndShareIt) {
+TEST(ScalingModel, RanksOfANodeReduceFirst) {
   auto node = inputs();
   node.ranks_per_node = 4;
   node.local_ms = 3;
   EXPECT_DOUBLE_EQ(predict_step(node, 1).step_ms, 103);
   EXPECT_EQ(predict_step(node, 8).ranks, 32);
-  // The ring is of nodes, not of ranks.
+  // The ring has nodes, not ranks.
   EXPECT_DOUBLE_EQ(predict_step(node, 2).step_ms, 103 + 1.5);
   node.crowding = 2;
   EXPECT_DOUBLE_EQ(predict_step(node, 1).step_ms, 203);
   EXPECT_DOUBLE_EQ(predict_step(node, 1).efficiency, 100.0 / 203);
-  // Backward lasts longer too: it hides twice as much.
+  // Backward takes twice as long, so it hides twice as much.
   node.bandwidth = 5e7;
   EXPECT_DOUBLE_EQ(predict_step(node, 2).exposed_ms, 3 + 161.5 - 100);
 }
 
-TEST(ScalingModel, EfficiencyOnlyFallsWithNodesLatencyAndSlowness) {
+TEST(ScalingModel, EfficiencyFallsWithNodesAndSlowerLinks) {
   auto busy = inputs();
   busy.comm_cpu_ms = 4;
   for (const double bandwidth : {1e7, 1e8, 1e9, 1e11}) {
@@ -127,7 +127,7 @@ TEST(ScalingModel, EvenBucketsFillTheWindowAndKeepAllBytes) {
   EXPECT_DOUBLE_EQ(flat_bucket(buckets)[0].bytes, 10e6);
 }
 
-TEST(ScalingModel, RefusesWhatCannotBe) {
+TEST(ScalingModel, RefusesInvalidInputs) {
   const auto refused = [](auto change, int nodes = 2) {
     auto wrong = inputs();
     change(wrong);

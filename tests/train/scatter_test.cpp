@@ -45,7 +45,7 @@ std::vector<uint8_t> image(const Dataset& data, int64_t place) {
   return {from, from + data.image_bytes()};
 }
 
-TEST(Scatter, SharesAreRandomSplitsOfWhatRankZeroRead) {
+TEST(Scatter, SharesAreRandomSplitsOfRankZerosData) {
   for (const std::string backend : {"thread", "shm", "gloo"}) {
     const auto whole = whole_data(61).train;
     const auto ranks = scattered(3, 61, 3, backend);
@@ -101,7 +101,7 @@ TEST(Scatter, ALimitKeepsMoreBytesThanSamples) {
   EXPECT_EQ(ranks[1].test.labels.size(), 4u);
 }
 
-TEST(Scatter, OneRankHasTheDataAsItIs) {
+TEST(Scatter, OneRankKeepsTheData) {
   const auto data = scattered(1, 61)[0].train;
   EXPECT_EQ(data.size, 61);
   EXPECT_EQ(data.num_shares, 1);
@@ -114,7 +114,7 @@ TEST(Scatter, FewerSamplesThanRanksAreAnError) {
       HasSubstr("2 samples cannot be split among 3 ranks"));
 }
 
-TEST(Scatter, RankZerosErrorIsTheRuns) {
+TEST(Scatter, AnErrorOfRankZeroEndsTheRun) {
   const auto run = [] {
     on_each_rank("thread", 2, [](Communicator& comm) {
       return scatter_dataset(
@@ -143,7 +143,7 @@ DatasetSplits digits(int64_t size) {
   return load_dataset("digits", size);
 }
 
-// The trainer's audit counts every sample of every share.
+// PartitionAudit counts every sample of every share.
 TEST(Scatter, EveryStrategyThatReadsByShardsTrainsOnShares) {
   for (const auto strategy : {StrategyKind::data_parallel, StrategyKind::averaging}) {
     for (const int64_t size : {64, 75}) {
@@ -156,7 +156,7 @@ TEST(Scatter, EveryStrategyThatReadsByShardsTrainsOnShares) {
   }
 }
 
-TEST(Scatter, LoadersOfSharesReadWhatOneWouldReadInTurn) {
+TEST(Scatter, LoadersOfSharesReadTheSamplesOfOneLoader) {
   const auto config = config_of(StrategyKind::data_parallel);
   const auto shared = on_each_rank("thread", 2, [&](Communicator& comm) {
     const auto data = scatter_dataset([&] { return digits(64); }, 1, comm);

@@ -35,14 +35,14 @@ std::string with_data_of_rank_2(const std::function<void(DatasetSplits&)>& chang
   return with_rank_2([](RunConfig&) {}, change);
 }
 
-// The last byte that counts.
+// Changes the last byte that is compared.
 void change_last_byte(Bytes& bytes, int64_t size) {
   std::vector<uint8_t> copy(bytes.begin(), bytes.end());
   copy.at(static_cast<size_t>(size) - 1) ^= 1;
   bytes = copy;
 }
 
-TEST(SameRun, NamesTheSettingThatDiffersAndWhere) {
+TEST(SameRun, NamesTheSettingAndTheRankThatDiffer) {
   EXPECT_THAT(
       with_rank_2([](RunConfig& config) { config.training.seed = 7; }),
       AllOf(HasSubstr("seed differs between rank 2"), HasSubstr("--seed")));
@@ -57,7 +57,7 @@ TEST(SameRun, NamesTheSettingThatDiffersAndWhere) {
       HasSubstr("--out"));
 }
 
-TEST(SameRun, HostsMayHaveTheirOwnPathsAndPlaces) {
+TEST(SameRun, HostsMayHaveDifferentPaths) {
   EXPECT_EQ(
       with_rank_2([](RunConfig& config) {
         config.data.source = "/elsewhere";
@@ -67,7 +67,7 @@ TEST(SameRun, HostsMayHaveTheirOwnPathsAndPlaces) {
       "(no error)");
 }
 
-TEST(SameRun, NamesThePartOfTheDataThatDiffersAndWhere) {
+TEST(SameRun, NamesTheDataAndTheRankThatDiffer) {
   EXPECT_THAT(
       with_data_of_rank_2([](DatasetSplits& data) { data.train = noise_images(19); }),
       HasSubstr("the training images differ between rank 2 and rank 0"));
@@ -86,7 +86,7 @@ TEST(SameRun, NamesThePartOfTheDataThatDiffersAndWhere) {
         change_last_byte(data.test.pixels, data.test.size * 64);
       }),
       HasSubstr("test images differ"));
-  // The same bytes in another shape.
+  // The bytes are the same, but the shape differs.
   EXPECT_THAT(
       with_data_of_rank_2([](DatasetSplits& data) {
         data.train.height = 4;
@@ -95,7 +95,7 @@ TEST(SameRun, NamesThePartOfTheDataThatDiffersAndWhere) {
       HasSubstr("training images differ"));
 }
 
-TEST(SameRun, WhatALimitLeavesOutMayDiffer) {
+TEST(SameRun, SamplesBeyondALimitMayDiffer) {
   EXPECT_THAT(
       error_of<ConfigError>([] {
         run_ranks(3, [](Communicator& comm) {
@@ -117,7 +117,7 @@ std::string with_samples(
   });
 }
 
-TEST(SameSteps, ARankWithAnotherNumberOfStepsStopsTheRunBeforeItHangs) {
+TEST(SameSteps, DifferentNumbersOfStepsAreAnError) {
   EXPECT_EQ(with_samples({64, 64, 64}, 16, Uneven::pad), "(no error)");
   EXPECT_EQ(with_samples({64, 64, 63}, 16, Uneven::join), "(no error)");
   EXPECT_THAT(

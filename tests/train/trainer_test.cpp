@@ -1,4 +1,4 @@
-// What train() watches over, with models that misbehave as users' own may.
+// Checks of train(), with models that misbehave as a user's model may.
 
 #include "tandem/train/trainer.h"
 
@@ -25,7 +25,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Changes a step's output, or the weight behind it, at one rank.
+// Changes the output of a step, or the weight, on one rank.
 using Mischief = std::function<at::Tensor(
     int64_t call, const at::Tensor& output, at::Tensor& weight)>;
 
@@ -58,7 +58,7 @@ DatasetSplits small_data(int64_t size = 64) {
   return {noise_images(size), noise_images(10)};
 }
 
-// Rank 1's model is the one that misbehaves.
+// The model of rank 1 misbehaves.
 std::vector<std::string> hashes_of(
     const RunConfig& config, const Mischief& mischief, int64_t size = 64) {
   const auto data = small_data(size);
@@ -76,16 +76,16 @@ at::Tensor nudge_at_call_3(int64_t call, const at::Tensor& output, at::Tensor& w
   return output;
 }
 
-TEST(Trainer, ReplicasThatDriftStopTheRunByName) {
+TEST(Trainer, ReplicasThatDriftAreAnError) {
   const auto message =
       error_of<Error>([] { hashes_of(small_config(), nudge_at_call_3); });
   EXPECT_THAT(
       message, AllOf(
-                   HasSubstr("parameter 'weight' differs between rank 1"), HasSubstr("after step 4"),
-                   HasSubstr("--drift-check resync")));
+                   HasSubstr("parameter 'weight' differs between rank 1"),
+                   HasSubstr("after step 4"), HasSubstr("--drift-check resync")));
 }
 
-TEST(Trainer, ReplicasThatDriftCanBeBroughtBack) {
+TEST(Trainer, ReplicasThatDriftCanBeResynced) {
   auto config = small_config();
   config.strategy.drift_check = DriftCheck::resync;
   const auto hashes = hashes_of(config, nudge_at_call_3);
@@ -95,7 +95,7 @@ TEST(Trainer, ReplicasThatDriftCanBeBroughtBack) {
   EXPECT_NE(apart[0], apart[1]);
 }
 
-TEST(Trainer, ALossThatIsNotFiniteStopsTheRunWithStepAndRankAndKeepsTheCheckpoint) {
+TEST(Trainer, ALossThatIsNotFiniteStopsTheRunAndKeepsTheCheckpoint) {
   const Scratch scratch;
   auto config = small_config();
   config.output.out = scratch / "run";
@@ -113,7 +113,7 @@ TEST(Trainer, ALossThatIsNotFiniteStopsTheRunWithStepAndRankAndKeepsTheCheckpoin
   EXPECT_FALSE(file_exists(config.output.out + "/checkpoints/step-00000003"));
 }
 
-TEST(Trainer, ParametersTheLossDoesNotDependOnAreNamed) {
+TEST(Trainer, ParametersTheLossDoesNotUseCauseAWarning) {
   testing::internal::CaptureStderr();
   const auto comm = make_single_communicator();
   auto weight = at::zeros({64, 5}, at::kDouble).set_requires_grad(true);
@@ -133,7 +133,7 @@ TEST(Trainer, ParametersTheLossDoesNotDependOnAreNamed) {
           HasSubstr("does not depend on spare;"), HasSubstr("requires_grad_(false)")));
 }
 
-TEST(Trainer, UnevenDataFollowsThePolicy) {
+TEST(Trainer, UnevenDataFollowThePolicy) {
   auto config = small_config();
   const auto comm = make_single_communicator();
   config.training.accumulate = 2;
@@ -156,11 +156,11 @@ TEST(Trainer, UnevenDataFollowsThePolicy) {
   config.data.uneven = Uneven::drop;
   EXPECT_THAT(
       error_of<ConfigError>([&] { hashes_of(config, {}, 1); }),
-      HasSubstr("1 samples on 2 ranks leave no step"));
+      HasSubstr("1 samples on 2 ranks make no step"));
 }
 
-// 33 samples: the last step has one, which leaves rank 1 nothing to do.
-TEST(Trainer, ARankWithoutSamplesGoesAlong) {
+// The last step of 33 samples has one sample, so rank 1 has none.
+TEST(Trainer, ARankWithoutSamplesTakesPart) {
   auto config = small_config();
   config.data.uneven = Uneven::join;
   const auto joined = hashes_of(config, {}, 33);
@@ -171,7 +171,7 @@ TEST(Trainer, ARankWithoutSamplesGoesAlong) {
   EXPECT_EQ(joined[1], joined[0]);
 }
 
-TEST(Trainer, RanksWithOtherSettingsAreToldBeforeTheFirstStep) {
+TEST(Trainer, RanksWithOtherSettingsAreAnErrorBeforeTheFirstStep) {
   const auto message = error_of<ConfigError>([&] {
     const auto data = small_data();
     run_ranks(2, [&](Communicator& comm) {
