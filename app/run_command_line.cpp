@@ -29,7 +29,7 @@ int run_subcommand(Arguments all, const std::vector<Command>& commands) {
     }
     try {
       const int code = command.run({all.begin() + 1, all.end()});
-      // What train prints is only progress; what the others print is their result.
+      // The output of train is only progress. Other commands print their result.
       if (all[0] != "train") {
         check_output();
       }
@@ -67,7 +67,7 @@ int run_command_line(
     const std::string& help) {
   try {
     reserve_standard_streams();
-    // A file that would pass ulimit -f is then an error as a full disk is.
+    // A file above ulimit -f is then an error, as a full disk is.
     std::signal(SIGXFSZ, SIG_IGN);
     const Arguments all(argv + 1, argv + argc);
     if (all.empty() || all[0] == "--help" || all[0] == "-h" || all[0] == "help") {
@@ -82,7 +82,7 @@ int run_command_line(
     }
     return run_subcommand(all, commands);
   } catch (const std::system_error& error) {
-    // fmt's, when more is printed than fits into a buffer.
+    // fmt::print() throws it if standard output cannot be written.
     return std::ferror(stdout) != 0
                ? tell_failure(cannot_write_output(error.code().value()))
                : tell_failure(error);

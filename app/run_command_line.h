@@ -8,7 +8,7 @@
 
 namespace tandem::app {
 
-/// "  name   help" lines.
+/// Returns a line "  name   help" for each command.
 std::string list_commands(const std::vector<Command>& commands);
 
 /// Runs the subcommand that argv names, for main(). Prints one line for an error.

@@ -37,7 +37,7 @@ SamplerOptions whole_set(const Dataset& dataset) {
   return options;
 }
 
-// Full batches without end: the short one at the end of an epoch is left out.
+// Returns full batches without end. Skips the short batch at the end of an epoch.
 class FullBatches {
  public:
   FullBatches(const Dataset& dataset, const LoaderOptions& options)
@@ -67,17 +67,18 @@ class FullBatches {
 struct StepTimes {
   // Of each step after the warm-up.
   std::vector<double> ms;
-  // Of each, until the optimizer begins; empty where the strategy does not tell.
+  // Of each step, until the optimizer begins; empty if the strategy has no such event.
   std::vector<double> ms_before_update;
-  // Bytes of each bucket of gradients, and per step how long before the optimizer
-  // begins it was complete: the time in which it could travel.
+  // Bytes of each bucket of gradients.
   std::vector<int64_t> bucket_bytes;
+  // Milliseconds between the completion of a bucket and the optimizer, by bucket and
+  // step. Communication is hidden during this time.
   std::vector<std::vector<double>> bucket_lead_ms;
-  // Which one "auto" chose.
+  // The executor that "auto" chose.
   ExecutorKind executor = ExecutorKind::automatic;
 };
 
-// Adds what the parts of a step said of themselves.
+// Adds the times from the events of a step.
 void add_marks(StepTimes& times, const Trace& trace) {
   const auto events = trace.events();
   const auto update = std::find_if(
@@ -194,7 +195,7 @@ int bench_step(const Arguments& arguments) {
   return 0;
 }
 
-// Samples per second of each epoch after the first.
+// Returns the samples per second of each epoch after the first.
 std::vector<double> time_epochs(const BenchLoaderOptions& options) {
   const auto data = load_dataset(options.config.data.source).train;
   Loader loader(data, whole_set(data), loader_options(options.config));

@@ -8,16 +8,16 @@
 
 namespace tandem::app {
 
-/// `bench optimizer`: passes over arenas that hold no model.
+/// Runs `bench optimizer`, which times optimizers on arenas without a model.
 int bench_optimizer(const Arguments& arguments);
 
-/// `bench allreduce` in a rank's process.
+/// Runs `bench allreduce` in the process of a rank.
 int bench_allreduce(const Arguments& arguments);
 
-/// Until what was put in the device's stream has run; at once in main memory.
+/// Waits until the device's stream is empty. Returns at once for main memory.
 void wait_for(const c10::Device& device);
 
-/// Adds LibTorch's version, the CPU and its instruction sets.
+/// Adds LibTorch's version, the CPU and the instruction sets.
 void add_machine(nlohmann::ordered_json& json);
 
 }  // namespace tandem::app

@@ -25,8 +25,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kWarmupRounds = 5;
 
-// Milliseconds of each repeat, the slowest rank's: an all-reduce is done when the
-// last rank has the sum. Collective.
+// Returns the milliseconds of each repeat on the slowest rank, because an all-reduce
+// ends when the last rank has the sum. Collective.
 std::vector<double> time_all_reduce(
     Communicator& comm, at::Tensor buffer, int64_t repeats) {
   auto times = at::empty({repeats}, at::kDouble);
@@ -45,7 +45,7 @@ std::vector<double> time_all_reduce(
   return {values, values + repeats};
 }
 
-// `memory`: where the buffer lies, if the backend takes another way there.
+// `memory`: kind of the buffer's memory, if the backend treats kinds differently.
 std::string describe(
     const Communicator& comm, const char* memory, int64_t bytes, const Spread& spread,
     bool as_json) {
@@ -68,8 +68,8 @@ std::string describe(
   return json.dump();
 }
 
-// To a core of its own, where there are enough: mpirun does so too, and a scheduler
-// that leaves two ranks on one core would be what is measured.
+// Binds a rank to one core if there are enough, as mpirun does. Otherwise the scheduler
+// may keep two ranks on one core and dominate the result.
 void keep_to_core(int rank, int ranks) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -86,7 +86,7 @@ void keep_to_core(int rank, int ranks) {
   sched_setaffinity(0, sizeof(allowed), &allowed);
 }
 
-// What one rank does; rank 0 leaves or prints the results.
+// Measures on one rank. Rank 0 writes or prints the results.
 void measure(const BenchAllReduceOptions& options, Communicator& comm) {
   keep_to_core(comm.rank(), comm.size());
   std::vector<std::string> results;
@@ -96,7 +96,7 @@ void measure(const BenchAllReduceOptions& options, Communicator& comm) {
     results.push_back(describe(comm, memory, bytes, spread_of(times), options.json));
   };
   for (const int64_t bytes : options.bytes) {
-    // As gradients in training.
+    // Gradients of a training run are in such a buffer.
     const bool shares = comm.shares_memory();
     time(shares ? "shared" : "", comm.make_buffer(bytes / 4, at::kFloat));
     if (shares) {
@@ -123,8 +123,8 @@ int bench_allreduce(const Arguments& arguments) {
     const auto options = parse_bench_allreduce(arguments);
     if (options.backends.size() != 1) {
       throw ConfigError(
-          "[bench] ranks that another launcher started can form one group only; name "
-          "one of --backends");
+          "[bench] ranks of another launcher can form only one group; name one backend "
+          "with --backends");
     }
     const BackendKind backend = options.backends.front();
     if (backend == BackendKind::thread) {

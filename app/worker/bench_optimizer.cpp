@@ -21,7 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kWarmupSteps = 5;
 
-// A GPU needs so many in a row: one takes as long as it takes to begin and to wait.
+// Updates per measurement on a GPU. For one update, launch and wait take most of the
+// time.
 constexpr int64_t kInARowOnDevices = 20;
 
 template <typename Body>
@@ -44,7 +45,7 @@ std::shared_ptr<const ArenaLayout> layout_of(
       std::vector<NamedTensor>{{"parameters", all}}, std::vector<int64_t>{}, 1, device);
 }
 
-// Not zeros: the same pages everywhere, and a root of 0 may be a cheap one.
+// Does not use zeros: all pages would be the same page, and a root of 0 may be faster.
 void fill(Arena& arena) {
   const auto all = at::empty({arena.segment(0).numel()}, at::kFloat);
   auto* values = all.data_ptr<float>();
@@ -54,7 +55,7 @@ void fill(Arena& arena) {
   arena.segment(0).copy_(all);
 }
 
-// Two runs of bytes, and how one becomes the other.
+// A copy of bytes, the lower bound of an update's time.
 class Copy {
  public:
   Copy(int64_t bytes, const at::Device& device)
@@ -69,7 +70,7 @@ class Copy {
       return;
     }
     std::memcpy(to_.data_ptr(), from_.data_ptr(), to_.nbytes());
-    // The copy is for nothing else.
+    // The compiler must not remove the copy.
     asm volatile("" : : "r"(to_.data_ptr()) : "memory");
   }
 
@@ -80,11 +81,11 @@ class Copy {
 
 struct Times {
   OptimizerKind optimizer = OptimizerKind::sgd;
-  // Read and written by one update.
+  // Bytes that one update reads and writes.
   int64_t bytes = 0;
   std::vector<double> update_ms;
   std::vector<double> memcpy_ms;
-  // Of each pair.
+  // Of each pair of an update and a copy.
   std::vector<double> ratios;
 };
 
@@ -102,7 +103,7 @@ Times time_updates(
   settings.momentum = kind == OptimizerKind::sgd ? 0.9 : 0;
   const auto optimizer = make_optimizer(settings, parameters, gradients);
   const auto num_states = static_cast<int64_t>(optimizer->state().size());
-  // The gradients are only read, all else is read and written.
+  // Gradients are only read; parameters and states are read and written.
   Times times{kind, 4 * options.parameters * (3 + 2 * num_states), {}, {}, {}};
   Copy bytes(times.bytes / 2, device);
   const auto range = layout->trainable_ranges().at(0);

@@ -49,16 +49,16 @@ void describe(const char* part, const Dataset& data) {
 
 int fetch_named(const Arguments& arguments) {
   CLI::App app(
-      "Downloads a data set into the folder where --data NAME looks: "
-      "$TANDEM_DATA/NAME, "
-      "or the cache. Files that are there and right are kept; what was broken off goes "
-      "on. $TANDEM_MIRRORS names a file with mirrors of your own.",
+      "Downloads a data set into the folder that --data NAME uses: $TANDEM_DATA/NAME "
+      "or "
+      "the cache. Correct files are kept, and interrupted downloads continue. "
+      "$TANDEM_MIRRORS names a file with your own mirrors.",
       "tandem data fetch");
   std::string name;
   FetchOptions options;
   app.add_option(
          "name", name,
-         "mnist, fashion-mnist, kmnist, cifar-10, or one of your own mirrors")
+         "mnist, fashion-mnist, kmnist, cifar-10, or a name from your own mirrors")
       ->required();
   app.add_option("--to", options.to, "another folder for the files");
   app.add_option("--stall-seconds", options.stall_seconds)
@@ -67,13 +67,13 @@ int fetch_named(const Arguments& arguments) {
   parse(app, arguments);
   catch_signals();
   const std::string folder = fetch(find_set(read_mirrors(), name), options);
-  // A name of the user's own mirrors is none that --data knows.
+  // --data does not know names from the user's own mirrors.
   say("to use it: --data " + (find_dataset(name) == folder ? name : folder));
   return 0;
 }
 
 int make(const Arguments& arguments) {
-  CLI::App app("Draws the digits and writes them as IDX files.", "tandem data make");
+  CLI::App app("Draws digits and writes them as IDX files.", "tandem data make");
   std::string name;
   std::string out;
   int64_t train = 60'000;
@@ -86,7 +86,7 @@ int make(const Arguments& arguments) {
   parse(app, arguments);
   if (name != "digits") {
     throw ConfigError(
-        "[data] only digits can be made, not '" + name + "'; name digits");
+        "[data] the data set to make is '" + name + "', expected digits; name digits");
   }
   write_digits(out, train, test);
   fmt::print("wrote {} + {} digits to {}\n", train, test, out);
@@ -94,9 +94,9 @@ int make(const Arguments& arguments) {
 }
 
 int check(const Arguments& arguments) {
-  CLI::App app("Reads a data set whole and says what is in it.", "tandem data check");
+  CLI::App app("Reads a whole data set and describes it.", "tandem data check");
   std::string name;
-  app.add_option("name", name, "a name or a folder")->required();
+  app.add_option("name", name, "name or folder of a data set")->required();
   parse(app, arguments);
   const auto splits = load_dataset(name);
   describe("train", splits.train);
@@ -105,8 +105,8 @@ int check(const Arguments& arguments) {
 }
 
 const std::vector<Action> kActions = {
-    {"fetch", "NAME", "download a data set that --data NAME then finds", &fetch_named},
-    {"make", "digits --out DIR", "draw the digits into a folder", &make},
+    {"fetch", "NAME", "download a data set for --data NAME", &fetch_named},
+    {"make", "digits --out DIR", "draw digits into a folder", &make},
     {"check", "NAME|DIR", "read a data set and describe it", &check},
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Why `auto` does not use the GPUs of this host; "" if it does.
+// Returns the reason why `auto` does not use the GPUs of this host; "" if it does.
 std::string why_not(const RunConfig& config) {
   if (cuda_library_path().empty()) {
     return "this build computes on CPUs only";
@@ -36,7 +36,7 @@ bool uses_cpu(const RunConfig& config, int local_rank) {
   }
   const std::string reason = why_not(config);
   if (!reason.empty() && local_rank == 0) {
-    log_info("[device] on the CPU: " + reason);
+    log_info("[device] the ranks use the CPU: " + reason);
   }
   return !reason.empty();
 }

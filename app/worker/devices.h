@@ -9,19 +9,19 @@
 
 namespace tandem::app {
 
-/// Where a rank of this program computes, as config.exec.device says. Loads CUDA only
-/// if it may be needed, so call it before anything else asks LibTorch for CUDA. Logs
-/// why `auto` does not use a GPU of the host. `local_rank`: the rank's number on its
-/// host.
+/// Returns the device of a rank, from config.exec.device. Loads CUDA only if it may be
+/// needed, so call it before LibTorch looks for CUDA. Logs why `auto` does not use a
+/// GPU of the host. `local_rank`: the rank's number on its host.
 ///
 /// Throws ConfigError for a device that does not exist.
 Placement find_placement(const RunConfig& config, int local_rank);
 
-/// The group for ranks with such a placement. Collective.
+/// Returns a group that accepts tensors on the ranks' devices. Moves run.comm.
+/// Collective.
 std::unique_ptr<Communicator> make_group(
     JoinedRun& run, const RunConfig& config, const Placement& placement);
 
-/// GPUs, driver and libraries as JSON, for `tandem doctor`.
+/// Returns GPUs, driver and libraries as JSON, for `tandem doctor`.
 std::string devices_json();
 
 }  // namespace tandem::app

@@ -23,20 +23,21 @@ int work_export(const Arguments& arguments) {
   std::string out;
   app.add_option(
          "--checkpoint", checkpoint,
-         "a checkpoint's directory, its model.safetensors, or a run's directory: its "
-         "newest")
+         "directory of a checkpoint or its model.safetensors; or directory of a run, "
+         "for "
+         "its newest checkpoint")
       ->required();
   app.add_option(
          "--out", out,
-         "FILE.pt or FILE.pth: for Python's torch.load; FILE.safetensors: as it is")
+         "FILE.pt or FILE.pth for Python's torch.load, or FILE.safetensors for a copy")
       ->required();
   parse(app, arguments);
 
   const bool is_torch = ends_with(out, ".pt") || ends_with(out, ".pth");
   if (!is_torch && !ends_with(out, ".safetensors")) {
     throw ConfigError(
-        "[export] '" + out +
-        "' does not say which format; end --out in .pt, .pth or .safetensors");
+        "[export] --out is '" + out +
+        "', expected a name that ends in .pt, .pth or .safetensors; change --out");
   }
   const std::string path = model_file(checkpoint);
   const std::string bytes = read_file(path);

@@ -17,13 +17,13 @@ const std::vector<Command> kCommands = {
     {"data", "fetch, make or check a data set", &work_data},
     {"model", "print a model's layers, shapes and parameters", &work_model},
     {"bench", "time a step, the loader, an all-reduce", &work_bench},
-    {"doctor", "facts that need LibTorch, as lines", &work_doctor},
+    {"doctor", "print facts that need LibTorch", &work_doctor},
 };
 
-// Freed memory stays with the process for the next step. glibc's own thresholds follow
-// the sizes of tensors: by the luck of their order in the heap, the tensors of each
-// step go back to the system and are faulted in again, which takes a third of a step's
-// time.
+// Keeps freed memory in the process for the next step. glibc's default thresholds
+// follow the sizes of tensors. Depending on the order of tensors in the heap, each step
+// may then return its memory to the system and fault it in again, which takes a third
+// of its time.
 void keep_freed_memory() {
   constexpr int kMebibyte = 1 << 20;
   if (std::getenv("MALLOC_TRIM_THRESHOLD_") == nullptr &&
@@ -40,10 +40,11 @@ int main(int argc, char** argv) {
   tandem::serve_as_fork_server();
   const int code = run_command_line(
       argc, argv, kCommands,
-      "tandem-worker: the part of tandem that links LibTorch. Use `tandem`.\n\n" +
+      "tandem-worker: the part of tandem that links LibTorch; use `tandem` "
+      "instead\n\n" +
           list_commands(kCommands));
-  // Without destructors of static objects: LibTorch takes 50 ms and a copy of each of
-  // its pages, in every rank, to unregister operators that nobody will ask for.
+  // Skips destructors of static objects: in every rank LibTorch would take 50 ms, and
+  // copy each of its shared pages, to unregister operators.
   std::fflush(nullptr);
   std::quick_exit(code);
 }

@@ -40,8 +40,8 @@ InputShape parse_shape(const std::string& text) {
   if (!fits) {
     throw ConfigError(
         "[model] --input is '" + text +
-        "', expected CHANNELSxHEIGHTxWIDTH, each from 1 to 4096; give 1x28x28, for "
-        "instance");
+        "', expected CHANNELSxHEIGHTxWIDTH, each from 1 to 4096; change --input, for "
+        "example to 1x28x28");
   }
   return {sizes[0], sizes[1], sizes[2]};
 }
@@ -59,16 +59,17 @@ void print_row(
 
 int work_model(const Arguments& arguments) {
   CLI::App app(
-      "Prints the modules of a model as PyTorch prints them, then its layers with the "
-      "shape of their output for N samples and their number of parameters.",
+      "Prints the modules of a model as PyTorch does, then its layers with their "
+      "output "
+      "shape for N samples and their number of parameters.",
       "tandem model");
   std::string name;
   std::string shape = "1x28x28";
   ModelOptions options;
   app.add_option("model", name, join(model_names()))->required();
   app.add_option(
-      "--input", shape, "CHANNELSxHEIGHTxWIDTH of an image, 1x28x28 by default");
-  app.add_option("--classes", options.num_classes, "number of classes, 10 by default")
+      "--input", shape, "CHANNELSxHEIGHTxWIDTH of an image (default: 1x28x28)");
+  app.add_option("--classes", options.num_classes, "number of classes (default: 10)")
       ->check(whole_number(1, 256));
   parse(app, arguments);
   const ModelKind kind = parse_model(name);

@@ -20,7 +20,7 @@ namespace tandem::app {
 
 namespace {
 
-// The ranks that do not read the files need not have them.
+// Only rank 0 reads the files, so other ranks need not have them.
 DatasetSplits load_shared(
     const RunConfig& config, Communicator& comm, const Deadline& deadline) {
   return scatter_dataset(
@@ -33,19 +33,20 @@ DatasetSplits load_shared(
 void check_backend(const RunConfig& config, const Placement& placement) {
   if (config.comm.backend == BackendKind::nccl && !placement.device) {
     throw ConfigError(
-        "[comm] backend nccl is for what is on GPUs, and the ranks compute on the CPU; "
-        "use --device cuda, or --backend auto");
+        "[comm] backend nccl needs ranks on GPUs, but the ranks compute on the CPU; "
+        "use "
+        "--device cuda, or --backend auto");
   }
 }
 
-// `auto` means the same on all ranks. Collective.
+// Gives all ranks the same choice of `auto`. Collective.
 Placement agreed(Placement mine, const RunConfig& config, Communicator& comm) {
   if (config.exec.device.kind != DeviceChoice::Kind::automatic) {
     return mine;
   }
   const auto all = comm.stack(at::full({1}, mine.device ? 1 : 0, at::kLong), "device");
   if (mine.device && all.sum().item<int64_t>() < comm.size()) {
-    log_info("[device] on the CPU, since not every rank has a GPU");
+    log_info("[device] the ranks use the CPU, because not every rank has a GPU");
     return {};
   }
   return mine;
@@ -55,7 +56,8 @@ Placement place(const RunConfig& config, const TrainExtras& extras, int local_ra
   return find_device(extras, [&] { return find_placement(config, local_rank); });
 }
 
-// Without a launcher: the recipe's address, although no other rank joins there.
+// Describes a run without a launcher. It has the recipe's address, although no other
+// rank joins there.
 RankEnv lone_env(const RunConfig& config) {
   RankEnv env;
   env.master_addr = config.ranks.master_addr;
