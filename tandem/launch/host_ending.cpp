@@ -103,14 +103,14 @@ std::string describe(
     const Supervisor::Ending& ending, const std::string& who, bool memory_ran_out) {
   if (ending.was_stopped) {
     return fmt::format(
-        "{} (pid {}) was stopped by SIGSTOP or a terminal and answered no more, so all "
+        "{} (pid {}) was stopped by SIGSTOP or a terminal and did not answer, so all "
         "ranks were ended",
         who, ending.pid);
   }
   if (ending.status.signal == SIGKILL && memory_ran_out) {
     return fmt::format(
-        "{} (pid {}) was killed by SIGKILL, since memory ran out; lower --batch-size, "
-        "--accumulate or --nproc, or give the run more",
+        "{} (pid {}) was killed by SIGKILL because memory ran out; lower --batch-size, "
+        "--accumulate or --nproc, or give the run more memory",
         who, ending.pid);
   }
   return fmt::format(

@@ -39,7 +39,7 @@ void check_open_files(const LaunchOptions& options) {
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
       limit.rlim_cur < static_cast<rlim_t>(wanted)) {
     throw ConfigError(fmt::format(
-        "[launch] this process may open {} files, and {} ranks on this host take {}; "
+        "[launch] this process may open {} files, but {} ranks on this host need {}; "
         "raise ulimit -n",
         limit.rlim_cur, options.nproc_per_node, wanted));
   }
@@ -48,27 +48,26 @@ void check_open_files(const LaunchOptions& options) {
 void check(const LaunchOptions& options) {
   constexpr int kMostRanks = 4096;
   if (options.command.empty()) {
-    throw ConfigError("[launch] no program is named; add it after the flags");
+    throw ConfigError("[launch] the program is missing; add it after the flags");
   }
   if (options.nproc_per_node < 1 || options.nproc_per_node > kMostRanks) {
     throw ConfigError(
         "[launch] " + std::to_string(options.nproc_per_node) +
-        " processes on this host, expected 1 to " + std::to_string(kMostRanks) +
+        " ranks on this host, expected 1 to " + std::to_string(kMostRanks) +
         "; change --nproc");
   }
   if (options.nnodes < 1 || options.node_rank < 0 ||
       options.node_rank >= options.nnodes) {
     throw ConfigError(
-        "[launch] node rank " + std::to_string(options.node_rank) + " of " +
+        "[launch] the node rank is " + std::to_string(options.node_rank) + " of " +
         std::to_string(options.nnodes) +
-        " hosts; --node-rank counts from 0 to nnodes - 1");
+        " hosts, expected 0 to nnodes - 1; change --node-rank");
   }
   if (options.nnodes > 1 && options.master_port == 0) {
     throw ConfigError(
-        "[launch] several hosts need one port that all know; set --master-port, or "
-        "for " +
-        std::to_string(options.nnodes) + " ranks on this host alone --nproc " +
-        std::to_string(options.nnodes) + " in place of -n or --nnodes");
+        "[launch] several hosts need a fixed port; set --master-port, or use --nproc " +
+        std::to_string(options.nnodes) + " instead of -n or --nnodes to start " +
+        std::to_string(options.nnodes) + " ranks on this host");
   }
   if (options.master_port < 0 || options.master_port > 65535) {
     throw ConfigError(

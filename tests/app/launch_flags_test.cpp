@@ -14,7 +14,7 @@ void expect_refused(const std::vector<Refusal>& refusals) {
 
 TEST(LaunchFlags, RefuseValuesThatCannotBe) {
   expect_refused({
-      {{}, {"no program"}},
+      {{}, {"the program is missing"}},
       {{"--nproc", "0", "true"}, {"'0'", "1 to 4096"}},
       {{"--nproc", "none", "true"}, {"'none'", "1 to 4096"}},
       {{"--nnodes", "0", "true"}, {"--nnodes", "'0'", "1 to"}},
@@ -31,7 +31,7 @@ TEST(LaunchFlags, RefuseHostsThatCannotMeet) {
   expect_refused({
       {{"--nnodes", "2", "true"}, {"--master-port"}},
       {{"--nnodes", "2", "--node-rank", "2", "--master-port", "4242", "true"},
-       {"node rank 2 of 2", "--node-rank"}},
+       {"node rank is 2 of 2 hosts", "--node-rank"}},
       {{"--nnodes", "2", "--master-port", "4242", "--master-addr", "10.77.0.1", "true"},
        {"several hosts need a token", "umask 077"}},
       {{"--nnodes=2", "--rdzv-endpoint=127.0.0.1:4242", "true"},

@@ -149,7 +149,7 @@ TEST_P(Launch, DistinguishesARankKilledForLackOfMemory) {
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(
       result.errors,
-      ContainsRegex("rank 1 \\(pid [0-9]+\\) was killed by SIGKILL, since memory"));
+      ContainsRegex("rank 1 \\(pid [0-9]+\\) was killed by SIGKILL because memory"));
 }
 
 TEST_P(Launch, KillsARankThatIgnoresSigtermAfterTheGracePeriod) {

@@ -156,7 +156,8 @@ TEST(LaunchOptions, AreChecked) {
     change(options);
     return message_of<ConfigError>([&] { launch_ranks(options); });
   };
-  EXPECT_THAT(refusal([](auto& o) { o.command.clear(); }), HasSubstr("no program"));
+  EXPECT_THAT(
+      refusal([](auto& o) { o.command.clear(); }), HasSubstr("the program is missing"));
   for (const int nproc : {-1, 0, 4097}) {
     EXPECT_THAT(
         refusal([&](auto& o) { o.nproc_per_node = nproc; }),

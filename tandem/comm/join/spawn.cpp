@@ -83,8 +83,8 @@ class LaunchInsideProgram {
 void check(int num_ranks) {
   if (num_ranks < 1) {
     throw ConfigError(
-        "[spawn] " + std::to_string(num_ranks) +
-        " ranks, expected 1 or more; change the number");
+        "[spawn] the number of ranks is " + std::to_string(num_ranks) +
+        ", expected 1 or more; change it");
   }
   const auto env = read_rank_env();
   if (env && env->world_size > 1) {
@@ -122,9 +122,10 @@ JoinedRun join_as_rank(int num_ranks, const SpawnOptions& options) {
   TANDEM_CHECK(env, "TANDEM_SPAWN is set, but RANK is not");
   if (env->local_world_size != num_ranks) {
     throw ConfigError(
-        "[spawn] the program asked for " + std::to_string(env->local_world_size) +
-        " ranks, but as rank " + std::to_string(env->rank) + " for " +
-        std::to_string(num_ranks) + "; the number must not depend on the process");
+        "[spawn] the number of ranks is " + std::to_string(num_ranks) + " in rank " +
+        std::to_string(env->rank) + ", expected " +
+        std::to_string(env->local_world_size) +
+        " as in the parent; give every process the same number");
   }
   return join_run(*env, options.join);
 }

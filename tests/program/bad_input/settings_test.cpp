@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(
         // -n counts hosts, as in document 004.
         setting(
             "NodesWithoutPort", {"-n", "2"},
-            {"set --master-port", "--nproc 2 in place of -n or --nnodes"}),
+            {"set --master-port", "--nproc 2 instead of -n or --nnodes"}),
         setting(
             "BucketBytesForThreeRanks", {"--bucket-bytes", "0", "--nproc", "3"},
             {"bucket_bytes is 0"}),

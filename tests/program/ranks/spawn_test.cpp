@@ -60,8 +60,8 @@ TEST(Spawn, SaysHowARankLeft) {
 TEST(Spawn, RefusesANumberThatDependsOnTheProcess) {
   const auto run = helper("numbers");
   EXPECT_EQ(run.status.code, 2);
-  EXPECT_THAT(run.errors, HasSubstr("asked for 2 ranks"));
-  EXPECT_THAT(run.errors, HasSubstr("for 3"));
+  EXPECT_THAT(run.errors, HasSubstr("the number of ranks is 3 in rank"));
+  EXPECT_THAT(run.errors, HasSubstr("expected 2 as in the parent"));
 }
 
 TEST(Spawn, LeavesOtherChildrenAndSignalsAsTheyWere) {
