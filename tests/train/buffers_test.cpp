@@ -136,7 +136,7 @@ TEST(Buffers, SyncRefusesAProgramsOwnModel) {
   const auto comm = make_single_communicator();
   const auto message = error_of<ConfigError>(
       [&] { return assemble(config, data.train, *comm, make_function_model({}, {})); });
-  EXPECT_THAT(message, testing::HasSubstr("change --buffers sync"));
+  EXPECT_THAT(message, testing::HasSubstr("change --buffers to"));
 }
 
 }  // namespace tandem::buffers_test
