@@ -6,6 +6,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/config/run_config.h"
 
 namespace tandem::app {
 
@@ -61,13 +62,14 @@ std::vector<std::string> recipes_in(const std::string& folder) {
 std::string recipe_path(const std::string& text) {
   // A run's directory may have its recipe's name.
   std::error_code ignored;
-  const bool is_file = fs::exists(text, ignored) && !fs::is_directory(text, ignored);
+  const std::string named = current_recipe(text);
+  const bool is_file = fs::exists(named, ignored) && !fs::is_directory(named, ignored);
   if (is_file || text.empty() || text.find('/') != std::string::npos) {
-    return text;
+    return named;
   }
   const std::string folder = recipes_folder();
   for (const char* ending : {"", ".toml"}) {
-    const auto path = folder + "/" + text + ending;
+    const auto path = current_recipe(folder + "/" + text + ending);
     if (!folder.empty() && file_exists(path)) {
       return path;
     }

@@ -56,6 +56,38 @@ void check_version(const toml::node& node, const std::string& where) {
   }
 }
 
+// Recipes that were renamed. Old names keep working.
+struct RenamedRecipe {
+  const char* before;
+  const char* now;
+};
+constexpr RenamedRecipe kRenamedRecipes[] = {
+    {"000-gloo", "gloo-machines"},
+    {"000-single", "single-process"},
+    {"001-hogwild", "hogwild"},
+    {"001-mpi-averaging", "local-sgd-mpi"},
+    {"001-mpi-averaging-logits", "local-sgd-mpi-logits"},
+    {"001-scaling", "scaling"},
+    {"002-data-parallel", "data-parallel-module"},
+    {"002-ddp", "ddp-linear"},
+    {"002-hybrid", "hybrid"},
+    {"002-model-parallel", "model-parallel"},
+    {"002-pipeline", "pipeline-1f1b"},
+    {"002-pipeline-gpipe", "pipeline-gpipe"},
+    {"002-rpc", "parameter-server"},
+    {"003-buffers", "batch-norm-buffers"},
+    {"003-buffers-sync", "sync-batch-norm"},
+    {"003-ddp", "ddp"},
+    {"003-own-ddp", "ddp-manual"},
+    {"003-own-ddp-flat", "ddp-manual-flat"},
+    {"003-own-ddp-overlap", "ddp-manual-overlap"},
+    {"003-single", "single-net"},
+    {"004-amp", "amp-fp16"},
+    {"004-nccl-amp", "amp-nccl"},
+    {"004-nodes-gpus", "nodes-gpus"},
+    {"004-single", "single-convnet"},
+};
+
 // The same for "a.toml", "./a.toml" and a link to it.
 std::string identity(const std::string& path) {
   std::error_code ignored;
@@ -69,7 +101,8 @@ void apply_base(
     RunConfig& config, const toml::node& node, const std::string& path,
     std::set<std::string>& seen) {
   const auto folder = std::filesystem::path(path).parent_path();
-  const std::string base = (folder / node.value_or(std::string())).string();
+  const std::string base =
+      current_recipe((folder / node.value_or(std::string())).string());
   if (!node.is_string() || seen.count(identity(base)) > 0) {
     throw ConfigError(
         "[config] " + at_line(path, node) + ": base must name another recipe, not '" +
@@ -186,9 +219,24 @@ toml::table parse_recipe(const std::string& path) {
   return parse_toml(read_file(path, kMostRecipeBytes), path);
 }
 
+std::string current_recipe(const std::string& path) {
+  const std::filesystem::path file(path);
+  if (file_exists(path) || file.extension() != ".toml") {
+    return path;
+  }
+  for (const auto& recipe : kRenamedRecipes) {
+    auto renamed = file;
+    renamed.replace_filename(std::string(recipe.now) + ".toml");
+    if (file.stem() == recipe.before && file_exists(renamed.string())) {
+      return renamed.string();
+    }
+  }
+  return path;
+}
+
 void read_recipe(RunConfig& config, const std::string& path) {
   std::set<std::string> seen;
-  apply(config, path, seen);
+  apply(config, current_recipe(path), seen);
 }
 
 }  // namespace tandem

@@ -53,6 +53,10 @@ void check(const RunConfig& config);
 /// for what is wrong in it.
 void read_recipe(RunConfig& config, const std::string& path);
 
+/// Returns the path of a recipe, or its new path if the file was renamed: "ddp.toml" in
+/// the folder of "003-ddp.toml" if only the former exists.
+[[nodiscard]] std::string current_recipe(const std::string& path);
+
 /// A JSON schema (draft 7) of recipes, for editors.
 [[nodiscard]] std::string recipe_schema();
 

@@ -4,6 +4,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/config/recipe_toml.h"
+#include "tandem/config/run_config.h"
 
 namespace tandem {
 
@@ -118,7 +119,7 @@ std::string read_without_gpu(const std::string& path) {
     return "";
   }
   const auto folder = std::filesystem::path(path).parent_path();
-  return (folder / text_of(path, *node, "without_gpu")).string();
+  return current_recipe((folder / text_of(path, *node, "without_gpu")).string());
 }
 
 DocumentFigures read_document(const std::string& path) {
@@ -173,7 +174,8 @@ std::optional<ScalingRecipe> read_scaling_recipe(const std::string& path) {
       scaling.nproc = rank_counts(path, node, key);
     } else if (key == "recipes") {
       for (const auto& item : list_of(path, node, key)) {
-        scaling.recipes.push_back((folder / text_of(path, item, key)).string());
+        scaling.recipes.push_back(
+            current_recipe((folder / text_of(path, item, key)).string()));
       }
     } else {
       unknown(path, node, key, {"recipes", "nproc"});
