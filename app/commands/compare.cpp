@@ -19,18 +19,18 @@ CLI::Validator percent_above_zero() {
 
 int run_compare(const Arguments& arguments) {
   CLI::App app(
-      "Runs recipes one after the other, as tandem train RECIPE would, and writes one "
-      "table and one report, beside the figures of their documents. A run's output is "
-      "in DIR/NAME/output.txt. What this machine or build cannot run is skipped; the "
-      "exit code is 1 when a run failed or all were skipped.",
+      "Runs recipes one after another, as tandem train RECIPE does, and writes one "
+      "table and one report, with the figures of the tutorials. The output of a run is "
+      "in DIR/NAME/output.txt. Recipes that this machine or build cannot run are "
+      "skipped. The exit code is 1 if a run failed or all recipes were skipped.",
       "tandem compare");
   ComparisonFlags flags;
   add_comparison_flags(app, flags);
   Comparison comparison{"compare", {}, 1, std::nullopt, ""};
   app.add_option_function<double>(
          "--target", [&](const double& percent) { comparison.target = percent; },
-         "test accuracy in percent; the first run to reach it wins (the default: the "
-         "most accurate)")
+         "test accuracy in percent; the first run to reach it wins (default: the most "
+         "accurate run wins)")
       ->check(percent_above_zero());
   parse_comparison(app, arguments, flags);
   comparison.out = comparison_directory(flags.out, "compare");

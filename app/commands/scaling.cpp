@@ -50,12 +50,11 @@ void expand(std::vector<std::string>& recipes, std::vector<int>& counts) {
 
 int run_scaling(const Arguments& arguments) {
   CLI::App app(
-      "Runs each recipe with several numbers of ranks, and shows runtime against their "
-      "number, beside the figures of the recipe's document. The batch size stays per "
-      "rank, and so do threads: one, or as many as OMP_NUM_THREADS says. Speed-ups are "
-      "of medians. What this machine or build cannot run is skipped; the exit code is "
-      "1 "
-      "when a run failed or all were skipped.",
+      "Runs each recipe with several numbers of ranks, and shows the runtime for each "
+      "number, with the figures of the tutorial. The batch size is per rank, and so is "
+      "the number of threads: OMP_NUM_THREADS, or 1. Speed-ups are ratios of medians. "
+      "Recipes that this machine or build cannot run are skipped. The exit code is 1 "
+      "if a run failed or all were skipped.",
       "tandem scaling");
   ComparisonFlags flags;
   flags.repeats = kScalingRepeats;

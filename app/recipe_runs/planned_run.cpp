@@ -94,24 +94,24 @@ Arguments with_out(const PlannedRun& run, const std::string& directory) {
 }
 
 // Only what it says of as many ranks.
-ordered_json document_json(const PlannedRun& run) {
-  const DocumentFigures& document = run.document;
+ordered_json tutorial_json(const PlannedRun& run) {
+  const TutorialFigures& tutorial = run.tutorial;
   const int ranks = run.config.num_ranks_here();
   const int own_ranks = run.recipe_config.num_ranks_here();
   ordered_json json = ordered_json::object();
-  if (!document.machine.empty()) {
-    json["machine"] = document.machine;
+  if (!tutorial.machine.empty()) {
+    json["machine"] = tutorial.machine;
   }
-  const auto add = [&](const char* key, const DocumentFigure& figure) {
+  const auto add = [&](const char* key, const TutorialFigure& figure) {
     if (const auto value = figure.at(ranks, own_ranks)) {
       json[key] = *value;
     }
   };
-  add("seconds", document.seconds);
-  add("test_accuracy", document.test_accuracy);
-  add("train_accuracy", document.train_accuracy);
-  if (static_cast<int>(document.last_losses.size()) == ranks) {
-    json["last_losses"] = document.last_losses;
+  add("seconds", tutorial.seconds);
+  add("test_accuracy", tutorial.test_accuracy);
+  add("train_accuracy", tutorial.train_accuracy);
+  if (static_cast<int>(tutorial.last_losses.size()) == ranks) {
+    json["last_losses"] = tutorial.last_losses;
   }
   if (!json.empty()) {
     json["epochs"] = run.recipe_config.training.epochs;
@@ -149,7 +149,7 @@ PlannedRun plan_run(
   }
   run.train_arguments = train_arguments(recipe, overrides, nproc);
   run.config = parse_train_arguments(with_out(run, out + "/" + run.name));
-  run.document = read_document(recipe);
+  run.tutorial = read_tutorial_figures(recipe);
   run.recipe_config = parse_train_arguments({recipe});
   run.obstacle = obstacle_of(run.config);
   return run;
@@ -190,7 +190,7 @@ ordered_json run_planned(const PlannedRun& run, int repeat, const std::string& o
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   const std::string summary = directory + "/summary.json";
   row["world_size"] = run.config.num_ranks_here();
-  row["document"] = document_json(run);
+  row["tutorial"] = tutorial_json(run);
   if (run.config.data.limit != run.recipe_config.data.limit) {
     row["limit"] = run.config.data.limit;
   }

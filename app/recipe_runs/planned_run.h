@@ -31,7 +31,7 @@ struct PlannedRun {
   // But --out, which is another for each repeat.
   Arguments train_arguments;
   RunConfig config;
-  DocumentFigures document;
+  TutorialFigures tutorial;
   // Of the recipe itself, whatever flags say.
   RunConfig recipe_config;
   // Set in its environment.
@@ -54,7 +54,7 @@ std::vector<std::string> command_of(
 /// Runs it to its end, output to output.txt in the directory of this repeat (from 0)
 /// below `out`. Returns its row of
 /// table.json: status (done, failed, skipped) and reason, the values of its
-/// summary.json, the document's figures. A ConfigError, for a setting that cannot be on
+/// summary.json, the tutorial's figures. A ConfigError, for a setting that cannot be on
 /// this machine or in this build, is a reason to skip. Throws DataError when nothing
 /// can be written.
 nlohmann::ordered_json run_planned(

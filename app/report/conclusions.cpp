@@ -186,13 +186,13 @@ std::string epochs_text(double epochs) {
   return fmt::format("{:.0f} epoch{}", epochs, epochs == 1 ? "" : "s");
 }
 
-// "short made 2 epochs of 14 on 1280 samples"; "" for a run as long as its document's.
+// "short made 2 epochs of 14 on 1280 samples"; "" for a run as long as its tutorial's.
 std::string shortened_text(const ReportRun& run, double epochs) {
-  const auto document = part_in(run.row, "document");
+  const auto tutorial = tutorial_in(run.row);
   const double limit = number_in(run.row, "limit").value_or(0);
-  const double whole = number_in(document, "epochs").value_or(0);
+  const double whole = number_in(tutorial, "epochs").value_or(0);
   const bool fewer = whole > 0 && whole != epochs;
-  if (!(number_in(document, "seconds") || number_in(document, "test_accuracy")) ||
+  if (!(number_in(tutorial, "seconds") || number_in(tutorial, "test_accuracy")) ||
       !(fewer || limit > 0)) {
     return "";
   }
@@ -222,7 +222,7 @@ void add_caveats(Conclusions& made) {
   }
   if (!shortened.empty()) {
     made.caveats.push_back(
-        "Documents' figures are of whole runs, but " + join(shortened, "; ") + ".");
+        "Figures of tutorials are of whole runs, but " + join(shortened, "; ") + ".");
   }
 }
 

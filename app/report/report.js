@@ -48,7 +48,7 @@
   }
 
   function line_chart(spec) {
-    const all = spec.lines.flatMap((line) => [...line.points ?? [], ...line.documents ?? []]);
+    const all = spec.lines.flatMap((line) => [...line.points ?? [], ...line.tutorial ?? []]);
     // Not Math.min(...): arguments are limited to some 100,000.
     const ends = all.reduce(
       ([least, most], [x]) => [Math.min(least, x), Math.max(most, x)], [Infinity, -Infinity]);
@@ -76,10 +76,10 @@
         pointStyle: MARKERS[style % MARKERS.length],
         pointRadius: points.length > 20 ? 0 : 4,
       });
-      if (line.documents) {
+      if (line.tutorial) {
         datasets.push({
-          run, label: `document of ${run}`, data: data(line.documents), ...look(style),
-          backgroundColor: css('--card'), legend: 'a document’s own result',
+          run, label: `tutorial of ${run}`, data: data(line.tutorial), ...look(style),
+          backgroundColor: css('--card'), legend: 'the tutorial’s result',
           showLine: false, pointStyle: 'rectRot', pointRadius: 6, borderWidth: 2,
         });
       }
@@ -124,7 +124,7 @@
     });
   }
 
-  // One entry for all documents, and none for the ranges of repeated runs.
+  // One entry for all tutorials, and none for the ranges of repeated runs.
   function in_legend({ text, datasetIndex }, { datasets }) {
     return text !== '' &&
       datasets.findIndex((set) => (set.legend ?? set.label) === text) === datasetIndex;
@@ -159,10 +159,10 @@
         backgroundColor: css('--soft'), barThickness: 4, grouped: false, order: 0,
       });
     }
-    if (bars.some((bar) => 'document' in bar)) {
+    if (bars.some((bar) => 'tutorial' in bar)) {
       datasets.push({
-        type: 'line', label: 'a document’s own result', showLine: false, order: 0,
-        data: bars.map((bar) => bar.document ?? null), borderColor: css('--ink'),
+        type: 'line', label: 'the tutorial’s result', showLine: false, order: 0,
+        data: bars.map((bar) => bar.tutorial ?? null), borderColor: css('--ink'),
         backgroundColor: css('--card'), pointStyle: 'rectRot', pointRadius: 6, borderWidth: 2,
       });
     }

@@ -177,7 +177,7 @@ ordered_json curve_chart(
       {"marks", ordered_json::array()}};
 }
 
-// Accuracy against seconds, with the documents' own results, target and winner.
+// Accuracy against seconds, with the results that tutorials print, target and winner.
 ordered_json main_chart(const ordered_json& table, const Conclusions& conclusions) {
   auto curves = lines_of(kCurves[0], kAxes[0], conclusions);
   const auto order = style_order(conclusions);
@@ -185,11 +185,11 @@ ordered_json main_chart(const ordered_json& table, const Conclusions& conclusion
     const auto& run = conclusions.runs[order[line["style"].get<size_t>()]];
     line["label"] =
         fmt::format("{} ({:.2f} %)", run.name, run.test_accuracy.back().value);
-    const auto document = part_in(run.row, "document");
-    const auto seconds = number_in(document, "seconds");
-    const auto accuracy = number_in(document, "test_accuracy");
+    const auto tutorial = tutorial_in(run.row);
+    const auto seconds = number_in(tutorial, "seconds");
+    const auto accuracy = number_in(tutorial, "test_accuracy");
     if (seconds && accuracy) {
-      line["documents"].push_back(point(*seconds, *accuracy));
+      line["tutorial"].push_back(point(*seconds, *accuracy));
       curves.ends.push_back(*seconds);
       curves.values.push_back(*accuracy);
     }
@@ -215,7 +215,7 @@ struct CostKind {
   const char* id;
   const char* title;
   const char* unit;
-  // Of a row; none for the runtime, which has a range and a document's figure.
+  // Of a row; none for the runtime, which has a range and a figure of the tutorial.
   const char* key;
   double divisor = 1;
 };
@@ -249,7 +249,7 @@ ordered_json cost_chart(const CostKind& kind, const Conclusions& conclusions) {
       const auto range = part_in(run.row, "wall_seconds_range");
       add("least", number_in(range, "least"));
       add("most", number_in(range, "most"));
-      add("document", number_in(part_in(run.row, "document"), "seconds"));
+      add("tutorial", number_in(tutorial_in(run.row), "seconds"));
     }
     bars.push_back(bar);
   }
@@ -261,10 +261,10 @@ struct RankKind {
   const char* id;
   const char* title;
   const char* axis;
-  // Keys of a row, and of its document.
+  // Keys of a row, and of its tutorial.
   const char* value;
   const char* range;
-  const char* document;
+  const char* tutorial;
 };
 const RankKind kSpeedUp = {"scaling-speed-up", "Speed-up against the fewest ranks",
                            "times as fast",    "speed_up",
@@ -302,7 +302,7 @@ ordered_json lines_by_ranks(const RankKind& kind, const Conclusions& conclusions
       }
     };
     add("points", number_in(row, kind.value));
-    add("documents", number_in(part_in(row, "document"), kind.document));
+    add("tutorial", number_in(tutorial_in(row), kind.tutorial));
     const auto range = part_in(row, kind.range);
     const auto least = number_in(range, "least");
     const auto most = number_in(range, "most");
@@ -320,7 +320,7 @@ ordered_json rank_chart(const RankKind& kind, const Conclusions& conclusions) {
   const auto lines = lines_by_ranks(kind, conclusions);
   Values values;
   for (const auto& line : lines) {
-    for (const char* key : {"points", "documents"}) {
+    for (const char* key : {"points", "tutorial"}) {
       for (const auto& at : part_in(line, key)) {
         values.push_back(at[1].get<double>());
       }

@@ -126,9 +126,9 @@ std::vector<std::string> notes_of(const RunTable& table, const ordered_json& jso
   notes.push_back(join(meanings, "; ") + ".");
   const auto& rows = json["rows"];
   if (std::any_of(rows.begin(), rows.end(), [](const ordered_json& row) {
-        return !part_in(row, "document").empty();
+        return !tutorial_in(row).empty();
       })) {
-    notes.push_back("A document's figures come from the machine that it describes.");
+    notes.push_back("Figures of a tutorial come from the tutorial's machine.");
   }
   return notes;
 }

@@ -34,6 +34,12 @@ inline nlohmann::ordered_json part_in(
                                                       : nlohmann::ordered_json();
 }
 
+/// The tutorial's figures of a row, also under their old key "document"; null if there
+/// are none.
+inline nlohmann::ordered_json tutorial_in(const nlohmann::ordered_json& row) {
+  return part_in(row, row.contains("tutorial") ? "tutorial" : "document");
+}
+
 /// Seconds of the whole program, or of training if only those are known.
 inline std::optional<double> seconds_in(const nlohmann::ordered_json& row) {
   for (const char* key : {"wall_seconds", "program_seconds", "train_seconds"}) {

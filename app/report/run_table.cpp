@@ -34,7 +34,7 @@ std::string three_digits(double value) {
   return with_places(value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
 }
 
-// A document's figure keeps the digits of the document.
+// Figures of tutorials keep the digits of the tutorial.
 std::string as_printed(double value) {
   return value < 0 ? kNothing : fmt::format("{:.4g}", value);
 }
@@ -87,13 +87,13 @@ std::string range(const Row& row, Key key) {
                                    : figure(ends, "least") + "-" + figure(ends, "most");
 }
 
-std::string document_seconds(const Row& row, Key) {
-  return as_printed(number(part_in(row, "document"), "seconds"));
+std::string tutorial_seconds(const Row& row, Key) {
+  return as_printed(number(tutorial_in(row), "seconds"));
 }
 
-std::string document(const Row& row, Key) {
+std::string tutorial(const Row& row, Key) {
   std::vector<std::string> parts;
-  const auto figures = part_in(row, "document");
+  const auto figures = tutorial_in(row);
   if (const double value = number(figures, "seconds"); value >= 0) {
     parts.push_back(as_printed(value) + " s");
   }
@@ -137,7 +137,7 @@ const std::vector<Column> kRunColumns = {
     {"comm ms", Shown::always, &figure, "exposed_comm_ms_per_step"},
     {"MiB", Shown::always, &memory, "peak_memory_mib"},
     {"GPU MiB", Shown::devices, &whole, "peak_device_memory_mib"},
-    {"document", Shown::always, &document}};
+    {"tutorial", Shown::always, &tutorial}};
 
 const std::vector<Column> kScalingColumns = {
     {"recipe", Shown::always, &name},
@@ -148,7 +148,7 @@ const std::vector<Column> kScalingColumns = {
     {"range", Shown::repeated, &range, "speed_up_range"},
     {"samples/s", Shown::always, &whole, "samples_per_second"},
     {"test %", Shown::always, &hundredths, "test_accuracy"},
-    {"document s", Shown::always, &document_seconds}};
+    {"tutorial s", Shown::always, &tutorial_seconds}};
 
 std::vector<Column> columns_of(const ordered_json& table, bool wide) {
   const auto& rows = table["rows"];

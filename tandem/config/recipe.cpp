@@ -132,6 +132,12 @@ void apply_launch(RunConfig& config, const toml::node& node, const std::string& 
   }
 }
 
+// Keys that are read elsewhere. "document" is the old name of "tutorial".
+bool is_no_setting(const std::string& name) {
+  return name == "base" || name == "description" || name == "document" ||
+         name == "tutorial" || name == "without_gpu";
+}
+
 // Other tools have their settings in sections.
 void refuse_section(
     const std::string& name, const toml::node& node, const std::string& where) {
@@ -167,7 +173,7 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
       check_version(node, where);
     } else if (name == "launch") {
       apply_launch(config, node, path);
-    } else if (name != "base" && name != "document" && name != "without_gpu") {
+    } else if (!is_no_setting(name)) {
       refuse_section(name, node, where);
       const auto& field = find_field(name, where);
       check_type(field, node, where);

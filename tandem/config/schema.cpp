@@ -73,10 +73,10 @@ std::string recipe_schema() {
   properties["base"] = {
       {"type", "string"}, {"description", "another recipe, which is read first"}};
   properties["without_gpu"] = {
-      {"type", "string"}, {"description", "the recipe to take where there is no GPU"}};
-  properties["document"] = {
-      {"type", "object"},
-      {"description", "figures to compare with (docs/strategies.md)"}};
+      {"type", "string"}, {"description", "the recipe to use if there is no GPU"}};
+  properties["tutorial"] = {
+      {"type", {"string", "object"}},
+      {"description", "number of the tutorial, or a table with its figures"}};
   properties["launch"] = {
       {"type", "object"},
       {"properties", {{"with", {{"enum", {"tandem", "mpirun"}}}}}},

@@ -28,6 +28,15 @@ const toml::table* part_of(
   return node == nullptr ? nullptr : node->as_table();
 }
 
+// The tutorial's number, such as "003", stands alone or in the table.
+const toml::table* tutorial_table(const toml::table& recipe, const std::string& path) {
+  const auto* node = recipe.get("tutorial");
+  if (node != nullptr && node->is_string()) {
+    return nullptr;
+  }
+  return part_of(recipe, path, node == nullptr ? "document" : "tutorial");
+}
+
 double number_of(
     const std::string& path, const toml::node& node, const std::string& key) {
   if (!node.is_number()) {
@@ -76,10 +85,10 @@ std::vector<double> numbers_of(
 }
 
 // `unit`: what the number is multiplied by.
-DocumentFigure figure_of(
+TutorialFigure figure_of(
     const std::string& path, const toml::node& node, const std::string& key,
     const std::vector<int>& processes, double unit) {
-  DocumentFigure figure;
+  TutorialFigure figure;
   if (node.as_array() == nullptr) {
     figure.own = unit * number_of(path, node, key);
     return figure;
@@ -105,7 +114,7 @@ DocumentFigure figure_of(
 
 }  // namespace
 
-std::optional<double> DocumentFigure::at(int ranks, int own_ranks) const {
+std::optional<double> TutorialFigure::at(int ranks, int own_ranks) const {
   const auto found = by_ranks.find(ranks);
   return found != by_ranks.end() ? found->second
          : ranks == own_ranks    ? own
@@ -122,10 +131,10 @@ std::string read_without_gpu(const std::string& path) {
   return current_recipe((folder / text_of(path, *node, "without_gpu")).string());
 }
 
-DocumentFigures read_document(const std::string& path) {
-  DocumentFigures figures;
+TutorialFigures read_tutorial_figures(const std::string& path) {
+  TutorialFigures figures;
   const auto recipe = parse_recipe(path);
-  const auto* table = part_of(recipe, path, "document");
+  const auto* table = tutorial_table(recipe, path);
   if (table == nullptr) {
     return figures;
   }
@@ -150,10 +159,12 @@ DocumentFigures read_document(const std::string& path) {
       figures.train_accuracy = figure();
     } else if (key == "last_losses") {
       figures.last_losses = numbers_of(path, node, key);
+    } else if (key == "number") {
+      text_of(path, node, key);
     } else if (key != "processes") {
       unknown(
           path, node, key,
-          {"machine", "seconds", "minutes", "test_accuracy", "train_accuracy",
+          {"number", "machine", "seconds", "minutes", "test_accuracy", "train_accuracy",
            "last_losses", "processes"});
     }
   }

@@ -7,42 +7,46 @@
 
 namespace tandem {
 
-/// What a document measured, by number of ranks; of other numbers it says nothing.
-struct DocumentFigure {
-  // With the recipe's own number of ranks.
+/// A figure that a tutorial prints, by number of ranks.
+struct TutorialFigure {
+  // For the recipe's own number of ranks.
   std::optional<double> own;
   std::map<int, double> by_ranks;
 
-  /// For a run on `ranks` of a recipe for `own_ranks`.
+  /// Returns the figure for a run on `ranks` ranks of a recipe for `own_ranks`, or
+  /// nullopt if the tutorial has none.
   std::optional<double> at(int ranks, int own_ranks) const;
 };
 
-/// A recipe's [document] table: what the document that it repeats says of its own run.
-/// What the document does not say is empty.
-struct DocumentFigures {
-  // Where it was measured.
+/// Figures of a tutorial, from a recipe's [tutorial] table. Members are empty if the
+/// tutorial does not print the figure.
+struct TutorialFigures {
+  // The machine that the tutorial used.
   std::string machine;
-  // Of the whole program.
-  DocumentFigure seconds;
+  // Seconds of the whole program.
+  TutorialFigure seconds;
   // Percent.
-  DocumentFigure test_accuracy;
-  DocumentFigure train_accuracy;
-  // The last losses that it prints, one for each of its ranks.
+  TutorialFigure test_accuracy;
+  TutorialFigure train_accuracy;
+  // The last printed loss of each rank.
   std::vector<double> last_losses;
 };
 
-/// Reads a recipe's own [document] table; not its base's, which is another run.
+/// Reads the [tutorial] table of a recipe, or its old name [document]. The table of its
+/// base is ignored, because the base is another run.
 ///
-/// Keys: machine (text), seconds or minutes, test_accuracy, train_accuracy, last_losses
-/// (a list) and processes (a list). A figure is a number, of a run with the recipe's
-/// own number of ranks, or a list for those in `processes`; without that, for 1, 2, ...
-/// Throws ConfigError with file and line for anything else, DataError when the file
-/// cannot be read.
-DocumentFigures read_document(const std::string& path);
+/// Keys: number (text), machine (text), seconds or minutes, test_accuracy,
+/// train_accuracy, last_losses (a list) and processes (a list). A figure is a number,
+/// for a run with the recipe's own number of ranks, or a list: one figure for each
+/// number of ranks in `processes`, by default 1, 2, 3 and so on.
+///
+/// Throws ConfigError with file and line for other keys or values, DataError if the
+/// file cannot be read.
+TutorialFigures read_tutorial_figures(const std::string& path);
 
 /// The path of the recipe that is to be taken where there is no GPU: what this recipe's
 /// own key without_gpu names, relative to it; "" without the key. Throws as
-/// read_document().
+/// read_tutorial_figures().
 std::string read_without_gpu(const std::string& path);
 
 /// A recipe's [scaling] table: which recipes to run (paths from the current directory),
@@ -53,7 +57,7 @@ struct ScalingRecipe {
 };
 
 /// nullopt for a recipe without the table. Keys: recipes (texts, relative to the
-/// recipe) and nproc (whole numbers). Throws as read_document().
+/// recipe) and nproc (whole numbers). Throws as read_tutorial_figures().
 std::optional<ScalingRecipe> read_scaling_recipe(const std::string& path);
 
 }  // namespace tandem

@@ -19,10 +19,10 @@ using testing::Not;
 class Compare : public testing::Test {
  protected:
   void SetUp() override {
-    recipe("one", "strategy = \"sequential\"\n[document]\nseconds = 52.3\n");
+    recipe("one", "strategy = \"sequential\"\n[tutorial]\nseconds = 52.3\n");
     recipe(
         "two",
-        "nproc = 2\n[document]\nmachine = \"two of them\"\nseconds = 91.3\n"
+        "nproc = 2\n[tutorial]\nmachine = \"two of them\"\nseconds = 91.3\n"
         "test_accuracy = 99.24\n");
     recipe("threads", "nproc = 2\nranks = \"thread\"\n");
   }
@@ -281,8 +281,8 @@ TEST_F(Compare, RefusesWrongInputBeforeTheFirstRun) {
   };
   const auto one = scratch_ / "one.toml";
   recipe("mistyped", "epoch = 3\n");
-  recipe("odd", "[document]\nsecond = 3\n");
-  recipe("uneven", "[document]\nprocesses = [1, 2]\nminutes = [12.1]\n");
+  recipe("odd", "[tutorial]\nsecond = 3\n");
+  recipe("uneven", "[tutorial]\nprocesses = [1, 2]\nminutes = [12.1]\n");
   refused({"compare"}, 2, "recipes is required");
   refused({"compare", one, "--epoch", "1"}, 2, "--epochs");
   refused({"compare", one, "--limit", "x"}, 2, "'x' is not a whole number");
@@ -372,7 +372,7 @@ TEST_F(Compare, RecipesOfOneNameGetDirectoriesOfTheirOwn) {
 }
 
 TEST_F(Compare, ScalingRunsEachNumberOfRanks) {
-  recipe("curve", "[document]\nminutes = [12.12, 9.4, 11.84]\n");
+  recipe("curve", "[tutorial]\nminutes = [12.12, 9.4, 11.84]\n");
   const auto result = tandem_run(
       {"scaling", scratch_ / "curve.toml", "--repeat", "1", "--nproc", "1,3", "--data",
        "digits", "--limit", "1280", "--epochs", "1", "--out", out_});
@@ -389,7 +389,7 @@ TEST_F(Compare, ScalingRunsEachNumberOfRanks) {
 TEST_F(Compare, FiguresOfOneNumberOfRanksDoNotStandBesideAnother) {
   recipe(
       "losses",
-      "nproc = 2\n[document]\nseconds = 77.7\nlast_losses = [0.231, 0.36, 0.3]\n");
+      "nproc = 2\n[tutorial]\nseconds = 77.7\nlast_losses = [0.231, 0.36, 0.3]\n");
   const auto result = tandem_run(
       {"scaling", scratch_ / "losses.toml", "--repeat", "1", "--nproc", "1,2,3",
        "--limit", "640", "--epochs", "1", "--out", out_});
@@ -504,15 +504,15 @@ TEST_F(Compare, ChartsDrawEveryRowOfTheMetrics) {
   for (const char* bars : {"seconds", "rate", "bytes", "exposed", "memory"}) {
     EXPECT_EQ(count_in_chart(charts, bars, "value"), 3) << bars;
   }
-  // Figures of documents: 52.3 s and 91.3 s among the bars, 99.24 % on the curve.
-  EXPECT_EQ(count_in_chart(charts, "seconds", "document"), 2);
-  EXPECT_EQ(count_in_chart(charts, "accuracy-seconds", "documents"), 1);
+  // Figures of tutorials: 52.3 s and 91.3 s among the bars, 99.24 % on the curve.
+  EXPECT_EQ(count_in_chart(charts, "seconds", "tutorial"), 2);
+  EXPECT_EQ(count_in_chart(charts, "accuracy-seconds", "tutorial"), 1);
   EXPECT_THAT(html, HasSubstr("nproc = 2, ranks = &quot;thread&quot;"));
   EXPECT_THAT(html, testing::ContainsRegex("<td>20..-..-.. ..:.. UTC</td>"));
 }
 
 TEST_F(Compare, ScalingChartHasAPointPerRun) {
-  recipe("curve", "[document]\nminutes = [12.12, 9.4]\n");
+  recipe("curve", "[tutorial]\nminutes = [12.12, 9.4]\n");
   ASSERT_TRUE(tandem_run({"scaling", scratch_ / "curve.toml", scratch_ / "threads.toml",
                           "--repeat", "1", "--nproc", "1,2", "--limit", "640",
                           "--epochs", "1", "--out", out_})
@@ -520,7 +520,7 @@ TEST_F(Compare, ScalingChartHasAPointPerRun) {
   const auto charts = charts_in(read_file(out_ + "/report.html"));
   EXPECT_EQ(count_in_chart(charts, "scaling-seconds", "points"), 4);
   EXPECT_EQ(count_in_chart(charts, "scaling-speed-up", "points"), 4);
-  EXPECT_EQ(count_in_chart(charts, "scaling-seconds", "documents"), 2);
+  EXPECT_EQ(count_in_chart(charts, "scaling-seconds", "tutorial"), 2);
 }
 
 }  // namespace tandem::compare_test

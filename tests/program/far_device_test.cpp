@@ -72,7 +72,7 @@ TEST_F(FarProgramRuns, CompareHasAColumnOfTheirMemory) {
   };
   const auto both = compare({"far", "near"}, "both");
   ASSERT_TRUE(both.status.ok()) << both.errors;
-  EXPECT_THAT(both.output, HasSubstr("MiB  GPU MiB  document\n"));
+  EXPECT_THAT(both.output, HasSubstr("MiB  GPU MiB  tutorial\n"));
   const auto table = read_file(scratch_ / "both/table.md");
   EXPECT_THAT(
       table, testing::ContainsRegex("far \\|.*\\| [0-9]+ \\| [0-9]+ \\| - \\|"));

@@ -111,13 +111,18 @@ TEST_F(ReportConclusions, RunsOfDifferentEpochsAreNamed) {
   EXPECT_THAT(add_conclusions({{"kind", "scaling"}}).caveats, Contains(sentence));
 }
 
-TEST_F(ReportConclusions, AShortenedRunIsNotComparedSilentlyWithItsDocument) {
-  const json document = {{"seconds", 91.3}, {"test_accuracy", 99.24}, {"epochs", 14}};
-  add("short", {{10, 97}, {20, 98}}, {{"document", document}, {"limit", 1280}});
+TEST_F(ReportConclusions, AShortenedRunHasACaveatAboutItsTutorial) {
+  const json tutorial = {{"seconds", 91.3}, {"test_accuracy", 99.24}, {"epochs", 14}};
+  add("short", {{10, 97}, {20, 98}}, {{"tutorial", tutorial}, {"limit", 1280}});
   EXPECT_THAT(
       add_conclusions().caveats,
-      ElementsAre("Documents' figures are of whole runs, but short made 2 epochs of 14 "
-                  "on 1280 samples."));
+      ElementsAre(
+          "Figures of tutorials are of whole runs, but short made 2 epochs of 14 "
+          "on 1280 samples."));
+  // Tables of earlier versions have the key "document".
+  rows_[0]["document"] = tutorial;
+  rows_[0].erase("tutorial");
+  EXPECT_THAT(add_conclusions().caveats, testing::SizeIs(1));
   rows_[0].update({{"epochs", 14}, {"limit", 0}});
   EXPECT_THAT(add_conclusions().caveats, IsEmpty());
 }
@@ -181,7 +186,7 @@ TEST_F(ReportConclusions, ValuesOfOtherTypesAreLeftOut) {
   replace_file(
       scratch_ / "table.json",
       "{\"kind\": 3, \"machine\": [], \"repeats\": \"x\", \"rows\": [{\"name\": 1, "
-      "\"status\": {}, \"wall_seconds\": \"x\", \"document\": [1], \"runs\": 3}]}");
+      "\"status\": {}, \"wall_seconds\": \"x\", \"tutorial\": [1], \"runs\": 3}]}");
   auto odd = app::read_run_table(scratch_.path());
   EXPECT_EQ(app::write_report(scratch_.path(), odd).counts, "1 run");
 }

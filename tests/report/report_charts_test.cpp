@@ -144,20 +144,20 @@ TEST_F(ReportCharts, ALearningRateIsLogarithmicUnlessItIsZeroSomewhere) {
   EXPECT_EQ(scale_of({0, 1, 0.04}), "linear");
 }
 
-TEST_F(ReportCharts, SecondsAreLogarithmicIfADocumentWouldFlattenARun) {
-  const auto with_document = [](double seconds) {
+TEST_F(ReportCharts, SecondsAreLogarithmicIfATutorialWouldFlattenARun) {
+  const auto with_tutorial = [](double seconds) {
     return json{
-        {"document", {{"seconds", seconds}, {"test_accuracy", 99}, {"epochs", 2}}}};
+        {"tutorial", {{"seconds", seconds}, {"test_accuracy", 99}, {"epochs", 2}}}};
   };
-  add("ours", {{1.5, 97}, {3, 99}}, with_document(61));
+  add("ours", {{1.5, 97}, {3, 99}}, with_tutorial(61));
   add("other", {{1.5, 97}, {3, 99}});
   EXPECT_EQ(chart("accuracy-seconds")["x"]["scale"], "log");
   EXPECT_EQ(chart("seconds")["scale"], "linear");
-  // There are no documents in it.
+  // The chart has no tutorials.
   EXPECT_EQ(chart("accuracy-samples")["x"]["scale"], "linear");
-  rows_[0].update(with_document(81));
+  rows_[0].update(with_tutorial(81));
   EXPECT_EQ(chart("seconds")["scale"], "log");
-  rows_[0].update(with_document(59));
+  rows_[0].update(with_tutorial(59));
   EXPECT_EQ(chart("accuracy-seconds")["x"]["scale"], "linear");
 }
 
@@ -169,9 +169,9 @@ TEST_F(ReportCharts, SecondsAreLogarithmicIfALongRunWouldFlattenAShortOne) {
   EXPECT_EQ(chart("accuracy-seconds")["x"]["scale"], "log");
 }
 
-TEST_F(ReportCharts, TheFirstChartMarksWinnerTargetAndDocuments) {
-  const json document = {{"seconds", 30}, {"test_accuracy", 99}};
-  add("quick", {{1, 90}, {2, 98.5}}, {{"document", document}});
+TEST_F(ReportCharts, TheFirstChartMarksWinnerTargetAndTutorials) {
+  const json tutorial = {{"seconds", 30}, {"test_accuracy", 99}};
+  add("quick", {{1, 90}, {2, 98.5}}, {{"tutorial", tutorial}});
   add("good", {{2, 97}, {4, 99.25}});
   const auto main = chart("accuracy-seconds", {{"target_accuracy", 99}});
   EXPECT_EQ(main["group"], "main");
@@ -186,12 +186,12 @@ TEST_F(ReportCharts, TheFirstChartMarksWinnerTargetAndDocuments) {
       ElementsAre("good (99.25 %)", "quick (98.50 %)"));
   EXPECT_EQ(main["lines"][0]["wins"], true);
   EXPECT_EQ(main["lines"][1]["wins"], false);
-  EXPECT_EQ(main["lines"][1]["documents"].dump(), "[[30.0,99.0]]");
-  EXPECT_FALSE(main["lines"][0].contains("documents"));
+  EXPECT_EQ(main["lines"][1]["tutorial"].dump(), "[[30.0,99.0]]");
+  EXPECT_FALSE(main["lines"][0].contains("tutorial"));
   // The other charts have neither.
   const auto other = chart("accuracy-samples", {{"target_accuracy", 99}});
   EXPECT_THAT(other["marks"], IsEmpty());
-  EXPECT_FALSE(other["lines"][1].contains("documents"));
+  EXPECT_FALSE(other["lines"][1].contains("tutorial"));
 }
 
 TEST_F(ReportCharts, TheBestRunHasTheFirstStyle) {
@@ -217,14 +217,14 @@ TEST_F(ReportCharts, CostsAreComparedIfThereIsMoreThanOneRun) {
       {"exposed_comm_ms_per_step", 0.25},
       {"peak_memory_mib", 300.0},
       {"wall_seconds_range", {{"least", 1.5}, {"most", 2.5}}},
-      {"document", {{"seconds", 3}}}};
+      {"tutorial", {{"seconds", 3}}}};
   add("one", {{1, 90}}, costs);
   EXPECT_EQ(chart("seconds"), nullptr);
   add("two", {});
   EXPECT_EQ(
       chart("seconds")["bars"].dump(),
       "[{\"run\":\"one\",\"style\":0,\"value\":2.0,\"least\":1.5,\"most\":2.5,"
-      "\"document\":3.0},{\"run\":\"two\",\"style\":1,\"value\":1.0}]");
+      "\"tutorial\":3.0},{\"run\":\"two\",\"style\":1,\"value\":1.0}]");
   EXPECT_EQ(
       chart("bytes")["bars"].dump(), "[{\"run\":\"one\",\"style\":0,\"value\":2.5}]");
   EXPECT_EQ(chart("rate")["bars"][0]["value"], 1000);
@@ -243,7 +243,7 @@ TEST_F(ReportCharts, AScalingHasALinePerRecipeAgainstRanks) {
          {"world_size", ranks},
          {"wall_seconds", seconds},
          {"wall_seconds_range", {{"least", seconds - 1}, {"most", seconds + 1}}},
-         {"document", {{"seconds", 100 * seconds}}}});
+         {"tutorial", {{"seconds", 100 * seconds}}}});
   }
   add("y-1", {}, {{"world_size", 1}, {"wall_seconds", 4}, {"recipe", "y.toml"}});
   const json scaling = {{"kind", "scaling"}};
@@ -261,7 +261,7 @@ TEST_F(ReportCharts, AScalingHasALinePerRecipeAgainstRanks) {
   EXPECT_EQ(seconds["y"]["scale"], "log");
   EXPECT_EQ(seconds["lines"][0]["points"].dump(), "[[1.0,12.0],[2.0,6.0]]");
   EXPECT_EQ(seconds["lines"][0]["ranges"].dump(), "[[2.0,5.0,7.0],[1.0,11.0,13.0]]");
-  EXPECT_EQ(seconds["lines"][0]["documents"].dump(), "[[2.0,600.0],[1.0,1200.0]]");
+  EXPECT_EQ(seconds["lines"][0]["tutorial"].dump(), "[[2.0,600.0],[1.0,1200.0]]");
 }
 
 }  // namespace tandem::report_charts_test

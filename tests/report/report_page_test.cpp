@@ -88,18 +88,19 @@ TEST_F(ReportPage, TheTableHasTheResultsWithoutJavaScript) {
           HasSubstr("<li>broken failed: it broke</li>"), HasSubstr("<noscript>")));
 }
 
-TEST_F(ReportPage, OnlyColumnsAndMarksThatAreThereAreExplained) {
+TEST_F(ReportPage, ExplainsOnlyColumnsAndMarksThatItHas) {
   add("one", {{1, 90}});
   EXPECT_THAT(
       body_of(report()), AllOf(
                              HasSubstr("comm ms: time per step"), Not(HasSubstr("GPU")),
-                             Not(HasSubstr("document's"))));
+                             Not(HasSubstr("Figures of a tutorial"))));
   EXPECT_THAT(body_of(report({{"kind", "scaling"}})), Not(HasSubstr("comm ms")));
   add("two", {{1, 90}},
-      {{"peak_device_memory_mib", 7}, {"document", {{"seconds", 3}}}});
+      {{"peak_device_memory_mib", 7}, {"tutorial", {{"seconds", 3}}}});
   EXPECT_THAT(
       body_of(report()),
-      AllOf(HasSubstr("GPU MiB: peak memory"), HasSubstr("A document's figures come")));
+      AllOf(
+          HasSubstr("GPU MiB: peak memory"), HasSubstr("Figures of a tutorial come")));
 }
 
 TEST_F(ReportPage, EveryRunHasItsStartAndItsSettings) {

@@ -12,7 +12,7 @@ inline nlohmann::json charts_in(const std::string& page) {
   return nlohmann::json::parse(page.substr(at, page.find("</script>", at) - at));
 }
 
-/// Items of a list in all lines ("points", "documents") or bars of a chart; a bar has
+/// Items of a list in all lines ("points", "tutorial") or bars of a chart; a bar has
 /// one value. -1 if there is no such chart.
 inline int64_t count_in_chart(
     const nlohmann::json& charts, const std::string& id, const std::string& list) {
