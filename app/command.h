@@ -25,6 +25,7 @@ int run_doctor(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
 int run_compare(const Arguments& arguments);
 int run_scaling(const Arguments& arguments);
+int run_recipes(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
 int run_report(const Arguments& arguments);
 /// Subcommands that need LibTorch from the start: becomes the worker.

@@ -17,6 +17,7 @@ int show_version(const Arguments& arguments) {
 const std::vector<Command> kCommands = {
     {"train", "train a model on one or more ranks", &run_train},
     {"launch", "start a program of yours n times, as torchrun does", &run_launch},
+    {"recipes", "list recipes: name, tutorial, what they show", &run_recipes},
     {"compare", "run recipes; one table, one report", &run_compare},
     {"scaling", "runtime against number of ranks", &run_scaling},
     {"plan", "step time and efficiency at any number of nodes, predicted", &run_plan},

@@ -72,6 +72,8 @@ std::string recipe_schema() {
   properties["format_version"] = {{"const", 1}};
   properties["base"] = {
       {"type", "string"}, {"description", "another recipe, which is read first"}};
+  properties["description"] = {
+      {"type", "string"}, {"description", "one line about the recipe"}};
   properties["without_gpu"] = {
       {"type", "string"}, {"description", "the recipe to use if there is no GPU"}};
   properties["tutorial"] = {

@@ -131,6 +131,18 @@ std::string read_without_gpu(const std::string& path) {
   return current_recipe((folder / text_of(path, *node, "without_gpu")).string());
 }
 
+RecipeSummary read_recipe_summary(const std::string& path) {
+  const auto recipe = parse_recipe(path);
+  const auto text = [&](const toml::table& table, const char* key) {
+    const auto* node = table.get(key);
+    return node == nullptr ? "" : text_of(path, *node, key);
+  };
+  const auto* table = tutorial_table(recipe, path);
+  return {
+      table == nullptr ? text(recipe, "tutorial") : text(*table, "number"),
+      text(recipe, "description")};
+}
+
 TutorialFigures read_tutorial_figures(const std::string& path) {
   TutorialFigures figures;
   const auto recipe = parse_recipe(path);

@@ -44,6 +44,18 @@ struct TutorialFigures {
 /// file cannot be read.
 TutorialFigures read_tutorial_figures(const std::string& path);
 
+/// What a list of recipes shows of one of them.
+struct RecipeSummary {
+  // Number of the tutorial, such as "003"; "" if the recipe names none.
+  std::string tutorial;
+  // One sentence; "" without the key `description`.
+  std::string description;
+};
+
+/// Reads `tutorial`, a text or a table with the text `number`, and `description`; the
+/// keys of the base are ignored. Throws as read_tutorial_figures().
+RecipeSummary read_recipe_summary(const std::string& path);
+
 /// The path of the recipe that is to be taken where there is no GPU: what this recipe's
 /// own key without_gpu names, relative to it; "" without the key. Throws as
 /// read_tutorial_figures().

@@ -1,0 +1,37 @@
+#include <fmt/core.h>
+
+#include "app/command_line.h"
+#include "app/recipe_name.h"
+#include "tandem/config/tutorial_figures.h"
+
+namespace tandem::app {
+
+int run_recipes(const Arguments& arguments) {
+  CLI::App app(
+      "Lists recipes: the name, the number of the tutorial that the recipe repeats, "
+      "and "
+      "what it shows. tandem train NAME runs an installed recipe, tandem train "
+      "FOLDER/NAME.toml any other.",
+      "tandem recipes");
+  std::string folder;
+  app.add_option(
+      "folder", folder,
+      "folder of recipes (default: the installed recipes, or recipes/ of a checkout)");
+  parse(app, arguments);
+  if (folder.empty()) {
+    folder = recipes_folder();
+  }
+  if (folder.empty()) {
+    throw ConfigError(
+        "[recipes] this program has no installed recipes; name a folder of recipes");
+  }
+  for (const auto& name : recipes_in(folder)) {
+    const RecipeSummary recipe = read_recipe_summary(folder + "/" + name + ".toml");
+    fmt::print(
+        "{:<21} {:<4} {}\n", name, recipe.tutorial.empty() ? "-" : recipe.tutorial,
+        recipe.description);
+  }
+  return 0;
+}
+
+}  // namespace tandem::app
