@@ -139,12 +139,11 @@ TEST(ParitySampler, GivesRecipesTheOrderOfTheirDocumentsWithAnySeed) {
     half = both.find('\n', half) + 1;
   }
   for (const char* recipe :
-       {"000-gloo", "001-hogwild", "002-ddp", "002-rpc", "003-ddp", "004-nodes-gpus",
-        "004-amp"}) {
+       {"gloo-machines", "hogwild", "ddp-linear", "parameter-server", "ddp",
+        "nodes-gpus", "amp-fp16"}) {
     expect_order(recipe, both.substr(0, half));
   }
-  for (const char* recipe :
-       {"003-own-ddp", "003-own-ddp-flat", "003-own-ddp-overlap"}) {
+  for (const char* recipe : {"ddp-manual", "ddp-manual-flat", "ddp-manual-overlap"}) {
     expect_order(recipe, both.substr(half));
   }
 }

@@ -38,8 +38,7 @@ TEST(Mnist, TrainsOnTwoRanks) {
   // A quarter of an epoch.
   EXPECT_GE(
       accuracy_of(
-          {source_dir() + "/recipes/003-ddp.toml", "--epochs", "1", "--limit",
-           "16000"}),
+          {source_dir() + "/recipes/ddp.toml", "--epochs", "1", "--limit", "16000"}),
       94);
 }
 

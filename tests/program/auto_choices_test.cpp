@@ -7,6 +7,7 @@
 
 #include "program.h"
 #include "tandem/config/run_config.h"
+#include "tandem/config/tutorial_figures.h"
 
 namespace tandem::auto_choices_test {
 
@@ -27,13 +28,14 @@ CommandResult dry_run(
   return result;
 }
 
-// What the documents' programs do in every rank is not shared out behind their back.
-TEST(Recipes, OfTheDocumentsDataParallelismUpdateAllParametersOnEveryRank) {
+// As the programs of the tutorials do.
+TEST(Recipes, OfTutorialsWithDataParallelismUpdateAllParametersOnEveryRank) {
   int found = 0;
   for (const auto& entry :
        std::filesystem::directory_iterator(source_dir() + "/recipes")) {
     const std::string name = entry.path().stem();
-    if (name.rfind("00", 0) != 0 || name == "001-scaling") {
+    if (read_scaling_recipe(entry.path()) ||
+        read_recipe_summary(entry.path()).tutorial.empty()) {
       continue;
     }
     RunConfig config;
@@ -46,10 +48,10 @@ TEST(Recipes, OfTheDocumentsDataParallelismUpdateAllParametersOnEveryRank) {
   EXPECT_EQ(found, 12);
 }
 
-TEST(Recipes, TheFirstLineTellsARecipesOptimizerStateFromWhatAutoTakes) {
+TEST(Recipes, TheFirstLineNamesTheOptimizerState) {
   const Scratch scratch;
   const auto by_hand =
-      dry_run({recipe_file("003-own-ddp"), "--nproc", "3", "--out", scratch / "a"});
+      dry_run({recipe_file("ddp-manual"), "--nproc", "3", "--out", scratch / "a"});
   EXPECT_THAT(
       by_hand.output, AllOf(
                           HasSubstr("3 ranks over shm, executor compiled, fp32, "
@@ -65,7 +67,7 @@ TEST(Recipes, TheFirstLineTellsARecipesOptimizerStateFromWhatAutoTakes) {
   EXPECT_EQ(json_value(scratch / "b/summary.json", "optimizer_state"), "sharded");
 }
 
-TEST(Recipes, OfAutoPrecisionAreFloat32WhereTheCpuHasNoBfloat16) {
+TEST(Recipes, WithPrecisionAutoUseFloat32IfTheCpuHasNoBfloat16) {
   const Scratch scratch;
   const std::string out = scratch / "out";
   const auto result = dry_run({recipe_file("mnist-99"), "--out", out}, kNoAvx512);
@@ -75,11 +77,11 @@ TEST(Recipes, OfAutoPrecisionAreFloat32WhereTheCpuHasNoBfloat16) {
   EXPECT_THAT(read_file(out + "/config.toml"), HasSubstr("\nprecision = \"fp32\"\n"));
 }
 
-TEST(Recipes, MixedPrecisionOfDocument004IsFloat16OnAnyCpu) {
+TEST(Recipes, MixedPrecisionOfTutorial004IsFloat16OnAnyCpu) {
   const Scratch scratch;
   const std::string out = scratch / "out";
   const auto result =
-      dry_run({recipe_file("004-amp"), "--nproc", "3", "--out", out}, kNoAvx512);
+      dry_run({recipe_file("amp-fp16"), "--nproc", "3", "--out", out}, kNoAvx512);
   EXPECT_THAT(
       result.output,
       HasSubstr("executor compiled, fp16, optimizer state replicated\n"));

@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kRecipe = source_dir() + "/recipes/001-mpi-averaging.toml";
+const std::string kRecipe = source_dir() + "/recipes/local-sgd-mpi.toml";
 
 // Two epochs of 14 steps, momentum and batch norm with values of each rank's own.
 std::vector<std::string> averaging(
@@ -102,7 +102,7 @@ TEST(Averaging, ARankThatConvergedJoinsAveragesUntilAllHave) {
   const Scratch scratch;
   const auto out = scratch / "run";
   // Logits: their losses move enough for one rank to go on while another has converged.
-  const auto logits = source_dir() + "/recipes/001-mpi-averaging-logits.toml";
+  const auto logits = source_dir() + "/recipes/local-sgd-mpi-logits.toml";
   const auto result = tandem_run(
       {"train",       logits,   "--launcher", "tandem", "--backend",       "auto",
        "--ranks",     "thread", "--nproc",    "3",      "--data",          "digits",

@@ -83,7 +83,7 @@ TEST_F(Devices, AutoTakesTheCpuAndThatIsTheDefault) {
 TEST_F(Devices, TheRecipeForGpusNamesTheOneForCpus) {
   const std::string recipes = source_dir() + "/recipes/";
   const auto result = tandem_run(
-      {"train", recipes + "004-nccl-amp.toml", "--data", "digits", "--limit", "300"});
+      {"train", recipes + "amp-nccl.toml", "--data", "digits", "--limit", "300"});
   EXPECT_EQ(result.status.code, 2);
   EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
   EXPECT_THAT(
@@ -92,16 +92,16 @@ TEST_F(Devices, TheRecipeForGpusNamesTheOneForCpus) {
           HasSubstr(
               built_for_cuda() ? "there is no usable GPU"
                                : "this build computes on CPUs only"),
-          HasSubstr("; without a GPU take the recipe " + recipes + "004-amp.toml\n")));
+          HasSubstr("; without a GPU take the recipe " + recipes + "amp-fp16.toml\n")));
   const Scratch scratch;
   const auto compared = tandem_run(
-      {"compare", recipes + "004-nccl-amp.toml", recipes + "004-amp.toml", "--data",
+      {"compare", recipes + "amp-nccl.toml", recipes + "amp-fp16.toml", "--data",
        "digits", "--limit", "300", "--epochs", "1", "--out", scratch / "out"});
   EXPECT_EQ(compared.status.code, 0) << compared.errors;
   EXPECT_THAT(
       compared.output,
       AllOf(
-          HasSubstr("004-nccl-amp skipped: "), HasSubstr("take the recipe"),
+          HasSubstr("amp-nccl skipped: "), HasSubstr("take the recipe"),
           HasSubstr("2 recipes: 1 done, 1 skipped.")));
 }
 

@@ -82,11 +82,11 @@ INSTANTIATE_TEST_SUITE_P(
     Peers, Documents,
     testing::Values(
         // Batches 0 and 10, of 12.
-        Document{"000-single", "1500", "2", "4"},
+        Document{"single-process", "1500", "2", "4"},
         // Four ranks, batches 0 and 100, of 101.
-        Document{"002-ddp", "25700", "3", "24"},
+        Document{"ddp-linear", "25700", "3", "24"},
         // Two ranks, batches 0 and 10, of 11; a test after each epoch.
-        Document{"003-own-ddp", "1408", "2", "10"}),
+        Document{"ddp-manual", "1408", "2", "10"}),
     [](const auto& test) {
       std::string name = test.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
@@ -97,14 +97,14 @@ TEST(DocumentsCompared, AnotherOrderInTheSecondEpochIsSeen) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const Scratch scratch;
   make_digits(scratch / "digits", "1000");
-  const Document document{"002-ddp", "1000", "2", ""};
+  const Document document{"ddp-linear", "1000", "2", ""};
   const auto result = compare(document, scratch, {"--reshuffle"});
   EXPECT_EQ(result.status.code, 1) << result.errors;
   EXPECT_THAT(
       result.output,
       AllOf(
-          HasSubstr("002-ddp: 8 lines of PyTorch, 8 of tandem, 4 differ\n"),
-          HasSubstr("002-ddp: - Rank: 0, Epoch: 1, Batch: 0, Loss: "),
+          HasSubstr("ddp-linear: 8 lines of PyTorch, 8 of tandem, 4 differ\n"),
+          HasSubstr("ddp-linear: - Rank: 0, Epoch: 1, Batch: 0, Loss: "),
           Not(HasSubstr("Epoch: 0"))));
 }
 
@@ -125,9 +125,9 @@ TEST(DocumentsDivided, ReplicasDivideTheDocumentsBatchOf64) {
   std::vector<double> of_one;
   for (const std::string ranks : {"1", "2", "3", "4"}) {
     const auto result = tandem_run(
-        {"train", source_dir() + "/recipes/002-data-parallel.toml", "--data", "digits",
-         "--limit", "200", "--log-every", "1", "--precision", "fp64", "--log-line",
-         "epoch  loss {loss:.17g}", "--nproc", ranks});
+        {"train", source_dir() + "/recipes/data-parallel-module.toml", "--data",
+         "digits", "--limit", "200", "--log-every", "1", "--precision", "fp64",
+         "--log-line", "epoch  loss {loss:.17g}", "--nproc", ranks});
     EXPECT_TRUE(result.status.ok()) << result.errors;
     EXPECT_THAT(result.output, HasSubstr("200 samples, batch 64 / " + ranks + ", "));
     const auto losses = losses_of(result.output);
@@ -142,7 +142,7 @@ TEST(DocumentsDivided, ReplicasDivideTheDocumentsBatchOf64) {
 // Document 003's init_process: where the ranks meet, before they do.
 TEST(DocumentLines, OwnDdpsRanksSayWhereTheyMeet) {
   const auto result = tandem_run(
-      {"train", source_dir() + "/recipes/003-own-ddp.toml", "--data", "digits",
+      {"train", source_dir() + "/recipes/ddp-manual.toml", "--data", "digits",
        "--nproc", "3", "--limit", "192", "--epochs", "1"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(
@@ -170,7 +170,7 @@ class MasterAddress : public testing::TestWithParam<Meeting> {};
 // As the document's init_process, which sets the variables that the launcher left out.
 TEST_P(MasterAddress, IsPrintedInJoinLine) {
   const auto result = tandem_run(
-      {"train", source_dir() + "/recipes/003-own-ddp.toml", "--data", "digits",
+      {"train", source_dir() + "/recipes/ddp-manual.toml", "--data", "digits",
        "--nproc", "1", "--limit", "64", "--epochs", "1"},
       GetParam().variables);
   ASSERT_TRUE(result.status.ok()) << result.errors;
@@ -197,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(
 // Document 002's first cells.
 TEST(DocumentLines, DataParallelSaysOnWhatItComputes) {
   const auto result = tandem_run(
-      {"train", source_dir() + "/recipes/002-data-parallel.toml", "--data", "digits",
+      {"train", source_dir() + "/recipes/data-parallel-module.toml", "--data", "digits",
        "--limit", "128"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("device: cpu\nNumber of GPUs available: 0\n"));
@@ -243,13 +243,13 @@ INSTANTIATE_TEST_SUITE_P(
     Documents, Lines,
     testing::Values(
         Places{
-            "000-gloo",
+            "gloo-machines",
             {"--nproc", "3", "--limit", "4224"},
             {"epoch: 0 [0/11 (0%)]\t training loss:",
              "epoch: 0 [10/11 (91%)]\t training loss:"}},
         // The parameter server has no batches.
         Places{
-            "002-rpc",
+            "parameter-server",
             {"--limit", "512", "--epochs", "2", "--log-every", "3"},
             {"Rank: 1, Epoch: 0, Batch: 0, Loss:", "Rank: 1, Epoch: 0, Batch: 3, Loss:",
              "Rank: 1, Epoch: 1, Batch: 0, Loss:", "Rank: 1, Epoch: 1, Batch: 3, Loss:",
@@ -257,22 +257,22 @@ INSTANTIATE_TEST_SUITE_P(
              "Rank: 2, Epoch: 1, Batch: 0, Loss:",
              "Rank: 2, Epoch: 1, Batch: 3, Loss:"}},
         Places{
-            "003-single",
+            "single-net",
             {"--limit", "704", "--epochs", "1"},
             {"Train Epoch: 1 [0/704 (0%)]\tLoss:",
              "Train Epoch: 1 [640/704 (91%)]\tLoss:"}},
         Places{
-            "004-single",
+            "single-convnet",
             {"-n", "1", "-g", "1", "-nr", "0", "--limit", "700", "--log-every", "3"},
             {"Epoch [1/2], Step [3/7], Loss:", "Epoch [1/2], Step [6/7], Loss:",
              "Epoch [2/2], Step [3/7], Loss:", "Epoch [2/2], Step [6/7], Loss:"}},
         Places{
-            "004-nodes-gpus",
+            "nodes-gpus",
             {"-g", "3", "--limit", "2100", "--log-every", "3"},
             {"Epoch [1/2], Step [3/7], Loss:", "Epoch [1/2], Step [6/7], Loss:",
              "Epoch [2/2], Step [3/7], Loss:", "Epoch [2/2], Step [6/7], Loss:"}},
         Places{
-            "004-amp",
+            "amp-fp16",
             {"-g", "3", "--limit", "1500", "--epochs", "1", "--log-every", "2"},
             {"Epoch [1/1], Step [2/5], Loss:", "Epoch [1/1], Step [4/5], Loss:"}}),
     [](const auto& test) {

@@ -108,10 +108,10 @@ TEST_F(FarProgramRuns, TheRecipeForGpusTrainsAsTheOneForCpus) {
     EXPECT_TRUE(result.status.ok()) << result.errors;
     return result.output.substr(0, result.output.find("Training complete"));
   };
-  const std::string far = losses("004-nccl-amp");
+  const std::string far = losses("amp-nccl");
   EXPECT_THAT(far, HasSubstr("Epoch [1/1], Step [1/1], Loss: "));
   EXPECT_EQ(far.substr(far.find("Epoch")), [&] {
-    const std::string near = losses("004-amp");
+    const std::string near = losses("amp-fp16");
     return near.substr(near.find("Epoch"));
   }());
 }

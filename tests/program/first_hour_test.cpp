@@ -23,7 +23,7 @@ TEST(FirstHour, ARecipeInTheCheckoutIsSuggestedForAWrongName) {
       result.errors,
       AllOf(
           HasSubstr("did you mean 'quickstart'?"), HasSubstr("recipes/NAME.toml"),
-          HasSubstr("000-gloo, 000-single, ")));
+          HasSubstr("amp-fp16, amp-nccl, ")));
 }
 
 TEST(FirstHour, OtherToolsWordsWork) {

@@ -117,8 +117,8 @@ TEST_P(Hogwild, GoesOnFromACheckpoint) {
 
 TEST(HogwildRecipe, PrintsTheLinesOfItsDocument) {
   const auto result = tandem_run(
-      {"train", source_dir() + "/recipes/001-hogwild.toml", "--data", "digits",
-       "--limit", "640", "--epochs", "2"});
+      {"train", source_dir() + "/recipes/hogwild.toml", "--data", "digits", "--limit",
+       "640", "--epochs", "2"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   // The whole dataset: the document prints len(dataloader.dataset).
   EXPECT_THAT(result.output, HasSubstr("640 data samples ---> Worker: 0\n"));

@@ -154,7 +154,7 @@ CommandResult installed_run(std::vector<std::string> arguments) {
 
 TEST(Packages, AnInstalledProgramFindsItsWorkerAndARecipeByItsName) {
   const auto result = installed_run(
-      {"train", "002-ddp", "--data", "digits", "--limit", "64", "--epochs", "1",
+      {"train", "ddp-linear", "--data", "digits", "--limit", "64", "--epochs", "1",
        "--nproc", "2"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("2 ranks"));
@@ -201,7 +201,7 @@ TEST(Packages, AnUnknownRecipeSuggestsTheNearestAndListsAll) {
       result.errors,
       AllOf(
           HasSubstr("'quikstart'"), HasSubstr("did you mean 'quickstart'?"),
-          HasSubstr("choose one of 000-gloo, 000-single, "),
+          HasSubstr("choose one of amp-fp16, amp-nccl, "),
           HasSubstr(
               "quickstart (in " + runtime().prefix() + "/share/tandem/recipes)")));
 }
@@ -219,13 +219,13 @@ TEST(Packages, AnUnknownFlagIsReportedBeforeAnUnknownRecipe) {
 TEST(Packages, AFileOfThisNameWinsOverAnInstalledRecipeAndAFolderDoesNot) {
   const Scratch scratch;
   make_directories(scratch / "quickstart");
-  replace_file(scratch / "002-ddp", "nosuch = 1\n");
+  replace_file(scratch / "ddp-linear", "nosuch = 1\n");
   const auto in_scratch = [&](const std::string& recipe) {
     return run_command(
         {"sh", "-c", "cd \"$1\" && exec \"$0\" train \"$2\" --dry-run --nproc 1",
          runtime().prefix() + "/bin/tandem", scratch / "", recipe});
   };
-  EXPECT_THAT(in_scratch("002-ddp").errors, HasSubstr("unknown key 'nosuch'"));
+  EXPECT_THAT(in_scratch("ddp-linear").errors, HasSubstr("unknown key 'nosuch'"));
   const auto folder = in_scratch("quickstart");
   EXPECT_TRUE(folder.status.ok()) << folder.errors;
 }
@@ -396,10 +396,11 @@ INSTANTIATE_TEST_SUITE_P(
             {"convnet", "convnet_bn"},
             "net"},
         Completion{"DataSet", {"train", "--data", ""}, {"digits", "mnist"}},
-        Completion{"FileOfAFlag", {"train", "--init", ""}, {}, "002-ddp"},
+        Completion{"FileOfAFlag", {"train", "--init", ""}, {}, "ddp-linear"},
         Completion{"Model", {"model", "con"}, {"convnet", "convnet_bn"}, "custom"},
-        Completion{"Recipe", {"train", "002-p"}, {"002-pipeline"}, "003-ddp"},
-        Completion{"AnotherRecipe", {"compare", "002-ddp", "003"}, {"003-ddp"}}),
+        Completion{"Recipe", {"train", "pipe"}, {"pipeline-1f1b"}, "ddp"},
+        Completion{
+            "AnotherRecipe", {"compare", "ddp-linear", "sync"}, {"sync-batch-norm"}}),
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST_F(Pages, ZshUnderstandsItsCompletion) {

@@ -30,10 +30,10 @@ std::string train_recipe(
 
 TEST(PipelineRecipes, SchedulesDifferInWhatTheyKeepNotInWhatTheyCompute) {
   const Scratch scratch;
-  const auto few = train_recipe("002-pipeline", scratch / "1f1b");
-  const auto all = train_recipe("002-pipeline-gpipe", scratch / "gpipe");
+  const auto few = train_recipe("pipeline-1f1b", scratch / "1f1b");
+  const auto all = train_recipe("pipeline-gpipe", scratch / "gpipe");
   const auto threads =
-      train_recipe("002-pipeline", scratch / "threads", {"--ranks", "thread"});
+      train_recipe("pipeline-1f1b", scratch / "threads", {"--ranks", "thread"});
   EXPECT_EQ(few.size(), 64u);
   EXPECT_EQ(all, few);
   EXPECT_EQ(threads, few);
@@ -80,7 +80,7 @@ TEST(PipelineRecipes, AModelIsCutWhereTheUserSays) {
 TEST(PipelineRecipes, ModelParallelTrainsAndItsCheckpointIsAWholeModel) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  train_recipe("002-model-parallel", out);
+  train_recipe("model-parallel", out);
   const auto evaluated = tandem_run(
       {"eval", "--checkpoint", out + "/checkpoints/step-00000010", "--limit", "640"});
   ASSERT_TRUE(evaluated.status.ok()) << evaluated.errors;
@@ -95,9 +95,9 @@ TEST(PipelineRecipes, ModelParallelTrainsAndItsCheckpointIsAWholeModel) {
 
 TEST(PipelineRecipes, HybridTrainsOnTwoByTwoRanks) {
   const Scratch scratch;
-  const auto processes = train_recipe("002-hybrid", scratch / "processes");
+  const auto processes = train_recipe("hybrid", scratch / "processes");
   const auto threads =
-      train_recipe("002-hybrid", scratch / "threads", {"--ranks", "thread"});
+      train_recipe("hybrid", scratch / "threads", {"--ranks", "thread"});
   EXPECT_EQ(processes, threads);
   EXPECT_EQ(json_number(scratch / "threads/summary.json", "world_size"), 4);
 }

@@ -6,7 +6,7 @@ weights and read the same order, without dropout and in float64.
 usage: compare.py --data FOLDER [--tandem build/release/bin/tandem] [--limit N]
                   [--epochs N] [--keep FOLDER] [DOCUMENT ...] [-- FLAG ...]
 
-FOLDER holds MNIST's four files. Without --epochs: 2, and all 5 of 002-ddp. Flags after --
+FOLDER holds MNIST's four files. Without --epochs: 2, and all 5 of ddp-linear. Flags after --
 go to tandem. Exits 1 when a line differs. --keep FOLDER
 keeps what both sides print, and takes PyTorch's side from there when it is there.
 
@@ -30,9 +30,9 @@ ROOT = HERE.parents[2]
 # A document's lines start so; in all_digits ones the loss has no fixed number of digits.
 Document = collections.namedtuple("Document", "epochs starts all_digits")
 DOCUMENTS = {
-    "000-single": Document(2, ("epoch: ",), False),
-    "002-ddp": Document(5, ("Rank: ",), True),
-    "003-own-ddp": Document(2, ("Train Epoch: ", "Test set: "), False),
+    "single-process": Document(2, ("epoch: ",), False),
+    "ddp-linear": Document(5, ("Rank: ",), True),
+    "ddp-manual": Document(2, ("Train Epoch: ", "Test set: "), False),
 }
 
 

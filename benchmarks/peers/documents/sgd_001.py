@@ -9,7 +9,7 @@ common.limit_threads(1)
 import torch  # noqa: E402
 import torch.nn as nn  # noqa: E402
 
-# Pixels from 0 to 1 and seed 7: see recipes/001-mpi-averaging.toml.
+# Pixels from 0 to 1 and seed 7: see recipes/local-sgd-mpi.toml.
 RECIPE = models.RECIPES["net5x5"]._replace(mean=0.0, std=1.0)
 SEED = 7
 

@@ -71,7 +71,7 @@ TEST(Hosts, LocalRankZeroOfEachMachinePrints) {
     GTEST_SKIP() << kNoHosts;
   }
   const auto results = hosts.run_all([&](int host) {
-    return std::vector<std::string>{"train",           recipe_file("000-gloo"),
+    return std::vector<std::string>{"train",           recipe_file("gloo-machines"),
                                     "--data",          "digits",
                                     "--limit",         "1024",
                                     "--log-every",     "2",
@@ -102,7 +102,7 @@ TEST(Hosts, FourNodesWithTwoRanksEachTrainTogether) {
   }
   const auto results = hosts.run_all(
       [&](int host) {
-        return std::vector<std::string>{"train",       recipe_file("004-nodes-gpus"),
+        return std::vector<std::string>{"train",       recipe_file("nodes-gpus"),
                                         "--data",      "digits",
                                         "--limit",     "1600",
                                         "--log-every", "1",
@@ -129,7 +129,7 @@ std::vector<std::string> losses_of_four_ranks(int on_each) {
   const Hosts hosts(4 / on_each);
   const auto results = hosts.run_all(
       [&](int host) {
-        return std::vector<std::string>{"train",       recipe_file("004-nodes-gpus"),
+        return std::vector<std::string>{"train",       recipe_file("nodes-gpus"),
                                         "--data",      "digits",
                                         "--limit",     "1600",
                                         "--log-every", "1",
