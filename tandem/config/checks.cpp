@@ -114,8 +114,8 @@ void check_one_host(const RunConfig& config) {
   const std::string nodes = std::to_string(config.ranks.nnodes);
   if (config.ranks.kind == RankKind::thread) {
     throw ConfigError(
-        "[config] thread ranks live in one process, but there are " + nodes +
-        " hosts; use --ranks process");
+        "[config] rank_type is thread, which is for one host, but there are " + nodes +
+        " hosts; use --rank-type process");
   }
   if (has_trait(config.strategy.kind, kSharesParameters)) {
     throw ConfigError(fmt::format(
@@ -159,8 +159,8 @@ void check_ranks(const RunConfig& config) {
   }
   if (ranks.launcher == LauncherKind::mpirun && threads) {
     throw ConfigError(
-        "[config] mpirun starts processes, but ranks is thread; use --ranks process, "
-        "or --launcher tandem");
+        "[config] mpirun starts processes, but rank_type is thread; use --rank-type "
+        "process, or --launcher tandem");
   }
 }
 

@@ -109,6 +109,12 @@ class Row {
     field_.other_flags.assign(flags.begin(), flags.end());
     return *this;
   }
+  // The key and the flag that it had before.
+  Row& formerly(const char* name) {
+    field_.old_name = name;
+    field_.other_flags.push_back("--" + with(name, '_', '-'));
+    return *this;
+  }
 
  private:
   FieldOf<Owner>& field_;
@@ -375,7 +381,7 @@ const Field& find_field(const std::string& name, const std::string& where) {
   const std::string key = with(name, '-', '_');
   std::vector<std::string> names;
   for (const auto& field : config_fields()) {
-    if (key == field.name) {
+    if (key == field.name || (!key.empty() && key == field.old_name)) {
       return field;
     }
     names.push_back(field.name);

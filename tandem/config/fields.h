@@ -47,6 +47,8 @@ struct FieldBase {
   bool line_template = false;
   // Further flags, such as "--micro-batches".
   std::vector<std::string> other_flags;
+  // A key that recipes had before and that is still read; "" for none.
+  std::string old_name;
 
   // Of choices with values that are no word: a regular expression for all.
   std::string pattern;

@@ -171,7 +171,7 @@ TEST(JoinRun, ABackendOfThreadsIsRefusedBeforeAnyoneIsMet) {
   options.backend = BackendKind::thread;
   EXPECT_THAT(
       error_of<ConfigError>([&] { return join_run(env_of(1, 2), options); }),
-      HasSubstr("--ranks thread"));
+      HasSubstr("--rank-type thread"));
   EXPECT_THROW(join_run(env_of(0, 1), options), ConfigError);
 }
 

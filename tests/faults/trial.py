@@ -19,7 +19,7 @@ SERVER = ["--strategy", "parameter_server"]
 # Those whose results have bits to repeat.
 WAYS = {
     "one rank": ["--nproc", "1"],
-    "threads": ["--nproc", "3", "--ranks", "thread"],
+    "threads": ["--nproc", "3", "--rank-type", "thread"],
     "shared memory": ["--nproc", "3"],
     "every rank updates all": ["--nproc", "2", "--optimizer-state", "replicated"],
     "Gloo": ["--nproc", "3", "--backend", "gloo"],

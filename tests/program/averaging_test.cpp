@@ -46,7 +46,7 @@ TEST(Averaging, ProcessAndThreadRanksGiveTheSameBits) {
     const auto run = [&](const std::string& ranks) {
       const auto out = scratch / ranks;
       const auto result = tandem_run(
-          with(averaging(out), {"--ranks", ranks, "--average-every", every}));
+          with(averaging(out), {"--rank-type", ranks, "--average-every", every}));
       EXPECT_TRUE(result.status.ok()) << result.errors;
       return hash_of(out);
     };
@@ -60,8 +60,8 @@ TEST(Averaging, ResumingBetweenAveragesGivesTheBitsOfNotStopping) {
   const Scratch scratch;
   const auto whole = scratch / "whole";
   const auto parts = scratch / "parts";
-  const std::vector<std::string> more = {"--ranks", "thread",      "--average-every",
-                                         "7",       "--min-delta", "1e-9"};
+  const std::vector<std::string> more = {
+      "--rank-type", "thread", "--average-every", "7", "--min-delta", "1e-9"};
   ASSERT_TRUE(tandem_run(with(
                              with(averaging(whole), more),
                              {"--checkpoint-every", "9", "--keep-checkpoints", "0"}))
@@ -81,7 +81,7 @@ TEST(Averaging, AnotherNumberOfRanksGoesOnFromTheAverageAndSaysSo) {
   const auto first = scratch / "first";
   const auto second = scratch / "second";
   const std::vector<std::string> more = {
-      "--ranks", "thread", "--checkpoint-every", "9", "--keep-checkpoints", "0"};
+      "--rank-type", "thread", "--checkpoint-every", "9", "--keep-checkpoints", "0"};
   ASSERT_TRUE(tandem_run(with(averaging(first), more)).status.ok());
   const auto result = tandem_run(with(
       with(averaging(second, "4"), more),
@@ -105,7 +105,7 @@ TEST(Averaging, ARankThatConvergedJoinsAveragesUntilAllHave) {
   const auto logits = source_dir() + "/recipes/local-sgd-mpi-logits.toml";
   const auto result = tandem_run(
       {"train",       logits,   "--launcher", "tandem", "--backend",       "auto",
-       "--ranks",     "thread", "--nproc",    "3",      "--data",          "digits",
+       "--rank-type", "thread", "--nproc",    "3",      "--data",          "digits",
        "--limit",     "960",    "--epochs",   "40",     "--average-every", "4",
        "--min-delta", "0.2",    "--out",      out});
   ASSERT_TRUE(result.status.ok()) << result.errors;

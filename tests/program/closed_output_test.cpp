@@ -87,7 +87,7 @@ void PrintTo(const Way& way, std::ostream* out) {
 
 const Way kWays[] = {
     {"OneRank", {}},
-    {"Threads", {"--nproc", "4", "--ranks", "thread"}},
+    {"Threads", {"--nproc", "4", "--rank-type", "thread"}},
     {"Shm", {"--nproc", "2", "--backend", "shm", "--drift-check", "off"}},
     {"Gloo", {"--nproc", "3", "--backend", "gloo", "--drift-check", "off"}},
     {"Averaging", {"--nproc", "3", "--strategy", "averaging"}}};

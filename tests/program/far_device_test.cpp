@@ -40,8 +40,8 @@ TEST_F(FarProgramRuns, TheSummaryHasTheDevicesPeakMemory) {
   // Two of each: images, parameters and gradients.
   for (const auto& [ranks, device] :
        {std::pair("process", "cuda"), {"thread", "cuda"}, {"process", "cuda:1"}}) {
-    const auto two =
-        run_far_program(train({"--device", device, "--nproc", "2", "--ranks", ranks}));
+    const auto two = run_far_program(
+        train({"--device", device, "--nproc", "2", "--rank-type", ranks}));
     ASSERT_TRUE(two.status.ok()) << two.errors;
     EXPECT_NEAR(json_number(summary_, "peak_device_memory_mib"), 2 * mib, mib / 2)
         << ranks << " " << device;

@@ -99,7 +99,7 @@ TEST(FirstHour, ManyRanksOnFewCpusAreWarnedOf) {
   const auto cpus = std::to_string(usable_cpus());
   const auto ranks = std::to_string(2 * usable_cpus() + 1);
   const auto result = tandem_run(
-      {"train", "--ranks", "thread", "--nproc", ranks, "--model", "simplenet",
+      {"train", "--rank-type", "thread", "--nproc", ranks, "--model", "simplenet",
        "--limit", "640"});
   EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr(ranks + " ranks share " + cpus + " CPUs"));

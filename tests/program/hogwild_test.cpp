@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(Hogwild, StepsOfDifferentRanksOverlapInTime) {
   const Scratch scratch;
   const auto result = tandem_run(
-      {"train", "--strategy", "hogwild", "--nproc", "2", "--ranks", GetParam(),
+      {"train", "--strategy", "hogwild", "--nproc", "2", "--rank-type", GetParam(),
        "--model", "net5x5", "--optimizer", "sgd", "--lr", "0.1", "--limit", "1280",
        "--trace", "--out", scratch / "run"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
@@ -95,17 +95,17 @@ TEST_P(Hogwild, IsAsAccurateAsOneRank) {
   const double one = accuracy_of({});
   EXPECT_GE(one, 80);
   EXPECT_NEAR(
-      accuracy_of({"--strategy", "hogwild", "--nproc", "3", "--ranks", GetParam()}),
+      accuracy_of({"--strategy", "hogwild", "--nproc", "3", "--rank-type", GetParam()}),
       one, 0.5);
 }
 
 TEST_P(Hogwild, GoesOnFromACheckpoint) {
   const Scratch scratch;
   const std::vector<std::string> command = {
-      "train",   "--strategy",  "hogwild", "--nproc",      "4",
-      "--ranks", GetParam(),    "--model", "simplenet",    "--lr",
-      "0.01",    "--optimizer", "sgd",     "--momentum",   "0.9",
-      "--limit", "1280",        "--out",   scratch / "run"};
+      "train",       "--strategy",  "hogwild", "--nproc",      "4",
+      "--rank-type", GetParam(),    "--model", "simplenet",    "--lr",
+      "0.01",        "--optimizer", "sgd",     "--momentum",   "0.9",
+      "--limit",     "1280",        "--out",   scratch / "run"};
   ASSERT_TRUE(tandem_run(command).status.ok());
   auto more = command;
   more.insert(more.end(), {"--resume", "auto", "--epochs", "2"});

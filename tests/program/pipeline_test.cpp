@@ -33,7 +33,7 @@ TEST(PipelineRecipes, SchedulesDifferInWhatTheyKeepNotInWhatTheyCompute) {
   const auto few = train_recipe("pipeline-1f1b", scratch / "1f1b");
   const auto all = train_recipe("pipeline-gpipe", scratch / "gpipe");
   const auto threads =
-      train_recipe("pipeline-1f1b", scratch / "threads", {"--ranks", "thread"});
+      train_recipe("pipeline-1f1b", scratch / "threads", {"--rank-type", "thread"});
   EXPECT_EQ(few.size(), 64u);
   EXPECT_EQ(all, few);
   EXPECT_EQ(threads, few);
@@ -97,7 +97,7 @@ TEST(PipelineRecipes, HybridTrainsOnTwoByTwoRanks) {
   const Scratch scratch;
   const auto processes = train_recipe("hybrid", scratch / "processes");
   const auto threads =
-      train_recipe("hybrid", scratch / "threads", {"--ranks", "thread"});
+      train_recipe("hybrid", scratch / "threads", {"--rank-type", "thread"});
   EXPECT_EQ(processes, threads);
   EXPECT_EQ(json_number(scratch / "threads/summary.json", "world_size"), 4);
 }

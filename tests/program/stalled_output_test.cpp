@@ -69,7 +69,7 @@ TEST_P(StalledReader, DoesNotKeepARunFromSavingWhenItIsToldToStop) {
 INSTANTIATE_TEST_SUITE_P(
     Ways, StalledReader,
     testing::Values(
-        Way{"OneRank", {}}, Way{"Threads", {"--nproc", "2", "--ranks", "thread"}},
+        Way{"OneRank", {}}, Way{"Threads", {"--nproc", "2", "--rank-type", "thread"}},
         Way{"Shm", {"--nproc", "2"}},
         Way{"AllRanksPrint", {"--nproc", "2", "--log-ranks", "all"}}),
     [](const auto& tested) { return std::string(tested.param.name); });

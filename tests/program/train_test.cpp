@@ -46,7 +46,7 @@ TEST(Train, ThreadRanksGiveTheBitsOfProcessRanks) {
   const auto threads = scratch / "threads";
   const auto a = hash_of_run(with(small_run(processes), {"--nproc", "3"}), processes);
   const auto b = hash_of_run(
-      with(small_run(threads), {"--nproc", "3", "--ranks", "thread"}), threads);
+      with(small_run(threads), {"--nproc", "3", "--rank-type", "thread"}), threads);
   EXPECT_EQ(a.size(), 64u);
   EXPECT_EQ(a, b);
 }
@@ -287,7 +287,7 @@ TEST(Train, TheDataOfAHostIsReadOnceForAllItsRanks) {
   const std::vector<Case> cases = {
       {{}, {}, 1},
       {{"--nproc", "3"}, {}, 3},
-      {{"--nproc", "4", "--ranks", "thread"}, {}, 1},
+      {{"--nproc", "4", "--rank-type", "thread"}, {}, 1},
       // Nobody else needs what rank 0 scatters.
       {{"--nproc", "3", "--share", "scatter"}, {}, 0},
       // Another's launcher: each rank reads for itself.
@@ -357,7 +357,7 @@ TEST(Train, AStoppedReaderIsNamedAfterTheTimeout) {
 }
 
 TEST(Train, AStoppedReaderIsNamedByThreadRanksToo) {
-  expect_stopped_reader_is_named({"--nproc", "3", "--ranks", "thread"}, 1);
+  expect_stopped_reader_is_named({"--nproc", "3", "--rank-type", "thread"}, 1);
 }
 
 TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {

@@ -211,7 +211,7 @@ MakeBackend factory_of(BackendKind kind) {
   }
   throw ConfigError(
       "[comm] backend thread needs ranks that are threads; use --backend auto, or "
-      "--ranks thread");
+      "--rank-type thread");
 }
 
 }  // namespace

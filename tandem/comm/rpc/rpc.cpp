@@ -75,7 +75,8 @@ std::unique_ptr<Rpc> make_rpc(Communicator& comm) {
   if (backend == nullptr) {
     throw ConfigError(
         "[comm] ranks over " + comm.backend() +
-        " cannot call each other; use --backend shm, --backend gloo or --ranks thread");
+        " cannot call each other; use --backend shm, --backend gloo or --rank-type "
+        "thread");
   }
   return std::make_unique<CountedRpc>(backend->make_rpc(), backend->rpc_stats);
 }

@@ -44,7 +44,7 @@ struct RankOptions {
         .or_word("auto", kPerCpu, "one per usable CPU")
         .also({"--nproc-per-node", "--num-processes", "--gpus", "-g"})
         .local();
-    table.add("ranks", &O::kind, "what a rank is");
+    table.add("rank_type", &O::kind, "what each rank is").formerly("ranks");
     table.add(
         "launcher", &O::launcher, "what starts the ranks; mpirun for backend mpi");
     table.add("nnodes", &O::nnodes, "hosts")

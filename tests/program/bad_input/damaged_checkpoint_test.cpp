@@ -23,7 +23,7 @@ std::vector<std::string> averaging(const std::string& out) {
           "1280",       "--batch-size",
           "32",         "--epochs",
           "2",          "--nproc",
-          "3",          "--ranks",
+          "3",          "--rank-type",
           "thread",     "--share",
           "scatter",    "--average-every",
           "7",          "--checkpoint-every",

@@ -52,8 +52,8 @@ INSTANTIATE_TEST_SUITE_P(
             {"3 stages", "the model has 1 (fc)", "--stages"}),
         setting(
             "StagesThatDoNotDivideThreads",
-            {"--strategy", "model_parallel", "--stages", "3", "--nproc", "4", "--ranks",
-             "thread"},
+            {"--strategy", "model_parallel", "--stages", "3", "--nproc", "4",
+             "--rank-type", "thread"},
             {"3 stages", "4 ranks", "1 x 4, 2 x 2, 4 x 1"}),
         setting(
             "StatisticsOfAveragedRanks",

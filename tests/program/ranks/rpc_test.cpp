@@ -98,7 +98,7 @@ TEST(ParameterServerProgram, SynchronousProcessesGiveTheBitsOfDataParallelThread
   EXPECT_THAT(result.output, HasSubstr("4 ranks over shm"));
   const auto replicas = tandem_run(
       {"train", "--model", "convnet", "--limit", "1280", "--epochs", "2", "--schedule",
-       "step", "--nproc", "3", "--ranks", "thread", "--out", scratch / "replicas"});
+       "step", "--nproc", "3", "--rank-type", "thread", "--out", scratch / "replicas"});
   ASSERT_TRUE(replicas.status.ok()) << replicas.errors;
   EXPECT_EQ(hash_of(scratch / "server").size(), 64u);
   EXPECT_EQ(hash_of(scratch / "server"), hash_of(scratch / "replicas"));

@@ -54,6 +54,6 @@ INSTANTIATE_TEST_SUITE_P(
     Resume, LockedOut,
     testing::Values(
         std::vector<std::string>{}, std::vector<std::string>{"--nproc", "2"},
-        std::vector<std::string>{"--nproc", "2", "--ranks", "thread"}));
+        std::vector<std::string>{"--nproc", "2", "--rank-type", "thread"}));
 
 }  // namespace tandem::locked_test

@@ -83,8 +83,8 @@ TEST_F(ResumedSettings, NeedNoRecipeAndSayNothingWhenNothingChanges) {
 
 // What "auto" took for threads is nothing that processes keep to.
 TEST_F(ResumedSettings, ThreadRanksGoOnAsProcesses) {
-  ASSERT_TRUE(start({"--ranks", "thread", "--nproc", "3"}).status.ok());
-  const auto resumed = resume({"--ranks", "process", "--epochs", "2"});
+  ASSERT_TRUE(start({"--rank-type", "thread", "--nproc", "3"}).status.ok());
+  const auto resumed = resume({"--rank-type", "process", "--epochs", "2"});
   ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
   EXPECT_THAT(resumed.output, HasSubstr("ranks over shm"));
 }

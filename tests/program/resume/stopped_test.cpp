@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
     Resume, StoppedInAnEvaluation,
     testing::Values(
         Way{"OneRank", {}}, Way{"Shm", {"--nproc", "2"}},
-        Way{"Threads", {"--nproc", "2", "--ranks", "thread"}},
+        Way{"Threads", {"--nproc", "2", "--rank-type", "thread"}},
         Way{"Averaging", {"--nproc", "2", "--strategy", "averaging"}},
         Way{"Pipeline", {"--nproc", "2", "--strategy", "pipeline"}}),
     [](const auto& tested) { return std::string(tested.param.name); });
@@ -168,7 +168,8 @@ const Way kAverageAtTheEnd = {
     {"--nproc", "4", "--strategy", "averaging", "--average-every", "end"}};
 const Way kHogwild = {"Hogwild", {"--nproc", "3", "--strategy", "hogwild"}};
 const Way kHogwildThreads = {
-    "HogwildThreads", {"--nproc", "4", "--strategy", "hogwild", "--ranks", "thread"}};
+    "HogwildThreads",
+    {"--nproc", "4", "--strategy", "hogwild", "--rank-type", "thread"}};
 const Way kServer = {
     "AsynchronousServer",
     {"--nproc", "3", "--strategy", "parameter_server", "--server-updates",
@@ -176,7 +177,7 @@ const Way kServer = {
 const Way kServerThreads = {
     "AsynchronousServerThreads",
     {"--nproc", "4", "--strategy", "parameter_server", "--server-updates",
-     "asynchronous", "--ranks", "thread"}};
+     "asynchronous", "--rank-type", "thread"}};
 
 INSTANTIATE_TEST_SUITE_P(
     Resume, StoppedInAnEpoch,
