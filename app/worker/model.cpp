@@ -12,9 +12,9 @@ namespace {
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
-  for (const auto& row : Choices<ModelKind>::rows) {
-    if (row.value != ModelKind::custom) {
-      names.emplace_back(row.name);
+  for (const auto& choice : choices<ModelKind>()) {
+    if (choice.value != ModelKind::custom) {
+      names.emplace_back(choice.name);
     }
   }
   return names;

@@ -14,7 +14,7 @@ from table import SMALL
 
 # Samples of a short epoch: a few seconds of PyTorch's time.
 SAMPLES = {"net": 19200, "convnet": 12800, "net5x5": 25600, "simplenet": 51200,
-           "mymodel": 12800, "convnet_bn": 19200}
+           "lenet3x3": 12800, "convnet_bn": 19200}
 
 
 def train_command(settings, model, nproc, limit, *flags):

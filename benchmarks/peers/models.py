@@ -3,14 +3,14 @@ tandem. Importing this imports no torch.
 """
 import collections
 
-# Per rank, from recipes/; mymodel sees images with 2 pixels around them.
+# Per rank, from recipes/; lenet3x3 sees images with 2 pixels around them.
 Recipe = collections.namedtuple("Recipe", "batch_size optimizer lr mean std pad loss")
 RECIPES = {
     "net": Recipe(64, "adadelta", 1.0, 0.1307, 0.3081, 0, "nll"),
     "convnet": Recipe(128, "adadelta", 0.5, 0.1302, 0.3069, 0, "nll"),
     "net5x5": Recipe(32, "sgd", 0.1, 0.1307, 0.3081, 0, "cross_entropy"),
     "simplenet": Recipe(64, "sgd", 0.01, 0.1307, 0.3081, 0, "cross_entropy"),
-    "mymodel": Recipe(32, "adam", 1e-3, 0.1307, 0.3081, 2, "cross_entropy"),
+    "lenet3x3": Recipe(32, "adam", 1e-3, 0.1307, 0.3081, 2, "cross_entropy"),
     "convnet_bn": Recipe(100, "sgd", 1e-4, 0.0, 1.0, 0, "cross_entropy"),
 }
 
@@ -40,7 +40,7 @@ def make_model(name, seed=0):
             nn.Dropout2d(0.2), nn.MaxPool2d(2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
             nn.Linear(64, 120), nn.ReLU(), nn.Linear(120, 10)],
         "simplenet": lambda: [nn.Flatten(), nn.Linear(784, 10)],
-        "mymodel": lambda: [
+        "lenet3x3": lambda: [
             nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3),
             nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(2304, 128), nn.ReLU(),
             nn.Linear(128, 10)],

@@ -55,7 +55,7 @@ const std::vector<Network>& networks() {
         {"fc1", LayerKind::linear},
         {"fc2", LayerKind::linear}}},
       {ModelKind::simplenet, "SimpleNet", {{"fc", LayerKind::linear}}},
-      {ModelKind::mymodel,
+      {ModelKind::lenet3x3,
        "MyModel",
        {{"conv1", LayerKind::conv2d},
         {"conv2", LayerKind::conv2d},

@@ -79,7 +79,7 @@ std::vector<Layer> simplenet(const ModelOptions& o) {
   return {flatten(), linear("fc", features_of({flatten()}, o), o.num_classes)};
 }
 
-std::vector<Layer> mymodel(const ModelOptions& o) {
+std::vector<Layer> lenet3x3(const ModelOptions& o) {
   const std::vector<Layer> layers = {
       conv2d("conv1", o.input.channels, 32, 3),
       relu(),
@@ -112,9 +112,9 @@ struct ModelFactory {
   std::vector<Layer> (*layers)(const ModelOptions&);
 };
 constexpr ModelFactory kFactories[] = {
-    {ModelKind::net, &net},         {ModelKind::convnet, &convnet},
-    {ModelKind::net5x5, &net5x5},   {ModelKind::simplenet, &simplenet},
-    {ModelKind::mymodel, &mymodel}, {ModelKind::convnet_bn, &convnet_bn},
+    {ModelKind::net, &net},           {ModelKind::convnet, &convnet},
+    {ModelKind::net5x5, &net5x5},     {ModelKind::simplenet, &simplenet},
+    {ModelKind::lenet3x3, &lenet3x3}, {ModelKind::convnet_bn, &convnet_bn},
 };
 
 }  // namespace

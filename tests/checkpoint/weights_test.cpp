@@ -249,7 +249,7 @@ TEST(Weights, OfAnotherModelNameTheFirstTensorThatDiffersAndChangeNothing) {
   };
   write_torch_file(scratch / "other.pt", state_of(*model_of("convnet_bn")));
   refused("other.pt", "no tensor 'conv1.weight'");
-  write_torch_file(scratch / "shape.pt", state_of(*model_of("mymodel")));
+  write_torch_file(scratch / "shape.pt", state_of(*model_of("lenet3x3")));
   refused("shape.pt", "'fc1.weight' that is 128x1600, the model wants 128x9216");
   auto more = state_of(*net);
   more[0].tensor = more[0].tensor.detach() + 1;

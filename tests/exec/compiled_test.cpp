@@ -196,7 +196,7 @@ TEST_P(OnednnModel, TwoMicroBatchesMayBeInFlight) {
 const auto kZoo = testing::Values(
     Case{"net", "net", {}}, Case{"convnet", "convnet", {}},
     Case{"net5x5", "net5x5", {}}, Case{"simplenet", "simplenet", {}},
-    Case{"mymodel", "mymodel", {1, 32, 32}}, Case{"convnet_bn", "convnet_bn", {}},
+    Case{"lenet3x3", "lenet3x3", {1, 32, 32}}, Case{"convnet_bn", "convnet_bn", {}},
     Case{"net_colour", "net", {3, 32, 24}},
     Case{"convnet_bn_colour", "convnet_bn", {3, 29, 35}},
     Case{"net5x5_colour", "net5x5", {3, 40, 31}});

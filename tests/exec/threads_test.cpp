@@ -43,7 +43,7 @@ std::vector<Named> trained(ModelKind kind, Precision precision, int num_threads)
   const Threads threads(num_threads);
   ModelOptions options;
   options.input =
-      kind == ModelKind::mymodel ? InputShape{1, 32, 32} : InputShape{1, 28, 28};
+      kind == ModelKind::lenet3x3 ? InputShape{1, 32, 32} : InputShape{1, 28, 28};
   options.seed = 3;
   const auto model = make_model(kind, options);
   ModelArenas arenas(model->parameters(), model->buffers());

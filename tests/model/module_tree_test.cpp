@@ -101,7 +101,7 @@ TEST(ParityModuleTree, MatchesPythonForTheTutorialsNetworks) {
   ASSERT_TRUE(printed.status.ok()) << printed.errors;
   EXPECT_EQ(
       tree_of(ModelKind::net) + tree_of(ModelKind::convnet) +
-          tree_of(ModelKind::simplenet) + tree_of(ModelKind::mymodel) +
+          tree_of(ModelKind::simplenet) + tree_of(ModelKind::lenet3x3) +
           tree_of(ModelKind::convnet_bn),
       printed.output);
 }

@@ -57,9 +57,9 @@ TEST(ModelCommand, AcceptsInputShapeAndNumberOfClasses) {
           HasSubstr("fc           [N, 100] ")));
 }
 
-TEST(ModelCommand, CountsTheBorderOfMymodelAsInput) {
+TEST(ModelCommand, CountsTheBorderOfLenet3x3AsInput) {
   EXPECT_THAT(
-      tandem_run({"model", "mymodel"}).output,
+      tandem_run({"model", "lenet3x3"}).output,
       HasSubstr("input        [N, 1, 32, 32] "));
 }
 

@@ -67,9 +67,9 @@ TEST_F(Devices, EvalAndBenchSayTheSame) {
 
 TEST_F(Devices, AutoTakesTheCpuAndThatIsTheDefault) {
   const auto train = [](const std::vector<std::string>& more) {
-    std::vector<std::string> command = {"train",   "--data",  "digits", "--model",
-                                        "mymodel", "--limit", "200",    "--epochs",
-                                        "1",       "--nproc", "2"};
+    std::vector<std::string> command = {"train",    "--data",  "digits", "--model",
+                                        "lenet3x3", "--limit", "200",    "--epochs",
+                                        "1",        "--nproc", "2"};
     command.insert(command.end(), more.begin(), more.end());
     return tandem_run(command);
   };

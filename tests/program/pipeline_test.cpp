@@ -22,7 +22,7 @@ std::string train_recipe(
   command.insert(command.end(), more.begin(), more.end());
   const auto result = tandem_run(command);
   EXPECT_TRUE(result.status.ok()) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("mymodel (315146 parameters) on digits"));
+  EXPECT_THAT(result.output, HasSubstr("lenet3x3 (315146 parameters) on digits"));
   EXPECT_THAT(result.output, HasSubstr("step 10/10"));
   EXPECT_THAT(result.errors, HasSubstr("stage 1: "));
   return hash_of(out);

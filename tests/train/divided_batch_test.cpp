@@ -24,7 +24,7 @@ constexpr double kTolerance = 1e-12;
 // batch has 4. In float64.
 RunConfig divided(int ranks) {
   auto config = small_config();
-  config.model.kind = ModelKind::mymodel;
+  config.model.kind = ModelKind::lenet3x3;
   config.ranks.nproc = ranks;
   config.training.batch_size = 10;
   config.training.divide_batch = true;

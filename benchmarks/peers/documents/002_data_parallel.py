@@ -28,10 +28,10 @@ def main():
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     common.say(f"device: {device}")
     common.say(f"Number of GPUs available: {torch.cuda.device_count()}")
-    recipe = models.RECIPES["mymodel"]
+    recipe = models.RECIPES["lenet3x3"]
     train_dataset = common.document_dataset(args, "train", recipe)
     train_loader = data.DataLoader(train_dataset, batch_size=64, shuffle=True)
-    model = nn.DataParallel(models.make_model("mymodel"))
+    model = nn.DataParallel(models.make_model("lenet3x3"))
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
     watch = common.Stopwatch()

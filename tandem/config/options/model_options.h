@@ -37,7 +37,7 @@ struct Choices<Reduction> {
 };
 
 /// The models of model/zoo.cpp. `custom`: the program brings its own.
-enum class ModelKind { custom, net, convnet, net5x5, simplenet, mymodel, convnet_bn };
+enum class ModelKind { custom, net, convnet, net5x5, simplenet, lenet3x3, convnet_bn };
 
 struct ModelRow {
   ModelKind value;
@@ -45,26 +45,27 @@ struct ModelRow {
   const char* help;
   // What it is trained with; nll where it ends in a log-softmax.
   LossKind loss = LossKind::cross_entropy;
-  // Pixels the loader adds on each side: mymodel wants 32 x 32.
+  // Pixels that the loader adds on each side: lenet3x3 is made for 32 x 32.
   int64_t pad = 0;
 };
 template <>
 struct Choices<ModelKind> {
   static constexpr ModelRow rows[] = {
       {ModelKind::net, "net",
-       "2 convolutions 3x3, dropout; 1.2 M parameters (document 003)", LossKind::nll},
+       "2 convolutions 3x3, dropout; 1.2 M parameters (tutorial 003)", LossKind::nll},
       {ModelKind::convnet, "convnet",
-       "2 convolutions 3x3, Dropout2d; 0.3 M parameters (document 000)", LossKind::nll},
+       "2 convolutions 3x3, Dropout2d; 0.3 M parameters (tutorial 000)", LossKind::nll},
       {ModelKind::net5x5, "net5x5",
-       "2 convolutions 5x5, Dropout2d; 12 k parameters (document 001)"},
+       "2 convolutions 5x5, Dropout2d; 12 k parameters (tutorial 001)"},
       {ModelKind::simplenet, "simplenet",
-       "one linear layer; 8 k parameters (document 002)"},
-      {ModelKind::mymodel, "mymodel",
-       "2 convolutions 3x3 on 32x32; 0.3 M parameters (document 002)",
+       "one linear layer; 8 k parameters (tutorial 002)"},
+      {ModelKind::lenet3x3, "lenet3x3",
+       "LeNet's layers with kernels 3x3, on 32x32; 0.3 M parameters (tutorial 002)",
        LossKind::cross_entropy, 2},
       {ModelKind::convnet_bn, "convnet_bn",
-       "2 convolutions 5x5, batch norm; 29 k parameters (document 004)"},
-      {ModelKind::custom, "custom", "the program's own (examples/custom_model)"}};
+       "2 convolutions 5x5, batch norm; 29 k parameters (tutorial 004)"},
+      {ModelKind::custom, "custom", "a model of your own (examples/custom_model)"},
+      {ModelKind::lenet3x3, "mymodel", "", LossKind::cross_entropy, 2}};
 };
 
 /// What a run trains.

@@ -34,6 +34,12 @@ constexpr const auto& row_of(E value) {
   throw std::logic_error("an enumerator without a row");
 }
 
+/// Returns whether a row is a further name of its value.
+template <typename Row>
+constexpr bool is_alias(const Row& row) {
+  return &row != &row_of(row.value);
+}
+
 template <typename E>
 constexpr const char* name_of(E value) {
   return row_of(value).name;
@@ -54,7 +60,7 @@ template <typename E>
 std::vector<Choice<E>> choices() {
   std::vector<Choice<E>> all;
   for (const auto& row : Choices<E>::rows) {
-    if (&row == &row_of(row.value)) {
+    if (!is_alias(row)) {
       all.push_back({row.value, row.name, row.help});
     }
   }

@@ -243,7 +243,7 @@ TEST_P(HostsWith, TwoRanksOnEachOfTwoTrain) {
         "--strategy",
         GetParam().strategy,
         "--model",
-        "mymodel",
+        "lenet3x3",
         "--limit",
         "1280",
         "--nproc",
