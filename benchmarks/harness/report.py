@@ -204,7 +204,7 @@ def page(facts, entries, invocation, jsonl, changes):
         "## How",
         "One compute thread per rank (`OMP_NUM_THREADS=1`, `OPENBLAS_NUM_THREADS=1`). All "
         "sides read the same MNIST, with dropout on; model, batch size and optimizer are "
-        "those of its document (`benchmarks/peers/models.py`). The step's batches are "
+        "those of its tutorial (`benchmarks/peers/models.py`). The step's batches are "
         "fetched beforehand on both sides. An epoch is a part of MNIST, timed from the "
         "first batch's fetch to the last step. All-reduces are timed after a barrier, the "
         "slowest rank's; Open MPI has its defaults. Start-up ends with the first step's "

@@ -1,7 +1,7 @@
-"""What the PyTorch peers share: MNIST, quantiles, the line they print.
+"""The common part of the PyTorch programs: MNIST, arguments, quantiles, printed lines.
 
-Imports nothing that reads thread settings: call limit_threads() before torch is
-imported, since BLAS reads its number of threads when it is loaded.
+Importing it imports no torch. Call limit_threads() before torch is imported, since BLAS
+reads its number of threads when it is loaded.
 """
 import argparse
 import contextlib
@@ -32,8 +32,8 @@ def free_port():
 
 @contextlib.contextmanager
 def torchvision_root(folder):
-    """A temporary root as torchvision.datasets.MNIST wants it: MNIST/raw with the
-    four files unpacked. `folder` holds them, gzip or plain."""
+    """A temporary root for torchvision.datasets.MNIST: MNIST/raw with the four files
+    unpacked. `folder` holds them, gzip or plain."""
     with tempfile.TemporaryDirectory(prefix="tandem-peer-") as root:
         raw = os.path.join(root, "MNIST", "raw")
         os.makedirs(raw)
@@ -49,8 +49,8 @@ def torchvision_root(folder):
 
 
 def mnist(root, recipe, part="train"):
-    """A part through PIL, ToTensor and Normalize, as PyTorch's own MNIST example
-    reads it. In memory: the root is not needed afterwards."""
+    """A part by PIL, ToTensor and Normalize, as PyTorch's MNIST example reads it. It is in
+    memory, so the root is not needed afterwards."""
     from torchvision import datasets, transforms
     steps = [transforms.Pad(recipe.pad)] if recipe.pad else []
     steps.append(transforms.ToTensor())
@@ -102,9 +102,9 @@ def batch_of(pixels, labels, order, recipe):
     return images.sub_(recipe.mean).div_(recipe.std), labels[order]
 
 
-def document_arguments(epochs, ranks=1, parity=False, device=False, epoch_mean=False):
-    """The arguments of a document's program (documents/). It runs as the document has
-    it; one of `parity` does so with --as-written only, and else as compare.py needs it."""
+def tutorial_arguments(epochs, ranks=1, parity=False, device=False, epoch_mean=False):
+    """The arguments of a tutorial's program (tutorials/). It runs as the tutorial has it.
+    With `parity` it does so only with --as-written, and else as compare.py needs it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True, help="folder of MNIST's files")
     parser.add_argument("--epochs", type=int, default=epochs)
@@ -117,8 +117,8 @@ def document_arguments(epochs, ranks=1, parity=False, device=False, epoch_mean=F
     if parity:
         parser.add_argument("--save-init", help="where the initial state dict goes")
         parser.add_argument("--as-written", action="store_true", help=(
-            "the document's numbers, dropout and order, MNIST by torchvision, and at the "
-            "end a line of JSON for scripts/documents"))
+            "the tutorial's numbers, dropout and order, MNIST by torchvision, and at the "
+            "end a line of JSON for scripts/tutorials"))
     else:
         parser.set_defaults(as_written=True)
     args = parser.parse_args()
@@ -128,7 +128,7 @@ def document_arguments(epochs, ranks=1, parity=False, device=False, epoch_mean=F
 
 
 def node_arguments():
-    """The arguments of document 004's two programs."""
+    """The arguments of the two programs of tutorial 004."""
     parser = argparse.ArgumentParser()
     parser.add_argument('-n', '--nodes', default=1, type=int, metavar='N')
     parser.add_argument('-g', '--gpus', default=1, type=int, help='number of gpus per node')
@@ -141,9 +141,9 @@ def node_arguments():
     return parser.parse_args()
 
 
-def document_dataset(args, part, recipe):
-    """What torchvision's MNIST gives with ToTensor and Normalize; as written by
-    torchvision itself, else in float64, decoded beforehand."""
+def tutorial_dataset(args, part, recipe):
+    """MNIST with ToTensor and Normalize: by torchvision with --as-written, else decoded
+    beforehand and in float64."""
     from torch.utils.data import Subset, TensorDataset
     if args.as_written:
         with torchvision_root(args.data) as root:
@@ -155,9 +155,9 @@ def document_dataset(args, part, recipe):
     return TensorDataset(images.double(), labels)
 
 
-def document_model(args, model, first=True):
-    """The model as written; else in float64 with dropout that does nothing, after the
-    first rank saved the weights, which PyTorch drew in float32."""
+def tutorial_model(args, model, first=True):
+    """The model itself with --as-written. Else the model in float64 with dropout that
+    does nothing, after the first rank saved the weights, which PyTorch drew in float32."""
     import torch
     if args.as_written:
         return model
@@ -181,9 +181,9 @@ class Stopwatch:
         self.seconds += time.perf_counter() - self.start
 
 
-def end_document(args, model, recipe, watch, **fields):
-    """As written, what scripts/documents asks of every program: the seconds of training,
-    and the test that tandem's recipe has at its end, here on decoded images."""
+def end_tutorial(args, model, recipe, watch, **fields):
+    """With --as-written, prints the seconds of training and tests on decoded images, as
+    tandem's recipe does at its end, for scripts/tutorials."""
     if not args.as_written:
         return
     import torch
@@ -205,10 +205,9 @@ def say(line):
     os.write(1, (line + "\n").encode())
 
 
-def run_document_ranks(train, args):
-    """train(rank, world_size, args) in args.nproc processes of their own, as the
-    documents' programs and launchers start them, each on one thread. Exits 1 when one
-    fails."""
+def run_tutorial_ranks(train, args):
+    """Runs train(rank, world_size, args) in args.nproc processes with one thread each, as
+    the tutorials' launchers do. Exits with 1 if a process fails."""
     import multiprocessing
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
                       GLOO_SOCKET_IFNAME="lo")

@@ -1,9 +1,9 @@
-"""The six models of the documents and their settings, as PyTorch and as flags of
-tandem. Importing this imports no torch.
+"""The six models of the tutorials and their settings, in PyTorch and as flags of tandem.
+Importing this file imports no torch.
 """
 import collections
 
-# Per rank, from recipes/; lenet3x3 sees images with 2 pixels around them.
+# Batch sizes are per rank. `pad`: pixels on each side of an image.
 Recipe = collections.namedtuple("Recipe", "batch_size optimizer lr mean std pad loss")
 RECIPES = {
     "net": Recipe(64, "adadelta", 1.0, 0.1307, 0.3081, 0, "nll"),
@@ -16,7 +16,7 @@ RECIPES = {
 
 
 def tandem_flags(name):
-    """What makes `tandem train` train the same. It knows loss and padding itself."""
+    """Flags of `tandem train` for the same training; loss and padding are its defaults."""
     recipe = RECIPES[name]
     return ["--model", name, "--batch-size", str(recipe.batch_size), "--optimizer",
             recipe.optimizer, "--lr", str(recipe.lr), "--mean", str(recipe.mean),

@@ -1,4 +1,4 @@
-"""The lines that programs print: which are recorded, and what their numbers are."""
+"""The lines that programs print: which of them are recorded, and their numbers."""
 import re
 
 
@@ -8,8 +8,8 @@ def place(program, line):
 
 
 def numbered(program, output):
-    """The numbered lines, in the order of their places: ranks print in any order. Of
-    lines with the same place, which ranks print that do not name themselves, the first."""
+    """The numbered lines in the order of their places, since ranks print in any order. If
+    ranks print lines with the same place, the first of them."""
     lines = {}
     for line in output.splitlines():
         at = place(program, line)
@@ -19,13 +19,13 @@ def numbered(program, output):
 
 
 def others(starts, output):
-    """Each line that begins so once, in the order of `starts` and then sorted."""
+    """Different lines that begin with one of `starts`, in its order and then sorted."""
     return [line for start in starts for line in sorted(
         {line.rstrip() for line in output.splitlines() if re.match(start, line)})]
 
 
 def last_of_each(starts, output):
-    """Of ends only the last, but all that say that a rank converged."""
+    """The last line of each start, but every line about a rank that converged."""
     kept = []
     for start in starts:
         found = [line.rstrip() for line in output.splitlines() if line.startswith(start)]
@@ -34,7 +34,7 @@ def last_of_each(starts, output):
 
 
 def recorded(program, output):
-    """What docs/documents.json holds of an output."""
+    """The part of an output that docs/tutorials/figures.json holds."""
     lines = numbered(program, output)
     made = {"num_lines": len(lines), "head": others(program.head, output),
             "tail": last_of_each(program.tail, output)}
@@ -54,14 +54,14 @@ def shown(count):
 
 
 def epochs_made(program, output):
-    """By the lines, where ranks stop when they have converged; else None."""
+    """Counted in the lines if ranks stop when they have converged; else None."""
     if not program.keep:
         return None
     return max((place(program, line)[0] for line in numbered(program, output)), default=None)
 
 
 def curve(lines, rank=0):
-    """[(epoch, loss, accuracy)] of one rank, from document 001's lines."""
+    """[(epoch, loss, accuracy)] of one rank, from tutorial 001's lines."""
     found = []
     for line in lines:
         match = re.match(r"rank: (\d+) -- epoch: (\d+) --> loss: ([\d.]+) -- "
@@ -72,6 +72,6 @@ def curve(lines, rank=0):
 
 
 def converged(lines):
-    """{rank: epochs} of ranks that said so."""
+    """{rank: epochs} of the ranks that converged."""
     found = (re.search(r"Converged on rank (\d+) after (\d+) epochs", line) for line in lines)
     return {int(match[1]): int(match[2]) for match in found if match}

@@ -1,14 +1,15 @@
-"""docs/documents.md: the template's prose, and in place of {{WORD ARGUMENTS}} what
-docs/documents.json holds."""
+"""docs/tutorials/NAME.md from NAME.in.md: {{WORD ARGUMENTS}} in the template becomes
+figures and lines of docs/tutorials/figures.json."""
+import glob
 import os
 import re
 
 import lines
-from programs import (BY_KEY, EXAMPLES, MPIRUN, PAGE, PROGRAMS, ROOT, figures_of_document,
-                      printed_by_document)
+from programs import (BY_KEY, EXAMPLES, MPIRUN, PAGES, PROGRAMS, figures_of_tutorial,
+                      printed_by_tutorial, tutorial_table)
 from svg import chart
 
-TEMPLATE = os.path.join(ROOT, "docs", "documents.in.md")
+TEMPLATES = sorted(glob.glob(os.path.join(PAGES, "*.in.md")))
 SIDES = {"ours": "tandem", "peer": "PyTorch"}
 
 
@@ -47,8 +48,7 @@ class Page:
     # --- words of the template ---
 
     def command(self, key):
-        """What ours is run with: of the recipe, not of the record, so that it is there
-        before anything is measured."""
+        """tandem's command, from the recipe: it needs no measurement."""
         program = BY_KEY[key]
         mpi = [*MPIRUN, str(program.ranks)] if program.mpi else []
         return "```sh\n" + " ".join([*mpi, "tandem", "train", f"recipes/{program.recipe}.toml",
@@ -57,20 +57,20 @@ class Page:
     def figures(self, *keys):
         rows = []
         for key in keys:
-            document = figures_of_document(BY_KEY[key])
-            if document:
-                rows.append(self.document_row(key, document))
+            printed = figures_of_tutorial(BY_KEY[key])
+            if printed:
+                rows.append(self.tutorial_row(key, printed))
             rows += [self.side_row(key, name) for name in SIDES]
         return table(["", "ranks", "epochs", "seconds", "training, s an epoch",
                       "accuracy, %"], [row for row in rows if row])
 
-    def document_row(self, key, document):
+    def tutorial_row(self, key, printed):
         program = BY_KEY[key]
-        accuracy = f"{document['accuracy']:g}" if "accuracy" in document else ""
-        if document.get("where") == "train":
+        accuracy = f"{printed['accuracy']:g}" if "accuracy" in printed else ""
+        if printed.get("where") == "train":
             accuracy += " (training)"
-        seconds = seconds_text(document["seconds"]) if "seconds" in document else ""
-        return [f"{key}, document", str(program.ranks), str(program.epochs), seconds, "",
+        seconds = seconds_text(printed["seconds"]) if "seconds" in printed else ""
+        return [f"{key}, tutorial", str(program.ranks), str(program.epochs), seconds, "",
                 accuracy]
 
     def side_row(self, key, name):
@@ -86,7 +86,7 @@ class Page:
 
     @staticmethod
     def epochs_text(key, side, unit=""):
-        """Says what is less than the document's, but for ranks that have converged."""
+        """Names what the run had less than the tutorial, unless ranks converged."""
         of = BY_KEY[key].epochs
         text = str(side["epochs"])
         if side["epochs"] < of and not lines.converged(side["tail"]):
@@ -94,10 +94,10 @@ class Page:
         return text + unit + (f", {side['limit']} samples" if side["limit"] else "")
 
     def lines(self, key):
-        """First, tenth and last line, of the document too where it shows any."""
+        """First, tenth and last line of the tutorial, tandem and PyTorch."""
         program = BY_KEY[key]
-        printed = printed_by_document(key)
-        parts = {"document": lines.recorded(program, printed)} if printed else {}
+        printed = printed_by_tutorial(key)
+        parts = {"tutorial": lines.recorded(program, printed)} if printed else {}
         parts |= {SIDES[name]: self.side(key, name) for name in SIDES
                   if self.side(key, name)}
         told = []
@@ -112,7 +112,7 @@ class Page:
         """real, user and sys."""
         rows = []
         for line in ("real", "user", "sys"):
-            match = re.search(rf"^{line}\s+(\S+)", printed_by_document(key), re.M)
+            match = re.search(rf"^{line}\s+(\S+)", printed_by_tutorial(key), re.M)
             cells = [match[1] if match else ""]
             for name in SIDES:
                 side = self.side(key, name)
@@ -121,7 +121,7 @@ class Page:
             rows.append([f"`{line}`", *cells])
         heads = [f"{SIDES[name]}, {self.epochs_text(key, self.side(key, name), ' epochs')}"
                  if self.side(key, name) else SIDES[name] for name in SIDES]
-        return table(["", "document, 14 epochs", *heads], rows)
+        return table(["", "tutorial, 14 epochs", *heads], rows)
 
     def value(self, key, name, field):
         side = self.side(key, name)
@@ -133,7 +133,7 @@ class Page:
     def curve(self, name):
         """Loss and accuracy of each epoch on one rank: charts and a table."""
         key = name + "-1"
-        parts = {"document": lines.curve(printed_by_document(key).splitlines())}
+        parts = {"tutorial": lines.curve(printed_by_tutorial(key).splitlines())}
         parts |= {SIDES[side]: lines.curve((self.side(key, side) or {}).get("lines", []))
                   for side in SIDES}
         for column, title in ((1, "loss"), (2, "accuracy, %")):
@@ -148,18 +148,18 @@ class Page:
             rows.append([str(epoch), *(f"{row[1]:.6f}" if row else "" for row in found),
                          *(f"{row[2]:.1f}" if row else "" for row in found)])
         head = ["epoch", *(f"loss, {who}" for who in parts), *(f"%, {who}" for who in parts)]
-        return (f"![loss](documents/{name}-loss.svg)\n\n"
-                f"![accuracy](documents/{name}-accuracy.svg)\n\n" + table(head, rows))
+        return (f"![loss]({name}-loss.svg)\n\n"
+                f"![accuracy]({name}-accuracy.svg)\n\n" + table(head, rows))
 
     def scaling(self, name):
-        """1 to 5 processes: seconds an epoch as a chart, and what ranks did as a table."""
-        series = {"document": [], "tandem": [], "PyTorch": []}
+        """1 to 5 processes: a chart of seconds per epoch, and a table."""
+        series = {"tutorial": [], "tandem": [], "PyTorch": []}
         rows = []
         for ranks in range(1, 6):
             key = f"{name}-{ranks}"
-            seconds = figures_of_document(BY_KEY[key]).get("seconds")
+            seconds = figures_of_tutorial(BY_KEY[key]).get("seconds")
             if seconds:
-                series["document"].append((ranks, seconds / BY_KEY[key].epochs))
+                series["tutorial"].append((ranks, seconds / BY_KEY[key].epochs))
             cells = [str(ranks), seconds_text(seconds) if seconds else ""]
             for side_name, title in SIDES.items():
                 side = self.side(key, side_name)
@@ -170,8 +170,8 @@ class Page:
         if any(series.values()):
             self.charts[name + "-scaling.svg"] = chart(
                 series, "processes", "seconds an epoch", from_zero=True)
-        return (f"![seconds an epoch](documents/{name}-scaling.svg)\n\n" + table(
-            ["processes", "document: s", "tandem: s", "s an epoch", "accuracy, %",
+        return (f"![seconds an epoch]({name}-scaling.svg)\n\n" + table(
+            ["processes", "tutorial: s", "tandem: s", "s an epoch", "accuracy, %",
              "ranks that converged", "PyTorch: s", "of epochs", "s an epoch"], rows))
 
     def scaling_cells(self, key, side, ours):
@@ -186,7 +186,7 @@ class Page:
                 ranks or "none"]
 
     def example(self, name, *wanted):
-        """Lines of an example's outputs: `wanted` are numbers from 0, all without."""
+        """Lines of an example's outputs; `wanted`: their numbers from 0 (default: all)."""
         parts = []
         for side, title in SIDES.items():
             made = self.record["examples"].get(name, {}).get(side)
@@ -195,23 +195,24 @@ class Page:
                 parts += [f"{title:<8}  {line}" for line in (kept or made["lines"])]
         return code("\n".join(parts) or "not measured")
 
-    def overview(self):
+    def overview(self, tutorial=""):
+        """Results of all runs, or of those of one tutorial."""
         rows = []
-        for program in PROGRAMS:
-            document = figures_of_document(program)
+        for program in programs_of(tutorial):
+            printed = figures_of_tutorial(program)
             told = ", ".join(
-                ([f"{seconds_text(document['seconds'])} s"] if "seconds" in document else []) +
-                ([f"{document['accuracy']:g} %"] if "accuracy" in document else []))
+                ([f"{seconds_text(printed['seconds'])} s"] if "seconds" in printed else []) +
+                ([f"{printed['accuracy']:g} %"] if "accuracy" in printed else []))
             sides = [self.side(program.key, name) for name in SIDES]
             cells = [self.overview_cell(program.key, side) for side in sides]
             cells[1] = cells[1] if program.peer else ""
-            # Ranks that have stopped leave the cores to the others.
+            # Ranks that have stopped leave their cores to the others.
             uneven = program.ranks > 1 and sides[0] and lines.converged(sides[0]["tail"])
             ratio = (f"{epoch_seconds(sides[1]) / epoch_seconds(sides[0]):.1f}x"
                      if all(sides) and not uneven else "")
             ranks = sides[0]["ranks"] if sides[0] else program.ranks
             rows.append([program.key, str(ranks), told, *cells, ratio])
-        return table(["run", "ranks", "document", "tandem", "PyTorch", "an epoch"], rows)
+        return table(["run", "ranks", "tutorial", "tandem", "PyTorch", "an epoch"], rows)
 
     def overview_cell(self, key, side):
         if not side:
@@ -220,10 +221,10 @@ class Page:
         epochs = self.epochs_text(key, side)
         return text + (f" ({epochs})" if " " in epochs else "")
 
-    def costs(self):
-        """Traffic, waiting time and memory of each of tandem's runs."""
+    def costs(self, tutorial=""):
+        """Traffic, waiting time and memory of tandem's runs, or of those of one tutorial."""
         rows = []
-        for program in PROGRAMS:
+        for program in programs_of(tutorial):
             side = self.side(program.key, "ours")
             if side and "peak_memory_mib" in side:
                 rows.append([program.key, str(side["ranks"]),
@@ -234,7 +235,7 @@ class Page:
         return table(["run", "ranks", "samples/s", "MB/rank", "comm ms", "MiB"], rows)
 
     def machine(self):
-        """Each machine and commit once, with the runs' dates."""
+        """Each machine and commit, with the dates of its runs."""
         found = {}
         sides = [side for run in [*self.record["runs"].values(),
                                   *self.record["examples"].values()] for side in run.values()]
@@ -253,8 +254,27 @@ class Page:
                          ["Nothing is measured yet."])
 
 
-WORDS = ("command", "figures", "lines", "times", "value", "curve", "scaling", "example",
-         "overview", "costs", "machine")
+# The words of templates, and how many of their arguments are keys of runs (None: all);
+# curve and scaling have a run for each number of ranks.
+WORDS = {"command": 1, "figures": None, "lines": 1, "times": 1, "value": 1, "curve": 1,
+         "scaling": 1, "example": 0, "overview": 0, "costs": 0, "machine": 0}
+
+
+def programs_of(tutorial):
+    return [program for program in PROGRAMS
+            if tutorial in ("", tutorial_table(program)["number"])]
+
+
+def check(word, arguments):
+    if word not in WORDS:
+        raise ValueError(f"a template has no word {word}; choose one of {', '.join(WORDS)}")
+    last = "-1" if word in ("curve", "scaling") else ""
+    keys = [key + last for key in arguments[:WORDS[word]]]
+    examples = arguments[:1] if word == "example" else []
+    unknown = [key for key in keys if key not in BY_KEY] + [
+        name for name in examples if name not in EXAMPLES]
+    if unknown:
+        raise ValueError(f"{{{{{word} {' '.join(arguments)}}}}} names no run")
 
 
 def render(record, template):
@@ -263,25 +283,22 @@ def render(record, template):
 
     def fill(match):
         word, *arguments = match[1].split()
-        if word not in WORDS:
-            raise ValueError(f"documents.in.md: no word {word}; there are {', '.join(WORDS)}")
-        unknown = [one for one in arguments if one[:1] == "0" and "-" in one
-                   and one not in BY_KEY and one + "-1" not in BY_KEY]
-        if unknown or (word == "example" and arguments[0] not in EXAMPLES):
-            raise ValueError(f"documents.in.md: {match[0]} names no run")
+        check(word, arguments)
         return getattr(page, word)(*arguments)
     return re.sub(r"\{\{([^}]+)\}\}", fill, template), page.charts
 
 
-def read_template():
-    with open(TEMPLATE, encoding="utf-8") as file:
+def read_template(path):
+    with open(path, encoding="utf-8") as file:
         text = file.read()
     return re.sub(r"\A<!--.*?-->\n+", "", text, flags=re.S)
 
 
 def files(record):
-    """{path: content} of all that is made."""
-    text, charts = render(record, read_template())
-    made = {os.path.join(ROOT, "docs", "documents.md"): text}
-    made.update({os.path.join(PAGE, name): svg for name, svg in charts.items()})
+    """{path: content} of all pages and charts."""
+    made = {}
+    for template in TEMPLATES:
+        text, charts = render(record, read_template(template))
+        made[template.replace(".in.md", ".md")] = text
+        made.update({os.path.join(PAGES, name): svg for name, svg in charts.items()})
     return made

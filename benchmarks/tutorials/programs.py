@@ -1,19 +1,19 @@
-"""The programs of the five documents: the recipe and the PyTorch program of each, and the
-lines that they print. A row per run that docs/documents.md shows."""
+"""The programs of the five tutorials: the recipe and the PyTorch program of each, and the
+lines that they print. There is a row for each run on the tutorials' pages."""
 import collections
 import os
 import tomllib
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
-PAGE = os.path.join(ROOT, "docs", "documents")
+PAGES = os.path.join(ROOT, "docs", "tutorials")
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np"]
 
-# `epochs` are the document's, or the recipe's where it has none; the others say how many
-# each side makes by default. `line` matches the numbered lines, its groups in the order
-# of their names are a line's place; `keep` says to record all of them. `head` and `tail`
-# are beginnings of lines to show before and behind them. `peer` is a program of
-# benchmarks/peers/documents and its flags, None where there is none. On several `hosts`,
-# network namespaces, both sides run once on each, with its number behind -nr.
+# `epochs`: the tutorial's, or the recipe's if the tutorial has none; `ours_epochs` and
+# `peer_epochs`: what each side runs by default. `line` matches the numbered lines; its
+# groups, in the order of their names, are the place of a line. `keep`: record all of them.
+# `head` and `tail`: beginnings of lines to show before and after them. `peer`: a program of
+# benchmarks/peers/tutorials and its flags, or None. With several `hosts`, which are network
+# namespaces, both sides run once on each, with the host's number after -nr.
 Program = collections.namedtuple(
     "Program", "key recipe ranks epochs ours_epochs peer_epochs flags peer mpi line head tail keep "
     "hosts")
@@ -37,20 +37,20 @@ def row(key, recipe=None, ranks=1, epochs=1, ours_epochs=None, peer_epochs=None,
 
 
 def averaging(ranks):
-    return row(f"001-mpi-averaging-{ranks}", "001-mpi-averaging", ranks, 20,
+    return row(f"local-sgd-mpi-{ranks}", "local-sgd-mpi", ranks, 20,
                peer_epochs=20 if ranks == 1 else 2, peer=["001_mpi.py"], mpi=True,
                line=EPOCHS, head=STARTED, tail=("--- Converged", "Total Time"), keep=True)
 
 
 def hogwild(ranks):
     number = ["--nproc", str(ranks)]
-    return row(f"001-hogwild-{ranks}", "001-hogwild", ranks, 20,
+    return row(f"hogwild-{ranks}", "hogwild", ranks, 20,
                peer_epochs=20 if ranks == 1 else 2, flags=number,
                peer=["001_hogwild.py", *number], line=EPOCHS, head=STARTED,
                tail=("--- Converged", "Time taken"), keep=True)
 
 
-def by_hand(key, peer=None, ranks=2, ours_epochs=None):
+def manual(key, peer=None, ranks=2, ours_epochs=None):
     return row(key, ranks=ranks, epochs=14, ours_epochs=ours_epochs, peer_epochs=2, peer=peer,
                line=SAMPLES, head=MET, tail=("Test set",))
 
@@ -64,38 +64,38 @@ def nodes(key, recipe, peer, count=1, gpus=1):
 
 
 def nodes_gpus(count, gpus):
-    return nodes(f"004-nodes-gpus-{count}x{gpus}", "004-nodes-gpus", "004_nodes_gpus.py",
+    return nodes(f"nodes-gpus-{count}x{gpus}", "nodes-gpus", "004_nodes_gpus.py",
                  count, gpus)
 
 
 PROGRAMS = [
-    row("000-single", peer=["000_single.py", "--as-written"], line=BATCHES),
-    row("000-gloo", ranks=2, peer=["000_gloo.py"], line=BATCHES),
+    row("single-process", peer=["000_single.py", "--as-written"], line=BATCHES),
+    row("gloo-machines", ranks=2, peer=["000_gloo.py"], line=BATCHES),
     *(averaging(ranks) for ranks in range(1, 6)),
-    row("001-mpi-averaging-logits", ranks=2, epochs=20, mpi=True, line=EPOCHS,
+    row("local-sgd-mpi-logits", ranks=2, epochs=20, mpi=True, line=EPOCHS,
         head=STARTED, tail=("--- Converged", "Total Time"), keep=True),
     *(hogwild(ranks) for ranks in range(1, 6)),
-    row("002-data-parallel", ranks=2, peer=["002_data_parallel.py"],
+    row("data-parallel-module", ranks=2, peer=["002_data_parallel.py"],
         head=("device:", "Number of GPUs")),
-    row("002-ddp", ranks=4, epochs=5, peer=["002_ddp.py", "--as-written"], line=RANKS),
-    row("002-model-parallel", ranks=2, epochs=2),
-    row("002-pipeline", ranks=2, epochs=2),
-    row("002-pipeline-gpipe", ranks=2, epochs=2),
-    row("002-hybrid", ranks=4, epochs=2),
-    row("002-rpc", ranks=3, epochs=5, line=RANKS),
-    by_hand("003-single", ["003_single.py"], ranks=1),
-    by_hand("003-own-ddp", ["003_own_ddp.py", "--as-written"]),
-    by_hand("003-own-ddp-flat", ours_epochs=2),
-    by_hand("003-own-ddp-overlap", ours_epochs=2),
-    by_hand("003-ddp", ["003_ddp.py"]),
-    row("003-buffers", ranks=2, epochs=2),
-    row("003-buffers-sync", ranks=2, epochs=2),
-    nodes("004-single", "004-single", "004_single.py"),
+    row("ddp-linear", ranks=4, epochs=5, peer=["002_ddp.py", "--as-written"], line=RANKS),
+    row("model-parallel", ranks=2, epochs=2),
+    row("pipeline-1f1b", ranks=2, epochs=2),
+    row("pipeline-gpipe", ranks=2, epochs=2),
+    row("hybrid", ranks=4, epochs=2),
+    row("parameter-server", ranks=3, epochs=5, line=RANKS),
+    manual("single-net", ["003_single.py"], ranks=1),
+    manual("ddp-manual", ["003_ddp_manual.py", "--as-written"]),
+    manual("ddp-manual-flat", ours_epochs=2),
+    manual("ddp-manual-overlap", ours_epochs=2),
+    manual("ddp", ["003_ddp.py"]),
+    row("batch-norm-buffers", ranks=2, epochs=2),
+    row("sync-batch-norm", ranks=2, epochs=2),
+    nodes("single-convnet", "single-convnet", "004_single.py"),
     nodes_gpus(1, 1),
     nodes_gpus(1, 2),
     nodes_gpus(2, 2),
     nodes_gpus(4, 1),
-    row("004-amp", ranks=2, epochs=2, line=STEPS, tail=("Training complete in",)),
+    row("amp-fp16", ranks=2, epochs=2, line=STEPS, tail=("Training complete in",)),
 ]
 BY_KEY = {program.key: program for program in PROGRAMS}
 
@@ -111,19 +111,25 @@ def recipe_path(program):
     return os.path.join(ROOT, "recipes", program.recipe + ".toml")
 
 
-def printed_by_document(key):
-    """The lines that a document shows of a run, or none."""
-    path = os.path.join(PAGE, key + ".txt")
+def printed_by_tutorial(key):
+    """The lines of a run that its tutorial shows; "" without any."""
+    path = os.path.join(PAGES, key + ".txt")
     if not os.path.exists(path):
         return ""
     with open(path, encoding="utf-8") as file:
         return file.read()
 
 
-def figures_of_document(program):
-    """{seconds, accuracy, where}, what the recipe's [document] has of it."""
+def tutorial_table(program):
+    """The recipe's [tutorial] as a dictionary: its number and figures."""
     with open(recipe_path(program), "rb") as file:
-        told = tomllib.load(file).get("document", {})
+        told = tomllib.load(file)["tutorial"]
+    return {"number": told} if isinstance(told, str) else told
+
+
+def figures_of_tutorial(program):
+    """{seconds, accuracy, where} of the recipe's [tutorial]."""
+    told = tutorial_table(program)
     found = {}
     if "seconds" in told:
         found["seconds"] = told["seconds"]

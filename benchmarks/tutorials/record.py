@@ -1,4 +1,4 @@
-"""Runs a recipe or its PyTorch program once and returns what docs/documents.json holds."""
+"""Runs a recipe or its PyTorch program once, for docs/tutorials/figures.json."""
 import contextlib
 import json
 import os
@@ -13,9 +13,9 @@ from measure import Failed, run
 from programs import EXAMPLES, MPIRUN, ROOT, recipe_path
 from report import cpu_field, output_of
 
-PEERS = os.path.join("benchmarks", "peers", "documents")
+PEERS = os.path.join("benchmarks", "peers", "tutorials")
 TIMEOUT = 3600
-# Fields of summary.json that the record keeps as they are.
+# Fields of summary.json that the record keeps unchanged.
 SUMMARY = ("precision", "train_seconds", "test_accuracy", "test_loss", "samples_per_second",
            "bytes_sent_per_rank", "exposed_comm_ms_per_step", "peak_memory_mib")
 
@@ -34,20 +34,20 @@ def commit():
 
 
 def where():
-    """The machine, as it is now."""
+    """The machine and its present load."""
     return {"date": time.strftime("%Y-%m-%d"), "cpu": cpu_field("model name"),
             "instruction_sets": instruction_sets(), "cores": len(os.sched_getaffinity(0)),
             "commit": commit(), "load": round(os.getloadavg()[0], 1)}
 
 
 def used():
-    """Seconds of processes that have ended: real, user, sys."""
+    """Present time, and user and system seconds of processes that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.perf_counter(), children.ru_utime, children.ru_stime
 
 
 def timed(program, command):
-    """Standard output, of several hosts the first one's, and the seconds it took."""
+    """Standard output (of the first host, if there are several), and the seconds."""
     with contextlib.ExitStack() as stack:
         if program.hosts > 1:
             hosts = stack.enter_context(Hosts(program.hosts))
@@ -76,7 +76,7 @@ def run_ours(args, program):
     told = [*launcher(program), "tandem", "train", f"recipes/{program.recipe}.toml", "--data",
             "mnist", *flags]
     made = {"command": shlex.join(told), **where()}
-    with tempfile.TemporaryDirectory(prefix="tandem-documents-") as out:
+    with tempfile.TemporaryDirectory(prefix="tandem-tutorials-") as out:
         output, seconds = timed(program, [
             args.program, "train", recipe_path(program), "--data",
             args.data, *flags, "--out", os.path.join(out, "run")])
@@ -114,7 +114,7 @@ def run_peer(args, program):
 
 
 def run_example(args, name):
-    """The whole outputs, one after the other."""
+    """The whole output of each side."""
     ours, peer = EXAMPLES[name]
     folder = os.path.dirname(os.path.realpath(args.program))
     programs = ("tandem", *EXAMPLES)

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""docs/documents.md is what scripts/documents makes of its record, and names every recipe of
-the documents. Measures nothing."""
+"""The tutorials' pages are those that scripts/tutorials makes of their figures, and name
+every recipe of a tutorial. Measures nothing."""
 import glob
 import os
 import re
 import sys
+import tomllib
 import unittest
 import xml.dom.minidom
 
@@ -14,80 +15,95 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "harness"), os.path.join(HERE, ".
 import json  # noqa: E402
 import lines  # noqa: E402
 import page  # noqa: E402
-from programs import BY_KEY, PROGRAMS, ROOT, printed_by_document  # noqa: E402
+from programs import BY_KEY, PAGES, PROGRAMS, ROOT, printed_by_tutorial  # noqa: E402
 import svg  # noqa: E402
 
 
-def read(*path):
-    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
+NOTHING = {"runs": {}, "examples": {}}
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
         return file.read()
 
 
-class Documents(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.record = json.loads(read("docs", "documents.json"))
+def pages():
+    """{path: text} of the pages in the repository."""
+    paths = [template.replace(".in.md", ".md") for template in page.TEMPLATES]
+    return {path: read(path) for path in paths}
 
-    def test_the_files_are_what_the_script_makes(self):
-        for path, text in page.files(self.record).items():
-            name = os.path.relpath(path, ROOT)
-            self.assertTrue(os.path.exists(path) and read(name) == text,
-                            f"{name} is not of its record; scripts/documents --render-only")
 
-    def test_every_recipe_of_a_document_is_on_the_page(self):
-        text = read("docs", "documents.md")
-        for path in glob.glob(os.path.join(ROOT, "recipes", "00*.toml")):
-            name = re.escape(os.path.basename(path))
-            self.assertTrue(re.search(f"tandem (train|scaling) recipes/{name}", text), path)
+class Tutorials(unittest.TestCase):
+    def test_files_are_those_that_the_script_makes(self):
+        record = json.loads(read(os.path.join(PAGES, "figures.json")))
+        for path, text in page.files(record).items():
+            self.assertTrue(os.path.exists(path) and read(path) == text,
+                            f"{path} differs; run scripts/tutorials --render-only")
 
-    def test_every_program_of_a_document_is_run(self):
+    def test_every_recipe_of_a_tutorial_is_on_a_page(self):
+        text = "\n".join(pages().values())
+        for path in glob.glob(os.path.join(ROOT, "recipes", "*.toml")):
+            if "tutorial" in tomllib.loads(read(path)):
+                name = re.escape(os.path.basename(path))
+                self.assertTrue(re.search(f"tandem (train|scaling) recipes/{name}", text), path)
+
+    def test_every_program_of_a_tutorial_is_run(self):
         programs = {os.path.basename(path) for path in glob.glob(
-            os.path.join(ROOT, "benchmarks", "peers", "documents", "0*.py"))}
+            os.path.join(ROOT, "benchmarks", "peers", "tutorials", "0*.py"))}
         run = {program.peer[0] for program in PROGRAMS if program.peer}
         self.assertEqual(programs - run, {"002_spawn.py"})
 
-    def test_links_of_the_page_lead_somewhere(self):
-        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", read("docs", "documents.md")):
-            self.assertTrue(os.path.exists(os.path.join(ROOT, "docs", target)), target)
+    def test_links_lead_to_files(self):
+        for path, text in pages().items():
+            for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+                self.assertTrue(os.path.exists(os.path.join(PAGES, target)), (path, target))
 
-    def test_the_page_renders_before_anything_is_measured(self):
-        text, _ = page.render({"runs": {}, "examples": {}}, page.read_template())
-        self.assertIn("| 000-single | 1 | 52.3 s | not measured | not measured |", text)
+    def test_pages_render_before_anything_is_measured(self):
+        for template in page.TEMPLATES:
+            page.render(NOTHING, page.read_template(template))
+        text, _ = page.render(NOTHING, "{{overview}}")
+        self.assertIn("| single-process | 1 | 52.3 s | not measured | not measured |", text)
 
-    def test_a_word_or_run_that_is_not_there_is_an_error(self):
-        for wrong in ("{{command 000-double}}", "{{figure 000-single}}", "{{example lunch}}"):
+    def test_overview_can_show_one_tutorial(self):
+        text, _ = page.render(NOTHING, "{{overview 003}}")
+        self.assertIn("| ddp-manual | 2 | 91.3 s, 99.24 % |", text)
+        self.assertNotIn("single-process", text)
+
+    def test_unknown_words_runs_and_examples_are_errors(self):
+        for wrong in ("{{command ddpp}}", "{{figure single-process}}", "{{figures ddp ddpp}}",
+                      "{{scaling ddp}}", "{{example lunch}}"):
             with self.assertRaises(ValueError):
-                page.render({"runs": {}, "examples": {}}, wrong)
+                page.render(NOTHING, wrong)
 
-    def test_shortened_runs_say_so_and_converged_ones_do_not(self):
+    def test_shortened_runs_name_their_epochs_unless_ranks_converged(self):
         side = {"epochs": 2, "limit": 0, "tail": []}
         told = page.Page.epochs_text
-        self.assertEqual(told("003-ddp", side), "2 of 14")
-        self.assertEqual(told("003-ddp", {**side, "epochs": 14}), "14")
-        self.assertEqual(told("003-ddp", {**side, "limit": 100}), "2 of 14, 100 samples")
+        self.assertEqual(told("ddp", side), "2 of 14")
+        self.assertEqual(told("ddp", {**side, "epochs": 14}), "14")
+        self.assertEqual(told("ddp", {**side, "limit": 100}), "2 of 14, 100 samples")
         ended = ["--- Converged on rank 0 after 12 epochs ---"]
-        self.assertEqual(told("001-hogwild-1", {**side, "epochs": 12, "tail": ended}), "12")
+        self.assertEqual(told("hogwild-1", {**side, "epochs": 12, "tail": ended}), "12")
 
 
 class Lines(unittest.TestCase):
     def test_are_sorted_by_their_places(self):
-        found = lines.numbered(BY_KEY["002-ddp"], printed_by_document("002-ddp"))
+        found = lines.numbered(BY_KEY["ddp-linear"], printed_by_tutorial("ddp-linear"))
         self.assertEqual(len(found), 60)
         first, tenth, last = [found[i] for i in lines.shown(60)]
         self.assertEqual(first, "Rank: 0, Epoch: 0, Batch: 0, Loss: 2.4008755683898926")
         self.assertEqual(tenth, "Rank: 1, Epoch: 0, Batch: 200, Loss: 0.47861358523368835")
         self.assertEqual(last, "Rank: 3, Epoch: 4, Batch: 200, Loss: 0.23122680187225342")
 
-    def test_of_few_all_are_shown(self):
+    def test_are_all_shown_if_there_are_few(self):
         self.assertEqual(lines.shown(1), [0])
         self.assertEqual(lines.shown(4), [0, 3])
 
-    def test_have_document_001s_curve(self):
-        found = lines.curve(printed_by_document("001-hogwild-1").splitlines())
+    def test_have_the_curve_of_tutorial_001(self):
+        found = lines.curve(printed_by_tutorial("hogwild-1").splitlines())
         self.assertEqual(len(found), 20)
         self.assertEqual(found[19], (20, 1.485495, 97.6))
 
-    def test_say_which_ranks_converged(self):
+    def test_name_the_ranks_that_converged(self):
         self.assertEqual(lines.converged(
             ["--- Converged on rank 1 after 18 epochs ---", "Total Time"]), {1: 18})
 

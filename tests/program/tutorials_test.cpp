@@ -1,5 +1,5 @@
-// Recipes of documents print what the documents' programs print: the lines at their
-// places, and PyTorch's losses in them. benchmarks/peers/documents has the programs.
+// Recipes print the lines of the tutorials' programs in the same places, with PyTorch's
+// losses. benchmarks/peers/tutorials has the programs.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include "program.h"
 #include "tests/parity/python.h"
 
-namespace tandem::documents_test {
+namespace tandem::tutorials_test {
 
 using testing::AllOf;
 using testing::ContainsRegex;
@@ -17,16 +17,16 @@ using testing::Not;
 
 // --- against PyTorch ---
 
-// Samples and epochs such that lines come behind the first batch too.
-struct Document {
+// `limit` and `epochs` are large enough for lines after the first batch.
+struct Tutorial {
   std::string name;
   std::string limit;
   std::string epochs;
   std::string lines;
 };
 
-std::ostream& operator<<(std::ostream& out, const Document& document) {
-  return out << document.name;
+std::ostream& operator<<(std::ostream& out, const Tutorial& tutorial) {
+  return out << tutorial.name;
 }
 
 void make_digits(const std::string& folder, const std::string& samples) {
@@ -36,10 +36,10 @@ void make_digits(const std::string& folder, const std::string& samples) {
 }
 
 CommandResult compare(
-    const Document& document, const Scratch& scratch,
+    const Tutorial& tutorial, const Scratch& scratch,
     const std::vector<std::string>& flags = {}) {
   std::vector<std::string> command = {
-      source_dir() + "/benchmarks/peers/documents/compare.py",
+      source_dir() + "/benchmarks/peers/tutorials/compare.py",
       "--tandem",
       program(),
       "--data",
@@ -47,10 +47,10 @@ CommandResult compare(
       "--keep",
       scratch / "kept",
       "--epochs",
-      document.epochs,
+      tutorial.epochs,
       "--limit",
-      document.limit,
-      document.name};
+      tutorial.limit,
+      tutorial.name};
   if (!flags.empty()) {
     command.emplace_back("--");
     command.insert(command.end(), flags.begin(), flags.end());
@@ -58,7 +58,7 @@ CommandResult compare(
   return run_python(command);
 }
 
-class Documents : public testing::TestWithParam<Document> {
+class Tutorials : public testing::TestWithParam<Tutorial> {
  protected:
   void SetUp() override {
     TANDEM_NEEDS_PYTHON_TORCH();
@@ -68,7 +68,7 @@ class Documents : public testing::TestWithParam<Document> {
   Scratch scratch_;
 };
 
-TEST_P(Documents, PrintPyTorchsLossesToAllDigits) {
+TEST_P(Tutorials, PrintPyTorchsLossesToAllDigits) {
   const auto result = compare(GetParam(), scratch_);
   EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
   EXPECT_THAT(
@@ -79,26 +79,26 @@ TEST_P(Documents, PrintPyTorchsLossesToAllDigits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Peers, Documents,
+    Peers, Tutorials,
     testing::Values(
         // Batches 0 and 10, of 12.
-        Document{"single-process", "1500", "2", "4"},
+        Tutorial{"single-process", "1500", "2", "4"},
         // Four ranks, batches 0 and 100, of 101.
-        Document{"ddp-linear", "25700", "3", "24"},
+        Tutorial{"ddp-linear", "25700", "3", "24"},
         // Two ranks, batches 0 and 10, of 11; a test after each epoch.
-        Document{"ddp-manual", "1408", "2", "10"}),
+        Tutorial{"ddp-manual", "1408", "2", "10"}),
     [](const auto& test) {
       std::string name = test.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
 
-TEST(DocumentsCompared, AnotherOrderInTheSecondEpochIsSeen) {
+TEST(TutorialsCompared, FindsAnotherOrderInTheSecondEpoch) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const Scratch scratch;
   make_digits(scratch / "digits", "1000");
-  const Document document{"ddp-linear", "1000", "2", ""};
-  const auto result = compare(document, scratch, {"--reshuffle"});
+  const Tutorial tutorial{"ddp-linear", "1000", "2", ""};
+  const auto result = compare(tutorial, scratch, {"--reshuffle"});
   EXPECT_EQ(result.status.code, 1) << result.errors;
   EXPECT_THAT(
       result.output,
@@ -120,8 +120,8 @@ std::vector<double> losses_of(const std::string& output) {
   return losses;
 }
 
-// 200 samples: three batches of 64 and one of 8, whatever the number of replicas.
-TEST(DocumentsDivided, ReplicasDivideTheDocumentsBatchOf64) {
+// 200 samples are three batches of 64 and one of 8 for any number of replicas.
+TEST(DividedBatch, LossesDoNotDependOnTheNumberOfReplicas) {
   std::vector<double> of_one;
   for (const std::string ranks : {"1", "2", "3", "4"}) {
     const auto result = tandem_run(
@@ -139,8 +139,8 @@ TEST(DocumentsDivided, ReplicasDivideTheDocumentsBatchOf64) {
   }
 }
 
-// Document 003's init_process: where the ranks meet, before they do.
-TEST(DocumentLines, OwnDdpsRanksSayWhereTheyMeet) {
+// As init_process of tutorial 003 does.
+TEST(TutorialLines, RanksPrintMasterAddressAndPortBeforeTheyMeet) {
   const auto result = tandem_run(
       {"train", source_dir() + "/recipes/ddp-manual.toml", "--data", "digits",
        "--nproc", "3", "--limit", "192", "--epochs", "1"});
@@ -167,7 +167,7 @@ std::ostream& operator<<(std::ostream& out, const Meeting& meeting) {
 
 class MasterAddress : public testing::TestWithParam<Meeting> {};
 
-// As the document's init_process, which sets the variables that the launcher left out.
+// As init_process of tutorial 003, which sets variables that the launcher does not set.
 TEST_P(MasterAddress, IsPrintedInJoinLine) {
   const auto result = tandem_run(
       {"train", source_dir() + "/recipes/ddp-manual.toml", "--data", "digits",
@@ -194,8 +194,8 @@ INSTANTIATE_TEST_SUITE_P(
         Meeting{"none", {}, "MASTER_ADDR:  127.0.0.1\nMASTER_PORT:  29500\n"}),
     [](const auto& test) { return test.param.name; });
 
-// Document 002's first cells.
-TEST(DocumentLines, DataParallelSaysOnWhatItComputes) {
+// The first cells of tutorial 002.
+TEST(TutorialLines, DataParallelPrintsItsDevice) {
   const auto result = tandem_run(
       {"train", source_dir() + "/recipes/data-parallel-module.toml", "--data", "digits",
        "--limit", "128"});
@@ -208,7 +208,7 @@ TEST(DocumentLines, DataParallelSaysOnWhatItComputes) {
 struct Places {
   std::string recipe;
   std::vector<std::string> flags;
-  // What lines begin with, up to the loss; sorted.
+  // Beginnings of lines, up to the loss; sorted.
   std::vector<std::string> lines;
 };
 
@@ -229,7 +229,7 @@ std::vector<std::string> before_losses(const std::string& output) {
 
 class Lines : public testing::TestWithParam<Places> {};
 
-TEST_P(Lines, ComeAtTheDocumentsPlaces) {
+TEST_P(Lines, AreInTheTutorialsPlaces) {
   std::vector<std::string> command = {
       "train", source_dir() + "/recipes/" + GetParam().recipe + ".toml", "--data",
       "digits"};
@@ -240,7 +240,7 @@ TEST_P(Lines, ComeAtTheDocumentsPlaces) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Documents, Lines,
+    Tutorials, Lines,
     testing::Values(
         Places{
             "gloo-machines",
@@ -281,4 +281,4 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-}  // namespace tandem::documents_test
+}  // namespace tandem::tutorials_test

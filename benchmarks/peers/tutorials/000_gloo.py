@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""Document 000's second program, written from it: machines x processes over Gloo, on one
-machine. Other than there: MNIST is not downloaded, the model is models.py's with the same
-layers, the address and port are set by the environment if it has them (else the port is a
-free one, not 8892), and the program ends with a test.
+"""Tutorial 000, second program, written after it: machines x processes over Gloo, on one
+machine.
+
+Differences: MNIST is not downloaded, the model is that of models.py with the same layers,
+address and port come from the environment (default port: a free one, not 8892), and the
+program ends with a test.
 
 usage: 000_gloo.py --data FOLDER [--nproc 2] [--epochs 1] [--limit N]
 """
@@ -26,7 +28,7 @@ import torch.nn.functional as F  # noqa: E402
 import torch.optim as optim  # noqa: E402
 from torch.utils.data import DataLoader, DistributedSampler  # noqa: E402
 
-# Dropout2d of vectors, as in the document.
+# Dropout2d of vectors, as in the tutorial.
 warnings.filterwarnings("ignore", message="dropout2d")
 
 
@@ -36,7 +38,7 @@ def train(rank, args):
     torch.manual_seed(0)
     watch = common.Stopwatch()
     recipe = models.RECIPES["convnet"]
-    train_dataset = common.document_dataset(args, "train", recipe)
+    train_dataset = common.tutorial_dataset(args, "train", recipe)
     train_sampler = DistributedSampler(train_dataset, num_replicas=args.nproc, rank=rank)
     train_dataloader = DataLoader(dataset=train_dataset, batch_size=128, shuffle=False,
                                   num_workers=0, sampler=train_sampler)
@@ -65,7 +67,7 @@ def train_epoch(model, train_dataloader, optimizer, epoch, cpu_num):
 
 
 def main():
-    args = common.document_arguments(epochs=1, ranks=2)
+    args = common.tutorial_arguments(epochs=1, ranks=2)
     os.environ.setdefault('MASTER_ADDR', '127.0.0.1')
     os.environ.setdefault('MASTER_PORT', str(common.free_port()))
     os.environ.setdefault('GLOO_SOCKET_IFNAME', 'lo')
@@ -75,12 +77,12 @@ def main():
         mp.spawn(train, nprocs=args.nproc, args=(args,))
         common.say(f"Finished training in {time.time()-start} secs")
         state, seconds = torch.load(args.trained)
-    # The document has no test, so the test comes after the document's last line.
+    # The tutorial has no test, so the test comes after the tutorial's last line.
     model = models.make_model("convnet")
     model.load_state_dict(state)
     watch = common.Stopwatch()
     watch.seconds = seconds
-    common.end_document(args, model, models.RECIPES["convnet"], watch)
+    common.end_tutorial(args, model, models.RECIPES["convnet"], watch)
 
 
 if __name__ == "__main__":

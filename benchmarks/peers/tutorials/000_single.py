@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Document 000's first program, written from it. Other than there, with --as-written:
-MNIST is not downloaded, and the program ends with a test.
+"""Tutorial 000, first program, written after it.
 
-Without, for compare.py: MNIST is read without torchvision, dropout does nothing, numbers
-are float64, and the order of the data is DistributedSampler's of one rank, another in each
-epoch as shuffle=True gives one too.
+Differences with --as-written: MNIST is not downloaded, and the program ends with a test.
+Further differences without it, for compare.py: MNIST is read without torchvision, dropout
+does nothing, numbers are float64, and the order is that of DistributedSampler with one
+rank, a new one in each epoch, as with shuffle=True.
 
 usage: 000_single.py --data FOLDER (--as-written | --save-init FILE) [--epochs 1] [--limit N]
 """
@@ -54,11 +54,11 @@ def train(args):
     torch.manual_seed(0)
     watch = common.Stopwatch()
     recipe = models.RECIPES["convnet"]
-    dataset = common.document_dataset(args, "train", recipe)
+    dataset = common.tutorial_dataset(args, "train", recipe)
     sampler = None if args.as_written else DistributedSampler(dataset, 1, 0)
     train_dataloader = DataLoader(dataset, batch_size=128, shuffle=args.as_written,
                                   sampler=sampler)
-    model = common.document_model(args, ConvNet())
+    model = common.tutorial_model(args, ConvNet())
     optimizer = optim.Adadelta(model.parameters(), lr=0.5)
     model.train()
     for epoch in range(args.epochs):
@@ -83,11 +83,11 @@ def train_epoch(model, train_dataloader, optimizer, epoch):
 
 
 def main():
-    args = common.document_arguments(epochs=1, parity=True)
+    args = common.tutorial_arguments(epochs=1, parity=True)
     start = time.time()
     trained = train(args)
     common.say(f"Finished training in {time.time()-start} secs")
-    common.end_document(args, *trained)
+    common.end_tutorial(args, *trained)
 
 
 if __name__ == "__main__":

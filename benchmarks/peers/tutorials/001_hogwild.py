@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""Document 001's second program, written from it: processes that train on one model in
-shared memory, without locks. Other than there: data_load.py and the loop's break are made
-up, the number of processes is a flag, and the program ends with a test.
+"""Tutorial 001, second program, written after it: processes train one model in shared
+memory, without locks.
 
-As in the document, a process divides its loss and accuracy by the size of the whole data set;
---epoch-mean shard divides by the samples that it read.
+Differences: data_load.py and the break of the loop are made up, the number of processes is
+a flag, and the program ends with a test. As in the tutorial, a process divides its loss and
+accuracy by the size of the whole data set; --epoch-mean shard divides by the samples that
+the process read.
 
 usage: 001_hogwild.py --data FOLDER [--nproc 2] [--epochs 20] [--limit N]
                       [--epoch-mean dataset|shard]
@@ -28,8 +29,8 @@ def train(model, data_loader, rank, args, seconds):
 
 
 def main():
-    args = common.document_arguments(epochs=20, ranks=2, epoch_mean=True)
-    train_data = common.document_dataset(args, "train", sgd_001.RECIPE)
+    args = common.tutorial_arguments(epochs=20, ranks=2, epoch_mean=True)
+    train_data = common.tutorial_dataset(args, "train", sgd_001.RECIPE)
     num_processes = args.nproc
     start = time.time()
     model = sgd_001.make_net()
@@ -51,7 +52,7 @@ def main():
     common.say(f'Time taken: {end/60} minutes')
     watch = common.Stopwatch()
     watch.seconds = max(seconds)
-    common.end_document(args, model, sgd_001.RECIPE, watch)
+    common.end_tutorial(args, model, sgd_001.RECIPE, watch)
 
 
 if __name__ == "__main__":

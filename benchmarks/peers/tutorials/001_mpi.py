@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""Document 001's parallel SGD over MPI, written from it. Other than there: what its
-listing leaves out is made up (data_load.py, the batch size and the shuffling, the loop's
-break, the average of what rank 0 gathers), and the average is tested. Needs Debian's python3-mpi4py.
+"""Tutorial 001, first program, written after it: parallel SGD over MPI.
+
+The parts that its listing leaves out are made up: data_load.py, batch size and shuffling,
+the break of the loop, and the average of the gathered parameters, which is tested. Needs
+Debian's python3-mpi4py.
 
 usage: mpirun -np N 001_mpi.py --data FOLDER [--epochs 20] [--limit N]
 """
@@ -26,7 +28,7 @@ def split(dataset, size):
 
 
 def main():
-    args = common.document_arguments(epochs=20)
+    args = common.tutorial_arguments(epochs=20)
     comm = MPI.COMM_WORLD
     rank = comm.Get_rank()
     size = comm.Get_size()
@@ -34,7 +36,7 @@ def main():
     torch.manual_seed(sgd_001.SEED)
     train_data = None
     if rank == 0:
-        train_data = common.document_dataset(args, "train", sgd_001.RECIPE)
+        train_data = common.tutorial_dataset(args, "train", sgd_001.RECIPE)
     if size > 1:
         train_data = comm.scatter(split(train_data, size) if rank == 0 else None, root=0)
     train_iterator = DataLoader(train_data, batch_size=32, shuffle=True)
@@ -62,7 +64,7 @@ def main():
         mean = sum(torch.tensor(one[name]) for one in gathered) / size
         model.state_dict()[name][:] = mean
     common.say(f"Total Time taken by {rank} : {(MPI.Wtime() - start) / 60:.2f} minutes")
-    common.end_document(args, model, sgd_001.RECIPE, watch)
+    common.end_tutorial(args, model, sgd_001.RECIPE, watch)
 
 
 if __name__ == "__main__":

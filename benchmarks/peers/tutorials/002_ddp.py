@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""Document 002's DistributedDataParallel program, written from it. Other than there, with
---as-written: MNIST is not downloaded, and the program ends with a test. Without, for
-compare.py: MNIST is read without torchvision, and numbers are float64.
+"""Tutorial 002's DistributedDataParallel program, written after it.
+
+Differences with --as-written: MNIST is not downloaded, and the program ends with a test.
+Further differences without it, for compare.py: MNIST is read without torchvision, and
+numbers are float64.
 
 usage: 002_ddp.py --data FOLDER (--as-written | --save-init FILE) [--epochs 5] [--limit N]
                   [--nproc 4]
@@ -34,11 +36,11 @@ class SimpleNet(nn.Module):
 def train(rank, world_size, args, batch_size=64, learning_rate=0.01):
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
     recipe = models.RECIPES["simplenet"]
-    train_dataset = common.document_dataset(args, "train", recipe)
+    train_dataset = common.tutorial_dataset(args, "train", recipe)
     train_sampler = DistributedSampler(train_dataset, num_replicas=world_size, rank=rank)
     train_loader = DataLoader(train_dataset, batch_size=batch_size, sampler=train_sampler)
     # DistributedDataParallel starts all ranks from rank 0's weights.
-    model = common.document_model(args, SimpleNet(), first=rank == 0)
+    model = common.tutorial_model(args, SimpleNet(), first=rank == 0)
     model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
     watch = common.Stopwatch()
@@ -46,7 +48,7 @@ def train(rank, world_size, args, batch_size=64, learning_rate=0.01):
         with watch:
             train_epoch(model, train_loader, optimizer, epoch, rank)
     if rank == 0:
-        common.end_document(args, model.module, recipe, watch)
+        common.end_tutorial(args, model.module, recipe, watch)
     dist.destroy_process_group()
 
 
@@ -64,5 +66,5 @@ def train_epoch(model, train_loader, optimizer, epoch, rank):
 
 
 if __name__ == "__main__":
-    common.run_document_ranks(
-        train, common.document_arguments(epochs=5, ranks=4, parity=True))
+    common.run_tutorial_ranks(
+        train, common.tutorial_arguments(epochs=5, ranks=4, parity=True))

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""Document 002's train_spawn.py, written from it: a linear layer on random numbers. Other
-than there: ranks are CPUs over Gloo. Its train.py for torch.distributed.launch has the
-same loop.
+"""Tutorial 002's train_spawn.py, written after it: a linear layer on random numbers. Its
+train.py for torch.distributed.launch has the same loop.
+
+Difference: ranks are CPUs over Gloo.
 
 usage: 002_spawn.py [--nproc 2]
 """

@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""Document 003's training with DistributedDataParallel, written from it and from the example
-that it follows. Other than there: MNIST is not downloaded, ranks are CPUs over Gloo,
-started by this program instead of torchrun, each rank loads its data itself (num_workers
-is 0, since two cores have no room for two loading processes), and rank 0 alone tests.
+"""Tutorial 003's training with DistributedDataParallel, written after it and the example that
+it follows.
+
+Differences: MNIST is not downloaded; ranks are CPUs over Gloo, started by this program
+instead of torchrun; each rank loads its data itself (num_workers is 0, since two cores have
+no room for two loading processes); and only rank 0 tests.
 
 usage: 003_ddp.py --data FOLDER [--epochs 14] [--limit N] [--nproc 2]
 """
@@ -20,7 +22,7 @@ from torch.utils.data import DataLoader, DistributedSampler  # noqa: E402
 def main(rank, world_size, args, seed=1):
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
     torch.manual_seed(seed)
-    dataset1 = common.document_dataset(args, "train", example_003.RECIPE)
+    dataset1 = common.tutorial_dataset(args, "train", example_003.RECIPE)
     train_loader = DataLoader(dataset1, sampler=DistributedSampler(dataset1), batch_size=64)
     model = torch.nn.parallel.DistributedDataParallel(example_003.Net())
     example_003.run(args, model, train_loader, rank)
@@ -28,4 +30,4 @@ def main(rank, world_size, args, seed=1):
 
 
 if __name__ == "__main__":
-    common.run_document_ranks(main, common.document_arguments(epochs=14, ranks=2))
+    common.run_tutorial_ranks(main, common.tutorial_arguments(epochs=14, ranks=2))

@@ -1,14 +1,16 @@
 #!/usr/bin/python3
-"""Document 003's data parallel training by hand, written from it and from the example
-that it follows. Other than there: MNIST is not downloaded, ranks are CPUs over Gloo,
-started by this program instead of torchrun, each rank loads its data itself (num_workers
-is 0, since two cores have no room for two loading processes), and rank 0 alone tests.
+"""Tutorial 003's own data parallel training, written after it and the example that it
+follows.
 
-Without --as-written, for compare.py: MNIST is read without torchvision, dropout does
-nothing, and numbers are float64.
+Differences: MNIST is not downloaded; ranks are CPUs over Gloo, started by this program
+instead of torchrun; each rank loads its data itself (num_workers is 0, since two cores have
+no room for two loading processes); and only rank 0 tests.
 
-usage: 003_own_ddp.py --data FOLDER (--as-written | --save-init FILE) [--epochs 14]
-                      [--limit N] [--nproc 2]
+Further differences without --as-written, for compare.py: MNIST is read without torchvision,
+dropout does nothing, and numbers are float64.
+
+usage: 003_ddp_manual.py --data FOLDER (--as-written | --save-init FILE) [--epochs 14]
+                         [--limit N] [--nproc 2]
 """
 import os
 import pathlib
@@ -40,14 +42,14 @@ def average_gradients(model):
 def main(rank, world_size, args, seed=1):
     init_process(rank, world_size)
     torch.manual_seed(seed)
-    dataset1 = common.document_dataset(args, "train", example_003.RECIPE)
+    dataset1 = common.tutorial_dataset(args, "train", example_003.RECIPE)
     train_sampler = DistributedSampler(dataset1)
     train_loader = DataLoader(dataset1, sampler=train_sampler, batch_size=64)
-    model = common.document_model(args, example_003.Net(), first=rank == 0)
+    model = common.tutorial_model(args, example_003.Net(), first=rank == 0)
     example_003.run(args, model, train_loader, rank, train_sampler, average_gradients)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    common.run_document_ranks(
-        main, common.document_arguments(epochs=14, ranks=2, parity=True))
+    common.run_tutorial_ranks(
+        main, common.tutorial_arguments(epochs=14, ranks=2, parity=True))

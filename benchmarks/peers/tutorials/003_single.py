@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""Document 003's train.py, written from it and from the example that it follows. Other than
-there: MNIST is not downloaded, and the model stays on the CPU without --device cuda. As
-there, one process more loads the data.
+"""Tutorial 003's train.py, written after it and the example that it follows. As there, one
+more process loads the data.
+
+Differences: MNIST is not downloaded, and the model is on the CPU without --device cuda.
 
 usage: 003_single.py --data FOLDER [--epochs 14] [--limit N] [--device cpu|cuda]
 """
@@ -16,9 +17,9 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 
 def main(seed=1):
-    args = common.document_arguments(epochs=14, device=True)
+    args = common.tutorial_arguments(epochs=14, device=True)
     torch.manual_seed(seed)
-    dataset1 = common.document_dataset(args, "train", example_003.RECIPE)
+    dataset1 = common.tutorial_dataset(args, "train", example_003.RECIPE)
     train_loader = DataLoader(dataset1, batch_size=64, shuffle=True,
                               **{"num_workers": 1, **example_003.loading(args.device)})
     example_003.run(args, example_003.Net(), train_loader)

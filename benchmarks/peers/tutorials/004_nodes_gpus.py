@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Document 004's mnist-distributed.py, written from it: nodes x gpus. Other than there: a
-CPU over Gloo stands for a GPU over NCCL, MNIST is not downloaded, the model is models.py's
-with the same layers, MASTER_ADDR and MASTER_PORT may be in the environment (which the
-document says too), and rank 0 ends with a test.
+"""Tutorial 004's mnist-distributed.py, written after it: nodes x gpus.
+
+Differences: a CPU over Gloo replaces a GPU over NCCL, MNIST is not downloaded, the model is
+that of models.py with the same layers, MASTER_ADDR and MASTER_PORT may come from the
+environment, as the tutorial's text says, and rank 0 ends with a test.
 
 usage: 004_nodes_gpus.py --data FOLDER [-n 1] [-g 1] [-nr 0] [--epochs 2] [--limit N]
 """
@@ -31,7 +32,7 @@ def train(gpu, args):
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), 1e-4)
     recipe = models.RECIPES["convnet_bn"]
-    train_dataset = common.document_dataset(args, "train", recipe)
+    train_dataset = common.tutorial_dataset(args, "train", recipe)
     train_sampler = DistributedSampler(train_dataset, num_replicas=args.world_size, rank=rank)
     train_loader = DataLoader(dataset=train_dataset, batch_size=100, shuffle=False,
                               num_workers=0, sampler=train_sampler)
@@ -52,7 +53,7 @@ def train(gpu, args):
     if gpu == 0:
         common.say("Training complete in: " + str(datetime.now() - start))
     if rank == 0:
-        common.end_document(args, model.module, recipe, watch)
+        common.end_tutorial(args, model.module, recipe, watch)
 
 
 def main():

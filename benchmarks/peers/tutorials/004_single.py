@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""Document 004's mnist.py, written from it: one process. Differences: a CPU replaces the
-GPU, MNIST is not downloaded, the model is that of models.py with the same layers and seed 0
-(the document has no seed), and the program ends with a test.
+"""Tutorial 004's mnist.py, written after it: one process.
+
+Differences: a CPU replaces the GPU, MNIST is not downloaded, the model is that of models.py
+with the same layers and seed 0 (the tutorial has no seed), and the program ends with a
+test.
 
 usage: 004_single.py --data FOLDER [-n 1] [-g 1] [-nr 0] [--epochs 2] [--limit N]
 """
@@ -24,7 +26,7 @@ def train(gpu, args):
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), 1e-4)
     recipe = models.RECIPES["convnet_bn"]
-    train_dataset = common.document_dataset(args, "train", recipe)
+    train_dataset = common.tutorial_dataset(args, "train", recipe)
     train_loader = DataLoader(dataset=train_dataset, batch_size=100, shuffle=True,
                               num_workers=0)
     start = datetime.now()
@@ -43,7 +45,7 @@ def train(gpu, args):
                         epoch + 1, args.epochs, i + 1, total_step, loss.item()))
     if gpu == 0:
         common.say("Training complete in: " + str(datetime.now() - start))
-    common.end_document(args, model, recipe, watch)
+    common.end_tutorial(args, model, recipe, watch)
 
 
 if __name__ == '__main__':

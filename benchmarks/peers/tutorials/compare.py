@@ -1,18 +1,18 @@
 #!/usr/bin/python3
-"""Runs documents' programs in PyTorch and their recipes in tandem, and compares every
-line with a loss: of all ranks, to all printed digits. Both start from PyTorch's initial
-weights and read the same order, without dropout and in float64.
+"""Compares the losses that tutorials' programs print in PyTorch and in tandem: lines of all
+ranks, to all printed digits. Both sides start from PyTorch's initial weights and read the
+same order, without dropout and in float64.
 
 usage: compare.py --data FOLDER [--tandem build/release/bin/tandem] [--limit N]
-                  [--epochs N] [--keep FOLDER] [DOCUMENT ...] [-- FLAG ...]
+                  [--epochs N] [--keep FOLDER] [RECIPE ...] [-- FLAG ...]
 
-FOLDER holds MNIST's four files. Without --epochs: 2, and all 5 of ddp-linear. Flags after --
-go to tandem. Exits 1 when a line differs. --keep FOLDER
-keeps what both sides print, and takes PyTorch's side from there when it is there.
+FOLDER holds the four files of MNIST. Default of --epochs: 2, but 5 for ddp-linear. Flags
+after -- go to tandem. Exits with 1 if a line differs. --keep FOLDER keeps the output of both
+sides, and reads PyTorch's from there if it exists.
 
-A float64 loss that is printed with all its digits has 16 or 17 of them, of which the last
-ones depend on the order of additions. The documents' are float32 numbers printed so: both
-sides' are rounded to one before they are compared.
+A float64 loss that is printed with all its digits has 16 or 17 of them, and the last ones
+depend on the order of additions. The tutorials print float32 numbers in this way, so the
+losses of both sides are rounded to float32 before they are compared.
 """
 import argparse
 import collections
@@ -27,12 +27,13 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 
-# A document's lines start so; in all_digits ones the loss has no fixed number of digits.
-Document = collections.namedtuple("Document", "epochs starts all_digits")
-DOCUMENTS = {
-    "single-process": Document(2, ("epoch: ",), False),
-    "ddp-linear": Document(5, ("Rank: ",), True),
-    "ddp-manual": Document(2, ("Train Epoch: ", "Test set: "), False),
+# By recipe. `starts`: beginnings of lines with a loss. `all_digits`: the loss has no fixed
+# number of digits.
+Program = collections.namedtuple("Program", "file epochs starts all_digits")
+PROGRAMS = {
+    "single-process": Program("000_single.py", 2, ("epoch: ",), False),
+    "ddp-linear": Program("002_ddp.py", 5, ("Rank: ",), True),
+    "ddp-manual": Program("003_ddp_manual.py", 2, ("Train Epoch: ", "Test set: "), False),
 }
 
 
@@ -40,19 +41,19 @@ def as_float32(text):
     return repr(struct.unpack("f", struct.pack("f", float(text)))[0])
 
 
-def lines_of(output, document):
-    """Ranks print in any order among each other; a line names its place."""
-    lines = [line for line in output.splitlines() if line.startswith(document.starts)]
-    if document.all_digits:
+def lines_of(output, program):
+    """Sorted, since ranks print in any order, and a line names its place."""
+    lines = [line for line in output.splitlines() if line.startswith(program.starts)]
+    if program.all_digits:
         lines = [re.sub(r"[^ ]+$", lambda loss: as_float32(loss[0]), line)
                  for line in lines]
     return sorted(lines)
 
 
-def largest_difference(ours, theirs, document):
-    """Relative, of the losses as they were printed."""
+def largest_difference(ours, theirs, program):
+    """The largest relative difference of printed losses."""
     def losses(output):
-        lines = [line for line in output.splitlines() if line.startswith(document.starts)]
+        lines = [line for line in output.splitlines() if line.startswith(program.starts)]
         return [float(re.search(r"oss: ([^ ,]+)", line)[1]) for line in sorted(lines)]
 
     return max(abs(a - b) / b for a, b in zip(losses(ours), losses(theirs)))
@@ -68,20 +69,20 @@ def run(command):
 
 
 def compare(name, args):
-    """The number of lines that differ."""
-    document = DOCUMENTS[name]
-    same = ["--data", args.data, "--epochs", str(args.epochs or document.epochs),
+    """Compares a recipe; returns the number of lines that differ."""
+    program = PROGRAMS[name]
+    same = ["--data", args.data, "--epochs", str(args.epochs or program.epochs),
             "--limit", str(args.limit)]
     init = os.path.join(args.keep, name + ".pt")
     kept = pathlib.Path(args.keep, name + ".pytorch.txt")
     if not kept.exists():
-        program = HERE / (name.replace("-", "_") + ".py")
-        kept.write_text(run([sys.executable, str(program), "--save-init", init, *same]))
+        file = str(HERE / program.file)
+        kept.write_text(run([sys.executable, file, "--save-init", init, *same]))
     theirs = kept.read_text()
     ours = run([args.tandem, "train", str(ROOT / "recipes" / (name + ".toml")), "--init",
                 init, "--no-dropout", "--precision", "fp64", *same, *args.flags])
     pathlib.Path(args.keep, name + ".tandem.txt").write_text(ours)
-    here, there = lines_of(ours, document), lines_of(theirs, document)
+    here, there = lines_of(ours, program), lines_of(theirs, program)
     differing = list((collections.Counter(there) - collections.Counter(here)).elements())
     extra = list((collections.Counter(here) - collections.Counter(there)).elements())
     for sign, lines in (("-", differing), ("+", extra)):
@@ -91,7 +92,7 @@ def compare(name, args):
     print(f"{name}: {len(there)} lines of PyTorch, {len(here)} of tandem, {wrong} differ")
     if there and not wrong:
         print(f"{name}: largest relative difference of printed losses "
-              f"{largest_difference(ours, theirs, document):.2g}")
+              f"{largest_difference(ours, theirs, program):.2g}")
     return wrong + (not there)
 
 
@@ -102,19 +103,18 @@ def main():
     parser.add_argument("--limit", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=0)
     parser.add_argument("--keep", default="")
-    parser.add_argument("documents", nargs="*", metavar="DOCUMENT",
-                        default=list(DOCUMENTS))
+    parser.add_argument("recipes", nargs="*", metavar="RECIPE", default=list(PROGRAMS))
     words = sys.argv[1:]
     at = words.index("--") if "--" in words else len(words)
     args = parser.parse_args(words[:at])
     args.flags = words[at + 1:]
-    unknown = set(args.documents) - set(DOCUMENTS)
+    unknown = set(args.recipes) - set(PROGRAMS)
     if unknown:
-        parser.error(f"no document {', '.join(unknown)}; choose {', '.join(DOCUMENTS)}")
-    with tempfile.TemporaryDirectory(prefix="tandem-documents-") as folder:
+        parser.error(f"no recipe {', '.join(unknown)}; choose {', '.join(PROGRAMS)}")
+    with tempfile.TemporaryDirectory(prefix="tandem-tutorials-") as folder:
         args.keep = args.keep or folder
         os.makedirs(args.keep, exist_ok=True)
-        sys.exit(1 if sum(compare(name, args) for name in args.documents) else 0)
+        sys.exit(1 if sum(compare(name, args) for name in args.recipes) else 0)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""What document 003's three programs share: the model, and training and test of the example
-that it follows (github.com/pytorch/examples, mnist), which has the lines."""
+"""The common part of tutorial 003's three programs: the model, and training and test of the
+example that they follow (github.com/pytorch/examples, mnist), which prints the lines."""
 import common
 import models
 
@@ -41,7 +41,7 @@ class Net(nn.Module):
 
 
 def train(model, train_loader, optimizer, epoch, exchange=None, device="cpu"):
-    """exchange(model) comes between backward and the step."""
+    """Trains an epoch; calls exchange(model) between backward and the step."""
     model.train()
     for batch_idx, (data, target) in enumerate(train_loader):
         data, target = data.to(device), target.to(device)
@@ -75,17 +75,17 @@ def test(model, test_loader, device="cpu"):
 
 
 def loading(device):
-    """The example's loaders on a GPU."""
+    """Arguments of the example's loaders, which depend on the device."""
     return {} if device == "cpu" else {"num_workers": 1, "pin_memory": True}
 
 
 def run(args, model, train_loader, rank=0, sampler=None, exchange=None):
-    """All epochs. With a sampler it is told of each; rank 0 alone tests."""
+    """Trains all epochs, and tests on rank 0. Sets the epoch of `sampler`, if given."""
     device = getattr(args, "device", "cpu")
     model = model.to(device)
     optimizer = optim.Adadelta(model.parameters(), lr=1.0)
     scheduler = StepLR(optimizer, step_size=1, gamma=0.7)
-    dataset2 = common.document_dataset(args, "t10k", RECIPE)
+    dataset2 = common.tutorial_dataset(args, "t10k", RECIPE)
     test_loader = DataLoader(dataset2, batch_size=1000, **loading(device))
     watch = common.Stopwatch()
     for epoch in range(1, args.epochs + 1):
@@ -97,4 +97,4 @@ def run(args, model, train_loader, rank=0, sampler=None, exchange=None):
             test(getattr(model, "module", model), test_loader, device)
         scheduler.step()
     if rank == 0:
-        common.end_document(args, getattr(model, "module", model).to("cpu"), RECIPE, watch)
+        common.end_tutorial(args, getattr(model, "module", model).to("cpu"), RECIPE, watch)

@@ -1,7 +1,7 @@
-"""What document 001's two programs share: its network, and its training loop, which ends
-when the loss of an epoch is less than 10e-5 below the last one's. Its listing leaves out
-the break that its text has, and the first epoch's last loss; it counts epochs from 0, its
-output from 1, as here."""
+"""The common part of tutorial 001's two programs: the network, and the training loop, which
+ends when the loss of an epoch is less than 10e-5 below that of the epoch before. The listing
+leaves out the break that the text describes, and the first value of last_loss; it counts
+epochs from 0, but its output counts from 1, as here."""
 import common
 import models
 
@@ -15,13 +15,13 @@ SEED = 7
 
 
 def make_net():
-    """The document does not show forward(); its losses say that it ends in a softmax."""
+    """The tutorial does not show forward(); its losses show that it ends in a softmax."""
     return nn.Sequential(models.make_model("net5x5", SEED), nn.Softmax(dim=1))
 
 
 def train(model, dataloader, epochs, rank, watch, size=None):
-    """`size`: divisor of the epoch's sums; the size of the whole dataset by default, as in
-    the document."""
+    """Trains until it has converged. `size`: divisor of the epoch's sums; by default the
+    size of the whole dataset, as in the tutorial."""
     size = size or len(dataloader.dataset)
     common.say(f'Training started...\n{size} data samples ---> Worker: {rank}')
     loss_fn = nn.CrossEntropyLoss()
