@@ -121,7 +121,7 @@ std::vector<double> losses_of(const std::string& output) {
 }
 
 // 200 samples are three batches of 64 and one of 8 for any number of replicas.
-TEST(DividedBatch, LossesDoNotDependOnTheNumberOfReplicas) {
+TEST(DataParallelRecipe, LossesDoNotDependOnTheNumberOfReplicas) {
   std::vector<double> of_one;
   for (const std::string ranks : {"1", "2", "3", "4"}) {
     const auto result = tandem_run(
