@@ -176,6 +176,11 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
     } else if (!is_no_setting(name)) {
       refuse_section(name, node, where);
       const auto& field = find_field(name, where);
+      if (name != field.name && table.contains(field.name)) {
+        throw ConfigError(
+            "[config] " + where + ": " + name + " is the old name of " + field.name +
+            ", which is set too; leave out " + name);
+      }
       check_type(field, node, where);
       set_field(config, field, text_of(node), where);
     }

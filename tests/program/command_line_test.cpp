@@ -14,7 +14,8 @@ TEST(Program, HelpNamesEveryCommand) {
   const auto help = tandem_run({"--help"});
   EXPECT_TRUE(help.status.ok());
   for (const char* command :
-       {"train", "launch", "eval", "export", "data", "model", "bench", "doctor"}) {
+       {"train", "launch", "eval", "export", "data", "model", "recipes", "bench",
+        "doctor"}) {
     EXPECT_THAT(help.output, HasSubstr(command));
   }
 }
@@ -63,7 +64,21 @@ TEST(ModelCommand, CountsTheBorderOfLenet3x3AsInput) {
       HasSubstr("input        [N, 1, 32, 32] "));
 }
 
-// Document 003's sample and batch.
+TEST(RecipesCommand, ListsNameTutorialAndDescriptionOfEachRecipe) {
+  const auto list = tandem_run({"recipes", source_dir() + "/recipes"});
+  EXPECT_TRUE(list.status.ok()) << list.errors;
+  for (const auto& name : list_directory(source_dir() + "/recipes")) {
+    const auto stem = name.substr(0, name.find(".toml"));
+    EXPECT_THAT(
+        "\n" + list.output,
+        testing::ContainsRegex("\n" + stem + " +(00[0-4]|-) +[A-Za-z9].+\n"));
+  }
+  const auto missing = tandem_run({"recipes", "/nonexistent"});
+  EXPECT_EQ(missing.status.code, 1);
+  EXPECT_THAT(missing.errors, HasSubstr("/nonexistent"));
+}
+
+// The sample and the batch of tutorial 003.
 TEST(DataCheck, PrintsTheShapesOfASampleAndABatch) {
   const Scratch scratch;
   ASSERT_TRUE(tandem_run({"data", "make", "digits", "--out", scratch / "digits",

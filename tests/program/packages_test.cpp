@@ -206,6 +206,25 @@ TEST(Packages, AnUnknownRecipeSuggestsTheNearestAndListsAll) {
               "quickstart (in " + runtime().prefix() + "/share/tandem/recipes)")));
 }
 
+TEST(Packages, AnInstalledRecipeIsFoundByItsOldName) {
+  for (const char* name : {"002-ddp", "002-ddp.toml"}) {
+    const Scratch scratch;
+    const auto result = installed_run(
+        {"compare", name, "--data", "digits", "--limit", "64", "--epochs", "0", "--out",
+         scratch / "compare"});
+    EXPECT_TRUE(result.status.ok()) << result.errors;
+    EXPECT_THAT(read_file(scratch / "compare/table.json"), HasSubstr("\"ddp-linear\""));
+  }
+}
+
+TEST(Packages, RecipesListsInstalledRecipes) {
+  EXPECT_THAT(
+      installed_run({"recipes"}).output,
+      AllOf(
+          HasSubstr("\nddp                   003  DistributedDataParallel"),
+          HasSubstr("\nquickstart            -    A first run")));
+}
+
 TEST(Packages, AnUnknownFlagIsReportedBeforeAnUnknownRecipe) {
   for (const char* command : {"train", "compare", "scaling"}) {
     const auto result = installed_run({command, "--data", "digits", "--epoch", "net"});

@@ -89,6 +89,23 @@ TEST_F(ResumedSettings, ThreadRanksGoOnAsProcesses) {
   EXPECT_THAT(resumed.output, HasSubstr("ranks over shm"));
 }
 
+TEST_F(ResumedSettings, AreReadUnderTheirOldNames) {
+  ASSERT_TRUE(start({"--rank-type", "thread", "--nproc", "3", "--model", "lenet3x3"})
+                  .status.ok());
+  std::string earlier = config();
+  const auto rename = [&](const std::string& now, const std::string& before) {
+    ASSERT_NE(earlier.find(now), std::string::npos) << now;
+    earlier.replace(earlier.find(now), now.size(), before);
+  };
+  rename("rank_type = ", "ranks = ");
+  rename("\"lenet3x3\"", "\"mymodel\"");
+  replace_file(out_ + "/config.toml", earlier);
+  const auto resumed = resume({"--epochs", "2"});
+  ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_THAT(
+      resumed.output, AllOf(HasSubstr("lenet3x3"), HasSubstr("3 ranks over thread")));
+}
+
 TEST_F(ResumedSettings, WhatWasChangedOnceHoldsFromThenOn) {
   ASSERT_TRUE(start().status.ok());
   ASSERT_TRUE(resume({"--epochs", "2", "--set", "lr=0.1"}).status.ok());
