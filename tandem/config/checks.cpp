@@ -35,10 +35,10 @@ void check_texts(const RunConfig& config) {
       continue;
     }
     const std::string text = field.text(config);
-    // Neither a recipe nor a checkpoint can hold anything else.
+    // Recipes and checkpoints hold UTF-8 only.
     if (!is_utf8(text)) {
       throw ConfigError(
-          "[config] " + field.name + " holds bytes that are not UTF-8; change " +
+          "[config] " + field.name + " is not UTF-8, expected UTF-8; change " +
           field.flag());
     }
     if (field.line_template) {
@@ -50,60 +50,61 @@ void check_texts(const RunConfig& config) {
 void check_loss(const ModelSettings& model) {
   if (model.loss == LossKind::mse) {
     throw ConfigError(
-        "[config] loss mse compares outputs with numbers, and every sample's target "
+        "[config] loss is mse, which needs targets that are numbers, but every target "
         "here is a class; use --loss auto, cross_entropy, nll or "
         "softmax_cross_entropy");
   }
-  // PyTorch takes any numbers for log-probabilities, and lowers such a loss without
-  // end.
+  // PyTorch accepts any numbers as log-probabilities; such a loss falls without limit.
   if (model.loss == LossKind::nll && model.kind != ModelKind::custom &&
       row_of(model.kind).loss != LossKind::nll) {
     throw ConfigError(fmt::format(
-        "[config] loss nll takes log-probabilities, and model {} has no log-softmax at "
-        "its end; use --loss cross_entropy or auto",
+        "[config] loss is nll, which needs log-probabilities, but model {} does not "
+        "end "
+        "in a log-softmax; use --loss cross_entropy or auto",
         name_of(model.kind)));
   }
 }
 
-// A step that overflows can be left out only where every rank sees all gradients.
+// A step with overflow can be skipped only if every rank sees all gradients.
 void check_strategy(const RunConfig& config) {
   const auto& strategy = config.strategy;
   if (config.exec.loss_scale != ExecOptions::kNoScale &&
       !has_trait(strategy.kind, kScalesLoss)) {
     throw ConfigError(fmt::format(
-        "[config] --loss-scale works with --strategy data_parallel or sequential, not "
-        "with {}; change one of them",
+        "[config] loss_scale is set, which is for strategy data_parallel or "
+        "sequential, "
+        "not {}; leave out --loss-scale, or change --strategy",
         name_of(strategy.kind)));
   }
   if (strategy.stages > 1 && !has_trait(strategy.kind, kHasStages)) {
     throw ConfigError(fmt::format(
-        "[config] strategy {} does not divide the model into {} stages; use "
-        "--strategy pipeline, or leave out --stages",
-        name_of(strategy.kind), strategy.stages));
+        "[config] stages is {}, which is for strategy pipeline, not {}; use --strategy "
+        "pipeline, or leave out --stages",
+        strategy.stages, name_of(strategy.kind)));
   }
 }
 
-// Every sample comes once, and chunks are taken from one order of all.
+// With divide_batch every sample is used once, and ranks get chunks of one order.
 void check_divided_batch(const RunConfig& config) {
   if (!config.training.divide_batch) {
     return;
   }
   if (!has_trait(config.strategy.kind, kDividesBatch)) {
     throw ConfigError(fmt::format(
-        "[config] --divide-batch works with --strategy data_parallel or sequential, "
-        "not with {}, whose ranks take steps of their own; change one of them",
+        "[config] divide_batch is true, which is for strategy data_parallel or "
+        "sequential, not {}; leave out --divide-batch, or change --strategy",
         name_of(config.strategy.kind)));
   }
   if (config.data.uneven == Uneven::drop || config.data.uneven == Uneven::error) {
     throw ConfigError(fmt::format(
-        "[config] uneven is {}, but divide_batch gives every sample to a rank; leave "
-        "out one of them",
+        "[config] uneven is {}, but divide_batch uses every sample once; leave out "
+        "--uneven or --divide-batch",
         name_of(config.data.uneven)));
   }
   if (config.data.share == Share::scatter) {
     throw ConfigError(
-        "[config] share is scatter, which gives each rank samples of its own, but "
-        "divide_batch gives it a chunk of every batch; use --share sampler");
+        "[config] share is scatter, which divides the samples among ranks, but "
+        "divide_batch divides every batch; use --share sampler");
   }
 }
 
@@ -119,13 +120,14 @@ void check_one_host(const RunConfig& config) {
   }
   if (has_trait(config.strategy.kind, kSharesParameters)) {
     throw ConfigError(fmt::format(
-        "[config] {}'s ranks share memory, but there are {} hosts; use --nnodes 1, or "
-        "--strategy averaging",
+        "[config] strategy is {}, whose ranks share memory, but there are {} hosts; "
+        "use "
+        "--nnodes 1, or --strategy averaging",
         name_of(config.strategy.kind), nodes));
   }
   if (row_of(config.comm.backend).one_host) {
     throw ConfigError(fmt::format(
-        "[config] backend {} is for ranks of one host, but there are {} hosts; use "
+        "[config] backend is {}, which is for one host, but there are {} hosts; use "
         "--backend auto",
         name_of(config.comm.backend), nodes));
   }
@@ -135,7 +137,7 @@ void check_device(const RunConfig& config) {
   if (config.comm.backend == BackendKind::nccl &&
       config.exec.device.kind == DeviceChoice::Kind::cpu) {
     throw ConfigError(
-        "[config] backend nccl is for what is on GPUs, and device is cpu; use --device "
+        "[config] backend is nccl, which is for GPUs, but device is cpu; use --device "
         "cuda, or --backend auto");
   }
 }
@@ -154,12 +156,13 @@ void check_ranks(const RunConfig& config) {
   if (backend != BackendKind::automatic &&
       (backend == BackendKind::thread) != threads) {
     throw ConfigError(fmt::format(
-        "[config] backend {} does not serve {} ranks; use --backend auto",
+        "[config] backend is {}, which does not work with rank_type {}; use --backend "
+        "auto",
         name_of(backend), name_of(ranks.kind)));
   }
   if (ranks.launcher == LauncherKind::mpirun && threads) {
     throw ConfigError(
-        "[config] mpirun starts processes, but rank_type is thread; use --rank-type "
+        "[config] rank_type is thread, but mpirun starts processes; use --rank-type "
         "process, or --launcher tandem");
   }
 }
@@ -181,7 +184,7 @@ void check(const RunConfig& config) {
   check_loss(config.model);
   if (config.output.resume == "auto" && config.output.out.empty()) {
     throw ConfigError(
-        "[config] resume is auto, but there is no run directory; name it with --out");
+        "[config] resume is auto, but out is empty; name the run directory with --out");
   }
   check_strategy(config);
   check_divided_batch(config);

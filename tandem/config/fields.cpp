@@ -20,11 +20,11 @@ std::string with(std::string text, char from, char to) {
   return text;
 }
 
-// Finds a part in its owner.
+// Returns a part of its owner.
 template <typename Owner, typename Part>
 using PartOf = std::function<Part&(Owner&)>;
 
-// Adds to a field what describe() goes on to say about it.
+// Adds further properties to a field, in describe().
 template <typename Owner, typename Part>
 class Row {
  public:
@@ -36,7 +36,6 @@ class Row {
     field_.most = most;
     return *this;
   }
-  // A number outside the range that stands for the optimizer's default.
   Row& or_unset(double value) {
     field_.unset = value;
     return *this;
@@ -50,7 +49,7 @@ class Row {
       return assign(config, std::to_string(static_cast<int64_t>(value)));
     };
     const std::string name = word;
-    // The number that a word stands for cannot be given as a number.
+    // The number that a word stands for is not accepted as a number.
     field_.assign = [=](Owner& config, const std::string& given) {
       return given == name ? set_number(config)
                            : assign(config, given) && number(config) != value;
@@ -60,7 +59,7 @@ class Row {
     };
     return *this;
   }
-  // It means something where `member`, the value of `setting`, is one of these.
+  // Only these values of `setting`, which is `member`, use the field.
   template <typename E>
   Row& needs(const char* setting, E Part::*member, const std::vector<E>& wanted) {
     field_.needs = setting;
@@ -75,7 +74,7 @@ class Row {
     };
     return *this;
   }
-  // What it belongs to. Unlike needs(), it may be set where it has no effect.
+  // For help only: unlike with needs(), the field may be set when it has no effect.
   Row& of(const std::string& what) {
     field_.of = what;
     return *this;
@@ -92,7 +91,6 @@ class Row {
     field_.of_one_start = true;
     return *this;
   }
-  // What to do for a value that there is not.
   Row& alternative(const char* advice) {
     field_.alternative = advice;
     return *this;
@@ -109,7 +107,7 @@ class Row {
     field_.other_flags.assign(flags.begin(), flags.end());
     return *this;
   }
-  // The key and the flag that it had before.
+  // Keeps the former key and flag.
   Row& formerly(const char* name) {
     field_.old_name = name;
     field_.other_flags.push_back("--" + with(name, '_', '-'));
@@ -168,7 +166,7 @@ std::optional<Value> value_of(const std::string& text) {
   }
 }
 
-// The functions of a field whose value `at` finds in its owner.
+// Sets the functions of a field. `at` returns the value of its owner.
 template <typename Value, typename Owner, typename At>
 void give_access(FieldOf<Owner>& field, At at) {
   field.type = type_of<Value>();
@@ -203,7 +201,7 @@ void give_access(FieldOf<Owner>& field, At at) {
   }
 }
 
-// What describe() of one part writes into.
+// The argument of describe() of one part.
 template <typename Owner, typename Part>
 class Table {
  public:
@@ -248,7 +246,7 @@ std::vector<Field> make_fields() {
   std::vector<Field> fields(1);
   fields[0].section = "run";
   fields[0].name = "name";
-  fields[0].what = "what tables and reports call the run";
+  fields[0].what = "name of the run in tables and reports";
   fields[0].local = true;
   give_access<std::string>(
       fields[0], [](RunConfig& config) -> std::string& { return config.name; });
@@ -336,8 +334,8 @@ void check_meaning(
     return one.name == field.needs;
   });
   throw ConfigError(fmt::format(
-      "[config] {} is {}, but {} {} has none, only {}; leave out {}, or change {}",
-      field.name, field.text(owner), field.needs, needed->text(owner), field.of,
+      "[config] {} is {}, which is for {} {}, not {}; leave out {}, or change {}",
+      field.name, field.text(owner), field.needs, field.of, needed->text(owner),
       field.flag(), needed->flag()));
 }
 
@@ -358,9 +356,9 @@ std::string FieldBase::flag() const {
 }
 
 std::string FieldBase::help() const {
-  std::string sentence = of.empty() ? what : "of " + of + ": " + what;
+  const std::string sentence = of.empty() ? what : what + " (" + of + " only)";
   if (words_at_the_end) {
-    return sentence + "; see the end";
+    return sentence + "; values are listed at the end";
   }
   std::string listed;
   for (size_t i = 0; i < words.size(); ++i) {

@@ -9,98 +9,102 @@
 
 namespace tandem {
 
-/// A setting as recipes, flags, help and checks see it. Made from the describe() of the
-/// struct that has it.
+/// A setting in recipes, flags, help and checks. It is made by describe() of the struct
+/// that holds the value.
 struct FieldBase {
   enum class Type { text, whole, real, boolean, choice };
-  // A value of a choice, or a word that a number may also be.
+  // A value of a choice, or a word in place of a number.
   struct Word {
     std::string name;
     std::string help;
   };
 
   const char* section = "";
-  // Its recipe key; its flag has dashes for underscores.
+  // Recipe key; the flag has dashes instead of underscores.
   std::string name;
   Type type = Type::text;
-  // In the order of help, which lists those of a choice at_the_end() after all
-  // settings.
+  // In the order of help.
   std::vector<Word> words;
+  // Help lists the words after all settings.
   bool words_at_the_end = false;
 
-  // Of numbers, ends included.
+  // Range of a number, limits included.
   double least = 0;
   double most = 0;
+  // Number outside the range that stands for the optimizer's default.
   std::optional<double> unset;
 
-  // What it belongs to, such as "sgd"; "" for all.
+  // Values that use the setting, such as "sgd"; "": all.
   std::string of;
-  // The setting that decides whether it means something; "": it always does.
+  // Setting with these values, such as "optimizer"; "": the setting is always used.
   std::string needs;
 
   ResumeRule kept = ResumeRule::no;
-  // May differ from host to host.
+  // The value may differ between hosts.
   bool local = false;
-  // About one start of a run, not about the run.
+  // The value belongs to one start of a run, not to the run.
   bool of_one_start = false;
-  // Whether it is a template (line_format.h).
+  // The value is a template (line_format.h).
   bool line_template = false;
   // Further flags, such as "--micro-batches".
   std::vector<std::string> other_flags;
-  // A key that recipes had before and that is still read; "" for none.
+  // Former recipe key, which is still read; "" for none.
   std::string old_name;
 
-  // Of choices with values that are no word: a regular expression for all.
+  // Regular expression of all values, for choices with values that are no word.
   std::string pattern;
-  // Of choices: what to do for a value that there is not; "" for nothing.
+  // Advice in the error about an unknown value of a choice; "" for none.
   std::string alternative;
 
-  // What describe() says of it.
+  // The description that describe() passes.
   std::string what;
 
-  /// "--batch-size".
+  /// Returns the flag, such as "--batch-size".
   std::string flag() const;
-  /// All that help says of it: what it is, what it belongs to, and its words.
+  /// Returns the help text: description, the values that use the setting, and its
+  /// words.
   std::string help() const;
   bool is_number() const {
     return type == Type::whole || type == Type::real;
   }
 };
 
-/// A setting with access to its value in an Owner: RunConfig, or the options of a part.
+/// A setting with access to its value in an Owner: RunConfig or one of its structs.
 template <typename Owner>
 struct FieldOf : FieldBase {
-  // Whether it means something with the setting `needs`; empty: always.
+  // Returns whether the value of `needs` uses the setting; empty: always.
   std::function<bool(const Owner&)> has_meaning;
-  // The value, as text without quotes.
+  // Returns the value as text without quotes.
   std::function<std::string(const Owner&)> text;
-  // Of numbers and words that stand for one.
+  // Returns the value of a number, or the number that its word stands for.
   std::function<double(const Owner&)> number;
-  // False when the text is not of its type.
+  // Sets the value from text; returns false if the text is not of the type.
   std::function<bool(Owner&, const std::string&)> assign;
   std::function<void(Owner& to, const Owner& from)> copy;
 };
 
 using Field = FieldOf<RunConfig>;
+
+/// Returns all settings, in the order of help.
 const std::vector<Field>& config_fields();
 
-/// The field of a name, with dashes or underscores. Throws ConfigError (naming
-/// the nearest); `where` says what to change, for instance "recipe.toml:3".
+/// Returns the setting with a name or former name, with dashes or underscores. Throws
+/// ConfigError with the nearest name; `where` is its source, such as "recipe.toml:3".
 const Field& find_field(const std::string& name, const std::string& where);
 
-/// Sets a field from text. Throws ConfigError when the text is not one of its values.
+/// Sets a field from text. Throws ConfigError if the text is not a value of the field.
 void set_field(
     RunConfig& config, const Field& field, const std::string& text,
     const std::string& where);
 
-/// The value as a recipe writes it.
+/// Returns the value in the form of a recipe.
 std::string to_toml(const RunConfig& config, const Field& field);
 
-/// Throws ConfigError for what is wrong with the settings alone: a number out of range,
-/// or a setting that means nothing beside the others.
+/// Checks ranges of numbers, and that no setting is set that the values of other
+/// settings do not use. Throws ConfigError.
 void check_fields(const RunConfig& config);
 
-/// The same for the options of a part: OptimizerOptions, LrScheduleOptions or
+/// Checks one struct in the same way: OptimizerOptions, LrScheduleOptions or
 /// StrategyOptions.
 template <typename Options>
 void check_options(const Options& options);

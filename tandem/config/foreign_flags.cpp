@@ -6,28 +6,29 @@ namespace tandem {
 
 namespace {
 
-struct Habit {
+struct ForeignFlag {
   const char* name;
   const char* advice;
 };
 
 constexpr const char* kNothingToCopy =
-    "a data set is copied to a GPU once, or each batch from pinned memory without "
-    "waiting, and elsewhere there is nothing to copy; leave it out";
+    "copies to a GPU come from pinned memory and do not block; leave it out";
+constexpr const char* kNoWorkers =
+    "the loader needs no workers: it prepares a batch in microseconds; leave it out";
 
-constexpr Habit kHabits[] = {
+constexpr ForeignFlag kForeignFlags[] = {
     {"learning_rate", "use lr"},
     {"num_epochs", "use epochs"},
     {"max_epochs", "use epochs"},
-    {"world_size", "use nproc for the ranks of this host, and nnodes for hosts"},
-    {"gpus", "use nproc, a rank for each GPU, and device = \"cuda\""},
-    {"num_workers",
-     "the loader needs no workers: it prepares a batch in microseconds; leave it out"},
-    {"workers",
-     "the loader needs no workers: it prepares a batch in microseconds; leave it out"},
+    {"world_size", "use nproc for ranks of this host, and nnodes for hosts"},
+    {"gpus", "use nproc, with a rank for each GPU, and device = \"cuda\""},
+    {"num_workers", kNoWorkers},
+    {"workers", kNoWorkers},
     {"pin_memory", kNothingToCopy},
     {"non_blocking", kNothingToCopy},
-    {"shuffle", "training data is shuffled; use reshuffle = false for one order"},
+    {"shuffle",
+     "training data is always shuffled; use reshuffle = false for the same order in "
+     "every epoch"},
     {"save_dir", "use out"},
     {"output_dir", "use out"},
     {"log_interval", "use log_every"},
@@ -43,9 +44,9 @@ std::string advice_on(const std::string& name) {
   std::string key = name;
   key.erase(0, key.find_first_not_of('-'));
   std::replace(key.begin(), key.end(), '-', '_');
-  for (const auto& habit : kHabits) {
-    if (key == habit.name) {
-      return std::string("; ") + habit.advice;
+  for (const auto& flag : kForeignFlags) {
+    if (key == flag.name) {
+      return std::string("; ") + flag.advice;
     }
   }
   return "";

@@ -12,7 +12,7 @@ namespace tandem {
 
 namespace {
 
-// fmt would take "{}" and "{3}" for the first and fourth of the names.
+// fmt would replace "{}" and "{3}" by the first and the fourth of the values.
 void refuse_places_without_name(const std::string& pattern) {
   for (size_t at = pattern.find('{'); at < pattern.size();
        at = pattern.find('{', at + 1)) {
@@ -20,7 +20,7 @@ void refuse_places_without_name(const std::string& pattern) {
     if (next == '{') {
       ++at;
     } else if (next == '}' || next == ':' || (next >= '0' && next <= '9')) {
-      throw fmt::format_error("a name is missing in braces");
+      throw fmt::format_error("braces without a name");
     }
   }
 }
@@ -94,12 +94,12 @@ std::string format_line(
   } catch (const fmt::format_error& error) {
     throw ConfigError(
         "[config] " + setting + " is '" + pattern + "': " + error.what() +
-        "; it takes rank, epoch, epoch_index, epochs, step, steps, step_percent, "
+        "; expected in braces: rank, epoch, epoch_index, epochs, step, steps, "
+        "step_percent, "
         "batch_index, batch_percent, batch_loss, own_samples, samples, total, percent, "
         "share, loss, accuracy, correct, count, lr, samples_per_second, seconds, "
         "minutes, duration, program_seconds, program_minutes, master_addr, "
-        "master_port, "
-        "device or num_gpus in braces");
+        "master_port, device or num_gpus; change it");
   }
 }
 

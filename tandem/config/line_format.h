@@ -5,11 +5,10 @@
 
 namespace tandem {
 
-/// What a line of a run's output can show. In templates they have the names of the
-/// fields.
+/// Values for a line of a run's output. Templates use the names of the members.
 struct LineValues {
   int64_t rank = 0;
-  // From 1; epoch_index from 0.
+  // epoch counts from 1, epoch_index from 0.
   int64_t epoch = 0;
   int64_t epoch_index = 0;
   int64_t epochs = 0;
@@ -17,21 +16,22 @@ struct LineValues {
   int64_t steps = 0;
   // Percent of the epoch's steps.
   double step_percent = 0;
-  // Of this rank's last batch, which is all that it read for its last step: its place
-  // in the epoch, from 0; the percent of the epoch's steps before it; and its own mean
-  // loss. Where ranks divide a batch and rank 0 alone prints, the whole batch's loss.
+  // The rank's last batch, which is all that the rank read for its last step: its
+  // number in the epoch, from 0; percent of the epoch's steps before it; and its mean
+  // loss. If ranks divide a batch and only rank 0 prints, the loss is that of the whole
+  // batch.
   int64_t batch_index = 0;
   double batch_percent = 0;
   double batch_loss = 0;
-  // Samples that this rank read before it, in the epoch.
+  // Samples that this rank read before that batch, in the epoch.
   int64_t own_samples = 0;
-  // Samples of the epoch before this step, of `total`; percent of them.
+  // Samples of the epoch before this step, `total` in the epoch, and their percentage.
   int64_t samples = 0;
   int64_t total = 0;
   double percent = 0;
-  // Samples that this rank reads in an epoch.
+  // Samples that this rank reads per epoch.
   int64_t share = 0;
-  // Mean since the last report.
+  // Mean loss since the last report.
   double loss = 0;
   // Percent.
   double accuracy = 0;
@@ -39,32 +39,31 @@ struct LineValues {
   int64_t count = 0;
   double lr = 0;
   double samples_per_second = 0;
-  // Time of training so far, without evaluation and saving.
+  // Training time so far, without evaluation and saving.
   double seconds = 0;
   double minutes = 0;
-  // Time since the program began (base/program_clock.h), with start, data and
-  // evaluation.
+  // Time since the program started (base/program_clock.h), with data and evaluation.
   double program_seconds = 0;
   double program_minutes = 0;
-  // Address at which the ranks meet; set for join_line only.
+  // Address of the rendezvous; set for join_line only.
   std::string master_addr;
   int64_t master_port = 0;
-  // What the rank computes on, and how many GPUs it could use.
+  // The device of the rank, and the number of GPUs that it could use.
   std::string device = "cpu";
   int64_t num_gpus = 0;
 };
 
-/// A line from a template such as "Epoch [{epoch}/{epochs}], Loss: {loss:.4f}":
-/// names of LineValues in braces, with fmt's format specifications. Without one a
-/// number is written as Python's print() writes it. {duration} is `seconds` as Python
-/// writes a timedelta: 0:00:08.912345.
+/// Returns a line from a template such as "Epoch [{epoch}/{epochs}], Loss: {loss:.4f}":
+/// members of LineValues in braces, with format specifications of fmt. A number without
+/// a specification has the format of Python's print(). {duration} is `seconds` in the
+/// format of Python's timedelta: 0:00:08.912345.
 ///
-/// Throws ConfigError that names `setting` when the template is not valid.
+/// Throws ConfigError that names `setting` if the template is not valid.
 std::string format_line(
     const std::string& setting, const std::string& pattern, const LineValues& values);
 
-/// The fewest digits that are this number again, with a point or an exponent: as TOML
-/// wants a float, and Python's repr() writes it.
+/// Returns the fewest digits that are read as the same number, with a point or an
+/// exponent, as TOML needs it and Python's repr() writes it.
 std::string float_text(double value);
 
 }  // namespace tandem

@@ -15,12 +15,12 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kFormatVersion = 1;
-// The parser's recursion grows with the dots in a key; in a file of this size it cannot
-// exhaust the stack.
+// The recursion of the parser grows with the number of dots in a key; a file of this
+// size cannot exhaust the stack.
 constexpr size_t kMostRecipeBytes = 1 << 16;
 
 std::string text_of(const toml::node& node) {
-  // toml++ 3.3 measures an array before it prints one, and casts infinity to a length.
+  // To print an array, toml++ 3.3 casts infinity to a length, which is undefined.
   if (node.is_array() || node.is_table()) {
     return node.is_array() ? "an array" : "a table";
   }
@@ -38,7 +38,7 @@ std::string text_of(const toml::node& node) {
 void check_type(const Field& field, const toml::node& node, const std::string& where) {
   const bool has_text =
       field.type == Field::Type::text || field.type == Field::Type::choice;
-  // A number that has words too may stand in quotes.
+  // A number with words may be in quotes.
   const bool either = field.is_number() && !field.words.empty();
   if (has_text != node.is_string() && !either) {
     throw ConfigError(
@@ -51,8 +51,8 @@ void check_version(const toml::node& node, const std::string& where) {
   // The inexact value() casts 1e300 to int64, which is undefined.
   if (const auto version = node.value_exact<int64_t>(); version != kFormatVersion) {
     throw ConfigError(
-        "[config] " + where + ": format_version is " + text_of(node) +
-        ", this program reads " + std::to_string(kFormatVersion) + "; update tandem");
+        "[config] " + where + ": format_version is " + text_of(node) + ", expected " +
+        std::to_string(kFormatVersion) + "; update tandem");
   }
 }
 
@@ -88,7 +88,7 @@ constexpr RenamedRecipe kRenamedRecipes[] = {
     {"004-single", "single-convnet"},
 };
 
-// The same for "a.toml", "./a.toml" and a link to it.
+// Returns the same text for "a.toml", "./a.toml" and a link to it.
 std::string identity(const std::string& path) {
   std::error_code ignored;
   const auto real = std::filesystem::canonical(path, ignored).string();
@@ -105,26 +105,26 @@ void apply_base(
       current_recipe((folder / node.value_or(std::string())).string());
   if (!node.is_string() || seen.count(identity(base)) > 0) {
     throw ConfigError(
-        "[config] " + at_line(path, node) + ": base must name another recipe, not '" +
-        text_of(node) + "'");
+        "[config] " + at_line(path, node) + ": base is '" + text_of(node) +
+        "', expected another recipe; change it");
   }
   apply(config, base, seen);
 }
 
-// [launch] has one key so far: with = "mpirun".
+// [launch] has one key: with = "mpirun".
 void apply_launch(RunConfig& config, const toml::node& node, const std::string& path) {
   const auto* table = node.as_table();
   if (table == nullptr) {
     throw ConfigError(
-        "[config] " + at_line(path, node) +
-        ": launch must be a table with the key with, such as with = \"mpirun\"");
+        "[config] " + at_line(path, node) + ": launch is " + text_of(node) +
+        ", expected a table; write [launch] and with = \"mpirun\" below it");
   }
   for (const auto& [key, value] : *table) {
     const std::string where = at_line(path, value);
     if (key.str() != "with") {
       throw ConfigError(
           "[config] " + where + ": unknown key '" + std::string(key.str()) +
-          "' in [launch]; it takes with = \"tandem\" or \"mpirun\"");
+          "' in [launch]; use with = \"tandem\" or \"mpirun\"");
     }
     const auto& field = find_field("launcher", where);
     check_type(field, value, where);
@@ -138,7 +138,7 @@ bool is_no_setting(const std::string& name) {
          name == "tutorial" || name == "without_gpu";
 }
 
-// Other tools have their settings in sections.
+// Recipes of other tools have settings in sections.
 void refuse_section(
     const std::string& name, const toml::node& node, const std::string& where) {
   const auto& fields = config_fields();
@@ -147,9 +147,8 @@ void refuse_section(
   });
   if (node.is_table() && !known) {
     throw ConfigError(
-        "[config] " + where + ": unknown key '" + name +
-        "', a table, and settings stand in none; leave out [" + name +
-        "], and what is below it stays as it is");
+        "[config] " + where + ": unknown table [" + name +
+        "], but settings need no table; delete the line [" + name + "]");
   }
 }
 
@@ -165,9 +164,7 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
     if (name == "scaling") {
       throw ConfigError(
           "[config] " + where +
-          ": a scaling recipe names runs and is not one itself; "
-          "start it with tandem scaling " +
-          path);
+          ": unknown table [scaling] for a run; use tandem scaling " + path);
     }
     if (name == "format_version") {
       check_version(node, where);
@@ -187,9 +184,9 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
   }
 }
 
-// Advice where the line is such as: model = net
+// Returns advice if the line is like: model = net
 std::string quotes_missing_in(const std::string& content, uint32_t line) {
-  // The standard library's expressions recurse: a long line could fill the stack.
+  // std::regex recurses, so a long line could exhaust the stack.
   constexpr size_t kLongest = 200;
   static const std::regex kUnquoted(R"(\s*(\w+)\s*=\s*([A-Za-z][^\s"'#]*)\s*(#.*)?)");
   const auto lines = split(content, '\n');
@@ -204,7 +201,7 @@ std::string quotes_missing_in(const std::string& content, uint32_t line) {
         return parts[1] == field.name &&
                (field.type == Field::Type::text || field.type == Field::Type::choice);
       });
-  return is_text ? "; texts stand in quotes: " + parts[1].str() + " = \"" +
+  return is_text ? "; write the text in quotes: " + parts[1].str() + " = \"" +
                        parts[2].str() + "\""
                  : "";
 }

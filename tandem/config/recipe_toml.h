@@ -7,17 +7,18 @@
 
 namespace tandem {
 
-// For sources that read recipes only: it needs toml++.
+// Only for sources that read recipes, since it needs toml++.
 
-/// The table of a file's text. Throws ConfigError with `name` and line for what is no
-/// TOML. Small texts only: the parser's recursion grows with the dots in a key.
+/// Parses the text of a file. Throws ConfigError with `name` and line if it is not
+/// TOML. The recursion of the parser grows with the number of dots in a key, so texts
+/// must be small.
 toml::table parse_toml(std::string_view text, const std::string& name);
 
-/// The recipe's table. Throws DataError when the file cannot be read, ConfigError with
-/// file and line for what is not TOML.
+/// Reads a recipe. Throws DataError if the file cannot be read, ConfigError with file
+/// and line if it is not TOML.
 toml::table parse_recipe(const std::string& path);
 
-/// "recipe.toml:3".
+/// Returns file and line, such as "recipe.toml:3".
 std::string at_line(const std::string& path, const toml::node& node);
 
 }  // namespace tandem

@@ -15,12 +15,12 @@
 
 namespace tandem {
 
-/// Every setting of a training run, in the structs that its parts take. A setting's
-/// name, range and meaning are written once, in its struct's describe(), from which
-/// fields.h makes recipes, flags, help and checks. Needs no LibTorch, so the thin
-/// program can use it too.
+/// All settings of a training run, in the structs that its parts use. Name, range and
+/// meaning of a setting are written once, in describe() of its struct, from which
+/// fields.h makes recipes, flags, help and checks. It needs no LibTorch, so the thin
+/// program uses it too.
 struct RunConfig {
-  // What tables and reports call the run.
+  // Name of the run in tables and reports.
   std::string name = "run";
   DataOptions data;
   ModelSettings model;
@@ -33,31 +33,32 @@ struct RunConfig {
   RankOptions ranks;
   OutputOptions output;
 
-  /// ranks.nproc, or the usable CPUs.
+  /// Returns ranks.nproc, or the number of usable CPUs.
   int num_ranks_here() const;
-  /// Whether mpirun has to start the ranks.
+  /// Returns whether mpirun has to start the ranks.
   bool needs_mpirun() const;
 };
 
-/// The whole config as a recipe that repeats the run.
+/// Returns all settings as a recipe that repeats the run.
 [[nodiscard]] std::string to_toml(const RunConfig& config);
 
-/// Throws ConfigError for a number out of range, a setting that means nothing beside
-/// the others, or settings that contradict each other.
+/// Checks all settings. Throws ConfigError for a number out of range, a setting that
+/// the other settings do not use, or settings that contradict each other.
 void check(const RunConfig& config);
 
-/// Reads a recipe (TOML) over `config`. A recipe may name another as its `base`,
-/// relative to itself, which is read first.
+/// Reads a recipe (TOML) into `config`. Settings that the recipe does not have stay
+/// unchanged. A recipe may name another recipe as its `base`, relative to its own
+/// folder, which is read first.
 ///
-/// Throws DataError when the file cannot be read, ConfigError with file and line
-/// for what is wrong in it.
+/// Throws DataError if the file cannot be read, ConfigError with file and line for an
+/// error in it.
 void read_recipe(RunConfig& config, const std::string& path);
 
 /// Returns the path of a recipe, or its new path if the file was renamed: "ddp.toml" in
 /// the folder of "003-ddp.toml" if only the former exists.
 [[nodiscard]] std::string current_recipe(const std::string& path);
 
-/// A JSON schema (draft 7) of recipes, for editors.
+/// Returns a JSON schema (draft 7) of recipes, for editors.
 [[nodiscard]] std::string recipe_schema();
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// A JSON schema of recipes, by which TOML editors complete and check them.
+// A JSON schema of recipes, with which TOML editors complete and check them.
 
 #include <nlohmann/json.hpp>
 
@@ -71,7 +71,7 @@ std::string recipe_schema() {
   ordered_json properties;
   properties["format_version"] = {{"const", 1}};
   properties["base"] = {
-      {"type", "string"}, {"description", "another recipe, which is read first"}};
+      {"type", "string"}, {"description", "recipe whose settings are read first"}};
   properties["description"] = {
       {"type", "string"}, {"description", "one line about the recipe"}};
   properties["without_gpu"] = {

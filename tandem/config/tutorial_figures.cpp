@@ -14,11 +14,11 @@ namespace {
     const std::string& path, const toml::node& node, const std::string& key,
     const std::string& wanted) {
   throw ConfigError(
-      "[config] " + at_line(path, node) + ": " + key + " must be " + wanted +
-      "; change it");
+      "[config] " + at_line(path, node) + ": " + key + " has a wrong value, expected " +
+      wanted + "; change it");
 }
 
-// A table of a recipe, nullptr where there is none.
+// Returns a table of a recipe, or nullptr if there is none.
 const toml::table* part_of(
     const toml::table& recipe, const std::string& path, const std::string& name) {
   const auto* node = recipe.get(name);
@@ -28,7 +28,7 @@ const toml::table* part_of(
   return node == nullptr ? nullptr : node->as_table();
 }
 
-// The tutorial's number, such as "003", stands alone or in the table.
+// The number of the tutorial, such as "003", is the value itself or a key of the table.
 const toml::table* tutorial_table(const toml::table& recipe, const std::string& path) {
   const auto* node = recipe.get("tutorial");
   if (node != nullptr && node->is_string()) {
@@ -84,7 +84,7 @@ std::vector<double> numbers_of(
   return numbers;
 }
 
-// `unit`: what the number is multiplied by.
+// `unit`: factor on the numbers.
 TutorialFigure figure_of(
     const std::string& path, const toml::node& node, const std::string& key,
     const std::vector<int>& processes, double unit) {

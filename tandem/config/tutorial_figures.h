@@ -56,20 +56,21 @@ struct RecipeSummary {
 /// keys of the base are ignored. Throws as read_tutorial_figures().
 RecipeSummary read_recipe_summary(const std::string& path);
 
-/// The path of the recipe that is to be taken where there is no GPU: what this recipe's
-/// own key without_gpu names, relative to it; "" without the key. Throws as
-/// read_tutorial_figures().
+/// Returns the path of the recipe to use if there is no GPU: the key without_gpu of
+/// this recipe, relative to its folder; "" without the key. The key of the base is
+/// ignored. Throws as read_tutorial_figures().
 std::string read_without_gpu(const std::string& path);
 
-/// A recipe's [scaling] table: which recipes to run (paths from the current directory),
-/// with how many ranks. Such a recipe has no settings.
+/// The [scaling] table of a recipe that has no settings: recipes to run, as paths from
+/// the current directory, and numbers of ranks.
 struct ScalingRecipe {
   std::vector<std::string> recipes;
   std::vector<int> nproc;
 };
 
-/// nullopt for a recipe without the table. Keys: recipes (texts, relative to the
-/// recipe) and nproc (whole numbers). Throws as read_tutorial_figures().
+/// Reads the table; returns nullopt for a recipe without it. Keys: recipes (texts,
+/// relative to the folder of the recipe) and nproc (whole numbers). Throws as
+/// read_tutorial_figures().
 std::optional<ScalingRecipe> read_scaling_recipe(const std::string& path);
 
 }  // namespace tandem

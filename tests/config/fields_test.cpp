@@ -88,7 +88,7 @@ TEST(Fields, ASettingOfAnotherChoiceIsRefused) {
   config.optimizer.momentum = 0.9;
   EXPECT_THAT(
       error_of<ConfigError>([&] { check(config); }),
-      HasSubstr("momentum is 0.9, but optimizer adam has none, only sgd; leave out "
+      HasSubstr("momentum is 0.9, which is for optimizer sgd, not adam; leave out "
                 "--momentum, or change --optimizer"));
   config.optimizer.kind = OptimizerKind::sgd;
   EXPECT_NO_THROW(check(config));

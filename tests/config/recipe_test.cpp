@@ -46,7 +46,7 @@ TEST(Recipe, LaunchTableSaysWhatStartsTheRanks) {
   EXPECT_EQ(
       read_text("[launch]\nwith = \"mpirun\"\n").ranks.launcher, LauncherKind::mpirun);
   for (const auto& [text, wanted] : std::vector<std::pair<std::string, std::string>>{
-           {"launch = \"mpirun\"\n", "a.toml:1: launch must be a table"},
+           {"launch = \"mpirun\"\n", "a.toml:1: launch is mpirun, expected a table"},
            {"[launch]\nby = \"mpirun\"\n", "a.toml:2: unknown key 'by' in [launch]"},
            {"[launch]\nwith = 3\n",
             "a.toml:2: launcher = 3, expected a string in quotes"}}) {
@@ -84,7 +84,7 @@ TEST(Recipe, ABaseThatLeadsBackIsRefusedUnderEveryName) {
     replace_file(scratch / "a.toml", "model = \"net\"\nbase = \"" + base + "\"\n");
     EXPECT_THAT(
         error_of<ConfigError>([&] { read(scratch / "a.toml"); }),
-        AllOf(HasSubstr("a.toml:2"), HasSubstr("not '" + base + "'")));
+        AllOf(HasSubstr("a.toml:2"), HasSubstr("base is '" + base + "'")));
   }
   replace_file(scratch / "a.toml", "base = \"b.toml\"\n");
   replace_file(scratch / "b.toml", "base = \"./a.toml\"\n");
@@ -95,7 +95,7 @@ TEST(Recipe, ABaseThatLeadsBackIsRefusedUnderEveryName) {
 TEST(Recipe, AnArrayOrATableInAValuesPlaceIsNamedAsOne) {
   const Scratch scratch;
   for (const auto& [line, found] : std::vector<std::pair<std::string, std::string>>{
-           {"base = [inf]", "not 'an array'"},
+           {"base = [inf]", "base is 'an array'"},
            {"lr = {a = [nan]}", "lr is 'a table'"}}) {
     replace_file(scratch / "a.toml", line);
     EXPECT_THAT(

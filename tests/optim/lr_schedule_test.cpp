@@ -164,7 +164,7 @@ TEST(LrSchedule, RejectsSettingsOfOtherSchedules) {
   options.gamma = 0.5;
   EXPECT_EQ(
       error_of(options),
-      "[config] gamma is 0.5, but schedule cosine has none, only step; leave out "
+      "[config] gamma is 0.5, which is for schedule step, not cosine; leave out "
       "--gamma, or change --schedule");
 }
 

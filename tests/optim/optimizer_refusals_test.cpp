@@ -35,17 +35,22 @@ TEST(Optimizer, RejectsSettingsOfOtherOptimizers) {
   options.momentum = 0.9;
   EXPECT_EQ(
       error_of(options),
-      "[config] momentum is 0.9, but optimizer adam has none, only sgd; leave out "
+      "[config] momentum is 0.9, which is for optimizer sgd, not adam; leave out "
       "--momentum, or change --optimizer");
   options = named("sgd");
   options.eps = 1e-8;
-  EXPECT_THAT(error_of(options), HasSubstr("eps is 1e-08, but optimizer sgd"));
+  EXPECT_THAT(
+      error_of(options), HasSubstr("eps is 1e-08, which is for optimizer adam"));
   options = named("adadelta");
   options.amsgrad = true;
-  EXPECT_THAT(error_of(options), HasSubstr("amsgrad is true, but optimizer adadelta"));
+  EXPECT_THAT(
+      error_of(options),
+      HasSubstr("amsgrad is true, which is for optimizer adam, adamw, not adadelta"));
   options = named("adamw");
   options.rho = 0.8;
-  EXPECT_THAT(error_of(options), HasSubstr("rho is 0.8, but optimizer adamw"));
+  EXPECT_THAT(
+      error_of(options),
+      HasSubstr("rho is 0.8, which is for optimizer adadelta, not adamw"));
 }
 
 TEST(Optimizer, RejectsValuesOutOfRange) {

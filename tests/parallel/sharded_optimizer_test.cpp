@@ -257,7 +257,7 @@ TEST(ShardedOptimizer, RejectsStrategiesWithoutShardedState) {
     options.strategy.optimizer_state = OptimizerState::sharded;
     const auto error = error_of<ConfigError>([&] { train_small_net(comm, options); });
     TANDEM_CHECK(
-        error.find("optimizer_state is sharded, but strategy averaging has none") !=
+        error.find("optimizer_state is sharded, which is for strategy sequential") !=
             std::string::npos,
         error);
     return 0;

@@ -193,7 +193,7 @@ TEST(DivideBatch, RefusesConflictingSettings) {
   for (const auto uneven : {Uneven::drop, Uneven::error}) {
     EXPECT_THAT(
         error_with([&](RunConfig& config) { config.data.uneven = uneven; }),
-        HasSubstr("gives every sample to a rank"));
+        HasSubstr("uses every sample once"));
   }
   EXPECT_THAT(
       error_with([](RunConfig& config) { config.data.share = Share::scatter; }),

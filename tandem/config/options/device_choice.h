@@ -8,10 +8,10 @@
 
 namespace tandem {
 
-/// Where a rank computes.
+/// Device on which a rank computes.
 struct DeviceChoice {
   enum class Kind { automatic, cpu, cuda };
-  // An index: of the host's GPUs, the one of the local rank modulo their number.
+  // Value of `index`: the local rank, modulo the number of GPUs of the host.
   static constexpr int kByLocalRank = -1;
 
   Kind kind = Kind::automatic;
@@ -19,12 +19,12 @@ struct DeviceChoice {
 
   std::string text() const;
 
-  /// nullopt for what names no device.
+  /// Returns nullopt for a text that names no device.
   static std::optional<DeviceChoice> parse(const std::string& text);
 
-  /// The names to choose from; other numbers than 0 are names too.
+  /// Returns the names for help texts; cuda:0 stands for all numbers.
   static std::vector<Choice<Kind>> words();
-  /// All of them, as a regular expression of JSON schemas.
+  /// Regular expression of all names, for the JSON schema.
   static constexpr const char* kPattern = "^(auto|cpu|cuda(:[0-9]{1,4})?)$";
 };
 
@@ -32,11 +32,10 @@ template <>
 struct Choices<DeviceChoice::Kind> {
   static constexpr Choice<DeviceChoice::Kind> rows[] = {
       {DeviceChoice::Kind::automatic, "auto",
-       "cuda where this build has it, the host has a GPU and the run can be on one, "
-       "else cpu"},
+       "cuda if this build and the host have it and the run can use it, else cpu"},
       {DeviceChoice::Kind::cpu, "cpu"},
       {DeviceChoice::Kind::cuda, "cuda",
-       "one of the host's GPUs, that of the rank's number there"}};
+       "the GPU of the rank's number on its host, modulo the number of GPUs"}};
 };
 
 inline std::string DeviceChoice::text() const {
@@ -61,7 +60,8 @@ inline std::optional<DeviceChoice> DeviceChoice::parse(const std::string& text) 
 
 inline std::vector<Choice<DeviceChoice::Kind>> DeviceChoice::words() {
   auto all = choices<Kind>();
-  all.push_back({Kind::cuda, "cuda:0", "the GPU of that number, or of another"});
+  all.push_back(
+      {Kind::cuda, "cuda:0", "the GPU of this number; other numbers likewise"});
   return all;
 }
 

@@ -5,47 +5,46 @@
 
 namespace tandem {
 
-/// What computes a stage. `automatic`: the fastest that can run the model.
+/// Executor of forward and backward. `automatic`: the fastest that can run the model.
 enum class ExecutorKind { automatic, compiled, eager };
 template <>
 struct Choices<ExecutorKind> {
   static constexpr Choice<ExecutorKind> rows[] = {
       {ExecutorKind::automatic, "auto",
-       "compiled, or eager for models that it does not run and on a GPU"},
+       "compiled, but eager on a GPU and for models that compiled cannot run"},
       {ExecutorKind::compiled, "compiled",
-       "oneDNN and kernels of our own; layered models, fp32, bf16, fp16"},
+       "oneDNN and tandem's kernels; layered models in fp32, bf16 or fp16"},
       {ExecutorKind::eager, "eager", "LibTorch's operators and autograd; any model"},
       {ExecutorKind::compiled, "onednn"}};
 };
 
-/// What convolutions and matrix products compute in. `automatic`: bf16 where the CPUs
-/// of all ranks compute in it, else fp32.
+/// Precision of convolutions and matrix products. `automatic`: bf16 if the CPUs of all
+/// ranks compute in it, else fp32.
 enum class Precision { automatic, fp32, tf32, fp64, bf16, fp16 };
 template <>
 struct Choices<Precision> {
   static constexpr Choice<Precision> rows[] = {
       {Precision::fp32, "fp32"},
-      {Precision::tf32, "tf32",
-       "a GPU's: fp32, but products round to 10 digits behind the point"},
+      {Precision::tf32, "tf32", "GPUs only: fp32 whose products use a 10-bit mantissa"},
       {Precision::fp64, "fp64"},
       {Precision::bf16, "bf16",
-       "convolutions and matrix products of training; parameters and gradients in "
-       "float32"},
+       "convolutions and matrix products of training in bfloat16, parameters and "
+       "gradients in float32"},
       {Precision::fp16, "fp16",
-       "mixed precision as on a GPU: layers of training round to float16, see "
-       "--opt-level; no faster than fp32 on a CPU"},
+       "layers of training round to float16 as on a GPU (--opt-level); on a CPU no "
+       "faster than fp32"},
       {Precision::automatic, "auto",
-       "bf16 where the CPUs of all ranks compute in it, else fp32"}};
+       "bf16 if the CPUs of all ranks compute in it, else fp32"}};
 };
 
-/// What fp16 rounds: the two levels of mixed precision of NVIDIA's Apex
+/// Parts of the model that fp16 rounds: the levels O1 and O2 of NVIDIA's Apex
 /// (apex.amp.initialize). Parameters, gradients and batch norm are float32 in both.
 enum class OptLevel { o1, o2 };
 template <>
 struct Choices<OptLevel> {
   static constexpr Choice<OptLevel> rows[] = {
-      {OptLevel::o1, "O1", "layers round to float16, but softmax and loss"},
-      {OptLevel::o2, "O2", "the whole model does, softmax and input too"}};
+      {OptLevel::o1, "O1", "layers round to float16, except softmax and loss"},
+      {OptLevel::o2, "O2", "the whole model rounds, with softmax and input"}};
 };
 
 /// How a rank computes.
@@ -53,7 +52,7 @@ struct ExecOptions {
   // Values of loss_scale.
   static constexpr double kNoScale = 0;
   static constexpr double kDynamicScale = -1;
-  // A value of threads: the CPUs that may be used, divided among the ranks of the host.
+  // Value of threads: the usable CPUs, divided among the ranks of the host.
   static constexpr int64_t kShareOfCpus = 0;
 
   ExecutorKind executor = ExecutorKind::automatic;
@@ -61,8 +60,8 @@ struct ExecOptions {
   OptLevel opt_level = OptLevel::o1;
   // A factor, kNoScale or kDynamicScale (optim/grad_scaler.h).
   double loss_scale = kNoScale;
-  // torch.channels_last: images and convolutions' weights as NHWC. The other executors
-  // have layouts of their own.
+  // torch.channels_last: NHWC for images and weights of convolutions. The compiled
+  // executor chooses its own layouts.
   bool channels_last = false;
   DeviceChoice device;
   int64_t threads = kShareOfCpus;
@@ -71,20 +70,27 @@ struct ExecOptions {
   static void describe(Table& table) {
     using O = ExecOptions;
     table.section("execution");
-    table.add("executor", &O::executor, "what computes a stage");
-    table.add("precision", &O::precision, "what products are computed in");
-    table.add("opt_level", &O::opt_level, "what fp16 rounds, in Apex's words")
+    table.add("executor", &O::executor, "what computes forward and backward");
+    table.add(
+        "precision", &O::precision, "precision of convolutions and matrix products");
+    table
+        .add(
+            "opt_level", &O::opt_level,
+            "parts of the model that round to float16, with Apex's names")
         .needs("precision", &O::precision, {Precision::fp16});
-    // The loss scale is a part of the optimizer's state.
-    table.add("loss_scale", &O::loss_scale, "against underflow of gradients; a number")
+    // The loss scale is part of the optimizer's state.
+    table
+        .add(
+            "loss_scale", &O::loss_scale,
+            "factor on the loss, against underflow of gradients")
         .between(kTiny, kLarge)
         .or_word("none", kNoScale)
         .or_word("dynamic", kDynamicScale)
         .kept(ResumeRule::whether_default);
     table.add(
         "channels_last", &O::channels_last,
-        "executor eager keeps images as NHWC, which a GPU's tensor cores want");
-    table.add("device", &O::device, "where ranks compute");
+        "images and weights in NHWC with --executor eager, faster on tensor cores");
+    table.add("device", &O::device, "device on which ranks compute");
     table.add("threads", &O::threads, "CPU threads of each rank")
         .between(1, 4096)
         .or_word("auto", kShareOfCpus)

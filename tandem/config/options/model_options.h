@@ -7,15 +7,15 @@
 
 namespace tandem {
 
-/// What training minimises. `automatic`: the model's own.
+/// Loss that training minimises. `automatic`: the model's own.
 enum class LossKind {
   automatic,
   cross_entropy,
   nll,
   mse,
-  // Cross-entropy of the outputs' softmax: the loss of programs whose network ends in a
-  // softmax that they give to torch.nn.CrossEntropyLoss, which expects logits. The loss
-  // cannot fall below log(1 + (classes - 1) / e): 1.461 for ten.
+  // Cross-entropy of the outputs' softmax, as computed by programs that pass the
+  // softmax of a network to torch.nn.CrossEntropyLoss, which expects logits. The loss
+  // cannot fall below log(1 + (classes - 1) / e): 1.461 for ten classes.
   softmax_cross_entropy,
 };
 template <>
@@ -24,11 +24,13 @@ struct Choices<LossKind> {
       {LossKind::automatic, "auto", "the model's own"},
       {LossKind::cross_entropy, "cross_entropy", "any model"},
       {LossKind::nll, "nll", "models that end in a log-softmax"},
-      {LossKind::mse, "mse", "outputs against numbers; no data set here has them"},
+      {LossKind::mse, "mse",
+       "for targets that are numbers, which no data set here has"},
       {LossKind::softmax_cross_entropy, "softmax_cross_entropy",
-       "of the outputs' softmax"}};
+       "cross_entropy of the outputs' softmax"}};
 };
 
+/// Reduction of the loss over the global batch.
 enum class Reduction { mean, sum };
 template <>
 struct Choices<Reduction> {
@@ -36,14 +38,14 @@ struct Choices<Reduction> {
       {Reduction::mean, "mean"}, {Reduction::sum, "sum"}};
 };
 
-/// The models of model/zoo.cpp. `custom`: the program brings its own.
+/// Models of model/zoo.cpp. `custom`: a model of the program that calls train().
 enum class ModelKind { custom, net, convnet, net5x5, simplenet, lenet3x3, convnet_bn };
 
 struct ModelRow {
   ModelKind value;
   const char* name;
   const char* help;
-  // What it is trained with; nll where it ends in a log-softmax.
+  // Default loss; nll if the model ends in a log-softmax.
   LossKind loss = LossKind::cross_entropy;
   // Pixels that the loader adds on each side: lenet3x3 is made for 32 x 32.
   int64_t pad = 0;
@@ -68,10 +70,10 @@ struct Choices<ModelKind> {
       {ModelKind::lenet3x3, "mymodel", "", LossKind::cross_entropy, 2}};
 };
 
-/// What a run trains.
+/// Model of a run and its loss.
 struct ModelSettings {
   ModelKind kind = ModelKind::net;
-  // A file of weights to start from; "": random ones.
+  // File of initial weights; "" for random weights.
   std::string init;
   bool dropout = true;
   LossKind loss = LossKind::automatic;
@@ -81,23 +83,23 @@ struct ModelSettings {
   static void describe(Table& table) {
     using O = ModelSettings;
     table.section("model");
-    table.add("model", &O::kind, "which network")
+    table.add("model", &O::kind, "model to train")
         .at_the_end()
         .kept()
-        .alternative("bring your own (examples/custom_model)");
-    // A run needs its initial weights only when it begins: leaving them out later is no
-    // change.
+        .alternative("write your own (examples/custom_model)");
+    // A run needs its initial weights only at its start, so a resumed run may leave
+    // them out.
     table
         .add(
             "init", &O::init,
-            "weights to start from: a checkpoint, a safetensors file or one that "
-            "Python's torch.save(state_dict) wrote")
+            "initial weights: a checkpoint, a safetensors file, or a file of Python's "
+            "torch.save(state_dict); empty: random")
         .local()
         .kept(ResumeRule::value_or_empty);
-    table.add("dropout", &O::dropout, "false: the model's dropout layers do nothing")
+    table.add("dropout", &O::dropout, "use the dropout layers of the model").kept();
+    table.add("loss", &O::loss, "loss that training minimises").kept();
+    table.add("reduction", &O::reduction, "reduction of the loss over the global batch")
         .kept();
-    table.add("loss", &O::loss, "what training minimises").kept();
-    table.add("reduction", &O::reduction, "of the loss over the global batch").kept();
   }
 };
 

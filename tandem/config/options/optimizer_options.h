@@ -6,26 +6,28 @@
 
 namespace tandem {
 
+/// Optimizers, with PyTorch's rules.
 enum class OptimizerKind { sgd, adam, adamw, adadelta };
 template <>
 struct Choices<OptimizerKind> {
   static constexpr Choice<OptimizerKind> rows[] = {
-      {OptimizerKind::sgd, "sgd", "gradient descent; momentum, dampening, nesterov"},
-      {OptimizerKind::adam, "adam", "Adam; beta1, beta2, eps, amsgrad"},
+      {OptimizerKind::sgd, "sgd",
+       "stochastic gradient descent: momentum, dampening, nesterov"},
+      {OptimizerKind::adam, "adam", "Adam: beta1, beta2, eps, amsgrad"},
       {OptimizerKind::adamw, "adamw",
-       "Adam with decoupled weight decay; settings as adam"},
-      {OptimizerKind::adadelta, "adadelta", "Adadelta; rho, eps"}};
+       "Adam with decoupled weight decay: settings of adam"},
+      {OptimizerKind::adadelta, "adadelta", "Adadelta: rho, eps"}};
 };
 
-/// Settings of all optimizers, with PyTorch's meanings. An unset `lr`, `eps` or
-/// `weight_decay` takes the optimizer's own PyTorch default.
+/// Settings of all optimizers, with PyTorch's meanings. The default of `lr`, `eps` and
+/// `weight_decay` is the optimizer's default in PyTorch.
 struct OptimizerOptions {
   static constexpr double kUnset = -1;
 
   OptimizerKind kind = OptimizerKind::sgd;
   double lr = kUnset;
   double weight_decay = kUnset;
-  // False: biases and norms are left out of weight decay.
+  // False: no weight decay for biases and the parameters of norms.
   bool decay_bias_and_norm = true;
   double eps = kUnset;
   // SGD
@@ -44,41 +46,50 @@ struct OptimizerOptions {
     using O = OptimizerOptions;
     using K = OptimizerKind;
     table.section("optimizer");
-    table.add("optimizer", &O::kind, "which optimizer").at_the_end().kept();
+    table.add("optimizer", &O::kind, "optimizer").at_the_end().kept();
     table.add("lr", &O::lr, "learning rate; -1: the optimizer's default")
         .between(0, kLarge)
         .or_unset(O::kUnset)
         .also({"--learning-rate"});
-    table.add("weight_decay", &O::weight_decay, "-1: the optimizer's default")
+    table
+        .add(
+            "weight_decay", &O::weight_decay,
+            "weight decay; -1: the optimizer's default")
         .between(0, kLarge)
         .or_unset(O::kUnset);
     table.add(
         "decay_bias_and_norm", &O::decay_bias_and_norm,
-        "apply weight decay to biases and norms too, as PyTorch does");
-    table.add("eps", &O::eps, "-1: the optimizer's default")
+        "weight decay also for biases and norms, as in PyTorch");
+    table
+        .add(
+            "eps", &O::eps,
+            "term that avoids division by 0; -1: the optimizer's default")
         .between(kTiny, kLarge)
         .or_unset(O::kUnset)
         .needs("optimizer", &O::kind, {K::adam, K::adamw, K::adadelta});
-    // sgd has state with momentum only.
-    table.add("momentum", &O::momentum, "share of the last step that goes on")
+    // With momentum, and only then, sgd has a state.
+    table.add("momentum", &O::momentum, "SGD momentum factor")
         .between(0, 1)
         .needs("optimizer", &O::kind, {K::sgd})
         .kept(ResumeRule::whether_default);
-    table.add("dampening", &O::dampening, "share of the gradient kept from momentum")
+    table.add("dampening", &O::dampening, "dampening of the gradient in SGD momentum")
         .between(0, 1)
         .needs("optimizer", &O::kind, {K::sgd});
-    table.add("nesterov", &O::nesterov, "Nesterov's momentum")
+    table.add("nesterov", &O::nesterov, "Nesterov momentum")
         .needs("optimizer", &O::kind, {K::sgd});
-    table.add("beta1", &O::beta1, "decay of the gradients' mean")
+    table.add("beta1", &O::beta1, "decay rate of the mean of gradients")
         .between(0, 1)
         .needs("optimizer", &O::kind, {K::adam, K::adamw});
-    table.add("beta2", &O::beta2, "decay of the squares' mean")
+    table.add("beta2", &O::beta2, "decay rate of the mean of squared gradients")
         .between(0, 1)
         .needs("optimizer", &O::kind, {K::adam, K::adamw});
-    table.add("amsgrad", &O::amsgrad, "divide by the largest mean of squares so far")
+    table
+        .add(
+            "amsgrad", &O::amsgrad,
+            "AMSGrad: divide by the largest mean of squares so far")
         .needs("optimizer", &O::kind, {K::adam, K::adamw})
         .kept();
-    table.add("rho", &O::rho, "decay of the squares' mean")
+    table.add("rho", &O::rho, "decay rate of the means of squares")
         .between(0, 1)
         .needs("optimizer", &O::kind, {K::adadelta});
   }

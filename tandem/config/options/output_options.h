@@ -7,33 +7,34 @@
 
 namespace tandem {
 
-/// Which of log_every steps has the report.
+/// Which of log_every steps is reported.
 enum class LogAt { last_and_end, last, first };
 template <>
 struct Choices<LogAt> {
   static constexpr Choice<LogAt> rows[] = {
-      {LogAt::last_and_end, "last+end", "their last, and an epoch's last"},
-      {LogAt::last, "last"},
-      {LogAt::first, "first", "of N steps those with {batch_index} 0, N, 2 N"}};
+      {LogAt::last_and_end, "last+end", "the last one, and the last step of an epoch"},
+      {LogAt::last, "last", "the last one"},
+      {LogAt::first, "first", "the first one: {batch_index} 0, N, 2 N"}};
 };
 
-/// Who reports.
+/// Ranks that report.
 enum class LogRanks { first, host, all };
 template <>
 struct Choices<LogRanks> {
   static constexpr Choice<LogRanks> rows[] = {
-      {LogRanks::first, "0", "for all ranks together"},
-      {LogRanks::host, "host", "the first of each host, its own numbers"},
-      {LogRanks::all, "all", "each its own"}};
+      {LogRanks::first, "0", "rank 0, with the figures of all ranks"},
+      {LogRanks::host, "host", "the first rank of each host, with its own figures"},
+      {LogRanks::all, "all", "every rank, with its own figures"}};
 };
 
-/// What a checkpoint that cannot be written does to the run.
+/// Reaction to a checkpoint that cannot be written.
 enum class OnSaveError { stop, warn };
 template <>
 struct Choices<OnSaveError> {
   static constexpr Choice<OnSaveError> rows[] = {
-      {OnSaveError::stop, "stop", "the run ends"},
-      {OnSaveError::warn, "warn", "a warning, unless it is the run's last"}};
+      {OnSaveError::stop, "stop", "end the run"},
+      {OnSaveError::warn, "warn",
+       "warn, but end the run if it is the last checkpoint"}};
 };
 
 /// Action of the run on SIGUSR1 to any rank.
@@ -45,11 +46,11 @@ struct Choices<OnSigusr1> {
       {OnSigusr1::stop, "stop", "save a checkpoint and stop with exit code 75"}};
 };
 
-/// What a run writes, where and when.
+/// Files and lines that a run writes.
 struct OutputOptions {
-  // The run directory; "": nothing is written.
+  // Run directory; "": no files are written.
   std::string out;
-  // A checkpoint to go on from, or "auto".
+  // Checkpoint to resume from, or "auto".
   std::string resume;
   int64_t checkpoint_every = 0;
   double checkpoint_minutes = 0;
@@ -77,50 +78,58 @@ struct OutputOptions {
   static void describe(Table& table) {
     using O = OutputOptions;
     table.section("output");
-    table.add("out", &O::out, "run directory; none: nothing is written")
+    table.add("out", &O::out, "run directory; empty: no files are written")
         .local()
         .of_one_start();
-    table.add("resume", &O::resume, "checkpoint to go on from, or auto")
+    table
+        .add(
+            "resume", &O::resume,
+            "checkpoint to resume from; auto: the newest in --out, if any")
         .local()
         .of_one_start();
     table
         .add(
             "checkpoint_every", &O::checkpoint_every,
-            "also save every N steps; 0: at the end of epochs")
+            "also save a checkpoint every N steps; 0: only after epochs")
         .between(0, kMany);
     table
         .add(
             "checkpoint_minutes", &O::checkpoint_minutes,
-            "also save when so many minutes have passed; 0: never")
+            "also save a checkpoint every N minutes; 0: only after epochs")
         .between(0, kLarge);
-    table.add("keep_checkpoints", &O::keep_checkpoints, "newest to keep; 0: all")
+    table
+        .add(
+            "keep_checkpoints", &O::keep_checkpoints,
+            "number of newest checkpoints to keep; 0: all")
         .between(0, kMany);
     table.add(
         "keep_best", &O::keep_best,
         "also keep the checkpoint with the lowest test loss, as checkpoints/best");
-    table.add("on_save_error", &O::on_save_error, "what a checkpoint that fails does");
+    table.add(
+        "on_save_error", &O::on_save_error,
+        "reaction to a checkpoint that cannot be written");
     table.add("on_sigusr1", &O::on_sigusr1, "action on SIGUSR1 to any rank");
     table.add("log_every", &O::log_every, "steps between reports").between(1, kMany);
-    table.add("log_at", &O::log_at, "which of them has the report");
-    table.add("log_ranks", &O::log_ranks, "who reports");
+    table.add("log_at", &O::log_at, "which of log_every steps is reported");
+    table.add("log_ranks", &O::log_ranks, "ranks that report");
     table
         .add(
             "join_line", &O::join_line,
-            "template of a line before a rank meets the others: {rank} {master_addr} "
+            "template of a line before a rank joins: {rank} {master_addr} "
             "{master_port}")
         .line_template();
     table
         .add(
             "start_line", &O::start_line,
-            "template of a first line; {rank} {share} {epochs} and the like stand for "
-            "values")
+            "template of the first line: {rank} {share} {epochs} and other values")
         .line_template();
     table
         .add(
             "log_line", &O::log_line,
-            "template of reports, such as 'step {step}/{steps} loss {loss:.4f}'; loss "
-            "is the mean since the last report, {batch_loss} that of the rank's last "
-            "batch alone; off: none")
+            "template of reports, such as 'step {step}/{steps} loss {loss:.4f}'; "
+            "{loss} "
+            "is the mean since the last report, {batch_loss} the loss of the rank's "
+            "last batch; off: no reports")
         .line_template();
     table
         .add(
@@ -130,24 +139,23 @@ struct OutputOptions {
     table
         .add(
             "converged_line", &O::converged_line,
-            "template of a line when min_delta ends a rank's training")
+            "template of a line when --min-delta ends the training of a rank")
         .line_template();
-    table.add("test_line", &O::test_line, "template of test results; off: none")
+    table.add("test_line", &O::test_line, "template of test results; off: no line")
         .line_template();
     table.add("end_line", &O::end_line, "template of the last line").line_template();
     table
         .add(
             "eval_every", &O::eval_every,
-            "evaluate after every n-th epoch, and after the last")
+            "evaluate after every N epochs, and after the last")
         .between(1, 1 << 24);
     table.add("eval_batch_size", &O::eval_batch_size, "samples per evaluation batch")
         .between(1, 1 << 24);
-    table.add("trace", &O::trace, "write trace.json of the first steps");
+    table.add("trace", &O::trace, "write a trace of the first steps, trace.json");
     table
         .add(
             "dry_run", &O::dry_run,
-            "two training steps of one epoch, two evaluation batches, no "
-            "checkpoint")
+            "try a run: two training steps, two evaluation batches, no checkpoint")
         .also({"--fast-dev-run"})
         .of_one_start();
   }

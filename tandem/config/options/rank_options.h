@@ -7,13 +7,16 @@
 
 namespace tandem {
 
+/// Whether a rank is a process or a thread.
 enum class RankKind { process, thread };
 template <>
 struct Choices<RankKind> {
   static constexpr Choice<RankKind> rows[] = {
-      {RankKind::process, "process"}, {RankKind::thread, "thread"}};
+      {RankKind::process, "process"},
+      {RankKind::thread, "thread", "all ranks in one process"}};
 };
 
+/// Program that starts the ranks.
 enum class LauncherKind { tandem, mpirun };
 template <>
 struct Choices<LauncherKind> {
@@ -21,7 +24,7 @@ struct Choices<LauncherKind> {
       {LauncherKind::tandem, "tandem"}, {LauncherKind::mpirun, "mpirun"}};
 };
 
-/// How many ranks there are, and where.
+/// Number, type and hosts of the ranks.
 struct RankOptions {
   // Value of nproc: one rank per usable CPU.
   static constexpr int64_t kPerCpu = 0;
@@ -39,18 +42,19 @@ struct RankOptions {
   static void describe(Table& table) {
     using O = RankOptions;
     table.section("ranks");
-    table.add("nproc", &O::nproc, "ranks on this host")
+    table.add("nproc", &O::nproc, "number of ranks on this host")
         .between(1, 4096)
-        .or_word("auto", kPerCpu, "one per usable CPU")
+        .or_word("auto", kPerCpu, "one rank per usable CPU")
         .also({"--nproc-per-node", "--num-processes", "--gpus", "-g"})
         .local();
-    table.add("rank_type", &O::kind, "what each rank is").formerly("ranks");
+    table.add("rank_type", &O::kind, "type of each rank").formerly("ranks");
     table.add(
-        "launcher", &O::launcher, "what starts the ranks; mpirun for backend mpi");
-    table.add("nnodes", &O::nnodes, "hosts")
+        "launcher", &O::launcher,
+        "program that starts the ranks; --backend mpi needs mpirun");
+    table.add("nnodes", &O::nnodes, "number of hosts")
         .between(1, 1 << 16)
         .also({"--num-machines", "--nodes", "-n"});
-    table.add("node_rank", &O::node_rank, "which of them this is, from 0")
+    table.add("node_rank", &O::node_rank, "number of this host, from 0")
         .between(0, (1 << 16) - 1)
         .also({"--machine-id", "--nr", "-nr"})
         .local()
@@ -61,14 +65,14 @@ struct RankOptions {
     table
         .add(
             "master_port", &O::master_port,
-            "port at host 0 (also MASTER_PORT); 0: a free one")
+            "port of host 0 (also MASTER_PORT); 0: a free port")
         .between(0, 65535)
         .local()
         .of_one_start();
     table
         .add(
             "grace_seconds", &O::grace_seconds,
-            "for saving after SIGTERM, SIGINT or SIGHUP, before ranks are killed")
+            "seconds to save after SIGTERM, SIGINT or SIGHUP before ranks are killed")
         .between(0, 1e6);
   }
 };

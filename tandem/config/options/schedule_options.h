@@ -6,13 +6,14 @@
 
 namespace tandem {
 
+/// Learning rate schedules.
 enum class ScheduleKind { constant, step, cosine, one_cycle };
 template <>
 struct Choices<ScheduleKind> {
   static constexpr Choice<ScheduleKind> rows[] = {
       {ScheduleKind::constant, "constant", "always lr"},
-      {ScheduleKind::step, "step", "times gamma every step_size epochs"},
-      {ScheduleKind::cosine, "cosine", "half a cosine from lr to min_lr"},
+      {ScheduleKind::step, "step", "lr times gamma every step_size epochs"},
+      {ScheduleKind::cosine, "cosine", "half a cosine from lr down to min_lr"},
       {ScheduleKind::one_cycle, "one_cycle",
        "up from lr / div_factor to lr, then down to almost 0"}};
 };
@@ -23,15 +24,15 @@ struct LrScheduleOptions {
   // step: multiply by gamma every step_size epochs.
   double gamma = 0.7;
   int64_t step_size = 1;
-  // cosine: the learning rate when the run is over.
+  // cosine: learning rate at the end of the run.
   double min_lr = 0;
-  // one_cycle: torch.optim.lr_scheduler.OneCycleLR (cosine annealing); the optimizer's
-  // lr is max_lr.
+  // one_cycle: torch.optim.lr_scheduler.OneCycleLR with cosine annealing; max_lr is the
+  // optimizer's lr.
   double pct_start = 0.3;
   double div_factor = 25;
   double final_div_factor = 1e4;
-  // Any schedule: its learning rate is multiplied by a factor that rises linearly over
-  // this many first steps (the first has 1 / warmup_steps).
+  // All schedules: over this many first steps the learning rate is multiplied by a
+  // factor that rises linearly, from 1 / warmup_steps to 1.
   int64_t warmup_steps = 0;
 
   template <typename Table>
@@ -39,26 +40,38 @@ struct LrScheduleOptions {
     using O = LrScheduleOptions;
     using K = ScheduleKind;
     table.section("schedule");
-    table.add("schedule", &O::kind, "how lr changes").at_the_end();
-    table.add("gamma", &O::gamma, "factor on the learning rate")
+    table.add("schedule", &O::kind, "learning rate schedule").at_the_end();
+    table.add("gamma", &O::gamma, "factor on the learning rate every step_size epochs")
         .between(0, kLarge)
         .needs("schedule", &O::kind, {K::step});
-    table.add("step_size", &O::step_size, "epochs between factors")
+    table
+        .add(
+            "step_size", &O::step_size,
+            "epochs between two changes of the learning rate")
         .between(1, 1e9)
         .needs("schedule", &O::kind, {K::step});
-    table.add("min_lr", &O::min_lr, "the last learning rate")
+    table.add("min_lr", &O::min_lr, "learning rate at the end of the run")
         .between(0, kLarge)
         .needs("schedule", &O::kind, {K::cosine});
-    table.add("pct_start", &O::pct_start, "share of the steps in which lr rises")
+    table
+        .add(
+            "pct_start", &O::pct_start,
+            "share of the steps in which the learning rate rises, 0 to 1")
         .between(0, 1)
         .needs("schedule", &O::kind, {K::one_cycle});
-    table.add("div_factor", &O::div_factor, "lr / first lr")
+    table.add("div_factor", &O::div_factor, "lr divided by the first learning rate")
         .between(kTiny, kLarge)
         .needs("schedule", &O::kind, {K::one_cycle});
-    table.add("final_div_factor", &O::final_div_factor, "first lr / last lr")
+    table
+        .add(
+            "final_div_factor", &O::final_div_factor,
+            "first learning rate divided by the last")
         .between(kTiny, kLarge)
         .needs("schedule", &O::kind, {K::one_cycle});
-    table.add("warmup_steps", &O::warmup_steps, "steps over which lr rises")
+    table
+        .add(
+            "warmup_steps", &O::warmup_steps,
+            "first steps over which the learning rate rises linearly")
         .between(0, kMany);
   }
 };

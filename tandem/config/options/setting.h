@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// One of the few values of a setting, under the name that recipes and flags use.
+/// A value of a setting, with its name in recipes and flags.
 template <typename E>
 struct Choice {
   E value;
@@ -17,13 +17,13 @@ struct Choice {
   const char* help = "";
 };
 
-/// Specialised beside each enum: `static constexpr Row rows[]`, where Row is Choice<E>
-/// or has its members and further traits. A value's first row is its name; later ones
-/// are other names that are understood too.
+/// Table of the values of an enum, specialized next to it: `static constexpr Row
+/// rows[]`, where Row is Choice<E>, or has its members and further traits. The first
+/// row of a value has its name; later rows of the value are aliases.
 template <typename E>
 struct Choices;
 
-/// The row of a value, with its traits.
+/// Returns the first row of a value, with its traits.
 template <typename E>
 constexpr const auto& row_of(E value) {
   for (const auto& row : Choices<E>::rows) {
@@ -34,7 +34,7 @@ constexpr const auto& row_of(E value) {
   throw std::logic_error("an enumerator without a row");
 }
 
-/// Returns whether a row is a further name of its value.
+/// Returns whether a row is an alias.
 template <typename Row>
 constexpr bool is_alias(const Row& row) {
   return &row != &row_of(row.value);
@@ -55,7 +55,7 @@ std::optional<E> find_choice(const std::string& name) {
   return std::nullopt;
 }
 
-/// All values with name and help, without other names.
+/// Returns all values with name and help, without aliases.
 template <typename E>
 std::vector<Choice<E>> choices() {
   std::vector<Choice<E>> all;
@@ -76,9 +76,9 @@ std::vector<std::string> choice_names() {
   return names;
 }
 
-/// What to throw for a name that is not among `names`, with the nearest of them;
-/// `where` says where it was given, such as "--sync" or "recipe.toml:3: sync";
-/// `alternative` what else there is, or "".
+/// Returns the error for a name that is not among `names`, with the nearest of them.
+/// `where`: the flag or line, such as "--sync" or "recipe.toml:3: sync". `alternative`:
+/// advice besides the names, or "".
 inline ConfigError unknown_choice(
     const std::string& where, const std::string& name,
     const std::vector<std::string>& names, const std::string& alternative = "") {
@@ -88,7 +88,7 @@ inline ConfigError unknown_choice(
       (alternative.empty() ? "" : ", or " + alternative));
 }
 
-/// The value of a name. Throws unknown_choice().
+/// Returns the value of a name. Throws unknown_choice().
 template <typename E>
 E parse_choice(const std::string& where, const std::string& name) {
   if (const auto value = find_choice<E>(name)) {
@@ -97,21 +97,21 @@ E parse_choice(const std::string& where, const std::string& name) {
   throw unknown_choice(where, name, choice_names<E>());
 }
 
-// Common ends of ranges.
+// Common limits of ranges.
 constexpr double kMany = 1e12;
-// The smallest and largest that stay finite, and not 0, in float32.
+// Float32 holds numbers between these limits without becoming infinite or 0.
 constexpr double kTiny = 1e-37;
 constexpr double kLarge = 1e37;
 
-/// What a run that goes on must not change (checkpoint/resume_settings.h).
+/// Part of a setting that a resumed run must not change (checkpoint/resume_settings.h).
 enum class ResumeRule {
-  // It may change.
+  // Nothing.
   no,
   // The value.
   value,
-  // Whether it is the default.
+  // Whether the value is the default.
   whether_default,
-  // The value, which may also be left out.
+  // The value, but it may be empty.
   value_or_empty,
 };
 

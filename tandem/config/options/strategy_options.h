@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-/// Every way of keeping ranks in step: parallel/strategies has a make_NAME() for each.
+/// Lists the strategies; parallel/strategies has a make_NAME() for each.
 #define TANDEM_STRATEGIES(ROW) \
   ROW(sequential)              \
   ROW(data_parallel)           \
@@ -22,26 +22,26 @@ namespace tandem {
 enum class StrategyKind { TANDEM_STRATEGIES(TANDEM_ENUMERATOR) };
 #undef TANDEM_ENUMERATOR
 
-/// What others need to know of a strategy before it is made.
+/// Properties of a strategy that are needed before it is made.
 enum StrategyTrait : unsigned {
   kNoTrait = 0,
-  // Each rank has its stage of the model only (parallel/pipeline/grid.h says which).
+  // Each rank has only a stage of the model (parallel/pipeline/grid.h).
   kHasStages = 1,
-  // A comm_hook can compress its gradients on the way.
+  // A comm_hook can compress the gradients that it sends.
   kHasCommHook = 2,
-  // Every rank sees all gradients before parameters change, so a step whose gradients
-  // overflowed can be left out.
+  // Every rank sees all gradients before parameters change, so it can skip a step whose
+  // gradients overflowed.
   kScalesLoss = 4,
-  // All ranks train on one set of parameters in the memory of one host.
+  // All ranks train one set of parameters in the memory of one host.
   kSharesParameters = 8,
-  // Rank 0 alone updates.
+  // Only rank 0 updates parameters.
   kHasServer = 16,
-  // Stages are idle unless a step has at least as many micro-batches.
+  // Stages are idle unless a step has at least as many micro-batches as stages.
   kWantsMicroBatches = 32,
-  // Replicas of it can share out the update.
+  // The update can be divided among replicas.
   kSharesUpdate = 64,
-  // All ranks make one step together, which waits for none without samples: so its
-  // batch can be divided among them.
+  // All ranks make a step together, even those without samples, so a batch can be
+  // divided among them.
   kDividesBatch = 128,
 };
 
@@ -56,37 +56,36 @@ template <>
 struct Choices<StrategyKind> {
   static constexpr StrategyRow rows[] = {
       {StrategyKind::sequential, "sequential",
-       "one rank. The reference for the others; costs no communication, and the time "
-       "of one rank",
+       "one rank: the reference for all other strategies. Costs no communication",
        kHasCommHook | kScalesLoss | kSharesUpdate | kDividesBatch},
       {StrategyKind::data_parallel, "data_parallel",
-       "replicas, gradients averaged in every step: for every model that fits one "
-       "rank. Costs an all-reduce of all gradients a step, and waits for the slowest",
+       "replicas average gradients in every step: for every model that fits one rank. "
+       "Costs an all-reduce of all gradients per step, and ranks wait for the slowest",
        kHasCommHook | kScalesLoss | kSharesUpdate | kDividesBatch},
       {StrategyKind::hogwild, "hogwild",
-       "ranks of one host train on one set of parameters, without locks: for small "
-       "models, where waiting for each other costs most. Results differ from run to "
-       "run",
+       "ranks of one host train one set of parameters without locks: for small models, "
+       "where waiting for other ranks costs most. Results differ from run to run",
        kSharesParameters},
       {StrategyKind::parameter_server, "parameter_server",
-       "rank 0 updates, the others push gradients and pull parameters by RPC: for "
-       "ranks of unequal speed (--server-updates asynchronous) or when only one can "
-       "hold the optimizer's state. Costs a rank that computes no gradients, and the "
-       "server's link carries everybody's traffic",
+       "rank 0 updates, other ranks push gradients and pull parameters by RPC: for "
+       "ranks of unequal speed (--server-updates asynchronous), or if only one rank "
+       "can hold the optimizer's state. Costs a rank that computes no gradients, and "
+       "all traffic goes through the server",
        kHasServer},
       {StrategyKind::averaging, "averaging",
-       "ranks train alone, parameters averaged now and then: for slow links, or data "
-       "that must stay where it is. Costs accuracy per epoch, the more the longer "
-       "--average-every: in between each rank learns from its own samples only"},
+       "local SGD: ranks train alone and average their parameters every "
+       "--average-every steps: for slow networks, or data that must stay on its host. "
+       "Costs accuracy per epoch, and more if averages are rare, since each rank "
+       "learns "
+       "only from its own samples in between"},
       {StrategyKind::pipeline, "pipeline",
-       "the model's layers in --stages, each batch in --micro-batches, --replicas of "
-       "it. For models too large for one rank; costs the time in which a stage waits "
-       "for the first and last micro-batches",
+       "each rank has some layers (--stages), and a batch passes in parts "
+       "(--micro-batches); --replicas repeats the pipeline: for models too large for "
+       "one rank. Stages wait for the first and the last micro-batches",
        kHasStages | kWantsMicroBatches | kSharesUpdate},
       {StrategyKind::model_parallel, "model_parallel",
-       "pipeline under its old name: with one micro-batch a step one stage works at a "
-       "time. For models too large for one rank where the batch cannot be divided; "
-       "costs all speed-up",
+       "pipeline with one micro-batch per step, so that one stage works at a time: for "
+       "models too large for one rank whose batch cannot be divided. No speed-up",
        kHasStages | kSharesUpdate},
       {StrategyKind::data_parallel, "ddp"}};
 };
@@ -110,26 +109,26 @@ enum class SyncMode { parameter, flat, overlap };
 template <>
 struct Choices<SyncMode> {
   static constexpr Choice<SyncMode> rows[] = {
-      {SyncMode::parameter, "parameter", "one all-reduce each, after backward"},
-      {SyncMode::flat, "flat", "one all-reduce of all, after backward"},
-      {SyncMode::overlap, "overlap",
-       "one for each bucket as soon as it is full, while backward goes on"}};
+      {SyncMode::parameter, "parameter", "one all-reduce per tensor, after backward"},
+      {SyncMode::flat, "flat", "one all-reduce of all gradients, after backward"},
+      {SyncMode::overlap, "overlap", "one all-reduce per bucket, during backward"}};
 };
 
-/// How buffers (batch norm's running statistics) are kept in step before an
-/// evaluation or a checkpoint. In training mode nothing reads them. With `sync`
-/// (SyncBatchNorm) they come from the samples of all ranks and are equal anyway.
+/// Synchronization of buffers (running statistics of batch norm) before an evaluation
+/// or a checkpoint; training does not read them. With `sync` (SyncBatchNorm) they come
+/// from the samples of all ranks, so they are equal without it.
 enum class BufferSync { broadcast, average, off, sync };
 template <>
 struct Choices<BufferSync> {
   static constexpr Choice<BufferSync> rows[] = {
-      {BufferSync::broadcast, "broadcast"},
+      {BufferSync::broadcast, "broadcast", "rank 0's"},
       {BufferSync::average, "average"},
-      {BufferSync::off, "off"},
-      {BufferSync::sync, "sync", "statistics of all ranks' samples in every step"}};
+      {BufferSync::off, "off", "each rank keeps its own"},
+      {BufferSync::sync, "sync",
+       "SyncBatchNorm: statistics of all ranks' samples in every step"}};
 };
 
-/// What buckets are converted to on the way.
+/// Type to which gradients are converted for an all-reduce.
 enum class CommHook { none, fp16, bf16 };
 template <>
 struct Choices<CommHook> {
@@ -137,37 +136,39 @@ struct Choices<CommHook> {
       {CommHook::none, "none"}, {CommHook::fp16, "fp16"}, {CommHook::bf16, "bf16"}};
 };
 
-/// Who keeps the optimizer's state and updates with it.
+/// Division of the optimizer's state and of the update among ranks.
 enum class OptimizerState { automatic, replicated, sharded };
 template <>
 struct Choices<OptimizerState> {
   static constexpr Choice<OptimizerState> rows[] = {
-      {OptimizerState::automatic, "auto", "sharded over shared memory"},
-      {OptimizerState::replicated, "replicated", "every rank"},
+      {OptimizerState::automatic, "auto",
+       "sharded if ranks share memory, else replicated"},
+      {OptimizerState::replicated, "replicated", "every rank keeps all of it"},
       {OptimizerState::sharded, "sharded",
-       "each rank updates its share: ZeRO-1; the same results"}};
+       "ZeRO-1: each rank keeps and updates a share, with the same results"}};
 };
 
-/// In which order a pipeline's stages work on micro-batches.
+/// Order in which the stages of a pipeline work on micro-batches.
 enum class PipelineSchedule { gpipe, one_forward_one_backward };
 template <>
 struct Choices<PipelineSchedule> {
   static constexpr Choice<PipelineSchedule> rows[] = {
       {PipelineSchedule::gpipe, "gpipe", "all forwards, then all backwards"},
       {PipelineSchedule::one_forward_one_backward, "1f1b",
-       "one forward, one backward, as soon as the pipeline is full; holds fewer "
+       "one forward, one backward once the pipeline is full; keeps fewer "
        "activations"}};
 };
 
-/// What the stages of a model should have alike.
+/// Quantity that is divided evenly among the stages of a model.
 enum class Balance { time, memory };
 template <>
 struct Choices<Balance> {
   static constexpr Choice<Balance> rows[] = {
-      {Balance::time, "time", "the time of a step"},
-      {Balance::memory, "memory", "parameters, and the optimizer's state with them"}};
+      {Balance::time, "time", "time of a step"},
+      {Balance::memory, "memory", "parameters, and with them the optimizer's state"}};
 };
 
+/// Whether a parameter server waits for the gradients of all workers.
 enum class ServerUpdates { synchronous, asynchronous };
 template <>
 struct Choices<ServerUpdates> {
@@ -176,17 +177,17 @@ struct Choices<ServerUpdates> {
       {ServerUpdates::asynchronous, "asynchronous"}};
 };
 
-/// What follows when replicas' parameters differ.
+/// Reaction to replicas whose parameters differ.
 enum class DriftCheck { stop, resync, off };
 template <>
 struct Choices<DriftCheck> {
   static constexpr Choice<DriftCheck> rows[] = {
-      {DriftCheck::stop, "stop"},
-      {DriftCheck::resync, "resync", "go on from rank 0's"},
-      {DriftCheck::off, "off", "nobody looks"}};
+      {DriftCheck::stop, "stop", "end the run with an error"},
+      {DriftCheck::resync, "resync", "continue with rank 0's"},
+      {DriftCheck::off, "off", "no check"}};
 };
 
-/// How ranks stay in step.
+/// How ranks train together.
 struct StrategyOptions {
   // Values of average_every.
   static constexpr int64_t kEveryEpoch = 0;
@@ -194,31 +195,32 @@ struct StrategyOptions {
 
   StrategyKind kind = StrategyKind::data_parallel;
   SyncMode sync = SyncMode::overlap;
-  // A bucket is sent when it holds this many bytes. Larger buckets mean fewer
-  // messages, which start later.
+  // A bucket is sent when it holds this many bytes. Larger buckets mean fewer messages
+  // that start later.
   int64_t bucket_bytes = 1024 * 1024;
   BufferSync buffers = BufferSync::broadcast;
   CommHook comm_hook = CommHook::none;
-  // Sharded: each rank updates its share of the parameters, keeps the optimizer's state
-  // for that only, and gives the result to the others: the same bits, a part of the
-  // work and memory. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory
-  // Optimizations Toward Training Trillion Parameter Models", SC 2020), as PyTorch's
-  // ZeroRedundancyOptimizer beside DistributedDataParallel: gradients are reduced
-  // whole. The arenas' divisor is the number of ranks. Replicas cannot drift apart:
-  // each parameter comes from one rank in every step.
+  // Sharded: each rank updates a share of the parameters, keeps the optimizer's state
+  // of that share only, and sends the result to the other ranks: the same bits for a
+  // part of the work and memory. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO:
+  // Memory Optimizations Toward Training Trillion Parameter Models", SC 2020).
+  // Gradients are reduced whole, as by PyTorch's ZeroRedundancyOptimizer with
+  // DistributedDataParallel. The arenas' divisor is the number of ranks. Replicas
+  // cannot drift apart, because each parameter comes from one rank in every step.
   OptimizerState optimizer_state = OptimizerState::automatic;
-  // Scale gradients down to this global 2-norm; 0: leave them.
+  // Largest 2-norm of all gradients together; larger gradients are scaled down. 0: no
+  // limit.
   double clip_norm = 0;
   DriftCheck drift_check = DriftCheck::stop;
 
-  // averaging: optimizer steps from 1, kEveryEpoch, or kAtTheEnd of the run only, when
-  // rank 0 gathers all ranks' parameters.
+  // averaging: number of optimizer steps, kEveryEpoch, or kAtTheEnd, when rank 0
+  // gathers the parameters of all ranks.
   int64_t average_every = kEveryEpoch;
-  // pipeline; 0: as many as the number of ranks leaves
+  // pipeline: 0 for ranks / replicas, and for ranks / stages.
   int64_t stages = 0;
   int64_t replicas = 0;
-  // The layers with which stages begin, but for the first, commas between; "": where
-  // `balance` has them.
+  // First layers of all stages but the first, separated by commas; "" for the division
+  // that `balance` asks for.
   std::string cut;
   Balance balance = Balance::time;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
@@ -230,45 +232,51 @@ struct StrategyOptions {
   static void describe(Table& table) {
     using O = StrategyOptions;
     table.section("parallel");
-    table.add("strategy", &O::kind, "how ranks stay in step").at_the_end();
+    table.add("strategy", &O::kind, "how ranks train together").at_the_end();
     table.add("sync", &O::sync, "when gradients are reduced");
-    table.add("bucket_bytes", &O::bucket_bytes, "bytes per bucket of overlap")
+    table
+        .add(
+            "bucket_bytes", &O::bucket_bytes,
+            "size of a bucket of --sync overlap, in bytes")
         .between(1, kMany);
-    table.add("buffers", &O::buffers, "how batch norm's are kept in step");
-    table.add("comm_hook", &O::comm_hook, "compress gradients on the way")
+    table.add(
+        "buffers", &O::buffers, "buffers of batch norm in evaluations and checkpoints");
+    table.add("comm_hook", &O::comm_hook, "type in which gradients are sent")
         .needs("strategy", &O::kind, kinds_with(kHasCommHook));
     table
-        .add("optimizer_state", &O::optimizer_state, "who keeps it and updates with it")
+        .add(
+            "optimizer_state", &O::optimizer_state, "division of the optimizer's state")
         .needs("strategy", &O::kind, kinds_with(kSharesUpdate));
-    table.add("clip_norm", &O::clip_norm, "largest norm of all gradients; 0: any")
+    table
+        .add("clip_norm", &O::clip_norm, "largest 2-norm of all gradients; 0: no limit")
         .between(0, kLarge)
         .also({"--gradient-clip-val"});
     table.add(
         "drift_check", &O::drift_check,
-        "what follows when replicas' parameters differ");
-    table.add("average_every", &O::average_every, "a number of steps")
+        "reaction if the parameters of replicas differ");
+    table.add("average_every", &O::average_every, "steps between averages")
         .between(1, kMany)
-        .or_word("epoch", kEveryEpoch, "at the end of each")
-        .or_word("end", kAtTheEnd, "of the run: rank 0 gathers")
+        .or_word("epoch", kEveryEpoch, "average at the end of each epoch")
+        .or_word("end", kAtTheEnd, "average at the end of the run, on rank 0")
         .of("averaging");
-    table.add("stages", &O::stages, "parts of the model; 0: ranks / replicas")
+    table.add("stages", &O::stages, "number of stages; 0: ranks / replicas")
         .between(0, 4096)
         .of("pipeline");
-    table.add("replicas", &O::replicas, "copies of the pipeline; 0: ranks / stages")
+    table.add("replicas", &O::replicas, "number of pipelines; 0: ranks / stages")
         .between(0, 4096)
         .of("pipeline");
     table
         .add(
             "cut", &O::cut,
-            "layers with which stages begin, such as fc1 or conv2,fc1; none: where "
-            "balance has them")
+            "first layers of the second and later stages, such as fc1 or conv2,fc1; "
+            "empty: divided by --balance")
         .needs("strategy", &O::kind, kinds_with(kHasStages));
-    table.add("balance", &O::balance, "what stages should have alike")
+    table.add("balance", &O::balance, "quantity to divide evenly among stages")
         .needs("strategy", &O::kind, kinds_with(kHasStages));
     table
         .add(
             "pipeline_schedule", &O::pipeline_schedule,
-            "in which order stages work on micro-batches")
+            "order in which stages work on micro-batches")
         .of("pipeline");
     table
         .add(
@@ -277,7 +285,7 @@ struct StrategyOptions {
     table
         .add(
             "max_staleness", &O::max_staleness,
-            "steps that a worker may be ahead of the slowest")
+            "steps by which a worker may be ahead of the slowest")
         .between(0, kMany)
         .of("asynchronous updates");
   }

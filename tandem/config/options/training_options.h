@@ -6,29 +6,29 @@
 
 namespace tandem {
 
-/// Divisor of a rank's sums over an epoch.
+/// Divisor of the sums of a rank over an epoch.
 enum class EpochMean { shard, dataset };
 template <>
 struct Choices<EpochMean> {
   static constexpr Choice<EpochMean> rows[] = {
-      {EpochMean::shard, "shard", "the samples that the rank read"},
+      {EpochMean::shard, "shard", "number of samples that the rank read"},
       {EpochMean::dataset, "dataset",
-       "all samples, as with division by len(dataloader.dataset)"}};
+       "number of all samples, as len(dataloader.dataset)"}};
 };
 
-/// How long a run trains, on which batches.
+/// Length of training and its batches.
 struct TrainingOptions {
   int64_t epochs = 1;
-  // Samples per rank and micro-batch, or of all ranks together with divide_batch.
+  // Samples per rank and micro-batch; with divide_batch, of all ranks together.
   int64_t batch_size = 64;
-  // Each batch is divided among the ranks as torch.nn.DataParallel divides its own
-  // (data/sampler.h), so that a step has as many samples on any number of ranks.
+  // Divides each batch among the ranks, as torch.nn.DataParallel does (data/sampler.h),
+  // so that a step has the same number of samples on any number of ranks.
   bool divide_batch = false;
   // Micro-batches per optimizer step.
   int64_t accumulate = 1;
   int64_t seed = 0;
   double min_delta = 0;
-  // Divisor of a rank's own sums. Sums over all ranks are divided by all samples.
+  // Divisor of the sums of one rank. Sums over all ranks are divided by all samples.
   EpochMean epoch_mean = EpochMean::shard;
   int64_t patience = 0;
 
@@ -42,8 +42,8 @@ struct TrainingOptions {
     table
         .add(
             "divide_batch", &O::divide_batch,
-            "batch_size counts all ranks' samples, each rank gets its chunk, as of "
-            "torch.nn.DataParallel; no sample is repeated or left out")
+            "divide each batch of batch_size samples among the ranks, as "
+            "torch.nn.DataParallel does; no sample is repeated or left out")
         .of("data_parallel");
     table.add("accumulate", &O::accumulate, "micro-batches per optimizer step")
         .between(1, 1 << 14)
@@ -51,27 +51,28 @@ struct TrainingOptions {
     table
         .add(
             "seed", &O::seed,
-            "seed of weights and dropout, and of the sample order unless "
-            "sampler_seed is set")
+            "seed of initial weights, dropout, and sample order (unless sampler_seed "
+            "is set)")
         .between(0, 9007199254740992)
         .kept();
     table
         .add(
             "min_delta", &O::min_delta,
-            "converged when an epoch's loss improves by less; 0: train all epochs")
+            "a rank stops if the loss of an epoch improves by less; 0: train all "
+            "epochs")
         .between(0, kLarge);
-    // min_delta compares with the loss of the epoch before, which a checkpoint keeps.
+    // A checkpoint has the loss of the epoch before, for min_delta.
     table
         .add(
             "epoch_mean", &O::epoch_mean,
-            "divisor of a rank's own loss and accuracy, in epoch_line and for "
+            "divisor of the loss and accuracy of one rank, for epoch_line and "
             "min_delta")
         .kept();
     table
         .add(
             "patience", &O::patience,
-            "evaluations without a lower test loss that end the run; 0: train all "
-            "epochs")
+            "the run ends after this many evaluations without a lower test loss; 0: "
+            "train all epochs")
         .between(0, 1e9);
   }
 };
