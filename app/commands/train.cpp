@@ -1,17 +1,20 @@
 #include <fmt/core.h>
 
 #include <memory>
+#include <optional>
 
 #include "app/command_line.h"
-#include "app/commands/fetch_missing.h"
 #include "app/flag_names.h"
 #include "app/run_command_line.h"
 #include "app/torchrun_variables.h"
 #include "app/train_flags.h"
+#include "tandem/base/file_lock.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/standard_streams.h"
+#include "tandem/data/named_datasets.h"
 #include "tandem/data/prepared_data.h"
 #include "tandem/launch/launcher.h"
 #include "tandem/launch/mpirun.h"
@@ -48,6 +51,33 @@ void check_world(
   throw ConfigError(
       "[launch] this run's ranks are for mpirun to start; run: " +
       shell_line(mpirun_command(ranks, command)));
+}
+
+// --fetch: runs `tandem data fetch` if files of a named data set are missing. The
+// output goes to standard error, because standard output is for the lines of the
+// recipe. `ranks_here` processes of this host call it: one fetches while the others
+// wait, for `timeout` at most.
+void fetch_missing(
+    const std::string& name, int ranks_here, std::chrono::milliseconds timeout) {
+  if (!dataset_is_missing(name)) {
+    return;
+  }
+  std::optional<FileLock> lock;
+  if (ranks_here > 1) {
+    lock.emplace(cache_directory() + "/fetch.lock", Deadline(timeout));
+    if (!dataset_is_missing(name)) {
+      return;
+    }
+  }
+  ProcessOptions options;
+  options.command = {"/bin/sh",     "-c",   "exec \"$@\" >&2", "sh",
+                     worker_path(), "data", "fetch",           name};
+  options.variables = rank_variables(1);
+  if (!Process(options).wait().ok()) {
+    throw DataError(
+        "[data] " + name +
+        " is not fetched, as the line before says; choose another --data");
+  }
 }
 
 // Under another's launcher this process is one of its ranks.
