@@ -25,7 +25,7 @@ std::string list_actions(
   for (size_t i = 0; i < actions.size(); ++i) {
     lines += fmt::format("{:<{}}   {}\n", usages[i], width, actions[i].help);
   }
-  return lines + "\neach with --help, which says more\n";
+  return lines + "\ntandem " + command + " ACTION --help lists its flags.\n";
 }
 
 }  // namespace
@@ -50,9 +50,9 @@ int choose_action(
     return 0;
   }
   throw ConfigError(
-      "[command line] " + command + " cannot '" + name + "'" +
-      did_you_mean(name, names) + "; it can " + join(names) + ": see tandem " +
-      command + " --help");
+      "[command line] unknown " + command + " action '" + name + "'" +
+      did_you_mean(name, names) + "; choose one of " + join(names) + " (tandem " +
+      command + " --help)");
 }
 
 }  // namespace tandem::app

@@ -4,18 +4,18 @@
 
 namespace tandem::app {
 
-/// One of the things that a command does: `tandem COMMAND NAME ...`.
+/// An action of a command: `tandem COMMAND NAME ...`.
 struct Action {
   const char* name;
-  // What follows the name, such as "DIR --out FILE"; "" where nothing must.
+  // Required arguments, such as "DIR --out FILE".
   const char* usage;
   const char* help;
   int (*run)(const Arguments&);
 };
 
-/// Runs the action that the first argument names, on the others, and returns its exit
-/// code. Without arguments, or for --help, prints what there is. Throws ConfigError for
-/// another name.
+/// Runs the action that the first argument names with the other arguments, and returns
+/// its exit code. Prints a list of actions without arguments and for --help. Throws
+/// ConfigError for an unknown action.
 int choose_action(
     const std::string& command, const std::vector<Action>& actions,
     const Arguments& arguments);

@@ -16,7 +16,7 @@ void add_data_flags(CLI::App& app, RunConfig& config) {
   }
 }
 
-// --FLAG a,b,c. A name that does not exist ends parsing with a ConfigError.
+// Adds --FLAG a,b,c. Parsing throws ConfigError for an unknown name.
 template <typename E>
 void add_choices(
     CLI::App& app, const char* flag, std::vector<E>& values, const std::string& what) {
@@ -32,8 +32,8 @@ void add_choices(
   }
   app.add_option_function<std::vector<std::string>>(
          flag, take,
-         what + ": " + join(choice_names<E>()) + "; commas between (" +
-             join(defaults, ",") + ")")
+         what + ", separated by commas: " + join(choice_names<E>()) +
+             " (default: " + join(defaults, ",") + ")")
       ->delimiter(',');
 }
 
@@ -45,8 +45,8 @@ void add_json_flag(CLI::App& app, bool& json) {
 
 BenchStepOptions parse_bench_step(const Arguments& arguments) {
   CLI::App app(
-      "Times whole training steps of one rank, the loader's batch included: median "
-      "and spread over --steps, after --warmup. On a GPU each is waited for.",
+      "Times whole training steps of one rank, with the loader: median and spread of "
+      "--steps steps, after --warmup steps. On a GPU the program waits for each step.",
       "tandem bench step");
   BenchStepOptions options;
   add_data_flags(app, options.config);
@@ -56,12 +56,13 @@ BenchStepOptions parse_bench_step(const Arguments& arguments) {
   }
   app.add_option("--threads", options.threads, "CPU threads of the rank")
       ->check(whole_number(1, 4096));
-  app.add_option("--steps", options.steps, "steps to time")->check(whole_number(1));
-  app.add_option("--warmup", options.warmup, "steps before them")
+  app.add_option("--steps", options.steps, "number of steps to time")
+      ->check(whole_number(1));
+  app.add_option("--warmup", options.warmup, "number of steps before them")
       ->check(whole_number(0));
   app.add_flag(
       "--prefetched", options.prefetched,
-      "fetch 32 batches beforehand, not in the time");
+      "load 32 batches before the measurement, so that the loader is not timed");
   add_json_flag(app, options.json);
   parse(app, arguments);
   check(options.config);
@@ -70,12 +71,13 @@ BenchStepOptions parse_bench_step(const Arguments& arguments) {
 
 BenchLoaderOptions parse_bench_loader(const Arguments& arguments) {
   CLI::App app(
-      "Times the loader alone, on one thread, over whole epochs of shuffled samples: "
-      "computing the order, gathering and normalising.",
+      "Times the loader on one thread, over whole epochs of shuffled samples: order, "
+      "gathering and normalizing.",
       "tandem bench loader");
   BenchLoaderOptions options;
   add_data_flags(app, options.config);
-  app.add_option("--epochs", options.epochs, "epochs to time, after one more")
+  app.add_option(
+         "--epochs", options.epochs, "number of epochs to time, after one for warm-up")
       ->check(whole_number(1));
   add_json_flag(app, options.json);
   parse(app, arguments);
@@ -85,19 +87,24 @@ BenchLoaderOptions parse_bench_loader(const Arguments& arguments) {
 
 BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments) {
   CLI::App app(
-      "Times one update of all parameters (float32, one thread) and, in turns with "
-      "it, a memcpy that reads and writes as many bytes together: medians. On a GPU "
-      "each figure is the mean of 20 that run one after the other.",
+      "Times an update of all parameters (float32, one thread) and, in turns with it, "
+      "a "
+      "memcpy of as many bytes, read and written: medians. On a GPU each measurement "
+      "is "
+      "the mean of 20 updates in a row.",
       "tandem bench optimizer");
   BenchOptimizerOptions options;
   for (const auto& choice : choices<OptimizerKind>()) {
     options.optimizers.push_back(choice.value);
   }
-  add_choices(app, "--optimizers", options.optimizers, "which; sgd has momentum");
+  add_choices(app, "--optimizers", options.optimizers, "optimizers (sgd has momentum)");
   add_setting(app, options.config, "device");
-  app.add_option("--parameters", options.parameters, "how many; net's by default")
+  app.add_option(
+         "--parameters", options.parameters,
+         "number of parameters (default: those of net)")
       ->check(whole_number(1, 1'000'000'000));
-  app.add_option("--repeats", options.repeats, "updates to time, after 5 more")
+  app.add_option(
+         "--repeats", options.repeats, "number of updates to time, after 5 for warm-up")
       ->check(whole_number(1));
   add_json_flag(app, options.json);
   parse(app, arguments);
@@ -108,16 +115,20 @@ BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments) {
 BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
   CLI::App app(
       "Times all-reduce of a float32 buffer over ranks on this host, for each backend "
-      "and size: median of the slowest rank's time. Ranks keep to a core each where "
-      "there are enough.",
+      "and size: median time of the slowest rank. If there are enough cores, each rank "
+      "is pinned to one.",
       "tandem bench allreduce");
   BenchAllReduceOptions options;
-  app.add_option("--nproc", options.nproc, "ranks")->check(whole_number(1, 4096));
-  add_choices(app, "--backends", options.backends, "what adds up");
-  app.add_option("--bytes", options.bytes, "sizes of the buffer; commas between")
+  app.add_option("--nproc", options.nproc, "number of ranks")
+      ->check(whole_number(1, 4096));
+  add_choices(app, "--backends", options.backends, "backends");
+  app.add_option(
+         "--bytes", options.bytes, "sizes of the buffer in bytes, separated by commas")
       ->delimiter(',')
       ->check(whole_number(1, 1'000'000'000'000'000));
-  app.add_option("--repeats", options.repeats, "operations to time, after 5 more")
+  app.add_option(
+         "--repeats", options.repeats,
+         "number of operations to time, after 5 for warm-up")
       ->check(whole_number(1));
   add_json_flag(app, options.json);
   app.add_option("--result-file", options.result_file)->group("");
@@ -126,14 +137,15 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
   if (std::find(backends.begin(), backends.end(), BackendKind::nccl) !=
       backends.end()) {
     throw ConfigError(
-        "[bench] allreduce measures buffers in main memory, and backend nccl is for "
-        "what is on GPUs; leave it out");
+        "[bench] backend is nccl, which is for GPUs, but allreduce measures main "
+        "memory; "
+        "leave it out");
   }
   for (const int64_t bytes : options.bytes) {
     if (bytes % 4 != 0) {
       throw ConfigError(
-          "[bench] " + std::to_string(bytes) +
-          " bytes are no whole number of float32; change --bytes to a multiple of 4");
+          "[bench] bytes is " + std::to_string(bytes) +
+          ", expected a multiple of 4; change --bytes");
     }
   }
   return options;
@@ -142,11 +154,12 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
 int choose_bench(const Arguments& arguments, const BenchActions& actions) {
   return choose_action(
       "bench",
-      {{"step", "", "whole training steps: forward, backward, update", actions.step},
-       {"loader", "", "batches from bytes in memory, one thread", actions.loader},
-       {"optimizer", "", "one update of all parameters, against a memcpy",
+      {{"step", "", "training steps: forward, backward, update", actions.step},
+       {"loader", "", "batches from bytes in memory, on one thread", actions.loader},
+       {"optimizer", "", "an update of all parameters, and a memcpy",
         actions.optimizer},
-       {"allreduce", "", "sums of a buffer over ranks, by backend", actions.allreduce}},
+       {"allreduce", "", "all-reduce of a buffer over ranks, by backend",
+        actions.allreduce}},
       arguments);
 }
 

@@ -9,62 +9,63 @@
 
 namespace tandem::app {
 
-/// What `tandem bench step` measures: whole training steps of one rank.
+/// Options of `tandem bench step`, which times training steps of one rank.
 struct BenchStepOptions {
-  // Model, data, batch size, executor, precision, device.
+  // Model, data, batch size, executor, precision and device.
   RunConfig config;
   int threads = 1;
   int64_t steps = 50;
   int64_t warmup = 10;
-  // Fetch batches beforehand; otherwise the loader's time is part of the step.
+  // Load batches before the measurement; otherwise a step includes the loader.
   bool prefetched = false;
   bool json = false;
 };
 
-/// What `tandem bench loader` measures: batches of whole epochs, one thread.
+/// Options of `tandem bench loader`, which times batches of whole epochs on one thread.
 struct BenchLoaderOptions {
   RunConfig config;
   int64_t epochs = 9;
   bool json = false;
 };
 
-/// What `tandem bench optimizer` measures: one pass over an arena, one thread.
+/// Options of `tandem bench optimizer`, which times a pass over an arena on one thread.
 struct BenchOptimizerOptions {
-  // Device.
+  // Device only.
   RunConfig config;
   std::vector<OptimizerKind> optimizers;
-  // Those of `net`.
+  // Number of parameters of `net`.
   int64_t parameters = 1'199'882;
   int64_t repeats = 41;
   bool json = false;
 };
 
-/// What `tandem bench allreduce` measures: the sum of a float32 buffer.
+/// Options of `tandem bench allreduce`, which times the sum of a float32 buffer.
 struct BenchAllReduceOptions {
   int nproc = 2;
   std::vector<BackendKind> backends = {BackendKind::thread, BackendKind::gloo};
   std::vector<int64_t> bytes = {4'800'000};
   int64_t repeats = 30;
   bool json = false;
-  // Where rank 0 leaves its results, for the program that started it; "": it
-  // prints them.
+  // File for rank 0's results, read by the program that started it; "": rank 0 prints
+  // them.
   std::string result_file;
 };
 
-/// The thin program reads the flags too: it sets threads and starts ranks.
+// The thin program parses the flags too, because it sets threads and starts ranks.
 BenchStepOptions parse_bench_step(const Arguments& arguments);
 BenchLoaderOptions parse_bench_loader(const Arguments& arguments);
 BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments);
 BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments);
 
-/// Runs one of these by the first argument; prints help; throws ConfigError for
-/// another name.
+/// Functions that run the actions of `tandem bench`.
 struct BenchActions {
   int (*step)(const Arguments&);
   int (*loader)(const Arguments&);
   int (*optimizer)(const Arguments&);
   int (*allreduce)(const Arguments&);
 };
+/// Runs the action that the first argument names. Prints help. Throws ConfigError for
+/// an unknown action.
 int choose_bench(const Arguments& arguments, const BenchActions& actions);
 
 }  // namespace tandem::app

@@ -6,14 +6,14 @@
 
 namespace tandem::app {
 
-/// Where most of the measured values lie.
+/// Quantiles of measured values.
 struct Spread {
   double median = 0;
   double p10 = 0;
   double p90 = 0;
 };
 
-/// Quantiles with linear interpolation, as numpy's. `values` is not empty.
+/// Returns quantiles with linear interpolation, as numpy does. `values` is not empty.
 inline Spread spread_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto quantile = [&](double q) {

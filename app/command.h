@@ -7,18 +7,18 @@
 
 namespace tandem::app {
 
-/// What follows the subcommand's name.
+/// Arguments after the name of the command.
 using Arguments = std::vector<std::string>;
 
-/// One subcommand: `tandem NAME ...`. `run` returns the exit code; errors are
-/// thrown, and printed by run_command_line().
+/// A command: `tandem NAME ...`. `run` returns the exit code and throws errors, which
+/// run_command_line() prints.
 struct Command {
   const char* name;
   const char* help;
   int (*run)(const Arguments&);
 };
 
-// The thin program's.
+// Commands of the thin program.
 int run_train(const Arguments& arguments);
 int run_launch(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
@@ -28,19 +28,19 @@ int run_scaling(const Arguments& arguments);
 int run_recipes(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
 int run_report(const Arguments& arguments);
-/// Subcommands that need LibTorch from the start: becomes the worker.
+// Commands that need LibTorch from the start: the program becomes the worker.
 int run_eval(const Arguments& arguments);
 int run_data(const Arguments& arguments);
 int run_export(const Arguments& arguments);
 int run_model(const Arguments& arguments);
 
-/// Path of tandem-worker, which computes on `device`.
+/// Returns the path of tandem-worker, which computes on `device`.
 ///
 /// Throws ConfigError for the device `cuda` if this build has no CUDA, DataError if the
 /// file is missing.
 std::string worker_path(const DeviceChoice& device = {DeviceChoice::Kind::cpu});
 
-// The worker's.
+// Commands of the worker.
 int work_train(const Arguments& arguments);
 int work_eval(const Arguments& arguments);
 int work_data(const Arguments& arguments);

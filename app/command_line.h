@@ -13,25 +13,24 @@
 
 namespace tandem::app {
 
-/// Thrown by parse() for --help and --describe: the text was printed, there is nothing
-/// to do.
+/// Thrown by parse() after it printed the text of --help or --describe.
 struct HelpShown {};
 
-/// What a command whose product is its output says when that does not arrive.
+/// Returns the error of a command whose output could not be written.
 inline DataError cannot_write_output(int reason) {
   return DataError(
       "[app] cannot write the output: " + std::string(std::strerror(reason)) +
       "; send it elsewhere");
 }
 
-/// Writes out what was printed; throws DataError when it did not arrive.
+/// Flushes standard output. Throws DataError if it could not be written.
 inline void check_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     throw cannot_write_output(errno);
   }
 }
 
-/// A check for add_option: a T from `least` to `most`, which is `what`.
+/// Returns a check for add_option: a T from `least` to `most`, described by `what`.
 template <typename T>
 CLI::Validator within(T least, T most, const std::string& what) {
   const auto check = [=](const std::string& text) -> std::string {
@@ -50,7 +49,8 @@ inline CLI::Validator number(double least, double most) {
   return within(least, most, fmt::format("a number from {:g} to {:g}", least, most));
 }
 
-/// What CLI11 says about a flag with no value, or with two, in plain words.
+/// Returns the message of an error of CLI11, in plain words for a flag without a value
+/// or with two values.
 inline std::string explain(const CLI::ParseError& error) {
   std::string text = first_line(error);
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) {
@@ -59,14 +59,14 @@ inline std::string explain(const CLI::ParseError& error) {
   const std::string flag = text.substr(0, text.find(':'));
   return text.find("received") != std::string::npos
              ? flag + " is given more than once; leave all but one out"
-             : flag + " has no value; write one after it";
+             : flag + " has no value; write a value after it";
 }
 
-/// Parses arguments with CLI11; its complaints become ConfigError, unknown flags
-/// with the nearest known one.
+/// Parses arguments with CLI11. Throws ConfigError for its errors and for unknown
+/// flags, with the nearest known flag.
 inline void parse(CLI::App& app, const Arguments& arguments) {
   app.allow_extras();
-  app.set_help_flag("-h,--help", "Show this help");
+  app.set_help_flag("-h,--help", "show this help");
   if (arguments == Arguments{kDescribeFlag}) {
     std::cout << describe(app);
     throw HelpShown{};

@@ -11,8 +11,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// The setting of this flag, or null. `plural` looks for that of which the flag takes
-// several: --backends.
+// Returns the setting of a flag, or null. `plural`: the flag is --backends for the
+// setting backend.
 const Field* find_setting(const std::string& flag, bool plural) {
   for (const auto& field : config_fields()) {
     if (flag == field.flag() + (plural ? "s" : "")) {
@@ -36,8 +36,8 @@ bool is_number(const CLI::Option& option) {
   return type == "INT" || type == "UINT" || type == "FLOAT";
 }
 
-// The setting that an option sets, or whose values it takes: an argument with the name
-// of a setting, such as MODEL, has its values.
+// Returns the setting whose values an option has, or null. An argument may have the
+// name of a setting, such as MODEL.
 const Field* find_setting(const CLI::Option& option) {
   const std::string name = option.get_positional()       ? option.get_name()
                            : option.get_lnames().empty() ? std::string()
@@ -45,7 +45,7 @@ const Field* find_setting(const CLI::Option& option) {
   return find_setting("--" + name, option.get_delimiter() == ',');
 }
 
-// What stands after a flag, or as an argument; "" for nothing.
+// Returns the kind of value of a flag or an argument; "" for a switch.
 std::string kind_of_value(const CLI::Option& option, const Field* field) {
   if (option.get_items_expected_max() == 0) {
     return "";
@@ -67,7 +67,7 @@ std::string kind_of_value(const CLI::Option& option, const Field* field) {
   return field != nullptr && !field->words.empty() ? "word" : "file";
 }
 
-// Without those that have underscores for the dashes of another.
+// Leaves out names that differ from another name only by underscores.
 ordered_json names_of(const CLI::Option& option) {
   ordered_json names = ordered_json::array();
   for (const auto& name : option.get_lnames()) {
@@ -118,7 +118,7 @@ std::string describe(const CLI::App& app) {
       {"options", ordered_json::array()},
       {"commands", ordered_json::array()}};
   for (const auto* option : app.get_options()) {
-    // Those without a group are our own programs' alone.
+    // Options without a group are only for tandem's own programs.
     if (!option->get_group().empty()) {
       json["options"].push_back(describe(*option));
     }

@@ -6,19 +6,19 @@
 
 namespace tandem::app {
 
-/// What manual pages and shells' completion are made from (packaging/pages): every
-/// command prints what it takes for this flag, which no help lists.
+/// Flag for which every command prints its description as JSON. packaging/pages makes
+/// manual pages and completion from it. No help lists it.
 constexpr const char* kDescribeFlag = "--describe";
 
-/// A command's arguments as JSON: name, description and options. Each option has its
-/// names (none: it is the argument `place`), help, group, default, choices with their
-/// help, and the kind of its value: word (one of the choices), number (or one of them),
-/// list (of them), data (one of them, or a folder), file, recipe or program; "" for a
-/// switch.
+/// Returns the arguments of a command as JSON: name, description and options. Each
+/// option has its names (none: it is the argument `place`), help, group, default,
+/// choices with their help, and the kind of its value: word (one of the choices),
+/// number (or a choice), list (of choices), data (a choice or a folder), file, recipe
+/// or program; "" for a switch.
 std::string describe(const CLI::App& app);
 
-/// A program's commands, or a command's actions, as JSON: rows of a table with name and
-/// help.
+/// Returns the commands of a program, or the actions of a command, as JSON. `rows` have
+/// members `name` and `help`.
 template <typename Rows>
 std::string describe(const std::string& name, const Rows& rows) {
   nlohmann::ordered_json json = {

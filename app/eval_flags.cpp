@@ -6,16 +6,20 @@
 namespace tandem::app {
 
 EvalOptions parse_eval(const Arguments& arguments) {
-  CLI::App app("Evaluates a checkpoint on the test part of a data set.", "tandem eval");
+  CLI::App app(
+      "Evaluates a checkpoint on the test samples of a data set.", "tandem eval");
   EvalOptions options;
   app.add_option(
          "--checkpoint", options.checkpoint,
-         "a checkpoint's directory, its model.safetensors, or a run's directory: its "
-         "newest")
+         "directory of a checkpoint, its model.safetensors, or directory of a run (its "
+         "newest checkpoint)")
       ->required();
   app.add_option(
-      "--data", options.data, "a name or a folder; default: what it was trained on");
-  app.add_option("--limit", options.limit, "first N samples only; 0: all")
+      "--data", options.data,
+      "name or folder of a data set (default: that of the training)");
+  app.add_option(
+         "--limit", options.limit,
+         "number of samples to use, from the first on; 0: all")
       ->check(whole_number(0));
   app.add_option("--batch-size", options.batch_size, "samples per batch")
       ->check(whole_number(1, 1 << 24));

@@ -8,18 +8,18 @@
 
 namespace tandem::app {
 
-/// What `tandem eval` evaluates, and where.
+/// Options of `tandem eval`.
 struct EvalOptions {
   std::string checkpoint;
-  // "": what the model was trained on.
+  // "": the data set of the training.
   std::string data;
   int64_t limit = 0;
   int64_t batch_size = 1000;
-  // The device, nothing else.
+  // Device only.
   RunConfig config;
 };
 
-/// The thin program reads them too: the device decides which worker it becomes.
+/// Parses the arguments. The thin program does so too, for the device of the worker.
 EvalOptions parse_eval(const Arguments& arguments);
 
 }  // namespace tandem::app

@@ -17,7 +17,7 @@ std::string with_dashes(std::string name) {
 // A word of the command line: "--name", "--name=value", or "-n4".
 struct Word {
   std::string name;
-  // With its "=".
+  // With "=" at its beginning.
   std::string value;
 };
 
@@ -33,7 +33,7 @@ Word split_word(const std::string& text) {
                   : Word{with_dashes(text), ""};
 }
 
-// The setting that a flag names by one of several names, or null.
+// Returns the setting with this flag or alias if the setting has aliases, else null.
 const Field* find_renamed(const std::string& flag) {
   for (const auto& field : config_fields()) {
     const auto& names = field.other_flags;
@@ -58,7 +58,7 @@ bool has_flag(const Arguments& arguments, const std::vector<std::string>& flags)
 std::string listed_names(const Field& field) {
   std::string listed;
   for (const auto& name : field.other_flags) {
-    // Those with one dash are not all that CLI11 can parse.
+    // CLI11 cannot parse -nr.
     const bool parsable = name[1] == '-' || name.size() == 2;
     listed += parsable ? "," + name : "";
   }
@@ -79,7 +79,7 @@ Arguments with_own_names(const Arguments& arguments) {
     if (first != word.name) {
       throw ConfigError(
           "[command line] " + first + " and " + word.name +
-          " are two names of one setting; leave one out");
+          " are names of the same setting; leave one out");
     }
     own.push_back(field->flag() + word.value);
   }

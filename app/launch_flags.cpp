@@ -8,7 +8,7 @@ namespace tandem::app {
 
 namespace {
 
-// torchrun's, which have nothing to do here.
+// Flags of torchrun that have no effect here.
 const char* const kIgnoredOptions[] = {
     "--rdzv-backend,--rdzv_backend",
     "--rdzv-conf,--rdzv_conf",
@@ -36,44 +36,47 @@ struct LaunchFlags {
 void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
   app.add_option(
       "--nproc-per-node,--nproc_per_node,--nproc", flags.nproc,
-      "ranks on this host; auto: one per CPU, gpu: one per GPU");
-  app.add_option("--nnodes", flags.nnodes, "hosts");
+      "number of ranks on this host; auto: one per CPU, gpu: one per GPU");
+  app.add_option("--nnodes", flags.nnodes, "number of hosts");
   app.add_option(
-         "--node-rank,--node_rank", options.node_rank, "which host this is, from 0")
+         "--node-rank,--node_rank", options.node_rank, "number of this host, from 0")
       ->check(whole_number(0, 1 << 16));
   app.add_option(
       "--master-addr,--master_addr", options.master_addr, "address of host 0");
   app.add_option(
-         "--master-port,--master_port", options.master_port, "port; 0: a free one")
+         "--master-port,--master_port", options.master_port,
+         "port of host 0; 0: a free port")
       ->check(whole_number(0, 65535));
   app.add_option(
       "--token-file", options.token.file,
-      "file that lets a host into a run on several, of mode 0600 (also "
+      "file with the token of a run on several hosts, equal on each, mode 0600 (also "
       "TANDEM_TOKEN_FILE)");
   app.add_flag(
       "--insecure", options.token.insecure,
-      "several hosts without a token: whoever reaches the port can join");
+      "several hosts without a token: any process that reaches the port can join");
   app.add_flag(
       "--listen-all", options.listen_all,
       "host 0 listens on all its interfaces, not only on that of --master-addr");
   app.add_option(
          "--timeout-seconds,--timeout_seconds", options.timeout_seconds,
-         "longest wait for another host")
+         "timeout of waiting for another host, in seconds")
       ->check(number(0.001, 1e7));
   app.add_option(
       "--rdzv-endpoint,--rdzv_endpoint", flags.rdzv_endpoint,
-      "HOST:PORT of host 0, another form of the two above");
+      "HOST:PORT of host 0, instead of --master-addr and --master-port");
   app.add_option(
       "--rdzv-id,--rdzv_id", options.run,
       "name of the run; hosts with another name are rejected");
   app.add_option(
       "--grace-seconds,--grace_seconds,--shutdown-timeout,--shutdown_timeout",
-      options.grace_seconds, "between SIGTERM and SIGKILL");
-  app.add_flag("--standalone", flags.standalone, "one host, a free port (the default)");
+      options.grace_seconds, "seconds between SIGTERM and SIGKILL");
+  app.add_flag(
+      "--standalone", flags.standalone, "one host and a free port (the default)");
   app.add_flag(
       "--no-python,--no_python", flags.no_python,
-      "run the program as it is (the default, but for NAME.py: python3 -u NAME.py)");
-  app.add_flag("-m,--module", flags.module, "the program is a module: python3 -u -m");
+      "run NAME.py itself instead of python3 -u NAME.py");
+  app.add_flag(
+      "-m,--module", flags.module, "the program is a Python module: python3 -u -m");
   app.add_flag(
       "--use-env,--use_env", flags.use_env,
       "ranks read LOCAL_RANK (the default, as with torchrun)");
@@ -83,12 +86,12 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
   for (const char* names : kIgnoredOptions) {
     app.add_option_function<std::string>(
            names, [](const std::string&) {}, "ignored")
-        ->group("torchrun's, without effect here");
+        ->group("Flags of torchrun without effect here");
   }
-  app.add_option("program", options.command, "the program and its arguments");
+  app.add_option("program", options.command, "program and its arguments");
 }
 
-// Everything from the first word that is no flag belongs to the program.
+// Returns the first word that is not a flag: the program, whose arguments follow.
 Arguments::const_iterator find_program(const CLI::App& app, const Arguments& all) {
   auto word = all.begin();
   while (word != all.end() && word->rfind('-', 0) == 0 && *word != "--") {
@@ -115,35 +118,35 @@ void say_what_is_ignored(const CLI::App& app, bool endpoint_ignored) {
     ignored.emplace_back("--rdzv-endpoint");
   }
   if (!ignored.empty()) {
-    log_warning("[launch] without effect here: " + join(ignored));
+    log_warning("[launch] without effect here: " + join(ignored) + "; leave them out");
   }
 }
 
-// torchrun numbers hosts as they come; here each says its number.
+// torchrun numbers hosts in the order of joining; tandem needs their numbers.
 void use_endpoint(const std::string& endpoint, bool numbered, LaunchOptions& options) {
   const size_t colon = endpoint.rfind(':');
   if (!numbered) {
     throw ConfigError(
-        "[launch] --rdzv-endpoint does not number the hosts here; add --node-rank, 0 "
-        "on the host of the endpoint");
+        "[launch] --node-rank is missing, which --rdzv-endpoint needs here; add it, "
+        "with "
+        "0 on the host of the endpoint");
   }
   if (colon == std::string::npos) {
     throw ConfigError(
         "[launch] --rdzv-endpoint is '" + endpoint +
-        "', expected HOST:PORT; change "
-        "it");
+        "', expected HOST:PORT; change it");
   }
   options.master_addr = endpoint.substr(0, colon);
   options.master_port =
       parse_count(endpoint.substr(colon + 1), "--rdzv-endpoint's port", 1, 65535);
 }
 
-// The program as a rank runs it, and where --local-rank belongs in it.
+// Completes the command of a rank with python3, and finds the place of --local-rank.
 void complete_command(const LaunchFlags& flags, LaunchOptions& options) {
   auto& command = options.command;
   if (flags.module && flags.no_python) {
     throw ConfigError(
-        "[launch] --module names a Python module; leave it or --no-python out");
+        "[launch] --module needs Python; leave out --module or --no-python");
   }
   if (command.empty()) {
     return;
@@ -166,11 +169,11 @@ void complete_command(const LaunchFlags& flags, LaunchOptions& options) {
 
 LaunchCommand parse_launch(const Arguments& arguments) {
   CLI::App app(
-      "Starts a program n times on this host, each with RANK, WORLD_SIZE, LOCAL_RANK, "
-      "MASTER_ADDR and MASTER_PORT set. Takes the flags of torchrun and of python -m "
+      "Starts a program several times on this host, with RANK, WORLD_SIZE, LOCAL_RANK, "
+      "MASTER_ADDR and MASTER_PORT set. Accepts the flags of torchrun and of python -m "
       "torch.distributed.launch, with dashes or underscores, then the program. The "
       "variables PET_NNODES, PET_NPROC_PER_NODE, PET_NODE_RANK, PET_MASTER_ADDR, "
-      "PET_MASTER_PORT, PET_RDZV_ENDPOINT and PET_RDZV_ID are defaults of their flags.",
+      "PET_MASTER_PORT, PET_RDZV_ENDPOINT and PET_RDZV_ID are defaults of the flags.",
       "tandem launch");
   LaunchCommand command;
   LaunchOptions& options = command.options;

@@ -6,14 +6,15 @@
 
 namespace tandem::app {
 
+/// Parsed arguments of `tandem launch`.
 struct LaunchCommand {
   LaunchOptions options;
-  // The variables that are defaults of its flags.
+  // Variables that were used as defaults of flags.
   TorchrunVariables variables;
 };
 
-/// Reads `launch`'s arguments: [--flags] program [its arguments]. Throws ConfigError
-/// for what no value of a flag can be; launch_ranks() checks the rest.
+/// Parses the arguments of `launch`: [--flags] program [its arguments]. Throws
+/// ConfigError for wrong values of flags; launch_ranks() checks the rest.
 LaunchCommand parse_launch(const Arguments& arguments);
 
 }  // namespace tandem::app

@@ -16,18 +16,18 @@ int show_version(const Arguments& arguments) {
 
 const std::vector<Command> kCommands = {
     {"train", "train a model on one or more ranks", &run_train},
-    {"launch", "start a program of yours n times, as torchrun does", &run_launch},
-    {"recipes", "list recipes: name, tutorial, what they show", &run_recipes},
-    {"compare", "run recipes; one table, one report", &run_compare},
-    {"scaling", "runtime against number of ranks", &run_scaling},
-    {"plan", "step time and efficiency at any number of nodes, predicted", &run_plan},
-    {"report", "write the report of a run or comparison again", &run_report},
+    {"launch", "start your program several times, as torchrun does", &run_launch},
+    {"recipes", "list recipes", &run_recipes},
+    {"compare", "run recipes and write one table and report", &run_compare},
+    {"scaling", "run recipes on several numbers of ranks", &run_scaling},
+    {"plan", "predict step time and efficiency on many nodes", &run_plan},
+    {"report", "write the report of a run or a comparison again", &run_report},
     {"eval", "evaluate a checkpoint", &run_eval},
-    {"export", "write a checkpoint's model for Python", &run_export},
-    {"data", "fetch, make or check a data set", &run_data},
-    {"model", "print a model's layers, shapes and parameters", &run_model},
-    {"bench", "time a step, the loader, an all-reduce", &run_bench},
-    {"doctor", "what this build and this machine can do", &run_doctor},
+    {"export", "write the model of a checkpoint for Python", &run_export},
+    {"data", "download, generate or check a data set", &run_data},
+    {"model", "print layers, shapes and parameters of a model", &run_model},
+    {"bench", "time a step, the loader, an optimizer, an all-reduce", &run_bench},
+    {"doctor", "check what this build and this machine can do", &run_doctor},
     {"version", "print the version", &show_version},
 };
 
@@ -39,6 +39,6 @@ int main(int argc, char** argv) {
       "tandem: distributed training for C++ on LibTorch\n\n"
       "usage: tandem COMMAND [ARGUMENTS]\n\n" +
           list_commands(kCommands) +
-          "\ntandem COMMAND --help says more. The first thing to try:\n\n"
+          "\ntandem COMMAND --help describes a command. A first run:\n\n"
           "  tandem train --nproc 2\n");
 }

@@ -8,7 +8,7 @@ namespace tandem::app {
 
 namespace {
 
-// With the values that `tandem train` lists at the end of its help: others have no end.
+// Includes the values that `tandem train` lists at the end of its help.
 std::string help_of(const Field& field) {
   if (!field.words_at_the_end) {
     return field.help();

@@ -6,8 +6,8 @@
 
 namespace tandem::app {
 
-/// Adds the flag of one setting, as `tandem train` has it. A value that cannot be ends
-/// parsing with a ConfigError. `config` outlives `app`.
+/// Adds the flag that `tandem train` has for a setting. Parsing throws ConfigError for
+/// a wrong value. `config` outlives `app`.
 CLI::Option* add_setting(CLI::App& app, RunConfig& config, const char* name);
 
 }  // namespace tandem::app

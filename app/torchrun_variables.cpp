@@ -89,7 +89,7 @@ int parse_nnodes(const std::string& text, const std::string& where) {
   if (colon != std::string::npos && least != text.substr(colon + 1)) {
     throw ConfigError(
         "[launch] " + where + " is '" + text +
-        "', but the number of hosts cannot change in a run here; give one number");
+        "', expected one number, because it cannot change during a run; change it");
   }
   return parse_count(colon == std::string::npos ? text : least, where, 1, kMostHosts);
 }

@@ -12,7 +12,7 @@ namespace tandem::app {
 /// or gpu (one per GPU). Throws ConfigError that names `where`, a flag or a variable.
 int parse_nproc(const std::string& text, const std::string& where);
 
-/// Parses the number of hosts: a number, or torchrun's MIN:MAX if both are the same.
+/// Parses the number of hosts: a number, or torchrun's MIN:MAX if both are equal.
 /// Throws as above.
 int parse_nnodes(const std::string& text, const std::string& where);
 

@@ -22,7 +22,7 @@ bool is_bool(const Field& field) {
   return field.type == Field::Type::boolean;
 }
 
-// Flags in the order of the table; values stay text until the recipe is read.
+// Values of flags. They stay text until the recipe is read.
 struct Flags {
   std::map<const Field*, std::string> texts;
   std::map<const Field*, bool> switches;
@@ -53,15 +53,15 @@ std::string line_of(const std::string& name, const std::string& help) {
   return fmt::format("  {:<17} {}\n", name, help);
 }
 
-// The values of settings that have many, behind all flags.
+// Returns the values of settings with many values, for the end of the help.
 std::string choices_text() {
   std::string text = "--data\n";
   for (const auto& entry : dataset_table()) {
     text += line_of(entry.name, entry.help);
   }
-  text += line_of("FOLDER", "IDX files named as MNIST's, gzip or plain") +
-          "  Files of NAME are in $TANDEM_DATA/NAME or the cache; tandem data fetch "
-          "NAME, or --fetch,\n  downloads them.\n\n";
+  text += line_of("FOLDER", "IDX files with the names of MNIST's, gzip or plain") +
+          "  The files of NAME are in $TANDEM_DATA/NAME or in the cache. tandem data "
+          "fetch NAME or --fetch\n  downloads them.\n\n";
   for (const auto& field : config_fields()) {
     if (!field.words_at_the_end) {
       continue;
@@ -75,7 +75,7 @@ std::string choices_text() {
   return text;
 }
 
-// What `export MASTER_ADDR=10.0.0.1 MASTER_PORT=8888` on each host says.
+// Reads MASTER_ADDR and MASTER_PORT from the environment.
 void read_master_variables(RunConfig& config) {
   for (const char* name : {"master_addr", "master_port"}) {
     std::string variable = name;
@@ -90,7 +90,8 @@ void read_master_variables(RunConfig& config) {
 std::pair<std::string, std::string> split_assignment(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos) {
-    throw ConfigError("[command line] --set " + text + ": expected key=value");
+    throw ConfigError(
+        "[command line] --set is '" + text + "', expected key=value; change it");
   }
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
@@ -118,7 +119,7 @@ void apply_command_line(
 
 RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras) {
   CLI::App app(
-      "Trains a model. Flags override the recipe; they may have underscores for "
+      "Trains a model. Flags override the recipe; underscores in flags work like "
       "dashes.",
       "tandem train");
   std::string recipe;
@@ -127,15 +128,15 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
   Flags flags;
   app.add_option(
       "recipe", recipe,
-      "a recipe (TOML) with any of the settings below, or the name of an installed "
-      "one");
-  app.add_option("--set", assignments, "key=value: any setting by its recipe key")
+      "recipe: a TOML file with any of the settings below, or the name of an installed "
+      "recipe (tandem recipes)");
+  app.add_option("--set", assignments, "key=value: set a setting by its recipe key")
       ->type_size(1)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag(
       "--fetch", more.fetch,
-      "download what --data names first where it is missing (tandem data fetch)");
+      "download the data set first if files are missing (tandem data fetch)");
   app.add_flag_callback(
       "--recipe-schema",
       [] {
@@ -164,7 +165,8 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
       more.kept = kept_settings(recipe, run, config);
     }
   }
-  // One host needs no address; one left over from another run would be in its way.
+  // One host needs no address, and ignores one that another run left in the
+  // environment.
   if (config.ranks.nnodes > 1 && !get_env("RANK")) {
     read_master_variables(config);
     apply_command_line(config, app, flags, assignments);
@@ -172,7 +174,7 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
   check(config);
   if (config.model.kind == ModelKind::custom) {
     throw ConfigError(
-        "[config] model custom is for programs that bring their own "
+        "[config] model is custom, which is for programs with their own model "
         "(examples/custom_model); change --model");
   }
   if (extras != nullptr) {

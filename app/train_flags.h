@@ -8,19 +8,19 @@
 
 namespace tandem::app {
 
-/// What `train`'s arguments say beside the run's settings.
+/// Arguments of `train` that are not settings of the run.
 struct TrainExtras {
-  // What a run that goes on keeps although the recipe says otherwise, "" without such.
+  // Settings that a resumed run keeps although the recipe differs; "" for none.
   std::string kept;
-  // --fetch. About what this host lacks now: no setting, so no recipe and no
-  // config.toml has it, and hosts and resumes may differ.
+  // --fetch. It concerns the files of this host at this start, so it is not a setting
+  // of recipes and config.toml.
   bool fetch = false;
-  // The recipe to take where there is no GPU, "" where the recipe names none.
+  // Recipe to use if there is no GPU; "" if the recipe names none.
   std::string without_gpu;
 };
 
-/// What `find` returns, which looks for a device. Where it refuses, the error also
-/// names the recipe to take without a GPU.
+/// Returns find(), which looks for a device. If it throws ConfigError, adds the recipe
+/// to use without a GPU to the message.
 template <typename Find>
 auto find_device(const TrainExtras& extras, const Find& find) {
   try {
@@ -30,16 +30,17 @@ auto find_device(const TrainExtras& extras, const Find& find) {
       throw;
     }
     throw ConfigError(
-        std::string(error.what()) + "; without a GPU take the recipe " +
+        std::string(error.what()) + "; without a GPU use the recipe " +
         extras.without_gpu);
   }
 }
 
-/// Reads `train`'s arguments: [RECIPE.toml] [--flags] [--set key=value]. Flags win
-/// over the recipe, --set over flags. For several hosts, where no launcher started us,
-/// MASTER_ADDR and MASTER_PORT win over the recipe, and flags over them. Checks the
-/// result. A run that goes on starts from its own config.toml instead of the recipe
-/// (checkpoint/resume_settings.h).
+/// Parses the arguments of `train`: [RECIPE.toml] [--flags] [--set key=value]. Flags
+/// override the recipe, and --set overrides flags. For several hosts without a
+/// launcher, MASTER_ADDR and MASTER_PORT override the recipe, and flags override them.
+/// A resumed run starts from its own config.toml instead of the recipe
+/// (checkpoint/resume_settings.h). Checks the result. Throws ConfigError, or DataError
+/// if a file cannot be read.
 RunConfig parse_train_arguments(
     const Arguments& arguments, TrainExtras* extras = nullptr);
 

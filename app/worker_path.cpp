@@ -8,14 +8,14 @@ std::string worker_path(const DeviceChoice& device) {
   if (device.kind == DeviceChoice::Kind::cuda && cuda_library_path().empty()) {
     throw ConfigError(
         "[device] device is " + device.text() +
-        ", and this build computes on CPUs only; build with "
+        ", but this build computes on CPUs only; build with "
         "-DTANDEM_TORCH_PYTHON=PYTHON, whose torch has CUDA, or use --device cpu");
   }
   const std::string path = find_installed("tandem-worker");
   if (path.empty()) {
     throw DataError(
-        "[app] tandem-worker is neither beside tandem nor in ../libexec/tandem; build "
-        "or install tandem again");
+        "[app] tandem-worker is missing in the folder of tandem and in "
+        "../libexec/tandem; build or install tandem again");
   }
   return path;
 }

@@ -58,7 +58,7 @@ TEST_F(Devices, EvalAndBenchSayTheSame) {
         HasSubstr(
             built_for_cuda()
                 ? "there is no usable GPU: CUDA driver version"
-                : "[device] device is cuda, and this build computes on CPUs only"));
+                : "[device] device is cuda, but this build computes on CPUs only"));
     command.back() = "gpu";
     EXPECT_THAT(tandem_run(command).errors, HasSubstr("--device"));
     EXPECT_EQ(tandem_run(command).status.code, 2);
@@ -92,17 +92,16 @@ TEST_F(Devices, TheRecipeForGpusNamesTheOneForCpus) {
           HasSubstr(
               built_for_cuda() ? "there is no usable GPU"
                                : "this build computes on CPUs only"),
-          HasSubstr("; without a GPU take the recipe " + recipes + "amp-fp16.toml\n")));
+          HasSubstr("; without a GPU use the recipe " + recipes + "amp-fp16.toml\n")));
   const Scratch scratch;
   const auto compared = tandem_run(
       {"compare", recipes + "amp-nccl.toml", recipes + "amp-fp16.toml", "--data",
        "digits", "--limit", "300", "--epochs", "1", "--out", scratch / "out"});
   EXPECT_EQ(compared.status.code, 0) << compared.errors;
   EXPECT_THAT(
-      compared.output,
-      AllOf(
-          HasSubstr("amp-nccl skipped: "), HasSubstr("take the recipe"),
-          HasSubstr("2 recipes: 1 done, 1 skipped.")));
+      compared.output, AllOf(
+                           HasSubstr("amp-nccl skipped: "), HasSubstr("use the recipe"),
+                           HasSubstr("2 recipes: 1 done, 1 skipped.")));
 }
 
 TEST_F(Devices, NcclSaysThatTheRanksAreOnTheCpu) {

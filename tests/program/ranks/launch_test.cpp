@@ -76,7 +76,8 @@ TEST(LaunchProgram, SaysInOneLineWhatHasNoEffect) {
   EXPECT_TRUE(result.status.ok());
   EXPECT_EQ(
       result.errors,
-      "tandem: warning: [launch] without effect here: --rdzv-backend, --max-restarts\n");
+      "tandem: warning: [launch] without effect here: --rdzv-backend, --max-restarts; "
+      "leave them out\n");
   EXPECT_EQ(launch({"--standalone", "--use-env", "--rdzv-id=7", "true"}).errors, "");
 }
 
