@@ -21,7 +21,7 @@ std::vector<std::string> bench_worker(
   return command;
 }
 
-// BLAS reads its number of threads when it is loaded: too late for the worker.
+// BLAS reads its number of threads when it is loaded, before the worker could set it.
 [[noreturn]] void become_bench(
     const std::string& action, const Arguments& arguments, int threads,
     const std::string& worker = worker_path()) {
@@ -48,7 +48,7 @@ int run_optimizer(const Arguments& arguments) {
   become_bench("optimizer", arguments, 1, worker_path(options.config.exec.device));
 }
 
-// With mpirun's defaults: it ties ranks to cores, and they never give way.
+// With mpirun's defaults, ranks are bound to cores and never yield.
 void run_under_mpirun(const std::vector<std::string>& command, int nproc) {
   const std::string who = "[bench] mpirun failed";
   const FailureFile file;
@@ -61,12 +61,12 @@ void run_under_mpirun(const std::vector<std::string>& command, int nproc) {
     if (const auto reports = file.read(); !reports.empty()) {
       throw_reported(who, reports.front());
     }
-    // mpirun's own words.
+    // The output of mpirun.
     throw Error(who + ": " + result.output + result.errors);
   }
 }
 
-// The command of one backend's ranks, which leave their results in `result_file`.
+// Returns the command of the ranks of one backend, which write `result_file`.
 std::vector<std::string> rank_command(
     const BenchAllReduceOptions& options, BackendKind backend,
     const std::string& result_file) {
@@ -108,8 +108,8 @@ struct PrivateDirectory {
   }
 };
 
-// Each backend gets ranks of its own: what one leaves behind (threads that spin,
-// sockets) is not in the next one's way.
+// Each backend has its own ranks, so that threads and sockets of one backend do not
+// disturb the next.
 int run_allreduce(const Arguments& arguments) {
   const auto options = parse_bench_allreduce(arguments);
   if (read_rank_env()) {

@@ -17,10 +17,11 @@ namespace tandem::app {
 
 namespace {
 
-// A fact, and the command that mends it when something is wrong.
-void finding(bool good, const std::string& text, const std::string& mend = "") {
+// Prints a fact, and how to fix it if it is a problem.
+void finding(bool good, const std::string& text, const std::string& fix = "") {
   fmt::print(
-      "{} {}{}\n", good ? "ok  " : "look", text, good ? "" : "\n     mend: " + mend);
+      "{} {}{}\n", good ? "ok     " : "warning", text,
+      good ? "" : "\n        fix: " + fix);
 }
 
 std::string cpu_line(const std::string& name) {
@@ -46,7 +47,7 @@ void look_at_cpu() {
       fmt::format(
           "CPU:{}, {} usable, instruction sets:{}", cpu_line("model name"),
           usable_cpus(), sets.empty() ? " none of avx2 and later" : sets),
-      "none; tandem runs, slowly");
+      "none for this CPU; tandem runs slowly");
 }
 
 void look_at_memory() {
@@ -77,7 +78,7 @@ void look_at_data() {
   const std::string folder = find_dataset("mnist");
   finding(
       !folder.empty(),
-      folder.empty() ? "data: no MNIST (digits needs none)"
+      folder.empty() ? "data: no MNIST (--data digits needs no files)"
                      : "data: MNIST in " + folder,
       "tandem data fetch mnist, or export TANDEM_DATA=FOLDER with its four IDX files");
 }
@@ -104,7 +105,7 @@ void look_at_worker() {
   std::string text = "\nenvironment:\n" + environment.output;
   const std::string cuda = cuda_library_path();
   if (cuda.empty()) {
-    finding(true, "GPUs: none, this build computes on CPUs");
+    finding(true, "GPUs: none, this build computes on CPUs only");
   } else {
     const auto devices = worker_doctor(worker, {"devices"});
     finding(
@@ -119,7 +120,8 @@ void look_at_worker() {
 
 int run_doctor(const Arguments& arguments) {
   CLI::App app(
-      "What this build and this machine can do, and what to change.", "tandem doctor");
+      "Checks what this build and this machine can do, and prints how to fix problems.",
+      "tandem doctor");
   parse(app, arguments);
   fmt::print("tandem {}\n", TANDEM_VERSION);
   look_at_cpu();

@@ -19,13 +19,13 @@ using nlohmann::ordered_json;
 constexpr double kBytesPerGigabit = 1e9 / 8;
 constexpr double kUnset = -1;
 
-// Those of `bench step`, beside its batch size.
+// Settings of `bench step`, besides the batch size.
 const char* const kMeasured[] = {"model", "data", "executor", "precision", "optimizer"};
 
-// As written; kUnset where a measurement or a default stands.
+// Values of flags; kUnset for a measurement or a default.
 struct PlanFlags {
   std::string nodes = "1..1024";
-  // 0: one, or those of the run.
+  // 0: one, or those of the run with --from.
   int ranks_per_node = 0;
   double crowding = kUnset;
   bool measure = false;
@@ -40,9 +40,9 @@ struct PlanFlags {
   double local_ms = kUnset;
   double comm_cpu_ms = kUnset;
   int64_t batch_size = 0;
-  // sync, comm_hook and kMeasured.
+  // sync, comm_hook and the settings in kMeasured.
   RunConfig config;
-  // Of kMeasured what was given, as `bench step` takes it.
+  // Given flags of kMeasured, for `bench step`.
   Arguments measured;
   bool json = false;
 
@@ -51,10 +51,10 @@ struct PlanFlags {
   }
 };
 
-// The most that a measurement can be.
+// Largest measurement.
 constexpr double kMost = 1e15;
 
-// One all-reduce for each parameter is nothing that anybody would plan.
+// The prediction has no model of one all-reduce per tensor.
 SyncMode parse_sync(const std::string& text) {
   const auto mode = find_choice<SyncMode>(text);
   if (!mode || *mode == SyncMode::parameter) {
@@ -68,57 +68,69 @@ void add_strategy_flags(CLI::App& app, StrategyOptions& strategy) {
   app.add_option_function<std::string>(
       "--sync",
       [&strategy](const std::string& text) { strategy.sync = parse_sync(text); },
-      "overlap or flat, as in tandem train");
+      "when gradients are reduced: overlap or flat, as in tandem train");
   app.add_option_function<std::string>(
       "--comm-hook",
       [&strategy](const std::string& text) {
         strategy.comm_hook = parse_choice<CommHook>("--comm-hook", text);
       },
-      join(choice_names<CommHook>()) + ": halves the bytes");
+      "type in which gradients are sent: " + join(choice_names<CommHook>()));
 }
 
 void add_flags(CLI::App& app, PlanFlags& flags) {
-  app.add_option("--nodes", flags.nodes, "1..1024 (each twice the last), or 1,2,4");
+  app.add_option(
+      "--nodes", flags.nodes, "numbers of nodes: 1..1024 (doubling) or 1,2,4");
   app.add_option(
          "--ranks-per-node", flags.ranks_per_node,
-         "ranks of each node (1; with --from the run's)")
+         "ranks per node (default: 1, or those of the run with --from)")
       ->check(whole_number(1, 65536));
   app.add_option(
          "--crowding", flags.crowding,
-         "how many times as long a step takes when all ranks of a node compute: 2 for "
-         "4 ranks on 2 cores")
+         "factor on the time of a step when all ranks of a node compute: 2 for 4 ranks "
+         "on 2 cores")
       ->check(number(0, kMost));
-  app.add_flag("--measure", flags.measure, "time a step and the node's sums here, now");
+  app.add_flag(
+      "--measure", flags.measure,
+      "measure a step and the all-reduce of a node on this machine");
   app.add_option(
-      "--from", flags.from, "directory of a run, to take step and bytes from");
-  app.add_option("--step-ms", flags.step_ms, "a step of one rank alone")
+      "--from", flags.from, "directory of a run whose step and bytes are used");
+  app.add_option("--step-ms", flags.step_ms, "time of a step of one rank, in ms")
       ->check(number(0, kMost));
-  app.add_option("--gradient-bytes", flags.gradient_bytes, "4 per parameter")
+  app.add_option(
+         "--gradient-bytes", flags.gradient_bytes,
+         "bytes of all gradients: 4 per parameter")
       ->check(number(0, kMost));
-  app.add_option("--bucket-bytes", flags.bucket_bytes, "as in tandem train")
+  app.add_option(
+         "--bucket-bytes", flags.bucket_bytes, "size of a bucket, as in tandem train")
       ->check(number(0, kMost));
   app.add_option(
          "--overlap", flags.overlap,
-         "share of the step, at its end, in which gradients come evenly")
+         "share of the step, at its end, in which gradients become ready, 0 to 1")
       ->check(number(0, 1));
   app.add_option(
       "--buckets", flags.buckets,
-      "instead of the three: bytes@ms,... as bench step --json tells them");
+      "instead of the last three flags: bytes@ms,..., as printed by bench step --json");
   add_strategy_flags(app, flags.config.strategy);
-  app.add_option("--bandwidth-gbit", flags.bandwidth_gbit, "of a node's link, each way")
+  app.add_option(
+         "--bandwidth-gbit", flags.bandwidth_gbit,
+         "bandwidth of a node's link in Gbit/s, each way")
       ->check(number(0, kMost));
-  app.add_option("--latency-us", flags.latency_us, "of a message between nodes")
+  app.add_option(
+         "--latency-us", flags.latency_us, "latency of a message between nodes, in us")
       ->check(number(0, kMost));
-  app.add_option("--local-ms", flags.local_ms, "adding up the gradients inside a node")
+  app.add_option(
+         "--local-ms", flags.local_ms, "time of the all-reduce inside a node, in ms")
       ->check(number(0, kMost));
   app.add_option(
          "--comm-cpu-ms", flags.comm_cpu_ms,
-         "a rank's own processor time for communication with one other node")
+         "processor time of a rank for communication with another node, in ms")
       ->check(number(0, kMost));
-  app.add_option("--batch-size", flags.batch_size, "per rank, for samples/s")
+  app.add_option(
+         "--batch-size", flags.batch_size, "samples per rank and step, for samples/s")
       ->check(whole_number(1));
   for (const char* name : kMeasured) {
-    add_setting(app, flags.config, name)->group("With --measure, of tandem bench step");
+    add_setting(app, flags.config, name)
+        ->group("With --measure, for tandem bench step");
   }
   app.add_flag("--json", flags.json, "print one JSON object");
 }
@@ -146,39 +158,39 @@ Arguments step_flags(const PlanFlags& flags) {
 
 void check_flags(const PlanFlags& flags) {
   check(flags.config);
-  const bool by_hand = flags.step_ms != kUnset;
+  const bool is_given = flags.step_ms != kUnset;
   if (static_cast<int>(flags.measure) + static_cast<int>(!flags.from.empty()) +
-          static_cast<int>(by_hand) !=
+          static_cast<int>(is_given) !=
       1) {
     throw ConfigError(
-        "[plan] a step's time is wanted from one source; give one of --measure, --from "
-        "RUN_DIRECTORY or --step-ms");
+        "[plan] expected one source of the step's time; give one of --measure, --from "
+        "RUN_DIRECTORY and --step-ms");
   }
   if (!flags.from.empty() && flags.ranks_per_node > 0) {
     throw ConfigError(
-        "[plan] a run has its ranks per node already; leave --ranks-per-node out, or "
-        "name a run with as many");
+        "[plan] ranks_per_node is set, but --from uses those of the run; leave "
+        "--ranks-per-node out");
   }
-  if (by_hand && flags.buckets.empty() && flags.gradient_bytes == 0) {
+  if (is_given && flags.buckets.empty() && flags.gradient_bytes == 0) {
     throw ConfigError(
-        "[plan] --step-ms does not say how much is sent; add --gradient-bytes, 4 per "
-        "parameter, or --buckets");
+        "[plan] the size of the gradients is missing, which --step-ms needs; add "
+        "--gradient-bytes (4 per parameter) or --buckets");
   }
   if (!flags.measure && !flags.measured.empty()) {
     throw ConfigError(
-        "[plan] --model, --data, --executor, --precision and --optimizer say what to "
-        "measure; add --measure, or leave them out");
+        "[plan] --model, --data, --executor, --precision and --optimizer are for "
+        "--measure; add --measure, or leave them out");
   }
 }
 
-PlanInputs by_hand(const PlanFlags& flags) {
+PlanInputs given_inputs(const PlanFlags& flags) {
   PlanInputs inputs;
   inputs.scaling.step_ms = flags.step_ms;
   if (flags.buckets.empty()) {
     inputs.scaling.buckets = even_buckets(
         flags.gradient_bytes, flags.bucket_bytes, flags.overlap * flags.step_ms);
   }
-  inputs.origin = "as given";
+  inputs.origin = "from flags";
   return inputs;
 }
 
@@ -191,13 +203,13 @@ PlanInputs inputs_of(const PlanFlags& flags) {
     inputs = inputs_from_run(
         flags.from, flags.gradient_bytes, flags.bucket_bytes, flags.overlap);
   } else {
-    inputs = by_hand(flags);
+    inputs = given_inputs(flags);
   }
   ScalingInputs& scaling = inputs.scaling;
   if (!flags.buckets.empty()) {
     scaling.buckets = parse_buckets(flags.buckets);
   }
-  // What was measured was measured with halves.
+  // The buckets of a measurement are halved already.
   if (flags.halves() && (!flags.measure || !flags.buckets.empty())) {
     for (auto& bucket : scaling.buckets) {
       bucket.bytes /= 2;
@@ -262,10 +274,10 @@ void print_json(const PlanInputs& inputs, const std::vector<ScalingPoint>& point
 void print_table(const PlanInputs& inputs, const std::vector<ScalingPoint>& points) {
   const ScalingInputs& scaling = inputs.scaling;
   fmt::print(
-      "A step ({}): {:.4g} ms, {:.4g} MB of gradients in {} message{}.\n"
-      "A node: {} rank{}, {:.3g} times as long when all compute, {:.3g} ms to add up "
-      "inside.\nBetween nodes: {:.4g} Gbit/s, {:.4g} us, {:.3g} ms of the "
-      "processor.\n\n",
+      "Step ({}): {:.4g} ms, {:.4g} MB of gradients in {} message{}.\n"
+      "Node: {} rank{}, a step takes {:.3g} times as long when all compute, all-reduce "
+      "{:.3g} ms.\nBetween nodes: {:.4g} Gbit/s, {:.4g} us, {:.3g} ms of processor "
+      "time.\n\n",
       inputs.origin, scaling.step_ms, flat_bucket(scaling.buckets).front().bytes / 1e6,
       scaling.buckets.size(), scaling.buckets.size() == 1 ? "" : "s",
       scaling.ranks_per_node, scaling.ranks_per_node == 1 ? "" : "s", scaling.crowding,
@@ -294,10 +306,9 @@ void print_table(const PlanInputs& inputs, const std::vector<ScalingPoint>& poin
 
 int run_plan(const Arguments& arguments) {
   CLI::App app(
-      "Predicts a data-parallel step's time and efficiency at any number of nodes, "
-      "from a step of one rank (--measure, --from or --step-ms) and the link between "
-      "nodes. "
-      "docs/scaling.md has the formula.",
+      "Predicts time and efficiency of a data-parallel step on any number of nodes, "
+      "from "
+      "a step of one rank (--measure, --from or --step-ms) and the link between nodes.",
       "tandem plan");
   PlanFlags flags;
   parse_flags(app, flags, arguments);

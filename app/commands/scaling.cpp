@@ -10,7 +10,7 @@ namespace tandem::app {
 
 namespace {
 
-// A speed-up of two single runs is as good as the worse of them.
+// A speed-up of two single runs is as inaccurate as the worse of them.
 constexpr int kScalingRepeats = 3;
 
 std::vector<int> parse_counts(const std::string& text) {
@@ -27,12 +27,13 @@ std::vector<int> parse_counts(const std::string& text) {
   if (counts.empty() || text.back() == ',') {
     throw ConfigError(
         "[scaling] --nproc is '" + text +
-        "', expected different numbers of ranks such as 1,2,3; change it");
+        "', expected different numbers of ranks, such as 1,2,3; change it");
   }
   return counts;
 }
 
-// The recipes that scaling recipes name stand for those; --nproc wins over theirs.
+// Replaces scaling recipes by the recipes that they name. --nproc overrides their
+// numbers of ranks.
 void expand(std::vector<std::string>& recipes, std::vector<int>& counts) {
   std::vector<std::string> expanded;
   for (const auto& recipe : recipes) {
@@ -60,8 +61,7 @@ int run_scaling(const Arguments& arguments) {
   flags.repeats = kScalingRepeats;
   std::string nproc;
   add_comparison_flags(app, flags);
-  app.add_option(
-      "--nproc", nproc, "numbers of ranks, such as 1,2,3 (the default: 1,2)");
+  app.add_option("--nproc", nproc, "numbers of ranks, such as 1,2,3 (default: 1,2)");
   parse_comparison(app, arguments, flags);
   std::vector<int> counts = nproc.empty() ? std::vector<int>() : parse_counts(nproc);
   expand(flags.recipes, counts);
@@ -75,7 +75,7 @@ int run_scaling(const Arguments& arguments) {
     for (const int count : counts) {
       comparison.runs.push_back(plan_run(
           recipe, flags.overrides, count, flags.repeats, comparison.out, taken));
-      // Else one rank would have all CPUs, and the curve start too high.
+      // Otherwise one rank would use all CPUs, and speed-ups would be too low.
       if (!get_env("OMP_NUM_THREADS")) {
         comparison.runs.back().variables = {{"OMP_NUM_THREADS", "1"}};
       }

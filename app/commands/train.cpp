@@ -30,7 +30,8 @@ std::vector<std::string> worker_command(
   return command;
 }
 
-// A recipe's own nproc is for when tandem launches; a flag was meant for now.
+// Under another launcher, nproc of the recipe has no effect, but a flag was given for
+// this start.
 void check_world(
     const RunConfig& config, const RankEnv& env, const Arguments& arguments) {
   if (!has_flag(arguments, {"--nproc", "--nnodes"})) {
@@ -41,7 +42,7 @@ void check_world(
     throw ConfigError(
         "[launch] --nproc and --nnodes ask for " + std::to_string(asked) +
         " ranks, but WORLD_SIZE is " + std::to_string(env.world_size) +
-        "; leave --nproc out under a launcher, or unset RANK and WORLD_SIZE");
+        "; leave out --nproc under a launcher, or unset RANK and WORLD_SIZE");
   }
 }
 
@@ -49,7 +50,7 @@ void check_world(
   std::vector<std::string> command = {executable_path(), "train"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   throw ConfigError(
-      "[launch] this run's ranks are for mpirun to start; run: " +
+      "[launch] mpirun must start the ranks of this run; run: " +
       shell_line(mpirun_command(ranks, command)));
 }
 
@@ -80,7 +81,7 @@ void fetch_missing(
   }
 }
 
-// Under another's launcher this process is one of its ranks.
+// Under another launcher this process is one of the ranks.
 [[noreturn]] void become_rank(
     const RunConfig& config, const RankEnv& env, const Arguments& arguments) {
   check_world(config, env, arguments);
@@ -94,7 +95,7 @@ bool is_one_process(const RunConfig& config) {
          (config.num_ranks_here() == 1 && config.ranks.nnodes == 1);
 }
 
-// Null where rank 0 alone reads what is scattered: of several hosts only node 0 has it.
+// Returns null if rank 0 scatters the data: only host 0 needs to have the files.
 std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
   return is_one_process(config) || config.data.share != Share::scatter
              ? std::make_unique<DataReader>(
@@ -124,22 +125,23 @@ LaunchOptions launch_options(const RunConfig& config) {
   options.threads = config.exec.threads;
   options.fork_server = true;
   options.first_rank_owns_terminal = true;
-  // Ranks that report for themselves say who they are where the template does.
+  // If all ranks report, the template prints the rank.
   options.prefix_output = config.output.log_ranks == LogRanks::first;
   return options;
 }
 
-// What is legal, but seldom meant.
+// Warns of more ranks than CPUs, which is seldom meant.
 void warn_of_ranks(const RunConfig& config) {
   const int here = config.num_ranks_here();
   if (here > 2 * usable_cpus()) {
     log_warning(fmt::format(
-        "[launch] {} ranks share {} CPUs, so each is {} times as slow as alone", here,
-        usable_cpus(), here / usable_cpus()));
+        "[launch] each rank is {} times as slow as alone, because {} ranks share {} "
+        "CPUs; lower --nproc",
+        here / usable_cpus(), here, usable_cpus()));
   }
 }
 
-// On this host, where nobody has started ranks yet.
+// Starts the ranks of this host.
 void train_here(const RunConfig& config, const Arguments& arguments) {
   if (config.needs_mpirun()) {
     ask_for_mpirun(config.num_ranks_here(), arguments);
@@ -170,7 +172,7 @@ void train_or_launch(const Arguments& given) {
   if (first && !extras.kept.empty()) {
     log_info("the run keeps its own settings, not the recipe's: " + extras.kept);
   }
-  // Rank 0 alone reads what is scattered, and of several hosts only node 0 has it.
+  // If rank 0 scatters the data, only host 0 needs the files.
   const bool fetches = extras.fetch && (first || config.data.share != Share::scatter);
   if (env) {
     if (fetches) {

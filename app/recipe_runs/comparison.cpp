@@ -39,8 +39,8 @@ std::string result_of(const ordered_json& row) {
       row.value("wall_seconds", 0.0));
 }
 
-// After every run, so that a comparison which is stopped leaves what it has. Returns
-// the table for the terminal.
+// Called after every run, so that a stopped comparison keeps its results. Returns the
+// table for the terminal.
 std::string write_all_files(
     const std::string& out, const std::string& kind, ordered_json table) {
   const Conclusions conclusions = write_report(out, table);
@@ -117,26 +117,31 @@ void note_machine(ordered_json& table, const std::string& directory) {
 }  // namespace
 
 void add_comparison_flags(CLI::App& app, ComparisonFlags& flags) {
-  app.add_option("recipes", flags.recipes, "recipes (TOML), or names of installed ones")
+  app.add_option(
+         "recipes", flags.recipes, "recipes: TOML files, or names of installed recipes")
       ->required();
   app.add_option(
-      "--data", flags.overrides.data, "data of every run: a name or a folder");
-  app.add_option("--limit", flags.overrides.limit, "use the first N samples only")
+      "--data", flags.overrides.data, "data set of every run: a name or a folder");
+  app.add_option(
+         "--limit", flags.overrides.limit,
+         "number of samples of every run, from the first on")
       ->check(whole_number(0));
-  app.add_option("--epochs", flags.overrides.epochs, "epochs of every run")
+  app.add_option("--epochs", flags.overrides.epochs, "number of epochs of every run")
       ->check(whole_number(0));
-  app.add_option("--set", flags.overrides.assignments, "key=value: any setting")
+  app.add_option(
+         "--set", flags.overrides.assignments, "key=value: a setting of every run")
       ->type_size(1)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option(
          "--repeat", flags.repeats,
-         "runs of each recipe, all in turn; figures are medians")
+         "number of runs of each recipe, in turn; figures are medians")
       ->check(whole_number(1, 1000))
       ->capture_default_str();
   app.add_option(
       "--out", flags.out,
-      "directory for tables, report and runs; none: a new one here");
+      "directory for tables, report and runs (default: a new one in the current "
+      "directory)");
 }
 
 void parse_comparison(

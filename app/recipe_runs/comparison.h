@@ -9,25 +9,25 @@
 
 namespace tandem::app {
 
-/// Flags that compare and scaling have in common.
+/// Flags of both compare and scaling.
 struct ComparisonFlags {
   std::vector<std::string> recipes;
   RunOverrides overrides;
-  // How often each recipe is run; figures are medians.
+  // Number of runs of each recipe; figures are medians.
   int repeats = 1;
   std::string out;
 };
-/// `flags.repeats`: the default of --repeat.
+/// Adds the flags. `flags.repeats` is the default of --repeat.
 void add_comparison_flags(CLI::App& app, ComparisonFlags& flags);
 /// Parses the arguments and replaces the names of installed recipes by their paths.
 void parse_comparison(
     CLI::App& app, const Arguments& arguments, ComparisonFlags& flags);
 
-/// --out, or a new name "KIND-20261121-131500". Throws ConfigError if an earlier
-/// comparison left results there.
+/// Returns `out`, or a new name such as "KIND-20261121-131500" if it is empty. Throws
+/// ConfigError if an earlier comparison left results there.
 std::string comparison_directory(const std::string& out, const std::string& kind);
 
-/// What a comparison does.
+/// Runs of a comparison.
 struct Comparison {
   // "compare" or "scaling".
   std::string kind;
@@ -38,11 +38,11 @@ struct Comparison {
   std::string out;
 };
 
-/// Runs all, one after the other, also after one that failed, and then all again until
-/// each has been run `repeats` times. Writes KIND's JSON, table.md and report.html
-/// into `out`, and the table to standard output. Returns the exit code: 1
-/// when a run failed or none was made. Skipped ones count as neither. Throws DataError,
-/// before anything is written, if the data set of every run is missing.
+/// Runs all, one after another, and repeats that `repeats` times; a failed run does not
+/// stop the others. Writes the JSON of KIND, table.md and report.html into `out`, and
+/// the table to standard output. Returns the exit code: 1 if a run failed or all were
+/// skipped. Throws DataError, before anything is written, if the data set of every run
+/// is missing.
 int run_comparison(const Comparison& comparison);
 
 }  // namespace tandem::app

@@ -59,13 +59,12 @@ nlohmann::json run_bench_json(const Arguments& arguments) {
   auto parsed = nlohmann::json::parse(
       last == std::string::npos ? output : output.substr(last), nullptr, false);
   if (!parsed.is_object()) {
-    throw DataError(
-        who + " printed no JSON; give its figures by flags, such as --step-ms");
+    throw DataError(who + " printed no JSON; give figures by flags, such as --step-ms");
   }
   return parsed;
 }
 
-// Milliseconds to add up all buckets, one after the other.
+// Returns the milliseconds of the all-reduces of all buckets, one after another.
 double time_all_reduce(
     const std::vector<GradientBucket>& buckets, int nproc, const std::string& backend) {
   std::vector<std::string> sizes;
@@ -80,7 +79,7 @@ double time_all_reduce(
        join(sizes, ",")});
   double ms = 0;
   for (const auto& result : found.at("results")) {
-    // Training's gradients lie where shm's buffers do.
+    // The gradients of training are in buffers of shm, not in private memory.
     if (result.value("memory", "") != "private") {
       ms += result.at("ms").get<double>();
     }
@@ -88,8 +87,8 @@ double time_all_reduce(
   return ms;
 }
 
-// Milliseconds of a step of one of `ranks` that run beside each other, each for
-// itself: the mean of their medians.
+// Returns the milliseconds of a step when `ranks` benches run at the same time: the
+// mean of their medians.
 double time_crowded_step(const Arguments& arguments, int ranks) {
   std::vector<std::future<double>> steps;
   for (int i = 0; i < ranks; ++i) {
@@ -104,7 +103,7 @@ double time_crowded_step(const Arguments& arguments, int ranks) {
   return sum / ranks;
 }
 
-// The communicator that ranks of one host get.
+// Uses shm, which connects ranks of one host, or gloo if this build has no shm.
 double time_inside_node(const std::vector<GradientBucket>& buckets, int ranks) {
   if (ranks == 1) {
     return 0;
@@ -131,13 +130,13 @@ double needed_number(
   if (found == object.end() || !found->is_number()) {
     throw DataError(
         "[plan] '" + path + "' has no number " + key +
-        "; name the directory of a run "
-        "that ended");
+        "; name the directory of a run that ended");
   }
   return found->get<double>();
 }
 
-// Between reports. The first report holds the first steps, which are slower.
+// Uses the time between two reports. The first report is left out, because the first
+// steps are slower.
 double median_step_ms(const std::string& path) {
   std::vector<double> ms;
   double step = 0;
@@ -159,7 +158,7 @@ double median_step_ms(const std::string& path) {
   if (ms.empty()) {
     throw DataError(
         "[plan] '" + path +
-        "' has fewer than two reports of training; name a longer run, or one with a "
+        "' has fewer than two reports of training; name a longer run, or a run with a "
         "smaller --log-every");
   }
   return spread_of(ms).median;
@@ -174,7 +173,7 @@ PlanInputs measure_inputs(
   const auto step = run_bench_json(arguments);
   if (!step.contains("buckets")) {
     throw ConfigError(
-        "[plan] tandem bench step does not tell when gradients are complete; give "
+        "[plan] tandem bench step does not report when gradients are ready; use "
         "--step-ms and --gradient-bytes instead of --measure");
   }
   PlanInputs inputs;
@@ -208,19 +207,20 @@ PlanInputs inputs_from_run(
       summary.value("strategy", "") != "sequential") {
     throw ConfigError(
         "[plan] '" + directory + "' is a run with strategy " +
-        summary.value("strategy", "?") + "; name one with data_parallel");
+        summary.value("strategy", "?") +
+        ", expected data_parallel or sequential; name another run");
   }
   RunConfig config;
   read_recipe(config, directory + "/config.toml");
   if (config.ranks.nnodes > 1) {
     throw ConfigError(fmt::format(
-        "[plan] '{}' is a run on {} hosts; name one on a single host", directory,
-        config.ranks.nnodes));
+        "[plan] '{}' is a run on {} hosts, expected one host; name another run",
+        directory, config.ranks.nnodes));
   }
   if (config.training.divide_batch) {
     throw ConfigError(fmt::format(
-        "[plan] '{}' is a run that divides its batch of {}, and plan's ranks keep "
-        "theirs whatever their number; name one without divide_batch",
+        "[plan] '{}' is a run that divides its batch of {}, expected a fixed batch per "
+        "rank; name a run without divide_batch",
         directory, config.training.batch_size));
   }
   const double ranks = needed_number(summary, "world_size", path);
@@ -230,8 +230,8 @@ PlanInputs inputs_from_run(
   if (gradient_bytes == 0) {
     throw ConfigError(
         "[plan] '" + directory +
-        "' is a run of one rank, which sends no gradients; add "
-        "--gradient-bytes, 4 per parameter");
+        "' is a run of one rank, which sends no gradients; add --gradient-bytes (4 per "
+        "parameter)");
   }
   PlanInputs inputs;
   inputs.scaling.ranks_per_node = static_cast<int>(ranks);
@@ -254,8 +254,7 @@ std::vector<GradientBucket> parse_buckets(const std::string& text) {
         !read_number(part.substr(at + 1), bucket.lead_ms)) {
       throw ConfigError(
           "[plan] --buckets has '" + part +
-          "', expected bytes@ms such as "
-          "4718592@23.1,75264@0; change it");
+          "', expected bytes@ms, such as 4718592@23.1,75264@0; change it");
     }
     buckets.push_back(bucket);
   }
@@ -287,7 +286,7 @@ std::vector<int> parse_nodes(const std::string& text) {
   if (next > last) {
     throw ConfigError(
         "[plan] --nodes is '" + text +
-        "', a range that ends before it begins; change it");
+        "', expected a range whose end is not below its start; change it");
   }
   for (; next < last; next *= 2) {
     nodes.push_back(next);

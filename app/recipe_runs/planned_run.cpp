@@ -30,7 +30,7 @@ std::string wanted_name(const std::string& recipe, int nproc) {
   return nproc > 0 ? fmt::format("{}-{}", stem, nproc) : stem;
 }
 
-// "x", and for a second one "x-2".
+// Returns "x", or "x-2" if "x" is taken.
 std::string free_name(const std::string& wanted, std::vector<std::string>& taken) {
   std::string name = wanted;
   for (int i = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++i) {
@@ -70,7 +70,7 @@ std::string obstacle_of(const RunConfig& config) {
   }
   if (config.ranks.nnodes > 1) {
     return fmt::format(
-        "it wants {} hosts; start tandem train on each of them", config.ranks.nnodes);
+        "it needs {} hosts; run tandem train on each host", config.ranks.nnodes);
   }
   if (dataset_is_missing(config.data.source)) {
     return config.data.source + " is missing; run tandem data fetch " +
@@ -79,7 +79,7 @@ std::string obstacle_of(const RunConfig& config) {
   return "";
 }
 
-// The shell leaves the output where it can be read while the run goes on.
+// The shell redirects the output to a file that can be read during the run.
 std::vector<std::string> with_output_to(
     const std::string& path, const std::vector<std::string>& command) {
   std::vector<std::string> all = {"/bin/sh", "-c", "exec \"$@\" >\"$0\" 2>&1", path};
@@ -93,7 +93,7 @@ Arguments with_out(const PlannedRun& run, const std::string& directory) {
   return arguments;
 }
 
-// Only what it says of as many ranks.
+// Includes only figures for the number of ranks of the run.
 ordered_json tutorial_json(const PlannedRun& run) {
   const TutorialFigures& tutorial = run.tutorial;
   const int ranks = run.config.num_ranks_here();

@@ -11,52 +11,52 @@
 
 namespace tandem::app {
 
-/// What `compare` and `scaling` set in every recipe that they run.
+/// Settings that `compare` and `scaling` override in every recipe.
 struct RunOverrides {
   std::string data;
-  // Negative: the recipe's own.
+  // Negative: the recipe's value.
   int64_t limit = -1;
   int64_t epochs = -1;
   // key=value.
   std::vector<std::string> assignments;
 };
 
-/// A recipe about to be run, as `tandem train RECIPE ...` would.
+/// A run of a recipe, as by `tandem train RECIPE ...`.
 struct PlannedRun {
-  // Its directory's name, and what tables call it.
+  // Name in tables, and of the directory of the first repeat.
   std::string name;
   std::string recipe;
-  // Of each repeat, below the directory of the whole comparison; its name first.
+  // Directory of each repeat, below that of the comparison.
   std::vector<std::string> directories;
-  // But --out, which is another for each repeat.
+  // Without --out, which differs between repeats.
   Arguments train_arguments;
   RunConfig config;
   TutorialFigures tutorial;
-  // Of the recipe itself, whatever flags say.
+  // Settings of the recipe without flags.
   RunConfig recipe_config;
-  // Set in its environment.
+  // Environment of the run.
   Variables variables;
-  // Why it is not run, "" when it is.
+  // Reason to skip the run, or "".
   std::string obstacle;
 };
 
-/// Reads a recipe. nproc: 0 for the recipe's own. `taken`: directories of runs before
-/// it, to which its own are added. Throws as `tandem train` does for a recipe or
-/// setting that is wrong.
+/// Reads a recipe. `nproc`: 0 for the recipe's value. `taken`: directories of earlier
+/// runs; adds those of this run. Throws as `tandem train` for an error in the recipe or
+/// in a setting.
 PlannedRun plan_run(
     const std::string& recipe, const RunOverrides& overrides, int nproc, int repeats,
     const std::string& out, std::vector<std::string>& taken);
 
-/// The command that runs it: `tandem train ...`, by mpirun where the recipe says so.
+/// Returns the command of a run: `tandem train ...`, under mpirun if the recipe needs
+/// it.
 std::vector<std::string> command_of(
     const PlannedRun& run, const std::string& directory);
 
-/// Runs it to its end, output to output.txt in the directory of this repeat (from 0)
-/// below `out`. Returns its row of
-/// table.json: status (done, failed, skipped) and reason, the values of its
-/// summary.json, the tutorial's figures. A ConfigError, for a setting that cannot be on
-/// this machine or in this build, is a reason to skip. Throws DataError when nothing
-/// can be written.
+/// Executes a run and waits for its end. The output goes to output.txt in the directory
+/// of this repeat (from 0) below `out`. Returns a row of table.json: status (done,
+/// failed or skipped) and reason, the values of summary.json, and figures of the
+/// tutorial. If the run ends with a ConfigError, because this machine or build cannot
+/// run it, the status is skipped. Throws DataError if files cannot be written.
 nlohmann::ordered_json run_planned(
     const PlannedRun& run, int repeat, const std::string& out);
 

@@ -5,14 +5,14 @@
 
 namespace tandem::app {
 
-/// One row of table.json of several runs of a recipe, which are rows themselves.
+/// Merges the rows of several runs of a recipe into one row of table.json.
 ///
-/// Its figures are medians: of seconds, rates, accuracies and memory, each for itself.
-/// All else is of the run with the median seconds, of an even number the faster of the
-/// two, and so is `directory`. `runs` lists each run's own figures in the order of
-/// running, `wall_seconds_range` the least and the most. A run that was not done is the
-/// row as it is, with a reason that says which of them it was. One run is its own row.
-/// `runs` is not empty.
+/// Seconds, rates, accuracies and memory are medians, each taken separately. Other
+/// values, such as `directory`, are those of the run with the median seconds; of an
+/// even number of runs, the faster of the two in the middle. `runs` lists the figures
+/// of each run in their order, `wall_seconds_range` the least and the most. If the last
+/// run is not done, the result is its row, with the number of the run in the reason. A
+/// single run is returned unchanged. `runs` is not empty.
 nlohmann::ordered_json merge_repeats(const std::vector<nlohmann::ordered_json>& runs);
 
 }  // namespace tandem::app

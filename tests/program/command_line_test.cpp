@@ -131,9 +131,9 @@ TEST(Program, DoctorEndsEachFindingWithARemedy) {
   EXPECT_THAT(result.output, HasSubstr("libtorch"));
   std::istringstream lines(result.output);
   for (std::string line; std::getline(lines, line);) {
-    if (line.rfind("look ", 0) == 0) {
+    if (line.rfind("warning ", 0) == 0) {
       std::getline(lines, line);
-      EXPECT_THAT(line, HasSubstr("mend: "));
+      EXPECT_THAT(line, HasSubstr("fix: "));
     }
   }
 }

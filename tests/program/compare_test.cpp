@@ -237,7 +237,7 @@ TEST_F(Compare, SkipsWhatThisBuildCannotAndSaysWhy) {
   EXPECT_THAT(
       result.output,
       AllOf(
-          HasSubstr("hosts skipped: it wants 2 hosts"),
+          HasSubstr("hosts skipped: it needs 2 hosts"),
           HasSubstr("curve skipped: it is for tandem scaling"), HasSubstr("\none ")));
   EXPECT_THAT(result.output, HasSubstr("\n3 recipes: 1 done, 2 skipped.\n"));
   const auto table = nlohmann::json::parse(read_file(out_ + "/table.json"));

@@ -59,7 +59,7 @@ TEST(Plan, ATableHasARowPerNumberOfNodes) {
   EXPECT_THAT(
       result.output,
       AllOf(
-          HasSubstr("A step (as given): 27 ms"), HasSubstr("efficiency %"),
+          HasSubstr("Step (from flags): 27 ms"), HasSubstr("efficiency %"),
           HasSubstr("\n1 "), HasSubstr("\n512 "), HasSubstr("\n1000 ")));
 }
 
@@ -146,7 +146,7 @@ TEST(Plan, RefusesInOneLine) {
   refused({"--step-ms", "27"}, "add --gradient-bytes", true);
   refused({"--step-ms", "0", "--gradient-bytes", "1"}, "change --step-ms", true);
   refused({"--step-ms", "-3", "--gradient-bytes", "1"}, "'-3'", true);
-  refused({"--nodes", "4..1"}, "ends before it begins");
+  refused({"--nodes", "4..1"}, "whose end is not below its start");
   refused({"--nodes", "1..x"}, "--nodes is '1..x'");
   refused({"--nodes", "0"}, "--nodes is '0'");
   refused({"--nodes", "1,,2"}, "--nodes is '1,,2'");
