@@ -12,8 +12,8 @@ namespace tandem::app {
 struct Winner {
   // Index of the run.
   size_t run = 0;
-  // Where its curve reaches the target or ends: seconds of training and percent. Of a
-  // scaling: ranks and speed-up.
+  // Point at which its curve reaches the target or ends: seconds of training and
+  // percent; for a scaling, ranks and speed-up.
   double x = 0;
   double y = 0;
   // "name: 99.25 % after 12.3 s".

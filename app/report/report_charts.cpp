@@ -215,7 +215,7 @@ struct CostKind {
   const char* id;
   const char* title;
   const char* unit;
-  // Of a row; none for the runtime, which has a range and a figure of the tutorial.
+  // Key of a row; null for the runtime, which has a range and a figure of the tutorial.
   const char* key;
   double divisor = 1;
 };

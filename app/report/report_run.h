@@ -20,8 +20,8 @@ struct ReportRun {
   nlohmann::ordered_json row;
   std::string name;
   bool done = false;
-  // Accuracies are percentages. Of repeated runs, the curves are those of the median
-  // one.
+  // Accuracies are percentages. If runs were repeated, the curves are those of the
+  // median run.
   Curve test_accuracy;
   Curve test_loss;
   Curve train_loss;

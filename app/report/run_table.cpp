@@ -39,7 +39,7 @@ std::string as_printed(double value) {
   return value < 0 ? kNothing : fmt::format("{:.4g}", value);
 }
 
-// --- cells: of a row, and for most columns a key of it ---
+// --- cells, made of a row and, for most columns, one of its keys ---
 
 using Row = ordered_json;
 using Key = const char*;
@@ -80,7 +80,7 @@ std::string seconds(const Row& row, Key) {
   return three_digits(seconds_in(row).value_or(-1));
 }
 
-// Of repeated runs: "1.21-1.34".
+// The range of repeated runs, such as "1.21-1.34".
 std::string range(const Row& row, Key key) {
   const auto ends = part_in(row, key);
   return number(ends, "least") < 0 ? kNothing

@@ -7,7 +7,7 @@
 
 namespace tandem::app::command_flags_test {
 
-TEST(BenchFlags, RefuseValuesThatCannotBe) {
+TEST(BenchFlags, RefuseInvalidValues) {
   expect_refused(
       {{{"--steps", "0"}, {"--steps", "'0'", "1 to"}},
        {{"--stepps", "1"}, {"--stepps", "'--steps'"}},
@@ -18,7 +18,7 @@ TEST(BenchFlags, RefuseValuesThatCannotBe) {
   expect_refused({{{"--optimizers", "adma"}, {"'adam'"}}}, &parse_bench_optimizer);
 }
 
-TEST(EvalFlags, RefuseValuesThatCannotBe) {
+TEST(EvalFlags, RefuseInvalidValues) {
   expect_refused(
       {{{}, {"--checkpoint"}},
        {{"--checkpoint", "x", "--batch-size", "0"}, {"--batch-size", "'0'", "1 to"}}},

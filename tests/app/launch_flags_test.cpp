@@ -12,7 +12,7 @@ void expect_refused(const std::vector<Refusal>& refusals) {
   });
 }
 
-TEST(LaunchFlags, RefuseValuesThatCannotBe) {
+TEST(LaunchFlags, RefuseInvalidValues) {
   expect_refused({
       {{}, {"the program is missing"}},
       {{"--nproc", "0", "true"}, {"'0'", "1 to 4096"}},
@@ -27,7 +27,7 @@ TEST(LaunchFlags, RefuseValuesThatCannotBe) {
   });
 }
 
-TEST(LaunchFlags, RefuseHostsThatCannotMeet) {
+TEST(LaunchFlags, RefuseIncompleteSettingsOfSeveralHosts) {
   expect_refused({
       {{"--nnodes", "2", "true"}, {"--master-port"}},
       {{"--nnodes", "2", "--node-rank", "2", "--master-port", "4242", "true"},
@@ -49,7 +49,7 @@ struct BadVariable {
   const char* expected;
 };
 
-TEST(TorchrunVariables, RefuseBadValuesByTheirNames) {
+TEST(TorchrunVariables, NameTheVariableOfAnInvalidValue) {
   const BadVariable variables[] = {
       {"PET_NNODES", "x", "1 to 65536"},
       {"PET_NNODES", "0", "1 to 65536"},

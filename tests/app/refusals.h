@@ -14,9 +14,9 @@ namespace tandem::app {
 /// Arguments that a command refuses.
 struct Refusal {
   Arguments arguments;
-  // The error's line holds each of these.
+  // Parts of the error line.
   std::vector<std::string> says;
-  // The program's exit code.
+  // Exit code of the program.
   int code = 2;
 };
 

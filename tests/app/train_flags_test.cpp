@@ -67,7 +67,7 @@ TEST(TrainFlags, RefuseUnknownNamesWithTheNearest) {
   });
 }
 
-TEST(TrainFlags, NameTheSettingForAHabitOfOtherTools) {
+TEST(TrainFlags, NameTheSettingForFlagsOfOtherTools) {
   expect_refused({
       {{"--num-workers", "4"}, {"--num-workers", "no workers"}},
       {{"--set", "num_workers=4"}, {"no workers"}},
@@ -174,7 +174,7 @@ TEST(TrainFlags, RefuseSettingsThatContradictEachOther) {
   });
 }
 
-TEST(TrainFlags, RefuseBadPortsOfTheEnvironment) {
+TEST(TrainFlags, RefuseInvalidMasterPorts) {
   for (const auto& [port, says] : std::vector<std::pair<const char*, std::string>>{
            {"abc", "whole number"}, {"70000", "to 65535"}}) {
     setenv("MASTER_PORT", port, 1);
@@ -185,12 +185,12 @@ TEST(TrainFlags, RefuseBadPortsOfTheEnvironment) {
 
 struct BadRecipe {
   std::string text;
-  // "@/" is the recipe's folder.
+  // "@/" stands for the folder of the recipe.
   std::vector<std::string> says;
   int code;
 };
 
-TEST(TrainFlags, RefuseRecipesWithFileAndLine) {
+TEST(TrainFlags, RefuseInvalidRecipesWithFileAndLine) {
   const std::vector<BadRecipe> recipes = {
       {"model = \"net\"\nepochs = \"three\"\n", {"@/r.toml:2", "epochs", "three"}, 2},
       {"model = 3\n", {"@/r.toml:1", "model", "quotes"}, 2},

@@ -17,7 +17,7 @@ namespace tandem::fields_test {
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST(Fields, DefaultsAreRightAndComeBackFromTheirText) {
+TEST(Fields, DefaultsAreValidAndSurviveTheirText) {
   const RunConfig defaults;
   EXPECT_NO_THROW(check(defaults));
   for (const auto& field : config_fields()) {
@@ -29,7 +29,7 @@ TEST(Fields, DefaultsAreRightAndComeBackFromTheirText) {
   }
 }
 
-TEST(Fields, EveryChoiceAndWordIsUnderstoodAndAnotherIsNot) {
+TEST(Fields, AcceptEachChoiceAndWordAndNoOther) {
   for (const auto& field : config_fields()) {
     SCOPED_TRACE(field.name);
     for (const auto& word : field.words) {
@@ -47,7 +47,7 @@ TEST(Fields, EveryChoiceAndWordIsUnderstoodAndAnotherIsNot) {
   }
 }
 
-TEST(Fields, NumbersBeyondTheirRangeAreRefused) {
+TEST(Fields, RefuseNumbersOutOfRange) {
   for (const auto& field : config_fields()) {
     if (!field.is_number()) {
       continue;
@@ -65,8 +65,8 @@ TEST(Fields, NumbersBeyondTheirRangeAreRefused) {
   }
 }
 
-// The number that stands for a word is not the word's other name.
-TEST(Fields, NumbersBehindWordsAreRefused) {
+// The number that a word stands for is not accepted as a number.
+TEST(Fields, RefuseTheNumbersThatWordsStandFor) {
   for (const auto& [name, number] : std::vector<std::pair<std::string, std::string>>{
            {"nproc", "0"},
            {"average_every", "0"},
@@ -82,7 +82,7 @@ TEST(Fields, NumbersBehindWordsAreRefused) {
   }
 }
 
-TEST(Fields, ASettingOfAnotherChoiceIsRefused) {
+TEST(Fields, RefuseASettingThatAnotherChoiceUses) {
   RunConfig config;
   config.optimizer.kind = OptimizerKind::adam;
   config.optimizer.momentum = 0.9;
@@ -107,7 +107,7 @@ TEST(RecipeSchema, HasEverySettingAndEveryKeyOfTheRecipes) {
   EXPECT_EQ(properties["nproc"]["anyOf"][1]["enum"][0], "auto");
 }
 
-TEST(ParseNumber, TakesAllOfATextOrNothing) {
+TEST(ParseNumber, ParsesTheWholeTextOrNothing) {
   EXPECT_EQ(parse_number<int64_t>("12"), 12);
   EXPECT_EQ(parse_number<int64_t>("+3"), 3);
   EXPECT_EQ(parse_number<int64_t>("-9223372036854775808"), INT64_MIN);

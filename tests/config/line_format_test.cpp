@@ -11,7 +11,7 @@ namespace tandem::line_format_test {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Every value another number.
+// Each value is a different number.
 LineValues some_values() {
   LineValues values;
   values.rank = 1;
@@ -49,7 +49,7 @@ std::string line(const std::string& pattern) {
   return format_line("log_line", pattern, some_values());
 }
 
-TEST(LineFormat, KnowsEveryValueByItsName) {
+TEST(LineFormat, HasEveryValue) {
   EXPECT_EQ(line("{rank} {share} {total}"), "1 15000 60000");
   EXPECT_EQ(line("{epoch} {epoch_index} {epochs}"), "3 2 4");
   EXPECT_EQ(line("{step} {steps} {step_percent:.0f}%"), "30 60 50%");
@@ -65,7 +65,7 @@ TEST(LineFormat, KnowsEveryValueByItsName) {
 }
 
 // str(datetime.timedelta(seconds=...)).
-TEST(LineFormat, WritesADurationAsPythonDoes) {
+TEST(LineFormat, WritesDurationsAsPythonDoes) {
   const auto written = [](double seconds) {
     LineValues values;
     values.seconds = seconds;
@@ -79,7 +79,7 @@ TEST(LineFormat, WritesADurationAsPythonDoes) {
   EXPECT_EQ(written(59.9999999), "0:01:00");
 }
 
-TEST(LineFormat, WritesTheDocumentsLines) {
+TEST(LineFormat, WritesTheTutorialsLines) {
   EXPECT_EQ(
       line("epoch: {epoch_index} [{batch_index}/{steps} ({batch_percent:.0f}%)]\t "
            "training loss: {batch_loss:.6f}"),
@@ -93,7 +93,7 @@ TEST(LineFormat, WritesTheDocumentsLines) {
       "Train Epoch: 3 [320/60000 (48%)]\tLoss: 0.250000");
 }
 
-// Each as Python's print(): repr(float).
+// As Python's print() writes them: repr(float).
 TEST(LineFormat, WritesNumbersWithoutASpecificationAsPythonDoes) {
   const auto written = [](double loss) {
     LineValues values;
@@ -112,12 +112,12 @@ TEST(LineFormat, WritesNumbersWithoutASpecificationAsPythonDoes) {
   EXPECT_EQ(written(1e16), "1e+16");
 }
 
-TEST(LineFormat, TakesBracesAsThemselvesWhenDoubled) {
+TEST(LineFormat, PrintsDoubledBracesOnce) {
   EXPECT_EQ(line("{{{rank}}}"), "{1}");
   EXPECT_EQ(line(""), "");
 }
 
-TEST(LineFormat, NamesTheSettingAndTheTemplateThatIsNone) {
+TEST(LineFormat, NamesTheSettingOfAnInvalidTemplate) {
   for (const char* pattern :
        {"{los}", "{loss", "loss}", "{loss:d}", "{epoch:.2f}", "{loss:", "{0}", "{}"}) {
     EXPECT_THAT(

@@ -1,4 +1,4 @@
-// Recipes that are hostile, or only unusual; tests/program has those of every day.
+// Hostile and unusual recipes; tests/program has usual ones.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ RunConfig read(const std::string& path) {
   return config;
 }
 
-TEST(Recipe, TakesNumbersInEveryFormOfToml) {
+TEST(Recipe, ReadsAllFormsOfNumbers) {
   const Scratch scratch;
   replace_file(
       scratch / "a.toml",
@@ -37,7 +37,7 @@ TEST(Recipe, TakesNumbersInEveryFormOfToml) {
   EXPECT_EQ(config.ranks.nproc, 2);
 }
 
-TEST(Recipe, LaunchTableSaysWhatStartsTheRanks) {
+TEST(Recipe, LaunchTableNamesTheLauncher) {
   const Scratch scratch;
   const auto read_text = [&](const std::string& text) {
     replace_file(scratch / "a.toml", text);
@@ -54,7 +54,7 @@ TEST(Recipe, LaunchTableSaysWhatStartsTheRanks) {
   }
 }
 
-TEST(Recipe, ReadsWhatItWrote) {
+TEST(Recipe, ReadsItsOwnOutput) {
   const Scratch scratch;
   RunConfig config;
   for (int c = 1; c < 0x80; ++c) {
@@ -74,7 +74,7 @@ TEST(Recipe, ReadsWhatItWrote) {
   EXPECT_EQ(to_toml(again), to_toml(config));
 }
 
-TEST(Recipe, ABaseThatLeadsBackIsRefusedUnderEveryName) {
+TEST(Recipe, RefusesACycleOfBases) {
   const Scratch scratch;
   std::filesystem::create_symlink(scratch / "a.toml", scratch / "link.toml");
   const std::string folder = std::filesystem::path(scratch.path()).filename();
@@ -92,7 +92,7 @@ TEST(Recipe, ABaseThatLeadsBackIsRefusedUnderEveryName) {
       error_of<ConfigError>([&] { read(scratch / "a.toml"); }), HasSubstr("b.toml:1"));
 }
 
-TEST(Recipe, AnArrayOrATableInAValuesPlaceIsNamedAsOne) {
+TEST(Recipe, RefusesArraysAndTablesAsValues) {
   const Scratch scratch;
   for (const auto& [line, found] : std::vector<std::pair<std::string, std::string>>{
            {"base = [inf]", "base is 'an array'"},
@@ -103,7 +103,7 @@ TEST(Recipe, AnArrayOrATableInAValuesPlaceIsNamedAsOne) {
   }
 }
 
-TEST(Recipe, AKeyOfManyDotsDoesNotFillTheStack) {
+TEST(Recipe, RefusesAKeyWithManyDots) {
   const Scratch scratch;
   std::string key = "a";
   for (int i = 0; i < 400'000; ++i) {
@@ -119,12 +119,12 @@ TEST(Recipe, AKeyOfManyDotsDoesNotFillTheStack) {
       HasSubstr("unknown key 'a'"));
 }
 
-TEST(Recipe, AnEndlessFileIsRefused) {
+TEST(Recipe, RefusesAnEndlessFile) {
   EXPECT_THAT(
       error_of<DataError>([&] { read("/dev/zero"); }), HasSubstr("'/dev/zero'"));
 }
 
-TEST(Recipe, AVersionIsAWholeNumber) {
+TEST(Recipe, RefusesAnInvalidVersion) {
   const Scratch scratch;
   for (const std::string version : {"1e300", "1.0", "2", "true", "\"1\""}) {
     replace_file(scratch / "a.toml", "format_version = " + version + "\n");

@@ -1,4 +1,4 @@
-// Training goes on while a checkpoint is written: runs whose disk stands still in the
+// Training continues while a checkpoint is written: runs whose disk is held in the
 // middle of a save.
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace tandem::background_saving_test {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// 24 steps, with a checkpoint after every eighth, whose tenth file operation is held.
+// 24 steps with a checkpoint after every eighth step. The tenth file operation is held.
 class HeldSave : public testing::Test {
  protected:
   HeldSave() {
@@ -36,16 +36,16 @@ class HeldSave : public testing::Test {
   FileFault hold_;
 };
 
-// Else a save might be over before the disk stands still.
+// Otherwise a save could be complete before the disk is held.
 void wait_until_held(const Left& left) {
   for (int i = 0; i < 10'000 && left.steps == 9 && !is_holding(); ++i) {
     usleep(1000);
   }
 }
 
-TEST_F(HeldSave, DoesNotHoldTheSteps) {
+TEST_F(HeldSave, DoesNotDelaySteps) {
   const auto ended = train_in_child(config_, hold_, [](Left& left) {
-    // Of the checkpoint of step 8: let it go when seven more are done.
+    // Holds the checkpoint of step 8 until seven more steps are done.
     wait_until_held(left);
     if (left.steps == 15) {
       left.noted = is_holding() && left.told_step < 0 ? 1 : 0;
@@ -58,8 +58,8 @@ TEST_F(HeldSave, DoesNotHoldTheSteps) {
   EXPECT_EQ(checkpoints_in(config_.output.out + "/checkpoints").size(), 2u);
 }
 
-// The values are those of the step that was saved, though training went on.
-TEST_F(HeldSave, HasTheValuesOfItsStep) {
+// The values are those of the saved step, although training continued.
+TEST_F(HeldSave, HoldsTheValuesOfItsStep) {
   config_.output.keep_checkpoints = 0;
   const auto undisturbed = [&](const std::string& out) {
     auto config = config_;
@@ -68,7 +68,7 @@ TEST_F(HeldSave, HasTheValuesOfItsStep) {
   };
   const std::string whole = undisturbed("whole").parameters;
   hold_.operation = 2;
-  // Killed while the next save waits for nothing any more.
+  // Killed after the next save stopped waiting.
   const auto killed = train_in_child(config_, hold_, [](Left& left) {
     wait_until_held(left);
     if (left.steps == 13) {
@@ -86,11 +86,11 @@ TEST_F(HeldSave, HasTheValuesOfItsStep) {
   EXPECT_EQ(resumed.left.parameters, whole);
 }
 
-TEST_F(HeldSave, IsWaitedForByTheNext) {
+TEST_F(HeldSave, DelaysTheNextSave) {
   const auto ended = train_in_child(config_, hold_, [](Left& left) {
     wait_until_held(left);
     if (left.steps == 15) {
-      // Step 16 saves, and must wait for step 8's.
+      // The save of step 16 must wait for that of step 8.
       std::thread([] {
         usleep(200'000);
         release();
@@ -104,7 +104,7 @@ TEST_F(HeldSave, IsWaitedForByTheNext) {
   EXPECT_GE(ended.left.noted, 8);
 }
 
-TEST_F(HeldSave, IsWaitedForByASignal) {
+TEST_F(HeldSave, DelaysTheStopOfASignal) {
   const auto ended = train_in_child(config_, hold_, [](Left& left) {
     wait_until_held(left);
     if (left.steps == 10) {
@@ -137,7 +137,7 @@ class FailedSave : public HeldSave {
   }
 };
 
-TEST_F(FailedSave, EndsTheRunBeforeTheNextIsDue) {
+TEST_F(FailedSave, EndsTheRunBeforeTheNextSave) {
   const auto ended = train_in_child(config_, hold_, [](Left&) { usleep(20'000); });
   EXPECT_EQ(ended.code, 1);
   EXPECT_LT(ended.left.steps, 16);
@@ -145,7 +145,7 @@ TEST_F(FailedSave, EndsTheRunBeforeTheNextIsDue) {
   EXPECT_THAT(ended.errors, HasSubstr("No space left on device"));
 }
 
-TEST_F(FailedSave, IsALineWithWarn) {
+TEST_F(FailedSave, IsAWarningWithWarn) {
   config_.output.on_save_error = OnSaveError::warn;
   const auto ended = train_in_child(config_, hold_);
   EXPECT_EQ(ended.code, 0) << ended.errors;
@@ -160,14 +160,13 @@ TEST_F(FailedSave, IsALineWithWarn) {
   EXPECT_TRUE(file_exists(config_.output.out + "/summary.json"));
 }
 
-TEST_F(FailedSave, ThatIsTheLastEndsTheRunWithWarnToo) {
+TEST_F(FailedSave, EndsTheRunWithWarnIfItIsTheLast) {
   config_.output.on_save_error = OnSaveError::warn;
   FileFault counted = hold_;
   counted.kind = FaultKind::none;
   const auto whole = train_in_child(config_, counted);
   remove_all(config_.output.out);
-  // Of four saves, as large as each other, the last two: before the evaluation and
-  // after it.
+  // The last two of four saves of equal size: before the evaluation and after it.
   hold_.kind = FaultKind::full;
   hold_.operation = whole.left.operations * 5 / 8;
   const auto ended = train_in_child(config_, hold_);

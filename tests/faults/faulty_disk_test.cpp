@@ -1,4 +1,4 @@
-// Runs whose disk fails at each of its operations in turn, or which die there.
+// Runs whose disk fails in each operation in turn, or which are killed in it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::UnorderedElementsAre;
 
-// Which of a run's operations.
+// Operation of a run that fails.
 struct Where {
   const char* name;
   bool checkpoints;
@@ -43,7 +43,7 @@ class FaultyDisk : public testing::TestWithParam<Where> {
     return fault;
   }
 
-  // Of the run that nothing disturbs.
+  // Of a run without faults.
   static const std::string& parameters() {
     static const std::string hash = [] {
       const Scratch scratch;
@@ -53,7 +53,7 @@ class FaultyDisk : public testing::TestWithParam<Where> {
     return hash;
   }
 
-  // Disturbs a run at each of its operations in turn, and has it go on.
+  // Makes each operation of a run fail in turn, and resumes the run.
   void at_each_operation(
       FaultKind kind, const std::function<void(const Ended&, const FileFault&)>& check,
       OnSaveError on_error = OnSaveError::stop) {
@@ -87,7 +87,7 @@ class FaultyDisk : public testing::TestWithParam<Where> {
     const auto newest = newest_whole_checkpoint(directory);
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
     const auto all = checkpoints_in(directory);
-    // What a run says of its checkpoints is so.
+    // Messages about checkpoints must be true.
     EXPECT_TRUE(ended.left.told_step < 0 || !newest.empty());
     EXPECT_GE(all.empty() ? -1 : all.rbegin()->first, ended.left.told_step);
     for (const auto& [step, path] : all) {
@@ -106,7 +106,7 @@ class FaultyDisk : public testing::TestWithParam<Where> {
     EXPECT_EQ(ended.left.parameters, parameters());
     EXPECT_THAT(ended.errors, Not(HasSubstr("warning"))) << ended.errors;
     if (before.code == 0) {
-      // Nothing was left to do, so nothing was touched.
+      // The run was complete, so no file was changed.
       return;
     }
     EXPECT_THAT(
@@ -119,8 +119,8 @@ class FaultyDisk : public testing::TestWithParam<Where> {
   }
 };
 
-// What cannot be removed stays, and is no failure. An old checkpoint is renamed before
-// it is. Nothing depends on what run.lock says.
+// A failed removal is not an error. An old checkpoint is renamed before it is removed.
+// Nothing depends on the content of run.lock.
 bool may_fail(const std::string& operation) {
   const auto is = [&](const char* call) { return operation.rfind(call, 0) == 0; };
   return is("unlink") || is("rmdir") || is("remove") ||
@@ -128,7 +128,7 @@ bool may_fail(const std::string& operation) {
          operation.find("/run.lock") != std::string::npos;
 }
 
-TEST_P(FaultyDisk, AnOperationThatFailsEndsTheRunOrDoesNotMatter) {
+TEST_P(FaultyDisk, AFailedOperationEndsTheRunOrHasNoEffect) {
   int ended_runs = 0;
   at_each_operation(FaultKind::fail, [&](const Ended& ended, const FileFault& fault) {
     ended_runs += ended.code == 1 ? 1 : 0;
@@ -142,9 +142,9 @@ TEST_P(FaultyDisk, AnOperationThatFailsEndsTheRunOrDoesNotMatter) {
   EXPECT_GT(ended_runs, GetParam().checkpoints ? 50 : 5);
 }
 
-TEST_P(FaultyDisk, ADiskThatIsFullEndsTheRun) {
+TEST_P(FaultyDisk, AFullDiskEndsTheRun) {
   if (GetParam().no_exchange) {
-    // What differs there, two renames for one, fails and is a run's last below.
+    // Without exchange there are two renames instead of one; both fail below.
     return;
   }
   at_each_operation(FaultKind::full, [&](const Ended& ended, const FileFault& fault) {
@@ -156,13 +156,13 @@ TEST_P(FaultyDisk, ADiskThatIsFullEndsTheRun) {
   });
 }
 
-TEST_P(FaultyDisk, ARunThatDiesAfterAnOperationGoesOnToTheSameBits) {
+TEST_P(FaultyDisk, ARunKilledAfterAnOperationResumesWithEqualBits) {
   at_each_operation(FaultKind::die, [&](const Ended& ended, const FileFault&) {
     EXPECT_EQ(ended.code, kFaultExit);
   });
 }
 
-TEST_P(FaultyDisk, ARunThatDiesInAnOperationGoesOnToTheSameBits) {
+TEST_P(FaultyDisk, ARunKilledDuringAnOperationResumesWithEqualBits) {
   if (GetParam().no_exchange) {
     return;
   }

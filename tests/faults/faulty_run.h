@@ -21,20 +21,20 @@
 
 namespace tandem {
 
-/// What a run's process leaves behind, however it ends.
+/// What remains of a run's process, however it ends.
 struct Left {
   int64_t operations = 0;
   int64_t steps = 0;
-  // The newest checkpoint that the observer was told of.
+  // The newest checkpoint that was reported to the observer.
   int64_t told_step = -1;
-  // For what a test wants to know.
+  // For the test.
   int64_t noted = 0;
   char parameters[65] = "";
-  // What failed.
+  // The message of an error.
   char faulty[300] = "";
 };
 
-/// What a test does after each step, in the run's process.
+/// Called after each step, in the process of the run.
 using AfterStep = std::function<void(Left&)>;
 
 class Told : public Observer {
@@ -64,7 +64,7 @@ struct Ended {
   std::string errors;
 };
 
-/// Three steps of a small model, a checkpoint after each and one more after the
+/// Three steps of a small model, with a checkpoint after each and one after the
 /// evaluation.
 inline RunConfig faulty_config(const std::string& out) {
   RunConfig config;
@@ -75,7 +75,7 @@ inline RunConfig faulty_config(const std::string& out) {
   config.optimizer.momentum = 0.9;
   config.training.batch_size = 8;
   config.training.epochs = 1;
-  // So that there is a file of the rank's own.
+  // So that there is a file of the rank.
   config.training.min_delta = 1e-12;
   config.output.out = out;
   config.output.checkpoint_every = 1;
@@ -102,8 +102,7 @@ inline int train_here(
   return 0;
 }
 
-/// A run in a process of its own, which is forked from this one: that has LibTorch
-/// already.
+/// A run in a process that is forked from this one, which has loaded LibTorch already.
 inline Ended train_in_child(
     const RunConfig& config, const FileFault& fault, const AfterStep& after_step = {}) {
   const Scratch scratch;

@@ -26,12 +26,12 @@ struct Armed {
   std::atomic<int64_t> operations{0};
 };
 
-// Never destroyed: other libraries use files until the very end.
+// Never destroyed: other libraries use files until the end of the process.
 Armed& armed() {
   static Armed& instance = *new Armed;
   return instance;
 }
-// No call before it is made may make it: that allocates, and may come from anywhere.
+// While it is false, no call constructs Armed, which would allocate memory.
 std::atomic<bool> is_armed{false};
 
 bool is_in(std::string_view path, std::string_view folder) {
@@ -91,7 +91,7 @@ Verdict judge(const char* call, std::string_view path, What what) {
   }
 }
 
-// `half`: what a process that dies in the call has done.
+// `half`: the part of the operation that is done before the process is killed in it.
 template <typename Call>
 auto with_fault(
     const char* name, std::string_view path, What what, const Call& call,
@@ -130,7 +130,7 @@ Path path_of(int fd) {
   return path;
 }
 
-// As far as it matters here, a path relative to a directory's descriptor.
+// Joins a path to the directory of a descriptor, as far as the tests need it.
 std::string path_at(int directory, const char* name) {
   return directory == AT_FDCWD || name[0] == '/'
              ? std::string(name)

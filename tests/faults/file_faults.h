@@ -5,52 +5,54 @@
 
 namespace tandem {
 
-/// How one of a process's file operations goes wrong.
+/// Faults of a file operation of a process.
 enum class FaultKind {
-  // Nothing does; operations are counted.
+  // No fault; operations are counted.
   none,
-  // It fails, and changes nothing.
+  // The operation fails and changes nothing.
   fail,
-  // From it on all that needs room fails, as on a full disk.
+  // From this operation on, all that need space fail, as on a full disk.
   full,
-  // The process dies right after it.
+  // The process is killed after the operation.
   die,
-  // The process dies in it: of a write half is done, of anything else nothing.
+  // The process is killed during the operation: half of a write is done, other
+  // operations not at all.
   tear,
-  // It waits until release(), 20 seconds at most.
+  // The operation waits for release(), 20 seconds at most.
   hold,
 };
 
-/// Which. The library beside this header stands before libc: open (to write), write,
-/// ftruncate, fsync, fdatasync, rename, unlink, rmdir, mkdir and symlink go through it,
-/// whoever calls them. Linked into a test it is armed by a call; under LD_PRELOAD by
-/// TANDEM_FILE_FAULT = "KIND OPERATION ERRNO FOLDER", KIND a number.
+/// Description of a fault. The library of this header comes before libc, so it sees
+/// every call of open (to write), write, ftruncate, fsync, fdatasync, rename, unlink,
+/// rmdir, mkdir and symlink. If it is linked into a test, a call arms it; under
+/// LD_PRELOAD, TANDEM_FILE_FAULT = "KIND OPERATION ERRNO FOLDER", where KIND is a
+/// number.
 struct FileFault {
   FaultKind kind = FaultKind::none;
-  // The one of so many, from 1, on this folder or on what is below it.
+  // Number of the operation, from 1, among those on this folder and below it.
   int64_t operation = 0;
   int error = 0;
   std::string below;
-  // A folder whose operations do not count.
+  // Folder whose operations are not counted.
   std::string but_not_below;
-  // renameat2() cannot exchange, as on network file systems.
+  // renameat2() cannot exchange files, as on network file systems.
   bool no_exchange = false;
 };
 
-/// From now on, in this process. Not while other threads use files.
+/// Arms the fault in this process. Call it only while no other thread uses files.
 void arm(const FileFault& fault);
 
-/// How many operations there were since.
+/// Returns the number of operations since then.
 int64_t file_operations();
 
-/// The call and the path of the one that went wrong; of `full` there is none.
+/// Returns call and path of the failed operation; "" for `full`.
 std::string faulty_operation();
 
-/// Whether one is being held, and lets it go on. Any thread.
+/// Returns whether an operation is held, and lets it continue. Thread-safe.
 bool is_holding();
 void release();
 
-/// What a process that a fault ends exits with.
+/// Exit code of a process that a fault killed.
 constexpr int kFaultExit = 99;
 
 }  // namespace tandem

@@ -22,14 +22,14 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(namespace):
-    """Takes this thread there."""
+    """Moves this thread into a namespace."""
     with open(namespace, "rb") as file:
         if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
 
 
 def make_tunnel(namespace, name):
-    """A network interface there; what it sends is read from the descriptor."""
+    """Makes a network interface in a namespace; returns the descriptor of its packets."""
     enter(f"/run/netns/{namespace}")
     try:
         fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
@@ -41,7 +41,7 @@ def make_tunnel(namespace, name):
 
 
 class LossyHosts(Hosts):
-    """`loss`: of packets, in each direction; `delay`: in seconds, each way."""
+    """`loss`: share of packets in each direction; `delay`: seconds in each direction."""
 
     def __init__(self, loss, delay):
         super().__init__(2)

@@ -1,4 +1,4 @@
-"""What scripts/faults does to runs, a part each: (settings) -> rows of its table."""
+"""The parts of scripts/faults: (settings) -> rows of its table."""
 import contextlib
 import os
 import random
@@ -23,7 +23,7 @@ SLACK = 5
 
 
 class Wrong(Exception):
-    """What should not have happened, in a line."""
+    """An unexpected result, in one line."""
 
 
 @contextlib.contextmanager
@@ -36,7 +36,7 @@ def folder():
 
 
 def undisturbed(settings, flags, hosts=None, within=120):
-    """The hash of the parameters, and how long it took."""
+    """Runs without faults; returns the hash of the parameters and the seconds."""
     with folder() as out:
         trial = Trial(settings.program, flags, out, hosts)
         trial.start()
@@ -48,7 +48,7 @@ def undisturbed(settings, flags, hosts=None, within=120):
 
 
 def go_on(trial, wanted):
-    """Resumes; throws where the bits are others."""
+    """Resumes; raises Wrong if the bits differ."""
     trial.start(resume=True)
     ends = trial.finish(120)
     if any(code != 0 for code, _, _ in ends):
@@ -59,8 +59,8 @@ def go_on(trial, wanted):
 
 
 def kill_once(settings, flags, wanted, seconds, hosts=None):
-    """Kills something at a random moment and goes on. What was killed, and whether a
-    save was under way; None when the run had ended before."""
+    """Kills a part of the run at a random moment and resumes. Returns the killed part and
+    whether a save was in progress; None if the run had ended before."""
     who = random.choice(["rank", "ranks", "launcher", "everything"]
                         + (["host"] * 2 if hosts else []))
     with folder() as out:
@@ -88,8 +88,8 @@ def kill_once(settings, flags, wanted, seconds, hosts=None):
 
 
 def repeat(settings, count, trial):
-    """`count` results that are not None, of as many trials at a time as there are jobs.
-    `trial` takes the number of the try."""
+    """Returns `count` results that are not None, running settings.jobs trials at a time.
+    `trial` gets the number of the try."""
     results, wrong = [], []
 
     def once(number):
@@ -124,7 +124,7 @@ def kills(settings):
 
 
 def host_kills(settings):
-    """The same on two hosts, also of one host as a whole."""
+    """As kills(), on two hosts, and also of a whole host."""
     settings = settings._replace(jobs=1)
     rows = []
     with Hosts(2) as hosts:
@@ -150,7 +150,7 @@ def row(name, results, wrong):
 
 
 def launchers(settings):
-    """SIGKILL of the launcher: nothing of the run lives after 1 s."""
+    """SIGKILL of the launcher: no process of the run exists after 1 s."""
     ways = [flags for name, flags in WAYS.items() if name not in ("one rank", "threads")]
 
     def trial(number):
@@ -175,7 +175,7 @@ def launchers(settings):
 
 
 def stop_once(settings, flags, wanted, seconds, sent, errors, output):
-    """Sends a signal to the launcher at a random moment and goes on; None when the run had
+    """Sends a signal to the launcher at a random moment and resumes; None if the run had
     ended before."""
     with folder() as out:
         run = Trial(settings.program, flags, out)
@@ -200,7 +200,8 @@ def stop_once(settings, flags, wanted, seconds, sent, errors, output):
 
 
 def in_every_way(settings, name, seen, trial):
-    """`trial` with its number, flags, wanted bits and seconds, 20 times in each way."""
+    """Calls `trial` with its number, flags, wanted bits and seconds, 20 times for each
+    way of training."""
     rows = []
     for way, flags in {**WAYS, **FREE_WAYS}.items():
         wanted, seconds = undisturbed(settings, flags)
@@ -218,8 +219,8 @@ SAVED = f"saved and ended within {GRACE + 2} s"
 
 
 def signals(settings):
-    """SIGTERM, SIGINT, SIGHUP at random moments: saved, ended within the grace + 2 s,
-    the same bits after a resume."""
+    """SIGTERM, SIGINT, SIGHUP at random moments: the run saves, ends within the grace + 2 s,
+    and has equal bits after a resume."""
     return in_every_way(
         settings, "SIGTERM, SIGINT, SIGHUP", SAVED,
         lambda number, flags, wanted, seconds: stop_once(
@@ -228,7 +229,7 @@ def signals(settings):
 
 
 def readers(settings):
-    """The same where nobody reads what the run prints: its pipe is full from the start."""
+    """As signals(), but the output goes to a pipe that is full and not read."""
     def trial(number, flags, wanted, seconds):
         with stalled_pipe() as pipe:
             return stop_once(settings, flags, wanted, seconds, SIGNALS[number % 3], pipe, pipe)
@@ -237,7 +238,7 @@ def readers(settings):
 
 
 def fill_once(settings, flags, wanted, seconds):
-    """Fills the run's disk at a random moment, frees it and goes on."""
+    """Fills the disk of a run at a random moment, frees it and resumes."""
     with small_disk() as disk:
         run = Trial(settings.program, flags, os.path.join(disk, "run"))
         run.start()
@@ -277,15 +278,15 @@ def fill(path):
 
 
 def disks(settings):
-    """The run's disk is full from a random moment on: one line, and the same bits after a
-    resume with room again."""
+    """The disk is full from a random moment on: one line, and equal bits after a resume
+    with free space."""
     return in_every_way(
         settings, "a full disk", "one line",
         lambda number, flags, wanted, seconds: fill_once(settings, flags, wanted, seconds))
 
 
 def links(settings):
-    """Two hosts with a bad network between them: the same bits."""
+    """Two hosts with a lossy network between them: equal bits."""
     flags = [*TWO_HOSTS["two hosts"], "--limit", "400", "--timeout-seconds", "60"]
     with Hosts(2) as hosts:
         wanted, _ = undisturbed(settings, flags, hosts)
@@ -302,8 +303,8 @@ def links(settings):
 
 
 def silence(settings):
-    """What neither ends nor answers: all launchers end within the timeout + 5 s, with
-    the same line."""
+    """Hosts and ranks that neither end nor answer: all launchers end within the timeout +
+    5 s, with the same line."""
     def cut(trial):
         hosts = trial.hosts
         subprocess.run(["ip", "-n", hosts.names[1], "link", "set", hosts.links[1], "down"],
@@ -347,14 +348,14 @@ def silence(settings):
 
 
 JUNK, IDLE = 10_000, 2_000
-# Seconds between two rounds: a stranger who sends all that he can takes the cores
-# away, which is another fault. After JUNK connections he goes on slowly.
+# Seconds between two rounds: a stranger that sends without a pause would use up the
+# cores, which is another fault. After JUNK connections the stranger slows down.
 PAUSE, LONG_PAUSE = 0.01, 0.1
 
 
 class Stranger(threading.Thread):
-    """On a host of its own: opens connections to every port of the run's hosts from
-    before they meet until the end; most bring junk, some nothing and stay."""
+    """A process on another host that opens connections to every port of the run's hosts,
+    from before they meet until the end. Most send junk; some send nothing and stay open."""
 
     def __init__(self, hosts, trial):
         super().__init__()
@@ -372,14 +373,14 @@ class Stranger(threading.Thread):
             random.shuffle(doors)
             for door in doors or [(self.hosts.addresses[0], 29517)]:
                 stays = [number < 4 and len(self.idle) < IDLE for number in range(20)]
-                # Until one is not answered: ranks' ports are there for a moment.
+                # Until a connection fails: ports of ranks exist for a moment only.
                 all(map(partial(self.knock, door), stays))
             self.stop.wait(PAUSE if self.sent < JUNK else LONG_PAUSE)
         for one in self.idle:
             one.close()
 
     def knock(self, door, stays):
-        """Whether somebody was there."""
+        """Connects once; returns whether the port accepted."""
         one = socket.socket()
         one.settimeout(0.1)
         try:
@@ -401,13 +402,13 @@ class Stranger(threading.Thread):
 
 
 def listening_ports(pid):
-    """Of all processes on that one's host."""
+    """Returns the listening ports of all processes on the host of `pid`."""
     rows = [line.split() for line in text_of(f"/proc/{pid}/net/tcp").splitlines()[1:]]
     return sorted({int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"})
 
 
 def own_mib(pid):
-    """Without pages of files, of which more or fewer are there from run to run."""
+    """Returns MiB without pages of files, whose number differs between runs."""
     for line in text_of(f"/proc/{pid}/status").splitlines():
         if line.startswith("RssAnon"):
             return int(line.split()[1]) / 1024
@@ -415,7 +416,7 @@ def own_mib(pid):
 
 
 def peaks_of(trial, within):
-    """Waits for the end; the highest memory of launchers and of ranks."""
+    """Waits for the end; returns the highest memory of launchers and of ranks."""
     launcher = rank = 0
     deadline = time.monotonic() + within
     while any(one.poll() is None for one in trial.launchers) and time.monotonic() < deadline:
@@ -426,8 +427,8 @@ def peaks_of(trial, within):
 
 
 def strangers(settings):
-    """A stranger's connections to every port of a run on two hosts, from before its
-    ranks meet to its end: the same bits, and 16 MiB more memory at most."""
+    """A stranger connects to every port of a run on two hosts, from before its ranks meet
+    to its end: equal bits, and at most 16 MiB more memory."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (2 * IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     rows = []
     for name in ("two hosts", "two hosts, Gloo"):

@@ -1,5 +1,5 @@
-"""One run of tandem that something happens to: on one host, or on two network
-namespaces. Which ways of training there are, whom to kill, what is left afterwards."""
+"""A run of tandem with a fault, on one host or on two network namespaces: ways of
+training, processes to kill, and files that remain."""
 import contextlib
 import json
 import os
@@ -16,7 +16,7 @@ COMMON = ["--model", "net5x5", "--limit", "1600", "--batch-size", "20",
 PIPELINE = ["--strategy", "pipeline", "--micro-batches", "4"]
 SERVER = ["--strategy", "parameter_server"]
 
-# Those whose results have bits to repeat.
+# Ways of training with reproducible results.
 WAYS = {
     "one rank": ["--nproc", "1"],
     "threads": ["--nproc", "3", "--rank-type", "thread"],
@@ -29,7 +29,7 @@ WAYS = {
     "1F1B": ["--nproc", "3", *PIPELINE],
     "hybrid": ["--nproc", "4", *PIPELINE, "--stages", "2", "--replicas", "2"],
 }
-# The others can only be stopped and go on.
+# Other ways of training, which can only be stopped and resumed.
 FREE_WAYS = {
     "Hogwild": ["--nproc", "2", "--strategy", "hogwild"],
     "asynchronous server": ["--nproc", "3", *SERVER, "--server-updates", "asynchronous"],
@@ -71,7 +71,7 @@ class Trial:
     def start(self, resume=False, errors=subprocess.PIPE, output=subprocess.DEVNULL):
         flags = [*COMMON, *self.flags, "--out", self.out,
                  *(["--resume", "auto"] if resume else [])]
-        # Each flag once, the last.
+        # The last value of each flag.
         values = dict(zip(flags[::2], flags[1::2]))
         command = [self.program, "train", *(word for pair in values.items() for word in pair)]
         commands = [command]
@@ -88,8 +88,8 @@ class Trial:
             for one in commands]
 
     def finish(self, within):
-        """Waits for the launchers; how each ended as (code, last line, seconds).
-        All that they wrote to their standard errors is in `said`."""
+        """Waits for the launchers; returns (code, last line, seconds) for each. `said` has
+        all of their standard errors."""
         ends = []
         deadline = time.monotonic() + within
         for launcher in self.launchers:
@@ -103,7 +103,7 @@ class Trial:
         return ends
 
     def processes(self):
-        """All of this run that live, zombies not counted."""
+        """Returns all processes of this run, without zombies."""
         return [pid for pid in process_ids()
                 if self.out in text_of(f"/proc/{pid}/cmdline") and pid != os.getpid()
                 and ") Z" not in text_of(f"/proc/{pid}/stat")]
@@ -127,7 +127,7 @@ class Trial:
         return self.processes()
 
     def saves(self):
-        """Whether a checkpoint is half-written now."""
+        """Returns whether a checkpoint is half-written now."""
         try:
             return any(name.startswith("tmp-")
                        for name in os.listdir(os.path.join(self.out, "checkpoints")))
@@ -135,7 +135,7 @@ class Trial:
             return False
 
     def wait_for_save(self, number):
-        """Until the number-th half-written checkpoint is there, or the run has ended."""
+        """Waits for the number-th half-written checkpoint, or for the end of the run."""
         there = False
         while any(launcher.poll() is None for launcher in self.launchers):
             now = self.saves()
@@ -167,7 +167,7 @@ class Trial:
             return {}
 
     def last_step(self):
-        """The last step in the metrics, which count from the run's beginning."""
+        """Returns the last step in the metrics, counted from the beginning of the run."""
         lines = text_of(os.path.join(self.out, "metrics.jsonl")).splitlines()
         steps = [json.loads(line).get("step", 0) for line in lines if line.endswith("}")]
         return max(steps, default=0)
@@ -186,7 +186,7 @@ class Trial:
 
 @contextlib.contextmanager
 def stalled_pipe():
-    """The end to write of a pipe that is full and that nobody reads."""
+    """The write end of a pipe that is full and not read."""
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     with contextlib.suppress(BlockingIOError):

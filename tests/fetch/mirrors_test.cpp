@@ -20,7 +20,7 @@ const std::string kSha(64, 'a');
 const std::string kRow = "{name = \"f.gz\", size = 5, sha256 = \"" + kSha + "\"}";
 const std::string kUrls = "urls = [\"https://a/b\"]\n";
 
-// A set with one thing in the place of what is right.
+// Returns a set with one value replaced.
 std::string set_with(const std::string& urls, const std::string& files) {
   return "[own]\nurls = " + urls + "\nfiles = " + files + "\n";
 }
@@ -29,7 +29,7 @@ std::string refusal_of(const std::string& text) {
   return message_of<ConfigError>([&] { parse_mirrors(text, "m.toml"); });
 }
 
-TEST(Mirrors, ThoseOfTheProgramHaveEveryDataSetOfFiles) {
+TEST(Mirrors, OfTheProgramHaveEveryDataSetWithFiles) {
   unsetenv("TANDEM_MIRRORS");
   const Mirrors mirrors = read_mirrors();
   for (const auto& entry : dataset_table()) {
@@ -49,7 +49,7 @@ TEST(Mirrors, ThoseOfTheProgramHaveEveryDataSetOfFiles) {
   }
 }
 
-TEST(Mirrors, ASetIsReadWithAllThatItSays) {
+TEST(Mirrors, AreReadWithAllValues) {
   const Mirrors mirrors = parse_mirrors(
       "[own]\n"
       "urls = [\"http://a/b\", \"https://c/\", \"file:///d\", \"/e f%\"]\n"
@@ -73,11 +73,11 @@ TEST(Mirrors, ASetIsReadWithAllThatItSays) {
   EXPECT_EQ(set.archive->folder, "in");
   EXPECT_EQ(set.archive->file.name, "x.tar.gz");
   EXPECT_EQ(set.archive->file.size, 7);
-  // As sha256sum never prints it, but others do.
+  // sha256sum prints lower-case digits, other programs upper-case ones.
   EXPECT_EQ(set.archive->file.sha256, std::string(64, 'b'));
 }
 
-TEST(Mirrors, AFolderIsTakenFromWhereTheProgramRuns) {
+TEST(Mirrors, MayBeRelativeFolders) {
   // A space in a path becomes %20.
   const Scratch folder;
   const auto before = std::filesystem::current_path();
@@ -89,7 +89,7 @@ TEST(Mirrors, AFolderIsTakenFromWhereTheProgramRuns) {
   EXPECT_EQ(mirrors.at("own").urls.at(0), "file://" + (folder / "a%20b") + "/here/");
 }
 
-TEST(Mirrors, AFileOfTheUsersReplacesAddressesAndAddsSets) {
+TEST(Mirrors, OfAUserReplaceUrlsAndAddSets) {
   const Scratch folder;
   replace_file(
       folder / "m.toml",
@@ -104,7 +104,7 @@ TEST(Mirrors, AFileOfTheUsersReplacesAddressesAndAddsSets) {
   EXPECT_THAT(find_set(mirrors, "kmnist").urls.at(0), StartsWith("https://codh"));
 }
 
-TEST(Mirrors, AnUnknownNameGetsTheNearest) {
+TEST(Mirrors, SuggestTheNearestName) {
   const Mirrors mirrors = read_mirrors();
   EXPECT_THAT(
       message_of<ConfigError>([&] { find_set(mirrors, "fashon-mnist"); }),
@@ -114,7 +114,7 @@ TEST(Mirrors, AnUnknownNameGetsTheNearest) {
       HasSubstr("draws the digits itself"));
 }
 
-TEST(Mirrors, WhatIsWrongIsNamedWithItsLine) {
+TEST(Mirrors, ReportErrorsWithTheirLine) {
   const std::string files = "[" + kRow + "]";
   const std::string urls = "[\"https://a/\"]";
   const auto row = [](const std::string& name, const std::string& size,
@@ -172,7 +172,7 @@ TEST(Mirrors, WhatIsWrongIsNamedWithItsLine) {
         refusal_of(text), AllOf(StartsWith("[config] m.toml:"), HasSubstr(expected)))
         << text;
   }
-  // A name that tandem knows needs no files; one that is near gets a hint.
+  // A name that tandem knows needs no files; a similar name gets a hint.
   const Mirrors known = parse_mirrors(set_with(urls, files), "known.toml");
   EXPECT_THAT(
       message_of<ConfigError>(

@@ -125,7 +125,7 @@ TEST_F(Unpack, ExtractsListedFilesOnly) {
   EXPECT_EQ(read_file(folder_ / "out/b"), "two");
 }
 
-TEST_F(Unpack, DoesNotReadWhatFollowsTheLastListedFile) {
+TEST_F(Unpack, StopsAfterTheLastListedFile) {
   unpack_tar(member("in/b", "two") + std::string(4096, 'x'), kOnlyB);
   EXPECT_EQ(read_file(folder_ / "out/b"), "two");
 }
@@ -141,7 +141,7 @@ TEST_F(Unpack, UsesNoNameOfTheArchiveAsAPath) {
   EXPECT_THAT(list_directory(folder_.path()), ElementsAre("out", "x.tar.gz"));
 }
 
-TEST_F(Unpack, RefusesAnArchiveInOneLineAndWritesNothing) {
+TEST_F(Unpack, RefusesWrongMembersAndWritesNothing) {
   std::string changed = member("in/b", "two");
   changed[3] = 'x';
   struct Case {
@@ -185,7 +185,7 @@ TEST_F(Unpack, RefusesAnArchiveInOneLineAndWritesNothing) {
   }
 }
 
-TEST_F(Unpack, RefusesATornArchive) {
+TEST_F(Unpack, RefusesATruncatedArchive) {
   const std::string packed = gzipped(
       member("in/a", kFiles[0].second) + member("in/b", "two") +
       std::string(1024, '\0'));

@@ -36,7 +36,7 @@ class Net(nn.Module):
         self.register_buffer("count", torch.tensor(7))
 
     def forward(self, x, factor):
-        # Not F.batch_norm, which refuses a chunk of one row.
+        # F.batch_norm refuses a chunk of one row.
         h = torch.batch_norm(
             F.linear(x, self.w1, self.b1), self.scale, self.shift, self.running_mean,
             self.running_var, self.training, 0.1, 1e-5, False)
@@ -64,7 +64,7 @@ def data_parallel(net, replicas, *inputs):
     return tuple(torch.cat(parts) for parts in zip(*outputs))
 
 
-# name: rows of a batch, and how a step is made.
+# By name: rows of a batch, and the function of a step.
 CASES = {
     "seven_rows": (7, {}),
     "eight_rows": (8, {}),
@@ -89,7 +89,7 @@ def run(replicas, rows, evaluated=False, of_inputs=False, forwards=1, directly=F
             x = numbers(2 * salt + 1, rows, 3).requires_grad_(of_inputs)
             factor = 1 + numbers(3 * salt + 2, rows, 1)
             salt += 1
-            # The last one calls the module itself, of which the others are replicas.
+            # The last chunk calls the module itself; the others call replicas.
             own = directly and number == forwards
             y, sums = net(x, factor) if own else data_parallel(net, replicas, x, factor)
             loss = loss + y.square().mean() + sums.square().mean() / 8

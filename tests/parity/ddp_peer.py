@@ -2,7 +2,7 @@
 """PyTorch's DistributedDataParallel for tests/parallel/ddp/ddp_parity_test.cpp, whose table
 of cases this one repeats: the same model, weights and data, 2, 3 and 4 Gloo ranks.
 
-Prints {case: {world: [what rank 0 saw, what rank 1 saw, ...]}} as JSON.
+Prints {case: {world: [values of rank 0, values of rank 1, ...]}} as JSON.
 """
 import contextlib
 import json
@@ -87,7 +87,7 @@ def mean_of_buffers(net):
             buffer.div_(dist.get_world_size())
 
 
-# name: arguments of DistributedDataParallel, and of run().
+# By name: arguments of DistributedDataParallel and of run().
 CASES = {
     "plain": ({}, {}),
     "buffers_off": ({"broadcast_buffers": False}, {}),
@@ -127,7 +127,7 @@ def run(rank, world, arguments, how="plain", hook=None, unused=False, in_groups=
     if in_groups:
         arguments = {**arguments, "process_group": group_of(rank, world)}
     if ignored:
-        # The reducer looks for a module's name and a dot in front, which here is none.
+        # The reducer expects the name of a module and a dot, which are missing here.
         names = [*ignored, *("." + name for name in ignored)]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, names)
     ddp = DistributedDataParallel(net, **arguments)
@@ -155,7 +155,8 @@ def run(rank, world, arguments, how="plain", hook=None, unused=False, in_groups=
 
 
 def batch_norm_example(rank):
-    """Five steps on data that differ by 1 between neighbours; the running means."""
+    """Returns running means after five steps on data that differ by 1 between
+    neighbors."""
     ddp = DistributedDataParallel(nn.BatchNorm1d(4).double())
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
     for step in range(5):
@@ -182,7 +183,7 @@ def main():
     ranks = {}
     with tempfile.TemporaryDirectory() as folder:
         for world in WORLDS:
-            # Forked: nothing here has used a thread yet, and torch is imported once.
+            # Forked, so torch is imported once; no thread has been used before.
             torch.multiprocessing.start_processes(
                 run_rank, (world, folder), nprocs=world, start_method="fork")
             ranks[world] = [json.load(open(f"{folder}/{world}.{rank}"))

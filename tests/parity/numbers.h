@@ -11,11 +11,11 @@
 
 namespace tandem {
 
-// What tests give to both sides, and compare.
+// Numbers that tests pass to both sides and compare.
 
 using Numbers = std::vector<double>;
 
-/// numbers() of tests/parity/ddp_peer.py: small, without a pattern, float64.
+/// Returns numbers() of tests/parity/ddp_peer.py: small, without a pattern, float64.
 inline at::Tensor numbers(int64_t salt, at::IntArrayRef dims) {
   const auto count = at::ones(dims).numel();
   const auto index = at::arange(count, at::kLong);
@@ -23,13 +23,13 @@ inline at::Tensor numbers(int64_t salt, at::IntArrayRef dims) {
       .view(dims);
 }
 
-/// A tensor's values.
+/// Returns the values of a tensor.
 inline Numbers flat(const at::Tensor& tensor) {
   const auto values = tensor.detach().to(at::kDouble).contiguous();
   return {values.data_ptr<double>(), values.data_ptr<double>() + values.numel()};
 }
 
-/// Largest difference, relative where numbers are larger than 1.
+/// Returns the largest difference, relative for numbers above 1.
 inline double difference(const Numbers& a, const Numbers& b) {
   if (a.size() != b.size()) {
     return 1e300;
@@ -41,7 +41,7 @@ inline double difference(const Numbers& a, const Numbers& b) {
   return largest;
 }
 
-/// Largest over a list.
+/// Returns the largest difference over a list.
 inline double difference(
     const std::vector<Numbers>& ours, const nlohmann::json& theirs) {
   if (ours.size() != theirs.size()) {

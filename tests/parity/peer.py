@@ -28,7 +28,7 @@ DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16,
 
 
 class Net(nn.Module):
-    """Document 003's network without its dropouts, for images of any even size."""
+    """The network of tutorial 003 without dropout, for images of any even size."""
 
     def __init__(self, side=28):
         super().__init__()
@@ -47,7 +47,7 @@ class Net(nn.Module):
 
 
 class ConvNetBn(nn.Module):
-    """Document 004's network: it has buffers."""
+    """The network of tutorial 004, which has buffers."""
 
     def __init__(self):
         super().__init__()
@@ -139,7 +139,7 @@ def read_idx(folder, name, dims):
 
 
 def read_images(folder, part):
-    """Images as ToTensor() and Normalize((0.1307,), (0.3081,)) give them: float32."""
+    """Images after ToTensor() and Normalize((0.1307,), (0.3081,)), in float32."""
     pixels = read_idx(folder, f"{part}-images-idx3-ubyte", 3)
     images = pixels.unsqueeze(1).to(torch.float32).div(255)
     mean = torch.as_tensor((0.1307,), dtype=torch.float32).view(-1, 1, 1)
@@ -158,17 +158,17 @@ def make_optimizer(name, parameters, lr):
     return kind(parameters, lr=lr)
 
 
-# By the names of --loss; of the outputs of Net, log-probabilities.
+# Losses by the names of --loss. The outputs of Net are log-probabilities.
 LOSSES = {
     "auto": F.nll_loss,
-    # Document 001's: a softmax, then the cross-entropy, which has one itself.
+    # As tutorial 001: a softmax, then the cross-entropy, which has a softmax itself.
     "softmax_cross_entropy": lambda output, labels, reduction: F.cross_entropy(
         F.softmax(output, dim=1), labels, reduction=reduction),
 }
 
 
 def batches_of(args, rank, shards, epoch, size):
-    """Indices per step of one process, which takes the batches of `shards` ranks."""
+    """Indices per step of one process, which has the batches of `shards` ranks."""
     orders = []
     for shard in range(rank, rank + shards):
         sampler = DistributedSampler(
@@ -180,8 +180,8 @@ def batches_of(args, rank, shards, epoch, size):
 
 
 def add_noise(net, seed):
-    """Changes weights by a last bit or not, up or down: how far apart does PyTorch
-    itself get from that?"""
+    """Changes the last bits of weights at random, to measure how much PyTorch's own
+    results change."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in net.parameters():
@@ -232,16 +232,16 @@ def train(args):
         return
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory() as folder:
-        # Forked: nothing here has used a thread yet, and torch is imported once.
+        # Forked, so torch is imported once; no thread has been used before.
         torch.multiprocessing.start_processes(
             train_rank, (args, folder + "/meeting"), nprocs=args.world,
             start_method="fork")
 
 
-# --- the weights' way from one program to the other ---
+# --- exchange of weights ---
 
 def save(args):
-    """A model with weights of its own, in every form that people save."""
+    """Saves a model with new weights in all usual forms."""
     torch.manual_seed(args.seed)
     model = MODELS[args.model]().to(getattr(torch, args.dtype))
     model(torch.randn(8, 1, 28, 28, dtype=getattr(torch, args.dtype)))
@@ -264,7 +264,7 @@ def save(args):
     for name, value in forms.items():
         torch.save(value, f"{args.out}/{name}")
     save_safetensors(state, f"{args.out}/state.safetensors")
-    # What is not a state dict.
+    # Values that are not in a state dict.
     torch.save(list(state.values()), f"{args.out}/list.pt")
     torch.save(model, f"{args.out}/module.pt")
     torch.save({"epoch": 3, "loss": 0.5}, f"{args.out}/numbers.pt")
@@ -273,7 +273,7 @@ def save(args):
 
 
 def strided(tensor):
-    """The same values, as a part of a storage that lies in another order."""
+    """The same values as a view of a storage with another order."""
     wide = torch.zeros(tuple(tensor.shape) + (3,), dtype=tensor.dtype)
     wide[..., 1] = tensor
     return wide.permute(*reversed(range(wide.dim()))).contiguous() \
@@ -290,7 +290,7 @@ def logits(args):
 
 
 def same(args):
-    """Whether two files hold the same names, dtypes, shapes and bits."""
+    """Checks that two files have equal names, dtypes, shapes and bits."""
     a, b = load_weights(args.first), load_weights(args.second)
     wrong = [name for name in a if name in b and (
         a[name].dtype != b[name].dtype or a[name].shape != b[name].shape
@@ -301,7 +301,7 @@ def same(args):
 
 
 def evaluate(args):
-    """Prints the mean test loss and how many of how many are right."""
+    """Prints the mean test loss and the numbers of correct and of all samples."""
     images, labels = read_images(args.data, "t10k")
     model = MODELS[args.model]().eval()
     model.load_state_dict(load_weights(args.weights), strict=True)
@@ -312,10 +312,10 @@ def evaluate(args):
     print(f"Average loss: {loss:.4f}, Accuracy: {right}/{len(labels)}")
 
 
-# --- one group of our ranks and PyTorch's ---
+# --- a group with ranks of tandem and of PyTorch ---
 
 class TandemStore(dist.Store):
-    """Our rendezvous store's protocol (tandem/base/store/protocol.h)."""
+    """The protocol of tandem's rendezvous store (tandem/base/store/protocol.h)."""
 
     SET, GET, WAIT, ADD = 1, 2, 3, 4
     TIMEOUT_MS = 30_000

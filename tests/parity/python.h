@@ -9,12 +9,13 @@
 
 namespace tandem {
 
-/// The Python that plays PyTorch's side: Debian's, or that of $TANDEM_TEST_PYTHON.
+/// Returns the Python that runs PyTorch's side: Debian's, or that of
+/// $TANDEM_TEST_PYTHON.
 inline std::string python() {
   return get_env("TANDEM_TEST_PYTHON").value_or("/usr/bin/python3");
 }
 
-/// Runs it on one thread.
+/// Runs Python on one thread.
 inline CommandResult run_python(const std::vector<std::string>& arguments) {
   std::vector<std::string> command = {python()};
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -28,7 +29,8 @@ inline CommandResult run_peer(std::vector<std::string> arguments) {
   return run_python(arguments);
 }
 
-/// Found, not imported: that takes a second, and a broken one should fail a test.
+/// Looks for torch without an import, which takes a second. A broken installation
+/// should fail a test.
 inline bool python_has_torch() {
   return run_python({"-c",
                      "import importlib.util as u, sys; "
@@ -38,7 +40,7 @@ inline bool python_has_torch() {
 
 }  // namespace tandem
 
-/// scripts/setup installs it.
+/// Skips the test without PyTorch, which scripts/setup installs.
 #define TANDEM_NEEDS_PYTHON_TORCH()                                                \
   do {                                                                             \
     if (!::tandem::python_has_torch()) {                                           \

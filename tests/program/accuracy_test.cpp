@@ -1,4 +1,4 @@
-// The drawn digits are as hard as they should be, and MNIST trains.
+// The difficulty of the generated digits, and training on MNIST.
 
 #include <gtest/gtest.h>
 
@@ -17,14 +17,14 @@ double accuracy_of(const std::vector<std::string>& arguments) {
   return json_number(scratch / "run/summary.json", "test_accuracy");
 }
 
-TEST(Digits, AreTooHardForALinearModel) {
+TEST(Digits, CannotBeLearnedByALinearModel) {
   const double accuracy = accuracy_of(
       {"--model", "simplenet", "--epochs", "5", "--optimizer", "sgd", "--lr", "0.01"});
   EXPECT_LE(accuracy, 92);
   EXPECT_GE(accuracy, 70);
 }
 
-TEST(Digits, AreEasyForAConvolutionalOneAfterOneEpoch) {
+TEST(Digits, AreLearnedByAConvolutionalModelInOneEpoch) {
   EXPECT_GE(accuracy_of({"--model", "convnet", "--nproc", "2", "--lr", "1.0"}), 97);
 }
 

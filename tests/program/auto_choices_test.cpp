@@ -1,4 +1,4 @@
-// What recipes leave to the program, and what they settle themselves.
+// Settings of recipes, and values that the program chooses.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

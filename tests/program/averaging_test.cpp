@@ -1,4 +1,4 @@
-// Parameter averaging and MPI ranks, as a user runs them.
+// Local SGD and MPI ranks in the real program.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using testing::Not;
 
 const std::string kRecipe = source_dir() + "/recipes/local-sgd-mpi.toml";
 
-// Two epochs of 14 steps, momentum and batch norm with values of each rank's own.
+// Two epochs of 14 steps; momentum and batch norm have different values on each rank.
 std::vector<std::string> averaging(
     const std::string& out, const std::string& ranks = "3") {
   return {"train",       "--strategy", "averaging", "--model",      "convnet_bn",
@@ -40,7 +40,7 @@ CommandResult run_under_mpirun(
 constexpr const char* kNoMpi =
     "this build has no MPI; scripts/setup, then a new build: scripts/test -R Mpi";
 
-TEST(Averaging, ProcessAndThreadRanksGiveTheSameBits) {
+TEST(Averaging, ProcessAndThreadRanksGiveEqualBits) {
   for (const std::string every : {"3", "epoch", "end"}) {
     const Scratch scratch;
     const auto run = [&](const std::string& ranks) {
@@ -56,7 +56,7 @@ TEST(Averaging, ProcessAndThreadRanksGiveTheSameBits) {
   }
 }
 
-TEST(Averaging, ResumingBetweenAveragesGivesTheBitsOfNotStopping) {
+TEST(Averaging, ResumingBetweenAveragesChangesNoBit) {
   const Scratch scratch;
   const auto whole = scratch / "whole";
   const auto parts = scratch / "parts";
@@ -66,7 +66,7 @@ TEST(Averaging, ResumingBetweenAveragesGivesTheBitsOfNotStopping) {
                              with(averaging(whole), more),
                              {"--checkpoint-every", "9", "--keep-checkpoints", "0"}))
                   .status.ok());
-  // Step 9 is in the middle of the first epoch and two steps behind an average.
+  // Step 9 is in the middle of the first epoch, two steps after an average.
   const auto checkpoint = whole + "/checkpoints/step-00000009";
   EXPECT_TRUE(file_exists(checkpoint + "/rank-0001-of-0003.safetensors"));
   const auto result =
@@ -76,7 +76,7 @@ TEST(Averaging, ResumingBetweenAveragesGivesTheBitsOfNotStopping) {
   EXPECT_EQ(hash_of(parts), hash_of(whole));
 }
 
-TEST(Averaging, AnotherNumberOfRanksGoesOnFromTheAverageAndSaysSo) {
+TEST(Averaging, AnotherNumberOfRanksResumesFromTheAverageWithAWarning) {
   const Scratch scratch;
   const auto first = scratch / "first";
   const auto second = scratch / "second";
@@ -91,17 +91,18 @@ TEST(Averaging, AnotherNumberOfRanksGoesOnFromTheAverageAndSaysSo) {
   EXPECT_EQ(hash_of(second).size(), 64u);
 }
 
-// The first loss of each rank in lines such as the document's.
+// Returns the first loss of each rank in lines like the tutorial's.
 int lines_with(const std::string& text, const std::string& pattern) {
   const std::regex wanted(pattern);
   return static_cast<int>(std::distance(
       std::sregex_iterator(text.begin(), text.end(), wanted), std::sregex_iterator()));
 }
 
-TEST(Averaging, ARankThatConvergedJoinsAveragesUntilAllHave) {
+TEST(Averaging, AConvergedRankTakesPartInAveragesUntilTheEnd) {
   const Scratch scratch;
   const auto out = scratch / "run";
-  // Logits: their losses move enough for one rank to go on while another has converged.
+  // With logits, losses differ enough for one rank to continue after another has
+  // converged.
   const auto logits = source_dir() + "/recipes/local-sgd-mpi-logits.toml";
   const auto result = tandem_run(
       {"train",       logits,   "--launcher", "tandem", "--backend",       "auto",
@@ -125,13 +126,13 @@ TEST(Averaging, ARankThatConvergedJoinsAveragesUntilAllHave) {
   }
   EXPECT_EQ(json_number(out + "/summary.json", "epochs"), epochs);
   EXPECT_LT(epochs, 40);
-  // Resuming a run that all ranks ended ends at once.
+  // A run that all ranks ended ends immediately when resumed.
   const auto again = tandem_run({"train", out + "/config.toml", "--resume", "auto"});
   EXPECT_TRUE(again.status.ok()) << again.errors;
   EXPECT_EQ(lines_with(again.output, "-- epoch: "), 0);
 }
 
-TEST(MpiRun, RecipeAloneSaysWhatToRun) {
+TEST(MpiRun, RecipePrintsTheCommandOfMpirun) {
   const auto result = tandem_run({"train", kRecipe, "--nproc", "3"});
   EXPECT_EQ(result.status.code, 2);
   EXPECT_THAT(
@@ -141,7 +142,7 @@ TEST(MpiRun, RecipeAloneSaysWhatToRun) {
   EXPECT_EQ(lines_with(result.errors, "\n"), 1);
 }
 
-TEST(MpiRun, BackendMpiWithoutMpirunIsMisuse) {
+TEST(MpiRun, BackendMpiWithoutMpirunExitsWithTwo) {
   for (const std::string name : {"tandem", "tandem-worker"}) {
     const auto result = run_command({program(name), "train", "--backend", "mpi"});
     EXPECT_EQ(result.status.code, 2) << name;
@@ -150,7 +151,7 @@ TEST(MpiRun, BackendMpiWithoutMpirunIsMisuse) {
   }
 }
 
-TEST(MpiRun, RecipeOfTheDocumentPrintsItsLines) {
+TEST(MpiRun, RecipePrintsTheTutorialsLines) {
   if (TANDEM_HAS_MPI == 0) {
     GTEST_SKIP() << kNoMpi;
   }
@@ -174,8 +175,8 @@ TEST(MpiRun, RecipeOfTheDocumentPrintsItsLines) {
       result.output + result.errors, HasSubstr("1 of 961 samples are left out"));
 }
 
-// Of more ranks each of the two sums in an order of its own.
-TEST(MpiRun, GivesTheBitsOfGlooAtTwoRanks) {
+// With more ranks, sums depend on the order.
+TEST(MpiRun, GivesTheBitsOfGlooOnTwoRanks) {
   if (TANDEM_HAS_MPI == 0) {
     GTEST_SKIP() << kNoMpi;
   }
@@ -196,14 +197,14 @@ TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
   if (TANDEM_HAS_MPI == 0) {
     GTEST_SKIP() << kNoMpi;
   }
-  // Rank 0 alone reads, and fails; rank 1 waits for it.
+  // Only rank 0 reads, and fails; rank 1 waits for it.
   const auto result = run_under_mpirun(
       2, {"train", kRecipe, "--data", "/nowhere", "--timeout-seconds", "250"});
   EXPECT_FALSE(result.status.ok());
   EXPECT_THAT(result.output + result.errors, HasSubstr("error: [data] '/nowhere'"));
 }
 
-TEST(MpiRun, AKilledRankEndsTheRunWithALineAboutIt) {
+TEST(MpiRun, NamesAKilledRank) {
   if (TANDEM_HAS_MPI == 0) {
     GTEST_SKIP() << kNoMpi;
   }

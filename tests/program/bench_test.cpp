@@ -1,4 +1,4 @@
-// The measuring commands give what they promise; how fast is not a test's matter.
+// The output of bench commands. No test checks a speed.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace tandem::bench_test {
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(Bench, StepPrintsItsFigureAndWhatItMeasured) {
+TEST(Bench, StepPrintsFiguresAndSettings) {
   const auto result = tandem_run(
       {"bench", "step", "--model", "simplenet", "--steps", "5", "--warmup", "1",
        "--json"});
@@ -23,7 +23,7 @@ TEST(Bench, StepPrintsItsFigureAndWhatItMeasured) {
   }
 }
 
-TEST(Bench, StepTakesSwitchesAsTrainDoes) {
+TEST(Bench, StepHasTheSwitchesOfTrain) {
   const auto step = [](const std::string& layout, const std::string& executor) {
     return tandem_run(
         {"bench", "step", "--model", "net5x5", layout, "--executor", executor,
@@ -52,12 +52,12 @@ TEST(Bench, AllreduceListsEveryBackend) {
   EXPECT_THAT(result.output, HasSubstr("65536"));
 }
 
-TEST(Bench, OptimizerCountsTheBytesOfEachOfTheTable) {
+TEST(Bench, OptimizerCountsTheBytesOfEachOptimizer) {
   const auto result = tandem_run(
       {"bench", "optimizer", "--parameters", "1000", "--repeats", "3", "--json"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   const auto json = nlohmann::json::parse(result.output);
-  // Bytes per parameter: each array read and written, but the gradient only read.
+  // Bytes per parameter: each array is read and written, but the gradient only read.
   const std::map<std::string, int> expected = {
       {"sgd", 4 * 5}, {"adam", 4 * 7}, {"adamw", 4 * 7}, {"adadelta", 4 * 7}};
   std::map<std::string, int> found;
@@ -68,7 +68,7 @@ TEST(Bench, OptimizerCountsTheBytesOfEachOfTheTable) {
   EXPECT_EQ(found, expected);
 }
 
-TEST(Bench, OptimizerTimesTheOnesNamed) {
+TEST(Bench, OptimizerTimesTheNamedOptimizers) {
   const auto result = tandem_run(
       {"bench", "optimizer", "--parameters", "1000", "--optimizers", "adam,sgd"});
   ASSERT_TRUE(result.status.ok()) << result.errors;

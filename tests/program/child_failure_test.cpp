@@ -1,5 +1,5 @@
-// What programs of ours say of one that they started and that failed: its own words,
-// whatever became of its standard error.
+// Errors of programs of tandem that other commands started and that failed: the message
+// arrives even without their standard error.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using testing::Not;
 
 namespace fs = std::filesystem;
 
-// The program beside a worker that is the real one behind some lines of shell.
+// A copy of the program with a worker that is a shell script around the real worker.
 class ChildFailure : public testing::Test {
  protected:
   ChildFailure() {
@@ -93,7 +93,7 @@ TEST_F(ChildFailure, ReachesABenchThroughMpirun) {
                     "scripts/test -R ChildFailure";
   }
   for (const std::string streams : {kClosed, kNoisy}) {
-    // What another launcher may have left behind.
+    // Variables that another launcher may have set.
     before_the_worker("export RANK=0 WORLD_SIZE=x; " + streams);
     const auto result = run({"bench", "allreduce", "--backends", "mpi"});
     EXPECT_EQ(result.status.code, 2);
@@ -104,7 +104,7 @@ TEST_F(ChildFailure, ReachesABenchThroughMpirun) {
   }
 }
 
-TEST_F(ChildFailure, IsMisuseWhereTheChildWasMisused) {
+TEST_F(ChildFailure, KeepsTheExitCodeOfMisuse) {
   before_the_worker("");
   const auto measured =
       run({"plan", "--measure", "--model", "simplenet", "--batch-size", "70000"});
@@ -117,7 +117,7 @@ TEST_F(ChildFailure, IsMisuseWhereTheChildWasMisused) {
   EXPECT_THAT(compared.output, HasSubstr("lonely skipped: ["));
 }
 
-TEST_F(ChildFailure, ThatWasNotLeftIsHowTheChildEnded) {
+TEST_F(ChildFailure, IsTheExitStatusIfTheChildLeavesNoReason) {
   before_the_worker("echo 'tandem: error: not this' >&2; kill -KILL $$");
   EXPECT_THAT(
       plan().errors,

@@ -1,4 +1,4 @@
-// Runs whose standard input, output or error is closed, full, or read by nobody.
+// Runs whose standard input, output or error is closed, full or unread.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// `streams` is what a shell says behind a command, such as ">&- 2>&-". "$0" is a name
-// in `folder` that the shell may use.
+// `streams`: redirections of a shell, such as ">&- 2>&-". "$0" is a name in `folder`
+// for the shell to use.
 CommandResult run_with(
     const std::string& streams, const std::vector<std::string>& command,
     const std::string& folder = "", const Variables& variables = {}) {
@@ -29,7 +29,7 @@ CommandResult run_with(
   return run_command(all, variables, 300);
 }
 
-// The same with descriptor 4 leading into a pipe that nobody reads.
+// The same, but descriptor 4 is a pipe that is not read.
 CommandResult run_for_nobody(
     const std::string& streams, const std::vector<std::string>& command,
     const std::string& folder) {
@@ -43,7 +43,7 @@ CommandResult run_for_nobody(
   return result;
 }
 
-// "<&-" and so on for the descriptors whose bits are set.
+// Returns "<&-" and so on for the descriptors whose bits are set.
 std::string closing(int descriptors) {
   return std::string((descriptors & 1) != 0 ? "<&- " : "") +
          ((descriptors & 2) != 0 ? ">&- " : "") +
@@ -54,7 +54,7 @@ std::vector<std::string> tandem_command(const std::vector<std::string>& argument
   return with({program()}, arguments);
 }
 
-// Every line of metrics.jsonl is whole.
+// Every line of metrics.jsonl must be complete.
 std::vector<json> metrics_of(const std::string& run) {
   std::vector<json> found;
   std::istringstream lines(read_file(run + "/metrics.jsonl"));
@@ -65,7 +65,7 @@ std::vector<json> metrics_of(const std::string& run) {
   return found;
 }
 
-// What a run says about its lost output.
+// The warning of a run about its lost output.
 std::vector<std::string> notes_of(const std::string& run) {
   std::vector<std::string> notes;
   for (const auto& line : metrics_of(run)) {
@@ -134,10 +134,10 @@ TEST_P(ClosedStreams, ChangeNoBitOfARun) {
   }
 }
 
-// What only fails is the same code for all ways; here, with and without a launcher.
+// Errors take the same path in all variants; here, with and without a launcher.
 class FullStreams : public ClosedStreams {};
 
-TEST_P(FullStreams, AndUnreadOnesAreNotedOnceAndChangeNoBit) {
+TEST_P(FullStreams, WarnOnceAndChangeNoBit) {
   const auto bits = undisturbed_bits();
   const auto expect = [&](const CommandResult& result, const std::string& run,
                           const std::string& note) {
@@ -154,7 +154,7 @@ TEST_P(FullStreams, AndUnreadOnesAreNotedOnceAndChangeNoBit) {
                              " the run continues without it"));
   const auto unread = run_for_nobody(">&4 2>&4", train_into("unread"), folder);
   expect(unread, "unread", "standard output: Broken pipe");
-  // Something for standard error to lose.
+  // A message that standard error would lose.
   auto command = train_into("silent");
   command.insert(command.end(), {"--resume", "auto"});
   for (const char* streams : {"2>/dev/full", "2>&-", "2>&4"}) {
@@ -188,7 +188,7 @@ class Output : public testing::Test {
   const Stage stage_;
 };
 
-TEST_F(Output, OfARunMayGoIntoHead) {
+TEST_F(Output, OfARunMayBeClosedEarly) {
   std::vector<std::string> all = {
       "sh", "-c", R"({ "$@"; echo $? > "$0"; } 2>&1 | head -1)", stage_ / "code"};
   auto command = tandem_command(small_run("run"));
@@ -200,7 +200,7 @@ TEST_F(Output, OfARunMayGoIntoHead) {
   EXPECT_EQ(json_number(stage_ / "run/summary.json", "steps"), 6);
 }
 
-TEST_F(Output, ThatWasLostIsNoPointOfAReport) {
+TEST_F(Output, ThatWasLostIsNotInTheReport) {
   EXPECT_TRUE(run_with(">/dev/full", tandem_command(small_run("run"))).status.ok());
   ASSERT_EQ(notes_of(stage_ / "run").size(), 1u);
   ASSERT_TRUE(tandem_run({"report", stage_ / "run"}).status.ok());
@@ -217,7 +217,7 @@ TEST_F(Output, ThatWasLostIsNoPointOfAReport) {
       static_cast<int64_t>(reports));
 }
 
-TEST_F(Output, ThatIsTheProductOfACommandMustArrive) {
+TEST_F(Output, OfOtherCommandsMustBeWritten) {
   const std::vector<std::string> commands[] = {
       {"--help"}, {"version"}, {"train", "--help"}, {"plan", "--help"}, {"doctor"}};
   for (const auto& arguments : commands) {
@@ -229,7 +229,7 @@ TEST_F(Output, ThatIsTheProductOfACommandMustArrive) {
   }
 }
 
-TEST_F(Output, OfAComparisonIsItsTableAndNotItsRuns) {
+TEST_F(Output, OfAComparisonIsItsTableOnly) {
   stage_.write("one.toml", "model = \"simplenet\"\nnproc = 1\n");
   stage_.write("three.toml", "model = \"simplenet\"\nnproc = 3\n");
   const auto result = run_for_nobody(
@@ -246,9 +246,9 @@ TEST_F(Output, OfAComparisonIsItsTableAndNotItsRuns) {
   EXPECT_TRUE(file_exists(stage_ / "out/report.html"));
 }
 
-// --- programs of the user's ---
+// --- programs of users ---
 
-TEST_F(Output, OfRanksIsReadOnWhereTheLaunchersGoesNowhere) {
+TEST_F(Output, OfRanksIsReadIfTheLaunchersOutputIsClosed) {
   // Far more than a pipe holds.
   const auto command = tandem_command(
       {"launch", "--nproc", "3", "sh", "-c",
@@ -264,7 +264,7 @@ TEST_F(Output, OfRanksIsReadOnWhereTheLaunchersGoesNowhere) {
   }
 }
 
-// Files that descriptors 0, 1 and 2 of a rank lead to, as the rank itself wrote them.
+// The files of descriptors 0, 1 and 2 of a rank, as the rank itself reported them.
 std::string descriptors_in(const std::string& path) {
   std::string found;
   for (const auto& line : sorted_lines(read_file(path))) {
@@ -273,7 +273,7 @@ std::string descriptors_in(const std::string& path) {
   return found;
 }
 
-TEST_F(Output, OfLaunchedRanksNeverGoesIntoOtherFiles) {
+TEST_F(Output, OfLaunchedRanksDoesNotReachOtherFiles) {
   const auto command = tandem_command(
       {"launch", "--nproc", "3", "sh", "-c",
        R"(for fd in 0 1 2; do at=$(readlink /proc/$$/fd/$fd); echo $at >>"$0$RANK"; done)",
@@ -288,7 +288,7 @@ TEST_F(Output, OfLaunchedRanksNeverGoesIntoOtherFiles) {
   }
 }
 
-TEST_F(Output, LeavesTheSignalsOfLaunchedProgramsAsTheyWere) {
+TEST_F(Output, DoesNotChangeSignalsOfLaunchedPrograms) {
   const std::vector<std::string> look = {
       "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"};
   auto command = tandem_command({"launch", "--nproc", "1"});
@@ -300,7 +300,7 @@ TEST_F(Output, LeavesTheSignalsOfLaunchedProgramsAsTheyWere) {
   EXPECT_EQ(run_command(command).output, expected);
 }
 
-TEST_F(Output, OfSpawnedRanksNeverGoesIntoWhatTheyShare) {
+TEST_F(Output, OfSpawnedRanksDoesNotReachSharedFiles) {
   for (const int closed : {2, 5, 7}) {
     const auto result = run_with(
         closing(closed), {program("spawn_helper"), "prints"}, "",
@@ -313,7 +313,7 @@ TEST_F(Output, OfSpawnedRanksNeverGoesIntoWhatTheyShare) {
   }
 }
 
-TEST_F(Output, OfOtherProgramsNeitherGoesIntoTheirRunNorEndsIt) {
+TEST_F(Output, OfUsersProgramsDoesNotReachTheirRunOrEndIt) {
   stage_.write(
       "run.toml", "data = \"" + stage_ / "data" + "\"\nlog_every = 1\nepochs = 3\n" +
                       "batch_size = 16\nout = \"" + stage_ / "run" + "\"\n");
@@ -329,12 +329,12 @@ TEST_F(Output, OfOtherProgramsNeitherGoesIntoTheirRunNorEndsIt) {
     EXPECT_TRUE(result.status.ok()) << closing(closed) << result.errors;
     expect_run("Bad file descriptor");
   }
-  // What the program itself prints behind the run may end it.
+  // The output of the program itself after the run may end it.
   run_for_nobody(">&4", command, stage_ / "");
   expect_run("Broken pipe");
 }
 
-TEST_F(Output, OfOurExamplesMayBeClosed) {
+TEST_F(Output, OfExamplesMayBeClosed) {
   const std::vector<std::string> programs[] = {
       {program("hello_ranks")}, {program("own_loop"), "1", "256"}};
   for (const auto& example : programs) {

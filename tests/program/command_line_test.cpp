@@ -1,4 +1,4 @@
-// What a user types, right and wrong.
+// Valid and invalid command lines.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -99,10 +99,11 @@ TEST(DataCheck, PrintsTheShapesOfASampleAndABatch) {
 TEST(Program, LinksNoLibTorchAndNoLibraryOfFetch) {
   const auto libraries = run_command({"/usr/bin/ldd", program()});
   ASSERT_TRUE(libraries.status.ok());
-  // With "lib", for the addresses in ldd's lines may hold any digits, "c10" too.
+  // With "lib", since the addresses in the lines of ldd may contain any digits, "c10"
+  // too.
   EXPECT_THAT(libraries.output, Not(HasSubstr("libtorch")));
   EXPECT_THAT(libraries.output, Not(HasSubstr("libc10")));
-  // The libraries of `data fetch` take time to load, too.
+  // The libraries of `data fetch` take time to load too.
   EXPECT_THAT(libraries.output, Not(HasSubstr("libcurl")));
   EXPECT_THAT(libraries.output, Not(HasSubstr("libarchive")));
   EXPECT_THAT(
@@ -124,7 +125,7 @@ TEST(Program, DoctorListsEachBackendWithAReasonIfItIsMissing) {
       without, testing::ContainsRegex("\nmpi +no   (mpirun is missing|this build)"));
 }
 
-TEST(Program, DoctorEndsEachFindingWithARemedy) {
+TEST(Program, DoctorPrintsAFixForEachWarning) {
   const auto result = tandem_run({"doctor"}, {{"TANDEM_DATA", "/nonexistent"}});
   EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("instruction sets"));

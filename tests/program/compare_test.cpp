@@ -1,4 +1,4 @@
-// compare, scaling and report of real runs.
+// compare, scaling and report with real runs.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Recipes of a run of a second or two, and where comparisons of them go.
+// Recipes of runs of a second or two, and the directories of their comparisons.
 class Compare : public testing::Test {
  protected:
   void SetUp() override {
@@ -24,7 +24,7 @@ class Compare : public testing::Test {
         "two",
         "nproc = 2\n[tutorial]\nmachine = \"two of them\"\nseconds = 91.3\n"
         "test_accuracy = 99.24\n");
-    recipe("threads", "nproc = 2\nranks = \"thread\"\n");
+    recipe("threads", "nproc = 2\nrank_type = \"thread\"\n");
   }
 
   std::string recipe(const std::string& name, const std::string& settings) const {
@@ -59,7 +59,7 @@ int64_t count_lines(const std::string& path, const std::string& with_text) {
 }
 
 TEST_F(Compare, NamesTheWinner) {
-  // It learns nothing.
+  // This recipe learns nothing.
   recipe("still", "strategy = \"sequential\"\noptimizer = \"sgd\"\nlr = 1e-9\n");
   ASSERT_TRUE(compare({"still", "one"}).status.ok());
   const auto table = nlohmann::json::parse(read_file(out_ + "/table.json"));
@@ -90,8 +90,8 @@ std::vector<double> seconds_of_runs(const nlohmann::json& row) {
   return seconds;
 }
 
-TEST_F(Compare, RepeatedRunsAreMadeInTurnAndGiveMedians) {
-  // Its directory would be that of one's second run.
+TEST_F(Compare, RepeatsInTurnAndReportsMedians) {
+  // Its directory would be that of the second run of "one".
   recipe("one.2", "strategy = \"sequential\"\n");
   const auto result = tandem_run(
       {"compare", scratch_ / "one.toml", scratch_ / "one.2.toml", "--repeat", "4",
@@ -124,7 +124,7 @@ TEST_F(Compare, RepeatedRunsAreMadeInTurnAndGiveMedians) {
   EXPECT_THAT(result.output, HasSubstr("Figures are medians of 4 runs"));
 }
 
-TEST_F(Compare, SpeedUpsAreOfMediansOfThreeRuns) {
+TEST_F(Compare, SpeedUpsAreRatiosOfMediansOfThreeRuns) {
   const auto result = tandem_run(
       {"scaling", scratch_ / "threads.toml", "--nproc", "2,1", "--limit", "640",
        "--epochs", "1", "--out", out_});
@@ -192,8 +192,8 @@ TEST_F(Compare, SummaryHasTrafficAndMemory) {
     return json_number(out_ + "/" + name + "/summary.json", key);
   };
   EXPECT_EQ(value("one", "bytes_sent_per_rank"), 0);
-  // 20 steps of 7850 float32 gradients at least; over shared memory ranks hand out the
-  // parameters too.
+  // At least 20 steps of 7850 float32 gradients; over shared memory ranks also send the
+  // parameters.
   constexpr double kGradients = 20 * 7850 * 4;
   EXPECT_GE(value("threads", "bytes_sent_per_rank"), kGradients);
   EXPECT_LE(value("threads", "bytes_sent_per_rank"), kGradients * 1.5);
@@ -204,7 +204,7 @@ TEST_F(Compare, SummaryHasTrafficAndMemory) {
   EXPECT_GT(value("two", "train_accuracy"), 30);
 }
 
-TEST_F(Compare, ARunEqualsThatOfTrain) {
+TEST_F(Compare, RunsHaveTheResultsOfTrain) {
   ASSERT_TRUE(compare({"two"}).status.ok());
   const auto own = scratch_ / "own";
   ASSERT_TRUE(tandem_run({"train", scratch_ / "two.toml", "--limit", "1280", "--epochs",
@@ -215,7 +215,7 @@ TEST_F(Compare, ARunEqualsThatOfTrain) {
       json_value(own + "/summary.json", "parameters_sha256"));
 }
 
-TEST_F(Compare, GoesOnAfterAFailureAndEndsWithOne) {
+TEST_F(Compare, ContinuesAfterAFailureAndExitsWithOne) {
   // A loss that is not finite ends a run.
   recipe("broken", "optimizer = \"sgd\"\nlr = 1e36\n");
   const auto result = compare({"broken", "one"});
@@ -229,7 +229,7 @@ TEST_F(Compare, GoesOnAfterAFailureAndEndsWithOne) {
   EXPECT_TRUE(file_exists(out_ + "/report.html"));
 }
 
-TEST_F(Compare, SkipsWhatThisBuildCannotAndSaysWhy) {
+TEST_F(Compare, SkipsRecipesThatThisBuildCannotRunWithAReason) {
   recipe("hosts", "nnodes = 2\n");
   replace_file(scratch_ / "curve.toml", "[scaling]\nrecipes = [\"one.toml\"]\n");
   const auto result = compare({"hosts", "curve", "one"});
@@ -251,7 +251,7 @@ TEST_F(Compare, SkipsWhatThisBuildCannotAndSaysWhy) {
   EXPECT_THAT(nothing.output, HasSubstr("\n1 recipe: 1 skipped.\n"));
 }
 
-TEST_F(Compare, AWrongRecipeIsRefusedBeforeAnyIsRun) {
+TEST_F(Compare, RefusesAnInvalidRecipeBeforeTheFirstRun) {
   const auto unknown = recipe("unknown", "strategy = \"telepathy\"\n");
   const auto result = compare({"one", "unknown"});
   EXPECT_EQ(result.status.code, 2);
@@ -261,7 +261,7 @@ TEST_F(Compare, AWrongRecipeIsRefusedBeforeAnyIsRun) {
   EXPECT_FALSE(file_exists(out_ + "/one"));
 }
 
-TEST_F(Compare, SkipsARecipeForMpirunWhereThereIsNone) {
+TEST_F(Compare, SkipsARecipeForMpirunWithoutMpirun) {
   const auto mpi = recipe("mpi", "launcher = \"mpirun\"\nnproc = 2\n");
   const auto result = tandem_run(
       {"compare", mpi, scratch_ / "one.toml", "--limit", "640", "--out", out_},
@@ -271,7 +271,7 @@ TEST_F(Compare, SkipsARecipeForMpirunWhereThereIsNone) {
   EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
 }
 
-TEST_F(Compare, RefusesWrongInputBeforeTheFirstRun) {
+TEST_F(Compare, RefusesInvalidArgumentsBeforeTheFirstRun) {
   const auto refused = [&](const std::vector<std::string>& arguments, int code,
                            const std::string& reason) {
     const auto result = tandem_run(with(arguments, {"--out", out_}));
@@ -300,7 +300,7 @@ TEST_F(Compare, RefusesWrongInputBeforeTheFirstRun) {
   refused({"scaling", one, "--target", "99"}, 2, "--target");
 }
 
-TEST_F(Compare, DoesNotMixWithAnEarlierComparison) {
+TEST_F(Compare, RefusesTheDirectoryOfAnEarlierComparison) {
   ASSERT_TRUE(compare({"one"}).status.ok());
   const auto before = read_file(out_ + "/table.json");
   const auto again = compare({"threads"});
@@ -327,7 +327,7 @@ TEST_F(Compare, KeepsCheckpointsOfRunsThatFailed) {
   EXPECT_THAT(result.errors, HasSubstr("choose another --out"));
 }
 
-// The only data set is digits, which is drawn.
+// Only digits are available, because they are generated.
 Variables without_data(const Scratch& scratch) {
   return {{"TANDEM_DATA", scratch / "none"}, {"XDG_CACHE_HOME", scratch / "cache"}};
 }
@@ -365,7 +365,7 @@ TEST_F(Compare, SkipsRecipesThatLackTheirDataAndListsThem) {
       AllOf(HasSubstr("a skipped: mnist is missing"), HasSubstr("1 done, 2 skipped")));
 }
 
-TEST_F(Compare, RecipesOfOneNameGetDirectoriesOfTheirOwn) {
+TEST_F(Compare, RecipesWithTheSameNameGetDifferentDirectories) {
   ASSERT_TRUE(compare({"one", "one"}).status.ok());
   EXPECT_TRUE(file_exists(out_ + "/one/summary.json"));
   EXPECT_TRUE(file_exists(out_ + "/one-2/summary.json"));
@@ -386,7 +386,7 @@ TEST_F(Compare, ScalingRunsEachNumberOfRanks) {
   EXPECT_TRUE(file_exists(out_ + "/report.html"));
 }
 
-TEST_F(Compare, FiguresOfOneNumberOfRanksDoNotStandBesideAnother) {
+TEST_F(Compare, ShowsFiguresOfTutorialsOnlyForTheSameNumberOfRanks) {
   recipe(
       "losses",
       "nproc = 2\n[tutorial]\nseconds = 77.7\nlast_losses = [0.231, 0.36, 0.3]\n");
@@ -457,13 +457,13 @@ TEST_F(Compare, AScalingRecipeNamesRecipesAndRanks) {
   EXPECT_THAT(trained.errors, HasSubstr("start it with tandem scaling"));
 }
 
-TEST_F(Compare, ReportIsMadeAgainFromWhatIsThere) {
+TEST_F(Compare, ReportIsWrittenAgainFromFiles) {
   ASSERT_TRUE(compare({"one", "threads"}).status.ok());
   const auto before = read_file(out_ + "/report.html");
   remove_all(out_ + "/report.html");
   ASSERT_TRUE(tandem_run({"report", out_}).status.ok());
   EXPECT_EQ(read_file(out_ + "/report.html"), before);
-  // Of one run alone, too.
+  // A report of a single run.
   ASSERT_TRUE(tandem_run({"report", out_ + "/one"}).status.ok());
   EXPECT_TRUE(file_exists(out_ + "/one/report.html"));
 
@@ -477,8 +477,8 @@ TEST_F(Compare, ReportIsMadeAgainFromWhatIsThere) {
 }
 
 TEST_F(Compare, ChartsDrawEveryRowOfTheMetrics) {
-  // A name that is HTML must stay a text.
-  recipe("a<b>&", "nproc = 2\nranks = \"thread\"\n");
+  // A name with HTML must stay a text.
+  recipe("a<b>&", "nproc = 2\nrank_type = \"thread\"\n");
   const std::vector<std::string> names = {"one", "two", "a<b>&"};
   const auto result = compare(names);
   ASSERT_TRUE(result.status.ok()) << result.errors;

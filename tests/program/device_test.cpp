@@ -1,5 +1,4 @@
-// --device and --backend nccl on hosts without a GPU: one line that says what is
-// missing.
+// --device and --backend nccl on hosts without a GPU: one line names the missing part.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +26,7 @@ class Devices : public testing::Test {
   }
 };
 
-TEST_F(Devices, CudaSaysWhatIsMissing) {
+TEST_F(Devices, CudaNamesTheMissingPart) {
   for (const std::string ranks : {"1", "3"}) {
     const auto result = tandem_run(
         {"train", "--data", "digits", "--limit", "100", "--device", "cuda", "--nproc",
@@ -44,7 +43,7 @@ TEST_F(Devices, CudaSaysWhatIsMissing) {
   }
 }
 
-TEST_F(Devices, EvalAndBenchSayTheSame) {
+TEST_F(Devices, EvalAndBenchPrintTheSameError) {
   const std::vector<std::vector<std::string>> commands = {
       {"eval", "--checkpoint", "/nowhere", "--device"},
       {"bench", "step", "--device"},
@@ -65,7 +64,7 @@ TEST_F(Devices, EvalAndBenchSayTheSame) {
   }
 }
 
-TEST_F(Devices, AutoTakesTheCpuAndThatIsTheDefault) {
+TEST_F(Devices, AutoUsesTheCpuAndIsTheDefault) {
   const auto train = [](const std::vector<std::string>& more) {
     std::vector<std::string> command = {"train",    "--data",  "digits", "--model",
                                         "lenet3x3", "--limit", "200",    "--epochs",
@@ -80,7 +79,7 @@ TEST_F(Devices, AutoTakesTheCpuAndThatIsTheDefault) {
   EXPECT_EQ(train({}).status.code, 0);
 }
 
-TEST_F(Devices, TheRecipeForGpusNamesTheOneForCpus) {
+TEST_F(Devices, TheRecipeForGpusNamesTheRecipeForCpus) {
   const std::string recipes = source_dir() + "/recipes/";
   const auto result = tandem_run(
       {"train", recipes + "amp-nccl.toml", "--data", "digits", "--limit", "300"});
@@ -104,7 +103,7 @@ TEST_F(Devices, TheRecipeForGpusNamesTheOneForCpus) {
                            HasSubstr("2 recipes: 1 done, 1 skipped.")));
 }
 
-TEST_F(Devices, NcclSaysThatTheRanksAreOnTheCpu) {
+TEST_F(Devices, NcclNeedsRanksOnGpus) {
   const auto result = tandem_run(
       {"train", "--data", "digits", "--limit", "100", "--backend", "nccl", "--nproc",
        "2"});
@@ -113,7 +112,7 @@ TEST_F(Devices, NcclSaysThatTheRanksAreOnTheCpu) {
       result.errors, AllOf(HasSubstr("backend nccl"), HasSubstr("--device cuda")));
 }
 
-TEST_F(Devices, DoctorSaysWhereRanksCanCompute) {
+TEST_F(Devices, DoctorListsGpus) {
   const auto result = tandem_run({"doctor"});
   EXPECT_EQ(result.status.code, 0);
   EXPECT_THAT(

@@ -1,4 +1,4 @@
-// --device cuda on devices in main memory: what a user of a GPU sees.
+// --device cuda on devices in main memory, as a user of a GPU sees it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,12 +32,12 @@ TEST_F(FarProgramRuns, TheSummaryHasTheDevicesPeakMemory) {
   const auto one = run_far_program(train({"--device", "cuda"}));
   ASSERT_TRUE(one.status.ok()) << one.errors;
   const double mib = json_number(summary_, "peak_device_memory_mib");
-  // Parameters, gradients, and 320 images of 784 bytes with the test's.
+  // Parameters, gradients, and 320 images of 784 bytes, with those of the test.
   EXPECT_GT(mib, (2 * 7850 * 4 + 320 * 784) / 1048576.0);
   EXPECT_LT(mib, 20);
   EXPECT_GT(json_number(summary_, "peak_memory_mib"), mib);
   remove_all(out_);
-  // Two of each: images, parameters and gradients.
+  // Two ranks have two copies of images, parameters and gradients.
   for (const auto& [ranks, device] :
        {std::pair("process", "cuda"), {"thread", "cuda"}, {"process", "cuda:1"}}) {
     const auto two = run_far_program(
@@ -49,12 +49,12 @@ TEST_F(FarProgramRuns, TheSummaryHasTheDevicesPeakMemory) {
   }
 }
 
-TEST_F(FarProgramRuns, OnTheCpuNoSummarySpeaksOfDevices) {
+TEST_F(FarProgramRuns, TheSummaryOfACpuRunHasNoDeviceMemory) {
   ASSERT_TRUE(run_far_program(train({"--device", "cpu"})).status.ok());
   EXPECT_THAT(read_file(summary_), Not(HasSubstr("device_memory")));
 }
 
-TEST_F(FarProgramRuns, CompareHasAColumnOfTheirMemory) {
+TEST_F(FarProgramRuns, CompareHasAColumnOfDeviceMemory) {
   replace_file(
       scratch_ / "far.toml",
       "model = \"simplenet\"\nlimit = 320\nstrategy = \"sequential\"\ndevice = "
@@ -83,7 +83,7 @@ TEST_F(FarProgramRuns, CompareHasAColumnOfTheirMemory) {
   EXPECT_THAT(compare({"near"}, "cpu").output, Not(HasSubstr("GPU MiB")));
 }
 
-TEST_F(FarProgramRuns, WithoutEnoughDeviceMemoryARunFailsWithOneLine) {
+TEST_F(FarProgramRuns, TooLittleDeviceMemoryIsOneLine) {
   for (const char* ranks : {"1", "2"}) {
     const auto result = run_far_program(
         train({"--device", "cuda", "--batch-size", "160", "--nproc", ranks}),
@@ -99,7 +99,7 @@ TEST_F(FarProgramRuns, WithoutEnoughDeviceMemoryARunFailsWithOneLine) {
   }
 }
 
-TEST_F(FarProgramRuns, TheRecipeForGpusTrainsAsTheOneForCpus) {
+TEST_F(FarProgramRuns, TheRecipeForGpusTrainsAsTheRecipeForCpus) {
   const auto losses = [&](const std::string& recipe) {
     const auto result = run_far_program(
         {"train", source_dir() + "/recipes/" + recipe + ".toml", "--data", "digits",
@@ -116,7 +116,7 @@ TEST_F(FarProgramRuns, TheRecipeForGpusTrainsAsTheOneForCpus) {
   }());
 }
 
-TEST_F(FarProgramRuns, WithoutADriverOneLineRepeatsItsReason) {
+TEST_F(FarProgramRuns, PrintsTheDriversErrorInOneLine) {
   const auto result =
       run_far_program(train({"--device", "cuda"}), {{"FAR_WHY_NONE", "no driver"}});
   EXPECT_EQ(result.status.code, 2);
@@ -138,7 +138,7 @@ TEST_F(FarProgramRuns, DoctorListsTheDevices) {
       result.output, AllOf(HasSubstr("ok   CUDA: "), HasSubstr("\"far device\"")));
 }
 
-// "Test set: ...", the last of them.
+// The last line "Test set: ...".
 std::string last_test(const std::string& output) {
   const size_t begin = output.rfind("Test set: ");
   return begin == std::string::npos
@@ -146,7 +146,7 @@ std::string last_test(const std::string& output) {
              : output.substr(begin, output.find('(', begin) - begin);
 }
 
-TEST_F(FarProgramRuns, EvalThereHasTheNumbersOfTheCpu) {
+TEST_F(FarProgramRuns, EvalHasTheNumbersOfTheCpu) {
   const auto trained = run_far_program(train({"--device", "cuda"}));
   ASSERT_TRUE(trained.status.ok()) << trained.errors;
   const auto eval = [&](const std::string& device, const Variables& variables = {}) {
@@ -167,7 +167,7 @@ TEST_F(FarProgramRuns, EvalThereHasTheNumbersOfTheCpu) {
   EXPECT_THAT(missing.errors, HasSubstr("device is cuda:7, expected cuda:0 to cuda:3"));
 }
 
-TEST_F(FarProgramRuns, BenchStepIsThereAndWaitsForIt) {
+TEST_F(FarProgramRuns, BenchStepRunsOnTheDeviceAndWaits) {
   const auto bench = [&](const std::string& device) {
     const auto result = run_far_program(
         {"bench", "step", "--model", "simplenet", "--data", "digits", "--steps", "2",
@@ -179,12 +179,12 @@ TEST_F(FarProgramRuns, BenchStepIsThereAndWaitsForIt) {
   const auto far = bench("cuda");
   EXPECT_EQ(far.value("device", ""), "xpu:0");
   EXPECT_EQ(far.value("executor", ""), "eager");
-  // No measure of speed: each step has slept so long.
+  // This is no measure of speed: each step sleeps this long.
   EXPECT_GE(far.value("p10", 0.0), 1000);
   EXPECT_EQ(bench("cpu").value("device", ""), "cpu");
 }
 
-TEST_F(FarProgramRuns, BenchOptimizerIsThereAndWaitsForIt) {
+TEST_F(FarProgramRuns, BenchOptimizerRunsOnTheDeviceAndWaits) {
   const auto result = run_far_program(
       {"bench", "optimizer", "--parameters", "1000", "--repeats", "1", "--optimizers",
        "adadelta", "--json", "--device", "cuda"},
@@ -194,7 +194,7 @@ TEST_F(FarProgramRuns, BenchOptimizerIsThereAndWaitsForIt) {
   EXPECT_EQ(json.at("device"), "xpu:0");
   const auto& row = json.at("results").at(0);
   EXPECT_EQ(row.at("bytes"), 1000 * 4 * 7);
-  // Each figure is of 20 that were waited for once.
+  // Each figure is the mean of 20 updates with one wait.
   EXPECT_GE(row.at("ms").get<double>(), 100.0 / 20);
   EXPECT_GE(row.at("memcpy_ms").get<double>(), 100.0 / 20);
 }

@@ -1,5 +1,5 @@
-// What a user of other tools types in the first hour: it works, or one line says how it
-// is done here.
+// Commands that users of other tools try first: they work, or one line names the
+// command of tandem.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST(FirstHour, ARecipeInTheCheckoutIsSuggestedForAWrongName) {
           HasSubstr("amp-fp16, amp-nccl, ")));
 }
 
-TEST(FirstHour, OtherToolsWordsWork) {
+TEST(FirstHour, AcceptsNamesOfOtherTools) {
   const auto result = tandem_run(
       {"train", "--strategy", "ddp", "--learning-rate", "0.5", "--nproc", "3",
        "--model", "simplenet", "--limit", "192"});
@@ -55,7 +55,7 @@ TEST(FirstHour, ARunsDirectoryStandsForItsNewestCheckpoint) {
           .status.ok());
 }
 
-TEST(FirstHour, AFinishedRunSaysSo) {
+TEST(FirstHour, AFinishedRunIsReportedAsFinished) {
   const Scratch scratch;
   const Arguments train = {"train",   "--model", "simplenet", "--limit",      "192",
                            "--nproc", "3",       "--out",     scratch / "run"};
@@ -71,7 +71,7 @@ TEST(FirstHour, AFinishedRunSaysSo) {
           Not(HasSubstr("0 samples/s"))));
 }
 
-TEST(FirstHour, ADryRunFromTheMiddleOfAnEpochMakesItsTwoStepsToo) {
+TEST(FirstHour, ADryRunResumesInTheMiddleOfAnEpoch) {
   const Scratch scratch;
   const Arguments train = {"train", "--model", "simplenet",    "--limit",
                            "640",   "--out",   scratch / "run"};
@@ -85,7 +85,7 @@ TEST(FirstHour, ADryRunFromTheMiddleOfAnEpochMakesItsTwoStepsToo) {
   EXPECT_THAT(result.output, HasSubstr("step 6/6"));
 }
 
-TEST(FirstHour, NoEpochsSaveTheInitialWeights) {
+TEST(FirstHour, ZeroEpochsSaveTheInitialWeights) {
   const Scratch scratch;
   const auto result = tandem_run(
       {"train", "--model", "simplenet", "--limit", "64", "--epochs", "0", "--out",
@@ -95,7 +95,7 @@ TEST(FirstHour, NoEpochsSaveTheInitialWeights) {
   EXPECT_TRUE(file_exists(scratch / "run/checkpoints/step-00000000/model.safetensors"));
 }
 
-TEST(FirstHour, ManyRanksOnFewCpusAreWarnedOf) {
+TEST(FirstHour, WarnsOfManyRanksOnFewCpus) {
   const auto cpus = std::to_string(usable_cpus());
   const auto ranks = std::to_string(2 * usable_cpus() + 1);
   const auto result = tandem_run(

@@ -1,5 +1,5 @@
-// Hogwild by the real program: ranks really step at the same time, and the result is as
-// good as that of one rank.
+// Hogwild in the real program: ranks step at the same time, and the result is as
+// accurate as that of one rank.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ struct Step {
   int64_t end = 0;
 };
 
-// The steps of each of two ranks, by the trace of all.
+// Returns the steps of two ranks, from the trace of all ranks.
 std::vector<std::vector<Step>> steps_in(const std::string& trace) {
   std::vector<std::vector<Step>> steps(2);
   std::istringstream lines(read_file(trace));
@@ -65,7 +65,7 @@ TEST_P(Hogwild, StepsOfDifferentRanksOverlapInTime) {
        "--trace", "--out", scratch / "run"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   const auto steps = steps_in(scratch / "run/trace.json");
-  // All ten of each rank are in it.
+  // The trace has all ten steps of each rank.
   ASSERT_EQ(steps[0].size(), 10u);
   ASSERT_EQ(steps[1].size(), 10u);
   for (const auto& rank : steps) {
@@ -99,7 +99,7 @@ TEST_P(Hogwild, IsAsAccurateAsOneRank) {
       one, 0.5);
 }
 
-TEST_P(Hogwild, GoesOnFromACheckpoint) {
+TEST_P(Hogwild, ResumesFromACheckpoint) {
   const Scratch scratch;
   const std::vector<std::string> command = {
       "train",       "--strategy",  "hogwild", "--nproc",      "4",
@@ -111,16 +111,16 @@ TEST_P(Hogwild, GoesOnFromACheckpoint) {
   more.insert(more.end(), {"--resume", "auto", "--epochs", "2"});
   const auto resumed = tandem_run(more);
   EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
-  // Five steps of batch 64 an epoch.
+  // An epoch has five steps of batch 64.
   EXPECT_EQ(json_number(scratch / "run/summary.json", "steps"), 10);
 }
 
-TEST(HogwildRecipe, PrintsTheLinesOfItsDocument) {
+TEST(HogwildRecipe, PrintsTheTutorialsLines) {
   const auto result = tandem_run(
       {"train", source_dir() + "/recipes/hogwild.toml", "--data", "digits", "--limit",
        "640", "--epochs", "2"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
-  // The whole dataset: the document prints len(dataloader.dataset).
+  // The size of the whole data set: the tutorial prints len(dataloader.dataset).
   EXPECT_THAT(result.output, HasSubstr("640 data samples ---> Worker: 0\n"));
   EXPECT_THAT(result.output, HasSubstr("640 data samples ---> Worker: 1\n"));
   for (const char* start : {"rank: 0 -- epoch: 2", "rank: 1 -- epoch: 2"}) {

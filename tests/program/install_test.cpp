@@ -1,4 +1,4 @@
-// An installed tandem is found by another project, and its examples run.
+// Projects that use an installed tandem, and examples.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,13 +20,14 @@ void expect_ok(const CommandResult& result) {
   EXPECT_TRUE(result.status.ok()) << result.output << result.errors;
 }
 
-// An installed tandem in "prefix", and projects that are built against it.
+// An installation in "prefix" and projects that are built against it.
 class Install : public testing::Test {
  protected:
   Install() {
     expect_ok(run_command({"cmake", "--install", binary_dir(), "--prefix", prefix_}));
   }
-  // Returns the folder of the project's programs. `found`: CMake's flag to find tandem.
+  // Returns the folder of the project's programs. `found`: CMake's flag that finds
+  // tandem.
   std::string build(const std::string& source, const std::string& found) const {
     const auto build = scratch_ / "build";
     expect_ok(run_command(
@@ -38,7 +39,7 @@ class Install : public testing::Test {
   std::string build(const std::string& source) const {
     return build(source, "-DCMAKE_PREFIX_PATH=" + prefix_);
   }
-  // A user's project of one program.
+  // A project of a user with one program.
   std::string project() const {
     const auto source = scratch_ / "project";
     make_directories(source);
@@ -54,7 +55,7 @@ class Install : public testing::Test {
             "tandem_skip_unused(mine)\n");
     return source;
   }
-  // A user's copy of an example.
+  // A copy of an example.
   std::string copy(const std::string& example) const {
     const auto source = scratch_ / example;
     std::filesystem::copy(source_dir() + "/examples/" + example, source);
@@ -65,7 +66,7 @@ class Install : public testing::Test {
   const std::string prefix_ = scratch_ / "prefix";
 };
 
-TEST_F(Install, AProjectOfItsOwnBuildsAgainstIt) {
+TEST_F(Install, AnExternalProjectBuildsAgainstTheInstallation) {
   const auto mine = build(project()) + "/mine";
   const auto run =
       run_command({prefix_ + "/bin/tandem", "launch", "--nproc-per-node", "3", mine});
@@ -75,7 +76,7 @@ TEST_F(Install, AProjectOfItsOwnBuildsAgainstIt) {
   EXPECT_THAT(run.output, HasSubstr("1 + ... + 3 = 6"));
 }
 
-TEST_F(Install, AProjectBuildsAgainstABuildTree) {
+TEST_F(Install, AnExternalProjectBuildsAgainstABuildTree) {
   const auto mine = build(project(), "-Dtandem_DIR=" + binary_dir()) + "/mine";
   const auto run = tandem_run({"launch", "--nproc-per-node", "2", mine});
   expect_ok(run);
@@ -103,7 +104,7 @@ CommandResult launch_example(int ranks, const std::vector<std::string>& command)
   return tandem_run(all);
 }
 
-TEST(Examples, HelloRanksAddsUp) {
+TEST(Examples, HelloRanksPrintsTheSum) {
   const auto run = launch_example(4, {"hello_ranks"});
   expect_ok(run);
   EXPECT_THAT(run.output, HasSubstr("1 + ... + 4 = 10"));
@@ -122,7 +123,7 @@ TEST(Examples, OwnLoopEndsWithEqualWeightsOnAllRanks) {
   EXPECT_EQ(weights_of("0"), weights_of("2"));
 }
 
-// The lines with `mark`, from behind it.
+// Returns the lines with `mark`, from the end of `mark` on.
 std::vector<std::string> lines_after(const std::string& text, const std::string& mark) {
   std::vector<std::string> found;
   std::istringstream lines(text);
@@ -135,9 +136,9 @@ std::vector<std::string> lines_after(const std::string& text, const std::string&
   return found;
 }
 
-// Document 002's two programs: ten lines of each rank, whose losses are of its own
-// data, and one set of weights.
-void expect_document_002(const CommandResult& run, size_t ranks) {
+// The two programs of tutorial 002 print ten lines of each rank, whose losses are of
+// different data, and equal weights.
+void expect_tutorial_002(const CommandResult& run, size_t ranks) {
   expect_ok(run);
   const auto losses = lines_after(run.output, "Epoch: 9, Loss: ");
   EXPECT_EQ(losses.size(), ranks);
@@ -148,17 +149,17 @@ void expect_document_002(const CommandResult& run, size_t ranks) {
   EXPECT_EQ(std::set<std::string>(weights.begin(), weights.end()).size(), 1u);
 }
 
-TEST(Examples, AProgramIsStartedByALauncher) {
-  expect_document_002(launch_example(4, {"launch"}), 4);
+TEST(Examples, LaunchTrainsUnderALauncher) {
+  expect_tutorial_002(launch_example(4, {"launch"}), 4);
 }
 
-TEST(Examples, AProgramStartsItsOwnRanks) {
+TEST(Examples, SpawnStartsItsOwnRanks) {
   const auto run = run_command({program("spawn"), "3"});
-  expect_document_002(run, 3);
+  expect_tutorial_002(run, 3);
   EXPECT_THAT(run.output, testing::EndsWith("3 ranks have ended\n"));
 }
 
-// --- document 003's look at gradients ---
+// --- tutorial 003's look at gradients ---
 
 std::vector<double> numbers_of(const std::string& line) {
   std::istringstream words(line);
@@ -173,7 +174,7 @@ std::vector<double> numbers_of(const std::string& line) {
   return numbers;
 }
 
-// A block of the output: what each rank has, and the difference that is told.
+// A block of the output: the values of each rank, and their printed difference.
 struct Shown {
   std::vector<std::vector<double>> of_ranks;
   double difference = -1;
@@ -208,7 +209,7 @@ void expect_means(const Shown& after, const Shown& before) {
   EXPECT_NE(before.of_ranks[1], before.of_ranks[0]);
   EXPECT_NE(before.of_ranks[2], before.of_ranks[0]);
   EXPECT_NE(before.of_ranks[2], before.of_ranks[1]);
-  // Four values, and their norm, which is no mean.
+  // Four values, and their norm, which is not averaged.
   for (size_t i = 0; i < 4; ++i) {
     const double sum =
         before.of_ranks[0][i] + before.of_ranks[1][i] + before.of_ranks[2][i];
@@ -264,7 +265,7 @@ TEST(Examples, RanksRequestAServiceFromAnotherRank) {
   }
 }
 
-TEST(Examples, AnObserverEndsTheRunAndItsProgramEvaluatesTheBest) {
+TEST(Examples, AnObserverEndsTheRunAndTheProgramEvaluatesTheBest) {
   const Scratch scratch;
   const auto run = launch_example(3, {"observer", scratch / "run"});
   expect_ok(run);

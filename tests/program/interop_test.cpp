@@ -1,4 +1,4 @@
-// Weights between the real program and PyTorch, as a user moves them.
+// Weights that a user moves between the real program and PyTorch.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class InteropProgram : public testing::Test {
     ASSERT_TRUE(made.status.ok()) << made.errors;
   }
 
-  // "Average loss: 0.1234, Accuracy: 480/500".
+  // The line "Average loss: 0.1234, Accuracy: 480/500".
   std::string python_says(const std::string& weights) {
     const auto result = run_peer({"evaluate", "--data", data_, "--weights", weights});
     EXPECT_TRUE(result.status.ok()) << result.errors;
@@ -40,12 +40,12 @@ class InteropProgram : public testing::Test {
   std::string data_ = scratch_ / "digits";
 };
 
-TEST_F(InteropProgram, CheckpointAndItsExportsGivePythonOurResult) {
+TEST_F(InteropProgram, CheckpointAndExportsHaveTheSameResultInPython) {
   const auto out = scratch_ / "run";
   const auto trained = tandem_run(
       {"train", "--data", data_, "--model", "net", "--nproc", "3", "--out", out});
   ASSERT_TRUE(trained.status.ok()) << trained.errors;
-  // 214 samples of each rank's own, in batches of 64.
+  // Each rank has 214 samples, in batches of 64.
   const auto checkpoint = out + "/checkpoints/step-00000004";
   const auto ours = tandem_says({"eval", "--checkpoint", checkpoint});
   EXPECT_THAT(ours, HasSubstr("/500"));
@@ -61,14 +61,14 @@ TEST_F(InteropProgram, CheckpointAndItsExportsGivePythonOurResult) {
         {"same", "--first", file, "--second", checkpoint + "/model.safetensors"});
     EXPECT_TRUE(same.status.ok()) << same.errors;
     EXPECT_EQ(python_says(file), ours);
-    // And back again.
+    // And back to tandem.
     EXPECT_EQ(
         tandem_says({"train", "--data", data_, "--epochs", "0", "--init", file}), ours);
   }
 }
 
-// A residual network with batch norm, trained by a program of its own.
-TEST_F(InteropProgram, ExportOfACustomModelLoadsStrictlyInPythonWithTheRunsAccuracy) {
+// A residual network with batch norm, trained by its own program.
+TEST_F(InteropProgram, ExportOfACustomModelHasTheSameAccuracyInPython) {
   const auto out = scratch_ / "run";
   const auto recipe = scratch_ / "run.toml";
   replace_file(
@@ -94,7 +94,7 @@ TEST_F(InteropProgram, ExportOfACustomModelLoadsStrictlyInPythonWithTheRunsAccur
   }
 }
 
-TEST_F(InteropProgram, PythonsWeightsGiveItsResultHere) {
+TEST_F(InteropProgram, WeightsOfPythonHaveTheSameResult) {
   ASSERT_TRUE(run_peer({"save", "--out", scratch_ / "."}).status.ok());
   const auto theirs = python_says(scratch_ / "state.pt");
   EXPECT_THAT(theirs, HasSubstr("/500"));
@@ -113,7 +113,7 @@ TEST_F(InteropProgram, PythonsWeightsGiveItsResultHere) {
       theirs);
 }
 
-TEST_F(InteropProgram, WeightsThatWillNotDoEndTheRunWithOneLine) {
+TEST_F(InteropProgram, UnusableWeightsEndTheRunWithOneLine) {
   ASSERT_TRUE(run_peer({"save", "--out", scratch_ / "."}).status.ok());
   replace_file(scratch_ / "text.pt", "not weights\n");
   struct Case {

@@ -1,4 +1,4 @@
-// What each component installs; scripts/package makes Debian's packages of them.
+// Files of each installed component, of which scripts/package makes Debian's packages.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using testing::Not;
 
 using Names = std::set<std::string>;
 
-// Of all files and links below a folder, relative to it.
+// Returns all files and links below a folder, relative to it.
 Names files_below(const fs::path& root) {
   Names names;
   for (const auto& entry : fs::recursive_directory_iterator(root)) {
@@ -34,7 +34,7 @@ Names files_below(const fs::path& root) {
   return names;
 }
 
-// A component that was installed alone, once for all tests.
+// A component that is installed alone, once for all tests.
 class Installed {
  public:
   explicit Installed(const std::string& component) {
@@ -49,7 +49,7 @@ class Installed {
   Names files(const std::string& folder = "") const {
     return files_below(fs::path(prefix()) / folder);
   }
-  // The only file of this name.
+  // Returns the path of the only file with this name.
   std::string path_of(const std::string& name) const {
     for (const auto& file : files()) {
       if (fs::path(file).filename() == name) {
@@ -88,7 +88,7 @@ Names commands() {
   return words_of(tandem_run({"--describe"}).output, "      \"name\": \"([a-z]+)\"");
 }
 
-// Those that LibTorch names without a use for them (cmake/TandemUnused.cmake).
+// Libraries that LibTorch names but does not use (cmake/TandemUnused.cmake).
 Names unused_libraries() {
   const auto folder = binary_dir() + "/unused";
   return fs::exists(folder) ? files_below(folder) : Names();
@@ -96,7 +96,7 @@ Names unused_libraries() {
 
 // --- files ---
 
-TEST(Packages, TheProgramComesWithRecipesAndPagesOfEachCommand) {
+TEST(Packages, ProgramHasRecipesAndAPageForEachCommand) {
   auto files = runtime().files();
   for (const auto& recipe : fs::directory_iterator(source_dir() + "/recipes")) {
     const auto name = "share/tandem/recipes/" + recipe.path().filename().string();
@@ -129,7 +129,7 @@ TEST(Packages, TheProgramComesWithRecipesAndPagesOfEachCommand) {
                  "share/doc/tandem/changelog.gz", "share/doc/tandem/copyright"));
 }
 
-TEST(Packages, TheLibraryComesWithHeadersAndExamplesAndNothingOfTheProgram) {
+TEST(Packages, LibraryHasHeadersAndExamplesOnly) {
   const auto files = development().files();
   EXPECT_THAT(
       files,
@@ -152,7 +152,7 @@ CommandResult installed_run(std::vector<std::string> arguments) {
   return run_command(arguments);
 }
 
-TEST(Packages, AnInstalledProgramFindsItsWorkerAndARecipeByItsName) {
+TEST(Packages, AnInstalledProgramFindsWorkerAndRecipes) {
   const auto result = installed_run(
       {"train", "ddp-linear", "--data", "digits", "--limit", "64", "--epochs", "1",
        "--nproc", "2"});
@@ -162,8 +162,8 @@ TEST(Packages, AnInstalledProgramFindsItsWorkerAndARecipeByItsName) {
   EXPECT_TRUE(named.status.ok()) << named.errors;
 }
 
-// With the real ones their own libraries would come, GDAL's and Qt's among them.
-TEST(Packages, AnInstalledWorkerLoadsNoLibraryThatLibTorchOnlyNames) {
+// The real libraries would load their own, among them GDAL's and Qt's.
+TEST(Packages, AnInstalledWorkerLoadsNoUnusedLibrary) {
   if (unused_libraries().empty()) {
     GTEST_SKIP() << "this LibTorch names no library without a use for it, as Debian's "
                     "does; scripts/build, then scripts/test -R LibTorchOnlyNames";
@@ -175,10 +175,10 @@ TEST(Packages, AnInstalledWorkerLoadsNoLibraryThatLibTorchOnlyNames) {
   EXPECT_THAT(
       words_of(loaded.output, "=> /(?:usr/)?lib/[^ ]*(lib(?:opencv_|av|sw)[^ ]*)"),
       IsEmpty());
-  // The first name it meets; the others are this file's, too.
+  // The first name that it loads; the other names are links to the same file.
   const auto found = words_of(loaded.output, "=> [^ ]*/libexec/tandem/unused/([^ ]+)");
   EXPECT_EQ(found.size(), 1u) << loaded.output;
-  // Without the folder it loads the real ones.
+  // Without the folder the worker loads the real libraries.
   const Scratch scratch;
   const auto alone = scratch / "tandem-worker";
   fs::copy(worker, alone);
@@ -186,7 +186,7 @@ TEST(Packages, AnInstalledWorkerLoadsNoLibraryThatLibTorchOnlyNames) {
   EXPECT_TRUE(run_command({alone, "train", "--help"}).status.ok());
 }
 
-TEST(Packages, ComparisonsTakeRecipesByTheirNames) {
+TEST(Packages, CompareAcceptsNamesOfRecipes) {
   const Scratch scratch;
   const auto result = installed_run(
       {"compare", "quickstart", "--limit", "64", "--out", scratch / "compare"});
@@ -235,7 +235,7 @@ TEST(Packages, AnUnknownFlagIsReportedBeforeAnUnknownRecipe) {
   }
 }
 
-TEST(Packages, AFileOfThisNameWinsOverAnInstalledRecipeAndAFolderDoesNot) {
+TEST(Packages, AFileOverridesAnInstalledRecipeAndAFolderDoesNot) {
   const Scratch scratch;
   make_directories(scratch / "quickstart");
   replace_file(scratch / "ddp-linear", "nosuch = 1\n");
@@ -259,7 +259,7 @@ class Pages : public testing::Test {
                       "scripts/test -R Pages";
     }
   }
-  // A page as it is read, without what breaks words and lines of it.
+  // Returns the text of a page without hyphenation and line breaks.
   static CommandResult read(const std::string& name) {
     return run_command(
         {"man", "--warnings", "--no-hyphenation", "-E", "ascii", "-l",
@@ -268,7 +268,7 @@ class Pages : public testing::Test {
   }
 };
 
-TEST_F(Pages, HaveNoErrorsAndASectionForEachQuestion) {
+TEST_F(Pages, HaveNoErrorsAndAllSections) {
   for (const auto& command : commands()) {
     const auto page = read("tandem-" + command);
     EXPECT_TRUE(page.status.ok()) << command;
@@ -306,7 +306,7 @@ TEST_F(Pages, NameEveryFlagOfTheHelp) {
   }
 }
 
-TEST_F(Pages, ListWhatASettingCanBeWithItsMeaning) {
+TEST_F(Pages, ListTheValuesOfASettingWithTheirMeaning) {
   EXPECT_THAT(
       read("tandem-train").output,
       AllOf(
@@ -314,7 +314,7 @@ TEST_F(Pages, ListWhatASettingCanBeWithItsMeaning) {
           HasSubstr("Default: 64")));
 }
 
-TEST_F(Pages, AreAlsoOneReferenceInMarkdown) {
+TEST_F(Pages, AreAlsoWrittenAsMarkdown) {
   const Scratch scratch;
   const auto written = run_command(
       {"python3", source_dir() + "/packaging/pages", program(), scratch / "pages.md"},
@@ -334,9 +334,9 @@ TEST_F(Pages, AreAlsoOneReferenceInMarkdown) {
 
 struct Completion {
   const char* name;
-  // The last is the one that is completed.
+  // The last word is completed.
   std::vector<std::string> words;
-  // Some of them, and one that must not be there.
+  // Some of the offered words, and a word that must not be offered.
   Names offers;
   std::string leaves_out = "nothing";
 };
@@ -389,7 +389,7 @@ TEST_P(Completions, OfFish) {
   Names offered;
   for (const auto& row : sorted_lines(result.output)) {
     const auto word = row.substr(0, row.find('\t'));
-    // Behind --flag= fish repeats that.
+    // After --flag= fish repeats the flag.
     offered.insert(word.substr(word.find('=') + 1));
   }
   EXPECT_THAT(offered, IsSupersetOf(GetParam().offers));
@@ -430,14 +430,14 @@ TEST_F(Pages, ZshUnderstandsItsCompletion) {
 
 // --- an installed library ---
 
-TEST(Packages, ACompilerNeedsWhatPkgConfigSaysAndNoMore) {
+TEST(Packages, PkgConfigHasTheFlagsOfACompiler) {
   if (!TANDEM_HAS_PC) {
     GTEST_SKIP() << "pkg-config is for Debian's LibTorch; scripts/build, then "
-                    "scripts/test -R Packages.ACompilerNeeds";
+                    "scripts/test -R Packages.PkgConfigHasTheFlagsOfACompiler";
   }
   const auto folder = fs::path(development().path_of("tandem.pc")).parent_path();
   const Scratch scratch;
-  // With every object of the libraries, whichever a program needs.
+  // With every object of the libraries.
   const auto built = run_command(
       {"sh", "-c",
        "c++ -O0 -o \"$0\" \"$1\" -Wl,--whole-archive -ltandem -ltandem_base "
@@ -449,7 +449,7 @@ TEST(Packages, ACompilerNeedsWhatPkgConfigSaysAndNoMore) {
   EXPECT_THAT(run.output, HasSubstr("1 + ... + 2 = 3")) << run.errors;
 }
 
-TEST(Packages, TheFolderOfExamplesIsAProject) {
+TEST(Packages, TheExamplesAreACMakeProject) {
   const Scratch scratch;
   const auto configured = run_command(
       {"cmake", "-G", "Ninja", "-B", scratch / "build", "-S",

@@ -1,5 +1,5 @@
-// The real program against PyTorch on the same data, weights and order: the loss of
-// every step. docs/numerics.md says what is compared and what was measured.
+// The real program and PyTorch on the same data, weights and order: the loss of every
+// step. docs/numerics.md describes the comparison and its results.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,9 +14,9 @@ namespace tandem::parity_test {
 
 using testing::HasSubstr;
 
-// 403 samples do not divide by 2 ranks, nor a rank's 202 by its batch: the last
-// batch of each epoch is smaller. 51 steps an epoch, the learning rate falls after
-// each.
+// 403 samples do not divide evenly among 2 ranks, and the 202 of a rank do not divide
+// by its batch, so the last batch of each epoch is smaller. An epoch has 51 steps, and
+// the learning rate falls after each epoch.
 constexpr int kSamples = 403;
 constexpr size_t kStepsPerEpoch = 51;
 
@@ -27,7 +27,7 @@ struct Training {
   std::string lr;
   std::string precision = "fp64";
   std::string reduction = "mean";
-  // In float64 on a CPU 28 x 28 images take five times as long.
+  // In float64 on a CPU, images of 28 x 28 take five times as long.
   int side = 14;
   size_t epochs = 4;
   std::string executor = "eager";
@@ -87,7 +87,7 @@ void make_data(const Training& training, const Scratch& scratch) {
   }
 }
 
-// What both programs are told. A global batch of 8 at either world.
+// Arguments of both programs. The global batch is 8 for both numbers of ranks.
 std::vector<std::string> settings(const Training& training, const Scratch& scratch) {
   return {"--data",       scratch / "digits",
           "--init",       scratch / "initial.pt",
@@ -105,8 +105,8 @@ std::vector<std::string> settings(const Training& training, const Scratch& scrat
 std::vector<double> train_in_python(const Training& training, const Scratch& scratch) {
   auto command = settings(training, scratch);
   command.insert(command.begin(), {"train", "--world", std::to_string(training.world)});
-  // DistributedDataParallel averages what ranks sum: the batches of all ranks then
-  // go through one process.
+  // DistributedDataParallel averages gradients. For sums, the batches of all ranks go
+  // through one process.
   if (training.reduction == "sum") {
     command.emplace_back("--one-process");
   }
@@ -157,7 +157,7 @@ class Parity : public testing::TestWithParam<Training> {
     ours_ = train_here(GetParam(), scratch_);
     ASSERT_EQ(theirs_.size(), kStepsPerEpoch * GetParam().epochs);
     ASSERT_EQ(ours_.size(), theirs_.size());
-    // Not the parity of two runs that stand still.
+    // The losses must change during the run.
     const size_t end = theirs_.size();
     ASSERT_LT(mean(theirs_, end - 20, end), 0.8 * mean(theirs_, 0, 20));
   }
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(
         Training{"adadelta_1", 1, "adadelta", "0.5"},
         Training{"adadelta_2", 2, "adadelta", "0.5"},
         Training{"sum_2", 2, "sgd", "0.0025", "fp64", "sum"},
-        Training{"document_003", 2, "adadelta", "1", "fp64", "mean", 28, 1},
+        Training{"tutorial_003", 2, "adadelta", "1", "fp64", "mean", 28, 1},
         Training{
             "softmax_2", 2, "adam", "0.001", "fp64", "mean", 14, 4, "eager",
             "softmax_cross_entropy"}),
@@ -198,9 +198,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 using ParityFloat32 = Parity;
 
-// Rounding grows: from some step on, different orders of summation give different
-// runs. Until then each loss is the same, after it the training is.
-TEST_P(ParityFloat32, FirstLossesArePyTorchsAndTheRestTrainsAsWell) {
+// Rounding errors grow, so that runs with different orders of summation differ from
+// some step on. Until then each loss is equal, and after that step training is as
+// accurate.
+TEST_P(ParityFloat32, FirstLossesArePyTorchsAndTrainingIsAsAccurate) {
   const double first = largest_relative_difference(ours_, theirs_, 20);
   const double late = mean(ours_, 150, 200) / mean(theirs_, 150, 200) - 1;
   printf("largest relative difference of 20 steps: %.2g\n", first);
@@ -209,8 +210,8 @@ TEST_P(ParityFloat32, FirstLossesArePyTorchsAndTheRestTrainsAsWell) {
   EXPECT_LE(std::abs(late), 0.02);
 }
 
-// Compiled layers add in another order, with Winograd's transforms where the CPU has
-// AVX2. Where a gradient is nothing but rounding, Adam makes a whole step of it.
+// Compiled layers add in another order, and use Winograd's transforms if the CPU has
+// AVX2. If a gradient is only rounding errors, Adam makes a whole step of it.
 using ParityCompiled = Parity;
 
 TEST_P(ParityCompiled, TrainsAsPyTorchDoes) {

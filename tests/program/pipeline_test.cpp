@@ -1,4 +1,4 @@
-// The recipes that divide the model, as real processes; few samples.
+// Recipes that divide the model, with real processes and few samples.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace tandem::pipeline_test {
 
 using testing::HasSubstr;
 
-// On digits; returns the hash of what was trained.
+// Trains on digits; returns the hash of the parameters.
 std::string train_recipe(
     const std::string& name, const std::string& out,
     const std::vector<std::string>& more = {}) {
@@ -28,7 +28,7 @@ std::string train_recipe(
   return hash_of(out);
 }
 
-TEST(PipelineRecipes, SchedulesDifferInWhatTheyKeepNotInWhatTheyCompute) {
+TEST(PipelineRecipes, SchedulesDifferInMemoryButNotInResults) {
   const Scratch scratch;
   const auto few = train_recipe("pipeline-1f1b", scratch / "1f1b");
   const auto all = train_recipe("pipeline-gpipe", scratch / "gpipe");
@@ -49,8 +49,8 @@ TEST(PipelineRecipes, SchedulesDifferInWhatTheyKeepNotInWhatTheyCompute) {
   EXPECT_THAT(summary("gpipe"), HasSubstr("\"stage_most_in_flight\":[4.0,4.0]"));
 }
 
-// What lies where; the result is the same.
-TEST(PipelineRecipes, AModelIsCutWhereTheUserSays) {
+// The run prints the layers of each stage; the result is the same.
+TEST(PipelineRecipes, CutNamesTheFirstLayersOfStages) {
   const Scratch scratch;
   const auto train = [&](const std::string& run, const std::vector<std::string>& cut) {
     std::vector<std::string> command = {
@@ -77,7 +77,7 @@ TEST(PipelineRecipes, AModelIsCutWhereTheUserSays) {
   EXPECT_EQ(hash("conv2"), hash("fc1"));
 }
 
-TEST(PipelineRecipes, ModelParallelTrainsAndItsCheckpointIsAWholeModel) {
+TEST(PipelineRecipes, ModelParallelSavesAWholeModel) {
   const Scratch scratch;
   const auto out = scratch / "run";
   train_recipe("model-parallel", out);

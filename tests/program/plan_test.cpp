@@ -1,4 +1,4 @@
-// tandem plan: figures from each of its sources, and what it refuses.
+// tandem plan: predictions from each source, and refused arguments.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ CommandResult plan(std::vector<std::string> arguments) {
   return tandem_run(arguments);
 }
 
-// The number after "key": in row `row` of the output's JSON.
+// Returns the number of a key in row `row` of the JSON output.
 double figure(const std::string& output, size_t row, const std::string& key) {
   size_t at = output.find("\"rows\"");
   for (size_t i = 0; i <= row && at != std::string::npos; ++i) {
@@ -29,7 +29,7 @@ double figure(const std::string& output, size_t row, const std::string& key) {
 }
 
 TEST(Plan, PredictsFromFlags) {
-  // 8 MB over 8 Gbit/s, all of it after backward: two nodes send 4 MB twice.
+  // 8 MB over 8 Gbit/s, all after backward: two nodes send 4 MB twice.
   const auto result = plan(
       {"--step-ms", "100", "--gradient-bytes", "8e6", "--sync", "flat",
        "--bandwidth-gbit", "8", "--latency-us", "500", "--batch-size", "64", "--nodes",
@@ -48,11 +48,11 @@ TEST(Plan, SixteenBitsHalveTheBytes) {
        "--bandwidth-gbit", "8", "--latency-us", "0", "--nodes", "2", "--json"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_DOUBLE_EQ(figure(result.output, 0, "comm_ms"), 4);
-  // The first bucket is hidden.
+  // The first bucket overlaps backward.
   EXPECT_DOUBLE_EQ(figure(result.output, 0, "exposed_ms"), 1);
 }
 
-TEST(Plan, ATableHasARowPerNumberOfNodes) {
+TEST(Plan, PrintsARowPerNumberOfNodes) {
   const auto result =
       plan({"--step-ms", "27", "--gradient-bytes", "4799528", "--nodes", "1..1000"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
@@ -63,7 +63,7 @@ TEST(Plan, ATableHasARowPerNumberOfNodes) {
           HasSubstr("\n1 "), HasSubstr("\n512 "), HasSubstr("\n1000 ")));
 }
 
-TEST(Plan, MeasuresAStepItself) {
+TEST(Plan, MeasuresAStep) {
   const auto result = plan(
       {"--measure", "--model", "simplenet", "--batch-size", "16", "--nodes", "1,4",
        "--json"});
@@ -71,11 +71,11 @@ TEST(Plan, MeasuresAStepItself) {
   EXPECT_THAT(result.output, HasSubstr("measured here: simplenet"));
   EXPECT_GT(figure(result.output, 0, "step_ms"), 0);
   EXPECT_GT(figure(result.output, 1, "step_ms"), figure(result.output, 0, "step_ms"));
-  // Its 7850 parameters, in whichever buckets.
+  // 7850 parameters, in any buckets.
   EXPECT_THAT(result.output, HasSubstr("\"batch\":16"));
 }
 
-TEST(Plan, BenchStepTellsWhenGradientsCanTravel) {
+TEST(Plan, BenchStepReportsWhenGradientsAreReady) {
   const auto result = tandem_run(
       {"bench", "step", "--model", "net", "--batch-size", "2", "--steps", "3",
        "--warmup", "1", "--json"});
@@ -87,7 +87,7 @@ TEST(Plan, BenchStepTellsWhenGradientsCanTravel) {
   };
   EXPECT_GT(number("ms_before_update"), 0);
   EXPECT_LE(number("ms_before_update"), number("p90"));
-  // fc2; fc1, larger than a bucket; the convolutions, which come last.
+  // fc2; fc1, which is larger than a bucket; the convolutions, which are last.
   const auto buckets = result.output.find("\"buckets\"");
   ASSERT_NE(buckets, std::string::npos);
   const auto large = result.output.find("\"bytes\":4718592", buckets);
@@ -163,7 +163,7 @@ TEST(Plan, RefusesInOneLine) {
   refused({"--comm-hook", "fp8"}, "choose one of none, fp16, bf16");
   refused({"--model", "net"}, "add --measure");
   refused({"--data", "digits"}, "add --measure");
-  // Before anything is measured.
+  // Before any measurement.
   refused({"--measure", "--model", "nett"}, "error: [config] --model: model", true);
   refused({"--measure", "--model", "nett"}, "did you mean 'net'", true);
   refused({"--measure", "--executor", "egar"}, "error: [config] --executor: ", true);

@@ -20,18 +20,18 @@ inline Arguments with(Arguments arguments, const Arguments& more) {
   return arguments;
 }
 
-/// Runs `tandem ARGUMENTS` to its end.
+/// Runs `tandem ARGUMENTS` until it ends.
 inline CommandResult tandem_run(
     const Arguments& arguments, const Variables& variables = {}) {
   return run_command(with({program()}, arguments), variables, 800);
 }
 
-/// The file of a recipe in the repository.
+/// Returns the path of a recipe in the repository.
 inline std::string recipe_file(const std::string& name) {
   return source_dir() + "/recipes/" + name + ".toml";
 }
 
-/// A program's lines where ranks print in any order.
+/// Returns the lines of an output sorted, since ranks print in any order.
 inline std::vector<std::string> sorted_lines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
@@ -42,7 +42,7 @@ inline std::vector<std::string> sorted_lines(const std::string& text) {
   return lines;
 }
 
-/// The value of a key in one of our JSON files, as text without quotes.
+/// Returns the value of a key in a JSON file of tandem, as text without quotes.
 inline std::string json_value(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -58,7 +58,7 @@ inline std::string json_value(const std::string& path, const std::string& key) {
   return "";
 }
 
-/// The hash of the parameters that a run with --out trained.
+/// Returns the hash of the parameters of a run with --out.
 inline std::string hash_of(const std::string& out) {
   return json_value(out + "/summary.json", "parameters_sha256");
 }

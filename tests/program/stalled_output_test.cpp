@@ -1,4 +1,4 @@
-// Runs whose output nobody reads while they are told to stop.
+// Runs whose output is not read when a signal stops them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ void PrintTo(const Way& way, std::ostream* out) {
 
 class StalledReader : public testing::TestWithParam<Way> {};
 
-TEST_P(StalledReader, DoesNotKeepARunFromSavingWhenItIsToldToStop) {
+TEST_P(StalledReader, DoesNotPreventSavingAfterASignal) {
   const Stage stage;
   stage.data("data");
   std::vector<std::string> command = {

@@ -20,7 +20,7 @@ const std::string kRed = "\033[31m";
 const std::string kBold = "\033[1m";
 const std::string kClear = "\r\033[K";
 
-// Runs `tandem ARGUMENTS` on its own terminal.
+// Runs `tandem ARGUMENTS` in its own terminal.
 class Terminal {
  public:
   explicit Terminal(std::vector<std::string> arguments, const Variables& more = {}) {
@@ -50,7 +50,7 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  // Returns all output up to now, once `text` is in it or the program has ended.
+  // Returns all output so far, after it contains `text` or the program ended.
   const std::string& read_until(const std::string& text) {
     while (shown_.find(text) == std::string::npos && read_more()) {
     }
@@ -85,7 +85,7 @@ const std::vector<std::string> kShortRun = {"train",   "--model",     "simplenet
                                             "--limit", "1280",        "--epochs",
                                             "2",       "--log-every", "2"};
 
-TEST(Terminal, TheBarLeavesALineWithTheTrainingLossOfEachEpoch) {
+TEST(Terminal, KeepsALineWithTheTrainingLossOfEachEpoch) {
   const auto shown = Terminal(kShortRun).read_to_end();
   EXPECT_THAT(shown, HasSubstr("samples/s  loss "));  // the bar
   EXPECT_THAT(shown, HasSubstr(kClear + "epoch 1/2  training loss "));

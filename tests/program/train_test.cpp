@@ -1,4 +1,4 @@
-// Whole runs of the real program on real processes.
+// Runs of the real program with real processes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(Train, ConfigTomlRepeatsTheRun) {
   EXPECT_EQ(a, b);
 }
 
-TEST(Train, ResumingGivesTheBitsOfNotStopping) {
+TEST(Train, ResumingChangesNoBit) {
   const Scratch scratch;
   const auto whole = scratch / "whole";
   const auto parts = scratch / "parts";
@@ -73,7 +73,7 @@ TEST(Train, ResumingGivesTheBitsOfNotStopping) {
   EXPECT_EQ(a, b);
 }
 
-TEST(Train, RunDirectoryHoldsWhatTheDesignPromises) {
+TEST(Train, RunDirectoryHasAllFiles) {
   const Scratch scratch;
   const auto out = scratch / "run";
   ASSERT_TRUE(tandem_run(with(small_run(out), {"--trace"})).status.ok());
@@ -90,7 +90,7 @@ TEST(Train, RunDirectoryHoldsWhatTheDesignPromises) {
   EXPECT_GT(json_number(summary, "test_accuracy"), 40);
 }
 
-TEST(Train, ANewRunDoesNotMixWithAnOldOnesCheckpoints) {
+TEST(Train, ANewRunRefusesCheckpointsOfAnotherRun) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const std::vector<std::string> command = {"train",     "--limit", "640", "--model",
@@ -120,7 +120,7 @@ TEST(Train, EvalOfTheCheckpointGivesTheRunsAccuracy) {
   EXPECT_THAT(evaluated.output, HasSubstr(result));
 }
 
-TEST(Train, ShowsPlainLinesWhereThereIsNoTerminal) {
+TEST(Train, PrintsPlainLinesWithoutATerminal) {
   const auto result = tandem_run({"train", "--limit", "640", "--model", "simplenet"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("epoch 1/1  step 10/10  loss "));
@@ -171,9 +171,9 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return most;
 }
 
-// A CPU without bfloat16 rounds where one with it does: their runs differ by the order
-// of sums, which is less than what bfloat16 differs from float32 by.
-TEST(Train, Bfloat16WithoutInstructionsForItGivesNearlyTheirNumbers) {
+// A CPU without bfloat16 rounds where a CPU with bfloat16 does. The runs differ by the
+// order of sums, which is less than the difference between bfloat16 and float32.
+TEST(Train, Bfloat16WithoutInstructionsGivesNearlyEqualNumbers) {
   const auto computed = losses_of_net("bf16", "ALL");
   const auto rounded = losses_of_net("bf16", "AVX2");
   const auto wide = losses_of_net("fp32", "AVX2");
@@ -205,7 +205,7 @@ TEST(Train, DryRunOfManyEpochsEndsAfterOneAndEvaluates) {
   EXPECT_THAT(read_file(out + "/config.toml"), HasSubstr("\nclip_norm = 0.5\n"));
 }
 
-TEST(Train, RanksMeetThroughVariablesSetByHand) {
+TEST(Train, RanksMeetByVariablesSetManually) {
   const Variables common = {
       {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29731"}};
   const auto variables = [&](const char* rank) {
@@ -232,7 +232,7 @@ struct ByHand {
   const char* backend = "auto";
 };
 
-// Each is told, whoever came first, and none waits for its timeout.
+// Every rank gets the error, in any order of joining, and none waits for its timeout.
 void expect_all_say(const std::string& what, const std::vector<ByHand>& ranks) {
   const auto address = listen_at("tcp:127.0.0.1:0").address;
   std::vector<CommandResult> results(ranks.size());
@@ -259,7 +259,7 @@ void expect_all_say(const std::string& what, const std::vector<ByHand>& ranks) {
   }
 }
 
-TEST(Train, RanksByHandThatDoNotFitAreAllToldSo) {
+TEST(Train, RanksWithDifferentSettingsAllGetTheError) {
   expect_all_say("WORLD_SIZE", {{"0", "3"}, {"1", "2"}});
   expect_all_say("--backend", {{"0", "2", "gloo"}, {"1", "2"}});
   expect_all_say("rank 1 is there twice", {{"0", "3"}, {"1", "3"}, {"1", "3"}});
@@ -274,7 +274,7 @@ int count(const std::string& text, const std::string& what) {
   return found;
 }
 
-TEST(Train, TheDataOfAHostIsReadOnceForAllItsRanks) {
+TEST(Train, DataIsReadOncePerHost) {
   const Scratch scratch;
   ASSERT_TRUE(tandem_run({"data", "make", "digits", "--train", "64", "--test", "32",
                           "--out", scratch / "data"})
@@ -288,9 +288,9 @@ TEST(Train, TheDataOfAHostIsReadOnceForAllItsRanks) {
       {{}, {}, 1},
       {{"--nproc", "3"}, {}, 3},
       {{"--nproc", "4", "--rank-type", "thread"}, {}, 1},
-      // Nobody else needs what rank 0 scatters.
+      // Other ranks do not need data that rank 0 scatters.
       {{"--nproc", "3", "--share", "scatter"}, {}, 0},
-      // Another's launcher: each rank reads for itself.
+      // Under another launcher each rank reads the data.
       {{},
        {{"RANK", "0"},
         {"WORLD_SIZE", "1"},
@@ -312,7 +312,7 @@ TEST(Train, TheDataOfAHostIsReadOnceForAllItsRanks) {
   }
 }
 
-// The process that reads the data for all ranks of the host; a pipe holds it up.
+// The process that reads the data for all ranks of the host; a pipe delays it.
 void expect_stopped_reader_is_named(
     const std::vector<std::string>& ranks, size_t num_workers) {
   const Scratch scratch;
@@ -332,7 +332,7 @@ void expect_stopped_reader_is_named(
   pid_t reader = 0;
   for (const auto& name : list_directory("/proc")) {
     const pid_t pid = std::atoi(name.c_str());
-    // Ranks, and the fork server that may not have gone yet, are workers.
+    // Workers are ranks, and the fork server if it has not ended yet.
     std::string program_name;
     std::getline(std::ifstream("/proc/" + name + "/comm"), program_name);
     if (pid > 0 && parent_of_process(pid) == run.pid() && program_name == "tandem") {
@@ -348,7 +348,7 @@ void expect_stopped_reader_is_named(
   EXPECT_THAT(errors, HasSubstr("process " + std::to_string(reader)));
   EXPECT_THAT(errors, HasSubstr("within 2 s: it is stopped (SIGSTOP)"));
   EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
-  // Where it is not reaped, the kernel ends it when its parent has gone.
+  // If nobody reaps it, the kernel ends it after its parent ended.
   EXPECT_TRUE(eventually([&] { return !is_running(reader); }));
 }
 
@@ -356,11 +356,11 @@ TEST(Train, AStoppedReaderIsNamedAfterTheTimeout) {
   expect_stopped_reader_is_named({"--nproc", "3"}, 3);
 }
 
-TEST(Train, AStoppedReaderIsNamedByThreadRanksToo) {
+TEST(Train, AStoppedReaderIsNamedByThreadRanks) {
   expect_stopped_reader_is_named({"--nproc", "3", "--rank-type", "thread"}, 1);
 }
 
-TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {
+TEST(Train, AKilledRankIsNamedWithItsSignal) {
   const Scratch scratch;
   const auto out = scratch / "run";
   CommandResult result;
@@ -376,7 +376,7 @@ TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {
   const auto killed = std::chrono::steady_clock::now();
   run.join();
   const auto took = std::chrono::steady_clock::now() - killed;
-  // Not a matter of speed: the promise is that nobody hangs.
+  // This tests no speed, only that no process hangs.
   EXPECT_LT(took, std::chrono::seconds(10));
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(result.errors, HasSubstr("was killed by SIGKILL"));
@@ -385,8 +385,8 @@ TEST(Train, AKilledRankEndsTheRunWithItsNameAndSignal) {
   EXPECT_TRUE(workers_of(out).empty());
 }
 
-// Whoever may not read what a user writes may not read what a run writes for him.
-TEST(Train, WritesFilesThatObeyTheUmask) {
+// A run must not let other users read files that the user's umask protects.
+TEST(Train, FilesObeyTheUmask) {
   const Scratch scratch;
   for (const auto& [mask, wanted] :
        {std::pair<const char*, unsigned>{"077", 0600}, {"022", 0644}}) {

@@ -73,7 +73,7 @@ TEST_F(ReportConclusions, TheMedianArrivalOfRepeatedRunsCounts) {
     return json{{"runs", runs}};
   };
   const json more = {{"target_accuracy", 98}, {"repeats", 3}};
-  // Lucky once.
+  // One fast repeat.
   add("lucky", {{1, 98}}, arrivals("lucky", {{1, 98}, {5, 98}, {6, 98}}));
   add("steady", {{3, 98}}, arrivals("steady", {{3, 98}, {4, 98}, {2, 98}}));
   EXPECT_THAT(
@@ -83,7 +83,7 @@ TEST_F(ReportConclusions, TheMedianArrivalOfRepeatedRunsCounts) {
       ElementsAre(
           "Figures are medians of 3 runs, made in turn; curves are those of the "
           "median run."));
-  // Two of three never arrive.
+  // Two of three runs never reach the target.
   arrivals("steady", {{3, 98}, {4, 97}, {4, 97}});
   EXPECT_THAT(
       add_conclusions(more).verdict, HasSubstr("First at 98 %: lucky, after 5 s"));
@@ -139,7 +139,7 @@ TEST_F(ReportConclusions, SpeedUpsAreMediansAgainstTheFewestRanks) {
          {"wall_seconds", seconds[1]},
          {"runs", runs}});
   };
-  // Not the fewest ranks first.
+  // The fewest ranks are not first.
   point(2, {5, 6, 16});
   point(1, {11, 12, 12});
   auto scaling = table({{"kind", "scaling"}, {"repeats", 3}});
@@ -172,7 +172,7 @@ TEST_F(ReportConclusions, SkippedRecipesAreCountedAsSkipped) {
   EXPECT_EQ(compared["counts"], (json{{"done", 2}, {"skipped", 1}, {"failed", 0}}));
 }
 
-TEST_F(ReportConclusions, ATableOfSomethingElseIsRefused) {
+TEST_F(ReportConclusions, AnInvalidTableIsRefused) {
   for (const char* text : {"{\"rows\": [3]}", "{\"rows\": {}}", "[]", "{\"rows\": ["}) {
     replace_file(scratch_ / "table.json", text);
     const auto message =

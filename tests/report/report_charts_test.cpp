@@ -19,7 +19,7 @@ class ReportCharts : public SomeRuns {
     return app::make_charts(made, conclusions);
   }
 
-  // Null if there is no such chart.
+  // Returns null without such a chart.
   json chart(const std::string& id, const json& more = {}) const {
     for (const auto& one : charts(more)) {
       if (one["id"] == id) {
@@ -113,7 +113,7 @@ TEST_F(ReportCharts, OneBadRecipeDoesNotFlattenTheGoodOnes) {
   add("bad", {{1, 23.9}, {2, 24}});
   for (const char* id : {"accuracy-seconds", "accuracy-samples"}) {
     EXPECT_EQ(scale(id), "error");
-    // Drawn whole.
+    // A short curve is not thinned.
     EXPECT_EQ(chart(id)["lines"][2]["points"].size(), 2u);
   }
 }
@@ -195,7 +195,7 @@ TEST_F(ReportCharts, TheFirstChartMarksWinnerTargetAndTutorials) {
 }
 
 TEST_F(ReportCharts, TheBestRunHasTheFirstStyle) {
-  // The least accurate come first.
+  // The least accurate run is first.
   for (int i = 0; i < 10; ++i) {
     add("run" + std::to_string(i), {{1, 80}, {2, 90 + 0.5 * i}});
   }
@@ -236,7 +236,7 @@ TEST_F(ReportCharts, CostsAreComparedIfThereIsMoreThanOneRun) {
 }
 
 TEST_F(ReportCharts, AScalingHasALinePerRecipeAgainstRanks) {
-  // Not the fewest ranks first.
+  // The fewest ranks are not first.
   for (const auto& [ranks, seconds] : {std::pair(2, 6.0), {1, 12.0}}) {
     add("x-" + std::to_string(ranks), {},
         {{"recipe", "some/x.toml"},

@@ -14,18 +14,18 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Each part would end an element, begin one, be another text, or be replaced.
+// Each part would end an element, start an element, be an entity or be a placeholder.
 const char* const kName = R"(</script><!--<script></table>"'&amp;{title}\)";
-// As HTML.
+// The text as HTML.
 const char* const kEscaped =
     R"(&lt;/script&gt;&lt;!--&lt;script&gt;&lt;/table&gt;&quot;'&amp;amp;{title}\)";
-// As a browser prints HTML.
+// The text as a browser prints it.
 const char* const kPrinted =
     R"(&lt;/script&gt;&lt;!--&lt;script&gt;&lt;/table&gt;"'&amp;amp;{title}\)";
 
 using ReportPage = SomeRuns;
 
-// Without embedded scripts and styles.
+// Returns the page without embedded scripts and styles.
 std::string body_of(const std::string& page) {
   const size_t begin = page.find("<body>");
   return page.substr(begin, page.find("<script", begin) - begin);
@@ -161,7 +161,7 @@ TEST_F(ReportPage, ABrowserDrawsEveryChartAndEightLinesAtFirst) {
       body.substr(0, body.find(">")),
       AllOf(
           HasSubstr("data-charts=\"" + std::to_string(charts) + "\""),
-          // Accuracies on the logarithm of their errors, which ends at 100.
+          // The axis shows the logarithm of errors and ends at 100.
           testing::ContainsRegex("data-ticks=.*50 .*90 .*95 .*99 .*100\"")));
   EXPECT_THAT(
       drawn.substr(drawn.rfind("</script>")),

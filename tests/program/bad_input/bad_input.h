@@ -1,6 +1,6 @@
 #pragma once
 
-// What every case of bad input has in common: how it is prepared, run and checked.
+// Preparation, run and checks of all cases of bad input.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-/// The scratch directory of a case, and what a case can put into it.
+/// The scratch directory of a case, and functions that prepare it.
 class Stage {
  public:
   std::string operator/(const std::string& name) const {
@@ -24,19 +24,19 @@ class Stage {
   std::string read(const std::string& name) const;
   /// Cuts a file after `size` bytes.
   void cut(const std::string& name, size_t size) const;
-  /// Replaces a text by another of the same length.
+  /// Replaces a text by a text of the same length.
   void exchange(
       const std::string& name, const std::string& from, const std::string& to) const;
 
-  /// A folder of four IDX files, 64 training and 64 test images.
+  /// Writes a folder of four IDX files, with 64 training and 64 test images.
   void data(const std::string& name, int64_t height = 28, int64_t width = 28) const;
-  /// What a run of simplenet on "data" for two epochs of one step left.
+  /// Trains simplenet on "data" for two epochs of one step, into `name`.
   void finished_run(const std::string& name) const;
-  /// Its newest checkpoint, as the directory "checkpoint".
+  /// Makes a directory "checkpoint" with the newest checkpoint of such a run.
   void checkpoint() const;
 
-  /// "@/" becomes the scratch directory, "@port" a port on which somebody listens
-  /// who is no store, "@free" one where nobody does, "@full" one that accepts no more
+  /// "@/" becomes the scratch directory, "@port" a port with a listener that is not a
+  /// store, "@free" a port without a listener, and "@full" a port that accepts no more
   /// connections.
   std::string filled(std::string text) const;
 
@@ -59,16 +59,16 @@ struct BadInputCase {
   std::string name;
   std::vector<std::string> arguments;
   int code;
-  // The line that the user sees holds each of these.
+  // Parts of the error line.
   std::vector<std::string> says;
   Prepare prepare = {};
   Variables variables = {};
-  // A shell's text that runs "$@" under some limit.
+  // Shell command that runs "$@" under a limit.
   std::string shell = {};
-  // Mount options of a small file system at "@/disk", seen by the program only. What
-  // is on it at the end is copied to "@/disk.after".
+  // Mount options of a small file system at "@/disk", which only the program sees. Its
+  // files are copied to "@/disk.after" at the end.
   std::string disk = {};
-  // More checks, at the end.
+  // Further checks, at the end.
   Prepare after = {};
 };
 
@@ -80,15 +80,15 @@ inline std::string name_of_case(const testing::TestParamInfo<BadInputCase>& info
   return info.param.name;
 }
 
-/// train on "@/data" with simplenet, unless `more` says otherwise.
+/// Returns arguments that train simplenet on "@/data", unless `more` overrides them.
 std::vector<std::string> train(std::vector<std::string> more);
 
-/// A shell's text that runs "$@" bound by permissions, as root otherwise is not.
+/// Shell command that runs "$@" without the rights of root to ignore permissions.
 constexpr const char* kBound = R"(
   [ $(id -u) != 0 ] || exec setpriv --bounding-set=-dac_override,-dac_read_search "$@"
   exec "$@")";
 
-/// Prepares that the cases share.
+/// Preparations that several cases use.
 inline void with_data(const Stage& stage) {
   stage.data("data");
 }
@@ -97,7 +97,7 @@ inline void with_checkpoint(const Stage& stage) {
   stage.checkpoint();
 }
 
-/// with_data, or with_checkpoint, and a change after it.
+/// with_data or with_checkpoint, followed by a change.
 Prepare data_and(const Prepare& change);
 Prepare checkpoint_and(const Prepare& change);
 

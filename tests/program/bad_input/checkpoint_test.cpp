@@ -1,4 +1,4 @@
-// Checkpoints that a command refuses. tests/checkpoint damages every bit of one.
+// Checkpoints that commands refuse. tests/checkpoint damages every bit of a checkpoint.
 
 #include "bad_input.h"
 
@@ -22,7 +22,7 @@ void with_a_model_without_hash(const Stage& stage) {
   stage.exchange(kModel, R"("sha256")", R"("shb256")");
 }
 
-// With the training state of the checkpoint before it.
+// With the training state of an earlier checkpoint.
 void with_an_older_training_state(const Stage& stage) {
   stage.data("data");
   stage.finished_run("run");
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
             })}),
     name_of_case);
 
-// Weights from elsewhere, and on their way there.
+// Weights of other programs, and exports.
 INSTANTIATE_TEST_SUITE_P(
     Weights, BadInput,
     testing::Values(

@@ -1,5 +1,5 @@
-// Runs that go on from damaged or mixed checkpoints; every bit of one is damaged in
-// tests/checkpoint/checkpoint_damage_test.cpp.
+// Runs that resume from damaged or mixed checkpoints.
+// tests/checkpoint/checkpoint_damage_test.cpp damages every bit of one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace tandem::damaged_checkpoint_test {
 
 using testing::HasSubstr;
 
-// Two epochs of 14 steps, with files of each rank's own beside the model's.
+// Two epochs of 14 steps, with a file of each rank next to that of the model.
 std::vector<std::string> averaging(const std::string& out) {
   return {"train",      "--strategy",
           "averaging",  "--model",
@@ -42,7 +42,7 @@ class DamagedCheckpointRun : public testing::Test {
     return hash_of(out_);
   }
 
-  // As if the run had been killed after step 18.
+  // As if the run was killed after step 18.
   void go_back() const {
     for (const auto& name : list_directory(checkpoints_)) {
       if (name != "step-00000009" && name != "step-00000018") {
@@ -57,7 +57,7 @@ class DamagedCheckpointRun : public testing::Test {
   std::string errors_;
 };
 
-TEST_F(DamagedCheckpointRun, GoesOnFromTheOneBeforeToTheSameBits) {
+TEST_F(DamagedCheckpointRun, ResumesFromTheCheckpointBeforeWithEqualBits) {
   const auto whole = run_to_end();
   const auto older = checkpoints_ + "/step-00000009/";
   const auto newer = checkpoints_ + "/step-00000018/";

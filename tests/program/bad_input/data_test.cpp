@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
             R"(exec "$@" > /dev/full)"}),
     name_of_case);
 
-// Not bad at all: a model takes what it can take.
+// This is valid: a model accepts images of any shape that its layers accept.
 TEST(Data, ImagesNeedNotBeSquare) {
   const Stage stage;
   stage.data("data", 14, 56);

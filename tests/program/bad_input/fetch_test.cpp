@@ -1,4 +1,4 @@
-// `tandem data fetch` with names, folders and mirrors that cannot be.
+// `tandem data fetch` with invalid names, folders and mirrors.
 
 #include "bad_input.h"
 

@@ -68,7 +68,7 @@ void Stage::checkpoint() const {
 std::vector<Socket> Stage::crowd() const {
   ::listen(full_.socket.fd(), 0);
   std::vector<Socket> sockets;
-  // One of these finds no room, and so does everybody after it.
+  // One of these connections exceeds the backlog, so later ones are not accepted.
   for (int i = 0; i < 4; ++i) {
     const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
     sockets.push_back(connect_once(full_.address, soon));
@@ -130,7 +130,7 @@ Prepare checkpoint_and(const Prepare& change) {
 
 namespace {
 
-// Every file, with what is in it.
+// Returns every file with its content.
 std::map<std::string, std::string> contents(const std::string& folder) {
   std::map<std::string, std::string> found;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -142,7 +142,7 @@ std::map<std::string, std::string> contents(const std::string& folder) {
 
 bool is_half_written(const fs::path& path) {
   const auto name = path.filename().string();
-  // replace_file() adds a point and six letters.
+  // replace_file() adds a dot and six letters.
   const auto ending = path.extension().string();
   const bool temporary = name.rfind("tmp", 0) == 0 || name.rfind("part", 0) == 0 ||
                          (ending.size() == 7 && ending != ".safetensors");
@@ -167,7 +167,7 @@ void expect_files_kept(
   }
 }
 
-// Processes in whose environment the scratch directory is named.
+// Returns processes whose environment names the scratch directory.
 std::vector<std::string> processes_of(const std::string& folder) {
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -180,7 +180,7 @@ std::vector<std::string> processes_of(const std::string& folder) {
   return found;
 }
 
-// Runs "$@" with a file system of its own, and copies what is on it.
+// Runs "$@" with its own file system, whose files are copied at the end.
 constexpr const char* kOnDisk = R"(
   options=$1; disk=$2; shift 2
   mount -t tmpfs -o "$options" none "$disk" || exit 77
@@ -214,7 +214,7 @@ CommandResult run_case(const BadInputCase& bad, const Stage& stage) {
 
 }  // namespace
 
-TEST_P(BadInput, EndsWithOneLineThatHelpsAndLeavesNothingBehind) {
+TEST_P(BadInput, PrintsOneLineAndLeavesNoFiles) {
   const auto& bad = GetParam();
   if (!bad.disk.empty() &&
       !run_command({"unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"})

@@ -1,4 +1,4 @@
-// Places that cannot be written, and disks that are full.
+// Places that cannot be written, and full disks.
 
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ std::vector<std::string> into(
   return with(train({"--out", out}), more);
 }
 
-// Root can make a folder somebody else's; for all others some are.
+// Root can make a folder of another user; other users can use existing ones.
 std::string somebody_elses() {
   return geteuid() == 0 ? "@/theirs" : "/usr";
 }
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(
             "ro"}),
     name_of_case);
 
-// The checkpoint that was whole before the disk was full is good.
+// The checkpoint that was complete before the disk was full is valid.
 void evaluate_first_checkpoint(const Stage& stage) {
   const auto result = tandem_run(
       {"eval", "--checkpoint", stage / "disk.after/run/checkpoints/step-00000001"});
@@ -170,14 +170,14 @@ INSTANTIATE_TEST_SUITE_P(
             "ulimit -f 32; exec \"$@\""},
         BadInputCase{
             "SizeOfAFileOfThreeRanks",
-            // Shared memory is a file, too.
+            // Shared memory is a file too.
             into("@/run", {"--nproc", "3", "--backend", "gloo"}),
             1,
             {"@/run/checkpoints/", "File too large", "raise ulimit -f"},
             &with_data,
             {},
             "ulimit -f 32; exec \"$@\""},
-        // Not by the thread that writes checkpoints, which takes no signals.
+        // The thread that writes checkpoints receives no signals.
         BadInputCase{
             "SizeOfAFileOfData",
             {"data", "make", "digits", "--train", "64", "--test", "64", "--out",

@@ -6,7 +6,7 @@
 
 namespace tandem::ranks_test {
 
-// One rank as somebody else's launcher starts it. "train" runs on "@/data".
+// Runs one rank, as another launcher starts it. "train" runs on "@/data".
 BadInputCase rank(
     const std::string& name, const Variables& variables, int code,
     const std::vector<std::string>& says, const std::vector<std::string>& flags = {}) {
@@ -38,7 +38,7 @@ Variables meeting(
 }
 
 const std::vector<std::string> kSoon = {"--timeout-seconds", "1"};
-// Of ranks on several hosts, where no test is about tokens.
+// For ranks on several hosts in tests that are not about tokens.
 const std::vector<std::string> kOpen = {"--timeout-seconds", "1", "--insecure"};
 const std::string kNoHost = "no-such-host.invalid";
 

@@ -1,5 +1,5 @@
-// Unknown names and impossible values, as each command reports them. tests/app has the
-// table of the settings; errors below it come from ranks.
+// Unknown names and invalid values, as each command reports them. tests/app has the
+// table of settings. Errors below that table come from ranks.
 
 #include "bad_input.h"
 
@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"4x4", "too small"}}),
     name_of_case);
 
-// A setting that is refused with exit code 2.
+// Returns a case with a setting that is refused with exit code 2.
 BadInputCase setting(
     const std::string& name, const std::vector<std::string>& flags,
     const std::vector<std::string>& says) {
@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(
     Settings, BadInput,
     testing::Values(
         setting("Flag", {"--modle", "net"}, {"--modle", "'--model'"}),
-        // -n counts hosts, as in document 004.
+        // -n counts hosts, as in tutorial 004.
         setting(
             "NodesWithoutPort", {"-n", "2"},
             {"set --master-port", "--nproc 2 instead of -n or --nnodes"}),
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
             "StatisticsInCompiledLayers",
             {"--executor", "onednn", "--buffers", "sync", "--model", "convnet_bn"},
             {"--buffers sync", "--executor eager"}),
-        // Two ranks: a batch of half the samples must be too large for each.
+        // Two ranks: half of the samples must not fit into the memory of a rank.
         BadInputCase{
             "LargerThanMemory",
             train({"--nproc", "2", "--model", "net", "--out", "@/out"}),

@@ -1,4 +1,4 @@
-// Mirrors that fail: the next one is asked, and what they sent does not stay.
+// Mirrors that fail: the next mirror is used, and wrong bytes are removed.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -26,9 +26,9 @@ HttpAnswer html_page() {
 
 struct BadMirror {
   std::string name;
-  // Its answer to each request.
+  // Answer to each request.
   HttpAnswer answer;
-  // What is said of it.
+  // Reason in the message.
   std::string says;
 };
 
@@ -77,7 +77,7 @@ std::vector<BadMirror> bad_mirrors() {
 
 class FetchFrom : public FetchTest, public testing::WithParamInterface<BadMirror> {};
 
-TEST_P(FetchFrom, TheNextMirrorIsAsked) {
+TEST_P(FetchFrom, UsesTheNextMirrorAfterAFailure) {
   const auto& bad = GetParam();
   const HttpServer server([&](const HttpRequest&) { return bad.answer; });
   const HttpServer good(server_of({{"file", kFile}}));
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class FetchFails : public FetchTest {};
 
-TEST_F(FetchFails, WithOneLineThatSaysWhatToDoByHand) {
+TEST_F(FetchFails, WithOneLineThatNamesFilesAndFolder) {
   const HttpServer none(server_of({{"file", kFile}}));
   const HttpServer page([&](const HttpRequest&) { return html_page(); });
   write_mirrors(set_of(
@@ -116,7 +116,7 @@ TEST_F(FetchFails, WithOneLineThatSaysWhatToDoByHand) {
   expect_files(scratch_ / "data/tiny", {{"file", kFile}});
 }
 
-TEST_F(FetchFails, AndLeavesNothingOfWrongBytes) {
+TEST_F(FetchFails, AndRemovesWrongBytes) {
   HttpAnswer longer{200, file_bytes(kFile.size() + 1, 6)};
   longer.length = -1;
   for (const auto& answer : {HttpAnswer{200, file_bytes(kFile.size(), 6)}, longer}) {
@@ -128,8 +128,8 @@ TEST_F(FetchFails, AndLeavesNothingOfWrongBytes) {
   }
 }
 
-// What came before the break is right, and half of a large file is worth keeping.
-TEST_F(FetchFails, AndKeepsWhatWasBrokenOff) {
+// The bytes before the break are right, and half of a large file is worth keeping.
+TEST_F(FetchFails, AndKeepsTheReceivedPart) {
   HttpAnswer broken{200, kFile};
   broken.breaks_off_after = 10'000;
   const HttpServer server([&](const HttpRequest&) { return broken; });
@@ -139,7 +139,7 @@ TEST_F(FetchFails, AndKeepsWhatWasBrokenOff) {
   expect_files(scratch_ / "data/tiny", {{"file.part", kFile.substr(0, 10'000)}});
 }
 
-TEST_F(FetchFails, AndKeepsThePartIfAPageComesInsteadOfTheRest) {
+TEST_F(FetchFails, AndKeepsThePartIfTheServerSendsAPage) {
   const HttpServer page([&](const HttpRequest&) { return html_page(); });
   write_mirrors(set_of("tiny", {page.url()}, {{"file", kFile}}));
   make_directories(scratch_ / "data/tiny");
@@ -150,8 +150,8 @@ TEST_F(FetchFails, AndKeepsThePartIfAPageComesInsteadOfTheRest) {
   expect_files(scratch_ / "data/tiny", {{"file.part", kFile.substr(0, 10'000)}});
 }
 
-TEST_F(FetchFails, WhereTheProxyDoesNotAnswer) {
-  // A port that is taken, so that no other program gets it, where nobody listens.
+TEST_F(FetchFails, IfTheProxyDoesNotAnswer) {
+  // A port that is bound but not listened on, so that no other program uses it.
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -173,8 +173,8 @@ TEST_F(FetchFails, WhereTheProxyDoesNotAnswer) {
       AllOf(HasSubstr("http://mirror.invalid/ "), HasSubstr("127.0.0.1")));
 }
 
-// A link in the place of the part could lead out of the folder.
-TEST_F(FetchFails, WhereALinkIsInThePlaceOfThePart) {
+// A link instead of the part could lead out of the folder.
+TEST_F(FetchFails, IfThePartIsALink) {
   const HttpServer server(server_of({{"file", kFile}}));
   write_mirrors(set_of("tiny", {server.url()}, {{"file", kFile}}));
   make_directories(scratch_ / "data/tiny");

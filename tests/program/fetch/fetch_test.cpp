@@ -1,4 +1,4 @@
-// `tandem data fetch` and web servers that keep to the rules.
+// `tandem data fetch` from correct web servers.
 
 #include <filesystem>
 
@@ -28,7 +28,7 @@ std::vector<std::string> paths_of(const std::vector<HttpRequest>& requests) {
 
 class Fetch : public FetchTest {};
 
-TEST_F(Fetch, BringsFilesToWhereDataLooksAndKeepsThem) {
+TEST_F(Fetch, WritesFilesWhereDataFindsThem) {
   const HttpServer server(server_of(kFiles));
   write_mirrors(set_of("tiny", {server.url()}, kFiles));
   const auto first = fetch("tiny");
@@ -49,7 +49,7 @@ TEST_F(Fetch, BringsFilesToWhereDataLooksAndKeepsThem) {
   EXPECT_EQ(server.requests().size(), 2u);
 }
 
-TEST_F(Fetch, ReplacesAFileOfOtherBytesAndKeepsTheOthers) {
+TEST_F(Fetch, ReplacesOnlyFilesThatDiffer) {
   const HttpServer server(server_of(kFiles));
   write_mirrors(set_of("tiny", {server.url()}, kFiles));
   make_directories(scratch_ / "here");
@@ -66,7 +66,7 @@ TEST_F(Fetch, ReplacesAFileOfOtherBytesAndKeepsTheOthers) {
   EXPECT_THAT(paths_of(server.requests()), ElementsAre("/labels"));
 }
 
-TEST_F(Fetch, GoesOnWhereTheServerBrokeOff) {
+TEST_F(Fetch, ResumesAfterABrokenConnection) {
   const std::string file = kFiles.at("images");
   std::atomic<int> count{0};
   const HttpServer server([&](const HttpRequest& request) {
@@ -86,7 +86,7 @@ TEST_F(Fetch, GoesOnWhereTheServerBrokeOff) {
   EXPECT_EQ(requests[2].range, "bytes=200000-");
 }
 
-TEST_F(Fetch, StartsAgainIfTheServerDoesNotSendTheRest) {
+TEST_F(Fetch, StartsAgainIfTheServerCannotResume) {
   const std::string file = kFiles.at("images");
   const std::vector<HttpAnswer> answers_to_range = {
       {200, file},
@@ -113,7 +113,7 @@ TEST_F(Fetch, StartsAgainIfTheServerDoesNotSendTheRest) {
   }
 }
 
-TEST_F(Fetch, AnotherMirrorGoesOnWithWhatTheFirstHasSent) {
+TEST_F(Fetch, AnotherMirrorResumesThePartOfTheFirst) {
   const std::string file = kFiles.at("images");
   std::atomic<int> count{0};
   const HttpServer breaking([&](const HttpRequest& request) {
@@ -129,12 +129,12 @@ TEST_F(Fetch, AnotherMirrorGoesOnWithWhatTheFirstHasSent) {
   EXPECT_EQ(good.requests()[0].range, "bytes=100000-");
 }
 
-// Half of a file that somebody left there, and what becomes of it.
-TEST_F(Fetch, APartOfOtherBytesIsFetchedAgainFromItsBeginning) {
+// Half of a file that already exists, and its expected content.
+TEST_F(Fetch, StartsAgainIfThePartHasOtherBytes) {
   const std::string file = kFiles.at("images");
   const HttpServer server(server_of(kFiles));
   write_mirrors(set_of("tiny", {server.url()}, {{"images", file}}));
-  // Half of it, all of it and more.
+  // Half of the file, the whole file, and more than the file.
   for (const size_t size : {file.size() / 2, file.size(), file.size() + 1}) {
     remove_all(scratch_ / "data/tiny");
     make_directories(scratch_ / "data/tiny");
@@ -146,7 +146,7 @@ TEST_F(Fetch, APartOfOtherBytesIsFetchedAgainFromItsBeginning) {
   EXPECT_EQ(server.requests().size(), 4u);
 }
 
-TEST_F(Fetch, AStoppedFetchGoesOn) {
+TEST_F(Fetch, ResumesAfterAStop) {
   const std::string file = kFiles.at("images");
   for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {
     SCOPED_TRACE(signal);
@@ -183,7 +183,7 @@ TEST_F(Fetch, AStoppedFetchGoesOn) {
   }
 }
 
-// Reads what a process prints until it has said `text`.
+// Reads the output of a process until it contains `text`.
 bool says(Process& process, const std::string& text) {
   std::string said;
   for (bool all = false; said.find(text) == std::string::npos && !all;) {
@@ -199,7 +199,7 @@ bool says(Process& process, const std::string& text) {
   return said.find(text) != std::string::npos;
 }
 
-TEST_F(Fetch, OfTwoAtATimeOneFetchesAndOneWaits) {
+TEST_F(Fetch, ASecondFetchWaitsForTheFirst) {
   const std::string file = kFiles.at("images");
   std::atomic<bool> both{false};
   const HttpServer server([&](const HttpRequest& request) {
@@ -225,7 +225,7 @@ TEST_F(Fetch, OfTwoAtATimeOneFetchesAndOneWaits) {
   EXPECT_EQ(server.requests().size(), 1u);
 }
 
-TEST_F(Fetch, OneThatIsStoppedKeepsNobodyForEver) {
+TEST_F(Fetch, AStalledFetchDoesNotBlockASecondForever) {
   const HttpServer server([&](const HttpRequest& request) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     return answer_with(kFiles.at("images"), request);
@@ -258,7 +258,7 @@ TEST_F(Fetch, FollowsARedirectToHttpAndResumesThere) {
   EXPECT_EQ(good.requests()[0].range, "bytes=1000-");
 }
 
-TEST_F(Fetch, TheMirrorThatHadAFileIsAskedFirstForTheNext) {
+TEST_F(Fetch, UsesTheMirrorOfTheLastFileFirst) {
   const HttpServer none(server_of({}));
   const HttpServer good(server_of(kFiles));
   write_mirrors(set_of("tiny", {none.url(), good.url()}, kFiles));
@@ -267,8 +267,8 @@ TEST_F(Fetch, TheMirrorThatHadAFileIsAskedFirstForTheNext) {
   EXPECT_EQ(good.requests().size(), 2u);
 }
 
-// An address, a path, and half of a file before.
-TEST_F(Fetch, AMirrorMayBeAFolder) {
+// A URL, a path, and half of a file in the folder.
+TEST_F(Fetch, MirrorsMayBeFolders) {
   const std::string folder = scratch_ / "a mirror, 100% full";
   make_directories(folder);
   for (const auto& [name, bytes] : kFiles) {
@@ -288,7 +288,7 @@ TEST_F(Fetch, AMirrorMayBeAFolder) {
   }
 }
 
-TEST_F(Fetch, GoesIntoTheCacheWhereTandemDataCannotBeWritten) {
+TEST_F(Fetch, UsesTheCacheIfTandemDataCannotBeWritten) {
   const HttpServer server(server_of(kFiles));
   write_mirrors(set_of("tiny", {server.url()}, kFiles));
   auto elsewhere = variables();
@@ -300,8 +300,8 @@ TEST_F(Fetch, GoesIntoTheCacheWhereTandemDataCannotBeWritten) {
   EXPECT_FALSE(file_exists(scratch_ / "misspelt"));
 }
 
-// As root, which may write everywhere, only without the right to.
-TEST_F(Fetch, AFolderThatCannotBeWrittenIsNamedBeforeAnythingIsFetched) {
+// Without the rights of root to write everywhere.
+TEST_F(Fetch, RefusesAReadOnlyFolderBeforeTheDownload) {
   const HttpServer server(server_of(kFiles));
   write_mirrors(set_of("tiny", {server.url()}, kFiles));
   const std::string folder = scratch_ / "read-only";
@@ -344,13 +344,12 @@ TEST_F(Fetch, ShowsItsHelp) {
       AllOf(HasSubstr("mnist"), HasSubstr("cifar-10"), HasSubstr("--to")));
 }
 
-// The bytes are those of a mirror that packed MNIST itself, so they have a SHA-256 of
-// their own.
-TEST_F(Fetch, BringsTheRealMnist) {
+// This mirror packed MNIST itself, so the bytes have another SHA-256.
+TEST_F(Fetch, DownloadsMnist) {
   const std::string mirror = get_env("TANDEM_DATA").value_or("/nonexistent") + "/mnist";
   if (!file_exists(mirror + "/t10k-labels-idx1-ubyte.gz")) {
     GTEST_SKIP() << "no MNIST in $TANDEM_DATA/mnist; tandem data fetch mnist, then "
-                    "TANDEM_DATA=FOLDER scripts/test -R Fetch.BringsTheRealMnist";
+                    "TANDEM_DATA=FOLDER scripts/test -R Fetch.DownloadsMnist";
   }
   Files files;
   for (const char* name :

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the tests of `tandem data fetch` have in common: small data sets with their
-// mirrors, and the program that fetches them.
+// The common part of tests of `tandem data fetch`: small data sets with mirrors, and
+// the program.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-/// Bytes that no two places of a file have in common, nor two files.
+/// Returns bytes that differ between places of a file and between files.
 inline std::string file_bytes(size_t size, unsigned seed = 1) {
   std::string bytes;
   uint64_t state = seed * 2654435761U + 1;
@@ -25,16 +25,16 @@ inline std::string file_bytes(size_t size, unsigned seed = 1) {
   return bytes;
 }
 
-/// Names and contents.
+/// Names and contents of files.
 using Files = std::map<std::string, std::string>;
 
-/// "{name = ..., size = ..., sha256 = ...}", for a mirrors file.
+/// Returns "{name = ..., size = ..., sha256 = ...}" for a mirrors file.
 inline std::string row_of(const std::string& name, const std::string& bytes) {
   return "{name = \"" + name + "\", size = " + std::to_string(bytes.size()) +
          ", sha256 = \"" + sha256_hex(bytes.data(), bytes.size()) + "\"}";
 }
 
-/// A table of a mirrors file. `more`: further lines.
+/// Returns a table of a mirrors file. `more`: further lines.
 inline std::string set_of(
     const std::string& name, const std::vector<std::string>& urls, const Files& files,
     const std::string& more = "") {
@@ -49,7 +49,7 @@ inline std::string set_of(
   return text + "]\n" + more;
 }
 
-/// A web server's answer to requests for these files.
+/// Returns the answer of a web server to a request for one of these files.
 inline HttpServer::Answer server_of(const Files& files) {
   return [files](const HttpRequest& request) {
     const auto found = files.find(request.path.substr(1));
@@ -68,7 +68,8 @@ class FetchTest : public testing::Test {
     make_directories(scratch_ / "data");
   }
 
-  /// Of every program here: $TANDEM_DATA, the cache and the mirrors are the test's own.
+  /// Environment of every program here: $TANDEM_DATA, cache and mirrors are the test's
+  /// own.
   Variables variables() const {
     return {
         {"TANDEM_MIRRORS", scratch_ / "mirrors.toml"},
@@ -91,7 +92,7 @@ class FetchTest : public testing::Test {
   std::string fetched(const std::string& name) const {
     return scratch_ / ("data/tiny/" + name);
   }
-  /// The folder has these files and nothing else.
+  /// Expects that the folder has these files and no others.
   void expect_files(const std::string& folder, const Files& files) const {
     std::vector<std::string> names;
     for (const auto& [name, bytes] : files) {

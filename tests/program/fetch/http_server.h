@@ -20,28 +20,28 @@
 namespace tandem {
 
 struct HttpRequest {
-  // "/file".
+  // Such as "/file".
   std::string path;
-  // "bytes=5-", or "".
+  // Such as "bytes=5-"; "" without the header.
   std::string range;
 };
 
-/// What a server says, good or bad.
+/// A good or bad answer of a server.
 struct HttpAnswer {
   int code = 200;
   std::string body;
-  // Lines beside Content-Length and Connection.
+  // Headers besides Content-Length and Connection.
   std::vector<std::string> headers = {};
-  // What Content-Length says, if not the body's size; negative: there is none.
+  // Content-Length, if it is not the size of the body; negative: no header.
   std::optional<int64_t> length = {};
-  // The connection ends behind so many bytes of the body, or says nothing more.
+  // Number of bytes of the body after which the connection ends or stalls.
   size_t breaks_off_after = std::string::npos;
   size_t hangs_after = std::string::npos;
-  // Between pieces of a kilobyte.
+  // Delay between pieces of a kilobyte.
   std::chrono::milliseconds pause{0};
 };
 
-/// Answers as a web server does that has the file, Range included.
+/// Answers like a web server that has the file, with Range.
 inline HttpAnswer answer_with(const std::string& file, const HttpRequest& request) {
   if (request.range.empty()) {
     return {200, file};
@@ -54,7 +54,7 @@ inline HttpAnswer answer_with(const std::string& file, const HttpRequest& reques
        std::to_string(file.size() - 1) + "/" + std::to_string(file.size())}};
 }
 
-/// A web server at 127.0.0.1, a thread for each connection, as long as it lives.
+/// A web server on 127.0.0.1 with a thread for each connection, until it is destroyed.
 class HttpServer {
  public:
   using Answer = std::function<HttpAnswer(const HttpRequest&)>;
@@ -72,7 +72,7 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  /// "http://127.0.0.1:4511".
+  /// Returns the URL, such as "http://127.0.0.1:4511".
   std::string url() const {
     return "http://" + listener_.address.substr(std::string("tcp:").size());
   }

@@ -1,4 +1,4 @@
-// `tandem train --fetch`, and the data sets that it makes trainable.
+// `tandem train --fetch` and the data sets that it downloads.
 
 #include <chrono>
 #include <filesystem>
@@ -25,7 +25,7 @@ std::string idx_bytes(const std::vector<int>& dims, const std::string& values) {
   return bytes + values;
 }
 
-// As MNIST's, with so few images that nobody has to wait.
+// Files like MNIST's with few images.
 Files small_mnist() {
   std::string labels;
   for (int i = 0; i < kImages; ++i) {
@@ -40,7 +40,7 @@ Files small_mnist() {
   return files;
 }
 
-// As CIFAR-10's: records of a label and an image.
+// Files like CIFAR-10's: records of a label and an image.
 Files small_cifar() {
   Files files;
   for (const char* name :
@@ -64,7 +64,7 @@ class FetchToTrain : public FetchTest {
   }
 };
 
-TEST_F(FetchToTrain, WhatIsMissingIsFetchedOnceBeforeRanksStart) {
+TEST_F(FetchToTrain, FetchesMissingFilesOnceBeforeRanksStart) {
   const Files files = small_mnist();
   const HttpServer server(server_of(files));
   write_mirrors(set_of("mnist", {server.url()}, files));
@@ -96,8 +96,8 @@ TEST_F(FetchToTrain, RanksOfAnotherLauncherFetchOnce) {
   EXPECT_EQ(server.requests().size(), 4u);
 }
 
-// The one that fetches may be stopped for ever.
-TEST_F(FetchToTrain, ARankWaitsForAnotherThatFetchesUntilItsTimeout) {
+// The process that fetches may be stopped forever.
+TEST_F(FetchToTrain, ARankWaitsForTheFetchOfAnotherUntilTheTimeout) {
   const FileLock other(
       scratch_ / "cache/tandem/fetch.lock", Deadline(std::chrono::minutes(1)));
   Variables rank = variables();
@@ -120,7 +120,7 @@ TEST_F(FetchToTrain, ARankWaitsForAnotherThatFetchesUntilItsTimeout) {
                          HasSubstr("for 1 s"), HasSubstr("--timeout-seconds")));
 }
 
-TEST_F(FetchToTrain, WhatCannotBeFetchedIsNotTrainedOn) {
+TEST_F(FetchToTrain, AFailedFetchEndsTheRun) {
   const HttpServer none(server_of({}));
   write_mirrors(set_of("mnist", {none.url()}, small_mnist()));
   const auto result = train({"--data", "mnist", "--fetch", "--out", scratch_ / "run"});
@@ -131,7 +131,7 @@ TEST_F(FetchToTrain, WhatCannotBeFetchedIsNotTrainedOn) {
   EXPECT_FALSE(file_exists(scratch_ / "run"));
 }
 
-TEST_F(FetchToTrain, WithoutItTheErrorSaysWhatToRun) {
+TEST_F(FetchToTrain, WithoutFetchTheErrorNamesTheCommand) {
   const auto result = train({"--data", "mnist"});
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(
@@ -142,8 +142,8 @@ TEST_F(FetchToTrain, WithoutItTheErrorSaysWhatToRun) {
           testing::EndsWith("run tandem data fetch mnist, or add --fetch\n")));
 }
 
-// What was broken off lacks a file, which the next one brings.
-TEST_F(FetchToTrain, AHalfOfADataSetIsMissingToo) {
+// A stopped fetch leaves a file out, which the next fetch downloads.
+TEST_F(FetchToTrain, FetchesTheMissingHalfOfADataSet) {
   Files files = small_mnist();
   const HttpServer server(server_of(files));
   write_mirrors(set_of("mnist", {server.url()}, files));
@@ -157,7 +157,7 @@ TEST_F(FetchToTrain, AHalfOfADataSetIsMissingToo) {
   EXPECT_EQ(server.requests().size(), 5u);
 }
 
-TEST_F(FetchToTrain, OtherSetsOfMnistsFormHaveNamesToo) {
+TEST_F(FetchToTrain, TrainsOnFashionMnistAndKmnist) {
   const Files files = small_mnist();
   const HttpServer server(server_of(files));
   write_mirrors(
@@ -172,7 +172,7 @@ TEST_F(FetchToTrain, OtherSetsOfMnistsFormHaveNamesToo) {
 
 class FetchArchive : public FetchToTrain {
  protected:
-  // The archive of files in a folder "bin", and the mirrors file that names it.
+  // Makes the archive of files in a folder "bin", and its mirrors file.
   std::string pack(const Files& files, const std::string& url) const {
     make_directories(scratch_ / "bin");
     for (const auto& [name, bytes] : files) {
@@ -190,7 +190,7 @@ class FetchArchive : public FetchToTrain {
   }
 };
 
-TEST_F(FetchArchive, CifarIsFetchedUnpackedAndTrainedOn) {
+TEST_F(FetchArchive, CifarIsFetchedAndUnpackedForTraining) {
   const Files files = small_cifar();
   std::string archive;
   const HttpServer server(
@@ -203,7 +203,7 @@ TEST_F(FetchArchive, CifarIsFetchedUnpackedAndTrainedOn) {
     expect_ok(result);
     EXPECT_THAT(result.output, HasSubstr(" on cifar-10: 100 samples"));
   }
-  // The archive is gone, and so it stays.
+  // The archive is removed and not downloaded again.
   expect_files(scratch_ / "data/cifar-10", files);
   EXPECT_THAT(fetch("cifar-10").output, HasSubstr("already"));
   EXPECT_EQ(server.requests().size(), 1u);
@@ -213,13 +213,13 @@ TEST_F(FetchArchive, CifarIsFetchedUnpackedAndTrainedOn) {
           HasSubstr("train: 100 samples of [3, 32, 32]"),
           HasSubstr("test: 20 samples of [3, 32, 32]")));
 
-  // A file that somebody changed comes out of the archive again, and only that.
+  // A changed file is extracted from the archive again, and no other file.
   replace_file(scratch_ / "data/cifar-10/data_batch_3.bin", "x");
   EXPECT_THAT(fetch("cifar-10").output, HasSubstr("unpacking data_batch_3.bin\n"));
   expect_files(scratch_ / "data/cifar-10", files);
 }
 
-TEST_F(FetchArchive, AnArchiveThatAUserHasPutThereIsUnpackedAndStays) {
+TEST_F(FetchArchive, AnArchiveOfTheUserIsUnpackedAndKept) {
   Files files = small_cifar();
   const HttpServer none(server_of({}));
   const std::string archive = pack(files, none.url());
@@ -236,7 +236,7 @@ TEST_F(FetchArchive, AnArchiveThatAUserHasPutThereIsUnpackedAndStays) {
   EXPECT_EQ(none.requests().size(), 1u);
 }
 
-TEST_F(FetchArchive, AModelOfOtherImagesIsNotEvaluatedOnThem) {
+TEST_F(FetchArchive, EvalRefusesImagesOfAnotherShape) {
   const Files files = small_cifar();
   std::string archive;
   const HttpServer server(

@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-/// Hosts: network namespaces, each with an address of its own, plugged into one
-/// switch that leads nowhere else. Removed at the end.
+/// Hosts: network namespaces, each with its own address, connected to a switch that
+/// leads nowhere else. They are removed by the destructor.
 class Hosts {
  public:
   explicit Hosts(int count) : count_(count), id_(std::to_string(getpid())) {
@@ -35,18 +35,18 @@ class Hosts {
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
-  /// False without the right to make them.
+  /// Returns false without the right to make namespaces.
   bool ok() const {
     return ok_;
   }
   std::string address(int host) const {
     return "10.77.0." + std::to_string(host + 1);
   }
-  /// The file with the token that runs on these hosts get, unless told otherwise.
+  /// Returns the file with the token that runs on these hosts use by default.
   std::string token_file() const {
     return scratch_ / "token";
   }
-  /// Runs a program of ours on a host.
+  /// Runs a program of tandem on a host.
   CommandResult run(
       int host, const std::vector<std::string>& arguments,
       const Variables& variables = {}, const std::string& own = "tandem") const {
@@ -57,11 +57,11 @@ class Hosts {
     all.insert(all.end(), variables.begin(), variables.end());
     return run_command(command, all, 600);
   }
-  /// From now on nothing reaches this host, and nobody is told so.
+  /// Drops all packets of a host from now on, without any notice.
   void unplug(int host) const {
     ip("-n " + name(-1) + " link set port" + std::to_string(host) + " down");
   }
-  /// Does something of our own on a host: sockets are of where their thread is.
+  /// Runs a function on a host: sockets belong to the namespace of their thread.
   void on(int host, const std::function<void()>& act) const {
     std::thread([&] {
       const int fd = open(("/run/netns/" + name(host)).c_str(), O_RDONLY | O_CLOEXEC);
@@ -70,7 +70,7 @@ class Hosts {
       act();
     }).join();
   }
-  /// The same on all hosts at once; `arguments` of each.
+  /// Runs a program on all hosts at the same time; `arguments` for each.
   template <typename ArgumentsOf>
   std::vector<CommandResult> run_all(
       const ArgumentsOf& arguments, const Variables& variables = {}) const {
@@ -95,7 +95,7 @@ class Hosts {
   std::string name(int host) const {
     return "tandem" + id_ + (host < 0 ? "hub" : std::string(1, char('a' + host)));
   }
-  // A cable from the switch's namespace; its end there is named as the host.
+  // A cable from the namespace of the switch, whose end there has the name of the host.
   bool add(int host) const {
     const std::string port = "port" + std::to_string(host);
     return ip("netns add " + name(host)) &&

@@ -1,4 +1,4 @@
-// Several hosts: network namespaces with their own addresses.
+// Several hosts, which are network namespaces with their own addresses.
 
 #include "hosts.h"
 
@@ -64,8 +64,8 @@ TEST(Hosts, TwoHostsWithTwoRanksEachTrainTogether) {
   EXPECT_EQ(json_number(scratch / "run0/summary.json", "world_size"), 4);
 }
 
-// Document 000: machines x processes, by the document's names of the flags.
-TEST(Hosts, LocalRankZeroOfEachMachinePrints) {
+// Tutorial 000: machines x processes, with the tutorial's names of the flags.
+TEST(Hosts, LocalRankZeroOfEachHostPrints) {
   const Hosts hosts(2);
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
@@ -89,12 +89,12 @@ TEST(Hosts, LocalRankZeroOfEachMachinePrints) {
     printed.push_back(lines[0]);
     EXPECT_THAT(result.output, HasSubstr("Finished training in "));
   }
-  // Each its own loss.
+  // Each host prints its own loss.
   EXPECT_NE(printed[0], printed[1]);
   EXPECT_THAT(results[0].output, HasSubstr("4 ranks over gloo"));
 }
 
-// Document 004: -n nodes -g gpus -nr rank, and the address in the environment.
+// Tutorial 004: -n nodes -g gpus -nr rank, and the address in the environment.
 TEST(Hosts, FourNodesWithTwoRanksEachTrainTogether) {
   const Hosts hosts(4);
   if (!hosts.ok()) {
@@ -124,7 +124,7 @@ TEST(Hosts, FourNodesWithTwoRanksEachTrainTogether) {
   EXPECT_THAT(results[0].output, HasSubstr("8 ranks over shm+gloo"));
 }
 
-// Rank 0's losses with four ranks, `on_each` on a host.
+// Returns rank 0's losses with four ranks, `on_each` per host.
 std::vector<std::string> losses_of_four_ranks(int on_each) {
   const Hosts hosts(4 / on_each);
   const auto results = hosts.run_all(
@@ -144,7 +144,7 @@ std::vector<std::string> losses_of_four_ranks(int on_each) {
   return lines_with(results[0].output, "Epoch [");
 }
 
-TEST(Hosts, FourRanksTrainAlikeOnFourHostsAndOnTwo) {
+TEST(Hosts, FourRanksHaveEqualLossesOnFourHostsAndOnTwo) {
   if (!Hosts(4).ok()) {
     GTEST_SKIP() << kNoHosts;
   }
@@ -153,7 +153,7 @@ TEST(Hosts, FourRanksTrainAlikeOnFourHostsAndOnTwo) {
   EXPECT_EQ(losses_of_four_ranks(2), on_four);
 }
 
-TEST(Hosts, AProgramSpawnsRanksOnBoth) {
+TEST(Hosts, AProgramSpawnsRanksOnBothHosts) {
   const Hosts hosts(2);
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
@@ -174,8 +174,8 @@ TEST(Hosts, AProgramSpawnsRanksOnBoth) {
   EXPECT_THAT(second.output, EndsWith("host ended\n"));
 }
 
-// Three hosts with a rank each, the last of which has something else. All end with 2
-// and the same line.
+// Three hosts with a rank each, the last of which has another value. All end with 2 and
+// the same line.
 std::string line_of_three(
     const std::vector<std::string>& last, const std::vector<std::string>& others) {
   const Hosts hosts(3);
@@ -226,7 +226,7 @@ TEST(Hosts, DifferencesAreNamedOnEveryHost) {
 struct OverHosts {
   const char* strategy;
   std::vector<std::string> settings;
-  // How the first line counts readers.
+  // The first line counts the processes that read the data.
   const char* readers;
 };
 
@@ -277,7 +277,7 @@ INSTANTIATE_TEST_SUITE_P(
         OverHosts{"pipeline", {"--stages", "2"}, "2"}),
     [](const auto& row) { return std::string(row.param.strategy); });
 
-TEST(Hosts, AnUnknownMasterNameIsSaidInOneLine) {
+TEST(Hosts, AnUnknownMasterNameIsOneLine) {
   const auto result = tandem_run(
       {"train", "--limit", "64", "--timeout-seconds", "3", "--insecure"},
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "no-such-host.invalid"}});
@@ -286,7 +286,7 @@ TEST(Hosts, AnUnknownMasterNameIsSaidInOneLine) {
   EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
 }
 
-TEST(Hosts, ALaunchersOwnTimeoutEndsTheWaitForHost0) {
+TEST(Hosts, TheTimeoutOfLaunchEndsTheWaitForHost0) {
   const auto result = tandem_run(
       {"launch", "--nnodes", "2", "--node-rank", "1", "--master-port", "29878",
        "--insecure", "--timeout-seconds", "1", "true"});
@@ -295,7 +295,7 @@ TEST(Hosts, ALaunchersOwnTimeoutEndsTheWaitForHost0) {
   EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
 }
 
-TEST(Hosts, AnAbsentMasterIsSaidAfterTheTimeout) {
+TEST(Hosts, AnAbsentMasterIsReportedAfterTheTimeout) {
   const auto result = tandem_run(
       {"train", "--limit", "64", "--timeout-seconds", "1"},
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29877"}});

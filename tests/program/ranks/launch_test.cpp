@@ -1,5 +1,5 @@
-// `tandem launch` with the arguments that users know from Python, and the names that
-// `tandem train`'s flags have in the documents.
+// `tandem launch` with arguments of Python's launchers, and aliases of flags of `tandem
+// train` that the tutorials use.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST_P(LaunchForm, StartsRanksOfTheProgramWithItsArguments) {
 INSTANTIATE_TEST_SUITE_P(
     Python, LaunchForm,
     testing::Values(
-        Form{"Document002", {"--nproc_per_node=2"}, 2},
+        Form{"Tutorial002", {"--nproc_per_node=2"}, 2},
         Form{"Separate", {"--nproc_per_node", "3"}, 3},
         Form{
             "DistributedLaunch",
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
         Form{"Dashes", {"--nproc-per-node=4", "--"}, 4}),
     [](const auto& form) { return std::string(form.param.name); });
 
-TEST(LaunchProgram, SaysInOneLineWhatHasNoEffect) {
+TEST(LaunchProgram, WarnsOfFlagsWithoutEffect) {
   const auto result = launch({"--rdzv_backend=c10d", "--max-restarts", "3", "true"});
   EXPECT_TRUE(result.status.ok());
   EXPECT_EQ(
@@ -81,21 +81,21 @@ TEST(LaunchProgram, SaysInOneLineWhatHasNoEffect) {
   EXPECT_EQ(launch({"--standalone", "--use-env", "--rdzv-id=7", "true"}).errors, "");
 }
 
-TEST(LaunchProgram, TakesTheMeetingPointFromTheRendezvousEndpoint) {
+TEST(LaunchProgram, UsesTheRendezvousEndpoint) {
   const auto result = launch(
       {"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=127.0.0.1:4567", "sh", "-c",
        "echo $MASTER_ADDR $MASTER_PORT $GROUP_RANK"});
   EXPECT_EQ(result.output, "[rank 1] 127.0.0.1 4567 1\n");
 }
 
-TEST(LaunchProgram, PassesTheLocalRankOnlyWhenAskedTo) {
+TEST(LaunchProgram, PassesTheLocalRankOnlyWithNoUseEnv) {
   EXPECT_EQ(launch({"echo", "a"}).output, "[rank 0] a\n");
   EXPECT_EQ(launch({"--use-env", "echo", "a"}).output, "[rank 0] a\n");
   EXPECT_EQ(
       launch({"--no-use-env", "echo", "a"}).output, "[rank 0] --local-rank=0 a\n");
 }
 
-// `echo` plays Python.
+// `echo` replaces Python.
 TEST(LaunchProgram, StartsScriptsAndModulesWithPython) {
   const Variables echo = {{"PYTHON_EXEC", "echo"}};
   EXPECT_EQ(launch({"train.py", "x"}, echo).output, "[rank 0] -u train.py x\n");
@@ -112,7 +112,7 @@ TEST(LaunchProgram, StartsScriptsAndModulesWithPython) {
 
 class TrainNames : public testing::TestWithParam<Form> {};
 
-TEST_P(TrainNames, AreThoseOfOurFlags) {
+TEST_P(TrainNames, AreAliasesOfFlags) {
   const Scratch scratch;
   auto arguments = GetParam().flags;
   arguments.insert(
@@ -126,14 +126,14 @@ TEST_P(TrainNames, AreThoseOfOurFlags) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Documents, TrainNames,
+    Tutorials, TrainNames,
     testing::Values(
         Form{
             "Own",
             {"--nproc", "3", "--nnodes=1", "--node-rank=0", "--accumulate=2"},
             3},
         Form{
-            "Document000",
+            "Tutorial000",
             {"--num-machines", "1", "--num-processes", "2", "--machine-id", "0",
              "--micro-batches", "2"},
             2},
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
              "--micro_batches=2"},
             4},
         Form{
-            "Document004",
+            "Tutorial004",
             {"-n", "1", "-g", "2", "-nr", "0", "--micro-batches", "2"},
             2},
         Form{"Equals", {"-n=1", "-g=3", "-nr=0", "--micro-batches=2"}, 3},
@@ -165,7 +165,7 @@ TEST(TrainHelp, ListsAllNames) {
   }
 }
 
-// Where nothing listens the launcher of host 1 says whom it looks for.
+// Without a listener, the launcher of host 1 names the host that it waits for.
 std::string looks_for(
     const std::vector<std::string>& flags, const Variables& variables) {
   const Scratch scratch;
@@ -176,7 +176,7 @@ std::string looks_for(
   return tandem_run(arguments, variables).errors;
 }
 
-TEST(TrainMaster, ComesFromTheFlagElseTheEnvironmentElseTheRecipe) {
+TEST(TrainMaster, FlagsOverrideTheEnvironmentThatOverridesTheRecipe) {
   const Variables environment = {{"MASTER_ADDR", "127.0.0.3"}, {"MASTER_PORT", "4003"}};
   EXPECT_THAT(looks_for({}, {}), HasSubstr("127.0.0.2:4002"));
   EXPECT_THAT(looks_for({}, environment), HasSubstr("127.0.0.3:4003"));
@@ -189,14 +189,14 @@ TEST(TrainMaster, ComesFromTheFlagElseTheEnvironmentElseTheRecipe) {
   EXPECT_THAT(looks_for({}, {{"MASTER_ADDR", ""}}), HasSubstr("127.0.0.2:4002"));
 }
 
-TEST(TrainMaster, IsOfNoConcernToOneHost) {
+TEST(TrainMaster, IsIgnoredOnOneHost) {
   const auto result = tandem_run(
       {"train", "--model", "simplenet", "--limit", "256", "--nproc", "3"},
       {{"MASTER_ADDR", "no-such-host.invalid"}, {"MASTER_PORT", "x"}});
   EXPECT_TRUE(result.status.ok()) << result.errors;
 }
 
-TEST(TrainOutput, OfAllRanksIsAsTheTemplateSays) {
+TEST(TrainOutput, OfAllRanksFollowsTheTemplate) {
   const auto result = tandem_run(
       {"train", "--model", "simplenet", "--limit", "512", "--nproc", "4", "--log-ranks",
        "all", "--log-line", "rank {rank}, step {step}"});

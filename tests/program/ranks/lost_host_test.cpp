@@ -1,5 +1,5 @@
-// A run on several hosts whose ranks, launchers or network are lost: all hosts end, and
-// say the same.
+// A run on several hosts that loses ranks, launchers or the network: all hosts end with
+// the same error.
 
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ constexpr const char* kNoHosts =
 
 class LostHost : public testing::Test {
  protected:
-  // Trains on `count` hosts, and disturbs that. Returns how each ended.
+  // Trains on `count` hosts and disturbs the run. Returns the result of each host.
   std::vector<CommandResult> disturb(
       const Hosts& hosts, int count, int ranks_each, const std::function<void()>& act) {
     std::vector<CommandResult> results(static_cast<size_t>(count));
@@ -93,7 +93,7 @@ class LostHost : public testing::Test {
   const Scratch scratch_;
 };
 
-TEST_F(LostHost, BothSidesOfAPartitionEndAndNameBoth) {
+TEST_F(LostHost, BothSidesOfAPartitionNameBothHosts) {
   const Hosts hosts(3);
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
@@ -169,7 +169,7 @@ TEST_F(LostHost, AKilledHostZeroIsNamed) {
 }
 
 // As with a suspended virtual machine.
-TEST_F(LostHost, AStoppedHostIsNamedByTheOther) {
+TEST_F(LostHost, AStoppedHostIsNamed) {
   const Hosts hosts(2);
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;

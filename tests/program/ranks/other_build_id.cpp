@@ -1,4 +1,5 @@
-// Linked before the library's: the program says that it is of another build.
+// Linked before the library's build id, so that the program has the id of another
+// build.
 
 #include "tandem/base/build_id.h"
 

@@ -1,11 +1,11 @@
-// What the tests of RPC between processes run as the ranks of a launched group:
+// Ranks of a launched group in the tests of RPC between processes:
 //
-//   rpc_ranks BACKEND call                 every rank calls rank 0, and the next one
-//   rpc_ranks BACKEND gone RANK            that rank ends without a word after the
-//   first call rpc_ranks BACKEND late                 rank 0 never answers rpc_ranks
-//   BACKEND slow BOUND STEPS     run_with_slow_worker()
+//   rpc_ranks BACKEND call               every rank calls rank 0 and the next rank
+//   rpc_ranks BACKEND gone RANK          that rank ends after the first call
+//   rpc_ranks BACKEND late               rank 0 never answers
+//   rpc_ranks BACKEND slow BOUND STEPS   run_with_slow_worker()
 //
-// Rank 0 prints what the test looks at.
+// Rank 0 prints the results.
 
 #include <ATen/ops/full.h>
 #include <fmt/core.h>
@@ -34,7 +34,7 @@ void serve(Rpc& rpc, int requests) {
 }
 
 void check_answer(Rpc& rpc, int peer, int rank) {
-  // Larger than any one packet or ring buffer.
+  // Larger than a packet or a ring buffer.
   const auto large = at::full({3, 1'000'000}, rank, at::kDouble);
   const auto answer = rpc.call(peer, {"there", {large, at::full({}, 7, at::kLong)}});
   TANDEM_CHECK(answer.header == "there and back", "another header");
@@ -52,7 +52,7 @@ void call(Communicator& comm, const Words&) {
     check_answer(*rpc, 0, comm.rank());
   }
   comm.barrier();
-  // The other way round.
+  // In the other direction.
   if (comm.rank() == 0) {
     for (int peer = 1; peer < size; ++peer) {
       check_answer(*rpc, peer, 0);

@@ -28,7 +28,7 @@ using testing::IsEmpty;
 using testing::Le;
 using testing::Not;
 
-// With the backend under which ranks meet.
+// With the backend by which ranks meet.
 class RpcBetweenProcesses : public testing::TestWithParam<const char*> {
  protected:
   static CommandResult rpc_ranks(
@@ -51,11 +51,11 @@ TEST_P(RpcBetweenProcesses, ProcessesCallEachOtherBothWaysAndEndQuietly) {
   EXPECT_THAT(result.errors, IsEmpty());
 }
 
-TEST_P(RpcBetweenProcesses, APeerThatIsGoneIsNamed) {
+TEST_P(RpcBetweenProcesses, AKilledPeerIsNamed) {
   const auto server = rpc_ranks("3", {"gone", "0"});
   EXPECT_THAT(server.output, HasSubstr("rank 1 lost rank 0: "));
   EXPECT_THAT(server.output, HasSubstr("rank 2 lost rank 0: "));
-  // A rank that only waits for requests finds out too.
+  // A rank that only waits for requests notices it too.
   const auto worker = rpc_ranks("2", {"gone", "1"});
   EXPECT_THAT(worker.output, HasSubstr("rank 0 lost rank 1: "));
 }
@@ -66,7 +66,7 @@ TEST_P(RpcBetweenProcesses, WaitsEndAtTheTimeout) {
   EXPECT_THAT(result.output, HasSubstr("rank 1: [comm] the answer of rank 0"));
 }
 
-TEST_P(RpcBetweenProcesses, StalenessReachesItsBoundAndNeverPassesIt) {
+TEST_P(RpcBetweenProcesses, StalenessReachesItsBoundAndNoMore) {
   const int64_t bound = 3;
   const auto result = rpc_ranks("4", {"slow", "3", "20"});
   ASSERT_TRUE(result.status.ok()) << result.errors;
@@ -107,7 +107,7 @@ TEST(ParameterServerProgram, SynchronousProcessesGiveTheBitsOfDataParallelThread
       json_value(scratch / "replicas/summary.json", "test_accuracy"));
 }
 
-TEST(ParameterServerProgram, ResumingGivesTheBitsOfNotStopping) {
+TEST(ParameterServerProgram, ResumingChangesNoBit) {
   const Scratch scratch;
   const auto whole = scratch / "whole";
   const auto parts = scratch / "parts";
@@ -119,7 +119,7 @@ TEST(ParameterServerProgram, ResumingGivesTheBitsOfNotStopping) {
   EXPECT_EQ(hash_of(whole), hash_of(parts));
 }
 
-TEST(ParameterServerProgram, AsynchronousTrainsAndSaysItsStaleness) {
+TEST(ParameterServerProgram, AsynchronousTrainsAndReportsStaleness) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const auto result = tandem_run(server_run(
@@ -136,13 +136,13 @@ TEST(ParameterServerProgram, AsynchronousTrainsAndSaysItsStaleness) {
   EXPECT_EQ(json_number(out + "/summary.json", "steps"), 30);
 }
 
-// The name of a worker process: "tandem-rank-1".
+// The name of a worker process, such as "tandem-rank-1".
 std::string name_of_process(pid_t pid) {
   const auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
   return name.substr(0, name.find('\n'));
 }
 
-// The TCP ports and abstract Unix sockets at which a process can be reached.
+// TCP ports and abstract Unix sockets on which a process listens.
 std::vector<std::string> open_doors_of(pid_t pid) {
   const auto folder = "/proc/" + std::to_string(pid);
   std::set<std::string> own;
@@ -172,7 +172,7 @@ std::vector<std::string> open_doors_of(pid_t pid) {
   return doors;
 }
 
-TEST(ParameterServerProgram, OpensNoDoorOnOneHost) {
+TEST(ParameterServerProgram, OpensNoPortOnOneHost) {
   const Scratch scratch;
   const auto out = scratch / "run";
   auto command = server_run(out, {}, "2000");
@@ -217,7 +217,7 @@ TEST_P(KilledServerRun, EndsWithOneClearLine) {
       AllOf(
           HasSubstr("rank " + std::string(rank)), HasSubstr("killed by SIGKILL"),
           HasSubstr(std::to_string(killed))));
-  // One line, not each survivor's own story.
+  // One line, not an error of each rank.
   EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
       << result.errors;
   EXPECT_TRUE(workers_of(out).empty());
@@ -230,7 +230,7 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(std::get<0>(run.param)) + "Rank" + std::get<1>(run.param);
     });
 
-TEST(ParameterServerProgram, WrongInputIsOneLine) {
+TEST(ParameterServerProgram, InvalidSettingsAreOneLine) {
   const auto alone = tandem_run({"train", "--strategy", "parameter_server"});
   EXPECT_EQ(alone.status.code, 2);
   EXPECT_THAT(alone.errors, HasSubstr("use --nproc 2 at least"));

@@ -1,4 +1,4 @@
-// That all hosts of a run, and all processes that go on with it, read the same data.
+// All hosts of a run, and all processes that resume it, must read the same data.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class SameData : public testing::Test {
     }
   }
 
-  // All images black; the labels stay.
+  // Makes all images black; the labels do not change.
   void blacken(const std::string& folder, const std::string& images) const {
     const auto path = scratch_ / (folder + "/" + images + "-images-idx3-ubyte");
     auto bytes = read_file(path);
@@ -68,7 +68,7 @@ class SameData : public testing::Test {
   const Scratch scratch_;
 };
 
-TEST_F(SameData, InFoldersOfTheirOwnTrainsTogether) {
+TEST_F(SameData, InDifferentFoldersTrains) {
   for (const auto& result : run_on_all({})) {
     EXPECT_TRUE(result.status.ok()) << result.errors;
   }
@@ -87,7 +87,7 @@ TEST_F(SameData, ARankWithBlackImagesIsNamed) {
   }
 }
 
-TEST_F(SameData, TestImagesCountToo) {
+TEST_F(SameData, TestImagesAreComparedToo) {
   blacken("b", "t10k");
   for (const auto& result : run_on_all({})) {
     EXPECT_EQ(result.status.code, 2);
@@ -96,7 +96,7 @@ TEST_F(SameData, TestImagesCountToo) {
 }
 
 // Only rank 0 reads.
-TEST_F(SameData, IsScatteredFromRankZeroWhateverTheOthersHave) {
+TEST_F(SameData, IsScatteredFromRankZeroOnly) {
   blacken("b", "train");
   for (const auto& result : run_on_all({"--share", "scatter"})) {
     EXPECT_TRUE(result.status.ok()) << result.errors;

@@ -1,4 +1,4 @@
-// One rank of a group over shared memory; a word says what it does.
+// One rank of a group over shared memory; an argument selects its action.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -27,7 +27,8 @@ at::Tensor numbers(int rank, int64_t count) {
       .to(at::kFloat);
 }
 
-// Small and large, where they lie and by way of the region, and one to the next.
+// Small and large tensors, in place and through the region, and messages between
+// neighbors.
 void sum(Communicator& comm) {
   at::Tensor last;
   for (int i = 0; i < 30; ++i) {
@@ -46,8 +47,8 @@ void sum(Communicator& comm) {
   say("sum " + sha256_hex(last.data_ptr(), last.nbytes()));
 }
 
-// The last rank dies in the middle; the others say what they learn. They do not end
-// before all have, as ranks without a launcher may not.
+// The last rank is killed in the middle, and the other ranks print their errors.
+// Without a launcher they must not end before all ranks have the error.
 void lose_last(Communicator& comm, const std::string& how) {
   auto small = at::zeros({4});
   auto large = at::zeros({3'000'000});

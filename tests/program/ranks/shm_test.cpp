@@ -1,5 +1,5 @@
-// Processes that share memory, started without a launcher: nobody ends or reaps a rank
-// for the others.
+// Processes that share memory, started without a launcher: no process ends or reaps a
+// rank for the others.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::string read_all(int fd) {
   return text;
 }
 
-// The last rank is reaped last: until then one that was killed is a zombie. It may be
+// The last rank is reaped last, so a killed rank is a zombie until then. It may run
 // another program than the others.
 Ranks run_shm_ranks(
     int size, const std::vector<std::string>& words,
@@ -78,7 +78,7 @@ std::set<std::string> ours_in_dev_shm() {
   return found;
 }
 
-TEST(ShmProcesses, AsManyAsThereAreCoresAndMoreSumAlike) {
+TEST(ShmProcesses, HaveEqualSumsWithFewAndManyRanks) {
   for (const int size : {2, 7}) {
     const auto ranks = run_shm_ranks(size, {"sum"});
     for (const auto& output : ranks.outputs) {
@@ -88,8 +88,8 @@ TEST(ShmProcesses, AsManyAsThereAreCoresAndMoreSumAlike) {
   }
 }
 
-// Its sources have another hash: the file that says so is the only one that differs.
-TEST(ShmProcesses, OneOfAnotherBuildIsNamedByAll) {
+// The program has another hash of sources: only the file with the hash differs.
+TEST(ShmProcesses, NameARankOfAnotherBuild) {
   const auto ranks = run_shm_ranks(3, {"sum"}, "shm_ranks_other_build");
   for (size_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(ranks.statuses[rank].code, 2);
@@ -103,9 +103,9 @@ TEST(ShmProcesses, OneOfAnotherBuildIsNamedByAll) {
 
 class ShmLoss : public testing::TestWithParam<const char*> {};
 
-TEST_P(ShmLoss, OfAKilledRankIsNoticedAndNamedAndNothingStaysBehind) {
+TEST_P(ShmLoss, OfARankIsNamedAndLeavesNoFiles) {
   const auto before = ours_in_dev_shm();
-  // The group's timeout is 300 s: a rank that only waited would outlast the test.
+  // The group's timeout is 300 s, so a rank that only waited would outlast the test.
   const auto ranks = run_shm_ranks(3, {"lose", GetParam()});
   EXPECT_EQ(ranks.statuses[2].signal, 9);
   for (const int rank : {0, 1}) {

@@ -1,4 +1,4 @@
-// Programs that start their own ranks, one per word.
+// Programs that start their own ranks; the argument selects a program.
 
 #include <ATen/ops/ones.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ void call_twice() {
   say("after");
 }
 
-// Rank 1 ends in its own way, while rank 0 waits for it.
+// Rank 1 ends in its own way while rank 0 waits for it.
 void end_rank_one(const std::function<void()>& end) {
   try {
     spawn(2, [&](Communicator& comm) {
@@ -67,7 +67,7 @@ void keep_what_was_there() {
   say(sigismember(&blocked, SIGTERM) == 1 ? "SIGTERM is blocked" : "SIGTERM is free");
 }
 
-// The inner program is no rank, although it inherits a rank's variables.
+// The inner program is not a rank, although it inherits the variables of a rank.
 void start_another_program(const std::string& own) {
   spawn(1, [&](Communicator&) {
     const auto inner = run_command({own, "inner"}, {}, 60);
@@ -75,7 +75,7 @@ void start_another_program(const std::string& own) {
   });
 }
 
-// One of two hosts: HOST is its number, HOST_0 the other's address.
+// One of two hosts: HOST is its number, HOST_0 the address of host 0.
 void spawn_on_two_hosts() {
   SpawnOptions options;
   options.nnodes = 2;
@@ -93,7 +93,7 @@ void spawn_on_two_hosts() {
   say("host ended");
 }
 
-// Ranks that print a lot between their sums say in a file what came of them.
+// Ranks that print much output between their sums, and write the result into a file.
 void print_between_sums(const std::string& path) {
   spawn(3, [&](Communicator& comm) {
     auto sums = at::ones({10'000}, at::kDouble);
@@ -111,7 +111,7 @@ void print_between_sums(const std::string& path) {
   });
 }
 
-// Rank 1 says that it is there, and stays.
+// Rank 1 reports that it runs, and waits.
 void stay() {
   end_rank_one([] {
     replace_file("up", "");

@@ -19,10 +19,10 @@ CommandResult helper(const std::string& word, const Variables& variables = {}) {
   return run_command({program("spawn_helper"), word}, variables, 120);
 }
 
-TEST(Spawn, RunsEachCallsBodyOnItsRanksAndTheRestInTheParent) {
+TEST(Spawn, RunsTheBodyOnRanksAndTheRestInTheParent) {
   const auto run = helper("twice");
   EXPECT_TRUE(run.status.ok()) << run.errors;
-  // What comes before a call is run by its ranks too.
+  // Ranks also run the code before a call.
   EXPECT_THAT(
       sorted_lines(run.output),
       ElementsAre(
@@ -45,13 +45,13 @@ TEST(Spawn, ThrowsAConfigErrorForMisuse) {
   EXPECT_EQ(helper("misuse").output, "misuse: [grid] 3 x 2\n");
 }
 
-TEST(Spawn, SaysHowARankWasKilled) {
+TEST(Spawn, NamesTheSignalOfAKilledRank) {
   EXPECT_THAT(
       helper("killed").output,
       MatchesRegex("failure: rank 1 .pid [0-9]+. was killed by SIGKILL; .*\n"));
 }
 
-TEST(Spawn, SaysHowARankLeft) {
+TEST(Spawn, NamesTheExitCodeOfARank) {
   EXPECT_THAT(
       helper("leaves").output,
       MatchesRegex("failure: rank 1 .pid [0-9]+. exited with code 3; .*\n"));
@@ -64,13 +64,13 @@ TEST(Spawn, RefusesANumberThatDependsOnTheProcess) {
   EXPECT_THAT(run.errors, HasSubstr("expected 2 as in the parent"));
 }
 
-TEST(Spawn, LeavesOtherChildrenAndSignalsAsTheyWere) {
+TEST(Spawn, DoesNotChangeOtherChildrenAndSignals) {
   const auto run = helper("keeps");
   EXPECT_TRUE(run.status.ok()) << run.errors;
   EXPECT_EQ(run.output, "the child lives\nSIGTERM is free\n");
 }
 
-TEST(Spawn, PassesSignalsOnAndThrowsWhenAllHaveEnded) {
+TEST(Spawn, ForwardsSignalsAndThrowsAfterAllRanksEnded) {
   const Scratch scratch;
   Process parent(
       {{"sh", "-c", "cd \"$0\" && exec \"$1\" stay", scratch / ".",
@@ -82,7 +82,7 @@ TEST(Spawn, PassesSignalsOnAndThrowsWhenAllHaveEnded) {
     up = eventually([&] { return file_exists(scratch / "up"); });
   }
   ASSERT_TRUE(up);
-  // The parent alone, not its group.
+  // Only the parent, not its process group.
   kill(parent.pid(), SIGTERM);
   EXPECT_TRUE(parent.wait().ok());
   char buffer[1000];
@@ -92,7 +92,7 @@ TEST(Spawn, PassesSignalsOnAndThrowsWhenAllHaveEnded) {
       "failure: stopped by SIGTERM\n");
 }
 
-TEST(Spawn, TheProgramThatARankStartsIsNoRank) {
+TEST(Spawn, AProgramStartedByARankIsNotARank) {
   const auto run = helper("outer");
   EXPECT_TRUE(run.status.ok()) << run.errors;
   EXPECT_THAT(run.output, HasSubstr("inner said: "));
@@ -100,7 +100,7 @@ TEST(Spawn, TheProgramThatARankStartsIsNoRank) {
   EXPECT_THAT(run.output, HasSubstr("1 of 2"));
 }
 
-TEST(Spawn, RefusesAProcessThatIsOneOfSeveralRanks) {
+TEST(Spawn, RefusesARankAsCaller) {
   const auto run = helper("inner", {{"RANK", "1"}, {"WORLD_SIZE", "2"}});
   EXPECT_EQ(run.status.code, 2);
   EXPECT_THAT(run.errors, HasSubstr("rank 1 of 2 already; call join_run()"));

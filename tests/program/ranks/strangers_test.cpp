@@ -1,4 +1,4 @@
-// Whom a run over TCP lets in.
+// Processes that may join a run over TCP, and processes that may not.
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -26,7 +26,7 @@ using testing::StartsWith;
 constexpr const char* kNoHosts =
     "no network namespaces; scripts/setup, then as root: scripts/test -R Strangers";
 
-// A run on two hosts of as many as there are; the others are strangers.
+// A run on two hosts of several; the other hosts are strangers.
 std::vector<std::string> run_on_two(
     const Hosts& hosts, int number, const std::string& out,
     const std::vector<std::string>& more = {}) {
@@ -37,7 +37,7 @@ std::vector<std::string> run_on_two(
       more);
 }
 
-// Runs host 0, does something else once that has been started, then runs host 1.
+// Runs host 0, calls a function after its start, then runs host 1.
 template <typename Between>
 std::vector<CommandResult> run_with(
     const Hosts& hosts, const Scratch& scratch, const Between& between) {
@@ -52,7 +52,7 @@ std::vector<CommandResult> run_with(
   return results;
 }
 
-TEST(Strangers, AreToldSoAndTheRunGoesOn) {
+TEST(Strangers, GetAnErrorAndTheRunContinues) {
   const Hosts hosts(3);
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
@@ -78,7 +78,7 @@ TEST(Strangers, AreToldSoAndTheRunGoesOn) {
   for (const auto& result : results) {
     EXPECT_TRUE(result.status.ok()) << result.errors;
   }
-  // It may be one of the run's hosts, and the run waits for that.
+  // The stranger may be one of the hosts of the run, and the run waits for it.
   EXPECT_THAT(
       results[0].errors,
       AllOf(
@@ -101,7 +101,7 @@ TEST(Strangers, AreToldSoAndTheRunGoesOn) {
   }
 }
 
-// Connects again and again until somebody listens.
+// Connects repeatedly until a process listens.
 Socket knock(const std::string& address) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   Socket socket;
@@ -113,7 +113,7 @@ Socket knock(const std::string& address) {
   return socket;
 }
 
-TEST(Strangers, ACrowdOfThemChangesNothing) {
+TEST(Strangers, InLargeNumbersHaveNoEffect) {
   const Hosts hosts(3);
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
@@ -128,7 +128,7 @@ TEST(Strangers, ACrowdOfThemChangesNothing) {
   more.rlim_cur = std::min<rlim_t>(more.rlim_max, 4096);
   std::vector<Socket> crowd;
   const auto results = run_with(hosts, scratch, [&] {
-    // Not before the launcher has its own limit.
+    // Not before the launcher has set its own limit.
     hosts.on(2, [&] { crowd.push_back(knock("tcp:" + hosts.address(0) + ":29500")); });
     setrlimit(RLIMIT_NOFILE, &more);
     hosts.on(2, [&] {
@@ -154,7 +154,7 @@ TEST(Strangers, ACrowdOfThemChangesNothing) {
   EXPECT_EQ(expected.size(), 64u);
 }
 
-// Where somebody listens on this host, but for the run's store.
+// Returns the listening ports of this host, without that of the run's store.
 std::set<int> ports_of_ranks() {
   std::ifstream table("/proc/thread-self/net/tcp");
   std::set<int> ports;
@@ -171,10 +171,10 @@ std::set<int> ports_of_ranks() {
   return ports;
 }
 
-// What a port did until it was gone.
+// Answers of a port until it was closed.
 struct Manners {
   int answers = 0;
-  // Let a call wait, as a port does that has a filter.
+  // Let a call wait, like a port with a filter.
   bool silent = false;
 };
 
@@ -195,16 +195,16 @@ Manners call(const std::string& address) {
   return manners;
 }
 
-// Of all ports that host 0 has until `over`: those that answer host 2 as long as they
-// are there, and how many were silent.
+// Returns those ports of host 0 that answer host 2 as long as they exist, until `over`,
+// and the number of silent ports.
 struct Answers {
   std::set<int> given;
   int silent = 0;
 };
 
 Answers call_every_port(const Hosts& hosts, const std::atomic<bool>& over) {
-  // A port may answer so often before it has its filter: a tenth of a second on a busy
-  // machine. A port without a filter answers hundreds of times.
+  // A port may answer this often before it has its filter: a tenth of a second on a
+  // busy machine. A port without a filter answers hundreds of times.
   constexpr int kFew = 50;
   Answers answers;
   std::set<int> known;
@@ -228,13 +228,13 @@ Answers call_every_port(const Hosts& hosts, const std::atomic<bool>& over) {
   return answers;
 }
 
-TEST(Strangers, GetNoAnswerFromRanksPorts) {
+TEST(Strangers, GetNoAnswerFromPortsOfRanks) {
   const Hosts hosts(3);
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
   }
   const Scratch scratch;
-  // Gloo's ports and TensorPipe's.
+  // Ports of Gloo and of TensorPipe.
   const std::vector<std::string> more = {
       "--strategy", "parameter_server", "--epochs", "40"};
   std::vector<CommandResult> results(2);
@@ -261,7 +261,7 @@ TEST(Strangers, GetNoAnswerFromRanksPorts) {
   EXPECT_GE(answers.silent, 1);
 }
 
-TEST(Strangers, WithoutATokenEverybodyIsLetInAfterAWarning) {
+TEST(Strangers, CanJoinWithInsecureAfterAWarning) {
   const Hosts hosts(2);
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;
@@ -278,8 +278,8 @@ TEST(Strangers, WithoutATokenEverybodyIsLetInAfterAWarning) {
   EXPECT_THAT(results[1].errors, Not(HasSubstr("--insecure")));
 }
 
-// Ranks that somebody starts by hand, each with its variables.
-TEST(Strangers, RanksByHandOnSeveralHostsNeedTheTokenToo) {
+// Ranks that a user starts, each with its variables.
+TEST(Strangers, RanksStartedManuallyOnSeveralHostsNeedTheToken) {
   const Hosts hosts(2);
   if (!hosts.ok()) {
     GTEST_SKIP() << kNoHosts;

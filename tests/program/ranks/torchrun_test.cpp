@@ -1,6 +1,6 @@
-// Our ranks under PyTorch's own launcher, from PyPI: Debian's does not run on its
+// Ranks under PyTorch's launcher from PyPI, because Debian's does not run with its
 // Python 3.11. `scripts/setup --torchrun` installs it; TANDEM_TEST_TORCHRUN names
-// another.
+// another one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class Torchrun : public testing::Test {
   const Scratch scratch_;
 };
 
-TEST_F(Torchrun, GivesTheBitsOfOurOwnLauncher) {
+TEST_F(Torchrun, GivesTheBitsOfTandemsLauncher) {
   const std::vector<std::string> run = {"--model", "convnet", "--limit", "1280"};
   const auto with_out = [&](const std::string& name) {
     auto arguments = run;
@@ -65,13 +65,13 @@ TEST_F(Torchrun, GivesTheBitsOfOurOwnLauncher) {
   }
 }
 
-TEST_F(Torchrun, AProgramOfTheUsersRunsUnderIt) {
+TEST_F(Torchrun, RunsAUsersProgram) {
   const auto result = start({program("launch")}, {});
   EXPECT_TRUE(result.status.ok()) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("Epoch: 9, Loss: "));
 }
 
-TEST_F(Torchrun, ShowsOurLineAndFailsWhenRanksAreMisused) {
+TEST_F(Torchrun, PrintsTheErrorOfRanksAndFails) {
   const auto result = start({program(), "train"}, {"--model", "nett"});
   EXPECT_FALSE(result.status.ok());
   EXPECT_THAT(result.errors, HasSubstr("did you mean 'net'?"));

@@ -53,7 +53,7 @@ TEST(TorchrunVariables, AreOverriddenByFlags) {
   EXPECT_THAT(result.output, HasSubstr("of 3 at 127.0.0.1:"));
 }
 
-TEST(TorchrunVariables, RdzvEndpointNamesTheMeetingPoint) {
+TEST(TorchrunVariables, RdzvEndpointIsTheRendezvous) {
   const auto result = launch(
       {{"PET_NNODES", "2:2"},
        {"PET_NODE_RANK", "1"},

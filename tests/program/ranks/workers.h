@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-/// Whether a worker is a fork server (launch/fork_server.h), which is gone before ranks
-/// begin, or a rank that has no name of its own yet.
+/// Returns whether a worker is a fork server (launch/fork_server.h), which ends before
+/// ranks start, or a rank that has no name yet.
 inline bool is_fork_server(const std::string& pid) {
   const auto text_of = [&](const char* file) {
     std::ifstream stream("/proc/" + pid + "/" + file);
@@ -24,7 +24,7 @@ inline bool is_fork_server(const std::string& pid) {
          text_of("environ").find("TANDEM_FORK_SERVER=") != std::string::npos;
 }
 
-/// Process ids of the workers whose command line holds `mark`.
+/// Returns process ids of workers whose command line contains `mark`.
 inline std::vector<pid_t> workers_of(const std::string& mark) {
   std::vector<pid_t> found;
   for (const auto& name : list_directory("/proc")) {
@@ -43,20 +43,20 @@ inline std::vector<pid_t> workers_of(const std::string& mark) {
   return found;
 }
 
-/// Whether the run in `out` has begun to train: there are metrics.
+/// Returns whether the run in `out` has metrics, so training has started.
 inline bool has_reported(const std::string& out) {
   const auto metrics = out + "/metrics.jsonl";
   return file_exists(metrics) && !read_file(metrics).empty();
 }
 
-/// Waits until it has, for a minute at most.
+/// Waits for that, for a minute at most.
 inline void wait_until_it_reports(const std::string& out) {
   for (int i = 0; i < 600 && !has_reported(out); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
 
-/// The process that started `pid`.
+/// Returns the parent of `pid`.
 inline pid_t parent_of_process(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -64,7 +64,7 @@ inline pid_t parent_of_process(pid_t pid) {
   if (text.empty()) {
     return 0;
   }
-  // "pid (name) state parent": the name may hold anything.
+  // "pid (name) state parent": the name may contain any character.
   std::istringstream rest(text.substr(text.rfind(')') + 2));
   std::string state;
   pid_t parent = 0;

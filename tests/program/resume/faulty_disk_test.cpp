@@ -1,5 +1,5 @@
-// The program itself on a disk that fails, and killed while it writes: tests/faults has
-// every operation, this has the launcher and ranks that are processes.
+// The real program on a disk that fails, and killed while it writes. tests/faults tests
+// every operation; here, a launcher and process ranks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class FaultyDiskRun : public testing::Test {
     std::filesystem::create_symlink(
         binary_dir() + "/tests/libfile_faults.so", library_);
   }
-  // What goes wrong in rank 0's process, which alone writes checkpoints.
+  // The fault in the process of rank 0, which writes all checkpoints.
   CommandResult run(
       FaultKind kind, int64_t operation, const Arguments& more = {}) const {
     const Variables variables = {
@@ -36,7 +36,7 @@ class FaultyDiskRun : public testing::Test {
   static Arguments arguments(const std::string& out) {
     return trained(out) + Arguments{"--nproc", "2", "--checkpoint-every", "4"};
   }
-  // The bits of not being disturbed.
+  // Results of a run without faults.
   static const std::string& whole() {
     static const std::string hash = [] {
       const Scratch scratch;
@@ -50,14 +50,14 @@ class FaultyDiskRun : public testing::Test {
 
   const Scratch scratch_;
   const std::string out_ = scratch_ / "run";
-  // LD_PRELOAD takes a space for the end of a name, and the build's path may have one.
+  // LD_PRELOAD separates names by spaces, and the path of the build may have one.
   const std::string library_ = scratch_ / "file_faults.so";
 };
 
-// In the second checkpoint of several.
+// In the second of several checkpoints.
 constexpr int64_t kOperation = 60;
 
-TEST_F(FaultyDiskRun, EndsWithTheFileAndTheReason) {
+TEST_F(FaultyDiskRun, EndsWithFileAndReason) {
   const auto ended = run(FaultKind::fail, kOperation);
   EXPECT_EQ(ended.status.code, 1);
   EXPECT_THAT(
@@ -69,7 +69,7 @@ TEST_F(FaultyDiskRun, EndsWithTheFileAndTheReason) {
   expect_goes_on();
 }
 
-TEST_F(FaultyDiskRun, GoesOnWithAWarningWhereThatIsWanted) {
+TEST_F(FaultyDiskRun, ContinuesWithAWarningWithOnSaveErrorWarn) {
   const auto ended = run(FaultKind::fail, kOperation, {"--on-save-error", "warn"});
   EXPECT_TRUE(ended.status.ok()) << ended.errors;
   EXPECT_THAT(
@@ -80,7 +80,7 @@ TEST_F(FaultyDiskRun, GoesOnWithAWarningWhereThatIsWanted) {
   EXPECT_EQ(hash_of(out_), whole());
 }
 
-TEST_F(FaultyDiskRun, ThatIsKilledWhileItWritesGoesOnToTheSameBits) {
+TEST_F(FaultyDiskRun, KilledDuringAWriteResumesWithEqualBits) {
   for (const auto kind : {FaultKind::tear, FaultKind::die}) {
     remove_all(out_);
     const auto ended = run(kind, kOperation);

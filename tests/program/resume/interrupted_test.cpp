@@ -1,5 +1,5 @@
-// Runs that are killed and stopped, against one that was not: real processes and
-// signals.
+// Killed and stopped runs with real processes and signals, compared with a run without
+// interruption.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,14 +19,14 @@ namespace tandem::interrupted_test {
 
 using testing::HasSubstr;
 
-// The bits of not stopping.
+// Results of a run without interruption.
 std::string uninterrupted(const std::string& batch_size = "16") {
   const Scratch scratch;
   const auto out = scratch / "whole";
   return run_to_end(trained(out, batch_size) + kThreeRanks, out);
 }
 
-// Starts a run, waits for `ready`, lets `act` have its workers' process ids.
+// Starts a run, waits for `ready`, and passes the process ids of its workers to `act`.
 CommandResult disturb(
     const Arguments& arguments, const std::string& out,
     const std::function<bool()>& ready,
@@ -42,8 +42,8 @@ CommandResult disturb(
   return result;
 }
 
-// For signals: 56 steps an epoch, so that one sent after the first report does not
-// come with an epoch's own checkpoint.
+// For signals: 56 steps per epoch, so that a signal after the first report does not
+// coincide with the checkpoint of an epoch.
 const char* const kSignalBatch = "3";
 
 Arguments signalled(const std::string& out) {
@@ -57,7 +57,7 @@ CommandResult disturb_after_report(
       arguments, out, [&] { return has_reported(out); }, act);
 }
 
-// A run of signalled() that has been stopped.
+// A stopped run of signalled().
 void expect_saved_once_and_resumes(const std::string& out) {
   EXPECT_TRUE(workers_of(out).empty());
   EXPECT_EQ(list_directory(out + "/checkpoints").size(), 1u);
@@ -68,7 +68,7 @@ void expect_saved_once_and_resumes(const std::string& out) {
 
 class KilledAt : public testing::TestWithParam<int64_t> {};
 
-TEST_P(KilledAt, GoesOnToTheSameBits) {
+TEST_P(KilledAt, ResumesWithEqualBits) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const auto arguments =
@@ -89,12 +89,12 @@ TEST_P(KilledAt, GoesOnToTheSameBits) {
   EXPECT_EQ(hash_of(out), uninterrupted());
 }
 
-// First epoch, its end, the middle of the second, the last step but one.
+// In the first epoch, at its end, in the middle of the second, one step before the end.
 INSTANTIATE_TEST_SUITE_P(Resume, KilledAt, testing::Values(3, 11, 15, kSteps - 2));
 
 // --- stopped ---
 
-// A service manager signals every process, and the launcher then says it again.
+// A service manager signals every process, and the launcher forwards the signal again.
 TEST(Resume, ASignalToEveryProcessSavesToo) {
   const Scratch scratch;
   const auto out = scratch / "run";
@@ -113,7 +113,7 @@ TEST(Resume, ASignalToEveryProcessSavesToo) {
 
 class StoppedBy : public testing::TestWithParam<int> {};
 
-TEST_P(StoppedBy, OneRanksSignalStopsAllAtOneStepAndResumesToTheSameBits) {
+TEST_P(StoppedBy, ASignalToOneRankStopsAllAtTheSameStep) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const auto stopped =
@@ -141,7 +141,7 @@ TEST(Resume, ASignalToTheLauncherStopsAllRanks) {
   expect_saved_once_and_resumes(out);
 }
 
-TEST(Resume, SigusrOneToOneRankSavesAndGoesOn) {
+TEST(Resume, SigusrOneToOneRankSavesAndContinues) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const auto saved = disturb_after_report(
@@ -151,12 +151,12 @@ TEST(Resume, SigusrOneToOneRankSavesAndGoesOn) {
         kill(workers.back(), SIGUSR1);
       });
   EXPECT_TRUE(saved.status.ok()) << saved.errors;
-  // One beside those of the three epochs' ends.
+  // One checkpoint besides those of the three epochs.
   EXPECT_EQ(list_directory(out + "/checkpoints").size(), 4u);
   EXPECT_EQ(hash_of(out), uninterrupted(kSignalBatch));
 }
 
-TEST(Resume, SigusrOneStopsARunIfThatIsSet) {
+TEST(Resume, SigusrOneStopsARunWithOnSigusr1Stop) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const auto stopped = disturb_after_report(

@@ -1,4 +1,4 @@
-// A second run in the directory of one that lives.
+// A second run in the directory of a run that has not ended.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 class LockedOut : public testing::TestWithParam<std::vector<std::string>> {};
 
-TEST_P(LockedOut, RefusesASecondRunUntilTheFirstIsGone) {
+TEST_P(LockedOut, RefusesASecondRunUntilTheFirstEnds) {
   const Scratch scratch;
   const auto out = scratch / "run";
   Arguments command = {program()};
@@ -39,7 +39,7 @@ TEST_P(LockedOut, RefusesASecondRunUntilTheFirstIsGone) {
     EXPECT_EQ(sorted_lines(second.errors).size(), 1u) << second.errors;
   }
   EXPECT_FALSE(first.poll());
-  // As if the power had gone.
+  // As after a power failure.
   const auto workers = workers_of(out);
   EXPECT_FALSE(workers.empty());
   kill(first.pid(), SIGKILL);

@@ -1,4 +1,4 @@
-// Runs that go on with another number of ranks.
+// Runs that resume with another number of ranks.
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,9 @@ struct Move {
   const char* name;
   Arguments from;
   Arguments to;
-  // Of the test loss; 0: the same bits, which two gradients have in any order and more
-  // have not; -1: the global batch is another, so only the audit speaks.
+  // Tolerance of the test loss. 0: equal bits, because a sum of two gradients does not
+  // depend on the order, but a sum of more does. -1: the global batch differs, so only
+  // the audit is checked.
   double tolerance;
 };
 
@@ -24,8 +25,8 @@ void PrintTo(const Move& move, std::ostream* out) {
 
 class MovedRun : public testing::TestWithParam<Move> {};
 
-// In float64; the audit of each epoch proves that every sample left is read once.
-TEST_P(MovedRun, ReadsWhatIsLeftOnce) {
+// In float64; the audit of each epoch shows that every remaining sample is read once.
+TEST_P(MovedRun, ReadsTheRemainingSamplesOnce) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const Arguments common = {"train",   "--model",

@@ -1,4 +1,4 @@
-// What a run finds and leaves in its directory when it goes on.
+// Files in the directory of a run before and after it is resumed.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST(Resume, MetricsShowEachStepOnce) {
   const auto resumed =
       tandem_run(arguments + Arguments{"--resume", checkpoint(out, 30)});
   ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
-  // The lines up to speed and time, which no two runs share.
+  // The lines without speed and time, which differ between runs.
   const auto losses = [](const std::string& text) {
     std::vector<std::string> found;
     std::istringstream lines(text);
@@ -40,7 +40,7 @@ TEST(Resume, MetricsShowEachStepOnce) {
   EXPECT_EQ(losses(read_file(out + "/metrics.jsonl")), losses(before));
 }
 
-TEST(Resume, ABadCheckpointLeavesTheRunsFilesAsTheyWere) {
+TEST(Resume, ADamagedCheckpointChangesNoFiles) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const Arguments run = {"train", "--model", "simplenet", "--limit",
@@ -60,7 +60,7 @@ TEST(Resume, ABadCheckpointLeavesTheRunsFilesAsTheyWere) {
   EXPECT_FALSE(file_exists(elsewhere));
 }
 
-TEST(Resume, AFinishedRunStaysAsItWas) {
+TEST(Resume, AFinishedRunDoesNotChange) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const Arguments run = {"train", "--model", "simplenet", "--limit",
@@ -77,7 +77,7 @@ TEST(Resume, AFinishedRunStaysAsItWas) {
   }
 }
 
-TEST(Resume, FromAnOlderCheckpointLeavesTheLaterOnes) {
+TEST(Resume, FromAnOlderCheckpointKeepsLaterCheckpoints) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const Arguments run = {"train",   "--model", "simplenet",
@@ -107,7 +107,7 @@ TEST(Resume, FromAnOlderCheckpointLeavesTheLaterOnes) {
   EXPECT_THAT(mixed.errors, HasSubstr("earlier run"));
 }
 
-TEST(Resume, MinutesSaveToo) {
+TEST(Resume, SavesAfterMinutes) {
   const Scratch scratch;
   const auto out = scratch / "run";
   run_to_end(
@@ -117,7 +117,7 @@ TEST(Resume, MinutesSaveToo) {
   EXPECT_GT(list_directory(out + "/checkpoints").size(), 3u);
 }
 
-TEST(Resume, ATornNewestCheckpointIsNamedAndTheOneBeforeUsed) {
+TEST(Resume, UsesTheCheckpointBeforeATruncatedOne) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const auto arguments =

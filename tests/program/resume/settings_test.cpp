@@ -1,5 +1,4 @@
-// With which settings a run goes on: its own, not those of the recipe it is given
-// again.
+// Settings of a resumed run: its own, not those of the recipe.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +13,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// A run from a recipe, with flags that say otherwise than it.
+// A run of a recipe with flags that override the recipe.
 class ResumedSettings : public testing::Test {
  protected:
   ResumedSettings() {
@@ -51,7 +50,7 @@ class ResumedSettings : public testing::Test {
   const std::string out_ = scratch_ / "run";
 };
 
-TEST_F(ResumedSettings, ARunKeepsItsOwnWhateverTheRecipeSays) {
+TEST_F(ResumedSettings, OverrideTheRecipe) {
   ASSERT_TRUE(start({"--lr", "0.25", "--nproc", "3"}).status.ok());
   const auto before = config();
   const auto resumed = resume_with_recipe({"--epochs", "2"});
@@ -63,7 +62,7 @@ TEST_F(ResumedSettings, ARunKeepsItsOwnWhateverTheRecipeSays) {
           HasSubstr("resuming with epochs 2 instead of 1\n"),
           HasSubstr(
               "keeps its own settings, not the recipe's: lr 0.25 instead of 0.5\n")));
-  // Four steps an epoch.
+  // An epoch has four steps.
   EXPECT_EQ(steps(), 8);
   std::string wanted = before;
   wanted.replace(wanted.find("epochs = 1"), 10, "epochs = 2");
@@ -71,7 +70,7 @@ TEST_F(ResumedSettings, ARunKeepsItsOwnWhateverTheRecipeSays) {
   EXPECT_EQ(config(), wanted);
 }
 
-TEST_F(ResumedSettings, NeedNoRecipeAndSayNothingWhenNothingChanges) {
+TEST_F(ResumedSettings, NeedNoRecipe) {
   ASSERT_TRUE(start().status.ok());
   const auto resumed = resume();
   ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
@@ -81,8 +80,8 @@ TEST_F(ResumedSettings, NeedNoRecipeAndSayNothingWhenNothingChanges) {
   EXPECT_EQ(steps(), 10);
 }
 
-// What "auto" took for threads is nothing that processes keep to.
-TEST_F(ResumedSettings, ThreadRanksGoOnAsProcesses) {
+// Processes do not keep the choice that "auto" made for threads.
+TEST_F(ResumedSettings, ThreadRanksResumeAsProcesses) {
   ASSERT_TRUE(start({"--rank-type", "thread", "--nproc", "3"}).status.ok());
   const auto resumed = resume({"--rank-type", "process", "--epochs", "2"});
   ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
@@ -106,7 +105,7 @@ TEST_F(ResumedSettings, AreReadUnderTheirOldNames) {
       resumed.output, AllOf(HasSubstr("lenet3x3"), HasSubstr("3 ranks over thread")));
 }
 
-TEST_F(ResumedSettings, WhatWasChangedOnceHoldsFromThenOn) {
+TEST_F(ResumedSettings, KeepChangesOfAnEarlierResume) {
   ASSERT_TRUE(start().status.ok());
   ASSERT_TRUE(resume({"--epochs", "2", "--set", "lr=0.1"}).status.ok());
   EXPECT_EQ(steps(), 20);
@@ -116,7 +115,7 @@ TEST_F(ResumedSettings, WhatWasChangedOnceHoldsFromThenOn) {
   EXPECT_THAT(config(), AllOf(HasSubstr("lr = 0.1\n"), HasSubstr("limit = 160\n")));
 }
 
-TEST_F(ResumedSettings, OfACheckpointInARunAreThatRuns) {
+TEST_F(ResumedSettings, AreThoseOfTheCheckpointsRun) {
   ASSERT_TRUE(start().status.ok());
   const auto elsewhere = scratch_ / "elsewhere";
   const auto resumed = tandem_run(
@@ -127,7 +126,7 @@ TEST_F(ResumedSettings, OfACheckpointInARunAreThatRuns) {
   EXPECT_EQ(steps(), 10) << "the first run's own files stay";
 }
 
-TEST_F(ResumedSettings, AreTheRecipesWhereNoCheckpointLies) {
+TEST_F(ResumedSettings, AreTheRecipesWithoutACheckpoint) {
   const auto fresh = resume_with_recipe({"--limit", "160", "--epochs", "2"});
   ASSERT_TRUE(fresh.status.ok()) << fresh.errors;
   EXPECT_THAT(fresh.errors, HasSubstr("starting a new run"));
@@ -163,7 +162,7 @@ void PrintTo(const Refused& refused, std::ostream* out) {
 class RefusedOnResume : public ResumedSettings,
                         public testing::WithParamInterface<Refused> {};
 
-TEST_P(RefusedOnResume, InOneLineThatChangesNothing) {
+TEST_P(RefusedOnResume, PrintsOneLineAndChangesNoFiles) {
   ASSERT_TRUE(start({"--nproc", "3", "--optimizer", "sgd"}).status.ok());
   const auto before = config();
   const auto refused = resume_with_recipe(GetParam().flags);

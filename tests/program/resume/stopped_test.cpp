@@ -1,4 +1,4 @@
-// Runs that are told to stop while they evaluate, by a terminal that closes, or between
+// Runs that a signal stops during an evaluation, when a terminal closes, or between
 // averages.
 
 #include <gmock/gmock.h>
@@ -35,13 +35,14 @@ bool is_saved(const std::string& out) {
   return !newest_checkpoint(out + "/checkpoints").empty();
 }
 
-// What a program printed and how it ended; "still runs" when it does not end.
+// Output and exit of a program; "still runs" if it does not end.
 struct Stopped {
   std::string ending = "still runs";
   std::string errors;
 };
 
-// Starts a run with its output in a file, and signals its first process when `ready`.
+// Starts a run with its output in a file, and signals its first process when `ready`
+// returns true.
 Stopped stop_when(
     const std::function<bool()>& ready, const Arguments& arguments,
     const std::string& out, int number) {
@@ -81,7 +82,7 @@ class StoppedInAnEvaluation : public testing::TestWithParam<Way> {
     write_images(scratch_ / "data", "train", 64);
     write_images(scratch_ / "data", "t10k", kTestImages);
   }
-  // One at a time, by an executor that is not made for that, they take seconds.
+  // Evaluations of one sample each in the eager executor take seconds.
   Arguments evaluating(const std::string& out, const std::string& batch_size) const {
     return Arguments{
                "train",
@@ -105,7 +106,7 @@ class StoppedInAnEvaluation : public testing::TestWithParam<Way> {
   const Scratch scratch_;
 };
 
-TEST_P(StoppedInAnEvaluation, LosesNothingOfTheEpoch) {
+TEST_P(StoppedInAnEvaluation, KeepsTheStepsOfTheEpoch) {
   const auto out = scratch_ / "run";
   const auto stopped =
       stop_when([&] { return is_saved(out); }, evaluating(out, "1"), out, SIGTERM);
@@ -141,7 +142,7 @@ Arguments training(const std::string& out) {
           "4",     "--log-every", "1",       "--out",    out};
 }
 
-TEST_P(StoppedInAnEpoch, SavesAndSaysHowToGoOn) {
+TEST_P(StoppedInAnEpoch, SavesAndPrintsHowToResume) {
   const Scratch scratch;
   const auto out = scratch / "run";
   const auto stopped = stop_when(
@@ -159,7 +160,7 @@ const Way kOneRank = {"OneRank", {}};
 const Way kTwoRanks = {"Shm", {"--nproc", "2"}};
 const Way kAverages = {
     "Averaging", {"--nproc", "2", "--strategy", "averaging", "--average-every", "3"}};
-// Ranks that step alone meet at the epoch's end only.
+// Ranks that step alone meet only at the end of an epoch.
 const Way kAveragesOfEpochs = {
     "AveragingOfEpochs",
     {"--nproc", "3", "--strategy", "averaging", "--average-every", "epoch"}};
@@ -193,8 +194,8 @@ INSTANTIATE_TEST_SUITE_P(
              sigabbrev_np(tested.param.first);
     });
 
-// Each rank has made as many steps, with parameters of its own.
-TEST(StoppedAveraging, GoesOnToTheSameBits) {
+// Ranks have made the same number of steps, with different parameters.
+TEST(StoppedAveraging, ResumesWithEqualBits) {
   const Scratch scratch;
   const auto arguments = [&](const std::string& out) {
     return training(out) + kAveragesOfEpochs.flags + Arguments{"--limit", "12000"};
