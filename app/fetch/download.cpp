@@ -142,7 +142,7 @@ class Request {
   bool is_complete() const {
     return refusal_.empty() && start_ + received_ == file_.size;
   }
-  // Whether the server may send the whole file, but not the rest alone.
+  // Returns true if the server may send the whole file, but not the rest alone.
   bool needs_restart(CURLcode code) const {
     return start_ > 0 &&
            (code == CURLE_RANGE_ERROR || code == CURLE_BAD_DOWNLOAD_RESUME ||

@@ -8,8 +8,8 @@
 
 namespace tandem::app {
 
-/// Whether this build has libcurl and libarchive. If not, neither download() nor
-/// unpack() may be called.
+/// Returns whether this build has libcurl and libarchive. If not, neither download()
+/// nor unpack() may be called.
 bool can_fetch();
 
 /// Downloads a file into a folder from the first of `urls` (see RemoteSet) that has it,

@@ -148,7 +148,7 @@ std::string names_of(const RemoteFiles& files) {
   return join(names);
 }
 
-// What a user can do without a download.
+// Returns the advice for a failed download.
 std::string remedy(const RemoteFiles& files, const std::string& folder) {
   return "put " + names_of(files) + " into '" + folder + "' and run this again";
 }

@@ -20,7 +20,7 @@ struct Winner {
   std::string words;
 };
 
-/// What follows from the rows of a table. The page and the terminal show it.
+/// Conclusions from the rows of a table, for the page and the terminal.
 struct Conclusions {
   std::vector<ReportRun> runs;
   // Runs with a test accuracy, the best first and failed ones last; in a scaling all

@@ -24,7 +24,7 @@ ordered_json point(double x, double y) {
   return ordered_json::array({rounded(x), rounded(y)});
 }
 
-// Whether the greatest value is over `times` the least one above zero: on an axis from
+// Returns whether the greatest value is over `times` the least one above zero: on an axis from
 // zero the least would be lost.
 bool spread_over(double times, const Values& values) {
   double least = 0;

@@ -44,7 +44,7 @@ struct TutorialFigures {
 /// file cannot be read.
 TutorialFigures read_tutorial_figures(const std::string& path);
 
-/// What a list of recipes shows of one of them.
+/// Row of a list of recipes.
 struct RecipeSummary {
   // Number of the tutorial, such as "003"; "" if the recipe names none.
   std::string tutorial;

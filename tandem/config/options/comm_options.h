@@ -35,7 +35,7 @@ struct Choices<BackendKind> {
       {BackendKind::thread, "thread", "for thread ranks", true}};
 };
 
-/// How ranks connect and communicate.
+/// Backend, timeout and authentication of ranks.
 struct CommOptions {
   BackendKind backend = BackendKind::automatic;
   // Timeout of joining and of each operation, in seconds.

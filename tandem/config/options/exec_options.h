@@ -47,7 +47,7 @@ struct Choices<OptLevel> {
       {OptLevel::o2, "O2", "the whole model rounds, with softmax and input"}};
 };
 
-/// How a rank computes.
+/// Executor, precision, device and threads of a rank.
 struct ExecOptions {
   // Values of loss_scale.
   static constexpr double kNoScale = 0;

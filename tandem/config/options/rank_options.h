@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// Whether a rank is a process or a thread.
+/// Type of a rank.
 enum class RankKind { process, thread };
 template <>
 struct Choices<RankKind> {

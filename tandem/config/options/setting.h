@@ -109,7 +109,7 @@ enum class ResumeRule {
   no,
   // The value.
   value,
-  // Whether the value is the default.
+  // That the value is the default, or that it is not.
   whether_default,
   // The value, but it may be empty.
   value_or_empty,

@@ -49,7 +49,7 @@ struct StrategyRow {
   StrategyKind value;
   const char* name;
   const char* help = "";
-  // Of StrategyTrait.
+  // Bits of StrategyTrait.
   unsigned traits = kNoTrait;
 };
 template <>
@@ -168,7 +168,8 @@ struct Choices<Balance> {
       {Balance::memory, "memory", "parameters, and with them the optimizer's state"}};
 };
 
-/// Whether a parameter server waits for the gradients of all workers.
+/// Order of updates of a parameter server: after the gradients of all workers, or after
+/// each.
 enum class ServerUpdates { synchronous, asynchronous };
 template <>
 struct Choices<ServerUpdates> {
@@ -187,7 +188,7 @@ struct Choices<DriftCheck> {
       {DriftCheck::off, "off", "no check"}};
 };
 
-/// How ranks train together.
+/// Strategy of a run and its settings.
 struct StrategyOptions {
   // Values of average_every.
   static constexpr int64_t kEveryEpoch = 0;
