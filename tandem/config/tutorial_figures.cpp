@@ -1,6 +1,7 @@
 #include "tandem/config/tutorial_figures.h"
 
 #include <filesystem>
+#include <sstream>
 
 #include "tandem/base/error.h"
 #include "tandem/config/recipe_toml.h"
@@ -13,9 +14,11 @@ namespace {
 [[noreturn]] void refuse(
     const std::string& path, const toml::node& node, const std::string& key,
     const std::string& wanted) {
+  std::ostringstream type;
+  type << node.type();
   throw ConfigError(
-      "[config] " + at_line(path, node) + ": " + key + " has a wrong value, expected " +
-      wanted + "; change it");
+      "[config] " + at_line(path, node) + ": " + key + " has the type " + type.str() +
+      ", expected " + wanted + "; change it");
 }
 
 // Returns a table of a recipe, or nullptr if there is none.
@@ -95,7 +98,10 @@ TutorialFigure figure_of(
   }
   const auto numbers = numbers_of(path, node, key);
   if (!processes.empty() && processes.size() != numbers.size()) {
-    refuse(path, node, "processes and " + key, "lists of one length");
+    throw ConfigError(
+        "[config] " + at_line(path, node) + ": " + key + " has " +
+        std::to_string(numbers.size()) + " values, expected " +
+        std::to_string(processes.size()) + ", as processes has; change one of them");
   }
   for (size_t i = 0; i < numbers.size(); ++i) {
     const int ranks = processes.empty() ? static_cast<int>(i) + 1 : processes[i];
@@ -205,7 +211,9 @@ std::optional<ScalingRecipe> read_scaling_recipe(const std::string& path) {
     }
   }
   if (scaling.recipes.empty()) {
-    refuse(path, *table, "[scaling]", "a table with a list of recipes");
+    throw ConfigError(
+        "[config] " + at_line(path, *table) +
+        ": [scaling] has no recipes, expected a list; add recipes = [...]");
   }
   return scaling;
 }

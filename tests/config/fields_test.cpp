@@ -101,7 +101,9 @@ TEST(RecipeSchema, HasEverySettingAndEveryKeyOfTheRecipes) {
     ASSERT_TRUE(properties.contains(field.name)) << field.name;
     EXPECT_EQ(properties[field.name]["description"], field.help());
   }
-  EXPECT_TRUE(properties.contains("without_gpu"));
+  for (const char* key : {"description", "tutorial", "without_gpu"}) {
+    EXPECT_TRUE(properties.contains(key)) << key;
+  }
   EXPECT_EQ(properties["lr"]["anyOf"][1]["const"], -1);
   EXPECT_EQ(properties["sync"]["enum"][1], "flat");
   EXPECT_EQ(properties["nproc"]["anyOf"][1]["enum"][0], "auto");

@@ -290,7 +290,7 @@ TEST_F(Compare, RefusesInvalidArgumentsBeforeTheFirstRun) {
   refused({"compare", one, scratch_ / "none.toml"}, 1, "none.toml");
   refused({"compare", one, scratch_ / "mistyped.toml"}, 2, "did you mean 'epochs'");
   refused({"compare", one, scratch_ / "odd.toml"}, 2, "did you mean 'seconds'");
-  refused({"compare", one, scratch_ / "uneven.toml"}, 2, "lists of one length");
+  refused({"compare", one, scratch_ / "uneven.toml"}, 2, "minutes has 1 values, expected 2");
   refused({"scaling", one, "--nproc", "1,x"}, 2, "'1,x'");
   refused({"scaling", one, "--nproc", "2,2"}, 2, "different numbers");
   refused({"scaling", one, "--nproc", "0"}, 2, "'0'");
