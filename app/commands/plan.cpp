@@ -79,7 +79,8 @@ void add_strategy_flags(CLI::App& app, StrategyOptions& strategy) {
 
 void add_flags(CLI::App& app, PlanFlags& flags) {
   app.add_option(
-      "--nodes", flags.nodes, "numbers of nodes: 1..1024 (doubling) or 1,2,4");
+      "--nodes", flags.nodes,
+      "numbers of nodes: 1..1024 (doubling, the default) or 1,2,4");
   app.add_option(
          "--ranks-per-node", flags.ranks_per_node,
          "ranks per node (default: 1, or those of the run with --from)")
@@ -101,11 +102,13 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
          "bytes of all gradients: 4 per parameter")
       ->check(number(0, kMost));
   app.add_option(
-         "--bucket-bytes", flags.bucket_bytes, "size of a bucket, as in tandem train")
+         "--bucket-bytes", flags.bucket_bytes,
+         "size of a bucket in bytes, as in tandem train")
       ->check(number(0, kMost));
   app.add_option(
          "--overlap", flags.overlap,
-         "share of the step, at its end, in which gradients become ready, 0 to 1")
+         "share of the step, at its end, in which gradients become ready, 0 to 1 "
+         "(default: 0.5)")
       ->check(number(0, 1));
   app.add_option(
       "--buckets", flags.buckets,
@@ -113,10 +116,11 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
   add_strategy_flags(app, flags.config.strategy);
   app.add_option(
          "--bandwidth-gbit", flags.bandwidth_gbit,
-         "bandwidth of a node's link in Gbit/s, each way")
+         "bandwidth of a node's link in Gbit/s, each way (default: 10)")
       ->check(number(0, kMost));
   app.add_option(
-         "--latency-us", flags.latency_us, "latency of a message between nodes, in us")
+         "--latency-us", flags.latency_us,
+         "latency of a message between nodes, in us (default: 50)")
       ->check(number(0, kMost));
   app.add_option(
          "--local-ms", flags.local_ms, "time of the all-reduce inside a node, in ms")

@@ -367,7 +367,7 @@ std::string FieldBase::help() const {
     listed += words[i].name;
     listed += words[i].help.empty() ? "" : " (" + words[i].help + ")";
   }
-  return listed.empty() ? sentence : sentence + (is_number() ? ", " : ": ") + listed;
+  return listed.empty() ? sentence : sentence + (is_number() ? ", or " : ": ") + listed;
 }
 
 const std::vector<Field>& config_fields() {

@@ -84,8 +84,8 @@ struct ExecOptions {
             "loss_scale", &O::loss_scale,
             "factor on the loss, against underflow of gradients")
         .between(kTiny, kLarge)
-        .or_word("none", kNoScale)
-        .or_word("dynamic", kDynamicScale)
+        .or_word("none", kNoScale, "no scaling")
+        .or_word("dynamic", kDynamicScale, "by Apex's rule")
         .kept(ResumeRule::whether_default);
     table.add(
         "channels_last", &O::channels_last,
@@ -93,7 +93,7 @@ struct ExecOptions {
     table.add("device", &O::device, "device on which ranks compute");
     table.add("threads", &O::threads, "CPU threads of each rank")
         .between(1, 4096)
-        .or_word("auto", kShareOfCpus)
+        .or_word("auto", kShareOfCpus, "usable CPUs divided by the ranks of the host")
         .local();
   }
 };
