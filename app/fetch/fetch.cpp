@@ -1,7 +1,5 @@
 #include "app/fetch/fetch.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -16,6 +15,7 @@
 #include "app/fetch/progress.h"
 #include "app/fetch/unpack.h"
 #include "tandem/base/error.h"
+#include "tandem/base/file_lock.h"
 #include "tandem/base/files.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/base/sha256.h"
@@ -49,7 +49,7 @@ class TargetFolder {
   // Waits for another process that has the lock, unless the folder does not grow for
   // `patience`.
   TargetFolder(const std::string& folder, std::chrono::seconds patience)
-      : folder_(folder), lock_path_(folder + "/.fetch.lock") {
+      : folder_(folder), lock_(std::in_place, folder + "/.fetch.lock") {
     auto last_growth = Clock::now();
     int64_t bytes = -1;
     while (!lock()) {
@@ -72,8 +72,7 @@ class TargetFolder {
     }
   }
   ~TargetFolder() {
-    unlink(lock_path_.c_str());
-    close(lock_);
+    lock_.reset();
     rmdir(folder_.c_str());
   }
   TargetFolder(const TargetFolder&) = delete;
@@ -83,28 +82,19 @@ class TargetFolder {
   // False if another process has the lock.
   bool lock() {
     make_directories(folder_);
-    lock_ = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (lock_ < 0 && errno == ENOENT) {
-      // The process that had the lock has removed the empty folder.
-      return false;
-    }
-    if (lock_ < 0) {
+    const auto result = lock_->try_lock();
+    // The process that had the lock may have removed the empty folder since.
+    if (result == FileLock::Result::no_file && errno != ENOENT) {
       throw DataError(
           "[fetch] cannot write into '" + folder_ + "': " + std::strerror(errno) +
           "; choose another folder with --to");
     }
     // A file system without locks does not prevent a download.
-    const bool is_taken = flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (is_taken || !is_still_at(lock_, lock_path_)) {
-      close(lock_);
-      return false;
-    }
-    return true;
+    return result == FileLock::Result::locked || result == FileLock::Result::no_locks;
   }
 
   const std::string folder_;
-  const std::string lock_path_;
-  int lock_ = -1;
+  std::optional<FileLock> lock_;
 };
 
 bool is_right(const std::string& folder, const RemoteFile& file) {

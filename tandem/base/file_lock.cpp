@@ -25,45 +25,69 @@ constexpr size_t kLongestName = 1000;
   throw DataError("[files] cannot lock '" + path + "': " + reason);
 }
 
-std::string holder_of(const std::string& path) {
-  const std::string text = read_file(path, kLongestName);
-  return text.empty() ? "another process" : text;
-}
-
 }  // namespace
 
-FileLock::FileLock(const std::string& path, const Deadline& deadline) {
+FileLock::FileLock(const std::string& path, const Deadline& deadline) : path_(path) {
   make_directories(std::filesystem::path(path).parent_path().string());
-  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (fd_ < 0) {
-    fail_lock(
-        path, std::string(std::strerror(errno)) + "; choose a place that you may use");
-  }
-  while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) {
-      const int reason = errno;
-      close(fd_);
-      fail_lock(
-          path, std::string(std::strerror(reason)) + "; choose another file system");
-    }
-    if (deadline.passed()) {
-      close(fd_);
+  for (Result result = try_lock(); result != Result::locked; result = try_lock()) {
+    if (result == Result::no_file) {
       fail_lock(
           path,
-          fmt::format(
-              "{} has had it for {} s; see whether it is stopped, or wait longer "
-              "with --timeout-seconds",
-              holder_of(path), static_cast<double>(deadline.time().count()) / 1000));
+          std::strerror(errno) + std::string("; choose a place that you may use"));
+    }
+    if (result == Result::no_locks) {
+      fail_lock(
+          path, std::strerror(errno) + std::string("; choose another file system"));
+    }
+    if (deadline.passed()) {
+      fail_lock(
+          path, fmt::format(
+                    "{} has had it for {} s; see whether it is stopped, or wait longer "
+                    "with --timeout-seconds",
+                    holder(), static_cast<double>(deadline.time().count()) / 1000));
     }
     std::this_thread::sleep_for(kBetweenTries);
   }
-  const auto name = fmt::format("process {} on host {}", getpid(), host_name());
-  [[maybe_unused]] const int cut = ftruncate(fd_, 0);
-  [[maybe_unused]] const auto written = write(fd_, name.data(), name.size());
+}
+
+FileLock::Result FileLock::try_lock() {
+  const int fd = open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    return Result::no_file;
+  }
+  const int reason = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  if (reason == 0 && is_still_at(fd, path_)) {
+    fd_ = fd;
+    const auto name = fmt::format("process {} on host {}", getpid(), host_name());
+    [[maybe_unused]] const int cut = ftruncate(fd, 0);
+    [[maybe_unused]] const auto written = write(fd, name.data(), name.size());
+    return Result::locked;
+  }
+  close(fd);
+  // 0: the process that had the lock has removed the file since it was opened here.
+  if (reason == 0 || reason == EWOULDBLOCK || reason == EINTR) {
+    return Result::taken;
+  }
+  unlink(path_.c_str());
+  errno = reason;
+  return Result::no_locks;
 }
 
 FileLock::~FileLock() {
-  close(fd_);
+  if (fd_ >= 0) {
+    // While it is locked, so that a process that waits for it sees the removal.
+    unlink(path_.c_str());
+    close(fd_);
+  }
+}
+
+std::string FileLock::holder() const {
+  try {
+    const std::string text = read_file(path_, kLongestName);
+    return text.empty() ? "a process that has just started" : text;
+  } catch (const DataError&) {
+    return "a process that cannot be named";
+  }
 }
 
 }  // namespace tandem

@@ -6,19 +6,44 @@
 
 namespace tandem {
 
-/// Holds an exclusive lock between processes while it lives; the file says which
-/// process that is.
+/// An exclusive lock between processes: the kernel's lock (flock) on a file that names
+/// the process which holds it.
+///
+/// The destructor removes the file. If the process is killed, the kernel releases the
+/// lock and the file stays without a meaning. On NFS the lock works between hosts.
 class FileLock {
  public:
-  /// Waits for other holders; makes the file and its directory when they are missing.
-  /// Throws DataError that names who has it when `deadline` passes.
+  /// Does not lock yet.
+  explicit FileLock(std::string path) : path_(std::move(path)) {}
+  /// Waits for the lock, and creates missing directories. Throws DataError if the file
+  /// cannot be locked, or, with the name of the holder, when `deadline` passes.
   [[nodiscard]] FileLock(const std::string& path, const Deadline& deadline);
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
+  enum class Result {
+    locked,
+    // Another process has the lock.
+    taken,
+    // The file cannot be opened; errno has the reason.
+    no_file,
+    // The file system has no locks; errno has the reason.
+    no_locks
+  };
+  /// Tries to lock, without waiting.
+  Result try_lock();
+
+  /// Returns the name of the process that has the lock: "process 7 on host NAME".
+  std::string holder() const;
+
+  const std::string& path() const {
+    return path_;
+  }
+
  private:
-  int fd_;
+  std::string path_;
+  int fd_ = -1;
 };
 
 }  // namespace tandem
