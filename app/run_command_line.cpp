@@ -10,7 +10,7 @@
 #include "app/describe.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/base/standard_streams.h"
+#include "tandem/base/output.h"
 #include "tandem/launch/failure_file.h"
 
 namespace tandem::app {

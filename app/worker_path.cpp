@@ -1,6 +1,6 @@
 #include "app/command.h"
 #include "tandem/base/error.h"
-#include "tandem/base/installed.h"
+#include "tandem/base/files.h"
 
 namespace tandem::app {
 

@@ -8,7 +8,6 @@
 
 #include "app/command_line.h"
 #include "tandem/base/files.h"
-#include "tandem/base/installed.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 #include "tandem/data/named_datasets.h"

@@ -13,7 +13,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
-#include "tandem/base/standard_streams.h"
+#include "tandem/base/output.h"
 #include "tandem/data/named_datasets.h"
 #include "tandem/data/prepared_data.h"
 #include "tandem/launch/launcher.h"

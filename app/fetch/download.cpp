@@ -13,11 +13,10 @@
 
 #include "app/fetch/progress.h"
 #include "tandem/base/error.h"
-#include "tandem/base/file_error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/output.h"
 #include "tandem/base/sha256.h"
 #include "tandem/base/signals.h"
-#include "tandem/base/standard_streams.h"
 #include "tandem/base/terminal.h"
 
 namespace tandem::app {

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "tandem/base/standard_streams.h"
+#include "tandem/base/output.h"
 
 namespace tandem::app {
 

@@ -14,7 +14,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
-#include "tandem/base/standard_streams.h"
+#include "tandem/base/output.h"
 #include "tandem/checkpoint/checkpoint_names.h"
 #include "tandem/data/named_datasets.h"
 

@@ -5,7 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tandem/base/error.h"
-#include "tandem/base/installed.h"
+#include "tandem/base/files.h"
+#include "tandem/base/host.h"
 #include "tandem/base/log.h"
 #include "tandem/comm/cuda/cuda_library.h"
 #include "tandem/comm/cuda/nccl.h"

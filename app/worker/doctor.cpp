@@ -8,7 +8,7 @@
 #include "app/command.h"
 #include "app/worker/devices.h"
 #include "tandem/base/error.h"
-#include "tandem/base/installed.h"
+#include "tandem/base/files.h"
 #include "tandem/checkpoint/run_directory.h"
 #include "tandem/comm/backends/mpi.h"
 #include "tandem/config/options/comm_options.h"

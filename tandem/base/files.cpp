@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "tandem/base/error.h"
-#include "tandem/base/file_error.h"
 #include "tandem/base/rank_env.h"
 
 namespace tandem {
@@ -237,6 +236,23 @@ std::string cache_directory() {
 
 std::string executable_path() {
   return fs::read_symlink("/proc/self/exe").string();
+}
+
+std::string find_installed(const std::string& file) {
+  const std::string own = executable_path();
+  const std::string folder = own.substr(0, own.rfind('/'));
+  const std::string prefix = folder.substr(0, folder.rfind('/'));
+  for (const auto& path : {folder + "/" + file, prefix + "/libexec/tandem/" + file}) {
+    if (file_exists(path)) {
+      return path;
+    }
+  }
+  return "";
+}
+
+std::string cuda_library_path() {
+  const auto named = get_env("TANDEM_CUDA_LIBRARY");
+  return named ? *named : find_installed("libtandem_cuda.so");
 }
 
 }  // namespace tandem

@@ -7,6 +7,10 @@
 
 namespace tandem {
 
+/// Throws DataError: "cannot write 'path'", errno's reason, and what to do about it.
+/// `what`: "write", "read", ...
+[[noreturn]] void fail_on_file(const std::string& what, const std::string& path);
+
 /// The whole file. Throws DataError that names the path and the reason, also when the
 /// file holds more than `most_bytes`; it is then not read to its end.
 std::string read_file(
@@ -57,5 +61,13 @@ bool has_cache_directory();
 
 /// The running program's file.
 std::string executable_path();
+
+/// Path of a file that is installed with this program: in its folder, or in
+/// PREFIX/libexec/tandem. "" if it is in neither.
+std::string find_installed(const std::string& file);
+
+/// Path of libtandem_cuda.so (comm/cuda/cuda_library.h), or of the library that the
+/// environment variable TANDEM_CUDA_LIBRARY names; "" if this build has none.
+std::string cuda_library_path();
 
 }  // namespace tandem

@@ -40,4 +40,9 @@ int count_gpus() {
   return count;
 }
 
+bool host_has_gpu() {
+  // Of NVIDIA's driver, and of the one in Windows that WSL uses.
+  return file_exists("/dev/nvidiactl") || file_exists("/dev/dxg");
+}
+
 }  // namespace tandem

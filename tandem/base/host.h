@@ -15,4 +15,8 @@ std::string host_identity();
 /// or as many as CUDA_VISIBLE_DEVICES lists.
 int count_gpus();
 
+/// Whether this host has an NVIDIA GPU, by its device files. Asking CUDA would take
+/// longer than a short run.
+bool host_has_gpu();
+
 }  // namespace tandem

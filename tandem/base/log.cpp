@@ -9,8 +9,8 @@
 #include <mutex>
 #include <set>
 
+#include "tandem/base/output.h"
 #include "tandem/base/rank_env.h"
-#include "tandem/base/standard_streams.h"
 #include "tandem/base/terminal.h"
 
 namespace tandem {

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "tandem/base/error.h"
@@ -282,6 +283,15 @@ CommandResult run_command(
   result.status = process.wait();
   result.seconds = elapsed();
   return result;
+}
+
+bool is_stopped(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  // "pid (name) state": the name may hold anything.
+  const size_t name_end = text.rfind(") ");
+  return name_end != std::string::npos && text.compare(name_end + 2, 1, "T") == 0;
 }
 
 void exec_program(const std::vector<std::string>& command, const Variables& variables) {

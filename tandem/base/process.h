@@ -42,9 +42,9 @@ struct ProcessOptions {
   bool pipe_output = false;
 };
 
-/// A child process in a process group of its own, started by fork and exec, or by a fork
-/// server (launch/fork_server.h). The kernel kills it when the thread that started it
-/// ends.
+/// A child process in a process group of its own, started by fork and exec, or by a
+/// fork server (launch/fork_server.h). The kernel kills it when the thread that started
+/// it ends.
 class Process {
  public:
   /// Throws ConfigError when the program does not exist or cannot be executed.
@@ -95,6 +95,9 @@ struct CommandResult {
 CommandResult run_command(
     const std::vector<std::string>& command, const Variables& variables = {},
     double timeout_seconds = 600);
+
+/// Whether a process is stopped (SIGSTOP, Ctrl-Z): it is there, but does nothing.
+bool is_stopped(pid_t pid);
 
 /// Becomes another program: the process id stays. Throws ConfigError.
 [[noreturn]] void exec_program(

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <vector>
 
-#include "tandem/base/file_error.h"
+#include "tandem/base/files.h"
 
 namespace tandem {
 

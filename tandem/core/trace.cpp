@@ -7,7 +7,7 @@ namespace tandem {
 namespace {
 
 // Returns a JSON string. Names may contain characters that need escapes.
-std::string quoted(const std::string& text) {
+std::string json_text(const std::string& text) {
   std::string json = "\"";
   for (const char letter : text) {
     if (static_cast<unsigned char>(letter) < 0x20) {
@@ -50,9 +50,9 @@ std::string Trace::to_json(int rank) const {
     text += fmt::format(
         R"({}{{"name":{},"cat":{},"ph":"{}","ts":{},"dur":{},"pid":{},"tid":{},)"
         R"("args":{{"bytes":{}}}}})",
-        text.size() > 1 ? ",\n" : "", quoted(event.name), quoted(event.category),
+        text.size() > 1 ? ",\n" : "", json_text(event.name), json_text(event.category),
         event.duration_us > 0 ? "X" : "i", event.at_us, event.duration_us, rank,
-        quoted(event.category), event.bytes);
+        json_text(event.category), event.bytes);
   }
   return text + "]\n";
 }

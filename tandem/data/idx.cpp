@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "tandem/base/error.h"
-#include "tandem/base/file_error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/memory.h"
 

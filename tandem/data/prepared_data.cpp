@@ -23,7 +23,7 @@
 #include "tandem/base/files.h"
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
-#include "tandem/base/process_state.h"
+#include "tandem/base/process.h"
 #include "tandem/base/rank_env.h"
 
 namespace tandem {

@@ -11,9 +11,9 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/memory.h"
+#include "tandem/base/output.h"
 #include "tandem/base/program_clock.h"
 #include "tandem/base/rank_env.h"
-#include "tandem/base/standard_streams.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/base/store/store.h"
 #include "tandem/launch/failure_file.h"

@@ -12,7 +12,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/output.h"
-#include "tandem/base/process_state.h"
+#include "tandem/base/process.h"
 #include "tandem/base/signals.h"
 
 namespace tandem {

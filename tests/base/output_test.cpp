@@ -14,7 +14,6 @@
 
 #include "tandem/base/log.h"
 #include "tandem/base/signals.h"
-#include "tandem/base/standard_streams.h"
 #include "tests/base/stalled_pipe.h"
 #include "tests/base/test_tools.h"
 

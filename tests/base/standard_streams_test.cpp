@@ -1,4 +1,4 @@
-#include "tandem/base/standard_streams.h"
+#include "tandem/base/output.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

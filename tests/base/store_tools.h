@@ -3,7 +3,6 @@
 #include <chrono>
 #include <string>
 
-#include "tandem/base/store/frames.h"
 #include "tandem/base/store/handshake.h"
 #include "tandem/base/store/protocol.h"
 #include "tandem/base/store/store.h"

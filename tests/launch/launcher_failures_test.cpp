@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-#include "tandem/base/process_state.h"
+#include "tandem/base/process.h"
 #include "tests/launch/launching.h"
 
 namespace tandem::launcher_failures_test {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tandem/base/no_sigpipe.h"
+#include "tandem/base/output.h"
 #include "tests/base/stalled_pipe.h"
 
 namespace tandem::rank_output_test {

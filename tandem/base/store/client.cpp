@@ -7,8 +7,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/base/store/frames.h"
 #include "tandem/base/store/handshake.h"
+#include "tandem/base/store/protocol.h"
 #include "tandem/base/store/store.h"
 #include "tandem/base/wait_notice.h"
 

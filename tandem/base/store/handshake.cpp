@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "tandem/base/error.h"
-#include "tandem/base/store/frames.h"
+#include "tandem/base/store/protocol.h"
 
 namespace tandem::store_protocol {
 

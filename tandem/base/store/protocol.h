@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/store/socket.h"
+
 namespace tandem::store_protocol {
 
 /// Wire protocol of the rendezvous store, version 3.
@@ -81,5 +83,14 @@ bool decode(const std::string& bytes, Request& request);
 
 std::string encode_length(uint32_t length);
 uint32_t decode_length(const char* bytes);
+
+/// Sends one frame. False when it does not leave before `deadline`.
+bool send_frame(Socket& socket, const std::string& bytes, Socket::Deadline deadline);
+
+/// Receives one frame. False when none comes before `deadline`, or one that says it is
+/// empty or longer than `most_bytes`; memory is taken only after that is known.
+bool receive_frame(
+    Socket& socket, std::string& bytes, Socket::Deadline deadline,
+    uint32_t most_bytes = kMaxFrameBytes);
 
 }  // namespace tandem::store_protocol

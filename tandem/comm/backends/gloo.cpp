@@ -13,7 +13,7 @@
 #include "tandem/base/deadline.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/base/no_sigpipe.h"
+#include "tandem/base/output.h"
 #include "tandem/base/store/address_filter.h"
 #include "tandem/comm/backends/group_formation.h"
 #include "tandem/comm/c10d_store.h"

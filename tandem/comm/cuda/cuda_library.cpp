@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 
 #include "tandem/base/error.h"
-#include "tandem/base/installed.h"
+#include "tandem/base/files.h"
 
 namespace tandem {
 

@@ -70,7 +70,7 @@ struct CudaLibrary {
       std::chrono::milliseconds timeout);
 };
 
-/// Loads cuda_library_path() (base/installed.h) at the first call. Call it before
+/// Loads cuda_library_path() (base/files.h) at the first call. Call it before
 /// anything asks LibTorch for CUDA, which remembers the answer. Thread-safe.
 ///
 /// Throws ConfigError if there is no such library or it cannot be loaded.

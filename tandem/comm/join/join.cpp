@@ -8,7 +8,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/host.h"
 #include "tandem/base/log.h"
-#include "tandem/base/standard_streams.h"
+#include "tandem/base/output.h"
 #include "tandem/base/store/socket.h"
 #include "tandem/comm/backends/gloo.h"
 #include "tandem/comm/backends/hierarchical.h"

@@ -11,8 +11,8 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/log.h"
+#include "tandem/base/output.h"
 #include "tandem/base/rank_env.h"
-#include "tandem/base/standard_streams.h"
 #include "tandem/launch/failure_file.h"
 #include "tandem/launch/launcher.h"
 

@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "tandem/base/error.h"
-#include "tandem/base/no_sigpipe.h"
+#include "tandem/base/output.h"
 #include "tandem/base/store/address_filter.h"
 #include "tandem/comm/c10d_store.h"
 

@@ -4,7 +4,7 @@
 
 #include "tandem/comm/reduce_arrays.h"
 #include "tandem/comm/shm/collectives.h"
-#include "tandem/comm/shm/operations.h"
+#include "tandem/comm/shm/operation.h"
 
 namespace tandem {
 

@@ -11,7 +11,7 @@
 #include "tandem/comm/rpc/rpc.h"
 #include "tandem/comm/shm/collectives.h"
 #include "tandem/comm/shm/messages.h"
-#include "tandem/comm/shm/operations.h"
+#include "tandem/comm/shm/operation.h"
 #include "tandem/comm/shm/shm_rpc.h"
 
 namespace tandem {

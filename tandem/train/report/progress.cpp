@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tandem/base/output.h"
 #include "tandem/base/program_clock.h"
-#include "tandem/base/standard_streams.h"
 #include "tandem/base/terminal.h"
 
 namespace tandem {
