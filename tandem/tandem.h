@@ -1,9 +1,10 @@
 #pragma once
 
-/// The public API, in reading order. It includes no torch/torch.h; not in it is
-/// tandem/parallel/ddp/data_parallel_module.h, which needs LibTorch's modules.
+/// The public API, in reading order. It does not include torch/torch.h. Programs that
+/// use tandem::DataParallel also include tandem/parallel/ddp/data_parallel_module.h,
+/// which needs LibTorch's modules.
 
-// Which rank am I, and how do I reach the others?
+// Ranks and their communication.
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/rank_env.h"
@@ -23,12 +24,12 @@
 #include "tandem/optim/lr_schedule.h"
 #include "tandem/optim/optimizer.h"
 
-// How a rank computes, and how ranks stay in step.
+// Executors, which compute on one rank, and strategies, which keep ranks in step.
 #include "tandem/exec/stage_executor.h"
 #include "tandem/parallel/ddp/distributed_data_parallel.h"
 #include "tandem/parallel/strategy.h"
 
-// The whole run.
+// Complete training runs.
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/weights.h"
 #include "tandem/config/run_config.h"

@@ -4,9 +4,8 @@
 
 namespace tandem {
 
-/// The version and, in brackets, what it was built from: a hash of the library's
-/// sources and of LibTorch's version. Ranks of other builds cannot be told to compute
-/// alike.
+/// Returns the version and, in brackets, a hash of the library's sources and LibTorch's
+/// version. Ranks with different build ids may compute different results.
 std::string build_id();
 
 }  // namespace tandem

@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// When waiting ends. Several waits that share one together take no longer than its
-/// time, which --timeout-seconds gives.
+/// The time at which waiting ends. Several waits that share a deadline together take no
+/// longer than its time, which --timeout-seconds sets.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
@@ -14,11 +14,11 @@ class Deadline {
 
   explicit Deadline(Milliseconds time) : time_(time), end_(Clock::now() + time) {}
 
-  /// All of it, for messages.
+  /// Total time, for messages.
   Milliseconds time() const {
     return time_;
   }
-  /// Zero once it has passed.
+  /// Remaining time, zero after the deadline.
   Milliseconds left() const {
     return std::max(
         Milliseconds(0), std::chrono::duration_cast<Milliseconds>(end_ - Clock::now()));

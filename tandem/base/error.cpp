@@ -23,7 +23,7 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-// LibTorch's allocator has no type of its own for this, only a long text.
+// LibTorch's allocator throws a general error type; only its long text contains this.
 constexpr const char* kTriedToAllocate = "you tried to allocate ";
 
 bool is_out_of_memory(const std::exception& error, const std::string& text) {
@@ -105,11 +105,12 @@ std::string first_line(const std::exception& error) {
 std::string did_you_mean(
     const std::string& name, const std::vector<std::string>& candidates) {
   const std::string* best = nullptr;
-  // Of three letters, two others are another word, but for an order of the same ones.
+  // Two different letters of three make another word, unless the letters are only in
+  // another order.
   const size_t most = name.size() <= 3 ? 1 : std::max<size_t>(2, name.size() / 3);
   size_t best_distance = most + 1;
   for (const auto& candidate : candidates) {
-    // A much longer name is too far away anyway, and would take long to compare.
+    // A much longer name cannot be similar, and takes long to compare.
     if (name.size() >= candidate.size() + best_distance) {
       continue;
     }

@@ -7,32 +7,33 @@
 
 namespace tandem {
 
-/// The errors of tandem. `what()` is one line: the part in brackets, what was
-/// found, what was wanted, what to change. Control characters, which names in a
-/// damaged or hostile file may hold, become '?'.
+/// Base class of all tandem errors.
+///
+/// `what()` is one line: the part in brackets, the setting and the value found, the
+/// value expected, and the action to take. Control characters, which a damaged or
+/// hostile file may contain, are replaced with '?'.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message);
 };
 
-/// The user asked for something impossible, by a flag, a recipe or a size. The program
-/// exits with 2.
+/// A setting that cannot work: a flag, a recipe or a size. The program exits with 2.
 class ConfigError : public Error {
  public:
   using Error::Error;
 };
 
-/// A file is missing, broken or cannot be written. The program exits with 1.
+/// A file that is missing, damaged or cannot be written. The program exits with 1.
 class DataError : public Error {
  public:
   using Error::Error;
 };
 
-/// A peer or the network failed. The program exits with 1.
+/// A failure of another rank or of the network. The program exits with 1.
 class CommError : public Error {
  public:
-  /// `operation`: for instance "all_reduce #17 (bucket 2)". `cause`: what the
-  /// backend said. `peer`: the rank that failed, where it is known.
+  /// `operation`: for example "all_reduce #17 (bucket 2)". `cause`: the backend's
+  /// message. `peer`: the rank that failed, if it is known.
   CommError(
       const std::string& operation, const std::string& cause,
       std::optional<int> peer = std::nullopt);
@@ -49,54 +50,59 @@ class CommError : public Error {
   std::optional<int> peer_;
 };
 
-/// A signal stopped the run, whose checkpoint is saved; --resume auto continues it. The
-/// program exits with kExitStopped, on every rank and host.
+/// A run that a signal stopped after its checkpoint was saved; `--resume auto`
+/// continues it. The program exits with kExitStopped on every rank and host.
 class StoppedError : public Error {
  public:
   using Error::Error;
 };
 
-/// EX_TEMPFAIL of sysexits.h: a batch script may start the command again.
+/// Exit code of a stopped run, EX_TEMPFAIL of sysexits.h: a batch script may start the
+/// command again.
 constexpr int kExitStopped = 75;
 
-/// A bug of ours; see TANDEM_CHECK.
+/// A bug in tandem; see TANDEM_CHECK.
 class InternalError : public Error {
  public:
   using Error::Error;
 };
 
-/// The text with '?' for what a terminal takes for a command: control characters, those
-/// of Unicode too.
+/// Returns the text with '?' in place of control characters, including Unicode's, which
+/// a terminal would execute.
 std::string printable(std::string text);
 
-/// 2 for ConfigError, kExitStopped for StoppedError, 1 for everything else.
+/// Returns the program's exit code for an error: 2 for ConfigError, kExitStopped for
+/// StoppedError, otherwise 1.
 int exit_code(const std::exception& error);
 
-/// Returns the exit code that another process of a run reports, or 1 if it is none of
-/// the above.
+/// Returns an exit code that another process of a run reported, or 1 if it is not an
+/// exit code of tandem.
 int known_exit_code(int code);
 
-/// Throws the error of an exit code: ConfigError, StoppedError or Error.
+/// Throws the error that belongs to an exit code: ConfigError, StoppedError or Error.
 [[noreturn]] void throw_for_exit_code(int code, const std::string& message);
 
-/// The first line of `error.what()`: other libraries append backtraces.
+/// Returns the first line of `error.what()`. Other libraries append backtraces. A
+/// failed allocation becomes a message that names the settings to lower.
 std::string first_line(const std::exception& error);
 
-/// ", did you mean 'x'?" for the candidate nearest to `name`, or "" when none
-/// is near.
+/// Returns ", did you mean 'x'?" for the candidate most similar to `name`, or "" if no
+/// candidate is similar.
 std::string did_you_mean(
     const std::string& name, const std::vector<std::string>& candidates);
 
-/// "a, b, c".
+/// Joins texts: "a, b, c".
 std::string join(
     const std::vector<std::string>& parts, const std::string& separator = ", ");
 
+/// Throws InternalError. For TANDEM_CHECK.
 [[noreturn]] void fail_check(
     const char* condition, const char* file, int line, const std::string& message);
 
 }  // namespace tandem
 
-/// Throws InternalError unless `condition` holds. For our own mistakes only.
+/// Throws InternalError unless `condition` is true. Only for bugs in tandem, not for
+/// errors of a user or a file.
 #define TANDEM_CHECK(condition, message)                             \
   do {                                                               \
     if (!(condition)) {                                              \

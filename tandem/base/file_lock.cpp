@@ -42,8 +42,8 @@ FileLock::FileLock(const std::string& path, const Deadline& deadline) : path_(pa
     if (deadline.passed()) {
       fail_lock(
           path, fmt::format(
-                    "{} has had it for {} s; see whether it is stopped, or wait longer "
-                    "with --timeout-seconds",
+                    "{} has held the lock for more than {} s; check whether that "
+                    "process is stopped, or raise --timeout-seconds",
                     holder(), static_cast<double>(deadline.time().count()) / 1000));
     }
     std::this_thread::sleep_for(kBetweenTries);
@@ -64,7 +64,7 @@ FileLock::Result FileLock::try_lock() {
     return Result::locked;
   }
   close(fd);
-  // 0: the process that had the lock has removed the file since it was opened here.
+  // 0: the previous holder has removed the file since open().
   if (reason == 0 || reason == EWOULDBLOCK || reason == EINTR) {
     return Result::taken;
   }
@@ -75,7 +75,8 @@ FileLock::Result FileLock::try_lock() {
 
 FileLock::~FileLock() {
   if (fd_ >= 0) {
-    // While it is locked, so that a process that waits for it sees the removal.
+    // Before it is unlocked, so that a process that waits for the lock sees the
+    // removal.
     unlink(path_.c_str());
     close(fd_);
   }

@@ -6,22 +6,23 @@
 
 namespace tandem {
 
-/// An exclusive lock between processes: the kernel's lock (flock) on a file that names
-/// the process which holds it.
+/// An exclusive lock between processes: the kernel's lock (flock) on a file that
+/// contains the name of its holder.
 ///
 /// The destructor removes the file. If the process is killed, the kernel releases the
-/// lock and the file stays without a meaning. On NFS the lock works between hosts.
+/// lock, and the file that stays locks nothing. On NFS the lock works between hosts.
 class FileLock {
  public:
-  /// Does not lock yet.
+  /// Does not lock.
   explicit FileLock(std::string path) : path_(std::move(path)) {}
   /// Waits for the lock, and creates missing directories. Throws DataError if the file
-  /// cannot be locked, or, with the name of the holder, when `deadline` passes.
+  /// cannot be locked, or, with the holder's name, when `deadline` passes.
   [[nodiscard]] FileLock(const std::string& path, const Deadline& deadline);
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
+  /// Result of try_lock().
   enum class Result {
     locked,
     // Another process has the lock.

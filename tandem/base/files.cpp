@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What replace_file() writes is called NAME.tmp-NUMBER until it is whole.
+// Until replace_file() has written the whole file, it is called NAME.tmp-NUMBER.
 constexpr const char* kTemporary = ".tmp-";
 
 std::string parent_of(const std::string& path) {
@@ -51,8 +51,8 @@ std::string advice(int reason) {
   }
 }
 
-// A new file next to `path`. Not mkostemp(): its files are 0600, and the mode that the
-// user's umask asks for can only be had by open().
+// Opens a new file next to `path`. Not mkostemp(): its files have mode 0600, and only
+// open() applies the user's umask.
 std::pair<std::string, int> open_beside(const std::string& path) {
   std::random_device random;
   for (int tries = 0; tries < 100; ++tries) {
@@ -148,7 +148,7 @@ void remove_unfinished(const std::string& path) {
 
 void sync_directory(const std::string& path) {
   const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // One may write into a directory that one may not read.
+  // A directory can be writable but not readable.
   if (directory < 0 && errno == EACCES) {
     return;
   }
@@ -157,7 +157,7 @@ void sync_directory(const std::string& path) {
   }
   const int reason = fsync(directory) == 0 ? 0 : errno;
   close(directory);
-  // Not every file system can.
+  // Not every file system can flush a directory.
   if (reason != 0 && reason != EINVAL && reason != ENOTSUP) {
     errno = reason;
     fail_on_file("flush", path);
@@ -222,11 +222,13 @@ bool has_cache_directory() {
 }
 
 std::string cache_directory() {
-  // Not below /tmp: whoever made the folder first would choose what we read.
+  // Not below /tmp, where another user could create the folder first and choose the
+  // data that this process reads.
   if (!has_cache_directory()) {
     throw ConfigError(
-        "[files] there is no place for a cache: neither XDG_CACHE_HOME nor HOME is "
-        "set; set one of them to a folder of your own");
+        "[files] XDG_CACHE_HOME and HOME are not set, expected one of them for the "
+        "cache; "
+        "set one to your own folder");
   }
   if (const auto cache = get_env("XDG_CACHE_HOME"); cache && !cache->empty()) {
     return *cache + "/tandem";

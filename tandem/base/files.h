@@ -7,67 +7,70 @@
 
 namespace tandem {
 
-/// Throws DataError: "cannot write 'path'", errno's reason, and what to do about it.
-/// `what`: "write", "read", ...
+/// Throws DataError "cannot write 'path'" with errno's reason and an action. `what`:
+/// "write", "read", ...
 [[noreturn]] void fail_on_file(const std::string& what, const std::string& path);
 
-/// The whole file. Throws DataError that names the path and the reason, also when the
-/// file holds more than `most_bytes`; it is then not read to its end.
+/// Returns the content of a file. Throws DataError with the path and the reason, also
+/// if the file is longer than `most_bytes`; then it is not read to its end.
 std::string read_file(
     const std::string& path, size_t most_bytes = std::numeric_limits<size_t>::max());
 
-/// Replaces a file in one step: `write` gets a descriptor of a new file beside
-/// it, which is then flushed to disk and renamed over `path`. Readers see the
-/// old or the new file, never a part; on any failure the old one stays and the
-/// new one is removed. Who may read it is what the user's umask says. Throws DataError,
-/// also when the rename cannot be flushed to disk; the new file is then there.
+/// Replaces a file atomically. `write` gets a descriptor of a new file in the same
+/// directory, which is then flushed to disk and renamed to `path`. Readers see the old
+/// or the new file, never a part. If anything fails, the old file stays and the new
+/// file is removed. The user's umask determines the mode. Throws DataError, also if the
+/// rename cannot be flushed to disk; then the new file is in place.
 void replace_file(const std::string& path, const std::function<void(int fd)>& write);
 void replace_file(const std::string& path, const std::string& content);
 
-/// Writes all bytes or throws DataError. `path` is for the message.
+/// Writes all bytes, or throws DataError. `path` is for the message.
 void write_all(int fd, const void* data, size_t size, const std::string& path);
 
-/// Removes what replace_file() of a process that was killed left beside `path`; no
-/// other process may be replacing it. Throws DataError when the directory cannot be
-/// read.
+/// Removes temporary files that replace_file() left next to `path` when its process was
+/// killed. No other process may be replacing the file. Throws DataError if the
+/// directory cannot be read.
 void remove_unfinished(const std::string& path);
 
-/// Makes a directory, flushed to disk, and its parents. Throws DataError.
+/// Creates a directory and its parents, and flushes it to disk. Throws DataError.
 void make_directories(const std::string& path);
 
-/// Makes renames in a directory survive a power cut, where the file system can. Throws
-/// DataError.
+/// Flushes a directory to disk, so that renames in it survive a power failure, if the
+/// file system supports that. Throws DataError.
 void sync_directory(const std::string& path);
 
-/// Removes a file or a directory with all it holds; a missing one is fine.
+/// Removes a file, or a directory and its content. A missing path is not an error.
 void remove_all(const std::string& path);
 
+/// Returns whether a path exists.
 bool file_exists(const std::string& path);
 
-/// Names in a directory, sorted. Throws DataError when it cannot be read.
+/// Returns the sorted names in a directory. Throws DataError if it cannot be read.
 std::vector<std::string> list_directory(const std::string& path);
 
-/// A new directory that only this user can enter, under $TMPDIR or /tmp.
+/// Creates a directory under $TMPDIR or /tmp that only this user can enter.
 std::string make_private_directory();
 
-/// Whether a descriptor is still what the path names, links not followed: whoever held
-/// a lock on it before may have removed it.
+/// Returns whether a path still names the file of a descriptor, without following
+/// links. The previous holder of a lock may have removed the file.
 bool is_still_at(int fd, const std::string& path);
 
-/// $XDG_CACHE_HOME/tandem or ~/.cache/tandem; not created. Throws ConfigError where
-/// neither XDG_CACHE_HOME nor HOME is set.
+/// Returns $XDG_CACHE_HOME/tandem or ~/.cache/tandem, and does not create it. Throws
+/// ConfigError if neither XDG_CACHE_HOME nor HOME is set.
 std::string cache_directory();
+/// Returns whether cache_directory() would succeed.
 bool has_cache_directory();
 
-/// The running program's file.
+/// Returns the path of the running program.
 std::string executable_path();
 
-/// Path of a file that is installed with this program: in its folder, or in
-/// PREFIX/libexec/tandem. "" if it is in neither.
+/// Returns the path of a file that is installed with this program, in its folder or in
+/// PREFIX/libexec/tandem, or "" if it is in neither.
 std::string find_installed(const std::string& file);
 
-/// Path of libtandem_cuda.so (comm/cuda/cuda_library.h), or of the library that the
-/// environment variable TANDEM_CUDA_LIBRARY names; "" if this build has none.
+/// Returns the path of libtandem_cuda.so (comm/cuda/cuda_library.h), or of the library
+/// that the environment variable TANDEM_CUDA_LIBRARY names. Returns "" if this build
+/// has no such library.
 std::string cuda_library_path();
 
 }  // namespace tandem

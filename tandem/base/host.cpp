@@ -41,7 +41,7 @@ int count_gpus() {
 }
 
 bool host_has_gpu() {
-  // Of NVIDIA's driver, and of the one in Windows that WSL uses.
+  // Device files of NVIDIA's driver, and of the Windows driver that WSL uses.
   return file_exists("/dev/nvidiactl") || file_exists("/dev/dxg");
 }
 

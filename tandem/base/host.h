@@ -4,19 +4,20 @@
 
 namespace tandem {
 
-/// What this host calls itself.
+/// Returns the name of this host.
 std::string host_name();
 
-/// A text that is the same in two processes exactly where process ids and addresses
-/// mean the same to both: in one boot of the kernel and one container.
+/// Returns a text that is equal in two processes exactly if process ids and addresses
+/// have the same meaning in both: in the same boot of the kernel and the same
+/// container.
 std::string host_identity();
 
 /// Returns the number of NVIDIA GPUs that this process may use: all GPUs of the host,
 /// or as many as CUDA_VISIBLE_DEVICES lists.
 int count_gpus();
 
-/// Whether this host has an NVIDIA GPU, by its device files. Asking CUDA would take
-/// longer than a short run.
+/// Returns whether this host has an NVIDIA GPU, by its device files. Asking CUDA would
+/// take longer than a short run.
 bool host_has_gpu();
 
 }  // namespace tandem

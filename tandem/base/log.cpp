@@ -20,13 +20,14 @@ namespace {
 thread_local int current_rank = 0;
 thread_local int current_world_size = 1;
 
-// A reader that has gone must not end a run, nor one who stalls keep it from saving.
+// A reader of standard error that closes it must not end the run, and a reader that
+// stalls must not keep the run from saving.
 class ErrorOutput : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
-    // A progress bar, ours or another rank's, has left the cursor at its end.
+    // A progress bar of any rank has left the cursor at its end.
     const char* start = is_terminal(STDERR_FILENO) ? "\r\033[K" : "";
     print_now(stderr, start + std::string(line.data(), line.size()));
   }

@@ -4,14 +4,15 @@
 
 namespace tandem {
 
-/// Log lines go to standard error, one write per line, safe from any thread. A thread
-/// is told its rank; it never looks it up.
+/// Sets the rank of the calling thread for its log lines. The default is rank 0 of 1.
 ///
-/// Levels: TANDEM_LOG=debug|info|warn|error (default info). info is printed by rank 0
-/// only, warnings by every rank, each distinct warning once per process.
+/// Log lines go to standard error, with one write per line. All functions here are
+/// thread-safe. The environment variable TANDEM_LOG sets the level: debug, info (the
+/// default), warn or error. Only rank 0 prints info lines. Every rank prints warnings,
+/// each distinct warning once per process.
 void set_thread_rank(int rank, int world_size);
 
-/// The rank this thread was told, 0 when it was told none.
+/// Returns the rank of the calling thread, 0 if it was not set.
 int thread_rank();
 
 void log_debug(const std::string& message);

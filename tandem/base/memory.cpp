@@ -17,7 +17,7 @@ constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 constexpr const char* kOwnGroups = "/proc/self/cgroup";
 constexpr const char* kGroupsRoot = "/sys/fs/cgroup";
 
-// Of "name: number kB" in a file of /proc.
+// Reads a line "name: number kB" of a file in /proc.
 int64_t kilobytes_in(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -28,14 +28,14 @@ int64_t kilobytes_in(const std::string& path, const std::string& name) {
   return kUnlimited;
 }
 
-// "max" for no limit is no number.
+// A file without a limit contains "max".
 int64_t number_in(const std::string& path) {
   std::ifstream file(path);
   int64_t number = 0;
   return file >> number ? number : kUnlimited;
 }
 
-// Memory of cached files counts as used, but is given up first.
+// Memory of cached files counts as used, but the kernel reclaims it first.
 int64_t left_of_group(const std::string& group) {
   const int64_t most = number_in(group + "/memory.max");
   const int64_t used = number_in(group + "/memory.current");
@@ -57,7 +57,7 @@ int64_t left_of_groups(const std::string& groups, const std::string& root) {
     if (line.rfind("0::/", 0) != 0) {
       continue;
     }
-    // A limit holds for all groups below.
+    // A group's limit also applies to the groups in it.
     for (std::string group = line.substr(3);; group.erase(group.rfind('/'))) {
       left = std::min(left, left_of_group(root + group));
       if (group.empty() || group == "/") {
@@ -77,7 +77,7 @@ int64_t left_of_address_space() {
   return used == kUnlimited ? kUnlimited : static_cast<int64_t>(limit.rlim_cur) - used;
 }
 
-// Of a line "name number"; -1 where there is none.
+// Reads a line "name number"; -1 if there is no such line.
 int64_t count_in(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -88,7 +88,7 @@ int64_t count_in(const std::string& path, const std::string& name) {
   return -1;
 }
 
-// In a container the groups' own folders may be out of sight: its root then counts.
+// In a container the group's folder may be hidden; then the root folder has its counts.
 int64_t kills_in(const std::string& mount, const std::string& group, const char* file) {
   for (const auto& folder : {mount + group, mount}) {
     if (const int64_t count = count_in(folder + "/" + file, "oom_kill"); count >= 0) {
@@ -103,7 +103,7 @@ int64_t kills_in(const std::string& mount, const std::string& group, const char*
 int64_t num_memory_kills(const std::string& groups, const std::string& root) {
   std::ifstream file(groups);
   int64_t kills = 0;
-  // "id:controllers:/group", none of them in version 2.
+  // Lines are "id:controllers:/group", without controllers in version 2.
   for (std::string line; std::getline(file, line);) {
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);

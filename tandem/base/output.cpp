@@ -24,7 +24,7 @@ std::atomic<bool> hurried{false};
 std::atomic<bool> gave_up{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-// Whoever blocks the signals to take them later has not seen them yet.
+// A caller that blocks the signals to handle them later has not seen them yet.
 bool is_told_to_stop() {
   sigset_t waiting;
   sigemptyset(&waiting);
@@ -55,17 +55,17 @@ bool can_write(int fd) {
 
 Outlet::Outlet(int fd) : fd_(fd) {
   struct stat info {};
-  // Writing where one cannot write stays the error that it is.
+  // Writing to a descriptor that is not writable fails with the usual error.
   if (!can_write(fd) || fstat(fd, &info) != 0) {
     return;
   }
   if (S_ISSOCK(info.st_mode)) {
-    way_ = Way::send;
+    method_ = Method::send;
   } else if (S_ISFIFO(info.st_mode) || isatty(fd) == 1) {
     const int again = open_again(fd);
     owned_ = again >= 0;
     fd_ = owned_ ? again : fd;
-    way_ = owned_ ? Way::plain : Way::pieces;
+    method_ = owned_ ? Method::plain : Method::pieces;
   }
 }
 
@@ -76,16 +76,16 @@ Outlet::~Outlet() {
 }
 
 ssize_t Outlet::write_now(const char* data, size_t size) {
-  switch (way_) {
-    case Way::send:
+  switch (method_) {
+    case Method::send:
       return send(fd_, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    case Way::pieces:
+    case Method::pieces:
       if (!has_room(fd_, 0)) {
         errno = EAGAIN;
         return -1;
       }
       return write(fd_, data, std::min<size_t>(size, PIPE_BUF));
-    case Way::plain:
+    case Method::plain:
       break;
   }
   return write(fd_, data, size);
@@ -123,8 +123,8 @@ void reserve_standard_streams() {
     if (fcntl(fd, F_GETFD) >= 0) {
       continue;
     }
-    // open() takes the lowest free number: this one. For reading only, so that whoever
-    // prints still learns that nothing arrives.
+    // open() uses the lowest free number, which is this one. It opens for reading only,
+    // so that printing still fails.
     if (open("/dev/null", O_RDONLY) < 0) {
       throw Error(
           "[files] descriptor " + std::to_string(fd) +
@@ -136,13 +136,13 @@ void reserve_standard_streams() {
 
 int print_now(std::FILE* stream, const std::string& text) {
   const NoSigpipe quiet;
-  // What others printed comes before it.
+  // Earlier output of the stream comes first.
   if (std::fflush(stream) != 0) {
     return errno;
   }
   const int reason = write_output(fileno(stream), text);
   if (reason != 0 && reason != ETIMEDOUT) {
-    // So that the stream knows of its error, too.
+    // Sets the error state of the stream too.
     std::fputc('\n', stream);
     std::fflush(stream);
   }

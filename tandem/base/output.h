@@ -10,10 +10,11 @@
 
 namespace tandem {
 
-/// We and LibTorch's transports may write to what was closed at the other end, and the
-/// SIGPIPE from that would end the process. While one of these lives, this thread gets
-/// none, and the threads that it starts never do; the destructor discards one that has
-/// come meanwhile.
+/// Blocks SIGPIPE for this thread, and for the threads that it starts meanwhile.
+///
+/// tandem and LibTorch's transports may write to a connection that the other end has
+/// closed, and SIGPIPE would end the process. The destructor discards a SIGPIPE that
+/// came meanwhile.
 class NoSigpipe {
  public:
   NoSigpipe() {
@@ -36,70 +37,74 @@ class NoSigpipe {
   sigset_t before_;
 };
 
-/// A descriptor for output, written without ever waiting for its reader.
+/// A descriptor for output that never blocks on its reader.
 ///
-/// Others share its file description (a shell, the rank that owns the terminal), so
-/// O_NONBLOCK is not set on it: that would be theirs too, and outlive us when we are
-/// killed. A pipe or terminal is opened once more through /proc instead, which gives a
-/// description of our own; a socket is sent to with MSG_DONTWAIT; files and devices
-/// never wait. Where a pipe or terminal cannot be opened again (another user's), less
-/// than a pipe's buffer is written at a time, and only when there is room: a write can
-/// then still wait if somebody else takes the room in between.
+/// Other processes share its file description (a shell, the rank that owns the
+/// terminal), so O_NONBLOCK is not set on it: it would apply to them too, and stay if
+/// this process is killed. A pipe or terminal is opened again through /proc instead,
+/// which creates a separate description. A socket is written with MSG_DONTWAIT. Files
+/// and devices never block. If a pipe or terminal cannot be opened again (it belongs to
+/// another user), each write is shorter than a pipe's buffer and is made only if there
+/// is room. Such a write can still block if another process fills the pipe in between.
 class Outlet {
  public:
-  /// `fd` stays the caller's and must outlive the object.
+  /// `fd` belongs to the caller and must outlive the object.
   explicit Outlet(int fd);
   ~Outlet();
   Outlet(const Outlet&) = delete;
   Outlet& operator=(const Outlet&) = delete;
 
-  /// Bytes taken, or -1 with errno; EAGAIN when there is no room. The caller blocks
-  /// SIGPIPE (NoSigpipe).
+  /// Returns the number of bytes written, or -1 with errno; EAGAIN if there is no room.
+  /// The caller blocks SIGPIPE (NoSigpipe).
   ssize_t write_now(const char* data, size_t size);
 
-  /// What to poll for POLLOUT.
+  /// Descriptor to poll for POLLOUT.
   int fd() const {
     return fd_;
   }
 
  private:
-  enum class Way { plain, send, pieces };
+  enum class Method { plain, send, pieces };
 
   int fd_;
   bool owned_ = false;
-  Way way_ = Way::plain;
+  Method method_ = Method::plain;
 };
 
-/// How long a process that was told to stop waits for a reader who takes nothing.
+/// Longest wait, in a process that is to stop, for a reader that accepts nothing.
 constexpr std::chrono::milliseconds kReaderPatience(500);
 
-/// Writes all of `text`, and waits for a reader who is slow. Once this process was told
-/// to stop (a stop signal that came or is pending, hurry_output()), a reader who takes
-/// nothing for kReaderPatience costs the rest, and what follows waits no more: saving
-/// comes first. Returns 0, or the errno of text that was lost; ETIMEDOUT for that. Any
-/// thread.
+/// Writes all of `text`, and waits for a slow reader. Thread-safe.
+///
+/// Once this process is to stop (a stop signal came or is pending, or hurry_output()
+/// was called), the rest of the text is dropped if the reader accepts nothing for
+/// kReaderPatience, and later calls no longer wait: saving has priority. Returns 0, or
+/// the errno for text that was lost, ETIMEDOUT if it was dropped.
 int write_output(int fd, const std::string& text);
 
-/// From now on output waits as described above. Safe in a signal handler.
+/// Makes write_output() behave as in a process that is to stop. Safe in a signal
+/// handler.
 void hurry_output();
 
-/// Opens /dev/null for those of descriptors 0, 1 and 2 that are closed. Otherwise the
-/// next file, socket or shared memory would get the number, and what is printed would
-/// be written into it. Standard input is then at its end, and writing stays an error
-/// (EBADF).
+/// Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed.
 ///
-/// Call it first in main(), before anything is opened; spawn(), launch(), join_run()
-/// and train() do it again for programs that did not. Throws Error without /dev/null.
+/// Otherwise the next file, socket or shared memory would get its number, and printed
+/// text would be written into it. Reading standard input then returns the end of the
+/// file, and writing stays an error (EBADF).
+///
+/// Call it first in main(), before anything is opened. spawn(), launch(), join_run()
+/// and train() call it for programs that did not. Throws Error if /dev/null cannot be
+/// opened.
 void reserve_standard_streams();
 
-/// Writes to standard output or error at once, without SIGPIPE. A reader who stalls is
-/// waited for until this process is told to stop. Returns 0, or the errno of
-/// text that was lost.
+/// Writes to standard output or error immediately, without SIGPIPE. It waits for a
+/// reader that stalls until this process is to stop. Returns 0, or the errno for text
+/// that was lost.
 int print_now(std::FILE* stream, const std::string& text);
 
-/// From now on a reader that has gone costs the output meant for it, not this process,
-/// whatever code prints. Programs started by exec inherit this: use it only before our
-/// own.
+/// Makes the process survive a reader that closes its output, whatever code prints. The
+/// output for that reader is lost. Programs started by exec inherit this, so call it
+/// only before starting tandem's own programs.
 void ignore_closed_readers();
 
 }  // namespace tandem

@@ -36,7 +36,7 @@ bool is_program(const std::string& path) {
          std::filesystem::is_regular_file(path, ignored);
 }
 
-// argv and environment in the form that execve takes.
+// argv and environment in the form that execve accepts.
 class ExecImage {
  public:
   ExecImage(const std::vector<std::string>& command, const Variables& variables)
@@ -101,8 +101,8 @@ ExitStatus to_status(int raw) {
   return status;
 }
 
-// Runs in the child. `failure` takes the errno when the program cannot be executed;
-// otherwise exec closes it.
+// Runs in the child. If the program cannot be executed, it writes the errno to
+// `failure`; otherwise exec closes `failure`.
 [[noreturn]] void become(
     const ExecImage& image, pid_t parent, const Pipe& output, const Pipe& error,
     const Pipe& failure) {
@@ -114,7 +114,7 @@ ExitStatus to_status(int raw) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  // Ours ignore it, another's program need not.
+  // tandem's programs ignore SIGXFSZ; other programs get the default.
   ::signal(SIGXFSZ, SIG_DFL);
   if (output.write_end >= 0) {
     dup2(output.write_end, STDOUT_FILENO);
@@ -126,7 +126,7 @@ ExitStatus to_status(int raw) {
   _exit(126);
 }
 
-// Waits until the child is its program; returns the errno if it could not, or 0.
+// Waits until the child executes its program. Returns the errno if it could not, or 0.
 int exec_failure(const Pipe& failure) {
   close(failure.write_end);
   int reason = 0;
@@ -138,7 +138,8 @@ int exec_failure(const Pipe& failure) {
   return got == static_cast<ssize_t>(sizeof(reason)) ? reason : 0;
 }
 
-// Appends what can be read now, a megabyte at most; false at end of file.
+// Appends all available bytes, at most a megabyte. Returns false at the end of the
+// file.
 bool drain(int fd, std::string& text) {
   char buffer[1 << 14];
   for (int turn = 0; turn < kReadsPerTurn; ++turn) {
@@ -271,7 +272,7 @@ CommandResult run_command(
     pollfd entries[2] = {
         {output_open ? process.output_fd() : -1, POLLIN, 0},
         {error_open ? process.error_fd() : -1, POLLIN, 0}};
-    // Once both pipes are closed, the end is near.
+    // When both pipes are closed, the process ends soon.
     poll(entries, 2, output_open || error_open ? 100 : 1);
     output_open = output_open && drain(process.output_fd(), result.output);
     error_open = error_open && drain(process.error_fd(), result.errors);
@@ -289,7 +290,7 @@ bool is_stopped(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
   std::getline(file, text);
-  // "pid (name) state": the name may hold anything.
+  // The line is "pid (name) state", and the name may contain any characters.
   const size_t name_end = text.rfind(") ");
   return name_end != std::string::npos && text.compare(name_end + 2, 1, "T") == 0;
 }

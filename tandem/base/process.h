@@ -9,47 +9,50 @@
 
 namespace tandem {
 
+/// Environment variables as (name, value) pairs.
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-/// How a process ended.
+/// The exit code or signal that ended a process.
 struct ExitStatus {
   int code = 0;
-  // The signal that killed it, 0 when it exited by itself.
+  // Signal that killed it, 0 if it exited.
   int signal = 0;
 
   bool ok() const {
     return code == 0 && signal == 0;
   }
-  /// "exited with code 3" or "was killed by SIGKILL".
+  /// Returns "exited with code 3" or "was killed by SIGKILL".
   std::string describe() const;
 };
 
+/// Both ends of a pipe, as descriptors.
 struct Pipe {
   int read_end = -1;
   int write_end = -1;
 };
 
-/// A pipe that no other program inherits, with a read end that does not block. The
-/// caller closes both.
+/// Opens a pipe that other programs do not inherit. Reading does not block. The caller
+/// closes both ends.
 Pipe open_pipe();
 
+/// Command, environment and output of a child process.
 struct ProcessOptions {
-  // Program (searched in PATH unless it has a slash) and arguments.
+  // Program (searched in PATH unless it contains a slash) and arguments.
   std::vector<std::string> command;
-  // Set in its environment, on top of ours; of two with one name the later wins.
+  // Variables added to the inherited environment. The later of two equal names is used.
   Variables variables;
-  // Connect standard output and error to pipes, instead of sharing ours.
+  // Connect standard output and error to pipes instead of inheriting them.
   bool pipe_output = false;
 };
 
-/// A child process in a process group of its own, started by fork and exec, or by a
-/// fork server (launch/fork_server.h). The kernel kills it when the thread that started
-/// it ends.
+/// A child process with its own process group, started by fork and exec, or by a fork
+/// server (launch/fork_server.h). The kernel kills it when the thread that started it
+/// ends.
 class Process {
  public:
-  /// Throws ConfigError when the program does not exist or cannot be executed.
+  /// Starts the program. Throws ConfigError if it does not exist or cannot be executed.
   explicit Process(const ProcessOptions& options);
-  /// Takes over a child that is there, with the read ends of its pipes, or -1.
+  /// Owns a child that already runs, with the read ends of its pipes, or -1.
   Process(pid_t pid, int output_fd, int error_fd);
   /// Kills and reaps the process if it still runs.
   ~Process();
@@ -59,19 +62,21 @@ class Process {
   pid_t pid() const {
     return pid_;
   }
-  /// Read ends of the pipes; -1 without pipe_output. Non-blocking. Owned here.
+  /// Read end of the pipe for standard output, owned by this object and non-blocking;
+  /// -1 without pipe_output.
   int output_fd() const {
     return output_fd_;
   }
+  /// The same for standard error.
   int error_fd() const {
     return error_fd_;
   }
 
-  /// Reaps the process if it has ended. Never blocks.
+  /// Reaps the process if it has ended, and returns its status. Never blocks.
   std::optional<ExitStatus> poll();
+  /// Waits for the end of the process.
   ExitStatus wait();
-
-  /// Sends to the process group; nothing once the process is reaped.
+  /// Sends a signal to the process group. Does nothing after the process was reaped.
   void signal(int number);
 
  private:
@@ -83,6 +88,7 @@ class Process {
   std::optional<ExitStatus> status_;
 };
 
+/// Status and output of a command that has ended.
 struct CommandResult {
   ExitStatus status;
   std::string output;
@@ -90,16 +96,17 @@ struct CommandResult {
   double seconds = 0;
 };
 
-/// Runs a command to its end and keeps what it printed; kills it after
-/// `timeout_seconds` (the status then says SIGKILL).
+/// Runs a command and returns its output. Kills it after `timeout_seconds`; the status
+/// then has SIGKILL.
 CommandResult run_command(
     const std::vector<std::string>& command, const Variables& variables = {},
     double timeout_seconds = 600);
 
-/// Whether a process is stopped (SIGSTOP, Ctrl-Z): it is there, but does nothing.
+/// Returns whether a process is stopped (SIGSTOP, Ctrl-Z).
 bool is_stopped(pid_t pid);
 
-/// Becomes another program: the process id stays. Throws ConfigError.
+/// Replaces this process with another program, which keeps the process id. Throws
+/// ConfigError.
 [[noreturn]] void exec_program(
     const std::vector<std::string>& command, const Variables& variables);
 

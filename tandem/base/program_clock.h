@@ -9,7 +9,8 @@ namespace tandem {
 /// it started this rank, else since the start of this process.
 double program_seconds();
 
-/// Returns the variable by which a launcher passes its own start to its ranks.
+/// Returns the environment variable by which a launcher passes its start time to its
+/// ranks.
 std::pair<std::string, std::string> program_start_variable();
 
 }  // namespace tandem

@@ -15,7 +15,7 @@ namespace tandem {
 
 namespace {
 
-// The names that one launcher uses. The first whose `rank` is set wins.
+// Variable names of one launcher. The first launcher whose `rank` is set is used.
 struct LauncherNames {
   const char* source;
   const char* rank;
@@ -23,14 +23,14 @@ struct LauncherNames {
   const char* local_rank;
   const char* local_world_size;
   const char* node_rank;
-  // Name of the run; SLURM needs two numbers (name_of_run).
+  // Name of the run. SLURM's name consists of two numbers (name_of_run).
   const char* run;
 };
 
 const LauncherNames kLaunchers[] = {
     {"env", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
      "TORCHELASTIC_RUN_ID"},
-    // Its ..._NODE_RANK counts processes on the host, not hosts.
+    // OMPI_COMM_WORLD_NODE_RANK counts processes on the host, not hosts.
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "", "PMIX_NAMESPACE"},
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
@@ -106,7 +106,7 @@ std::string name_of_run(const LauncherNames& names, const GetEnv& get) {
     return job ? "slurm job " + *job + " step " + *get("SLURM_STEP_ID") : "";
   }
   const auto name = get(names.run).value_or("");
-  // torchrun's name of every run without --rdzv-id.
+  // torchrun names every run without --rdzv-id "none".
   if (name.empty() || (source == "env" && name == "none")) {
     return "";
   }
@@ -204,7 +204,7 @@ std::optional<RankEnv> read_rank_env(const GetEnv& get) {
     env.node_rank = optional_number(get, names.node_rank, 0, 0, kMost);
     return env;
   }
-  // Otherwise each process would train as if it were the only one.
+  // Otherwise each process would train alone.
   if (get("WORLD_SIZE")) {
     required(get, "RANK", 0, std::numeric_limits<int>::max());
   }

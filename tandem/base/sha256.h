@@ -6,15 +6,16 @@
 
 namespace tandem {
 
-/// SHA-256 of bytes given piece by piece.
+/// Computes the SHA-256 of bytes that are given in pieces.
 class Sha256 {
  public:
   Sha256();
   ~Sha256();
 
+  /// Adds bytes.
   void update(const void* data, size_t size);
 
-  /// 64 hex digits. Ends the computation.
+  /// Returns 64 hex digits and ends the computation.
   std::string hex_digest();
 
  private:
@@ -22,10 +23,11 @@ class Sha256 {
   std::unique_ptr<State> state_;
 };
 
-/// The 64 hex digits for bytes that are all in memory.
+/// Returns the SHA-256 of bytes in memory, as 64 hex digits.
 std::string sha256_hex(const void* data, size_t size);
 
-/// The 64 hex digits for a file. Throws DataError if the file cannot be read.
+/// Returns the SHA-256 of a file, as 64 hex digits. Throws DataError if it cannot be
+/// read.
 std::string sha256_of_file(const std::string& path);
 
 }  // namespace tandem

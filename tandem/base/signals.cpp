@@ -26,11 +26,11 @@ extern "C" void on_signal(int number) {
   }
 }
 
-// oneDNN's products move the stack pointer into buffers on the heap while they run, and
-// the kernel would write a handler's frame over what lies below. It takes the main
-// thread for a process's signals, and prefers this stack. A frame with the registers of
-// AVX-512 and AMX takes 11 KiB.
-void use_stack_of_its_own() {
+// While oneDNN's products run, they move the stack pointer into buffers on the heap,
+// and the kernel would write a handler's frame over the data below. The kernel delivers
+// a process's signals to the main thread first, where the handler uses this stack. A
+// frame with the registers of AVX-512 and AMX takes 11 KiB.
+void use_separate_stack() {
   alignas(64) static char stack[size_t{64} << 10];
   stack_t before{};
   if (sigaltstack(nullptr, &before) == 0 && (before.ss_flags & SS_DISABLE) != 0) {
@@ -44,12 +44,12 @@ void use_stack_of_its_own() {
 }  // namespace
 
 void catch_signals() {
-  use_stack_of_its_own();
+  use_separate_stack();
   struct sigaction action {};
   action.sa_handler = on_signal;
-  // A second signal ends the process as usual, except under our launcher: there one
-  // signal may come twice, from a terminal or service manager and from the launcher,
-  // which ends us itself after a while.
+  // A second signal ends the process as usual, except under tandem's launcher: there
+  // one signal may arrive twice, from a terminal or service manager and from the
+  // launcher, which ends its ranks after a while.
   action.sa_flags =
       SA_ONSTACK | SA_RESTART | (get_env("TANDEM_STORE") ? 0 : SA_RESETHAND);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {

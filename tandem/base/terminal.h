@@ -9,7 +9,7 @@ namespace tandem {
 /// terminals even if its own output is a file.
 bool is_terminal(int fd);
 
-/// Kinds of text that a terminal emphasises.
+/// Kinds of emphasized text.
 enum class Emphasis { error, warning, result };
 
 /// Returns the text in red, yellow or bold if is_terminal(fd) and NO_COLOR is empty or

@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-/// The number that all of `text` spells, for instance "12" or "1e-3"; nullopt for any
-/// other text, a number that does not fit, NaN and infinity. A leading '+' is allowed.
+/// Parses a number such as "12" or "1e-3"; a leading '+' is allowed. Returns nullopt
+/// for any other text, a number that does not fit, NaN and infinity.
 template <typename Number>
 std::optional<Number> parse_number(const std::string& text) {
   const char* first = text.c_str();
@@ -32,7 +32,7 @@ std::optional<Number> parse_number(const std::string& text) {
   return number;
 }
 
-/// The parts of "a,b,c"; none of "".
+/// Splits "a,b,c" at a separator. "" has no parts.
 inline std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
   std::istringstream stream(text);

@@ -255,7 +255,7 @@ TEST(CacheDirectory, FollowsTheEnvironment) {
   EXPECT_FALSE(has_cache_directory());
   EXPECT_THAT(
       message_of<ConfigError>([] { cache_directory(); }),
-      HasSubstr("neither XDG_CACHE_HOME nor HOME is set"));
+      HasSubstr("XDG_CACHE_HOME and HOME are not set"));
   setenv("HOME", home.c_str(), 1);
   unsetenv("XDG_CACHE_HOME");
 }

@@ -34,7 +34,7 @@ TEST(StoreClient, NamesTheAddressWhereNobodyAnswers) {
   const std::string address = "unix:" + directory / "store";
   EXPECT_THAT(
       message_of<CommError>([&] { StoreClient(address, kShort); }),
-      AllOf(HasSubstr(address), HasSubstr("nobody answers"), HasSubstr("MASTER_ADDR")));
+      AllOf(HasSubstr(address), HasSubstr("no server answers"), HasSubstr("MASTER_ADDR")));
 }
 
 TEST(StoreClient, TriesANameUntilTheTimeoutAndSaysHowLong) {
@@ -68,7 +68,7 @@ TEST(Connect, EndsAtTheDeadlineWhenTheHostIsSilent) {
   // Without a deadline the kernel tries for two minutes.
   EXPECT_THAT(
       message_of<CommError>([&] { StoreClient(full.address, Milliseconds(300)); }),
-      HasSubstr("nobody answers"));
+      HasSubstr("no server answers"));
 }
 
 TEST(StoreClient, FailsSoonWhenTheServerGoes) {
@@ -119,7 +119,7 @@ TEST(StoreServer, RefusesAnAddressThatIsNotThisHosts) {
   EXPECT_THAT(
       message_of<ConfigError>([] { const StoreServer server("tcp:192.0.2.1:0"); }),
       AllOf(
-          HasSubstr("192.0.2.1"), HasSubstr("no address of this host"),
+          HasSubstr("192.0.2.1"), HasSubstr("not an address of this host"),
           HasSubstr("--listen-all")));
 }
 

@@ -112,8 +112,8 @@ TEST(RollCall, RefusesARankOfAnotherRun) {
   one.run = "slurm job 12 step 1";
   EXPECT_EQ(
       calls.add(one),
-      "[store] rank 1 on node-a is of run 'slurm job 12 step 1', but rank 0 on node-a "
-      "of run 'slurm job 12 step 0'; give each run its own MASTER_PORT");
+      "[store] rank 1 on node-a belongs to run 'slurm job 12 step 1', but rank 0 on "
+      "node-a belongs to run 'slurm job 12 step 0'; use a different MASTER_PORT for each run");
   // Programs that only set RANK and WORLD_SIZE do not name their run.
   one.run = "";
   EXPECT_EQ(calls.add(one), "");
@@ -169,12 +169,12 @@ TEST(RollCall, NamesBothThatAreOneRank) {
   EXPECT_THAT(
       calls.add(greeting(1, "node-b")),
       AllOf(
-          HasSubstr("rank 1 is there twice"), HasSubstr("node-a"), HasSubstr("node-b"),
+          HasSubstr("rank 1 has joined twice"), HasSubstr("node-a"), HasSubstr("node-b"),
           HasSubstr("--node-rank")));
   calls.add(greeting(2, "node-a", Greeting::Role::launcher));
   EXPECT_THAT(
       calls.add(greeting(2, "node-b", Greeting::Role::launcher)),
-      HasSubstr("host 2 is there twice"));
+      HasSubstr("host 2 has joined twice"));
 }
 
 TEST(StoreServer, TellsEveryRankThatTheyDoNotFit) {
@@ -186,7 +186,7 @@ TEST(StoreServer, TellsEveryRankThatTheyDoNotFit) {
   StoreClient other(server.address(), kLong);
   const auto line =
       message_of<ConfigError>([&] { other.greet(greeting(0, "node-b")); });
-  EXPECT_THAT(line, HasSubstr("there twice"));
+  EXPECT_THAT(line, HasSubstr("joined twice"));
   EXPECT_EQ(message_of<ConfigError>([&] { value.get(); }), line);
   StoreClient late(server.address(), kLong);
   EXPECT_EQ(message_of<ConfigError>([&] { late.greet(greeting(1, "node-c")); }), line);

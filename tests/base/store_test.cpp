@@ -230,7 +230,7 @@ TEST_P(Store, RefusesAnotherRunsToken) {
   for (const std::string token : {"", "run 8", "run 77", "run"}) {
     EXPECT_THAT(
         message_of<DeniedError>([&] { StoreClient(server_.address(), kShort, token); }),
-        AllOf(HasSubstr(server_.address()), HasSubstr("another token")))
+        AllOf(HasSubstr(server_.address()), HasSubstr("a different token")))
         << token;
   }
   expect_alive(client_);

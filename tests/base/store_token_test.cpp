@@ -92,11 +92,11 @@ TEST_F(Token, WhatIsNoFileIsRefused) {
       AllOf(HasSubstr("none"), HasSubstr("No such file"), HasSubstr("umask 077")));
   EXPECT_THAT(
       message_of<ConfigError>([&] { read_token(folder_.path()); }),
-      HasSubstr("is no file"));
+      HasSubstr("is not a file"));
   mkfifo((folder_ / "fifo").c_str(), 0600);
   EXPECT_THAT(
       message_of<ConfigError>([&] { read_token(folder_ / "fifo"); }),
-      HasSubstr("is no file"));
+      HasSubstr("is not a file"));
 }
 
 TEST_F(Token, AFlagGoesBeforeTheVariable) {

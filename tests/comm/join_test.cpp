@@ -102,7 +102,7 @@ TEST(JoinRun, RanksOfTwoRunsRejectEachOtherByName) {
       join_all(envs), Each(AllOf(
                           HasSubstr("run 'slurm job 12 step 0'"),
                           HasSubstr("run 'slurm job 12 step 1'"),
-                          HasSubstr("give each run its own MASTER_PORT"))));
+                          HasSubstr("use a different MASTER_PORT for each run"))));
 }
 
 // Programs that only have RANK and WORLD_SIZE have a run without a name.
@@ -116,7 +116,7 @@ TEST(JoinRun, ASecondRankOfTheSameNumberIsRejected) {
   env.store = server.address();
   EXPECT_THAT(
       error_of<ConfigError>([&] { return join_run(env, patient()); }),
-      HasSubstr("rank 1 is there twice"));
+      HasSubstr("rank 1 has joined twice"));
 }
 
 TEST(JoinRun, UnderTorchrunRanksMeetBehindTheAgentsPort) {

@@ -344,7 +344,7 @@ TEST(Shm, WhatTheStoreRefusesIsNoReasonForAnotherBackend) {
   EXPECT_THAT(
       error_of<ConfigError>(
           [&] { try_shm_communicator(client, "test", 1, 2, options, why_not); }),
-      HasSubstr("rank 1 is there twice"));
+      HasSubstr("rank 1 has joined twice"));
 }
 
 TEST(ShmRegion, OnlyItsOwnMemoryOnItsOwnHostIsAttached) {

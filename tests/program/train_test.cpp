@@ -262,7 +262,7 @@ void expect_all_say(const std::string& what, const std::vector<ByHand>& ranks) {
 TEST(Train, RanksWithDifferentSettingsAllGetTheError) {
   expect_all_say("WORLD_SIZE", {{"0", "3"}, {"1", "2"}});
   expect_all_say("--backend", {{"0", "2", "gloo"}, {"1", "2"}});
-  expect_all_say("rank 1 is there twice", {{"0", "3"}, {"1", "3"}, {"1", "3"}});
+  expect_all_say("rank 1 has joined twice", {{"0", "3"}, {"1", "3"}, {"1", "3"}});
 }
 
 int count(const std::string& text, const std::string& what) {

@@ -21,7 +21,7 @@ namespace {
 constexpr uint32_t kDrop = 0;
 constexpr uint32_t kAdmit = 0xffffffff;
 
-// Where the source's address begins in the headers of IP's versions 4 and 6.
+// Offset of the source address in the headers of IPv4 and IPv6.
 constexpr int kSource4 = 12;
 constexpr int kSource6 = 8;
 
@@ -53,9 +53,9 @@ Sources parse(const std::set<std::string>& addresses) {
   return found;
 }
 
-// A program of the kernel's classic packet filter (Documentation/networking/filter),
-// which runs for each packet of a connection: of version 4 two instructions an address,
-// of version 6 nine.
+// A program for the kernel's classic packet filter (Documentation/networking/filter).
+// It runs for each packet of a connection, with two instructions per IPv4 address and
+// nine per IPv6 address.
 class Filter {
  public:
   explicit Filter(const Sources& admitted) {
@@ -86,7 +86,7 @@ class Filter {
   }
 
  private:
-  // A word that differs leads behind this address's part.
+  // If a word differs, the program skips the rest of this address.
   void admit6(const Words6& address) {
     size_t rest = 2 * address.size() + 1;
     for (size_t i = 0; i < address.size(); ++i) {

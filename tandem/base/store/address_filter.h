@@ -6,28 +6,32 @@
 
 namespace tandem {
 
-/// An address of this machine, as text, and the name of the interface that has it.
+/// An address of this machine, as text, and the name of its network interface.
 struct InterfaceAddress {
   std::string interface;
   std::string address;
 };
 
-/// All of them, the loopback's too.
+/// Returns all addresses of this machine, including the loopback interface.
 std::vector<InterfaceAddress> interface_addresses();
 
-/// Whom the ports answer that this process opens while the object lives: a library's
-/// that takes whoever connects for a rank. `apply()` gives the sockets that listen for
-/// TCP connections by then, and did not when the object was made, a filter by which the
-/// kernel drops every packet that comes from none of `addresses` (IPv4 and IPv6, as
-/// text; none: all are answered): whoever connects from elsewhere gets no answer, as
-/// from a port that a firewall closes. Sockets that are accepted later have the filter
-/// too. An address can be forged, and other users of these machines have the same ones:
-/// this keeps strangers away, it does not say who somebody is. Thread-safe.
+/// Limits which addresses can connect to ports that this process opens while the object
+/// exists.
+///
+/// It is for libraries that accept every connection as a rank. `apply()` gives a kernel
+/// filter to the listening TCP sockets that did not exist when the object was
+/// constructed. The filter drops every packet from an address that is not in
+/// `addresses` (IPv4 and IPv6, as text), so a connection from elsewhere gets no answer,
+/// as from a port that a firewall closes. Sockets that are accepted later inherit the
+/// filter. If `addresses` is empty, nothing is filtered.
+///
+/// Addresses can be forged, and other users of these machines have the same addresses:
+/// the filter keeps other machines away, and does not authenticate. Thread-safe.
 class AddressFilter {
  public:
   explicit AddressFilter(std::set<std::string> addresses);
 
-  /// Returns how many sockets have the filter; none where the kernel has no such
+  /// Returns the number of sockets that have the filter: 0 if the kernel has no such
   /// filters, or no room for so many addresses.
   int apply() const;
 

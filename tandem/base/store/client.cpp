@@ -23,23 +23,24 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// The server says itself that a wait is over; this is for its answer to come.
+// Extra time for the server's answer that a wait has timed out.
 constexpr Milliseconds kLateAnswer{2'000};
-// A silent address must not keep us from the host's next one, or from a new attempt.
+// Longest time for one attempt: an address that does not answer must not block the
+// host's next address, or the next attempt.
 constexpr Milliseconds kAttempt{10'000};
-// The last attempt gets this however late it is: it finds out why it fails.
+// Least time for the last attempt, which finds the reason for the error.
 constexpr Milliseconds kLastAttempt(100);
-// For an answer to each greeting.
+// Longest time for the handshake.
 constexpr Milliseconds kGreeting{2'000};
 
-// What is left of the time that somebody gave may lack a moment of that.
+// Rounds, since the remaining part of a timeout can be a few milliseconds short.
 std::string seconds_text(Milliseconds time) {
   const auto unit = time.count() >= 500 ? 100 : 1;
   const auto rounded = (time.count() + unit / 2) / unit * unit;
   return fmt::format("{} s", static_cast<double>(rounded) / 1000);
 }
 
-// False when something else answers.
+// Returns false if another kind of server answers.
 bool is_trusted_by(
     Socket& socket, const std::string& address, const std::string& token) {
   switch (store_protocol::shake_hands(socket, token, Clock::now() + kGreeting)) {
@@ -50,8 +51,8 @@ bool is_trusted_by(
     case Handshake::other_version:
       throw ConfigError(
           "[store] the run at " + address +
-          " speaks another version of the store's protocol; install the same tandem "
-          "on every host");
+          " uses another version of the store's protocol; install the same tandem on "
+          "every host");
     case Handshake::no_answer:
       break;
   }
@@ -63,7 +64,7 @@ std::string encode(
   return store_protocol::encode({operation, timeout.count(), std::move(texts)});
 }
 
-// As many keys at once as a request may have.
+// Splits keys into groups that fit a request.
 std::vector<std::vector<std::string>> in_requests(
     const std::vector<std::string>& keys) {
   constexpr size_t kMost = store_protocol::kMostTexts;
@@ -91,9 +92,9 @@ int64_t to_number(const std::string& what, const std::string& text) {
 DeniedError::DeniedError(const std::string& address)
     : ConfigError(
           "[store] the run at " + address +
-          " has another token than this process; give every host a copy of the same "
-          "file (--token-file or TANDEM_TOKEN_FILE); on one host start all ranks as "
-          "the same user") {}
+          " has a different token; give every host a copy of the same file "
+          "(--token-file or TANDEM_TOKEN_FILE), and on one host start all ranks as the "
+          "same user") {}
 
 StoreClient::StoreClient(
     const std::string& address, Milliseconds timeout, const std::string& token)
@@ -111,7 +112,8 @@ StoreClient::StoreClient(
       if (socket_ && is_trusted_by(socket_, address, token)) {
         return;
       }
-      cause = socket_ ? "something else answers there" : "nobody answers there";
+      cause =
+          socket_ ? "another kind of server answers there" : "no server answers there";
       if (notice.is_due(cause)) {
         log_info("[store] waiting for host 0 at " + address + ": " + cause);
       }
@@ -129,8 +131,7 @@ StoreClient::StoreClient(
   throw CommError(
       "joining the run at " + address,
       cause + ", after " + seconds_text(timeout) +
-          "; check that rank 0 runs, and that MASTER_ADDR and MASTER_PORT are its "
-          "own");
+          "; check that rank 0 runs at MASTER_ADDR and MASTER_PORT");
 }
 
 std::string StoreClient::call(
@@ -161,26 +162,25 @@ std::string StoreClient::call(
         throw CommError(
             "joining the run", printable(reply.substr(1)) + " did not arrive within " +
                                    seconds_text(timeout) +
-                                   "; start every rank, or wait longer with "
-                                   "--timeout-seconds");
+                                   "; start every rank, or raise --timeout-seconds");
       }
       throw CommError(
-          "store " + what, "no answer within " + seconds_text(timeout) +
-                               ": a rank has not arrived; start every rank, or "
-                               "wait longer with --timeout-seconds");
+          "store " + what,
+          "no answer within " + seconds_text(timeout) +
+              ": a rank has not arrived; start every rank, or raise --timeout-seconds");
     case Status::refused:
       throw ConfigError(reply.substr(1));
     case Status::full:
       throw CommError(
           "store " + what, fmt::format(
-                               "the store is full: it holds {} MiB at most",
+                               "the store is full: it holds at most {} MiB",
                                store_protocol::kMostTableBytes >> 20));
     default:
       throw CommError("store " + what, "the store refused the request");
   }
 }
 
-// The socket stays open, so that its number is nobody else's while a call may use it.
+// The socket stays open, so that no other file gets its number while a call may use it.
 void StoreClient::hang_up() {
   gone_ = true;
   ::shutdown(socket_.fd(), SHUT_RDWR);

@@ -18,7 +18,7 @@ constexpr size_t kLengthBytes = 4;
 StoreConnection::StoreConnection(Socket socket, size_t most_handshake_bytes)
     : socket_(std::move(socket)), most_frame_bytes_(most_handshake_bytes) {}
 
-// The end of the frame at the start of `input_`.
+// Returns the end of the frame at the start of `input_`.
 size_t StoreConnection::frame_end() const {
   return input_.size() < kLengthBytes
              ? kLengthBytes
@@ -32,7 +32,7 @@ bool StoreConnection::oversize() const {
 void StoreConnection::receive() {
   char buffer[1 << 16];
   while (input_.size() < frame_end() && !oversize()) {
-    // Of a stranger no more than it needs to say.
+    // Reads no more from an untrusted client than the current frame.
     const size_t most = trusted ? sizeof(buffer) : frame_end() - input_.size();
     const ssize_t got = recv(fd(), buffer, std::min(most, sizeof(buffer)), 0);
     if (got <= 0) {

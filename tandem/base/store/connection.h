@@ -11,57 +11,60 @@
 
 namespace tandem {
 
-/// One client of the store's server: turns bytes into frames and back. Used by
-/// the server's thread only.
+/// A connection of the store's server to one client: converts bytes to frames and back.
+/// Only the server's thread uses it.
 ///
-/// It holds at most one frame more than it was asked for: a client that sends
-/// without reading its answers fills its own buffers, not the server's.
+/// It buffers at most one frame more than it was asked for. A client that sends without
+/// reading its answers fills its own buffers, not the server's.
 class StoreConnection {
  public:
-  /// `socket` does not block. A frame of the handshake longer than
-  /// `most_handshake_bytes` closes the connection: a stranger gets no memory.
+  /// `socket` is non-blocking. A handshake frame longer than `most_handshake_bytes`
+  /// closes the connection, so that an untrusted client cannot use memory.
   StoreConnection(Socket socket, size_t most_handshake_bytes);
 
-  /// Reads what has come, to the end of the current frame or a little further.
+  /// Reads the bytes that have arrived, to the end of the current frame or slightly
+  /// further.
   void receive();
 
-  /// Takes the next frame. False while none is complete, while a get or wait is
-  /// pending, and while too many answers wait to be sent.
+  /// Removes the next frame from the input. Returns false while no frame is complete,
+  /// while a get or wait is pending, and while too many answers wait to be sent.
   bool next_frame(std::string& frame);
 
+  /// Queues an answer.
   void reply(store_protocol::Status status, const std::string& value = "");
 
-  /// Sends what the socket takes.
+  /// Sends as much of the queued answers as the socket accepts.
   void send_out();
 
-  /// What to poll the socket for.
+  /// Returns the events to poll the socket for.
   short events() const;
   int fd() const {
     return socket_.fd();
   }
 
-  /// Whether next_frame() has one without reading more from the socket.
+  /// Returns whether next_frame() has a frame without reading from the socket.
   bool has_frame() const;
 
-  /// The client has shown that it knows the token: from now on frames may be large.
+  /// Trusts the client, which has proved that it knows the token: its frames may be
+  /// large.
   void trust() {
     trusted = true;
     most_frame_bytes_ = store_protocol::kMaxFrameBytes;
   }
 
   bool trusted = false;
-  /// When a connection that is not trusted yet is closed.
+  /// Time at which the connection is closed if it is not trusted by then.
   std::chrono::steady_clock::time_point trust_by =
       std::chrono::steady_clock::now() + store_protocol::kGreetTime;
-  /// Both sides' nonces, once the client has said hello.
+  /// Nonces of both sides, set after the client's hello.
   std::string client_nonce;
   std::string server_nonce;
-  /// Set to close when the last answer has been sent.
+  /// True if the connection closes after the last answer is sent.
   bool leaving = false;
   bool closing = false;
-  /// Who the client is, once it has said so and fits the others.
+  /// The client's greeting, set after the server has accepted it.
   std::optional<Greeting> greeting;
-  /// Set while a get or wait has no answer yet.
+  /// Get or wait request without an answer yet.
   std::optional<store_protocol::Request> pending;
   std::chrono::steady_clock::time_point deadline;
 

@@ -16,8 +16,8 @@ constexpr size_t kNumTexts = 8;
 // "rank 1 on node7 (pid 12)".
 std::string who(const Greeting& greeting) {
   const bool is_rank = greeting.role == Greeting::Role::rank;
-  return (is_rank ? "rank " : "the launcher of host ") +
-         std::to_string(greeting.number) + " on " + greeting.host;
+  return (is_rank ? "rank " : "launcher of host ") + std::to_string(greeting.number) +
+         " on " + greeting.host;
 }
 
 std::string differ(
@@ -69,7 +69,7 @@ std::optional<Greeting> from_texts(const std::vector<std::string>& texts) {
   greeting.role = texts[0] == "rank" ? Greeting::Role::rank : Greeting::Role::launcher;
   greeting.number = *number;
   greeting.world_size = *world_size;
-  // Whoever knows the token may still not write to our terminal.
+  // A client that knows the token must still not write to this terminal.
   constexpr size_t kMost = 300;
   greeting.backend = printable(texts[3].substr(0, kMost));
   greeting.build = printable(texts[4].substr(0, kMost));
@@ -125,35 +125,36 @@ std::string RollCall::difference(const Greeting& greeting) const {
   if (first_with_run_ && !greeting.run.empty() &&
       greeting.run != first_with_run_->run) {
     return differ(
-        greeting, "is of run '" + greeting.run + "'", *first_with_run_,
-        "of run '" + first_with_run_->run + "'", "give each run its own MASTER_PORT");
+        greeting, "belongs to run '" + greeting.run + "'", *first_with_run_,
+        "belongs to run '" + first_with_run_->run + "'",
+        "use a different MASTER_PORT for each run");
   }
   if (first_ && greeting.build != first_->build) {
     return differ(
-        greeting, "is of build " + greeting.build, *first_, "of " + first_->build,
+        greeting, "has build " + greeting.build, *first_, "has " + first_->build,
         "install the same tandem on every host");
   }
   if (first_ && greeting.world_size != first_->world_size) {
     return differ(
-        greeting, "counts " + std::to_string(greeting.world_size) + " ranks in all",
-        *first_, std::to_string(first_->world_size),
+        greeting, "expects " + std::to_string(greeting.world_size) + " ranks", *first_,
+        "expects " + std::to_string(first_->world_size),
         "give every host the same --nnodes and --nproc, every rank the same "
         "WORLD_SIZE");
   }
   if (first_with_backend_ && !greeting.backend.empty() &&
       greeting.backend != first_with_backend_->backend) {
     return differ(
-        greeting, "has the backend " + greeting.backend, *first_with_backend_,
-        first_with_backend_->backend, "give every host the same --backend");
+        greeting, "has backend " + greeting.backend, *first_with_backend_,
+        "has " + first_with_backend_->backend, "give every host the same --backend");
   }
   const bool is_rank = greeting.role == Greeting::Role::rank;
   const auto& there = is_rank ? ranks_ : launchers_;
   const auto found = there.find(greeting.number);
   if (found != there.end() && found->second.identity != greeting.identity) {
     return "[store] " + std::string(is_rank ? "rank " : "host ") +
-           std::to_string(greeting.number) + " is there twice, on " +
-           found->second.host + " and on " + greeting.host +
-           "; give each host a --node-rank, or each process a RANK, of its own";
+           std::to_string(greeting.number) + " has joined twice, from " +
+           found->second.host + " and " + greeting.host +
+           "; give each host a different --node-rank, or each process a different RANK";
   }
   return "";
 }

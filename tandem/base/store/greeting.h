@@ -7,57 +7,58 @@
 
 namespace tandem {
 
-/// What a process says of itself before it takes part in a run.
+/// Description of a process that takes part in a run.
 struct Greeting {
   enum class Role { launcher, rank };
   Role role = Role::rank;
-  // The rank, or a launcher's number of its host.
+  // Rank, or number of the launcher's host.
   int number = 0;
   int world_size = 0;
-  // "" where it is not known.
+  // "" if it is unknown.
   std::string backend;
-  // Name of the run (RankEnv::run), "" for none.
+  // Name of the run (RankEnv::run), or "".
   std::string run;
 
-  // Filled in by greeting_of().
+  // Set by greeting_of().
   std::string build;
   std::string host;
-  // The process, as nobody else is called.
+  // Unique text of the process.
   std::string identity;
 };
 
-/// This process's greeting.
+/// Returns the greeting of this process.
 Greeting greeting_of(
     Greeting::Role role, int number, int world_size, const std::string& backend = "",
     const std::string& run = "");
 
-/// As texts of a request (protocol.h), and back; nullopt for other texts.
+/// Converts a greeting to the texts of a request (protocol.h) and back. from_texts()
+/// returns nullopt for other texts.
 std::vector<std::string> to_texts(const Greeting& greeting);
 std::optional<Greeting> from_texts(const std::vector<std::string>& texts);
 
-/// Who has greeted a run's store, and whether they fit together.
+/// The processes that have greeted a run's store. Checks that their settings match.
 class RollCall {
  public:
-  /// Notes who is there. Returns what does not fit, as one line that names both sides
-  /// and says what to change; "" where all does.
+  /// Adds a process. Returns "", or a message that names the setting which differs,
+  /// both processes, and the change to make.
   std::string add(const Greeting& greeting);
 
-  /// A process has gone: until all were there, another may take its place.
+  /// Removes a process. Until all ranks have arrived, another process may replace it.
   void leave(const Greeting& greeting);
 
-  /// Whether all ranks have been there at once.
+  /// Returns whether all ranks were present at the same time.
   bool complete() const {
     return complete_;
   }
 
-  /// Returns the missing ranks, as "rank 2 of 4"; "" when complete(), and while the
-  /// number of ranks is unknown.
+  /// Returns the missing ranks as "rank 2 of 4", or "" if complete() or if the number
+  /// of ranks is unknown.
   std::string missing_ranks() const;
 
  private:
   std::string difference(const Greeting& greeting) const;
 
-  // The first that said each thing.
+  // First processes that gave each setting.
   std::optional<Greeting> first_;
   std::optional<Greeting> first_with_backend_;
   std::optional<Greeting> first_with_run_;

@@ -25,7 +25,8 @@ std::string new_nonce() {
   do {
     got = getrandom(nonce.data(), nonce.size(), 0);
   } while (got < 0 && errno == EINTR);
-  TANDEM_CHECK(got == static_cast<ssize_t>(kNonceBytes), "no random bytes");
+  TANDEM_CHECK(
+      got == static_cast<ssize_t>(kNonceBytes), "the kernel returned no random bytes");
   return nonce;
 }
 
@@ -57,7 +58,8 @@ std::string proof(
       EVP_sha256(), token.data(), static_cast<int>(token.size()),
       reinterpret_cast<const unsigned char*>(text.data()), text.size(),
       reinterpret_cast<unsigned char*>(code.data()), &size);
-  TANDEM_CHECK(made != nullptr && size == kProofBytes, "OpenSSL makes no HMAC-SHA256");
+  TANDEM_CHECK(
+      made != nullptr && size == kProofBytes, "OpenSSL cannot compute HMAC-SHA256");
   return code;
 }
 

@@ -12,19 +12,20 @@ namespace tandem::store_protocol {
 
 /// Wire protocol of the rendezvous store, version 3.
 ///
-/// A frame is a 32-bit length, then that many bytes. Numbers are little-endian; a text
-/// is a 32-bit length and its bytes. A connection starts with a handshake
-/// (handshake.h), whose frames are
+/// A frame is a 32-bit length, then that many bytes. Numbers are little-endian. A text
+/// is a 32-bit length and its bytes. A connection starts with a handshake (handshake.h)
+/// of these frames:
 ///
 ///   client: "tandem-store 3 ", its nonce (32 bytes)
 ///   server: Status::ok, its nonce; or Status::other_version
 ///   client: its proof (32 bytes)
 ///   server: Status::ok, its proof; or Status::denied
 ///
-/// and the server closes after anything else. Then the client sends requests, one at a
-/// time, each answered by one frame. Who takes part in a run greets first. While ranks
-/// are still missing, a greeting that does not fit ends the run: it, all that wait and
-/// all that come get Status::refused with a line.
+/// The server closes the connection after any other frame. Then the client sends
+/// requests, one at a time, and the server answers each with one frame. A process that
+/// takes part in a run greets first. While ranks are missing, a greeting that does not
+/// match ends the run: this client, all clients that wait and all that come later get
+/// Status::refused with a message.
 ///
 ///   request = operation (1 byte), timeout in ms (64 bits), texts (32-bit count,
 ///             then each)
@@ -32,16 +33,18 @@ namespace tandem::store_protocol {
 
 constexpr int kProtocolVersion = 3;
 constexpr uint32_t kMaxFrameBytes = 64u << 20;
-/// Keys of one request, or a key and its values.
+/// Largest number of keys in a request, or of a key and its values.
 constexpr uint32_t kMostTexts = 4096;
-/// What a server holds, each key with its value and a little for the entry itself.
+/// Largest size of the server's table, in bytes. Each entry counts with its key, its
+/// value and kEntryBytes.
 constexpr size_t kMostTableBytes = size_t{64} << 20;
 constexpr size_t kEntryBytes = 128;
-/// How long a connection may take for the handshake, and how many may be at it at once:
-/// one more, and the oldest goes.
+/// Longest time for a handshake, and the most connections that may be in a handshake.
+/// If one more connects, the oldest is closed.
 constexpr std::chrono::seconds kGreetTime{5};
 constexpr size_t kMostStrangers = 256;
 
+/// Operation of a request, with its texts.
 enum class Operation : uint8_t {
   set = 1,      // key, value
   get,          // key; waits
@@ -51,44 +54,48 @@ enum class Operation : uint8_t {
   has,          // keys; replies "1" or "0"
   remove,       // key; replies "1" or "0"
   num_keys,     // replies with the count as text
-  greet,        // what greeting.h makes of a process
+  greet,        // texts of a Greeting (greeting.h)
 };
 
+/// Status of an answer.
 enum class Status : uint8_t {
   ok = 0,
-  // The value names the ranks that have not arrived, "" when all have.
+  // The value names the ranks that have not arrived, "" if all have.
   timed_out = 1,
   bad_request = 2,
-  // In the handshake only.
+  // Only in the handshake.
   denied = 3,
   other_version = 4,
-  // The run's ranks do not fit together; the value says how.
+  // The run's ranks do not match; the value has the reason.
   refused = 6,
-  // The table would hold more than it may.
+  // The table would exceed kMostTableBytes.
   full = 5,
 };
 
+/// A request to the server.
 struct Request {
   Operation operation = Operation::get;
   int64_t timeout_ms = 0;
   std::vector<std::string> texts;
 };
 
+/// Returns the bytes of a request.
 std::string encode(const Request& request);
 
-/// Returns false when the bytes are not a whole, valid request: an unknown
-/// operation, a wrong number of texts or more than kMostTexts, lengths that do not add
-/// up. What they declare is checked before memory is taken for it.
+/// Decodes a request. Returns false if the bytes are not a whole, valid request: an
+/// unknown operation, a wrong number of texts or more than kMostTexts, or lengths whose
+/// sum is wrong. It checks all sizes before it allocates memory.
 bool decode(const std::string& bytes, Request& request);
 
+/// Converts the length at the start of a frame to bytes and back.
 std::string encode_length(uint32_t length);
 uint32_t decode_length(const char* bytes);
 
-/// Sends one frame. False when it does not leave before `deadline`.
+/// Sends one frame. Returns false if it is not sent before `deadline`.
 bool send_frame(Socket& socket, const std::string& bytes, Socket::Deadline deadline);
 
-/// Receives one frame. False when none comes before `deadline`, or one that says it is
-/// empty or longer than `most_bytes`; memory is taken only after that is known.
+/// Receives one frame. Returns false if no frame arrives before `deadline`, or if its
+/// length is 0 or more than `most_bytes`. It allocates memory only after that check.
 bool receive_frame(
     Socket& socket, std::string& bytes, Socket::Deadline deadline,
     uint32_t most_bytes = kMaxFrameBytes);

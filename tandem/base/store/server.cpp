@@ -29,22 +29,21 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// How long the listener rests when there is no descriptor for another client.
+// Pause of the listener when there is no descriptor for another client.
 constexpr Milliseconds kAcceptPause{100};
 
 int64_t to_number(const std::string& text) {
   return std::strtoll(text.c_str(), nullptr, 10);
 }
 
-// Wraps around: a client must not be able to overflow the server's arithmetic.
+// Adds with wraparound, since a client must not cause signed overflow in the server.
 int64_t sum(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
 
 }  // namespace
 
-// Everything the server's thread works on; the table itself is shared with
-// StoreServer::get and set.
+// State of the server's thread. StoreServer::get() and set() also use its table.
 class StoreServer::Table {
  public:
   explicit Table(std::string token)
@@ -76,8 +75,8 @@ class StoreServer::Table {
     return !refusal_.empty();
   }
 
-  // Whether somebody who greeted is still connected.
-  bool anybody() {
+  // Returns whether a process that greeted is still connected.
+  bool has_greeted_clients() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return num_greeted_ > 0;
   }
@@ -132,8 +131,8 @@ class StoreServer::Table {
   }
 
  private:
-  // Called with the lock held. Null for a rank, and where another process has come in
-  // its place.
+  // Called with the lock held. Returns null for a rank, or if another process has
+  // replaced the launcher.
   StoreServer::Launcher* launcher_of(const Greeting& greeting) {
     const auto found = greeting.role == Greeting::Role::launcher
                            ? launchers_.find(greeting.number)
@@ -210,24 +209,25 @@ class StoreServer::Table {
   void accept_one(int listener) {
     Socket accepted(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (accepted) {
-      make_room_for_a_stranger();
+      make_room_for_untrusted();
       connections_.emplace_back(
           std::move(accepted), store_protocol::kMostHandshakeBytes);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-      // No descriptor or no memory: the client stays in the queue, so poll() would
-      // return at once, again and again.
+      // Without a descriptor or memory the client stays in the queue, and poll() would
+      // return immediately each time.
       accept_after_ = Clock::now() + kAcceptPause;
     }
   }
 
-  // Whoever knows the token needs a moment only, so the oldest is none of them.
-  void make_room_for_a_stranger() {
-    const auto is_stranger = [](const StoreConnection& c) { return !c.trusted; };
-    const auto strangers =
-        std::count_if(connections_.begin(), connections_.end(), is_stranger);
-    if (static_cast<size_t>(strangers) >= store_protocol::kMostStrangers) {
+  // A client with the token finishes its handshake quickly, so the oldest connection
+  // does not belong to one.
+  void make_room_for_untrusted() {
+    const auto is_untrusted = [](const StoreConnection& c) { return !c.trusted; };
+    const auto untrusted =
+        std::count_if(connections_.begin(), connections_.end(), is_untrusted);
+    if (static_cast<size_t>(untrusted) >= store_protocol::kMostStrangers) {
       connections_.erase(
-          std::find_if(connections_.begin(), connections_.end(), is_stranger));
+          std::find_if(connections_.begin(), connections_.end(), is_untrusted));
     }
   }
 
@@ -274,8 +274,8 @@ class StoreServer::Table {
     }
   }
 
-  // Perhaps a host of this run's, for which it would wait without a word. A stranger
-  // gets a line, not a terminal full.
+  // The address may be a host of this run, which would otherwise wait without a
+  // message. The limit keeps other addresses from filling the terminal.
   void warn_of_denied(int fd) {
     constexpr size_t kMostNamed = 3;
     const auto address = peer_address(fd);
@@ -283,8 +283,8 @@ class StoreServer::Table {
         denied_.insert(address).second) {
       log_warning(
           "[store] " + address +
-          " has another token than this run and was not let in; if it is one of the "
-          "run's hosts, give it a copy of the same file (--token-file or "
+          " was rejected, since its token differs from this run's; if it is a host of "
+          "this run, give it a copy of the same file (--token-file or "
           "TANDEM_TOKEN_FILE)");
     }
   }
@@ -317,7 +317,7 @@ class StoreServer::Table {
       from.reply(Status::bad_request);
       return;
     }
-    // A stray that comes when all are there must not end them.
+    // A client that comes after all ranks have joined must not end the run.
     const bool complete = roll_call_.complete();
     std::string line = refusal_;
     if (line.empty()) {
@@ -334,8 +334,8 @@ class StoreServer::Table {
     from.reply(line.empty() ? Status::ok : Status::refused, line);
   }
 
-  // False, and nothing changes, where the table would hold too much. Called with the
-  // lock held.
+  // Returns false, and changes nothing, if the table would be too large. Called with
+  // the lock held.
   bool put(const std::string& key, const std::string& value) {
     const auto found = values_.find(key);
     const size_t before =
@@ -368,22 +368,22 @@ class StoreServer::Table {
     return found == values_.end() ? "" : found->second;
   }
 
-  // The operations that never wait; nullopt where the table is full. Called with the
-  // lock held.
+  // Executes an operation that never waits. Returns nullopt if the table is full.
+  // Called with the lock held.
   std::optional<std::string> apply(const Request& request) {
     const auto& texts = request.texts;
-    const auto put_and_tell = [&](const std::string& value) {
+    const auto put_and_return = [&](const std::string& value) {
       return put(texts[0], value) ? std::optional(value) : std::nullopt;
     };
     switch (request.operation) {
       case Operation::set:
         return put(texts[0], texts[1]) ? std::optional<std::string>("") : std::nullopt;
       case Operation::add:
-        return put_and_tell(std::to_string(
+        return put_and_return(std::to_string(
             sum(to_number(value_or_empty(texts[0])), to_number(texts[1]))));
       case Operation::compare_set: {
         const std::string current = value_or_empty(texts[0]);
-        return current == texts[1] ? put_and_tell(texts[2]) : current;
+        return current == texts[1] ? put_and_return(texts[2]) : current;
       }
       case Operation::has:
         return has_all(texts) ? "1" : "0";
@@ -408,7 +408,7 @@ class StoreServer::Table {
         continue;
       }
       const auto& keys = connection.pending->texts;
-      // Reports are read also when the run was refused.
+      // Reports can be read even if the run was refused.
       if (has_all(keys)) {
         const bool get = connection.pending->operation == Operation::get;
         connection.reply(Status::ok, get ? values_[keys[0]] : "");
@@ -428,19 +428,19 @@ class StoreServer::Table {
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::map<std::string, std::string> values_;
-  // Of keys and values, and for their entries.
+  // Size of all entries, in bytes.
   size_t bytes_ = 0;
-  // Addresses that came with another token and were named.
+  // Addresses with another token that were reported.
   std::set<std::string> denied_;
   RollCall roll_call_;
-  // Address at which missing ranks join, if this server names them; else "".
+  // Address for missing ranks, if this server logs them; otherwise "".
   std::string waiting_at_;
   WaitNotice notice_;
-  // Of other hosts.
+  // Launchers of other hosts, by number.
   std::map<int, StoreServer::Launcher> launchers_;
-  // Connections whose client has greeted.
+  // Number of connections whose client has greeted.
   int num_greeted_ = 0;
-  // Why this run cannot be, "" while it can.
+  // Reason why the run was refused, or "".
   std::string refusal_;
   std::list<StoreConnection> connections_;
   Clock::time_point accept_after_{};
@@ -480,10 +480,10 @@ bool StoreServer::linger_if_refused() const {
   if (!table_->refused()) {
     return false;
   }
-  // Ranks that their launcher has just started load LibTorch first, and it looks for
-  // their reports last.
+  // Ranks that have just started load LibTorch first. Their launcher reads their
+  // reports last.
   const auto until = Clock::now() + Milliseconds(15'000);
-  while (table_->anybody() && Clock::now() < until) {
+  while (table_->has_greeted_clients() && Clock::now() < until) {
     std::this_thread::sleep_for(Milliseconds(20));
   }
   return true;

@@ -50,8 +50,8 @@ Parsed parse(const std::string& address) {
     }
   }
   throw ConfigError(
-      "[store] address '" + address +
-      "' has no known form; use unix:PATH or tcp:HOST:PORT with a port up to 65535");
+      "[store] address is '" + address +
+      "', expected unix:PATH or tcp:HOST:PORT with a port up to 65535; correct it");
 }
 
 constexpr auto kBetweenLookups = std::chrono::milliseconds(200);
@@ -74,7 +74,8 @@ sockaddr_un unix_address(const std::string& path) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   if (path.size() >= sizeof(name.sun_path)) {
-    throw ConfigError("[store] socket path '" + path + "' is too long; shorten TMPDIR");
+    throw ConfigError(
+        "[store] socket path '" + path + "' is too long; set TMPDIR to a shorter path");
   }
   std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
   return name;
@@ -123,9 +124,9 @@ bool bind_to(const Socket& socket, const addrinfo& info) {
 [[noreturn]] void fail_to_listen_elsewhere(const std::string& address) {
   throw ConfigError(
       "[store] cannot listen at " + address +
-      ", which is no address of this host; host 0 (--node-rank 0, RANK 0) must run "
-      "where "
-      "it is, or add --listen-all where others reach this host by it");
+      ", which is not an address of this host; run host 0 (--node-rank 0, RANK 0) on "
+      "the machine with that address, or, if it is forwarded to this host, add "
+      "--listen-all");
 }
 
 Listener listen_tcp(const std::string& address, const Parsed& at, ListenOn on) {
@@ -136,7 +137,7 @@ Listener listen_tcp(const std::string& address, const Parsed& at, ListenOn on) {
   }
   Socket socket;
   bool bound = false;
-  // Of a name's addresses perhaps only one is this host's.
+  // Only some of a name's addresses may belong to this host.
   for (const auto* entry = info.get(); entry != nullptr && !bound;
        entry = entry->ai_next) {
     socket = Socket(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -174,7 +175,7 @@ bool wait_until_ready(int fd, short events, Socket::Deadline deadline) {
   }
 }
 
-// A connection that is not made by `deadline` counts as refused.
+// Connects. A connection that takes longer than `deadline` counts as refused.
 bool connect_by(
     const Socket& socket, const sockaddr* address, socklen_t size,
     Socket::Deadline deadline) {
@@ -199,8 +200,7 @@ ResolveError::ResolveError(const std::string& host, const std::string& cause)
     : CommError(
           "resolving host '" + host + "'",
           cause +
-              "; set --master-addr or MASTER_ADDR to a name or address that "
-              "resolves"),
+              "; set --master-addr or MASTER_ADDR to a name or address that resolves"),
       host_(host),
       cause_(cause) {}
 
@@ -310,7 +310,8 @@ Socket connect_once(const std::string& address, Socket::Deadline deadline) {
   }
   for (const addrinfo* entry = info.get(); entry != nullptr;
        entry = entry->ai_next, --left) {
-    // A silent address leaves the others their share of the time.
+    // Divides the time, so that an address that does not answer leaves time for the
+    // others.
     const auto now = std::chrono::steady_clock::now();
     const auto share = now + (deadline - now) / left;
     Socket socket(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// Owns a file descriptor of a stream socket; moves, does not copy.
+/// Owner of a descriptor of a stream socket. Movable, not copyable.
 class Socket {
  public:
   Socket() = default;
@@ -22,10 +22,11 @@ class Socket {
   explicit operator bool() const {
     return fd_ >= 0;
   }
+  /// Returns the descriptor and no longer owns it.
   int release();
 
-  /// Sends or receives exactly `size` bytes before `deadline`. Returns false
-  /// at end of stream, on an error, or when the deadline passes. No SIGPIPE.
+  /// Sends or receives exactly `size` bytes before `deadline`. Returns false at the end
+  /// of the stream, on an error, or when the deadline passes. No SIGPIPE.
   using Deadline = std::chrono::steady_clock::time_point;
   bool send_all(const void* data, size_t size, Deadline deadline);
   bool receive_all(void* data, size_t size, Deadline deadline);
@@ -34,19 +35,19 @@ class Socket {
   int fd_ = -1;
 };
 
-/// The socket that listens at an address, and the address with its real port.
+/// A listening socket, and its address with the real port.
 struct Listener {
   Socket socket;
   std::string address;
 };
 
-/// A host name has no address, or not yet: a cluster's name service may learn a
-/// name after the host has started.
+/// A host name has no address, or no address yet: the name service of a cluster may
+/// learn a name after the host has started.
 class ResolveError : public CommError {
  public:
   ResolveError(const std::string& host, const std::string& cause);
 
-  /// What the name service said.
+  /// The name service's message.
   const std::string& cause() const {
     return cause_;
   }
@@ -60,32 +61,33 @@ class ResolveError : public CommError {
   std::string cause_;
 };
 
-/// For a loop that waits for a name: says so once, when it has taken seconds.
+/// Warns once that a host name does not resolve, if more than 5 s have passed since
+/// `start`. For loops that wait for a name.
 void warn_if_unresolved_since(
     std::chrono::steady_clock::time_point start, const ResolveError& error);
 
-/// Where a TCP socket listens: at HOST's own address, which must be one of this
-/// machine's, or at all that the machine has, where HOST is only how others reach it (a
-/// forwarded name).
+/// Interfaces on which a TCP socket listens: the address of HOST, which must belong to
+/// this machine, or all interfaces, if HOST is only the name by which others reach it
+/// (a forwarded name).
 enum class ListenOn { host, all };
 
-/// Addresses are "unix:PATH" or "tcp:HOST:PORT". Throws ConfigError when the address
-/// has another form, is in use or is not this machine's, ResolveError when the host
-/// name does not resolve within `timeout`.
+/// Listens at an address, "unix:PATH" or "tcp:HOST:PORT". Throws ConfigError if the
+/// address has another form, is in use or does not belong to this machine, ResolveError
+/// if the host name does not resolve within `timeout`.
 Listener listen_at(
     const std::string& address, std::chrono::milliseconds timeout = {},
     ListenOn on = ListenOn::host);
 
-/// One attempt to connect; an empty Socket when nobody listens yet, or when the host
-/// says nothing by `deadline`. Throws ConfigError when the address has another form,
-/// ResolveError when the host name does not resolve.
+/// Tries once to connect. Returns an empty Socket if no process listens yet, or if the
+/// host does not answer by `deadline`. Throws ConfigError if the address has another
+/// form, ResolveError if the host name does not resolve.
 Socket connect_once(const std::string& address, Socket::Deadline deadline);
 
-/// The other end's address as text, "" where it has none.
+/// Returns the address of the other end as text, "" if it has no address.
 std::string peer_address(int fd);
 
-/// The address of this machine's interface that routes to `host`, as text.
-/// Throws CommError when the host does not resolve or cannot be routed to.
+/// Returns the address of this machine's interface that routes to `host`, as text.
+/// Throws CommError if the host does not resolve or there is no route to it.
 std::string local_address_towards(const std::string& host);
 
 }  // namespace tandem

@@ -15,33 +15,34 @@
 
 namespace tandem {
 
-/// The rendezvous store: a small key-value table over which ranks find each
-/// other before they have a communicator, and over which they report why they
-/// failed. The launcher runs the server, so it outlives every rank; without a
-/// launcher rank 0 runs it.
+/// The rendezvous store: a small key-value table over which ranks find each other
+/// before they have a communicator, and over which they report why they failed. The
+/// launcher runs the server, which therefore outlives every rank. Without a launcher
+/// rank 0 runs it.
 ///
 /// Addresses are "unix:PATH" (one host; the path's folder should be private) or
-/// "tcp:HOST:PORT". TCP listens on HOST's address only (listen_at()). Both sides must
-/// know the same token, which token.h finds. The wire protocol is described in
-/// protocol.h.
+/// "tcp:HOST:PORT". TCP listens only on HOST's address (listen_at()). Both sides must
+/// know the same token (token.h). protocol.h describes the wire protocol.
 
 using Milliseconds = std::chrono::milliseconds;
 
-/// The store that answers has another token: another run's, or ours was not found.
+/// The store has a different token: it belongs to another run, or this process did not
+/// find the token.
 class DeniedError : public ConfigError {
  public:
   explicit DeniedError(const std::string& address);
 };
 
+/// Server of the rendezvous store.
 class StoreServer {
  public:
-  /// Listens and serves from a thread of its own until destroyed.
+  /// Listens, and serves on a separate thread until destroyed.
   ///
-  /// `address` "tcp:HOST:0" takes a free port; see address(). Whoever does
-  /// not know `token` gets no further than the handshake.
+  /// `address` "tcp:HOST:0" selects a free port; see address(). A client that does not
+  /// know `token` gets no further than the handshake.
   ///
-  /// Throws ConfigError when the address has another form or is in use,
-  /// CommError when the host name does not resolve within `timeout`.
+  /// Throws ConfigError if the address has another form or is in use, CommError if the
+  /// host name does not resolve within `timeout`.
   explicit StoreServer(
       const std::string& address, const std::string& token = "",
       Milliseconds timeout = {}, ListenOn on = ListenOn::host);
@@ -49,36 +50,36 @@ class StoreServer {
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  /// Where clients can connect, with the real port.
+  /// Returns the address for clients, with the real port.
   const std::string& address() const {
     return address_;
   }
 
-  /// The owner's part in the run, before clients come.
+  /// Adds the greeting of this process, before clients connect.
   void greet(const Greeting& greeting);
 
-  /// Starts to log the ranks for which the others wait (wait_notice.h).
+  /// Starts to log the missing ranks for which the other ranks wait (wait_notice.h).
   void name_missing_ranks();
 
-  /// Whether the ranks did not fit together. Stays a moment then: those on other hosts
-  /// are still to hear of it.
+  /// Returns whether the ranks did not match. If so, it first waits until the ranks on
+  /// other hosts have received the reason, at most 15 s.
   bool linger_if_refused() const;
 
-  /// Another host's launcher, once it has greeted.
+  /// The launcher of another host, after its greeting.
   struct Launcher {
     Greeting greeting;
-    // Its connection is open.
+    // True while its connection is open.
     bool here = true;
     std::chrono::steady_clock::time_point heard;
   };
-  /// By number of the host. Any thread.
+  /// Returns the launchers, sorted by the number of the host. Thread-safe.
   std::vector<Launcher> launchers() const;
 
-  /// A key's value, nullopt while it is missing. Any thread.
+  /// Returns a key's value, nullopt if it is missing. Thread-safe.
   std::optional<std::string> get(const std::string& key) const;
 
-  /// Sets a key and wakes the clients that wait for it. Any thread. Throws CommError
-  /// when the store would hold more than 64 MiB.
+  /// Sets a key and wakes the clients that wait for it. Thread-safe. Throws CommError
+  /// if the store would exceed 64 MiB.
   void set(const std::string& key, const std::string& value);
 
  private:
@@ -91,46 +92,55 @@ class StoreServer {
   std::thread thread_;
 };
 
+/// A client of the rendezvous store. Thread-safe: calls take turns on one connection.
 class StoreClient {
  public:
-  /// Connects, trying again until `timeout`: the server may start later.
+  /// Connects, and retries until `timeout`, since the server may start later.
   ///
-  /// Throws CommError that names the address when nobody answers in time, or its
-  /// host name does not resolve by then, DeniedError when the server has another token,
-  /// ConfigError when it is of another version.
+  /// Throws CommError with the address if no server answers in time or the host name
+  /// does not resolve by then, DeniedError if the server has another token, ConfigError
+  /// if it has another protocol version.
   StoreClient(
       const std::string& address, Milliseconds timeout, const std::string& token = "");
 
-  /// Tells the server who this is. Throws ConfigError, as get() and wait() do from then
-  /// on, where that does not fit the others.
+  /// Sends the greeting of this process. Throws ConfigError if it does not match the
+  /// other processes; get() and wait() then throw it too.
   void greet(const Greeting& greeting);
 
-  /// How long the network may take for an answer; 30 s at first. A call that waits for
-  /// a key gets 2 s more than it waits, at most.
+  /// Sets the longest time for an answer over the network, initially 30 s. A call that
+  /// waits for a key may take at most 2 s longer than its own timeout.
   void answer_within(Milliseconds patience) {
     patience_ = patience;
   }
 
-  /// Ends the call that waits, and all that come: they throw CommError. Any thread.
+  /// Ends the current call and all later calls: they throw CommError. Thread-safe.
   void hang_up();
 
-  /// All calls may come from any thread; they take turns on one connection.
-  /// All throw CommError when the server is gone, and get() and wait() also
-  /// when `timeout` passes first, naming the keys. A request, with its keys and
-  /// values, holds less than 64 MiB, and so do all the store's keys and values.
+  /// Sets a key.
+  ///
+  /// All calls throw CommError if the server has ended. get() and wait() also throw it,
+  /// with the keys, when `timeout` passes first. A request, with its keys and values,
+  /// must be smaller than 64 MiB, and so must all keys and values of the store
+  /// together.
   void set(const std::string& key, const std::string& value);
+  /// Returns a key's value. Waits until it is set.
   std::string get(const std::string& key, Milliseconds timeout);
+  /// Waits until all keys are set.
   void wait(const std::vector<std::string>& keys, Milliseconds timeout);
 
-  /// Adds to a number kept as decimal text; a missing key counts as 0.
+  /// Adds to a number, stored as decimal text, and returns the sum. A missing key
+  /// counts as 0.
   int64_t add(const std::string& key, int64_t amount);
 
-  /// Sets `desired` if the value is `expected` (a missing key counts as "");
+  /// Sets `desired` if the value is `expected` (a missing key counts as ""), and
   /// returns the value afterwards.
   std::string compare_set(
       const std::string& key, const std::string& expected, const std::string& desired);
+  /// Returns whether all keys are set.
   bool has(const std::vector<std::string>& keys);
+  /// Removes a key. Returns whether it was set.
   bool remove(const std::string& key);
+  /// Returns the number of keys.
   int64_t num_keys();
 
  private:

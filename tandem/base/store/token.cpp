@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kVariable = "TANDEM_TOKEN_FILE";
 constexpr size_t kMostTokenBytes = 4096;
 
-// Closes with the object.
+// Closes the descriptor in its destructor.
 using File = Socket;
 
 bool is_open_to_others(const struct stat& info) {
@@ -42,16 +42,16 @@ void check_token_file(const File& file, const std::string& path) {
   if (!file || fstat(file.fd(), &info) != 0) {
     throw ConfigError(
         what + "cannot be read: " + std::strerror(errno) +
-        "; make it (umask 077; head -c 32 /dev/urandom | base64 > token), or correct "
+        "; create it (umask 077; head -c 32 /dev/urandom | base64 > token), or correct "
         "--token-file or TANDEM_TOKEN_FILE");
   }
   if (!S_ISREG(info.st_mode)) {
-    throw ConfigError(what + "is no file; name one that holds the token");
+    throw ConfigError(what + "is not a file; name a file with the token");
   }
   if (info.st_uid != geteuid()) {
     throw ConfigError(
         what + "belongs to user " + std::to_string(info.st_uid) +
-        ", not to this one; use a copy of your own, of mode 0600");
+        ", expected this user; use your own copy with mode 0600");
   }
   if (is_open_to_others(info)) {
     throw ConfigError(
@@ -64,7 +64,7 @@ std::string private_folder() {
          std::to_string(geteuid());
 }
 
-// Another user may have made one of that name.
+// Another user may have created a directory of that name.
 File open_private_folder(const std::string& path) {
   mkdir(path.c_str(), S_IRWXU);
   File folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -75,20 +75,20 @@ File open_private_folder(const std::string& path) {
   }
   if (!folder || fstat(folder.fd(), &info) != 0) {
     throw ConfigError(
-        "[store] cannot make the directory '" + path + "': " + std::strerror(errno) +
-        "; set TMPDIR to one of your own, or TANDEM_TOKEN_FILE to a token's file");
+        "[store] cannot create the directory '" + path + "': " + std::strerror(errno) +
+        "; set TMPDIR to your own directory, or TANDEM_TOKEN_FILE to a token file");
   }
   if (info.st_uid != geteuid() || is_open_to_others(info)) {
     throw ConfigError(
         "[store] '" + path + "' belongs to user " + std::to_string(info.st_uid) +
         " and has mode " + mode_text(info) +
-        ", expected this user's with 0700; remove it, or set TMPDIR to a directory of "
-        "your own");
+        ", expected this user and mode 0700; remove it, or set TMPDIR to your own "
+        "directory");
   }
   return folder;
 }
 
-// The last process that used it may just be removing it.
+// Retries, since the last process that used the directory may be removing it.
 File use_private_folder(const std::string& path) {
   for (;;) {
     File folder = open_private_folder(path);
@@ -98,7 +98,8 @@ File use_private_folder(const std::string& path) {
   }
 }
 
-// Appears with all that it holds, whoever makes it first.
+// Creates the file with its content atomically: link() keeps the file of a process that
+// was faster.
 void make_token(const std::string& path) {
   const std::string secret = store_protocol::new_nonce();
   const std::string text = sha256_hex(secret.data(), secret.size()) + "\n";
@@ -109,22 +110,22 @@ void make_token(const std::string& path) {
       open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) {
     throw DataError(
-        "[files] cannot make '" + draft + "': " + std::strerror(errno) +
-        "; set TMPDIR to a directory of your own");
+        "[files] cannot create '" + draft + "': " + std::strerror(errno) +
+        "; set TMPDIR to your own directory");
   }
   write_all(file.fd(), text.data(), text.size(), draft);
   const bool made = link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST;
   const int reason = errno;
   unlink(draft.c_str());
   if (!made) {
-    throw DataError("[files] cannot make '" + path + "': " + std::strerror(reason));
+    throw DataError("[files] cannot create '" + path + "': " + std::strerror(reason));
   }
 }
 
 }  // namespace
 
 std::string read_token(const std::string& path) {
-  // A FIFO must not keep us waiting.
+  // O_NONBLOCK, since opening a FIFO would block.
   const File file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   check_token_file(file, path);
   std::string text(kMostTokenBytes + 1, '\0');
@@ -135,7 +136,7 @@ std::string read_token(const std::string& path) {
     throw ConfigError(
         "[store] token file '" + path + "' holds " +
         (text.size() > kMostTokenBytes ? "more than 4096 bytes" : "nothing") +
-        "; make it anew: umask 077; head -c 32 /dev/urandom | base64 > token");
+        "; create it again: umask 077; head -c 32 /dev/urandom | base64 > token");
   }
   return text.substr(0, last + 1);
 }
@@ -144,8 +145,8 @@ TokenFile::TokenFile(const TokenOptions& options, bool on_one_host) {
   if (options.insecure) {
     if (!options.file.empty()) {
       throw ConfigError(
-          "[store] --insecure wants no token, but --token-file names one; leave one of "
-          "them out");
+          "[store] --insecure uses no token, but --token-file names one; remove one of "
+          "the two flags");
     }
     return;
   }
@@ -157,10 +158,10 @@ TokenFile::TokenFile(const TokenOptions& options, bool on_one_host) {
   }
   if (!on_one_host) {
     throw ConfigError(
-        "[store] ranks on several hosts need a token, and there is none; make one "
+        "[store] ranks on several hosts need a token, and none is set; create one "
         "(umask 077; head -c 32 /dev/urandom | base64 > token), copy it to every host, "
-        "and add --token-file token or set TANDEM_TOKEN_FILE (or, where every host on "
-        "the network is trusted, --insecure)");
+        "and add --token-file token or set TANDEM_TOKEN_FILE (or --insecure, if every "
+        "host on the network is trusted)");
   }
   folder_ = private_folder();
   folder_fd_ = use_private_folder(folder_);
@@ -191,7 +192,8 @@ std::string launchers_token(const std::string& store_address) {
 
 void warn_of_no_token(const std::string& address) {
   log_warning(
-      "[store] --insecure: whoever reaches " + address + " can join and end this run");
+      "[store] every process that reaches " + address +
+      " can join and end this run, because of --insecure; use --token-file");
 }
 
 }  // namespace tandem

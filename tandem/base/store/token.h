@@ -7,59 +7,62 @@
 
 namespace tandem {
 
-/// Who may join a run over TCP: processes that know its token, the text of a file that
-/// only this user can read. The token itself is never sent (handshake.h), and stands on
-/// no command line and in no environment.
+/// The token that a process needs to join a run over TCP: the text of a file that only
+/// this user can read. The token itself is never sent (handshake.h), and appears on no
+/// command line and in no environment variable.
 
-/// How the ranks of a run find its token.
+/// Settings by which the ranks of a run find its token.
 struct TokenOptions {
-  // The file, "": what TANDEM_TOKEN_FILE says.
+  // Path of the token file; "": the value of TANDEM_TOKEN_FILE.
   std::string file;
-  // Ranks on several hosts may meet without one.
+  // Ranks on several hosts may meet without a token.
   bool insecure = false;
 };
 
-/// The text of a token file without white space at its end. Throws ConfigError that
-/// says what to do unless the file is this user's, closed to all others, and holds
-/// something.
+/// Returns the text of a token file without white space at its end. Throws ConfigError,
+/// with an action, unless the file belongs to this user, is closed to all others, and
+/// is not empty.
 std::string read_token(const std::string& path);
 
-/// The file for ranks that meet over TCP: of `options`; else, where all ranks are on
-/// this host, this user's own, in a directory that nobody else can enter below $TMPDIR
-/// or /tmp. That is there while any process of the user holds one of these, so keep it
-/// as long as ranks may come.
+/// The token file for ranks that meet over TCP.
+///
+/// It is the file of `options`. Otherwise, if all ranks are on this host, it is a file
+/// of this user in a private directory below $TMPDIR or /tmp. That directory exists
+/// while any process of the user has such an object, so keep it as long as ranks may
+/// join.
 class TokenFile {
  public:
-  /// Throws ConfigError that says how to make one where ranks are on several hosts and
-  /// there is none, and where others can enter the directory.
+  /// Throws ConfigError, with instructions, if ranks are on several hosts and there is
+  /// no token file, or if other users can enter the directory.
   [[nodiscard]] TokenFile(const TokenOptions& options, bool on_one_host);
   ~TokenFile();
   TokenFile(TokenFile&&) = default;
   TokenFile& operator=(TokenFile&&) = delete;
 
-  /// The whole path, "" for none (insecure).
+  /// Absolute path, "" without a token (insecure).
   const std::string& path() const {
     return path_;
   }
 
-  /// read_token(), or "" for none.
+  /// Returns read_token(), or "" without a token.
   std::string token() const;
 
  private:
   std::string path_;
-  // Of our own directory, with a lock that says that it is in use.
+  // Private directory, and its descriptor with a lock while it is in use.
   std::string folder_;
   Socket folder_fd_;
 };
 
-/// What a launcher gives its ranks so that they find the file, "" for none.
+/// Returns the environment variable by which a launcher passes the file to its ranks;
+/// "" if there is no file.
 std::pair<std::string, std::string> token_variable(const std::string& file);
 
-/// The token of the store that a launcher of ours runs, for one of its ranks. Over a
-/// Unix socket it is "": the socket's directory is closed to others.
+/// Returns the token of the store that tandem's launcher runs, for one of its ranks.
+/// For a Unix socket it is "": the socket's directory is closed to others.
 std::string launchers_token(const std::string& store_address);
 
-/// Says that a run on several hosts is open to strangers.
+/// Warns that a run on several hosts accepts every process that reaches it.
 void warn_of_no_token(const std::string& address);
 
 }  // namespace tandem

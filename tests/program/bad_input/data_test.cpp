@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
             "NoPlaceForDigitsOfThreeRanks",
             {"train", "--data", "digits", "--nproc", "3"},
             2,
-            {"XDG_CACHE_HOME", "HOME", "of your own"},
+            {"XDG_CACHE_HOME", "HOME", "your own folder"},
             {},
             {{"XDG_CACHE_HOME", ""}, {"HOME", ""}}},
         BadInputCase{

@@ -61,13 +61,13 @@ INSTANTIATE_TEST_SUITE_P(
             {"127.0.0.1:@port", "already in use", "choose another port"}, kSoon),
         rank(
             "SomebodyElseAnswers", meeting("1", "127.0.0.1", "@port"), 1,
-            {"127.0.0.1:@port", "something else answers", "MASTER_PORT"}, kSoon),
+            {"127.0.0.1:@port", "another kind of server answers", "MASTER_PORT"}, kSoon),
         rank(
             "NobodyAnswers", meeting("1", "127.0.0.1", "@free"), 1,
-            {"127.0.0.1:@free", "nobody answers", "after 1 s", "MASTER_PORT"}, kSoon),
+            {"127.0.0.1:@free", "no server answers", "after 1 s", "MASTER_PORT"}, kSoon),
         rank(
             "HostIsSilent", meeting("1", "127.0.0.1", "@full"), 1,
-            {"127.0.0.1:@full", "nobody answers", "after 1 s"}, kSoon),
+            {"127.0.0.1:@full", "no server answers", "after 1 s"}, kSoon),
         rank(
             "OtherRankStaysAway", meeting("0", "127.0.0.1", "@free"), 1,
             {"rank 1 of 2 did not arrive within ", "--timeout-seconds"}, kSoon),
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
             kOpen),
         rank(
             "MasterElsewhere", meeting("0", "192.0.2.1", "4511"), 2,
-            {"192.0.2.1:4511", "no address of this host", "--listen-all"}, kOpen),
+            {"192.0.2.1:4511", "not an address of this host", "--listen-all"}, kOpen),
         rank(
             "HostWithoutToken", meeting("1", "10.77.0.1", "4511"), 2,
             {"several hosts need a token", "umask 077; head -c 32 /dev/urandom",
@@ -96,13 +96,13 @@ INSTANTIATE_TEST_SUITE_P(
             "FirstHostSomebodyElseAnswers",
             host("1", "127.0.0.1", "@port"),
             1,
-            {"127.0.0.1:@port", "something else answers"},
+            {"127.0.0.1:@port", "another kind of server answers"},
             &with_data},
         BadInputCase{
             "FirstHostAbsent",
             host("1", "127.0.0.1", "@free"),
             1,
-            {"127.0.0.1:@free", "nobody answers", "after 1 s"},
+            {"127.0.0.1:@free", "no server answers", "after 1 s"},
             &with_data},
         BadInputCase{
             "FirstHostUnknown",
@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
             "FirstHostElsewhere",
             host("0", "192.0.2.1", "4511", {"--insecure"}),
             2,
-            {"192.0.2.1:4511", "no address of this host", "--listen-all"},
+            {"192.0.2.1:4511", "not an address of this host", "--listen-all"},
             &with_data},
         BadInputCase{
             "HostsWithoutToken",

@@ -220,7 +220,7 @@ TEST(Hosts, DifferencesAreNamedOnEveryHost) {
       AllOf(HasSubstr("backend gloo"), HasSubstr(" auto;")));
   EXPECT_THAT(
       line_of_three({"--nnodes", "3", "--node-rank", "1"}, {"--nnodes", "3"}),
-      HasSubstr("host 1 is there twice"));
+      HasSubstr("host 1 has joined twice"));
 }
 
 struct OverHosts {

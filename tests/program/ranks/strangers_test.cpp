@@ -82,7 +82,7 @@ TEST(Strangers, GetAnErrorAndTheRunContinues) {
   EXPECT_THAT(
       results[0].errors,
       AllOf(
-          StartsWith("tandem: warning: [store] 10.77.0.3 has another token"),
+          StartsWith("tandem: warning: [store] 10.77.0.3 was rejected"),
           HasSubstr("--token-file")));
   EXPECT_EQ(std::count(results[0].errors.begin(), results[0].errors.end(), '\n'), 1)
       << results[0].errors;
@@ -90,9 +90,9 @@ TEST(Strangers, GetAnErrorAndTheRunContinues) {
   EXPECT_EQ(hash_of(scratch / "0"), expected);
   EXPECT_EQ(expected.size(), 64u);
   EXPECT_EQ(wrong.status.code, 2);
-  EXPECT_THAT(wrong.errors, HasSubstr("another token"));
+  EXPECT_THAT(wrong.errors, HasSubstr("a different token"));
   EXPECT_EQ(open.status.code, 2);
-  EXPECT_THAT(open.errors, HasSubstr("another token"));
+  EXPECT_THAT(open.errors, HasSubstr("a different token"));
   EXPECT_EQ(nothing.status.code, 2);
   EXPECT_THAT(nothing.errors, HasSubstr("several hosts need a token"));
   for (const auto& result : {wrong, nothing}) {
@@ -340,7 +340,7 @@ TEST(Strangers, AnotherUserOfThisHostCannotJoin) {
   const auto second = rank("1", {});
   other.join();
   EXPECT_EQ(stranger.status.code, 2) << stranger.errors;
-  EXPECT_THAT(stranger.errors, HasSubstr("another token"));
+  EXPECT_THAT(stranger.errors, HasSubstr("a different token"));
   EXPECT_TRUE(first.status.ok()) << first.errors;
   EXPECT_TRUE(second.status.ok()) << second.errors;
 }
