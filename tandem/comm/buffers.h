@@ -5,9 +5,9 @@
 
 namespace tandem {
 
-/// Memory for arenas that `comm` reduces: Communicator::make_buffer(). Segments that
-/// are not in main memory get what heap_allocator() gives. `comm` outlives the
-/// allocator, not the arenas.
+/// Returns an allocator for arenas that `comm` reduces: it calls
+/// Communicator::make_buffer(). For segments that are not in main memory it uses
+/// heap_allocator(). `comm` must outlive the allocator, not the arenas.
 ArenaAllocator buffers_of(Communicator& comm);
 
 }  // namespace tandem

@@ -28,8 +28,8 @@ void check_tensor(const std::string& operation, const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_contiguous()) {
     throw ConfigError(
         "[comm] " + operation +
-        " was given a tensor that is not contiguous; call "
-        ".contiguous() and copy the result back");
+        " got a tensor that is not contiguous; call .contiguous() and copy the result "
+        "back");
   }
 }
 
@@ -47,7 +47,8 @@ void check_numel(
 
 }  // namespace
 
-// Its text is put together only for an error, since that takes longer than a small sum.
+// The name of an operation. Its text is built only for an error, because building it
+// takes longer than a small sum.
 struct OperationName {
   const char* operation;
   int64_t sequence;
@@ -59,7 +60,7 @@ struct OperationName {
   }
 };
 
-// Gives a backend's error the operation's name, and measures the wait.
+// Adds the operation's name to a backend's error, and measures the wait.
 class CheckedWork : public Work {
  public:
   CheckedWork(Communicator& owner, OperationName name, WorkPtr work)
@@ -121,7 +122,7 @@ WorkPtr Communicator::launch(
   }
 }
 
-// Of an error from a group within this group only the cause is kept.
+// If the error comes from a group within this group, only its cause is kept.
 CommError Communicator::named_error(
     const OperationName& name, const std::exception& error) const {
   const auto* inner = dynamic_cast<const CommError*>(&error);
@@ -134,8 +135,8 @@ CommError Communicator::named_error(
 void Communicator::check_root(const char* operation, int root) const {
   if (root < 0 || root >= size_) {
     throw ConfigError(
-        "[comm] " + std::string(operation) + " names rank " + std::to_string(root) +
-        ", but the group has ranks 0 to " + std::to_string(size_ - 1));
+        "[comm] " + std::string(operation) + " got rank " + std::to_string(root) +
+        ", expected 0 to " + std::to_string(size_ - 1) + "; correct it");
   }
 }
 
@@ -143,8 +144,8 @@ void Communicator::check_peer(const char* operation, int peer) const {
   check_root(operation, peer);
   if (peer == rank_) {
     throw ConfigError(
-        "[comm] " + std::string(operation) + " names rank " + std::to_string(peer) +
-        ", which is this rank itself; copy the tensor instead");
+        "[comm] " + std::string(operation) + " got rank " + std::to_string(peer) +
+        ", which is this rank; copy the tensor instead");
   }
 }
 
@@ -329,7 +330,7 @@ class SingleCommunicator : public Communicator {
 
  private:
   [[nodiscard]] static WorkPtr never() {
-    TANDEM_CHECK(false, "a group of one has nobody to talk to");
+    TANDEM_CHECK(false, "a group of one rank has no peers");
   }
 };
 

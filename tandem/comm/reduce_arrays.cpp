@@ -18,7 +18,7 @@ template <typename T>
 TANDEM_ALWAYS_INLINE T add(T a, T b) {
   return a + b;
 }
-// As unsigned numbers, which may overflow.
+// Adds as unsigned numbers, whose overflow is defined.
 template <>
 TANDEM_ALWAYS_INLINE int64_t add(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
@@ -32,7 +32,7 @@ TANDEM_ALWAYS_INLINE Bf16 add(Bf16 a, Bf16 b) {
   return narrow<Bf16>(widen(a) + widen(b));
 }
 
-// `to` may be `a` or `b`: an element is written after both have been read.
+// `to` may be `a` or `b`: each element is written after both were read.
 template <typename T>
 TANDEM_ALWAYS_INLINE void add_two(T* to, const T* a, const T* b, int64_t count) {
   TANDEM_ELEMENTWISE
@@ -131,7 +131,7 @@ bool add_by_loop(
   }
 }
 
-// The rare operations and dtypes, by LibTorch.
+// Reduces rare operations and dtypes with LibTorch.
 void reduce_by_tensors(
     ReduceOp op, at::ScalarType dtype, c10::ArrayRef<char*> to,
     c10::ArrayRef<const char*> from, int64_t count) {

@@ -71,7 +71,7 @@ TEST_P(CommContract, RootsPeersAndSizesThatCannotBeAreRefused) {
         got.push_back(error_of<ConfigError>([&] { comm.send(x, root, 0)->wait(); }));
         got.push_back(error_of<ConfigError>([&] { comm.recv(x, root, 0)->wait(); }));
       }
-      const auto range = "ranks 0 to " + std::to_string(comm.size() - 1);
+      const auto range = "expected 0 to " + std::to_string(comm.size() - 1);
       for (auto& message : got) {
         message = message.find(range) == std::string::npos ? message : "refused";
       }

@@ -210,8 +210,8 @@ TEST(Gloo, NamesAStrangerThatComesEveryTime) {
   const bool takes_places = std::string(TORCH_VERSION).rfind("1.", 0) == 0;
   EXPECT_THAT(
       message, HasSubstr(
-                   takes_places ? "3 times in vain: 127.0.0.2, which is no rank"
-                                : "3 times in vain, at last: "));
+                   takes_places ? "; 127.0.0.2 is not a rank of this run"
+                                : "3 attempts failed, the last with: "));
 }
 
 }  // namespace tandem::gloo_test

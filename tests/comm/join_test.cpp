@@ -142,7 +142,7 @@ TEST(JoinRun, MissingRankIsNamedAtTheTimeout) {
         error_of<CommError>([&] { return join_run(env, options); }),
         MatchesRegex(
             ".*: rank 1 of 2 did not arrive within 0.[0-9]+ s; start every rank, or "
-            "wait longer with --timeout-seconds"));
+            "raise --timeout-seconds"));
   }
   // Nor does the store wait for it to leave.
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(3'000));
@@ -163,7 +163,7 @@ TEST(JoinRun, AGlooGroupIsFormedThreeTimesBeforeTheRunFails) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     stranger.fail(attempt);
   }
-  EXPECT_THAT(message.get(), HasSubstr("3 times in vain"));
+  EXPECT_THAT(message.get(), HasSubstr("3 attempts failed"));
 }
 
 TEST(JoinRun, ABackendOfThreadsIsRefusedBeforeAnyoneIsMet) {

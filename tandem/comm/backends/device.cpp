@@ -8,7 +8,8 @@ namespace tandem {
 
 namespace {
 
-// For a copy from or to the device; pinned where CUDA's copies are faster for it.
+// Returns main memory for a copy from or to the device, pinned if that makes CUDA's
+// copies faster.
 at::Tensor like_in_main_memory(const at::Tensor& tensor) {
   return at::empty(
       tensor.sizes(), at::TensorOptions(tensor.scalar_type())
@@ -20,7 +21,7 @@ at::Tensor copy_in_main_memory(const at::Tensor& tensor) {
   return tensor.defined() ? like_in_main_memory(tensor).copy_(tensor) : tensor;
 }
 
-// What came into main memory goes to the device at the end.
+// Work that copies its result from main memory to the device at the end.
 class CarriedWork : public Work {
  public:
   CarriedWork(WorkPtr work, at::Tensor here, at::Tensor there)
@@ -41,7 +42,7 @@ class CarriedWork : public Work {
  private:
   WorkPtr work_;
   at::Tensor here_;
-  // Undefined once it has them, and where nothing comes back.
+  // Undefined after the copy, and if there is no result.
   at::Tensor there_;
 };
 
@@ -142,7 +143,7 @@ class DeviceCommunicator : public Communicator {
   }
 
  private:
-  // Null for what goes through main memory.
+  // Null for tensors that are copied through main memory.
   Communicator* group_of(const at::Tensor& tensor) const {
     return tensor.is_cpu() ? host_.get() : on_device_.get();
   }

@@ -6,11 +6,12 @@
 
 namespace tandem {
 
-/// A group whose ranks compute on devices: tensors in main memory go over `host`, those
-/// on a device over `on_device` (comm/cuda/nccl.h), or, where that is null, through
-/// main memory and `host`: the caller then waits for its device at the start of an
-/// operation and again in wait(). That works for any device, also for one that ranks
-/// share.
+/// Returns a group whose ranks compute on devices.
+///
+/// Tensors in main memory are sent over `host`, tensors on a device over `on_device`
+/// (comm/cuda/nccl.h). If `on_device` is null, tensors on a device are copied through
+/// main memory and sent over `host`; the caller then waits for its device at the start
+/// of an operation and again in wait(). Any device works, even if ranks share it.
 ///
 /// Both groups have the same ranks in the same order. device() is main memory.
 std::unique_ptr<Communicator> make_device_communicator(

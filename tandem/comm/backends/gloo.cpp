@@ -34,7 +34,7 @@ class GlooWork : public Work {
   }
 
   void wait(std::chrono::milliseconds timeout) override {
-    // Gloo itself ends an operation at the group's timeout, with a better error.
+    // Gloo ends an operation at the group's timeout with a better error.
     const auto slack = std::chrono::milliseconds(5'000);
     work_->wait(timeout.count() > 0 ? timeout : group_timeout_ + slack);
   }
@@ -44,7 +44,7 @@ class GlooWork : public Work {
   std::chrono::milliseconds group_timeout_;
 };
 
-// Does something with an operation's result once it has ended.
+// Work that processes an operation's result after its end.
 class FollowedWork : public Work {
  public:
   FollowedWork(WorkPtr work, std::function<void()> then)
@@ -82,10 +82,10 @@ std::chrono::milliseconds forming_time(const GlooOptions& options) {
                                              : options.timeout;
 }
 
-// Gloo waits for a connection so many times as long as for an operation.
+// Gloo waits for a connection for this multiple of an operation's timeout.
 constexpr int kWaitsForConnection = 5;
 
-// Takes a time for its operations that is not that for its forming.
+// ProcessGroupGloo whose timeout can change after the group has formed.
 class TimedGroup : public c10d::ProcessGroupGloo {
  public:
   using ProcessGroupGloo::ProcessGroupGloo;
@@ -104,7 +104,7 @@ class TimedGroup : public c10d::ProcessGroupGloo {
 #if TANDEM_GLOO_SUMS_BFLOAT16
 using GlooGroup = TimedGroup;
 #else
-// One step of a reduction: Gloo asks for out[i] = op(a[i], b[i]).
+// One step of a reduction: Gloo requires out[i] = op(a[i], b[i]).
 template <typename Op>
 void combine(void* out, const void* a, const void* b, size_t count) {
   for (size_t i = 0; i < count; ++i) {
@@ -168,7 +168,7 @@ class Bfloat16Reduction : public c10d::ProcessGroupGloo::AsyncWork {
   uint32_t tag_;
 };
 
-// Takes a tag at the call and runs on the group's threads, as Gloo's own operations do.
+// Uses a tag at the call and runs on the group's threads, as Gloo's own operations do.
 class GlooGroup : public TimedGroup {
  public:
   using TimedGroup::TimedGroup;
@@ -184,7 +184,7 @@ class GlooGroup : public TimedGroup {
 };
 #endif
 
-// A view in a dtype of the same size that Gloo knows, for bool and bfloat16.
+// Returns a view in a dtype of the same size that Gloo supports, for bool and bfloat16.
 at::Tensor movable(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kBool:
@@ -221,7 +221,7 @@ class GlooCommunicator : public Communicator, public RpcBackend {
         options_(options) {
     const NoSigpipe guard;
     const Deadline forming(forming_time(options));
-    // Groups that are split from this one later have their own.
+    // Groups that are split from this one later use `timeout`.
     options_.forming_timeout = {};
     auto group_options = c10d::ProcessGroupGloo::Options::create(
         std::max(std::chrono::milliseconds(1), forming.time() / kWaitsForConnection));
@@ -235,17 +235,20 @@ class GlooCommunicator : public Communicator, public RpcBackend {
     group_->set_timeout(options.timeout);
   }
 
-  // Sends each rank a number and gets one from each: a stranger knows neither.
+  // Sends a number to each rank and receives one from each, which only a rank sends
+  // correctly.
   void check_connections() {
     auto sent = at::full({size()}, rank(), at::kLong);
     auto got = at::full({size()}, -1, at::kLong);
     std::vector<int64_t> even;
     const NoSigpipe guard;
     group_->alltoall_base(got, sent, even, even)->wait(group_->timeout());
-    TANDEM_CHECK(got.equal(at::arange(size())), "a rank answers in another's place");
+    TANDEM_CHECK(
+        got.equal(at::arange(size())),
+        "a connection does not lead to the expected rank");
   }
 
-  // What forming took is over.
+  // Ends the formation: sets the options of the finished group.
   void begin(std::chrono::milliseconds timeout, int attempts) {
     options_.timeout = timeout;
     options_.attempts = attempts;
@@ -375,16 +378,14 @@ std::string try_to_form(
 }
 
 [[noreturn]] void throw_not_formed(
-    int attempts, const std::string& stranger, const std::string& last_failure) {
+    int attempts, const std::string& foreign, const std::string& last_failure) {
   throw CommError(
       "forming the Gloo group",
-      std::to_string(attempts) + " times in vain" +
-          (stranger.empty()
-               ? ""
-               : ": " + stranger +
-                     ", which is no rank of this run, connects to the ranks' ports; "
-                     "keep it from them") +
-          ", at last: " + last_failure);
+      std::to_string(attempts) + " attempts failed, the last with: " + last_failure +
+          (foreign.empty() ? ""
+                           : "; " + foreign +
+                                 " is not a rank of this run and connects to the "
+                                 "ranks' ports; block it"));
 }
 
 // A process that is not a rank can spoil an attempt by connecting to a rank's port, so
@@ -401,11 +402,12 @@ std::unique_ptr<Communicator> form_with_retries(
     GlooOptions now = options;
     now.timeout = now.forming_timeout = forming.time_for(attempts_left);
     if (attempts_left == 1 && !now.admit_anyone) {
-      // Groups that are split from this one get the option too: they would find the
-      // same network.
+      // Groups that are split from this one get the option too, since their network is the
+      // same.
       now.admit_anyone = true;
       log_info(
-          "[comm] forming the Gloo group once more, now from any address, since: " +
+          "[comm] retrying to form the Gloo group, now with connections from all "
+          "addresses: " +
           failure);
     }
     now.admitted =
@@ -420,7 +422,7 @@ std::unique_ptr<Communicator> form_with_retries(
       return comm;
     }
   }
-  throw_not_formed(options.attempts, forming.stranger(), failure);
+  throw_not_formed(options.attempts, forming.foreign_address(), failure);
 }
 
 }  // namespace

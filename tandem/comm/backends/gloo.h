@@ -9,41 +9,42 @@
 
 namespace tandem {
 
+/// Settings of a Gloo group.
 struct GlooOptions {
-  // Address of the network interface to use; named, so Gloo never guesses from
-  // the host name. See local_address_towards() for several hosts.
+  // Address of the network interface to use, so that Gloo does not guess it from the
+  // host name. See local_address_towards() for several hosts.
   std::string address = "127.0.0.1";
 
   // Longest time an operation may take.
   std::chrono::milliseconds timeout{300'000};
-  // Longest time that a rank may be late at the start; zero: as long.
+  // Longest delay of a rank at the start; zero: the value of `timeout`.
   std::chrono::milliseconds forming_timeout{0};
-  // How often the ranks try to form the group. Gloo takes whoever connects to its port
-  // for a rank; then all try again at other ports. All but the last attempt admit only
-  // addresses of the ranks' machines (store/admission.h): the last is for networks that
-  // translate addresses on the way. With one attempt nobody looks whether each
-  // connection leads to a rank.
+  // Number of attempts to form the group. Gloo accepts every connection to its port as
+  // a rank; after a wrong connection all ranks retry at other ports. All attempts but
+  // the last accept only addresses of the ranks' machines (AddressFilter). The last
+  // attempt is for networks that translate addresses. With one attempt the ranks do not
+  // check that each connection leads to a rank.
   int attempts = 1;
-  // The only addresses from which ranks connect; empty: anyone. With several attempts
-  // the ranks find them out, unless they are to answer anyone at once.
+  // Addresses from which ranks may connect; empty: all addresses. With several attempts
+  // the ranks find the addresses themselves, unless `admit_anyone` is set.
   std::set<std::string> admitted;
   bool admit_anyone = false;
 
-  // --- speed ---
-  // Threads that move data. One keeps operations in order of launch.
+  // Threads that move data. One thread keeps operations in order of launch.
   int threads = 1;
 };
 
-/// A communicator of rank processes over LibTorch's ProcessGroupGloo (TCP).
+/// Returns a communicator of rank processes over LibTorch's ProcessGroupGloo (TCP).
 ///
 /// The ranks meet in `store` under `name`, which must be new for every group. The order
-/// of summation depends on the position in the buffer (ring), so at three or more ranks
-/// the last bits of results depend on how a buffer is cut. float16 and bfloat16 travel
-/// as such, and each addition rounds. reduce_scatter is an all_reduce of which each
-/// rank keeps its slice: LibTorch's Gloo has none.
+/// of summation depends on the position in the buffer (ring), so with three or more
+/// ranks the last bits of results depend on how a buffer is divided. float16 and
+/// bfloat16 are sent unconverted, and each addition rounds. reduce_scatter is an
+/// all_reduce of which each rank keeps its slice, because LibTorch's Gloo has no
+/// reduce_scatter.
 ///
-/// Throws CommError when not all ranks come within the timeout, or when every attempt
-/// fails: it then names the addresses that have connected and are none of the ranks'.
+/// Throws CommError if not all ranks arrive within the timeout, or if every attempt
+/// fails. The error then names the addresses that connected and do not belong to ranks.
 std::unique_ptr<Communicator> make_gloo_communicator(
     std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
     const GlooOptions& options = {});

@@ -19,12 +19,12 @@ std::string numbered(const std::string& key, int rank) {
   return key + "/" + std::to_string(rank);
 }
 
-// A rank's address, and all that its machine may connect from.
+// Returns a rank's address, and all other addresses from which its machine may connect.
 std::string addresses_of_machine(const std::string& address) {
   std::string all = address;
   for (const auto& own : interface_addresses()) {
-    // Each of a container host's many interfaces has a link-local one, and a filter
-    // holds some hundred addresses.
+    // A container host has many interfaces with a link-local address each, and a filter
+    // has room for a few hundred addresses.
     if (own.address.rfind("fe80:", 0) != 0) {
       all += " " + own.address;
     }
@@ -32,7 +32,7 @@ std::string addresses_of_machine(const std::string& address) {
   return all;
 }
 
-// Those that this process has connections with.
+// Returns the addresses to which this process has connections.
 std::set<std::string> peer_addresses() {
   std::set<std::string> found;
   for (const auto& name : list_directory("/proc/self/fd")) {
@@ -55,7 +55,7 @@ GroupFormation::GroupFormation(
       size_(size),
       time_(time),
       known_(peer_addresses()) {
-  // Before, so that an attempt waits for nobody who has not even come.
+  // Before the first attempt, so that no attempt waits for a rank that has not arrived.
   meet("here", addresses_of_machine(address));
   for (int other = 0; other < size; ++other) {
     std::istringstream words(store_.get(numbered(key("here"), other), time_.left()));
@@ -81,7 +81,7 @@ std::string GroupFormation::outcome(
     look();
     for (const auto& address : seen_) {
       if (known_.count(address) + ranks_.count(address) == 0) {
-        store_.compare_set(key("stranger"), "", address);
+        store_.compare_set(key("foreign"), "", address);
       }
     }
   }
@@ -89,8 +89,8 @@ std::string GroupFormation::outcome(
   return value_of(attempt + "/failed");
 }
 
-std::string GroupFormation::stranger() {
-  return value_of("stranger");
+std::string GroupFormation::foreign_address() {
+  return value_of("foreign");
 }
 
 std::string GroupFormation::key(const std::string& what) const {

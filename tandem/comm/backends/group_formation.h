@@ -9,34 +9,38 @@
 
 namespace tandem {
 
-/// The ranks of a group that is to be, in the store under its name: all agree on which
-/// attempt has made it, and on whether a stranger is to blame for those that have not.
-/// Each rank has one; for one thread. Throws CommError where another rank does not come
-/// within `time`.
+/// Coordinates the ranks that form a group, over the store.
+///
+/// All ranks agree on which attempt formed the group, and on whether a process that is
+/// not a rank made attempts fail. Each rank has one object, for one thread. Throws
+/// CommError if another rank does not arrive within `time`.
 class GroupFormation {
  public:
-  /// Waits until all ranks have come. `address`: this rank's; `time`: of all attempts
-  /// together. `store` outlives it.
+  /// Waits until all ranks have arrived. `address`: of this rank. `time`: of all
+  /// attempts together. `store` must outlive the object.
   GroupFormation(
       StoreClient& store, std::string name, int rank, int size,
       const std::string& address, std::chrono::milliseconds time);
 
-  /// Of all ranks' machines.
+  /// Addresses of all ranks' machines.
   const std::set<std::string>& addresses_of_ranks() const {
     return ranks_;
   }
 
-  /// Of one attempt, so that there is time for those that may follow.
+  /// Returns the time for one attempt, which leaves time for the remaining attempts.
   std::chrono::milliseconds time_for(int attempts_left) const;
 
-  /// Remembers whom this rank is connected with: Gloo closes what answers nothing.
+  /// Records the addresses to which this process is connected. Gloo closes connections
+  /// that do not answer.
   void look();
 
-  /// `error`: why this rank's failed, "" if it did not. Returns why one did.
+  /// Reports this rank's error in an attempt, "" if it succeeded, and returns an error
+  /// of any rank, "" if all succeeded.
   std::string outcome(const std::string& attempt, const std::string& error);
 
-  /// The address of one who connected in an attempt that failed, and is no rank; "".
-  std::string stranger();
+  /// Returns an address that connected in a failed attempt and does not belong to a
+  /// rank, or "".
+  std::string foreign_address();
 
  private:
   std::string key(const std::string& what) const;
@@ -48,7 +52,7 @@ class GroupFormation {
   int rank_;
   int size_;
   Deadline time_;
-  // Whom this rank talked to before.
+  // Addresses to which this rank was connected before.
   std::set<std::string> known_;
   std::set<std::string> seen_;
   std::set<std::string> ranks_;

@@ -16,15 +16,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What goes on between hosts is looked after this often; other threads run meanwhile.
+// Interval at which operations between hosts are polled; other threads run in between.
 constexpr std::chrono::microseconds kNap{50};
 
-// The groups that an all_reduce goes through. Two of each host, so that the operations
-// of each are in one order on all its ranks.
+// The groups of an all_reduce. Each host has two, so that the operations of each group
+// are in one order on all its ranks.
 struct Levels {
   std::unique_ptr<Communicator> host;
   std::unique_ptr<Communicator> host_again;
-  // Of the first ranks of all hosts; null on the others.
+  // The first ranks of all hosts; null on other ranks.
   std::unique_ptr<Communicator> hosts;
 
   bool leads() const {
@@ -32,7 +32,7 @@ struct Levels {
   }
 };
 
-// An all_reduce on its way through the levels.
+// An all_reduce in progress.
 class Reduction {
  public:
   enum Level { on_host, between_hosts, back_on_host, done };
@@ -46,19 +46,19 @@ class Reduction {
     return level_;
   }
 
-  // Goes on as far as it can without waiting, up to `limit`.
+  // Advances as far as possible without waiting, up to `limit`.
   void advance(Level limit) {
     while (level_ < limit && work_->test()) {
       wait({});
     }
   }
 
-  // The end of this level.
+  // Waits for the end of this level.
   void wait(std::chrono::milliseconds timeout) {
     try {
       work_->wait(timeout);
     } catch (const CommError& error) {
-      // The error counts ranks within the level, so the level is named.
+      // The error numbers ranks within the level, so the level is named.
       throw std::runtime_error(
           (level_ == between_hosts ? "between hosts: " : "on this host: ") +
           error.cause());
@@ -82,12 +82,12 @@ class Reduction {
   at::Tensor tensor_;
   ReduceOp op_;
   Level level_ = on_host;
-  // The work of this level, or of the one before where this rank has no part in it.
+  // Work of this level, or of the previous level if this rank has no part in this one.
   WorkPtr work_;
 };
 
-// All reductions under way, in the order of their start. None overtakes another, so the
-// operations of each level's group are in that order too.
+// All reductions in progress, in the order of their start. They do not overtake each
+// other, so the operations of each level's group have the same order.
 class Reductions {
  public:
   explicit Reductions(Levels levels) : levels_(std::move(levels)) {}
@@ -139,9 +139,9 @@ class Reductions {
   }
 
  private:
-  // Nothing moves between a rank's calls, which in backward are far apart, and the
-  // level between hosts takes longest. The ranks of a host arrive close together, so a
-  // moment's patience lets that level begin at once.
+  // Operations progress only in a rank's calls, which are far apart in backward, and
+  // the level between hosts takes longest. The ranks of a host arrive close together,
+  // so a short wait lets that level begin immediately.
   void meet_on_host(const Reduction& reduction) {
     constexpr std::chrono::milliseconds kPatience{2};
     const auto deadline = Clock::now() + kPatience;
@@ -199,8 +199,8 @@ class HierarchicalWork : public Work {
   std::shared_ptr<Reduction> reduction_;
 };
 
-// An operation of all ranks' group, whose wait moves reductions too: another rank may
-// wait for one of those first.
+// An operation of the group of all ranks. Its wait() advances reductions too, because
+// another rank may wait for a reduction first.
 class WorldWork : public Work {
  public:
   WorldWork(Reductions& reductions, WorkPtr work)
@@ -215,7 +215,7 @@ class WorldWork : public Work {
     while (!test() && (timeout.count() == 0 || Clock::now() < deadline)) {
       std::this_thread::sleep_for(kNap);
     }
-    // By now it has ended, or is late.
+    // The operation has ended or timed out.
     constexpr std::chrono::milliseconds kNoTime{1};
     work_->wait(timeout.count() == 0 ? timeout : kNoTime);
   }
@@ -255,21 +255,21 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
     return work;
   }
   WorkPtr do_broadcast(at::Tensor tensor, int root) override {
-    return beside(world_->broadcast(tensor, root));
+    return with_progress(world_->broadcast(tensor, root));
   }
   WorkPtr do_reduce_scatter(at::Tensor output, at::Tensor input) override {
-    return beside(world_->reduce_scatter(output, input));
+    return with_progress(world_->reduce_scatter(output, input));
   }
   WorkPtr do_all_gather(at::Tensor output, at::Tensor input) override {
-    return beside(world_->all_gather(output, input));
+    return with_progress(world_->all_gather(output, input));
   }
   WorkPtr do_scatter(at::Tensor output, at::Tensor input, int root) override {
-    return beside(world_->scatter(output, input, root));
+    return with_progress(world_->scatter(output, input, root));
   }
   WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
-    return beside(world_->gather(output, input, root));
+    return with_progress(world_->gather(output, input, root));
   }
-  // Gloo's messages move in their wait() only: nothing to look after now and then.
+  // Gloo's messages progress only in their own wait(), so they need no polling.
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
     return world_->send(tensor, peer, tag);
   }
@@ -278,7 +278,7 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
   }
 
  private:
-  [[nodiscard]] WorkPtr beside(WorkPtr work) {
+  [[nodiscard]] WorkPtr with_progress(WorkPtr work) {
     return std::make_shared<WorldWork>(reductions_, std::move(work));
   }
 
@@ -286,7 +286,7 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
   Reductions reductions_;
 };
 
-// Which of the ranks of `world` are on this rank's host.
+// The ranks of `world` on this rank's host.
 struct Neighbours {
   int first = -1;
   int rank = 0;
@@ -306,7 +306,7 @@ Neighbours find_neighbours(Communicator& world, const std::string& host) {
   return found;
 }
 
-// The least of all ranks' numbers.
+// Returns the minimum of all ranks' numbers.
 int64_t least(Communicator& world, int64_t mine) {
   auto number = at::full({1}, mine, at::kLong);
   world.all_reduce(number, ReduceOp::min, "hosts")->wait();
@@ -333,13 +333,14 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(
   if (first_that_cannot < world->size()) {
     why_not = world->broadcast_text(why_not, first_that_cannot, "hosts");
     if (world->rank() == 0) {
-      log_info("[comm] over " + world->backend() + " alone, since: " + why_not);
+      log_info(
+          "[comm] using " + world->backend() + " without shared memory: " + why_not);
     }
     return world;
   }
   levels.host_again = levels.host->split(0);
   levels.hosts = world->split(levels.leads() ? 0 : 1);
-  // A rank that leaves sooner breaks connections that others are still making.
+  // A rank that leaves earlier would break connections that others are still making.
   world->barrier("hosts");
   if (!levels.leads()) {
     levels.hosts.reset();

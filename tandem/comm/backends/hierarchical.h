@@ -9,20 +9,22 @@
 
 namespace tandem {
 
-/// A group of ranks on several hosts that adds up on each host first: all_reduce is one
-/// over shared memory, one of `world`'s kind between one rank of each host, and a
-/// broadcast over shared memory. So a host's link carries one rank's bytes, whatever
-/// the number of ranks behind it. All else goes over `world`, the group of all ranks.
+/// Returns a group of ranks on several hosts that reduces on each host first.
 ///
-/// Ranks with the same `host` (see base/host.h) share memory; buffers are shm's. A sum
-/// is one of hosts' sums, each in rank order; between hosts the order is that of
-/// `world`'s backend. Operations move in calls of the rank's own thread, and in
-/// `world`'s threads; an all_reduce may hold its caller for up to 2 ms, until the ranks
-/// of its host have arrived, which counts as waiting.
+/// all_reduce is an all_reduce over shared memory, then one over the backend of `world`
+/// between one rank of each host, then a broadcast over shared memory. So a host's link
+/// carries the bytes of one rank, for any number of ranks on the host. All other
+/// operations use `world`, the group of all ranks.
 ///
-/// They meet in `store` under `name`, as in make_shm_communicator(). Gives `world` back
-/// where no two ranks are on one host, or some that are cannot share memory (which rank
-/// 0 logs). Collective over `world`.
+/// Ranks with equal `host` (base/host.h) share memory; buffers are those of shared
+/// memory. Each host sums in rank order; the order between hosts is that of the backend
+/// of `world`. Operations progress in calls of the rank's own thread, and in the
+/// threads of `world`. An all_reduce may block its caller for up to 2 ms, until the
+/// ranks of its host have arrived; that counts as waiting.
+///
+/// The ranks meet in `store` under `name`, as in make_shm_communicator(). Returns
+/// `world` if no two ranks are on one host, or if some ranks on one host cannot share
+/// memory, which rank 0 logs. Collective over `world`.
 ///
 /// Source: two-level reduction as in Open MPI's HAN (Luo et al., "HAN: a Hierarchical
 /// AutotuNed Collective Communication Framework", CLUSTER 2020).

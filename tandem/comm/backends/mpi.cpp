@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Another rank needs the core more than a loop that asks for the hundredth time.
+// After many polls, another rank needs the core more than this loop.
 void pause(int64_t round) {
   constexpr int64_t kYields = 2'000;
   if (round < kYields) {
@@ -31,11 +31,11 @@ void pause(int64_t round) {
   }
 }
 
-// What one operation uses until it has ended.
+// Resources of an operation until its end.
 struct Flight {
   MPI_Request request = MPI_REQUEST_NULL;
   std::vector<at::Tensor> tensors;
-  // After it has ended well.
+  // Called after the operation succeeded.
   std::function<void(const MPI_Status&)> then;
 };
 
@@ -46,7 +46,7 @@ class MpiWork : public Work {
 
   ~MpiWork() override {
     if (!ended_) {
-      // MPI still writes into its tensors.
+      // MPI still writes to its tensors.
       MpiSession::of_process().abandon();
       flight_.release();
     }
@@ -119,7 +119,7 @@ bool is_half(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
 }
 
-// A type that MPI can add up.
+// Returns a type that MPI can reduce.
 MPI_Datatype number_type(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
@@ -144,7 +144,7 @@ MPI_Datatype number_type(const at::Tensor& tensor) {
   }
 }
 
-// A type of the same size, for what is only moved.
+// Returns a type of the same size, for tensors that are only moved.
 MPI_Datatype bytes_type(const at::Tensor& tensor) {
   switch (tensor.element_size()) {
     case 1:
@@ -166,8 +166,8 @@ int count_of(const at::Tensor& tensor) {
   if (tensor.numel() > std::numeric_limits<int>::max()) {
     throw ConfigError(
         "[comm] backend mpi moves at most " +
-        std::to_string(std::numeric_limits<int>::max()) + " elements at once, not " +
-        std::to_string(tensor.numel()) + "; cut the tensor");
+        std::to_string(std::numeric_limits<int>::max()) + " elements at once, got " +
+        std::to_string(tensor.numel()) + "; split the tensor");
   }
   return static_cast<int>(tensor.numel());
 }
@@ -175,7 +175,7 @@ int count_of(const at::Tensor& tensor) {
 void* memory_of(const at::Tensor& tensor) {
   if (!tensor.device().is_cpu()) {
     throw ConfigError(
-        "[comm] backend mpi takes tensors in main memory, not on " +
+        "[comm] backend mpi needs tensors in main memory, got one on " +
         tensor.device().str() + "; use --device cpu");
   }
   return tensor.data_ptr();
@@ -298,7 +298,7 @@ class MpiCommunicator : public Communicator {
     return flight;
   }
 
-  // MPI wants to be told where buffers are the same.
+  // MPI requires MPI_IN_PLACE if the buffers are the same.
   bool is_own_slice(const at::Tensor& part, const at::Tensor& whole) const {
     const auto offset = rank() * static_cast<int64_t>(part.nbytes());
     return part.numel() == 0 || static_cast<char*>(whole.data_ptr()) + offset ==
@@ -313,7 +313,7 @@ class MpiCommunicator : public Communicator {
   MpiOptions options_;
 };
 
-// Takes over `comm`.
+// Takes ownership of `comm`.
 std::unique_ptr<Communicator> communicator_of(
     MPI_Comm comm, const MpiOptions& options) {
   int rank = 0;
@@ -329,7 +329,8 @@ std::unique_ptr<Communicator> communicator_of(
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int color) {
-  // MPI's colors are not negative: the first rank with the same one stands for it.
+  // MPI's colors are not negative, so the first rank with an equal color replaces the
+  // color.
   const auto all = stack(at::full({1}, color, at::kInt), "split");
   const int* colors = all.data_ptr<int>();
   const auto first = std::find(colors, colors + size(), color) - colors;

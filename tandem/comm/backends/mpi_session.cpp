@@ -27,7 +27,7 @@ MpiSession& MpiSession::of_process() {
   MPI_Finalized(&finalized);
   if (finalized != 0) {
     throw ConfigError(
-        "[comm] MPI has ended in this process; make the communicator before "
+        "[comm] MPI has ended in this process; create the communicator before "
         "MPI_Finalize");
   }
   return session;
@@ -56,7 +56,7 @@ MpiSession::MpiSession() {
     ours_ = true;
   }
   if (level < MPI_THREAD_MULTIPLE) {
-    throw std::runtime_error("MPI_THREAD_MULTIPLE is wanted, but not provided");
+    throw std::runtime_error("MPI does not provide MPI_THREAD_MULTIPLE");
   }
 }
 

@@ -2,25 +2,25 @@
 
 namespace tandem {
 
-/// Throws std::runtime_error with MPI's own words unless `code` is MPI_SUCCESS.
+/// Throws std::runtime_error with MPI's message unless `code` is MPI_SUCCESS.
 void check_mpi(int code);
 
-/// The life of the MPI library, which can begin and end once in a process. A program
-/// that has begun it also ends it; else it ends with the process, by exit() or
-/// quick_exit(). Any thread may call of_process().
+/// Lifetime of the MPI library, which can start and end once in a process. A program
+/// that started it also ends it; otherwise it ends with the process, by exit() or
+/// quick_exit(). of_process() is thread-safe.
 class MpiSession {
  public:
-  /// Begins MPI at the first call, unless the program did.
+  /// Returns the session. Starts MPI at the first call, unless the program did.
   ///
-  /// Throws ConfigError when MPI has ended, std::runtime_error when it does not start
-  /// or does not allow calls from all threads.
+  /// Throws ConfigError if MPI has ended, std::runtime_error if it does not start or
+  /// does not allow calls from all threads.
   static MpiSession& of_process();
 
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  /// The others may be anywhere: to end in order would be to wait for them.
+  /// Skips MPI_Finalize, which would wait for ranks that may have failed.
   void abandon() {
     abandoned_ = true;
   }

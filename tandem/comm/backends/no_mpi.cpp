@@ -11,7 +11,7 @@ bool has_mpi() {
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions&) {
   throw ConfigError(
-      "[comm] backend 'mpi' is not in this build; install Open MPI (libopenmpi-dev and "
+      "[comm] backend mpi is not in this build; install Open MPI (libopenmpi-dev and "
       "openmpi-bin, as scripts/setup does) and build again, or use --backend gloo");
 }
 

@@ -19,27 +19,27 @@
 
 namespace tandem {
 
-/// Where thread ranks meet: shared by the ranks of a group. Thread-safe.
+/// State that the thread ranks of a group share. Thread-safe.
 ///
-/// Everything is under one mutex, but the last arriver computes outside it: nobody
-/// touches the tensors before `done`.
+/// One mutex protects everything. The last rank to arrive computes outside the mutex:
+/// no other rank touches the tensors before `done`.
 class ThreadGroup {
  public:
-  /// What one rank brings to one operation.
+  /// One rank's arguments of an operation.
   struct Part {
     std::string kind;
     at::Tensor input;
     at::Tensor output;
   };
 
-  /// One collective: complete once every rank has come.
+  /// One collective, complete when every rank has arrived.
   struct Meeting {
     explicit Meeting(int size) : parts(static_cast<size_t>(size)) {}
 
     std::vector<Part> parts;
     int arrived = 0;
     bool done = false;
-    // What went wrong, as text: each rank throws an exception of its own.
+    // Error text; each rank throws a separate exception.
     std::string error;
   };
 
@@ -47,33 +47,35 @@ class ThreadGroup {
 
   ThreadGroup(int size, std::chrono::milliseconds timeout);
 
-  /// Brings a rank's part to the group's `sequence`th collective. The last to come
-  /// calls `combine` with the parts of all, in rank order; an error of that, and parts
-  /// of different kinds, are what wait() throws on all ranks.
+  /// Adds a rank's part to the group's `sequence`th collective. The last rank to arrive
+  /// calls `combine` with the parts of all ranks, in rank order. If `combine` throws,
+  /// or the kinds of the parts differ, wait() throws on all ranks.
   std::shared_ptr<Meeting> arrive(
       int rank, int64_t sequence, Part part, const Combine& combine);
 
-  /// Messages of one (from, to, tag) arrive in the order they were sent.
+  /// Sends or receives a message. Messages with equal (from, to, tag) arrive in the
+  /// order of their sends.
   std::shared_ptr<Meeting> send(int from, int to, int tag, const at::Tensor& tensor);
   std::shared_ptr<Meeting> recv(int from, int to, int tag, const at::Tensor& tensor);
 
-  /// Whether wait() would return, or throw, at once.
+  /// Returns whether wait() would return or throw immediately.
   bool test(const Meeting& meeting);
 
-  /// Throws when the meeting went wrong, a rank failed, or nobody came in time; 0
-  /// milliseconds: the group's own timeout.
+  /// Waits for a meeting. Throws if the meeting failed, a rank failed, or not all ranks
+  /// came in time. 0 milliseconds: the group's timeout.
   void wait(const Meeting& meeting, std::chrono::milliseconds timeout);
 
-  /// Ends all waits, of groups that were split from this one too: the rank is gone.
+  /// Ends all waits, also of groups that were split from this one, because the rank
+  /// failed.
   void fail(int rank);
 
-  /// The first rank that failed; -1 while none has.
+  /// Returns the first rank that failed, -1 if none did.
   int failed_rank();
 
-  /// The group of one color of one split; the same object for all its ranks.
+  /// Returns the group of one color of one split, the same object for all its ranks.
   std::shared_ptr<ThreadGroup> child(int64_t sequence, int color, int size);
 
-  /// Of the ranks' `number`th Rpc; the same object for all of them.
+  /// Returns the mailboxes of the `number`th Rpc, the same object for all ranks.
   std::shared_ptr<ThreadMailboxes> mailboxes(int64_t number);
 
  private:
@@ -83,7 +85,7 @@ class ThreadGroup {
   };
   using Mailbox = std::pair<std::deque<Message>, std::deque<Message>>;
 
-  // finish() takes the mutex; the others are called with it.
+  // finish() locks the mutex; the others are called with it locked.
   void finish(Meeting& meeting, const Combine& combine);
   Mailbox& mailbox(int from, int to, int tag);
   void deliver(std::deque<Message>& sent, std::deque<Message>& received);

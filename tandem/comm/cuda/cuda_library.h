@@ -29,7 +29,7 @@ struct CudaDevice {
 /// The GPUs that this process can use.
 struct CudaFacts {
   std::vector<CudaDevice> devices;
-  // The driver's reason if there are none; else "".
+  // The driver's reason if there are no GPUs, otherwise "".
   std::string why_none;
 };
 
@@ -43,15 +43,16 @@ struct CudaVersions {
 
 /// The functions of libtandem_cuda.so, which alone is compiled with CUDA's headers and
 /// brings LibTorch's operators for CUDA into the process. All are thread-safe and throw
-/// std::exception in CUDA's words.
+/// std::exception with CUDA's message.
 struct CudaLibrary {
-  /// Asks the driver, so not before a fork: a child process cannot use GPUs that its
-  /// parent has used.
+  /// Returns the GPUs of this host. It asks the driver, so do not call it before a
+  /// fork: a child process cannot use GPUs that its parent has used.
   CudaFacts (*find_devices)();
 
+  /// Returns the versions of the driver and of the libraries.
   CudaVersions (*find_versions)();
 
-  /// Makes the GPU of that number the calling thread's current device.
+  /// Makes a GPU the calling thread's current device.
   at::Device (*use_device)(int index);
 
   /// Free memory of a GPU, in bytes.
@@ -60,7 +61,7 @@ struct CudaLibrary {
   /// Peak memory that LibTorch's allocator has reserved on a GPU, in bytes.
   int64_t (*peak_bytes)(int index);
 
-  /// The name of a GPU on its host, the same in every process: its PCI bus ID.
+  /// Returns a GPU's PCI bus ID, which is equal in all processes of the host.
   std::string (*bus_id)(int index);
 
   /// ProcessGroupNCCL. Its watchdog aborts an operation after `timeout` and leaves the
@@ -70,13 +71,13 @@ struct CudaLibrary {
       std::chrono::milliseconds timeout);
 };
 
-/// Loads cuda_library_path() (base/files.h) at the first call. Call it before
-/// anything asks LibTorch for CUDA, which remembers the answer. Thread-safe.
+/// Loads cuda_library_path() (base/files.h) at the first call. Call it before any code
+/// asks LibTorch for CUDA, because LibTorch caches the answer. Thread-safe.
 ///
 /// Throws ConfigError if there is no such library or it cannot be loaded.
 const CudaLibrary& load_cuda_library();
 
-/// A placement on the GPU of that number, which becomes the calling thread's device.
+/// Returns a placement on a GPU, which becomes the calling thread's current device.
 ///
 /// Throws ConfigError if there is no such GPU.
 Placement cuda_placement(const CudaLibrary& cuda, int index, const CudaFacts& facts);

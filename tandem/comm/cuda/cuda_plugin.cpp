@@ -1,5 +1,5 @@
-// libtandem_cuda.so (cuda_library.h). It shares nothing with the rest of the project
-// but that header, and LibTorch.
+// Implementation of libtandem_cuda.so (cuda_library.h). It includes only that header of
+// the project, and LibTorch.
 
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>

@@ -68,7 +68,7 @@ class NcclWork : public Work {
   std::chrono::milliseconds group_timeout_;
 };
 
-// Bytes of bool, which NCCL cannot add.
+// Views bool as bytes, because NCCL cannot add bool.
 at::Tensor movable(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kBool ? tensor.view(at::kByte) : tensor;
 }
@@ -247,7 +247,7 @@ std::unique_ptr<Communicator> make_cuda_communicator(
   }
   const at::Device device = *placement.device;
   const std::string missing =
-      store == nullptr ? "the ranks have no store to meet in" : "";
+      store == nullptr ? "the ranks have no rendezvous store" : "";
   const std::string obstacle = nccl_obstacle(
       *host, host_identity() + " " + cuda.bus_id(device.index()), missing);
   if (obstacle.empty()) {

@@ -22,12 +22,12 @@ RpcMessage in_main_memory(RpcMessage message) {
   return message;
 }
 
-// Of a group for devices, that for main memory.
+// If the group is for devices, the backend of its group for main memory.
 RpcBackend* backend_of(const Communicator& comm) {
   return const_cast<Communicator&>(comm).host_group().rpc_backend();
 }
 
-// Counts calls and takes tensors from devices, once for all backends.
+// Counts calls and copies tensors from devices, for all backends.
 class CountedRpc : public Rpc {
  public:
   CountedRpc(std::unique_ptr<Rpc> rpc, CommStats& stats)

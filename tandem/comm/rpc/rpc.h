@@ -11,60 +11,62 @@
 
 namespace tandem {
 
-/// A request or an answer: a header of any bytes, and tensors of any dtype, shape and
-/// device. The receiver owns the tensors that it gets, which are in main memory.
+/// A request or an answer: a header of arbitrary bytes, and tensors of any dtype, shape
+/// and device. The receiver owns its tensors, which are in main memory.
 struct RpcMessage {
   std::string header;
   std::vector<at::Tensor> tensors;
 };
 
-/// A request that this rank received. The caller waits until `reply` is called. Call it
-/// once, at any time before the Rpc is destroyed. It copies the answer's tensors before
-/// it returns.
+/// A request that this rank received. The caller waits until `reply` is called. Call
+/// `reply` once, at any time before the Rpc is destroyed. It copies the answer's
+/// tensors before it returns.
 struct RpcRequest {
-  // The rank that calls.
+  // Rank of the caller.
   int from = 0;
   RpcMessage message;
   std::function<void(RpcMessage answer)> reply;
 };
 
-/// Requests and answers between the ranks of a group. A rank may call any other rank at
-/// any time. Requests wait in a queue until the called rank takes them with next(), so
-/// one thread handles all requests of a rank (examples/rpc).
+/// Sends requests and answers between the ranks of a group. A rank may call any other
+/// rank at any time. Requests wait in a queue until the called rank gets them with
+/// next(), so one thread handles all requests of a rank (examples/rpc).
 ///
-/// Not thread-safe: at most one thread of a rank calls, takes or answers at a time.
-/// Every wait ends at the group's timeout. Destroying an Rpc drops messages that are on
-/// the way: call barrier() of the group first.
+/// Not thread-safe: only one thread of a rank may call, receive or answer at a time.
+/// Every wait ends at the group's timeout. Destroying an Rpc drops messages in transit:
+/// call barrier() of the group first.
 class Rpc {
  public:
   virtual ~Rpc() = default;
 
-  /// Sends a request to rank `peer` and waits for its answer. The tensors must not
-  /// change meanwhile.
+  /// Sends a request to rank `peer` and returns its answer. The tensors must not change
+  /// meanwhile.
   ///
-  /// Throws CommError with the peer if it is gone or does not answer in time.
+  /// Throws CommError with the peer if it has ended or does not answer in time.
   virtual RpcMessage call(int peer, RpcMessage request) = 0;
 
-  /// Waits for a request and returns the one that came first.
+  /// Waits for a request and returns the oldest.
   ///
-  /// Throws CommError if none comes in time, or, with the peer, if a rank is gone.
+  /// Throws CommError if none arrives in time, or, with the peer, if a rank has ended.
   virtual RpcRequest next() = 0;
 };
 
-/// A second base of communicators whose ranks can call each other
+/// Interface of communicators whose ranks can call each other
 /// (Communicator::rpc_backend()).
 class RpcBackend {
  public:
+  /// Returns a new Rpc. Collective.
   [[nodiscard]] virtual std::unique_ptr<Rpc> make_rpc() = 0;
 
-  /// What all its Rpcs have done; each request or answer sent counts as an operation.
+  /// Statistics of all its Rpcs. Each request or answer that is sent counts as an
+  /// operation.
   CommStats rpc_stats;
 
  protected:
   ~RpcBackend() = default;
 };
 
-/// Whether ranks of this group can call each other.
+/// Returns whether ranks of this group can call each other.
 bool has_rpc(const Communicator& comm);
 
 /// Returns an Rpc between the ranks of a group. Collective: every rank of the group
@@ -72,10 +74,10 @@ bool has_rpc(const Communicator& comm);
 /// between thread ranks, through shared memory between processes of one host, and
 /// through LibTorch's TensorPipe over Gloo.
 ///
-/// Throws ConfigError if has_rpc() is false, CommError if not all ranks come in time.
+/// Throws ConfigError if has_rpc() is false, CommError if not all ranks arrive in time.
 [[nodiscard]] std::unique_ptr<Rpc> make_rpc(Communicator& comm);
 
-/// The stats of collectives and calls together.
+/// Returns the statistics of collectives and calls together.
 CommStats all_stats(const Communicator& comm);
 
 }  // namespace tandem

@@ -46,7 +46,7 @@ MessagePtr to_torch(rpc::MessageType type, int from, RpcMessage message) {
 
 int sender_of(const rpc::Message& message) {
   int32_t rank = 0;
-  TANDEM_CHECK(message.payload().size() >= sizeof(rank), "a message without a sender");
+  TANDEM_CHECK(message.payload().size() >= sizeof(rank), "the message has no sender");
   std::memcpy(&rank, message.payload().data(), sizeof(rank));
   return rank;
 }
@@ -57,7 +57,7 @@ RpcMessage from_torch(rpc::Message& message) {
       std::string(payload.begin() + sizeof(int32_t), payload.end()), message.tensors()};
 }
 
-// Requests that have come in and that nobody has taken yet. Thread-safe.
+// Queue of received requests. Thread-safe.
 class Queue {
  public:
   void push(RpcRequest request) {
@@ -86,8 +86,8 @@ void complete(rpc::JitFuture& future, const MessagePtr& message) {
   future.markCompleted(c10::IValue(message), message->getStorages());
 }
 
-// What the agent's threads do with a message. Ours only: LibTorch's own kinds, by which
-// a peer could call any operator, are refused.
+// Handles messages on the agent's threads. It rejects LibTorch's own message types, by
+// which a peer could call any operator.
 class Callback : public rpc::RequestCallback {
  public:
   Callback(std::shared_ptr<Queue> queue, int rank)
@@ -102,7 +102,7 @@ class Callback : public rpc::RequestCallback {
       const auto answer =
           message.type() == kLook
               ? to_torch(kAnswer, rank_, {})
-              : rpc::createExceptionResponse("no such kind of message", message.id());
+              : rpc::createExceptionResponse("unknown message type", message.id());
       answer->setId(message.id());
       complete(*future, answer);
     }
@@ -129,7 +129,7 @@ class Callback : public rpc::RequestCallback {
   int rank_;
 };
 
-// The agent would guess its address from the host's name; only a variable stops it.
+// Without this variable the agent guesses its address from the host's name.
 void name_interface(const std::string& address) {
   for (const auto& own : interface_addresses()) {
     if (own.address == address) {
@@ -218,7 +218,8 @@ class TensorPipeRpc : public Rpc {
         "the answer of rank " + std::to_string(peer), first_line(error), peer);
   }
 
-  // A rank that only waits would not learn that a peer is gone.
+  // Checks the peers, since a rank that only waits would not notice that a peer has
+  // ended.
   void look_after_peers() {
     for (size_t peer = 0; peer < looks_.size(); ++peer) {
       if (static_cast<int>(peer) == rank_) {
@@ -238,7 +239,7 @@ class TensorPipeRpc : public Rpc {
   int rank_;
   Milliseconds timeout_;
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
-  // For each peer the question whether it is there, while it is unanswered.
+  // Unanswered check of each peer.
   std::vector<FuturePtr> looks_;
   std::shared_ptr<rpc::TensorPipeAgent> agent_;
 };

@@ -10,25 +10,26 @@
 
 namespace tandem {
 
+/// Settings of calls over TensorPipe.
 struct TensorPipeOptions {
-  // Address of the network interface to use, where TP_SOCKET_IFNAME names none.
+  // Address of the network interface to use, if TP_SOCKET_IFNAME is not set.
   std::string address = "127.0.0.1";
-  // The only ones that may connect to this rank; empty: anyone (store/admission.h).
+  // Addresses that may connect to this rank; empty: all addresses (AddressFilter).
   std::set<std::string> admitted;
-  // Longest wait for an answer, a request, and a rank that is late at the start.
+  // Longest wait for an answer, for a request, and for a rank at the start.
   std::chrono::milliseconds timeout{300'000};
 
-  // --- speed ---
-  // Threads that take messages apart.
+  // Threads that decode messages.
   int threads = 2;
 };
 
-/// Calls between rank processes through LibTorch's TensorPipe agent, without Python:
-/// shared memory on one host, TCP between hosts. The ranks meet in `store` under
-/// `name`, which must be new. One agent per process: two would never end.
+/// Returns calls between rank processes through LibTorch's TensorPipe agent, without
+/// Python: shared memory on one host, TCP between hosts. The ranks meet in `store`
+/// under `name`, which must be new. Only one agent may exist per process: two would
+/// never end.
 ///
-/// While a rank waits for requests it asks about once a second whether the others are
-/// still there, as nobody else would tell it.
+/// While a rank waits for requests, it checks about once a second that the other ranks
+/// still exist.
 std::unique_ptr<Rpc> make_tensorpipe_rpc(
     std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,
     const TensorPipeOptions& options = {});

@@ -33,7 +33,7 @@ struct ThreadMailboxes::State {
   State(int size, std::chrono::milliseconds limit)
       : timeout(limit), requests(static_cast<size_t>(size)) {}
 
-  // Throws when `ready` does not come true.
+  // Waits until `ready` returns true. Throws CommError at the timeout.
   template <typename Ready>
   void wait(std::unique_lock<std::mutex>& lock, const std::string& what, Ready ready) {
     const bool ended =
@@ -52,7 +52,7 @@ struct ThreadMailboxes::State {
   std::mutex mutex;
   std::condition_variable changed;
   int failed_rank = -1;
-  // By the rank that is asked.
+  // Indexed by the called rank.
   std::vector<std::deque<RpcRequest>> requests;
 };
 
@@ -68,7 +68,7 @@ class ThreadRpc : public Rpc {
     RpcRequest arriving;
     arriving.from = rank_;
     arriving.message = copy_of(std::move(request));
-    // Weak, since a request that nobody takes stays in the state itself.
+    // Weak, because a request that is never received stays in the state.
     arriving.reply = [owner = std::weak_ptr(state_), call](RpcMessage answer) {
       const auto state = owner.lock();
       if (state == nullptr) {

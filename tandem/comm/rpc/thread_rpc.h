@@ -7,13 +7,13 @@
 
 namespace tandem {
 
-/// The mailboxes of thread ranks that call each other; shared by them. Thread-safe.
+/// Mailboxes that thread ranks share to call each other. Thread-safe.
 class ThreadMailboxes {
  public:
   ThreadMailboxes(int size, std::chrono::milliseconds timeout);
   ~ThreadMailboxes();
 
-  /// Ends all waits: the rank is gone.
+  /// Ends all waits, because a rank failed.
   void fail(int rank);
 
   struct State;
@@ -25,7 +25,7 @@ class ThreadMailboxes {
   std::shared_ptr<State> state_;
 };
 
-/// One rank's access to them.
+/// Returns one rank's access to the mailboxes.
 std::unique_ptr<Rpc> make_thread_rpc(
     const std::shared_ptr<ThreadMailboxes>& mailboxes, int rank);
 

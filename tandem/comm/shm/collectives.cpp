@@ -13,7 +13,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Block = ShmRankBlock;
 
-// Deep enough that a rank writes a chunk while the others read the last one.
+// With two rounds a rank writes a chunk while the others read the previous one.
 constexpr int64_t kRoundsAhead = 2;
 
 uint64_t pack(char name, int reduction, int root, at::ScalarType dtype) {
@@ -74,7 +74,7 @@ ShmCollectives::ShmCollectives(ShmGroup group) : group_(std::move(group)) {
 
 ShmCollectives::~ShmCollectives() {
   group_.family->remove(*this);
-  // A rank that waits for this one must learn that it is gone.
+  // A rank that waits for this one must notice its end.
   group_.region->leave();
   group_.family->ring(group_.family_ranks);
 }
@@ -117,7 +117,7 @@ bool ShmCollectives::test(const ShmOperation& operation) {
 void ShmCollectives::wait(
     const ShmOperation& operation, std::chrono::milliseconds timeout) {
   const auto limit = timeout.count() > 0 ? timeout : group_.timeout;
-  // It is set after the first sleep: asking for the time takes as long as a small sum.
+  // Set after the first sleep, since reading the clock takes as long as a small sum.
   Clock::time_point deadline{};
   const auto awake = [&] {
     const auto now = Clock::now();
@@ -199,7 +199,7 @@ void ShmCollectives::check_same_call(const ShmOperation& operation) const {
   }
 }
 
-// Returns whether anything moved. An operation that ended has left the queue.
+// Returns whether anything changed. An operation that ended has left the queue.
 bool ShmCollectives::advance(ShmOperation& operation) {
   if (!operation.announced_) {
     return false;
@@ -237,8 +237,8 @@ void ShmCollectives::take_small(ShmOperation& operation) {
   end(operation);
 }
 
-// One tensor that is not shared decides that the operation goes by chunks. So a rank
-// with such a tensor begins at once; the others wait until all have announced.
+// If one tensor is not shared, the operation uses chunks. So a rank with such a tensor
+// begins immediately, and the others wait until all have announced.
 bool ShmCollectives::start_rounds(ShmOperation& operation, bool all_here) {
   if (operation.started_) {
     return true;
@@ -258,7 +258,8 @@ bool ShmCollectives::start_rounds(ShmOperation& operation, bool all_here) {
   return true;
 }
 
-// The ranks' tensors as they are mapped here; none when some rank's is not shared.
+// Returns the addresses at which the ranks' tensors are mapped here, or none if a
+// rank's tensor is not shared.
 PerRank<char> ShmCollectives::shared_places(const ShmOperation& operation) const {
   const auto slot = operation.number_ % Block::kAnnouncements;
   PerRank<char> places;
@@ -334,8 +335,8 @@ void ShmCollectives::end(ShmOperation& operation) {
   queue_.pop_front();
 }
 
-// The rank whose part the operation at the front of the queue waits for; -1 when all
-// parts are there, and only room for the next one is awaited.
+// Returns the rank for whose part the operation at the front of the queue waits.
+// Returns -1 if all parts have arrived and the operation waits only for space.
 int ShmCollectives::awaited_rank(const ShmOperation& operation) const {
   const auto& front = queue_.empty() ? operation : *queue_.front();
   const auto slot = front.number_ % Block::kAnnouncements;
@@ -375,7 +376,7 @@ void ShmCollectives::look_for_lost_ranks(const ShmOperation& operation) {
     return;
   }
   lost = died ? lost : awaited;
-  // What the rank did before it ended may be all that was wanted.
+  // The work that the rank did before it ended may be sufficient.
   progress();
   if (!operation.ended_ && error_.empty()) {
     fail("rank " + std::to_string(lost) + (died ? " died" : " left the group"), lost);

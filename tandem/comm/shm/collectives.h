@@ -12,13 +12,13 @@
 
 namespace tandem {
 
-/// A group of ranks, and its place in the family.
+/// A group of ranks and their numbers in the family.
 struct ShmGroup {
   std::shared_ptr<ShmFamily> family;
-  // This group's own region; the family's where the group is all of the family.
+  // Region of this group; that of the family if the group is the whole family.
   std::shared_ptr<ShmRegion> region;
   int rank = 0;
-  // The rank in the family of each rank of the group.
+  // Rank in the family of each rank of the group.
   std::vector<int> family_ranks;
   std::chrono::milliseconds timeout{};
 
@@ -26,24 +26,25 @@ struct ShmGroup {
     return static_cast<int>(family_ranks.size());
   }
 
-  /// -1 while `member` lives. When it died: the rank whose death was noticed first, or
-  /// `member` if that rank is not in this group.
+  /// Returns -1 while `member` exists. After its death, returns the rank whose death
+  /// was noticed first, or `member` if that rank is not in this group.
   int lost_with(int member) const;
 };
 
-/// Takes a group's collectives through their rounds, in the order of their start.
+/// Executes a group's collectives in rounds, in the order of their start.
 ///
-/// A start announces the operation and returns. The rest is done in calls of this rank,
-/// whichever they are, as soon as all have announced: so a rank that is ahead does not
-/// wait until it has to. An operation of more than ShmAnnouncement::kPayloadBytes goes
-/// in rounds, each through the next chunk of every rank; here rank 1 comes late:
+/// start() announces the operation and returns. The rest happens in later calls of this
+/// rank, of any kind, as soon as all ranks have announced the operation. So a rank that
+/// is ahead waits only if it has to. An operation of more than
+/// ShmAnnouncement::kPayloadBytes has several rounds, each through the next chunk of
+/// every rank. In this example rank 1 is late:
 ///
 ///   rank 0   announce  fill 0  fill 1  (waits)                   take 0  fill 2
 ///   rank 1                             announce  fill 0  take 0  fill 1  take 1
 ///
 /// A rank fills at most two rounds more than it has taken, and takes a round when all
-/// have filled it. So it never has more than four chunks filled that another has yet to
-/// take; a block has eight. The order of memory behind this is described in region.h.
+/// ranks have filled it. So it never has more than four filled chunks that another rank
+/// has yet to take, and a block has eight. region.h describes the memory order.
 class ShmCollectives : public ShmProgress {
  public:
   explicit ShmCollectives(ShmGroup group);
@@ -58,6 +59,7 @@ class ShmCollectives : public ShmProgress {
     return group_.size();
   }
 
+  /// Announces an operation.
   [[nodiscard]] WorkPtr start(std::shared_ptr<ShmOperation> operation);
 
   bool progress() override;
@@ -65,7 +67,7 @@ class ShmCollectives : public ShmProgress {
   bool test(const ShmOperation& operation);
   void wait(const ShmOperation& operation, std::chrono::milliseconds timeout);
 
-  /// The rank that died or left, as far as is known; else -1.
+  /// Returns a rank that died or left, -1 if none is known.
   int failed_rank() const {
     return failed_rank_;
   }
@@ -96,7 +98,7 @@ class ShmCollectives : public ShmProgress {
   size_t num_announced_ = 0;
   uint64_t next_operation_ = 0;
   uint64_t next_chunk_ = 0;
-  // The least of all ranks' counters, when this rank last looked.
+  // Minimum of all ranks' counters when this rank last read them.
   uint64_t operations_done_ = 0;
   uint64_t chunks_done_ = 0;
   bool wrote_ = false;

@@ -11,16 +11,16 @@
 
 namespace tandem {
 
-/// Something that can be moved on without waiting for anyone.
+/// Something that can make progress without waiting.
 class ShmProgress {
  public:
   virtual ~ShmProgress() = default;
-  /// Whether anything moved.
+  /// Returns whether anything changed.
   virtual bool progress() = 0;
 };
 
-/// A rank among all ranks that met. Groups that split off share it: the region in which
-/// the rank sleeps and dies, and its buffers.
+/// A rank among all ranks that met. Groups that were split from them share it: the
+/// region in which the rank sleeps and dies, and its buffers.
 class ShmFamily {
  public:
   ShmFamily(std::shared_ptr<ShmRegion> region, int rank, int size);
@@ -35,17 +35,17 @@ class ShmFamily {
     return *segments_;
   }
 
-  /// While a rank waits in one group it moves what it has in all of them.
+  /// Adds a group. While a rank waits in one group, it makes progress in all of them.
   void add(ShmProgress& group);
   void remove(ShmProgress& group);
   bool progress();
 
-  /// Rings those of `ranks` (of the family) that sleep, after something was written for
-  /// them, and notes this rank's core.
+  /// Rings all ranks of `ranks` (numbered in the family) that sleep, after data were
+  /// written for them, and records this rank's core.
   void ring(const std::vector<int>& ranks) const;
 
-  /// Makes progress until `ended`: looks on, gives way, then sleeps (see ShmWait).
-  /// After every sleep, which takes 20 ms if nobody rings, it calls `awake`.
+  /// Makes progress until `ended`: polls, yields, then sleeps (see ShmWait). After
+  /// every sleep, which takes 20 ms if no rank rings, it calls `awake`.
   void wait(const std::function<bool()>& ended, const std::function<void()>& awake);
 
  private:

@@ -21,7 +21,7 @@ int64_t bytes_in(const ShmRing& ring) {
       ring.read.load(std::memory_order_relaxed));
 }
 
-// Past its end the ring goes on at its beginning, so there may be two pieces to copy.
+// The ring continues at its beginning, so there may be two pieces to copy.
 void write_ring(ShmRing& ring, const void* from, int64_t bytes) {
   const uint64_t at = ring.written.load(std::memory_order_relaxed);
   const size_t place = at % ShmRing::kBytes;
@@ -68,7 +68,7 @@ class ShmMessages::Message : public Work {
   int peer;
   Header header;
   char* memory;
-  // Bytes of header and tensor that went into the ring.
+  // Bytes of header and tensor that were written to the ring.
   int64_t sent = 0;
   bool ended = false;
   std::string error;
@@ -149,8 +149,8 @@ bool ShmMessages::push(int peer) {
   return moved;
 }
 
-// Takes from the ring only while something is wanted: what nobody asks for stays there,
-// so that a sender far ahead fills its ring and then waits.
+// Reads the ring only while a recv() waits. Other data stay there, so that a sender far
+// ahead fills its ring and then waits.
 bool ShmMessages::pull(int from) {
   auto& peer = peers_[static_cast<size_t>(from)];
   ShmRing& ring = group_.region->ring(from, group_.rank);
@@ -184,8 +184,8 @@ bool ShmMessages::begin_arrival(int from) {
   auto& peer = peers_[static_cast<size_t>(from)];
   Arrival arrival;
   read_ring(ring, &arrival.header, sizeof(Header));
-  // What is kept of this tag came before, when nobody waited for it: so the first that
-  // waits for the tag waits for this message.
+  // Kept messages of this tag arrived earlier, when no recv() waited for them. So the
+  // first recv() that waits for the tag waits for this message.
   const auto wanted = std::find_if(
       peer.wanted.begin(), peer.wanted.end(),
       [&](const auto& message) { return message->header.tag == arrival.header.tag; });
@@ -199,7 +199,8 @@ bool ShmMessages::begin_arrival(int from) {
   return true;
 }
 
-// Gives complete arrivals to those that wait for them, in the order of each tag.
+// Delivers complete arrivals to the calls of recv() that wait for them, in the order of
+// each tag.
 void ShmMessages::match(Peer& peer) {
   for (auto message = peer.wanted.begin(); message != peer.wanted.end();) {
     const auto arrival = std::find_if(
@@ -263,7 +264,7 @@ void ShmMessages::look_for_lost_rank(const Message& message) {
   if (!died && !left) {
     return;
   }
-  // What the rank sent before it ended may be all that was wanted.
+  // The data that the rank sent before it ended may be sufficient.
   progress();
   if (!message.ended) {
     failed_rank_ = died ? lost : peer;

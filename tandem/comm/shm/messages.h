@@ -14,10 +14,12 @@
 
 namespace tandem {
 
-/// Point-to-point messages of a group, each pair of ranks through a ring of its own.
-/// A message that comes before it is wanted is kept. A send has ended when all of it is
-/// in the ring or beyond. In the ring a message is its header and then its bytes; the
-/// end of the ring may cut either. ShmRing in region.h describes the order of memory.
+/// Point-to-point messages of a group, with a separate ring for each pair of ranks.
+///
+/// A message that arrives before its recv() is kept. A send has ended when the whole
+/// message is in the ring or received. In the ring a message is its header and then its
+/// bytes; the end of the ring may divide either. ShmRing in region.h describes the
+/// memory order.
 ///
 ///   data  | rest of B  | free              | header A | bytes of A | header B | B |
 ///                      ^ written % kBytes  ^ read % kBytes
@@ -33,7 +35,7 @@ class ShmMessages : public ShmProgress {
 
   bool progress() override;
 
-  /// The rank that died or left, as far as is known; else -1.
+  /// Returns a rank that died or left, -1 if none is known.
   int failed_rank() const {
     return failed_rank_;
   }
@@ -41,15 +43,15 @@ class ShmMessages : public ShmProgress {
  private:
   class Message;
 
-  // Lies in front of a message's bytes in the ring.
+  // Precedes a message's bytes in the ring.
   struct Header {
     int64_t tag = 0;
     int64_t dtype = 0;
     int64_t bytes = 0;
   };
 
-  // A message that comes in. Its bytes go into the tensor that waits for it, or, if
-  // there is none, into `kept`.
+  // An arriving message. Its bytes are written to the tensor of its recv(), or, if
+  // there is none, to `kept`.
   struct Arrival {
     Header header;
     int64_t got = 0;
@@ -64,7 +66,7 @@ class ShmMessages : public ShmProgress {
   struct Peer {
     std::deque<std::shared_ptr<Message>> to_send;
     std::list<std::shared_ptr<Message>> wanted;
-    // The messages that are kept and, at the end, the one that is coming in.
+    // Messages that are kept and, at the end, the message that is arriving.
     std::list<Arrival> arrivals;
   };
 

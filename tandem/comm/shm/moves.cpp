@@ -1,4 +1,4 @@
-// The collectives in which one or all ranks give, and each takes what is its own.
+// Collectives in which one or all ranks write, and each rank reads its part.
 
 #include <algorithm>
 
@@ -14,8 +14,8 @@ char* memory_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<char*>(tensor.data_ptr()) : nullptr;
 }
 
-// `width` parts of bytes_ bytes each. A round carries step_ bytes of every part (the
-// last round fewer), side by side in a chunk; here with a width of 3:
+// `width` parts of bytes_ bytes each. A round moves step_ bytes of every part (the last
+// round fewer), next to each other in a chunk. Example with a width of 3:
 //
 //   chunk of round 0   | part 0, [0, step) | part 1, [0, step) | part 2, [0, step) |
 //   chunk of round 1   | part 0, [step, 2 step) | part 1 ...
@@ -45,8 +45,8 @@ class Move : public ShmOperation {
     return std::min(step_, bytes_ - begin(round));
   }
 
-  // put() copies this round's bytes of part `index` of the whole to place `place` of
-  // the payload, get() copies them back.
+  // put() copies this round's bytes of part `index` of the whole to position `place` of
+  // the payload; get() copies them back.
   void put(
       int64_t round, const char* whole, int index, char* payload, int place) const {
     copy_bytes(
@@ -91,7 +91,7 @@ class Broadcast : public Move {
 
 class AllGather : public Move {
  public:
-  // With `root` -1 all ranks take, otherwise only the root does.
+  // With `root` -1 all ranks read, otherwise only the root does.
   AllGather(
       ShmCollectives& group, const at::Tensor& output, const at::Tensor& input,
       int root)

@@ -16,9 +16,10 @@ class ShmCollectives;
 template <typename T>
 using PerRank = c10::SmallVector<T*, 8>;
 
-/// One rank's part in one collective, as the rounds that it takes. In each round every
-/// rank may put something where the others see it and, when all have, takes what it
-/// needs of theirs. A small operation has one round, which travels with the
+/// One rank's part in one collective, as a sequence of rounds.
+///
+/// In each round every rank may write data for the others and, when all ranks have,
+/// reads the data that it needs. A small operation has one round, which is part of the
 /// announcement.
 class ShmOperation : public Work {
  public:
@@ -26,11 +27,11 @@ class ShmOperation : public Work {
   void wait(std::chrono::milliseconds timeout) final;
 
  protected:
-  /// What was called; it is an error unless it is equal on all ranks.
+  /// The call. It must be equal on all ranks.
   struct Call {
-    // The letter that name_of() in collectives.cpp turns into a name.
+    // Letter that name_of() in collectives.cpp converts to a name.
     char name = ' ';
-    // A ReduceOp, or -1 where nothing is reduced.
+    // A ReduceOp, or -1 without a reduction.
     int reduction = -1;
     int root = -1;
     at::ScalarType dtype = at::kFloat;
@@ -43,29 +44,32 @@ class ShmOperation : public Work {
     return call_.root;
   }
 
-  /// The most bytes that a rank puts into a round if there is only one.
+  /// Returns the largest number of bytes of a rank in a round if there is only one
+  /// round.
   virtual int64_t bytes_at_once() const = 0;
 
-  /// The tensor that is worked on where it lies if all ranks' are in shared memory.
+  /// Returns the tensor that is processed in place if the tensors of all ranks are in
+  /// shared memory.
   virtual const at::Tensor* in_place() const {
     return nullptr;
   }
 
-  /// Gives the memory of all ranks' in_place() tensors, which are shared. It is called
-  /// before the first round, or not at all.
+  /// Passes the memory of all ranks' in_place() tensors, which are shared. It is called
+  /// before the first round, or never.
   virtual void use_shared(const PerRank<char>&) {}
 
+  /// Returns the number of rounds.
   virtual int64_t rounds() const = 0;
 
-  /// Whether a round may be filled before the one before it was taken.
+  /// Returns whether a round may be filled before the previous round was taken.
   virtual bool runs_ahead() const {
     return true;
   }
 
-  /// Puts this rank's part of a round into `payload`.
+  /// Writes this rank's part of a round to `payload`.
   virtual void fill(int64_t round, char* payload) = 0;
 
-  /// Takes from the ranks' payloads, among which is this rank's own.
+  /// Reads the ranks' payloads, which include this rank's own.
   virtual void take(int64_t round, const PerRank<const char>& payloads) = 0;
 
  private:
@@ -73,7 +77,7 @@ class ShmOperation : public Work {
 
   ShmCollectives& group_;
   Call call_;
-  // How far the operation is. Only ShmCollectives changes it.
+  // Progress of the operation. Only ShmCollectives changes it.
   uint64_t number_ = 0;
   bool announced_ = false;
   int arrived_ = 0;
@@ -83,13 +87,13 @@ class ShmOperation : public Work {
   bool ended_ = false;
 };
 
-/// The collectives over shared memory; arguments as in communicator.h.
+/// Collectives over shared memory, with the arguments of communicator.h.
 ///
-/// Sums are in rank order. Where all ranks' tensors are in shared memory, all_reduce
-/// has each rank sum its own slice, reading all tensors, and write the sum to all of
-/// them; all_gather has each rank write its part to all outputs. Otherwise each rank
-/// puts one chunk after the other where the others see it. all_reduce then sums by
-/// slices, or, with two ranks or a small tensor, the whole on each rank.
+/// Sums are in rank order. If the tensors of all ranks are in shared memory, in
+/// all_reduce each rank sums its slice of all tensors and writes the sum to all of
+/// them; in all_gather each rank writes its part to all outputs. Otherwise each rank
+/// writes chunk after chunk to shared memory. all_reduce then sums by slices, or, with
+/// two ranks or a small tensor, each rank sums the whole.
 
 std::shared_ptr<ShmOperation> shm_all_reduce(
     ShmCollectives& group, const at::Tensor& tensor, ReduceOp op);

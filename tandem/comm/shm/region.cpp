@@ -17,11 +17,11 @@ namespace tandem {
 
 namespace {
 
-// Lies in front of the blocks. The nonce is random and stands in the address: another
-// file that has taken the descriptor's number does not begin with it.
+// Precedes the blocks. The nonce is random and part of the address: if another file has
+// got the descriptor's number, it does not begin with the nonce.
 struct Header {
   uint64_t nonce;
-  // The rank + 1; 0 while all live. See first_lost() in region.h.
+  // Rank + 1; 0 while all ranks exist. See first_lost() in region.h.
   std::atomic<int32_t> first_lost;
 };
 constexpr size_t kHeaderBytes = 4096;
@@ -31,8 +31,8 @@ size_t bytes_of(int size) {
   return kHeaderBytes + ranks * sizeof(ShmRankBlock) + ranks * ranks * sizeof(ShmRing);
 }
 
-// A byte of the file stands for a rank. Its lock belongs to the open file
-// (F_OFD_SETLK), not to the process, so it also tells apart ranks that are threads.
+// Each rank has a byte of the file. Its lock belongs to the open file (F_OFD_SETLK),
+// not to the process, so it also distinguishes ranks that are threads.
 struct flock lock_of(int rank) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -57,7 +57,7 @@ std::shared_ptr<ShmRegion> ShmRegion::create(int size) {
   const uint64_t nonce = (uint64_t{random()} << 32 | random()) | 1;
   const int fd = memfd_create("tandem-ranks", MFD_CLOEXEC);
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes_of(size))) != 0) {
-    refuse("make shared memory");
+    refuse("create shared memory");
   }
   std::shared_ptr<ShmRegion> region(new ShmRegion(fd, size, nonce));
   reinterpret_cast<Header*>(region->memory_)->nonce = nonce;
@@ -73,7 +73,7 @@ std::shared_ptr<ShmRegion> ShmRegion::attach(const std::string& address, int siz
       static_cast<bool>(std::istringstream(address) >> host >> pid >> made >> nonce);
   if (host != host_identity()) {
     throw ConfigError(
-        "[comm] backend shm is for ranks of one host, but a rank is on another host "
+        "[comm] backend shm needs all ranks on one host, but a rank is on another host "
         "than rank 0, or in another container; use --backend gloo");
   }
   if (!read || nonce == 0) {

@@ -15,21 +15,22 @@ namespace tandem {
 
 namespace {
 
-// A segment's name is its slot, in the low 16 bits, and above them its version there,
-// which begins at 1: so no segment is named 0.
+// A segment's name is its slot in the low 16 bits, and its version above them. Versions
+// begin at 1, so no segment has the name 0.
 constexpr int kSlotBits = 16;
 
 size_t slot_of(uint64_t segment) {
   return segment & ((uint64_t{1} << kSlotBits) - 1);
 }
 
-// Returns null when the file cannot be mapped.
+// Returns null if the file cannot be mapped.
 char* map_file(int fd, size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) {
     return nullptr;
   }
-  // Large pages, where the system has them for shared memory, miss the TLB less.
+  // Large pages, if the system supports them for shared memory, miss the TLB less
+  // often.
   madvise(memory, bytes, MADV_HUGEPAGE);
   return static_cast<char*>(memory);
 }

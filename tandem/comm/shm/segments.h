@@ -12,33 +12,33 @@
 
 namespace tandem {
 
-/// The buffers that ranks let each other map: a reduction then reads and writes them
-/// where they lie.
+/// Buffers that ranks map from each other, so that a reduction reads and writes them in
+/// place.
 ///
-/// A rank makes one without asking the others, who map it (by the descriptor in
-/// /proc) when an announcement names it first. allocate() and the end of a buffer may
-/// come from any thread, all else from the communicator's. What orders the entries that
-/// others read is said at ShmSegmentEntry.
+/// A rank creates a buffer alone. Other ranks map it, by its descriptor in /proc, when
+/// an announcement first names it. allocate() and the end of a buffer are thread-safe;
+/// all other functions belong to the communicator's thread. ShmSegmentEntry describes
+/// the memory order of the entries that other ranks read.
 class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
  public:
-  /// `rank` of `size` in the family's region; groups that split off keep both.
+  /// `rank` of `size` in the family's region; groups that were split from it keep both.
   ShmSegments(std::shared_ptr<ShmRegion> region, int rank, int size);
   ~ShmSegments();
 
-  /// A flat tensor of zeros, 64-byte aligned; undefined where no place in the table, or
-  /// no memory, is left.
+  /// Returns a flat tensor of zeros, 64-byte aligned. It is undefined if no entry or no
+  /// memory is left.
   at::Tensor allocate(int64_t numel, at::ScalarType dtype);
 
-  /// Where memory lies, as other ranks find it; nullopt when it is in none of this
-  /// rank's buffers.
+  /// Place of memory for other ranks. find() returns nullopt if the memory is in none
+  /// of this rank's buffers.
   struct Location {
     uint64_t segment = 0;
     uint64_t offset = 0;
   };
   std::optional<Location> find(const void* memory, size_t bytes);
 
-  /// Another rank's memory as it is mapped here. Throws std::runtime_error when it
-  /// cannot be mapped.
+  /// Returns the address at which another rank's memory is mapped here. Throws
+  /// std::runtime_error if it cannot be mapped.
   char* open(int rank, const Location& place);
 
  private:
@@ -60,8 +60,8 @@ class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
   int rank_;
   std::mutex mutex_;
   std::vector<Own> own_;
-  // Indexed by rank, then slot. An old buffer stays mapped until a new one that comes
-  // to its slot is opened.
+  // Indexed by rank, then slot. An old buffer stays mapped until a new buffer in its
+  // slot is opened.
   std::vector<std::vector<Foreign>> foreign_;
 };
 

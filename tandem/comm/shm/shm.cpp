@@ -21,7 +21,7 @@ namespace {
 const at::Tensor& in_main_memory(const at::Tensor& tensor) {
   if (tensor.defined() && !tensor.device().is_cpu()) {
     throw ConfigError(
-        "[comm] backend shm takes tensors in main memory, not on " +
+        "[comm] backend shm needs tensors in main memory, got one on " +
         tensor.device().str() + "; use --device cpu");
   }
   return tensor;
@@ -91,10 +91,10 @@ class ShmCommunicator : public Communicator, public RpcBackend {
   }
 
  private:
-  // The part of this group with the color; without a region where that is one rank.
+  // Returns the part of this group with the color, without a region if it has one rank.
   ShmGroup split_group(int color);
 
-  // Room for an address, which travels as a tensor of characters.
+  // Size of an address, which is sent as a tensor of characters.
   static constexpr int64_t kAddressBytes = 256;
 
   ShmGroup group_;
@@ -115,13 +115,14 @@ ShmGroup ShmCommunicator::split_group(int color) {
       part.family_ranks.push_back(group_.family_ranks[static_cast<size_t>(other)]);
     }
   }
-  // The first rank of each color makes the region.
+  // The first rank of each color creates the region.
   auto mine = at::zeros({kAddressBytes}, at::kChar);
   if (place.size > 1 && place.rank == 0) {
     part.region = ShmRegion::create(place.size);
     const std::string address = part.region->address();
     TANDEM_CHECK(
-        static_cast<int64_t>(address.size()) < kAddressBytes, "a longer address");
+        static_cast<int64_t>(address.size()) < kAddressBytes,
+        "the address is too long");
     std::copy(address.begin(), address.end(), mine.data_ptr<int8_t>());
   }
   const auto addresses = stack(mine, "split");
@@ -144,31 +145,31 @@ std::unique_ptr<Communicator> ShmCommunicator::split(int color) {
   return std::make_unique<ShmCommunicator>(part);
 }
 
-// The ranks meet in the store. Rank 0 makes the region; each says whether it could
-// attach, and rank 0 tells all whether all could.
+// The meeting of the ranks in the store. Rank 0 creates the region, each rank reports
+// whether it could attach, and rank 0 reports to all whether all could.
 class Meeting {
  public:
   Meeting(StoreClient& store, std::string name, int rank, int size)
       : store_(store), name_(std::move(name)), rank_(rank), size_(size) {}
 
-  // Returns null when not all could; `why_not` then says why. What the store refuses
-  // is no reason to go on without the region, and is thrown.
+  // Returns null, with the reason in `why_not`, if not all could attach. Errors of the
+  // store are thrown instead, since the run cannot continue.
   std::shared_ptr<ShmRegion> meet(const Deadline& forming, std::string& why_not) {
-    const bool is_maker = rank_ == 0;
-    const auto address = is_maker ? "" : store_.get(key("region"), forming.left());
+    const bool creates = rank_ == 0;
+    const auto address = creates ? "" : store_.get(key("region"), forming.left());
     std::shared_ptr<ShmRegion> region;
     std::string report;
     try {
-      region = is_maker ? ShmRegion::create(size_) : ShmRegion::attach(address, size_);
+      region = creates ? ShmRegion::create(size_) : ShmRegion::attach(address, size_);
       region->enter(rank_);
     } catch (const ConfigError& error) {
       report = error.what();
     }
-    if (is_maker) {
+    if (creates) {
       store_.set(key("region"), region != nullptr ? region->address() : "none");
     }
     store_.set(key("came", rank_), report);
-    if (is_maker) {
+    if (creates) {
       store_.set(key("verdict"), verdict(forming));
     }
     why_not = store_.get(key("verdict"), forming.left());

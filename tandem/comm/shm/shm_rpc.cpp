@@ -14,15 +14,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Tags, which tell a request from an answer on its way between the same two ranks.
+// Tags that distinguish requests from answers between two ranks.
 constexpr int kRequest = 0;
 constexpr int kAnswer = 1;
 
-// Tensors up to this size go through the ring.
+// Largest tensor that is sent through the ring, in bytes.
 constexpr size_t kInRing = 4096;
 
-// How long reply() pushes on what does not fit into the ring, for a server that does
-// something else next.
+// Longest time that reply() continues to send data that do not fit into the ring, for a
+// server that then does other work.
 constexpr std::chrono::milliseconds kPushOn{20};
 
 using Location = ShmSegments::Location;
@@ -31,9 +31,9 @@ at::Tensor make_bytes(int64_t count) {
   return at::empty({count}, at::kChar);
 }
 
-// What there is to know of a message before its tensors: the header's length and text,
-// then of each tensor its place, dtype, number of dimensions and sizes. Segment 0 says
-// that the bytes follow.
+// Description of a message before its tensors: the header's length and text, then for
+// each tensor its place, dtype, number of dimensions and sizes. Segment 0 means that
+// the bytes follow.
 class Description {
  public:
   Description(const RpcMessage& message, const std::vector<Location>& places) {
@@ -60,7 +60,7 @@ class Description {
     return tensor;
   }
 
-  // The message, with tensors that are still empty, and where their values are.
+  // Returns the message with empty tensors, and the places of their values.
   RpcMessage message(std::vector<Location>& places) const {
     RpcMessage message;
     size_t at = 0;
@@ -89,7 +89,7 @@ class Description {
 
   int64_t take(size_t& at) const {
     int64_t number = 0;
-    TANDEM_CHECK(at + sizeof(number) <= text_.size(), "a message cut short");
+    TANDEM_CHECK(at + sizeof(number) <= text_.size(), "the message is truncated");
     std::memcpy(&number, text_.data() + at, sizeof(number));
     at += sizeof(number);
     return number;
@@ -98,16 +98,17 @@ class Description {
   std::string text_;
 };
 
-// Shared memory for the tensors of one message at a time. Its receiver has copied the
-// one before when the next is put here: it has answered, or asked again.
+// Shared memory for the tensors of one message at a time. When the next message is
+// written here, the receiver has copied the previous one: it has answered, or asked
+// again.
 class Room {
  public:
   static size_t aligned(size_t bytes) {
     return (bytes + 63) / 64 * 64;
   }
 
-  // For tensors of so many bytes, alignment included; stays empty where there is no
-  // memory.
+  // Prepares for tensors of `bytes` bytes in total, alignment included. Stays empty if
+  // there is no memory.
   void begin(ShmSegments& segments, size_t bytes) {
     used_ = 0;
     if (!memory_.defined() || memory_.nbytes() < bytes) {
@@ -116,7 +117,7 @@ class Room {
     }
   }
 
-  // Where the copy is; null where it does not fit.
+  // Copies a tensor and returns the copy's address, null if it does not fit.
   void* add(const at::Tensor& tensor) {
     if (!memory_.defined() || used_ + tensor.nbytes() > memory_.nbytes()) {
       return nullptr;
@@ -132,7 +133,7 @@ class Room {
   size_t used_ = 0;
 };
 
-// Messages of one kind from one peer, as they come in.
+// Receives messages of one kind from one peer.
 class Incoming {
  public:
   Incoming(const ShmGroup& group, ShmMessages& messages, int peer, int tag)
@@ -144,7 +145,7 @@ class Incoming {
     expect_frame();
   }
 
-  // Moves on; whether a message is complete, which take() then gives.
+  // Makes progress. Returns whether a message is complete; take() returns it.
   bool complete() {
     while (stage_ != Stage::complete && all_here()) {
       next_stage();
@@ -163,7 +164,7 @@ class Incoming {
 
   bool all_here() {
     while (!awaited_.empty() && awaited_.back()->test()) {
-      // Throws when it is not what was expected.
+      // Throws if the message is not as expected.
       awaited_.back()->wait();
       awaited_.pop_back();
     }
@@ -235,8 +236,8 @@ class ShmRpc : public Rpc {
 
   RpcMessage call(int peer, RpcMessage request) override {
     auto& there = at(peer);
-    // The tensors are not touched until the answer is here: those in shared memory stay
-    // where they are.
+    // The tensors do not change until the answer arrives, so those in shared memory
+    // stay in place.
     std::vector<Location> places;
     for (auto& tensor : request.tensors) {
       tensor = tensor.contiguous();
@@ -286,12 +287,12 @@ class ShmRpc : public Rpc {
     return tensor.nbytes() <= kInRing;
   }
 
-  // Segment 0 where others cannot see the tensor.
+  // Returns segment 0 if other ranks cannot access the tensor.
   Location find(const at::Tensor& tensor) {
     return segments().find(tensor.data_ptr(), tensor.nbytes()).value_or(Location{});
   }
 
-  // Copies the large tensors without a place into the room.
+  // Copies large tensors that have no place to the shared memory of `room`.
   void put(const RpcMessage& message, std::vector<Location>& places, Room& room) {
     const auto wanted = [&](size_t i) {
       return places[i].segment == 0 && !is_small(message.tensors[i]);
@@ -312,7 +313,7 @@ class ShmRpc : public Rpc {
     }
   }
 
-  // In turn, so that no rank waits behind one that asks without end.
+  // Round robin, so that a rank that sends many requests does not block the others.
   Peer* first_ready() {
     for (size_t i = 0; i < peers_.size(); ++i) {
       auto& peer = peers_[(next_ + i) % peers_.size()];
@@ -324,7 +325,7 @@ class ShmRpc : public Rpc {
     return nullptr;
   }
 
-  // The last part's work. The queue of what is to be sent keeps the tensors.
+  // Returns the work of the last part. The send queue keeps the tensors.
   [[nodiscard]] WorkPtr send(
       int peer, int tag, const RpcMessage& message,
       const std::vector<Location>& places) {
@@ -356,7 +357,7 @@ class ShmRpc : public Rpc {
     group_.family->wait([&] { return sent->test() || Clock::now() >= end; }, [] {});
   }
 
-  // Throws CommError at the group's timeout, or when `peer` (-1: any) is gone.
+  // Throws CommError at the group's timeout, or if `peer` (-1: any rank) has ended.
   void wait_until(
       const std::function<bool()>& ready, const std::string& what, int peer) {
     const auto deadline = Clock::now() + group_.timeout;
@@ -376,7 +377,7 @@ class ShmRpc : public Rpc {
       const bool left =
           (wanted < 0 || wanted == peer.rank) &&
           group_.region->block(peer.rank).state.load() == ShmRankBlock::left;
-      // What it sent before it ended may be all that is wanted.
+      // The data that it sent before it ended may be sufficient.
       if ((lost >= 0 || left) && !ready()) {
         const int gone = lost >= 0 ? lost : peer.rank;
         throw CommError(
@@ -389,7 +390,7 @@ class ShmRpc : public Rpc {
 
   ShmGroup group_;
   ShmMessages messages_;
-  // All but this rank, in order.
+  // All ranks but this one, in order.
   std::vector<Peer> peers_;
   size_t next_ = 0;
 };

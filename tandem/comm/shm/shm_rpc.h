@@ -7,15 +7,15 @@
 
 namespace tandem {
 
-/// Calls between the ranks of a host, as point-to-point messages of a group that is for
-/// nothing else. No thread runs beside the caller: what a ring does not hold goes on in
-/// the rank's next call, whichever it is.
+/// Returns calls between the ranks of a host, as point-to-point messages of a separate
+/// group. There is no other thread: data that do not fit into a ring are sent in the
+/// rank's next call of any kind.
 ///
-/// A request or an answer is: the length of its description; the description; the bytes
-/// of its small tensors. The others lie in shared memory, from where the receiver
-/// copies them: a request's where they are, if that is in a buffer of make_buffer(),
-/// and else, as all of an answer's, in a buffer that is kept for one peer and used
-/// again.
+/// A request or an answer consists of the length of its description, the description,
+/// and the bytes of its small tensors. Large tensors are in shared memory, from which
+/// the receiver copies them. A request's tensor in a buffer of make_buffer() stays
+/// there. Other tensors of a request, and all of an answer, are copied to a buffer that
+/// is kept for each peer and used again.
 std::unique_ptr<Rpc> make_shm_rpc(const ShmGroup& group);
 
 }  // namespace tandem

@@ -16,7 +16,7 @@ void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  // It waits for what is under way in the core; `yield` does nothing on most of them.
+  // `isb` waits for the instructions in flight; `yield` does nothing on most cores.
   __asm__ volatile("isb" ::: "memory");
 #endif
 }
@@ -29,8 +29,8 @@ long futex(
       0);
 }
 
-// A pause is some 50 ns on newer x86 cores. So a rank looks on for 0.1 ms, as long as
-// waking up takes, and then gives way for about 1 ms.
+// A pause takes about 50 ns on newer x86 cores. So a rank polls for 0.1 ms, about the
+// time that waking up takes, and then yields for about 1 ms.
 constexpr int64_t kLooks = 2'000;
 constexpr int64_t kYields = 1'000;
 
@@ -63,7 +63,7 @@ bool ShmWait::pause() {
   return false;
 }
 
-// Whether no other rank is on this core, perhaps because this one has moved.
+// Returns whether no other rank is on this core, possibly after moving this rank.
 bool ShmWait::has_own_core() {
   note_core(region_, rank_);
   const int core = sched_getcpu();
@@ -88,8 +88,8 @@ bool ShmWait::is_taken(int core) const {
 
 // The scheduler can leave two ranks on one core for many steps while another core
 // idles: each rank sleeps while the other computes, so the core looks no busier than
-// with one. The affinity is put back because two runs on one host, each bound for good
-// to the same cores, would share them in just this way.
+// with one rank. The affinity is restored, because two runs on one host that were bound
+// permanently to the same cores would share them in the same way.
 bool ShmWait::step_aside(int core) const {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {

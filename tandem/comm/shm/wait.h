@@ -8,12 +8,12 @@
 
 namespace tandem {
 
-/// How a rank waits for others: it looks again and again, for as long as a peer on
-/// another core needs for a step of its own; then it lets other threads have the core;
-/// then it sleeps on its bell until one of the others rings. Where another rank was
-/// last seen on the same core, the thread moves, once per wait, to a core without a
-/// rank (its affinity is set for a moment and then put back). If there is no such core,
-/// looking on is of no use and is left out.
+/// Waits for other ranks in three phases. First it polls, for about as long as a peer
+/// on another core needs for its own step. Then it yields the core to other threads.
+/// Then it sleeps on its bell until another rank rings. If another rank was last seen
+/// on the same core, the thread moves, once per wait, to a core without a rank: its
+/// affinity is set for a moment and then restored. If there is no such core, polling is
+/// useless and is skipped.
 class ShmWait {
  public:
   ShmWait(const ShmRegion& region, int rank, int size);
@@ -22,7 +22,7 @@ class ShmWait {
     round_ = 0;
   }
 
-  /// Returns true when it is time to sleep; otherwise lets a moment pass.
+  /// Returns true if it is time to sleep; otherwise waits for a moment.
   bool pause();
 
  private:
@@ -37,12 +37,12 @@ class ShmWait {
   bool stepped_aside_ = false;
 };
 
-/// Says on which core this rank is.
+/// Records the core on which this rank runs.
 void note_core(const ShmRegion& region, int rank);
 
-/// Says, while it lives, that this rank is about to sleep. Before sleep() the caller
-/// looks once more for what it waits for: what comes after that look rings. See
-/// ShmRankBlock::sleeping for why.
+/// Marks this rank as sleeping while the object exists. Before sleep() the caller
+/// checks once more what it waits for; any later change rings. See
+/// ShmRankBlock::sleeping for the reason.
 class ShmSleeper {
  public:
   explicit ShmSleeper(ShmRankBlock& mine);
@@ -50,7 +50,7 @@ class ShmSleeper {
   ShmSleeper(const ShmSleeper&) = delete;
   ShmSleeper& operator=(const ShmSleeper&) = delete;
 
-  /// Returns when another rank rings, when the time has passed, or for no reason.
+  /// Returns when another rank rings, when the time has passed, or spuriously.
   void sleep(std::chrono::nanoseconds limit);
 
  private:
@@ -58,8 +58,8 @@ class ShmSleeper {
   uint32_t seen_;
 };
 
-/// Rings those of `ranks` that sleep, but for this one. To be called after what they
-/// may wait for is written.
+/// Rings all ranks of `ranks` that sleep, except this one. Call it after writing data
+/// for which they may wait.
 void ring_sleepers(const ShmRegion& region, int rank, const std::vector<int>& ranks);
 
 }  // namespace tandem
