@@ -42,8 +42,7 @@ int64_t number(
                          : parse_number<int64_t>(found->second);
   if (!value || *value < 0) {
     throw DataError(
-        "[checkpoint] '" + path + "' does not say its " + key +
-        "; use another checkpoint");
+        "[checkpoint] '" + path + "' has no " + key + "; use another checkpoint");
   }
   return *value;
 }
@@ -70,7 +69,7 @@ std::string with_prefix(const std::string& prefix, const std::string& path) {
   return path.substr(0, slash) + prefix + path.substr(slash);
 }
 
-// What rename_over() has put away comes back where nothing has taken its place.
+// Restores checkpoints that rename_over() has moved and not replaced.
 void restore_replaced(const std::string& directory) {
   for (const auto& name : file_exists(directory) ? list_directory(directory)
                                                  : std::vector<std::string>()) {
@@ -86,8 +85,8 @@ void restore_replaced(const std::string& directory) {
   }
 }
 
-// A directory cannot be renamed over another. They can change places, so that there is
-// a checkpoint at every moment; network file systems cannot do that.
+// A directory cannot be renamed over another. Exchanging them keeps a checkpoint at
+// every moment, but network file systems do not support that.
 void rename_over(const std::string& from, const std::string& to) {
   if (!file_exists(to)) {
     rename_to(from, to);
@@ -111,12 +110,12 @@ void rename_over(const std::string& from, const std::string& to) {
   remove_all(replaced);
 }
 
-// Renames it, so that it no longer counts as a checkpoint.
+// Renames a directory, so that it no longer counts as a checkpoint.
 void set_aside(const std::string& path, const std::string& prefix) {
   rename_over(path, with_prefix(prefix, path));
 }
 
-// Among them is what a run left behind that was killed while it wrote.
+// Some are from a run that was killed while it wrote.
 void remove_temporaries(const std::string& directory) {
   for (const auto& name : list_directory(directory)) {
     if (name.rfind(kTemporary, 0) == 0) {
@@ -141,8 +140,8 @@ std::string damage_found_by(Action&& action) {
   return "";
 }
 
-// What is wrong with a checkpoint's files, "" when they are whole. A file that is there
-// but cannot be read says nothing about the checkpoint: that throws.
+// Returns the damage to a checkpoint's files, "" if they are complete. Throws if a file
+// exists but cannot be read, because that does not mean that the checkpoint is damaged.
 std::string damage_of(const std::string& path) {
   const auto missing = [&](const std::string& name) {
     return "[checkpoint] '" + file_in(path, name) + "' is missing";
@@ -172,8 +171,8 @@ std::string damage_of(const std::string& path) {
   return damage;
 }
 
-// Not isfinite(), which starts LibTorch's threads: those of the rank are at work, and
-// one that writes checkpoints would get as many of its own.
+// Not isfinite(), which starts LibTorch's threads. The rank's threads are busy, and the
+// thread that writes checkpoints would get as many threads again.
 bool all_finite(const at::Tensor& tensor) {
   const at::Tensor values = tensor.detach().cpu().contiguous();
   bool finite = true;
@@ -213,8 +212,7 @@ BestTest best_in(const SafetensorsFile& file, const std::string& path) {
   const auto loss = parse_number<double>(text(file, "best_loss"));
   if (!loss) {
     throw DataError(
-        "[checkpoint] '" + path +
-        "' does not say its best_loss; use another checkpoint");
+        "[checkpoint] '" + path + "' has no best_loss; use another checkpoint");
   }
   return {
       *loss, number(file, "best_step", path),
@@ -226,7 +224,7 @@ bool is_link(const std::string& path) {
   return lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
 }
 
-// One that is there is replaced at once.
+// Replaces an existing link atomically.
 void link_best(const std::string& directory, const std::string& checkpoint) {
   const std::string temporary = directory + "/" + kTemporary + "best";
   const std::string link = directory + "/best";
@@ -234,8 +232,8 @@ void link_best(const std::string& directory, const std::string& checkpoint) {
   if (symlink(name.c_str(), temporary.c_str()) != 0 ||
       std::rename(temporary.c_str(), link.c_str()) != 0) {
     throw DataError(
-        "[checkpoint] cannot make the link '" + link + "': " + std::strerror(errno) +
-        "; leave out --keep-best, or choose another --out");
+        "[checkpoint] cannot create the link '" + link + "': " + std::strerror(errno) +
+        "; remove --keep-best, or choose another --out");
   }
 }
 
@@ -246,7 +244,7 @@ void forget_dangling_best(const std::string& directory) {
   }
 }
 
-// One that is half removed is no checkpoint any more.
+// Renames it first, so that a partly removed directory is no checkpoint.
 void remove_checkpoint(const std::string& path) {
   const std::string temporary = with_prefix(kTemporary, path);
   if (std::rename(path.c_str(), temporary.c_str()) == 0) {
@@ -308,7 +306,7 @@ std::string save_checkpoint(
 void load_checkpoint(
     const std::string& path, CheckpointContent& content,
     const std::function<void(const CheckpointContent&)>& accept) {
-  // In this order, so that where both are missing, the model is named.
+  // In this order, so that the error names the model if both are missing.
   const auto model_bytes = read_file(file_in(path, kModelFile));
   const auto training_bytes = read_file(file_in(path, kTrainingFile));
   const auto [model, training] =
@@ -369,10 +367,11 @@ std::string newest_whole_checkpoint(const std::string& directory) {
     }
     if (std::next(entry) == all.rend()) {
       throw DataError(
-          "[checkpoint] no checkpoint in '" + directory +
-          "' is whole, the oldest: " + damage + "; choose another --out to start anew");
+          "[checkpoint] all checkpoints in '" + directory +
+          "' are damaged, the oldest: " + damage +
+          "; choose another --out to start again");
     }
-    log_warning(damage + "; going back to the one before it");
+    log_warning(damage + "; using the previous checkpoint");
     set_aside(path, kDamaged);
   }
   return "";
@@ -386,8 +385,7 @@ void leave_later_checkpoints(const std::string& directory, int64_t step) {
   for (auto entry = all.upper_bound(step); entry != all.end(); ++entry) {
     log_warning(
         "[checkpoint] '" + entry->second +
-        "' is later than the step from which the run "
-        "goes on; it becomes " +
+        "' is later than the step from which the run resumes; it is renamed to " +
         kLeft + "...");
     set_aside(entry->second, kLeft);
   }

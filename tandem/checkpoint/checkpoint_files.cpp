@@ -20,19 +20,19 @@ const std::string& entry(
     const SafetensorsFile& file, const std::string& key, const std::string& path) {
   const auto found = file.metadata.find(key);
   if (found == file.metadata.end()) {
-    fail_checkpoint(path, "does not say its " + key);
+    fail_checkpoint(path, "has no " + key);
   }
   return found->second;
 }
 
-// Called after the hash was compared, so that a flipped bit does not pass for another
+// Called after the hash was compared, so that a flipped bit does not look like another
 // format.
 void check_format(const SafetensorsFile& file, const std::string& path) {
   const std::string& text = entry(file, kFormatKey, path);
   const int64_t format = parse_number<int64_t>(text).value_or(0);
   if (format != kFormat) {
     throw OtherFormat(
-        "[checkpoint] '" + path + "' has format " + text + ", this program reads " +
+        "[checkpoint] '" + path + "' has format " + text + ", expected " +
         std::to_string(kFormat) + "; " +
         (format < kFormat ? "start from its weights with --init" : "update tandem"));
   }
@@ -61,8 +61,8 @@ void write_checkpoint_files(
   }
   listed[kFormatKey] = std::to_string(kFormat);
   files.model.metadata[kFormatKey] = listed[kFormatKey];
-  // Each names the other by a hash, which can be that of the whole file in one of them
-  // only: the model gets the hash of a training state without the model's.
+  // Each file has a hash of the other, but only one of them can have the hash of a
+  // whole file: the model has the hash of a training state without the model's hash.
   const std::string id = safetensors_hash(files.training);
   files.model.metadata[kIdKey] = id;
   listed[kModelFile] = write_safetensors(directory + "/" + kModelFile, files.model);
@@ -83,7 +83,7 @@ CheckpointFiles parse_checkpoint_files(
                        entry(files.training, kIdKey, training_path);
   if (!same_id || stored_hash(files.model, model_path) !=
                       entry(files.training, kModelFile, training_path)) {
-    fail_checkpoint(directory, "holds a model and a training state of two checkpoints");
+    fail_checkpoint(directory, "has a model and a training state of two checkpoints");
   }
   return files;
 }
@@ -99,7 +99,7 @@ SafetensorsFile parse_whole_model(const std::string& bytes, const std::string& p
   if (!has_hash(file) && !is_of_checkpoint(file)) {
     throw DataError(
         "[checkpoint] '" + path +
-        "' holds weights only, expected a checkpoint of tandem; use them with train "
+        "' contains only weights, expected a checkpoint of tandem; use them with train "
         "--init, and add --epochs 0 --out RUN to make a checkpoint of them");
   }
   stored_hash(file, path);
@@ -121,7 +121,8 @@ SafetensorsFile parse_rank_file(
   auto file = parse_own(bytes, path);
   if (stored_hash(file, path) != hash) {
     fail_checkpoint(
-        path, "is of another checkpoint than the files beside it, or another rank's");
+        path,
+        "belongs to another checkpoint than the files next to it, or to another rank");
   }
   return file;
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kPrefix = "step-";
 
-// The step in a checkpoint's name, -1 for any other name.
+// Returns the step in a checkpoint's name, -1 for any other name.
 int64_t step_of(const std::string& name) {
   const std::string digits = name.substr(std::min(name.size(), std::strlen(kPrefix)));
   const bool is_checkpoint =

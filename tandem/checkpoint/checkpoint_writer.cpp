@@ -17,7 +17,7 @@ namespace tandem {
 
 namespace {
 
-// Beside a rank that computes, the writer gets a quarter of a core.
+// Next to a rank that computes, the writer gets a quarter of a core.
 constexpr int kNiceness = 5;
 
 bool has_shape_of(const at::Tensor& copy, const at::Tensor& source) {
@@ -43,8 +43,7 @@ void copy_tensors(
   }
 }
 
-// Signals are for the threads that were there before: a rank that waits in a call
-// should be the one that is interrupted.
+// Signals go to the other threads, so that they interrupt a rank that waits in a call.
 class NoSignals {
  public:
   NoSignals() {
@@ -73,7 +72,7 @@ std::string reason_of(const SaveOutcome& outcome) {
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  // Who trains is about to fail for another reason, or has taken it.
+  // The caller is failing for another reason, or has handled the outcome.
   if (const auto outcome = wait(); outcome && outcome->error) {
     log_warning(
         fmt::format("step {} was not saved: {}", outcome->step, reason_of(*outcome)));
@@ -97,13 +96,13 @@ void CheckpointWriter::start_thread() {
     thread_ = std::thread([this] { serve(); });
   } catch (const std::system_error& error) {
     throw Error(
-        "[checkpoint] cannot start a thread that saves: " + first_line(error) +
-        "; allow more processes (ulimit -u)");
+        "[checkpoint] cannot start the thread that saves checkpoints: " +
+        first_line(error) + "; allow more processes (ulimit -u)");
   }
 }
 
 void CheckpointWriter::serve() {
-  // On Linux that of this thread alone.
+  // On Linux this changes the priority of this thread only.
   setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
@@ -119,7 +118,7 @@ void CheckpointWriter::serve() {
 }
 
 void CheckpointWriter::prepare(const TrainingState& state) {
-  TANDEM_CHECK(!path_.valid(), "memory is made anew while a save reads it");
+  TANDEM_CHECK(!path_.valid(), "prepare() was called while a save reads the copies");
   start_thread();
   copy_tensors(state.model, copies_.model);
   copy_tensors(state.optimizer, copies_.optimizer);

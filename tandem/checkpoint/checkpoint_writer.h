@@ -13,41 +13,43 @@
 
 namespace tandem {
 
-/// What became of a save.
+/// Result of a save.
 struct SaveOutcome {
   int64_t step = 0;
-  // The checkpoint's; "" when it failed.
+  // Path of the checkpoint; "" if the save failed.
   std::string path;
   std::exception_ptr error;
 };
 
-/// Why a save failed, in a line.
+/// Returns the reason why a save failed, in one line.
 std::string reason_of(const SaveOutcome& outcome);
 
-/// Writes checkpoints on a thread of its own while training goes on, one at a time. Who
-/// trains pauses for a copy of the state only: finite values are checked, and files
-/// hashed, written and flushed, by the thread, which has a lower priority and takes no
-/// signals. The copy's memory is kept from save to save. Not thread-safe.
+/// Writes checkpoints on a separate thread while training continues, one at a time.
+///
+/// Training pauses only while the state is copied. The thread checks that values are
+/// finite, and hashes, writes and flushes the files. It has a lower priority and
+/// receives no signals. The memory of the copy is kept from save to save. Not
+/// thread-safe.
 class CheckpointWriter {
  public:
   CheckpointWriter() = default;
-  /// Waits for the save in progress. A failure that nobody has taken is a warning.
+  /// Waits for the save in progress. If that save fails, logs a warning.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Makes the memory for copies of such a state before the first save needs it. Not
+  /// Allocates memory for copies of such a state before the first save. Do not call it
   /// while a save is in progress.
   void prepare(const TrainingState& state);
 
-  /// Copies the tensors of `content` and begins to save (save_checkpoint()). The
-  /// outcome of the save before must have been taken.
+  /// Copies the tensors of `content` and starts save_checkpoint(). The outcome of the
+  /// previous save must have been returned.
   void start(
       const std::string& directory, CheckpointContent content,
       const KeptCheckpoints& kept);
 
-  /// Each outcome once: poll() gives none while the save is in progress, wait() waits
-  /// for it. None where there is no save.
+  /// Return each outcome once. poll() returns none while the save is in progress,
+  /// wait() waits for it. Without a save there is no outcome.
   std::optional<SaveOutcome> poll();
   std::optional<SaveOutcome> wait();
 
@@ -55,17 +57,18 @@ class CheckpointWriter {
   void start_thread();
   void serve();
 
-  // What was last copied.
+  // Last copy of the state.
   TrainingState copies_;
-  // What the save that was begun returns; valid while its outcome is not taken.
+  // Result of the save in progress; valid until its outcome is returned.
   std::future<std::string> path_;
   int64_t step_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  // What the thread does next, where it is valid, and whether it ends then.
+  // Next task of the thread, if valid, and whether the thread ends after it.
   std::packaged_task<std::string()> task_;
   bool ends_ = false;
-  // Runs until the end: a new one would begin with the priority of who trains.
+  // Runs until the end: a new thread would start with the priority of the training
+  // thread.
   std::thread thread_;
 };
 

@@ -19,7 +19,7 @@ namespace {
 constexpr int kTag = 1;
 constexpr const char* kStrategy = "strategy";
 
-// Words of 8 bytes: a backend that limits the number of elements moves more in them.
+// Words of 8 bytes, since some backends limit the number of elements.
 at::Tensor words_for(int64_t bytes) {
   return at::zeros({(bytes + 7) / 8}, at::kLong);
 }

@@ -9,25 +9,26 @@
 
 namespace tandem {
 
-// What a checkpoint holds beside the logical state: of each rank what only it has, such
-// as parameters between averages. One file per rank, all written by rank 0, which owns
-// the directory. A run with another number of ranks does without them.
+// Ranks' files hold the state that only one rank has, such as its parameters between
+// averages. Rank 0, which owns the directory, writes one file for each rank. A run with
+// another number of ranks resumes without them.
 
-/// The name of a rank's file in a checkpoint's directory.
+/// Returns the name of a rank's file in a checkpoint's directory.
 std::string rank_file_name(int rank, int size);
 
-/// The ranks' tensors as safetensors files, in rank order at rank 0 and empty at the
-/// others; empty too when no rank has any. `strategy` is noted in them. They get their
-/// hashes when they are written, since ranks wait for this. Collective.
+/// Gathers the ranks' tensors as safetensors files: in rank order on rank 0, empty on
+/// the others, and empty if no rank has tensors. The files contain the name of
+/// `strategy`. Their hashes are added when they are written, because ranks wait for
+/// this call. Collective.
 std::vector<std::string> gather_rank_files(
     const std::vector<NamedTensor>& tensors, const std::string& strategy,
     Communicator& comm);
 
-/// Loads this rank's file of a checkpoint into `tensors`, in place. `hashes` are those
-/// of the files that the checkpoint was saved with (checkpoint.h). Returns false, and
-/// changes nothing on any rank, unless they are of this many ranks with this strategy.
-/// Collective. Throws DataError for a file that is missing, damaged or of another
-/// checkpoint, ConfigError for one that does not fit.
+/// Loads this rank's file of a checkpoint into `tensors`, in place. `hashes` are the
+/// hashes of the files that belong to the checkpoint (checkpoint.h). Returns false, and
+/// changes nothing on any rank, unless the files are from this number of ranks and this
+/// strategy. Collective. Throws DataError for a file that is missing, damaged or from
+/// another checkpoint, ConfigError for a file that does not match `tensors`.
 bool load_rank_file(
     const std::string& checkpoint, const std::map<std::string, std::string>& hashes,
     const std::vector<NamedTensor>& tensors, const std::string& strategy,

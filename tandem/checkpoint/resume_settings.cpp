@@ -14,9 +14,9 @@ namespace tandem {
 
 namespace {
 
-// A run keeps to its end what its model and data are, the order of the data, and what
-// gives the optimizer's state its meaning. All else may change: number of ranks and how
-// they stay in step, batch sizes, the optimizer's numbers and their schedule, output.
+// A run keeps to its end the settings that define its model, its data and their order,
+// and the meaning of the optimizer's state. All others may change: number of ranks,
+// strategy, batch sizes, the optimizer's numbers and their schedule, output.
 bool fits_run(const Field& field, const std::string& before, const std::string& now) {
   const RunConfig defaults;
   const std::string usual = to_toml(defaults, field);
@@ -32,7 +32,7 @@ bool fits_run(const Field& field, const std::string& before, const std::string& 
   }
 }
 
-// RUN of RUN/checkpoints/step-N, "" for any other path.
+// Returns RUN of RUN/checkpoints/step-N, "" for any other path.
 std::string run_of(const std::string& checkpoint) {
   namespace fs = std::filesystem;
   const std::string trimmed =
@@ -45,7 +45,8 @@ std::string run_of(const std::string& checkpoint) {
   return run.empty() ? "." : run;
 }
 
-// `written` as this version of the program would write it, where it knows the value.
+// Returns `written` as this version of the program would write it, if it knows the
+// value.
 std::string canonical(const Field& field, const std::string& written) {
   if (field.type == Field::Type::text) {
     return written;
@@ -105,7 +106,7 @@ RunConfig settings_of_run(const std::string& config_file, const RunConfig& asked
 
 std::string kept_settings(
     const std::string& recipe, const RunConfig& run, const RunConfig& config) {
-  // After this only settings that the recipe names can differ.
+  // After this only settings in the recipe can differ.
   RunConfig said = run;
   read_recipe(said, recipe);
   std::vector<std::string> kept;
@@ -138,9 +139,9 @@ void check_kept_settings(
     const std::string now = to_toml(config, field);
     if (!before.empty() && !fits_run(field, before, now)) {
       throw ConfigError(fmt::format(
-          "[resume] {} is {}, but '{}' has {}, which a run keeps to its end; change {} "
-          "back, or begin another run from its weights with --init",
-          field.name, now, origin, before, field.flag()));
+          "[resume] {} is {}, expected {} as in '{}', since a run keeps it to its end; "
+          "change {} back, or start another run from its weights with --init",
+          field.name, now, before, origin, field.flag()));
     }
   }
 }

@@ -139,7 +139,8 @@ void RunDirectory::append_line(const std::string& line) {
     try {
       write_all(metrics_fd_, line.data(), line.size(), path_ + "/metrics.jsonl");
     } catch (const DataError&) {
-      // A full disk may take half a line; readers want whole ones.
+      // Removes a partial line, which a full disk may leave: readers expect whole
+      // lines.
       [[maybe_unused]] const int cut = ftruncate(metrics_fd_, before);
       throw;
     }

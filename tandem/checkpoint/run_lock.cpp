@@ -30,7 +30,7 @@ RunLock::RunLock(const std::string& directory) : lock_(directory + "/run.lock") 
       case FileLock::Result::no_locks:
         log_warning(
             "[train] '" + lock_.path() + "' cannot be locked: " + std::strerror(errno) +
-            "; see that no other run writes there");
+            "; check that no other run writes there");
         return;
       case FileLock::Result::taken:
         break;
@@ -51,12 +51,13 @@ void check_own_directory(const std::string& directory) {
   if (S_ISLNK(info.st_mode)) {
     throw ConfigError(
         "[train] '" + path +
-        "' is a symbolic link; name the folder that it leads to as --out");
+        "' is a symbolic link, expected a folder; set --out to the folder to which it "
+        "points");
   }
   if (info.st_uid != geteuid()) {
     throw ConfigError(fmt::format(
-        "[train] '{}' belongs to user {}, and this is user {}; choose a folder of your "
-        "own as --out",
+        "[train] '{}' belongs to user {}, expected user {}; set --out to your own "
+        "folder",
         path, info.st_uid, geteuid()));
   }
 }

@@ -26,15 +26,15 @@ WeightsFormat format_of(const std::string& path) {
   if (file.bad() || (file.gcount() == 0 && !file.eof())) {
     throw DataError(
         "[weights] cannot read '" + path +
-        "'; name a checkpoint, a safetensors file or one of torch.save");
+        "'; name a checkpoint, a safetensors file or a file of torch.save");
   }
   start.resize(static_cast<size_t>(file.gcount()));
-  // A pipe has no size; reading it will say what is wrong.
+  // A pipe has no size; reading it reports the error.
   std::error_code ignored;
   return weights_format(start, std::filesystem::file_size(path, ignored));
 }
 
-// A user's file has no hash; a checkpoint's file without one has lost it to damage.
+// A user's file has no hash. A checkpoint's file without a hash is damaged.
 std::vector<NamedTensor> read_hashed(const std::string& path, bool in_checkpoint) {
   auto file = read_safetensors(path);
   if (in_checkpoint || is_of_checkpoint(file)) {
@@ -62,8 +62,8 @@ std::vector<NamedTensor> read_any(const std::string& path) {
   }
   throw DataError(
       "[weights] '" + path +
-      "' is neither a checkpoint, a safetensors file nor one of torch.save, or ends in "
-      "its header; name another file");
+      "' is not a checkpoint, a safetensors file or a file of torch.save, or it ends "
+      "in its header; name another file");
 }
 
 bool is_of_replica(const NamedTensor& entry) {

@@ -7,20 +7,20 @@
 
 namespace tandem {
 
-/// Reads a model's tensors from a checkpoint's directory, a safetensors file, or
-/// what Python's torch.save(model.state_dict(), path) wrote (torch_file.h); its
-/// content says which, not its name (weights_format.h). The prefix "module." of a model
-/// that was wrapped in DistributedDataParallel is taken off.
+/// Reads a model's tensors from a checkpoint's directory, a safetensors file, or a file
+/// of Python's torch.save(model.state_dict(), path) (torch_file.h). The content
+/// determines the format, not the name (weights_format.h). The prefix "module." of a
+/// model that was wrapped in DistributedDataParallel is removed.
 ///
-/// Throws DataError when the file is damaged or is something else; a checkpoint's file
+/// Throws DataError if the file is damaged or has another format. A checkpoint's file
 /// without its hash counts as damaged.
 [[nodiscard]] std::vector<NamedTensor> read_weights(const std::string& path);
 
-/// Loads them into `targets` by name, in place, converted to the targets' dtypes:
-/// all or nothing.
+/// Reads weights and copies them to `targets` by name, in place, converted to the
+/// targets' dtypes: either all or none.
 ///
-/// Throws as read_weights; ConfigError that names the first tensor that is
-/// missing, has another shape, or is in the file only (as strict=True).
+/// Throws as read_weights(), and ConfigError with the first tensor that is missing, has
+/// another shape, or is only in the file (as strict=True).
 void load_weights(const std::string& path, const std::vector<NamedTensor>& targets);
 
 }  // namespace tandem

@@ -13,8 +13,8 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// Those that PyTorch writes for tensors, numbers, texts and containers of them;
-// pickletools.py documents each opcode.
+// Opcodes that PyTorch writes for tensors, numbers, texts and their containers.
+// See pickletools.py for each opcode.
 namespace op {
 enum Opcode : unsigned char {
   mark = '(',
@@ -53,7 +53,7 @@ enum Opcode : unsigned char {
 }  // namespace op
 
 constexpr unsigned char kNewestProtocol = 2;
-// A value takes up to a hundred times the byte that makes it.
+// A value can use a hundred times the memory of its opcode.
 constexpr size_t kMostValues = 10'000'000;
 
 class Reader {
@@ -71,7 +71,8 @@ class Reader {
       }
       if (!read_scalar(opcode) && !read_container(opcode) && !read_memo(opcode) &&
           !read_object(opcode)) {
-        fail(fmt::format("holds the pickle opcode {:#x}", static_cast<int>(opcode)));
+        fail(fmt::format(
+            "has the unknown pickle opcode {:#x}", static_cast<int>(opcode)));
       }
     }
   }
@@ -173,7 +174,7 @@ class Reader {
     switch (opcode) {
       case op::protocol:
         if (number_of<unsigned char>() > kNewestProtocol) {
-          fail("is of a newer pickle protocol");
+          fail("has a newer pickle protocol");
         }
         return true;
       case op::global: {
@@ -191,7 +192,7 @@ class Reader {
         return true;
       }
       case op::build:
-        // Drops an object's attributes: a state dict's say which versions wrote it.
+        // Ignores an object's attributes, such as the versions in a state dict.
         pop();
         top();
         return true;
@@ -210,7 +211,7 @@ class Reader {
     }
   }
 
-  // Drops the items of a subclass or any other container: nobody asks for them.
+  // Ignores the items of a subclass or any other container, which are not used.
   void add(Kind kind, const std::vector<const PickleValue*>& items) {
     auto* container = top();
     if (kind == Kind::dict && items.size() % 2 != 0) {
@@ -269,8 +270,8 @@ class Reader {
   void count_one() {
     if (++count_ > kMostValues) {
       throw ConfigError(
-          "[weights] '" + path_ + "' holds more than " + std::to_string(kMostValues) +
-          " values in its pickle; name a file that holds tensors");
+          "[weights] '" + path_ + "' has more than " + std::to_string(kMostValues) +
+          " values in its pickle; name a file of tensors");
     }
   }
 

@@ -7,22 +7,22 @@
 
 namespace tandem {
 
-/// A value of a Python pickle. Owned by its Pickle.
+/// A value in a Python pickle, owned by the Pickle.
 struct PickleValue {
   enum class Kind {
-    // `number`; booleans too.
+    // In `number`: integers and booleans.
     number,
-    // `text`.
+    // In `text`.
     text,
-    // `items`: of a tuple or a list.
+    // In `items`: a tuple or a list.
     sequence,
-    // `items`: key, value, key, value, ... of a dict or an OrderedDict.
+    // In `items`: key, value, key, value, ... of a dict or an OrderedDict.
     dict,
-    // `text`: "module name" of a class or a function.
+    // In `text`: "module name" of a class or a function.
     global,
-    // `items`: what is called and its arguments. Nobody calls it.
+    // In `items`: a callee and its arguments. It is never called.
     call,
-    // `items`: the id of something outside of the pickle.
+    // In `items`: the id of an object outside of the pickle.
     persistent,
     // None, floats and anything else.
     other,
@@ -33,13 +33,13 @@ struct PickleValue {
   std::vector<const PickleValue*> items;
 };
 
-/// Reads what torch.save writes (pickle protocol 2) as plain values: no class is
-/// looked up, no function is called, so a file from anywhere is safe to read.
+/// Reads pickles of torch.save (protocol 2) as plain values. No class is looked up and
+/// no function is called, so a file from any source is safe to read.
 class Pickle {
  public:
-  /// `path` is for messages. Throws DataError for bytes that are not a pickle, end
-  /// early, or have another protocol, ConfigError for more than 10 million values
-  /// (those that are taken again from the memo count again).
+  /// Parses `bytes`; `path` is for messages. Throws DataError for bytes that are not a
+  /// pickle, end early, or have another protocol, ConfigError for more than 10 million
+  /// values (values that are read again from the memo count again).
   Pickle(const std::string& bytes, const std::string& path);
 
   const PickleValue& root() const {
@@ -47,7 +47,7 @@ class Pickle {
   }
 
  private:
-  // Flat, so that destroying what a file nests deeply takes no deep recursion.
+  // Flat, so that destroying deeply nested values needs no deep recursion.
   std::deque<PickleValue> values_;
   const PickleValue* root_ = nullptr;
 };

@@ -52,8 +52,8 @@ const char* dtype_name(at::ScalarType dtype) {
   TANDEM_CHECK(false, "safetensors has no such dtype");
 }
 
-// The hash of all that the file says, however its header is written and its tensors are
-// ordered.
+// Returns the hash of the file's content, which does not depend on the format of its
+// header or the order of its tensors.
 std::string hash_of(const SafetensorsFile& file) {
   Sha256 hash;
   const auto add = [&](const std::string& text) {
@@ -106,11 +106,10 @@ at::ScalarType dtype_of(const std::string& path, const std::string& name) {
   fail_safetensors(path, "has a tensor of unknown dtype " + name);
 }
 
-// A number as the format wants it; the JSON library would also take -1, 1.5 or true.
+// Returns a number of the format; the JSON library would also accept -1, 1.5 or true.
 uint64_t whole_number(const std::string& path, const ordered_json& value) {
   if (!value.is_number_unsigned()) {
-    fail_safetensors(
-        path, "has " + value.dump().substr(0, 40) + " where a size belongs");
+    fail_safetensors(path, "has " + value.dump().substr(0, 40) + " in place of a size");
   }
   return value.get<uint64_t>();
 }
@@ -135,12 +134,12 @@ at::Tensor read_tensor(
     const std::string& path, const std::string& name, const ordered_json& entry,
     std::string_view data, const Range& range) {
   const auto dtype = dtype_of(path, entry.at("dtype").get<std::string>());
-  // So that strides fit in 64 bits, even beside a dimension of 0.
+  // So that strides fit in 64 bits, even with a dimension of 0.
   constexpr uint64_t kMostBytes = uint64_t{1} << 62;
   uint64_t extent = c10::elementSize(dtype);
   bool empty = false;
   std::vector<int64_t> shape;
-  // get_ref() wants an array: a loop would take anything else for an array of one.
+  // get_ref() requires an array: a loop would accept other values as an array of one.
   for (const auto& value : entry.at("shape").get_ref<const ordered_json::array_t&>()) {
     const uint64_t dim = whole_number(path, value);
     const uint64_t step = std::max<uint64_t>(dim, 1);
@@ -181,8 +180,8 @@ void check_cover(const std::string& path, std::vector<Range> ranges, uint64_t si
   }
 }
 
-// Refuses a second value for a name, which the JSON library would take instead of
-// the first, and values nested deeper than the format's.
+// Rejects a second value for a name, which the JSON library would use instead of the
+// first, and values nested deeper than in the format.
 ordered_json parse_header(const std::string& path, std::string_view text) {
   constexpr int kMostDepth = 3;
   std::set<std::pair<int, std::string>> names;
@@ -190,7 +189,7 @@ ordered_json parse_header(const std::string& path, std::string_view text) {
                          const ordered_json& value) {
     using Event = ordered_json::parse_event_t;
     if (depth > kMostDepth) {
-      fail_safetensors(path, "has values nested too deep in its header");
+      fail_safetensors(path, "has values nested too deeply in its header");
     }
     if (event == Event::object_start) {
       // Another object may use the same names.
@@ -202,7 +201,7 @@ ordered_json parse_header(const std::string& path, std::string_view text) {
     }
     return true;
   };
-  // The JSON library takes a zero byte for the end, whatever follows.
+  // The JSON library treats a zero byte as the end and ignores the rest.
   if (text.find('\0') != std::string_view::npos) {
     fail_safetensors(path, "has a damaged header (a zero byte)");
   }

@@ -33,7 +33,7 @@ void check_fits(
   const auto fail = [&](const std::string& what) {
     throw ConfigError(
         "[" + part + "] '" + path + "' " + what +
-        "; it is of another model or optimizer, name the right --model");
+        "; it belongs to another model or optimizer, change --model");
   };
   for (const auto& [name, target] : targets) {
     const auto* source = find(sources, name);
@@ -41,13 +41,13 @@ void check_fits(
       fail("has no tensor '" + name + "'");
     } else if (source->sizes() != target.sizes()) {
       fail(
-          "has a tensor '" + name + "' that is " + shape_text(*source) +
-          ", the model wants " + shape_text(target));
+          "has a tensor '" + name + "' of shape " + shape_text(*source) +
+          ", the model expects " + shape_text(target));
     }
   }
   for (const auto& entry : sources) {
     if (fit == Fit::exact && find(targets, entry.name) == nullptr) {
-      fail("has a tensor '" + entry.name + "', the model has none");
+      fail("has a tensor '" + entry.name + "' that the model does not have");
     }
   }
 }

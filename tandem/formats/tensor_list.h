@@ -7,24 +7,25 @@
 
 namespace tandem {
 
-/// What a file's tensors must be to go into a model's.
+/// Rules by which a file's tensors must match a model's.
 enum class Fit {
-  // Each target has its source.
+  // Each target has a source.
   complete,
-  // And each source its target: strict=True.
+  // Each target has a source, and each source a target (strict=True).
   exact,
 };
 
-/// Throws ConfigError that names the first target which `sources`, read from `path`,
-/// lack or have in another shape, and with `exact` the first source that no target
-/// wants. `part` goes before the message, in brackets. Comes before copy_values(): all
-/// or nothing.
+/// Throws ConfigError with the first target which `sources`, read from `path`, lack or
+/// have in another shape, and with `exact` the first source without a target. `part`
+/// precedes the message, in brackets. Call it before copy_values(), so that either all
+/// or no tensors change.
 void check_fits(
     const std::string& part, const std::string& path,
     const std::vector<NamedTensor>& sources, const std::vector<NamedTensor>& targets,
     Fit fit);
 
-/// Copies by name into the targets, in place, converted to their dtypes.
+/// Copies sources to the targets of the same names, in place, converted to their
+/// dtypes.
 void copy_values(
     const std::vector<NamedTensor>& sources, const std::vector<NamedTensor>& targets);
 

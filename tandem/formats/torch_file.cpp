@@ -55,7 +55,7 @@ const StorageClass kStorageClasses[] = {
       ", which torch.save never writes; name another file");
 }
 
-// What is behind the archive's own name, as LibTorch's reader compares it.
+// Returns the part after the archive's name, as LibTorch's reader compares it.
 std::string record_name(const ZipEntry& entry) {
   std::string name = entry.name.substr(entry.name.find('/') + 1);
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
@@ -64,15 +64,15 @@ std::string record_name(const ZipEntry& entry) {
   return name;
 }
 
-// Before anything is unpacked: a record takes the memory that the directory says, and
-// records may lie over each other.
+// Checks sizes before anything is unpacked: a record uses the memory that the directory
+// declares, and records may overlap.
 void check_records(const std::string& path) {
   std::error_code error;
   const uint64_t whole = std::filesystem::file_size(path, error);
   uint64_t bytes = 0;
   for (const auto& entry : read_zip_directory(path)) {
     const std::string name = record_name(entry);
-    // The sources of a TorchScript are, and nobody reads them.
+    // The sources of a TorchScript are compressed, and are not read.
     if (entry.compressed && name.rfind("code/", 0) != 0) {
       refuse(path, "has a compressed record '" + entry.name + "'");
     }
@@ -108,7 +108,7 @@ class StateReader {
 
   std::vector<NamedTensor> read() {
     if (!archive_.hasRecord(kPickleRecord)) {
-      fail_torch_file(path_, "is a zip file, but not one of torch.save");
+      fail_torch_file(path_, "is a zip file, but not from torch.save");
     }
     if (archive_.hasRecord(kByteOrderRecord) && record(kByteOrderRecord) != "little") {
       fail_torch_file(path_, "was written on a machine with another byte order");
@@ -118,7 +118,7 @@ class StateReader {
     std::vector<NamedTensor> tensors;
     for (size_t i = 0; i < dict.items.size(); i += 2) {
       if (dict.items[i]->kind != Kind::text) {
-        fail_torch_file(path_, "holds a dict whose keys are not names");
+        fail_torch_file(path_, "has a dict whose keys are not names");
       }
       const std::string& name = dict.items[i]->text;
       tensors.push_back({name, tensor_of(name, *dict.items[i + 1])});
@@ -135,7 +135,7 @@ class StateReader {
   const PickleValue& state_dict_in(const PickleValue& root) const {
     if (root.kind != Kind::dict) {
       fail_torch_file(
-          path_, "does not hold a dict of tensors (perhaps a whole module)");
+          path_, "does not contain a dict of tensors (perhaps a whole module)");
     }
     for (const char* key : {"state_dict", "model"}) {
       const auto* inner = entry_of(root, key);
@@ -200,7 +200,7 @@ class StateReader {
     }
   }
 
-  // ('storage', class, key of the record, device, elements)
+  // The tuple is ('storage', class, key of the record, device, elements).
   at::Tensor storage_of(const std::string& name, const PickleValue& value) {
     if (value.kind != Kind::persistent || value.items[0]->items.size() < 5) {
       fail_torch_file(path_, "has a damaged tensor '" + name + "'");
@@ -246,7 +246,7 @@ class StateReader {
 
 // --- writing ---
 
-// The opcodes are those of pickle.cpp.
+// Uses the opcodes of pickle.cpp.
 class StatePickle {
  public:
   StatePickle() : bytes_("\x80\x02}(") {}
@@ -328,8 +328,7 @@ std::vector<NamedTensor> read_torch_file(const std::string& path) {
 
 void write_torch_file(
     const std::string& path, const std::vector<NamedTensor>& tensors) {
-  // In memory first: the writer is C inside, and no exception of ours can pass through
-  // that.
+  // In memory first: the writer is C code, which exceptions cannot pass.
   std::string file;
   PyTorchStreamWriter archive([&file](const void* data, size_t size) {
     file.append(static_cast<const char*>(data), size);

@@ -7,21 +7,21 @@
 
 namespace tandem {
 
-/// Reads the tensors of what Python's torch.save wrote: a state dict, or a dict
-/// that has one under "state_dict" or "model". In the file's order, on the CPU,
-/// in the file's dtypes. Nothing in the file is executed.
+/// Reads the tensors of a file of Python's torch.save: a state dict, or a dict with a
+/// state dict under "state_dict" or "model". They are in the file's order, on the CPU,
+/// in the file's dtypes. No code in the file is executed.
 ///
-/// float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool.
-/// Throws DataError when the file is damaged, or is not such a dict (a whole
-/// module, TorchScript); ConfigError for what torch.save does not write and could take
-/// any amount of memory: compressed records, records that lie over each other, a pickle
+/// Dtypes: float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool.
+/// Throws DataError if the file is damaged, or is not such a dict (a whole module,
+/// TorchScript). Throws ConfigError for content that torch.save does not write and that
+/// could need any amount of memory: compressed records, overlapping records, a pickle
 /// of more than 64 MiB or 10 million values.
 std::vector<NamedTensor> read_torch_file(const std::string& path);
 
 /// Writes a dict of tensors that torch.load(path, weights_only=True) reads and
 /// load_state_dict(strict=True) accepts, in the tensors' dtypes.
 ///
-/// Replaces `path` in one step (files.h). Throws DataError.
+/// Replaces `path` atomically (files.h). Throws DataError.
 void write_torch_file(const std::string& path, const std::vector<NamedTensor>& tensors);
 
 }  // namespace tandem

@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// The first record of an archive, and the end of one without records.
+// The first record of an archive, and the end of an archive without records.
 constexpr auto kZipRecord = "PK\3\4"sv;
 constexpr auto kEmptyZip = "PK\5\6"sv;
 
@@ -16,7 +16,7 @@ constexpr auto kEmptyZip = "PK\5\6"sv;
 constexpr auto kPickleProtocol = "\x80"sv;
 // torch.save's magic number 0x1950a86a20f9469cfc6c, as a pickle writes it.
 constexpr auto kTorchMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv;
-// After the protocol's two bytes; from protocol 4 on, after a frame's nine as well.
+// After the protocol's two bytes; since protocol 4 also after a frame's nine bytes.
 constexpr size_t kMagicPlaces[] = {2, 11};
 
 constexpr auto kTarMagic = "ustar"sv;
@@ -48,8 +48,8 @@ bool is_legacy_torch(std::string_view start) {
 }  // namespace
 
 WeightsFormat weights_format(std::string_view start, uint64_t file_size) {
-  // The others have no '{' where a safetensors file's header begins: a zip archive has
-  // its method of compression there, a pickle its magic number or a frame's length.
+  // Other formats have no '{' at the start of a safetensors header: a zip archive has
+  // its compression method there, a pickle its magic number or a frame's length.
   if (is_safetensors(start, file_size)) {
     return WeightsFormat::safetensors;
   }

@@ -45,7 +45,7 @@ class DirectoryReader {
     uint64_t bytes;
   };
 
-  // The last end of a directory in the file.
+  // Returns the last directory in the file.
   Place place() {
     const size_t last = std::min<uint64_t>(size_, kEndBytes + kLongestComment);
     const std::string tail = at(size_ - last, last);
@@ -105,7 +105,7 @@ class DirectoryReader {
     return entry;
   }
 
-  // The `index`-th of the 64-bit numbers in an entry's extra fields.
+  // Returns the `index`-th 64-bit number in an entry's extra fields.
   uint64_t large_number(const std::string& extra, size_t index) {
     for (size_t next = 0; next + 4 <= extra.size();) {
       const auto kind = number<uint16_t>(extra, next);
@@ -143,7 +143,7 @@ class DirectoryReader {
   [[noreturn]] void fail() const {
     throw DataError(
         "[weights] '" + path_ +
-        "' is damaged: its zip directory is not whole; write it with "
+        "' is damaged: its zip directory is incomplete; write it with "
         "torch.save(model.state_dict(), path)");
   }
 

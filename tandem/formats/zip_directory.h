@@ -14,11 +14,11 @@ struct ZipEntry {
   uint64_t size = 0;
 };
 
-/// The directory at the end of a zip archive, ZIP64 too (PKWARE's APPNOTE 6.3.10, 4.3).
-/// Only the directory is read, so that sizes are known before anything is unpacked; it
-/// finds the one that LibTorch's reader (miniz) finds.
+/// Reads the directory at the end of a zip archive, also ZIP64 (PKWARE's APPNOTE
+/// 6.3.10, 4.3). Only the directory is read, so that sizes are known before anything is
+/// unpacked. It finds the same directory as LibTorch's reader (miniz).
 ///
-/// Throws DataError when there is none or it does not fit into the file.
+/// Throws DataError if there is no directory or it does not fit into the file.
 std::vector<ZipEntry> read_zip_directory(const std::string& path);
 
 }  // namespace tandem

@@ -259,7 +259,7 @@ TEST_F(DamagedCheckpoint, FilesOfTwoCheckpoints) {
         EXPECT_THAT(
             error_of<DataError>([&] { resumed(path_); }),
             testing::AnyOf(
-                HasSubstr("of two checkpoints"), HasSubstr("of another checkpoint")))
+                HasSubstr("of two checkpoints"), HasSubstr("to another checkpoint")))
             << other << file;
         expect_gives_way(file + " of " + other);
       }
@@ -296,7 +296,7 @@ TEST_F(DamagedCheckpoint, OnceChangedByTheUserIsAFileForInit) {
   write(file, bytes);
   EXPECT_EQ(begun_with(file), bits_of(model.tensors));
   EXPECT_THAT(
-      error_of<DataError>([&] { evaluated(file); }), HasSubstr("holds weights only"));
+      error_of<DataError>([&] { evaluated(file); }), HasSubstr("contains only weights"));
 }
 
 }  // namespace tandem::checkpoint_damage_test

@@ -145,7 +145,7 @@ TEST_F(Checkpoints, ATornNewestGivesWayToTheOneBefore) {
     EXPECT_EQ(newest_whole_checkpoint(directory_), older);
     EXPECT_THAT(
         testing::internal::GetCapturedStderr(),
-        AllOf(HasSubstr(torn + file), HasSubstr("going back to the one before it")));
+        AllOf(HasSubstr(torn + file), HasSubstr("using the previous checkpoint")));
     EXPECT_THAT(names(), ElementsAre("damaged-step-00000010", "step-00000009"));
   }
   // The damaged one does not count, else the only good one would go.

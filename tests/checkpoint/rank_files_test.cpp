@@ -130,14 +130,14 @@ TEST_F(RankFiles, OneOfAnotherCheckpointOrRankMakesTheCheckpointDamaged) {
       other_rank + "/" + rank_file_name(1, 3),
       read_file(other_rank + "/" + rank_file_name(0, 3)));
   expect_damaged(
-      other_rank, older, [&] { load(other_rank, 3); }, "of another checkpoint");
+      other_rank, older, [&] { load(other_rank, 3); }, "to another checkpoint");
   // At another step than before: the same warning is printed only once.
   const auto other_step = save(3, "thread", 9, 0.5);
   replace_file(
       other_step + "/" + rank_file_name(1, 3),
       read_file(older + "/" + rank_file_name(1, 3)));
   expect_damaged(
-      other_step, older, [&] { load(other_step, 3); }, "of another checkpoint");
+      other_step, older, [&] { load(other_step, 3); }, "to another checkpoint");
 }
 
 TEST_F(RankFiles, OneThatTheCheckpointDoesNotListIsNotLoaded) {

@@ -250,12 +250,12 @@ TEST(Weights, OfAnotherModelNameTheFirstTensorThatDiffersAndChangeNothing) {
   write_torch_file(scratch / "other.pt", state_of(*model_of("convnet_bn")));
   refused("other.pt", "no tensor 'conv1.weight'");
   write_torch_file(scratch / "shape.pt", state_of(*model_of("lenet3x3")));
-  refused("shape.pt", "'fc1.weight' that is 128x1600, the model wants 128x9216");
+  refused("shape.pt", "'fc1.weight' of shape 128x1600, the model expects 128x9216");
   auto more = state_of(*net);
   more[0].tensor = more[0].tensor.detach() + 1;
   more.push_back({"fc3.bias", at::randn({2})});
   write_torch_file(scratch / "more.pt", more);
-  refused("more.pt", "tensor 'fc3.bias', the model has none");
+  refused("more.pt", "tensor 'fc3.bias' that the model does not have");
   more.erase(more.begin() + 3);
   write_safetensors(scratch / "fewer.safetensors", {more, {}});
   refused("fewer.safetensors", "no tensor 'conv2.bias'");
@@ -276,9 +276,9 @@ TEST(Weights, FilesThatAreNoStateDictAreRefusedInOneLine) {
         whole.substr(0, whole.size() * part / 8));
   }
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"text.pt", "neither a checkpoint"},
-      {"empty.pt", "neither a checkpoint"},
-      {"short.pt", "neither a checkpoint"},
+      {"text.pt", "is not a checkpoint"},
+      {"empty.pt", "is not a checkpoint"},
+      {"short.pt", "is not a checkpoint"},
       {"zip.pt", "is damaged"},
       {"cut1.pt", "is damaged"},
       {"cut2.pt", "is damaged"},
@@ -288,10 +288,10 @@ TEST(Weights, FilesThatAreNoStateDictAreRefusedInOneLine) {
       {"cut6.pt", "is damaged"},
       {"cut7.pt", "is damaged"},
       {"old.pt", "before PyTorch 1.6"},
-      {"list.pt", "not hold a dict"},
-      {"module.pt", "not hold a dict"},
+      {"list.pt", "not contain a dict"},
+      {"module.pt", "not contain a dict"},
       {"numbers.pt", "'epoch' that is not"},
-      {"script.pt", "not hold a dict"},
+      {"script.pt", "not contain a dict"},
       {"nosuch.pt", "cannot read"}};
 #ifdef __SANITIZE_ADDRESS__
   // LibTorch's reader keeps 152 bytes of its zip library when a file is none.

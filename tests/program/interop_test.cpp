@@ -125,7 +125,7 @@ TEST_F(InteropProgram, UnusableWeightsEndTheRunWithOneLine) {
   const std::vector<Case> cases = {
       {"convnet", "state.pt", 2, "'cn1.weight'"},
       {"net", "module.pt", 1, "torch.save(model.state_dict(), path)"},
-      {"net", "text.pt", 1, "neither a checkpoint"}};
+      {"net", "text.pt", 1, "is not a checkpoint"}};
   for (const auto& [model, file, code, says] : cases) {
     for (const char* ranks : {"1", "3"}) {
       const auto result = tandem_run(

@@ -81,8 +81,8 @@ TEST_F(DamagedCheckpointRun, ResumesFromTheCheckpointBeforeWithEqualBits) {
        }},
       {"of two checkpoints", [&] { replace(model, older + model); }},
       {"of two checkpoints", [&] { replace(training, older + training); }},
-      {"of another checkpoint", [&] { replace(own, older + own); }},
-      {"or another rank's",
+      {"to another checkpoint", [&] { replace(own, older + own); }},
+      {"or to another rank",
        [&] { replace(own, newer + "rank-0002-of-0003.safetensors"); }},
   };
   for (const auto& [said, act] : damages) {
@@ -95,7 +95,7 @@ TEST_F(DamagedCheckpointRun, ResumesFromTheCheckpointBeforeWithEqualBits) {
         errors_, HasSubstr(
                      std::string(said).empty()
                          ? "resuming from " + checkpoints_ + "/step-00000018"
-                         : "going back to the one before it"));
+                         : "using the previous checkpoint"));
   }
 }
 

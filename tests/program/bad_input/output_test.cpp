@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
             "BelongsToAnotherUser",
             into(somebody_elses()),
             2,
-            {"' belongs to user ", "of your own"},
+            {"' belongs to user ", "your own folder"},
             &with_a_folder_of_somebody_else},
         BadInputCase{"InProc", into("/proc/run"), 1, {"/proc/run"}, &with_data},
         BadInputCase{

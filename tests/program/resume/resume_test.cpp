@@ -130,7 +130,7 @@ TEST(Resume, UsesTheCheckpointBeforeATruncatedOne) {
   const auto resumed = tandem_run(arguments + kResume);
   ASSERT_TRUE(resumed.status.ok()) << resumed.errors;
   EXPECT_THAT(resumed.errors, HasSubstr(file));
-  EXPECT_THAT(resumed.errors, HasSubstr("going back to the one before it"));
+  EXPECT_THAT(resumed.errors, HasSubstr("using the previous checkpoint"));
   EXPECT_THAT(resumed.errors, HasSubstr("step-00000030 at step 30"));
   EXPECT_EQ(hash_of(out), whole);
 }
