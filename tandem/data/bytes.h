@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-/// Bytes that nobody changes. Copies share the memory, be it a vector or a mapping
-/// that processes share; it is freed with the last copy. Thread-safe.
+/// Immutable bytes. Copies share the memory, either a vector or a mapping that
+/// processes share; the last copy frees it. Thread-safe.
 class Bytes {
  public:
   using value_type = uint8_t;
@@ -18,14 +18,14 @@ class Bytes {
 
   Bytes() = default;
 
-  /// Takes over a vector's memory.
+  /// Takes ownership of a vector's memory.
   Bytes(std::vector<uint8_t> values) {  // NOLINT(google-explicit-constructor)
     const auto owner = std::make_shared<const std::vector<uint8_t>>(std::move(values));
     data_ = std::shared_ptr<const uint8_t>(owner, owner->data());
     size_ = owner->size();
   }
 
-  /// `data` holds `size` bytes and knows how to free them.
+  /// `data` points to `size` bytes, and its deleter frees them.
   Bytes(std::shared_ptr<const uint8_t> data, size_t size)
       : data_(std::move(data)), size_(size) {}
 

@@ -30,9 +30,9 @@ void append_file(Samples& samples, const std::string& path) {
   const std::string bytes = read_file(path, kMostFileBytes);
   if (bytes.empty() || bytes.size() % kRecordBytes != 0) {
     fail_cifar(
-        path, "holds " + std::to_string(bytes.size()) +
-                  " bytes, which is no whole number of records of " +
-                  std::to_string(kRecordBytes) + " bytes");
+        path, "has " + std::to_string(bytes.size()) +
+                  " bytes, expected a multiple of " + std::to_string(kRecordBytes) +
+                  ", the bytes of a record");
   }
   for (size_t at = 0; at < bytes.size(); at += kRecordBytes) {
     const auto label = static_cast<uint8_t>(bytes[at]);

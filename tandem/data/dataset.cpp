@@ -25,7 +25,7 @@ std::string what_data_takes() {
   for (const auto& entry : dataset_table()) {
     names.emplace_back(entry.name);
   }
-  return "--data takes " + join(names) + ", or a folder of MNIST's four IDX files";
+  return "set --data to " + join(names) + ", or a folder of MNIST's four IDX files";
 }
 
 std::string find_idx(const std::string& folder, const std::string& stem) {
@@ -47,8 +47,8 @@ Dataset load_split(const std::string& folder, const std::string& prefix) {
   auto labels = read_idx(label_path, 1);
   if (images.dims[0] != labels.dims[0]) {
     throw DataError(
-        "[data] '" + image_path + "' holds " + std::to_string(images.dims[0]) +
-        " images, but '" + label_path + "' " + std::to_string(labels.dims[0]) +
+        "[data] '" + image_path + "' has " + std::to_string(images.dims[0]) +
+        " images, but '" + label_path + "' has " + std::to_string(labels.dims[0]) +
         " labels; fetch both again");
   }
   Dataset split;
@@ -97,8 +97,9 @@ void check_labels(
   if (test.num_classes > train.num_classes) {
     throw DataError(
         "[data] '" + folder + "': a test label is " +
-        std::to_string(test.num_classes - 1) + ", but training labels end at " +
-        std::to_string(train.num_classes - 1) + "; fetch the label files again");
+        std::to_string(test.num_classes - 1) + ", expected at most " +
+        std::to_string(train.num_classes - 1) +
+        " as in the training labels; fetch the label files again");
   }
 }
 
@@ -110,7 +111,8 @@ void warn_of_gaps(const std::string& folder, const Dataset& train) {
     log_warning(
         "'" + folder + "': training labels go up to " +
         std::to_string(train.num_classes - 1) + ", but only " +
-        std::to_string(num_found) + " of them occur; is the label file damaged?");
+        std::to_string(num_found) +
+        " of them occur; check that the label file is intact");
   }
 }
 
@@ -208,7 +210,7 @@ DatasetSplits load_idx_folder(const std::string& folder) {
         "[data] '" + folder + "': training images are " + std::to_string(train.height) +
         "x" + std::to_string(train.width) + ", test images " +
         std::to_string(test.height) + "x" + std::to_string(test.width) +
-        "; they must agree");
+        ", expected equal sizes; fetch the image files again");
   }
   check_labels(folder, train, test);
   test.num_classes = train.num_classes;

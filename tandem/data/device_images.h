@@ -9,18 +9,18 @@
 
 namespace tandem {
 
-/// The bytes of a data set on a device, from which loaders make their batches there.
-/// Loaders share it.
+/// Bytes of a data set on a device, from which loaders make their batches there.
+/// Loaders share them.
 struct DeviceImages {
-  // uint8: the held images, samples x (channels * height * width).
+  // uint8: images, samples x (channels * height * width).
   at::Tensor pixels;
-  // uint8: their classes.
+  // uint8: classes of the images.
   at::Tensor labels;
 };
 
-/// Copies the images that the data set holds. Returns null if the device is the CPU, if
-/// nothing is held, or if the bytes would take more than half of the device's free
-/// memory.
+/// Copies the images that the data set holds to a device. Returns null if the device is
+/// the CPU, if nothing is held, or if the bytes would need more than half of the
+/// device's free memory.
 std::shared_ptr<const DeviceImages> copy_to_device(
     const Dataset& data, const Placement& placement);
 

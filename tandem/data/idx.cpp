@@ -138,7 +138,8 @@ std::vector<int64_t> read_header(
   if (magic[3] != num_dims) {
     fail_idx(
         path, "has " + std::to_string(magic[3]) + " dimensions, expected " +
-                  std::to_string(num_dims) + "; are images and labels swapped?");
+                  std::to_string(num_dims) +
+                  "; check that images and labels are not swapped");
   }
   std::vector<int64_t> dims;
   for (size_t i = 0; i < num_dims; ++i) {
@@ -174,9 +175,9 @@ void check_memory(const std::string& path, size_t total) {
   const auto most = static_cast<size_t>(free_memory() / 2);
   if (total > most) {
     throw ConfigError(
-        "[data] '" + path + "' holds " + std::to_string(total) +
-        " bytes, more than half of the memory that is free (" + std::to_string(most) +
-        "); free some, or name smaller --data");
+        "[data] '" + path + "' has " + std::to_string(total) +
+        " bytes, more than half of the free memory (" + std::to_string(most) +
+        "); free some memory, or set --data to smaller data");
   }
 }
 
@@ -248,14 +249,14 @@ IdxArray parse_idx(std::string_view bytes, const std::string& path, size_t num_d
       fail_idx(
           path, "ends after " + std::to_string(have + got) + " of the " +
                     std::to_string(total) +
-                    " bytes that its header promises; fetch it again");
+                    " bytes that its header declares; fetch it again");
     }
   }
   uint8_t extra = 0;
   if (reader.read(&extra, 1) != 0) {
     fail_idx(
-        path, "goes on after the " + std::to_string(total) +
-                  " bytes that its header promises; fetch it again");
+        path, "continues after the " + std::to_string(total) +
+                  " bytes that its header declares; fetch it again");
   }
   return array;
 }

@@ -3,6 +3,7 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string>
@@ -37,22 +38,26 @@ at::Tensor first_rows(const at::Tensor& rows, int64_t count) {
 void check(const LoaderOptions& options, const SamplerOptions& sampler) {
   if (options.batch_size < 1) {
     throw ConfigError(
-        "[data] a batch of " + std::to_string(options.batch_size) +
-        " samples is impossible; set --batch-size to 1 or more");
+        "[data] batch_size is " + std::to_string(options.batch_size) +
+        ", expected 1 or more; change --batch-size");
   }
   if (options.micro_batches < 1) {
     throw ConfigError(
-        "[data] a step needs a micro-batch; set --accumulate to 1 or more");
+        "[data] micro_batches is " + std::to_string(options.micro_batches) +
+        ", expected 1 or more; change --accumulate");
   }
   if (!(options.std > 0) || options.pad < 0) {
-    throw ConfigError("[data] std must be positive and pad not negative; change --std");
+    throw ConfigError(fmt::format(
+        "[data] std is {} and pad {}, expected std > 0 and pad >= 0; change --std or "
+        "pad",
+        options.std, options.pad));
   }
   const int64_t step = options.batch_size * options.micro_batches;
   if (sampler.batch > 0 && sampler.batch != step) {
     throw ConfigError(
-        "[data] the sampler divides batches of " + std::to_string(sampler.batch) +
-        " samples, and a step has " + std::to_string(step) +
-        "; set SamplerOptions::batch to batch_size times micro_batches");
+        "[data] SamplerOptions::batch is " + std::to_string(sampler.batch) +
+        ", expected " + std::to_string(step) +
+        " (batch_size times micro_batches); change it");
   }
 }
 
@@ -173,7 +178,7 @@ int64_t Loader::own_count() const {
 }
 
 bool Loader::next(Batch& batch) {
-  TANDEM_CHECK(epoch_ >= 0, "seek() comes before next()");
+  TANDEM_CHECK(epoch_ >= 0, "next() was called before seek()");
   if (!has_micro_batch()) {
     if (divides() && global_count() > 0) {
       micro_ = 0;

@@ -110,8 +110,8 @@ std::string missing_file(const std::string& folder, const FileSet& set) {
     if (has_file(folder, set, set.files.front())) {
       throw DataError(
           "[data] " + std::string(set.title) + " in '" + folder + "' lacks " +
-          missing_file(folder, set) +
-          "; put it there, name another folder with --data, " + remedy);
+          missing_file(folder, set) + "; put it there, set --data to another folder, " +
+          remedy);
     }
   }
   if (folders.empty()) {
@@ -120,7 +120,7 @@ std::string missing_file(const std::string& folder, const FileSet& set) {
   }
   throw DataError(
       "[data] " + std::string(set.title) + " is not in " + join(folders, " or ") +
-      "; put its files there, name their folder with --data, " + remedy);
+      "; put its files there, set --data to their folder, " + remedy);
 }
 
 DatasetSplits named(
@@ -128,8 +128,8 @@ DatasetSplits named(
   if (splits.train.num_classes > kMostClasses) {
     throw DataError(
         "[data] '" + folder + "' has a label of " +
-        std::to_string(splits.train.num_classes - 1) + ", but " + name +
-        " has only 0 to 9; fetch its label files again");
+        std::to_string(splits.train.num_classes - 1) + ", expected 0 to 9 for " + name +
+        "; fetch its label files again");
   }
   splits.train.name = splits.test.name = name;
   return splits;
@@ -155,7 +155,7 @@ DatasetSplits load_digits(const Deadline& deadline) {
   if (!file_exists(last)) {
     const FileLock lock(cache_directory() + "/digits.lock", deadline);
     if (!file_exists(last)) {
-      log_info("drawing 70,000 digits, once, into " + folder);
+      log_info("drawing 70,000 digits into " + folder + " (only at the first use)");
       write_digits(folder, kDigitsTrain, kDigitsTest);
     }
   }
@@ -167,8 +167,7 @@ DatasetSplits load_digits(const Deadline& deadline) {
 const std::vector<DatasetEntry>& dataset_table() {
   static const auto table = [] {
     std::vector<DatasetEntry> rows = {
-        {"digits", "60,000 + 10,000 digits that tandem draws itself, offline",
-         &load_digits}};
+        {"digits", "60,000 + 10,000 digits drawn by tandem, offline", &load_digits}};
     for (const auto& set : file_sets()) {
       rows.push_back(
           {set.name, set.help, [&set](const Deadline&) { return load_files(set); }});

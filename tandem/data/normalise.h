@@ -6,24 +6,25 @@
 
 namespace tandem {
 
-/// Pixels as numbers: a byte p becomes (p / 255 - mean) / std, each step rounded to
-/// float32, as torchvision does. Bits do not depend on the CPU.
+/// Converts pixels to numbers: a byte p becomes (p / 255 - mean) / std. Each step is
+/// rounded to float32, as in torchvision. The bits do not depend on the CPU.
 class Normaliser {
  public:
-  /// Takes the fastest function that this CPU has.
+  /// Selects the fastest function for this CPU.
   Normaliser(double mean, double std);
 
-  /// What a pixel of value p becomes.
+  /// Returns the number for a pixel of value p.
   float operator()(uint8_t p) const {
     return table_[p];
   }
 
-  /// `to[i]` from `from[i]`, for i in [0, count).
+  /// Converts `from[i]` to `to[i]`, for i in [0, count).
   void row(const uint8_t* from, int64_t count, float* to) const;
 
-  /// The shortest row that is not taken from the table one by one.
+  /// Length of the shortest row that is computed instead of looked up in the table.
   static constexpr int64_t kShortest = 16;
 
+  /// Constants of the conversion.
   struct Factors {
     float inverse_255;
     float mean;
@@ -34,13 +35,13 @@ class Normaliser {
   using RowFunction =
       void (*)(const uint8_t* from, int64_t count, const Factors& factors, float* to);
 
-  /// The functions that this CPU can run, best first.
+  /// Returns the functions that this CPU can run, fastest first.
   static std::vector<RowFunction> row_functions();
 
-  /// Takes one of these; null: only the table.
+  /// Uses the given function; null: only the table.
   Normaliser(double mean, double std, RowFunction function);
 
-  /// Whether the function gives the table's bits, so that it is used.
+  /// Returns whether the function gives the table's bits and is therefore used.
   bool computes() const {
     return row_ != nullptr;
   }

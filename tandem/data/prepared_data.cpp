@@ -136,8 +136,7 @@ void wait_for_child(
           offer.child, name, host_name(),
           static_cast<double>(deadline.time().count()) / 1000,
           is_stopped(offer.child) ? ": it is stopped (SIGSTOP)" : "",
-          is_stopped(offer.child) ? "let it go on (SIGCONT), or raise"
-                                  : "wait longer with"));
+          is_stopped(offer.child) ? "continue it (SIGCONT), or raise" : "raise"));
     }
   }
   close(offer.done);
@@ -293,7 +292,7 @@ DatasetSplits load_prepared_dataset(
     const std::string& name_or_folder, int64_t limit, const Deadline& deadline) {
   if (auto splits =
           find_prepared(key_of(name_or_folder, limit), name_or_folder, deadline)) {
-    log_debug("[data] '" + name_or_folder + "' comes from memory that ranks share");
+    log_debug("[data] '" + name_or_folder + "' is in memory that ranks share");
     return std::move(*splits);
   }
   auto splits = load_dataset(name_or_folder, limit, deadline);

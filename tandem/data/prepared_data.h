@@ -12,41 +12,41 @@ namespace tandem {
 
 /// Reads a data set once for all workers of this host, while they start.
 ///
-/// A child process decompresses and hashes the files, into memory without a name, which
-/// workers inherit and map; loading LibTorch takes them longer than that. An
-/// environment variable tells workers of it. Where anything goes wrong, a worker finds
-/// nothing and reads the files itself, so errors come from ranks, as if this class did
-/// not exist.
+/// A child process decompresses and hashes the files, into anonymous memory that
+/// workers inherit and map; loading LibTorch takes the workers longer. An environment
+/// variable passes its place to workers. If anything fails, a worker finds no data and
+/// reads the files itself, so ranks report errors as if this class did not exist.
 ///
-/// Make it while there are no other threads, since it forks. An exec may forget it: the
-/// child ends by itself, and at the latest with the process that made it.
+/// Create the object while there are no other threads, since it forks. An exec may drop
+/// it: the child then ends alone, at the latest with the process that started it.
 class DataReader {
  public:
-  /// Starts the child. `name_or_folder` and `limit` as load_dataset() takes them;
-  /// `timeout` is how long others may keep it from the files.
+  /// Starts the child. `name_or_folder` and `limit` as in load_dataset(); `timeout` is
+  /// the longest time that other processes may lock the files.
   DataReader(
       const std::string& name_or_folder, int64_t limit,
       std::chrono::milliseconds timeout = std::chrono::minutes(5));
-  /// Ends and reaps the child. What workers have mapped stays.
+  /// Ends and reaps the child. Memory that workers have mapped stays.
   ~DataReader();
   DataReader(const DataReader&) = delete;
   DataReader& operator=(const DataReader&) = delete;
 
-  /// For the environment of workers; empty when there is no child.
+  /// Returns variables for the environment of workers, none if there is no child.
   Variables variables() const;
 
  private:
   int memory_ = -1;
-  // The end of this pipe says that the child is done.
+  // The child closes this pipe when it is done.
   int done_ = -1;
   pid_t child_ = -1;
 };
 
-/// load_dataset(), but where a DataReader prepared the same for this process: waits for
-/// its child and maps its memory instead of reading files. The first call uses up the
-/// variable. `hashes` are set either way; the child computes them for all ranks.
+/// Loads a data set as load_dataset(). If a DataReader prepared it for this process,
+/// waits for its child and maps its memory instead of reading files. The first call
+/// uses up the variable. `hashes` are always set; the child computes them for all
+/// ranks.
 ///
-/// Throws DataError when the child has not ended by `deadline`, and as load_dataset().
+/// Throws DataError if the child has not ended by `deadline`, and as load_dataset().
 DatasetSplits load_prepared_dataset(
     const std::string& name_or_folder, int64_t limit = 0,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));

@@ -15,25 +15,27 @@ namespace {
 
 void check(const SamplerOptions& options) {
   if (options.size < 1) {
-    throw ConfigError("[data] the data set is empty; name another with --data");
+    throw ConfigError("[data] the data set is empty; change --data");
   }
   if (options.num_shards < 1 || options.shard < 0 ||
       options.shard >= options.num_shards) {
     throw ConfigError(
-        "[data] shard " + std::to_string(options.shard) + " of " +
-        std::to_string(options.num_shards) + " does not exist");
+        "[data] shard is " + std::to_string(options.shard) +
+        ", expected less than num_shards, which is " +
+        std::to_string(options.num_shards) + "; correct one");
   }
   if (options.blocks < 1 || options.size % options.blocks != 0 ||
       options.first_position % options.blocks != 0) {
     throw ConfigError(
         "[data] " + std::to_string(options.size) + " samples from position " +
-        std::to_string(options.first_position) + " on cannot lie in " +
-        std::to_string(options.blocks) + " blocks; go on with as many ranks as before");
+        std::to_string(options.first_position) + " do not divide into " +
+        std::to_string(options.blocks) +
+        " blocks; resume with the previous number of ranks");
   }
   if (options.first_position < 0) {
     throw ConfigError(
-        "[data] position " + std::to_string(options.first_position) +
-        " of an epoch is impossible");
+        "[data] first_position is " + std::to_string(options.first_position) +
+        ", expected 0 or more; correct it");
   }
   if (options.batch < 0 ||
       (options.batch > 0 && (options.tail != Tail::keep || options.blocks > 1))) {

@@ -73,8 +73,8 @@ TEST(Cifar, AFileThatIsNotOfRecordsIsNamed) {
   };
   const std::string path = "'" + folder + "/data_batch_4.bin' ";
   EXPECT_THAT(
-      refusal_with(""), HasSubstr(path + "holds 0 bytes, which is no whole number"));
-  EXPECT_THAT(refusal_with(record(1, 1) + "x"), HasSubstr(path + "holds 3074 bytes"));
+      refusal_with(""), HasSubstr(path + "has 0 bytes, expected a multiple of 3073"));
+  EXPECT_THAT(refusal_with(record(1, 1) + "x"), HasSubstr(path + "has 3074 bytes"));
   EXPECT_THAT(
       refusal_with(record(1, 1) + record(10, 1)),
       HasSubstr(path + "has a label of 10, expected 0 to 9"));

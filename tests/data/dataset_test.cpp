@@ -81,8 +81,8 @@ TEST(Dataset, PartsThatDoNotFitTogetherAreNamed) {
   EXPECT_THAT(
       error_of<DataError>([&] { return load_idx_folder(folder); }),
       AllOf(
-          HasSubstr(folder + kTestImages + ".gz' holds 3 images"),
-          HasSubstr(folder + kTestLabels + "' 4 labels")));
+          HasSubstr(folder + kTestImages + ".gz' has 3 images"),
+          HasSubstr(folder + kTestLabels + "' has 4 labels")));
 
   write_folder(folder);
   write_idx(folder + kTrainImages, images(4, 5, 2, 7));
@@ -109,14 +109,14 @@ TEST(Dataset, LabelsThatNoClassHasAreRefused) {
   write_idx(scratch / "mnist" + kTestLabels, labels({3, 0, 200}));
   EXPECT_THAT(
       error_of<DataError>([&] { return load_idx_folder(scratch / "mnist"); }),
-      HasSubstr("a test label is 200, but training labels end at 5"));
+      HasSubstr("a test label is 200, expected at most 5"));
 
   write_folder(scratch / "mnist");
   write_idx(scratch / "mnist" + kTrainLabels + ".gz", labels({0, 3, 200, 5}));
   setenv("TANDEM_DATA", scratch.path().c_str(), 1);
   EXPECT_THAT(
       error_of<DataError>([] { return load_dataset("mnist"); }),
-      AllOf(HasSubstr("label of 200"), HasSubstr("only 0 to 9")));
+      AllOf(HasSubstr("label of 200"), HasSubstr("expected 0 to 9")));
   unsetenv("TANDEM_DATA");
 }
 

@@ -102,7 +102,7 @@ TEST(Idx, BrokenFilesAreNamedWithWhatIsWrong) {
       {header.substr(0, 15), 3, "inside its header"},
       {header, 3, "after 0 of the 12 bytes"},
       {kGood.substr(0, 27), 3, "after 11 of the 12 bytes"},
-      {kGood + "x", 3, "goes on after the 12 bytes"},
+      {kGood + "x", 3, "continues after the 12 bytes"},
       {bytes({0, 0, 8, 1, 0, 0, 0, 0}), 1, "dimension of 0"}};
   const Scratch scratch;
   for (const auto& [content, num_dims, said] : cases) {
@@ -268,7 +268,7 @@ TEST(Idx, OfMoreThanHalfOfTheFreeMemoryIsRefusedBeforeItTakesAny) {
   EXPECT_THAT(
       refusal_with_room_for(kSize * 3 / 2, kSize),
       AllOf(
-          HasSubstr("'images' holds 67108864 bytes, more than half of the memory"),
+          HasSubstr("'images' has 67108864 bytes, more than half of the free memory"),
           HasSubstr("--data")));
   EXPECT_EQ(refusal_with_room_for(kSize * 4, kSize), "nothing");
 }

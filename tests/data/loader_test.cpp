@@ -359,11 +359,11 @@ TEST(Loader, OptionsThatCannotBeAreRefused) {
   const auto message = [](const LoaderOptions& options) {
     return error_of<ConfigError>([&] { Loader(colours(4), in_order(), options); });
   };
-  EXPECT_THAT(message(raw(0)), HasSubstr("batch of 0"));
+  EXPECT_THAT(message(raw(0)), HasSubstr("batch_size is 0"));
   for (const double std : {0.0, -1.0, std::nan("")}) {
     auto options = raw(2);
     options.std = std;
-    EXPECT_THAT(message(options), HasSubstr("std must be positive"));
+    EXPECT_THAT(message(options), HasSubstr("expected std > 0"));
   }
   auto options = raw(2);
   options.pad = -1;

@@ -25,7 +25,7 @@ TEST(Program, TrainHelpNamesSettingsAndChoices) {
   EXPECT_TRUE(help.status.ok());
   for (const char* text :
        {"--model", "--nproc", "--sync", "--set", "convnet_bn", "data_parallel",
-        "adadelta", "one_cycle", "gloo", "digits that tandem draws"}) {
+        "adadelta", "one_cycle", "gloo", "digits drawn by tandem"}) {
     EXPECT_THAT(help.output, HasSubstr(text));
   }
 }

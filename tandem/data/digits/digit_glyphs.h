@@ -3,12 +3,11 @@
 #include <array>
 #include <vector>
 
-// How the ten digits are written, before any hand writes them: what draw_digits()
-// begins with.
+// Shapes of the ten digits, from which draw_digits() starts.
 
 namespace tandem::digits {
 
-/// Of a glyph: in a box of 100 x 100, y down. Of a drawing: in pixels.
+/// A point of a glyph, in a box of 100 x 100 with y down, or of a drawing, in pixels.
 struct Point {
   double x;
   double y;
@@ -27,14 +26,15 @@ struct Point {
   }
 };
 
-/// Points that a smooth curve passes through; a repeated one is a corner.
+/// Points of a smooth curve; a repeated point is a corner.
 using Stroke = std::vector<Point>;
-/// The pen is lifted between strokes.
+/// Strokes of a digit; the pen is lifted between them.
 using Glyph = std::vector<Stroke>;
 
-/// By digit: the styles that it may be written in.
+/// Styles of each digit.
 using Alphabet = std::array<std::vector<Glyph>, 10>;
 
+/// Returns the styles of all digits.
 Alphabet make_alphabet();
 
 }  // namespace tandem::digits
