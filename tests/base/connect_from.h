@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-/// Connects to `other`, an IPv4 address, from one of this machine's own, which packets
-/// then come from. Empty where nobody answers within half a second.
+/// Connects to `other`, an IPv4 address, from an address of this machine, which is then
+/// the packets' source. Empty if no process answers within half a second.
 inline Socket connect_from(const char* address, const sockaddr_in& other) {
   sockaddr_in own{};
   own.sin_family = AF_INET;

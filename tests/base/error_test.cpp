@@ -9,7 +9,7 @@ namespace tandem::error_test {
 
 using ::testing::HasSubstr;
 
-TEST(DidYouMean, NamesTheNearestCandidate) {
+TEST(DidYouMean, ReturnsTheNearestCandidate) {
   EXPECT_EQ(
       did_you_mean("adma", {"sgd", "adam", "adadelta"}), ", did you mean 'adam'?");
   EXPECT_EQ(
@@ -17,28 +17,28 @@ TEST(DidYouMean, NamesTheNearestCandidate) {
       ", did you mean 'data_parallel'?");
 }
 
-TEST(DidYouMean, NamesTheFirstOfEquallyNear) {
+TEST(DidYouMean, ReturnsTheFirstOfEquallyNearCandidates) {
   EXPECT_EQ(did_you_mean("layer3", {"layer1", "layer2"}), ", did you mean 'layer1'?");
 }
 
-TEST(DidYouMean, CountsInsertedLostAndSwappedLetters) {
+TEST(DidYouMean, CountsInsertedMissingAndSwappedLetters) {
   for (const auto* name : {"momentu", "mommentum", "nomentum", "mometnum"}) {
     EXPECT_EQ(did_you_mean(name, {"momentum"}), ", did you mean 'momentum'?") << name;
   }
 }
 
-TEST(DidYouMean, IsEmptyWhenNothingIsNear) {
+TEST(DidYouMean, IsEmptyIfNoCandidateIsNear) {
   EXPECT_EQ(did_you_mean("pipeline", {"sgd", "adam"}), "");
   EXPECT_EQ(did_you_mean("pipeline", {}), "");
 }
 
-TEST(DidYouMean, TakesThreeLettersForAnotherWordWhenTwoDiffer) {
+TEST(DidYouMean, DoesNotMatchThreeLettersIfTwoDiffer) {
   EXPECT_EQ(did_you_mean("foo", {"lr", "eps", "rho", "std"}), "");
   EXPECT_EQ(did_you_mean("sdg", {"adam", "sgd"}), ", did you mean 'sgd'?");
   EXPECT_EQ(did_you_mean("sgb", {"adam", "sgd"}), ", did you mean 'sgd'?");
 }
 
-TEST(DidYouMean, ForgivesMoreInLongNames) {
+TEST(DidYouMean, AllowsMoreErrorsInLongNames) {
   // Four letters differ, of thirteen.
   EXPECT_EQ(
       did_you_mean("bucketbytessz", {"bucket_bytes"}),
@@ -47,7 +47,8 @@ TEST(DidYouMean, ForgivesMoreInLongNames) {
 }
 
 TEST(DidYouMean, IsEmptyForANameOfManyMegabytes) {
-  // Counting edits of this would take minutes: the test's time limit is the check.
+  // Computing edit distances of this name would take minutes; the time limit of the
+  // test is the check.
   const std::vector<std::string> names(100, std::string(1000, 'x'));
   EXPECT_EQ(did_you_mean(std::string(20'000'000, 'x'), names), "");
 }
@@ -62,7 +63,7 @@ TEST(ExitCode, Is75ForARunThatStoppedAndSaved) {
   EXPECT_EQ(exit_code(StoppedError("x")), 75);
 }
 
-TEST(ExitCode, UnknownCodesOfOtherProcessesBecomeOne) {
+TEST(ExitCode, IsOneForUnknownCodesOfOtherProcesses) {
   for (const int code : {2, 75}) {
     EXPECT_EQ(known_exit_code(code), code);
   }
@@ -82,14 +83,14 @@ TEST(ExitCode, IsTwoForMisuseOnly) {
   EXPECT_EQ(exit_code(std::runtime_error("x")), 1);
 }
 
-TEST(FirstLine, DropsWhatFollowsTheNewline) {
+TEST(FirstLine, EndsAtTheNewline) {
   EXPECT_EQ(
       first_line(std::runtime_error("bad shape\nframe #0\nframe #1")), "bad shape");
   EXPECT_EQ(first_line(std::runtime_error("bad shape")), "bad shape");
   EXPECT_EQ(first_line(std::runtime_error("")), "");
 }
 
-TEST(FirstLine, SaysWhatToLowerWhenMemoryIsShort) {
+TEST(FirstLine, NamesSettingsToLowerIfMemoryRunsOut) {
   const auto expect_advice = [](const std::exception& error, const std::string& start) {
     const std::string line = first_line(error);
     EXPECT_EQ(line.substr(0, start.size()), start);
@@ -97,7 +98,7 @@ TEST(FirstLine, SaysWhatToLowerWhenMemoryIsShort) {
     EXPECT_EQ(line.find('\n'), std::string::npos);
   };
   expect_advice(std::bad_alloc(), "[memory] there is not enough memory; lower");
-  // As LibTorch says it.
+  // LibTorch's message.
   expect_advice(
       std::runtime_error(
           "[enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't "
@@ -106,7 +107,7 @@ TEST(FirstLine, SaysWhatToLowerWhenMemoryIsShort) {
       "[memory] there is not enough memory for 52613349376 bytes; lower");
 }
 
-TEST(CommError, TellsOperationPeerAndCause) {
+TEST(CommError, NamesOperationPeerAndCause) {
   const CommError with_peer("all_reduce #17", "connection reset", 3);
   EXPECT_STREQ(
       with_peer.what(), "[comm] all_reduce #17 failed (rank 3): connection reset");
@@ -116,7 +117,7 @@ TEST(CommError, TellsOperationPeerAndCause) {
   EXPECT_EQ(without.peer(), std::nullopt);
 }
 
-TEST(Join, PutsSeparatorsBetween) {
+TEST(Join, SeparatesParts) {
   EXPECT_EQ(join({}), "");
   EXPECT_EQ(join({"a"}), "a");
   EXPECT_EQ(join({"a", "b", "c"}), "a, b, c");
@@ -127,7 +128,7 @@ TEST(Join, KeepsEmptyParts) {
   EXPECT_EQ(join({"", "a", "", "b"}), ", a, , b");
 }
 
-TEST(Check, ThrowsWithConditionPlaceAndMessage) {
+TEST(Check, ErrorHasConditionPlaceAndMessage) {
   const int ranks = 3;
   EXPECT_NO_THROW(TANDEM_CHECK(ranks == 3, "never"));
   try {

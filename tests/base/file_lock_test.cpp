@@ -69,13 +69,13 @@ TEST(FileLock, WaitsForAnotherProcess) {
   EXPECT_TRUE(held);
 }
 
-TEST(FileLock, MakesItsDirectory) {
+TEST(FileLock, CreatesItsDirectory) {
   const Scratch directory;
   const FileLock lock(directory / "cache/data/lock", kLong);
   EXPECT_TRUE(file_exists(directory / "cache/data/lock"));
 }
 
-TEST(FileLock, NamesThePathThatCannotBeLocked) {
+TEST(FileLock, ReportsAPathThatCannotBeLocked) {
   const Scratch directory;
   EXPECT_THAT(
       message_of<DataError>([&] { const FileLock lock(directory.path(), kLong); }),
@@ -84,8 +84,8 @@ TEST(FileLock, NamesThePathThatCannotBeLocked) {
           EndsWith("Is a directory; choose a place that you may use")));
 }
 
-// Whoever has it may be stopped for ever.
-TEST(FileLock, EndsAtTheDeadlineAndNamesTheHolder) {
+// The holder may be stopped forever.
+TEST(FileLock, TimesOutAndNamesTheHolder) {
   const Scratch directory;
   const std::string path = directory / "lock";
   const FileLock holder(path, kLong);

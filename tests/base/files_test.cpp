@@ -42,7 +42,7 @@ TEST(ReadFile, ReadsAFileOfUnknownSize) {
   EXPECT_THAT(read_file("/proc/self/status"), HasSubstr("VmSize"));
 }
 
-TEST(ReadFile, ReadsNoMoreThanItMay) {
+TEST(ReadFile, ReadsAtMostTheLimit) {
   const Scratch directory;
   replace_file(directory / "five", "12345");
   EXPECT_EQ(read_file(directory / "five", 5), "12345");
@@ -52,7 +52,7 @@ TEST(ReadFile, ReadsNoMoreThanItMay) {
   EXPECT_THROW(read_file("/dev/zero", 1 << 20), DataError);
 }
 
-TEST(ReadFile, NamesThePathAndTheReason) {
+TEST(ReadFile, ReportsPathAndReason) {
   const Scratch directory;
   const std::string missing = directory / "missing";
   EXPECT_THAT(
@@ -67,7 +67,7 @@ TEST(ReadFile, NamesThePathAndTheReason) {
       AllOf(HasSubstr(long_name), HasSubstr("too long")));
 }
 
-TEST(ReadFile, DoesNotTakeAReadErrorForAnEmptyFile) {
+TEST(ReadFile, DistinguishesAReadErrorFromAnEmptyFile) {
   EXPECT_THAT(
       message_of<DataError>([&] { read_file("/proc/self/mem"); }),
       HasSubstr("Input/output error"));
@@ -93,7 +93,7 @@ TEST(ReplaceFile, ObeysTheUmask) {
   }
 }
 
-TEST(ReplaceFile, KeepsTheOldFileUntilTheNewOneIsWhole) {
+TEST(ReplaceFile, KeepsTheOldFileUntilTheNewFileIsComplete) {
   const Scratch directory;
   replace_file(directory / "x", "old");
   replace_file(directory / "x", [&](int fd) {
@@ -131,7 +131,7 @@ TEST(ReplaceFile, KeepsTheOldFileWhenTheDiskIsFull) {
   EXPECT_THAT(list_directory(directory.path()), ElementsAre("x"));
 }
 
-TEST(ReplaceFile, NamesThePathWhenItsDirectoryIsMissing) {
+TEST(ReplaceFile, ReportsAMissingDirectory) {
   const Scratch directory;
   const std::string path = directory / "missing/x";
   EXPECT_THAT(
@@ -162,7 +162,7 @@ TEST(ReplaceFile, LeaksNoDescriptors) {
   EXPECT_EQ(open_files(), before);
 }
 
-TEST(RemoveUnfinished, TakesWhatAKilledWriterLeftAndNothingElse) {
+TEST(RemoveUnfinished, RemovesOnlyFilesOfAKilledWriter) {
   const Scratch directory;
   const auto path = directory / "x";
   const pid_t killed = fork();
@@ -179,7 +179,7 @@ TEST(RemoveUnfinished, TakesWhatAKilledWriterLeftAndNothingElse) {
   EXPECT_EQ(list_directory(directory.path()), others);
 }
 
-TEST(WriteAll, TellsToFreeSpace) {
+TEST(WriteAll, AdvisesToFreeSpaceOnAFullDisk) {
   const int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
   ASSERT_GE(fd, 0);
   EXPECT_EQ(
@@ -188,7 +188,7 @@ TEST(WriteAll, TellsToFreeSpace) {
   close(fd);
 }
 
-TEST(MakeDirectories, MakesParentsAndAcceptsWhatIsThere) {
+TEST(MakeDirectories, CreatesParentsAndAcceptsExistingDirectories) {
   const Scratch directory;
   make_directories(directory / "a/b/c");
   make_directories(directory / "a/b/c");
@@ -196,7 +196,7 @@ TEST(MakeDirectories, MakesParentsAndAcceptsWhatIsThere) {
   EXPECT_THAT(list_directory(directory / "a/b"), ElementsAre("c"));
 }
 
-TEST(MakeDirectories, NamesThePathWhenAFileIsInTheWay) {
+TEST(MakeDirectories, ReportsAFileInThePath) {
   const Scratch directory;
   replace_file(directory / "a", "text");
   for (const auto* path : {"a", "a/b"}) {
@@ -206,7 +206,7 @@ TEST(MakeDirectories, NamesThePathWhenAFileIsInTheWay) {
   }
 }
 
-TEST(RemoveAll, RemovesTreesFilesAndNothing) {
+TEST(RemoveAll, RemovesTreesAndFilesAndAcceptsMissingPaths) {
   const Scratch directory;
   make_directories(directory / "a/b");
   replace_file(directory / "a/b/c", "text");
@@ -224,13 +224,13 @@ TEST(ListDirectory, SortsNames) {
       list_directory(directory.path()), ElementsAre("latest", "step-10", "step-2"));
 }
 
-TEST(ListDirectory, NamesTheMissingDirectory) {
+TEST(ListDirectory, ReportsAMissingDirectory) {
   EXPECT_THAT(
       message_of<DataError>([] { list_directory("/missing/place"); }),
       AllOf(HasSubstr("/missing/place"), HasSubstr("No such file")));
 }
 
-TEST(PrivateDirectory, IsNewAndOnlyOurs) {
+TEST(PrivateDirectory, IsNewAndPrivate) {
   const Scratch first;
   const Scratch second;
   EXPECT_NE(first.path(), second.path());
@@ -239,7 +239,7 @@ TEST(PrivateDirectory, IsNewAndOnlyOurs) {
   EXPECT_EQ(status.st_mode & 0777, 0700u);
 }
 
-TEST(CacheDirectory, FollowsTheEnvironment) {
+TEST(CacheDirectory, DependsOnTheEnvironment) {
   const auto cache_with = [](const Variables& variables) {
     for (const auto& [name, value] : variables) {
       setenv(name.c_str(), value.c_str(), 1);

@@ -17,7 +17,7 @@ std::string logged_by(int rank, int world_size, const std::function<void()>& act
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(Log, NamesTheRankWhereThereAreSeveral) {
+TEST(Log, NamesTheRankIfThereAreSeveral) {
   const auto act = [] { log_error("[loader] no data"); };
   EXPECT_EQ(logged_by(0, 1, act), "tandem: error: [loader] no data\n");
   EXPECT_EQ(logged_by(2, 4, act), "tandem: [rank 2] error: [loader] no data\n");
@@ -41,7 +41,7 @@ TEST(Log, WarnsOnce) {
   EXPECT_EQ(logged_by(0, 1, act), "");
 }
 
-TEST(Log, RankBelongsToTheThread) {
+TEST(Log, EachThreadHasARank) {
   std::thread([] { set_thread_rank(3, 4); }).join();
   EXPECT_EQ(thread_rank(), 0);
 }

@@ -9,14 +9,14 @@
 
 namespace tandem::memory_test {
 
-TEST(FreeMemory, IsSomeOfThisMachines) {
+TEST(FreeMemory, IsPartOfTheMachinesMemory) {
   const int64_t all = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE);
   EXPECT_GT(free_memory(), 1 << 20);
   EXPECT_LE(free_memory(), all);
 }
 
-// A limit that leaves nothing, and one that leaves at most what it is.
-TEST(FreeMemory, EndsAtTheLimitOfTheAddressSpace) {
+// A limit that leaves nothing, and a limit that leaves at most its size.
+TEST(FreeMemory, IsBoundedByTheAddressSpaceLimit) {
   const pid_t child = fork();
   if (child == 0) {
     rlimit limit{int64_t{1} << 50, RLIM_INFINITY};
@@ -31,7 +31,7 @@ TEST(FreeMemory, EndsAtTheLimitOfTheAddressSpace) {
   EXPECT_EQ(status, 0);
 }
 
-// As the kernel writes them; the file of /proc names the groups.
+// Files as the kernel writes them; the file of /proc names the groups.
 class MemoryGroups : public testing::Test {
  protected:
   void write(const std::string& name, const std::string& text) const {
@@ -50,8 +50,8 @@ class FreeMemoryOfGroups : public MemoryGroups {
   }
 };
 
-// A limit holds for all groups below; what is cached is given up first.
-TEST_F(FreeMemoryOfGroups, IsWhatTheTightestOfThemLeaves) {
+// A limit applies to all groups below, and cached memory is reclaimed first.
+TEST_F(FreeMemoryOfGroups, IsTheMinimumOverTheGroups) {
   write("cgroup", "4:memory:/other\n0::/user/run\n");
   write("user/run/memory.max", "max\n");
   write("user/run/memory.current", "600000\n");
@@ -75,7 +75,7 @@ class MemoryKills : public MemoryGroups {
   }
 };
 
-TEST_F(MemoryKills, AreThoseOfVersionTwosGroup) {
+TEST_F(MemoryKills, AreReadFromCgroupVersion2) {
   write("cgroup", "0::/user/run\n");
   EXPECT_EQ(count(), 0);
   write("memory.events", "low 1\noom_kill 99\n");
@@ -86,7 +86,7 @@ TEST_F(MemoryKills, AreThoseOfVersionTwosGroup) {
   EXPECT_EQ(count(), 3);
 }
 
-TEST_F(MemoryKills, AreThoseOfVersionOnesGroupToo) {
+TEST_F(MemoryKills, AreReadFromCgroupVersion1) {
   write("cgroup", "9:name=systemd:/\n4:cpu,memory:/run\n1:cpu:/\n0::/\n");
   write(
       "memory/run/memory.oom_control",
@@ -94,7 +94,7 @@ TEST_F(MemoryKills, AreThoseOfVersionOnesGroupToo) {
   EXPECT_EQ(count(), 12);
 }
 
-TEST_F(MemoryKills, AreNoneWhereNobodyCounts) {
+TEST_F(MemoryKills, AreZeroWithoutACounter) {
   EXPECT_EQ(count(), 0);
   write("cgroup", "no group\n");
   EXPECT_EQ(count(), 0);

@@ -19,7 +19,7 @@
 
 namespace tandem::output_test {
 
-// Writes until there is no room; bytes taken.
+// Writes until there is no room. Returns the number of bytes written.
 size_t fill(Outlet& outlet) {
   const std::string block(10'000, 'x');
   size_t taken = 0;
@@ -29,7 +29,7 @@ size_t fill(Outlet& outlet) {
   return errno == EAGAIN ? taken : 0;
 }
 
-TEST(Outlet, NeverWaitsForAPipesReaderAndLeavesOthersTheirMode) {
+TEST(Outlet, NeverBlocksOnAPipeAndKeepsItsModeForOthers) {
   const StalledPipe pipe;
   Outlet outlet(pipe.write_end());
   EXPECT_GE(fill(outlet), 60'000u);
@@ -38,7 +38,7 @@ TEST(Outlet, NeverWaitsForAPipesReaderAndLeavesOthersTheirMode) {
   EXPECT_GE(fill(outlet), 60'000u);
 }
 
-TEST(Outlet, NeverWaitsForASocketsReader) {
+TEST(Outlet, NeverBlocksOnASocket) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   {
@@ -50,13 +50,13 @@ TEST(Outlet, NeverWaitsForASocketsReader) {
   close(ends[1]);
 }
 
-// As another user's.
-TEST(Outlet, NeverWaitsForAPipeThatItCannotOpenAgain) {
+// Like a pipe of another user.
+TEST(Outlet, NeverBlocksOnAPipeThatItCannotReopen) {
   const StalledPipe pipe;
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
-    // Root may open whatever its mode is.
+    // Root may open a file of any mode.
     const bool closed =
         fchmod(pipe.write_end(), 0) == 0 && (geteuid() != 0 || setuid(65534) == 0);
     Outlet outlet(pipe.write_end());
@@ -68,7 +68,7 @@ TEST(Outlet, NeverWaitsForAPipeThatItCannotOpenAgain) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(Outlet, WritesOnWhereAFileIs) {
+TEST(Outlet, AppendsAtTheFilesPosition) {
   const Scratch dir;
   const int fd = open((dir / "out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   ASSERT_EQ(write(fd, "one ", 4), 4);
@@ -78,10 +78,10 @@ TEST(Outlet, WritesOnWhereAFileIs) {
   EXPECT_EQ(read_file(dir / "out"), "one two three");
 }
 
-// A process whose standard streams nobody reads; the code that `body` returns.
+// Runs `body` in a process whose standard streams are not read. Returns the exit code.
 int code_of_stalled(const std::function<int()>& body) {
   const StalledPipe pipe;
-  // What is left in a stream's buffer the child would write, too.
+  // The child would also write the rest of a stream's buffer.
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child == 0) {
@@ -97,7 +97,7 @@ int code_of_stalled(const std::function<int()>& body) {
   return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-TEST(StalledReader, IsNotWaitedForByAProcessThatWasToldToStop) {
+TEST(StalledReader, DoesNotDelayAProcessThatIsToStop) {
   EXPECT_EQ(
       code_of_stalled([] {
         catch_signals();
@@ -109,7 +109,7 @@ TEST(StalledReader, IsNotWaitedForByAProcessThatWasToldToStop) {
       ETIMEDOUT);
 }
 
-TEST(StalledReader, IsNotWaitedForWhenTheSignalComesMeanwhile) {
+TEST(StalledReader, DoesNotDelayAProcessThatGetsAStopSignal) {
   EXPECT_EQ(
       code_of_stalled([] {
         catch_signals();
@@ -125,7 +125,7 @@ TEST(StalledReader, IsNotWaitedForWhenTheSignalComesMeanwhile) {
       ETIMEDOUT);
 }
 
-TEST(StalledReader, IsNotWaitedForWhileABlockedSignalIsPending) {
+TEST(StalledReader, DoesNotDelayAProcessWithAPendingStopSignal) {
   EXPECT_EQ(
       code_of_stalled([] {
         sigset_t set;
@@ -138,7 +138,7 @@ TEST(StalledReader, IsNotWaitedForWhileABlockedSignalIsPending) {
       ETIMEDOUT);
 }
 
-TEST(StalledReader, GetsAllWhenHeReadsOnAndNobodyIsToldToStop) {
+TEST(StalledReader, GetsEverythingIfItContinuesToRead) {
   const StalledPipe pipe;
   const std::string text(1'000'000, 'x');
   const pid_t child = fork();

@@ -40,7 +40,7 @@ TEST(ExitStatus, IsOkOnlyForCodeZeroWithoutASignal) {
   EXPECT_FALSE((ExitStatus{0, SIGTERM}).ok());
 }
 
-TEST(Process, TellsTheExitCode) {
+TEST(Process, ReturnsTheExitCode) {
   for (const int code : {0, 1, 3, 255}) {
     Process process({shell("exit " + std::to_string(code)), {}, false});
     const auto status = process.wait();
@@ -49,7 +49,7 @@ TEST(Process, TellsTheExitCode) {
   }
 }
 
-TEST(Process, TellsTheSignalThatKilledIt) {
+TEST(Process, ReturnsTheSignalThatKilledIt) {
   for (const int number : {SIGKILL, SIGTERM, SIGABRT}) {
     Process process({shell("kill -" + std::to_string(number) + " $$"), {}, false});
     const auto status = process.wait();
@@ -58,7 +58,7 @@ TEST(Process, TellsTheSignalThatKilledIt) {
   }
 }
 
-TEST(Process, PollSaysNothingUntilTheEnd) {
+TEST(Process, PollReturnsNothingUntilTheEnd) {
   Process process({{"sleep", "30"}, {}, false});
   EXPECT_EQ(process.poll(), std::nullopt);
   process.signal(SIGTERM);
@@ -67,14 +67,14 @@ TEST(Process, PollSaysNothingUntilTheEnd) {
   EXPECT_EQ(process.wait().signal, SIGTERM);
 }
 
-TEST(Process, SharesOurOutputWithoutPipes) {
+TEST(Process, InheritsOutputWithoutPipes) {
   Process process({{"true"}, {}, false});
   EXPECT_EQ(process.output_fd(), -1);
   EXPECT_EQ(process.error_fd(), -1);
   EXPECT_TRUE(process.wait().ok());
 }
 
-TEST(Process, PipesDoNotBlock) {
+TEST(Process, ReadingItsPipesDoesNotBlock) {
   Process process({{"sleep", "30"}, {}, true});
   char byte = 0;
   EXPECT_EQ(read(process.output_fd(), &byte, 1), -1);
@@ -83,8 +83,8 @@ TEST(Process, PipesDoNotBlock) {
   EXPECT_EQ(errno, EAGAIN);
 }
 
-TEST(Process, EndsItsPipesWhenItEnds) {
-  // A second process must not hold the first one's pipe open.
+TEST(Process, ItsPipesCloseWhenItEnds) {
+  // A second process must not keep the pipe of the first open.
   Process first({shell("echo text"), {}, true});
   const Process second({{"sleep", "30"}, {}, true});
   EXPECT_TRUE(first.wait().ok());
@@ -93,8 +93,8 @@ TEST(Process, EndsItsPipesWhenItEnds) {
   EXPECT_EQ(read(first.output_fd(), buffer, sizeof(buffer)), 0);
 }
 
-TEST(Process, InheritsNoPipesOfOthers) {
-  // Some may come from whoever runs this test.
+TEST(Process, DoesNotInheritPipesOfOtherProcesses) {
+  // Some descriptors may be inherited from the test's parent.
   const std::string count = "ls /proc/self/fd | wc -l";
   const auto before = output_of(count);
   const Process other({{"sleep", "30"}, {}, true});
@@ -107,7 +107,7 @@ TEST(Process, PassesArgumentsUnchanged) {
   EXPECT_EQ(result.output, "<two words><><$HOME><quote\"'><new\nline>");
 }
 
-TEST(Process, AddsVariablesToOurEnvironment) {
+TEST(Process, AddsVariablesToTheInheritedEnvironment) {
   setenv("TANDEM_TEST_KEPT", "kept", 1);
   setenv("TANDEM_TEST_CHANGED", "before", 1);
   setenv("TANDEM_TEST", "prefix of the others", 1);
@@ -125,7 +125,7 @@ TEST(Process, AddsVariablesToOurEnvironment) {
   unsetenv("TANDEM_TEST");
 }
 
-TEST(Process, LaterVariablesWin) {
+TEST(Process, LaterVariablesOverrideEarlierOnes) {
   EXPECT_EQ(
       run_command({"env"}, {{"TANDEM_X", "first"}, {"TANDEM_X", "second"}})
           .output.find("TANDEM_X=first"),
@@ -135,7 +135,7 @@ TEST(Process, LaterVariablesWin) {
       "second\n");
 }
 
-TEST(Process, NamesAProgramThatIsNotInPath) {
+TEST(Process, ReportsAProgramThatIsNotInPath) {
   EXPECT_THAT(
       message_of<ConfigError>([] {
         const Process process({{"no-such-program-here"}, {}, false});
@@ -143,7 +143,7 @@ TEST(Process, NamesAProgramThatIsNotInPath) {
       AllOf(HasSubstr("'no-such-program-here'"), HasSubstr("PATH")));
 }
 
-TEST(Process, NamesAFileThatCannotBeExecuted) {
+TEST(Process, ReportsAFileThatCannotBeExecuted) {
   const Scratch directory;
   const std::string path = directory / "data";
   replace_file(path, "text");
@@ -159,7 +159,7 @@ TEST(Process, NamesAFileThatCannotBeExecuted) {
   EXPECT_THAT(
       refusal(directory / "missing"),
       AllOf(HasSubstr("missing"), HasSubstr("No such file")));
-  // Executable by its mode, but no program: no "#!", no ELF header.
+  // Executable by its mode, but not a program: no "#!", no ELF header.
   ASSERT_EQ(chmod(path.c_str(), 0755), 0);
   EXPECT_THAT(refusal(path), AllOf(HasSubstr(path), HasSubstr("Exec format")));
   replace_file(path, "#!/no/such/interpreter\n");
@@ -167,7 +167,7 @@ TEST(Process, NamesAFileThatCannotBeExecuted) {
   EXPECT_THAT(refusal(path), AllOf(HasSubstr(path), HasSubstr("No such file")));
 }
 
-TEST(Process, LooksPastDirectoriesInPath) {
+TEST(Process, IgnoresDirectoriesInPath) {
   const Scratch directory;
   make_directories(directory / "first/tool");
   make_directories(directory / "second");
@@ -180,7 +180,7 @@ TEST(Process, LooksPastDirectoriesInPath) {
   setenv("PATH", path.c_str(), 1);
 }
 
-TEST(Process, LeavesNothingBehindWhenItCannotStart) {
+TEST(Process, LeaksNothingIfItCannotStart) {
   const Scratch directory;
   replace_file(directory / "data", "text");
   ASSERT_EQ(chmod((directory / "data").c_str(), 0755), 0);
@@ -191,7 +191,7 @@ TEST(Process, LeavesNothingBehindWhenItCannotStart) {
   EXPECT_EQ(open_files(), before);
 }
 
-TEST(Process, SignalReachesItsChildrenToo) {
+TEST(Process, SignalsReachItsChildren) {
   const Scratch directory;
   Process process(
       {shell("sleep 30 & echo $! > " + directory / "pid" + "; wait"), {}, false});
@@ -254,7 +254,7 @@ TEST(Process, IsKilledWhenTheProcessThatStartedItDies) {
   EXPECT_TRUE(eventually([&] { return !is_running(child); }));
 }
 
-TEST(RunCommand, KeepsOutputAndErrorsApart) {
+TEST(RunCommand, SeparatesOutputAndErrors) {
   const auto result = run_command(shell("echo out; echo err >&2; exit 4"));
   EXPECT_EQ(result.output, "out\n");
   EXPECT_EQ(result.errors, "err\n");
@@ -262,7 +262,7 @@ TEST(RunCommand, KeepsOutputAndErrorsApart) {
   EXPECT_GE(result.seconds, 0);
 }
 
-TEST(RunCommand, KeepsMoreThanAPipeHolds) {
+TEST(RunCommand, ReturnsMoreOutputThanAPipeHolds) {
   const auto result =
       run_command(shell("head -c 3000000 /dev/zero; head -c 2000000 /dev/zero >&2"));
   EXPECT_EQ(result.output.size(), 3'000'000u);
@@ -277,7 +277,7 @@ CommandResult stop_early(const std::string& script) {
   return result;
 }
 
-TEST(RunCommand, KillsAfterTheTimeOut) {
+TEST(RunCommand, KillsAfterTheTimeout) {
   const auto result = stop_early("echo begun; sleep 30");
   EXPECT_EQ(result.status.signal, SIGKILL);
   EXPECT_EQ(result.output, "begun\n");
@@ -291,7 +291,7 @@ TEST(RunCommand, KillsACommandThatNeverStopsPrinting) {
   EXPECT_EQ(stop_early("exec yes").status.signal, SIGKILL);
 }
 
-TEST(RunCommand, DoesNotWaitForWhatTheCommandLeftRunning) {
+TEST(RunCommand, DoesNotWaitForProcessesThatTheCommandStarted) {
   const Scratch directory;
   const std::string pid_file = directory / "pid";
   EXPECT_EQ(
@@ -311,7 +311,7 @@ TEST(ExecProgram, KeepsTheProcessId) {
       std::to_string(process.pid()) + " by exec\n");
 }
 
-TEST(ExecProgram, ThrowsWhenItCannot) {
+TEST(ExecProgram, ThrowsIfItFails) {
   EXPECT_THROW(exec_program({"no-such-program-here"}, {}), ConfigError);
   const Scratch directory;
   replace_file(directory / "data", "text");

@@ -9,7 +9,7 @@
 
 namespace tandem::program_clock_test {
 
-// A launcher that began this much earlier than this process.
+// A launcher that started this much earlier than this process.
 class LaunchedEarlier {
  public:
   explicit LaunchedEarlier(double seconds) : name_(program_start_variable().first) {
@@ -36,8 +36,8 @@ TEST(ProgramClock, CountsFromTheStartOfTheLauncher) {
   EXPECT_GE(program_seconds(), alone + 1000 - 1e-3);
 }
 
-// A launcher that was itself started by a launcher begins another run.
-TEST(ProgramClock, PassesOnTheStartOfTheProcess) {
+// A launcher that a launcher started begins another run.
+TEST(ProgramClock, PassesTheStartOfTheProcessToRanks) {
   const auto own = program_start_variable();
   const LaunchedEarlier launcher(1000);
   EXPECT_EQ(program_start_variable(), own);

@@ -61,7 +61,7 @@ const Environment kPmi = {
     {"MPI_LOCALRANKID", "1"},
     {"MPI_LOCALNRANKS", "3"}};
 
-TEST(RankEnv, IsEmptyWhenNoLauncherStartedUs) {
+TEST(RankEnv, IsEmptyWithoutALauncher) {
   EXPECT_EQ(read({}), std::nullopt);
   EXPECT_EQ(read({{"MASTER_ADDR", "node-a"}, {"PATH", "/bin"}}), std::nullopt);
 }
@@ -93,7 +93,7 @@ TEST(RankEnv, NeedsOnlyRankAndWorldSize) {
   EXPECT_EQ(env->master_port, 29500);
 }
 
-TEST(RankEnv, KnowsTorchrunsAgentStore) {
+TEST(RankEnv, DetectsTorchrunsAgentStore) {
   EXPECT_TRUE(
       read(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}}))->agent_store);
   EXPECT_FALSE(
@@ -110,7 +110,7 @@ TEST(RankEnv, ReadsOpenMpisVariables) {
   EXPECT_EQ(env->local_world_size, 2);
 }
 
-TEST(RankEnv, DoesNotTakeOpenMpisRankOnTheNodeForTheNodesRank) {
+TEST(RankEnv, IgnoresOpenMpisRankOnTheNode) {
   EXPECT_EQ(read(with(kOpenMpi, {{"OMPI_COMM_WORLD_NODE_RANK", "1"}}))->node_rank, 0);
 }
 
@@ -133,7 +133,7 @@ TEST(RankEnv, SlurmsRanksOnOneNodeAreOnOneHost) {
   EXPECT_FALSE(is_one_host(*read(variables)));
 }
 
-TEST(RankEnv, MeetsAtTheFirstHostOfSlurmsNodeList) {
+TEST(RankEnv, UsesTheFirstHostOfSlurmsNodeList) {
   const auto first_of = [](const std::string& list) {
     return read(with(kSlurm, {{"SLURM_NODELIST", list}}))->master_addr;
   };
@@ -148,7 +148,7 @@ TEST(RankEnv, MeetsAtTheFirstHostOfSlurmsNodeList) {
   EXPECT_EQ(first_of("gpu-a-[01-03]"), "gpu-a-01");
 }
 
-TEST(RankEnv, MeetsAtTheFirstHostOfSlurmsStep) {
+TEST(RankEnv, UsesTheFirstHostOfSlurmsStep) {
   EXPECT_EQ(
       read(with(kSlurm, {{"SLURM_STEP_NODELIST", "host[7-8]"}}))->master_addr, "host7");
 }
@@ -219,7 +219,7 @@ TEST(RankEnv, TheNameOfSlurmsJobDoesNotMatter) {
   }
 }
 
-TEST(RankEnv, AShellThatSrunStartsInATerminalIsNotARank) {
+TEST(RankEnv, AnInteractiveShellOfSrunIsNotARank) {
   const Environment shell = {{"SLURM_PTY_PORT", "40000"}, {"SLURM_PROCID", "0"}};
   EXPECT_EQ(read(with(with(kSlurm, shell), {{"SLURM_NTASKS", "1"}})), std::nullopt);
   EXPECT_TRUE(read(with(with(kSlurm, shell), {{"SLURM_NTASKS", "2"}})));
@@ -268,11 +268,11 @@ TEST(RankEnv, NamesTheMissingVariable) {
       HasSubstr("SLURM_STEP_ID is 'x'"));
 }
 
-TEST(RankEnv, RefusesAWorldSizeWithoutARank) {
+TEST(RankEnv, RejectsAWorldSizeWithoutARank) {
   EXPECT_THAT(
       refusal(without(kTorchrun, "RANK")),
       HasSubstr("environment variable RANK expected, but not set"));
-  // Exported by hand for the ranks of another launcher.
+  // Exported manually for the ranks of another launcher.
   EXPECT_EQ(read(with(kOpenMpi, {{"WORLD_SIZE", "6"}}))->source, "openmpi");
 }
 
@@ -290,7 +290,7 @@ TEST(RankEnv, NamesTheMalformedVariable) {
   }
 }
 
-TEST(RankEnv, RefusesNumbersOutOfRange) {
+TEST(RankEnv, RejectsNumbersOutOfRange) {
   EXPECT_THAT(refusal(with(kTorchrun, {{"RANK", "8"}})), HasSubstr("from 0 to 7"));
   EXPECT_EQ(read(with(kTorchrun, {{"RANK", "7"}}))->rank, 7);
   EXPECT_THAT(refusal(with(kTorchrun, {{"WORLD_SIZE", "0"}})), HasSubstr("WORLD_SIZE"));
@@ -312,7 +312,7 @@ TEST(RankEnv, RefusesNumbersOutOfRange) {
       HasSubstr("MASTER_ADDR is empty"));
 }
 
-TEST(RankEnv, SurvivesTheWayThroughVariables) {
+TEST(RankEnv, RoundTripsThroughVariables) {
   RankEnv env;
   env.rank = 5;
   env.world_size = 8;
@@ -340,7 +340,7 @@ TEST(RankEnv, SurvivesTheWayThroughVariables) {
   }
 }
 
-TEST(RankEnv, ReadsTheProcessesOwnEnvironment) {
+TEST(RankEnv, ReadsTheProcessEnvironment) {
   ASSERT_EQ(setenv("TANDEM_TEST_VARIABLE", "a=b", 1), 0);
   EXPECT_EQ(get_env("TANDEM_TEST_VARIABLE"), "a=b");
   ASSERT_EQ(unsetenv("TANDEM_TEST_VARIABLE"), 0);

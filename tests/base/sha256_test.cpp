@@ -30,7 +30,7 @@ TEST(Sha256, MatchesKnownVectors) {
       "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST(Sha256, DoesNotDependOnThePieces) {
+TEST(Sha256, DoesNotDependOnHowBytesAreSplit) {
   std::string text(1000, '\0');
   for (size_t i = 0; i < text.size(); ++i) {
     text[i] = static_cast<char>(i * 7);
@@ -44,7 +44,7 @@ TEST(Sha256, DoesNotDependOnThePieces) {
   }
 }
 
-TEST(Sha256, OfAFileIsThatOfItsBytes) {
+TEST(Sha256, HashesFiles) {
   const Scratch folder;
   for (const size_t size : {0, 1, 1 << 20, (1 << 20) + 1}) {
     const std::string bytes(size, 'b');

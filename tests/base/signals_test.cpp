@@ -23,7 +23,7 @@ class Signals : public ::testing::Test {
   struct sigaction before_[4]{};
 };
 
-TEST_F(Signals, TellWhichOneAskedToStop) {
+TEST_F(Signals, StopSignalReturnsTheSignal) {
   raise(SIGTERM);
   EXPECT_EQ(stop_signal(), SIGTERM);
   raise(SIGINT);
@@ -32,7 +32,7 @@ TEST_F(Signals, TellWhichOneAskedToStop) {
   EXPECT_EQ(stop_signal(), SIGHUP);
 }
 
-TEST_F(Signals, LeaveAHangupIgnoredWhereItWas) {
+TEST_F(Signals, AnIgnoredHangupStaysIgnored) {
   EXPECT_FALSE(ignores_hangup());
   signal(SIGHUP, SIG_IGN);
   EXPECT_TRUE(ignores_hangup());
@@ -42,14 +42,14 @@ TEST_F(Signals, LeaveAHangupIgnoredWhereItWas) {
   EXPECT_EQ(stop_signal(), SIGTERM);
 }
 
-TEST_F(Signals, AskForOneSave) {
+TEST_F(Signals, Sigusr1RequestsOneSave) {
   EXPECT_FALSE(take_save_request());
   raise(SIGUSR1);
   EXPECT_TRUE(take_save_request());
   EXPECT_FALSE(take_save_request());
 }
 
-TEST_F(Signals, Sigusr1AsksToStopIfThatIsSet) {
+TEST_F(Signals, Sigusr1RequestsToStopIfThatIsSet) {
   raise(SIGTERM);
   // A signal that came before the settings were read.
   raise(SIGUSR1);

@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-/// Waits until nothing more comes into a pipe that nobody reads.
+/// Waits until a pipe without a reader is full.
 inline bool fills_up(int fd) {
   int before = 0;
   return eventually([&] {
@@ -23,7 +23,7 @@ inline bool fills_up(int fd) {
   });
 }
 
-/// A pipe whose reader does not read until it is asked to.
+/// A pipe whose reader does not read until read() is called.
 class StalledPipe {
  public:
   StalledPipe() {
@@ -41,7 +41,7 @@ class StalledPipe {
     return ends_[1];
   }
 
-  /// Takes what is in it.
+  /// Reads the content of the pipe.
   std::string read() const {
     std::string text;
     char buffer[1 << 12];

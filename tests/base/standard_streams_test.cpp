@@ -16,8 +16,8 @@
 
 namespace tandem::standard_streams_test {
 
-// What a process of its own ends with: the code that `body` returns, 1000 + N for
-// signal N.
+// Runs `body` in a child process. Returns the exit code that `body` returns, or 1000 +
+// N for signal N.
 int code_of(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
@@ -28,7 +28,7 @@ int code_of(const std::function<int()>& body) {
   return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// A pipe that nobody reads.
+// Returns the write end of a pipe without a reader.
 int broken_pipe() {
   int ends[2];
   EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -45,10 +45,10 @@ bool is_dev_null(int fd) {
 
 class ClosedDescriptors : public testing::TestWithParam<int> {};
 
-TEST_P(ClosedDescriptors, AreTakenSoThatNoFileGetsThem) {
+TEST_P(ClosedDescriptors, AreReservedSoThatNoFileGetsThem) {
   const int closed = GetParam();
   const int code = code_of([=] {
-    // What is open is this pipe, whatever the test was started with.
+    // Every open stream is this pipe, whatever the test inherited.
     for (const int fd : {0, 1, 2}) {
       dup2(broken_pipe(), fd);
     }
@@ -62,7 +62,7 @@ TEST_P(ClosedDescriptors, AreTakenSoThatNoFileGetsThem) {
       if (is_dev_null(fd) != ((closed >> fd & 1) != 0)) {
         return 10 + fd;
       }
-      // A program that we become has it too.
+      // A program started by exec inherits it.
       if ((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0) {
         return 20 + fd;
       }
@@ -74,7 +74,7 @@ TEST_P(ClosedDescriptors, AreTakenSoThatNoFileGetsThem) {
 
 INSTANTIATE_TEST_SUITE_P(InAllCombinations, ClosedDescriptors, testing::Range(0, 8));
 
-TEST(StandardStreams, WritingWhereNothingWasOpenStaysAnError) {
+TEST(StandardStreams, WritingToAClosedStreamStaysAnError) {
   const int code = code_of([] {
     close(STDIN_FILENO);
     close(STDOUT_FILENO);
@@ -86,7 +86,7 @@ TEST(StandardStreams, WritingWhereNothingWasOpenStaysAnError) {
   EXPECT_EQ(code, EBADF);
 }
 
-TEST(StandardStreams, APrintedLineArrivesAtOnce) {
+TEST(StandardStreams, PrintNowWritesImmediately) {
   Scratch dir;
   std::FILE* file = std::fopen((dir / "out").c_str(), "w");
   EXPECT_EQ(print_now(file, "one\n"), 0);
@@ -94,9 +94,9 @@ TEST(StandardStreams, APrintedLineArrivesAtOnce) {
   std::fclose(file);
 }
 
-TEST(StandardStreams, ALostLineIsAnErrnoAndNoSignal) {
+TEST(StandardStreams, PrintNowReturnsAnErrnoInsteadOfASignal) {
   std::FILE* full = std::fopen("/dev/full", "w");
-  // More than a buffer holds, too.
+  // Also more than a buffer holds.
   for (const size_t size : {5, 100'000}) {
     EXPECT_EQ(print_now(full, std::string(size, 'x')), ENOSPC);
   }
@@ -111,7 +111,7 @@ TEST(StandardStreams, ALostLineIsAnErrnoAndNoSignal) {
   EXPECT_EQ(code, EPIPE);
 }
 
-TEST(StandardStreams, ALogLineForNobodyEndsNothing) {
+TEST(StandardStreams, ALogLineWithoutAReaderDoesNotEndTheProcess) {
   const int code = code_of([] {
     dup2(broken_pipe(), STDERR_FILENO);
     log_error("lost");
@@ -120,7 +120,7 @@ TEST(StandardStreams, ALogLineForNobodyEndsNothing) {
   EXPECT_EQ(code, 7);
 }
 
-TEST(StandardStreams, AProcessOutlivesReadersOnlyWhenItSaysSo) {
+TEST(StandardStreams, IgnoreClosedReadersKeepsTheProcess) {
   const auto write_to_nobody = [] {
     return write(broken_pipe(), "x", 1) < 0 ? errno : 0;
   };

@@ -1,4 +1,4 @@
-// Ports that answer some addresses only.
+// Ports that accept only some addresses.
 
 #include "tandem/base/store/address_filter.h"
 
@@ -20,7 +20,7 @@ sockaddr_in place_of(const Listener& listener) {
   return place;
 }
 
-TEST(AddressFilter, AddressesOfTheListAreAnsweredAndNoOthers) {
+TEST(AddressFilter, OnlyListedAddressesCanConnect) {
   const auto earlier = listen_at("tcp:127.0.0.1:0");
   const AddressFilter admission(
       {"127.0.0.7", "fe80::1", "10.1.2.3", "::ffff:127.0.0.3"});
@@ -34,7 +34,7 @@ TEST(AddressFilter, AddressesOfTheListAreAnsweredAndNoOthers) {
   EXPECT_TRUE(connect_from("127.0.0.4", place_of(earlier)));
 }
 
-TEST(AddressFilter, OfIpv6) {
+TEST(AddressFilter, FiltersIpv6) {
   const auto addresses = interface_addresses();
   EXPECT_THAT(addresses, Contains(Field(&InterfaceAddress::address, "127.0.0.1")));
   if (!testing::Value(addresses, Contains(Field(&InterfaceAddress::address, "::1")))) {
@@ -51,7 +51,7 @@ TEST(AddressFilter, OfIpv6) {
   EXPECT_FALSE(answers({"127.0.0.1", "fe80::1", "1::1"}));
 }
 
-TEST(AddressFilter, OfMoreAddressesThanAFilterHolds) {
+TEST(AddressFilter, TooManyAddressesDisableTheFilter) {
   std::set<std::string> many;
   for (int i = 0; i < 1000; ++i) {
     many.insert("2001:db8::" + std::to_string(i));

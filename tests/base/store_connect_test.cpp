@@ -1,4 +1,4 @@
-// How clients find a server, what addresses it takes, and what they see when it goes.
+// Connections between clients and a server: names, addresses, timeouts and ends.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,15 +29,17 @@ TEST(StoreClient, ConnectsToAServerThatStartsLater) {
   EXPECT_EQ(value.get(), "value");
 }
 
-TEST(StoreClient, NamesTheAddressWhereNobodyAnswers) {
+TEST(StoreClient, ReportsAnAddressThatDoesNotAnswer) {
   const Scratch directory;
   const std::string address = "unix:" + directory / "store";
   EXPECT_THAT(
       message_of<CommError>([&] { StoreClient(address, kShort); }),
-      AllOf(HasSubstr(address), HasSubstr("no server answers"), HasSubstr("MASTER_ADDR")));
+      AllOf(
+          HasSubstr(address), HasSubstr("no server answers"),
+          HasSubstr("MASTER_ADDR")));
 }
 
-TEST(StoreClient, TriesANameUntilTheTimeoutAndSaysHowLong) {
+TEST(StoreClient, RetriesAHostNameUntilTheTimeout) {
   const auto start = Clock::now();
   EXPECT_THAT(
       message_of<CommError>(
@@ -46,7 +48,7 @@ TEST(StoreClient, TriesANameUntilTheTimeoutAndSaysHowLong) {
   EXPECT_GE(Clock::now() - start, Milliseconds(250));
 }
 
-TEST(StoreServer, TriesItsNameUntilTheTimeout) {
+TEST(StoreServer, RetriesItsHostNameUntilTheTimeout) {
   const auto start = Clock::now();
   EXPECT_THAT(
       message_of<ResolveError>([&] {
@@ -56,8 +58,9 @@ TEST(StoreServer, TriesItsNameUntilTheTimeout) {
   EXPECT_GE(Clock::now() - start, Milliseconds(250));
 }
 
-// A listener whose queue is full answers no more, as a host behind a firewall.
-TEST(Connect, EndsAtTheDeadlineWhenTheHostIsSilent) {
+// A listener with a full queue does not answer, like a host whose firewall drops
+// packets.
+TEST(Connect, TimesOutIfTheHostIsSilent) {
   const Listener full = listen_at("tcp:127.0.0.1:0");
   listen(full.socket.fd(), 0);
   std::vector<Socket> crowd;
@@ -71,7 +74,7 @@ TEST(Connect, EndsAtTheDeadlineWhenTheHostIsSilent) {
       HasSubstr("no server answers"));
 }
 
-TEST(StoreClient, FailsSoonWhenTheServerGoes) {
+TEST(StoreClient, FailsSoonAfterTheServerEnds) {
   auto server = std::make_unique<StoreServer>("tcp:127.0.0.1:0");
   StoreClient waiting(server->address(), kLong);
   StoreClient idle(server->address(), kLong);
@@ -98,7 +101,7 @@ TEST(StoreServer, StopsWhileClientsWait) {
   EXPECT_THROW(value.get(), CommError);
 }
 
-TEST(StoreServer, RefusesAnAddressInUse) {
+TEST(StoreServer, RejectsAnAddressInUse) {
   const StoreServer server("tcp:127.0.0.1:0");
   EXPECT_THAT(
       message_of<ConfigError>([&] { const StoreServer second(server.address()); }),
@@ -115,7 +118,7 @@ TEST(StoreServer, LeavesNoSocketFile) {
   EXPECT_FALSE(file_exists(directory / "store"));
 }
 
-TEST(StoreServer, RefusesAnAddressThatIsNotThisHosts) {
+TEST(StoreServer, RejectsAnAddressOfAnotherHost) {
   EXPECT_THAT(
       message_of<ConfigError>([] { const StoreServer server("tcp:192.0.2.1:0"); }),
       AllOf(
@@ -127,14 +130,14 @@ std::string with_host(const std::string& address, const std::string& host) {
   return "tcp:" + host + address.substr(address.rfind(':'));
 }
 
-TEST(StoreServer, ListensAtItsAddressAlone) {
+TEST(StoreServer, ListensOnlyAtItsAddress) {
   const StoreServer server("tcp:127.0.0.2:0");
   const auto soon = Clock::now() + kLong;
   EXPECT_TRUE(connect_once(server.address(), soon));
   EXPECT_FALSE(connect_once(with_host(server.address(), "127.0.0.3"), soon));
 }
 
-TEST(StoreServer, ListensEverywhereWhenTold) {
+TEST(StoreServer, ListensAtAllAddressesWithListenAll) {
   const StoreServer server("tcp:192.0.2.1:0", "", {}, ListenOn::all);
   for (const std::string host : {"127.0.0.1", "127.0.0.3"}) {
     StoreClient client(with_host(server.address(), host), kLong);
@@ -142,7 +145,7 @@ TEST(StoreServer, ListensEverywhereWhenTold) {
   }
 }
 
-TEST(StoreServer, RefusesAddressesOfUnknownForm) {
+TEST(StoreServer, RejectsAddressesOfUnknownForm) {
   for (const std::string address :
        {"", "store", "unix:", "tcp:", "tcp:host", "tcp::1", "udp:127.0.0.1:1"}) {
     EXPECT_THAT(
@@ -152,7 +155,7 @@ TEST(StoreServer, RefusesAddressesOfUnknownForm) {
   }
 }
 
-TEST(StoreServer, RefusesPortsThatAreNone) {
+TEST(StoreServer, RejectsInvalidPorts) {
   for (const std::string port : {"x", "65536", "99999", "-1", ""}) {
     const std::string address = "tcp:127.0.0.1:" + port;
     EXPECT_THAT(
@@ -161,14 +164,14 @@ TEST(StoreServer, RefusesPortsThatAreNone) {
   }
 }
 
-TEST(StoreServer, RefusesASocketPathThatIsTooLong) {
+TEST(StoreServer, RejectsASocketPathThatIsTooLong) {
   EXPECT_THAT(
       message_of<ConfigError>(
           [&] { const StoreServer server("unix:/tmp/" + std::string(200, 'x')); }),
       HasSubstr("TMPDIR"));
 }
 
-TEST(StoreServer, TwoLiveInOneProcess) {
+TEST(StoreServer, TwoServersCanExistInOneProcess) {
   StoreServer first("tcp:127.0.0.1:0");
   StoreServer second("tcp:127.0.0.1:0");
   StoreClient client(first.address(), kLong);

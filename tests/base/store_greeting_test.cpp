@@ -1,4 +1,4 @@
-// Ranks that do not fit together are told so before they begin.
+// Ranks with different settings are rejected before they start.
 
 #include "tandem/base/store/greeting.h"
 
@@ -29,7 +29,7 @@ TEST(BuildId, NamesVersionAndSources) {
   EXPECT_EQ(build_id().size(), build_id().find(' ') + 15);
 }
 
-TEST(Greeting, ComesBackFromItsTexts) {
+TEST(Greeting, RoundTripsThroughTexts) {
   auto one = greeting_of(Greeting::Role::launcher, 1, 4, "gloo");
   one.run = "slurm job 12 step 0";
   EXPECT_EQ(one.build, build_id());
@@ -38,7 +38,7 @@ TEST(Greeting, ComesBackFromItsTexts) {
   EXPECT_EQ(to_texts(*again), to_texts(one));
 }
 
-TEST(Greeting, TextsThatAreNoneAreRefused) {
+TEST(Greeting, InvalidTextsAreRejected) {
   const auto good = to_texts(greeting(1, "a"));
   for (const auto& [at, text] : std::vector<std::pair<size_t, std::string>>{
            {0, "guest"}, {1, "-1"}, {1, "3"}, {1, "x"}, {2, "0"}, {2, ""}}) {
@@ -52,8 +52,9 @@ TEST(Greeting, TextsThatAreNoneAreRefused) {
   EXPECT_FALSE(from_texts({}));
 }
 
-// Whoever knows the token may still not write to our terminal, nor much.
-TEST(Greeting, ItsTextsAreShortAndPrintable) {
+// A client that knows the token must still not write control characters or long texts
+// to this terminal.
+TEST(Greeting, TextsAreShortAndPrintable) {
   auto loud = to_texts(greeting(1, "a"));
   loud[3] = loud[4] = loud[5] = loud[7] = "\x1b[31mred" + std::string(1000, '!');
   const auto tame = from_texts(loud);
@@ -63,7 +64,7 @@ TEST(Greeting, ItsTextsAreShortAndPrintable) {
   }
 }
 
-TEST(RollCall, TakesWhatFits) {
+TEST(RollCall, AcceptsMatchingGreetings) {
   RollCall calls;
   EXPECT_EQ(calls.add(greeting(0, "a", Greeting::Role::launcher)), "");
   EXPECT_EQ(calls.add(greeting(0, "a1")), "");
@@ -73,11 +74,11 @@ TEST(RollCall, TakesWhatFits) {
   unknown.backend = "";
   EXPECT_EQ(calls.add(unknown), "");
   EXPECT_TRUE(calls.complete());
-  // The same process once more.
+  // The same process again.
   EXPECT_EQ(calls.add(greeting(1, "b")), "");
 }
 
-TEST(RollCall, NamesBothSidesOfADifference) {
+TEST(RollCall, NamesBothProcessesThatDiffer) {
   const auto line = [](const auto& change) {
     RollCall calls;
     EXPECT_EQ(calls.add(greeting(0, "node-a", Greeting::Role::launcher)), "");
@@ -103,7 +104,7 @@ TEST(RollCall, NamesBothSidesOfADifference) {
       backend, AllOf(HasSubstr("gloo"), HasSubstr("auto;"), HasSubstr("--backend")));
 }
 
-TEST(RollCall, RefusesARankOfAnotherRun) {
+TEST(RollCall, RejectsARankOfAnotherRun) {
   RollCall calls;
   auto zero = greeting(0, "node-a");
   zero.run = "slurm job 12 step 0";
@@ -113,7 +114,8 @@ TEST(RollCall, RefusesARankOfAnotherRun) {
   EXPECT_EQ(
       calls.add(one),
       "[store] rank 1 on node-a belongs to run 'slurm job 12 step 1', but rank 0 on "
-      "node-a belongs to run 'slurm job 12 step 0'; use a different MASTER_PORT for each run");
+      "node-a belongs to run 'slurm job 12 step 0'; use a different MASTER_PORT for "
+      "each run");
   // Programs that only set RANK and WORLD_SIZE do not name their run.
   one.run = "";
   EXPECT_EQ(calls.add(one), "");
@@ -143,12 +145,12 @@ TEST(RollCall, ListsMissingRanks) {
     calls.add(greeting(rank, "c"));
   }
   EXPECT_EQ(calls.missing_ranks(), "");
-  // A rank that has ended is not missing.
+  // A rank that ended after all had arrived is not missing.
   calls.leave(greeting(1, "c"));
   EXPECT_EQ(calls.missing_ranks(), "");
 }
 
-TEST(RollCall, ARankThatFailedMayComeAgain) {
+TEST(RollCall, AcceptsARankAgainAfterItFailed) {
   RollCall calls;
   calls.add(greeting(1, "first try"));
   calls.leave(greeting(1, "another"));
@@ -157,27 +159,27 @@ TEST(RollCall, ARankThatFailedMayComeAgain) {
   EXPECT_EQ(calls.add(greeting(1, "second try")), "");
   calls.add(greeting(0, "a"));
   calls.add(greeting(2, "b"));
-  // Then they have begun together.
+  // All ranks have arrived together.
   calls.leave(greeting(1, "second try"));
   EXPECT_TRUE(calls.complete());
   EXPECT_NE(calls.add(greeting(1, "third try")), "");
 }
 
-TEST(RollCall, NamesBothThatAreOneRank) {
+TEST(RollCall, NamesBothProcessesWithTheSameRank) {
   RollCall calls;
   calls.add(greeting(1, "node-a"));
   EXPECT_THAT(
       calls.add(greeting(1, "node-b")),
       AllOf(
-          HasSubstr("rank 1 has joined twice"), HasSubstr("node-a"), HasSubstr("node-b"),
-          HasSubstr("--node-rank")));
+          HasSubstr("rank 1 has joined twice"), HasSubstr("node-a"),
+          HasSubstr("node-b"), HasSubstr("--node-rank")));
   calls.add(greeting(2, "node-a", Greeting::Role::launcher));
   EXPECT_THAT(
       calls.add(greeting(2, "node-b", Greeting::Role::launcher)),
       HasSubstr("host 2 has joined twice"));
 }
 
-TEST(StoreServer, TellsEveryRankThatTheyDoNotFit) {
+TEST(StoreServer, ReportsADifferenceToEveryRank) {
   const StoreServer server("tcp:127.0.0.1:0");
   StoreClient waiting(server.address(), kLong);
   waiting.greet(greeting(0, "node-a"));
@@ -196,7 +198,7 @@ TEST(StoreServer, TellsEveryRankThatTheyDoNotFit) {
   EXPECT_EQ(late.get("failure/1", kLong), "2rso");
 }
 
-TEST(StoreServer, TakesARankAgainWhoseConnectionClosed) {
+TEST(StoreServer, AcceptsARankAgainAfterItsConnectionClosed) {
   const StoreServer server("tcp:127.0.0.1:0");
   StoreClient other(server.address(), kLong);
   other.greet(greeting(0, "node-a"));
@@ -204,14 +206,14 @@ TEST(StoreServer, TakesARankAgainWhoseConnectionClosed) {
     StoreClient failed(server.address(), kLong);
     failed.greet(greeting(1, "node-b"));
   }
-  // The server sees its end before it answers this.
+  // The server sees the end of the connection before it answers this.
   expect_alive(other);
   StoreClient again(server.address(), kLong);
   again.greet(greeting(1, "node-c"));
   expect_alive(other);
 }
 
-TEST(StoreServer, AStrayThatComesLaterEndsNobody) {
+TEST(StoreServer, RejectsALateProcessAndKeepsTheRun) {
   const StoreServer server("tcp:127.0.0.1:0");
   StoreClient client(server.address(), kLong);
   for (int rank = 0; rank < 3; ++rank) {

@@ -1,4 +1,4 @@
-// Who gets past the store's first frames.
+// The store's handshake.
 
 #include "tandem/base/store/handshake.h"
 
@@ -39,7 +39,7 @@ TEST(StoreHandshake, ProofsAreHmacSha256) {
   EXPECT_EQ(hex, "86794751cc6e4947c60c2dab7045ff8c7b02798be701e66fe364f88a8e158d0c");
 }
 
-TEST(StoreHandshake, ProofsDependOnEverything) {
+TEST(StoreHandshake, ProofsDependOnTokenSideAndNonces) {
   const std::string a(kNonceBytes, 'a');
   const std::string b(kNonceBytes, 'b');
   const std::set<std::string> proofs = {
@@ -53,7 +53,7 @@ TEST(StoreHandshake, ProofsDependOnEverything) {
   EXPECT_FALSE(is_same(a, a + "a"));
 }
 
-TEST(StoreHandshake, AnotherTokenIsDeniedAtOnce) {
+TEST(StoreHandshake, AnotherTokenIsDeniedImmediately) {
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
   for (const std::string token : {"run 8", "", "run 7 ", "run"}) {
     EXPECT_THAT(
@@ -66,7 +66,7 @@ TEST(StoreHandshake, AnotherTokenIsDeniedAtOnce) {
   expect_alive(client);
 }
 
-TEST(StoreHandshake, RequestsBeforeItGetNoAnswer) {
+TEST(StoreHandshake, RequestsBeforeTheHandshakeGetNoAnswer) {
   StoreServer server("tcp:127.0.0.1:0", "run 7");
   server.set("key", "secret");
   const auto request = frame(encode({Operation::get, 0, {"key"}}));
@@ -103,7 +103,7 @@ TEST(StoreHandshake, TheTokenIsNeverSent) {
   EXPECT_THAT(bytes, Not(HasSubstr("secret")));
 }
 
-TEST(StoreHandshake, AServerThatSendsTheClientsProofBackIsNotBelieved) {
+TEST(StoreHandshake, AServerThatReturnsTheClientsProofIsRejected) {
   auto listener = listen_at("tcp:127.0.0.1:0");
   auto mirror = std::async(std::launch::async, [&] {
     Socket peer(accept(listener.socket.fd(), nullptr, nullptr));
@@ -119,7 +119,7 @@ TEST(StoreHandshake, AServerThatSendsTheClientsProofBackIsNotBelieved) {
   mirror.get();
 }
 
-TEST(StoreHandshake, AProofIsGoodForOneConnection) {
+TEST(StoreHandshake, AProofIsValidForOneConnection) {
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
   const std::string own(kNonceBytes, 'n');
   Socket first = connect_raw(server.address(), frame(hello(own)));
@@ -134,8 +134,8 @@ TEST(StoreHandshake, AProofIsGoodForOneConnection) {
   EXPECT_EQ(reply_of(second, 5), frame(std::string(1, '\3')));
 }
 
-// Else a server that has heard one client could answer the next.
-TEST(StoreHandshake, AClientChallengesWithOtherBytesEachTime) {
+// Otherwise a server that has heard one client could answer the next.
+TEST(StoreHandshake, AClientUsesANewNonceEachTime) {
   auto listener = listen_at("tcp:127.0.0.1:0");
   std::set<std::string> heard;
   for (int i = 0; i < 2; ++i) {
@@ -152,7 +152,7 @@ TEST(StoreHandshake, AClientChallengesWithOtherBytesEachTime) {
   EXPECT_EQ(heard.size(), 2u);
 }
 
-TEST(StoreHandshake, AnotherVersionIsNamed) {
+TEST(StoreHandshake, AnotherVersionIsReported) {
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
   Socket old = connect_raw(server.address(), frame("tandem-store 1 run 7"));
   EXPECT_EQ(reply_of(old, 5), frame(std::string(1, '\4')));

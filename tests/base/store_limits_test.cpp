@@ -1,4 +1,4 @@
-// How much of the server's memory, time and descriptors others may take.
+// Limits of the server's memory, time and descriptors for clients.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ bool is_open(const Socket& socket) {
   return recv(socket.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
 }
 
-TEST(StoreLimits, IdleStrangersKeepNobodyOut) {
+TEST(StoreLimits, IdleConnectionsDoNotBlockRanks) {
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
   StoreClient early(server.address(), kLong, "run 7");
   std::vector<Socket> crowd;
@@ -31,13 +31,13 @@ TEST(StoreLimits, IdleStrangersKeepNobodyOut) {
   StoreClient client(server.address(), kLong, "run 7");
   expect_alive(client);
   expect_alive(early);
-  // They came before, so the server has seen them all.
+  // They connected earlier, so the server has accepted all of them.
   EXPECT_LE(
       static_cast<size_t>(std::count_if(crowd.begin(), crowd.end(), &is_open)),
       kMostStrangers);
 }
 
-TEST(StoreLimits, WhoSaysNothingInTimeIsClosed) {
+TEST(StoreLimits, SilentConnectionsAreClosed) {
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
   const auto greeting = frame(hello(std::string(kNonceBytes, 'n')));
   Socket silent = connect_raw(server.address(), "");
@@ -47,16 +47,16 @@ TEST(StoreLimits, WhoSaysNothingInTimeIsClosed) {
   EXPECT_TRUE(closed_by_server(silent));
   EXPECT_TRUE(closed_by_server(begun));
   EXPECT_TRUE(closed_by_server(half_way));
-  // Who has shaken hands may be silent.
+  // A client that has finished the handshake may be silent.
   expect_alive(client);
 }
 
-TEST(StoreLimits, WhoGreetsByteByByteIsClosedToo) {
+TEST(StoreLimits, SlowHandshakesAreClosed) {
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
   const auto greeting = frame(hello(std::string(kNonceBytes, 'n')));
   Socket slow = connect_raw(server.address(), "");
   size_t sent = 0;
-  // All of it takes twice the time that it has.
+  // The whole handshake takes twice the time limit.
   while (sent < greeting.size() &&
          slow.send_all(&greeting[sent], 1, Clock::now() + kLong)) {
     ++sent;
@@ -65,7 +65,7 @@ TEST(StoreLimits, WhoGreetsByteByByteIsClosedToo) {
   EXPECT_LT(sent, greeting.size());
 }
 
-TEST(StoreLimits, TheTableHoldsSoMuchAndNoMore) {
+TEST(StoreLimits, TheTableHasALargestSize) {
   StoreServer server("tcp:127.0.0.1:0");
   StoreClient client(server.address(), kLong);
   const std::string large(kMostTableBytes / 4, 'x');
@@ -76,13 +76,13 @@ TEST(StoreLimits, TheTableHoldsSoMuchAndNoMore) {
     }
   };
   EXPECT_THAT(message_of<CommError>(fill), HasSubstr("full: it holds 64 MiB"));
-  // The fourth would leave no room for the keys.
+  // The fourth value would leave no room for the keys.
   EXPECT_EQ(fit, 3);
   EXPECT_THROW(client.compare_set("other", "", large), CommError);
   EXPECT_THROW(server.set("other", large), CommError);
   EXPECT_FALSE(client.has({"other"}));
   expect_alive(client);
-  // Writing over a value, and removing one, count.
+  // Overwriting and removing values changes the size.
   client.set("large/0", "small");
   client.set("large/3", large);
   EXPECT_TRUE(client.remove("large/3"));
@@ -90,7 +90,7 @@ TEST(StoreLimits, TheTableHoldsSoMuchAndNoMore) {
   EXPECT_THROW(client.set("large/4", large), CommError);
 }
 
-TEST(StoreLimits, EmptyKeysCountToo) {
+TEST(StoreLimits, EmptyKeysCountTowardsTheTablesSize) {
   const StoreServer server("tcp:127.0.0.1:0");
   Socket socket = connect_trusted(server.address(), "", "");
   const size_t most = kMostTableBytes / kEntryBytes;
@@ -111,7 +111,7 @@ TEST(StoreLimits, EmptyKeysCountToo) {
   EXPECT_EQ(all.substr(all.size() - 5), frame(std::string(1, '\5')));
 }
 
-TEST(StoreLimits, ARequestHasSoManyKeys) {
+TEST(StoreLimits, ARequestHasALargestNumberOfKeys) {
   Request request;
   const std::vector<std::string> most(kMostTexts, "k");
   EXPECT_TRUE(decode(encode({Operation::has, 0, most}), request));
@@ -121,7 +121,7 @@ TEST(StoreLimits, ARequestHasSoManyKeys) {
   EXPECT_TRUE(request.texts.empty());
 }
 
-TEST(StoreLimits, WhatAFrameDeclaresIsCheckedFirst) {
+TEST(StoreLimits, DeclaredSizesAreCheckedBeforeAllocating) {
   // 15 million empty keys, each 4 bytes long on the wire, took 590 MB.
   auto bytes = encode({Operation::has, 0, {}});
   bytes.replace(9, 4, encode_length(15'000'000));
@@ -131,8 +131,8 @@ TEST(StoreLimits, WhatAFrameDeclaresIsCheckedFirst) {
   EXPECT_EQ(request.texts.capacity(), 0u);
 }
 
-// Whoever has taken the server's place may promise anything.
-TEST(StoreLimits, ClientsTakeNoMemoryOnAServersWord) {
+// A process in the server's place may declare any size.
+TEST(StoreLimits, ClientsCheckTheServersSizesBeforeAllocating) {
   for (const auto& [declared, most] :
        {std::pair<uint32_t, uint32_t>{kMaxFrameBytes + 1, kMaxFrameBytes},
         {0xffffffff, kMaxFrameBytes},
@@ -150,7 +150,7 @@ TEST(StoreLimits, ClientsTakeNoMemoryOnAServersWord) {
   }
 }
 
-TEST(StoreLimits, ClientsAskForMoreKeysInParts) {
+TEST(StoreLimits, ClientsSplitRequestsForManyKeys) {
   StoreServer server("tcp:127.0.0.1:0");
   StoreClient client(server.address(), kLong);
   std::vector<std::string> keys;

@@ -31,14 +31,14 @@ TEST(StoreProtocol, DecodesWhatItEncodes) {
   }
 }
 
-TEST(StoreProtocol, StaysVersionTwo) {
+TEST(StoreProtocol, StaysVersionThree) {
   // Another build of tandem reads these bytes.
   const std::string bytes = encode({Operation::get, 258, {"ab"}});
   EXPECT_EQ(bytes, std::string("\2\2\1\0\0\0\0\0\0\1\0\0\0\2\0\0\0ab", 19));
   EXPECT_EQ(encode_length(0x01020304), std::string("\4\3\2\1"));
 }
 
-TEST(StoreProtocol, RefusesEveryTruncation) {
+TEST(StoreProtocol, RejectsEveryTruncation) {
   for (const auto& request : valid_requests()) {
     const auto bytes = encode(request);
     for (size_t size = 0; size < bytes.size(); ++size) {
@@ -49,14 +49,14 @@ TEST(StoreProtocol, RefusesEveryTruncation) {
   }
 }
 
-TEST(StoreProtocol, RefusesBytesLeftOver) {
+TEST(StoreProtocol, RejectsExtraBytes) {
   for (const auto& request : valid_requests()) {
     Request again;
     EXPECT_FALSE(decode(encode(request) + '\0', again));
   }
 }
 
-TEST(StoreProtocol, RefusesAWrongNumberOfTexts) {
+TEST(StoreProtocol, RejectsAWrongNumberOfTexts) {
   const std::vector<std::pair<Operation, std::vector<size_t>>> wrong = {
       {Operation::set, {0, 1, 3}},
       {Operation::get, {0, 2}},
@@ -78,7 +78,7 @@ TEST(StoreProtocol, RefusesAWrongNumberOfTexts) {
   }
 }
 
-TEST(StoreProtocol, RefusesUnknownOperations) {
+TEST(StoreProtocol, RejectsUnknownOperations) {
   for (const int operation : {0, 10, 127, 128, 255}) {
     for (const size_t count : {0, 1, 2, 3}) {
       Request again;
@@ -91,7 +91,7 @@ TEST(StoreProtocol, RefusesUnknownOperations) {
   }
 }
 
-TEST(StoreProtocol, RefusesLengthsThatPassTheEnd) {
+TEST(StoreProtocol, RejectsLengthsPastTheEnd) {
   auto bytes = encode({Operation::get, 0, {"key"}});
   for (const uint32_t length : {4u, 0x7fffffffu, 0xfffffffcu, 0xffffffffu}) {
     bytes.replace(13, 4, encode_length(length));

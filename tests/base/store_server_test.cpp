@@ -1,4 +1,4 @@
-// What strangers, crowds and errors may do to the store's server.
+// Untrusted clients, many clients and errors at the store's server.
 
 #include "tandem/base/store/store.h"
 
@@ -28,16 +28,16 @@ std::string request(Operation operation, const std::vector<std::string>& texts) 
 
 const std::string kOk(1, '\0');
 
-TEST(StoreServer, GivesStrangersNoMemory) {
-  // The first frame says who comes; longer than that, nobody waits for it.
+TEST(StoreServer, UntrustedConnectionsGetNoMemory) {
+  // The first frame identifies the client; the server does not wait for a longer frame.
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
   const auto has_answer = [&](size_t length) {
-    // Whoever speaks another version is told so, unless that takes too long.
+    // A client of another version gets an answer, unless its frame is too long.
     std::string hello = "tandem-store 9 ";
     hello.resize(length, 'x');
     const auto bytes = frame(hello);
     Socket stranger = connect_once(server.address(), Clock::now() + kLong);
-    // The server may close before it has all of it.
+    // The server may close the connection before it has received everything.
     stranger.send_all(bytes.data(), bytes.size(), Clock::now() + kLong);
     char byte = 0;
     return stranger.receive_all(&byte, 1, Clock::now() + kLong);
@@ -51,7 +51,7 @@ TEST(StoreServer, GivesStrangersNoMemory) {
   expect_alive(client);
 }
 
-TEST(StoreServer, AnswersWhatWasSentWithoutWaiting) {
+TEST(StoreServer, AnswersPipelinedRequests) {
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
   constexpr size_t kCount = 20'000;
   std::string asked;
@@ -71,7 +71,7 @@ TEST(StoreServer, AnswersWhatWasSentWithoutWaiting) {
   EXPECT_TRUE(received == answers);
 }
 
-TEST(StoreServer, GoesOnWithWhatFollowsAGetThatWaited) {
+TEST(StoreServer, ContinuesWithRequestsAfterAGetThatWaited) {
   StoreServer server("tcp:127.0.0.1:0", "run 7");
   Socket socket = connect_trusted(
       server.address(), "run 7",
@@ -85,7 +85,7 @@ TEST(StoreServer, GoesOnWithWhatFollowsAGetThatWaited) {
   EXPECT_EQ(received, expected);
 }
 
-TEST(StoreServer, WrapsASumAroundAndLivesOn) {
+TEST(StoreServer, SumsWrapAround) {
   const StoreServer server("tcp:127.0.0.1:0");
   StoreClient client(server.address(), kLong);
   client.add("count", std::numeric_limits<int64_t>::max());
@@ -93,7 +93,7 @@ TEST(StoreServer, WrapsASumAroundAndLivesOn) {
   expect_alive(client);
 }
 
-TEST(StoreClient, RefusesAnswersThatAreNoNumbers) {
+TEST(StoreClient, RejectsAnswersThatAreNotNumbers) {
   auto listener = listen_at("tcp:127.0.0.1:0");
   auto impostor = std::async(std::launch::async, [&] {
     Socket peer(accept(listener.socket.fd(), nullptr, nullptr));
@@ -114,8 +114,8 @@ std::vector<std::string> threads() {
   return list_directory("/proc/self/task");
 }
 
-// The state letter of a thread: 'S' sleeps, 'R' runs. The descriptor is open before
-// there are none left.
+// Returns the state letter of a thread: 'S' sleeps, 'R' runs. It opens the file before
+// all descriptors are used up.
 class ThreadState {
  public:
   explicit ThreadState(const std::string& id)
@@ -132,7 +132,7 @@ class ThreadState {
   Socket file_;  // closes any descriptor
 };
 
-// Takes every descriptor that this process may have, until it goes.
+// Uses all descriptors that this process may have, while it exists.
 class NoDescriptors {
  public:
   NoDescriptors() {
@@ -158,8 +158,8 @@ class NoDescriptors {
   std::vector<Socket> taken_;
 };
 
-TEST(StoreServer, SleepsWhileThereIsNoDescriptorForAClient) {
-  // A sanitizer begins a thread of its own with the first one.
+TEST(StoreServer, SleepsWithoutADescriptorForAClient) {
+  // A sanitizer starts its own thread with the first one.
   std::thread([] {}).join();
   const auto before = threads();
   const StoreServer server("tcp:127.0.0.1:0", "run 7");
@@ -177,7 +177,7 @@ TEST(StoreServer, SleepsWhileThereIsNoDescriptorForAClient) {
     crowd = connect_raw(
         server.address(),
         frame(store_protocol::hello(std::string(store_protocol::kNonceBytes, 'n'))));
-    // A server that asks again and again is never seen asleep so often.
+    // A server that polls in a loop would not be asleep this often.
     EXPECT_TRUE(eventually([&] {
       for (int i = 0; i < 20; ++i) {
         std::this_thread::sleep_for(Milliseconds(1));

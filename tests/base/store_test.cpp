@@ -29,14 +29,14 @@ INSTANTIATE_TEST_SUITE_P(
     Over, Store, ::testing::Values("unix", "tcp"),
     [](const auto& param) { return param.param; });
 
-TEST_P(Store, GivesOneClientWhatAnotherSet) {
+TEST_P(Store, GetReturnsTheValueOfAnotherClient) {
   client_.set("key", "value");
   EXPECT_EQ(other_.get("key", kLong), "value");
   client_.set("key", "");
   EXPECT_EQ(other_.get("key", kLong), "");
 }
 
-TEST_P(Store, NamesTheRealPort) {
+TEST_P(Store, AddressHasTheRealPort) {
   if (GetParam() == "unix") {
     EXPECT_EQ(server_.address(), free_address());
   } else {
@@ -78,13 +78,13 @@ TEST_P(Store, WaitWaitsForEveryKey) {
   EXPECT_NO_THROW(done.get());
 }
 
-TEST_P(Store, WaitReturnsAtOnceWhenTheKeysAreThere) {
+TEST_P(Store, WaitReturnsImmediatelyIfTheKeysExist) {
   client_.set("a", "1");
   client_.wait({"a"}, Milliseconds(0));
   EXPECT_EQ(client_.get("a", Milliseconds(0)), "1");
 }
 
-TEST_P(Store, TimeOutNamesTheKeyAndKeepsTheConnection) {
+TEST_P(Store, TimeoutNamesTheKeyAndKeepsTheConnection) {
   EXPECT_THAT(
       message_of<CommError>([&] { client_.get("address/3", kShort); }),
       AllOf(HasSubstr("address/3"), HasSubstr("within 0.03 s")));
@@ -97,7 +97,7 @@ TEST_P(Store, TimeOutNamesTheKeyAndKeepsTheConnection) {
   EXPECT_EQ(client_.get("address/3", kLong), "found");
 }
 
-TEST_P(Store, TimeOutOfOneClientLeavesTheOthersWaiting) {
+TEST_P(Store, TimeoutOfOneClientDoesNotAffectOthers) {
   auto value =
       std::async(std::launch::async, [&] { return other_.get("late", kLong); });
   EXPECT_THROW(client_.get("late", kShort), CommError);
@@ -123,7 +123,7 @@ TEST_P(Store, CompareSetChangesOnlyTheExpectedValue) {
   EXPECT_EQ(client_.get("leader", kLong), "rank 1");
 }
 
-TEST_P(Store, CompareSetWakesThoseWhoWait) {
+TEST_P(Store, CompareSetWakesWaitingClients) {
   auto value =
       std::async(std::launch::async, [&] { return other_.get("leader", kLong); });
   client_.compare_set("leader", "", "rank 0");
@@ -138,7 +138,7 @@ TEST_P(Store, HasNeedsEveryKey) {
   EXPECT_FALSE(other_.has({"a", "x", "b"}));
 }
 
-TEST_P(Store, RemoveSaysWhetherTheKeyWasThere) {
+TEST_P(Store, RemoveReturnsWhetherTheKeyExisted) {
   client_.set("a", "1");
   EXPECT_TRUE(other_.remove("a"));
   EXPECT_FALSE(other_.remove("a"));
@@ -174,7 +174,7 @@ TEST_P(Store, KeepsFiveMegabytes) {
   expect_alive(client_);
 }
 
-TEST_P(Store, RefusesAValueThatPassesTheFrame) {
+TEST_P(Store, RejectsAValueLargerThanAFrame) {
   const std::string value(store_protocol::kMaxFrameBytes, 'x');
   EXPECT_THAT(
       message_of<InternalError>([&] { client_.set("huge", value); }),
@@ -182,7 +182,7 @@ TEST_P(Store, RefusesAValueThatPassesTheFrame) {
   expect_alive(client_);
 }
 
-TEST_P(Store, AddsOfManyClientsAllCount) {
+TEST_P(Store, ConcurrentAddsAllCount) {
   constexpr int kClients = 8;
   constexpr int kAdds = 40;
   std::vector<std::future<std::vector<int64_t>>> results;
@@ -226,7 +226,7 @@ TEST_P(Store, OneClientServesManyThreads) {
   EXPECT_EQ(client_.add("count", 0), 160);
 }
 
-TEST_P(Store, RefusesAnotherRunsToken) {
+TEST_P(Store, RejectsAnotherRunsToken) {
   for (const std::string token : {"", "run 8", "run 77", "run"}) {
     EXPECT_THAT(
         message_of<DeniedError>([&] { StoreClient(server_.address(), kShort, token); }),
@@ -236,14 +236,14 @@ TEST_P(Store, RefusesAnotherRunsToken) {
   expect_alive(client_);
 }
 
-TEST_P(Store, ClosesConnectionsThatDoNotGreet) {
+TEST_P(Store, ClosesConnectionsWithoutAHandshake) {
   const auto request =
       store_protocol::encode({store_protocol::Operation::num_keys, 0, {}});
   for (const std::string& bytes :
        {frame("GET / HTTP/1.1"), std::string("GET / HTTP/1.1\r\nHost: me\r\n\r\n"),
         frame(request), frame(""), std::string(100'000, '\xff')}) {
     Socket stranger = connect_once(server_.address(), Clock::now() + kLong);
-    // The server may close before it has all of it.
+    // The server may close the connection before it has received everything.
     stranger.send_all(bytes.data(), bytes.size(), Clock::now() + kLong);
     EXPECT_TRUE(closed_by_server(stranger)) << bytes.substr(0, 20);
   }
@@ -258,7 +258,7 @@ TEST_P(Store, ClosesConnectionsWithAnOversizeFrame) {
   expect_alive(client_);
 }
 
-TEST_P(Store, RefusesABadRequestAndKeepsTheConnection) {
+TEST_P(Store, RejectsABadRequestAndKeepsTheConnection) {
   using store_protocol::Operation;
   const auto good = store_protocol::encode({Operation::set, 0, {"from raw", "1"}});
   auto greeted = connect_trusted(
@@ -274,7 +274,7 @@ TEST_P(Store, RefusesABadRequestAndKeepsTheConnection) {
   EXPECT_EQ(client_.get("from raw", kLong), "1");
 }
 
-TEST_P(Store, HalfAFrameDisturbsNobody) {
+TEST_P(Store, APartialFrameDoesNotBlockOthers) {
   const auto hello =
       frame(store_protocol::hello(std::string(store_protocol::kNonceBytes, 'n')));
   const auto whole =
@@ -290,7 +290,7 @@ TEST_P(Store, HalfAFrameDisturbsNobody) {
   EXPECT_FALSE(client_.has({"half"}));
 }
 
-TEST_P(Store, AFrameMayComeByteByByte) {
+TEST_P(Store, AFrameMayArriveByteByByte) {
   const auto whole =
       frame(store_protocol::encode({store_protocol::Operation::set, 0, {"slow", "1"}}));
   auto slow = connect_trusted(server_.address(), "run 7", "");
@@ -301,7 +301,7 @@ TEST_P(Store, AFrameMayComeByteByByte) {
   EXPECT_EQ(client_.get("slow", kLong), "1");
 }
 
-TEST_P(Store, AClientThatLeavesWhileItWaitsDisturbsNobody) {
+TEST_P(Store, AClientThatLeavesWhileItWaitsDoesNotAffectOthers) {
   const auto waiting =
       frame(store_protocol::encode({store_protocol::Operation::get, 10'000, {"late"}}));
   connect_trusted(server_.address(), "run 7", waiting);
@@ -310,7 +310,7 @@ TEST_P(Store, AClientThatLeavesWhileItWaitsDisturbsNobody) {
   expect_alive(other_);
 }
 
-TEST_P(Store, AClientThatDoesNotReadDisturbsNobody) {
+TEST_P(Store, AClientThatDoesNotReadDoesNotBlockOthers) {
   using store_protocol::Operation;
   client_.set("large", std::string(5'000'000, 'x'));
   std::string requests;
@@ -320,7 +320,8 @@ TEST_P(Store, AClientThatDoesNotReadDisturbsNobody) {
   requests += frame(store_protocol::encode({Operation::set, 0, {"last", "1"}}));
   const auto lazy = connect_trusted(server_.address(), "run 7", requests);
   expect_alive(client_);
-  // The server holds no 100 MB of answers: it goes on when they have been read.
+  // The server does not buffer 100 MB of answers: it continues when they have been
+  // read.
   EXPECT_THROW(client_.get("last", Milliseconds(300)), CommError);
 }
 

@@ -1,4 +1,4 @@
-// Where a run's token comes from, and which files are refused.
+// Sources of a run's token, and files that are rejected.
 
 #include "tandem/base/store/token.h"
 
@@ -56,7 +56,7 @@ TEST_F(Token, IsTheTextOfItsFile) {
   EXPECT_EQ(read_token(file("a b\r\n\n", 0600)), "a b");
 }
 
-TEST_F(Token, AFileThatOthersCanReachIsRefused) {
+TEST_F(Token, AFileThatOthersCanReadIsRejected) {
   for (const mode_t mode : {0644, 0640, 0620, 0601, 0660, 0604}) {
     const auto path = file("abc", mode);
     EXPECT_THAT(
@@ -66,7 +66,7 @@ TEST_F(Token, AFileThatOthersCanReachIsRefused) {
   }
 }
 
-TEST_F(Token, AFileOfAnotherUserIsRefused) {
+TEST_F(Token, AFileOfAnotherUserIsRejected) {
   const auto path = file("abc", 0600);
   if (chown(path.c_str(), 1234, 1234) != 0) {
     GTEST_SKIP() << "only root gives files away; as root: scripts/test -R Token";
@@ -75,7 +75,7 @@ TEST_F(Token, AFileOfAnotherUserIsRefused) {
       message_of<ConfigError>([&] { read_token(path); }), HasSubstr("user 1234"));
 }
 
-TEST_F(Token, AnEmptyFileIsRefused) {
+TEST_F(Token, AnEmptyFileIsRejected) {
   for (const std::string text : {"", "\n", " \t\n"}) {
     EXPECT_THAT(
         message_of<ConfigError>([&] { read_token(file(text, 0600)); }),
@@ -86,7 +86,7 @@ TEST_F(Token, AnEmptyFileIsRefused) {
       HasSubstr("4096"));
 }
 
-TEST_F(Token, WhatIsNoFileIsRefused) {
+TEST_F(Token, APathThatIsNotAFileIsRejected) {
   EXPECT_THAT(
       message_of<ConfigError>([&] { read_token(folder_ / "none"); }),
       AllOf(HasSubstr("none"), HasSubstr("No such file"), HasSubstr("umask 077")));
@@ -99,7 +99,7 @@ TEST_F(Token, WhatIsNoFileIsRefused) {
       HasSubstr("is not a file"));
 }
 
-TEST_F(Token, AFlagGoesBeforeTheVariable) {
+TEST_F(Token, TheFlagOverridesTheVariable) {
   setenv("TANDEM_TOKEN_FILE", "/of/the/variable", 1);
   EXPECT_EQ(path_of({}, false), "/of/the/variable");
   EXPECT_EQ(path_of({}, true), "/of/the/variable");
@@ -108,7 +108,7 @@ TEST_F(Token, AFlagGoesBeforeTheVariable) {
   EXPECT_EQ(path_of({"", true}, false), "");
 }
 
-TEST_F(Token, SeveralHostsNeedOne) {
+TEST_F(Token, SeveralHostsNeedAToken) {
   EXPECT_THAT(
       message_of<ConfigError>([] { path_of({}, false); }),
       AllOf(
@@ -122,7 +122,7 @@ TEST_F(Token, SeveralHostsNeedOne) {
       HasSubstr("--insecure"));
 }
 
-TEST_F(Token, OnOneHostAUserHasOneThatNobodyElseCanReach) {
+TEST_F(Token, OnOneHostAUserHasAPrivateToken) {
   const TokenFile file({}, true);
   EXPECT_THAT(file.path(), StartsWith(folder_.path()));
   EXPECT_EQ(file.token().size(), 64u);
@@ -133,7 +133,7 @@ TEST_F(Token, OnOneHostAUserHasOneThatNobodyElseCanReach) {
   EXPECT_EQ(list_directory(own_folder()).size(), 1u);
 }
 
-TEST_F(Token, TheLastProcessThatUsesItRemovesIt) {
+TEST_F(Token, TheLastProcessRemovesTheToken) {
   auto first = std::make_unique<TokenFile>(TokenOptions(), true);
   auto second = std::make_unique<TokenFile>(TokenOptions(), true);
   const auto token = first->token();
@@ -144,7 +144,7 @@ TEST_F(Token, TheLastProcessThatUsesItRemovesIt) {
   EXPECT_NE(TokenFile({}, true).token(), token);
 }
 
-TEST_F(Token, ManyAtOnceAgree) {
+TEST_F(Token, ConcurrentProcessesGetTheSameToken) {
   for (int round = 0; round < 20; ++round) {
     std::vector<std::future<std::unique_ptr<TokenFile>>> all;
     for (int i = 0; i < 4; ++i) {
@@ -162,7 +162,7 @@ TEST_F(Token, ManyAtOnceAgree) {
   EXPECT_TRUE(list_directory(folder_.path()).empty());
 }
 
-TEST_F(Token, ADirectoryThatOthersCanEnterIsRefused) {
+TEST_F(Token, ADirectoryThatOthersCanEnterIsRejected) {
   mkdir(own_folder().c_str(), 0755);
   chmod(own_folder().c_str(), 0755);
   EXPECT_THAT(
@@ -170,7 +170,7 @@ TEST_F(Token, ADirectoryThatOthersCanEnterIsRefused) {
       AllOf(HasSubstr("mode 0755"), HasSubstr("TMPDIR")));
 }
 
-TEST_F(Token, ADirectoryOfAnotherUserIsRefused) {
+TEST_F(Token, ADirectoryOfAnotherUserIsRejected) {
   mkdir(own_folder().c_str(), 0700);
   if (chown(own_folder().c_str(), 1234, 1234) != 0) {
     GTEST_SKIP() << "only root gives files away; as root: scripts/test -R Token";
@@ -180,7 +180,7 @@ TEST_F(Token, ADirectoryOfAnotherUserIsRefused) {
       AllOf(HasSubstr("belongs to user 1234"), HasSubstr("TMPDIR")));
 }
 
-TEST_F(Token, ALinkInItsPlaceIsRefused) {
+TEST_F(Token, ASymbolicLinkIsRejected) {
   const Scratch elsewhere;
   ASSERT_EQ(symlink(elsewhere.path().c_str(), own_folder().c_str()), 0);
   EXPECT_THROW(path_of({}, true), ConfigError);

@@ -12,12 +12,12 @@ namespace tandem {
 
 using Clock = std::chrono::steady_clock;
 
-// For what must come; a test that waits this long has failed.
+// Longest wait for an event that must happen; after it the test fails.
 constexpr Milliseconds kLong{10'000};
-// For what must not come.
+// Wait for an event that must not happen.
 constexpr Milliseconds kShort{30};
 
-// An answer proves that the server still serves the clients it had.
+// An answer proves that the server still serves its clients.
 inline void expect_alive(StoreClient& client) {
   client.set("alive", "yes");
   EXPECT_EQ(client.get("alive", kLong), "yes");
@@ -35,7 +35,7 @@ inline std::string frame(const std::string& bytes) {
   return store_protocol::encode_length(static_cast<uint32_t>(bytes.size())) + bytes;
 }
 
-// A client that speaks for itself, after the handshake.
+// Returns a raw connection after the handshake.
 inline Socket connect_trusted(
     const std::string& address, const std::string& token,
     const std::string& first_bytes) {
@@ -48,7 +48,7 @@ inline Socket connect_trusted(
   return socket;
 }
 
-// A server's part of the handshake.
+// Performs a server's part of the handshake.
 inline void accept_client(Socket& client, const std::string& token) {
   using namespace store_protocol;
   const auto deadline = Clock::now() + kLong;
@@ -65,7 +65,7 @@ inline void accept_client(Socket& client, const std::string& token) {
       deadline));
 }
 
-// Waits for the end of the stream, ignoring what comes before.
+// Waits for the end of the stream and ignores bytes before it.
 inline bool closed_by_server(Socket& socket) {
   const auto deadline = Clock::now() + kLong;
   char byte = 0;

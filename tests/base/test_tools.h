@@ -14,7 +14,8 @@
 
 namespace tandem {
 
-/// While it exists, no file of this process grows beyond `bytes`, as on a full disk.
+/// While the object exists, no file of this process grows beyond `bytes`, as on a full
+/// disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
@@ -32,7 +33,7 @@ class FileSizeLimit {
   sighandler_t handler_;
 };
 
-/// The message of the Expected that `act` throws; fails when it throws none.
+/// Returns the message of the `Expected` that `act` throws. Fails if it throws none.
 template <typename Expected, typename Act>
 std::string message_of(Act act) {
   try {
@@ -44,7 +45,7 @@ std::string message_of(Act act) {
   return "";
 }
 
-/// Waits until `condition` holds, for much longer than it should take.
+/// Waits until `condition` is true, much longer than that should take.
 template <typename Condition>
 bool eventually(Condition condition) {
   for (int i = 0; i < 2000; ++i) {
@@ -56,7 +57,7 @@ bool eventually(Condition condition) {
   return false;
 }
 
-/// False also for a process that ended but was not reaped yet.
+/// Returns whether a process runs. False if it ended but was not reaped yet.
 inline bool is_running(int pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string id;
@@ -66,13 +67,13 @@ inline bool is_running(int pid) {
   return state != 'Z' && state != 'X';
 }
 
-/// The number in a file that another process writes.
+/// Returns the number in a file that another process writes.
 inline int number_in(const std::string& path) {
   int number = 0;
   eventually([&] {
     std::ifstream file(path);
     std::string line;
-    // A line that is not ended yet may still grow.
+    // A line without an end may still grow.
     if (std::getline(file, line) && !file.eof()) {
       number = std::stoi(line);
     }

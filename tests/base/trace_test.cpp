@@ -32,7 +32,7 @@ TEST(Trace, EscapesNames) {
       trace.to_json(0), HasSubstr(R"("name":"say \"hi\" \\ \u000a","cat":"a\"b")"));
 }
 
-TEST(Trace, MarksTheTimeSinceItWasMade) {
+TEST(Trace, TimesStartAtItsConstruction) {
   Trace trace;
   const int64_t before = trace.now_us();
   trace.mark("comm", "bucket 2", 77);
@@ -48,7 +48,7 @@ TEST(Trace, MarksTheTimeSinceItWasMade) {
   EXPECT_LE(events[0].at_us, after);
 }
 
-TEST(Trace, KeepsTheEventsOfAllThreads) {
+TEST(Trace, RecordsEventsOfAllThreads) {
   Trace trace;
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {

@@ -219,7 +219,7 @@ TEST_F(DamagedCheckpoint, AnyBitOfTheValues) {
   }
 }
 
-TEST_F(DamagedCheckpoint, AnyLengthButItsOwn) {
+TEST_F(DamagedCheckpoint, AnyOtherLength) {
   for (const auto& file : kFiles) {
     const auto path = path_ + "/" + file;
     const auto bytes = read_file(path);
@@ -286,7 +286,7 @@ TEST_F(DamagedCheckpoint, WithoutItsHash) {
   }
 }
 
-TEST_F(DamagedCheckpoint, OnceChangedByTheUserIsAFileForInit) {
+TEST_F(DamagedCheckpoint, EditedByAUserIsRejectedWithAdvice) {
   const auto file = scratch_ / "changed.safetensors";
   auto model = read_safetensors(path_ + "/" + kModelFile);
   model.tensors[1].tensor.fill_(3);

@@ -79,7 +79,7 @@ TEST_F(Checkpoints, AreKeptByCountNewestFirst) {
   EXPECT_THAT(names(), ElementsAre("step-00000011", "step-00000012"));
 }
 
-TEST_F(Checkpoints, TheBestIsKeptBesideTheNewestAndAtHandAsALink) {
+TEST_F(Checkpoints, TheBestIsKeptAndLinked) {
   for (int64_t step = 9; step <= 14; ++step) {
     auto content = content_at(step, static_cast<double>(step));
     content.best = {0.25, step < 12 ? 9 : 12, 0};
@@ -114,13 +114,13 @@ TEST_F(Checkpoints, RememberTheLowestTestLoss) {
   EXPECT_EQ(loaded.best.step, -1);
 }
 
-TEST_F(Checkpoints, OfTheSameStepTakeTheOldOnesPlace) {
+TEST_F(Checkpoints, OfTheSameStepReplaceTheOldOne) {
   save(9, 1);
   EXPECT_EQ(loaded_value(save(9, 2)), 2);
   EXPECT_THAT(names(), ElementsAre("step-00000009"));
 }
 
-TEST_F(Checkpoints, LeaveNothingOfAKilledWriterBehind) {
+TEST_F(Checkpoints, RemoveUnfinishedFilesOfAKilledWriter) {
   make_directories(directory_ + "/tmp-123");
   replace_file(directory_ + "/tmp-123/model.safetensors", "half");
   EXPECT_EQ(newest_whole_checkpoint(directory_), "");
@@ -128,7 +128,7 @@ TEST_F(Checkpoints, LeaveNothingOfAKilledWriterBehind) {
   EXPECT_THAT(names(), ElementsAre("step-00000009"));
 }
 
-TEST_F(Checkpoints, OfValuesThatAreNotFiniteAreRefused) {
+TEST_F(Checkpoints, ValuesThatAreNotFiniteAreNotSaved) {
   save(9, 1);
   EXPECT_THAT(
       error_of<DataError>([&] { save(10, std::nan(""), 1); }),
@@ -136,7 +136,7 @@ TEST_F(Checkpoints, OfValuesThatAreNotFiniteAreRefused) {
   EXPECT_THAT(names(), ElementsAre("step-00000009"));
 }
 
-TEST_F(Checkpoints, ATornNewestGivesWayToTheOneBefore) {
+TEST_F(Checkpoints, ADamagedNewestFallsBackToThePrevious) {
   const auto older = save(9, 1);
   for (const char* file : {"/model.safetensors", "/training.safetensors"}) {
     const auto torn = save(10, 2);
@@ -153,7 +153,7 @@ TEST_F(Checkpoints, ATornNewestGivesWayToTheOneBefore) {
   EXPECT_THAT(names(), ElementsAre("damaged-step-00000010", "step-00000010"));
 }
 
-TEST_F(Checkpoints, CountByStepAndLeaveCopiesAlone) {
+TEST_F(Checkpoints, AreOrderedByStepAndIgnoreCopies) {
   save(99'999'999, 1);
   make_directories(directory_ + "/step-best");
   make_directories(directory_ + "/step-00000003-good");
@@ -163,7 +163,7 @@ TEST_F(Checkpoints, CountByStepAndLeaveCopiesAlone) {
       names(), ElementsAre("step-00000003-good", "step-100000000", "step-best"));
 }
 
-TEST_F(Checkpoints, LaterThanWhereTheRunGoesOnAreLeft) {
+TEST_F(Checkpoints, LaterThanTheResumedStepAreRenamed) {
   for (const int64_t step : {8, 9, 10}) {
     save(step, 1);
   }
@@ -176,7 +176,7 @@ TEST_F(Checkpoints, LaterThanWhereTheRunGoesOnAreLeft) {
   EXPECT_EQ(names().size(), 4u);
 }
 
-TEST_F(Checkpoints, OfAnotherFormatAreNoDamage) {
+TEST_F(Checkpoints, OfAnotherFormatAreNotDamaged) {
   const auto path = save(9, 1);
   const std::pair<const char*, const char*> cases[] = {
       {"1", "start from its weights with --init"}, {"3", "update tandem"}};
@@ -213,7 +213,7 @@ TEST_F(Checkpoints, OfTheSameContentHaveTheSameBytes) {
   EXPECT_EQ(read_file(path + "/training.safetensors"), bytes[1]);
 }
 
-TEST_F(Checkpoints, OnlyDamagedOnesAreAnErrorNotANewStart) {
+TEST_F(Checkpoints, OnlyDamagedCheckpointsAreAnError) {
   truncate_file(save(9, 1) + "/training.safetensors");
   EXPECT_THAT(
       error_of<DataError>([&] { return newest_whole_checkpoint(directory_); }),

@@ -46,7 +46,7 @@ class CheckpointWriters : public testing::Test {
   std::string directory_ = scratch_ / "checkpoints";
 };
 
-TEST_F(CheckpointWriters, SaveWhatWasThereWhenTheyBegan) {
+TEST_F(CheckpointWriters, SaveTheStateAtTheStart) {
   const auto weight = at::arange(4'000'000, at::kFloat);
   const auto before = weight.clone();
   CheckpointWriter writer;
@@ -60,7 +60,7 @@ TEST_F(CheckpointWriters, SaveWhatWasThereWhenTheyBegan) {
   EXPECT_TRUE(loaded(7, weight).equal(before));
 }
 
-TEST_F(CheckpointWriters, GiveEachOutcomeOnce) {
+TEST_F(CheckpointWriters, ReturnEachOutcomeOnce) {
   CheckpointWriter writer;
   EXPECT_FALSE(writer.poll().has_value());
   EXPECT_FALSE(writer.wait().has_value());
@@ -80,7 +80,7 @@ TEST_F(CheckpointWriters, GiveEachOutcomeOnce) {
   EXPECT_EQ(checkpoints_in(directory_).size(), 2u);
 }
 
-TEST_F(CheckpointWriters, KeepTheirMemoryButTakeAStateOfAnotherShape) {
+TEST_F(CheckpointWriters, KeepTheirMemoryAndAcceptOtherShapes) {
   CheckpointWriter writer;
   const std::pair<int64_t, at::Tensor> states[] = {
       {1, at::full({3, 4}, 1.5)},
@@ -95,7 +95,7 @@ TEST_F(CheckpointWriters, KeepTheirMemoryButTakeAStateOfAnotherShape) {
   }
 }
 
-TEST_F(CheckpointWriters, PassOnWhyASaveFailed) {
+TEST_F(CheckpointWriters, ReportWhyASaveFailed) {
   CheckpointWriter writer;
   writer.start(directory_, content_of(at::full({3}, std::nan("")), 1), {});
   const auto outcome = writer.wait();
@@ -106,7 +106,7 @@ TEST_F(CheckpointWriters, PassOnWhyASaveFailed) {
   EXPECT_EQ(writer.wait()->error, nullptr);
 }
 
-TEST_F(CheckpointWriters, EndNoSaveInTheMiddle) {
+TEST_F(CheckpointWriters, FinishASaveBeforeTheyEnd) {
   const auto weight = at::arange(4'000'000, at::kFloat);
   {
     CheckpointWriter writer;
@@ -115,7 +115,7 @@ TEST_F(CheckpointWriters, EndNoSaveInTheMiddle) {
   EXPECT_TRUE(loaded(7, weight).equal(weight));
 }
 
-TEST_F(CheckpointWriters, WarnOfAFailureThatNobodyTook) {
+TEST_F(CheckpointWriters, WarnOfAnUnreportedFailure) {
   testing::internal::CaptureStderr();
   {
     CheckpointWriter writer;
@@ -139,7 +139,7 @@ std::vector<uint64_t> blocked_signals() {
   return masks;
 }
 
-TEST_F(CheckpointWriters, LeaveSignalsToTheThreadsThatWereThere) {
+TEST_F(CheckpointWriters, BlockSignalsInTheirThread) {
   const auto before = blocked_signals();
   const auto blocks = [](uint64_t mask) {
     return ((mask >> (SIGTERM - 1)) & 1) != 0 && ((mask >> (SIGUSR1 - 1)) & 1) != 0;

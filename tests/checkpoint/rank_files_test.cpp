@@ -72,7 +72,7 @@ class RankFiles : public testing::Test {
   Scratch scratch_;
 };
 
-TEST_F(RankFiles, GiveEachRankItsOwn) {
+TEST_F(RankFiles, RestoreTheStateOfEachRank) {
   for (const std::string backend : {"thread", "shm", "gloo"}) {
     const auto path = save(3, backend);
     EXPECT_THAT(
@@ -85,7 +85,7 @@ TEST_F(RankFiles, GiveEachRankItsOwn) {
   }
 }
 
-TEST_F(RankFiles, AreForAsManyRanksOfTheSameStrategy) {
+TEST_F(RankFiles, NeedTheSameStrategyAndNumberOfRanks) {
   const auto path = save(3);
   EXPECT_THAT(load(path, 2), Each(-1));
   EXPECT_THAT(load(path, 4), Each(-1));
@@ -104,7 +104,7 @@ void expect_damaged(
   EXPECT_THAT(said, HasSubstr(newer));
 }
 
-TEST_F(RankFiles, OneThatIsMissingMakesTheCheckpointDamaged) {
+TEST_F(RankFiles, AMissingFileDamagesTheCheckpoint) {
   const auto older = save(3);
   const auto newer = save(3, "thread", 8);
   remove_all(newer + "/" + rank_file_name(1, 3));
@@ -112,7 +112,7 @@ TEST_F(RankFiles, OneThatIsMissingMakesTheCheckpointDamaged) {
       newer, older, [&] { load(newer, 3); }, "rank-0001");
 }
 
-TEST_F(RankFiles, OneThatIsDamagedMakesTheCheckpointDamaged) {
+TEST_F(RankFiles, ADamagedFileDamagesTheCheckpoint) {
   const auto older = save(2);
   const auto newer = save(2, "thread", 8);
   const auto file = newer + "/" + rank_file_name(1, 2);
@@ -123,7 +123,7 @@ TEST_F(RankFiles, OneThatIsDamagedMakesTheCheckpointDamaged) {
       newer, older, [&] { load(newer, 2); }, "rank-0001");
 }
 
-TEST_F(RankFiles, OneOfAnotherCheckpointOrRankMakesTheCheckpointDamaged) {
+TEST_F(RankFiles, AForeignFileDamagesTheCheckpoint) {
   const auto older = save(3);
   const auto other_rank = save(3, "thread", 8, 0.5);
   replace_file(
@@ -140,7 +140,7 @@ TEST_F(RankFiles, OneOfAnotherCheckpointOrRankMakesTheCheckpointDamaged) {
       other_step, older, [&] { load(other_step, 3); }, "to another checkpoint");
 }
 
-TEST_F(RankFiles, OneThatTheCheckpointDoesNotListIsNotLoaded) {
+TEST_F(RankFiles, AnUnlistedFileIsNotLoaded) {
   const auto listed = save(3);
   const auto bare = save_with({}, 8);
   const auto name = rank_file_name(1, 3);
@@ -149,7 +149,7 @@ TEST_F(RankFiles, OneThatTheCheckpointDoesNotListIsNotLoaded) {
   EXPECT_EQ(newest_whole_checkpoint(scratch_ / "checkpoints"), bare);
 }
 
-TEST_F(RankFiles, AreNoneWhereNoRankHasAnything) {
+TEST_F(RankFiles, AreNotWrittenWithoutState) {
   const auto counts = on_each_rank("thread", 2, [&](Communicator& comm) {
     TANDEM_CHECK(load_rank_file("nowhere", {}, {}, "data_parallel", comm), "misses it");
     return gather_rank_files({}, "data_parallel", comm).size();
@@ -157,7 +157,7 @@ TEST_F(RankFiles, AreNoneWhereNoRankHasAnything) {
   EXPECT_THAT(counts, Each(0u));
 }
 
-TEST_F(RankFiles, MayBeOfSomeRanksOnly) {
+TEST_F(RankFiles, MayBelongToSomeRanksOnly) {
   on_each_rank("thread", 3, [&](Communicator& comm) {
     std::vector<NamedTensor> own;
     if (comm.rank() == 1) {

@@ -16,7 +16,7 @@ namespace tandem::resume_settings_test {
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST(ChangedSettings, AreNamedWithBothValues) {
+TEST(ChangedSettings, AreListedWithBothValues) {
   RunConfig before;
   RunConfig now = before;
   EXPECT_EQ(changed_settings(to_toml(before), now), "");
@@ -31,7 +31,7 @@ TEST(ChangedSettings, AreNamedWithBothValues) {
       "epochs 5 instead of 1, lr 0.5 instead of -1.0, nproc 4 instead of 1");
 }
 
-TEST(ChangedSettings, OfAnOlderProgramsFileAreThoseItHas) {
+TEST(ChangedSettings, OlderFilesCompareOnlyTheirSettings) {
   RunConfig now;
   now.training.epochs = 5;
   now.training.seed = 7;
@@ -52,7 +52,7 @@ std::string refusal(const RunConfig& before, const RunConfig& now) {
       [&] { check_kept_settings(to_toml(before), now, "runs/a"); });
 }
 
-TEST(KeptSettings, AreRefusedWithFlagBothValuesAndOrigin) {
+TEST(KeptSettings, ErrorsNameFlagBothValuesAndOrigin) {
   const RunConfig before;
   RunConfig now = before;
   now.training.seed = 7;
@@ -62,7 +62,7 @@ TEST(KeptSettings, AreRefusedWithFlagBothValuesAndOrigin) {
                                 HasSubstr("--seed"), HasSubstr("--init")));
 }
 
-TEST(KeptSettings, AreModelSamplesAndTheirOrderAndWhatTheOptimizersStateMeans) {
+TEST(KeptSettings, AreModelDataOrderAndOptimizer) {
   const std::vector<std::pair<const char*, const char*>> changes = {
       {"model", "convnet"},  {"init", "weights"},
       {"dropout", "false"},  {"loss", "nll"},
@@ -82,7 +82,7 @@ TEST(KeptSettings, AreModelSamplesAndTheirOrderAndWhatTheOptimizersStateMeans) {
 }
 
 // Ranks, epochs and the optimizer's numbers are for the user to change.
-TEST(KeptSettings, AreNotTheRest) {
+TEST(KeptSettings, OtherSettingsMayChange) {
   RunConfig before;
   before.optimizer.momentum = 0.9;
   before.exec.loss_scale = ExecOptions::kDynamicScale;
@@ -124,7 +124,7 @@ TEST(EarlierRun, IsFoundByItsCheckpointsOnly) {
   EXPECT_EQ(found(run), "");
 }
 
-TEST(EarlierRun, GivesAllButWhatIsOfOneStart) {
+TEST(EarlierRun, ProvidesAllSettingsExceptThoseOfOneStart) {
   const Scratch scratch;
   RunConfig run;
   run.training.epochs = 2;
@@ -146,7 +146,7 @@ TEST(EarlierRun, GivesAllButWhatIsOfOneStart) {
   EXPECT_EQ(found.ranks.master_addr, "127.0.0.1");
 }
 
-TEST(EarlierRun, KeepsWhatARecipeNamesOtherwise) {
+TEST(EarlierRun, OverridesARecipe) {
   const Scratch scratch;
   // It says nothing about limit.
   replace_file(scratch / "recipe.toml", "epochs = 14\nlr = 1.0\nout = \"x\"\n");

@@ -28,7 +28,7 @@ class RunLocks : public testing::Test {
   const Scratch out_;
 };
 
-TEST_F(RunLocks, RefuseASecondRunAndNameTheProcessOfTheFirst) {
+TEST_F(RunLocks, RejectASecondRunAndNameTheFirst) {
   const RunLock first(out_.path());
   EXPECT_THAT(
       refusal(), AllOf(
@@ -37,7 +37,7 @@ TEST_F(RunLocks, RefuseASecondRunAndNameTheProcessOfTheFirst) {
                      HasSubstr("--out")));
 }
 
-TEST_F(RunLocks, EndWithTheRunAndLeaveNothing) {
+TEST_F(RunLocks, AreRemovedWithTheRun) {
   for (int i = 0; i < 3; ++i) {
     const RunLock lock(out_.path());
     EXPECT_TRUE(file_exists(out_ / "run.lock"));
@@ -45,7 +45,7 @@ TEST_F(RunLocks, EndWithTheRunAndLeaveNothing) {
   EXPECT_THAT(list_directory(out_.path()), IsEmpty());
 }
 
-TEST_F(RunLocks, WaitForARunThatIsJustEnding) {
+TEST_F(RunLocks, WaitForARunThatIsEnding) {
   auto first = std::make_unique<RunLock>(out_.path());
   std::thread ending([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));

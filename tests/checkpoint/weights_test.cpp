@@ -91,7 +91,7 @@ std::string name_of(const testing::TestParamInfo<Way>& info) {
   return testing::PrintToString(info.param);
 }
 
-TEST_P(Interop, CheckpointAndExportGivePythonOurOutputs) {
+TEST_P(Interop, PythonComputesTheSameOutputsFromCheckpointsAndExports) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const auto& [name, dtype, tolerance] = GetParam();
   const Scratch scratch;
@@ -117,7 +117,7 @@ TEST_P(Interop, CheckpointAndExportGivePythonOurOutputs) {
       same.output, HasSubstr(std::to_string(content.state.model.size()) + " tensors"));
 }
 
-TEST_P(Interop, WhatPythonSavesGivesItsOutputsHere) {
+TEST_P(Interop, WeightsFromPythonGiveTheSameOutputs) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const auto& [name, dtype, tolerance] = GetParam();
   const Scratch scratch;
@@ -177,7 +177,7 @@ TEST(Weights, AreConvertedToTheModelsDtype) {
   }
 }
 
-TEST(Weights, EveryDtypeComesBackAsItWas) {
+TEST(Weights, EveryDtypeRoundTrips) {
   const Scratch scratch;
   std::vector<NamedTensor> tensors;
   for (const auto dtype :
@@ -205,7 +205,7 @@ DatasetSplits digits() {
   return load_dataset("digits", 8);
 }
 
-TEST(Weights, OfTheConfigsInitAreWhatAModelStartsWith) {
+TEST(Weights, InitLoadsTheInitialWeights) {
   const Scratch scratch;
   const auto expected = model_of("convnet_bn");
   for (const auto& entry : state_of(*expected)) {
@@ -236,7 +236,7 @@ TEST(Weights, OfTheConfigsInitAreWhatAModelStartsWith) {
 
 // --- files that will not do ---
 
-TEST(Weights, OfAnotherModelNameTheFirstTensorThatDiffersAndChangeNothing) {
+TEST(Weights, WeightsOfAnotherModelAreRejectedAndChangeNothing) {
   const Scratch scratch;
   const auto net = model_of("net");
   const auto refused = [&](const std::string& file, const char* what) {
@@ -261,7 +261,7 @@ TEST(Weights, OfAnotherModelNameTheFirstTensorThatDiffersAndChangeNothing) {
   refused("fewer.safetensors", "no tensor 'conv2.bias'");
 }
 
-TEST(Weights, FilesThatAreNoStateDictAreRefusedInOneLine) {
+TEST(Weights, FilesWithoutAStateDictAreRejected) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const Scratch scratch;
   ASSERT_TRUE(run_peer({"save", "--out", scratch.path()}).status.ok());
@@ -306,7 +306,7 @@ TEST(Weights, FilesThatAreNoStateDictAreRefusedInOneLine) {
 
 // What a zip file with right checksums may hold: the pickle of a good file with
 // one byte changed.
-TEST(Weights, AnyDamageInThePickleIsReadOrRefusedInOneLine) {
+TEST(Weights, DamagedPicklesAreReadOrRejected) {
   const Scratch scratch;
   write_torch_file(
       scratch / "good.pt",

@@ -1,4 +1,4 @@
-// What every backend does, at every size from 1 to 4.
+// Operations of every backend, with 1 to 4 ranks.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -18,12 +18,12 @@ namespace tandem::collectives_test {
 
 constexpr int64_t kCount = 5;
 
-// Each element of each rank is another number, small enough for bfloat16.
+// Each element of each rank is a different number, small enough for bfloat16.
 at::Tensor numbers(int rank, at::ScalarType dtype = at::kFloat) {
   return (at::arange(kCount) + 10 * rank).to(dtype);
 }
 
-// The numbers of all ranks, in rank order.
+// Returns the numbers of all ranks, in rank order.
 at::Tensor all_numbers(int size) {
   auto all = at::empty({size * kCount}, at::kFloat);
   for (int rank = 0; rank < size; ++rank) {
@@ -38,7 +38,7 @@ int64_t times_slots(int size) {
 
 class Collectives : public testing::TestWithParam<const char*> {
  protected:
-  // Runs `body` at every size and gives its results to `check`.
+  // Runs `body` with every number of ranks and passes its results to `check`.
   template <typename Body, typename Check>
   void at_each_size(const Body& body, const Check& check) {
     for (int size = 1; size <= 4; ++size) {
@@ -76,8 +76,8 @@ TEST_P(Collectives, AllReduceSumsEachElementInEveryDtype) {
       });
 }
 
-TEST_P(Collectives, AllReduceFindsMinimumAndMaximumOfEachElement) {
-  // Another rank wins at each element.
+TEST_P(Collectives, AllReduceComputesMinimumAndMaximum) {
+  // A different rank has the extreme value of each element.
   const auto values = [](int rank) {
     return (at::arange(kCount) * 7 + 4 * rank).remainder(11).to(at::kDouble);
   };
@@ -101,7 +101,7 @@ TEST_P(Collectives, AllReduceFindsMinimumAndMaximumOfEachElement) {
       });
 }
 
-TEST_P(Collectives, BroadcastGivesTheRootsTensorInEveryDtype) {
+TEST_P(Collectives, BroadcastCopiesTheRootsTensorInEveryDtype) {
   const std::vector<at::ScalarType> dtypes = {
       at::kFloat, at::kDouble, at::kLong, at::kBFloat16, at::kByte};
   at_each_size(
@@ -128,7 +128,7 @@ TEST_P(Collectives, BroadcastGivesTheRootsTensorInEveryDtype) {
       });
 }
 
-TEST_P(Collectives, ReduceScatterGivesEachRankItsSliceOfTheSum) {
+TEST_P(Collectives, ReduceScatterReturnsSlicesOfTheSum) {
   at_each_size(
       [](Communicator& comm) {
         // Two-dimensional: only the order in memory counts.
@@ -146,7 +146,7 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsSliceOfTheSum) {
       });
 }
 
-TEST_P(Collectives, AllGatherGivesAllInputsInRankOrder) {
+TEST_P(Collectives, AllGatherReturnsInputsInRankOrder) {
   at_each_size(
       [](Communicator& comm) {
         auto output = at::full({comm.size(), 1, kCount}, -1.0);
@@ -194,7 +194,7 @@ TEST_P(Collectives, TheRootMayScatterAndGatherInPlace) {
       });
 }
 
-TEST_P(Collectives, ScatterGivesEachRankItsSliceOfTheRoots) {
+TEST_P(Collectives, ScatterReturnsSlicesOfTheRootsInput) {
   at_each_size(
       [](Communicator& comm) {
         std::vector<at::Tensor> got;
@@ -215,7 +215,7 @@ TEST_P(Collectives, ScatterGivesEachRankItsSliceOfTheRoots) {
       });
 }
 
-TEST_P(Collectives, GatherGivesTheRootAllInputsInRankOrder) {
+TEST_P(Collectives, GatherReturnsInputsInRankOrderOnTheRoot) {
   at_each_size(
       [](Communicator& comm) {
         std::vector<at::Tensor> got;
@@ -260,7 +260,7 @@ TEST_P(TaggedMessages, MessagesArriveInOrderPerTag) {
         std::vector<WorkPtr> works = {
             comm.send(sent[0], to, 5), comm.send(sent[1], to, 5),
             comm.send(sent[2], to, 9)};
-        // The other tag first: it must not take what was sent before it.
+        // The other tag first: it must not receive the earlier message.
         for (const auto& [message, tag] : {std::pair(2, 9), {0, 5}, {1, 5}}) {
           auto& tensor = got[static_cast<size_t>(message)];
           tensor = at::full({kCount}, -1.0);
@@ -280,7 +280,7 @@ TEST_P(TaggedMessages, MessagesArriveInOrderPerTag) {
       });
 }
 
-TEST_P(Collectives, SplitGroupsWorkBesideEachOtherAndTheirParent) {
+TEST_P(Collectives, SplitGroupsWorkInParallelWithTheirParent) {
   struct Seen {
     int rank = -1;
     int size = -1;
@@ -314,15 +314,15 @@ TEST_P(Collectives, SplitGroupsWorkBesideEachOtherAndTheirParent) {
       });
 }
 
-TEST_P(Collectives, BarrierReturnsWhenAllHaveCalledIt) {
-  // Ranks may be processes: each leaves a file when it comes.
+TEST_P(Collectives, BarrierReturnsAfterAllRanksHaveCalledIt) {
+  // Ranks may be processes: each creates a file when it arrives.
   const Scratch scratch;
   const auto directory = get_env("TANDEM_TEST_DIRECTORY").value_or(scratch.path());
   at_each_size(
       [&](Communicator& comm) {
         const auto mine = directory + "/" + std::to_string(comm.size());
         make_directories(mine);
-        // The last rank comes late.
+        // The last rank is late.
         std::this_thread::sleep_for(std::chrono::milliseconds(10 * comm.rank()));
         replace_file(mine + "/" + std::to_string(comm.rank()), "came");
         comm.barrier();

@@ -1,4 +1,4 @@
-// What every backend refuses, compares and counts.
+// Calls that every backend rejects, compares and counts.
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -24,7 +24,7 @@ using Messages = std::vector<std::string>;
 
 class CommContract : public testing::TestWithParam<const char*> {};
 
-TEST_P(CommContract, TensorsThatAreNotContiguousAreRefused) {
+TEST_P(CommContract, TensorsThatAreNotContiguousAreRejected) {
   const auto messages = on_each_rank(GetParam(), 2, [](Communicator& comm) {
     const auto gaps = at::zeros({4, 6}).narrow(1, 0, 3);
     const auto turned = at::zeros({3, 4}).t();
@@ -56,7 +56,7 @@ TEST_P(CommContract, TensorsThatAreNotContiguousAreRefused) {
   EXPECT_THAT(messages, Each(testing::IsEmpty()));
 }
 
-TEST_P(CommContract, RootsPeersAndSizesThatCannotBeAreRefused) {
+TEST_P(CommContract, InvalidRootsPeersAndSizesAreRejected) {
   for (const int size : {1, 3}) {
     const auto messages = on_each_rank(GetParam(), size, [](Communicator& comm) {
       const auto x = at::zeros({4});
@@ -99,7 +99,7 @@ TEST_P(CommContract, RootsPeersAndSizesThatCannotBeAreRefused) {
   }
 }
 
-TEST_P(CommContract, MessagesToOneselfAreRefused) {
+TEST_P(CommContract, MessagesToTheSameRankAreRejected) {
   for (const int size : {1, 2}) {
     const auto messages = on_each_rank(GetParam(), size, [](Communicator& comm) {
       const auto x = at::zeros({4});
@@ -148,7 +148,7 @@ TEST_P(CommContract, StatsCountOperationsAndTheirBytes) {
   }
 }
 
-// Of MPI: mpi_test.cpp. A process that gives up there ends its run.
+// mpi_test.cpp tests MPI's errors, because a process that fails there ends its run.
 class CommErrors : public testing::TestWithParam<const char*> {};
 
 TEST_P(CommErrors, ErrorsNameTheOperationItsNumberAndItsLabel) {
@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
     Backends, CommContract, testing::ValuesIn(all_backends()),
     [](const auto& backend) { return std::string(backend.param); });
 
-TEST(SingleCommunicator, NeedsNoneOfTheOthersAndCountsNothing) {
+TEST(SingleCommunicator, OperationsDoNothingAndAreNotCounted) {
   const auto comm = make_single_communicator();
   EXPECT_EQ(comm->rank(), 0);
   EXPECT_EQ(comm->size(), 1);

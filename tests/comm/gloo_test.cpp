@@ -29,7 +29,7 @@ using testing::Not;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-TEST(Gloo, GroupWithoutOneOfItsRanksFailsAtTheTimeout) {
+TEST(Gloo, FormingAGroupTimesOutIfARankIsMissing) {
   const TestStore store;
   GlooOptions options;
   options.timeout = milliseconds(500);
@@ -41,7 +41,7 @@ TEST(Gloo, GroupWithoutOneOfItsRanksFailsAtTheTimeout) {
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
 }
 
-TEST(Gloo, APeerThatGoesAwayEndsTheOthersOperationsAtOnce) {
+TEST(Gloo, APeerThatEndsFailsOperationsImmediately) {
   std::vector<std::string> messages(3);
   const auto start = Clock::now();
   try {
@@ -65,7 +65,7 @@ TEST(Gloo, APeerThatGoesAwayEndsTheOthersOperationsAtOnce) {
   EXPECT_THAT(messages[1], HasSubstr("all_reduce #"));
 }
 
-TEST(Gloo, APeerThatIsTooLateEndsTheOperationAtTheTimeout) {
+TEST(Gloo, OperationsTimeOutIfAPeerIsLate) {
   std::string message;
   const auto start = Clock::now();
   milliseconds took{0};
@@ -107,7 +107,7 @@ TEST(Gloo, GroupsOfDifferentNamesShareAStore) {
   EXPECT_EQ(sums, (std::vector<double>{3, 3, 12, 12}));
 }
 
-TEST(Gloo, BFloat16IsReducedAsSuchToTheSameBitsOnAllRanks) {
+TEST(Gloo, BFloat16SumsHaveTheSameBitsOnAllRanks) {
   struct Reduced {
     at::Tensor sum;
     at::Tensor least;
@@ -152,8 +152,8 @@ GlooOptions three_attempts(milliseconds timeout) {
   return options;
 }
 
-// Forms a group of two with `meanwhile` at rank 1's place before rank 1 comes; the sums
-// of both.
+// Forms a group of two, with `meanwhile` in place of rank 1 before rank 1 arrives.
+// Returns the sums of both ranks.
 std::vector<int64_t> sums_beside(const std::function<void(Stranger&)>& meanwhile) {
   const TestStore store;
   std::vector<int64_t> sums(2);
@@ -174,13 +174,13 @@ std::vector<int64_t> sums_beside(const std::function<void(Stranger&)>& meanwhile
   return sums;
 }
 
-TEST(Gloo, FormsAgainWhereAStrangerTookARanksPlace) {
+TEST(Gloo, RetriesIfAForeignConnectionReplacedARank) {
   EXPECT_THAT(
       sums_beside([](Stranger& stranger) { EXPECT_TRUE(stranger.take_port(0)); }),
       ElementsAre(3, 3));
 }
 
-TEST(Gloo, AStrangerOnAnotherMachineGetsNoAnswer) {
+TEST(Gloo, AnotherMachineCannotConnect) {
   EXPECT_THAT(
       sums_beside([](Stranger& stranger) {
         EXPECT_FALSE(stranger.take_port(0, Stranger::kElsewhere));
@@ -188,7 +188,7 @@ TEST(Gloo, AStrangerOnAnotherMachineGetsNoAnswer) {
       ElementsAre(3, 3));
 }
 
-TEST(Gloo, NamesAStrangerThatComesEveryTime) {
+TEST(Gloo, ReportsARepeatedForeignConnection) {
   const TestStore store;
   const auto client = store.client();
   Stranger stranger(*client, "group");
@@ -200,13 +200,14 @@ TEST(Gloo, NamesAStrangerThatComesEveryTime) {
     });
   });
   for (int attempt = 0; attempt < 3; ++attempt) {
-    // From any address at last.
+    // The last attempt accepts every address.
     stranger.take_port(
         attempt, attempt < 2 ? Stranger::kRankOne : Stranger::kElsewhere);
     stranger.fail(attempt);
   }
   first.join();
-  // LibTorch 2's Gloo gives a stranger no rank's place, so it is not to blame there.
+  // LibTorch 2's Gloo does not accept a foreign connection as a rank, so its address is
+  // not reported.
   const bool takes_places = std::string(TORCH_VERSION).rfind("1.", 0) == 0;
   EXPECT_THAT(
       message, HasSubstr(

@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-/// Over Gloo: threads of this process that talk TCP.
+/// Runs `body` on ranks over Gloo: threads of this process that use TCP.
 inline void run_gloo_ranks(
     int size, const std::function<void(Communicator&)>& body,
     std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {
@@ -27,7 +27,7 @@ inline void run_gloo_ranks(
   });
 }
 
-/// Over both: hosts of two ranks each.
+/// Runs `body` on ranks over both: hosts of two ranks each.
 inline void run_hierarchical_ranks(
     int size, const std::function<void(Communicator&)>& body) {
   GlooOptions gloo;
@@ -42,7 +42,7 @@ inline void run_hierarchical_ranks(
   });
 }
 
-/// The backends that table-driven tests go through: those of this build.
+/// Returns the backends of this build, for table-driven tests.
 inline std::vector<const char*> all_backends() {
   return has_mpi()
              ? std::vector<const char*>{"thread", "shm", "gloo", "hierarchical", "mpi"}
@@ -69,8 +69,8 @@ inline void run_backend(
   }
 }
 
-/// What `body` returns on each rank, in rank order. For "mpi" only what it returns on
-/// this process's rank: nothing where that takes no part.
+/// Returns the results of `body` on each rank, in rank order. For "mpi", only the
+/// result on the rank of this process, if it takes part.
 template <typename Body>
 auto on_each_rank(const std::string& backend, int size, const Body& body) {
   using Result = decltype(body(std::declval<Communicator&>()));
@@ -79,8 +79,8 @@ auto on_each_rank(const std::string& backend, int size, const Body& body) {
     run_backend(backend, size, [&](Communicator& comm) { own.push_back(body(comm)); });
     return own;
   }
-  // Not at once in a vector: elements of one of bool share a word, which ranks that are
-  // threads may not write at the same time.
+  // Not directly in a vector: elements of a vector of bool share a word, which thread
+  // ranks may not write at the same time.
   std::vector<std::optional<Result>> found(static_cast<size_t>(size));
   run_backend(backend, size, [&](Communicator& comm) {
     found[static_cast<size_t>(comm.rank())] = body(comm);
@@ -92,7 +92,7 @@ auto on_each_rank(const std::string& backend, int size, const Body& body) {
   return results;
 }
 
-/// Tells apart 0 and -0, and equal NaNs.
+/// Compares bits: distinguishes 0 and -0, and treats equal NaNs as equal.
 inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.nbytes() == b.nbytes() &&
          std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0;

@@ -36,14 +36,14 @@ CommOptions patient() {
   return options;
 }
 
-// A port that was free a moment ago.
+// Returns a port that was free a moment ago.
 int free_port() {
   const StoreServer probe("tcp:127.0.0.1:0");
   return std::stoi(probe.address().substr(probe.address().rfind(':') + 1));
 }
 
-// Joins with each environment at once, and sums 1, 2, 4, ... over the group; what
-// each rank got, or its error.
+// Joins with all environments concurrently, and sums 1, 2, 4, ... over the group.
+// Returns each rank's sum or error.
 std::vector<std::string> join_all(const std::vector<RankEnv>& envs) {
   std::vector<std::string> results(envs.size());
   std::vector<std::thread> threads;
@@ -65,7 +65,7 @@ std::vector<std::string> join_all(const std::vector<RankEnv>& envs) {
   return results;
 }
 
-TEST(JoinRun, AloneIsAGroupOfOneWithoutAStore) {
+TEST(JoinRun, OneRankNeedsNoStore) {
   const JoinedRun run = join_run(env_of(0, 1), patient());
   EXPECT_EQ(run.comm->size(), 1);
   EXPECT_EQ(run.store, nullptr);
@@ -119,8 +119,8 @@ TEST(JoinRun, ASecondRankOfTheSameNumberIsRejected) {
       HasSubstr("rank 1 has joined twice"));
 }
 
-TEST(JoinRun, UnderTorchrunRanksMeetBehindTheAgentsPort) {
-  // Somebody else's store, as the agent's: it answers, but not to us.
+TEST(JoinRun, UnderTorchrunRanksUseAPortAfterTheAgents) {
+  // Another store, like that of the agent: it answers, but rejects these ranks.
   const StoreServer agent("tcp:127.0.0.1:0", "the agent's");
   std::vector<RankEnv> envs = {env_of(0, 2), env_of(1, 2)};
   for (auto& env : envs) {
@@ -130,7 +130,7 @@ TEST(JoinRun, UnderTorchrunRanksMeetBehindTheAgentsPort) {
   EXPECT_THAT(join_all(envs), Each("shm 3"));
 }
 
-TEST(JoinRun, MissingRankIsNamedAtTheTimeout) {
+TEST(JoinRun, TimeoutNamesTheMissingRank) {
   CommOptions options;
   options.timeout_seconds = 0.4;
   const auto start = std::chrono::steady_clock::now();
@@ -144,11 +144,11 @@ TEST(JoinRun, MissingRankIsNamedAtTheTimeout) {
             ".*: rank 1 of 2 did not arrive within 0.[0-9]+ s; start every rank, or "
             "raise --timeout-seconds"));
   }
-  // Nor does the store wait for it to leave.
+  // The store does not wait for it to leave either.
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(3'000));
 }
 
-TEST(JoinRun, AGlooGroupIsFormedThreeTimesBeforeTheRunFails) {
+TEST(JoinRun, GlooFormationIsTriedThreeTimes) {
   const StoreServer server("tcp:127.0.0.1:0");
   StoreClient client(server.address(), milliseconds(10'000));
   auto message = std::async(std::launch::async, [&] {
@@ -166,7 +166,7 @@ TEST(JoinRun, AGlooGroupIsFormedThreeTimesBeforeTheRunFails) {
   EXPECT_THAT(message.get(), HasSubstr("3 attempts failed"));
 }
 
-TEST(JoinRun, ABackendOfThreadsIsRefusedBeforeAnyoneIsMet) {
+TEST(JoinRun, TheThreadBackendIsRejectedBeforeMeeting) {
   CommOptions options = patient();
   options.backend = BackendKind::thread;
   EXPECT_THAT(

@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-/// A store server on a Unix socket in a directory that goes away with it.
+/// A store server on a Unix socket in a temporary directory.
 class TestStore {
  public:
   TestStore() : server_("unix:" + directory_ + "/store") {}
@@ -33,7 +33,7 @@ class TestStore {
   StoreServer server_;
 };
 
-/// run_ranks() with communicators that each thread makes for itself, in a store.
+/// Like run_ranks(), with communicators that each thread creates over a store.
 inline void run_joining_ranks(
     int size, const std::function<void(Communicator&)>& body,
     const std::function<
@@ -45,7 +45,8 @@ inline void run_joining_ranks(
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      // Kept until all have ended, but for one that fails: so the others learn.
+      // Kept until all ranks have ended, except a rank that fails, so that the others
+      // notice.
       auto& mine = communicators[static_cast<size_t>(rank)];
       try {
         mine = make(store.client(), rank);
@@ -62,7 +63,7 @@ inline void run_joining_ranks(
   for (auto& thread : threads) {
     thread.join();
   }
-  // Rank 0 last: it may still be in an operation that the others never entered.
+  // Rank 0 last: it may still be in an operation that the others did not enter.
   while (!communicators.empty()) {
     communicators.pop_back();
   }
@@ -71,8 +72,8 @@ inline void run_joining_ranks(
   }
 }
 
-/// Over shared memory: threads of this process, each with mappings of its own (but in
-/// test_shm, see tests/comm/shm/one_mapping.cpp).
+/// Runs ranks over shared memory: threads of this process with separate mappings
+/// (except in test_shm, see tests/comm/shm/one_mapping.cpp).
 inline void run_shm_ranks(
     int size, const std::function<void(Communicator&)>& body,
     std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {

@@ -1,5 +1,5 @@
-// Our rank 0 and PyTorch's rank 1 (tests/parity/peer.py) train in one Gloo group:
-// what goes over the wire is what PyTorch's own group sends.
+// Rank 0 of tandem and rank 1 of PyTorch (tests/parity/peer.py) train in one Gloo
+// group: both send the same messages.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -28,7 +28,8 @@ at::Tensor loss_of(Model& model) {
   return summed_loss(LossKind::nll, output, at::arange(4)) / 8;
 }
 
-// The largest difference between our parameters and rank 1's after some steps.
+// Returns the largest difference between the parameters of ranks 0 and 1 after some
+// steps.
 double train(Communicator& comm) {
   ModelOptions options;
   options.seed = 1;
@@ -61,8 +62,8 @@ double train(Communicator& comm) {
   return largest;
 }
 
-// "1.13" of "1.13.0a0+git": each version brings a Gloo of its own, and two of them
-// do not understand each other's addresses.
+// "1.13" of "1.13.0a0+git": each version has a different Gloo, and two versions do not
+// understand each other's addresses.
 bool has_our_version() {
   const std::string ours = TORCH_VERSION;
   const auto result = run_python({"-c", "import torch; print(torch.__version__)"});
@@ -70,7 +71,7 @@ bool has_our_version() {
   return result.output.rfind(minor, 0) == 0;
 }
 
-TEST(ParityMixedGroup, OurRankAndPyTorchsEndWithTheSameParameters) {
+TEST(ParityMixedGroup, TandemAndPyTorchRanksEndWithTheSameParameters) {
   TANDEM_NEEDS_PYTHON_TORCH();
   if (!has_our_version()) {
     GTEST_SKIP() << python() << " has another PyTorch than " << TORCH_VERSION

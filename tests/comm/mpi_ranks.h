@@ -16,25 +16,25 @@
 
 namespace tandem {
 
-// MPI's ranks are processes that mpirun starts, so a test runs twice: the test
-// program starts itself under mpirun, with only this test, and there every process
-// does the test as one rank.
+// mpirun starts MPI's ranks as processes, so a test runs twice: the test program starts
+// itself under mpirun with only this test, and every process there executes the test as
+// one rank.
 
 constexpr int kMpiRanks = 4;
 
-/// Whether this process is a rank that rerun_under_mpirun() started.
+/// Returns whether this process is a rank that rerun_under_mpirun() started.
 inline bool is_mpi_rank() {
   return get_env("OMPI_COMM_WORLD_RANK").has_value();
 }
 
-/// For ranks under the address sanitizer: Open MPI leaks, from plugins that are gone by
-/// the time the leaks could be told by name.
+/// Returns options for ranks under the address sanitizer: Open MPI leaks from plugins
+/// that are unloaded before the leaks could be attributed to them.
 inline std::string asan_options() {
   return get_env("ASAN_OPTIONS").value_or("") + ":detect_leaks=0";
 }
 
-/// What ranks said beside GoogleTest's frame around each: the end of a long log is what
-/// is read.
+/// Returns the output of ranks without GoogleTest's lines, so that a long log ends with
+/// the relevant part.
 inline std::string without_frames(const std::string& output) {
   std::istringstream lines(output);
   std::string line;
@@ -47,8 +47,8 @@ inline std::string without_frames(const std::string& output) {
   return rest;
 }
 
-/// Runs the current test once on ranks of mpirun, and fails when it fails there. The
-/// ranks find a directory of theirs in TANDEM_TEST_DIRECTORY.
+/// Runs the current test once on ranks of mpirun, and fails if it fails there. The
+/// environment variable TANDEM_TEST_DIRECTORY is a directory for the ranks.
 inline void rerun_under_mpirun(int ranks = kMpiRanks) {
   const auto* test = testing::UnitTest::GetInstance()->current_test_info();
   const std::string name = std::string(test->test_suite_name()) + "." + test->name();
@@ -68,7 +68,7 @@ inline void rerun_under_mpirun(int ranks = kMpiRanks) {
       << result.output;
 }
 
-/// In a rank of mpirun: runs `body` on the first `size` of them.
+/// Runs `body` on the first `size` ranks, if this process is a rank of mpirun.
 inline void run_mpi_ranks(int size, const std::function<void(Communicator&)>& body) {
   MpiOptions options;
   options.timeout = std::chrono::milliseconds(20'000);

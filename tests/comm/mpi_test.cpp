@@ -1,4 +1,4 @@
-// What only ranks under mpirun show: errors, and what happens to the others.
+// Behavior of ranks under mpirun only: errors, and their effect on other ranks.
 
 #include "tandem/comm/backends/mpi.h"
 
@@ -30,8 +30,8 @@ class Mpi : public testing::Test {
     }
   }
 
-  // What two ranks print that run this test. A rank that fails does not end MPI in
-  // order, so mpirun's exit code says nothing.
+  // Returns the output of two ranks that run this test. A rank that fails does not
+  // finalize MPI, so mpirun's exit code means nothing.
   static CommandResult run_as_two_ranks() {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     return run_command(
@@ -47,7 +47,7 @@ class Mpi : public testing::Test {
     return make_mpi_communicator(options);
   }
 
-  // At once, past what the other rank writes.
+  // Writes immediately, separate from the other rank's output.
   static void say(const std::string& line) {
     std::printf("\n%s\n", line.c_str());
     std::fflush(stdout);
@@ -67,7 +67,7 @@ TEST_F(Mpi, ErrorsNameTheOperationItsNumberAndItsLabel) {
   if (comm->rank() == 0) {
     const auto work = comm->all_reduce(tensor, ReduceOp::sum, "bucket 4");
     say(error_of<CommError>([&] { work->wait(milliseconds(100)); }));
-    // Before mpirun learns that rank 0 left, rank 1 waits.
+    // Rank 1 waits before mpirun notices that rank 0 has ended.
   } else {
     error_of<CommError>([&] { comm->recv(tensor, 0, 1)->wait(milliseconds(10'000)); });
   }
@@ -90,12 +90,12 @@ TEST_F(Mpi, AMessageOfAnotherSizeIsAnError) {
   }
 }
 
-TEST_F(Mpi, ARankThatLeavesWithAnErrorTakesTheOthersAlong) {
+TEST_F(Mpi, ARankThatEndsWithAnErrorEndsTheOthers) {
   if (!is_mpi_rank()) {
     const auto result = run_as_two_ranks();
     EXPECT_FALSE(result.status.ok());
-    EXPECT_THAT(result.output, HasSubstr("rank 1 gives up"));
-    EXPECT_THAT(result.output, testing::Not(HasSubstr("rank 0 went on")));
+    EXPECT_THAT(result.output, HasSubstr("rank 1 fails"));
+    EXPECT_THAT(result.output, testing::Not(HasSubstr("rank 0 continued")));
     EXPECT_LT(result.seconds, 60);
     return;
   }
@@ -103,16 +103,16 @@ TEST_F(Mpi, ARankThatLeavesWithAnErrorTakesTheOthersAlong) {
     const auto comm = world(milliseconds(100'000));
     comm->barrier();
     if (comm->rank() == 1) {
-      say("rank 1 gives up");
+      say("rank 1 fails");
       throw DataError("[test] gone");
     }
     comm->barrier();
-    say("rank 0 went on");
+    say("rank 0 continued");
   };
   EXPECT_EQ(error_of<DataError>(leave), "(no error)");
 }
 
-TEST_F(Mpi, GroupsMayHaveAnyColorAndComeAndGo) {
+TEST_F(Mpi, GroupsMayHaveAnyColorAndBeDestroyed) {
   if (!is_mpi_rank()) {
     rerun_under_mpirun(2);
     return;
@@ -145,7 +145,7 @@ TEST_F(Mpi, RanksJoinWithoutStoreOrAddress) {
   run.comm->barrier();
 }
 
-TEST_F(Mpi, WithoutMpirunTheErrorSaysHowToStart) {
+TEST_F(Mpi, WithoutMpirunTheErrorNamesTheCommand) {
   if (is_mpi_rank()) {
     return;
   }

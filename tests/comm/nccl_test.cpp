@@ -1,5 +1,5 @@
-// The communicator over ProcessGroupNCCL, with groups of Gloo in its place; and the
-// choice of NCCL.
+// The communicator over ProcessGroupNCCL, with Gloo groups in its place, and the choice
+// of NCCL.
 
 #include "tandem/comm/cuda/nccl.h"
 
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 using testing::Each;
 
-// On 4 ranks, whose devices and missing libraries are these.
+// Returns the obstacles of 4 ranks with these devices and missing libraries.
 std::vector<std::string> obstacles(
     const std::vector<std::string>& devices, const std::vector<std::string>& missing) {
   return on_each_rank("thread", 4, [&](Communicator& comm) {
@@ -29,7 +29,7 @@ std::vector<std::string> obstacles(
   });
 }
 
-TEST(NcclChoice, IsForRanksWithADeviceEach) {
+TEST(NcclChoice, NeedsADeviceForEachRank) {
   const std::vector<std::string> all = {"a 1", "a 2", "b 1", "b 2"};
   EXPECT_THAT(obstacles(all, {"", "", "", ""}), Each(""));
   EXPECT_THAT(
@@ -37,13 +37,13 @@ TEST(NcclChoice, IsForRanksWithADeviceEach) {
       Each("ranks 1 and 3 share a device"));
 }
 
-TEST(NcclChoice, OneWithoutTheLibraryKeepsAllFromIt) {
+TEST(NcclChoice, NeedsTheLibraryOnAllRanks) {
   EXPECT_THAT(
       obstacles({"a 1", "a 2", "b 1", "b 2"}, {"", "", "no libnccl.so.2", ""}),
       Each("no libnccl.so.2"));
 }
 
-// LibTorch 1.13's Gloo lacks two operations of NCCL's.
+// LibTorch 1.13's Gloo lacks two operations of NCCL.
 class GlooGroup : public c10d::ProcessGroupGloo {
  public:
   using ProcessGroupGloo::ProcessGroupGloo;
@@ -126,7 +126,7 @@ TEST(NcclCommunicator, GathersAndScatters) {
   });
 }
 
-TEST(NcclCommunicator, RanksSendToEachOtherAtOnce) {
+TEST(NcclCommunicator, RanksSendToEachOtherConcurrently) {
   run_ranks_over(3, [](Communicator& comm) {
     std::vector<WorkPtr> works;
     std::vector<at::Tensor> sent;
@@ -165,8 +165,8 @@ TEST(NcclCommunicator, SplitsIntoGroups) {
   });
 }
 
-// ProcessGroupNCCL throws where the operation is waited for, or in a later call.
-TEST(NcclCommunicator, ARankThatDoesNotComeEndsTheOthersInTime) {
+// ProcessGroupNCCL throws in wait(), or in a later call.
+TEST(NcclCommunicator, AMissingRankTimesOut) {
   run_ranks_over(
       2,
       [](Communicator& comm) {

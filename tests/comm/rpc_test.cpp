@@ -1,5 +1,5 @@
-// Calls between ranks that are threads. Between processes:
-// tests/program/ranks/rpc_test.cpp.
+// Calls between ranks that are threads. tests/program/ranks/rpc_test.cpp tests
+// processes.
 
 #include "tandem/comm/rpc/rpc.h"
 
@@ -25,14 +25,14 @@ using testing::HasSubstr;
 
 constexpr Milliseconds kShort{200};
 
-// A backend.
+// The parameter is a backend.
 class RpcOver : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(
     Backends, RpcOver, testing::Values("thread", "shm"),
     [](const auto& backend) { return std::string(backend.param); });
 
-TEST_P(RpcOver, AnswersGoToWhoAskedInAnyOrder) {
+TEST_P(RpcOver, AnswersReachTheirCallersInAnyOrder) {
   const auto answers = on_each_rank(GetParam(), 4, [](Communicator& comm) {
     const auto rpc = make_rpc(comm);
     if (comm.rank() > 0) {
@@ -57,7 +57,7 @@ TEST_P(RpcOver, AnswersGoToWhoAskedInAnyOrder) {
   EXPECT_EQ(answers[3], "to 3, 30");
 }
 
-TEST_P(RpcOver, TensorsOnTheWayAreTheReceiversOwn) {
+TEST_P(RpcOver, TheReceiverOwnsItsTensors) {
   on_each_rank(GetParam(), 2, [](Communicator& comm) {
     const auto rpc = make_rpc(comm);
     const auto mine = at::zeros({3});
@@ -77,7 +77,7 @@ TEST_P(RpcOver, TensorsOnTheWayAreTheReceiversOwn) {
   });
 }
 
-TEST_P(RpcOver, CallsCountAmongWhatTheCommunicatorDid) {
+TEST_P(RpcOver, CallsCountInTheStatistics) {
   const auto stats = on_each_rank(GetParam(), 2, [](Communicator& comm) {
     const auto rpc = make_rpc(comm);
     comm.barrier();
@@ -179,9 +179,9 @@ TEST_P(RpcOver, TensorsKeepDtypeShapeAndOrder) {
   });
 }
 
-// An answer of 8 MB goes through a ring of 256 KiB; the server, which does something
-// else meanwhile, brings it on whenever it next calls.
-TEST_P(RpcOver, AnswersAreTakenBeforeReplyReturns) {
+// An answer of 8 MB is sent through a ring of 256 KiB. The server, which does other
+// work, continues to send it in each of its next calls.
+TEST_P(RpcOver, AnswersAreCopiedBeforeReplyReturns) {
   on_each_rank(GetParam(), 4, [](Communicator& comm) {
     const auto rpc = make_rpc(comm);
     if (comm.rank() == 0) {
@@ -221,7 +221,7 @@ TEST(ShmRpc, WaitsEndAtTheTimeout) {
             message,
             HasSubstr(comm.rank() == 0 ? "a request" : "the answer of rank 0"));
         EXPECT_THAT(message, HasSubstr("200 ms"));
-        // Who leaves before the others' time is over is named instead.
+        // A rank that leaves before the others' timeout is named instead.
         for (--waiting; waiting > 0;) {
           std::this_thread::yield();
         }
@@ -258,7 +258,7 @@ TEST(ShmRpc, APeerThatStoppedIsNamed) {
   }
 }
 
-TEST(Rpc, ABackendWithoutSaysSo) {
+TEST(Rpc, ABackendWithoutRpcIsAnError) {
   const auto comm = make_single_communicator();
   EXPECT_FALSE(has_rpc(*comm));
   EXPECT_THAT(

@@ -1,5 +1,5 @@
-// What only ranks over shared memory show. The threads here have mappings of their own,
-// as processes have; real processes: tests/program/ranks/shm_test.cpp.
+// Behavior of ranks over shared memory only. The threads here have separate mappings,
+// as processes do; tests/program/ranks/shm_test.cpp tests real processes.
 
 #include "tandem/comm/shm/shm.h"
 
@@ -31,7 +31,7 @@ using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
-// Sums of these depend on the order.
+// Returns numbers whose sums depend on the order.
 at::Tensor wild_numbers(int rank, int64_t count, at::ScalarType dtype = at::kFloat) {
   const auto index = at::arange(count, at::kDouble);
   return ((index * (0.7 + rank)).sin() * (index.remainder(17) - 8).exp()).to(dtype);
@@ -43,10 +43,10 @@ at::Tensor in_buffer(Communicator& comm, const at::Tensor& values) {
   return buffer;
 }
 
-// Around what travels with an announcement, one chunk, several.
+// Around the sizes of an announcement's payload, one chunk, and several.
 constexpr int64_t kCounts[] = {1, 2054, 2055, 9000, 32768, 70'001, 300'007};
 
-TEST(Shm, ReductionsHaveTheBitsOfThreadRanksWhereverTensorsLie) {
+TEST(Shm, ReductionsHaveTheBitsOfThreadRanks) {
   for (const int size : {2, 3, 4}) {
     const auto reduced = [&](const std::string& backend, int shared_ranks) {
       return on_each_rank(backend, size, [&](Communicator& comm) {
@@ -80,7 +80,7 @@ TEST(Shm, ReductionsHaveTheBitsOfThreadRanksWhereverTensorsLie) {
   }
 }
 
-TEST(Shm, PartsOfABufferAreReducedAndTheRestIsLeft) {
+TEST(Shm, ReducesPartsOfABuffer) {
   const auto ranks = on_each_rank("shm", 2, [](Communicator& comm) {
     auto buffer = comm.make_buffer(100'000, at::kFloat);
     buffer.fill_(comm.rank() + 1);
@@ -94,7 +94,7 @@ TEST(Shm, PartsOfABufferAreReducedAndTheRestIsLeft) {
   }
 }
 
-TEST(Shm, WhatIsLargerThanAChunkIsMovedWhole) {
+TEST(Shm, MovesTensorsLargerThanAChunk) {
   constexpr int64_t kCount = 100'003;
   constexpr int kSize = 3;
   const auto of = [](int rank) { return wild_numbers(rank, kCount); };
@@ -130,7 +130,7 @@ TEST(Shm, WhatIsLargerThanAChunkIsMovedWhole) {
   });
 }
 
-TEST(Shm, MoreOperationsThanPlacesMayBeInFlight) {
+TEST(Shm, MoreOperationsThanAnnouncementsMayBeInFlight) {
   const auto ranks = on_each_rank("shm", 3, [](Communicator& comm) {
     std::vector<at::Tensor> tensors;
     std::vector<WorkPtr> works;
@@ -151,11 +151,11 @@ TEST(Shm, MoreOperationsThanPlacesMayBeInFlight) {
   EXPECT_TRUE(same_bits(ranks[0].narrow(0, 50'000, 5), sum));
 }
 
-TEST(Shm, BuffersComeAndGoAndMayOutliveTheGroup) {
+TEST(Shm, BuffersMayOutliveTheGroup) {
   const auto kept = on_each_rank("shm", 2, [](Communicator& comm) {
     std::vector<at::Tensor> many;
     for (int i = 0; i < 300; ++i) {
-      // Now more than there are places, now each in the place of the last.
+      // First more operations than places, then each in the place of the last.
       many.push_back(at::full({1}, 1));
       auto buffer = comm.make_buffer(3'000 + i, at::kFloat);
       buffer.fill_(i);
@@ -183,7 +183,7 @@ TEST(Shm, LargeMessagesCrossEachOther) {
     const auto mine = wild_numbers(comm.rank(), kCount);
     const auto first = comm.send(mine, peer, 1);
     const auto second = comm.send(mine * 2, peer, 2);
-    // A message that nobody asked for yet holds up no collective.
+    // A message without a recv() does not block a collective.
     comm.barrier();
     auto got = at::zeros({kCount});
     comm.recv(got, peer, 2)->wait();
@@ -196,7 +196,7 @@ TEST(Shm, LargeMessagesCrossEachOther) {
   });
 }
 
-TEST(Shm, WaitingInOneGroupMovesWhatIsUnderWayInAnother) {
+TEST(Shm, WaitingInOneGroupAdvancesAnother) {
   on_each_rank("shm", 4, [](Communicator& comm) {
     const auto pair = comm.split(comm.rank() / 2);
     auto message = at::full({500'000}, comm.rank());
@@ -206,7 +206,8 @@ TEST(Shm, WaitingInOneGroupMovesWhatIsUnderWayInAnother) {
     } else {
       pair->recv(message, 0, 0)->wait();
     }
-    // The senders wait here for receivers who need what is not yet in the ring.
+    // The senders wait here for receivers that need bytes which are not yet in the
+    // ring.
     comm.barrier();
     if (sent) {
       sent->wait();
@@ -268,7 +269,7 @@ TEST(Shm, ARankThatLeavesIsNamed) {
   EXPECT_THAT(messages[2], HasSubstr("rank 1 left"));
 }
 
-TEST(Shm, ARankThatIsTooLateIsNamedAtTheTimeout) {
+TEST(Shm, TimeoutNamesTheMissingRank) {
   std::string collective;
   std::string message;
   run_shm_ranks(
@@ -326,8 +327,8 @@ TEST(Shm, GroupsOfDifferentNamesShareAStore) {
   EXPECT_EQ(sums, (std::vector<double>{3, 3, 12, 12}));
 }
 
-// The run is over then: nobody goes on without shared memory.
-TEST(Shm, WhatTheStoreRefusesIsNoReasonForAnotherBackend) {
+// The run ends then: no rank continues without shared memory.
+TEST(Shm, AnErrorOfTheStoreDoesNotFallBack) {
   const StoreServer server("tcp:127.0.0.1:0");
   const auto client =
       std::make_shared<StoreClient>(server.address(), milliseconds(60'000));
@@ -336,7 +337,7 @@ TEST(Shm, WhatTheStoreRefusesIsNoReasonForAnotherBackend) {
   twin.identity = "another process";
   StoreClient other(server.address(), milliseconds(60'000));
   EXPECT_THROW(other.greet(twin), ConfigError);
-  // As rank 0 answers one that cannot use its region.
+  // The answer of rank 0 to a rank that cannot use its region.
   other.set("test/shm/verdict", "rank 1 cannot use it");
   ShmOptions options;
   options.timeout = milliseconds(60'000);
@@ -347,7 +348,7 @@ TEST(Shm, WhatTheStoreRefusesIsNoReasonForAnotherBackend) {
       HasSubstr("rank 1 has joined twice"));
 }
 
-TEST(ShmRegion, OnlyItsOwnMemoryOnItsOwnHostIsAttached) {
+TEST(ShmRegion, AttachChecksHostAndMemory) {
   const auto region = ShmRegion::create(2);
   const auto address = region->address();
   EXPECT_NO_THROW(ShmRegion::attach(address, 2));
@@ -364,7 +365,7 @@ TEST(ShmRegion, OnlyItsOwnMemoryOnItsOwnHostIsAttached) {
       AllOf(HasSubstr("cannot open"), HasSubstr("as one user")));
 }
 
-TEST(ShmRegion, ARankWhoseFileIsClosedHasDiedUnlessItLeft) {
+TEST(ShmRegion, AClosedFileMeansDeathUnlessTheRankLeft) {
   const auto region = ShmRegion::create(3);
   region->enter(0);
   auto other = ShmRegion::attach(region->address(), 3);
@@ -372,7 +373,7 @@ TEST(ShmRegion, ARankWhoseFileIsClosedHasDiedUnlessItLeft) {
   other->enter(1);
   EXPECT_FALSE(region->died(1));
   EXPECT_FALSE(other->died(0));
-  other.reset();  // which leaves
+  other.reset();  // calls leave()
   EXPECT_FALSE(region->died(1));
   region->block(1).state = ShmRankBlock::attached;
   EXPECT_TRUE(region->died(1));

@@ -15,21 +15,22 @@
 
 namespace tandem {
 
-/// Plays rank 1 of a Gloo group of two until the group forms, and connects to rank 0's
-/// port, as whoever scans ports does: from an address of rank 1's machine, or of its
-/// own.
+/// Acts as rank 1 of a Gloo group of two until the group forms, and connects to rank
+/// 0's port like a port scanner, from an address of rank 1's machine or from another
+/// address.
 class Stranger {
  public:
-  /// `store` is the ranks' and outlives the object; `group` is its name there.
+  /// `store` is the ranks' store and must outlive the object; `group` is the group's
+  /// name there.
   Stranger(StoreClient& store, std::string group)
       : store_(store), group_(std::move(group)) {
     store_.set(group_ + "/here/1", kRankOne);
   }
 
-  /// Before rank 1 can. Whether anybody answered.
+  /// Connects before rank 1 can. Returns whether a process answered.
   bool take_port(int attempt, const char* from = kRankOne) {
     const auto bytes = store_.get(key_of(attempt) + "/0/0", kLongest);
-    // Gloo writes a sockaddr_in as it is in memory, among other things.
+    // Gloo writes the bytes of a sockaddr_in, among other data.
     const size_t at = bytes.find(kLoopback);
     sockaddr_in other{};
     other.sin_family = AF_INET;
@@ -38,7 +39,7 @@ class Stranger {
     sockets_.push_back(connect_from(from, other));
     return static_cast<bool>(sockets_.back());
   }
-  /// Rank 1's part, but for its connection.
+  /// Performs rank 1's part except its connection.
   void fail(int attempt) {
     const auto name = key_of(attempt);
     auto bytes = store_.get(name + "/0/0", kLongest);
@@ -48,7 +49,7 @@ class Stranger {
   }
 
   static constexpr const char* kElsewhere = "127.0.0.2";
-  /// Of two ranks Gloo has the one with the lower address listen.
+  /// The rank with the lower address listens in Gloo.
   static constexpr const char* kRankOne = "127.0.0.5";
 
  private:

@@ -31,14 +31,14 @@ void sleep_ms(int ms) {
   std::this_thread::sleep_for(milliseconds(ms));
 }
 
-// Of very different sizes, so that the order of summation shows.
+// Numbers of very different sizes, so that the order of summation has an effect.
 at::Tensor wild_numbers(int rank) {
   const auto index = at::arange(1000, at::kDouble);
   return (at::sin(index * (1.7 + rank)) * (index * 0.1 + 1).pow(3 * rank))
       .to(at::kFloat);
 }
 
-TEST(ThreadGroup, SumsInRankOrderWhateverTheCutAndWhoeverComesLast) {
+TEST(ThreadGroup, SumsInRankOrderForAnyDivisionAndArrival) {
   const auto expected =
       ((wild_numbers(0) + wild_numbers(1)) + wild_numbers(2)) + wild_numbers(3);
   ASSERT_FALSE(same_bits(
@@ -65,7 +65,7 @@ TEST(ThreadGroup, SumsInRankOrderWhateverTheCutAndWhoeverComesLast) {
   }
 }
 
-TEST(ThreadGroup, ReduceScatterSumsInRankOrderToo) {
+TEST(ThreadGroup, ReduceScatterSumsInRankOrder) {
   const auto expected = (wild_numbers(0) + wild_numbers(1)) + wild_numbers(2);
   std::vector<at::Tensor> parts(3);
   run_ranks(3, [&](Communicator& comm) {
@@ -128,7 +128,7 @@ TEST(ThreadGroup, MessagesOfDifferentSizesFailOnBothSides) {
   EXPECT_THAT(messages, Each(HasSubstr("sizes or dtypes differ")));
 }
 
-TEST(ThreadGroup, WhenOneRankThrowsTheOthersWaitsNameIt) {
+TEST(ThreadGroup, OtherRanksNameARankThatThrew) {
   struct Boom {};
   std::vector<int> peers(3, -1);
   std::vector<std::string> messages(3);
@@ -157,7 +157,7 @@ TEST(ThreadGroup, WhenOneRankThrowsTheOthersWaitsNameIt) {
   EXPECT_THAT(messages[2], HasSubstr("rank 1 stopped"));
 }
 
-TEST(ThreadGroup, AFailureEndsMessagesAndSplitGroupsToo) {
+TEST(ThreadGroup, AFailureEndsMessagesAndSplitGroups) {
   struct Boom {};
   std::vector<std::string> messages(4);
   EXPECT_THROW(
@@ -182,7 +182,7 @@ TEST(ThreadGroup, AFailureEndsMessagesAndSplitGroupsToo) {
   EXPECT_THAT(messages, Each(HasSubstr("rank 3 stopped")));
 }
 
-TEST(ThreadGroup, AnOperationNobodyElseCallsEndsAtTheTimeout) {
+TEST(ThreadGroup, AnOperationOfOneRankTimesOut) {
   std::string message;
   const auto start = Clock::now();
   run_ranks(
@@ -200,7 +200,7 @@ TEST(ThreadGroup, AnOperationNobodyElseCallsEndsAtTheTimeout) {
   EXPECT_THAT(message, AllOf(HasSubstr("150 ms"), HasSubstr("2 of 3 ranks arrived")));
 }
 
-TEST(ThreadGroup, TestTellsWhetherAnOperationHasEnded) {
+TEST(ThreadGroup, TestReturnsWhetherAnOperationHasEnded) {
   run_ranks(2, [](Communicator& comm) {
     auto gate = at::zeros({1});
     if (comm.rank() == 0) {
@@ -216,7 +216,7 @@ TEST(ThreadGroup, TestTellsWhetherAnOperationHasEnded) {
   });
 }
 
-TEST(ThreadGroup, WaitedSecondsGrowWhenAPeerIsLate) {
+TEST(ThreadGroup, WaitedSecondsGrowIfAPeerIsLate) {
   std::vector<double> waited(2);
   run_ranks(2, [&](Communicator& comm) {
     const auto work = comm.rank() == 0 ? comm.all_reduce(at::zeros({1})) : nullptr;
@@ -232,7 +232,7 @@ TEST(ThreadGroup, WaitedSecondsGrowWhenAPeerIsLate) {
   EXPECT_LT(waited[1], 0.1);
 }
 
-TEST(RunRanks, TellsEachThreadItsRank) {
+TEST(RunRanks, SetsTheRankOfEachThread) {
   std::vector<int> told(3, -1);
   run_ranks(3, [&](Communicator& comm) {
     told[static_cast<size_t>(comm.rank())] = thread_rank();

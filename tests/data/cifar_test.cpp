@@ -63,7 +63,7 @@ TEST(Cifar, RecordsComeInTheOrderOfTheFiles) {
   EXPECT_EQ(std::string(train.pixels.begin(), train.pixels.end()), pixels);
 }
 
-TEST(Cifar, AFileThatIsNotOfRecordsIsNamed) {
+TEST(Cifar, AFileWithoutWholeRecordsIsReported) {
   const Scratch scratch;
   const std::string folder = scratch / "data";
   const auto refusal_with = [&](const std::string& bytes) {

@@ -73,7 +73,7 @@ TEST(Dataset, LimitKeepsTheFirstSamplesOfBothParts) {
   EXPECT_EQ(many.test.size, 3);
 }
 
-TEST(Dataset, PartsThatDoNotFitTogetherAreNamed) {
+TEST(Dataset, PartsThatDoNotMatchAreReported) {
   const Scratch scratch;
   const std::string folder = scratch / "data";
   write_folder(folder);
@@ -103,7 +103,7 @@ TEST(Dataset, PartsThatDoNotFitTogetherAreNamed) {
       AllOf(HasSubstr(kTrainLabels), HasSubstr("swapped")));
 }
 
-TEST(Dataset, LabelsThatNoClassHasAreRefused) {
+TEST(Dataset, LabelsWithoutAClassAreRejected) {
   const Scratch scratch;
   write_folder(scratch / "mnist");
   write_idx(scratch / "mnist" + kTestLabels, labels({3, 0, 200}));
@@ -120,7 +120,7 @@ TEST(Dataset, LabelsThatNoClassHasAreRefused) {
   unsetenv("TANDEM_DATA");
 }
 
-TEST(Dataset, PathsThatAreNoFoldersOfIdxFilesAreRefused) {
+TEST(Dataset, PathsWithoutIdxFilesAreRejected) {
   const Scratch scratch;
   EXPECT_THAT(
       error_of<ConfigError>([&] { return load_dataset(scratch / "missing"); }),
@@ -138,13 +138,13 @@ TEST(Dataset, PathsThatAreNoFoldersOfIdxFilesAreRefused) {
       AllOf(HasSubstr("/proc"), HasSubstr("train-images")));
 }
 
-TEST(Dataset, UnknownNameIsMisuseAndNamesTheNearest) {
+TEST(Dataset, AnUnknownNameIsReportedWithTheNearest) {
   EXPECT_THAT(
       error_of<ConfigError>([] { return load_dataset("mnits"); }),
       AllOf(HasSubstr("did you mean 'mnist'"), HasSubstr("digits")));
 }
 
-TEST(Dataset, MnistIsFoundInTheFolderThatTheEnvironmentNames) {
+TEST(Dataset, MnistIsFoundInTandemData) {
   const Scratch scratch;
   write_folder(scratch / "mnist");
   setenv("TANDEM_DATA", scratch.path().c_str(), 1);
@@ -160,7 +160,7 @@ TEST(Dataset, MnistIsFoundInTheFolderThatTheEnvironmentNames) {
   unsetenv("XDG_CACHE_HOME");
 }
 
-TEST(Dataset, WrittenDigitsAreReadAgain) {
+TEST(Dataset, WrittenDigitsRoundTrip) {
   const Scratch scratch;
   write_digits(scratch / "digits", 30, 20);
   const DatasetSplits splits = load_idx_folder(scratch / "digits");

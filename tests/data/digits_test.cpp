@@ -52,7 +52,7 @@ size_t nearest(const ClassMeans& means, const Image& image) {
   return static_cast<size_t>(best - distances.begin());
 }
 
-TEST(Digits, ImageDependsOnSeedAndIndexAlone) {
+TEST(Digits, AnImageDependsOnlyOnSeedAndIndex) {
   const DigitImages few = draw_digits(105, 7);
   const DigitImages many = draw_digits(3000, 7);  // several threads
   ASSERT_EQ(few.pixels.size(), 105 * kPixels);
@@ -73,7 +73,7 @@ TEST(Digits, AreTheSameBytesOnEveryMachine) {
   EXPECT_EQ(hash, 9327040245750536058u);
 }
 
-TEST(Digits, NoImageOccursTwiceWhateverTheSeed) {
+TEST(Digits, NoImageOccursTwiceForAnySeed) {
   std::set<Image> seen;
   for (uint64_t seed : {0u, 1u, 2u}) {
     const DigitImages images = draw_digits(400, seed);
@@ -83,7 +83,7 @@ TEST(Digits, NoImageOccursTwiceWhateverTheSeed) {
   }
 }
 
-TEST(Digits, EveryTenHoldEachDigitOnceInAnOrderOfTheirOwn) {
+TEST(Digits, EveryTenContainEachDigitOnceInRandomOrder) {
   const std::vector<uint8_t> labels = draw_digits(2000, 3).labels;
   std::set<std::vector<uint8_t>> orders;
   for (auto ten = labels.begin(); ten != labels.end(); ten += 10) {
@@ -110,7 +110,7 @@ TEST(Digits, EveryImageIsMostlyPaperWithSomeInk) {
   EXPECT_NEAR(sum / 2000, 0.1307, 0.01);  // MNIST's mean
 }
 
-TEST(Digits, ClassMeansTellThemApartButNotWell) {
+TEST(Digits, ClassMeansClassifyThemImperfectly) {
   const ClassMeans means = class_means(draw_digits(4000, 10));
   const DigitImages test = draw_digits(1500, 11);
   int right = 0;

@@ -33,7 +33,7 @@ SamplerOptions divided(
   return options;
 }
 
-TEST(DividedBatch, ChunksAreTorchs) {
+TEST(DividedBatch, ChunksEqualTorchs) {
   for (int64_t count = 1; count <= 70; ++count) {
     for (int64_t shards = 1; shards <= 8; ++shards) {
       const auto chunks = at::arange(count).chunk(shards);
@@ -53,7 +53,7 @@ TEST(DividedBatch, ChunksAreTorchs) {
 
 // From the beginning the last of four shards gets nothing; behind position 1 the step
 // of eight samples has two for each.
-TEST(DividedBatch, AShardMayGetMoreBehindAPositionThanFromTheBeginning) {
+TEST(DividedBatch, AShardMayHaveMoreSamplesAfterAPosition) {
   for (const int64_t micro_batches : {1, 3}) {
     const auto sampler = divided(9, 9, 4, 3);
     ASSERT_EQ(shard_size(sampler), 0);
@@ -127,7 +127,7 @@ TEST(DividedBatch, ShardsReadTheBatchesOfOneShardFromAnyPosition) {
   }
 }
 
-TEST(DividedBatch, RepeatsAndLeavesOutNothing) {
+TEST(DividedBatch, RepeatsAndOmitsNoSample) {
   for (const Tail tail : {Tail::pad, Tail::drop}) {
     auto options = divided(10, 4, 3);
     options.tail = tail;
@@ -237,7 +237,7 @@ TEST(DividedBatch, LoadersOfAllShardsTogetherReadOneBatch) {
 
 // Of 4 samples the third shard has none, of the last 3 it has one; of 10 and 8 the
 // fourth has 1 and 2.
-TEST(DividedBatch, AShardMayHaveNoneOfAStepAndMoreOfTheNext) {
+TEST(DividedBatch, AShardMayHaveNoSamplesInAStep) {
   const auto third = steps_of(divided(11, 4, 3, 2));
   EXPECT_THAT(counts_of(third), ElementsAre(Samples{}, Samples{}, Samples{1}));
   EXPECT_EQ(loader_of(divided(11, 4, 3, 2)).num_batches(), 1);
@@ -259,14 +259,14 @@ TEST(DividedBatch, AChunkIsDealtToMicroBatches) {
   EXPECT_EQ(loader_of(divided(15, 10, 3, 2), 2).num_batches(), 3);
 }
 
-TEST(DividedBatch, EveryShardCanHaveAsManyMicroBatches) {
+TEST(DividedBatch, EveryShardCanHaveTheSameNumberOfMicroBatches) {
   const auto third = steps_of(divided(15, 10, 3, 2), 2, true);
   EXPECT_THAT(counts_of(third), ElementsAre(Samples{1, 1}, Samples{1, 0}));
   const auto without = steps_of(divided(11, 4, 3, 2), 1, true);
   EXPECT_THAT(counts_of(without), ElementsAre(Samples{0}, Samples{0}, Samples{1}));
 }
 
-TEST(DividedBatch, OfAnotherSizeThanTheStepIsRefused) {
+TEST(DividedBatch, OfAnotherSizeThanTheStepIsRejected) {
   LoaderOptions options;
   options.batch_size = 4;
   EXPECT_THAT(

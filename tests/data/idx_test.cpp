@@ -45,7 +45,7 @@ int64_t most_memory_kb() {
   return usage.ru_maxrss;
 }
 
-TEST(Idx, ReadsWhatTheFormatSays) {
+TEST(Idx, ReadsTheFormat) {
   const Scratch scratch;
   replace_file(scratch / "plain", kGood);
   write_gzip(scratch / "packed", kGood);
@@ -83,7 +83,7 @@ TEST(Idx, RoundTripsPlainAndCompressed) {
       HasSubstr("no/such/folder"));
 }
 
-TEST(Idx, BrokenFilesAreNamedWithWhatIsWrong) {
+TEST(Idx, DamagedFilesAreReportedWithTheError) {
   struct Case {
     std::string content;
     size_t num_dims;
@@ -118,7 +118,7 @@ TEST(Idx, BrokenFilesAreNamedWithWhatIsWrong) {
   }
 }
 
-TEST(Idx, MissingFileOrADirectoryIsNamed) {
+TEST(Idx, MissingFilesAndDirectoriesAreReported) {
   const Scratch scratch;
   EXPECT_THAT(
       error_of<DataError>([&] { read_idx(scratch / "nowhere", 3); }),
@@ -129,7 +129,7 @@ TEST(Idx, MissingFileOrADirectoryIsNamed) {
       AllOf(HasSubstr("folder'"), HasSubstr("directory")));
 }
 
-TEST(Idx, GzipTornAnywhereIsDamaged) {
+TEST(Idx, TruncatedGzipIsDamaged) {
   const Scratch scratch;
   std::string noise = bytes({0, 0, 8, 1, 0, 0, 0x03, 0xe8});
   for (int i = 0; i < 1000; ++i) {
@@ -169,7 +169,7 @@ TEST(Idx, GzipWithAFlippedBitIsDamaged) {
   }
 }
 
-TEST(Idx, NothingMayFollowTheGzipData) {
+TEST(Idx, ExtraBytesAfterGzipAreRejected) {
   const Scratch scratch;
   write_gzip(scratch / "whole", kGood);
   const std::string whole = read_file(scratch / "whole");
@@ -196,7 +196,7 @@ TEST(Idx, AGzipOfSeveralMembersIsOneFile) {
   EXPECT_EQ(std::string(array.values.begin(), array.values.end()), kGood.substr(16));
 }
 
-TEST(Idx, AHeaderThatPromisesTooMuchTakesNoMemory) {
+TEST(Idx, AHeaderWithLargeSizesAllocatesNoMemory) {
   const Scratch scratch;
   const int64_t before = most_memory_kb();
   // 64 GB, believable; then more than any file holds, also when multiplied out.
@@ -263,7 +263,7 @@ std::string refusal_with_room_for(size_t room, size_t size) {
   return std::string(buffer, static_cast<size_t>(std::max<ssize_t>(got, 0)));
 }
 
-TEST(Idx, OfMoreThanHalfOfTheFreeMemoryIsRefusedBeforeItTakesAny) {
+TEST(Idx, OfMoreThanHalfOfTheFreeMemoryIsRejected) {
   constexpr size_t kSize = size_t{64} << 20;
   EXPECT_THAT(
       refusal_with_room_for(kSize * 3 / 2, kSize),

@@ -170,7 +170,7 @@ TEST(Loader, PadsWithBlackBeforeNormalising) {
   }
 }
 
-TEST(Loader, BatchesTellTheirPlaceInTheEpochAndTheGlobalBatch) {
+TEST(Loader, BatchesHaveTheirPositionsAndTheGlobalCount) {
   // 20 samples over 3 shards, padded: 7 each, in batches of 4 and 3.
   SamplerOptions sampler;
   sampler.num_shards = 3;
@@ -200,7 +200,7 @@ TEST(Loader, BatchesTellTheirPlaceInTheEpochAndTheGlobalBatch) {
   }
 }
 
-TEST(Loader, EpochRepeatsItsOrderAndAnotherHasAnother) {
+TEST(Loader, EachEpochHasARepeatableOrder) {
   SamplerOptions sampler;
   sampler.seed = 9;
   Loader loader(colours(40), sampler, raw(7));
@@ -215,7 +215,7 @@ TEST(Loader, EpochRepeatsItsOrderAndAnotherHasAnother) {
   EXPECT_NE(epoch_targets(other, 0), first);
 }
 
-TEST(Loader, SeekGivesTheSameBatchAsGoingThere) {
+TEST(Loader, SeekGivesTheSameBatchAsReading) {
   SamplerOptions sampler;
   sampler.num_shards = 2;
   sampler.shard = 1;
@@ -232,7 +232,7 @@ TEST(Loader, SeekGivesTheSameBatchAsGoingThere) {
   EXPECT_TRUE(shows_its_labels(batch));
 }
 
-TEST(Loader, BatchesStayValidForAsManyAsThereAreBuffers) {
+TEST(Loader, BatchesStayValidForTheNumberOfBuffers) {
   auto options = raw(2);
   options.num_buffers = 3;
   Loader loader(colours(12), in_order(), options);
@@ -251,7 +251,7 @@ TEST(Loader, BatchesStayValidForAsManyAsThereAreBuffers) {
   EXPECT_EQ(taken[3].inputs.data_ptr(), taken[0].inputs.data_ptr());
 }
 
-TEST(Loader, EvaluationShardsShowEachSampleOnce) {
+TEST(Loader, EvaluationShardsReadEachSampleOnce) {
   // 13 over 4 shards: 4, 3, 3 and 3 samples, in batches of 3.
   std::vector<int> seen(13, 0);
   for (int64_t shard = 0; shard < 4; ++shard) {
@@ -307,7 +307,7 @@ TEST(Loader, DealsAStepsSamplesToMicroBatchesAsToShards) {
 }
 
 // 10 samples over 3 shards of 2 micro-batches of 1: a step takes 6, the last one has 4.
-TEST(Loader, CanGiveEveryShardAsManyBatches) {
+TEST(Loader, CanMakeEqualNumbersOfBatchesForAllShards) {
   for (const int64_t shard : {0, 1, 2}) {
     SCOPED_TRACE(shard);
     auto options = raw(1);
@@ -336,7 +336,7 @@ TEST(Loader, CanGiveEveryShardAsManyBatches) {
   }
 }
 
-TEST(Loader, ABatchLargerThanTheDataTakesTheDatasMemory) {
+TEST(Loader, ABatchLargerThanTheDataUsesTheMemoryOfTheData) {
   auto options = raw(int64_t{1} << 40);
   options.num_buffers = int64_t{1} << 40;
   Loader loader(colours(6), in_order(), options);
@@ -347,7 +347,7 @@ TEST(Loader, ABatchLargerThanTheDataTakesTheDatasMemory) {
   EXPECT_EQ(batch.inputs.storage().nbytes(), 6u * kImageBytes * sizeof(float));
 }
 
-TEST(Loader, ALimitedDatasetIsReadNoFurther) {
+TEST(Loader, ALimitedDatasetEndsAtItsLimit) {
   Dataset limited = colours(10);
   limited.size = 4;
   Loader loader(limited, SamplerOptions{}, raw(3));
@@ -355,7 +355,7 @@ TEST(Loader, ALimitedDatasetIsReadNoFurther) {
   EXPECT_THAT(epoch_targets(loader, 0), testing::UnorderedElementsAre(0, 1, 2, 3));
 }
 
-TEST(Loader, OptionsThatCannotBeAreRefused) {
+TEST(Loader, InvalidOptionsAreRejected) {
   const auto message = [](const LoaderOptions& options) {
     return error_of<ConfigError>([&] { Loader(colours(4), in_order(), options); });
   };

@@ -38,7 +38,7 @@ class NamedDatasets : public testing::Test {
   const Scratch scratch_;
 };
 
-TEST_F(NamedDatasets, AreLookedForInTandemDataAndThenInTheCache) {
+TEST_F(NamedDatasets, AreSearchedInTandemDataAndThenInTheCache) {
   EXPECT_THAT(
       dataset_folders("mnist"),
       ElementsAre(
@@ -51,7 +51,7 @@ TEST_F(NamedDatasets, AreLookedForInTandemDataAndThenInTheCache) {
   EXPECT_THAT(dataset_folders("kmnist"), ElementsAre(scratch_ / "cache/tandem/kmnist"));
 }
 
-TEST_F(NamedDatasets, AreFoundWhereAllTheirFilesAre) {
+TEST_F(NamedDatasets, AreFoundInFoldersWithAllTheirFiles) {
   EXPECT_TRUE(dataset_is_missing("mnist"));
   EXPECT_EQ(find_dataset("mnist"), "");
   write_idx_files("cache/tandem/mnist");
@@ -66,14 +66,14 @@ TEST_F(NamedDatasets, AreFoundWhereAllTheirFilesAre) {
   EXPECT_TRUE(dataset_is_missing("cifar-10"));
 }
 
-TEST_F(NamedDatasets, OnlyThoseOfFilesCanBeMissing) {
+TEST_F(NamedDatasets, OnlyDataSetsOfFilesCanBeMissing) {
   EXPECT_FALSE(dataset_is_missing("digits"));
   EXPECT_FALSE(dataset_is_missing("no-such-name"));
   EXPECT_FALSE(dataset_is_missing(scratch_ / "no-folder"));
 }
 
 // Whoever draws them may be stopped for ever.
-TEST_F(NamedDatasets, DigitsThatAnotherProcessDrawsAreWaitedForUntilTheDeadline) {
+TEST_F(NamedDatasets, WaitUntilTheDeadlineWhileAnotherProcessDrawsDigits) {
   const FileLock other(
       scratch_ / "cache/tandem/digits.lock", Deadline(std::chrono::minutes(1)));
   EXPECT_THAT(
@@ -93,7 +93,7 @@ TEST_F(NamedDatasets, HaveTheirNamesAndClasses) {
   EXPECT_EQ(load_dataset("kmnist").train.class_names.at(1), "ki");
 }
 
-TEST_F(NamedDatasets, OneThatIsMissingSaysHowToGetIt) {
+TEST_F(NamedDatasets, AMissingDataSetIsReportedWithAdvice) {
   EXPECT_THAT(
       error_of<DataError>([] { return load_dataset("fashion-mnist"); }),
       AllOf(

@@ -51,7 +51,7 @@ TEST(Normaliser, EveryInstructionSetGivesTheBitsOfTorchvisionForRowsOfAnyLength)
   }
 }
 
-TEST(Normaliser, StatisticsThatTheFunctionsCannotServeAreServedByTheTable) {
+TEST(Normaliser, TheTableServesStatisticsThatTheFunctionsCannot) {
   struct Case {
     double mean;
     double std;

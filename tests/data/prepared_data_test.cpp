@@ -103,7 +103,7 @@ bool maps_prepared_memory() {
   return false;
 }
 
-TEST(PreparedData, IsWhatTheFilesHoldInMemoryThatProcessesShare) {
+TEST(PreparedData, EqualsTheFilesInSharedMemory) {
   const Scratch scratch;
   write_folder(scratch.path());
   const auto read = load_dataset(scratch.path());
@@ -135,7 +135,7 @@ TEST(PreparedData, BytesOutliveTheReaderAndTheirDataset) {
   EXPECT_EQ(labels[499], 2);
 }
 
-TEST(PreparedData, OfALimitHasNoOtherSamples) {
+TEST(PreparedData, HasOnlyTheSamplesOfItsLimit) {
   const Scratch scratch;
   write_folder(scratch.path());
   const DataReader reader(scratch.path(), 2);
@@ -153,7 +153,7 @@ TEST(PreparedData, OfALimitHasNoOtherSamples) {
   EXPECT_EQ(prepared.train.num_classes, 3);
 }
 
-TEST(PreparedData, OfAnotherNameOrLimitIsNotTaken) {
+TEST(PreparedData, OfAnotherNameOrLimitIsNotUsed) {
   const Scratch one;
   const Scratch other;
   write_folder(one.path(), 7);
@@ -169,7 +169,7 @@ TEST(PreparedData, OfAnotherNameOrLimitIsNotTaken) {
 }
 
 // One that is stopped never ends.
-TEST(PreparedData, AChildThatDoesNotEndIsNamedAtTheDeadline) {
+TEST(PreparedData, TimeoutNamesAChildThatDoesNotEnd) {
   const Scratch scratch;
   write_folder(scratch.path());
   // The child waits to open it until somebody writes.
@@ -190,7 +190,7 @@ TEST(PreparedData, AChildThatDoesNotEndIsNamedAtTheDeadline) {
   EXPECT_THAT(failure(), HasSubstr("is stopped (SIGSTOP)"));
 }
 
-TEST(PreparedData, ErrorsComeFromTheProcessThatWantsTheData) {
+TEST(PreparedData, ErrorsAreReportedByTheWorker) {
   const Scratch scratch;
   write_folder(scratch.path());
   replace_file(scratch.path() + kTrainImages, "no images");
@@ -201,7 +201,7 @@ TEST(PreparedData, ErrorsComeFromTheProcessThatWantsTheData) {
       HasSubstr("is not an IDX file of bytes"));
 }
 
-TEST(PreparedData, AReaderThatDiesLeavesTheFilesToTheWorker) {
+TEST(PreparedData, TheWorkerReadsTheFilesIfTheReaderDies) {
   const Scratch scratch;
   write_folder(scratch.path());
   // Opening it for reading waits for a writer.
@@ -216,7 +216,7 @@ TEST(PreparedData, AReaderThatDiesLeavesTheFilesToTheWorker) {
   EXPECT_FALSE(maps_prepared_memory());
 }
 
-TEST(PreparedData, AVariableThatNamesSomethingElseIsIgnored) {
+TEST(PreparedData, AnInvalidVariableIsIgnored) {
   const Scratch scratch;
   write_folder(scratch.path());
   const int file = open((scratch / "file").c_str(), O_CREAT | O_RDWR, 0600);

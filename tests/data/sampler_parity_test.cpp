@@ -76,7 +76,7 @@ void expect_pythons_indices(const std::vector<int64_t>& sizes) {
   }
 }
 
-TEST(ParitySampler, GivesPythonsIndicesForSizesUpTo100OverUpTo8Ranks) {
+TEST(ParitySampler, EqualsPythonForSizesUpTo100AndUpTo8Ranks) {
   TANDEM_NEEDS_PYTHON_TORCH();
   std::vector<int64_t> sizes;
   for (int64_t size = 1; size <= 100; ++size) {
@@ -85,7 +85,7 @@ TEST(ParitySampler, GivesPythonsIndicesForSizesUpTo100OverUpTo8Ranks) {
   expect_pythons_indices(sizes);
 }
 
-TEST(ParitySampler, GivesPythonsIndicesForMnistAndItsNeighbours) {
+TEST(ParitySampler, EqualsPythonForMnistAndNearbySizes) {
   TANDEM_NEEDS_PYTHON_TORCH();
   expect_pythons_indices({10'000, 59'999, 60'000});
 }
@@ -121,7 +121,7 @@ std::string order_of(const RunConfig& config) {
   return text;
 }
 
-TEST(ParitySampler, GivesRecipesTheOrderOfTheirDocumentsWithAnySeed) {
+TEST(ParitySampler, RecipesHaveTheOrderOfTheirTutorialsForAnySeed) {
   TANDEM_NEEDS_PYTHON_TORCH();
   const auto result = run_python({"-c", kDocumentPython});
   ASSERT_TRUE(result.status.ok()) << result.errors;

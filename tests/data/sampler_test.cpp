@@ -32,7 +32,7 @@ Shards all_shards(SamplerOptions options, int64_t epoch) {
 // The tables below are what this prints, with Debian's PyTorch 1.13:
 //   s = DistributedSampler(dataset, world, rank, shuffle=shuffle, seed=seed,
 //                          drop_last=drop_last); s.set_epoch(epoch); list(s)
-TEST(Sampler, GivesTheIndicesOfPythonsDistributedSampler) {
+TEST(Sampler, EqualsPythonsDistributedSampler) {
   struct Case {
     SamplerOptions options;
     int64_t epoch;
@@ -72,7 +72,7 @@ TEST(Sampler, BlocksAreReadByOneShardEachInEveryEpoch) {
   }
 }
 
-TEST(Sampler, BlocksGoOnWhereTheyWereAndFitOneShardToo) {
+TEST(Sampler, BlocksResumeAndWorkWithOneShard) {
   SamplerOptions options;
   options.size = 12;
   options.num_shards = options.blocks = 3;
@@ -93,7 +93,7 @@ TEST(Sampler, BlocksGoOnWhereTheyWereAndFitOneShardToo) {
   }
 }
 
-TEST(Sampler, BlocksThatDoNotDivideAreRefused) {
+TEST(Sampler, BlocksThatDoNotDivideAreRejected) {
   SamplerOptions options;
   options.size = 12;
   options.blocks = 5;
@@ -110,7 +110,7 @@ TEST(Sampler, BlocksThatDoNotDivideAreRefused) {
 // FNV-1a over the number of indices, then the indices, of every rank in turn, for
 //   shuffle in (False, True): drop_last in (False, True):
 //   (seed, epoch) in ((0, 0), (0, 3), (7, 3), (1234567890123, 40)).
-TEST(Sampler, GivesPythonsIndicesForEverySizeAndWorld) {
+TEST(Sampler, EqualsPythonForEverySizeAndWorld) {
   constexpr uint64_t kPython[4][5] = {
       {7131060345685132389u, 11385589426426784165u, 15378338412253661669u,
        10903798076931467301u, 15082117367439658277u},
@@ -164,7 +164,7 @@ TEST(Sampler, KeepVisitsEachSampleOnce) {
   }
 }
 
-TEST(Sampler, PositionsCountTheEpochAcrossShardsAndTellPadding) {
+TEST(Sampler, PositionsCountAcrossShardsAndMarkPadding) {
   // 7 samples over 3 shards: places 0..2, positions 0..8, of which 7 and 8 repeat.
   SamplerOptions options{7, 3, 0, 0, false, Tail::pad};
   std::vector<bool> padding;
@@ -178,7 +178,7 @@ TEST(Sampler, PositionsCountTheEpochAcrossShardsAndTellPadding) {
       (std::vector<bool>{false, false, false, false, false, false, false, true, true}));
 }
 
-TEST(Sampler, SizesThatCannotBeAreRefused) {
+TEST(Sampler, InvalidSizesAreRejected) {
   const auto message = [](SamplerOptions options) {
     return error_of<ConfigError>([&] { return shard_indices(options, 0); });
   };

@@ -36,7 +36,7 @@ class FarData : public testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(FarData, HasTheBatchesOfMainMemory) {
+TEST_P(FarData, EqualsBatchesInMainMemory) {
   auto near = loader(nullptr);
   auto far = loader(copy_to_device(noise_images(60), far_placement()));
   EXPECT_TRUE(far.on_device());
@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) { return std::string(row.param.name); });
 
 // A scattered data set holds some of its images only.
-TEST(FarDataOfAShare, CountsFromTheFirstHeld) {
+TEST(FarDataOfAShare, CountsFromTheFirstHeldSample) {
   auto share = noise_images(60);
   const int64_t first = 20;
   const int64_t held = 20;

@@ -69,7 +69,7 @@ std::string error_with(int64_t bytes, const RunConfig& config) {
   return error_of<Error>([&] { train_far(config); });
 }
 
-TEST(FarMemory, OfALargeBatchTheErrorSaysWhatWasWantedAndWhatToChange) {
+TEST(FarMemory, TheErrorForALargeBatchNamesBytesAndSettings) {
   auto config = run_of(32);
   config.output.eval_batch_size = 1;
   const std::string text = error_with(bytes_of(run_of(1)) + 1000, config);
@@ -82,7 +82,7 @@ TEST(FarMemory, OfALargeBatchTheErrorSaysWhatWasWantedAndWhatToChange) {
   EXPECT_THAT(text, Not(HasSubstr("\n")));
 }
 
-TEST(FarMemory, OfALargeBatchInATestTheErrorNamesItsFlag) {
+TEST(FarMemory, TheErrorForALargeTestBatchNamesItsFlag) {
   auto config = run_of(1);
   config.output.eval_batch_size = 1;
   const int64_t enough = bytes_of(config);
@@ -91,7 +91,7 @@ TEST(FarMemory, OfALargeBatchInATestTheErrorNamesItsFlag) {
       error_with(enough, config), HasSubstr("lower --eval-batch-size from 40 to 20"));
 }
 
-TEST(FarMemory, OfALargeModelTheErrorDoesNotSpeakOfBatches) {
+TEST(FarMemory, TheErrorForALargeModelDoesNotNameBatches) {
   const std::string text = error_with(1000, run_of(16));
   EXPECT_THAT(text, HasSubstr("choose a smaller --model, or --device cpu"));
   EXPECT_THAT(text, Not(HasSubstr("--batch-size")));
@@ -99,7 +99,7 @@ TEST(FarMemory, OfALargeModelTheErrorDoesNotSpeakOfBatches) {
       error_with(bytes_of(run_of(1)) / 2, run_of(1)), Not(HasSubstr("from 1 to 0")));
 }
 
-TEST(FarMemory, TheRankThatLacksItSaysSo) {
+TEST(FarMemory, TheRankWithoutMemoryReportsIt) {
   const int64_t little = bytes_of(run_of(1)) / 2;
   const auto errors = [&] {
     const Capacity capacity(little);
@@ -121,7 +121,7 @@ std::string line_for(const std::string& text) {
   });
 }
 
-TEST(FarMemory, EachLibTorchsWordsAreUnderstood) {
+TEST(FarMemory, MessagesOfEachLibTorchAreRecognized) {
   const Capacity capacity(kEnough);
   const std::string begin = "[device] xpu:0 does not have enough memory: ";
   // 1.13, whose type for it the devices above throw, and 2.11.
@@ -143,7 +143,7 @@ TEST(FarMemory, EachLibTorchsWordsAreUnderstood) {
   EXPECT_THAT(line_for("shapes differ"), HasSubstr("another error"));
 }
 
-TEST(FarMemory, WithAsMuchAsARunTakesItTrains) {
+TEST(FarMemory, TrainsWithTheMemoryThatARunNeeds) {
   const auto config = run_of(16);
   const int64_t enough = bytes_of(config);
   const Capacity capacity(enough);

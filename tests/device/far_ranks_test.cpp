@@ -43,7 +43,7 @@ class FarRanks : public testing::TestWithParam<Way> {
   }
 };
 
-TEST_P(FarRanks, TrainAsRanksOnTheCpu) {
+TEST_P(FarRanks, EqualRanksOnTheCpu) {
   const auto expected = train(false);
   const auto far = train(true);
   EXPECT_LT(

@@ -34,7 +34,7 @@ void PrintTo(const Way& way, std::ostream* out) {
 
 class FarTraining : public testing::TestWithParam<Way> {};
 
-TEST_P(FarTraining, TrainsAsTheCpu) {
+TEST_P(FarTraining, EqualsTheCpu) {
   RunOptions options;
   GetParam().change(options);
   options.layers = without_dropout(options.layers);
@@ -82,7 +82,7 @@ struct OnDevice {
   StepContext context;
 };
 
-TEST_P(FarTraining, ReadsAtMostAFlagOfAStepBack) {
+TEST_P(FarTraining, ReadsAtMostOneFlagPerStepBack) {
   RunOptions options;
   GetParam().change(options);
   OnDevice device(options);
@@ -161,7 +161,7 @@ void expect_near(
   }
 }
 
-TEST(FarRun, TrainsEvaluatesAndSavesAsTheCpu) {
+TEST(FarRun, EqualsTheCpuInTrainingEvaluationAndCheckpoints) {
   const Scratch scratch;
   const auto layers = without_dropout(small_net_layers());
   hash_after(short_run(scratch / "far"), far_placement(), layers);
@@ -171,7 +171,7 @@ TEST(FarRun, TrainsEvaluatesAndSavesAsTheCpu) {
   }
 }
 
-TEST(FarRun, ImagesForWhichThereIsNoRoomChangeNoBit) {
+TEST(FarRun, ImagesThatDoNotFitChangeNoBit) {
   const Scratch scratch;
   const auto expected = hash_after(short_run(scratch / "there"), far_placement());
   far_free_bytes = 96 * 65;
@@ -183,7 +183,7 @@ TEST(FarRun, ImagesForWhichThereIsNoRoomChangeNoBit) {
   EXPECT_THAT(said, HasSubstr("data: the images stay in main memory"));
 }
 
-TEST(FarRun, ResumesWithTheBitsOfAWholeRun) {
+TEST(FarRun, ResumesToTheBitsOfAnUninterruptedRun) {
   const Scratch scratch;
   const auto expected = hash_after(short_run(scratch / "whole"), far_placement());
   auto first = short_run(scratch / "parts");
@@ -194,7 +194,7 @@ TEST(FarRun, ResumesWithTheBitsOfAWholeRun) {
   EXPECT_EQ(hash_after(second, far_placement()), expected);
 }
 
-TEST(FarRun, ResumesWhereTheOtherDeviceStopped) {
+TEST(FarRun, ResumesOnAnotherDevice) {
   const auto layers = without_dropout(small_net_layers());
   const Scratch scratch;
   hash_after(short_run(scratch / "whole"), {}, layers);
@@ -212,7 +212,7 @@ TEST(FarRun, ResumesWhereTheOtherDeviceStopped) {
 }
 
 // A step counts; or, with a scale with which gradients overflow, it is skipped.
-TEST(FarRun, MixedPrecisionSkipsTheStepsOfTheCpu) {
+TEST(FarRun, MixedPrecisionSkipsTheSameStepsAsTheCpu) {
   for (const double scale : {ExecOptions::kDynamicScale, 1e30}) {
     const Scratch scratch;
     const auto skipped_steps = [&](const char* name, const Placement& placement) {
@@ -243,7 +243,7 @@ TEST(FarRun, Tf32IsForDevices) {
   EXPECT_THAT(hash_after(config, far_placement()), testing::SizeIs(64));
 }
 
-TEST(FarRun, WhatItCannotDoIsSaid) {
+TEST(FarRun, UnsupportedSettingsAreReported) {
   const Scratch scratch;
   auto hogwild = short_run(scratch / "hogwild");
   hogwild.strategy.kind = StrategyKind::hogwild;
@@ -271,7 +271,7 @@ TEST(FarRun, WhatItCannotDoIsSaid) {
       Each(HasSubstr("give the run make_device_communicator()")));
 }
 
-TEST(FarDeviceDeathTest, ItsMemoryIsNotMainMemory) {
+TEST(FarDeviceDeathTest, DeviceMemoryIsNotAccessibleFromTheHost) {
   const auto tensor = at::zeros({4}, at::TensorOptions(at::kFloat).device(kFar));
   EXPECT_EQ(tensor.cpu().sum().item<float>(), 0);
   EXPECT_DEATH(std::fprintf(stderr, "%f", tensor.data_ptr<float>()[0]), "");

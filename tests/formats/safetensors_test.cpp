@@ -76,7 +76,7 @@ void PrintTo(const Broken& broken, std::ostream* out) {
 class BrokenSafetensors : public testing::TestWithParam<Broken> {};
 
 // All have four bytes of data.
-TEST_P(BrokenSafetensors, AreNamedWithWhatIsWrong) {
+TEST_P(BrokenSafetensors, AreReportedWithTheError) {
   const std::string file = file_of(GetParam().header, "1234");
   const std::string said =
       error_of<DataError>([&] { parse_safetensors(file, "the file"); });
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{R"({"a\nb":)" + entry("[5]", "[0,5]") + "}", "'a?b'"},
         Broken{R"({"a":)" + std::string(100'000, '[') + "}", "nested too deep"}));
 
-TEST(Safetensors, AHeaderThatEndsEarlyIsNamed) {
+TEST(Safetensors, AHeaderThatEndsEarlyIsReported) {
   const std::string whole = file_of(one_tensor("[4]", "[0,4]"), "1234");
   for (size_t size = 0; size < whole.size(); ++size) {
     EXPECT_THAT(

@@ -39,7 +39,7 @@ class TorchFileLimits : public testing::Test {
   const std::string path_ = scratch_ / "weights.pt";
 };
 
-TEST_F(TorchFileLimits, TakeNoCompressedRecord) {
+TEST_F(TorchFileLimits, RejectCompressedRecords) {
   for (const char* name : {"data.pkl", "data/0", "byteorder", "DATA.PKL"}) {
     write_record(name, std::string(10'000'000, 'N'), true);
     EXPECT_LT(read_file(path_).size(), 100'000u);
@@ -48,7 +48,7 @@ TEST_F(TorchFileLimits, TakeNoCompressedRecord) {
 }
 
 // LibTorch would unpack it by the method, and take memory by the sizes.
-TEST_F(TorchFileLimits, TakeNoRecordThatIsCompressedByItsMethodOrItsSizesAlone) {
+TEST_F(TorchFileLimits, RejectRecordsCompressedByMethodOrSizesOnly) {
   constexpr size_t kMethod = 10;
   constexpr size_t kPackedSize = 20;
   for (const size_t field : {kMethod, kPackedSize}) {
@@ -63,14 +63,14 @@ TEST_F(TorchFileLimits, TakeNoRecordThatIsCompressedByItsMethodOrItsSizesAlone) 
 }
 
 // LibTorch does not tell capitals from others.
-TEST_F(TorchFileLimits, TakeNoPickleOfMoreThan64MiB) {
+TEST_F(TorchFileLimits, RejectPicklesOfMoreThan64MiB) {
   for (const char* name : {"data.pkl", "DATA.PKL"}) {
     write_record(name, std::string((64 << 20) + 1, 'N'), false);
     EXPECT_THAT(refusal(), HasSubstr("has a pickle of 67108865 bytes")) << name;
   }
 }
 
-TEST_F(TorchFileLimits, TakeNoRecordsThatLieOverEachOther) {
+TEST_F(TorchFileLimits, RejectOverlappingRecords) {
   write_torch_file(
       path_, {{"a", at::full({100}, 1.0)}, {"b", at::full({10'000}, 1.0)}});
   EXPECT_EQ(read_torch_file(path_).size(), 2u);
@@ -85,7 +85,7 @@ TEST_F(TorchFileLimits, TakeNoRecordsThatLieOverEachOther) {
   EXPECT_THAT(refusal(), HasSubstr("records of more bytes than the file"));
 }
 
-TEST_F(TorchFileLimits, TakeAtMostTenMillionValues) {
+TEST_F(TorchFileLimits, RejectMoreThanTenMillionValues) {
   const auto pickle_of = [](const std::string& unit, size_t count) {
     std::string bytes = "\x80\x02](";
     for (size_t i = 0; i < count; ++i) {
@@ -107,7 +107,7 @@ TEST_F(TorchFileLimits, TakeAtMostTenMillionValues) {
   }
 }
 
-TEST(ZipDirectory, SaysWhatLibTorchHasWritten) {
+TEST(ZipDirectory, ListsTheRecordsOfLibTorch) {
   const Scratch scratch;
   const auto path = scratch / "weights.pt";
   write_torch_file(path, {{"a", at::full({100}, 1.0)}});
@@ -119,7 +119,7 @@ TEST(ZipDirectory, SaysWhatLibTorchHasWritten) {
   EXPECT_TRUE(found);
 }
 
-TEST(ZipDirectory, IsRefusedAtEveryLengthThatLacksSome) {
+TEST(ZipDirectory, TruncatedDirectoriesAreRejected) {
   const Scratch scratch;
   const auto path = scratch / "weights.pt";
   write_torch_file(path, {{"a", at::full({10}, 1.0)}});

@@ -43,7 +43,7 @@ void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-TEST(WeightsFormat, OfSafetensorsIsToldAtEveryLengthOfTheHeader) {
+TEST(WeightsFormat, DetectsSafetensorsForEveryHeaderLength) {
   const Scratch scratch;
   const auto path = scratch / "weights";
   for (size_t length = 8; length <= kMostHeaderBytes; ++length) {
@@ -62,7 +62,7 @@ TEST(WeightsFormat, OfSafetensorsIsToldAtEveryLengthOfTheHeader) {
   }
 }
 
-TEST(WeightsFormat, OfWhatTandemWritesIsToldForEveryLengthOfMetadata) {
+TEST(WeightsFormat, DetectsTandemsFilesForEveryMetadataLength) {
   const Scratch scratch;
   std::string first_bytes;
   for (size_t length = 0; length < 512; length += 4) {
@@ -76,7 +76,7 @@ TEST(WeightsFormat, OfWhatTandemWritesIsToldForEveryLengthOfMetadata) {
   EXPECT_THAT(first_bytes, HasSubstr("\x80"));
 }
 
-TEST(WeightsFormat, OfTorchSaveIsToldByWhatItMustBeginWith) {
+TEST(WeightsFormat, DetectsTorchSaveByItsFirstBytes) {
   const Scratch scratch;
   write_torch_file(scratch / "net.pt", {{"a", at::full({3}, 7.0)}});
   EXPECT_EQ(format_of(read_file(scratch / "net.pt")), WeightsFormat::zip);
@@ -95,7 +95,7 @@ TEST(WeightsFormat, OfTorchSaveIsToldByWhatItMustBeginWith) {
   }
 }
 
-TEST(WeightsFormat, OfOtherFilesIsUnknown) {
+TEST(WeightsFormat, OtherFilesAreUnknown) {
   const std::string whole = safetensors_with_header_of(100);
   for (const auto& bytes :
        {""s, "P"s, "PK"s, "PK\3"s, "PK and more of a text"s, "\x80"s,

@@ -13,7 +13,7 @@ namespace {
 thread_local uint64_t delay_state = 0;
 thread_local int64_t places_passed = 0;
 
-// Rarely, as a rank that looks out for others comes by here all the time.
+// Rarely, because a rank that polls calls this all the time.
 void delay() {
   if (delay_state == 0) {
     return;

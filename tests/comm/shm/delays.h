@@ -4,9 +4,9 @@
 
 namespace tandem {
 
-/// While it lives, its thread now and then gives way or sleeps in code compiled with
-/// -finstrument-functions: where a function begins or ends, inlined ones too, so
-/// before and after every access to an atomic. Not twice in one thread.
+/// While the object exists, its thread sometimes yields or sleeps in code compiled with
+/// -finstrument-functions: where a function begins or ends, also an inlined function,
+/// so before and after every access to an atomic. At most one object per thread.
 class RandomDelays {
  public:
   explicit RandomDelays(uint64_t seed);
@@ -14,7 +14,7 @@ class RandomDelays {
   RandomDelays(const RandomDelays&) = delete;
   RandomDelays& operator=(const RandomDelays&) = delete;
 
-  /// How many places the thread has come by where it may be delayed.
+  /// Returns how often the thread could have been delayed.
   int64_t num_places() const;
 };
 

@@ -1,7 +1,6 @@
-// Stands in front of mmap and munmap (--wrap in tests/CMakeLists.txt): a file that is
-// mapped already is not mapped once more. So ranks that are threads have one mapping of
-// what they share, and the thread sanitizer, which goes by addresses, sees what each
-// does to it.
+// Replaces mmap and munmap (--wrap in tests/CMakeLists.txt): a file that is already
+// mapped is not mapped again. So thread ranks have one mapping of the shared memory,
+// and the thread sanitizer, which uses addresses, sees all accesses to it.
 
 #include <sys/mman.h>
 #include <sys/stat.h>

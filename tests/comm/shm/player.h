@@ -18,7 +18,7 @@
 
 namespace tandem {
 
-/// What `rank` brings to operation `number`. Sums over ranks are exact.
+/// Returns the value of `rank` in operation `number`. Sums over ranks are exact.
 inline float value(int64_t number, int rank, int64_t index) {
   return static_cast<float>(number % 101 * 1000 + rank * 100 + index % 97);
 }
@@ -29,7 +29,7 @@ inline float sum_of_values(int64_t number, int size, int64_t index) {
   return static_cast<float>(size) * value(number, 0, index) + of_ranks;
 }
 
-/// By a loop of ours: the thread sanitizer does not see those of LibTorch.
+/// With a loop here: the thread sanitizer does not see LibTorch's loops.
 template <typename Value>
 void fill(const at::Tensor& tensor, const Value& value_at) {
   auto* numbers = tensor.data_ptr<float>();
@@ -51,12 +51,12 @@ void expect(const std::string& what, const at::Tensor& tensor, const Value& valu
   }
 }
 
-/// One rank's part in operations of all kinds, in an order that the ranks have in
-/// common, waited for in an order of its own. Throws where a result is not exact.
+/// One rank's part in operations of all kinds, in an order that is common to all ranks.
+/// Each rank waits for them in a different order. Throws if a result is not exact.
 class Player {
  public:
-  /// `seed` is the same on all ranks, and so is `board`: a place for each rank, which
-  /// nothing but barriers protects.
+  /// `seed` is equal on all ranks, and so is `board`, which has an element for each
+  /// rank and is protected only by barriers.
   Player(Communicator& world, uint64_t seed, std::vector<int64_t>& board)
       : world_(world),
         plan_(seed),
@@ -69,7 +69,7 @@ class Player {
       if (number_ % 50 == 0) {
         end_all();
         part_ = world_.split(world_.rank() % static_cast<int>(1 + draw(plan_, 3)));
-        // One, some, or more than there are places for announcements.
+        // One, several, or more than the number of announcements.
         constexpr size_t kLimits[] = {1, 6, 40};
         limit_ = kLimits[draw(plan_, 3)];
       }
@@ -83,7 +83,7 @@ class Player {
   }
 
  private:
-  // An operation on its way, what this rank gave it, and what has to come of it.
+  // An operation in flight, its inputs on this rank, and its expected result.
   struct Flight {
     WorkPtr work;
     at::Tensor given;
@@ -98,10 +98,11 @@ class Player {
 
   void start_one() {
     Communicator& comm = draw(plan_, 3) == 0 ? *part_ : world_;
-    // Around what goes with an announcement, one chunk, and all chunks of a rank.
+    // Around the sizes of an announcement's payload, one chunk, and all chunks of a
+    // rank.
     constexpr int64_t kCounts[] = {1,     5,      700,    2054,   2055,
                                    9'000, 33'000, 70'001, 290'007};
-    // The larger, the rarer.
+    // Larger counts are rarer.
     const uint64_t largest = 1 + draw(plan_, 9);
     const int64_t count = kCounts[draw(plan_, static_cast<int64_t>(largest))];
     const int root = static_cast<int>(draw(plan_, comm.size()));
@@ -185,7 +186,7 @@ class Player {
     });
   }
 
-  // A message to one rank, and one from another.
+  // Sends a message to one rank and receives a message from another.
   void exchange(Communicator& comm, int64_t count) {
     const int size = comm.size();
     const int tag = static_cast<int>(draw(plan_, 3));
@@ -211,7 +212,7 @@ class Player {
     world_.barrier();
   }
 
-  // The values of all ranks, `count` of each.
+  // Expects the values of all ranks, `count` of each.
   static void expect_all(
       const std::string& what, const at::Tensor& tensor, int64_t count,
       int64_t number) {
@@ -226,7 +227,7 @@ class Player {
     return tensor;
   }
 
-  // In memory that the others see, or not: all ranks alike or each as it likes.
+  // In shared memory or not: equal on all ranks, or random on each rank.
   at::Tensor place(int64_t count) {
     const bool share = all_share_ || draw(own_, 2) == 0;
     at::Tensor tensor = share ? in_arena(count) : at::empty({count});

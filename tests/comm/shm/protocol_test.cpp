@@ -1,7 +1,7 @@
-// Ranks that share memory, as threads with one mapping of it (one_mapping.cpp) and
-// random delays between any two of their steps (delays.h). Under the thread sanitizer a
-// rank that touches something without having waited for the others is a race, in
-// release a wrong result. Another seed: --gtest_random_seed=N.
+// Ranks over shared memory, as threads with one mapping of it (one_mapping.cpp) and
+// random delays between any two of their steps (delays.h). If a rank accesses data
+// without waiting for the others, the thread sanitizer reports a race, and a release
+// build computes a wrong result. --gtest_random_seed=N changes the seed.
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -27,14 +27,14 @@ namespace tandem::protocol_test {
 
 class ShmProtocol : public testing::TestWithParam<int> {
  protected:
-  // Another for each rank, number of ranks and N.
+  // Different for each rank, number of ranks and N.
   uint64_t seed_of(int rank) const {
     const auto given = static_cast<uint64_t>(GTEST_FLAG_GET(random_seed));
     return (given * 64 + static_cast<uint64_t>(GetParam())) * 64 +
            static_cast<uint64_t>(rank);
   }
 
-  // On GetParam() ranks, all of them delayed.
+  // Runs `body` on GetParam() ranks with delays.
   void run(const std::function<void(Communicator&)>& body) const {
     std::printf("--gtest_random_seed=%d\n", GTEST_FLAG_GET(random_seed));
     const auto region = ShmRegion::create(2);
@@ -51,12 +51,12 @@ class ShmProtocol : public testing::TestWithParam<int> {
   }
 };
 
-TEST_P(ShmProtocol, ResultsAreExactWhoeverIsLate) {
+TEST_P(ShmProtocol, ResultsAreExactForAnyLateRank) {
   std::vector<int64_t> board(static_cast<size_t>(GetParam()));
   run([&](Communicator& comm) { Player(comm, seed_of(0), board).play(240); });
 }
 
-TEST_P(ShmProtocol, PlacesOfSmallOperationsAreUsedAgain) {
+TEST_P(ShmProtocol, PlacesOfSmallOperationsAreReused) {
   run([](Communicator& comm) {
     constexpr int64_t kOperations = 20 * ShmRankBlock::kAnnouncements;
     std::vector<at::Tensor> tensors;
@@ -75,7 +75,7 @@ TEST_P(ShmProtocol, PlacesOfSmallOperationsAreUsedAgain) {
   });
 }
 
-TEST_P(ShmProtocol, MessagesLargerThanTheirRingAreWantedInAnyOrder) {
+TEST_P(ShmProtocol, MessagesLargerThanTheirRingArriveInAnyOrder) {
   run([&](Communicator& comm) {
     const int next = (comm.rank() + 1) % comm.size();
     const int last = (comm.rank() + comm.size() - 1) % comm.size();
@@ -109,7 +109,7 @@ TEST_P(ShmProtocol, MessagesLargerThanTheirRingAreWantedInAnyOrder) {
   });
 }
 
-TEST_P(ShmProtocol, BuffersComeAndGoInSeveralThreads) {
+TEST_P(ShmProtocol, BuffersAreAllocatedAndFreedInSeveralThreads) {
   run([&](Communicator& comm) {
     const auto other = std::async(std::launch::async, [&] {
       const RandomDelays delays(seed_of(GetParam() + comm.rank()));
