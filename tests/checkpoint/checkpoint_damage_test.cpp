@@ -1,5 +1,5 @@
-// Damage of every kind: no checkpoint is loaded unless its values are those that were
-// saved.
+// Damage of every kind: a checkpoint is loaded only if its values equal the saved
+// values.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -32,7 +32,7 @@ using testing::HasSubstr;
 
 const std::vector<std::string> kFiles = {
     kModelFile, kTrainingFile, "rank-0000-of-0001.safetensors"};
-// Shares no factor with 8, so that a sample of bits has every place in a byte.
+// Has no common factor with 8, so that a sample of bits has every place in a byte.
 constexpr size_t kSample = 61;
 
 CheckpointContent content_at(int64_t step, double value) {
@@ -52,7 +52,7 @@ std::vector<NamedTensor> own_at(double value) {
   return {{"own", at::arange(40).to(at::kDouble) * value}};
 }
 
-// Their names and bits.
+// Returns the names and bits of tensors.
 std::string bits_of(const std::vector<NamedTensor>& tensors) {
   std::string bits;
   for (const auto& [name, tensor] : tensors) {
@@ -97,8 +97,8 @@ class DamagedCheckpoint : public testing::Test {
     return save_checkpoint(scratch_ / run, content, {});
   }
 
-  // What a run that goes on from `path` begins with. Throws as it would, and has
-  // changed nothing then.
+  // Returns the state of a run that resumes from `path`. Throws as the run would, and
+  // then has changed nothing.
   std::string resumed(const std::string& path) const {
     auto content = content_at(0, 0);
     auto own = own_at(0);
@@ -120,7 +120,7 @@ class DamagedCheckpoint : public testing::Test {
            content.config;
   }
 
-  // What `tandem eval` computes with.
+  // Returns the weights that `tandem eval` uses.
   static std::string evaluated(const std::string& path) {
     auto content = content_at(0, 0);
     const auto description = load_model(path, &content.state.model);
@@ -132,7 +132,7 @@ class DamagedCheckpoint : public testing::Test {
     return bits_of(read_weights(path));
   }
 
-  // Every way from the checkpoint into a run, as it is now.
+  // Returns all ways to load the checkpoint's current files into a run.
   std::vector<std::function<std::string()>> ways(const std::string& file) const {
     std::vector<std::function<std::string()>> all = {[this] { return resumed(path_); }};
     if (file == kModelFile) {
@@ -143,8 +143,8 @@ class DamagedCheckpoint : public testing::Test {
     return all;
   }
 
-  // `damage` happened to `file`: every way that reads it refuses, or gives what was
-  // saved.
+  // Expects that every way of reading `file` after `damage` fails or returns the saved
+  // values.
   void expect_harmless(const std::string& file, const std::string& damage) {
     const auto all = ways(file);
     for (size_t i = 0; i < all.size(); ++i) {
@@ -156,7 +156,7 @@ class DamagedCheckpoint : public testing::Test {
     }
   }
 
-  // --resume auto would take the one before.
+  // Expects that --resume auto uses the previous checkpoint.
   void expect_gives_way(const std::string& damage) const {
     testing::internal::CaptureStderr();
     const auto newest = newest_whole_checkpoint(scratch_ / "run");
@@ -169,7 +169,7 @@ class DamagedCheckpoint : public testing::Test {
   std::unique_ptr<Communicator> alone_ = make_single_communicator();
   std::string older_ = save("run", 9, 0.5);
   std::string path_ = save("run", 10, 0.75);
-  // What each of ways() gives when nothing is damaged.
+  // Results of ways() without damage.
   std::vector<std::string> whole_ = [this] {
     std::vector<std::string> results;
     for (const auto& way : ways(kModelFile)) {
@@ -245,7 +245,8 @@ TEST_F(DamagedCheckpoint, AnyOtherLength) {
 }
 
 TEST_F(DamagedCheckpoint, FilesOfTwoCheckpoints) {
-  // Of another step, of another run's same step, and of the same values a step on.
+  // Checkpoints of another step, of another run's same step, and of equal values one
+  // step later.
   const auto others = {older_, save("other", 10, 1.5), save("slow", 11, 0.75)};
   for (const auto& other : others) {
     for (const auto& file : kFiles) {
@@ -268,7 +269,7 @@ TEST_F(DamagedCheckpoint, FilesOfTwoCheckpoints) {
   }
 }
 
-// Each other mark of ours is enough to miss it.
+// Each other mark of tandem's files is enough to detect the missing hash.
 TEST_F(DamagedCheckpoint, WithoutItsHash) {
   const auto path = path_ + "/" + kModelFile;
   const auto bytes = read_file(path);
@@ -290,13 +291,14 @@ TEST_F(DamagedCheckpoint, EditedByAUserIsRejectedWithAdvice) {
   const auto file = scratch_ / "changed.safetensors";
   auto model = read_safetensors(path_ + "/" + kModelFile);
   model.tensors[1].tensor.fill_(3);
-  // As Python's save_file(tensors, path) writes it.
+  // The bytes of Python's save_file(tensors, path).
   auto bytes = safetensors_bytes({model.tensors, {}});
   bytes.replace(bytes.find("sha256"), 6, "______");
   write(file, bytes);
   EXPECT_EQ(begun_with(file), bits_of(model.tensors));
   EXPECT_THAT(
-      error_of<DataError>([&] { evaluated(file); }), HasSubstr("contains only weights"));
+      error_of<DataError>([&] { evaluated(file); }),
+      HasSubstr("contains only weights"));
 }
 
 }  // namespace tandem::checkpoint_damage_test

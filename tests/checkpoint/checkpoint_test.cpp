@@ -148,7 +148,8 @@ TEST_F(Checkpoints, ADamagedNewestFallsBackToThePrevious) {
         AllOf(HasSubstr(torn + file), HasSubstr("using the previous checkpoint")));
     EXPECT_THAT(names(), ElementsAre("damaged-step-00000010", "step-00000009"));
   }
-  // The damaged one does not count, else the only good one would go.
+  // The damaged checkpoint does not count; otherwise the only good one would be
+  // removed.
   save(10, 3, 1);
   EXPECT_THAT(names(), ElementsAre("damaged-step-00000010", "step-00000010"));
 }
@@ -198,7 +199,7 @@ TEST_F(Checkpoints, OfAnotherFormatAreNotDamaged) {
       EXPECT_THAT(names(), ElementsAre("step-00000009"));
     }
   }
-  // But for its weights.
+  // Only its weights can be used.
   EXPECT_EQ(read_weights(path).at(0).tensor[0][0].item<double>(), 1);
 }
 

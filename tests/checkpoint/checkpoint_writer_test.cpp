@@ -125,7 +125,7 @@ TEST_F(CheckpointWriters, WarnOfAnUnreportedFailure) {
       testing::internal::GetCapturedStderr(), HasSubstr("step 41 was not saved: "));
 }
 
-// The mask of blocked signals of each thread of this process.
+// Returns the mask of blocked signals of each thread of this process.
 std::vector<uint64_t> blocked_signals() {
   std::vector<uint64_t> masks;
   for (const auto& thread : list_directory("/proc/self/task")) {

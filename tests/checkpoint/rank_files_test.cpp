@@ -26,7 +26,7 @@ using testing::IsEmpty;
 
 class RankFiles : public testing::Test {
  protected:
-  // A checkpoint of ranks whose tensor holds 10 * rank + 1, or as much more.
+  // Saves a checkpoint of ranks whose tensor contains 10 * rank + 1, plus `more`.
   std::string save(
       int size, const std::string& backend = "thread", int64_t step = 7,
       double more = 0) {
@@ -57,7 +57,7 @@ class RankFiles : public testing::Test {
     return content.rank_hashes;
   }
 
-  // What each rank's tensor holds then, -1: nothing was loaded.
+  // Returns the content of each rank's tensor after loading, -1 if nothing was loaded.
   static std::vector<double> load(
       const std::string& path, int size, const std::string& strategy = "averaging") {
     const auto hashes = hashes_of(path);
@@ -92,7 +92,8 @@ TEST_F(RankFiles, NeedTheSameStrategyAndNumberOfRanks) {
   EXPECT_THAT(load(path, 3, "hogwild"), Each(-1));
 }
 
-// What is wrong with the newer of two checkpoints: it is refused, and gives way.
+// Expects that the newer of two checkpoints is damaged: it is rejected, and the
+// previous one is used.
 void expect_damaged(
     const std::string& newer, const std::string& older,
     const std::function<void()>& load, const std::string& what) {
@@ -131,7 +132,7 @@ TEST_F(RankFiles, AForeignFileDamagesTheCheckpoint) {
       read_file(other_rank + "/" + rank_file_name(0, 3)));
   expect_damaged(
       other_rank, older, [&] { load(other_rank, 3); }, "to another checkpoint");
-  // At another step than before: the same warning is printed only once.
+  // At another step than before, because an equal warning is printed only once.
   const auto other_step = save(3, "thread", 9, 0.5);
   replace_file(
       other_step + "/" + rank_file_name(1, 3),

@@ -39,7 +39,7 @@ TEST(ChangedSettings, OlderFilesCompareOnlyTheirSettings) {
       changed_settings("format_version = 1\nepochs = 2\n", now),
       "epochs 5 instead of 2");
   EXPECT_NO_THROW(check_kept_settings("format_version = 1\nepochs = 2\n", now, "run"));
-  // It put numbers that may be words into quotes, and had other names.
+  // Older versions quoted numbers that may be words, and had other names.
   EXPECT_EQ(
       changed_settings(
           "\nnproc = \"1\"\naverage_every = \"4\"\nexecutor = \"onednn\"\n", now),
@@ -81,7 +81,7 @@ TEST(KeptSettings, AreModelDataOrderAndOptimizer) {
   }
 }
 
-// Ranks, epochs and the optimizer's numbers are for the user to change.
+// Users may change ranks, epochs and the optimizer's numbers.
 TEST(KeptSettings, OtherSettingsMayChange) {
   RunConfig before;
   before.optimizer.momentum = 0.9;
@@ -148,7 +148,7 @@ TEST(EarlierRun, ProvidesAllSettingsExceptThoseOfOneStart) {
 
 TEST(EarlierRun, OverridesARecipe) {
   const Scratch scratch;
-  // It says nothing about limit.
+  // The recipe does not contain limit.
   replace_file(scratch / "recipe.toml", "epochs = 14\nlr = 1.0\nout = \"x\"\n");
   RunConfig run;
   run.training.epochs = 2;

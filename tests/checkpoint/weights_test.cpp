@@ -1,4 +1,4 @@
-// Weights from Python and to Python, with PyTorch itself on the other side.
+// Weights from Python and to Python, checked with PyTorch.
 
 #include "tandem/checkpoint/weights.h"
 
@@ -55,7 +55,7 @@ at::Tensor outputs_of(Model& model, const at::Tensor& inputs) {
   return model.forward(inputs, context).detach();
 }
 
-// The outputs of Python's model with these weights, loaded with strict=True.
+// Returns the outputs of Python's model with these weights, loaded with strict=True.
 at::Tensor python_outputs(
     const Scratch& scratch, const std::string& model, const std::string& weights,
     const at::Tensor& inputs) {
@@ -73,7 +73,7 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
 }
 
-// --- from us to Python ---
+// --- from tandem to Python ---
 
 struct Way {
   std::string model;
@@ -134,7 +134,7 @@ TEST_P(Interop, WeightsFromPythonGiveTheSameOutputs) {
        {"state.pt", "plain.bin", "replica.pt", "parameters.pth", "nested.pt",
         "trainer.pt", "strided.pt", "state.safetensors"}) {
     SCOPED_TRACE(file);
-    // Nothing of the last file stays.
+    // Removes all values of the last file.
     for (const auto& entry : state_of(*model)) {
       entry.tensor.detach().zero_();
     }
@@ -144,7 +144,7 @@ TEST_P(Interop, WeightsFromPythonGiveTheSameOutputs) {
     largest = std::max(largest, difference);
   }
   printf("largest difference: %.2g\n", largest);
-  // Every form holds the bits of the first.
+  // Every format has the bits of the first.
   write_safetensors(scratch / "ours.safetensors", {state_of(*model), {}});
   const auto same = run_peer(
       {"same", "--first", scratch / "ours.safetensors", "--second",
@@ -234,7 +234,7 @@ TEST(Weights, InitLoadsTheInitialWeights) {
       HasSubstr("--no-dropout"));
 }
 
-// --- files that will not do ---
+// --- files that are rejected ---
 
 TEST(Weights, WeightsOfAnotherModelAreRejectedAndChangeNothing) {
   const Scratch scratch;
@@ -294,7 +294,7 @@ TEST(Weights, FilesWithoutAStateDictAreRejected) {
       {"script.pt", "not contain a dict"},
       {"nosuch.pt", "cannot read"}};
 #ifdef __SANITIZE_ADDRESS__
-  // LibTorch's reader keeps 152 bytes of its zip library when a file is none.
+  // LibTorch's reader leaks 152 bytes of its zip library if a file is not a zip file.
   const __lsan::ScopedDisabler its_leak;
 #endif
   for (const auto& [file, what] : cases) {
@@ -304,8 +304,7 @@ TEST(Weights, FilesWithoutAStateDictAreRejected) {
   }
 }
 
-// What a zip file with right checksums may hold: the pickle of a good file with
-// one byte changed.
+// A zip file with correct checksums: the pickle of a good file with one changed byte.
 TEST(Weights, DamagedPicklesAreReadOrRejected) {
   const Scratch scratch;
   write_torch_file(

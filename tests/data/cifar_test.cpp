@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 constexpr size_t kImageBytes = 3 * 32 * 32;
 
-// Every byte of it says where it is.
+// Every byte shows its position.
 std::string record(int label, int image) {
   std::string bytes(1, static_cast<char>(label));
   for (size_t i = 0; i < kImageBytes; ++i) {
@@ -26,7 +26,7 @@ std::string record(int label, int image) {
   return bytes;
 }
 
-// Files 1 to 5 with a record each, but two in the third; two in the last.
+// Files 1 to 5 with one record each, except two in the third; two in the last file.
 void write_folder(const std::string& folder) {
   make_directories(folder);
   int image = 0;
@@ -44,7 +44,7 @@ void write_folder(const std::string& folder) {
 TEST(Cifar, RecordsComeInTheOrderOfTheFiles) {
   const Scratch scratch;
   write_folder(scratch / "data");
-  // A folder of these files is known by them, without a name.
+  // A folder of these files is recognized without a name.
   const DatasetSplits splits = load_dataset(scratch / "data");
   const auto& [train, test] = splits;
   EXPECT_EQ(train.size, 6);

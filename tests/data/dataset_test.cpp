@@ -96,7 +96,7 @@ TEST(Dataset, PartsThatDoNotMatchAreReported) {
       error_of<DataError>([&] { return load_idx_folder(folder); }),
       AllOf(HasSubstr("'" + folder + "'"), HasSubstr("train-labels-idx1-ubyte")));
 
-  // Images where labels should be.
+  // Images in place of labels.
   write_idx(folder + kTrainLabels, images(4, 2, 5, 7));
   EXPECT_THAT(
       error_of<DataError>([&] { return load_idx_folder(folder); }),

@@ -69,7 +69,8 @@ TEST(Digits, AreTheSameBytesOnEveryMachine) {
       hash = (hash ^ byte) * 0x100000001b3u;
     }
   }
-  // Changes with any change to the drawing; calibrate again before updating it.
+  // The hash changes with any change to the drawing; calibrate again before updating
+  // it.
   EXPECT_EQ(hash, 9327040245750536058u);
 }
 

@@ -1,5 +1,4 @@
-// Batches that are divided among shards, as torch.nn.DataParallel divides its own: who
-// gets what of which step.
+// Batches that are divided among shards, as torch.nn.DataParallel divides its batches.
 
 #include <ATen/ops/arange.h>
 #include <gmock/gmock.h>
@@ -51,7 +50,7 @@ TEST(DividedBatch, ChunksEqualTorchs) {
   }
 }
 
-// From the beginning the last of four shards gets nothing; behind position 1 the step
+// From the beginning, the last of four shards gets nothing. After position 1, the step
 // of eight samples has two for each.
 TEST(DividedBatch, AShardMayHaveMoreSamplesAfterAPosition) {
   for (const int64_t micro_batches : {1, 3}) {
@@ -81,7 +80,7 @@ TEST(DividedBatch, AShardMayHaveMoreSamplesAfterAPosition) {
   }
 }
 
-// In chunks of one batch after the other, the shards have the order of one shard.
+// If the chunks of each batch are joined, the shards have the order of one shard.
 void expect_batches_of_one_shard(const SamplerOptions& of_one, int64_t epoch) {
   const Samples order = shard_indices(of_one, epoch);
   for (int64_t shards = 1; shards <= 5; ++shards) {
@@ -144,7 +143,7 @@ TEST(DividedBatch, RepeatsAndOmitsNoSample) {
 
 // --- the loader ---
 
-// What a shard takes of each step, micro-batch after micro-batch.
+// A shard's part of each step, by micro-batches.
 struct Step {
   std::vector<Samples> micro_batches;
   int64_t global_count = 0;
@@ -207,7 +206,8 @@ std::vector<Samples> counts_of(const std::vector<Step>& steps) {
   return counts;
 }
 
-// 150 samples: two batches of 64, the last one of 22, which is 8, 8 and 6.
+// 150 samples: two batches of 64, and a last batch of 22, which is divided into 8, 8
+// and 6.
 TEST(DividedBatch, LoadersOfAllShardsTogetherReadOneBatch) {
   for (int64_t shards = 1; shards <= 4; ++shards) {
     const auto whole = steps_of(divided(150, 64, 1));
@@ -235,8 +235,8 @@ TEST(DividedBatch, LoadersOfAllShardsTogetherReadOneBatch) {
   EXPECT_THAT(sizes(2), ElementsAre(Samples{20}, Samples{20}, Samples{6}));
 }
 
-// Of 4 samples the third shard has none, of the last 3 it has one; of 10 and 8 the
-// fourth has 1 and 2.
+// The third shard has none of 4 samples, and one of the last 3; the fourth shard has 1
+// of 10 and 2 of 8.
 TEST(DividedBatch, AShardMayHaveNoSamplesInAStep) {
   const auto third = steps_of(divided(11, 4, 3, 2));
   EXPECT_THAT(counts_of(third), ElementsAre(Samples{}, Samples{}, Samples{1}));
@@ -244,7 +244,7 @@ TEST(DividedBatch, AShardMayHaveNoSamplesInAStep) {
   const auto fourth = steps_of(divided(28, 10, 4, 3));
   EXPECT_THAT(counts_of(fourth), ElementsAre(Samples{1}, Samples{1}, Samples{2}));
   EXPECT_EQ(loader_of(divided(28, 10, 4, 3)).num_batches(), 3);
-  // Four shards of a batch of two: two of them have nothing at all.
+  // Four shards of a batch of two: two of the shards have no sample.
   EXPECT_THAT(
       counts_of(steps_of(divided(4, 2, 4, 3))), ElementsAre(Samples{}, Samples{}));
   EXPECT_EQ(loader_of(divided(4, 2, 4, 3)).num_batches(), 0);

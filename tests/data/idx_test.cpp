@@ -138,7 +138,7 @@ TEST(Idx, TruncatedGzipIsDamaged) {
   write_gzip(scratch / "whole", noise);
   const std::string whole = read_file(scratch / "whole");
   ASSERT_EQ(read_idx(scratch / "whole", 1).values.size(), 1000u);
-  // In the header, the data, and the checksum behind it.
+  // In the header, the data, and the checksum after it.
   const std::vector<size_t> lengths = {5,
                                        11,
                                        40,
@@ -199,7 +199,7 @@ TEST(Idx, AGzipOfSeveralMembersIsOneFile) {
 TEST(Idx, AHeaderWithLargeSizesAllocatesNoMemory) {
   const Scratch scratch;
   const int64_t before = most_memory_kb();
-  // 64 GB, believable; then more than any file holds, also when multiplied out.
+  // 64 GB, which is plausible; then more than any file contains, also as a product.
   replace_file(
       scratch / "large",
       bytes({0, 0, 8, 3, 0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff, 0, 0, 0, 16, 1, 2, 3}));
@@ -213,7 +213,7 @@ TEST(Idx, AHeaderWithLargeSizesAllocatesNoMemory) {
   EXPECT_THAT(
       error_of<DataError>([&] { read_idx(scratch / "absurd", 3); }),
       AllOf(HasSubstr("absurd'"), HasSubstr("dimension of 4294967295")));
-  // 4 GB, and a gzip file's own last bytes promise as much.
+  // 4 GB, which the last bytes of the gzip file also declare.
   write_gzip(
       scratch / "packed",
       bytes({0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff, 1, 2, 3}));
@@ -226,7 +226,8 @@ TEST(Idx, AHeaderWithLargeSizesAllocatesNoMemory) {
   EXPECT_LT(most_memory_kb() - before, 32 * 1024);
 }
 
-// What a process under a limit of memory says about an image file of so many bytes.
+// Returns the message of a process with limited memory for an image file of `size`
+// bytes.
 std::string refusal_with_room_for(size_t room, size_t size) {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);

@@ -75,7 +75,7 @@ std::vector<int64_t> epoch_targets(Loader& loader, int64_t epoch, int64_t from =
   return all;
 }
 
-// Whether every image of the batch is that of its label, as plain p / 255.
+// Returns whether every image of the batch belongs to its label, as plain p / 255.
 bool shows_its_labels(const Batch& batch) {
   const auto inputs = batch.inputs.contiguous().view({batch.count(), kImageBytes});
   for (int64_t i = 0; i < batch.count(); ++i) {
@@ -149,7 +149,7 @@ TEST(Loader, PadsWithBlackBeforeNormalising) {
   Loader loader(colours(3), in_order(), options);
   Batch batch;
   loader.seek(0);
-  // Twice, because the buffers are used again.
+  // Twice, because the buffers are reused.
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(loader.next(batch));
     ASSERT_THAT(batch.inputs.sizes().slice(1).vec(), ElementsAre(3, 6, 8));
@@ -240,7 +240,7 @@ TEST(Loader, BatchesStayValidForTheNumberOfBuffers) {
   loader.seek(0);
   for (auto& batch : taken) {
     ASSERT_TRUE(loader.next(batch));
-    // This one and the two before it.
+    // This batch and the two previous batches.
     for (const auto* kept = &taken[0]; kept <= &batch; ++kept) {
       if (&batch - kept < 3) {
         EXPECT_TRUE(shows_its_labels(*kept));
@@ -306,7 +306,7 @@ TEST(Loader, DealsAStepsSamplesToMicroBatchesAsToShards) {
   EXPECT_THAT(global_counts, testing::ElementsAre(16, 16, 5, 5));
 }
 
-// 10 samples over 3 shards of 2 micro-batches of 1: a step takes 6, the last one has 4.
+// 10 samples over 3 shards of 2 micro-batches of 1: a step has 6, the last step 4.
 TEST(Loader, CanMakeEqualNumbersOfBatchesForAllShards) {
   for (const int64_t shard : {0, 1, 2}) {
     SCOPED_TRACE(shard);

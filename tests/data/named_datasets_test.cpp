@@ -43,7 +43,7 @@ TEST_F(NamedDatasets, AreSearchedInTandemDataAndThenInTheCache) {
       dataset_folders("mnist"),
       ElementsAre(
           scratch_ / "data/mnist", scratch_ / "data", scratch_ / "cache/tandem/mnist"));
-  // Files of another set in $TANDEM_DATA itself have the same names.
+  // Files of another data set directly in $TANDEM_DATA have the same names.
   EXPECT_THAT(
       dataset_folders("kmnist"),
       ElementsAre(scratch_ / "data/kmnist", scratch_ / "cache/tandem/kmnist"));
@@ -58,7 +58,7 @@ TEST_F(NamedDatasets, AreFoundInFoldersWithAllTheirFiles) {
   EXPECT_EQ(find_dataset("mnist"), scratch_ / "cache/tandem/mnist");
   write_idx_files("data");
   EXPECT_EQ(find_dataset("mnist"), scratch_ / "data");
-  // One half of a folder is none.
+  // A folder with half of the files does not count.
   write_idx_files("data/mnist");
   remove_all(scratch_ / "data/mnist/t10k-images-idx3-ubyte");
   EXPECT_EQ(find_dataset("mnist"), scratch_ / "data");
@@ -72,7 +72,7 @@ TEST_F(NamedDatasets, OnlyDataSetsOfFilesCanBeMissing) {
   EXPECT_FALSE(dataset_is_missing(scratch_ / "no-folder"));
 }
 
-// Whoever draws them may be stopped for ever.
+// The process that draws them may be stopped forever.
 TEST_F(NamedDatasets, WaitUntilTheDeadlineWhileAnotherProcessDrawsDigits) {
   const FileLock other(
       scratch_ / "cache/tandem/digits.lock", Deadline(std::chrono::minutes(1)));

@@ -8,7 +8,7 @@
 
 namespace tandem::normalise_test {
 
-// As torchvision does it, a rounding to float32 at each step.
+// As in torchvision, with rounding to float32 at each step.
 float expected(int64_t pixel, double mean, double std) {
   const volatile float share = static_cast<float>(pixel) / 255.0f;
   const volatile float centred = share - static_cast<float>(mean);
@@ -19,7 +19,7 @@ bool same_bits(float a, float b) {
   return std::memcmp(&a, &b, sizeof(a)) == 0 || (std::isnan(a) && std::isnan(b));
 }
 
-// Those of this CPU, and the table alone.
+// The functions of this CPU, and only the table.
 std::vector<Normaliser::RowFunction> all_functions() {
   auto functions = Normaliser::row_functions();
   functions.push_back(nullptr);
@@ -35,7 +35,7 @@ TEST(Normaliser, EveryInstructionSetGivesTheBitsOfTorchvisionForRowsOfAnyLength)
     const Normaliser normalise(0.1307, 0.3081, function);
     EXPECT_EQ(normalise.computes(), function != nullptr);
     for (int64_t count = 0; count < 300; ++count) {
-      // Nothing is aligned, and what lies behind is not touched.
+      // Nothing is aligned, and bytes after the row are not touched.
       const int64_t first = count % 7;
       std::vector<float> values(400, -7);
       normalise.row(pixels.data() + first, count, values.data() + first);
@@ -56,7 +56,7 @@ TEST(Normaliser, TheTableServesStatisticsThatTheFunctionsCannot) {
     double mean;
     double std;
   };
-  // The inverse of the last one is infinite in float32.
+  // The inverse of the last case is infinite in float32.
   const std::vector<Case> cases = {{0, 1},    {0.5, 0.5},   {0.4914, 0.2023},
                                    {-3, 1e6}, {0.3, 1e-30}, {0.1307, 1e-39}};
   std::vector<uint8_t> pixels(256);

@@ -26,7 +26,7 @@ using testing::HasSubstr;
 constexpr const char* kVariable = "TANDEM_PREPARED_DATA";
 const std::string kTrainImages = "/train-images-idx3-ubyte";
 
-// What a reader tells its workers.
+// Values that a reader passes to its workers.
 struct Offer {
   explicit Offer(const DataReader& reader) {
     const auto variables = reader.variables();
@@ -40,7 +40,7 @@ struct Offer {
   pid_t child = -1;
 };
 
-// What a worker finds in its environment; the descriptors are its own.
+// A worker's environment. The object owns the descriptors.
 class Environment {
  public:
   explicit Environment(const std::string& value) {
@@ -92,7 +92,7 @@ void expect_equal(const Dataset& a, const Dataset& b) {
   EXPECT_EQ(hashes_of(a).labels, hashes_of(b).labels);
 }
 
-// Of the mappings of this process; copies of the bytes do not count.
+// Checks the mappings of this process; copies of the bytes do not count.
 bool maps_prepared_memory() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -168,11 +168,11 @@ TEST(PreparedData, OfAnotherNameOrLimitIsNotUsed) {
   EXPECT_EQ(load_prepared_dataset(one.path()).train.size, 500);
 }
 
-// One that is stopped never ends.
+// A stopped child never ends.
 TEST(PreparedData, TimeoutNamesAChildThatDoesNotEnd) {
   const Scratch scratch;
   write_folder(scratch.path());
-  // The child waits to open it until somebody writes.
+  // The child's open() waits for a writer.
   remove_all(scratch.path() + kTrainImages);
   ASSERT_EQ(mkfifo((scratch.path() + kTrainImages).c_str(), 0600), 0);
   const DataReader reader(scratch.path(), 0);
@@ -204,7 +204,7 @@ TEST(PreparedData, ErrorsAreReportedByTheWorker) {
 TEST(PreparedData, TheWorkerReadsTheFilesIfTheReaderDies) {
   const Scratch scratch;
   write_folder(scratch.path());
-  // Opening it for reading waits for a writer.
+  // Opening a FIFO for reading waits for a writer.
   const std::string images = scratch.path() + kTrainImages;
   ASSERT_EQ(rename(images.c_str(), (images + "-kept").c_str()), 0);
   ASSERT_EQ(mkfifo(images.c_str(), 0600), 0);

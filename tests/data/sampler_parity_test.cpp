@@ -1,5 +1,5 @@
-// Our sampler against PyTorch's own, asked now: sampler_test.cpp has tables of what
-// one version said once.
+// The sampler against the installed PyTorch; sampler_test.cpp has recorded tables of
+// one version.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 namespace tandem::sampler_parity_test {
 
-// A line per size and world: the hash of every rank's indices in every setting.
+// Prints a line per size and world: the hash of every rank's indices in every setting.
 constexpr const char* kPython = R"(
 import array, hashlib, sys
 from torch.utils.data import DistributedSampler
@@ -90,7 +90,7 @@ TEST(ParitySampler, EqualsPythonForMnistAndNearbySizes) {
   expect_pythons_indices({10'000, 59'999, 60'000});
 }
 
-// The samplers of the documents' programs with seed 0: first without set_epoch, then
+// The samplers of the tutorials' programs with seed 0: first without set_epoch, then
 // with set_epoch(epoch) from 1 on. Prints a line per rank and epoch.
 constexpr const char* kDocumentPython = R"(
 from torch.utils.data import DistributedSampler

@@ -29,9 +29,9 @@ Shards all_shards(SamplerOptions options, int64_t epoch) {
   return shards;
 }
 
-// The tables below are what this prints, with Debian's PyTorch 1.13:
-//   s = DistributedSampler(dataset, world, rank, shuffle=shuffle, seed=seed,
-//                          drop_last=drop_last); s.set_epoch(epoch); list(s)
+// The tables below are the output, with Debian's PyTorch 1.13, of: s =
+// DistributedSampler(dataset, world, rank, shuffle=shuffle, seed=seed,
+// drop_last=drop_last); s.set_epoch(epoch); list(s)
 TEST(Sampler, EqualsPythonsDistributedSampler) {
   struct Case {
     SamplerOptions options;
@@ -84,7 +84,7 @@ TEST(Sampler, BlocksResumeAndWorkWithOneShard) {
         rest[shard],
         std::vector<int64_t>(whole[shard].begin() + 2, whole[shard].end()));
   }
-  // One shard sees what the three see together, in turn.
+  // One shard reads the samples of all three, in turn.
   options.num_shards = 1;
   options.first_position = 0;
   const auto one = all_shards(options, 5)[0];

@@ -1,5 +1,4 @@
-// Batches that are made on a device equal those of main memory, and nothing of them is
-// copied back.
+// Batches made on a device equal batches in main memory, and nothing is copied back.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ void PrintTo(const Case& one, std::ostream* out) {
 
 class FarData : public testing::TestWithParam<Case> {
  protected:
-  // `images`: null in main memory.
+  // `images`: null for main memory.
   static Loader loader(std::shared_ptr<const DeviceImages> images) {
     const auto data = noise_images(60);
     SamplerOptions sampler;
@@ -90,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
             }}),
     [](const auto& row) { return std::string(row.param.name); });
 
-// A scattered data set holds some of its images only.
+// A scattered data set holds only some of its images.
 TEST(FarDataOfAShare, CountsFromTheFirstHeldSample) {
   auto share = noise_images(60);
   const int64_t first = 20;

@@ -41,7 +41,7 @@ struct Usage {
   int64_t peak = 0;
 };
 
-// In LibTorch's words.
+// Formats a size as LibTorch does.
 std::string mebibytes(int64_t bytes) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(2) << static_cast<double>(bytes) / (1 << 20)
@@ -49,7 +49,7 @@ std::string mebibytes(int64_t bytes) {
   return text.str();
 }
 
-// As CUDACachingAllocator.cpp does.
+// Throws the error of CUDACachingAllocator.cpp.
 void throw_out_of_memory(int64_t size, int device, const Usage& usage) {
   const int64_t capacity = far_capacity_bytes;
   TORCH_CHECK_WITH(
@@ -73,8 +73,8 @@ class InsideOperator {
   InsideOperator& operator=(const InsideOperator&) = delete;
 };
 
-// Address space for all tensors of the devices; a place is taken from the front and
-// used again by those of the same size.
+// Address space for all tensors of the devices. New places are at its end, and free
+// places are reused for tensors of the same size.
 class FarMemory {
  public:
   static FarMemory& instance() {
@@ -112,7 +112,7 @@ class FarMemory {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     usage_[device].peak = usage_[device].in_use;
   }
-  // For the calling thread, until it closes it: others wait.
+  // Opens the memory for the calling thread until close(); other threads wait.
   void open() {
     mutex_.lock();
     if (opened_++ == 0) {
@@ -130,12 +130,13 @@ class FarMemory {
   static constexpr size_t kBytes = size_t{1} << 30;
   static constexpr size_t kAlignment = 256;
 
-  // Open while a kernel runs, and only then.
+  // Open only while a kernel runs.
   FarMemory()
       : start_(static_cast<char*>(mmap(
             nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
             0))) {
-    // Every kernel opens and closes all of it: a page of 2 MB is one entry to change.
+    // Every kernel opens and closes the whole memory, and a page of 2 MB is one entry
+    // to change.
     madvise(start_, kBytes, MADV_HUGEPAGE);
   }
 
@@ -238,9 +239,9 @@ struct FarGuard final : c10::impl::DeviceGuardImplInterface {
 C10_REGISTER_GUARD_IMPL(XPU, FarGuard)
 
 #if __has_include(<ATen/detail/AcceleratorHooksInterface.h>)
-// LibTorch 2.15 computes gradients on devices only where it knows that there are some.
+// LibTorch 2.15 computes gradients on devices only if these hooks report devices.
 struct FarHooks final : at::XPUHooksInterface {
-  // Of some versions one, of others none.
+  // Some versions pass one argument, others none.
   template <typename... Arguments>
   explicit FarHooks(const Arguments&...) {}
 
@@ -268,7 +269,7 @@ C10_REGISTER_CLASS(XPUHooksRegistry, XPUHooks, FarHooks)
 
 const c10::DispatchKeySet kKeys(c10::DispatchKey::XPU);
 
-// A tensor in main memory over the same bytes; of use while they are open.
+// Returns a tensor in main memory over the same bytes, usable while they are open.
 at::Tensor near(const at::Tensor& tensor) {
   return tensor.is_cpu() ? tensor
                          : at::from_blob(
@@ -276,7 +277,7 @@ at::Tensor near(const at::Tensor& tensor) {
                                at::TensorOptions(tensor.scalar_type()));
 }
 
-// "xpu" means the current one.
+// "xpu" means the current device.
 c10::optional<at::Device> on_numbered(c10::optional<at::Device> device) {
   return device && device->has_index() ? device : c10::nullopt;
 }
@@ -312,7 +313,7 @@ at::Tensor far_copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
   return to;
 }
 
-// LibTorch 2.15 would ask for the kernels of its own devices of this type.
+// LibTorch 2.15 would call the kernels of its own devices of this type.
 at::Tensor& far_copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (!to.is_same(from)) {
     far_copy_from(from, to, non_blocking);
@@ -367,7 +368,7 @@ const at::Tensor& far_resize(
   return self;
 }
 
-// While it lives an operator of the device computes on the CPU.
+// While the object exists, an operator of the device computes on the CPU.
 class Computing {
  private:
   const at::AutoDispatchBelowADInplaceOrView below_;
@@ -411,8 +412,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> far_convolution_backward(
       far_one(of_input, device), far_one(of_weight, device), far_one(of_bias, device)};
 }
 
-// Changes the running statistics, which its schema does not say: the fallback would
-// leave them in main memory.
+// Changes the running statistics, which its schema does not declare: the fallback would
+// leave the changes in main memory.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> far_batch_norm(
     const at::Tensor& input, const c10::optional<at::Tensor>& weight,
     const c10::optional<at::Tensor>& bias,
@@ -427,7 +428,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> far_batch_norm(
   return {far_one(output, device), far_one(mean, device), far_one(inverse_std, device)};
 }
 
-// All others: tensors are copied to the CPU, and the results are copied back.
+// Other operators: copies tensors to the CPU, and copies the results back.
 void far_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const Computing computing;
   at::native::cpu_fallback(op, stack);

@@ -1,5 +1,5 @@
 // A library for --device cuda whose GPUs are devices in main memory, for tests of the
-// whole program: TANDEM_CUDA_LIBRARY names it.
+// whole program. TANDEM_CUDA_LIBRARY selects it.
 
 #include <cstdlib>
 #include <stdexcept>

@@ -1,4 +1,5 @@
-// What a device's memory does not hold: an error that says what to change.
+// Errors of runs that need more than a device's memory: they name the settings to
+// change.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +22,8 @@ using testing::Not;
 
 constexpr int64_t kEnough = int64_t{1} << 30;
 
-// While it lives, each device has so much more than device 0 holds now.
+// While the object exists, each device has this much more memory than device 0 uses
+// now.
 class Capacity {
  public:
   explicit Capacity(int64_t more) {
@@ -56,7 +58,8 @@ Summary train_far(const RunConfig& config) {
   return train_far(config, *make_single_communicator());
 }
 
-// What the device holds at most in such a run, beside what it holds now.
+// Returns the peak memory of such a run on the device, in addition to the memory that
+// it uses now.
 int64_t bytes_of(const RunConfig& config) {
   forget_far_peak();
   const int64_t before = far_bytes_in_use();
@@ -124,7 +127,7 @@ std::string line_for(const std::string& text) {
 TEST(FarMemory, MessagesOfEachLibTorchAreRecognized) {
   const Capacity capacity(kEnough);
   const std::string begin = "[device] xpu:0 does not have enough memory: ";
-  // 1.13, whose type for it the devices above throw, and 2.11.
+  // 1.13, whose error type the devices throw, and 2.11.
   for (const char* after : {" (GPU 0; 7.79 GiB total)", ". GPU 0 has a total", ""}) {
     const auto line = error_of<Error>([&] {
       within_device_memory(far_placement(), "do this", [&] {

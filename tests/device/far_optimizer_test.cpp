@@ -1,5 +1,5 @@
-// Optimizers on a device, in LibTorch's operators, give the results of the fused CPU
-// passes but for the last bits.
+// Optimizers on a device, as LibTorch operators, give the results of the fused CPU
+// passes except for the last bits.
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ void PrintTo(const Row& row, std::ostream* out) {
 
 class FarOptimizers : public testing::TestWithParam<Row> {
  protected:
-  // Parameters after each step.
+  // Returns the parameters after each step.
   static std::vector<at::Tensor> train(at::ScalarType dtype, at::Device device) {
     OptimizerOptions options;
     options.kind = GetParam().kind;

@@ -1,5 +1,5 @@
 // Ranks with their models on a device, which communicate through main memory, train as
-// ranks on the CPU do, in every way of training that devices allow.
+// ranks on the CPU do, for every strategy that devices allow.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Training on a device whose memory is not main memory gives the results of the CPU but
-// for the last bits, and nothing of a step is read back.
+// Training on a device with separate memory gives the results of the CPU except for the
+// last bits, and a step reads nothing back.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST_P(FarTraining, RepeatsItsBits) {
   EXPECT_NE(train_on(far_placement(), options).sha256, first.sha256);
 }
 
-// A replica on the device and what its steps need.
+// A replica on the device and the objects for its steps.
 struct OnDevice {
   explicit OnDevice(RunOptions options = {})
       : replica(
@@ -89,7 +89,7 @@ TEST_P(FarTraining, ReadsAtMostOneFlagPerStepBack) {
   device.step();
   const auto before = copies_from_far();
   const auto sums = device.step();
-  // Whether gradients overflowed.
+  // The flag for overflowed gradients.
   const int64_t flags = options.scaled ? 1 : 0;
   EXPECT_EQ(copies_from_far(), before + flags);
   EXPECT_NE(sums.values().loss, 0);
@@ -211,7 +211,7 @@ TEST(FarRun, ResumesOnAnotherDevice) {
   }
 }
 
-// A step counts; or, with a scale with which gradients overflow, it is skipped.
+// A step counts; if gradients overflow with the scale, it is skipped.
 TEST(FarRun, MixedPrecisionSkipsTheSameStepsAsTheCpu) {
   for (const double scale : {ExecOptions::kDynamicScale, 1e30}) {
     const Scratch scratch;

@@ -1,4 +1,4 @@
-// What a safetensors file may not be; what it may, tests/program reads from Python.
+// Invalid safetensors files. tests/program reads valid files from Python.
 
 #include "tandem/formats/safetensors.h"
 
@@ -75,7 +75,7 @@ void PrintTo(const Broken& broken, std::ostream* out) {
 
 class BrokenSafetensors : public testing::TestWithParam<Broken> {};
 
-// All have four bytes of data.
+// All files have four bytes of data.
 TEST_P(BrokenSafetensors, AreReportedWithTheError) {
   const std::string file = file_of(GetParam().header, "1234");
   const std::string said =
@@ -132,7 +132,7 @@ TEST(Safetensors, AHeaderThatEndsEarlyIsReported) {
         HasSubstr("'cut'"))
         << size;
   }
-  // A length near 2^64, and one that no header has.
+  // A length near 2^64, and a length that no header has.
   for (const char* length :
        {"\xff\xff\xff\xff\xff\xff\xff\xff", "\0\0\0\x10\0\0\0\0"}) {
     EXPECT_THAT(

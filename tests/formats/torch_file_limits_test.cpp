@@ -1,4 +1,4 @@
-// Files for --init that would take far more memory than they are long.
+// Files for --init that would need far more memory than their size.
 
 #include <ATen/ops/full.h>
 #include <caffe2/serialize/inline_container.h>
@@ -27,7 +27,7 @@ class TorchFileLimits : public testing::Test {
     return error_of<ConfigError>([&] { read_torch_file(path_); });
   }
 
-  // A zip file of one record, as LibTorch writes them.
+  // Writes a zip file of one record as LibTorch does.
   void write_record(
       const std::string& name, const std::string& bytes, bool compress) const {
     caffe2::serialize::PyTorchStreamWriter archive(path_);
@@ -47,7 +47,7 @@ TEST_F(TorchFileLimits, RejectCompressedRecords) {
   }
 }
 
-// LibTorch would unpack it by the method, and take memory by the sizes.
+// LibTorch would use the method to unpack the record, and the sizes to allocate memory.
 TEST_F(TorchFileLimits, RejectRecordsCompressedByMethodOrSizesOnly) {
   constexpr size_t kMethod = 10;
   constexpr size_t kPackedSize = 20;
@@ -62,7 +62,7 @@ TEST_F(TorchFileLimits, RejectRecordsCompressedByMethodOrSizesOnly) {
   }
 }
 
-// LibTorch does not tell capitals from others.
+// LibTorch ignores the case of names.
 TEST_F(TorchFileLimits, RejectPicklesOfMoreThan64MiB) {
   for (const char* name : {"data.pkl", "DATA.PKL"}) {
     write_record(name, std::string((64 << 20) + 1, 'N'), false);
@@ -75,7 +75,7 @@ TEST_F(TorchFileLimits, RejectOverlappingRecords) {
       path_, {{"a", at::full({100}, 1.0)}, {"b", at::full({10'000}, 1.0)}});
   EXPECT_EQ(read_torch_file(path_).size(), 2u);
   std::string bytes = read_file(path_);
-  // The first entry of the directory gets the size of nearly all of the file.
+  // Sets the size of the directory's first entry to nearly the size of the file.
   const size_t entry = bytes.find("PK\1\2");
   ASSERT_NE(entry, std::string::npos);
   const auto most = static_cast<uint32_t>(bytes.size() - 100);

@@ -1,4 +1,4 @@
-// Files that could be taken for another format by their first bytes.
+// Files whose first bytes look like another format.
 
 #include "tandem/formats/weights_format.h"
 
@@ -27,7 +27,7 @@ WeightsFormat format_of(const std::string& bytes) {
   return weights_format(bytes.substr(0, kWeightsStart), bytes.size());
 }
 
-// One tensor of two bytes; none where the header is too short for it.
+// One tensor of two bytes, or none if the header is too short for it.
 std::string safetensors_with_header_of(size_t length) {
   std::string header = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
   std::string data = "\x28\x29";
@@ -49,7 +49,7 @@ TEST(WeightsFormat, DetectsSafetensorsForEveryHeaderLength) {
   for (size_t length = 8; length <= kMostHeaderBytes; ++length) {
     const auto bytes = safetensors_with_header_of(length);
     ASSERT_EQ(format_of(bytes), WeightsFormat::safetensors) << length;
-    // Of those that begin as a pickle or as a zip file all are read.
+    // Files that begin like a pickle or a zip file are all read.
     if (length > 2000 && bytes[0] != '\x80' && bytes[0] != 'P') {
       continue;
     }

@@ -11,7 +11,7 @@
 
 namespace tandem::fuzz {
 
-/// Ends the program, which the fuzzer takes for a finding.
+/// Aborts the program if a condition is false, which the fuzzer reports as a finding.
 inline void expect(bool holds, const char* what) {
   if (!holds) {
     std::fprintf(stderr, "not so: %s\n", what);
@@ -19,8 +19,8 @@ inline void expect(bool holds, const char* what) {
   }
 }
 
-/// Whether `act` takes the input. It may refuse it with an error of tandem's that
-/// is one line; any other exception is a finding, and so is an InternalError.
+/// Returns whether `act` accepts the input. It may reject the input with an error of
+/// tandem of one line; any other exception, or an InternalError, is a finding.
 template <typename Act>
 bool accepts(Act act) {
   try {
@@ -36,7 +36,7 @@ bool accepts(Act act) {
   }
 }
 
-/// A file in memory, for what reads a path.
+/// A file in memory, for functions that read a path.
 class MemoryFile {
  public:
   void write(const std::string& content) const {
@@ -49,7 +49,7 @@ class MemoryFile {
   }
 
  private:
-  // Lives as long as the program.
+  // Exists until the program ends.
   const int fd_ = memfd_create("fuzz", MFD_CLOEXEC);
 };
 

@@ -1,4 +1,4 @@
-// IDX: what is taken as an array is that array's file, byte for byte.
+// IDX: an input that is accepted is the file of its array, byte for byte.
 
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/idx_bytes.h"

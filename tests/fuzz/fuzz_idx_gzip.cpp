@@ -1,4 +1,4 @@
-// IDX in gzip: what is taken as an array is what zlib's own reader unpacks.
+// IDX in gzip: an array that is accepted equals the output of zlib's reader.
 
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/gzip_bytes.h"
@@ -6,7 +6,8 @@
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
-// Half of the time changes what is packed: no change of packed bytes keeps a checksum.
+// Half of the mutations change the unpacked bytes, since no change of packed bytes
+// keeps a checksum.
 extern "C" size_t LLVMFuzzerCustomMutator(
     uint8_t* data, size_t size, size_t max_size, unsigned int seed) {
   bool good = false;

@@ -1,5 +1,4 @@
-// What torch.save writes inside its zip: whatever the bytes, nothing is followed
-// beyond them.
+// Pickles of torch.save: no input makes the reader access bytes outside of it.
 
 #include "tandem/formats/pickle.h"
 #include "tests/fuzz/fuzz.h"

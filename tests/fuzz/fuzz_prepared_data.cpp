@@ -1,6 +1,6 @@
-// Memory that a worker inherits as its data set: what is taken lies in it as a whole,
-// whatever its head says; else the worker reads the files, of which there are none
-// here.
+// Memory that a worker inherits as its data set. A data set that is accepted lies
+// inside the memory for any header; otherwise the worker reads the files, which do not
+// exist here.
 
 #include <fcntl.h>
 
@@ -21,8 +21,8 @@ size_t whole_pages(size_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
-// As a DataReader leaves it: the head in whole pages, then samples. Returns how much it
-// is.
+// Prepares the memory as a DataReader does: the header in whole pages, then samples.
+// Returns its size.
 size_t offer(std::string bytes) {
   bytes.resize(whole_pages(bytes.size()));
   bytes.append(4 * kPageBytes, '\1');
@@ -39,8 +39,7 @@ size_t offer(std::string bytes) {
   return bytes.size();
 }
 
-// Behind the memory other memory may lie, so reading does not show all that is too
-// long.
+// Other memory may follow, so reading alone does not detect sizes that are too large.
 void look_at(const Dataset& split, size_t& offset, size_t end) {
   const auto size = static_cast<size_t>(split.size);
   fuzz::expect(split.labels.size() == size, "a label for each sample");
@@ -61,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t end = offer({reinterpret_cast<const char*>(data), size});
   fuzz::accepts([&] {
     const auto splits = load_prepared_dataset(kName);
-    // Behind the head, which has a page at least.
+    // After the header, which has at least one page.
     size_t offset = kPageBytes;
     look_at(splits.train, offset, end);
     look_at(splits.test, offset, end);

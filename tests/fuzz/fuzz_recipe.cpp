@@ -1,4 +1,4 @@
-// Recipes: a config that was read and checked, written down and read again is the same.
+// Recipes: a config that was read, checked and written is equal when it is read again.
 
 #include "tandem/config/run_config.h"
 #include "tests/fuzz/fuzz.h"

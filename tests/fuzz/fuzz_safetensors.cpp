@@ -1,5 +1,5 @@
-// safetensors: what was read, written and read again is the same, and what was written
-// is not taken for another format.
+// safetensors: a file that was read and written is equal when it is read again, and is
+// not detected as another format.
 
 #include "tandem/base/files.h"
 #include "tandem/formats/safetensors.h"
@@ -44,12 +44,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::expect(
         weights_format(written.substr(0, kWeightsStart), written.size()) ==
             WeightsFormat::safetensors,
-        "the format is told");
+        "the format is detected");
     const SafetensorsFile again = parse_safetensors(written, path);
     const std::string hash = again.metadata.at("sha256");
     fuzz::expect(
         file.metadata.emplace("sha256", hash).first->second == hash,
-        "a hash that was checked is the one that is written");
+        "the written hash equals the checked hash");
     expect_same(file, again);
   }
   return 0;

@@ -1,10 +1,10 @@
-// The shared memory of a host's ranks, which its first rank names in the store: only
-// memory of the right size that begins with the number in the address is taken, and
-// all of it can be used.
+// The shared memory of a host's ranks, whose first rank puts its address into the
+// store. Only memory of the right size that begins with the number in the address is
+// accepted, and the whole memory can be used.
 //
-// An input is how many bytes the memory has too few or too many; an address, in which
-// '@' stands for this host, process and the memory's descriptor, up to the end of the
-// line; and the beginning of the memory.
+// An input consists of the difference of the memory's size in bytes; an address, up to
+// the end of the line, in which '@' is replaced with this host, process and descriptor;
+// and the beginning of the memory.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -63,7 +63,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::accepts([&] {
     const auto region = ShmRegion::attach(address, kRanks);
     fuzz::expect(wrong == 0, "the memory has the right size");
-    // Behind what the input has the memory is zeros.
+    // The rest of the memory is zeros.
     uint64_t held = 0;
     std::memcpy(&held, beginning.data(), std::min(beginning.size(), sizeof(held)));
     fuzz::expect(

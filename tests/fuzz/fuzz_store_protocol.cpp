@@ -1,4 +1,4 @@
-// The store's requests: bytes that decode are the bytes that encode makes.
+// The store's requests: bytes that can be decoded equal their encoding.
 
 #include "tandem/base/store/protocol.h"
 #include "tests/fuzz/fuzz.h"

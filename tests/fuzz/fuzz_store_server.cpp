@@ -1,6 +1,7 @@
-// The store's server gets the bytes from a client over its socket: from one that has
-// shaken hands, where they start with kTrusted, else from a stranger. It answers in
-// whole frames, no more than it was asked, and goes on serving others.
+// The store's server gets the bytes from a client over its socket: from a client after
+// its handshake if they start with kTrusted, otherwise from an untrusted client. It
+// answers in whole frames, at most one per request, and continues to serve other
+// clients.
 
 #include <sys/socket.h>
 
@@ -60,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     sent.erase(0, mark.size());
   }
   stranger.send_all(sent.data(), sent.size(), deadline);
-  // Its answer comes after the server has looked at what the stranger sent.
+  // Its answer comes after the server has processed the untrusted bytes.
   StoreClient client(server.address(), kLong, "run");
   client.set("alive", "yes");
   fuzz::expect(client.get("alive", kLong) == "yes", "others are served");

@@ -12,8 +12,8 @@ namespace tandem::fuzz {
 
 inline const MemoryFile kGzipFile;
 
-/// What zlib's own reader unpacks, at most `most` bytes; good reports whether zlib was
-/// content to the end.
+/// Returns the output of zlib's reader, at most `most` bytes. `good` is set to
+/// whether zlib reported no error.
 inline std::string unpacked(const std::string& packed, size_t most, bool& good) {
   kGzipFile.write(packed);
   std::string plain(most, '\0');

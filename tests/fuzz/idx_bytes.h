@@ -6,8 +6,8 @@
 
 namespace tandem::fuzz {
 
-/// A plain IDX file of the array, written down from the format's description and
-/// not by the library.
+/// Returns a plain IDX file of the array, written from the description of the format
+/// and not by the library.
 inline std::string idx_bytes(const IdxArray& array) {
   std::string bytes("\0\0\x08", 3);
   bytes += static_cast<char>(array.dims.size());

@@ -1,4 +1,5 @@
-// Gives a fuzz target the inputs of its corpus, in any build: without clang's fuzzer.
+// Passes the inputs of a corpus to its fuzz target, in any build, without clang's
+// fuzzer.
 //
 //   replay_NAME FOLDER             each file of the folder once, named before it is
 //   tried
@@ -12,7 +13,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
-// What mutators call, which are the fuzzer's alone.
+// Called by mutators, which only the fuzzer uses.
 extern "C" size_t LLVMFuzzerMutate(
     uint8_t* /*data*/, size_t size, size_t /*max_size*/) {
   return size;
@@ -28,7 +29,7 @@ int main(int argc, char** argv) {
   for (const auto& name : names) {
     std::fprintf(stderr, "%s\n", name.c_str());
     const std::string bytes = tandem::read_file(folder + name);
-    // Of its exact size, so that a sanitizer sees a read beyond it.
+    // A buffer of the exact size, so that a sanitizer detects a read past its end.
     const std::vector<uint8_t> input(bytes.begin(), bytes.end());
     LLVMFuzzerTestOneInput(input.data(), input.size());
   }

@@ -10,7 +10,7 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 namespace tandem::fuzz {
 
-/// The whole frames at the front of `bytes`, which keeps the rest.
+/// Removes and returns the whole frames at the front of `bytes`.
 inline std::vector<std::string> take_frames(std::string& bytes) {
   std::vector<std::string> frames;
   while (bytes.size() >= 4) {
@@ -31,8 +31,8 @@ inline void mutate(std::string& text) {
       LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(text.data()), size, text.size()));
 }
 
-/// Changes one frame so that its lengths still fit, which changes of single bytes
-/// hardly ever do: another operation, a text more or less, other texts.
+/// Changes one frame and keeps its lengths valid, which changes of single bytes rarely
+/// do: another operation, one text more or less, other texts.
 inline std::string mutated_frame(const std::string& frame, std::minstd_rand& random) {
   store_protocol::Request request;
   std::string changed = frame;
