@@ -38,9 +38,11 @@ class CommError : public Error {
       const std::string& operation, const std::string& cause,
       std::optional<int> peer = std::nullopt);
 
+  /// The backend's message.
   const std::string& cause() const {
     return cause_;
   }
+  /// The rank that failed, if it is known.
   std::optional<int> peer() const {
     return peer_;
   }

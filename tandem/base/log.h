@@ -15,9 +15,16 @@ void set_thread_rank(int rank, int world_size);
 /// Returns the rank of the calling thread, 0 if it was not set.
 int thread_rank();
 
+/// Logs details for debugging.
 void log_debug(const std::string& message);
+
+/// Logs progress, on rank 0 only.
 void log_info(const std::string& message);
+
+/// Logs a warning, once per process for each message.
 void log_warning(const std::string& message);
+
+/// Logs an error.
 void log_error(const std::string& message);
 
 }  // namespace tandem

@@ -128,8 +128,8 @@ void reserve_standard_streams() {
     if (open("/dev/null", O_RDONLY) < 0) {
       throw Error(
           "[files] descriptor " + std::to_string(fd) +
-          " is closed and '/dev/null' cannot take its place: " + std::strerror(errno) +
-          "; open one of the two");
+          " is closed and '/dev/null' cannot be opened instead: " +
+          std::strerror(errno) + "; open the descriptor, or make /dev/null readable");
     }
   }
 }

@@ -6,7 +6,7 @@
 namespace tandem {
 
 /// Returns the seconds since the program began: since the start of tandem's launcher if
-/// it started this rank, else since the start of this process.
+/// it started this rank, otherwise since the start of this process.
 double program_seconds();
 
 /// Returns the environment variable by which a launcher passes its start time to its

@@ -45,8 +45,7 @@ T number_in(const std::string& name, const std::string& text, T least, T most) {
   if (!value || *value < least || *value > most) {
     throw ConfigError(
         "[env] " + name + " is '" + text + "', expected a whole number from " +
-        std::to_string(least) + " to " + std::to_string(most) + "; set " + name +
-        " to one");
+        std::to_string(least) + " to " + std::to_string(most) + "; correct it");
   }
   return *value;
 }
@@ -55,8 +54,9 @@ int required(const GetEnv& get, const std::string& name, int least, int most) {
   const auto text = get(name);
   if (!text) {
     throw ConfigError(
-        "[env] environment variable " + name +
-        " expected, but not set; set it, or unset the launcher's other variables");
+        "[env] " + name +
+        " is not set, but other variables of a launcher are; set it, or unset the "
+        "others");
   }
   return number_in(name, *text, least, most);
 }
@@ -135,7 +135,7 @@ void read_master(const LauncherNames& names, const GetEnv& get, RankEnv& env) {
   if (const auto addr = get("MASTER_ADDR")) {
     if (addr->empty()) {
       throw ConfigError(
-          "[env] MASTER_ADDR is empty, expected a host; set it to rank 0's");
+          "[env] MASTER_ADDR is empty, expected the host of rank 0; correct it");
     }
     env.master_addr = *addr;
   } else if (const auto nodes = slurm_nodes(get); slurm && nodes) {
@@ -162,13 +162,14 @@ void check_local(const RankEnv& env) {
   if (env.local_world_size > env.world_size) {
     throw ConfigError(
         "[env] LOCAL_WORLD_SIZE is " + std::to_string(env.local_world_size) +
-        ", but WORLD_SIZE only " + std::to_string(env.world_size) + "; correct one");
+        ", expected at most WORLD_SIZE, which is " + std::to_string(env.world_size) +
+        "; correct one of them");
   }
   if (env.local_rank >= env.local_world_size) {
     throw ConfigError(
         "[env] LOCAL_RANK is " + std::to_string(env.local_rank) + ", expected 0 to " +
         std::to_string(env.local_world_size - 1) + " for LOCAL_WORLD_SIZE " +
-        std::to_string(env.local_world_size) + "; correct one");
+        std::to_string(env.local_world_size) + "; correct one of them");
   }
 }
 

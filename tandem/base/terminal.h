@@ -13,7 +13,7 @@ bool is_terminal(int fd);
 enum class Emphasis { error, warning, result };
 
 /// Returns the text in red, yellow or bold if is_terminal(fd) and NO_COLOR is empty or
-/// not set, else the unchanged text.
+/// not set, otherwise the unchanged text.
 std::string emphasised(int fd, Emphasis emphasis, const std::string& text);
 
 }  // namespace tandem

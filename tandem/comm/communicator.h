@@ -80,19 +80,24 @@ struct CommStats {
 /// invalid root, peer or size.
 class Communicator {
  public:
+  /// For backends: `backend` is the backend's name.
   Communicator(int rank, int size, std::string backend)
       : rank_(rank), size_(size), backend_(std::move(backend)) {}
   virtual ~Communicator() = default;
 
+  /// This rank's number in the group, from 0.
   int rank() const {
     return rank_;
   }
+  /// Number of ranks in the group.
   int size() const {
     return size_;
   }
+  /// Name of the backend, such as "gloo".
   const std::string& backend() const {
     return backend_;
   }
+  /// Statistics of this rank's operations.
   const CommStats& stats() const {
     return stats_;
   }

@@ -139,7 +139,7 @@ DatasetSplits load_dataset(
   }
   if (!found && !file_exists(name_or_folder)) {
     throw ConfigError(
-        "[data] '" + name_or_folder + "' is neither a folder nor one of " +
+        "[data] data is '" + name_or_folder + "', expected a folder or one of " +
         join(names) + did_you_mean(name_or_folder, names));
   }
   if (!found) {

@@ -44,6 +44,7 @@ struct Dataset {
   // Hashes of the whole data set, also in a share; empty if they were not computed.
   DataHashes hashes;
 
+  /// Returns the bytes of an image.
   int64_t image_bytes() const {
     return channels * height * width;
   }

@@ -22,7 +22,7 @@ void check(const SamplerOptions& options) {
     throw ConfigError(
         "[data] shard is " + std::to_string(options.shard) +
         ", expected less than num_shards, which is " +
-        std::to_string(options.num_shards) + "; correct one");
+        std::to_string(options.num_shards) + "; correct one of them");
   }
   if (options.blocks < 1 || options.size % options.blocks != 0 ||
       options.first_position % options.blocks != 0) {

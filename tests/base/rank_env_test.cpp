@@ -271,7 +271,7 @@ TEST(RankEnv, NamesTheMissingVariable) {
 TEST(RankEnv, RejectsAWorldSizeWithoutARank) {
   EXPECT_THAT(
       refusal(without(kTorchrun, "RANK")),
-      HasSubstr("environment variable RANK expected, but not set"));
+      HasSubstr("RANK is not set, but other variables of a launcher are"));
   // Exported manually for the ranks of another launcher.
   EXPECT_EQ(read(with(kOpenMpi, {{"WORLD_SIZE", "6"}}))->source, "openmpi");
 }
@@ -306,7 +306,7 @@ TEST(RankEnv, RejectsNumbersOutOfRange) {
       HasSubstr("LOCAL_RANK is 4, expected 0 to 3 for LOCAL_WORLD_SIZE 4"));
   EXPECT_THAT(
       refusal(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}})),
-      HasSubstr("LOCAL_WORLD_SIZE is 9, but WORLD_SIZE only 8"));
+      HasSubstr("LOCAL_WORLD_SIZE is 9, expected at most WORLD_SIZE, which is 8"));
   EXPECT_THAT(
       refusal(with(kTorchrun, {{"MASTER_ADDR", ""}})),
       HasSubstr("MASTER_ADDR is empty"));

@@ -176,7 +176,7 @@ std::string StoreClient::call(
                                "the store is full: it holds at most {} MiB",
                                store_protocol::kMostTableBytes >> 20));
     default:
-      throw CommError("store " + what, "the store refused the request");
+      throw CommError("store " + what, "the store rejected the request");
   }
 }
 

@@ -124,7 +124,7 @@ std::string ShmRegion::address() const {
 void ShmRegion::enter(int rank) {
   struct flock lock = lock_of(rank);
   if (fcntl(fd_, F_OFD_SETLK, &lock) != 0) {
-    refuse("lock rank " + std::to_string(rank) + "'s place");
+    refuse("lock the byte of rank " + std::to_string(rank));
   }
   rank_ = rank;
   block(rank).pid = getpid();
