@@ -1,5 +1,8 @@
-// A network of your own in tandem's trainer: everything `tandem train` does.
+// Trains your own network with tandem's trainer. The trainer does everything that
+// `tandem train` does: it reads a recipe, reports, evaluates and saves checkpoints.
+//
 //   tandem launch --nproc-per-node 2 ./custom_model [recipe.toml]
+
 #include <tandem/tandem.h>
 #include <torch/nn.h>
 
@@ -7,6 +10,7 @@
 
 namespace nn = torch::nn;
 
+// A residual block: two convolutions with batch norm, added to the input.
 struct BlockImpl : nn::Module {
   explicit BlockImpl(int64_t size) {
     const auto conv = nn::Conv2dOptions(size, size, 3).padding(1).bias(false);
@@ -32,7 +36,7 @@ int main(int argc, char** argv) try {
   if (argc > 1) {
     tandem::read_recipe(config, argv[1]);
   }
-  torch::manual_seed(1);  // else each run begins with other weights
+  torch::manual_seed(1);  // Every run starts with the same weights.
   nn::Sequential net(
       nn::Conv2d(nn::Conv2dOptions(1, 8, 3).stride(2).padding(1).bias(false)),
       nn::BatchNorm2d(8), nn::ReLU(), Block(8), nn::MaxPool2d(2), Block(8),

@@ -1,5 +1,5 @@
-// A program that a launcher starts n times, like document 002's train.py: a linear
-// layer, mean squared error, SGD, ten steps on random numbers.
+// A program that a launcher starts once per rank, like train.py of tutorial 002: a
+// linear layer, mean squared error, SGD, ten steps on random numbers.
 //
 //   tandem launch --nproc-per-node 2 ./launch
 //   torchrun --standalone --nproc-per-node 2 --no-python ./launch
@@ -19,7 +19,7 @@ int main() {
     tandem::DistributedDataParallel ddp(*model, *run.comm);
     torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.001));
 
-    torch::manual_seed(rank);  // every rank its own data
+    torch::manual_seed(rank);  // Each rank has its own data.
     for (int epoch = 0; epoch < 10; ++epoch) {
       optimizer.zero_grad();
       const auto outputs = model->forward(torch::randn({20, 10}));

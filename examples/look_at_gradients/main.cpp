@@ -1,8 +1,8 @@
-// What document 003 looks at on its way to data parallelism: a parameter's gradient
-// before and after backward, on each rank before and after the ranks exchange theirs,
-// and the parameter after the step. First with an exchange written by hand, then with
-// DistributedDataParallel, which gives the same. The document's optimizer, Adadelta, is
-// not in LibTorch; this takes SGD.
+// Prints a parameter and its gradient on each rank during one step, as tutorial 003
+// does: before and after backward, after the ranks average gradients, and after the
+// optimizer's step. A hand-written all-reduce comes first. DistributedDataParallel then
+// gives the same values. LibTorch does not have the tutorial's optimizer, Adadelta, so
+// this example uses SGD.
 //
 //   ./look_at_gradients [RANKS]
 
@@ -17,7 +17,7 @@ namespace {
 
 namespace F = torch::nn::functional;
 
-// The document's Net.
+// The network of tutorial 003.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     register_module("conv1", conv1);
@@ -42,13 +42,13 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// All ranks begin with the same weights.
+// All ranks start with the same weights.
 Net make_net() {
   torch::manual_seed(1);
   return {};
 }
 
-// Each rank has a batch and dropout of its own, the same ones in every call.
+// Each rank has its own batch and its own dropout mask; every call uses the same mask.
 torch::Tensor loss_of(Net& net, const tandem::Batch& batch, int rank) {
   torch::manual_seed(2 + rank);
   return F::nll_loss(net->forward(batch.inputs), batch.targets);
@@ -61,7 +61,7 @@ void average_gradients(Net& net, tandem::Communicator& comm) {
   }
 }
 
-// Rank 0 prints what all have, so that the lines come in order.
+// Rank 0 prints the values of all ranks, so that the lines are in order.
 void show(const char* title, const torch::Tensor& mine, tandem::Communicator& comm) {
   const auto all = comm.stack(mine.detach().flatten());
   if (comm.rank() != 0) {
@@ -92,7 +92,7 @@ void say(const char* text, const torch::Tensor& param, tandem::Communicator& com
   }
 }
 
-// Ends with the parameter after a step.
+// Returns the parameter after a step with average_gradients().
 torch::Tensor exchange_by_hand(
     const tandem::Batch& batch, tandem::Communicator& comm, torch::Tensor& gradient) {
   Net net = make_net();
@@ -111,6 +111,7 @@ torch::Tensor exchange_by_hand(
   return param.detach();
 }
 
+// Returns the parameter after a step with DistributedDataParallel.
 torch::Tensor exchange_by_ddp(
     const tandem::Batch& batch, tandem::Communicator& comm, torch::Tensor& gradient) {
   Net net = make_net();
@@ -146,7 +147,7 @@ void look(tandem::Communicator& comm) {
   const auto after_ddp = exchange_by_ddp(batch, comm, by_ddp);
   if (comm.rank() == 0) {
     std::printf(
-        "\nby hand and by DistributedDataParallel: gradients differ by %g and "
+        "\naverage_gradients and DistributedDataParallel: gradients differ by %g and "
         "parameters by %g\n",
         (by_hand - by_ddp).abs().max().item<double>(),
         (after_hand - after_ddp).abs().max().item<double>());

@@ -1,8 +1,11 @@
-// A run that your program watches: a loss of your own, lines of your own, an end of
-// your own, early stopping, the best checkpoint. And its evaluation, by the same
-// program, since only it knows the model.
+// An observer follows a run: it prints its own lines and stops the run at 92 % test
+// accuracy. The run uses a custom model and loss, early stopping, and keeps the best
+// checkpoint.
 //
 //   tandem launch --nproc-per-node 2 ./observer runs/observed
+//
+// Only this program can build the model, so it also evaluates the checkpoint:
+//
 //   ./observer --eval runs/observed/checkpoints/best
 
 #include <tandem/tandem.h>
@@ -14,14 +17,14 @@
 namespace {
 
 std::unique_ptr<tandem::Model> make_perceptron() {
-  torch::manual_seed(1);  // else each run begins with other weights
+  torch::manual_seed(1);  // Every run starts with the same weights.
   return tandem::make_module_model(torch::nn::Sequential(
       torch::nn::Flatten(), torch::nn::Linear(784, 64), torch::nn::ReLU(),
       torch::nn::Linear(64, 10)));
 }
 
-// Cross-entropy with smoothed labels, added up over the samples: tandem divides by the
-// samples of all ranks.
+// Cross-entropy with smoothed labels, summed over the samples. tandem divides the sum
+// by the number of samples of all ranks.
 at::Tensor smoothed_loss(const at::Tensor& outputs, const at::Tensor& targets) {
   const auto options =
       torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(0.1).reduction(
@@ -39,11 +42,11 @@ class Watcher : public tandem::Observer {
   }
   tandem::Next on_epoch(const tandem::EpochReport& epoch) override {
     std::printf(
-        "rank %d, epoch %d: loss %.4f, %.0f samples of its own\n", rank_,
+        "rank %d, epoch %d: loss %.4f, %.0f samples of this rank\n", rank_,
         static_cast<int>(epoch.epoch) + 1, epoch.loss, samples_);
     return tandem::Next::proceed;
   }
-  // Good enough: the run ends here, on all ranks.
+  // If one rank returns stop, the run ends on all ranks.
   tandem::Next on_evaluation(const tandem::TestReport& test) override {
     return test.accuracy() >= 92 ? tandem::Next::stop : tandem::Next::proceed;
   }

@@ -1,5 +1,4 @@
-// A hand-written LibTorch loop, made data-parallel by the three lines marked
-// (1), (2) and (3).
+// A LibTorch training loop. The lines marked (1), (2) and (3) make it data-parallel.
 //
 //   tandem launch --nproc-per-node 2 ./own_loop [EPOCHS] [SAMPLES]
 
@@ -14,7 +13,7 @@ int main(int argc, char** argv) {
   const int64_t epochs = argc > 1 ? std::atoll(argv[1]) : 1;
   const int64_t samples = argc > 2 ? std::atoll(argv[2]) : 60'000;
   const auto data = tandem::load_dataset("digits", samples).train;
-  auto run = tandem::join_run();  // (1) meet the other ranks
+  auto run = tandem::join_run();  // (1) join the other ranks
 
   torch::nn::Sequential net(
       torch::nn::Flatten(), torch::nn::Linear(784, 128), torch::nn::ReLU(),
@@ -22,8 +21,9 @@ int main(int argc, char** argv) {
   tandem::DistributedDataParallel ddp(*net, *run.comm);  // (2) average gradients
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05));
 
-  tandem::SamplerOptions shard;
-  shard.num_shards = run.comm->size(), shard.shard = run.comm->rank();  // (3) our share
+  tandem::SamplerOptions shard;  // (3) read this rank's part of the samples
+  shard.num_shards = run.comm->size();
+  shard.shard = run.comm->rank();
   tandem::Loader loader(data, shard, {});
 
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {

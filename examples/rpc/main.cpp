@@ -1,5 +1,5 @@
-// One program requests a service from another: all other ranks send requests to rank 0,
-// which squares tensors and counts the requests.
+// Ranks call a service of another rank: all other ranks send requests to rank 0, which
+// squares tensors and counts the requests.
 //
 //   tandem launch --nproc-per-node 3 ./rpc
 

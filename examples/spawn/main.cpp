@@ -1,4 +1,4 @@
-// A program that starts its own ranks, like document 002's train_spawn.py: a linear
+// A program that starts its own ranks, like train_spawn.py of tutorial 002: a linear
 // layer, mean squared error, SGD, ten steps on random numbers.
 //
 //   ./spawn [RANKS]
@@ -17,7 +17,7 @@ void train(tandem::Communicator& comm) {
   tandem::DistributedDataParallel ddp(*model, comm);
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.001));
 
-  torch::manual_seed(comm.rank());  // every rank its own data
+  torch::manual_seed(comm.rank());  // Each rank has its own data.
   for (int epoch = 0; epoch < 10; ++epoch) {
     optimizer.zero_grad();
     const auto outputs = model->forward(torch::randn({20, 10}));
@@ -34,7 +34,7 @@ void train(tandem::Communicator& comm) {
 int main(int argc, char** argv) {
   try {
     const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
-    tandem::spawn(ranks, train);  // ranks end here; only the parent goes on
+    tandem::spawn(ranks, train);  // Returns in the parent only; ranks exit here.
     std::printf("%d ranks have ended\n", ranks);
     return 0;
   } catch (const std::exception& error) {
