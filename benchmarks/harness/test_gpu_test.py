@@ -20,7 +20,7 @@ def last_line(*arguments):
 class GpuTest(unittest.TestCase):
     def test_bad_arguments_are_named(self):
         for arguments, expected in (
-                (["--only", "biuld"], "unknown part 'biuld', expected build, test, recipes"),
+                (["--only", "biuld"], "--only has 'biuld', expected build, test, recipes"),
                 (["--only", "build", "--torch", "/nowhere"], "--torch is '/nowhere', expected")):
             code, line = last_line(*arguments)
             self.assertEqual(code, 2)
