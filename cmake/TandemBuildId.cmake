@@ -1,4 +1,4 @@
-# Writes build_id.cpp: the version, and a hash of what the library is built from. Run as
+# Writes build_id.cpp with the version and a hash of the library's sources. Usage:
 #   cmake -DROOT=... -DVERSION=... -DTORCH=... -DOUT=... -P TandemBuildId.cmake
 file(GLOB_RECURSE sources RELATIVE ${ROOT}
   ${ROOT}/tandem/*.cpp ${ROOT}/tandem/*.cu ${ROOT}/tandem/*.h)

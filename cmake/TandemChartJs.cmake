@@ -1,8 +1,8 @@
-# TANDEM_CHART_JS: Chart.js, minified, which reports embed. Its API changes with every major
-# version; app/report/report.js is written for the version of Debian 12 and 13.
+# Sets TANDEM_CHART_JS to the minified Chart.js, which reports embed. Its API changes with
+# each major version; app/report/report.js needs the version of Debian 12 and 13.
 
 set(wanted 3.9)
-# A script suits every processor, so it is not searched for in a cross build's root.
+# The script is the same for every processor, so a cross build uses the host's.
 find_file(TANDEM_CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js
           NO_CMAKE_FIND_ROOT_PATH
           DOC "Chart.js ${wanted}, minified")

@@ -1,22 +1,23 @@
-# libtandem_cuda.so (tandem/comm/cuda/cuda_library.h), with a LibTorch for CUDA: loaded at
-# run time for --device cuda, so that a run on CPUs does not load half a gigabyte of CUDA.
+# Builds libtandem_cuda.so (tandem/comm/cuda/cuda_library.h) if LibTorch has CUDA. The worker
+# loads it for --device cuda, so a run on CPUs does not load half a gigabyte of CUDA.
 
-# nccl.h must have the version of the NCCL that LibTorch loads: the wheel's own.
+# nccl.h must have the version of the NCCL that LibTorch loads, so the wheel's comes first.
 file(GLOB wheel_nccl ${TORCH_INSTALL_PREFIX}/../nvidia/nccl/include)
 find_path(TANDEM_NCCL_INCLUDE nccl.h PATHS ${wheel_nccl} NO_DEFAULT_PATH
-          DOC "NCCL's header, of LibTorch's NCCL")
+          DOC "Folder of nccl.h, of the version that LibTorch uses")
 find_path(TANDEM_NCCL_INCLUDE nccl.h PATHS ${CUDAToolkit_INCLUDE_DIRS})
 find_path(TANDEM_CUDA_INCLUDE cuda_runtime_api.h
-          HINTS ${CUDAToolkit_INCLUDE_DIRS} /usr/local/cuda/include DOC "CUDA's headers")
+          HINTS ${CUDAToolkit_INCLUDE_DIRS} /usr/local/cuda/include
+          DOC "Folder of CUDA's headers")
 if(NOT TANDEM_NCCL_INCLUDE OR NOT TANDEM_CUDA_INCLUDE)
-  message(STATUS "nccl.h or CUDA's headers were not found, so this build has no "
-                 "--device cuda; set TANDEM_NCCL_INCLUDE and TANDEM_CUDA_INCLUDE")
+  message(STATUS "This build has no --device cuda, since nccl.h or CUDA's headers are "
+                 "missing; set TANDEM_NCCL_INCLUDE and TANDEM_CUDA_INCLUDE")
   return()
 endif()
 
 add_library(tandem_cuda MODULE ${PROJECT_SOURCE_DIR}/tandem/comm/cuda/cuda_plugin.cpp)
 set_target_properties(tandem_cuda PROPERTIES
-  # Where the worker looks for it.
+  # The worker searches its own folder.
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
   CXX_VISIBILITY_PRESET hidden)
 target_compile_definitions(tandem_cuda PRIVATE USE_C10D_NCCL)

@@ -1,5 +1,6 @@
-# tandem_embed(TARGET NAME FILE): const std::string_view NAME in tandem::app, the file's
-# bytes, declared by whoever uses it. As a script it writes that source.
+# tandem_embed(TARGET NAME FILE) defines const std::string_view tandem::app::NAME, which
+# contains the file's bytes; sources that use it declare it. Run as a script, this file
+# writes the source with the definition.
 
 if(CMAKE_SCRIPT_MODE_FILE)
   file(READ ${FILE} bytes HEX)

@@ -1,10 +1,10 @@
-# Finds oneDNN. tandem_use_onednn(TARGET SOURCE...): for sources that include dnnl.hpp.
+# Finds oneDNN. tandem_use_onednn(TARGET SOURCE...) is for sources that include dnnl.hpp.
 
-# Its CMake package wants OpenCL, which nothing here needs.
+# oneDNN's CMake package requires OpenCL, which tandem does not use.
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 if(TANDEM_TORCH_PYTHON)
-  # LibTorch's include directory has the headers of the oneDNN inside it, which exports no
-  # functions. A directory with those of ours alone comes before it.
+  # LibTorch's include directory has headers of the oneDNN inside LibTorch, which exports no
+  # functions. So a directory with only the system's headers comes before it.
   find_path(DNNL_INCLUDE_DIR dnnl_version.h PATHS /usr/include NO_DEFAULT_PATH REQUIRED)
   set(TANDEM_ONEDNN_HEADERS ${CMAKE_BINARY_DIR}/onednn)
   file(GLOB headers ${DNNL_INCLUDE_DIR}/dnnl*)
@@ -22,7 +22,7 @@ function(tandem_use_onednn target)
   endif()
   target_include_directories(${target} SYSTEM BEFORE PRIVATE ${TANDEM_ONEDNN_HEADERS})
   target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
-  # What dnnl.hpp defines inline must not take the place of LibTorch's.
+  # Inline functions of dnnl.hpp must not replace LibTorch's.
   set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -fvisibility=hidden)
   set_property(SOURCE ${ARGN} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endfunction()

@@ -1,8 +1,8 @@
-# cpack: Debian's packages `tandem` and `libtandem-dev`; scripts/package runs it in the
-# preset `package`.
+# Configures CPack for the Debian packages `tandem` and `libtandem-dev`. scripts/package runs
+# it in the preset `package`.
 
-# Version and maintainer are those of packaging/changelog's newest entry; a package of
-# Debian's own would have a later revision (-1).
+# The newest entry of packaging/changelog gives version and maintainer. Its revision sorts
+# before -1, the first revision of an official Debian package.
 set(changelog ${PROJECT_SOURCE_DIR}/packaging/changelog)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   ${changelog} ${PROJECT_SOURCE_DIR}/CHANGELOG.md)
@@ -10,7 +10,7 @@ file(READ ${changelog} text)
 if(NOT text MATCHES "^tandem \\(([^)]+)-([^)-]+)\\)" OR
    NOT CMAKE_MATCH_1 STREQUAL PROJECT_VERSION)
   message(FATAL_ERROR
-    "packaging/changelog does not begin with version ${PROJECT_VERSION}; add an entry")
+    "packaging/changelog does not begin with version ${PROJECT_VERSION}; add an entry for it")
 endif()
 set(CPACK_DEBIAN_PACKAGE_RELEASE ${CMAKE_MATCH_2})
 string(REGEX MATCH "\n -- ([^\n]+>)  " ignored "${text}")
@@ -42,27 +42,27 @@ set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/TandemStrip.cmake)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
   OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-# Else it stands in front of both descriptions.
+# CPack would put a summary before both descriptions.
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")
 
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME tandem)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
-# LibTorch is content with the reference BLAS, which is many times slower.
+# LibTorch also accepts the reference BLAS, which is many times slower.
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libopenblas0-pthread | libopenblas0 | libmkl-rt")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "ca-certificates, openmpi-bin")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS libtandem-dev)
 set(CPACK_DEBIAN_RUNTIME_DESCRIPTION
 "distributed training of neural networks with LibTorch
-Trains on several processes, threads or hosts: data parallel, averaging,
-Hogwild, parameter server and pipelines, each described by a recipe. Compares
-and predicts them, saves checkpoints that Python reads, and starts programs
-that use LibTorch as torchrun does.")
+Trains on several processes, threads or hosts. A recipe describes a run:
+data parallel, local SGD, Hogwild, parameter server or pipeline. The program
+also compares recipes, predicts their speed, saves checkpoints that Python
+reads, and starts other LibTorch programs as torchrun does.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libtandem-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
-# What tandemConfig.cmake and tandem.pc look for. A static library fits the LibTorch
-# that it was compiled against, and no other.
+# tandemConfig.cmake and tandem.pc need these packages. The static library works only with
+# the LibTorch that it was compiled against.
 string(REGEX MATCH "^[0-9]+[.]([0-9]+)" torch ${Torch_VERSION})
 math(EXPR next "${CMAKE_MATCH_1} + 1")
 string(REGEX REPLACE "[0-9]+$" ${next} next_torch ${torch})
@@ -77,8 +77,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS "libopenblas0-pthread, tandem")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "cmake, pkg-config")
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
 "distributed training of neural networks - development files
-Headers, static libraries and examples of tandem, for LibTorch programs of
-one's own that train on several ranks. find_package(tandem) and
-pkg-config tandem find them.")
+Headers, static libraries and examples of tandem, to build LibTorch programs
+that train on several ranks. find_package(tandem) and pkg-config find them.")
 
 include(CPack)

@@ -1,4 +1,4 @@
-# Run by cpack before it makes packages: takes out what dh_strip does.
+# CPack runs this script before it makes packages. It strips the same sections as dh_strip.
 
 file(GLOB_RECURSE programs
   ${CPACK_TEMPORARY_DIRECTORY}/*/usr/bin/* ${CPACK_TEMPORARY_DIRECTORY}/*/usr/libexec/*)

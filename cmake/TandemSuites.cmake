@@ -1,15 +1,15 @@
-# Read by CTest when it starts, with `ctest -C suites` only: makes one test of four suites
-# of a program, beside those of each TEST that gtest_discover_tests() makes.
+# CTest reads this file when it starts. With `ctest -C suites` it adds tests that each run
+# four suites of a program, next to gtest_discover_tests(), which adds a test per TEST.
 #
-# Loading LibTorch takes longer than most suites, so a thousand processes of one test
-# each would spend their time on that. Each process leaves what its tests gave in
-# ${results}/NAME.xml, which scripts/summarise-tests counts.
+# Loading LibTorch takes longer than most suites, so a process per TEST would waste most of
+# the time. Each process writes its results to ${results}/NAME.xml, which
+# scripts/summarise-tests counts.
 #
-# Set before it is included: program, emulator (of another processor, or empty), results,
-# label, timeout, environment. The variable TANDEM_LEFT_OUT may name tests, as
-# GoogleTest's filters do.
+# The includer sets program, emulator (of another processor, or empty), results, label,
+# timeout and environment. The environment variable TANDEM_LEFT_OUT excludes tests by a
+# filter of GoogleTest.
 
-# CTest sets no policies, and would take "suites" for the variable below.
+# CTest sets no policies. An old policy would expand "suites" as the variable below.
 cmake_policy(VERSION 3.25)
 if(NOT CTEST_CONFIGURATION_TYPE STREQUAL "suites" OR NOT EXISTS "${program}")
   return()

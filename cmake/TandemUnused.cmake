@@ -1,11 +1,12 @@
-# tandem_skip_unused(PROGRAM...): a program that links Debian's LibTorch starts in 0.6 of the
-# time, until it is installed. That LibTorch names OpenCV and FFmpeg as libraries
-# that it needs, and uses not one symbol of them; they bring 190 others. The program finds an
-# empty library under each of these names, in ${CMAKE_BINARY_DIR}/unused; without that folder
-# it loads the real ones. Not for programs that use OpenCV or FFmpeg themselves.
+# tandem_skip_unused(PROGRAM...) reduces the start-up time of a program that links Debian's
+# LibTorch to 60 %, until the program is installed. That LibTorch lists OpenCV and FFmpeg as
+# dependencies, but uses no symbol of them; they load 190 further libraries. The program finds
+# an empty library under each of these names in ${CMAKE_BINARY_DIR}/unused. If the folder is
+# missing, the program loads the real libraries. Do not use this function for programs that
+# use OpenCV or FFmpeg.
 
-# The folder of empty libraries, made by the target tandem_empty; "" where LibTorch names no
-# library in vain.
+# Returns the folder of empty libraries, which the target tandem_empty makes, or "" if LibTorch
+# lists no unused library.
 function(tandem_unused_folder out)
   get_property(known GLOBAL PROPERTY TANDEM_UNUSED_FOLDER SET)
   if(NOT known)
@@ -28,14 +29,14 @@ endfunction()
 
 function(tandem_add_empty folder)
   list(LENGTH ARGN count)
-  message(STATUS "Not loaded: ${count} libraries that LibTorch names but does not use")
+  message(STATUS "Programs skip ${count} libraries that LibTorch lists but does not use")
   file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/tandem_empty.cpp CONTENT "")
   add_library(tandem_empty SHARED ${CMAKE_BINARY_DIR}/tandem_empty.cpp)
   set_target_properties(tandem_empty PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${folder})
-  # Debian's checks want a library to need at least the C library, and to be bound at once.
+  # lintian requires that a library links the C library and is bound at once.
   target_link_options(tandem_empty PRIVATE
     -nodefaultlibs -Wl,--no-as-needed -lc -Wl,-z,relro,-z,now)
-  # For the loader, links to one file are one library of several names.
+  # The loader loads a file with several links only once.
   foreach(name IN LISTS ARGN)
     add_custom_command(TARGET tandem_empty POST_BUILD VERBATIM
       COMMAND ${CMAKE_COMMAND} -E create_symlink
@@ -51,8 +52,8 @@ function(tandem_skip_unused)
   foreach(program IN LISTS ARGN)
     add_dependencies(${program} tandem_empty)
     set_property(TARGET ${program} APPEND PROPERTY BUILD_RPATH ${folder})
-    # As a RUNPATH it would be for what the program itself names, not for what LibTorch
-    # does. An RPATH is searched before LD_LIBRARY_PATH.
+    # A RUNPATH applies only to the program's direct dependencies. An RPATH applies to
+    # LibTorch's, too; the loader searches it before LD_LIBRARY_PATH.
     target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
   endforeach()
 endfunction()

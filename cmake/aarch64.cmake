@@ -1,5 +1,5 @@
-# A toolchain file: Debian's cross compiler for arm64, and arm64's packages in a folder
-# of their own, which `scripts/setup --arm` fills.
+# Toolchain file for Debian's cross compiler for arm64. Packages of arm64 are in a separate
+# folder, which `scripts/setup --arm` fills.
 
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
@@ -16,10 +16,10 @@ set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 
-# Its compiler wrapper, which CMake would ask, does not run here.
+# CMake would run MPI's compiler wrapper, which is a program for arm64.
 set(MPI_CXX_LIB_NAMES mpi)
 set(MPI_mpi_LIBRARY ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/libmpi.so.40)
 set(MPI_CXX_HEADER_DIR ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/openmpi/include)
 
-# CTest runs the tests under it.
+# CTest runs tests under this emulator.
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${CMAKE_SYSROOT})
