@@ -5,23 +5,25 @@
 
 namespace tandem {
 
-/// The root of the repository and of its build, as absolute paths. One file knows them,
-/// so that a compiler cache serves all other tests wherever the repository lies.
+/// Absolute path of the repository's root. Only places.cpp contains the path, so that a
+/// compiler cache can share the other objects between checkouts.
 const std::string& source_dir();
+
+/// Absolute path of the build folder.
 const std::string& binary_dir();
 
-/// A program of this build.
+/// Path of a program of this build.
 inline std::string program(const std::string& name = "tandem") {
   return binary_dir() + "/bin/" + name;
 }
 
-/// What tests of processes and launches run in a process of its own.
+/// Path of the program that tests of processes and launches start.
 inline std::string helper() {
   return program("launch_helper");
 }
 
 /// Copies of programs of this build, in a folder below /tmp that every user can enter.
-/// A checkout may be below a directory of mode 0700. Removed with the object.
+/// (A checkout may be below a directory of mode 0700.) The destructor removes them.
 class PublicPrograms {
  public:
   explicit PublicPrograms(const std::vector<std::string>& names);
@@ -29,7 +31,7 @@ class PublicPrograms {
   PublicPrograms(const PublicPrograms&) = delete;
   PublicPrograms& operator=(const PublicPrograms&) = delete;
 
-  /// The path of a copy.
+  /// Path of the copy of a program.
   std::string operator/(const std::string& name) const {
     return folder_ + "/" + name;
   }

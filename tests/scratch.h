@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// A directory of a test's own; it goes away with all that is in it.
+/// A private directory for a test. The destructor removes it with its contents.
 class Scratch {
  public:
   Scratch() = default;

@@ -1,4 +1,4 @@
-# Compiles dropped_results.cpp and compares the compiler's warnings with the marks in it:
+# Compiles dropped_results.cpp and compares the compiler's warnings with its marked lines.
 #   cmake -Dsource=FILE -P dropped_results.cmake -- COMPILER FLAG...
 set(command)
 foreach(i RANGE 5 ${CMAKE_ARGC})
@@ -12,7 +12,7 @@ if(failed)
 endif()
 
 file(READ ${source} text)
-# Brackets and semicolons would change how CMake divides a list.
+# CMake does not split a list at semicolons between brackets, so both are removed.
 string(REGEX REPLACE "[][;]" "" text "${text}")
 string(REPLACE "\n" ";" lines "${text}")
 set(number 0)
@@ -22,9 +22,9 @@ foreach(line IN LISTS lines)
   string(REGEX MATCH "// dropped$" marked "${line}")
   string(REGEX MATCH "\\.cpp:${number}:[^\n]*nodiscard" reported "${output}")
   if(marked AND NOT reported)
-    string(APPEND mistakes "\nline ${number}: no warning: ${line}")
+    string(APPEND mistakes "\nline ${number} is marked, but has no warning: ${line}")
   elseif(reported AND NOT marked)
-    string(APPEND mistakes "\nline ${number}: a warning, but no mark: ${line}")
+    string(APPEND mistakes "\nline ${number} has a warning, but no mark: ${line}")
   endif()
 endforeach()
 if(mistakes)

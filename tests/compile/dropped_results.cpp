@@ -1,5 +1,5 @@
-// Never linked: dropped_results.cmake expects a warning for each line marked "dropped",
-// and for no other line.
+// dropped_results.cmake compiles this file, and expects a warning for each line marked
+// "dropped" and for no other line.
 
 #include "tandem/tandem.h"
 
