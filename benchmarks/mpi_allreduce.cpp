@@ -1,5 +1,6 @@
-// MPI_Allreduce of float32, in place, measured as `tandem bench allreduce` measures
-// ours: a barrier, then the slowest rank's time of each operation.
+// Measures MPI_Allreduce of float32, in place, in the same way as `tandem bench
+// allreduce` measures tandem's backends: after a barrier, the slowest rank's time of
+// each operation.
 //
 //   mpirun -np 2 bench_mpi_allreduce BYTES... [--repeats N]
 //

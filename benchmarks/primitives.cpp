@@ -1,12 +1,12 @@
-// The fastest bare oneDNN primitives for the convolutions and matrix products of
-// `net`: what a step made of stock primitives cannot beat.
+// Measures oneDNN's primitives for the convolutions and matrix products of `net`. Their
+// sum is a lower bound of a step that consists of these primitives.
 //
 //   bench_primitives [--batch 64] [--precision fp32|bf16] [--repeats 30]
 //
-// As many threads as OMP_NUM_THREADS says. Prints one JSON object: milliseconds of each
-// primitive by algorithm, and the sum of the fastest. Values are normal deviates;
-// denormals are flushed. Layouts are those that each primitive likes best, so no
-// reorder is in a time.
+// OMP_NUM_THREADS sets the number of threads. Prints one JSON object: milliseconds of
+// each primitive by algorithm, and the sum of the fastest. Values are normally
+// distributed; denormals are flushed. Each primitive chooses its layouts, so the times
+// contain no reorder.
 
 #include <fmt/core.h>
 #include <xmmintrin.h>
@@ -43,7 +43,7 @@ struct Options {
   int repeats = 30;
 };
 
-// A primitive ready to run, and where its time goes.
+// A primitive that is ready to run, and its measured times.
 struct Case {
   std::string layer;
   std::string direction;
@@ -120,7 +120,7 @@ class Cases {
     }
   }
 
-  // All cases in turn, so that what else the machine does falls on all alike.
+  // Runs all cases in turn, so that other load of the machine affects all equally.
   void measure() {
     for (int i = -kWarmup; i < options_.repeats; ++i) {
       for (auto& one : cases_) {
@@ -173,11 +173,11 @@ class Cases {
     try {
       add(std::move(one));
     } catch (const dnnl::error&) {
-      // As above: the other algorithm stands alone.
+      // This instruction set or data type has no such algorithm.
     }
   }
 
-  // Memory of a layout with normal deviates in it.
+  // Returns memory of a layout, filled with normally distributed values.
   dnnl::memory filled(const dnnl::memory::desc& desc) {
     dnnl::memory memory(desc, engine_);
     const auto bytes = desc.get_size();
@@ -234,7 +234,7 @@ class Cases {
          {DNNL_ARG_DIFF_SRC, filled(p.diff_src_desc())}});
   }
 
-  // c = a b, of m x k and k x n, in rows.
+  // Product of an m x k and a k x n matrix, row-major.
   void add_gemm(Case one, char a, char b, int64_t m, int64_t n, int64_t k) {
     const auto left = filled({{m, k}, Type::f32, Tag::ab});
     const auto right = filled({{k, n}, Type::f32, Tag::ab});

@@ -1,11 +1,11 @@
-// For how long a save of `net` (Adadelta) stops the training of one rank, beside a copy
-// of as many bytes in the same run, between the same steps: as many copies as saves.
+// Measures the time for which a save of `net` (Adadelta) stops training on one rank.
+// For comparison it copies the same number of bytes as often, between the saves of the
+// same run.
 //
-//   build/release/bin/bench_save_pause [FOLDER [SECONDS_OF_SAVING]]
+//   build/release/bin/bench_save_pause [FOLDER [SECONDS]]
 //
-// With SECONDS it saves after every step instead, for so long, and prints how much
-// memory and how many descriptors the process has: a minute after its start, and at its
-// end.
+// With SECONDS it saves after every step for that time. Every minute it prints the
+// memory and the number of open files of the process.
 
 #include <dirent.h>
 #include <fmt/core.h>
@@ -30,7 +30,7 @@ constexpr int64_t kSaves = 60;
 constexpr int64_t kStepsBetween = 50;
 constexpr int64_t kStepsOfEpoch = 100;
 constexpr int64_t kBatch = 16;
-// Parameters and Adadelta's two averages of each.
+// Parameters, and Adadelta's two averages for each.
 constexpr size_t kCopiedBytes = size_t{3} * 1'199'882 * sizeof(float);
 
 double seconds_since(Clock::time_point start) {
@@ -55,11 +55,11 @@ int open_files() {
     ++count;
   }
   closedir(folder);
-  // Itself, "." and "..".
+  // Without the opened folder, "." and "..".
   return count - 3;
 }
 
-// Copies as much as a save does, half-way between two of them.
+// Copies the same number of bytes as a save, half-way between two saves.
 class Copies : public tandem::Observer {
  public:
   tandem::Next on_step(const tandem::StepReport& step) override {
@@ -81,6 +81,7 @@ class Copies : public tandem::Observer {
   tandem::SavePauses times_;
 };
 
+// Prints memory and open files every minute, and stops the run after `seconds`.
 class Growth : public tandem::Observer {
  public:
   explicit Growth(double seconds) : seconds_(seconds) {}

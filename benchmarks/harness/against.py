@@ -1,9 +1,9 @@
-"""What changed since an earlier report: ratios of ratios."""
+"""Changes since an earlier report, as ratios of its figures."""
 import json
 
 
 def read_rows(path):
-    """Figures of an earlier .jsonl by what they are; exits when it is none."""
+    """The figures of an earlier .jsonl by name. Exits if the file has none."""
     rows = {}
     try:
         with open(path, encoding="utf-8") as file:
@@ -12,11 +12,11 @@ def read_rows(path):
                 if entry.get("kind") == "row" and "verdict" in entry:
                     rows[entry["what"]] = entry
     except (OSError, ValueError, AttributeError) as error:
-        raise SystemExit(f"bench: --against {path}: {error}; name a .jsonl that "
-                         "scripts/bench wrote") from error
+        raise SystemExit(f"bench: --against {path}: {error}; set it to a .jsonl "
+                         "that scripts/bench wrote") from error
     if not rows:
-        raise SystemExit(f"bench: --against {path}: no figures in it; name a .jsonl that "
-                         "scripts/bench wrote")
+        raise SystemExit(f"bench: --against {path}: it has no figures; set it to a "
+                         ".jsonl that scripts/bench wrote")
     return rows
 
 
@@ -25,14 +25,14 @@ def value_of(row):
 
 
 def change(now, before):
-    """(factor, whether it is beyond both spreads)."""
+    """Returns the factor, and whether the spreads do not overlap."""
     new, old = value_of(now), value_of(before)
     apart = new["p10"] > old["p90"] or new["p90"] < old["p10"]
     return new["median"] / old["median"], apart
 
 
 def text(rows, earlier):
-    """A table of the figures that both have; "" when there are none."""
+    """A table of the figures that both reports have."""
     lines = ["| measure | before | now | now / before | |", "| --- | --- | --- | --- | --- |"]
     for row in rows:
         before = earlier.get(row["what"])

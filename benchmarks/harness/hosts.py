@@ -1,5 +1,5 @@
-"""Hosts and a network between them, on one machine: network namespaces joined by a
-bridge in one more, whose ends may send at a given rate."""
+"""Several hosts and their network on one machine: network namespaces that a bridge in a
+further namespace connects, with a limited rate of each link."""
 import itertools
 import os
 import secrets
@@ -10,8 +10,8 @@ import time
 
 from measure import ENVIRONMENT, Failed, run
 
-# What may be sent at once is 2 ms of the rate: a step that begins with more than that
-# for nothing would see a faster link than it has.
+# The burst is 2 ms of the rate. With a larger burst, the beginning of each step would see a
+# faster link.
 SHAPE = "tbf rate {rate} burst {burst}kb latency 50ms"
 BURST_KB = {"1gbit": 256, "100mbit": 32}
 PORT = "29517"
@@ -19,8 +19,8 @@ numbers = itertools.count()
 
 
 class Hosts:
-    """A context in which `count` namespaces exist. `rate`: as tc takes it, of BURST_KB;
-    None for as fast as memory. Needs root."""
+    """A context in which `count` namespaces exist. `rate` is a key of BURST_KB, or None for
+    the speed of memory. Needs root."""
 
     def __init__(self, count, rate=None):
         number = f"{os.getpid() % 100000}.{next(numbers)}"
@@ -59,7 +59,7 @@ class Hosts:
                      *SHAPE.format(rate=self.rate, burst=BURST_KB[self.rate]).split()])
 
     def _write_token(self):
-        # All hosts have this file system.
+        # All hosts share this file system.
         self.token = tempfile.NamedTemporaryFile("w", prefix="tandem-token-")
         self.token.write(secrets.token_hex(32))
         self.token.flush()
@@ -71,14 +71,13 @@ class Hosts:
         run(["ip", "-n", name, "link", "set", link, "up"])
 
     def _take_down(self):
-        # The links go with their namespaces.
+        # This removes their links, too.
         for name in [*self.names, self.switch]:
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL,
                            check=False)
 
     def host_command(self, host, command, variables=None):
-        """The command on a host and its own core: a rank that wanders between cores of
-        two hosts is nothing a network can do."""
+        """The command on a host, pinned to one core, since real hosts share no core."""
         cores = sorted(os.sched_getaffinity(0))
         core = cores[host % len(cores)]
         variables = {**ENVIRONMENT, **(variables or {}),
@@ -89,19 +88,19 @@ class Hosts:
                 *(f"{name}={value}" for name, value in variables.items()), *command]
 
     def rank_command(self, rank, command):
-        """The command as rank `rank` of 2, each on a host of its own."""
+        """The command as rank `rank` of 2 ranks on two hosts."""
         return self.host_command(
             rank, command, {"RANK": str(rank), "WORLD_SIZE": "2"})
 
     def run_ranks(self, commands):
-        """Runs a rank per host to its end; returns the output of rank 0."""
+        """Runs one rank per host until all end. Returns the output of rank 0."""
         return self.run([self.rank_command(i, command)
                          for i, command in enumerate(commands)])
 
     @staticmethod
     def run(commands, timeout=600):
-        """Runs commands of this object's at once to their end; returns the output of the
-        first."""
+        """Runs commands from host_command() concurrently until all end. Returns the output of
+        the first."""
         outputs = [tempfile.TemporaryFile("w+") for _ in commands]
         ranks = [subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
                  for command, output in zip(commands, outputs)]

@@ -1,4 +1,4 @@
-"""All-reduce on this host; training over links; what tandem plan says of both."""
+"""All-reduces on this host, training over links, and predictions of tandem plan."""
 import contextlib
 import json
 import os
@@ -14,8 +14,8 @@ CROWD_BACKENDS = ("gloo", "shm+gloo")
 
 
 def by_size(name, command, needs=None):
-    """Milliseconds per size of a command that prints results. Where the buffer may lie
-    in shared or private memory, the first is what training uses."""
+    """Milliseconds per size of a command that prints results. Shared memory, which training
+    uses, has no suffix in the names; private memory has " private"."""
     names = {size: label for label, size in SIZES.items()}
 
     def measure():
@@ -45,7 +45,7 @@ def plan_json(settings, *flags):
 
 
 def ms_per_step(folder):
-    """Of a run directory, after the first report: the first steps are slower."""
+    """Step time of a run directory, without the first report, since first steps are slow."""
     with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     reports = [line for line in lines if line["kind"] == "train"]
@@ -55,13 +55,13 @@ def ms_per_step(folder):
 
 
 def training(settings, nproc, ranks, steps, flags=()):
-    """`nproc` of `ranks` ranks are this command's."""
+    """A command that starts `nproc` of `ranks` ranks."""
     return train_command(settings, "net", nproc, ranks * 64 * steps, "--executor",
                          "onednn", *flags)
 
 
 def plan(settings, log):
-    """Steps of 1, 2 and 4 ranks on this host, and what tandem plan expects of them."""
+    """Steps of 1, 2 and 4 ranks on this host, and predictions of tandem plan."""
     sides = {}
     for ranks in RANKS:
         measured = training(settings, ranks, ranks, settings.size(120, 30))
@@ -82,7 +82,7 @@ def train_ms(command):
 
 
 class Link:
-    """Two hosts and what training and tandem plan do over the link between them."""
+    """Training and tandem plan on two hosts and the link between them."""
 
     def __init__(self, settings, name, hosts):
         self.settings = settings
@@ -92,7 +92,7 @@ class Link:
         self.steps = settings.size(80 if name == "1 Gbit/s" else 40, 20)
 
     def command(self, way, out="OUT"):
-        # One rank a host; the variables that rank_command() sets are its launcher.
+        # One rank per host; rank_command() sets the variables that a launcher would set.
         return [*training(self.settings, 1, 2, self.steps, WAYS[way]), "--out", out]
 
     def train(self, way):
@@ -102,7 +102,7 @@ class Link:
             return {f"{self.name} {way}": ms_per_step(f"{folder}/0")}
 
     def crowd_command(self, host, backend, out="OUT"):
-        # Two ranks a host, started by the launcher of each.
+        # Two ranks per host, which the host's launcher starts.
         return self.hosts.host_command(host, [
             *training(self.settings, 2, 4, self.steps), "--nnodes", "2", "--node-rank",
             str(host), "--backend", backend, "--out", out])
@@ -118,8 +118,8 @@ class Link:
         return json.loads(self.hosts.run_ranks([command] * 2).strip().splitlines()[-1])
 
     def plan(self):
-        """Predictions from a step of each host alone, two sums over the link, and one
-        where there is no link to wait for."""
+        """Predictions from a step of each host alone, two all-reduces over the link, and one
+        on a single host."""
         step = self.everywhere("step", "--model", "net", "--data", self.settings.data,
                                "--executor", "onednn")
         total = sum(bucket["bytes"] for bucket in step["buckets"])
@@ -134,7 +134,7 @@ class Link:
                  str(8e-6 * total / (large - small))]
 
         def predict(way):
-            # A hook halves what is sent, and the work with it.
+            # The hook halves the bytes sent, and the work.
             cpu = here / 2 if "--comm-hook" in WAYS[way] else here
             return plan_json(self.settings, *flags, "--comm-cpu-ms", str(cpu),
                              *WAYS[way])["rows"][0]["step_ms"]
@@ -153,8 +153,8 @@ class Link:
 
 
 def links(settings, log):
-    """Training on two hosts over links of two speeds: overlap, flat, bf16 on the
-    wire; and with two ranks a host, which add up there first."""
+    """Training on two hosts over links of two speeds: overlapped, flat, and bf16 all-reduces,
+    and two ranks per host with and without a reduction on each host first."""
     with contextlib.ExitStack() as stack:
         sides = {}
         for name, rate in LINKS.items():

@@ -1,4 +1,4 @@
-"""One rank: whole steps, what is under them, and the loader."""
+"""One rank: whole steps, their primitives, optimizers, and the loader."""
 import os
 
 from measure import Failed, Side, run_json, run_sides
@@ -9,12 +9,12 @@ NEWEST = {"newest fp32": [], "newest bf16": ["--precision", "bf16"],
 
 
 def json_side(command, values, needs=None):
-    """A side whose command prints JSON; `values`: {name: key in it}."""
+    """A side whose command prints JSON. `values` maps names of values to keys of the JSON."""
     def measure():
         found = run_json(command)
         absent = [key for key in values.values() if key not in found]
         if absent:
-            raise Failed(f"it does not tell {absent[0]}")
+            raise Failed(f"its output has no {absent[0]}")
         return {name: found[key] for name, key in values.items()}
     return Side(command, measure, needs)
 
@@ -52,9 +52,9 @@ def step(settings, log):
 
 
 def newest(settings, log):
-    """The same, against the PyTorch of another Python (--newest)."""
+    """Training steps of net, against the PyTorch of another Python (--newest)."""
     if not settings.newest:
-        raise Failed("skipped: name its Python with --newest")
+        raise Failed("skipped: set --newest to its Python")
     theirs = {name: their_step(settings, settings.newest, name, flags)
               for name, flags in NEWEST.items()}
     return run_sides(log, "newest", settings.rounds(5),
@@ -62,7 +62,7 @@ def newest(settings, log):
 
 
 def primitives(settings, log):
-    """A step without its optimizer, and oneDNN's bare primitives, on the same core."""
+    """A step without its optimizer, and oneDNN's primitives, on the same core."""
     core = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
     sides = {}
     for precision in ("fp32", "bf16"):
@@ -77,7 +77,7 @@ def primitives(settings, log):
 
 
 def optimizer(settings, log):
-    """One pass of each optimizer over net's arena, and a memcpy of as many bytes."""
+    """One pass of each optimizer over net's arena, and a memcpy of the same size."""
     command = [settings.program, "bench", "optimizer", "--json"]
 
     def measure():

@@ -1,4 +1,4 @@
-"""Whole runs on this host: epochs, their start, their memory."""
+"""Whole runs on this host: epochs, start-up, memory."""
 import concurrent.futures
 import json
 import os
@@ -23,8 +23,8 @@ def train_command(settings, model, nproc, limit, *flags):
 
 
 def train_summary(command):
-    """Runs `tandem train` in a directory of its own: a run refuses to mix with the
-    checkpoints of another."""
+    """Runs `tandem train` in a new directory, since a run rejects the checkpoints of another
+    run."""
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
         run([*command, "--out", folder])
         with open(os.path.join(folder, "summary.json"), encoding="utf-8") as file:
@@ -40,8 +40,8 @@ def our_epoch(name, command):
 
 
 def lone_pair(name, command):
-    """Two runs at once that know nothing of each other: what this host has for two
-    ranks, whose cores may share caches, memory, and more."""
+    """Two independent runs at once: the upper limit for two ranks on this host, whose cores
+    may share caches and memory."""
     def measure():
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             found = list(pool.map(train_summary, [command] * 2))
@@ -59,7 +59,7 @@ def limit_of(settings, model):
 
 
 def epoch(settings, log):
-    """net on two ranks of this host and on one, loader and gradient sums included."""
+    """net on two ranks of this host and on one, with loader and gradient reduction."""
     limit = limit_of(settings, "net")
     sides = {"DDP fp32": json_side(ddp_command(settings, "net", limit),
                                    {"DDP fp32": "train_seconds"})}
@@ -97,11 +97,11 @@ def until_line(name, command, mark):
                 if line.startswith(mark):
                     return {name: 1000 * (time.perf_counter() - begin)}
         finally:
-            # All of it: what tandem starts ends with it.
+            # Ends the processes that the command started, too.
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
             process.communicate()
-        raise Failed(f"{' '.join(command)}: it ended without '{mark}'")
+        raise Failed(f"{' '.join(command)}: ended without a line '{mark}'")
     return Side(command, measure)
 
 
@@ -133,7 +133,7 @@ def descendants(pid):
 
 
 def pss_mib(pid, mark):
-    """Of a process whose command line has `mark` in it; None of another."""
+    """PSS of a process whose command line contains `mark`, else None."""
     try:
         with open(f"/proc/{pid}/cmdline", encoding="utf-8") as file:
             if mark not in file.read():
@@ -148,8 +148,8 @@ def pss_mib(pid, mark):
 
 
 def peak_pss(name, command, mark):
-    """The most memory that a run's two ranks have together, divided by two. What
-    started them is left out on both sides."""
+    """Half of the highest memory that a run's two ranks have together, without the process
+    that started them."""
     def measure():
         process = start(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         peak = 0
@@ -168,7 +168,8 @@ def peak_pss(name, command, mark):
 def memory(settings, log):
     """Memory of two ranks that train net (proportional set size, peak)."""
     limit = settings.size(6400, 1280)
-    # The peer does not evaluate, for which ours would take batches of 1000.
+    # The peer does not evaluate. With the default of 1000, tandem's evaluation needs more
+    # memory than training.
     ours = train_command(settings, "net", 2, limit, "--executor", "onednn",
                          "--eval-batch-size", "64")
     return run_sides(log, "memory", settings.rounds(3), {

@@ -1,5 +1,5 @@
-"""The lines of scripts/bench: what is measured together. Each takes (settings, log),
-and returns what it Measured; the rows of table.py are made of that."""
+"""The lines of scripts/bench. A line is a function of (settings, log) that measures some
+sides together and returns a Measured, from which table.py makes rows."""
 import line_comm
 import line_step
 import line_train

@@ -1,4 +1,4 @@
-"""Running commands, sides of a comparison in turn, and what the numbers say together."""
+"""Runs commands and the sides of a comparison, and summarizes their numbers."""
 import json
 import os
 import shlex
@@ -24,7 +24,7 @@ def start(command, **options):
 
 
 def run(command, timeout=900):
-    """Standard output of a command that must succeed."""
+    """Runs a command that must succeed. Returns its standard output."""
     process = start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         output, errors = process.communicate(timeout=timeout)
@@ -32,7 +32,7 @@ def run(command, timeout=900):
         process.kill()
         process.communicate()
         if isinstance(error, subprocess.TimeoutExpired):
-            raise Failed(f"{shlex.join(command)}: no end after {timeout} s") from error
+            raise Failed(f"{shlex.join(command)}: still running after {timeout} s") from error
         raise
     if process.returncode != 0:
         lines = (errors or output).strip().splitlines()
@@ -41,11 +41,11 @@ def run(command, timeout=900):
 
 
 def run_json(command, timeout=900):
-    """The JSON object on the last line that a command prints."""
+    """Runs a command. Returns the JSON object on the last line of its output."""
     try:
         return json.loads(run(command, timeout).strip().splitlines()[-1])
     except (IndexError, ValueError) as error:
-        raise Failed(f"{shlex.join(command)}: its last line is no JSON") from error
+        raise Failed(f"{shlex.join(command)}: its last line is not JSON") from error
 
 
 def wall_ms(command):
@@ -68,7 +68,7 @@ def summary(values):
 
 
 class Log:
-    """The .jsonl beside the report: every single run."""
+    """The .jsonl of a report, with an entry per run."""
 
     def __init__(self, path, entries=()):
         self.file = open(path, "w", encoding="utf-8")
@@ -83,8 +83,8 @@ class Log:
 
 
 class Side:
-    """One side of a comparison. `measure()` returns {name of a value: number};
-    `command` is for the report; without the program `needs` there is no such side."""
+    """One side of a comparison. `measure()` returns {name of a value: number}. The report
+    shows `command`. If the program `needs` is missing, the side is skipped."""
 
     def __init__(self, command, measure, needs=None):
         self.command = command
@@ -93,8 +93,8 @@ class Side:
 
 
 def measure(side):
-    """A side's values. Output of another form than expected, of an older or newer
-    program, fails this side and not the whole run."""
+    """The values of a side. Unexpected output, for instance of another version, fails only
+    this side."""
     if side.needs and not os.access(side.needs, os.X_OK):
         raise Failed(f"{side.needs} is missing; build the target "
                      f"{os.path.basename(side.needs)}")
@@ -107,8 +107,8 @@ def measure(side):
 
 
 class Measured:
-    """What a line found: a list of numbers per value, commands, and reasons why a
-    side is not there."""
+    """The result of a line: a list of numbers per value, commands, and the reasons why sides
+    are missing."""
 
     def __init__(self):
         self.values = {}
@@ -120,7 +120,7 @@ class Measured:
             self.values.setdefault(name, []).append(number)
 
     def reason(self, name):
-        """Why there is no value of this name."""
+        """The reason why a value is missing."""
         for side, why in self.missing.items():
             if name.startswith(side) or len(self.commands) == 1:
                 return why
@@ -128,8 +128,8 @@ class Measured:
 
 
 def run_sides(log, line, rounds, sides):
-    """Measures all sides in turn, forwards and backwards by turns, so that what else
-    the machine does falls on all of them. A side that fails is not tried again."""
+    """Measures all sides in turn, in alternating order, so that other load of the machine
+    affects all equally. A side that fails is skipped in later rounds."""
     measured = Measured()
     measured.commands = [shlex.join(side.command) for side in sides.values()]
     for number in range(rounds):
@@ -141,7 +141,7 @@ def run_sides(log, line, rounds, sides):
             except Failed as error:
                 measured.missing[name] = str(error)
                 log.add(kind="missing", line=line, side=name, reason=str(error))
-                print(f"  {name}: not there: {error}", flush=True)
+                print(f"  {name}: missing: {error}", flush=True)
                 continue
             measured.add(result)
             log.add(kind="run", line=line, round=number, side=name,

@@ -1,4 +1,4 @@
-"""Where MNIST's four IDX files are."""
+"""Finds the folder of MNIST's four IDX files."""
 import os
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -10,12 +10,12 @@ def has_files(folder):
 
 
 def add_argument(parser):
-    parser.add_argument("--data", help="folder of MNIST's IDX files; default TANDEM_DATA")
+    parser.add_argument("--data", help="folder of MNIST's IDX files (default: TANDEM_DATA)")
 
 
 def find(parser, given):
-    """The folder given, or what TANDEM_DATA names, or the one beside the project; ends
-    the program when there is none."""
+    """Returns the given folder, or TANDEM_DATA, or ../shared/data of the project. Exits if
+    none has MNIST."""
     roots = [given] if given else [os.environ.get("TANDEM_DATA"),
                                    os.path.join(ROOT, "..", "shared", "data")]
     for root in filter(None, roots):
@@ -23,5 +23,6 @@ def find(parser, given):
             if has_files(folder):
                 return os.path.realpath(folder)
     if given:
-        parser.error(f"{given} has no train-images-idx3-ubyte; name another --data")
-    parser.error("no MNIST; set TANDEM_DATA, or --data to the folder of its IDX files")
+        parser.error(f"--data is {given}, which has no train-images-idx3-ubyte; set it to the "
+                     "folder of MNIST's IDX files")
+    parser.error("MNIST is missing; set TANDEM_DATA or --data to the folder of its IDX files")

@@ -1,4 +1,4 @@
-"""The machine, and the page that the numbers become."""
+"""Facts about the machine, and the page of a report."""
 import json
 import os
 import re
@@ -35,7 +35,7 @@ def torch_versions(python):
 
 
 def machine(settings):
-    """What the numbers depend on."""
+    """The facts about machine and software that the numbers depend on."""
     about = run_json([settings.program, "bench", "step", "--model", "simplenet", "--data",
                       settings.data, "--steps", "1", "--warmup", "0", "--json"])
     facts = {
@@ -78,7 +78,7 @@ def file_stem(facts):
 
 
 def verdict(row, value):
-    """"", "at least", "strive" or "missed": which goal is met."""
+    """"met, and more", "met", "missed", or "" if the row has no goal."""
     if row.least is None:
         return ""
     if row.sign == "+-":
@@ -92,12 +92,13 @@ def verdict(row, value):
 
 
 def why(reason):
-    """What a program said, without how it was called."""
+    """The message of a program, without its command line."""
     return reason.split("error: ")[-1]
 
 
 def figure(row, measured):
-    """A row of the table as JSON: both sides, the ratio, the verdict; or why not."""
+    """A row of the table as JSON: both sides, ratio and verdict, or the reason why a side is
+    missing."""
     made = {"line": row.line, "what": row.what, "unit": row.unit, "sign": row.sign,
             "least": row.least, "strive": row.strive}
     for name in filter(None, (row.above, row.below)):
@@ -148,7 +149,7 @@ def table(rows):
     for row in rows:
         cells = [cell(row.get(key)) for key in ("above", "below", "ratio")]
         if "missing" in row:
-            cells = ["not there", "", ""]
+            cells = ["missing", "", ""]
         lines.append("| " + " | ".join([
             row["what"], row["unit"], *cells, goal(row, "least"), goal(row, "strive"),
             row.get("verdict", "")]) + " |")
@@ -156,8 +157,8 @@ def table(rows):
 
 
 def other_lines(path, lines):
-    """What an earlier run of the day has of lines that are not measured again, and
-    where it was measured."""
+    """The entries of an earlier run of the day for lines that are not measured again, with
+    the entries of its machine."""
     kept = []
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
@@ -170,14 +171,14 @@ def other_lines(path, lines):
 
 
 def in_order(entries):
-    """The rows among the entries of a log, as in the table."""
+    """The rows among the entries of a log, in the order of the table."""
     order = {row.what: place for place, row in enumerate(ROWS)}
     rows = [entry for entry in entries if entry["kind"] == "row"]
     return sorted(rows, key=lambda row: order.get(row["what"], len(order)))
 
 
 def origins(entries):
-    """A line per run that the page is made of."""
+    """A line about each run that the page contains."""
     runs = [entry for entry in entries if entry["kind"] == "machine"]
     return "\n".join(f"- measured {run['date']}, commit {run['commit']}, load average "
                      f"before {run['load average before']:.2f}: {', '.join(run['lines'])}"
@@ -192,32 +193,31 @@ def page(facts, entries, invocation, jsonl, changes):
     parts = [
         f"# Measurements of {facts['date']}",
         f"`{invocation}`. Each cell is a median, in brackets the 10th and 90th percentile. "
-        "What is compared ran in turn; a ratio is the median of the ratios of runs that "
-        f"stood side by side. Every single run is in [{jsonl}]({jsonl}).",
+        "The sides of a comparison ran in turn; a ratio is the median of the ratios of "
+        f"neighboring runs. Every run is in [{jsonl}]({jsonl}).",
         table(rows),
     ]
     if missing:
-        parts += ["Not there:", "\n".join(missing)]
+        parts += ["Missing:", "\n".join(missing)]
     if changes:
-        parts += ["## What changed", changes]
+        parts += ["## Changes", changes]
     parts += [
-        "## How",
+        "## Method",
         "One compute thread per rank (`OMP_NUM_THREADS=1`, `OPENBLAS_NUM_THREADS=1`). All "
-        "sides read the same MNIST, with dropout on; model, batch size and optimizer are "
-        "those of its tutorial (`benchmarks/peers/models.py`). The step's batches are "
+        "sides read the same MNIST, with dropout on; model, batch size and optimizer come "
+        "from its tutorial (`benchmarks/peers/models.py`). The step's batches are "
         "fetched beforehand on both sides. An epoch is a part of MNIST, timed from the "
-        "first batch's fetch to the last step. All-reduces are timed after a barrier, the "
-        "slowest rank's; Open MPI has its defaults. Start-up ends with the first step's "
-        "line of output; the PyTorch side leaves torchvision out. Memory is the highest "
-        "proportional set size of both ranks together, without what started them; "
+        "first batch's fetch to the last step. All-reduces start after a barrier, and the "
+        "slowest rank counts; Open MPI has its defaults. Start-up ends with the first step's "
+        "line of output; the PyTorch side does not import torchvision. Memory is the highest "
+        "proportional set size of both ranks together, without the process that started them; "
         "PyTorch's parent shares its ranks' libraries, which makes their figure smaller. "
-        "The two "
-        "hosts are network namespaces joined by a bridge, with `tc qdisc ... tbf rate "
-        "... latency 50ms` and a burst of 2 ms on both ends; each rank has a core of its own, as "
-        "on a host of its own, and the first 10 steps are not counted. `plan` predicts "
-        "from a step of one rank, and from sums over the link of 1 KB and of all gradients.",
+        "The two hosts are network namespaces with a bridge between them, with `tc qdisc ... "
+        "tbf rate ... latency 50ms` and a burst of 2 ms on both ends; each rank has its own "
+        "core, and the first 10 steps are not counted. `plan` predicts from a step of one "
+        "rank, and from all-reduces of 1 KB and of all gradients over the link.",
         "```\n" + "\n".join(commands) + "\n```",
-        "## Where",
+        "## Machine",
         "\n".join(f"- {name}: {value}" for name, value in facts.items()) + "\n" +
         origins(entries),
     ]

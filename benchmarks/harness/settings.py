@@ -1,12 +1,12 @@
-"""What the command line of scripts/bench asks for."""
+"""The settings of scripts/bench."""
 import os
 
 PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "peers")
 
 
 class Settings:
-    """`program`: tandem's; `data`: a folder of MNIST's IDX files; `pairs`: rounds of
-    each line, 0 for its own number; `newest`: a Python with a newer torch, or ""."""
+    """`program`: path of tandem; `data`: folder of MNIST's IDX files; `pairs`: rounds of each
+    line, 0 for the line's default; `newest`: Python with a newer torch, or ""."""
 
     python = "/usr/bin/python3"
 
@@ -24,9 +24,9 @@ class Settings:
         return self.pairs or (2 if self.quick else full)
 
     def peer(self, name):
-        """Arguments after the Python that runs it."""
+        """The arguments of Python that run a peer."""
         return [os.path.relpath(os.path.join(PEERS, name))]
 
     def built(self, name):
-        """A program of benchmarks/, beside tandem; it may be missing."""
+        """Path of a program of benchmarks/, next to tandem. It may be missing."""
         return os.path.join(os.path.dirname(self.program), name)

@@ -1,8 +1,9 @@
-"""The table of the report: a row per figure, what it is the ratio of, and the goals.
+"""The table of the report: a row per figure, with its two sides and its goals.
 
-`above` and `below` are names of values that the line measures; without `below` the
-figure is `above` itself. `sign`: whether the goal is a least or a most value; or
-"+-", the figure is to be within `least` of 1. A row without `least` has no goal.
+A figure is the ratio of `above` and `below`, which are values that the line measures;
+without `below` it is `above`. The goals `least` and `strive` are lower limits if `sign`
+is ">=", and upper limits if it is "<=". If it is "+-", the figure must be within `least`
+of 1. A row without `least` has no goal.
 """
 import collections
 
@@ -12,7 +13,7 @@ Row = collections.namedtuple(
     "Row", "line what unit above below sign least strive", defaults=(">=", None, None))
 
 SIZES = {"1 KB": 1024, "64 KB": 65536, "4.8 MB": 4_800_000, "64 MB": 67_108_864}
-# Bits per second by what the report calls the link.
+# Rates of the links for tc, by their name in the report.
 LINKS = {"1 Gbit/s": "1gbit", "100 Mbit/s": "100mbit"}
 WAYS = {"overlap": [], "flat": ["--sync", "flat"], "bf16 hook": ["--comm-hook", "bf16"]}
 RANKS = (1, 2, 4)
@@ -53,7 +54,7 @@ ROWS = [
     Row("memory", "memory per rank (PSS, 2 ranks)", "MiB", "PyTorch", "ours", ">=", 1.5, 2.5),
     *(Row("links", f"net, 2 hosts, {link}, overlap / flat", "ms per step", f"{link} overlap", f"{link} flat", "<=", 0.85 if link == "1 Gbit/s" else None) for link in LINKS),
     *(Row("links", f"net, 2 hosts, {link}, bf16 hook / overlap", "ms per step", f"{link} bf16 hook", f"{link} overlap", "<=") for link in LINKS),
-    *(Row("links", f"net, 2 hosts of 2 ranks, {link}, adding up on each host first / not", "ms per step", f"{link} shm+gloo", f"{link} gloo", "<=") for link in LINKS),
+    *(Row("links", f"net, 2 hosts of 2 ranks, {link}, reduced on each host first / not", "ms per step", f"{link} shm+gloo", f"{link} gloo", "<=") for link in LINKS),
     *(Row("links", f"plan / measured, 2 hosts, {link}, {way}", "ms per step", f"plan {link} {way}", f"{link} {way}", "+-", 0.15) for link in LINKS for way in WAYS),
     *(Row("plan", f"plan / measured, {ranks} ranks on this host", "ms per step", f"plan {ranks}", f"ranks {ranks}", "+-", 0.15) for ranks in RANKS),
 ]

@@ -10,7 +10,7 @@ SCRIPT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "
 
 
 def last_line(*arguments):
-    """The exit code and the last line, where no nvidia-smi is found."""
+    """The exit code and the last line without nvidia-smi."""
     done = subprocess.run([sys.executable, "-B", SCRIPT, *arguments], text=True, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           env={**os.environ, "PATH": "/nowhere"})

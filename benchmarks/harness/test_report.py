@@ -1,6 +1,5 @@
 #!/usr/bin/python3
-"""The harness itself: figures, goals, what is not there, what changed. Measures
-nothing."""
+"""Tests of the harness, from made-up measurements: figures, goals, missing sides, changes."""
 import io
 import json
 import os
@@ -25,12 +24,12 @@ def measured(**values):
 
 
 class Report(unittest.TestCase):
-    def test_rows_belong_to_lines_and_none_is_there_twice(self):
+    def test_rows_belong_to_lines_and_have_unique_names(self):
         self.assertEqual({row.line for row in ROWS}, set(LINES))
         names = [row.what for row in ROWS]
         self.assertEqual(len(names), len(set(names)))
 
-    def test_a_ratio_is_the_median_of_runs_side_by_side(self):
+    def test_a_ratio_is_the_median_of_the_ratios_of_neighboring_runs(self):
         row = Row("step", "x", "ms", "above", "below", ">=", 3, 4)
         made = report.figure(row, measured(above=[30, 80, 10], below=[10, 20, 1]))
         self.assertEqual(made["ratio"]["median"], 4)
@@ -48,7 +47,7 @@ class Report(unittest.TestCase):
         self.assertEqual(verdict("+-", 1.16, 0.15), "missed")
         self.assertEqual(verdict(">=", 1, None), "")
 
-    def test_what_is_not_there_says_why_and_the_rest_stays(self):
+    def test_a_missing_side_has_a_reason_and_does_not_stop_the_others(self):
         def fail():
             raise measure.Failed("tandem bench: tandem: error: no such thing")
         with tempfile.TemporaryDirectory() as folder:
@@ -66,13 +65,13 @@ class Report(unittest.TestCase):
         self.assertEqual(found.values, {"ours": [1, 1, 1]})
         made = report.figure(Row("x", "x", "ms", "theirs fp32", "ours"), found)
         self.assertEqual(made["missing"], "theirs fp32: no such thing")
-        self.assertIn("not there", report.table([made]))
+        self.assertIn("| missing |", report.table([made]))
         self.assertIn("build the target bench_x", found.missing["gone"])
         odd = report.figure(Row("x", "x", "ms", "odd", "ours"), found)
         self.assertEqual(odd["missing"], "odd: c: its output was not understood "
                                          "(KeyError: 'ms')")
 
-    def test_lines_that_are_measured_again_replace_their_entries_alone(self):
+    def test_a_line_measured_again_replaces_only_its_entries(self):
         entries = [{"kind": "machine", "lines": ["step", "epoch"], "date": "d",
                     "commit": "c", "load average before": 1},
                    {"kind": "row", "line": "epoch", "what": "e"},
@@ -96,7 +95,7 @@ class Report(unittest.TestCase):
         self.assertEqual(against.text([figure(1)], {"y": before["x"]}),
                          "No figure is in both.")
 
-    def test_a_wrong_file_to_compare_with_ends_in_one_line(self):
+    def test_a_wrong_file_to_compare_with_is_an_error_of_one_line(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "x.jsonl")
             for content in ("", "{", "[1]", json.dumps({"kind": "run"})):
