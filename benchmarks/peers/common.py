@@ -60,7 +60,7 @@ def mnist(root, recipe, part="train"):
 
 
 def step_arguments(description, precisions=("fp32", "bf16")):
-    """The parser of what times steps of net: step.py and step_jax.py."""
+    """The argument parser of step.py and step_jax.py, which time steps of net."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
@@ -73,8 +73,8 @@ def step_arguments(description, precisions=("fp32", "bf16")):
 
 
 def read_idx_bytes(folder, name):
-    """An IDX file of bytes, gzip or plain: all of it, where its values begin, and its
-    dimensions."""
+    """Reads an IDX file of bytes, gzip or plain. Returns the file's contents, the offset of
+    the values, and the dimensions."""
     path = os.path.join(folder, name)
     packed = not os.path.exists(path)
     with (gzip.open(path + ".gz") if packed else open(path, "rb")) as file:
@@ -84,7 +84,7 @@ def read_idx_bytes(folder, name):
 
 
 def read_idx(folder, name):
-    """The same as a tensor; without torchvision."""
+    """Reads an IDX file of bytes into a tensor, without torchvision."""
     import torch
     raw, begin, dims = read_idx_bytes(folder, name)
     return torch.frombuffer(raw, dtype=torch.uint8, offset=begin).view(dims)
@@ -115,7 +115,7 @@ def tutorial_arguments(epochs, ranks=1, parity=False, device=False, epoch_mean=F
     if epoch_mean:
         parser.add_argument("--epoch-mean", choices=("dataset", "shard"), default="dataset")
     if parity:
-        parser.add_argument("--save-init", help="where the initial state dict goes")
+        parser.add_argument("--save-init", help="file for the initial state dict")
         parser.add_argument("--as-written", action="store_true", help=(
             "the tutorial's numbers, dropout and order, MNIST by torchvision, and at the "
             "end a line of JSON for scripts/tutorials"))
@@ -170,7 +170,7 @@ def tutorial_model(args, model, first=True):
 
 
 class Stopwatch:
-    """Adds up the seconds spent under `with`."""
+    """Sums the seconds spent under `with`."""
 
     seconds = 0.0
 

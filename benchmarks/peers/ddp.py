@@ -4,8 +4,8 @@ DistributedDataParallel over Gloo, with DistributedSampler and torchvision's loa
 
 usage: ddp.py --data FOLDER [--model net] [--nproc 2] [--limit N] [--workers 0]
 
-One epoch of training, 1 thread per rank. The clock runs from the first batch's
-fetch to the last step of the slowest rank, as that of summary.json does.
+Trains one epoch with 1 thread per rank. The time is from the first batch's fetch to the
+last step of the slowest rank, as in summary.json.
 """
 import argparse
 import os
@@ -39,7 +39,7 @@ def run_rank(rank, args, root, port):
     from torch.utils.data.distributed import DistributedSampler
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=args.nproc)
-    # Dropout2d of vectors, in convnet.
+    # convnet applies Dropout2d to vectors.
     warnings.filterwarnings("ignore", message="dropout2d")
     recipe = models.RECIPES[args.model]
     dataset = common.mnist(root, recipe)

@@ -4,7 +4,7 @@ DataLoader with num_workers=0, shuffled, on one thread.
 
 usage: loader.py --data FOLDER [--batch-size 64] [--epochs 3] [--limit N]
 
-The first epoch is not counted. --limit takes the first N samples.
+The first epoch is not counted. --limit N uses the first N samples.
 """
 import argparse
 import time

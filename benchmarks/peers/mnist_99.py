@@ -4,8 +4,8 @@ under DistributedDataParallel, one cycle of SGD, one test at the end.
 
 usage: mnist_99.py --data FOLDER --seed N [--epochs 2] [--bf16]
 
-Reads IDX files straight into tensors and cuts batches from them, which is faster than
-torchvision's data set and its loader. --bf16: autocast, channels last.
+Reads IDX files into tensors and takes batches from them, which is faster than
+torchvision's data set and a DataLoader. --bf16: autocast, channels last.
 """
 import argparse
 import os

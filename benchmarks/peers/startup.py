@@ -4,7 +4,7 @@ both parts of MNIST, makes one training step of net, prints "first step".
 
 usage: startup.py --data FOLDER
 
-Leaves torchvision out, whose import and unpacking would take longer still.
+Does not use torchvision, which would take longer to import and to unpack the files.
 """
 import argparse
 

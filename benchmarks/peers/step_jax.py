@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """JAX's counterpart of `tandem bench step --model net --prefetched`: the step of step.py
-as one jitted function, images with channels last, as JAX prefers them.
+as one jitted function, with images in JAX's preferred layout, channels last.
 
 usage: step_jax.py --data FOLDER [--batch-size 64] [--threads 1] [--steps 50]
                    [--warmup 10] [--precision fp32|bf16]
 
-bf16: parameters and sums stay in float32, what is multiplied is bfloat16.
+bf16: factors of products are bfloat16; parameters and sums are float32.
 """
 import json
 import os
@@ -86,7 +86,7 @@ def make_step(dtype):
     def step(parameters, squares, changes, images, labels, key):
         loss, gradients = jax.value_and_grad(loss_of)(parameters, images, labels, key)
 
-        # Adadelta, as torch.optim has it.
+        # The formula of torch.optim.Adadelta.
         squares = tree_util.tree_map(
             lambda s, g: RHO * s + (1 - RHO) * g * g, squares, gradients)
         updates = tree_util.tree_map(
@@ -124,7 +124,7 @@ def time_steps(args):
 
 def main():
     args = common.step_arguments(__doc__).parse_args()
-    # JAX has as many threads as there are cores that it may use.
+    # JAX uses one thread per available core.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:args.threads])
     times, losses = time_steps(args)
     import jax
