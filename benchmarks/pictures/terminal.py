@@ -1,10 +1,11 @@
-"""A terminal at work as SVG: a command's output under a pseudo-terminal, as it stood."""
+"""A terminal as SVG: a command's output under a pseudo-terminal."""
 import os
 import pty
 import re
 import struct
 import subprocess
 import termios
+import textwrap
 import fcntl
 from xml.sax.saxutils import escape
 
@@ -13,8 +14,8 @@ CLEAR_LINE = "\033[K"
 
 
 def screen(text):
-    """The lines of a terminal that was sent this text. Knows what tandem sends: carriage
-    returns, clearing to the end of a line, tabs; raises ValueError for other controls."""
+    """The lines on the screen of a terminal that receives this text. Supports carriage
+    returns, tabs and clearing to the end of a line; raises ValueError for other controls."""
     lines, column = [""], 0
     for part in re.split(r"(\033\[K|[\r\n\t])", text):
         if part == "\n":
@@ -33,52 +34,36 @@ def screen(text):
     return [line.rstrip() for line in lines]
 
 
-def moments(text, seen):
-    """What had been written before each line that ends, or is drawn again, behind `seen`
-    letters: only there is a line whole."""
-    return (text[:end.start()] for end in re.finditer(r"[\r\n]", text) if end.start() > seen)
-
-
 def read_all(leader):
-    """What a terminal is sent until its programs have ended, as it comes."""
+    """Yields the bytes that a terminal receives until its programs have ended."""
     while True:
         try:
             more = os.read(leader, 65536)
-        except OSError:  # How Linux says that the other side is closed.
+        except OSError:  # Linux reports a closed terminal so.
             return
         if not more:
             return
         yield more
 
 
-def capture(command, directory, columns, is_enough):
-    """Runs the command to its end under a terminal. Returns the lines of its screen when
-    is_enough(them) was first true; raises RuntimeError when it failed, or the moment
-    never came."""
+def capture(command, directory, columns):
+    """Runs the command to its end under a terminal and returns the lines of its screen.
+    Raises RuntimeError if the command fails."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     process = subprocess.Popen(command, cwd=directory, stdin=follower, stdout=follower,
                                stderr=follower, close_fds=True)
     os.close(follower)
-    written, seen, taken = b"", 0, None
-    for more in read_all(leader):
-        written += more
-        text = written.decode("utf-8", "ignore").replace("\r\n", "\n")
-        for before in moments(text, seen) if taken is None else ():
-            seen = len(before)
-            if taken is None and is_enough(screen(before)):
-                taken = screen(before)
+    written = b"".join(read_all(leader)).decode("utf-8", "replace")
     os.close(leader)
     if process.wait() != 0:
-        last = written.decode("utf-8", "replace").strip().splitlines() or ["no output"]
+        last = written.strip().splitlines() or ["no output"]
         raise RuntimeError(f"{' '.join(command)} failed: {last[-1]}")
-    if taken is None:
-        raise RuntimeError(f"{' '.join(command)} never showed what the picture is to show")
-    return taken
+    return screen(written.replace("\r\n", "\n").rstrip("\n"))
 
 
 def text_row(row, words, kind):
-    """A line with the width that it has in a terminal, in whatever font there is."""
+    """A line of text with the width that it has in a terminal, in any font."""
     if not words:
         return ""
     return (f'<text class="{kind}" x="{MARGIN}" y="{BAR + MARGIN + row * ROW:.0f}" '
@@ -87,12 +72,13 @@ def text_row(row, words, kind):
 
 
 def wrapped(line, columns):
-    """As a terminal does, in the middle of a word."""
-    return [line[at:at + columns] for at in range(0, max(1, len(line)), columns)]
+    """The line in rows that end between words."""
+    return textwrap.wrap(line, columns, subsequent_indent="  ", break_long_words=False,
+                         break_on_hyphens=False) or [""]
 
 
 def picture(prompt_line, lines, title, columns):
-    """The SVG: a dark window that stands on light and dark pages."""
+    """The SVG: a dark window, readable on light and on dark pages."""
     rows = [("$ " + prompt_line, "typed")]
     rows += [(part, "printed") for line in lines for part in wrapped(line, columns)]
     width = MARGIN * 2 + COLUMN * max(len(words) for words, _ in rows)

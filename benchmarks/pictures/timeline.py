@@ -1,0 +1,143 @@
+"""One step of two ranks, with a flat and with an overlapped all-reduce, from traces."""
+import json
+import os
+import statistics
+import tempfile
+import time
+
+from draw import ACTIVATIONS, GRADIENTS, NOTE, PARAMETERS, PLATE, STATE, TINTS, Picture
+import hosts
+
+ROOT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..")
+RECORD = os.path.join(ROOT, "docs", "pictures", "timeline.json")
+TRIES = 3
+# The first steps of a run allocate memory.
+SKIPPED = 3
+WAYS = {"flat": "One all-reduce after backward (--sync flat)",
+        "overlap": "Overlapped with backward (--sync overlap, the default)"}
+
+
+def recipe(*names):
+    """The path of the recipe that has the first of these names."""
+    paths = [os.path.join(ROOT, "recipes", name + ".toml") for name in names]
+    return next(path for path in paths if os.path.exists(path))
+
+
+def steps_of(trace, update_ms):
+    """The steps of a trace, in ms: for each rank, when forward, backward, each all-reduce
+    and the update begin and end. The trace has the beginning of backward and of the
+    update, and each bucket's launch; the last launch ends backward."""
+    ranks = []
+    for rank in range(2):
+        steps, marks = [], []
+        for event in sorted((e for e in trace if e["pid"] == rank), key=lambda e: e["ts"]):
+            if event["name"] != "update":
+                marks.append(event)
+                continue
+            update = event["ts"] / 1000
+            launches = [(e["ts"] / 1000, e["args"]["bytes"]) for e in marks
+                        if e["cat"] == "comm"]
+            backward = next(e["ts"] / 1000 for e in marks if e["cat"] == "compute")
+            forward = steps[-1]["update"][1] if steps else backward
+            steps.append({"forward": [forward, backward],
+                          "backward": [backward, launches[-1][0]],
+                          "all_reduce": [[at, update, size] for at, size in launches],
+                          "update": [update, update + update_ms]})
+            marks = []
+        ranks.append(steps)
+    return list(zip(*ranks))[SKIPPED:]
+
+
+def duration(step):
+    return step[0]["update"][1] - step[0]["forward"][0]
+
+
+def record(program, data):
+    """Trains on two hosts, one rank each, over a link of 1 Gbit/s, and writes the median
+    step of each way to timeline.json. Needs root."""
+    flags = ["--data", data, "--limit", "2560", "--epochs", "1", "--nproc", "1", "--trace"]
+    found = {way: [] for way in WAYS}
+    with hosts.Hosts(2, "1gbit") as pair:
+        bench = json.loads(pair.run_ranks([[
+            program, "bench", "step", "--model", "net", "--data", data, "--threads", "1",
+            "--json"]] * 2).strip().splitlines()[-1])
+        update_ms = bench["ms_per_step"] - bench["ms_before_update"]
+        for _ in range(TRIES):
+            for way, steps in found.items():
+                with tempfile.TemporaryDirectory(prefix="tandem-trace-") as folder:
+                    command = [program, "train", recipe(
+                        f"ddp-manual-{way}", f"003-own-ddp-{way}"), *flags, "--out"]
+                    pair.run_ranks([[*command, os.path.join(folder, str(rank))]
+                                    for rank in range(2)])
+                    with open(os.path.join(folder, "0", "trace.json"), encoding="utf-8") as file:
+                        steps += steps_of(json.load(file), update_ms)
+    ways = {}
+    for way, steps in found.items():
+        middle = statistics.median_low([duration(step) for step in steps])
+        ways[way] = {"steps": len(steps),
+                     "ranks": next(step for step in steps if duration(step) == middle)}
+    with open(RECORD, "w", encoding="utf-8") as file:
+        json.dump({"date": time.strftime("%Y-%m-%d"), "cpu": bench["cpu"],
+                   "instruction_sets": bench["instruction_sets"], "load": os.getloadavg()[0],
+                   "command": "tandem train RECIPE --limit 2560 --trace", "ways": ways},
+                  file, indent=1)
+        file.write("\n")
+
+
+def segment(picture, left, right, top, color, words):
+    picture.box(left, top, right - left, 20, TINTS[color], color, 2)
+    if right - left > 8 * len(words):
+        picture.text((left + right) / 2, top + 14, words, 11, color, "middle")
+
+
+def draw():
+    """The picture of timeline.json."""
+    with open(RECORD, encoding="utf-8") as file:
+        made = json.load(file)
+    picture = Picture(760, 436, "One step of two ranks: all-reduce after backward, and "
+                                "overlapped with backward")
+    picture.text(20, 30, "One training step on two hosts", 16, bold=True)
+    x = 310
+    for color, words in ((ACTIVATIONS, "forward"), (PARAMETERS, "backward"),
+                         (GRADIENTS, "all-reduce"), (STATE, "update")):
+        x = picture.key(x, 30, color, words, size=11)
+    longest = max(duration(way["ranks"]) for way in made["ways"].values())
+    left, scale = 120, 560 / longest
+    for place, (way, title) in enumerate(WAYS.items()):
+        ranks = made["ways"][way]["ranks"]
+        zero, top = ranks[0]["forward"][0], 64 + 164 * place
+        picture.text(20, top, title, 13, bold=True)
+
+        def at(ms):
+            return left + scale * (ms - zero)
+        for rank, step in enumerate(ranks):
+            row = top + 12 + 58 * rank
+            picture.text(20, row + 28, f"rank {rank}", 12, bold=True)
+            picture.text(left - 6, row + 14, "compute", 10, NOTE, "end")
+            picture.text(left - 6, row + 38, "network", 10, NOTE, "end")
+            idle = at(step["backward"][1])
+            picture.box(idle, row, at(step["update"][0]) - idle, 20, PLATE, NOTE, 2, dash=True)
+            if at(step["update"][0]) - idle > 40:
+                picture.text((idle + at(step["update"][0])) / 2, row + 14, "waits", 11, NOTE,
+                             "middle")
+            for name, color in (("forward", ACTIVATIONS), ("backward", PARAMETERS),
+                                ("update", STATE)):
+                segment(picture, *map(at, step[name]), row, color, name)
+            launches = step["all_reduce"]
+            size = sum(launch[2] for launch in launches) / 1e6
+            segment(picture, at(launches[0][0]), at(launches[0][1]), row + 24, GRADIENTS,
+                    f"all-reduce of {size:.1f} MB")
+            for start, _, _ in launches[1:]:
+                picture.path([(at(start), row + 24), (at(start), row + 44)], GRADIENTS)
+        end = at(ranks[0]["update"][1])
+        picture.path([(end, top + 4), (end, top + 126)], NOTE, 1, dash=True)
+        picture.text(end + 6, top + 4, f"{duration(ranks):.0f} ms", 13, bold=True)
+    bottom = 64 + 164 * 2 - 18
+    picture.path([(left, bottom), (left + 560, bottom)], NOTE, 1)
+    for ms in range(0, int(longest) + 1, 10):
+        picture.path([(left + scale * ms, bottom), (left + scale * ms, bottom + 5)], NOTE, 1)
+        picture.text(left + scale * ms, bottom + 18, f"{ms} ms", 10, NOTE, "middle")
+    counts = ", ".join(str(way["steps"]) for way in made["ways"].values())
+    picture.text(20, 424, f"net, batch 64, Gloo over 1 Gbit/s; {made['cpu']}, one core per "
+                 f"rank, {made['date']}; median of {counts} steps", 11, NOTE)
+    return picture.svg()
