@@ -34,7 +34,7 @@ def table(head, rows):
 
 
 def code(text):
-    return "```\n" + text + "\n```"
+    return "```text\n" + text + "\n```"
 
 
 class Page:
