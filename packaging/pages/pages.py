@@ -1,7 +1,7 @@
-"""Manual pages: tandem(1), and a page for each command; all of them in Markdown.
+"""Manual pages: tandem(1), and a page for each command.
 
-A page is a list of elements, which roff() and markdown() write: (kind, text), with kind
-title, section, subsection, synopsis or text; or ("item", head, text, rows below it).
+A page is a list of elements, which roff() writes: (kind, text), with kind title, section,
+subsection, synopsis or text; or ("item", head, text, rows below it).
 """
 
 import shlex
@@ -12,7 +12,7 @@ NOTES = ("environment", "files", "exit status", "examples")
 METAVARS = {"list": "LIST", "number": "N", "word": "NAME", "data": "NAME"}
 
 
-# Marks in the text of an element, for both writers.
+# Marks in the text of an element.
 def _bold(text):
     return f"\1{text}\2"
 
@@ -161,19 +161,3 @@ def roff(name, elements, version):
         *(line for element in elements for line in _roff_lines(*element)),
     ]
     return "\n".join(lines) + "\n"
-
-
-def markdown(pages):
-    """All pages as one document."""
-    levels = {"title": "# ", "section": "## ", "subsection": "### "}
-    lines = []
-    for kind, head, *more in (element for page in pages.values() for element in page):
-        if kind == "item":
-            text, rows = more
-            lines.append(f"* {head}: {text}")
-            lines += [f"  * {_bold(name)}: {help}" for name, help in rows]
-        else:
-            title = head.capitalize() if kind == "section" else head
-            lines += ["", levels.get(kind, "") + title, ""]
-    text = "\n".join(lines).translate({1: "`", 2: "`", 3: "*", 4: "*"})
-    return text.strip().replace("\n\n\n", "\n\n") + "\n"

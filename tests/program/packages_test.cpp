@@ -314,20 +314,26 @@ TEST_F(Pages, ListTheValuesOfASettingWithTheirMeaning) {
           HasSubstr("Default: 64")));
 }
 
-TEST_F(Pages, AreAlsoWrittenAsMarkdown) {
+TEST_F(Pages, AreAlsoPagesOfTheSite) {
   const Scratch scratch;
   const auto written = run_command(
-      {"python3", source_dir() + "/packaging/pages", program(), scratch / "pages.md"},
+      {"python3", source_dir() + "/packaging/pages", program(), scratch / "commands.md",
+       scratch / "recipes.md"},
       {{"PYTHONDONTWRITEBYTECODE", "1"}});
   ASSERT_TRUE(written.status.ok()) << written.errors;
-  const auto reference = read_file(scratch / "pages.md");
+  const auto reference = read_file(scratch / "commands.md");
   for (const auto& command : commands()) {
-    EXPECT_THAT(reference, HasSubstr("\n# tandem-" + command + " - "));
+    EXPECT_THAT(reference, HasSubstr("## tandem " + command + "\n"));
   }
   EXPECT_THAT(
       reference, AllOf(
-                     HasSubstr("* `--epochs` *N*: passes over the data. Default: 1\n"),
+                     HasSubstr("\n`--epochs` *N*\n: "),
                      HasSubstr("  * `convnet_bn`: 2 convolutions 5x5, batch norm")));
+  EXPECT_THAT(
+      read_file(scratch / "recipes.md"),
+      AllOf(
+          HasSubstr("| [hogwild](#hogwild) | [001](../tutorials/001.md) | Hogwild"),
+          HasSubstr("strategy = \"hogwild\"\n")));
 }
 
 // --- completion ---
