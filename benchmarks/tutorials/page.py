@@ -172,7 +172,7 @@ class Page:
                 series, "processes", "seconds an epoch", from_zero=True)
         return (f"![seconds an epoch]({name}-scaling.svg)\n\n" + table(
             ["processes", "tutorial: s", "tandem: s", "s an epoch", "accuracy, %",
-             "ranks that converged", "PyTorch: s", "of epochs", "s an epoch"], rows))
+             "ranks that converged", "PyTorch: s", "epochs", "s an epoch"], rows))
 
     def scaling_cells(self, key, side, ours):
         if not side:
