@@ -1,8 +1,7 @@
 """Completion for bash, zsh and fish.
 
-All three complete commands, flags and the choices of values, and files where a path may
-stand. The names of recipes are those installed with the program that is completed.
-An option's kind (app/describe.h) decides in each what can stand there.
+All three complete commands, flags and the choices of values, and files if a path is allowed. The names of recipes are those installed with the program that is completed.
+An option's kind (app/describe.h) decides what each offers.
 """
 
 
