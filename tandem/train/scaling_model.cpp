@@ -27,7 +27,7 @@ void check(const ScalingInputs& inputs, int nodes) {
       "a node needs at least 1 rank; change --ranks-per-node");
   want(
       std::isfinite(inputs.crowding) && inputs.crowding >= 1,
-      "crowding is below 1, but no step is faster next to others than alone; raise "
+      "crowding is below 1, but no step is faster next to others than alone; change "
       "--crowding to 1 or more");
   want(
       nodes == 1 || inputs.bandwidth > 0,
