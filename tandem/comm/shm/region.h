@@ -34,7 +34,7 @@ inline void copy_bytes(void* to, const void* from, size_t bytes) {
 //         ShmRing [from][to], one for each pair of ranks: 256 KiB + 128 bytes
 //
 // Only its own rank writes a block, except `bell` and `sleeping`; no other cache line
-// of a block has two writers. A group that was split has a separate region, for
+// of a block has two writers. A subgroup (split()) has a separate region, for
 // announcements, chunks, rings, their counters, and `state`. For everything else, and
 // to detect dead ranks, it uses the region of its family (family.h).
 //
