@@ -165,7 +165,7 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
       more.kept = kept_settings(recipe, run, config);
     }
   }
-  // One host needs no address, and ignores one that another run left in the
+  // One host needs no address, and ignores an address that another run left in the
   // environment.
   if (config.ranks.nnodes > 1 && !get_env("RANK")) {
     read_master_variables(config);

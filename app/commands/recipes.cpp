@@ -10,7 +10,7 @@ int run_recipes(const Arguments& arguments) {
   CLI::App app(
       "Lists recipes: the name, the number of the tutorial that the recipe repeats, "
       "and "
-      "what it shows. tandem train NAME runs an installed recipe, tandem train "
+      "its purpose. tandem train NAME runs an installed recipe, tandem train "
       "FOLDER/NAME.toml any other.",
       "tandem recipes");
   std::string folder;

@@ -65,9 +65,10 @@ class FullBatches {
 };
 
 struct StepTimes {
-  // Of each step after the warm-up.
+  // Times of the steps after the warm-up.
   std::vector<double> ms;
-  // Of each step, until the optimizer begins; empty if the strategy has no such event.
+  // Times until the optimizer begins, for each step; empty if the strategy has no such
+  // event.
   std::vector<double> ms_before_update;
   // Bytes of each bucket of gradients.
   std::vector<int64_t> bucket_bytes;

@@ -85,7 +85,7 @@ struct Times {
   int64_t bytes = 0;
   std::vector<double> update_ms;
   std::vector<double> memcpy_ms;
-  // Of each pair of an update and a copy.
+  // Ratios of an update to the copy next to it.
   std::vector<double> ratios;
 };
 

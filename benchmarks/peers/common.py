@@ -156,7 +156,7 @@ def tutorial_dataset(args, part, recipe):
 
 
 def tutorial_model(args, model, first=True):
-    """The model itself with --as-written. Else the model in float64 with dropout that
+    """The model itself with --as-written. Otherwise the model in float64 with dropout that
     does nothing, after the first rank saved the weights, which PyTorch drew in float32."""
     import torch
     if args.as_written:

@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape
 PLATE, EDGE, TEXT, NOTE, GRID = "#ffffff", "#d0d7de", "#1f2328", "#57606a", "#e3e7eb"
 # The sides of a comparison, as in the loss curves.
 PYTORCH, TANDEM = "#d1661f", "#0b62b0"
-# Contents of a rank, and what ranks send.
+# Contents of a rank, and data that ranks send.
 PARAMETERS, GRADIENTS, ACTIVATIONS, STATE = "#0b62b0", "#c2410c", "#2f7d32", "#7c3aed"
 TINTS = {PARAMETERS: "#d6e6f5", GRADIENTS: "#fde4d3", ACTIVATIONS: "#dcefdc",
          STATE: "#e9defc", NOTE: "#eef1f4"}

@@ -25,7 +25,7 @@ def rank(picture, x, y, title, layers=range(LAYERS), data="", state=None, note="
 
 
 def sketch(title, caption, keys):
-    """An empty sketch: its title, two lines about what is sent when, and its legend."""
+    """An empty sketch: its title, two lines about its messages, and its legend."""
     picture = Picture(WIDTH, HEIGHT, f"{title}: {' '.join(caption)}")
     picture.text(20, 30, title, 16, bold=True)
     picture.lines(20, HEIGHT - 56, caption)
@@ -206,7 +206,7 @@ def hybrid():
 
 
 def layer_box(picture, x, y, width, name, notes, folder, strong=False):
-    """A part: its name, its layer and folder, and what it does."""
+    """A part: its name, its layer and folder, and its purpose."""
     fill, edge = (TINTS[PARAMETERS], PARAMETERS) if strong else (PLATE, NOTE)
     picture.box(x, y, width, 38 + 17 * len(notes), fill, edge, 6)
     picture.text(x + 12, y + 22, name, 14, bold=True)

@@ -99,7 +99,7 @@ PROGRAMS = [
 ]
 BY_KEY = {program.key: program for program in PROGRAMS}
 
-# Programs without a data set: what is run here, and in PyTorch.
+# Programs without a data set: tandem's command, and PyTorch's.
 EXAMPLES = {
     "launch": (["tandem", "launch", "--nproc-per-node", "2", "launch"], None),
     "spawn": (["spawn", "2"], ["002_spawn.py", "--nproc", "2"]),

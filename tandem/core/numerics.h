@@ -35,7 +35,7 @@ struct Numerics {
   // Format of the inputs of convolutions and matrix products: `storage` or bfloat16.
   at::ScalarType product = at::kFloat;
   Rounding rounding = Rounding::none;
-  // Whether float32 products on a GPU use a 10-bit mantissa.
+  // True if float32 products on a GPU use a 10-bit mantissa.
   bool tf32 = false;
 };
 

@@ -56,7 +56,7 @@ class BackwardOnThisThread {
 
 }  // namespace tandem
 
-// Whether c10d's Gloo can sum bfloat16. If not, comm/backends/gloo.cpp sums with Gloo's
+// True if c10d's Gloo can sum bfloat16. If not, comm/backends/gloo.cpp sums with Gloo's
 // ring algorithm.
 #if TORCH_VERSION_MAJOR >= 2
 #define TANDEM_GLOO_SUMS_BFLOAT16 1

@@ -149,7 +149,7 @@ int64_t sums_at(
          kSums;
 }
 
-// Adds up the products over one image's pixels, 32 pixels per iteration. Tile 6 is the
+// Sums the products over one image's pixels, 32 pixels per iteration. Tile 6 is the
 // gradient, tile 7 the image, and these are the sums:
 //
 //                  offset 0    1    2      The products go down, up and down these

@@ -81,7 +81,7 @@ void convolve(
   }
 }
 
-// Adds up the gradients of N taps from `First` on, in one pass over the pixels. It
+// Sums the gradients of N taps from `First` on, in one pass over the pixels. It
 // needs N + 2 vectors: the sums, the bias's sum and a value. They stay in registers
 // only if the compiler unrolls the loop over the taps.
 template <int L, int Taps, int First, int N, typename T>

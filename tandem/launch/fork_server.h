@@ -8,7 +8,7 @@ namespace tandem {
 
 /// Starts the ranks of a host and loads their program only once.
 ///
-/// Loading LibTorch takes 0.4 s of a CPU, nearly all of it relocation, and 64 ranks on
+/// Loading LibTorch takes 0.4 s of a CPU, mostly relocation, and 64 ranks on
 /// two cores would need half a minute for it. So the program is started once, as a fork
 /// server: after loading, and before main() does anything, it forks into each rank. The
 /// ranks share the memory that loading wrote until one of them changes it.

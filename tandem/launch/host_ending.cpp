@@ -65,7 +65,7 @@ Cause cause_of(
   return host_0_lost ? Cause::consequence : Cause::own_error;
 }
 
-// Of two consequences the first reported wins: the second may follow from the exit of
+// The first reported consequence wins: the second may follow from the exit of
 // the first rank. Reports are in order of time.
 bool is_likelier(const RankEnding& one, const RankEnding& other) {
   const bool first_consequence = one.cause == Cause::consequence &&

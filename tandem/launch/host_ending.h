@@ -27,7 +27,7 @@ enum class Cause {
   killed
 };
 
-/// How the ranks of a host ended.
+/// The end of the ranks of a host.
 struct HostEnding {
   Cause cause = Cause::none;
   // Exit code for the launcher.

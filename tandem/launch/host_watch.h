@@ -102,7 +102,7 @@ class HostWatch {
   // The last line about missing hosts.
   std::string missing_;
   bool all_have_come_ = false;
-  // What this host has reported to host 0. Used by this object's thread only.
+  // Reports of this host to host 0. Used by this object's thread only.
   bool reported_failure_ = false;
   bool reported_end_ = false;
   StoreServer* server_;

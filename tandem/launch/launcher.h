@@ -69,10 +69,10 @@ struct LaunchOptions {
 /// returns when all ranks have exited with 0. If one rank fails, all are ended. No rank
 /// outlives the call; if the launcher is killed, the kernel kills the ranks.
 ///
-/// Signals and grace periods do not depend on a reader of the output. If nobody reads
-/// it, the launcher keeps 1 MiB, and then ranks wait in their writes. A run that stops
-/// or fails drops the oldest lines instead, prints their number, and does not wait for
-/// a reader.
+/// Signals and grace periods do not depend on a reader of the output. Without a
+/// reader, the launcher keeps 1 MiB, and then ranks wait in their writes. A run that
+/// stops or fails drops the oldest lines instead, prints their number, and does not
+/// wait for a reader.
 ///
 /// Call it from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD and
 /// SIGPIPE stay blocked afterwards.

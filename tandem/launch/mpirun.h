@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-/// How mpirun places ranks on cores.
+/// Placement of ranks on cores by mpirun.
 enum class MpirunCores {
   // Every rank may use every core. The program derives each rank's number of threads
   // from the number of ranks.

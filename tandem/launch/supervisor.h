@@ -17,7 +17,7 @@ namespace tandem {
 /// not depend on a reader of the output.
 class Supervisor {
  public:
-  /// How one rank ended.
+  /// The end of one rank.
   struct Ending {
     int rank = 0;
     pid_t pid = 0;

@@ -24,8 +24,8 @@ struct Cut {
 };
 
 /// Divides layers into contiguous stages at `cut.layers`, or so that the most expensive
-/// stage costs as little as possible. Of several such divisions it returns that with
-/// the longest first stages.
+/// stage costs as little as possible. Among several such divisions, returns
+/// the one with the longest first stages.
 ///
 /// A stage begins with a convolution or a linear layer, so that batch norm and
 /// activations in place stay with their layer. The first stage also includes the layers

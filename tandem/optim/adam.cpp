@@ -41,7 +41,7 @@ struct AdamSettings {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  // Whether weight decay is decoupled (AdamW).
+  // True if weight decay is decoupled (AdamW).
   bool decoupled = false;
 };
 

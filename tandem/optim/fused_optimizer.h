@@ -120,7 +120,7 @@ at::Tensor decayed_gradient(
     double weight_decay);
 
 /// Throws ConfigError unless `holds` is true and `value` is finite. `expected` is the
-/// wanted range, for instance "at least 0".
+/// expected range, for instance "at least 0".
 void check_setting(
     const std::string& name, double value, bool holds, const std::string& expected);
 

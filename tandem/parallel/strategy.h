@@ -33,7 +33,7 @@ struct DataShard {
   int64_t num_shards = 1;
   // Index of the shard; -1 if this rank reads no data (a parameter server).
   int64_t shard = 0;
-  // Whether the audit counts this rank's samples. False if another rank counts the same
+  // True if the audit counts this rank's samples. False if another rank counts the same
   // samples: in a pipeline, only the last stage does.
   bool counted = true;
 };

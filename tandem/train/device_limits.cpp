@@ -23,7 +23,7 @@ std::string size_text(int64_t bytes) {
                           : fmt::format("{:.2f} GiB", mebibytes / 1024);
 }
 
-// Returns "2.00 GiB was wanted and ", or "" if the text has no size, as for cuBLAS's
+// Returns "2.00 GiB was requested and ", or "" if the text has no size, as for cuBLAS's
 // own memory. In LibTorch 1.13 " (GPU 0; ..." follows the size, later ". GPU 0 has
 // ...".
 std::string wanted(const std::string& text) {
@@ -35,7 +35,7 @@ std::string wanted(const std::string& text) {
   const size_t end = std::min(
       {text.find(". ", begin), text.find(" (", begin), text.find('\n', begin)});
   return text.substr(begin, end == std::string::npos ? end : end - begin) +
-         " was wanted and ";
+         " was requested and ";
 }
 
 }  // namespace

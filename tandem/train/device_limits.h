@@ -23,8 +23,8 @@ std::string precision_obstacle(Precision precision, const std::string& capabilit
 /// main memory see base/error.h.
 bool is_out_of_device_memory(const c10::Error& error);
 
-/// Returns such an error as one line: the memory wanted, the memory free on the device,
-/// and `advice`, what to change.
+/// Returns such an error as one line: the memory requested, the memory free on the
+/// device, and `advice`, what to change.
 Error out_of_device_memory(
     const c10::Error& error, const Placement& placement, const std::string& advice);
 

@@ -28,7 +28,7 @@ struct ScalingInputs {
   // memory bandwidth, and cores if there are more ranks than cores.
   double crowding = 1;
   // Time per step of the reduction among the ranks of a node. The same cores do it, so
-  // backward hides none of it.
+  // backward does not hide it.
   double local_ms = 0;
 
   // --- between nodes ---

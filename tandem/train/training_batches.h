@@ -37,12 +37,12 @@ class TrainingBatches {
       const RunConfig& config, const Dataset& train, const Assembly& parts,
       Communicator& comm, const Placement& placement);
 
-  /// Whether this rank reads samples; a parameter server has none.
+  /// Returns whether this rank reads samples; a parameter server has none.
   bool reads() const {
     return shard_.shard >= 0;
   }
-  /// Whether each batch is copied to the device, because the device has no room for all
-  /// images.
+  /// Returns whether each batch is copied to the device, because the device has no room
+  /// for all images.
   bool sends_batches() const {
     return sends_batches_;
   }

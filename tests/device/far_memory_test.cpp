@@ -77,11 +77,11 @@ TEST(FarMemory, TheErrorForALargeBatchNamesBytesAndSettings) {
   config.output.eval_batch_size = 1;
   const std::string text = error_with(bytes_of(run_of(1)) + 1000, config);
   EXPECT_THAT(
-      text,
-      AllOf(
-          HasSubstr("[device] xpu:0 does not have enough memory: "),
-          ContainsRegex(": [0-9]+\\.[0-9][0-9] MiB was wanted and 1.50 MiB is free; "),
-          HasSubstr("lower --batch-size from 32 to 16")));
+      text, AllOf(
+                HasSubstr("[device] xpu:0 does not have enough memory: "),
+                ContainsRegex(
+                    ": [0-9]+\\.[0-9][0-9] MiB was requested and 1.50 MiB is free; "),
+                HasSubstr("lower --batch-size from 32 to 16")));
   EXPECT_THAT(text, Not(HasSubstr("\n")));
 }
 
@@ -136,7 +136,7 @@ TEST(FarMemory, MessagesOfEachLibTorchAreRecognized) {
             std::string("CUDA out of memory. Tried to allocate 2.00 GiB") + after);
       });
     });
-    EXPECT_EQ(line, begin + "2.00 GiB was wanted and 1.50 MiB is free; do this");
+    EXPECT_EQ(line, begin + "2.00 GiB was requested and 1.50 MiB is free; do this");
   }
   for (const char* text :
        {"CUDA error: out of memory\nCUDA kernel errors might be reported later",

@@ -134,7 +134,7 @@ class OnednnModel : public testing::TestWithParam<Case> {
 };
 
 TEST_P(OnednnModel, StepsEqualAutogradWithChangingBatchSize) {
-  // The gradients of the three batches add up.
+  // The gradients of the three batches accumulate.
   for (const auto& part : {batch(0, 6), batch(40, 3), batch(9, 6)}) {
     const auto found = compiled_.step(part, context_of(true));
     const auto expected = eager_.step(part, context_of(true));
@@ -262,7 +262,7 @@ TEST_P(OnednnBf16Model, StepsAreAsCloseToFloat32AsAutocast) {
   }
 }
 
-TEST_P(OnednnBf16Model, FirstBackwardOverwritesGradientsThenTheyAddUp) {
+TEST_P(OnednnBf16Model, FirstBackwardOverwritesGradientsThenTheyAccumulate) {
   each([&](Rig& rig) {
     rig.step(batch(0, 6), context_of(true));
     rig.executor->zero_gradients();

@@ -42,7 +42,7 @@ TEST(EagerExecutor, SumsAreUnweightedLossCorrectAndSamples) {
   EXPECT_EQ(result.sums.values().samples, 6);
 }
 
-TEST(EagerExecutor, GradientsOfMicroBatchesAddUp) {
+TEST(EagerExecutor, GradientsOfMicroBatchesAccumulate) {
   Rig rig(small_net());
   rig.step(images(5, 6), training(0.5));
   rig.step(images(40, 3), training(0.25));

@@ -43,7 +43,7 @@ class FaultyDisk : public testing::TestWithParam<Where> {
     return fault;
   }
 
-  // Of a run without faults.
+  // Parameters of a run without faults.
   static const std::string& parameters() {
     static const std::string hash = [] {
       const Scratch scratch;

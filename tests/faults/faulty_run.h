@@ -21,7 +21,7 @@
 
 namespace tandem {
 
-/// What remains of a run's process, however it ends.
+/// The remains of a run's process, however it ends.
 struct Left {
   int64_t operations = 0;
   int64_t steps = 0;

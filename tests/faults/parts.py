@@ -79,7 +79,7 @@ def kill_once(settings, flags, wanted, seconds, hosts=None):
             if any(code is None for code, _, _ in ends):
                 raise Wrong(f"{who} was killed, and after {TIMEOUT + SLACK} s it {ends}")
             if not trial.gone_within(1):
-                raise Wrong(f"{who} was killed, and something lives after 1 s")
+                raise Wrong(f"{who} was killed, and something runs after 1 s")
             saving = trial.saves()
             go_on(trial, wanted)
             return who, saving
@@ -164,14 +164,14 @@ def launchers(settings):
                 kill(run.launchers[0].pid, signal.SIGKILL)
                 run.launchers[0].wait()
                 if not run.gone_within(1):
-                    raise Wrong("something lives 1 s after the launcher")
+                    raise Wrong("something runs 1 s after the launcher")
                 return True
             finally:
                 run.end_all()
 
     results, wrong = repeat(settings, settings.runs or 100, trial)
     return [("SIGKILL of the launcher", len(results) + len(wrong), len(results),
-             "nothing lives after 1 s", wrong)]
+             "nothing runs after 1 s", wrong)]
 
 
 def stop_once(settings, flags, wanted, seconds, sent, errors, output):
@@ -200,7 +200,7 @@ def stop_once(settings, flags, wanted, seconds, sent, errors, output):
 
 
 def in_every_way(settings, name, seen, trial):
-    """Calls `trial` with its number, flags, wanted bits and seconds, 20 times for each
+    """Calls `trial` with its number, flags, expected bits and seconds, 20 times for each
     way of training."""
     rows = []
     for way, flags in {**WAYS, **FREE_WAYS}.items():
@@ -251,7 +251,7 @@ def fill_once(settings, flags, wanted, seconds):
             if code != 1 or "No space left on device" not in line:
                 raise Wrong(f"on a full disk it ended with {code}: {line}")
             if not run.gone_within(1):
-                raise Wrong("something lives 1 s after the end on a full disk")
+                raise Wrong("something runs 1 s after the end on a full disk")
             os.remove(os.path.join(disk, "full"))
             go_on(run, wanted)
             return True

@@ -104,11 +104,11 @@ TEST_P(Launch, NamesTheFirstReportAmongConsequences) {
   const auto result = run_launcher(
       {"--nproc", "3"},
       "trap '' TERM; case $RANK in"
-      " 2) exec \"$HELPER\" fail comm 'waited in vain';;"
+      " 2) exec \"$HELPER\" fail comm 'waited too long';;"
       " *) sleep 0.5; exec \"$HELPER\" fail comm 'rank 2 left';;"
       "esac");
   EXPECT_THAT(result.errors, HasSubstr("rank 2 failed: "));
-  EXPECT_THAT(result.errors, HasSubstr("waited in vain"));
+  EXPECT_THAT(result.errors, HasSubstr("waited too long"));
 }
 
 // A control group of version 1 with little memory, if this machine has such groups.

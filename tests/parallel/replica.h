@@ -187,7 +187,7 @@ struct RunOptions {
   Tail tail = Tail::pad;
   int64_t epochs = 2;
   double lr = 0.05;
-  // Whether the optimizer has a GradScaler.
+  // True if the optimizer has a GradScaler.
   bool scaled = false;
   // Device of the replica.
   Placement placement;

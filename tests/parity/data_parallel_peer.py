@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""PyTorch's side of tests/parallel/ddp/data_parallel_parity_test.cpp, whose table of cases
-this one repeats: a module on chunks of its batches, as torch.nn.DataParallel computes.
+"""PyTorch's side of tests/parallel/ddp/data_parallel_parity_test.cpp, with the same
+table of cases: a module on chunks of its batches, as torch.nn.DataParallel computes.
 
-nn.DataParallel itself needs a GPU for each replica; on CPUs it calls the module. So it
-is here where there is one replica, and for more what its forward does is done by hand:
-scatter, a replica per chunk with the module's parameters and with buffers of its own,
-of which the first replica's are the module's, gather.
+nn.DataParallel needs a GPU for each replica; on CPUs it only calls the module. This script
+does so for one replica. For several, it repeats the steps of nn.DataParallel.forward():
+scatter, one replica per chunk with the module's parameters and its own buffers (the first
+replica has the module's buffers), gather.
 
 Prints {case: {replicas: what was seen}} as JSON.
 """

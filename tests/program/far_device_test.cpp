@@ -90,11 +90,11 @@ TEST_F(FarProgramRuns, TooLittleDeviceMemoryIsOneLine) {
         {{"FAR_CAPACITY_BYTES", "600000"}});
     EXPECT_EQ(result.status.code, 1);
     EXPECT_THAT(
-        result.errors,
-        AllOf(
-            testing::ContainsRegex("\\[device\\] xpu:[01] does not have enough memory: "),
-            HasSubstr(" MiB was wanted and "),
-            HasSubstr("lower --batch-size from 160 to 80")));
+        result.errors, AllOf(
+                           testing::ContainsRegex(
+                               "\\[device\\] xpu:[01] does not have enough memory: "),
+                           HasSubstr(" MiB was requested and "),
+                           HasSubstr("lower --batch-size from 160 to 80")));
     remove_all(out_);
   }
 }

@@ -348,7 +348,7 @@ void expect_stopped_reader_is_named(
   EXPECT_THAT(errors, HasSubstr("process " + std::to_string(reader)));
   EXPECT_THAT(errors, HasSubstr("within 2 s: it is stopped (SIGSTOP)"));
   EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
-  // If nobody reaps it, the kernel ends it after its parent ended.
+  // If its parent does not reap it, the kernel ends it after its parent ended.
   EXPECT_TRUE(eventually([&] { return !is_running(reader); }));
 }
 

@@ -28,8 +28,8 @@ constexpr int64_t kRankBatch = 8;
 constexpr double kRoundoff = 1.0 / 256;
 constexpr double kMeanError = 0.43 * kRoundoff;
 
-// Whether LibTorch sums products in bfloat16: without AVX-512 it has no oneDNN for
-// them, and its own loops round every partial sum.
+// Returns whether LibTorch sums products in bfloat16: without AVX-512 it has no oneDNN
+// for them, and its own loops round every partial sum.
 bool sums_in_bf16() {
   return kernel_isa() != Isa::avx512;
 }

@@ -129,7 +129,7 @@ TEST(PipelineRun, UnevenSamplesAreReadOnce) {
   }
 }
 
-// A sequence of layers with a parameter that changes by itself.
+// A sequence of layers with a parameter that changes in the fifth forward pass.
 class NudgedModel : public Model {
  public:
   NudgedModel() : model_(make_model(ModelKind::net5x5, options())) {}

@@ -27,7 +27,7 @@ TEST(ScalingModel, OneRankTakesTheMeasuredTime) {
   EXPECT_EQ(point.comm_ms, 0);
 }
 
-TEST(ScalingModel, WithoutOverlapTimesAddUp) {
+TEST(ScalingModel, WithoutOverlapTimesAreSummed) {
   auto flat = inputs();
   flat.buckets = flat_bucket(flat.buckets);
   // 2 (4 - 1) messages of 2 MB and 0.25 ms.

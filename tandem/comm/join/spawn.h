@@ -9,7 +9,7 @@ namespace tandem {
 
 /// Options of spawn().
 struct SpawnOptions {
-  // How the ranks communicate.
+  // Communication between the ranks.
   CommOptions join;
 
   // Number of hosts, each of which starts this program, and number of this host. The

@@ -54,7 +54,7 @@ struct CommOptions {
   static void describe(Table& table) {
     using O = CommOptions;
     table.section("ranks");
-    table.add("backend", &O::backend, "how ranks communicate");
+    table.add("backend", &O::backend, "transport between ranks");
     table
         .add(
             "timeout_seconds", &O::timeout_seconds,

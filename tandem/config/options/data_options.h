@@ -68,7 +68,7 @@ struct DataOptions {
         .kept();
     // A resumed run may change it: another number of ranks may need another choice.
     table.add("uneven", &O::uneven, "samples that do not divide evenly among ranks");
-    table.add("share", &O::share, "how ranks get their samples").kept();
+    table.add("share", &O::share, "distribution of samples to ranks").kept();
     table
         .add(
             "reshuffle", &O::reshuffle,

@@ -70,7 +70,7 @@ struct ExecOptions {
   static void describe(Table& table) {
     using O = ExecOptions;
     table.section("execution");
-    table.add("executor", &O::executor, "what computes forward and backward");
+    table.add("executor", &O::executor, "implementation of forward and backward");
     table.add(
         "precision", &O::precision, "precision of convolutions and matrix products");
     table

@@ -66,7 +66,7 @@ struct Choices<ModelKind> {
        LossKind::cross_entropy, 2},
       {ModelKind::convnet_bn, "convnet_bn",
        "2 convolutions 5x5, batch norm; 29 k parameters (tutorial 004)"},
-      {ModelKind::custom, "custom", "a model of your own (examples/custom_model)"},
+      {ModelKind::custom, "custom", "your own model (examples/custom_model)"},
       {ModelKind::lenet3x3, "mymodel", "", LossKind::cross_entropy, 2}};
 };
 

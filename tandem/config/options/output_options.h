@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// Which of log_every steps is reported.
+/// The steps that are reported among every log_every steps.
 enum class LogAt { last_and_end, last, first };
 template <>
 struct Choices<LogAt> {
@@ -110,7 +110,7 @@ struct OutputOptions {
         "reaction to a checkpoint that cannot be written");
     table.add("on_sigusr1", &O::on_sigusr1, "action on SIGUSR1 to any rank");
     table.add("log_every", &O::log_every, "steps between reports").between(1, kMany);
-    table.add("log_at", &O::log_at, "which of log_every steps is reported");
+    table.add("log_at", &O::log_at, "step that is reported in each log_every steps");
     table.add("log_ranks", &O::log_ranks, "ranks that report");
     table
         .add(

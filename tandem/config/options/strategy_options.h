@@ -143,7 +143,7 @@ struct Choices<OptimizerState> {
   static constexpr Choice<OptimizerState> rows[] = {
       {OptimizerState::automatic, "auto",
        "sharded if ranks share memory, else replicated"},
-      {OptimizerState::replicated, "replicated", "every rank keeps all of it"},
+      {OptimizerState::replicated, "replicated", "every rank keeps the whole state"},
       {OptimizerState::sharded, "sharded",
        "ZeRO-1: each rank keeps and updates a share, with the same results"}};
 };
@@ -233,7 +233,7 @@ struct StrategyOptions {
   static void describe(Table& table) {
     using O = StrategyOptions;
     table.section("parallel");
-    table.add("strategy", &O::kind, "how ranks train together").at_the_end();
+    table.add("strategy", &O::kind, "distributed training strategy").at_the_end();
     table.add("sync", &O::sync, "when gradients are reduced");
     table
         .add(

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// A layer, and what it computes in the same pass over its output.
+/// A layer, and the operations fused into the pass over its output.
 struct FusedLayer {
   Layer layer;
   // Applies a ReLU to the output.

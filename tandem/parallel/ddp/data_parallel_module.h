@@ -185,7 +185,8 @@ struct WrappedModule<Net, false> {
 ///
 /// **Outputs.** Tensors, also nested, are concatenated along dimension 0 in the order
 /// of the chunks; 0-dimensional tensors become a vector. Other types do not compile.
-/// **Gradients** add up in the module's .grad. **Buffers** keep replica 0's changes.
+/// **Gradients** accumulate in the module's .grad. **Buffers** keep replica 0's
+/// changes.
 ///
 /// **Threads.** Replicas have the caller's grad mode, inference mode and autocast, and
 /// divide LibTorch's intra-op threads among them. Not thread-safe: make one call at a

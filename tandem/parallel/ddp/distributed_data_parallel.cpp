@@ -158,7 +158,7 @@ struct DistributedDataParallel::State {
   ModuleWatch watch;
   GradReducer reducer;
   bool sync = true;
-  // Whether a backward runs, and whether it reduces gradients.
+  // True while a backward runs that may reduce gradients.
   bool running = false;
   bool syncing = false;
   // Number of buckets that a backward had sent when it threw. Other ranks wait for the

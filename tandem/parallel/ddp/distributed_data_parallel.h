@@ -82,7 +82,7 @@ struct DistributedDataParallelOptions {
 /// | no_sync                 | + no_sync(): a scope around backward               |
 /// | register_comm_hook      | + `bucket_hook`; `comm_hook` for fp16 and bf16;    |
 /// |                         | `reduction` for the hook that does not divide      |
-/// | several backwards       | + gradients add up. Each backward of one forward   |
+/// | several backwards       | + gradients accumulate. Each backward of a forward |
 /// |                         | is reduced (PyTorch: only the first, silently)     |
 /// | parameters_to_ignore    | + the other constructor, with lists without them   |
 /// | state_dict              | + the module's names, without "module."            |
@@ -121,8 +121,8 @@ class DistributedDataParallel {
       const DistributedDataParallelOptions& options = {});
   ~DistributedDataParallel();
 
-  /// While a NoSync object exists, backward() does not reduce gradients. They add up in
-  /// .grad until the next reducing backward.
+  /// While a NoSync object exists, backward() does not reduce gradients. They
+  /// accumulate in .grad until the next reducing backward.
   class [[nodiscard]] NoSync {
    public:
     explicit NoSync(DistributedDataParallel& ddp);

@@ -13,7 +13,7 @@ namespace tandem {
 struct GradBucket {
   // Position in the order of launch, from 0.
   size_t index = 0;
-  // Whether it is the last bucket of a backward.
+  // True for the last bucket of a backward.
   bool is_last = false;
   // The whole bucket as a flat tensor. Padding between slots is zero and must stay
   // zero.

@@ -31,7 +31,7 @@ class Convergence {
   /// this epoch. Collective.
   bool note(double loss);
 
-  /// Whether this rank, some rank, all ranks have converged.
+  /// Returns whether this rank, some rank, all ranks have converged.
   bool mine() const;
   bool some() const;
   bool all() const;
@@ -109,7 +109,7 @@ class RunEnd {
     return patience_;
   }
 
-  /// Whether the run is over.
+  /// Returns whether the run is over.
   bool now() const {
     return *reason() != '\0';
   }
@@ -125,7 +125,7 @@ class RunEnd {
   void on_evaluation(const TestReport& test);
   void on_checkpoint(const std::string& path);
 
-  /// Whether this rank's observer has returned Next::stop.
+  /// Returns whether this rank's observer has returned Next::stop.
   bool wish() const {
     return wish_;
   }

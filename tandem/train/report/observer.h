@@ -16,7 +16,7 @@ struct StepReport {
   int64_t step_in_epoch = 0;
   int64_t step = 0;
   double lr = 0;
-  // Of this rank's samples. sums.values() waits for the device.
+  // Sums over this rank's samples. sums.values() waits for the device.
   StepSums sums;
 };
 
@@ -34,7 +34,7 @@ struct EpochReport {
   double accuracy = 0;
 };
 
-/// Whether training continues.
+/// An observer's decision about the run.
 enum class Next { proceed, stop };
 
 /// Observes a run from the program that trains, and may stop the run. Derive from it,

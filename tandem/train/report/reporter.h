@@ -34,7 +34,7 @@ struct EpochLoss {
   double compared = 0;
 };
 
-/// Adds up the results of steps and writes them to standard output and metrics.jsonl.
+/// Sums the results of steps and writes them to standard output and metrics.jsonl.
 ///
 /// If the ranks step together, a report has the sums of all ranks. Otherwise
 /// (averaging, Hogwild, an asynchronous server) it has the sums of this rank only,

@@ -223,7 +223,7 @@ struct TwoParameters {
   DistributedDataParallel ddp;
 };
 
-TEST(DistributedDataParallel, BackwardWorksAfterOneThatThrewBeforeItSentABucket) {
+TEST(DistributedDataParallel, BackwardWorksAfterAThrowBeforeTheFirstBucket) {
   const auto gradients = on_each_rank("thread", 3, [](Communicator& comm) {
     TwoParameters model(comm, 1024);
     // Only one rank throws; the others wait for its next backward.
@@ -238,7 +238,7 @@ TEST(DistributedDataParallel, BackwardWorksAfterOneThatThrewBeforeItSentABucket)
   EXPECT_THAT(gradients, Each(std::vector<double>{2, 1}));
 }
 
-TEST(DistributedDataParallel, BackwardThrowsAfterOneThatThrewWithSentBuckets) {
+TEST(DistributedDataParallel, BackwardThrowsAfterAThrowWithSentBuckets) {
   const auto messages = on_each_rank("thread", 3, [](Communicator& comm) {
     TwoParameters model(comm, 1);
     TANDEM_CHECK(model.backward(1, true) == "in the middle", "did not throw");

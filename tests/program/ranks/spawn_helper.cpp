@@ -63,7 +63,7 @@ void keep_what_was_there() {
   spawn(1, [](Communicator&) {});
   sigset_t blocked;
   pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
-  say(child.poll() ? "the child is gone" : "the child lives");
+  say(child.poll() ? "the child is gone" : "the child runs");
   say(sigismember(&blocked, SIGTERM) == 1 ? "SIGTERM is blocked" : "SIGTERM is free");
 }
 

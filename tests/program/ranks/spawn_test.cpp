@@ -67,7 +67,7 @@ TEST(Spawn, RefusesANumberThatDependsOnTheProcess) {
 TEST(Spawn, DoesNotChangeOtherChildrenAndSignals) {
   const auto run = helper("keeps");
   EXPECT_TRUE(run.status.ok()) << run.errors;
-  EXPECT_EQ(run.output, "the child lives\nSIGTERM is free\n");
+  EXPECT_EQ(run.output, "the child runs\nSIGTERM is free\n");
 }
 
 TEST(Spawn, ForwardsSignalsAndThrowsAfterAllRanksEnded) {

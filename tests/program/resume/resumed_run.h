@@ -15,8 +15,8 @@ inline Arguments operator+(const Arguments& left, const Arguments& right) {
 }
 
 // All settings that could make a resumed run differ: dropout, Adadelta's state, a
-// schedule, accumulation. Three ranks have 21 batches per epoch, and the last stands
-// alone: 11 steps.
+// schedule, accumulation. Three ranks have 21 batches per epoch, and the last is
+// alone in its step: 11 steps.
 inline Arguments trained(const std::string& out, const std::string& batch_size = "16") {
   return {"train",    "--model",      "convnet", "--limit",
           "1000",     "--epochs",     "3",       "--batch-size",
