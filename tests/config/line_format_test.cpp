@@ -124,7 +124,7 @@ TEST(LineFormat, NamesTheSettingOfAnInvalidTemplate) {
         error_of<ConfigError>([&] { line(pattern); }),
         AllOf(
             HasSubstr(std::string("log_line is '") + pattern + "'"),
-            HasSubstr("it takes rank, epoch")));
+            HasSubstr("expected in braces: rank, epoch")));
   }
 }
 

@@ -116,7 +116,7 @@ TEST(Recipe, RefusesAKeyWithManyDots) {
   replace_file(scratch / "deep.toml", key.substr(0, 1001) + " = 1\n");
   EXPECT_THAT(
       error_of<ConfigError>([&] { read(scratch / "deep.toml"); }),
-      HasSubstr("unknown key 'a'"));
+      HasSubstr("unknown table [a]"));
 }
 
 TEST(Recipe, RefusesAnEndlessFile) {
