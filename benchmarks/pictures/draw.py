@@ -10,11 +10,11 @@ PARAMETERS, GRADIENTS, ACTIVATIONS, STATE = "#0b62b0", "#c2410c", "#2f7d32", "#7
 TINTS = {PARAMETERS: "#d6e6f5", GRADIENTS: "#fde4d3", ACTIVATIONS: "#dcefdc",
          STATE: "#e9defc", NOTE: "#eef1f4"}
 # Widest advance per font size of the fonts that sans-serif and monospace stand for.
-ADVANCE = {False: 0.59, True: 0.605}
+ADVANCE = {False: 0.54, True: 0.605}
 
 
 def width_of(words, size, mono=False):
-    """An upper estimate of a text's width in pixels."""
+    """An upper estimate of the width of a sentence in pixels."""
     return len(words) * size * ADVANCE[mono]
 
 
@@ -27,6 +27,8 @@ class Picture:
 
     def text(self, x, y, words, size=13, color=TEXT, anchor="start", bold=False, mono=False):
         """A line of text whose baseline starts, ends or is centered at (x, y)."""
+        if not words:
+            return
         font = ' font-family="monospace"' if mono else ""
         weight = ' font-weight="bold"' if bold else ""
         self.parts.append(
@@ -82,7 +84,7 @@ class Picture:
         else:
             self.path([(x - 2, y - 4), (x + 22, y - 4)], color, 2, kind == "dash")
         self.text(x + 28, y, words, size, NOTE)
-        return x + 46 + width_of(words, size) * 0.95
+        return x + 46 + width_of(words, size)
 
     def svg(self):
         title = escape(self.title, {'"': "&quot;"})

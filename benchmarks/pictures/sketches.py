@@ -138,37 +138,20 @@ def parameter_server():
     return picture
 
 
-def schedule(picture, x, y, stages, micro_batches):
-    """Which micro-batch each stage computes when, 1F1B with a backward of one unit."""
+def schedule(picture, x, y, *ranks):
+    """Which micro-batch each rank computes when: F forward, B backward."""
     cell = 22
-    ready = {}
-    for stage in range(stages):
-        warm = min(micro_batches, stages - stage)
-        order = [("F", i) for i in range(warm)]
-        for i in range(micro_batches):
-            order += [("B", i)] + ([("F", warm + i)] if warm + i < micro_batches else [])
-        ready[stage] = order
-    done, clock = {}, [0] * stages
-    while any(ready.values()):
-        for stage in range(stages):
-            while ready[stage]:
-                kind, i = ready[stage][0]
-                before = ((kind, i, stage - 1) if kind == "F" else (kind, i, stage + 1))
-                edge = stage == 0 if kind == "F" else stage == stages - 1
-                needed = ("F", i, stage) if edge and kind == "B" else before
-                if not (edge and kind == "F") and needed not in done:
-                    break
-                start = max(clock[stage], done.get(needed, 0))
-                done[(kind, i, stage)] = clock[stage] = start + 1
-                ready[stage].pop(0)
-                color = ACTIVATIONS if kind == "F" else GRADIENTS
-                picture.box(x + cell * start, y + 24 * stage, cell, 19, TINTS[color], color, 2)
-                picture.text(x + cell * (start + 0.5), y + 24 * stage + 14, f"{kind}{i + 1}",
-                             11, color, "middle")
-    for stage in range(stages):
-        picture.text(x - 8, y + 24 * stage + 14, f"rank {stage}", 11, NOTE, "end")
-    picture.text(x + cell * max(clock) + 10, y + 14, "time", 11, NOTE)
-    picture.arrow(x + cell * max(clock) + 8, y + 22, x + cell * max(clock) + 50, y + 22, NOTE)
+    for rank_number, work in enumerate(ranks):
+        top = y + 24 * rank_number
+        picture.text(x - 8, top + 14, f"rank {rank_number}", 11, NOTE, "end")
+        for place, name in enumerate(work.split()):
+            color = {"F": ACTIVATIONS, "B": GRADIENTS}.get(name[0])
+            if color:
+                picture.box(x + cell * place, top, cell, 19, TINTS[color], color, 2)
+                picture.text(x + cell * (place + 0.5), top + 14, name, 11, color, "middle")
+    end = x + cell * len(ranks[0].split()) + 10
+    picture.text(end, y + 14, "time", 11, NOTE)
+    picture.arrow(end, y + 22, end + 42, y + 22, NOTE)
 
 
 def pipeline():
@@ -180,7 +163,7 @@ def pipeline():
     rank(picture, RIGHT, 48, "rank 1: stage 1", (2, 3), height=78)
     between(picture, 74, ACTIVATIONS, ["activations"], both=False)
     between(picture, 108, GRADIENTS, ["their gradients"], both=False, back=True)
-    schedule(picture, 150, 152, 2, 4)
+    schedule(picture, 150, 152, "F1 F2 - B1 F3 B2 F4 B3 - B4", "- F1 B1 F2 B2 F3 B3 F4 B4 -")
     picture.text(470, 166, "schedule 1f1b,", 11, NOTE)
     picture.text(470, 182, "4 micro-batches", 11, NOTE)
     return picture
