@@ -84,20 +84,21 @@ def record(program, data):
         file.write("\n")
 
 
-def segment(picture, left, right, top, color, words):
+def segment(picture, left, right, top, color, words, anchor="middle"):
     picture.box(left, top, right - left, 20, TINTS[color], color, 2)
     if right - left > 8 * len(words):
-        picture.text((left + right) / 2, top + 14, words, 11, color, "middle")
+        x = (left + right) / 2 if anchor == "middle" else left + 10
+        picture.text(x, top + 14, words, 11, color, anchor)
 
 
 def draw():
     """The picture of timeline.json."""
     with open(RECORD, encoding="utf-8") as file:
         made = json.load(file)
-    picture = Picture(760, 436, "One step of two ranks: all-reduce after backward, and "
+    picture = Picture(760, 452, "One step of two ranks: all-reduce after backward, and "
                                 "overlapped with backward")
     picture.text(20, 30, "One training step on two hosts", 16, bold=True)
-    x = 310
+    x = 330
     for color, words in ((ACTIVATIONS, "forward"), (PARAMETERS, "backward"),
                          (GRADIENTS, "all-reduce"), (STATE, "update")):
         x = picture.key(x, 30, color, words, size=11)
@@ -126,9 +127,9 @@ def draw():
             launches = step["all_reduce"]
             size = sum(launch[2] for launch in launches) / 1e6
             segment(picture, at(launches[0][0]), at(launches[0][1]), row + 24, GRADIENTS,
-                    f"all-reduce of {size:.1f} MB")
-            for start, _, _ in launches[1:]:
-                picture.path([(at(start), row + 24), (at(start), row + 44)], GRADIENTS)
+                    f"all-reduce of {size:.1f} MB", "start")
+            for start, _, _ in launches:
+                picture.path([(at(start), row + 22), (at(start), row + 46)], GRADIENTS)
         end = at(ranks[0]["update"][1])
         picture.path([(end, top + 4), (end, top + 126)], NOTE, 1, dash=True)
         picture.text(end + 6, top + 4, f"{duration(ranks):.0f} ms", 13, bold=True)
@@ -137,7 +138,11 @@ def draw():
     for ms in range(0, int(longest) + 1, 10):
         picture.path([(left + scale * ms, bottom), (left + scale * ms, bottom + 5)], NOTE, 1)
         picture.text(left + scale * ms, bottom + 18, f"{ms} ms", 10, NOTE, "middle")
-    counts = ", ".join(str(way["steps"]) for way in made["ways"].values())
-    picture.text(20, 424, f"net, batch 64, Gloo over 1 Gbit/s; {made['cpu']}, one core per "
-                 f"rank, {made['date']}; median of {counts} steps", 11, NOTE)
+    isa = "AVX-512" if "avx512f" in made["instruction_sets"] else "AVX2"
+    least = min(way["steps"] for way in made["ways"].values())
+    picture.lines(20, 424, [
+        f"net, batch 64, Gloo over a link of 1 Gbit/s; {made['cpu']} ({isa}), one core per rank, "
+        f"{made['date']}; median of {least} steps.",
+        "Marks in a network lane are launches of buckets. Forward includes loading the batch; "
+        "tandem bench step timed the update."], 11)
     return picture.svg()
