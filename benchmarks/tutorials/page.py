@@ -11,6 +11,8 @@ from svg import chart
 
 TEMPLATES = sorted(glob.glob(os.path.join(PAGES, "*.in.md")))
 SIDES = {"ours": "tandem", "peer": "PyTorch"}
+# In the order of drawing: tandem's curve is in front.
+CHARTED = ("tutorial", "PyTorch", "tandem")
 
 
 def seconds_text(seconds):
@@ -139,7 +141,7 @@ class Page:
         for column, title in ((1, "loss"), (2, "accuracy, %")):
             file = f"{name}-{title.split(',')[0]}.svg"
             self.charts[file] = chart(
-                {who: [(row[0], row[column]) for row in rows] for who, rows in parts.items()},
+                {who: [(row[0], row[column]) for row in parts[who]] for who in CHARTED},
                 "epoch", title)
         by_epoch = {who: {row[0]: row for row in rows} for who, rows in parts.items()}
         rows = []
@@ -148,12 +150,14 @@ class Page:
             rows.append([str(epoch), *(f"{row[1]:.6f}" if row else "" for row in found),
                          *(f"{row[2]:.1f}" if row else "" for row in found)])
         head = ["epoch", *(f"loss, {who}" for who in parts), *(f"%, {who}" for who in parts)]
-        return (f"![loss]({name}-loss.svg)\n\n"
-                f"![accuracy]({name}-accuracy.svg)\n\n" + table(head, rows))
+        figures = [f"![{title} of each epoch on one rank]({name}-{title.lower()}.svg)\n\n"
+                   f"*{title} of each epoch on one rank. tandem's curve covers PyTorch's.*\n\n"
+                   for title in ("Loss", "Accuracy")]
+        return "".join(figures) + table(head, rows)
 
     def scaling(self, name):
         """1 to 5 processes: a chart of seconds per epoch, and a table."""
-        series = {"tutorial": [], "tandem": [], "PyTorch": []}
+        series = {who: [] for who in CHARTED}
         rows = []
         for ranks in range(1, 6):
             key = f"{name}-{ranks}"

@@ -4,7 +4,7 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 62, 16, 34, 48
-COLOURS = ["#777777", "#0b62b0", "#d1661f", "#5a9e3a"]
+COLOURS = ["#777777", "#d1661f", "#0b62b0", "#5a9e3a"]
 
 
 def step_of(span, most=6):
@@ -65,7 +65,8 @@ def series_parts(number, points, x, y, name):
 
 
 def chart(series, x_title, y_title, from_zero=False):
-    """`series` is {name: [(x, y)]}; those without points are left out."""
+    """A chart of {name: [(x, y)]} without the series that have no points. A curve covers
+    those before it."""
     series = {name: points for name, points in series.items() if points}
     points = [point for line in series.values() for point in line]
     x = Scale([a for a, _ in points], LEFT, WIDTH - RIGHT, 0.03)
