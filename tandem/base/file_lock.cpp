@@ -42,7 +42,7 @@ FileLock::FileLock(const std::string& path, const Deadline& deadline) : path_(pa
     if (deadline.passed()) {
       fail_lock(
           path, fmt::format(
-                    "{} has held the lock for more than {} s; check whether that "
+                    "{} has held the lock for {} s; check whether that "
                     "process is stopped, or raise --timeout-seconds",
                     holder(), static_cast<double>(deadline.time().count()) / 1000));
     }

@@ -218,7 +218,7 @@ TEST_F(Checkpoints, OnlyDamagedCheckpointsAreAnError) {
   truncate_file(save(9, 1) + "/training.safetensors");
   EXPECT_THAT(
       error_of<DataError>([&] { return newest_whole_checkpoint(directory_); }),
-      AllOf(HasSubstr("no checkpoint"), HasSubstr("--out")));
+      AllOf(HasSubstr("all checkpoints"), HasSubstr("--out")));
   EXPECT_THAT(names(), ElementsAre("step-00000009"));
 }
 

@@ -57,9 +57,10 @@ TEST(KeptSettings, ErrorsNameFlagBothValuesAndOrigin) {
   RunConfig now = before;
   now.training.seed = 7;
   EXPECT_THAT(
-      refusal(before, now), AllOf(
-                                HasSubstr("seed is 7"), HasSubstr("'runs/a' has 0"),
-                                HasSubstr("--seed"), HasSubstr("--init")));
+      refusal(before, now),
+      AllOf(
+          HasSubstr("seed is 7"), HasSubstr("expected 0 as in 'runs/a'"),
+          HasSubstr("--seed"), HasSubstr("--init")));
 }
 
 TEST(KeptSettings, AreModelDataOrderAndOptimizer) {

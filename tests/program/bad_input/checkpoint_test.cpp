@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(
             "OfAnotherModelForThreeRanks",
             train({"--model", "net", "--resume", "@/checkpoint", "--nproc", "3"}),
             2,
-            {"model is \"net\"", "'@/checkpoint' has \"simplenet\"", "--model"},
+            {"model is \"net\"", "expected \"simplenet\" as in '@/checkpoint'", "--model"},
             &with_checkpoint},
         BadInputCase{
             "OfOtherImages",
