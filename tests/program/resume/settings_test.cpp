@@ -183,16 +183,18 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{
             "model",
             {"--model", "convnet"},
-            {"model is \"convnet\"", "has \"simplenet\"", "change --model back"}},
-        Refused{"seed", {"--seed", "7"}, {"seed is 7", "has 0", "--seed"}},
-        Refused{"limit", {"--limit", "320"}, {"limit is 320", "has 160", "--limit"}},
-        Refused{"std", {"--set", "std=0.5"}, {"std is 0.5", "has 0.3081", "--std"}},
+            {"model is \"convnet\"", "expected \"simplenet\"", "change --model back"}},
+        Refused{"seed", {"--seed", "7"}, {"seed is 7", "expected 0", "--seed"}},
+        Refused{
+            "limit", {"--limit", "320"}, {"limit is 320", "expected 160", "--limit"}},
+        Refused{
+            "std", {"--set", "std=0.5"}, {"std is 0.5", "expected 0.3081", "--std"}},
         Refused{
             "optimizer",
             {"--optimizer", "adam"},
-            {"optimizer is \"adam\"", "has \"sgd\""}},
-        Refused{"momentum", {"--momentum", "0.9"}, {"momentum is 0.9", "has 0.0"}},
-        Refused{"dropout", {"--no-dropout"}, {"dropout is false", "has true"}}),
+            {"optimizer is \"adam\"", "expected \"sgd\""}},
+        Refused{"momentum", {"--momentum", "0.9"}, {"momentum is 0.9", "expected 0.0"}},
+        Refused{"dropout", {"--no-dropout"}, {"dropout is false", "expected true"}}),
     [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace tandem::settings_test
