@@ -268,7 +268,7 @@ TEST(FarRun, UnsupportedSettingsAreReported) {
               train(config, {noise_images(96), noise_images(40)}, comm, std::move(own));
             });
           }),
-      Each(HasSubstr("give the run make_device_communicator()")));
+      Each(HasSubstr("use make_device_communicator()")));
 }
 
 TEST(FarDeviceDeathTest, DeviceMemoryIsNotAccessibleFromTheHost) {

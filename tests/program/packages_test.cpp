@@ -310,7 +310,7 @@ TEST_F(Pages, ListTheValuesOfASettingWithTheirMeaning) {
   EXPECT_THAT(
       read("tandem-train").output,
       AllOf(
-          HasSubstr("convnet_bn"), HasSubstr("one set of parameters, without locks"),
+          HasSubstr("convnet_bn"), HasSubstr("one set of parameters without locks"),
           HasSubstr("Default: 64")));
 }
 

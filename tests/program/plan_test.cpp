@@ -141,8 +141,8 @@ TEST(Plan, RefusesInOneLine) {
     EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
     EXPECT_EQ(result.output, "");
   };
-  refused({}, "give one of --measure, --from RUN_DIRECTORY or --step-ms", true);
-  refused({"--measure"}, "from one source");
+  refused({}, "give one of --measure, --from RUN_DIRECTORY and --step-ms", true);
+  refused({"--measure"}, "one source of the step's time");
   refused({"--step-ms", "27"}, "add --gradient-bytes", true);
   refused({"--step-ms", "0", "--gradient-bytes", "1"}, "change --step-ms", true);
   refused({"--step-ms", "-3", "--gradient-bytes", "1"}, "'-3'", true);
@@ -171,7 +171,7 @@ TEST(Plan, RefusesInOneLine) {
   refused({"--measure", "--optimizer", "sdg"}, "did you mean 'sgd'", true);
   refused({"--from", scratch / "none"}, "summary.json", true, 1);
   refused({"--from", scratch / ""}, "strategy hogwild", true);
-  refused({"--from", scratch / "divided"}, "name one without divide_batch", true);
+  refused({"--from", scratch / "divided"}, "name a run without divide_batch", true);
 }
 
 }  // namespace tandem::plan_test

@@ -188,7 +188,10 @@ TEST(DivideBatch, RefusesConflictingSettings) {
         StrategyKind::parameter_server}) {
     EXPECT_THAT(
         error_with([&](RunConfig& config) { config.strategy.kind = kind; }),
-        AllOf(HasSubstr("--divide-batch works with"), HasSubstr(name_of(kind))));
+        AllOf(
+            HasSubstr("divide_batch is true, which is for strategy data_parallel or "
+                      "sequential"),
+            HasSubstr(name_of(kind))));
   }
   for (const auto uneven : {Uneven::drop, Uneven::error}) {
     EXPECT_THAT(

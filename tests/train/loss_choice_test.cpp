@@ -56,7 +56,7 @@ void check_losses(const ModelRow& model, RunConfig settings) {
       EXPECT_THAT(
           error_of<ConfigError>([&] { check(settings); }),
           AllOf(
-              HasSubstr(std::string("loss ") + name_of(loss)), HasSubstr("--loss "),
+              HasSubstr(std::string("loss is ") + name_of(loss)), HasSubstr("--loss "),
               HasSubstr("cross_entropy"), Not(HasSubstr("\n"))));
       EXPECT_THROW(train(settings, data, *make_single_communicator()), ConfigError);
       continue;

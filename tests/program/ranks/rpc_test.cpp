@@ -233,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ParameterServerProgram, InvalidSettingsAreOneLine) {
   const auto alone = tandem_run({"train", "--strategy", "parameter_server"});
   EXPECT_EQ(alone.status.code, 2);
-  EXPECT_THAT(alone.errors, HasSubstr("use --nproc 2 at least"));
+  EXPECT_THAT(alone.errors, HasSubstr("use --nproc 2 or more"));
 }
 
 }  // namespace tandem::rpc_test
