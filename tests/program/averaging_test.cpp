@@ -201,7 +201,8 @@ TEST(MpiRun, ARanksErrorIsPrintedAndEndsTheRun) {
   const auto result = run_under_mpirun(
       2, {"train", kRecipe, "--data", "/nowhere", "--timeout-seconds", "250"});
   EXPECT_FALSE(result.status.ok());
-  EXPECT_THAT(result.output + result.errors, HasSubstr("error: [data] '/nowhere'"));
+  EXPECT_THAT(
+      result.output + result.errors, HasSubstr("error: [data] data is '/nowhere'"));
 }
 
 TEST(MpiRun, NamesAKilledRank) {

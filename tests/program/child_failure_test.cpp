@@ -66,9 +66,10 @@ TEST_F(ChildFailure, ReachesAPlanWithoutStandardError) {
     const auto result = plan();
     EXPECT_EQ(result.status.code, 2);
     EXPECT_THAT(
-        result.errors, AllOf(
-                           HasSubstr("error: [plan] tandem bench step: [data] '"),
-                           HasSubstr(scratch_ / "none"), Not(HasSubstr("matters"))))
+        result.errors,
+        AllOf(
+            HasSubstr("error: [plan] tandem bench step: [data] data is '"),
+            HasSubstr(scratch_ / "none"), Not(HasSubstr("matters"))))
         << streams;
     EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1);
   }

@@ -290,7 +290,9 @@ TEST_F(Compare, RefusesInvalidArgumentsBeforeTheFirstRun) {
   refused({"compare", one, scratch_ / "none.toml"}, 1, "none.toml");
   refused({"compare", one, scratch_ / "mistyped.toml"}, 2, "did you mean 'epochs'");
   refused({"compare", one, scratch_ / "odd.toml"}, 2, "did you mean 'seconds'");
-  refused({"compare", one, scratch_ / "uneven.toml"}, 2, "minutes has 1 values, expected 2");
+  refused(
+      {"compare", one, scratch_ / "uneven.toml"}, 2,
+      "minutes has 1 values, expected 2");
   refused({"scaling", one, "--nproc", "1,x"}, 2, "'1,x'");
   refused({"scaling", one, "--nproc", "2,2"}, 2, "different numbers");
   refused({"scaling", one, "--nproc", "0"}, 2, "'0'");
@@ -454,7 +456,7 @@ TEST_F(Compare, AScalingRecipeNamesRecipesAndRanks) {
   EXPECT_TRUE(file_exists(out_ + "/threads-1/summary.json"));
   const auto trained = tandem_run({"train", scratch_ / "curves.toml"});
   EXPECT_EQ(trained.status.code, 2);
-  EXPECT_THAT(trained.errors, HasSubstr("start it with tandem scaling"));
+  EXPECT_THAT(trained.errors, HasSubstr("use tandem scaling"));
 }
 
 TEST_F(Compare, ReportIsWrittenAgainFromFiles) {
@@ -507,7 +509,7 @@ TEST_F(Compare, ChartsDrawEveryRowOfTheMetrics) {
   // Figures of tutorials: 52.3 s and 91.3 s among the bars, 99.24 % on the curve.
   EXPECT_EQ(count_in_chart(charts, "seconds", "tutorial"), 2);
   EXPECT_EQ(count_in_chart(charts, "accuracy-seconds", "tutorial"), 1);
-  EXPECT_THAT(html, HasSubstr("nproc = 2, ranks = &quot;thread&quot;"));
+  EXPECT_THAT(html, HasSubstr("nproc = 2, rank_type = &quot;thread&quot;"));
   EXPECT_THAT(html, testing::ContainsRegex("<td>20..-..-.. ..:.. UTC</td>"));
 }
 
