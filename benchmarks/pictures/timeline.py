@@ -17,12 +17,6 @@ WAYS = {"flat": "One all-reduce after backward (--sync flat)",
         "overlap": "Overlapped with backward (--sync overlap, the default)"}
 
 
-def recipe(*names):
-    """The path of the recipe that has the first of these names."""
-    paths = [os.path.join(ROOT, "recipes", name + ".toml") for name in names]
-    return next(path for path in paths if os.path.exists(path))
-
-
 def steps_of(trace, update_ms):
     """The steps of a trace, in ms: for each rank, when forward, backward, each all-reduce
     and the update begin and end. The trace has the beginning of backward and of the
@@ -65,8 +59,8 @@ def record(program, data):
         for _ in range(TRIES):
             for way, steps in found.items():
                 with tempfile.TemporaryDirectory(prefix="tandem-trace-") as folder:
-                    command = [program, "train", recipe(
-                        f"ddp-manual-{way}", f"003-own-ddp-{way}"), *flags, "--out"]
+                    recipe = os.path.join(ROOT, "recipes", f"ddp-manual-{way}.toml")
+                    command = [program, "train", recipe, *flags, "--out"]
                     pair.run_ranks([[*command, os.path.join(folder, str(rank))]
                                     for rank in range(2)])
                     with open(os.path.join(folder, "0", "trace.json"), encoding="utf-8") as file:
