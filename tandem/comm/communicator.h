@@ -52,12 +52,14 @@ struct CommStats {
   // overlap with computation.
   double waited_seconds = 0;
 
+  /// Adds the numbers of another group or period.
   CommStats& operator+=(const CommStats& other) {
     operations += other.operations;
     bytes += other.bytes;
     waited_seconds += other.waited_seconds;
     return *this;
   }
+  /// Returns the numbers since the earlier state `other`.
   CommStats operator-(const CommStats& other) const {
     return {
         operations - other.operations, bytes - other.bytes,

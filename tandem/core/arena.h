@@ -184,6 +184,7 @@ class ModelArenas {
   Arena& parameters() {
     return parameters_;
   }
+  /// Returns the arena of the parameters.
   const Arena& parameters() const {
     return parameters_;
   }
