@@ -14,8 +14,8 @@ struct GradientBucket {
 };
 
 /// Measurements from which the time of a data-parallel step is predicted.
-/// docs/scaling.md has the formula and its derivation. Times are of one rank. Its batch
-/// is the same for any number of nodes.
+/// docs/about/scaling.md has the formula and its derivation. Times are of one rank. Its
+/// batch is the same for any number of nodes.
 struct ScalingInputs {
   // Time of a whole step of one rank alone, with loader and optimizer.
   double step_ms = 0;

@@ -1,5 +1,5 @@
 // The real program and PyTorch on the same data, weights and order: the loss of every
-// step. docs/numerics.md describes the comparison and its results.
+// step. docs/about/numerics.md describes the comparison and its results.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
