@@ -10,6 +10,11 @@ def _sentence(text):
     return text if text.endswith((".", "?")) else text + "."
 
 
+def _capitalized(text):
+    """Text with a capital, unless it begins with a name such as key=value."""
+    return text[0].upper() + text[1:] if re.match(r"[a-z]+[ ,:]", text) else text
+
+
 def _text(text):
     """Text without accidental Markdown: * is literal, and so is anything like <this>."""
     return re.sub(r"([*_<\[\]])", r"\\\1", text)
@@ -29,7 +34,7 @@ def _item(option, nested):
     yield head
     default = option.default not in ("", '""')
     more = f" Default: `{option.default}`." if default else ""
-    yield ": " + _text(_sentence(option.help)) + more
+    yield ": " + _text(_sentence(_capitalized(option.help))) + more
     if not option.choices_in_help or (nested and option.kind == "data"):
         yield ""
         for row in option.choices:
