@@ -203,7 +203,7 @@ TEST(Packages, AnUnknownRecipeSuggestsTheNearestAndListsAll) {
           HasSubstr("'quikstart'"), HasSubstr("did you mean 'quickstart'?"),
           HasSubstr("choose one of amp-fp16, amp-nccl, "),
           HasSubstr(
-              "quickstart (in " + runtime().prefix() + "/share/tandem/recipes)")));
+              "sync-batch-norm (in " + runtime().prefix() + "/share/tandem/recipes)")));
 }
 
 TEST(Packages, AnInstalledRecipeIsFoundByItsOldName) {
