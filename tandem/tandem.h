@@ -1,8 +1,8 @@
 #pragma once
 
-/// The public API, in reading order. It does not include torch/torch.h. Programs that
-/// use tandem::DataParallel also include tandem/parallel/ddp/data_parallel_module.h,
-/// which needs LibTorch's modules.
+/// The public API, in the order in which to read its headers. It does not include
+/// torch/torch.h. Programs that use tandem::DataParallel also include
+/// tandem/parallel/ddp/data_parallel_module.h, which needs LibTorch's modules.
 
 // Ranks and their communication.
 #include "tandem/base/error.h"

@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-/// Returns the version and, in brackets, a hash of the library's sources and LibTorch's
+/// Returns tandem's version and, in brackets, a hash of its sources and of LibTorch's
 /// version. Ranks with different build ids may compute different results.
 std::string build_id();
 

@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// The time at which waiting ends. Several waits that share a deadline together take no
-/// longer than its time, which --timeout-seconds sets.
+/// Point in time at which waiting ends. Several waits that share one deadline do not
+/// add their timeouts. The time until the deadline is usually --timeout-seconds.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
@@ -14,7 +14,7 @@ class Deadline {
 
   explicit Deadline(Milliseconds time) : time_(time), end_(Clock::now() + time) {}
 
-  /// Total time, for messages.
+  /// Time from construction to the deadline, for messages.
   Milliseconds time() const {
     return time_;
   }

@@ -23,7 +23,8 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-// LibTorch's allocator throws a general error type; only its long text contains this.
+// LibTorch's allocator throws a general error type; only this part of the error's text
+// identifies it.
 constexpr const char* kTriedToAllocate = "you tried to allocate ";
 
 bool is_out_of_memory(const std::exception& error, const std::string& text) {
@@ -105,12 +106,12 @@ std::string first_line(const std::exception& error) {
 std::string did_you_mean(
     const std::string& name, const std::vector<std::string>& candidates) {
   const std::string* best = nullptr;
-  // Two different letters of three make another word, unless the letters are only in
-  // another order.
+  // A name of up to 3 letters is similar if one letter differs, or if the letters are
+  // in another order.
   const size_t most = name.size() <= 3 ? 1 : std::max<size_t>(2, name.size() / 3);
   size_t best_distance = most + 1;
   for (const auto& candidate : candidates) {
-    // A much longer name cannot be similar, and takes long to compare.
+    // A much longer name cannot be similar, and comparing it takes long.
     if (name.size() >= candidate.size() + best_distance) {
       continue;
     }

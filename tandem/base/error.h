@@ -9,31 +9,32 @@ namespace tandem {
 
 /// Base class of all tandem errors.
 ///
-/// `what()` is one line: the part in brackets, the setting and the value found, the
-/// value expected, and the action to take. Control characters, which a damaged or
-/// hostile file may contain, are replaced with '?'.
+/// `what()` is one line: the part of tandem in brackets, the setting and the value
+/// found, the value expected, and the action to take. Control characters, which a
+/// damaged or hostile file may contain, are replaced with '?'.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message);
 };
 
-/// A setting that cannot work: a flag, a recipe or a size. The program exits with 2.
+/// An invalid setting, such as a flag, a key of a recipe or a size. The program exits
+/// with code 2.
 class ConfigError : public Error {
  public:
   using Error::Error;
 };
 
-/// A file that is missing, damaged or cannot be written. The program exits with 1.
+/// A file that is missing, damaged or cannot be written. The program exits with code 1.
 class DataError : public Error {
  public:
   using Error::Error;
 };
 
-/// A failure of another rank or of the network. The program exits with 1.
+/// A failure of another rank or of the network. The program exits with code 1.
 class CommError : public Error {
  public:
-  /// `operation`: for example "all_reduce #17 (bucket 2)". `cause`: the backend's
-  /// message. `peer`: the rank that failed, if it is known.
+  /// `operation` is, for example, "all_reduce #17 (bucket 2)", and `cause` is the
+  /// backend's message. `peer` is the rank that failed, if it is known.
   CommError(
       const std::string& operation, const std::string& cause,
       std::optional<int> peer = std::nullopt);
@@ -52,14 +53,14 @@ class CommError : public Error {
   std::optional<int> peer_;
 };
 
-/// A run that a signal stopped after its checkpoint was saved; `--resume auto`
-/// continues it. The program exits with kExitStopped on every rank and host.
+/// A signal stopped the run after its checkpoint was saved; `--resume auto` continues
+/// the run. The program exits with kExitStopped on every rank and host.
 class StoppedError : public Error {
  public:
   using Error::Error;
 };
 
-/// Exit code of a stopped run, EX_TEMPFAIL of sysexits.h: a batch script may start the
+/// Exit code of a stopped run (EX_TEMPFAIL in sysexits.h). A batch script may start the
 /// command again.
 constexpr int kExitStopped = 75;
 
@@ -77,15 +78,15 @@ std::string printable(std::string text);
 /// StoppedError, otherwise 1.
 int exit_code(const std::exception& error);
 
-/// Returns an exit code that another process of a run reported, or 1 if it is not an
-/// exit code of tandem.
+/// Returns `code`, which another process of the run reported, if it is 2 or
+/// kExitStopped; otherwise 1.
 int known_exit_code(int code);
 
 /// Throws the error that belongs to an exit code: ConfigError, StoppedError or Error.
 [[noreturn]] void throw_for_exit_code(int code, const std::string& message);
 
-/// Returns the first line of `error.what()`. Other libraries append backtraces. A
-/// failed allocation becomes a message that names the settings to lower.
+/// Returns the first line of `error.what()`, without the backtrace that some libraries
+/// append. If an allocation failed, returns a message that names the settings to lower.
 std::string first_line(const std::exception& error);
 
 /// Returns ", did you mean 'x'?" for the candidate most similar to `name`, or "" if no
@@ -97,13 +98,13 @@ std::string did_you_mean(
 std::string join(
     const std::vector<std::string>& parts, const std::string& separator = ", ");
 
-/// Throws InternalError. For TANDEM_CHECK.
+/// Throws InternalError. Only TANDEM_CHECK calls it.
 [[noreturn]] void fail_check(
     const char* condition, const char* file, int line, const std::string& message);
 
 }  // namespace tandem
 
-/// Throws InternalError unless `condition` is true. Only for bugs in tandem, not for
+/// Throws InternalError unless `condition` is true. Use it for bugs in tandem, not for
 /// errors of a user or a file.
 #define TANDEM_CHECK(condition, message)                             \
   do {                                                               \

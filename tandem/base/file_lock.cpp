@@ -64,7 +64,7 @@ FileLock::Result FileLock::try_lock() {
     return Result::locked;
   }
   close(fd);
-  // 0: the previous holder has removed the file since open().
+  // If `reason` is 0, the previous holder has removed the file since open().
   if (reason == 0 || reason == EWOULDBLOCK || reason == EINTR) {
     return Result::taken;
   }
@@ -75,8 +75,7 @@ FileLock::Result FileLock::try_lock() {
 
 FileLock::~FileLock() {
   if (fd_ >= 0) {
-    // Before it is unlocked, so that a process that waits for the lock sees the
-    // removal.
+    // Removes the file before unlocking it, so that a waiting process sees the removal.
     unlink(path_.c_str());
     close(fd_);
   }

@@ -10,13 +10,13 @@ namespace tandem {
 /// contains the name of its holder.
 ///
 /// The destructor removes the file. If the process is killed, the kernel releases the
-/// lock, and the file that stays locks nothing. On NFS the lock works between hosts.
+/// lock, and the remaining file has no effect. On NFS the lock works between hosts.
 class FileLock {
  public:
-  /// Does not lock.
+  /// Does not lock; see try_lock().
   explicit FileLock(std::string path) : path_(std::move(path)) {}
-  /// Waits for the lock, and creates missing directories. Throws DataError if the file
-  /// cannot be locked, or, with the holder's name, when `deadline` passes.
+  /// Creates missing directories and waits for the lock. Throws DataError if the file
+  /// cannot be locked. If `deadline` passes, the error names the holder.
   [[nodiscard]] FileLock(const std::string& path, const Deadline& deadline);
   ~FileLock();
   FileLock(const FileLock&) = delete;

@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Until replace_file() has written the whole file, it is called NAME.tmp-NUMBER.
+// Part of NAME.tmp-NUMBER, the name of a file that replace_file() has not yet
+// completed.
 constexpr const char* kTemporary = ".tmp-";
 
 std::string parent_of(const std::string& path) {
@@ -51,8 +52,8 @@ std::string advice(int reason) {
   }
 }
 
-// Opens a new file next to `path`. Not mkostemp(): its files have mode 0600, and only
-// open() applies the user's umask.
+// Opens a new file next to `path`. mkostemp() is not used, because its files have mode
+// 0600; open() applies the user's umask.
 std::pair<std::string, int> open_beside(const std::string& path) {
   std::random_device random;
   for (int tries = 0; tries < 100; ++tries) {
@@ -222,8 +223,8 @@ bool has_cache_directory() {
 }
 
 std::string cache_directory() {
-  // Not below /tmp, where another user could create the folder first and choose the
-  // data that this process reads.
+  // The cache is not below /tmp, where another user could create the folder first and
+  // choose the data that this process reads.
   if (!has_cache_directory()) {
     throw ConfigError(
         "[files] XDG_CACHE_HOME and HOME are not set, expected one of them for the "

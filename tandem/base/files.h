@@ -7,24 +7,26 @@
 
 namespace tandem {
 
-/// Throws DataError "cannot write 'path'" with errno's reason and an action. `what`:
-/// "write", "read", ...
+/// Throws DataError "cannot WHAT 'PATH'" with errno's reason and an action. `what` is a
+/// verb such as "write".
 [[noreturn]] void fail_on_file(const std::string& what, const std::string& path);
 
-/// Returns the content of a file. Throws DataError with the path and the reason, also
-/// if the file is longer than `most_bytes`; then it is not read to its end.
+/// Returns the content of a file. Throws DataError with the path and the reason. A file
+/// longer than `most_bytes` is an error too, and is not read to its end.
 std::string read_file(
     const std::string& path, size_t most_bytes = std::numeric_limits<size_t>::max());
 
 /// Replaces a file atomically. `write` gets a descriptor of a new file in the same
-/// directory, which is then flushed to disk and renamed to `path`. Readers see the old
-/// or the new file, never a part. If anything fails, the old file stays and the new
-/// file is removed. The user's umask determines the mode. Throws DataError, also if the
-/// rename cannot be flushed to disk; then the new file is in place.
+/// directory. The new file is then flushed to disk and renamed to `path`, so readers
+/// see either the old or the new file, never a part. The user's umask determines the
+/// mode.
+///
+/// Throws DataError. If writing fails, the old file stays and the new file is removed.
+/// If only the rename cannot be flushed to disk, the new file is in place.
 void replace_file(const std::string& path, const std::function<void(int fd)>& write);
 void replace_file(const std::string& path, const std::string& content);
 
-/// Writes all bytes, or throws DataError. `path` is for the message.
+/// Writes all bytes, or throws DataError with `path`.
 void write_all(int fd, const void* data, size_t size, const std::string& path);
 
 /// Removes temporary files that replace_file() left next to `path` when its process was
@@ -32,7 +34,8 @@ void write_all(int fd, const void* data, size_t size, const std::string& path);
 /// directory cannot be read.
 void remove_unfinished(const std::string& path);
 
-/// Creates a directory and its parents, and flushes it to disk. Throws DataError.
+/// Creates a directory and its parents, and flushes the new entry to disk. Throws
+/// DataError.
 void make_directories(const std::string& path);
 
 /// Flushes a directory to disk, so that renames in it survive a power failure, if the
@@ -52,7 +55,7 @@ std::vector<std::string> list_directory(const std::string& path);
 std::string make_private_directory();
 
 /// Returns whether a path still names the file of a descriptor, without following
-/// links. The previous holder of a lock may have removed the file.
+/// links. It does not if the previous holder of a lock has removed the file.
 bool is_still_at(int fd, const std::string& path);
 
 /// Returns $XDG_CACHE_HOME/tandem or ~/.cache/tandem, and does not create it. Throws
@@ -64,8 +67,8 @@ bool has_cache_directory();
 /// Returns the path of the running program.
 std::string executable_path();
 
-/// Returns the path of a file that is installed with this program, in its folder or in
-/// PREFIX/libexec/tandem, or "" if it is in neither.
+/// Returns the path of a file that is installed with this program: in the program's
+/// folder, or in PREFIX/libexec/tandem. Returns "" if the file is in neither.
 std::string find_installed(const std::string& file);
 
 /// Returns the path of libtandem_cuda.so (comm/cuda/cuda_library.h), or of the library

@@ -7,17 +7,16 @@ namespace tandem {
 /// Returns the name of this host.
 std::string host_name();
 
-/// Returns a text that is equal in two processes exactly if process ids and addresses
-/// have the same meaning in both: in the same boot of the kernel and the same
-/// container.
+/// Returns a text that identifies the running kernel and the container. It is equal in
+/// two processes exactly if process ids and network addresses mean the same in both.
 std::string host_identity();
 
 /// Returns the number of NVIDIA GPUs that this process may use: all GPUs of the host,
 /// or as many as CUDA_VISIBLE_DEVICES lists.
 int count_gpus();
 
-/// Returns whether this host has an NVIDIA GPU, by its device files. Asking CUDA would
-/// take longer than a short run.
+/// Returns whether this host has an NVIDIA GPU. It checks device files, because
+/// initializing CUDA would take longer than a short run.
 bool host_has_gpu();
 
 }  // namespace tandem

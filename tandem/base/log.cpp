@@ -20,14 +20,14 @@ namespace {
 thread_local int current_rank = 0;
 thread_local int current_world_size = 1;
 
-// A reader of standard error that closes it must not end the run, and a reader that
-// stalls must not keep the run from saving.
+// Sink for standard error. A reader that closes its end must not end the run, and a
+// stalled reader must not keep the run from saving.
 class ErrorOutput : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
-    // A progress bar of any rank has left the cursor at its end.
+    // A progress bar may have left the cursor at the end of its line.
     const char* start = is_terminal(STDERR_FILENO) ? "\r\033[K" : "";
     print_now(stderr, start + std::string(line.data(), line.size()));
   }

@@ -17,7 +17,7 @@ constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 constexpr const char* kOwnGroups = "/proc/self/cgroup";
 constexpr const char* kGroupsRoot = "/sys/fs/cgroup";
 
-// Reads a line "name: number kB" of a file in /proc.
+// Returns the number in a line "name: number kB" of a file in /proc, in bytes.
 int64_t kilobytes_in(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -28,14 +28,15 @@ int64_t kilobytes_in(const std::string& path, const std::string& name) {
   return kUnlimited;
 }
 
-// A file without a limit contains "max".
+// Returns the number in a file, or kUnlimited if the file contains "max" or is missing.
 int64_t number_in(const std::string& path) {
   std::ifstream file(path);
   int64_t number = 0;
   return file >> number ? number : kUnlimited;
 }
 
-// Memory of cached files counts as used, but the kernel reclaims it first.
+// Returns the free memory of a control group. The group's usage includes cached files,
+// which the kernel reclaims first.
 int64_t left_of_group(const std::string& group) {
   const int64_t most = number_in(group + "/memory.max");
   const int64_t used = number_in(group + "/memory.current");
@@ -77,7 +78,7 @@ int64_t left_of_address_space() {
   return used == kUnlimited ? kUnlimited : static_cast<int64_t>(limit.rlim_cur) - used;
 }
 
-// Reads a line "name number"; -1 if there is no such line.
+// Returns the number in a line "name number" of a file, -1 if there is no such line.
 int64_t count_in(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -88,7 +89,8 @@ int64_t count_in(const std::string& path, const std::string& name) {
   return -1;
 }
 
-// In a container the group's folder may be hidden; then the root folder has its counts.
+// Returns the number of kills in a group. In a container the group's folder may be
+// hidden; the root folder then has its counts.
 int64_t kills_in(const std::string& mount, const std::string& group, const char* file) {
   for (const auto& folder : {mount + group, mount}) {
     if (const int64_t count = count_in(folder + "/" + file, "oom_kill"); count >= 0) {

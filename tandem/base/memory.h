@@ -11,13 +11,13 @@ namespace tandem {
 int64_t free_memory();
 
 /// Returns how many processes of this process's control group the kernel has killed
-/// because memory ran out, by the limit of the group or of the machine: `oom_kill` in
-/// memory.events (version 2) or memory.oom_control (version 1). 0 if there is no
-/// counter.
+/// because the group or the machine ran out of memory. The counter is `oom_kill` in
+/// memory.events (version 2) or memory.oom_control (version 1). Returns 0 if there is
+/// no counter.
 int64_t num_memory_kills();
 
-/// The same functions for a process whose groups are listed in the file `groups`, in
-/// the format of /proc/self/cgroup, with the groups' files below `root`.
+/// As above, for the control groups that the file `groups` lists in the format of
+/// /proc/self/cgroup. `root` is the folder with the files of all groups.
 int64_t free_memory(const std::string& groups, const std::string& root);
 int64_t num_memory_kills(const std::string& groups, const std::string& root);
 

@@ -24,7 +24,7 @@ std::atomic<bool> hurried{false};
 std::atomic<bool> gave_up{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-// A caller that blocks the signals to handle them later has not seen them yet.
+// Pending signals count too, because a caller may block signals to handle them later.
 bool is_told_to_stop() {
   sigset_t waiting;
   sigemptyset(&waiting);
@@ -55,7 +55,7 @@ bool can_write(int fd) {
 
 Outlet::Outlet(int fd) : fd_(fd) {
   struct stat info {};
-  // Writing to a descriptor that is not writable fails with the usual error.
+  // Writing to a descriptor that is not writable returns the usual error.
   if (!can_write(fd) || fstat(fd, &info) != 0) {
     return;
   }
@@ -123,8 +123,8 @@ void reserve_standard_streams() {
     if (fcntl(fd, F_GETFD) >= 0) {
       continue;
     }
-    // open() uses the lowest free number, which is this one. It opens for reading only,
-    // so that printing still fails.
+    // open() uses the lowest free number, which is `fd`. The file is read-only, so that
+    // printing still fails.
     if (open("/dev/null", O_RDONLY) < 0) {
       throw Error(
           "[files] descriptor " + std::to_string(fd) +
@@ -136,13 +136,13 @@ void reserve_standard_streams() {
 
 int print_now(std::FILE* stream, const std::string& text) {
   const NoSigpipe quiet;
-  // Earlier output of the stream comes first.
+  // Writes earlier output of the stream first.
   if (std::fflush(stream) != 0) {
     return errno;
   }
   const int reason = write_output(fileno(stream), text);
   if (reason != 0 && reason != ETIMEDOUT) {
-    // Sets the error state of the stream too.
+    // Also sets the error state of the stream.
     std::fputc('\n', stream);
     std::fflush(stream);
   }

@@ -101,7 +101,7 @@ ExitStatus to_status(int raw) {
   return status;
 }
 
-// Runs in the child. If the program cannot be executed, it writes the errno to
+// Executes the program in the child process. If that fails, writes the errno to
 // `failure`; otherwise exec closes `failure`.
 [[noreturn]] void become(
     const ExecImage& image, pid_t parent, const Pipe& output, const Pipe& error,
@@ -126,7 +126,7 @@ ExitStatus to_status(int raw) {
   _exit(126);
 }
 
-// Waits until the child executes its program. Returns the errno if it could not, or 0.
+// Waits until the child executes its program. Returns 0, or the errno if exec failed.
 int exec_failure(const Pipe& failure) {
   close(failure.write_end);
   int reason = 0;
@@ -138,8 +138,8 @@ int exec_failure(const Pipe& failure) {
   return got == static_cast<ssize_t>(sizeof(reason)) ? reason : 0;
 }
 
-// Appends all available bytes, at most a megabyte. Returns false at the end of the
-// file.
+// Appends all available bytes of `fd` to `text`, at most a megabyte. Returns false at
+// the end of the file.
 bool drain(int fd, std::string& text) {
   char buffer[1 << 14];
   for (int turn = 0; turn < kReadsPerTurn; ++turn) {
@@ -272,7 +272,7 @@ CommandResult run_command(
     pollfd entries[2] = {
         {output_open ? process.output_fd() : -1, POLLIN, 0},
         {error_open ? process.error_fd() : -1, POLLIN, 0}};
-    // When both pipes are closed, the process ends soon.
+    // Once both pipes are closed, the process ends soon, so the interval is shorter.
     poll(entries, 2, output_open || error_open ? 100 : 1);
     output_open = output_open && drain(process.output_fd(), result.output);
     error_open = error_open && drain(process.error_fd(), result.errors);

@@ -15,7 +15,7 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 /// The exit code or signal that ended a process.
 struct ExitStatus {
   int code = 0;
-  // Signal that killed it, 0 if it exited.
+  // Signal that killed the process, 0 if the process exited.
   int signal = 0;
 
   bool ok() const {
@@ -39,9 +39,10 @@ Pipe open_pipe();
 struct ProcessOptions {
   // Program (searched in PATH unless it contains a slash) and arguments.
   std::vector<std::string> command;
-  // Variables added to the inherited environment. The later of two equal names is used.
+  // Variables added to the inherited environment. If a name occurs twice, the later
+  // value is used.
   Variables variables;
-  // Connect standard output and error to pipes instead of inheriting them.
+  // True: standard output and error are pipes. False: the child inherits them.
   bool pipe_output = false;
 };
 
@@ -52,7 +53,8 @@ class Process {
  public:
   /// Starts the program. Throws ConfigError if it does not exist or cannot be executed.
   explicit Process(const ProcessOptions& options);
-  /// Owns a child that already runs, with the read ends of its pipes, or -1.
+  /// Takes ownership of a running child and of the read ends of its pipes (-1: no
+  /// pipe).
   Process(pid_t pid, int output_fd, int error_fd);
   /// Kills and reaps the process if it still runs.
   ~Process();
@@ -67,14 +69,14 @@ class Process {
   int output_fd() const {
     return output_fd_;
   }
-  /// The same for standard error.
+  /// Like output_fd(), for standard error.
   int error_fd() const {
     return error_fd_;
   }
 
   /// Reaps the process if it has ended, and returns its status. Never blocks.
   std::optional<ExitStatus> poll();
-  /// Waits for the end of the process.
+  /// Waits until the process has ended, and returns its status.
   ExitStatus wait();
   /// Sends a signal to the process group. Does nothing after the process was reaped.
   void signal(int number);
@@ -102,11 +104,11 @@ CommandResult run_command(
     const std::vector<std::string>& command, const Variables& variables = {},
     double timeout_seconds = 600);
 
-/// Returns whether a process is stopped (SIGSTOP, Ctrl-Z).
+/// Returns whether a process is suspended (SIGSTOP, Ctrl-Z).
 bool is_stopped(pid_t pid);
 
 /// Replaces this process with another program, which keeps the process id. Throws
-/// ConfigError.
+/// ConfigError if the program cannot be executed.
 [[noreturn]] void exec_program(
     const std::vector<std::string>& command, const Variables& variables);
 

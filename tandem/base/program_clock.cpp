@@ -17,8 +17,8 @@ namespace tandem {
 namespace {
 
 constexpr const char* kStartVariable = "TANDEM_PROGRAM_START";
-// Index of the start time in /proc/PID/stat, counted from the state, which follows the
-// name.
+// Index of the start time in /proc/PID/stat. The field after the process name, its
+// state, has index 0.
 constexpr size_t kStartTime = 19;
 
 double seconds_since_boot() {
@@ -27,12 +27,13 @@ double seconds_since_boot() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Returns seconds since boot, to a hundredth of a second. exec() does not change them.
+// Returns the start time of this process, in seconds since boot, rounded to 0.01 s.
+// exec() does not change it.
 double start_of_process() {
   std::ifstream file("/proc/self/stat");
   std::string text;
   std::getline(file, text);
-  // The name, in brackets, may contain any characters.
+  // The process name is in brackets and may contain any characters.
   std::istringstream rest(text.substr(std::min(text.size(), text.rfind(')') + 1)));
   const std::vector<std::string> words{
       std::istream_iterator<std::string>(rest), std::istream_iterator<std::string>()};

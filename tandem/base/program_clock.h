@@ -5,12 +5,12 @@
 
 namespace tandem {
 
-/// Returns the seconds since the program began: since the start of tandem's launcher if
-/// it started this rank, otherwise since the start of this process.
+/// Returns the seconds since the start of tandem's launcher if the launcher started
+/// this rank, otherwise the seconds since the start of this process.
 double program_seconds();
 
-/// Returns the environment variable by which a launcher passes its start time to its
-/// ranks.
+/// Returns the name and value of the environment variable in which a launcher passes
+/// its start time to its ranks.
 std::pair<std::string, std::string> program_start_variable();
 
 }  // namespace tandem

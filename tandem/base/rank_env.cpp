@@ -23,7 +23,8 @@ struct LauncherNames {
   const char* local_rank;
   const char* local_world_size;
   const char* node_rank;
-  // Name of the run. SLURM's name consists of two numbers (name_of_run).
+  // Variable with the name of the run. For SLURM, name_of_run() uses two other
+  // variables.
   const char* run;
 };
 
@@ -72,14 +73,15 @@ int64_t slurm_number(const GetEnv& get, const std::string& name) {
   return number_in<int64_t>(name, get(name).value_or(""), 0, kMost);
 }
 
-// SLURM sets its variables in shells too; only the steps of srun, which count from 0,
-// are ranks. Batch scripts and interactive shells are steps with the highest numbers.
+// Returns whether srun started this process as a rank. SLURM sets its variables in
+// shells too. Steps of srun are numbered from 0; batch scripts and interactive shells
+// have the highest step numbers.
 bool is_step_of_srun(const GetEnv& get) {
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
   if (!get("SLURM_STEP_ID")) {
     return false;
   }
-  // srun --pty bash
+  // A shell started by `srun --pty bash`.
   const bool shell = get("SLURM_PTY_PORT") && get("SLURM_NTASKS") == "1";
   return slurm_number(get, "SLURM_STEP_ID") < kFirstSpecialStep && !shell;
 }
@@ -89,8 +91,9 @@ bool started_by(const LauncherNames& names, const GetEnv& get) {
          (std::string(names.source) != "slurm" || is_step_of_srun(get));
 }
 
-// Two steps have different ports if their jobs' numbers differ by less than 160 and
-// their own numbers by less than 100. All ports are below Linux's ephemeral ports.
+// Returns the port for a SLURM step. Two steps have different ports if their job
+// numbers differ by less than 160 and their step numbers by less than 100. All ports
+// are below Linux's ephemeral ports.
 int slurm_port(const GetEnv& get) {
   constexpr int64_t kFirst = 15000;
   constexpr int64_t kPorts = 16384;
@@ -106,20 +109,20 @@ std::string name_of_run(const LauncherNames& names, const GetEnv& get) {
     return job ? "slurm job " + *job + " step " + *get("SLURM_STEP_ID") : "";
   }
   const auto name = get(names.run).value_or("");
-  // torchrun names every run without --rdzv-id "none".
+  // torchrun uses the name "none" for every run without --rdzv-id.
   if (name.empty() || (source == "env" && name == "none")) {
     return "";
   }
   return source == "env" ? name : source + " job " + name;
 }
 
-// A step may have fewer hosts than its job.
+// Returns the hosts of the SLURM step, which may be fewer than those of its job.
 std::optional<std::string> slurm_nodes(const GetEnv& get) {
   const auto nodes = get("SLURM_STEP_NODELIST");
   return nodes ? nodes : get("SLURM_NODELIST");
 }
 
-// "host[5-9],other" -> "host5".
+// Returns the first host of a list: "host5" for "host[5-9],other".
 std::string first_slurm_host(const std::string& list) {
   const std::string first = list.substr(0, list.find_first_of(", "));
   const size_t bracket = list.find('[');
@@ -205,7 +208,7 @@ std::optional<RankEnv> read_rank_env(const GetEnv& get) {
     env.node_rank = optional_number(get, names.node_rank, 0, 0, kMost);
     return env;
   }
-  // Otherwise each process would train alone.
+  // Without this error, each process would train alone.
   if (get("WORLD_SIZE")) {
     required(get, "RANK", 0, std::numeric_limits<int>::max());
   }

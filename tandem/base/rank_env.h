@@ -8,7 +8,8 @@
 
 namespace tandem {
 
-/// The place of this process in a run, from its launcher's environment variables.
+/// Rank of this process and further properties of its run, from the launcher's
+/// environment variables.
 struct RankEnv {
   int rank = 0;
   int world_size = 1;
@@ -22,7 +23,7 @@ struct RankEnv {
   std::string store;
   // Launcher whose variables were found: "env", "slurm", "openmpi" or "pmi".
   std::string source;
-  // The launcher's name of this run, or "". Ranks with different names reject each
+  // Name that the launcher gave this run, or "". Ranks with different names reject each
   // other (store/greeting.h).
   std::string run;
   // True if torchrun's agent listens on master_port.
@@ -38,13 +39,14 @@ std::optional<std::string> get_env(const std::string& name);
 /// Returns the rank of this process, or nullopt if no launcher started it.
 ///
 /// It reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT
-/// (torchrun, Kubeflow), otherwise the variables of SLURM (inside srun), Open MPI and
-/// PMI. If LOCAL_WORLD_SIZE is not set, a loopback MASTER_ADDR or a SLURM step of one
-/// node means that all ranks are on this host. If MASTER_PORT is not set, a SLURM step
-/// uses a port from 15000 to 31383, computed from the numbers of the job and the step.
+/// (torchrun, Kubeflow). If RANK is not set, it reads the variables of Open MPI, SLURM
+/// (inside srun) or PMI. If LOCAL_WORLD_SIZE is not set, a loopback MASTER_ADDR or a
+/// SLURM step of one node means that all ranks are on this host. If MASTER_PORT is not
+/// set, a SLURM step uses a port from 15000 to 31383, computed from the numbers of the
+/// job and the step.
 ///
-/// Throws ConfigError that names a variable which is missing although others are set,
-/// is not a number, or is out of range.
+/// Throws ConfigError with the name of a variable that is missing although others are
+/// set, is not a number, or is out of range.
 [[nodiscard]] std::optional<RankEnv> read_rank_env(const GetEnv& get = get_env);
 
 /// Returns the variables that a launcher sets for one rank, as (name, value) pairs: the
@@ -52,15 +54,15 @@ std::optional<std::string> get_env(const std::string& name);
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> to_variables(
     const RankEnv& env);
 
-/// Returns whether an address is local to each host, such as 127.0.0.1. Ranks that meet
-/// there are all on this host.
+/// Returns whether an address, such as 127.0.0.1, always refers to this host. Ranks
+/// that meet at a loopback address are all on this host.
 bool is_loopback(const std::string& host);
 
-/// Returns whether all ranks are on this host, by the launcher's variables.
+/// Returns whether all ranks are on this host, according to the launcher's variables.
 bool is_one_host(const RankEnv& env);
 
-/// Returns the number of CPUs that this process may use, by its affinity and the quota
-/// of its control group.
+/// Returns the number of CPUs that this process may use: the CPUs of its affinity, but
+/// at most the CPU quota of its control group.
 int usable_cpus();
 
 }  // namespace tandem

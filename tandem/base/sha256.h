@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// Computes the SHA-256 of bytes that are given in pieces.
+/// Computes the SHA-256 of bytes that arrive in pieces.
 class Sha256 {
  public:
   Sha256();

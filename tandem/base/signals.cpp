@@ -26,10 +26,11 @@ extern "C" void on_signal(int number) {
   }
 }
 
-// While oneDNN's products run, they move the stack pointer into buffers on the heap,
-// and the kernel would write a handler's frame over the data below. The kernel delivers
-// a process's signals to the main thread first, where the handler uses this stack. A
-// frame with the registers of AVX-512 and AMX takes 11 KiB.
+// oneDNN's matrix products move the stack pointer into heap buffers while they run.
+// Without a separate stack, the kernel would write a signal handler's frame over the
+// data in those buffers. The kernel delivers a process's signals to the main thread
+// first, where the handler uses this stack. A frame with the registers of AVX-512 and
+// AMX has 11 KiB.
 void use_separate_stack() {
   alignas(64) static char stack[size_t{64} << 10];
   stack_t before{};
@@ -47,9 +48,9 @@ void catch_signals() {
   use_separate_stack();
   struct sigaction action {};
   action.sa_handler = on_signal;
-  // A second signal ends the process as usual, except under tandem's launcher: there
-  // one signal may arrive twice, from a terminal or service manager and from the
-  // launcher, which ends its ranks after a while.
+  // A second signal ends the process as usual, except under tandem's launcher. There
+  // one signal may arrive twice: from a terminal or service manager, and from the
+  // launcher. The launcher itself kills its ranks after a grace period.
   action.sa_flags =
       SA_ONSTACK | SA_RESTART | (get_env("TANDEM_STORE") ? 0 : SA_RESETHAND);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {

@@ -5,7 +5,7 @@
 namespace tandem {
 
 /// Returns whether a descriptor is a terminal that supports "\r\033[K", so that a line
-/// can be drawn again. False with TERM=dumb, and under mpirun, whose ranks have
+/// can be drawn again. False if TERM is "dumb", and under mpirun, which gives its ranks
 /// terminals even if its own output is a file.
 bool is_terminal(int fd);
 

@@ -32,7 +32,7 @@ std::optional<Number> parse_number(const std::string& text) {
   return number;
 }
 
-/// Splits "a,b,c" at a separator. "" has no parts.
+/// Splits a text such as "a,b,c" at a separator. "" has no parts.
 inline std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
   std::istringstream stream(text);
@@ -42,8 +42,8 @@ inline std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-/// Returns a noun with ascending numbers: "rank 2", "ranks 1 and 3", "ranks 0 to 5, 7
-/// and 9".
+/// Returns a noun with numbers, which must be in ascending order: "rank 2", "ranks 1
+/// and 3", "ranks 0 to 5, 7 and 9".
 inline std::string with_numbers(
     const std::string& noun, const std::vector<int>& numbers) {
   std::vector<std::string> parts;

@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// Decides when a process logs that it waits for other processes: first after 5 s, then
-/// when the missing processes change, and every 60 s.
+/// Decides when a process logs that it waits for other processes: first after 5 s,
+/// later when the missing processes have changed, or after another 60 s.
 class WaitNotice {
  public:
   using Clock = std::chrono::steady_clock;

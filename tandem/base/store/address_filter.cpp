@@ -86,7 +86,8 @@ class Filter {
   }
 
  private:
-  // If a word differs, the program skips the rest of this address.
+  // Adds the instructions for an IPv6 address. If one of its words differs, the program
+  // skips the remaining words.
   void admit6(const Words6& address) {
     size_t rest = 2 * address.size() + 1;
     for (size_t i = 0; i < address.size(); ++i) {

@@ -18,21 +18,21 @@ std::vector<InterfaceAddress> interface_addresses();
 /// Limits which addresses can connect to ports that this process opens while the object
 /// exists.
 ///
-/// It is for libraries that accept every connection as a rank. `apply()` gives a kernel
-/// filter to the listening TCP sockets that did not exist when the object was
+/// Use it for libraries that accept every connection as a rank. `apply()` attaches a
+/// kernel filter to the listening TCP sockets that did not exist when the object was
 /// constructed. The filter drops every packet from an address that is not in
-/// `addresses` (IPv4 and IPv6, as text), so a connection from elsewhere gets no answer,
-/// as from a port that a firewall closes. Sockets that are accepted later inherit the
-/// filter. If `addresses` is empty, nothing is filtered.
+/// `addresses` (IPv4 and IPv6, as text). So a connection from another address gets no
+/// answer, as with a firewall. Sockets that are accepted later inherit the filter. If
+/// `addresses` is empty, nothing is filtered.
 ///
-/// Addresses can be forged, and other users of these machines have the same addresses:
-/// the filter keeps other machines away, and does not authenticate. Thread-safe.
+/// The filter does not authenticate: addresses can be forged, and other users of these
+/// machines have the same addresses. Thread-safe.
 class AddressFilter {
  public:
   explicit AddressFilter(std::set<std::string> addresses);
 
-  /// Returns the number of sockets that have the filter: 0 if the kernel has no such
-  /// filters, or no room for so many addresses.
+  /// Returns the number of sockets to which the filter was attached. It is 0 if the
+  /// kernel does not support such filters, or not for so many addresses.
   int apply() const;
 
  private:

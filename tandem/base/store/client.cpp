@@ -25,22 +25,23 @@ namespace {
 
 // Extra time for the server's answer that a wait has timed out.
 constexpr Milliseconds kLateAnswer{2'000};
-// Longest time for one attempt: an address that does not answer must not block the
-// host's next address, or the next attempt.
+// Timeout of one attempt. An address that does not answer must not block the host's
+// next address or the next attempt.
 constexpr Milliseconds kAttempt{10'000};
-// Least time for the last attempt, which finds the reason for the error.
+// Minimum timeout of the last attempt, which finds the reason for the error.
 constexpr Milliseconds kLastAttempt(100);
-// Longest time for the handshake.
+// Timeout of the handshake.
 constexpr Milliseconds kGreeting{2'000};
 
-// Rounds, since the remaining part of a timeout can be a few milliseconds short.
+// Returns a time as rounded seconds, because the rest of a timeout can be a few
+// milliseconds short.
 std::string seconds_text(Milliseconds time) {
   const auto unit = time.count() >= 500 ? 100 : 1;
   const auto rounded = (time.count() + unit / 2) / unit * unit;
   return fmt::format("{} s", static_cast<double>(rounded) / 1000);
 }
 
-// Returns false if another kind of server answers.
+// Performs the handshake. Returns false if another kind of server answers.
 bool is_trusted_by(
     Socket& socket, const std::string& address, const std::string& token) {
   switch (store_protocol::shake_hands(socket, token, Clock::now() + kGreeting)) {
@@ -64,7 +65,7 @@ std::string encode(
   return store_protocol::encode({operation, timeout.count(), std::move(texts)});
 }
 
-// Splits keys into groups that fit a request.
+// Splits keys into groups that fit into a request.
 std::vector<std::vector<std::string>> in_requests(
     const std::vector<std::string>& keys) {
   constexpr size_t kMost = store_protocol::kMostTexts;

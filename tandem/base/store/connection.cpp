@@ -32,7 +32,7 @@ bool StoreConnection::oversize() const {
 void StoreConnection::receive() {
   char buffer[1 << 16];
   while (input_.size() < frame_end() && !oversize()) {
-    // Reads no more from an untrusted client than the current frame.
+    // Reads only the current frame from an untrusted client.
     const size_t most = trusted ? sizeof(buffer) : frame_end() - input_.size();
     const ssize_t got = recv(fd(), buffer, std::min(most, sizeof(buffer)), 0);
     if (got <= 0) {

@@ -14,16 +14,18 @@ namespace tandem {
 /// A connection of the store's server to one client: converts bytes to frames and back.
 /// Only the server's thread uses it.
 ///
-/// It buffers at most one frame more than it was asked for. A client that sends without
-/// reading its answers fills its own buffers, not the server's.
+/// Reading stops while a whole frame is in the input, and while too many answers wait
+/// to be sent. So a client that does not read its answers fills its own buffers, not
+/// the server's.
 class StoreConnection {
  public:
   /// `socket` is non-blocking. A handshake frame longer than `most_handshake_bytes`
-  /// closes the connection, so that an untrusted client cannot use memory.
+  /// closes the connection, so that an untrusted client cannot fill the server's
+  /// memory.
   StoreConnection(Socket socket, size_t most_handshake_bytes);
 
-  /// Reads the bytes that have arrived, to the end of the current frame or slightly
-  /// further.
+  /// Reads the bytes that have arrived, up to the end of the current frame or slightly
+  /// beyond it.
   void receive();
 
   /// Removes the next frame from the input. Returns false while no frame is complete,
@@ -45,8 +47,8 @@ class StoreConnection {
   /// Returns whether next_frame() has a frame without reading from the socket.
   bool has_frame() const;
 
-  /// Trusts the client, which has proved that it knows the token: its frames may be
-  /// large.
+  /// Marks the client as trusted, after it has proved that it knows the token. Its
+  /// frames may then be large.
   void trust() {
     trusted = true;
     most_frame_bytes_ = store_protocol::kMaxFrameBytes;
@@ -64,7 +66,7 @@ class StoreConnection {
   bool closing = false;
   /// The client's greeting, set after the server has accepted it.
   std::optional<Greeting> greeting;
-  /// Get or wait request without an answer yet.
+  /// Get or wait request that was not yet answered.
   std::optional<store_protocol::Request> pending;
   std::chrono::steady_clock::time_point deadline;
 

@@ -14,7 +14,7 @@ struct Greeting {
   // Rank, or number of the launcher's host.
   int number = 0;
   int world_size = 0;
-  // "" if it is unknown.
+  // Name of the backend, "" if it is unknown.
   std::string backend;
   // Name of the run (RankEnv::run), or "".
   std::string run;
@@ -22,11 +22,11 @@ struct Greeting {
   // Set by greeting_of().
   std::string build;
   std::string host;
-  // Unique text of the process.
+  // Text that identifies the process.
   std::string identity;
 };
 
-/// Returns the greeting of this process.
+/// Returns the greeting of this process, with its build, host and identity.
 Greeting greeting_of(
     Greeting::Role role, int number, int world_size, const std::string& backend = "",
     const std::string& run = "");
@@ -43,7 +43,8 @@ class RollCall {
   /// both processes, and the change to make.
   std::string add(const Greeting& greeting);
 
-  /// Removes a process. Until all ranks have arrived, another process may replace it.
+  /// Removes a process, so that another process can take its number. Does nothing once
+  /// all ranks have arrived.
   void leave(const Greeting& greeting);
 
   /// Returns whether all ranks were present at the same time.
@@ -51,14 +52,14 @@ class RollCall {
     return complete_;
   }
 
-  /// Returns the missing ranks as "rank 2 of 4", or "" if complete() or if the number
-  /// of ranks is unknown.
+  /// Returns the missing ranks, such as "rank 2 of 4". Returns "" if complete() is
+  /// true, or if no process has greeted.
   std::string missing_ranks() const;
 
  private:
   std::string difference(const Greeting& greeting) const;
 
-  // First processes that gave each setting.
+  // First process, and first processes with a backend and with a run's name.
   std::optional<Greeting> first_;
   std::optional<Greeting> first_with_backend_;
   std::optional<Greeting> first_with_run_;

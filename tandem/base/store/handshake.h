@@ -10,9 +10,9 @@ namespace tandem::store_protocol {
 /// Handshake by which both sides of a connection prove that they know the run's token,
 /// without sending it (protocol.h has the frames).
 ///
-/// Each proof is an HMAC-SHA256, under the token, of a word for the side and of both
-/// sides' nonces. So a proof cannot be used again or sent back to its sender. The
-/// client's proof comes first: a process that only connects learns nothing.
+/// Each proof is an HMAC-SHA256 with the token as key. It covers both nonces and the
+/// word "client" or "server", so a proof cannot be replayed or sent back to its sender.
+/// The client sends its proof first, so a process that only connects learns nothing.
 
 constexpr size_t kNonceBytes = 32;
 constexpr size_t kProofBytes = 32;
@@ -38,14 +38,14 @@ std::string proof(
     Side side, const std::string& token, const std::string& client_nonce,
     const std::string& server_nonce);
 
-/// Compares two texts in a time that does not depend on the position of the first
+/// Compares two texts in constant time, independent of the position of the first
 /// difference.
 bool is_same(const std::string& a, const std::string& b);
 
 /// Result of a handshake, for the client.
 enum class Handshake {
   ok,
-  // No process that speaks this protocol and knows the token answered.
+  // No server that uses this protocol and knows the token answered.
   no_answer,
   // The server rejected the token.
   denied,
@@ -53,7 +53,7 @@ enum class Handshake {
   other_version,
 };
 
-/// Performs the client's part on a new connection.
+/// Performs the client's side of the handshake on a new connection.
 Handshake shake_hands(
     Socket& socket, const std::string& token, Socket::Deadline deadline);
 

@@ -21,11 +21,11 @@ namespace tandem::store_protocol {
 ///   client: its proof (32 bytes)
 ///   server: Status::ok, its proof; or Status::denied
 ///
-/// The server closes the connection after any other frame. Then the client sends
-/// requests, one at a time, and the server answers each with one frame. A process that
-/// takes part in a run greets first. While ranks are missing, a greeting that does not
-/// match ends the run: this client, all clients that wait and all that come later get
-/// Status::refused with a message.
+/// The server closes the connection after any other frame. After the handshake the
+/// client sends requests, one at a time, and the server answers each with one frame. A
+/// process that takes part in a run sends Operation::greet first. While ranks are
+/// missing, a greeting that does not match ends the run: this client, all waiting
+/// clients and all later clients get Status::refused with a message.
 ///
 ///   request = operation (1 byte), timeout in ms (64 bits), texts (32-bit count,
 ///             then each)
@@ -33,14 +33,14 @@ namespace tandem::store_protocol {
 
 constexpr int kProtocolVersion = 3;
 constexpr uint32_t kMaxFrameBytes = 64u << 20;
-/// Largest number of keys in a request, or of a key and its values.
+/// Largest number of texts in a request.
 constexpr uint32_t kMostTexts = 4096;
-/// Largest size of the server's table, in bytes. Each entry counts with its key, its
-/// value and kEntryBytes.
+/// Largest size of the server's table, in bytes. The size of an entry is that of its
+/// key and value plus kEntryBytes.
 constexpr size_t kMostTableBytes = size_t{64} << 20;
 constexpr size_t kEntryBytes = 128;
-/// Longest time for a handshake, and the most connections that may be in a handshake.
-/// If one more connects, the oldest is closed.
+/// Timeout of a handshake, and the largest number of connections without a finished
+/// handshake. If another client connects, the oldest of them is closed.
 constexpr std::chrono::seconds kGreetTime{5};
 constexpr size_t kMostStrangers = 256;
 
@@ -79,12 +79,12 @@ struct Request {
   std::vector<std::string> texts;
 };
 
-/// Returns the bytes of a request.
+/// Encodes a request.
 std::string encode(const Request& request);
 
-/// Decodes a request. Returns false if the bytes are not a whole, valid request: an
-/// unknown operation, a wrong number of texts or more than kMostTexts, or lengths whose
-/// sum is wrong. It checks all sizes before it allocates memory.
+/// Decodes a request. Returns false if the bytes are not exactly one valid request: the
+/// operation is unknown, the number of texts is wrong or exceeds kMostTexts, or the
+/// lengths do not match. Checks sizes before allocating memory.
 bool decode(const std::string& bytes, Request& request);
 
 /// Converts the length at the start of a frame to bytes and back.
@@ -95,7 +95,7 @@ uint32_t decode_length(const char* bytes);
 bool send_frame(Socket& socket, const std::string& bytes, Socket::Deadline deadline);
 
 /// Receives one frame. Returns false if no frame arrives before `deadline`, or if its
-/// length is 0 or more than `most_bytes`. It allocates memory only after that check.
+/// length is 0 or more than `most_bytes`. Checks the length before allocating memory.
 bool receive_frame(
     Socket& socket, std::string& bytes, Socket::Deadline deadline,
     uint32_t most_bytes = kMaxFrameBytes);

@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// Pause of the listener when there is no descriptor for another client.
+// Time for which the server accepts no clients after it has run out of descriptors.
 constexpr Milliseconds kAcceptPause{100};
 
 int64_t to_number(const std::string& text) {
@@ -131,8 +131,8 @@ class StoreServer::Table {
   }
 
  private:
-  // Called with the lock held. Returns null for a rank, or if another process has
-  // replaced the launcher.
+  // Returns the launcher that sent a greeting, or null for a rank or if another process
+  // has replaced the launcher. Called with the lock held.
   StoreServer::Launcher* launcher_of(const Greeting& greeting) {
     const auto found = greeting.role == Greeting::Role::launcher
                            ? launchers_.find(greeting.number)
@@ -213,14 +213,15 @@ class StoreServer::Table {
       connections_.emplace_back(
           std::move(accepted), store_protocol::kMostHandshakeBytes);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-      // Without a descriptor or memory the client stays in the queue, and poll() would
-      // return immediately each time.
+      // If there is no descriptor or memory, the client stays in the queue, and every
+      // poll() would return immediately.
       accept_after_ = Clock::now() + kAcceptPause;
     }
   }
 
-  // A client with the token finishes its handshake quickly, so the oldest connection
-  // does not belong to one.
+  // Closes the oldest untrusted connection if there are too many. A client with the
+  // token finishes its handshake quickly, so the oldest connection is not from such a
+  // client.
   void make_room_for_untrusted() {
     const auto is_untrusted = [](const StoreConnection& c) { return !c.trusted; };
     const auto untrusted =
@@ -274,8 +275,9 @@ class StoreServer::Table {
     }
   }
 
-  // The address may be a host of this run, which would otherwise wait without a
-  // message. The limit keeps other addresses from filling the terminal.
+  // Warns about a client without the token. It may be a host of this run, which would
+  // otherwise wait without a message. The limit keeps other addresses from filling the
+  // terminal.
   void warn_of_denied(int fd) {
     constexpr size_t kMostNamed = 3;
     const auto address = peer_address(fd);
@@ -317,7 +319,7 @@ class StoreServer::Table {
       from.reply(Status::bad_request);
       return;
     }
-    // A client that comes after all ranks have joined must not end the run.
+    // A client that connects after all ranks have joined must not end the run.
     const bool complete = roll_call_.complete();
     std::string line = refusal_;
     if (line.empty()) {
@@ -334,8 +336,8 @@ class StoreServer::Table {
     from.reply(line.empty() ? Status::ok : Status::refused, line);
   }
 
-  // Returns false, and changes nothing, if the table would be too large. Called with
-  // the lock held.
+  // Sets a key. Returns false, and changes nothing, if the table would be too large.
+  // Called with the lock held.
   bool put(const std::string& key, const std::string& value) {
     const auto found = values_.find(key);
     const size_t before =
@@ -408,7 +410,7 @@ class StoreServer::Table {
         continue;
       }
       const auto& keys = connection.pending->texts;
-      // Reports can be read even if the run was refused.
+      // Clients can read existing values, such as reports, even if the run was refused.
       if (has_all(keys)) {
         const bool get = connection.pending->operation == Operation::get;
         connection.reply(Status::ok, get ? values_[keys[0]] : "");
@@ -430,10 +432,11 @@ class StoreServer::Table {
   std::map<std::string, std::string> values_;
   // Size of all entries, in bytes.
   size_t bytes_ = 0;
-  // Addresses with another token that were reported.
+  // Addresses that were reported because of a different token.
   std::set<std::string> denied_;
   RollCall roll_call_;
-  // Address for missing ranks, if this server logs them; otherwise "".
+  // Address in the message about missing ranks, or "" if this server logs no such
+  // message.
   std::string waiting_at_;
   WaitNotice notice_;
   // Launchers of other hosts, by number.
@@ -480,8 +483,8 @@ bool StoreServer::linger_if_refused() const {
   if (!table_->refused()) {
     return false;
   }
-  // Ranks that have just started load LibTorch first. Their launcher reads their
-  // reports last.
+  // Ranks that have just started load LibTorch before they receive the reason, and
+  // their launcher reads their reports after that.
   const auto until = Clock::now() + Milliseconds(15'000);
   while (table_->has_greeted_clients() && Clock::now() < until) {
     std::this_thread::sleep_for(Milliseconds(20));

@@ -137,7 +137,7 @@ Listener listen_tcp(const std::string& address, const Parsed& at, ListenOn on) {
   }
   Socket socket;
   bool bound = false;
-  // Only some of a name's addresses may belong to this host.
+  // A name may also have addresses that do not belong to this host.
   for (const auto* entry = info.get(); entry != nullptr && !bound;
        entry = entry->ai_next) {
     socket = Socket(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -175,7 +175,8 @@ bool wait_until_ready(int fd, short events, Socket::Deadline deadline) {
   }
 }
 
-// Connects. A connection that takes longer than `deadline` counts as refused.
+// Connects. Returns false if the connection is refused or not established by
+// `deadline`.
 bool connect_by(
     const Socket& socket, const sockaddr* address, socklen_t size,
     Socket::Deadline deadline) {

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// Owner of a descriptor of a stream socket. Movable, not copyable.
+/// Owner of a stream socket's descriptor. Movable, not copyable.
 class Socket {
  public:
   Socket() = default;
@@ -22,11 +22,11 @@ class Socket {
   explicit operator bool() const {
     return fd_ >= 0;
   }
-  /// Returns the descriptor and no longer owns it.
+  /// Returns the descriptor, which the caller then owns.
   int release();
 
   /// Sends or receives exactly `size` bytes before `deadline`. Returns false at the end
-  /// of the stream, on an error, or when the deadline passes. No SIGPIPE.
+  /// of the stream, on an error, or when the deadline passes. Does not raise SIGPIPE.
   using Deadline = std::chrono::steady_clock::time_point;
   bool send_all(const void* data, size_t size, Deadline deadline);
   bool receive_all(void* data, size_t size, Deadline deadline);
@@ -35,14 +35,15 @@ class Socket {
   int fd_ = -1;
 };
 
-/// A listening socket, and its address with the real port.
+/// A listening socket and its address. If port 0 was requested, the address has the
+/// port that the kernel selected.
 struct Listener {
   Socket socket;
   std::string address;
 };
 
-/// A host name has no address, or no address yet: the name service of a cluster may
-/// learn a name after the host has started.
+/// A host name does not resolve. It may resolve later, because a cluster's name service
+/// can learn a name after the host has started.
 class ResolveError : public CommError {
  public:
   ResolveError(const std::string& host, const std::string& cause);
@@ -51,7 +52,7 @@ class ResolveError : public CommError {
   const std::string& cause() const {
     return cause_;
   }
-  /// "host 'NAME' does not resolve: CAUSE".
+  /// Returns "host 'NAME' does not resolve: CAUSE".
   std::string reason() const {
     return "host '" + host_ + "' does not resolve: " + cause_;
   }
@@ -62,18 +63,18 @@ class ResolveError : public CommError {
 };
 
 /// Warns once that a host name does not resolve, if more than 5 s have passed since
-/// `start`. For loops that wait for a name.
+/// `start`. Call it in each iteration of a loop that waits for the name.
 void warn_if_unresolved_since(
     std::chrono::steady_clock::time_point start, const ResolveError& error);
 
-/// Interfaces on which a TCP socket listens: the address of HOST, which must belong to
-/// this machine, or all interfaces, if HOST is only the name by which others reach it
-/// (a forwarded name).
+/// Addresses at which a TCP socket listens. `host`: only HOST's address, which must
+/// belong to this machine. `all`: all addresses, for a HOST that is forwarded to this
+/// machine.
 enum class ListenOn { host, all };
 
 /// Listens at an address, "unix:PATH" or "tcp:HOST:PORT". Throws ConfigError if the
-/// address has another form, is in use or does not belong to this machine, ResolveError
-/// if the host name does not resolve within `timeout`.
+/// address has another form, is in use or does not belong to this machine. Throws
+/// ResolveError if the host name does not resolve within `timeout`.
 Listener listen_at(
     const std::string& address, std::chrono::milliseconds timeout = {},
     ListenOn on = ListenOn::host);
@@ -83,11 +84,12 @@ Listener listen_at(
 /// form, ResolveError if the host name does not resolve.
 Socket connect_once(const std::string& address, Socket::Deadline deadline);
 
-/// Returns the address of the other end as text, "" if it has no address.
+/// Returns the IP address of the connection's other end as text, "" if it has none.
 std::string peer_address(int fd);
 
-/// Returns the address of this machine's interface that routes to `host`, as text.
-/// Throws CommError if the host does not resolve or there is no route to it.
+/// Returns, as text, the address of the network interface through which this machine
+/// reaches `host`. Throws CommError if the host does not resolve or there is no route
+/// to it.
 std::string local_address_towards(const std::string& host);
 
 }  // namespace tandem

@@ -15,19 +15,19 @@
 
 namespace tandem {
 
-/// The rendezvous store: a small key-value table over which ranks find each other
-/// before they have a communicator, and over which they report why they failed. The
-/// launcher runs the server, which therefore outlives every rank. Without a launcher
-/// rank 0 runs it.
+/// The rendezvous store is a small key-value table. Ranks use it to find each other
+/// before they have a communicator, and to report why they failed. The launcher runs
+/// the server, which therefore outlives every rank. Without a launcher, rank 0 runs the
+/// server.
 ///
 /// Addresses are "unix:PATH" (one host; the path's folder should be private) or
-/// "tcp:HOST:PORT". TCP listens only on HOST's address (listen_at()). Both sides must
-/// know the same token (token.h). protocol.h describes the wire protocol.
+/// "tcp:HOST:PORT". TCP listens only on HOST's address (listen_at()). Server and client
+/// must know the same token (token.h). protocol.h describes the wire protocol.
 
 using Milliseconds = std::chrono::milliseconds;
 
-/// The store has a different token: it belongs to another run, or this process did not
-/// find the token.
+/// The store has a different token, because it belongs to another run or this process
+/// did not find the token.
 class DeniedError : public ConfigError {
  public:
   explicit DeniedError(const std::string& address);
@@ -38,11 +38,11 @@ class StoreServer {
  public:
   /// Listens, and serves on a separate thread until destroyed.
   ///
-  /// `address` "tcp:HOST:0" selects a free port; see address(). A client that does not
-  /// know `token` gets no further than the handshake.
+  /// `address` "tcp:HOST:0" selects a free port; see address(). Clients that do not
+  /// know `token` are rejected in the handshake.
   ///
-  /// Throws ConfigError if the address has another form or is in use, CommError if the
-  /// host name does not resolve within `timeout`.
+  /// Throws ConfigError if the address has another form or is in use. Throws CommError
+  /// if the host name does not resolve within `timeout`.
   explicit StoreServer(
       const std::string& address, const std::string& token = "",
       Milliseconds timeout = {}, ListenOn on = ListenOn::host);
@@ -55,17 +55,17 @@ class StoreServer {
     return address_;
   }
 
-  /// Adds the greeting of this process, before clients connect.
+  /// Adds the greeting of this process. Call it before clients connect.
   void greet(const Greeting& greeting);
 
-  /// Starts to log the missing ranks for which the other ranks wait (wait_notice.h).
+  /// Starts logging which ranks are missing while the others wait (wait_notice.h).
   void name_missing_ranks();
 
-  /// Returns whether the ranks did not match. If so, it first waits until the ranks on
-  /// other hosts have received the reason, at most 15 s.
+  /// Returns whether the greetings did not match. If so, first waits until the other
+  /// processes have received the reason and disconnected, at most 15 s.
   bool linger_if_refused() const;
 
-  /// The launcher of another host, after its greeting.
+  /// A launcher on another host that has greeted.
   struct Launcher {
     Greeting greeting;
     // True while its connection is open.
@@ -98,17 +98,17 @@ class StoreClient {
   /// Connects, and retries until `timeout`, since the server may start later.
   ///
   /// Throws CommError with the address if no server answers in time or the host name
-  /// does not resolve by then, DeniedError if the server has another token, ConfigError
-  /// if it has another protocol version.
+  /// does not resolve in time. Throws DeniedError if the server has another token,
+  /// ConfigError if it has another protocol version.
   StoreClient(
       const std::string& address, Milliseconds timeout, const std::string& token = "");
 
-  /// Sends the greeting of this process. Throws ConfigError if it does not match the
-  /// other processes; get() and wait() then throw it too.
+  /// Sends the greeting of this process. Throws ConfigError if the greeting does not
+  /// match those of other processes; get() and wait() then throw this error too.
   void greet(const Greeting& greeting);
 
-  /// Sets the longest time for an answer over the network, initially 30 s. A call that
-  /// waits for a key may take at most 2 s longer than its own timeout.
+  /// Sets the timeout of an answer over the network, initially 30 s. A call that waits
+  /// for a key ends at most 2 s after its own timeout.
   void answer_within(Milliseconds patience) {
     patience_ = patience;
   }
@@ -128,19 +128,19 @@ class StoreClient {
   /// Waits until all keys are set.
   void wait(const std::vector<std::string>& keys, Milliseconds timeout);
 
-  /// Adds to a number, stored as decimal text, and returns the sum. A missing key
-  /// counts as 0.
+  /// Adds to a key's value, a number stored as decimal text, and returns the sum. A
+  /// missing key counts as 0.
   int64_t add(const std::string& key, int64_t amount);
 
-  /// Sets `desired` if the value is `expected` (a missing key counts as ""), and
-  /// returns the value afterwards.
+  /// Sets a key to `desired` if its value is `expected` (a missing key counts as "").
+  /// Returns the value afterwards.
   std::string compare_set(
       const std::string& key, const std::string& expected, const std::string& desired);
   /// Returns whether all keys are set.
   bool has(const std::vector<std::string>& keys);
   /// Removes a key. Returns whether it was set.
   bool remove(const std::string& key);
-  /// Returns the number of keys.
+  /// Returns the number of keys in the store.
   int64_t num_keys();
 
  private:

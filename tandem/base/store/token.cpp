@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kVariable = "TANDEM_TOKEN_FILE";
 constexpr size_t kMostTokenBytes = 4096;
 
-// Closes the descriptor in its destructor.
+// Socket's destructor closes the descriptor of any file.
 using File = Socket;
 
 bool is_open_to_others(const struct stat& info) {
@@ -64,7 +64,9 @@ std::string private_folder() {
          std::to_string(geteuid());
 }
 
-// Another user may have created a directory of that name.
+// Opens the private directory, after creating it if it is missing. Checks its owner and
+// mode, because another user may have created a directory with this name. Returns an
+// empty File if the caller should try again.
 File open_private_folder(const std::string& path) {
   mkdir(path.c_str(), S_IRWXU);
   File folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -88,7 +90,8 @@ File open_private_folder(const std::string& path) {
   return folder;
 }
 
-// Retries, since the last process that used the directory may be removing it.
+// Opens and locks the private directory. Retries, because the last process that used
+// the directory may be removing it.
 File use_private_folder(const std::string& path) {
   for (;;) {
     File folder = open_private_folder(path);
@@ -98,8 +101,8 @@ File use_private_folder(const std::string& path) {
   }
 }
 
-// Creates the file with its content atomically: link() keeps the file of a process that
-// was faster.
+// Creates the token file with its content atomically. If another process has created
+// the file first, link() keeps that file.
 void make_token(const std::string& path) {
   const std::string secret = store_protocol::new_nonce();
   const std::string text = sha256_hex(secret.data(), secret.size()) + "\n";

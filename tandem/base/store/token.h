@@ -7,62 +7,63 @@
 
 namespace tandem {
 
-/// The token that a process needs to join a run over TCP: the text of a file that only
-/// this user can read. The token itself is never sent (handshake.h), and appears on no
+/// The token is the text of a file that only this user can read. A process needs it to
+/// join a run over TCP. The token is never sent (handshake.h), and appears on no
 /// command line and in no environment variable.
 
 /// Settings by which the ranks of a run find its token.
 struct TokenOptions {
-  // Path of the token file; "": the value of TANDEM_TOKEN_FILE.
+  // Path of the token file; "": the path in TANDEM_TOKEN_FILE.
   std::string file;
-  // Ranks on several hosts may meet without a token.
+  // True if ranks on several hosts may meet without a token.
   bool insecure = false;
 };
 
 /// Returns the text of a token file without white space at its end. Throws ConfigError,
-/// with an action, unless the file belongs to this user, is closed to all others, and
-/// is not empty.
+/// with an action, if the file belongs to another user, is accessible to other users,
+/// or is empty.
 std::string read_token(const std::string& path);
 
 /// The token file for ranks that meet over TCP.
 ///
-/// It is the file of `options`. Otherwise, if all ranks are on this host, it is a file
-/// of this user in a private directory below $TMPDIR or /tmp. That directory exists
-/// while any process of the user has such an object, so keep it as long as ranks may
-/// join.
+/// It is the file that `options` or TANDEM_TOKEN_FILE names. Otherwise, if all ranks
+/// are on this host, it is a file in a private directory of this user below $TMPDIR or
+/// /tmp. That directory exists while any process of the user has a TokenFile for it, so
+/// keep the object as long as ranks may join.
 class TokenFile {
  public:
   /// Throws ConfigError, with instructions, if ranks are on several hosts and there is
-  /// no token file, or if other users can enter the directory.
+  /// no token file, or if other users can access the private directory.
   [[nodiscard]] TokenFile(const TokenOptions& options, bool on_one_host);
   ~TokenFile();
   TokenFile(TokenFile&&) = default;
   TokenFile& operator=(TokenFile&&) = delete;
 
-  /// Absolute path, "" without a token (insecure).
+  /// Absolute path of the file, "" without a token (insecure).
   const std::string& path() const {
     return path_;
   }
 
-  /// Returns read_token(), or "" without a token.
+  /// Returns the token, or "" without a token (insecure).
   std::string token() const;
 
  private:
   std::string path_;
-  // Private directory, and its descriptor with a lock while it is in use.
+  // Private directory, and its descriptor. A lock on the descriptor marks the directory
+  // as in use.
   std::string folder_;
   Socket folder_fd_;
 };
 
-/// Returns the environment variable by which a launcher passes the file to its ranks;
-/// "" if there is no file.
+/// Returns the name and value of the environment variable in which a launcher passes
+/// the path `file` to its ranks.
 std::pair<std::string, std::string> token_variable(const std::string& file);
 
-/// Returns the token of the store that tandem's launcher runs, for one of its ranks.
-/// For a Unix socket it is "": the socket's directory is closed to others.
+/// Returns the token with which a rank connects to the store of tandem's launcher. It
+/// is "" for a Unix socket, whose directory is closed to other users.
 std::string launchers_token(const std::string& store_address);
 
-/// Warns that a run on several hosts accepts every process that reaches it.
+/// Warns that the run at `address` accepts every process that reaches it.
 void warn_of_no_token(const std::string& address);
 
 }  // namespace tandem
