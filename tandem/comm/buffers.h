@@ -5,9 +5,9 @@
 
 namespace tandem {
 
-/// Returns an allocator for arenas that `comm` reduces: it calls
-/// Communicator::make_buffer(). For segments that are not in main memory it uses
-/// heap_allocator(). `comm` must outlive the allocator, not the arenas.
+/// Returns an allocator for arenas that `comm` reduces. It calls
+/// Communicator::make_buffer(), or heap_allocator() for segments that are not in main
+/// memory. `comm` must outlive the allocator, but not the arenas.
 ArenaAllocator buffers_of(Communicator& comm);
 
 }  // namespace tandem

@@ -69,8 +69,8 @@ class C10dStore : public c10d::Store {
     wait(keys, timeout_);
   }
 
-  // The argument is ignored: Gloo passes less time than it has (kWaitsForConnection in
-  // backends/gloo.cpp).
+  // Ignores the timeout, because Gloo passes less time than is left
+  // (kWaitsForConnection in backends/gloo.cpp).
   void wait(
       const std::vector<std::string>& keys,
       const std::chrono::milliseconds& /*timeout*/) override {

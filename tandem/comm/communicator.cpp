@@ -122,7 +122,8 @@ WorkPtr Communicator::launch(
   }
 }
 
-// If the error comes from a group within this group, only its cause is kept.
+// Returns an error with the operation's name. If a group within this group threw
+// `error`, only the cause is kept.
 CommError Communicator::named_error(
     const OperationName& name, const std::exception& error) const {
   const auto* inner = dynamic_cast<const CommError*>(&error);

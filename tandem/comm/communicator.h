@@ -19,7 +19,7 @@ class RpcBackend;
 enum class ReduceOp { sum, min, max };
 
 /// An operation in flight. Keep its tensors alive and unchanged until wait() has
-/// returned. It must not outlive its communicator.
+/// returned. A Work must not outlive its communicator.
 class Work {
  public:
   virtual ~Work() = default;
@@ -27,16 +27,15 @@ class Work {
   /// Returns whether the operation has ended, with or without an error. Never blocks.
   virtual bool test() = 0;
 
-  /// Blocks until the operation has ended. Zero means the group's timeout.
+  /// Blocks until the operation has ended. A timeout of zero means the group's timeout.
   ///
-  /// On a device, and without a timeout, the call does not block: later work on the
-  /// device's current stream runs after the operation.
+  /// If the tensors are on a device and `timeout` is zero, the call does not block.
+  /// Instead, later work on the device's current stream runs after the operation.
   ///
-  /// Throws CommError if the operation failed or the time passed first; the group is
-  /// then unusable.
+  /// Throws CommError if the operation failed or timed out; the group is then unusable.
   virtual void wait(std::chrono::milliseconds timeout = {}) = 0;
 
-  /// Blocks until the operation has ended, on a device too.
+  /// Blocks until the operation has ended, even if its tensors are on a device.
   virtual void wait_on_host() {
     wait();
   }
@@ -48,8 +47,8 @@ struct CommStats {
   int64_t operations = 0;
   // Bytes of the operations' tensors.
   int64_t bytes = 0;
-  // Time that the caller was blocked, usually in wait(): communication that did not
-  // overlap with computation.
+  // Time for which the caller was blocked, usually in wait(). It is the time of
+  // communication that did not overlap with computation.
   double waited_seconds = 0;
 
   /// Adds the numbers of another group or period.
@@ -69,20 +68,21 @@ struct CommStats {
 
 /// A group of ranks that compute together.
 ///
-/// All ranks make the same calls in the same order. A call returns immediately or soon,
-/// and the operation runs in parallel with the caller until wait(). Tensors are
-/// contiguous and have equal dtypes and sizes on all ranks. In a group of one rank the
-/// operations do nothing, so callers need no special case. For equal tensors the result
-/// has the same bits each time. Each backend specifies whether the result depends on
-/// how a buffer is divided.
+/// All ranks must make the same calls in the same order. A call starts an operation and
+/// returns immediately or after a short wait. The operation can run in parallel with
+/// the caller until wait(). Tensors are contiguous and have equal dtypes and sizes on
+/// all ranks. In a group of one rank the operations at most copy `input` to `output`,
+/// so callers need no special case. Equal tensors give results with equal bits in every
+/// run. The header of each backend states whether results depend on how a buffer is
+/// divided.
 ///
 /// Only one thread may call at a time. `label` names an operation in errors.
 ///
-/// Throws CommError on failure, ConfigError for a tensor that is not contiguous or an
-/// invalid root, peer or size.
+/// Operations throw CommError if they fail. They throw ConfigError for a tensor that is
+/// not contiguous, or an invalid root, peer or size.
 class Communicator {
  public:
-  /// For backends: `backend` is the backend's name.
+  /// Constructor for backends. `backend` is the backend's name.
   Communicator(int rank, int size, std::string backend)
       : rank_(rank), size_(size), backend_(std::move(backend)) {}
   virtual ~Communicator() = default;
@@ -108,12 +108,12 @@ class Communicator {
   [[nodiscard]] WorkPtr all_reduce(
       at::Tensor tensor, ReduceOp op = ReduceOp::sum, const std::string& label = "");
 
-  /// Replaces every rank's `tensor` with the root's.
+  /// Replaces every rank's `tensor` with the root's `tensor`.
   [[nodiscard]] WorkPtr broadcast(
       at::Tensor tensor, int root, const std::string& label = "");
 
-  /// Writes this rank's slice of the sum of all `input`s to `output`: input.numel() ==
-  /// size() * output.numel().
+  /// Sums the `input`s of all ranks and writes this rank's slice of the sum to
+  /// `output`: input.numel() == size() * output.numel().
   [[nodiscard]] WorkPtr reduce_scatter(
       at::Tensor output, at::Tensor input, const std::string& label = "");
 
@@ -126,12 +126,13 @@ class Communicator {
   /// undefined `input`. The root's `output` may be its slice of `input`.
   [[nodiscard]] WorkPtr scatter(
       at::Tensor output, at::Tensor input, int root, const std::string& label = "");
-  /// The inverse of scatter(): writes all ranks' `input`s to the root's `output`.
+  /// The inverse of scatter(): writes all ranks' `input`s, in rank order, to the root's
+  /// `output`. Other ranks pass an undefined `output`.
   [[nodiscard]] WorkPtr gather(
       at::Tensor output, at::Tensor input, int root, const std::string& label = "");
 
-  /// Sends a tensor to rank `peer`. Messages between two ranks with equal tags arrive
-  /// in order.
+  /// Sends a tensor to rank `peer`. Messages from one rank to another with equal tags
+  /// arrive in the order of their sends.
   [[nodiscard]] WorkPtr send(
       at::Tensor tensor, int peer, int tag, const std::string& label = "");
   /// Receives a tensor from rank `peer`.
@@ -141,26 +142,26 @@ class Communicator {
   /// Returns when all ranks have called it.
   void barrier(const std::string& label = "");
 
-  /// Returns the device of the operations' tensors, also of tensors that the group
+  /// Returns the device of the operations' tensors and of tensors that the group
   /// creates.
   virtual at::Device device() const {
     return at::kCPU;
   }
 
-  /// Returns whether the tensors of operations may be on a device.
+  /// Returns whether operations accept tensors on the device `where`.
   virtual bool takes(at::Device where) const {
     return size_ == 1 || where == device();
   }
 
-  /// Returns the group of the same ranks for tensors in main memory: this group, unless
-  /// it is for devices (backends/device.h).
+  /// Returns a group of the same ranks for tensors in main memory: this group, or
+  /// another group if this one is for devices (backends/device.h).
   virtual Communicator& host_group() {
     return *this;
   }
 
-  /// Returns a flat tensor of zeros in main memory for data that this group reduces: a
-  /// backend may reduce it in place. Not collective, thread-safe. The tensor may
-  /// outlive the communicator.
+  /// Returns a flat tensor of zeros in main memory, for data that this group reduces.
+  /// Some backends reduce such a tensor in place. Not collective; thread-safe. The
+  /// tensor may outlive the communicator.
   [[nodiscard]] virtual at::Tensor make_buffer(int64_t numel, at::ScalarType dtype);
 
   /// Returns this group's interface for calls between ranks (rpc/rpc.h), or null if its
@@ -169,7 +170,7 @@ class Communicator {
     return nullptr;
   }
 
-  /// Returns whether all ranks can access the memory of make_buffer().
+  /// Returns whether all ranks can access the memory that make_buffer() returns.
   virtual bool shares_memory() const {
     return false;
   }
@@ -178,26 +179,27 @@ class Communicator {
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color) = 0;
 
   /// Returns all ranks' tensors, stacked in rank order: size() x the shape of `mine`.
-  /// The result is on the device of `mine`, which may be main memory. Collective;
-  /// waits.
+  /// The result is on the device of `mine`. Collective; blocks.
   [[nodiscard]] at::Tensor stack(const at::Tensor& mine, const std::string& label = "");
 
   /// Returns the SHA-256 of each rank's text, as size() rows of 64 hex digits.
-  /// Collective; waits.
+  /// Collective; blocks.
   [[nodiscard]] at::Tensor stack_digests(
       const std::string& text, const std::string& label = "");
 
   /// Returns the root's text on every rank. The text of other ranks is ignored.
-  /// Collective; waits.
+  /// Collective; blocks.
   [[nodiscard]] std::string broadcast_text(
       const std::string& text, int root, const std::string& label = "");
 
-  /// Compares a text on all ranks. If it differs, throws ConfigError "`what` differ:
-  /// rank 0 and rank 2" on every rank. Collective.
+  /// Compares the texts of all ranks. If they differ, throws ConfigError, such as
+  /// "recipes differ: rank 0 and rank 2" for `what` "recipes", on every rank.
+  /// Collective; blocks.
   void check_equal(const std::string& what, const std::string& text);
 
  protected:
-  // Operations that a backend implements. Tensors are already checked, and size() > 1.
+  // Operations that a backend implements. The tensors were already checked, and size()
+  // is greater than 1.
   [[nodiscard]] virtual WorkPtr do_all_reduce(at::Tensor tensor, ReduceOp op) = 0;
   [[nodiscard]] virtual WorkPtr do_broadcast(at::Tensor tensor, int root) = 0;
   [[nodiscard]] virtual WorkPtr do_reduce_scatter(
@@ -210,14 +212,15 @@ class Communicator {
   [[nodiscard]] virtual WorkPtr do_send(at::Tensor tensor, int peer, int tag) = 0;
   [[nodiscard]] virtual WorkPtr do_recv(at::Tensor tensor, int peer, int tag) = 0;
 
-  // This rank's place among the ranks with equal colors. Collective.
+  // This rank's number among the ranks with an equal color, and the number of those
+  // ranks. rank_in_split() is collective.
   struct SplitRank {
     int rank = 0;
     int size = 1;
   };
   SplitRank rank_in_split(int color);
 
-  // Adds time that a backend waited outside of wait().
+  // Adds time for which a backend blocked the caller outside of wait().
   void add_waited(std::chrono::duration<double> time) {
     stats_.waited_seconds += time.count();
   }

@@ -32,7 +32,7 @@ TANDEM_ALWAYS_INLINE Bf16 add(Bf16 a, Bf16 b) {
   return narrow<Bf16>(widen(a) + widen(b));
 }
 
-// `to` may be `a` or `b`: each element is written after both were read.
+// `to` may be `a` or `b`, because each element is written after both were read.
 template <typename T>
 TANDEM_ALWAYS_INLINE void add_two(T* to, const T* a, const T* b, int64_t count) {
   TANDEM_ELEMENTWISE
@@ -131,7 +131,7 @@ bool add_by_loop(
   }
 }
 
-// Reduces rare operations and dtypes with LibTorch.
+// Reduces with LibTorch, for operations and dtypes that are rarely used.
 void reduce_by_tensors(
     ReduceOp op, at::ScalarType dtype, c10::ArrayRef<char*> to,
     c10::ArrayRef<const char*> from, int64_t count) {

@@ -9,10 +9,10 @@
 
 namespace tandem {
 
-/// Reduces arrays of `count` elements, in the order of `from`, into each array of `to`:
-/// to[j][i] = from[0][i] + from[1][i] + ..., or their minimum or maximum. Each sum is
-/// rounded to the dtype. The bits are those of at::add_, at::minimum and at::maximum on
-/// every CPU.
+/// Reduces the arrays in `from`, of `count` elements each, and writes the result to
+/// each array in `to`: to[j][i] = from[0][i] + from[1][i] + ..., or the minimum or
+/// maximum. The order is that of `from`, and each sum is rounded to the dtype. On every
+/// CPU the bits are those of at::add_, at::minimum and at::maximum.
 ///
 /// An array may appear several times and in both lists. Different arrays do not
 /// overlap.

@@ -21,7 +21,7 @@ at::Tensor copy_in_main_memory(const at::Tensor& tensor) {
   return tensor.defined() ? like_in_main_memory(tensor).copy_(tensor) : tensor;
 }
 
-// Work that copies its result from main memory to the device at the end.
+// Work whose wait() copies the result from main memory to the device.
 class CarriedWork : public Work {
  public:
   CarriedWork(WorkPtr work, at::Tensor here, at::Tensor there)
@@ -42,7 +42,7 @@ class CarriedWork : public Work {
  private:
   WorkPtr work_;
   at::Tensor here_;
-  // Undefined after the copy, and if there is no result.
+  // Destination on the device; undefined after the copy, or if there is no result.
   at::Tensor there_;
 };
 
@@ -143,7 +143,8 @@ class DeviceCommunicator : public Communicator {
   }
 
  private:
-  // Null for tensors that are copied through main memory.
+  // Returns the group for a tensor, or null if the tensor is copied through main
+  // memory.
   Communicator* group_of(const at::Tensor& tensor) const {
     return tensor.is_cpu() ? host_.get() : on_device_.get();
   }

@@ -9,11 +9,12 @@ namespace tandem {
 /// Returns a group whose ranks compute on devices.
 ///
 /// Tensors in main memory are sent over `host`, tensors on a device over `on_device`
-/// (comm/cuda/nccl.h). If `on_device` is null, tensors on a device are copied through
-/// main memory and sent over `host`; the caller then waits for its device at the start
-/// of an operation and again in wait(). Any device works, even if ranks share it.
+/// (comm/cuda/nccl.h). If `on_device` is null, tensors on a device are copied to main
+/// memory and sent over `host`. Each operation then waits for the device when it starts
+/// and again in wait(). The device may be of any type, and ranks may share it.
 ///
-/// Both groups have the same ranks in the same order. device() is main memory.
+/// Both groups must have the same ranks in the same order. device() of the result is
+/// the CPU.
 std::unique_ptr<Communicator> make_device_communicator(
     std::unique_ptr<Communicator> host,
     std::unique_ptr<Communicator> on_device = nullptr);

@@ -44,7 +44,7 @@ class GlooWork : public Work {
   std::chrono::milliseconds group_timeout_;
 };
 
-// Work that processes an operation's result after its end.
+// Work whose wait() also processes the operation's result.
 class FollowedWork : public Work {
  public:
   FollowedWork(WorkPtr work, std::function<void()> then)
@@ -82,7 +82,7 @@ std::chrono::milliseconds forming_time(const GlooOptions& options) {
                                              : options.timeout;
 }
 
-// Gloo waits for a connection for this multiple of an operation's timeout.
+// Gloo's timeout of a connection, as a multiple of an operation's timeout.
 constexpr int kWaitsForConnection = 5;
 
 // ProcessGroupGloo whose timeout can change after the group has formed.
@@ -168,7 +168,8 @@ class Bfloat16Reduction : public c10d::ProcessGroupGloo::AsyncWork {
   uint32_t tag_;
 };
 
-// Uses a tag at the call and runs on the group's threads, as Gloo's own operations do.
+// Group with an all_reduce of bfloat16. As in Gloo's own operations, each call uses the
+// next tag, and the operation runs on the group's threads.
 class GlooGroup : public TimedGroup {
  public:
   using TimedGroup::TimedGroup;
@@ -184,7 +185,8 @@ class GlooGroup : public TimedGroup {
 };
 #endif
 
-// Returns a view in a dtype of the same size that Gloo supports, for bool and bfloat16.
+// Returns a view of a bool or bfloat16 tensor in a dtype of the same size that Gloo
+// supports. Returns other tensors unchanged.
 at::Tensor movable(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kBool:
@@ -221,7 +223,7 @@ class GlooCommunicator : public Communicator, public RpcBackend {
         options_(options) {
     const NoSigpipe guard;
     const Deadline forming(forming_time(options));
-    // Groups that are split from this one later use `timeout`.
+    // Groups that are later split from this one use `timeout`.
     options_.forming_timeout = {};
     auto group_options = c10d::ProcessGroupGloo::Options::create(
         std::max(std::chrono::milliseconds(1), forming.time() / kWaitsForConnection));
@@ -235,8 +237,8 @@ class GlooCommunicator : public Communicator, public RpcBackend {
     group_->set_timeout(options.timeout);
   }
 
-  // Sends a number to each rank and receives one from each, which only a rank sends
-  // correctly.
+  // Sends this rank's number to each rank, and checks the number that arrives from each
+  // rank. Only a rank sends the right number.
   void check_connections() {
     auto sent = at::full({size()}, rank(), at::kLong);
     auto got = at::full({size()}, -1, at::kLong);
@@ -248,7 +250,7 @@ class GlooCommunicator : public Communicator, public RpcBackend {
         "a connection does not lead to the expected rank");
   }
 
-  // Ends the formation: sets the options of the finished group.
+  // Sets the options of the formed group.
   void begin(std::chrono::milliseconds timeout, int attempts) {
     options_.timeout = timeout;
     options_.attempts = attempts;
@@ -358,9 +360,9 @@ class GlooCommunicator : public Communicator, public RpcBackend {
   c10::intrusive_ptr<GlooGroup> group_;
 };
 
-// One attempt of one rank: makes `comm` and checks its connections. Returns the reason
-// of a failure, or "". After a failure `comm` may hold connections that the caller
-// still has to look at.
+// Makes one attempt on this rank: constructs `comm` and checks its connections. Returns
+// the reason of a failure, or "". After a failure `comm` may own connections whose
+// addresses the caller still has to record.
 std::string try_to_form(
     std::unique_ptr<GlooCommunicator>& comm, GroupFormation& forming,
     const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
@@ -388,9 +390,10 @@ std::string try_to_form(
                                  "ranks' ports; block it"));
 }
 
-// A process that is not a rank can spoil an attempt by connecting to a rank's port, so
-// the ranks repeat it together. All attempts but the last accept only connections from
-// the ranks' own addresses, which a network that translates addresses breaks.
+// If a process that is not a rank connects to a rank's port, the attempt fails, and the
+// ranks repeat it together. All attempts but the last accept only connections from the
+// ranks' own addresses. The last attempt accepts all addresses, because a network may
+// translate the ranks' addresses.
 std::unique_ptr<Communicator> form_with_retries(
     const std::shared_ptr<StoreClient>& store, const std::string& name, int rank,
     int size, const GlooOptions& options) {
@@ -402,8 +405,8 @@ std::unique_ptr<Communicator> form_with_retries(
     GlooOptions now = options;
     now.timeout = now.forming_timeout = forming.time_for(attempts_left);
     if (attempts_left == 1 && !now.admit_anyone) {
-      // Groups that are split from this one get the option too, since their network is the
-      // same.
+      // Groups that are later split from this one also get the option, because they use
+      // the same network.
       now.admit_anyone = true;
       log_info(
           "[comm] retrying to form the Gloo group, now with connections from all "

@@ -23,8 +23,8 @@ std::string numbered(const std::string& key, int rank) {
 std::string addresses_of_machine(const std::string& address) {
   std::string all = address;
   for (const auto& own : interface_addresses()) {
-    // A container host has many interfaces with a link-local address each, and a filter
-    // has room for a few hundred addresses.
+    // A host of containers has many interfaces, each with a link-local address, and a
+    // filter has room for only a few hundred addresses.
     if (own.address.rfind("fe80:", 0) != 0) {
       all += " " + own.address;
     }
@@ -55,7 +55,8 @@ GroupFormation::GroupFormation(
       size_(size),
       time_(time),
       known_(peer_addresses()) {
-  // Before the first attempt, so that no attempt waits for a rank that has not arrived.
+  // Waits before the first attempt, so that no attempt waits for a rank that has not
+  // arrived.
   meet("here", addresses_of_machine(address));
   for (int other = 0; other < size; ++other) {
     std::istringstream words(store_.get(numbered(key("here"), other), time_.left()));

@@ -9,33 +9,35 @@
 
 namespace tandem {
 
-/// Coordinates the ranks that form a group, over the store.
+/// Coordinates, through the store, the attempts of ranks to form a group.
 ///
 /// All ranks agree on which attempt formed the group, and on whether a process that is
-/// not a rank made attempts fail. Each rank has one object, for one thread. Throws
-/// CommError if another rank does not arrive within `time`.
+/// not a rank made attempts fail. Each rank has one object and uses it on one thread.
+/// Functions that wait throw CommError if another rank does not arrive in time.
 class GroupFormation {
  public:
-  /// Waits until all ranks have arrived. `address`: of this rank. `time`: of all
-  /// attempts together. `store` must outlive the object.
+  /// Waits until all ranks have arrived. `address` is this rank's address. `time` is
+  /// the timeout of all attempts together. `store` must outlive the object.
   GroupFormation(
       StoreClient& store, std::string name, int rank, int size,
       const std::string& address, std::chrono::milliseconds time);
 
-  /// Addresses of all ranks' machines.
+  /// Returns the addresses of all ranks' machines.
   const std::set<std::string>& addresses_of_ranks() const {
     return ranks_;
   }
 
-  /// Returns the time for one attempt, which leaves time for the remaining attempts.
+  /// Returns the timeout of the next attempt, such that each of `attempts_left`
+  /// attempts has time.
   std::chrono::milliseconds time_for(int attempts_left) const;
 
-  /// Records the addresses to which this process is connected. Gloo closes connections
-  /// that do not answer.
+  /// Records the addresses to which this process is connected. Call it early, because
+  /// Gloo closes connections that do not answer.
   void look();
 
-  /// Reports this rank's error in an attempt, "" if it succeeded, and returns an error
-  /// of any rank, "" if all succeeded.
+  /// Reports this rank's error in an attempt ("": success) and waits for the other
+  /// ranks. Returns the first error of any rank, or "" if the attempt succeeded on all
+  /// ranks.
   std::string outcome(const std::string& attempt, const std::string& error);
 
   /// Returns an address that connected in a failed attempt and does not belong to a
@@ -52,7 +54,7 @@ class GroupFormation {
   int rank_;
   int size_;
   Deadline time_;
-  // Addresses to which this rank was connected before.
+  // Addresses to which this process was connected before the first attempt.
   std::set<std::string> known_;
   std::set<std::string> seen_;
   std::set<std::string> ranks_;

@@ -19,8 +19,9 @@ using Clock = std::chrono::steady_clock;
 // Interval at which operations between hosts are polled; other threads run in between.
 constexpr std::chrono::microseconds kNap{50};
 
-// The groups of an all_reduce. Each host has two, so that the operations of each group
-// are in one order on all its ranks.
+// The groups of an all_reduce. Each host has one group for the reduction and another
+// for the broadcast, so that the operations of each group have the same order on all
+// its ranks.
 struct Levels {
   std::unique_ptr<Communicator> host;
   std::unique_ptr<Communicator> host_again;
@@ -46,7 +47,7 @@ class Reduction {
     return level_;
   }
 
-  // Advances as far as possible without waiting, up to `limit`.
+  // Advances as far as possible without waiting, at most to the level `limit`.
   void advance(Level limit) {
     while (level_ < limit && work_->test()) {
       wait({});
@@ -58,7 +59,8 @@ class Reduction {
     try {
       work_->wait(timeout);
     } catch (const CommError& error) {
-      // The error numbers ranks within the level, so the level is named.
+      // Ranks in the error are numbers in the level's group, so the message names the
+      // level.
       throw std::runtime_error(
           (level_ == between_hosts ? "between hosts: " : "on this host: ") +
           error.cause());
@@ -82,12 +84,13 @@ class Reduction {
   at::Tensor tensor_;
   ReduceOp op_;
   Level level_ = on_host;
-  // Work of this level, or of the previous level if this rank has no part in this one.
+  // Work of this level, or of the previous level if this rank does not take part in
+  // this level.
   WorkPtr work_;
 };
 
-// All reductions in progress, in the order of their start. They do not overtake each
-// other, so the operations of each level's group have the same order.
+// All reductions in progress, in the order of their start. No reduction overtakes
+// another, so the operations of each level's group have the same order.
 class Reductions {
  public:
   explicit Reductions(Levels levels) : levels_(std::move(levels)) {}
@@ -139,9 +142,10 @@ class Reductions {
   }
 
  private:
-  // Operations progress only in a rank's calls, which are far apart in backward, and
-  // the level between hosts takes longest. The ranks of a host arrive close together,
-  // so a short wait lets that level begin immediately.
+  // Waits briefly for the other ranks of the host. Operations progress only in a rank's
+  // calls, which are far apart in backward, and the level between hosts takes longest.
+  // The ranks of a host arrive close together, so after a short wait that level can
+  // begin immediately.
   void meet_on_host(const Reduction& reduction) {
     constexpr std::chrono::milliseconds kPatience{2};
     const auto deadline = Clock::now() + kPatience;
@@ -269,7 +273,7 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
   WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
     return with_progress(world_->gather(output, input, root));
   }
-  // Gloo's messages progress only in their own wait(), so they need no polling.
+  // Gloo's messages end only in their own wait(), so polling them would not help.
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
     return world_->send(tensor, peer, tag);
   }
@@ -286,7 +290,8 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
   Reductions reductions_;
 };
 
-// The ranks of `world` on this rank's host.
+// The ranks of `world` on this rank's host: the first rank, this rank's number among
+// them, and their count.
 struct Neighbours {
   int first = -1;
   int rank = 0;
@@ -340,7 +345,8 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(
   }
   levels.host_again = levels.host->split(0);
   levels.hosts = world->split(levels.leads() ? 0 : 1);
-  // A rank that leaves earlier would break connections that others are still making.
+  // A rank that leaves before this barrier would break connections that others are
+  // still making.
   world->barrier("hosts");
   if (!levels.leads()) {
     levels.hosts.reset();

@@ -9,22 +9,24 @@
 
 namespace tandem {
 
-/// Returns a group of ranks on several hosts that reduces on each host first.
+/// Returns a group of ranks on several hosts whose all_reduce has two levels: on each
+/// host, then between hosts.
 ///
-/// all_reduce is an all_reduce over shared memory, then one over the backend of `world`
-/// between one rank of each host, then a broadcast over shared memory. So a host's link
-/// carries the bytes of one rank, for any number of ranks on the host. All other
-/// operations use `world`, the group of all ranks.
+/// all_reduce has three steps: an all_reduce over shared memory on each host, an
+/// all_reduce between one rank of each host over the backend of `world`, and a
+/// broadcast over shared memory. So a host's network link carries the bytes of only one
+/// rank, for any number of ranks on the host. All other operations use `world`, the
+/// group of all ranks.
 ///
-/// Ranks with equal `host` (base/host.h) share memory; buffers are those of shared
-/// memory. Each host sums in rank order; the order between hosts is that of the backend
-/// of `world`. Operations progress in calls of the rank's own thread, and in the
-/// threads of `world`. An all_reduce may block its caller for up to 2 ms, until the
-/// ranks of its host have arrived; that counts as waiting.
+/// Ranks with equal `host` (base/host.h) share memory, and make_buffer() returns shared
+/// memory. Sums on a host are in rank order; the backend of `world` determines the
+/// order between hosts. Operations progress in calls of the rank's own thread, and in
+/// the threads of `world`. all_reduce() may block its caller for up to 2 ms, until the
+/// other ranks of the host have arrived. That time counts as waiting.
 ///
 /// The ranks meet in `store` under `name`, as in make_shm_communicator(). Returns
-/// `world` if no two ranks are on one host, or if some ranks on one host cannot share
-/// memory, which rank 0 logs. Collective over `world`.
+/// `world` if no two ranks are on one host, or if ranks of a host cannot share memory;
+/// rank 0 then logs the reason. Collective over `world`.
 ///
 /// Source: two-level reduction as in Open MPI's HAN (Luo et al., "HAN: a Hierarchical
 /// AutotuNed Collective Communication Framework", CLUSTER 2020).

@@ -20,7 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// After many polls, another rank needs the core more than this loop.
+// Yields the core for a moment. After many polls it sleeps, because another rank
+// probably needs the core.
 void pause(int64_t round) {
   constexpr int64_t kYields = 2'000;
   if (round < kYields) {
@@ -46,7 +47,7 @@ class MpiWork : public Work {
 
   ~MpiWork() override {
     if (!ended_) {
-      // MPI still writes to its tensors.
+      // MPI may still write to the operation's tensors, so they are leaked.
       MpiSession::of_process().abandon();
       flight_.release();
     }
@@ -298,7 +299,8 @@ class MpiCommunicator : public Communicator {
     return flight;
   }
 
-  // MPI requires MPI_IN_PLACE if the buffers are the same.
+  // Returns whether `part` is this rank's slice of `whole`. MPI then requires
+  // MPI_IN_PLACE.
   bool is_own_slice(const at::Tensor& part, const at::Tensor& whole) const {
     const auto offset = rank() * static_cast<int64_t>(part.nbytes());
     return part.numel() == 0 || static_cast<char*>(whole.data_ptr()) + offset ==
@@ -329,8 +331,8 @@ std::unique_ptr<Communicator> communicator_of(
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int color) {
-  // MPI's colors are not negative, so the first rank with an equal color replaces the
-  // color.
+  // MPI does not accept negative colors, so the first rank with an equal color serves
+  // as the color.
   const auto all = stack(at::full({1}, color, at::kInt), "split");
   const int* colors = all.data_ptr<int>();
   const auto first = std::find(colors, colors + size(), color) - colors;

@@ -5,15 +5,16 @@ namespace tandem {
 /// Throws std::runtime_error with MPI's message unless `code` is MPI_SUCCESS.
 void check_mpi(int code);
 
-/// Lifetime of the MPI library, which can start and end once in a process. A program
-/// that started it also ends it; otherwise it ends with the process, by exit() or
-/// quick_exit(). of_process() is thread-safe.
+/// Lifetime of the MPI library, which can be initialized and finalized once in a
+/// process. A program that calls MPI_Init also has to call MPI_Finalize. Otherwise the
+/// session finalizes MPI in exit() or quick_exit(). of_process() is thread-safe.
 class MpiSession {
  public:
-  /// Returns the session. Starts MPI at the first call, unless the program did.
+  /// Returns the session. The first call initializes MPI, unless the program has done
+  /// so.
   ///
-  /// Throws ConfigError if MPI has ended, std::runtime_error if it does not start or
-  /// does not allow calls from all threads.
+  /// Throws ConfigError if MPI was finalized. Throws std::runtime_error if MPI cannot
+  /// be initialized or does not allow calls from all threads.
   static MpiSession& of_process();
 
   ~MpiSession();

@@ -21,8 +21,8 @@ namespace tandem {
 
 /// State that the thread ranks of a group share. Thread-safe.
 ///
-/// One mutex protects everything. The last rank to arrive computes outside the mutex:
-/// no other rank touches the tensors before `done`.
+/// One mutex protects all members. The last rank to arrive computes without holding the
+/// mutex, because no other rank touches the tensors before `done` is true.
 class ThreadGroup {
  public:
   /// One rank's arguments of an operation.
@@ -39,7 +39,8 @@ class ThreadGroup {
     std::vector<Part> parts;
     int arrived = 0;
     bool done = false;
-    // Error text; each rank throws a separate exception.
+    // Text of the error, "" if there is none. Each rank throws a separate exception
+    // with it.
     std::string error;
   };
 
@@ -47,9 +48,9 @@ class ThreadGroup {
 
   ThreadGroup(int size, std::chrono::milliseconds timeout);
 
-  /// Adds a rank's part to the group's `sequence`th collective. The last rank to arrive
-  /// calls `combine` with the parts of all ranks, in rank order. If `combine` throws,
-  /// or the kinds of the parts differ, wait() throws on all ranks.
+  /// Adds a rank's part to the collective with number `sequence`. The last rank to
+  /// arrive calls `combine` with the parts of all ranks, in rank order. If `combine`
+  /// throws, or the kinds of the parts differ, wait() throws on all ranks.
   std::shared_ptr<Meeting> arrive(
       int rank, int64_t sequence, Part part, const Combine& combine);
 
@@ -61,21 +62,22 @@ class ThreadGroup {
   /// Returns whether wait() would return or throw immediately.
   bool test(const Meeting& meeting);
 
-  /// Waits for a meeting. Throws if the meeting failed, a rank failed, or not all ranks
-  /// came in time. 0 milliseconds: the group's timeout.
+  /// Waits until a meeting is done. Throws if the meeting failed, a rank failed, or not
+  /// all ranks arrived in time. A timeout of 0 means the group's timeout.
   void wait(const Meeting& meeting, std::chrono::milliseconds timeout);
 
-  /// Ends all waits, also of groups that were split from this one, because the rank
-  /// failed.
+  /// Reports that a rank failed. All waits in this group, and in groups that were split
+  /// from it, then end with an error.
   void fail(int rank);
 
   /// Returns the first rank that failed, -1 if none did.
   int failed_rank();
 
-  /// Returns the group of one color of one split, the same object for all its ranks.
+  /// Returns the new group for one color of a split. `sequence` identifies the split,
+  /// so that all ranks of the new group get the same object.
   std::shared_ptr<ThreadGroup> child(int64_t sequence, int color, int size);
 
-  /// Returns the mailboxes of the `number`th Rpc, the same object for all ranks.
+  /// Returns the mailboxes of the Rpc with this number, the same object for all ranks.
   std::shared_ptr<ThreadMailboxes> mailboxes(int64_t number);
 
  private:
@@ -85,7 +87,7 @@ class ThreadGroup {
   };
   using Mailbox = std::pair<std::deque<Message>, std::deque<Message>>;
 
-  // finish() locks the mutex; the others are called with it locked.
+  // finish() locks the mutex. mailbox() and deliver() are called with the mutex locked.
   void finish(Meeting& meeting, const Combine& combine);
   Mailbox& mailbox(int from, int to, int tag);
   void deliver(std::deque<Message>& sent, std::deque<Message>& received);

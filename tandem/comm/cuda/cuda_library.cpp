@@ -18,7 +18,8 @@ const CudaLibrary& load() {
         "build "
         "with -DTANDEM_TORCH_PYTHON=PYTHON, whose torch has CUDA, or use --device cpu");
   }
-  // LibTorch's operators for CUDA register themselves, for every library.
+  // RTLD_GLOBAL makes LibTorch's CUDA operators, which register themselves, available
+  // to all libraries.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   using Entry = const CudaLibrary* (*)();
   auto* const entry = library == nullptr

@@ -1,5 +1,5 @@
-// Implementation of libtandem_cuda.so (cuda_library.h). It includes only that header of
-// the project, and LibTorch.
+// Implementation of libtandem_cuda.so (cuda_library.h). It includes no other header of
+// tandem.
 
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -35,18 +35,19 @@ std::string joined(std::initializer_list<int64_t> numbers) {
   return text.str();
 }
 
-// CUDA's 13020 is 13.2.
+// Converts a version of CUDA: 13020 is 13.2.
 std::string version_text(int version) {
   return version == 0 ? "" : joined({version / 1000, version % 1000 / 10});
 }
 
-// cuDNN's 91900 is 9.19.0, NCCL's 22809 2.28.9.
+// Converts a version of cuDNN or NCCL: 91900 is 9.19.0, and 22809 is 2.28.9.
 std::string long_version_text(int64_t version) {
   return version == 0 ? ""
                       : joined({version / 10000, version % 10000 / 100, version % 100});
 }
 
-// LibTorch keeps the three parts of NCCL's version in one number.
+// Returns NCCL's version in the form 22809. LibTorch packs its three parts into 64
+// bits.
 int64_t nccl_version() {
   const uint64_t version = torch::cuda::nccl::version();
   return static_cast<int64_t>(
@@ -122,8 +123,8 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(
       nccl_version() == NCCL_VERSION_CODE, "libtandem_cuda.so was built for NCCL ",
       long_version_text(NCCL_VERSION_CODE), ", and LibTorch loaded ",
       long_version_text(nccl_version()), "; build tandem again with this LibTorch");
-  // 2: CleanUpOnly. The default ends the process before the error line is written. So
-  // would the monitor of the watchdog's heartbeat.
+  // 2 means CleanUpOnly: the default would end the process before the error is written.
+  // The monitor of the watchdog's heartbeat, which is disabled here, would do the same.
   setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*replace=*/0);
   setenv("TORCH_NCCL_ENABLE_MONITORING", "0", /*replace=*/0);
   const auto options = c10d::ProcessGroupNCCL::Options::create();

@@ -212,11 +212,12 @@ class NcclCommunicator : public Communicator {
   std::chrono::milliseconds timeout_;
   int num_splits_ = 0;
   c10::intrusive_ptr<Group> group_;
-  // Messages of one direction share a stream between two ranks. With one group for both
-  // directions two ranks that send to each other would wait for each other.
+  // Groups for messages to higher and to lower ranks. The messages of a group between
+  // two ranks share a stream. With one group for both directions, two ranks that send
+  // to each other would wait for each other.
   c10::intrusive_ptr<Group> to_higher_;
   c10::intrusive_ptr<Group> to_lower_;
-  // Operations whose end is not known yet.
+  // Operations whose end was not yet observed.
   std::deque<C10dWork> earlier_;
 };
 

@@ -20,10 +20,11 @@ namespace tandem {
 namespace {
 
 constexpr int kPortsBehindAgent = 8;
-// Time for an answer of the store. It is long even for a busy host.
+// Timeout of an answer of the store, long enough even for a busy host.
 constexpr Milliseconds kPatience{30'000};
 
-// A rank that leaves earlier breaks connections that other ranks are still making.
+// Waits until the group has formed on all ranks. A rank that leaves earlier breaks
+// connections that other ranks are still making.
 void wait_until_all_have_formed(
     StoreClient& store, const RankEnv& env, Milliseconds timeout) {
   std::vector<std::string> all;
@@ -103,7 +104,7 @@ std::unique_ptr<Communicator> make_best(
 std::unique_ptr<Communicator> make_mpi(
     const std::shared_ptr<StoreClient>&, const RankEnv& env, const std::string&,
     const CommOptions& options, const Deadline&) {
-  // srun starts MPI's ranks too, by PMIx.
+  // srun can also start MPI's ranks, through PMIx.
   const bool started = get_env("OMPI_COMM_WORLD_SIZE") || get_env("PMIX_RANK");
   if (has_mpi() && !started) {
     throw ConfigError(
@@ -126,9 +127,10 @@ std::unique_ptr<Communicator> make_mpi(
   return comm;
 }
 
-// Other users, other sets of hosts and restarts under torchrun have other tokens. So do
-// other runs of torchrun if ranks search several ports for their store: a rank that
-// greets the store of another run would end that run.
+// Returns the token of the store. It differs between users, between sets of hosts, and
+// between restarts under torchrun. Under torchrun it also differs between runs, because
+// the ranks search several ports for their store: a rank that greets the store of
+// another run would end that run.
 std::string run_token(const TokenFile& file, const RankEnv& env) {
   return file.token() + "\n" + (env.agent_store ? env.run : "") + "/" +
          get_env("TORCHELASTIC_RESTART_COUNT").value_or("0");
@@ -181,9 +183,9 @@ std::shared_ptr<StoreClient> find_store(
   }
 }
 
-// Returns loopback if every rank is on this host, else the address of the interface
-// that routes to host 0. If a user sets the variables without LOCAL_WORLD_SIZE, the
-// route to MASTER_ADDR decides; it is loopback if that address is.
+// Returns a loopback address if every rank is on this host, otherwise the address of
+// the interface that routes to host 0. If LOCAL_WORLD_SIZE is not set, the result
+// depends on the route to MASTER_ADDR: a loopback MASTER_ADDR has a loopback route.
 std::string interface_address(const RankEnv& env) {
   return is_shared(env) ? "127.0.0.1" : local_address_towards(env.master_addr);
 }
@@ -195,7 +197,7 @@ using MakeBackend = std::unique_ptr<Communicator> (*)(
 MakeBackend factory_of(BackendKind kind) {
   switch (kind) {
     case BackendKind::automatic:
-    // The group for tensors in main memory.
+    // Makes the group for tensors in main memory.
     case BackendKind::nccl:
       return &make_best;
     case BackendKind::shm:
@@ -243,7 +245,7 @@ JoinedRun::~JoinedRun() {
     try {
       store->set("left/" + std::to_string(env.rank), "1");
     } catch (const Error&) {
-      // The store is gone, so no rank waits for this one.
+      // The store has ended, so no rank waits for this rank.
     }
   }
 }
@@ -258,12 +260,12 @@ JoinedRun join_run(const CommOptions& options) {
 
 JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   reserve_standard_streams();
-  // A LibTorch without glog reads TORCH_CPP_LOG_LEVEL only here. The level silences
-  // messages of Gloo and TensorPipe about each peer that leaves first.
+  // A LibTorch without glog reads TORCH_CPP_LOG_LEVEL only in initLogging(). The level
+  // silences messages of Gloo and TensorPipe about each peer that leaves first.
   c10::initLogging();
-  // Deadline of all that follows. Finding the store may take the whole time.
+  // Deadline of forming the group, which includes finding the store.
   const Deadline forming(options.timeout());
-  // Chosen first, so that a wrong backend is an error before the ranks meet.
+  // Selected first, so that a wrong backend is an error before the ranks meet.
   const auto make = factory_of(options.backend);
   JoinedRun run;
   run.env = env;

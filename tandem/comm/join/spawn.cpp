@@ -20,10 +20,11 @@ namespace tandem {
 
 namespace {
 
-// A rank's variable that names the call of spawn() that started the rank.
+// Environment variable of a rank that identifies the call of spawn() that started it.
 constexpr const char* kCallVariable = "TANDEM_SPAWN";
 
-// With the parent's process id, programs that a rank starts are not taken for ranks.
+// Describes a call of spawn(). The parent's process id distinguishes ranks from
+// programs that a rank starts.
 std::string describe_call(int call, pid_t parent) {
   return "call " + std::to_string(call) + " of process " + std::to_string(parent);
 }
@@ -35,13 +36,13 @@ bool is_rank() {
          text.compare(text.size() - parent.size(), parent.size(), parent) == 0;
 }
 
-// The number of calls is a property of the process.
+// Returns the number of this call of spawn() in the process, from 1.
 int count_calls() {
   static int calls = 0;
   return ++calls;
 }
 
-// Returns this program with its arguments.
+// Returns the path of this program and its arguments.
 std::vector<std::string> own_command() {
   const std::string words = read_file("/proc/self/cmdline");
   std::vector<std::string> command;
@@ -134,8 +135,8 @@ JoinedRun join_as_rank(int num_ranks, const SpawnOptions& options) {
     int num_ranks, const std::function<void(Communicator&)>& body,
     const SpawnOptions& options) {
   int code = 0;
-  // Destroyed after the report of an error: leaving the group may end the other ranks,
-  // which then end this rank.
+  // Destroyed after an error was reported, because leaving the group may end the other
+  // ranks, which then end this rank.
   std::optional<JoinedRun> run;
   try {
     run.emplace(join_as_rank(num_ranks, options));

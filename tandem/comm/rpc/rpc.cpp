@@ -22,7 +22,7 @@ RpcMessage in_main_memory(RpcMessage message) {
   return message;
 }
 
-// If the group is for devices, the backend of its group for main memory.
+// Returns the backend for Rpcs: that of the group's host_group(), or null.
 RpcBackend* backend_of(const Communicator& comm) {
   return const_cast<Communicator&>(comm).host_group().rpc_backend();
 }

@@ -12,17 +12,17 @@
 namespace tandem {
 
 /// A request or an answer: a header of arbitrary bytes, and tensors of any dtype, shape
-/// and device. The receiver owns its tensors, which are in main memory.
+/// and device. Received tensors are in main memory and belong to the receiver.
 struct RpcMessage {
   std::string header;
   std::vector<at::Tensor> tensors;
 };
 
-/// A request that this rank received. The caller waits until `reply` is called. Call
-/// `reply` once, at any time before the Rpc is destroyed. It copies the answer's
-/// tensors before it returns.
+/// A request that this rank received. The calling rank waits until this rank calls
+/// `reply`. Call `reply` once, at any time before the Rpc is destroyed. `reply` copies
+/// the answer's tensors before it returns.
 struct RpcRequest {
-  // Rank of the caller.
+  // Rank that sent the request.
   int from = 0;
   RpcMessage message;
   std::function<void(RpcMessage answer)> reply;
@@ -33,21 +33,22 @@ struct RpcRequest {
 /// next(), so one thread handles all requests of a rank (examples/rpc).
 ///
 /// Not thread-safe: only one thread of a rank may call, receive or answer at a time.
-/// Every wait ends at the group's timeout. Destroying an Rpc drops messages in transit:
-/// call barrier() of the group first.
+/// Every wait ends after the group's timeout. Destroying an Rpc drops messages in
+/// transit, so call barrier() of the group first.
 class Rpc {
  public:
   virtual ~Rpc() = default;
 
-  /// Sends a request to rank `peer` and returns its answer. The tensors must not change
-  /// meanwhile.
+  /// Sends a request to rank `peer` and returns the answer. The request's tensors must
+  /// not change during the call.
   ///
-  /// Throws CommError with the peer if it has ended or does not answer in time.
+  /// Throws CommError with `peer` if that rank has ended or does not answer in time.
   virtual RpcMessage call(int peer, RpcMessage request) = 0;
 
-  /// Waits for a request and returns the oldest.
+  /// Waits for a request and returns the oldest request.
   ///
-  /// Throws CommError if none arrives in time, or, with the peer, if a rank has ended.
+  /// Throws CommError if no request arrives in time. If a rank has ended, the error
+  /// contains that rank.
   virtual RpcRequest next() = 0;
 };
 
@@ -58,26 +59,26 @@ class RpcBackend {
   /// Returns a new Rpc. Collective.
   [[nodiscard]] virtual std::unique_ptr<Rpc> make_rpc() = 0;
 
-  /// Statistics of all its Rpcs. Each request or answer that is sent counts as an
-  /// operation.
+  /// Statistics of all Rpcs of the communicator. Each request or answer that this rank
+  /// sends counts as an operation.
   CommStats rpc_stats;
 
  protected:
   ~RpcBackend() = default;
 };
 
-/// Returns whether ranks of this group can call each other.
+/// Returns whether the ranks of a group can call each other.
 bool has_rpc(const Communicator& comm);
 
-/// Returns an Rpc between the ranks of a group. Collective: every rank of the group
-/// calls it. The communicator must outlive the result. Messages pass through memory
-/// between thread ranks, through shared memory between processes of one host, and
-/// through LibTorch's TensorPipe over Gloo.
+/// Returns an Rpc between the ranks of a group. Collective. The communicator must
+/// outlive the result. Messages are sent through memory between thread ranks, through
+/// shared memory between processes of one host, and through LibTorch's TensorPipe
+/// between the ranks of a Gloo group.
 ///
 /// Throws ConfigError if has_rpc() is false, CommError if not all ranks arrive in time.
 [[nodiscard]] std::unique_ptr<Rpc> make_rpc(Communicator& comm);
 
-/// Returns the statistics of collectives and calls together.
+/// Returns the statistics of a communicator's operations and Rpcs together.
 CommStats all_stats(const Communicator& comm);
 
 }  // namespace tandem

@@ -33,7 +33,7 @@ constexpr auto kLook =
 constexpr auto kAnswer =
     static_cast<rpc::MessageType>(0x40 | rpc::MessageTypeFlags::RESPONSE_TYPE);
 
-// The payload is the sender's rank, then the header.
+// Converts a message. The payload consists of the sender's rank and the header.
 MessagePtr to_torch(rpc::MessageType type, int from, RpcMessage message) {
   const int32_t rank = from;
   std::vector<char> payload(sizeof(rank) + message.header.size());
@@ -86,8 +86,8 @@ void complete(rpc::JitFuture& future, const MessagePtr& message) {
   future.markCompleted(c10::IValue(message), message->getStorages());
 }
 
-// Handles messages on the agent's threads. It rejects LibTorch's own message types, by
-// which a peer could call any operator.
+// Handles messages on the agent's threads. Rejects LibTorch's own message types,
+// because a peer could call any operator with them.
 class Callback : public rpc::RequestCallback {
  public:
   Callback(std::shared_ptr<Queue> queue, int rank)
@@ -129,7 +129,7 @@ class Callback : public rpc::RequestCallback {
   int rank_;
 };
 
-// Without this variable the agent guesses its address from the host's name.
+// Sets TP_SOCKET_IFNAME. Without it the agent guesses its address from the host's name.
 void name_interface(const std::string& address) {
   for (const auto& own : interface_addresses()) {
     if (own.address == address) {
@@ -239,7 +239,7 @@ class TensorPipeRpc : public Rpc {
   int rank_;
   Milliseconds timeout_;
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
-  // Unanswered check of each peer.
+  // Check of each peer that was not yet answered, or null.
   std::vector<FuturePtr> looks_;
   std::shared_ptr<rpc::TensorPipeAgent> agent_;
 };

@@ -10,25 +10,25 @@
 
 namespace tandem {
 
-/// Settings of calls over TensorPipe.
+/// Settings of an Rpc over TensorPipe.
 struct TensorPipeOptions {
   // Address of the network interface to use, if TP_SOCKET_IFNAME is not set.
   std::string address = "127.0.0.1";
   // Addresses that may connect to this rank; empty: all addresses (AddressFilter).
   std::set<std::string> admitted;
-  // Longest wait for an answer, for a request, and for a rank at the start.
+  // Timeout of waits for an answer, for a request, and for a rank at the start.
   std::chrono::milliseconds timeout{300'000};
 
-  // Threads that decode messages.
+  // Number of threads that decode messages.
   int threads = 2;
 };
 
-/// Returns calls between rank processes through LibTorch's TensorPipe agent, without
-/// Python: shared memory on one host, TCP between hosts. The ranks meet in `store`
-/// under `name`, which must be new. Only one agent may exist per process: two would
-/// never end.
+/// Returns an Rpc between rank processes over LibTorch's TensorPipe agent, without
+/// Python. Messages use shared memory on one host and TCP between hosts. The ranks meet
+/// in `store` under `name`, which must be new for every Rpc. Only one agent may exist
+/// in a process, because two agents never shut down.
 ///
-/// While a rank waits for requests, it checks about once a second that the other ranks
+/// While a rank waits in next(), it checks about once a second that the other ranks
 /// still exist.
 std::unique_ptr<Rpc> make_tensorpipe_rpc(
     std::shared_ptr<StoreClient> store, const std::string& name, int rank, int size,

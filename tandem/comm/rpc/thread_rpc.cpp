@@ -10,7 +10,7 @@ namespace tandem {
 
 namespace {
 
-// Guarded by the mailboxes' mutex.
+// A call in progress. The mailboxes' mutex guards its members.
 struct Call {
   bool answered = false;
   RpcMessage answer;
@@ -52,7 +52,7 @@ struct ThreadMailboxes::State {
   std::mutex mutex;
   std::condition_variable changed;
   int failed_rank = -1;
-  // Indexed by the called rank.
+  // Queue of received requests for each rank.
   std::vector<std::deque<RpcRequest>> requests;
 };
 
@@ -68,7 +68,7 @@ class ThreadRpc : public Rpc {
     RpcRequest arriving;
     arriving.from = rank_;
     arriving.message = copy_of(std::move(request));
-    // Weak, because a request that is never received stays in the state.
+    // A weak pointer, because the state keeps requests that are never received.
     arriving.reply = [owner = std::weak_ptr(state_), call](RpcMessage answer) {
       const auto state = owner.lock();
       if (state == nullptr) {

@@ -7,13 +7,13 @@
 
 namespace tandem {
 
-/// Mailboxes that thread ranks share to call each other. Thread-safe.
+/// Mailboxes through which thread ranks call each other. Thread-safe.
 class ThreadMailboxes {
  public:
   ThreadMailboxes(int size, std::chrono::milliseconds timeout);
   ~ThreadMailboxes();
 
-  /// Ends all waits, because a rank failed.
+  /// Reports that a rank failed. All waits then end with an error.
   void fail(int rank);
 
   struct State;
@@ -25,7 +25,7 @@ class ThreadMailboxes {
   std::shared_ptr<State> state_;
 };
 
-/// Returns one rank's access to the mailboxes.
+/// Returns the Rpc of one rank, which uses the mailboxes.
 std::unique_ptr<Rpc> make_thread_rpc(
     const std::shared_ptr<ThreadMailboxes>& mailboxes, int rank);
 

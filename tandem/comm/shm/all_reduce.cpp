@@ -8,8 +8,8 @@ namespace tandem {
 
 namespace {
 
-// Up to this size each rank sums the whole tensor, which takes one trip between cores
-// instead of two.
+// Largest tensor of which each rank sums the whole, which needs one transfer between
+// cores instead of two.
 constexpr int64_t kWholeBytes = 32 << 10;
 
 // A range of bytes in the tensor or in a chunk.
@@ -19,8 +19,8 @@ struct Run {
 };
 
 // Returns the part of `bytes` that rank `index` of `count` sums, in units of a cache
-// line. The last parts may be shorter, or empty. Example, 10 lines and 3 ranks: 0 0 0 0
-// 1 1 1 1 2 2
+// line. The last parts may be shorter, or empty. For example, 10 cache lines are
+// divided among 3 ranks as 0 0 0 0 1 1 1 1 2 2.
 Run slice_of(int64_t bytes, int index, int count) {
   constexpr int64_t kLine = 64;
   const int64_t lines = (bytes + kLine - 1) / kLine;
@@ -74,8 +74,8 @@ class AllReduce : public ShmOperation {
       copy_bytes(payload, memory_ + run.begin, static_cast<size_t>(run.bytes));
     } else {
       const Run run = chunk(round / 2);
-      // A chunk takes two rounds: in the first each rank writes all its values and sums
-      // its slice, in the second it writes that sum.
+      // A chunk has two rounds. In the first, each rank writes all its values and sums
+      // its slice. In the second, each rank writes that sum.
       const Run part =
           round % 2 == 0 ? Run{0, run.bytes} : slice_of(run.bytes, rank_, size_);
       copy_bytes(
@@ -117,7 +117,8 @@ class AllReduce : public ShmOperation {
     return bytes / static_cast<int64_t>(tensor_.element_size());
   }
 
-  // Sums `part` of all `payloads` into `to`, which still contains this rank's values.
+  // Reduces `part` of all `payloads` into `to`, which still contains this rank's
+  // values.
   void sum(const PerRank<const char>& payloads, const Run& part, char* to) const {
     PerRank<const char> from;
     for (int other = 0; other < size_; ++other) {

@@ -13,7 +13,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Block = ShmRankBlock;
 
-// With two rounds a rank writes a chunk while the others read the previous one.
+// Rounds that a rank may fill before it takes them. With two rounds, a rank can write a
+// chunk while other ranks read the previous chunk.
 constexpr int64_t kRoundsAhead = 2;
 
 uint64_t pack(char name, int reduction, int root, at::ScalarType dtype) {
@@ -74,7 +75,7 @@ ShmCollectives::ShmCollectives(ShmGroup group) : group_(std::move(group)) {
 
 ShmCollectives::~ShmCollectives() {
   group_.family->remove(*this);
-  // A rank that waits for this one must notice its end.
+  // A rank that waits for this rank must notice that it leaves.
   group_.region->leave();
   group_.family->ring(group_.family_ranks);
 }
@@ -117,7 +118,7 @@ bool ShmCollectives::test(const ShmOperation& operation) {
 void ShmCollectives::wait(
     const ShmOperation& operation, std::chrono::milliseconds timeout) {
   const auto limit = timeout.count() > 0 ? timeout : group_.timeout;
-  // Set after the first sleep, since reading the clock takes as long as a small sum.
+  // Set after the first sleep, because reading the clock takes as long as a small sum.
   Clock::time_point deadline{};
   const auto awake = [&] {
     const auto now = Clock::now();
@@ -199,7 +200,8 @@ void ShmCollectives::check_same_call(const ShmOperation& operation) const {
   }
 }
 
-// Returns whether anything changed. An operation that ended has left the queue.
+// Advances an operation, and removes it from the queue if it has ended. Returns whether
+// anything changed.
 bool ShmCollectives::advance(ShmOperation& operation) {
   if (!operation.announced_) {
     return false;
@@ -237,8 +239,9 @@ void ShmCollectives::take_small(ShmOperation& operation) {
   end(operation);
 }
 
-// If one tensor is not shared, the operation uses chunks. So a rank with such a tensor
-// begins immediately, and the others wait until all have announced.
+// Returns whether the rounds of an operation may start. If one rank's tensor is not in
+// shared memory, the operation uses chunks. So a rank with such a tensor starts
+// immediately, and the other ranks wait until all ranks have announced the operation.
 bool ShmCollectives::start_rounds(ShmOperation& operation, bool all_here) {
   if (operation.started_) {
     return true;
@@ -258,8 +261,8 @@ bool ShmCollectives::start_rounds(ShmOperation& operation, bool all_here) {
   return true;
 }
 
-// Returns the addresses at which the ranks' tensors are mapped here, or none if a
-// rank's tensor is not shared.
+// Returns the addresses at which this process maps the ranks' tensors, or none if a
+// rank's tensor is not in shared memory.
 PerRank<char> ShmCollectives::shared_places(const ShmOperation& operation) const {
   const auto slot = operation.number_ % Block::kAnnouncements;
   PerRank<char> places;
@@ -335,8 +338,8 @@ void ShmCollectives::end(ShmOperation& operation) {
   queue_.pop_front();
 }
 
-// Returns the rank for whose part the operation at the front of the queue waits.
-// Returns -1 if all parts have arrived and the operation waits only for space.
+// Returns the rank on which the first operation in the queue waits. Returns -1 if the
+// data of all ranks have arrived, and the operation waits only for space.
 int ShmCollectives::awaited_rank(const ShmOperation& operation) const {
   const auto& front = queue_.empty() ? operation : *queue_.front();
   const auto slot = front.number_ % Block::kAnnouncements;
@@ -376,7 +379,7 @@ void ShmCollectives::look_for_lost_ranks(const ShmOperation& operation) {
     return;
   }
   lost = died ? lost : awaited;
-  // The work that the rank did before it ended may be sufficient.
+  // The data that the rank wrote before it ended may be sufficient.
   progress();
   if (!operation.ended_ && error_.empty()) {
     fail("rank " + std::to_string(lost) + (died ? " died" : " left the group"), lost);

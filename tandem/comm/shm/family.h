@@ -11,16 +11,18 @@
 
 namespace tandem {
 
-/// Something that can make progress without waiting.
+/// Interface of a group's messages and collectives: advances their pending operations
+/// without blocking.
 class ShmProgress {
  public:
   virtual ~ShmProgress() = default;
-  /// Returns whether anything changed.
+  /// Advances the pending operations. Returns whether anything changed.
   virtual bool progress() = 0;
 };
 
-/// A rank among all ranks that met. Groups that were split from them share it: the
-/// region in which the rank sleeps and dies, and its buffers.
+/// One rank's state for a family: the group that the ranks formed first, and all groups
+/// that were split from it. The groups share the region in which ranks sleep and their
+/// deaths are detected, and the rank's buffers.
 class ShmFamily {
  public:
   ShmFamily(std::shared_ptr<ShmRegion> region, int rank, int size);
@@ -35,17 +37,19 @@ class ShmFamily {
     return *segments_;
   }
 
-  /// Adds a group. While a rank waits in one group, it makes progress in all of them.
+  /// Adds a group's messages or collectives. While this rank waits in one group, its
+  /// operations in all groups advance.
   void add(ShmProgress& group);
   void remove(ShmProgress& group);
   bool progress();
 
-  /// Rings all ranks of `ranks` (numbered in the family) that sleep, after data were
-  /// written for them, and records this rank's core.
+  /// Rings (wakes) the sleeping ranks among `ranks`, which are numbers in the family,
+  /// and records this rank's core. Call it after writing data for those ranks.
   void ring(const std::vector<int>& ranks) const;
 
-  /// Makes progress until `ended`: polls, yields, then sleeps (see ShmWait). After
-  /// every sleep, which takes 20 ms if no rank rings, it calls `awake`.
+  /// Advances operations until `ended` returns true. Polls first, then yields, then
+  /// sleeps (ShmWait). Calls `awake` after every sleep, which lasts 20 ms if no rank
+  /// rings.
   void wait(const std::function<bool()>& ended, const std::function<void()>& awake);
 
  private:

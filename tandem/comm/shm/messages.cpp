@@ -21,7 +21,8 @@ int64_t bytes_in(const ShmRing& ring) {
       ring.read.load(std::memory_order_relaxed));
 }
 
-// The ring continues at its beginning, so there may be two pieces to copy.
+// Writes bytes to a ring. At the ring's end writing continues at its beginning, so
+// there may be two pieces to copy.
 void write_ring(ShmRing& ring, const void* from, int64_t bytes) {
   const uint64_t at = ring.written.load(std::memory_order_relaxed);
   const size_t place = at % ShmRing::kBytes;
@@ -68,7 +69,7 @@ class ShmMessages::Message : public Work {
   int peer;
   Header header;
   char* memory;
-  // Bytes of header and tensor that were written to the ring.
+  // Number of bytes of header and tensor that were written to the ring.
   int64_t sent = 0;
   bool ended = false;
   std::string error;
@@ -149,8 +150,8 @@ bool ShmMessages::push(int peer) {
   return moved;
 }
 
-// Reads the ring only while a recv() waits. Other data stay there, so that a sender far
-// ahead fills its ring and then waits.
+// Reads arriving messages from the ring, but only while a recv() waits. Other data stay
+// in the ring, so that a sender far ahead fills it and then waits.
 bool ShmMessages::pull(int from) {
   auto& peer = peers_[static_cast<size_t>(from)];
   ShmRing& ring = group_.region->ring(from, group_.rank);
@@ -184,8 +185,8 @@ bool ShmMessages::begin_arrival(int from) {
   auto& peer = peers_[static_cast<size_t>(from)];
   Arrival arrival;
   read_ring(ring, &arrival.header, sizeof(Header));
-  // Kept messages of this tag arrived earlier, when no recv() waited for them. So the
-  // first recv() that waits for the tag waits for this message.
+  // A recv() that waits for this tag found no kept message with the tag. So the first
+  // such recv() waits for this message.
   const auto wanted = std::find_if(
       peer.wanted.begin(), peer.wanted.end(),
       [&](const auto& message) { return message->header.tag == arrival.header.tag; });
@@ -199,8 +200,8 @@ bool ShmMessages::begin_arrival(int from) {
   return true;
 }
 
-// Delivers complete arrivals to the calls of recv() that wait for them, in the order of
-// each tag.
+// Delivers complete arrivals to the calls of recv() that wait for them. Messages with
+// the same tag are delivered in the order of their arrival.
 void ShmMessages::match(Peer& peer) {
   for (auto message = peer.wanted.begin(); message != peer.wanted.end();) {
     const auto arrival = std::find_if(

@@ -14,12 +14,13 @@
 
 namespace tandem {
 
-/// Point-to-point messages of a group, with a separate ring for each pair of ranks.
+/// Point-to-point messages of a group, with a separate ring for each sender and
+/// receiver.
 ///
 /// A message that arrives before its recv() is kept. A send has ended when the whole
-/// message is in the ring or received. In the ring a message is its header and then its
-/// bytes; the end of the ring may divide either. ShmRing in region.h describes the
-/// memory order.
+/// message is in the ring or was received. In the ring, a message consists of its
+/// header and then its bytes. Both may continue at the beginning of the ring. ShmRing
+/// in region.h describes the memory order.
 ///
 ///   data  | rest of B  | free              | header A | bytes of A | header B | B |
 ///                      ^ written % kBytes  ^ read % kBytes
@@ -43,15 +44,15 @@ class ShmMessages : public ShmProgress {
  private:
   class Message;
 
-  // Precedes a message's bytes in the ring.
+  // Header that precedes a message's bytes in the ring.
   struct Header {
     int64_t tag = 0;
     int64_t dtype = 0;
     int64_t bytes = 0;
   };
 
-  // An arriving message. Its bytes are written to the tensor of its recv(), or, if
-  // there is none, to `kept`.
+  // An arriving message. Its bytes are written to the tensor of its recv(), or to
+  // `kept` if recv() was not yet called.
   struct Arrival {
     Header header;
     int64_t got = 0;
@@ -66,7 +67,7 @@ class ShmMessages : public ShmProgress {
   struct Peer {
     std::deque<std::shared_ptr<Message>> to_send;
     std::list<std::shared_ptr<Message>> wanted;
-    // Messages that are kept and, at the end, the message that is arriving.
+    // Kept messages, followed by the message that is still arriving.
     std::list<Arrival> arrivals;
   };
 

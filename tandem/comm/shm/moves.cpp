@@ -1,4 +1,5 @@
-// Collectives in which one or all ranks write, and each rank reads its part.
+// Collectives in which one or all ranks write data, and each rank reads the part that
+// it needs.
 
 #include <algorithm>
 
@@ -14,8 +15,9 @@ char* memory_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<char*>(tensor.data_ptr()) : nullptr;
 }
 
-// `width` parts of bytes_ bytes each. A round moves step_ bytes of every part (the last
-// round fewer), next to each other in a chunk. Example with a width of 3:
+// Collective in which a rank writes `width` parts of bytes_ bytes each. A round moves
+// step_ bytes of every part (the last round fewer), next to each other in a chunk.
+// Example with a width of 3:
 //
 //   chunk of round 0   | part 0, [0, step) | part 1, [0, step) | part 2, [0, step) |
 //   chunk of round 1   | part 0, [step, 2 step) | part 1 ...

@@ -12,26 +12,26 @@ namespace tandem {
 
 class ShmCollectives;
 
-/// Pointers to one place per rank, in rank order.
+/// One pointer per rank, in rank order.
 template <typename T>
 using PerRank = c10::SmallVector<T*, 8>;
 
 /// One rank's part in one collective, as a sequence of rounds.
 ///
-/// In each round every rank may write data for the others and, when all ranks have,
-/// reads the data that it needs. A small operation has one round, which is part of the
-/// announcement.
+/// In each round every rank may write data for the others. When all ranks have done so,
+/// it reads the data that it needs. A small operation has one round, whose data are
+/// part of the announcement.
 class ShmOperation : public Work {
  public:
   bool test() final;
   void wait(std::chrono::milliseconds timeout) final;
 
  protected:
-  /// The call. It must be equal on all ranks.
+  /// Description of the call, which must be equal on all ranks.
   struct Call {
     // Letter that name_of() in collectives.cpp converts to a name.
     char name = ' ';
-    // A ReduceOp, or -1 without a reduction.
+    // Value of a ReduceOp, or -1 without a reduction.
     int reduction = -1;
     int root = -1;
     at::ScalarType dtype = at::kFloat;
@@ -44,24 +44,25 @@ class ShmOperation : public Work {
     return call_.root;
   }
 
-  /// Returns the largest number of bytes of a rank in a round if there is only one
-  /// round.
+  /// Returns the number of bytes that a rank writes at most if the operation has only
+  /// one round.
   virtual int64_t bytes_at_once() const = 0;
 
-  /// Returns the tensor that is processed in place if the tensors of all ranks are in
-  /// shared memory.
+  /// Returns the tensor to process in place if the tensors of all ranks are in shared
+  /// memory, or null if the operation has no such tensor.
   virtual const at::Tensor* in_place() const {
     return nullptr;
   }
 
-  /// Passes the memory of all ranks' in_place() tensors, which are shared. It is called
-  /// before the first round, or never.
+  /// Sets the addresses of all ranks' in_place() tensors. Called before the first
+  /// round, only if all these tensors are in shared memory.
   virtual void use_shared(const PerRank<char>&) {}
 
   /// Returns the number of rounds.
   virtual int64_t rounds() const = 0;
 
-  /// Returns whether a round may be filled before the previous round was taken.
+  /// Returns whether fill() of a round may be called before take() of the previous
+  /// round.
   virtual bool runs_ahead() const {
     return true;
   }
@@ -69,7 +70,7 @@ class ShmOperation : public Work {
   /// Writes this rank's part of a round to `payload`.
   virtual void fill(int64_t round, char* payload) = 0;
 
-  /// Reads the ranks' payloads, which include this rank's own.
+  /// Reads the parts of a round that all ranks wrote, including this rank.
   virtual void take(int64_t round, const PerRank<const char>& payloads) = 0;
 
  private:
@@ -89,11 +90,12 @@ class ShmOperation : public Work {
 
 /// Collectives over shared memory, with the arguments of communicator.h.
 ///
-/// Sums are in rank order. If the tensors of all ranks are in shared memory, in
-/// all_reduce each rank sums its slice of all tensors and writes the sum to all of
-/// them; in all_gather each rank writes its part to all outputs. Otherwise each rank
-/// writes chunk after chunk to shared memory. all_reduce then sums by slices, or, with
-/// two ranks or a small tensor, each rank sums the whole.
+/// Sums are in rank order. If the tensors of all ranks are in shared memory, nothing is
+/// copied to chunks: in all_reduce each rank sums its slice of all tensors and writes
+/// the sum to all tensors; in all_gather each rank writes its part to all outputs.
+/// Otherwise each rank copies its data to shared memory chunk by chunk. In all_reduce
+/// each rank then sums a slice of every chunk, or the whole chunk if there are two
+/// ranks or the tensor is small.
 
 std::shared_ptr<ShmOperation> shm_all_reduce(
     ShmCollectives& group, const at::Tensor& tensor, ReduceOp op);

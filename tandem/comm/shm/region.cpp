@@ -17,11 +17,12 @@ namespace tandem {
 
 namespace {
 
-// Precedes the blocks. The nonce is random and part of the address: if another file has
-// got the descriptor's number, it does not begin with the nonce.
+// Header of the region, before the blocks. The nonce is random and part of the address.
+// If the descriptor's number now belongs to another file, that file does not begin with
+// the nonce.
 struct Header {
   uint64_t nonce;
-  // Rank + 1; 0 while all ranks exist. See first_lost() in region.h.
+  // First dead rank + 1; 0 while all ranks exist. See first_lost() in region.h.
   std::atomic<int32_t> first_lost;
 };
 constexpr size_t kHeaderBytes = 4096;
@@ -31,8 +32,9 @@ size_t bytes_of(int size) {
   return kHeaderBytes + ranks * sizeof(ShmRankBlock) + ranks * ranks * sizeof(ShmRing);
 }
 
-// Each rank has a byte of the file. Its lock belongs to the open file (F_OFD_SETLK),
-// not to the process, so it also distinguishes ranks that are threads.
+// Returns the lock of a rank, which covers one byte of the file. The lock belongs to
+// the open file (F_OFD_SETLK), not to the process, so ranks that are threads have
+// separate locks.
 struct flock lock_of(int rank) {
   struct flock lock {};
   lock.l_type = F_WRLCK;

@@ -15,22 +15,21 @@ namespace tandem {
 
 namespace {
 
-// A segment's name is its slot in the low 16 bits, and its version above them. Versions
-// begin at 1, so no segment has the name 0.
+// Number of low bits of Location::segment that contain the slot; the version is above
+// them. Versions begin at 1, so no segment is 0.
 constexpr int kSlotBits = 16;
 
 size_t slot_of(uint64_t segment) {
   return segment & ((uint64_t{1} << kSlotBits) - 1);
 }
 
-// Returns null if the file cannot be mapped.
+// Maps a file. Returns null if the file cannot be mapped.
 char* map_file(int fd, size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) {
     return nullptr;
   }
-  // Large pages, if the system supports them for shared memory, miss the TLB less
-  // often.
+  // Large pages cause fewer TLB misses, if the system supports them for shared memory.
   madvise(memory, bytes, MADV_HUGEPAGE);
   return static_cast<char*>(memory);
 }

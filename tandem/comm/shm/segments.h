@@ -15,30 +15,31 @@ namespace tandem {
 /// Buffers that ranks map from each other, so that a reduction reads and writes them in
 /// place.
 ///
-/// A rank creates a buffer alone. Other ranks map it, by its descriptor in /proc, when
-/// an announcement first names it. allocate() and the end of a buffer are thread-safe;
-/// all other functions belong to the communicator's thread. ShmSegmentEntry describes
-/// the memory order of the entries that other ranks read.
+/// A rank creates a buffer without the other ranks. They map it through its descriptor
+/// in /proc when an announcement first names it. Allocating and freeing a buffer are
+/// thread-safe; only the communicator's thread may call the other functions.
+/// ShmSegmentEntry describes the memory order of the entries that other ranks read.
 class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
  public:
-  /// `rank` of `size` in the family's region; groups that were split from it keep both.
+  /// `rank` and `size` are numbers of the family (family.h). Groups that were split
+  /// from it use the same object.
   ShmSegments(std::shared_ptr<ShmRegion> region, int rank, int size);
   ~ShmSegments();
 
-  /// Returns a flat tensor of zeros, 64-byte aligned. It is undefined if no entry or no
-  /// memory is left.
+  /// Returns a flat tensor of zeros, aligned to 64 bytes. The tensor is undefined if no
+  /// entry or no memory is left.
   at::Tensor allocate(int64_t numel, at::ScalarType dtype);
 
-  /// Place of memory for other ranks. find() returns nullopt if the memory is in none
-  /// of this rank's buffers.
+  /// Location in a buffer, in a form that other ranks can use. find() returns nullopt
+  /// if the memory is not in a buffer of this rank.
   struct Location {
     uint64_t segment = 0;
     uint64_t offset = 0;
   };
   std::optional<Location> find(const void* memory, size_t bytes);
 
-  /// Returns the address at which another rank's memory is mapped here. Throws
-  /// std::runtime_error if it cannot be mapped.
+  /// Returns the address at which this process maps another rank's memory. Throws
+  /// std::runtime_error if the memory cannot be mapped.
   char* open(int rank, const Location& place);
 
  private:
@@ -60,8 +61,8 @@ class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
   int rank_;
   std::mutex mutex_;
   std::vector<Own> own_;
-  // Indexed by rank, then slot. An old buffer stays mapped until a new buffer in its
-  // slot is opened.
+  // Mapped buffers of other ranks, indexed by rank, then slot. An old buffer stays
+  // mapped until a new buffer in its slot is opened.
   std::vector<std::vector<Foreign>> foreign_;
 };
 

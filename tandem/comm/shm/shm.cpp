@@ -91,10 +91,11 @@ class ShmCommunicator : public Communicator, public RpcBackend {
   }
 
  private:
-  // Returns the part of this group with the color, without a region if it has one rank.
+  // Returns the subgroup of the ranks with this color. A subgroup of one rank has no
+  // region.
   ShmGroup split_group(int color);
 
-  // Size of an address, which is sent as a tensor of characters.
+  // Size of the tensor of characters in which a region's address is sent.
   static constexpr int64_t kAddressBytes = 256;
 
   ShmGroup group_;
@@ -145,15 +146,15 @@ std::unique_ptr<Communicator> ShmCommunicator::split(int color) {
   return std::make_unique<ShmCommunicator>(part);
 }
 
-// The meeting of the ranks in the store. Rank 0 creates the region, each rank reports
-// whether it could attach, and rank 0 reports to all whether all could.
+// Meeting of the ranks in the store. Rank 0 creates the region, and every rank reports
+// whether it could attach. Rank 0 then publishes whether all ranks could.
 class Meeting {
  public:
   Meeting(StoreClient& store, std::string name, int rank, int size)
       : store_(store), name_(std::move(name)), rank_(rank), size_(size) {}
 
-  // Returns null, with the reason in `why_not`, if not all could attach. Errors of the
-  // store are thrown instead, since the run cannot continue.
+  // Returns the region, or null with the reason in `why_not` if a rank could not
+  // attach. Throws errors of the store, because the run cannot continue without it.
   std::shared_ptr<ShmRegion> meet(const Deadline& forming, std::string& why_not) {
     const bool creates = rank_ == 0;
     const auto address = creates ? "" : store_.get(key("region"), forming.left());

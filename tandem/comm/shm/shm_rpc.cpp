@@ -21,8 +21,8 @@ constexpr int kAnswer = 1;
 // Largest tensor that is sent through the ring, in bytes.
 constexpr size_t kInRing = 4096;
 
-// Longest time that reply() continues to send data that do not fit into the ring, for a
-// server that then does other work.
+// Longest time for which reply() waits until data that do not fit into the ring are
+// sent. The caller may do other work afterwards, which would delay the data.
 constexpr std::chrono::milliseconds kPushOn{20};
 
 using Location = ShmSegments::Location;
@@ -31,9 +31,9 @@ at::Tensor make_bytes(int64_t count) {
   return at::empty({count}, at::kChar);
 }
 
-// Description of a message before its tensors: the header's length and text, then for
-// each tensor its place, dtype, number of dimensions and sizes. Segment 0 means that
-// the bytes follow.
+// Description of a message, which is sent before the tensors. It contains the header's
+// length and text, and for each tensor its location, dtype, number of dimensions and
+// sizes. Segment 0 means that the tensor's bytes follow.
 class Description {
  public:
   Description(const RpcMessage& message, const std::vector<Location>& places) {
@@ -60,7 +60,8 @@ class Description {
     return tensor;
   }
 
-  // Returns the message with empty tensors, and the places of their values.
+  // Returns the message with uninitialized tensors. Writes the locations of their
+  // values to `places`.
   RpcMessage message(std::vector<Location>& places) const {
     RpcMessage message;
     size_t at = 0;
@@ -99,16 +100,16 @@ class Description {
 };
 
 // Shared memory for the tensors of one message at a time. When the next message is
-// written here, the receiver has copied the previous one: it has answered, or asked
-// again.
+// written, the receiver has copied the previous message, because it has answered or has
+// sent another request.
 class Room {
  public:
   static size_t aligned(size_t bytes) {
     return (bytes + 63) / 64 * 64;
   }
 
-  // Prepares for tensors of `bytes` bytes in total, alignment included. Stays empty if
-  // there is no memory.
+  // Allocates memory for tensors of `bytes` bytes in total, including alignment.
+  // `memory_` stays undefined if there is no memory.
   void begin(ShmSegments& segments, size_t bytes) {
     used_ = 0;
     if (!memory_.defined() || memory_.nbytes() < bytes) {
@@ -117,7 +118,7 @@ class Room {
     }
   }
 
-  // Copies a tensor and returns the copy's address, null if it does not fit.
+  // Copies a tensor and returns the copy's address, or null if the tensor does not fit.
   void* add(const at::Tensor& tensor) {
     if (!memory_.defined() || used_ + tensor.nbytes() > memory_.nbytes()) {
       return nullptr;
@@ -145,7 +146,8 @@ class Incoming {
     expect_frame();
   }
 
-  // Makes progress. Returns whether a message is complete; take() returns it.
+  // Advances receiving. Returns whether a message is complete; take() then returns that
+  // message.
   bool complete() {
     while (stage_ != Stage::complete && all_here()) {
       next_stage();
@@ -164,7 +166,7 @@ class Incoming {
 
   bool all_here() {
     while (!awaited_.empty() && awaited_.back()->test()) {
-      // Throws if the message is not as expected.
+      // Throws if the size or dtype differs from the expected.
       awaited_.back()->wait();
       awaited_.pop_back();
     }
@@ -213,7 +215,7 @@ class Incoming {
   int peer_;
   int tag_;
   Stage stage_ = Stage::frame;
-  // The frame, then the description.
+  // Frame, which has the length of the description; then the description.
   at::Tensor bytes_;
   RpcMessage message_;
   std::vector<WorkPtr> awaited_;
@@ -236,15 +238,15 @@ class ShmRpc : public Rpc {
 
   RpcMessage call(int peer, RpcMessage request) override {
     auto& there = at(peer);
-    // The tensors do not change until the answer arrives, so those in shared memory
-    // stay in place.
+    // The tensors do not change until the answer arrives, so tensors in shared memory
+    // are not copied.
     std::vector<Location> places;
     for (auto& tensor : request.tensors) {
       tensor = tensor.contiguous();
       places.push_back(is_small(tensor) ? Location{} : find(tensor));
     }
     put(request, places, there.request_room);
-    // The answer shows that the request has been sent.
+    // `sent` needs no wait(), because the answer shows that the request was sent.
     const auto sent = send(peer, kRequest, request, places);
     wait_until(
         [&] { return there.answers.complete(); },
@@ -292,7 +294,8 @@ class ShmRpc : public Rpc {
     return segments().find(tensor.data_ptr(), tensor.nbytes()).value_or(Location{});
   }
 
-  // Copies large tensors that have no place to the shared memory of `room`.
+  // Copies large tensors that are not in shared memory to `room`, and sets their
+  // `places`.
   void put(const RpcMessage& message, std::vector<Location>& places, Room& room) {
     const auto wanted = [&](size_t i) {
       return places[i].segment == 0 && !is_small(message.tensors[i]);
@@ -313,7 +316,8 @@ class ShmRpc : public Rpc {
     }
   }
 
-  // Round robin, so that a rank that sends many requests does not block the others.
+  // Returns a peer with a complete request, or null. It checks the peers round-robin,
+  // so that a rank that sends many requests does not block the others.
   Peer* first_ready() {
     for (size_t i = 0; i < peers_.size(); ++i) {
       auto& peer = peers_[(next_ + i) % peers_.size()];
@@ -325,7 +329,8 @@ class ShmRpc : public Rpc {
     return nullptr;
   }
 
-  // Returns the work of the last part. The send queue keeps the tensors.
+  // Sends a message and returns the Work of its last part. The send queue keeps the
+  // tensors alive.
   [[nodiscard]] WorkPtr send(
       int peer, int tag, const RpcMessage& message,
       const std::vector<Location>& places) {
@@ -377,7 +382,7 @@ class ShmRpc : public Rpc {
       const bool left =
           (wanted < 0 || wanted == peer.rank) &&
           group_.region->block(peer.rank).state.load() == ShmRankBlock::left;
-      // The data that it sent before it ended may be sufficient.
+      // The data that the peer sent before it ended may be sufficient.
       if ((lost >= 0 || left) && !ready()) {
         const int gone = lost >= 0 ? lost : peer.rank;
         throw CommError(

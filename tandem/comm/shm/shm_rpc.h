@@ -7,15 +7,15 @@
 
 namespace tandem {
 
-/// Returns calls between the ranks of a host, as point-to-point messages of a separate
-/// group. There is no other thread: data that do not fit into a ring are sent in the
-/// rank's next call of any kind.
+/// Returns an Rpc between the ranks of one host. It sends point-to-point messages of
+/// `group`, which no other object may use. There is no other thread: data that do not
+/// fit into a ring are sent in the rank's next call of any kind.
 ///
 /// A request or an answer consists of the length of its description, the description,
-/// and the bytes of its small tensors. Large tensors are in shared memory, from which
-/// the receiver copies them. A request's tensor in a buffer of make_buffer() stays
-/// there. Other tensors of a request, and all of an answer, are copied to a buffer that
-/// is kept for each peer and used again.
+/// and the bytes of its small tensors. The receiver copies large tensors from shared
+/// memory. A request's tensor in a buffer of make_buffer() is already there. The sender
+/// copies other large tensors of a request, and all large tensors of an answer, to a
+/// buffer that it keeps for each peer.
 std::unique_ptr<Rpc> make_shm_rpc(const ShmGroup& group);
 
 }  // namespace tandem

@@ -29,8 +29,9 @@ long futex(
       0);
 }
 
-// A pause takes about 50 ns on newer x86 cores. So a rank polls for 0.1 ms, about the
-// time that waking up takes, and then yields for about 1 ms.
+// Numbers of polls and of yields. A pause takes about 50 ns on newer x86 cores. So a
+// rank polls for 0.1 ms, about the time that waking up takes, and then yields for about
+// 1 ms.
 constexpr int64_t kLooks = 2'000;
 constexpr int64_t kYields = 1'000;
 
@@ -63,7 +64,8 @@ bool ShmWait::pause() {
   return false;
 }
 
-// Returns whether no other rank is on this core, possibly after moving this rank.
+// Returns whether no other rank is on this rank's core, possibly after moving this rank
+// to another core.
 bool ShmWait::has_own_core() {
   note_core(region_, rank_);
   const int core = sched_getcpu();
@@ -86,10 +88,10 @@ bool ShmWait::is_taken(int core) const {
   return false;
 }
 
-// The scheduler can leave two ranks on one core for many steps while another core
-// idles: each rank sleeps while the other computes, so the core looks no busier than
-// with one rank. The affinity is restored, because two runs on one host that were bound
-// permanently to the same cores would share them in the same way.
+// Moves this rank to a core without a rank. The scheduler can leave two ranks on one
+// core for many steps while another core is idle: each rank sleeps while the other
+// computes, so the core seems no busier than with one rank. The affinity is restored,
+// because otherwise two runs on one host could stay bound to the same cores.
 bool ShmWait::step_aside(int core) const {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
@@ -112,7 +114,7 @@ bool ShmWait::step_aside(int core) const {
 
 ShmSleeper::ShmSleeper(ShmRankBlock& mine) : mine_(mine), seen_(mine.bell.load()) {
   mine_.sleeping.store(1, std::memory_order_seq_cst);
-  // The fence in ring_sleepers() is its partner; see ShmRankBlock::sleeping.
+  // Pairs with the fence in ring_sleepers(); see ShmRankBlock::sleeping.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 

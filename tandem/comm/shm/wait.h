@@ -8,12 +8,14 @@
 
 namespace tandem {
 
-/// Waits for other ranks in three phases. First it polls, for about as long as a peer
-/// on another core needs for its own step. Then it yields the core to other threads.
-/// Then it sleeps on its bell until another rank rings. If another rank was last seen
-/// on the same core, the thread moves, once per wait, to a core without a rank: its
-/// affinity is set for a moment and then restored. If there is no such core, polling is
-/// useless and is skipped.
+/// Waits for other ranks in three phases. The first phase polls, for about as long as a
+/// peer on another core needs for its own step. The second phase yields the core to
+/// other threads. In the third phase the rank sleeps on its bell until another rank
+/// rings.
+///
+/// If another rank was last seen on the same core, the thread moves, once per wait, to
+/// a core without a rank: its affinity is set for a moment and then restored. If there
+/// is no such core, polling is useless and is skipped.
 class ShmWait {
  public:
   ShmWait(const ShmRegion& region, int rank, int size);
@@ -22,7 +24,8 @@ class ShmWait {
     round_ = 0;
   }
 
-  /// Returns true if it is time to sleep; otherwise waits for a moment.
+  /// Returns true if it is time to sleep. Otherwise polls or yields once and returns
+  /// false.
   bool pause();
 
  private:
@@ -40,9 +43,9 @@ class ShmWait {
 /// Records the core on which this rank runs.
 void note_core(const ShmRegion& region, int rank);
 
-/// Marks this rank as sleeping while the object exists. Before sleep() the caller
-/// checks once more what it waits for; any later change rings. See
-/// ShmRankBlock::sleeping for the reason.
+/// Marks this rank as sleeping while the object exists. After constructing it, the
+/// caller checks once more for new data before it calls sleep(). A rank that writes
+/// data later rings. See ShmRankBlock::sleeping for the reason.
 class ShmSleeper {
  public:
   explicit ShmSleeper(ShmRankBlock& mine);
@@ -50,7 +53,7 @@ class ShmSleeper {
   ShmSleeper(const ShmSleeper&) = delete;
   ShmSleeper& operator=(const ShmSleeper&) = delete;
 
-  /// Returns when another rank rings, when the time has passed, or spuriously.
+  /// Returns when another rank rings, after `limit`, or spuriously.
   void sleep(std::chrono::nanoseconds limit);
 
  private:
@@ -58,8 +61,8 @@ class ShmSleeper {
   uint32_t seen_;
 };
 
-/// Rings all ranks of `ranks` that sleep, except this one. Call it after writing data
-/// for which they may wait.
+/// Rings (wakes) the sleeping ranks among `ranks`, except this one. Call it after
+/// writing data for which they may wait.
 void ring_sleepers(const ShmRegion& region, int rank, const std::vector<int>& ranks);
 
 }  // namespace tandem
