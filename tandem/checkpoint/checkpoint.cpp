@@ -85,8 +85,9 @@ void restore_replaced(const std::string& directory) {
   }
 }
 
-// A directory cannot be renamed over another. Exchanging them keeps a checkpoint at
-// every moment, but network file systems do not support that.
+// Renames a directory, and replaces `to` if it exists. A directory cannot be renamed
+// over another. Exchanging both directories keeps a checkpoint at `to` at every moment,
+// but network file systems do not support that.
 void rename_over(const std::string& from, const std::string& to) {
   if (!file_exists(to)) {
     rename_to(from, to);
@@ -115,7 +116,7 @@ void set_aside(const std::string& path, const std::string& prefix) {
   rename_over(path, with_prefix(prefix, path));
 }
 
-// Some are from a run that was killed while it wrote.
+// Removes unfinished checkpoints, which a killed run may have left.
 void remove_temporaries(const std::string& directory) {
   for (const auto& name : list_directory(directory)) {
     if (name.rfind(kTemporary, 0) == 0) {
@@ -171,8 +172,9 @@ std::string damage_of(const std::string& path) {
   return damage;
 }
 
-// Not isfinite(), which starts LibTorch's threads. The rank's threads are busy, and the
-// thread that writes checkpoints would get as many threads again.
+// Returns whether all values are finite. It does not use at::isfinite(), because
+// LibTorch would start as many threads for the thread that writes checkpoints as the
+// rank already has.
 bool all_finite(const at::Tensor& tensor) {
   const at::Tensor values = tensor.detach().cpu().contiguous();
   bool finite = true;
@@ -224,7 +226,7 @@ bool is_link(const std::string& path) {
   return lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
 }
 
-// Replaces an existing link atomically.
+// Makes DIRECTORY/best a link to a checkpoint. Replaces an existing link atomically.
 void link_best(const std::string& directory, const std::string& checkpoint) {
   const std::string temporary = directory + "/" + kTemporary + "best";
   const std::string link = directory + "/best";
@@ -244,7 +246,8 @@ void forget_dangling_best(const std::string& directory) {
   }
 }
 
-// Renames it first, so that a partly removed directory is no checkpoint.
+// Removes a checkpoint. Renames it first, so that a partly removed directory does not
+// count as a checkpoint.
 void remove_checkpoint(const std::string& path) {
   const std::string temporary = with_prefix(kTemporary, path);
   if (std::rename(path.c_str(), temporary.c_str()) == 0) {
@@ -306,7 +309,7 @@ std::string save_checkpoint(
 void load_checkpoint(
     const std::string& path, CheckpointContent& content,
     const std::function<void(const CheckpointContent&)>& accept) {
-  // In this order, so that the error names the model if both are missing.
+  // Reads the model first, so that the error names the model if both files are missing.
   const auto model_bytes = read_file(file_in(path, kModelFile));
   const auto training_bytes = read_file(file_in(path, kTrainingFile));
   const auto [model, training] =

@@ -25,8 +25,8 @@ const std::string& entry(
   return found->second;
 }
 
-// Called after the hash was compared, so that a flipped bit does not look like another
-// format.
+// Throws OtherFormat if the file has another format. Called after the hash was
+// compared, so that a flipped bit does not look like another format.
 void check_format(const SafetensorsFile& file, const std::string& path) {
   const std::string& text = entry(file, kFormatKey, path);
   const int64_t format = parse_number<int64_t>(text).value_or(0);
@@ -61,8 +61,9 @@ void write_checkpoint_files(
   }
   listed[kFormatKey] = std::to_string(kFormat);
   files.model.metadata[kFormatKey] = listed[kFormatKey];
-  // Each file has a hash of the other, but only one of them can have the hash of a
-  // whole file: the model has the hash of a training state without the model's hash.
+  // Model and training state contain each other's hash. Only one of them can contain
+  // the hash of the complete other file. So the model has the hash of the training
+  // state without the model's hash.
   const std::string id = safetensors_hash(files.training);
   files.model.metadata[kIdKey] = id;
   listed[kModelFile] = write_safetensors(directory + "/" + kModelFile, files.model);

@@ -13,7 +13,7 @@ namespace tandem {
 /// so that a file which is damaged, or belongs to another checkpoint, is detected
 /// before anything is loaded:
 /// - each has the hash of its whole content (safetensors.h);
-/// - both files here have the "checkpoint_id", the hash of the training state;
+/// - model and training state have the "checkpoint_id", a hash of the training state;
 /// - the training state has the hashes of all other files, under their names.
 struct CheckpointFiles {
   SafetensorsFile model;
@@ -23,41 +23,43 @@ struct CheckpointFiles {
 constexpr const char* kModelFile = "model.safetensors";
 constexpr const char* kTrainingFile = "training.safetensors";
 
-/// An intact checkpoint of another format, which another version wrote.
+/// The checkpoint is intact, but has the format of another version of tandem.
 class OtherFormat : public DataError {
  public:
   using DataError::DataError;
 };
 
-/// Writes the files into `directory`, with the format version and the hashes.
-/// `rank_files` are bytes in rank order, with or without hashes (rank_files.h). Throws
-/// DataError.
+/// Writes the files to `directory`, with the format version and the hashes.
+/// `rank_files` are the bytes of the ranks' files in rank order, with or without hashes
+/// (rank_files.h). Throws DataError.
 void write_checkpoint_files(
     const std::string& directory, CheckpointFiles files,
     const std::vector<std::string>& rank_files);
 
-/// Parses both files of the checkpoint in `directory`. Throws DataError if a file is
-/// damaged or they belong to two checkpoints, OtherFormat for another format.
+/// Parses `model` and `training`, the bytes of the two main files in `directory`.
+/// Throws DataError if a file is damaged or the files belong to two checkpoints,
+/// OtherFormat if they have another format.
 CheckpointFiles parse_checkpoint_files(
     const std::string& directory, const std::string& model,
     const std::string& training);
 
-/// Parses only the model's file. Throws as parse_checkpoint_files(), and DataError for
-/// weights that another program saved.
+/// Parses only the model's file. Throws as parse_checkpoint_files(). Also throws
+/// DataError for weights that another program saved.
 SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path);
 
-/// Parses the model's file of any format version, otherwise as parse_model_file().
+/// Like parse_model_file(), but accepts any format version.
 SafetensorsFile parse_whole_model(const std::string& bytes, const std::string& path);
 
-/// Returns the hashes of the ranks' files that a training state lists, by name.
+/// Returns the hashes of the ranks' files that a training state lists, by file name.
 std::map<std::string, std::string> rank_hashes(const SafetensorsFile& training);
 
 /// Parses a rank's file. Throws DataError if it is damaged or has another hash.
 SafetensorsFile parse_rank_file(
     const std::string& bytes, const std::string& path, const std::string& hash);
 
-/// Returns whether a file is part of a checkpoint of any format. More than one entry in
-/// addition to the hash shows that, so that one flipped bit does not hide it.
+/// Returns whether a file is part of a checkpoint of any format. Each of two metadata
+/// entries is sufficient, so that one flipped bit cannot make it look like another
+/// file.
 bool is_of_checkpoint(const SafetensorsFile& file);
 
 }  // namespace tandem

@@ -6,18 +6,18 @@
 
 namespace tandem {
 
-// This file needs no LibTorch: the program looks for checkpoints before it starts
+// This file needs no LibTorch, because `tandem` looks for checkpoints before it starts
 // ranks.
 
 /// Returns "DIRECTORY/step-00000469".
 std::string checkpoint_path(const std::string& directory, int64_t step);
 
-/// Returns the paths of a directory's checkpoints by their steps. Only names of "step-"
-/// and digits are checkpoints; a user's copy, for example, is not. Throws DataError if
-/// the directory exists but cannot be read.
+/// Returns the paths of a directory's checkpoints by their steps. Checkpoints have
+/// names of "step-" and digits; a user's copy with another name does not count. Throws
+/// DataError if the directory exists but cannot be read.
 std::map<int64_t, std::string> checkpoints_in(const std::string& directory);
 
-/// Returns the newest checkpoint in a directory, "" if there is none.
+/// Returns the path of the newest checkpoint in a directory, "" if there is none.
 std::string newest_checkpoint(const std::string& directory);
 
 }  // namespace tandem

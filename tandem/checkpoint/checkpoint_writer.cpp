@@ -17,7 +17,8 @@ namespace tandem {
 
 namespace {
 
-// Next to a rank that computes, the writer gets a quarter of a core.
+// Increase of the thread's nice value: on a core with a computing rank, the thread gets
+// a quarter of the time.
 constexpr int kNiceness = 5;
 
 bool has_shape_of(const at::Tensor& copy, const at::Tensor& source) {
@@ -43,7 +44,8 @@ void copy_tensors(
   }
 }
 
-// Signals go to the other threads, so that they interrupt a rank that waits in a call.
+// Blocks signals in threads that start while the object exists. The other threads then
+// receive the signals, which interrupt a rank that waits in a system call.
 class NoSignals {
  public:
   NoSignals() {
@@ -72,7 +74,7 @@ std::string reason_of(const SaveOutcome& outcome) {
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  // The caller is failing for another reason, or has handled the outcome.
+  // A save is still in progress only if the caller fails for another reason.
   if (const auto outcome = wait(); outcome && outcome->error) {
     log_warning(
         fmt::format("step {} was not saved: {}", outcome->step, reason_of(*outcome)));

@@ -28,7 +28,7 @@ std::string reason_of(const SaveOutcome& outcome);
 ///
 /// Training pauses only while the state is copied. The thread checks that values are
 /// finite, and hashes, writes and flushes the files. It has a lower priority and
-/// receives no signals. The memory of the copy is kept from save to save. Not
+/// receives no signals. The memory of the copy is reused for the next save. Not
 /// thread-safe.
 class CheckpointWriter {
  public:
@@ -38,18 +38,19 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Allocates memory for copies of such a state before the first save. Do not call it
-  /// while a save is in progress.
+  /// Allocates the memory for a copy of `state`, so that the first save pauses training
+  /// no longer than later saves. Do not call it while a save is in progress.
   void prepare(const TrainingState& state);
 
-  /// Copies the tensors of `content` and starts save_checkpoint(). The outcome of the
-  /// previous save must have been returned.
+  /// Copies the tensors of `content` and starts save_checkpoint(). Before this call,
+  /// poll() or wait() must have returned the outcome of the previous save.
   void start(
       const std::string& directory, CheckpointContent content,
       const KeptCheckpoints& kept);
 
-  /// Return each outcome once. poll() returns none while the save is in progress,
-  /// wait() waits for it. Without a save there is no outcome.
+  /// poll() and wait() return the outcome of a save, once. While the save is in
+  /// progress, poll() returns nullopt, and wait() waits. Without a save both return
+  /// nullopt.
   std::optional<SaveOutcome> poll();
   std::optional<SaveOutcome> wait();
 
@@ -59,16 +60,17 @@ class CheckpointWriter {
 
   // Last copy of the state.
   TrainingState copies_;
-  // Result of the save in progress; valid until its outcome is returned.
+  // Result and step of the save in progress. path_ is valid until the outcome is
+  // returned.
   std::future<std::string> path_;
   int64_t step_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  // Next task of the thread, if valid, and whether the thread ends after it.
+  // Next task of the thread, if valid, and true if the thread ends after that task.
   std::packaged_task<std::string()> task_;
   bool ends_ = false;
-  // Runs until the end: a new thread would start with the priority of the training
-  // thread.
+  // One thread for all saves, because a new thread would start with the priority of the
+  // training thread.
   std::thread thread_;
 };
 

@@ -19,7 +19,8 @@ namespace {
 constexpr int kTag = 1;
 constexpr const char* kStrategy = "strategy";
 
-// Words of 8 bytes, since some backends limit the number of elements.
+// Returns a tensor with room for `bytes` bytes. Its elements have 8 bytes, because some
+// backends limit the number of elements.
 at::Tensor words_for(int64_t bytes) {
   return at::zeros({(bytes + 7) / 8}, at::kLong);
 }

@@ -16,19 +16,21 @@ namespace tandem {
 /// Returns the name of a rank's file in a checkpoint's directory.
 std::string rank_file_name(int rank, int size);
 
-/// Gathers the ranks' tensors as safetensors files: in rank order on rank 0, empty on
-/// the others, and empty if no rank has tensors. The files contain the name of
-/// `strategy`. Their hashes are added when they are written, because ranks wait for
-/// this call. Collective.
+/// Gathers the ranks' tensors on rank 0. Returns the bytes of one safetensors file for
+/// each rank, in rank order. The list is empty on other ranks, or if no rank has
+/// tensors. The files contain the name of `strategy`. Their hashes are added only when
+/// the files are written, because all ranks wait for this call. Collective.
 std::vector<std::string> gather_rank_files(
     const std::vector<NamedTensor>& tensors, const std::string& strategy,
     Communicator& comm);
 
 /// Loads this rank's file of a checkpoint into `tensors`, in place. `hashes` are the
-/// hashes of the files that belong to the checkpoint (checkpoint.h). Returns false, and
-/// changes nothing on any rank, unless the files are from this number of ranks and this
-/// strategy. Collective. Throws DataError for a file that is missing, damaged or from
-/// another checkpoint, ConfigError for a file that does not match `tensors`.
+/// hashes of the checkpoint's files, by name (CheckpointContent). If the files are from
+/// another number of ranks or another strategy, returns false and changes nothing on
+/// any rank. Collective.
+///
+/// Throws DataError for a file that is missing, damaged or from another checkpoint,
+/// ConfigError for a file that does not match `tensors`.
 bool load_rank_file(
     const std::string& checkpoint, const std::map<std::string, std::string>& hashes,
     const std::vector<NamedTensor>& tensors, const std::string& strategy,

@@ -11,22 +11,23 @@
 
 namespace tandem {
 
-/// A training line of metrics.jsonl, with sums over all ranks since the last line.
+/// A training line of metrics.jsonl. Loss and accuracy cover the steps since the
+/// previous line, on all ranks, or only on rank 0 if ranks do not step together.
 struct TrainReport {
-  // Counts from 0 in memory; lines and messages count epochs from 1.
+  // Number of the epoch, from 0. Lines and messages count epochs from 1.
   int64_t epoch = 0;
   int64_t step_in_epoch = 0;
   int64_t steps_per_epoch = 0;
-  // Optimizer steps since the run began, and samples of all ranks in them.
+  // Number of optimizer steps since the run began, and of all ranks' samples in them.
   int64_t step = 0;
   int64_t samples = 0;
   // Mean loss per sample.
   double loss = 0;
-  // Percent.
+  // Accuracy on the training samples, in percent.
   double train_accuracy = 0;
   double lr = 0;
   double samples_per_second = 0;
-  // Since training began, without evaluation.
+  // Training time, without evaluation, in seconds.
   double train_seconds = 0;
 };
 
@@ -35,7 +36,7 @@ struct TestReport {
   int64_t epoch = 0;
   int64_t step = 0;
   int64_t samples = 0;
-  // Training time until the evaluation.
+  // Training time until the evaluation, in seconds.
   double train_seconds = 0;
   double loss = 0;
   int64_t correct = 0;
@@ -50,45 +51,46 @@ struct TestReport {
 /// Content of summary.json, which is written at the end of a run.
 struct Summary {
   TestReport test;
-  // Percent, over the last epoch that this process trained. If ranks do not step
-  // together, only of rank 0's samples.
+  // Training accuracy in the last epoch that this process trained, in percent. If ranks
+  // do not step together, it covers only rank 0's samples.
   double train_accuracy = 0;
   double train_seconds = 0;
   // Seconds since the program began (base/program_clock.h).
   double program_seconds = 0;
   double samples_per_second = 0;
   double exposed_comm_ms_per_step = 0;
-  // With a loss scale: steps skipped because gradients overflowed, and the scale at the
-  // end.
+  // Number of steps that were skipped because gradients overflowed, and loss scale at
+  // the end of the run (1 without loss scaling).
   int64_t skipped_steps = 0;
   double loss_scale = 1;
-  // Bytes of gradients that a rank reduces in a step.
+  // Number of bytes of gradients that a rank reduces in a step.
   double gradient_bytes = 0;
-  // Bytes of the tensors in a rank's operations, mean over ranks.
+  // Number of bytes of the tensors in a rank's communication, mean over ranks.
   double bytes_sent_per_rank = 0;
-  // PSS: sum over the ranks' processes of each process's peak.
+  // Peak memory (PSS) of the rank processes, summed over the processes.
   double peak_memory_mib = 0;
-  // Sum of each device's peak memory; none if the ranks compute in main memory.
+  // Peak memory of the devices, summed over the devices; nullopt if the ranks compute
+  // in main memory.
   std::optional<double> peak_device_memory_mib;
-  // Pause of training for a checkpoint, at the rank with the longest pause: state is
-  // gathered and copied, after the previous checkpoint was written.
+  // Pause of training for a checkpoint, largest value of all ranks. In the pause a rank
+  // waits for the previous checkpoint, and the state is gathered and copied.
   double mean_save_pause_ms = 0;
   double longest_save_pause_ms = 0;
   int64_t epochs = 0;
   int64_t steps = 0;
-  // "epochs", "converged", "patience" or "observer".
+  // Reason for the end: "epochs", "converged", "patience" or "observer".
   std::string ended_by;
-  // The lowest test loss and its step; step -1: there was no evaluation.
+  // Lowest test loss, and its step; -1 if there was no evaluation.
   double best_test_loss = 0;
   int64_t best_test_step = -1;
   int world_size = 1;
   std::string backend;
-  // Never `automatic`.
+  // Executor that the run used, never `automatic`.
   ExecutorKind executor = ExecutorKind::eager;
-  // `automatic` if the strategy has no such choice.
+  // Division that the run used; `automatic` if the strategy has no such choice.
   OptimizerState optimizer_state = OptimizerState::automatic;
   std::string parameters_sha256;
-  // Strategy::measurements().
+  // Result of Strategy::measurements().
   std::map<std::string, std::vector<double>> measurements;
 };
 
@@ -97,9 +99,9 @@ struct Summary {
 /// other ranks, nothing is written. Every file has a format_version.
 class RunDirectory {
  public:
-  /// Creates the directory and writes config.toml and environment.json. If `append`,
-  /// keeps the metrics of an earlier run. Removes unfinished files of a killed run.
-  /// Throws DataError.
+  /// Creates the directory and writes config.toml and environment.json. If `append` is
+  /// true, keeps the metrics of an earlier run. Removes unfinished files of a killed
+  /// run. Throws DataError.
   RunDirectory(const std::string& path, const RunConfig& config, bool append);
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
@@ -108,15 +110,15 @@ class RunDirectory {
   /// Appends a line to metrics.jsonl.
   void add(const TrainReport& report);
   void add(const TestReport& report);
-  /// Appends a line of kind "lost_output" to metrics.jsonl, with the step of the line
-  /// before.
+  /// Appends a line of kind "lost_output" to metrics.jsonl, with the step of the
+  /// previous line.
   void note_lost_output(const std::string& where_and_why);
-  /// Removes the metrics of steps after this one, which a resumed run writes again.
+  /// Removes the metrics of steps after `step`, which a resumed run writes again.
   void forget_after(int64_t step);
   /// Writes summary.json.
   void finish(const Summary& summary, const RunConfig& config);
 
-  /// Returns the directory for checkpoints, "" if they are not saved.
+  /// Returns the directory for checkpoints, "" if no checkpoints are saved.
   std::string checkpoints() const;
   const std::string& path() const {
     return path_;
@@ -132,8 +134,8 @@ class RunDirectory {
   int64_t step_ = 0;
 };
 
-/// Returns the time in UTC and a description of this machine as JSON: CPU, instruction
-/// sets, threads, versions.
+/// Returns, as JSON, the current time in UTC and a description of this machine: CPU,
+/// instruction sets, threads, versions.
 std::string environment_json();
 
 }  // namespace tandem

@@ -6,16 +6,16 @@
 
 namespace tandem {
 
-/// Lock that keeps other runs out of a run's directory: two runs would remove each
-/// other's unfinished checkpoints. Only rank 0 locks it, on its host, so a run never
-/// blocks itself.
+/// Lock that prevents two runs from writing to the same directory, because they would
+/// remove each other's unfinished checkpoints. Only rank 0 of a run locks the
+/// directory, so a run never blocks itself.
 ///
-/// It is a FileLock on DIRECTORY/run.lock. If the directory cannot be written, or its
-/// file system has no locks, the run continues without a lock.
+/// The lock is a FileLock on DIRECTORY/run.lock. If the directory cannot be written, or
+/// its file system has no locks, the run continues without a lock.
 class RunLock {
  public:
-  /// Waits up to two seconds, for a process that is ending. Throws ConfigError with the
-  /// name of the process that writes there.
+  /// Waits up to two seconds for a process that is ending. Throws ConfigError with the
+  /// name of the process that holds the lock.
   [[nodiscard]] explicit RunLock(const std::string& directory);
 
  private:

@@ -34,7 +34,8 @@ WeightsFormat format_of(const std::string& path) {
   return weights_format(start, std::filesystem::file_size(path, ignored));
 }
 
-// A user's file has no hash. A checkpoint's file without a hash is damaged.
+// Reads a safetensors file. Files from other programs have no hash, but a checkpoint's
+// file without a hash is damaged.
 std::vector<NamedTensor> read_hashed(const std::string& path, bool in_checkpoint) {
   auto file = read_safetensors(path);
   if (in_checkpoint || is_of_checkpoint(file)) {

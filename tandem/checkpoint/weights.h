@@ -9,8 +9,8 @@ namespace tandem {
 
 /// Reads a model's tensors from a checkpoint's directory, a safetensors file, or a file
 /// of Python's torch.save(model.state_dict(), path) (torch_file.h). The content
-/// determines the format, not the name (weights_format.h). The prefix "module." of a
-/// model that was wrapped in DistributedDataParallel is removed.
+/// determines the format, not the name (weights_format.h). Removes the prefix
+/// "module.", which tensors of a model wrapped in DistributedDataParallel have.
 ///
 /// Throws DataError if the file is damaged or has another format. A checkpoint's file
 /// without its hash counts as damaged.
@@ -19,8 +19,8 @@ namespace tandem {
 /// Reads weights and copies them to `targets` by name, in place, converted to the
 /// targets' dtypes: either all or none.
 ///
-/// Throws as read_weights(), and ConfigError with the first tensor that is missing, has
-/// another shape, or is only in the file (as strict=True).
+/// Throws as read_weights(). Also throws ConfigError with the first tensor that is
+/// missing, has another shape, or is only in the file (as strict=True).
 void load_weights(const std::string& path, const std::vector<NamedTensor>& targets);
 
 }  // namespace tandem
