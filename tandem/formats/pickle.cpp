@@ -53,7 +53,7 @@ enum Opcode : unsigned char {
 }  // namespace op
 
 constexpr unsigned char kNewestProtocol = 2;
-// A value can use a hundred times the memory of its opcode.
+// Largest number of values. A value can use a hundred times the memory of its opcode.
 constexpr size_t kMostValues = 10'000'000;
 
 class Reader {
@@ -211,7 +211,8 @@ class Reader {
     }
   }
 
-  // Ignores the items of a subclass or any other container, which are not used.
+  // Adds items to the container on top of the stack. Ignores items of subclasses and
+  // other containers, which are not used.
   void add(Kind kind, const std::vector<const PickleValue*>& items) {
     auto* container = top();
     if (kind == Kind::dict && items.size() % 2 != 0) {

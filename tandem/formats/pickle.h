@@ -10,21 +10,22 @@ namespace tandem {
 /// A value in a Python pickle, owned by the Pickle.
 struct PickleValue {
   enum class Kind {
-    // In `number`: integers and booleans.
+    // Integer or boolean, in `number`.
     number,
-    // In `text`.
+    // Text, in `text`.
     text,
-    // In `items`: a tuple or a list.
+    // Tuple or list, in `items`.
     sequence,
-    // In `items`: key, value, key, value, ... of a dict or an OrderedDict.
+    // Dict or OrderedDict; `items` are key, value, key, value and so on.
     dict,
-    // In `text`: "module name" of a class or a function.
+    // Class or function; `text` is "MODULE NAME".
     global,
-    // In `items`: a callee and its arguments. It is never called.
+    // Call of a class or function, which is never executed; `items` are the callee and
+    // its arguments.
     call,
-    // In `items`: the id of an object outside of the pickle.
+    // Object outside of the pickle; `items` contains its id.
     persistent,
-    // None, floats and anything else.
+    // None, a float or any other value.
     other,
   };
   Kind kind = Kind::other;
@@ -38,8 +39,8 @@ struct PickleValue {
 class Pickle {
  public:
   /// Parses `bytes`; `path` is for messages. Throws DataError for bytes that are not a
-  /// pickle, end early, or have another protocol, ConfigError for more than 10 million
-  /// values (values that are read again from the memo count again).
+  /// pickle, end early, or have a newer protocol. Throws ConfigError for more than 10
+  /// million values. A value that is read from the memo counts each time.
   Pickle(const std::string& bytes, const std::string& path);
 
   const PickleValue& root() const {
@@ -47,7 +48,8 @@ class Pickle {
   }
 
  private:
-  // Flat, so that destroying deeply nested values needs no deep recursion.
+  // All values in one container, so that destroying deeply nested values needs no
+  // recursion.
   std::deque<PickleValue> values_;
   const PickleValue* root_ = nullptr;
 };

@@ -106,7 +106,8 @@ at::ScalarType dtype_of(const std::string& path, const std::string& name) {
   fail_safetensors(path, "has a tensor of unknown dtype " + name);
 }
 
-// Returns a number of the format; the JSON library would also accept -1, 1.5 or true.
+// Returns a whole number that is not negative. Without the check the JSON library would
+// also convert -1, 1.5 or true.
 uint64_t whole_number(const std::string& path, const ordered_json& value) {
   if (!value.is_number_unsigned()) {
     fail_safetensors(path, "has " + value.dump().substr(0, 40) + " in place of a size");
@@ -134,12 +135,14 @@ at::Tensor read_tensor(
     const std::string& path, const std::string& name, const ordered_json& entry,
     std::string_view data, const Range& range) {
   const auto dtype = dtype_of(path, entry.at("dtype").get<std::string>());
-  // So that strides fit in 64 bits, even with a dimension of 0.
+  // Limit of a tensor's size, so that strides fit in 64 bits, even with a dimension of
+  // 0.
   constexpr uint64_t kMostBytes = uint64_t{1} << 62;
   uint64_t extent = c10::elementSize(dtype);
   bool empty = false;
   std::vector<int64_t> shape;
-  // get_ref() requires an array: a loop would accept other values as an array of one.
+  // get_ref() throws if the value is not an array. A loop over the value itself would
+  // treat it as an array with one element.
   for (const auto& value : entry.at("shape").get_ref<const ordered_json::array_t&>()) {
     const uint64_t dim = whole_number(path, value);
     const uint64_t step = std::max<uint64_t>(dim, 1);
@@ -180,8 +183,8 @@ void check_cover(const std::string& path, std::vector<Range> ranges, uint64_t si
   }
 }
 
-// Rejects a second value for a name, which the JSON library would use instead of the
-// first, and values nested deeper than in the format.
+// Parses the header. Rejects a second value for a name, which the JSON library would
+// use instead of the first, and values nested deeper than in the format.
 ordered_json parse_header(const std::string& path, std::string_view text) {
   constexpr int kMostDepth = 3;
   std::set<std::pair<int, std::string>> names;

@@ -19,36 +19,37 @@ struct SafetensorsFile {
 /// JSON header with dtype, shape and offsets for each tensor; the tensors' bytes.
 /// Python's safetensors.torch.load_file reads it.
 ///
-/// Replaces `path` atomically (files.h). Adds the metadata "sha256", the hash of names,
-/// shapes, values and the other metadata, which does not depend on their order in the
-/// file. Dtypes: float32, float64, float16, bfloat16, int64, int32, uint8, bool. Throws
-/// DataError.
+/// Replaces `path` atomically (files.h). Adds the metadata entry "sha256": the hash of
+/// names, dtypes, shapes, values and the other metadata. The hash does not depend on
+/// the order of the tensors in the file. Dtypes: float32, float64, float16, bfloat16,
+/// int64, int32, uint8, bool. Throws DataError.
 std::string write_safetensors(const std::string& path, const SafetensorsFile& file);
 
 /// Returns the bytes that write_safetensors() writes.
 std::string safetensors_bytes(const SafetensorsFile& file);
 
-/// Returns the bytes without the hash, as in a user's file, for callers that add it
-/// later.
+/// Returns the bytes of a file without the hash, for callers that add the hash later.
 std::string unhashed_safetensors_bytes(const SafetensorsFile& file);
 
 /// Returns the hash that write_safetensors() writes.
 std::string safetensors_hash(const SafetensorsFile& file);
 
-/// Reads a file. Throws DataError with the file and the first error: too short, a
-/// header that is not JSON or has a name twice, an unknown dtype, sizes that do not
-/// match the shape or the file, tensors that overlap or leave bytes between them, a
-/// wrong hash. A user's file has no hash.
+/// Reads a file. Throws DataError with the path and the first error: the file is too
+/// short, the header is not JSON or has a name twice, a dtype is unknown, sizes do not
+/// match the shape or the file, tensors overlap or have bytes between them, or the hash
+/// is wrong. Accepts a file without a hash, such as one from another program.
 SafetensorsFile read_safetensors(const std::string& path);
 
 /// Parses a file's bytes; `path` is for the messages. The tensors own their memory.
 SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& path);
 
-/// Returns whether a file that was read has a hash. Only tandem's files have a hash.
+/// Returns whether a file that was read has a hash. Files from other programs have
+/// none.
 bool has_hash(const SafetensorsFile& file);
 
-/// Returns the hash of a file that was read; reading has compared it with the content.
-/// Throws DataError if it is missing, so use it only for files that always have a hash.
+/// Returns the hash of a file that was read. Reading has already compared the hash with
+/// the content. Throws DataError if the hash is missing, so call it only for files that
+/// always have a hash.
 const std::string& stored_hash(const SafetensorsFile& file, const std::string& path);
 
 }  // namespace tandem

@@ -15,16 +15,16 @@ enum class Fit {
   exact,
 };
 
-/// Throws ConfigError with the first target which `sources`, read from `path`, lack or
-/// have in another shape, and with `exact` the first source without a target. `part`
-/// precedes the message, in brackets. Call it before copy_values(), so that either all
-/// or no tensors change.
+/// Throws ConfigError with the first target that is missing in `sources` or has another
+/// shape there. With Fit::exact, also throws for the first source without a target.
+/// `path` is the file of the sources, and `part` precedes the message in brackets. Call
+/// it before copy_values(), so that either all tensors change or none.
 void check_fits(
     const std::string& part, const std::string& path,
     const std::vector<NamedTensor>& sources, const std::vector<NamedTensor>& targets,
     Fit fit);
 
-/// Copies sources to the targets of the same names, in place, converted to their
+/// Copies sources to the targets of the same names, in place, converted to the targets'
 /// dtypes.
 void copy_values(
     const std::vector<NamedTensor>& sources, const std::vector<NamedTensor>& targets);

@@ -55,7 +55,8 @@ const StorageClass kStorageClasses[] = {
       ", which torch.save never writes; name another file");
 }
 
-// Returns the part after the archive's name, as LibTorch's reader compares it.
+// Returns the name of an entry without the archive's name, in lower case, as LibTorch's
+// reader compares it.
 std::string record_name(const ZipEntry& entry) {
   std::string name = entry.name.substr(entry.name.find('/') + 1);
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
@@ -64,15 +65,15 @@ std::string record_name(const ZipEntry& entry) {
   return name;
 }
 
-// Checks sizes before anything is unpacked: a record uses the memory that the directory
-// declares, and records may overlap.
+// Checks sizes before any record is unpacked: a record uses the memory that the
+// directory declares, and records may overlap.
 void check_records(const std::string& path) {
   std::error_code error;
   const uint64_t whole = std::filesystem::file_size(path, error);
   uint64_t bytes = 0;
   for (const auto& entry : read_zip_directory(path)) {
     const std::string name = record_name(entry);
-    // The sources of a TorchScript are compressed, and are not read.
+    // The sources in a TorchScript archive are compressed. They are not read.
     if (entry.compressed && name.rfind("code/", 0) != 0) {
       refuse(path, "has a compressed record '" + entry.name + "'");
     }
@@ -154,7 +155,7 @@ class StateReader {
     if (!calls(*made, "_rebuild_tensor_v2")) {
       fail_torch_file(path_, "has an entry '" + name + "' that is not a tensor");
     }
-    // Storage, offset, sizes, strides, ...
+    // Storage, offset, sizes, strides and others.
     const auto& arguments = made->items[1]->items;
     if (arguments.size() < 4 || arguments[1]->kind != Kind::number) {
       fail_torch_file(path_, "has a damaged tensor '" + name + "'");
@@ -200,7 +201,8 @@ class StateReader {
     }
   }
 
-  // The tuple is ('storage', class, key of the record, device, elements).
+  // Returns the storage of a tensor. Its id is the tuple ('storage', class, key of the
+  // record, device, number of elements).
   at::Tensor storage_of(const std::string& name, const PickleValue& value) {
     if (value.kind != Kind::persistent || value.items[0]->items.size() < 5) {
       fail_torch_file(path_, "has a damaged tensor '" + name + "'");
@@ -246,7 +248,7 @@ class StateReader {
 
 // --- writing ---
 
-// Uses the opcodes of pickle.cpp.
+// Writer of a state dict's pickle, with the opcodes of pickle.cpp.
 class StatePickle {
  public:
   StatePickle() : bytes_("\x80\x02}(") {}
@@ -263,7 +265,7 @@ class StatePickle {
     number(0);
     numbers(tensor.sizes());
     numbers(tensor.strides());
-    // No gradient; no backward hooks.
+    // requires_grad is false, and the backward hooks are empty.
     bytes_ +=
         "\x89"
         "ccollections\nOrderedDict\n)RtR";
@@ -328,7 +330,8 @@ std::vector<NamedTensor> read_torch_file(const std::string& path) {
 
 void write_torch_file(
     const std::string& path, const std::vector<NamedTensor>& tensors) {
-  // In memory first: the writer is C code, which exceptions cannot pass.
+  // Writes to memory first, because exceptions cannot pass through the archive writer,
+  // which is C code.
   std::string file;
   PyTorchStreamWriter archive([&file](const void* data, size_t size) {
     file.append(static_cast<const char*>(data), size);

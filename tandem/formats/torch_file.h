@@ -8,18 +8,18 @@
 namespace tandem {
 
 /// Reads the tensors of a file of Python's torch.save: a state dict, or a dict with a
-/// state dict under "state_dict" or "model". They are in the file's order, on the CPU,
-/// in the file's dtypes. No code in the file is executed.
+/// state dict under "state_dict" or "model". The tensors are in the file's order, on
+/// the CPU, in the file's dtypes. No code in the file is executed.
 ///
 /// Dtypes: float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool.
 /// Throws DataError if the file is damaged, or is not such a dict (a whole module,
 /// TorchScript). Throws ConfigError for content that torch.save does not write and that
-/// could need any amount of memory: compressed records, overlapping records, a pickle
-/// of more than 64 MiB or 10 million values.
+/// could use up the memory: compressed records, overlapping records, a pickle of more
+/// than 64 MiB or 10 million values.
 std::vector<NamedTensor> read_torch_file(const std::string& path);
 
-/// Writes a dict of tensors that torch.load(path, weights_only=True) reads and
-/// load_state_dict(strict=True) accepts, in the tensors' dtypes.
+/// Writes a state dict, in the tensors' dtypes. torch.load(path, weights_only=True)
+/// reads it, and load_state_dict(strict=True) accepts the result.
 ///
 /// Replaces `path` atomically (files.h). Throws DataError.
 void write_torch_file(const std::string& path, const std::vector<NamedTensor>& tensors);

@@ -8,15 +8,16 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// The first record of an archive, and the end of an archive without records.
+// First bytes of a zip archive with records, and of a zip archive without records.
 constexpr auto kZipRecord = "PK\3\4"sv;
 constexpr auto kEmptyZip = "PK\5\6"sv;
 
-// The protocol's number follows it.
+// First byte of a pickle; the protocol's number follows.
 constexpr auto kPickleProtocol = "\x80"sv;
 // torch.save's magic number 0x1950a86a20f9469cfc6c, as a pickle writes it.
 constexpr auto kTorchMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv;
-// After the protocol's two bytes; since protocol 4 also after a frame's nine bytes.
+// Places of the magic number: after the protocol's two bytes, and since protocol 4 also
+// after a frame's nine bytes.
 constexpr size_t kMagicPlaces[] = {2, 11};
 
 constexpr auto kTarMagic = "ustar"sv;
@@ -26,7 +27,8 @@ bool has_at(std::string_view text, size_t place, std::string_view part) {
   return text.size() >= place + part.size() && text.substr(place, part.size()) == part;
 }
 
-// 8 bytes with the length of the header, little-endian, then the header, which is JSON.
+// Returns whether a file begins with 8 bytes for the length of the header,
+// little-endian, and a header of JSON.
 bool is_safetensors(std::string_view start, uint64_t file_size) {
   uint64_t length = 0;
   if (start.size() <= sizeof(length)) {
@@ -48,8 +50,9 @@ bool is_legacy_torch(std::string_view start) {
 }  // namespace
 
 WeightsFormat weights_format(std::string_view start, uint64_t file_size) {
-  // Other formats have no '{' at the start of a safetensors header: a zip archive has
-  // its compression method there, a pickle its magic number or a frame's length.
+  // Files of other formats have no '{' at the place where a safetensors header starts:
+  // a zip archive has its compression method there, a pickle its magic number or a
+  // frame's length.
   if (is_safetensors(start, file_size)) {
     return WeightsFormat::safetensors;
   }

@@ -45,7 +45,7 @@ class DirectoryReader {
     uint64_t bytes;
   };
 
-  // Returns the last directory in the file.
+  // Returns the location of the last directory in the file.
   Place place() {
     const size_t last = std::min<uint64_t>(size_, kEndBytes + kLongestComment);
     const std::string tail = at(size_ - last, last);
