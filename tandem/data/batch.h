@@ -11,12 +11,12 @@ struct Batch {
   // float32, samples x channels x height x width. In a pipeline, the activations of the
   // previous stage.
   at::Tensor inputs;
-  // int64, one class per sample; or float targets for MSE.
+  // int64, one class per sample. With the loss mse, float.
   at::Tensor targets;
   // int64, on the CPU: indices of these samples in the data set. Undefined if unknown.
   at::Tensor samples;
-  // Sample i has global position first_position + i * position_stride in its epoch
-  // (sampler.h), which determines its dropout masks.
+  // Sample i has the global position first_position + i * position_stride in its epoch
+  // (sampler.h). The position determines the sample's dropout masks.
   int64_t first_position = 0;
   int64_t position_stride = 1;
   // Number of samples of the whole optimizer step, in all shards and micro-batches.

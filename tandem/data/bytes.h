@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-/// Immutable bytes. Copies share the memory, either a vector or a mapping that
-/// processes share; the last copy frees it. Thread-safe.
+/// Immutable bytes. The memory is that of a vector, or a mapping that processes share.
+/// Copies share the memory, and the last copy frees it. Thread-safe.
 class Bytes {
  public:
   using value_type = uint8_t;

@@ -14,7 +14,7 @@ constexpr int64_t kCifarSide = 32;
 constexpr int64_t kCifarClasses = 10;
 constexpr size_t kImageBytes = kChannels * kCifarSide * kCifarSide;
 constexpr size_t kRecordBytes = 1 + kImageBytes;
-// A file of CIFAR-10's has 30,730,000.
+// Largest size of a file. The files of CIFAR-10 have 30,730,000 bytes.
 constexpr size_t kMostFileBytes = size_t{1} << 30;
 
 struct Samples {

@@ -87,11 +87,11 @@ void check_is_folder(const std::string& path) {
   if (!std::filesystem::is_directory(path, ignored)) {
     throw DataError("[data] '" + path + "' is not a folder; " + what_data_takes());
   }
-  list_directory(path);  // throws when it may not be read
+  list_directory(path);  // throws if it cannot be read
 }
 
-// A stray byte in a label file would otherwise pass for a class without training
-// samples.
+// Throws DataError if a test label is greater than every training label. Otherwise a
+// damaged byte in a label file would look like a class without training samples.
 void check_labels(
     const std::string& folder, const Dataset& train, const Dataset& test) {
   if (test.num_classes > train.num_classes) {
@@ -103,7 +103,8 @@ void check_labels(
   }
 }
 
-// Sparse labels are legal, but seldom meant.
+// Warns if less than half of the classes occur. Such labels are valid, but probably an
+// error.
 void warn_of_gaps(const std::string& folder, const Dataset& train) {
   const std::set<uint8_t> found(train.labels.begin(), train.labels.end());
   const auto num_found = static_cast<int64_t>(found.size());
@@ -172,7 +173,7 @@ DataHashes hashes_of(const Dataset& data) {
     return data.hashes;
   }
   TANDEM_CHECK(data.num_shares == 1, "a share does not have the hash of the whole");
-  // A limit lowers `size`, but keeps all bytes.
+  // A limit has lowered `size`, but `pixels` and `labels` still have all bytes.
   return {
       sha256_hex(
           data.pixels.data(), static_cast<size_t>(data.size * data.image_bytes())),
@@ -226,7 +227,8 @@ void write_digits(const std::string& folder, int64_t num_train, int64_t num_test
   const auto test = draw_digits(num_test, 3);
   const bool is_new = !file_exists(folder);
   make_directories(folder);
-  // All four files or none: they are of no use alone.
+  // Writes all four files to a temporary folder first, so that they appear together or
+  // not at all.
   const std::string part = folder + "/part-" + std::to_string(getpid()) + "/";
   try {
     make_directories(part);

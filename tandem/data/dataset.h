@@ -10,14 +10,15 @@
 
 namespace tandem {
 
-/// SHA-256 of a data set's first `size` images, and of as many labels, as hex digits.
+/// SHA-256 of the first `size` images of a data set, and of their labels, as hex
+/// digits.
 struct DataHashes {
   std::string images;
   std::string labels;
 };
 
 /// Labeled images, as bytes in memory. Copies share the immutable memory, so thread
-/// ranks use the same memory; process ranks do too, through prepared_data.h.
+/// ranks use the same memory. Process ranks share memory through prepared_data.h.
 struct Dataset {
   // Name or path, for messages and config.toml.
   std::string name = "unnamed";
@@ -35,16 +36,18 @@ struct Dataset {
   Bytes labels;
   std::vector<std::string> class_names;
 
-  // For data that was scattered (train/scatter.h): `size` counts all shares, and
-  // `pixels` and `labels` hold one share, from sample `first_held` on. Only a sampler
-  // with as many blocks reads it.
+  // Number of shares into which the data were scattered (train/scatter.h), and index of
+  // the first sample of this rank's share. `size` counts the samples of all shares;
+  // `pixels` and `labels` contain one share. Only a sampler with `num_shares` blocks
+  // can read scattered data.
   int64_t num_shares = 1;
   int64_t first_held = 0;
 
-  // Hashes of the whole data set, also in a share; empty if they were not computed.
+  // Hashes of the whole data set, even if this is a share; empty if they were not
+  // computed.
   DataHashes hashes;
 
-  /// Returns the bytes of an image.
+  /// Returns the number of bytes of an image.
   int64_t image_bytes() const {
     return channels * height * width;
   }
@@ -56,7 +59,7 @@ struct DatasetSplits {
   Dataset test;
 };
 
-/// A named data set, with its help text.
+/// A named data set, with its help text and the function that loads it.
 struct DatasetEntry {
   const char* name;
   const char* help;
@@ -65,12 +68,12 @@ struct DatasetEntry {
 /// Returns all named data sets.
 const std::vector<DatasetEntry>& dataset_table();
 
-/// Loads a named data set, or a folder of IDX files such as MNIST's or Fashion-MNIST's
-/// (gzip or plain), or of CIFAR-10's binary files. `limit` > 0 keeps only the first
-/// `limit` samples of the training part, and of the test part.
+/// Loads a named data set, or a folder of IDX files such as MNIST's (gzip or plain), or
+/// a folder of CIFAR-10's binary files. If `limit` is greater than 0, keeps only the
+/// first `limit` samples of the training part and of the test part.
 ///
-/// Throws ConfigError for an unknown name, DataError if files are missing or damaged,
-/// or if another process locks them until `deadline`.
+/// Throws ConfigError for an unknown name. Throws DataError if files are missing or
+/// damaged, or if another process still locks them at `deadline`.
 [[nodiscard]] DatasetSplits load_dataset(
     const std::string& name_or_folder, int64_t limit = 0,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));
@@ -78,21 +81,22 @@ const std::vector<DatasetEntry>& dataset_table();
 /// Returns the first `limit` samples; all samples if limit is 0.
 [[nodiscard]] Dataset first_samples(Dataset data, int64_t limit);
 
-/// Returns the value of `data` that a run records: the name, or "custom:NAME" for a
-/// data set that only its own program has. load_dataset() rejects "custom:NAME".
+/// Returns the value for `data` in a run's config.toml: the name, or "custom:NAME" for
+/// a data set that only the program which trains has. load_dataset() rejects
+/// "custom:NAME".
 [[nodiscard]] std::string recorded_name(const Dataset& data);
 
 /// Returns the data set's `hashes`, computed from its bytes if they are empty.
 [[nodiscard]] DataHashes hashes_of(const Dataset& data);
 
-/// Throws ConfigError if there are fewer bytes than the sizes require, or if a label is
-/// not less than `num_classes`.
+/// Throws ConfigError if `pixels` or `labels` have fewer bytes than the sizes require,
+/// or if a label is not less than `num_classes`.
 void check_samples(const Dataset& data, int64_t num_classes);
 
 /// Loads the four IDX files of a folder. Throws DataError.
 [[nodiscard]] DatasetSplits load_idx_folder(const std::string& folder);
 
-/// Draws digits (digits/digits.h) and writes them as four IDX files: either all or
+/// Draws digits (digits/digits.h) and writes four IDX files to a folder: either all or
 /// none.
 void write_digits(const std::string& folder, int64_t num_train, int64_t num_test);
 

@@ -9,18 +9,18 @@
 
 namespace tandem {
 
-/// Bytes of a data set on a device, from which loaders make their batches there.
-/// Loaders share them.
+/// Bytes of a data set on a device. Loaders share them, and make their batches on that
+/// device.
 struct DeviceImages {
-  // uint8: images, samples x (channels * height * width).
+  // Images: uint8, samples x (channels * height * width).
   at::Tensor pixels;
-  // uint8: classes of the images.
+  // Classes of the images: uint8, one per sample.
   at::Tensor labels;
 };
 
-/// Copies the images that the data set holds to a device. Returns null if the device is
-/// the CPU, if nothing is held, or if the bytes would need more than half of the
-/// device's free memory.
+/// Copies the images and labels in a data set's memory to a device. Returns null if the
+/// device is the CPU, if the data set contains no samples, or if the bytes would need
+/// more than half of the device's free memory.
 std::shared_ptr<const DeviceImages> copy_to_device(
     const Dataset& data, const Placement& placement);
 

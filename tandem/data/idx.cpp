@@ -2,7 +2,7 @@
 
 #include <libdeflate.h>
 #include <unistd.h>
-// zlib takes const input only on request.
+// zlib accepts const input only with this macro.
 #define ZLIB_CONST
 #include <zlib.h>
 
@@ -33,14 +33,14 @@ constexpr size_t kMostChunk = size_t{1} << 30;
 
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
 
-// Reads a gzip or a plain file from start to end.
+// Reads the bytes of a gzip or plain file from start to end.
 class ByteReader {
  public:
   ByteReader(std::string_view bytes, std::string name)
       : rest_(bytes),
         name_(std::move(name)),
         packed_(bytes.substr(0, kGzipMagic.size()) == kGzipMagic) {
-    // 16 asks for a gzip header and its checksum.
+    // 16 makes zlib expect a gzip header and check the checksum.
     if (packed_ && inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) {
       throw std::bad_alloc();
     }
@@ -53,13 +53,15 @@ class ByteReader {
   ByteReader(const ByteReader&) = delete;
   ByteReader& operator=(const ByteReader&) = delete;
 
-  // What the rest holds at most: deflate makes up to 1032 bytes of one.
+  // Returns an upper limit for the number of bytes that remain. Deflate expands a byte
+  // to at most 1032 bytes.
   size_t most_bytes() const {
     constexpr size_t kMostInflated = 1040;
     return packed_ ? kMostInflated * (rest_.size() + kGzipMagic.size()) : rest_.size();
   }
 
-  // Returns fewer than `size` bytes at the end. `size` is below 4 GiB.
+  // Reads up to `size` bytes, which must be less than 4 GiB. Returns the number of
+  // bytes, which is less than `size` only at the end.
   size_t read(uint8_t* data, size_t size) {
     return packed_ ? unpack(data, size) : copy(data, size);
   }
@@ -96,7 +98,7 @@ class ByteReader {
     }
   }
 
-  // A gzip file may be several members, one after the other, but nothing else.
+  // Starts the next gzip member. Throws DataError if other bytes follow a member.
   void next_member() {
     ended_ = rest_.empty();
     if (!ended_ && rest_.substr(0, kGzipMagic.size()) != kGzipMagic) {
@@ -170,7 +172,8 @@ int64_t product(const std::string& path, const std::vector<int64_t>& dims) {
   return total;
 }
 
-// What is read is copied at most once more (data/bytes.h).
+// Throws ConfigError if the data would use more than half of the free memory. Half is
+// the limit because the data may be copied once (data/bytes.h).
 void check_memory(const std::string& path, size_t total) {
   const auto most = static_cast<size_t>(free_memory() / 2);
   if (total > most) {
@@ -181,12 +184,12 @@ void check_memory(const std::string& path, size_t total) {
   }
 }
 
-// Unpacks a gzip file of one member in one go, in a third of zlib's time. Returns
-// nullopt where anything about it is unusual: zlib then says what.
+// Unpacks a gzip file of one member in one call, in a third of zlib's time. Returns
+// nullopt if the file is unusual; zlib then reports the error, if there is one.
 std::optional<std::vector<uint8_t>> unpack_at_once(
     std::string_view bytes, size_t header, size_t total) {
-  // A gzip file ends with the size of what it holds. Memory for more than this many
-  // times the file's own size is not taken on its word.
+  // Largest ratio of unpacked to packed size. A gzip file ends with its unpacked size,
+  // which may be wrong, so memory is not allocated for a larger ratio.
   constexpr size_t kMostPacked = 64;
   uint32_t size = 0;
   if (bytes.substr(0, kGzipMagic.size()) != kGzipMagic || bytes.size() < sizeof(size)) {
@@ -226,7 +229,8 @@ IdxArray parse_idx(std::string_view bytes, const std::string& path, size_t num_d
   IdxArray array;
   array.dims = read_header(reader, path, num_dims);
   const auto total = static_cast<size_t>(product(path, array.dims));
-  // A file that promises more than it can hold ends before it takes memory.
+  // If a file cannot contain as many bytes as its header declares, no memory is
+  // allocated for them, and reading ends with an error.
   const bool may_hold = total <= reader.most_bytes();
   if (may_hold) {
     check_memory(path, total);
@@ -271,7 +275,7 @@ void write_idx(const std::string& path, const IdxArray& array) {
   }
   const bool compress = path.size() > 3 && path.substr(path.size() - 3) == ".gz";
   replace_file(path, [&](int fd) {
-    // 'T' writes through without compressing; level 1 is noticeably faster than others.
+    // 'T' writes without compression. Level 1 is noticeably faster than other levels.
     gzFile file = gzdopen(dup(fd), compress ? "wb1" : "wbT");
     TANDEM_CHECK(file != nullptr, "gzdopen failed");
     const bool written =

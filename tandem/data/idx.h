@@ -17,14 +17,15 @@ struct IdxArray {
 
 /// Reads an IDX file of unsigned bytes, gzip or plain.
 ///
-/// Throws DataError with the file if it is missing, not IDX, not of bytes, not of
-/// `num_dims` dimensions, shorter or longer than its header declares, a damaged gzip,
-/// or a gzip followed by other bytes. Memory grows with the data found, not with the
-/// size in the header. If the header declares more than half of the free memory, throws
-/// ConfigError before it allocates memory.
+/// Throws DataError with the path if the file is missing, is not an IDX file of bytes,
+/// or does not have `num_dims` dimensions. Also throws it if the file is shorter or
+/// longer than its header declares, or is a damaged gzip or a gzip followed by other
+/// bytes. Allocated memory grows with the data in the file, not with the size in the
+/// header. If the header declares more than half of the free memory, throws ConfigError
+/// before allocating memory.
 IdxArray read_idx(const std::string& path, size_t num_dims);
 
-/// Parses a file's bytes; `name` is for the messages.
+/// Parses a file's bytes, as read_idx(); `name` is for the messages.
 IdxArray parse_idx(std::string_view bytes, const std::string& name, size_t num_dims);
 
 /// Writes an IDX file atomically (files.h), compressed if `path` ends in ".gz".

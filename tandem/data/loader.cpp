@@ -16,11 +16,11 @@ namespace tandem {
 
 namespace {
 
-// Shuffled images lie in random places: a loop that only reads them spends three
-// quarters of its time waiting for memory.
+// Number of images to prefetch. Shuffled images have random addresses, so without
+// prefetching a loop spends three quarters of its time waiting for memory.
 constexpr int64_t kImagesAhead = 4;
 
-// The least number of pixels that a thread takes.
+// Minimum number of pixels for a thread.
 constexpr int64_t kPixelsOfAThread = 131'072;
 
 void prefetch(const uint8_t* data, int64_t bytes) {
@@ -30,7 +30,7 @@ void prefetch(const uint8_t* data, int64_t bytes) {
   }
 }
 
-// A view costs an allocation; a full batch needs none.
+// Returns the first rows. A full batch needs no view, whose allocation takes time.
 at::Tensor first_rows(const at::Tensor& rows, int64_t count) {
   return count == rows.size(0) ? rows : rows.narrow(0, 0, count);
 }
@@ -61,9 +61,9 @@ void check(const LoaderOptions& options, const SamplerOptions& sampler) {
   }
 }
 
-// How many samples a micro-batch can have.
+// Returns the largest number of samples in a micro-batch.
 int64_t most_samples(const LoaderOptions& options, const SamplerOptions& sampler) {
-  // The first shard's chunk is the largest, of whatever is divided.
+  // The chunk of the first shard is always the largest.
   const int64_t chunk = chunk_of(sampler.batch, sampler.num_shards, 0).count;
   return sampler.batch > 0 ? (chunk + options.micro_batches - 1) / options.micro_batches
                            : options.batch_size;
@@ -85,8 +85,9 @@ Loader::Loader(
       normalise_(options.mean, options.std) {
   check(options, sampler);
   sampler_.size = dataset.size;
-  // What the data can fill: the size asked for may be far larger. Of a batch that is
-  // divided, a shard may get more behind seek() than from the beginning.
+  // Largest number of samples that the data can fill, since batch_size may be far
+  // larger. If batches are divided, a shard may get more samples after a seek() than
+  // from the start of the epoch.
   const int64_t whole = std::min(sampler_.batch, sampler_.size);
   const int64_t most = std::max(
       {int64_t{1}, shard_size(sampler_),
@@ -186,7 +187,7 @@ bool Loader::next(Batch& batch) {
     }
     return false;
   }
-  // The step's samples are dealt to its micro-batches in turn.
+  // The samples of a step are distributed to its micro-batches round-robin.
   const int64_t first = step_ * samples_per_step() + micro_;
   const int64_t stride = options_.micro_batches;
   const int64_t count =
@@ -210,7 +211,8 @@ bool Loader::next(Batch& batch) {
 }
 
 bool Loader::has_micro_batch() const {
-  // With empty batches as many as the first shard, which has the most samples.
+  // With empty_batches, every shard has as many batches as the first shard, which has
+  // the most samples.
   const int64_t samples =
       options_.empty_batches
           ? (global_count() + sampler_.num_shards - 1) / sampler_.num_shards
@@ -270,8 +272,8 @@ void Loader::gather(const int64_t* indices, int64_t count, float* out) const {
   const int64_t image_bytes = dataset_.image_bytes();
   const int64_t first = dataset_.first_held;
   const int64_t pad = options_.pad;
-  // Without a border a plane is one long row: each end of a row costs a branch that the
-  // CPU mispredicts.
+  // Without padding, a plane is processed as one long row, because the CPU mispredicts
+  // a branch at the end of each row.
   const int64_t rows = pad == 0 ? 1 : dataset_.height;
   const int64_t columns = pad == 0 ? dataset_.height * dataset_.width : dataset_.width;
   const int64_t out_width = dataset_.width + 2 * pad;

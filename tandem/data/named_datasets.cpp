@@ -1,4 +1,4 @@
-// The data sets that have a name, and where their files are.
+// The data sets that have a name, and the folders of their files.
 
 #include "tandem/data/named_datasets.h"
 
@@ -18,28 +18,28 @@ namespace {
 
 constexpr int64_t kDigitsTrain = 60'000;
 constexpr int64_t kDigitsTest = 10'000;
-// All of them have as many.
+// Number of classes of every named data set.
 constexpr int64_t kMostClasses = 10;
-// When it is there, the other three are.
+// Last of the four files of digits to appear, so the other three exist if it exists.
 constexpr const char* kLastDigitsFile = "t10k-labels-idx1-ubyte";
-// Part of the cache's path: a new drawing gets a new folder.
+// Folder of the digits in the cache. If draw_digits() changes, change this name.
 constexpr const char* kDigitsVersion = "digits-1";
 
 const std::vector<std::string> kIdxFiles = {
     "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte"};
 
-// A data set whose files somebody has to bring.
+// A data set whose files the user has to provide.
 struct FileSet {
   const char* name;
-  // What messages call it.
+  // Name in messages.
   const char* title;
   const char* help;
   std::vector<std::string> files;
-  // Each file may be there with this behind its name instead.
+  // Suffix that the name of each file may also have, or "".
   const char* ending;
   DatasetSplits (*load)(const std::string& folder);
-  // Empty: those that `load` gives them.
+  // Names of the classes; empty: the names from `load`.
   std::vector<std::string> class_names;
 };
 
@@ -92,7 +92,7 @@ bool has_file(const std::string& folder, const FileSet& set, const std::string& 
   return file_exists(path) || file_exists(path + set.ending);
 }
 
-// The first file that the folder lacks, or "".
+// Returns the first file that is missing in the folder, or "".
 std::string missing_file(const std::string& folder, const FileSet& set) {
   for (const auto& file : set.files) {
     if (!has_file(folder, set, file)) {
@@ -115,7 +115,7 @@ std::string missing_file(const std::string& folder, const FileSet& set) {
     }
   }
   if (folders.empty()) {
-    // Says what to set.
+    // Throws ConfigError with the variables to set.
     cache_directory();
   }
   throw DataError(
@@ -181,7 +181,7 @@ std::vector<std::string> dataset_folders(const std::string& name) {
   std::vector<std::string> folders;
   if (const auto root = get_env("TANDEM_DATA"); root && !root->empty()) {
     folders.push_back(*root + "/" + name);
-    // There others' files would have the same names.
+    // Only for mnist, because the files of other data sets have the same names.
     if (name == "mnist") {
       folders.push_back(*root);
     }

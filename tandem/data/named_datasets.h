@@ -5,18 +5,18 @@
 
 namespace tandem {
 
-/// Returns the folders in which `--data NAME` looks for a data set's files, in this
-/// order: $TANDEM_DATA/NAME, for mnist also $TANDEM_DATA, and NAME in the cache, if
-/// there is a cache.
+/// Returns the folders in which `--data NAME` searches for a data set's files, in this
+/// order: $TANDEM_DATA/NAME, for mnist also $TANDEM_DATA, and NAME in
+/// cache_directory(), if there is a cache directory.
 std::vector<std::string> dataset_folders(const std::string& name);
 
-/// Returns the first of these folders that contains all files of the data set, with any
-/// content. Returns "" if there is none, or if no data set of that name consists of
-/// files.
+/// Returns the first folder of dataset_folders(name) that contains all files of the
+/// data set; does not check their content. Returns "" if there is no such folder, or no
+/// data set of that name that consists of files.
 std::string find_dataset(const std::string& name);
 
-/// Returns whether `--data NAME` would fail because files are missing. False for a
-/// folder, and for digits, which are drawn.
+/// Returns whether `--data NAME` would fail because files are missing. Returns false
+/// for the path of a folder, and for digits, which tandem draws.
 bool dataset_is_missing(const std::string& name);
 
 }  // namespace tandem

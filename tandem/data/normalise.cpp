@@ -16,11 +16,11 @@ using Factors = Normaliser::Factors;
 
 #if defined(TANDEM_HAS_SIMD)
 
-// Both compute a quotient without a division, from an estimate and the remainder that
-// it leaves, which a fused multiply-add gives exactly (P. Markstein, 1990). For nearly
-// all divisors that is the rounded quotient; the constructor checks. The last block of
-// a row overlaps the one before: computing some values twice is cheaper than some one
-// by one.
+// The two divide() functions compute a quotient without a division, from an estimate
+// and its remainder. A fused multiply-add gives the exact remainder (P. Markstein,
+// 1990). For nearly all divisors the result is the correctly rounded quotient;
+// Normaliser's constructor checks that. The last block of a row overlaps the previous
+// block, because computing some values twice is faster than computing single values.
 
 __attribute__((target("avx512f"))) TANDEM_ALWAYS_INLINE __m512
 divide(__m512 value, __m512 divisor, __m512 inverse) {
@@ -31,7 +31,7 @@ divide(__m512 value, __m512 divisor, __m512 inverse) {
 __attribute__((target("avx512f"))) void row_avx512(
     const uint8_t* from, int64_t count, const Factors& factors, float* to) {
   constexpr int64_t kBlock = 16;
-  // GCC 12 mistakes the forms without a mask for uses of an uninitialised value.
+  // GCC 12 warns that the functions without a mask use an uninitialized value.
   constexpr __mmask16 kAll = 0xffff;
   const __m512 white = _mm512_set1_ps(255);
   const __m512 inverse_white = _mm512_set1_ps(factors.inverse_255);
@@ -73,7 +73,7 @@ __attribute__((target("avx2,fma"))) void row_avx2(
 
 #endif
 
-// Whether it gives the bits of the table for every value of a pixel.
+// Returns whether `row` gives the bits of the table for every value of a pixel.
 bool is_exact(
     Normaliser::RowFunction row, const Factors& factors,
     const std::array<float, 256>& table) {

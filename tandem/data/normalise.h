@@ -13,15 +13,15 @@ class Normaliser {
   /// Selects the fastest function for this CPU.
   Normaliser(double mean, double std);
 
-  /// Returns the number for a pixel of value p.
+  /// Returns the normalized value of a pixel p.
   float operator()(uint8_t p) const {
     return table_[p];
   }
 
-  /// Converts `from[i]` to `to[i]`, for i in [0, count).
+  /// Normalizes the pixels `from[i]` and writes them to `to[i]`, for i in [0, count).
   void row(const uint8_t* from, int64_t count, float* to) const;
 
-  /// Length of the shortest row that is computed instead of looked up in the table.
+  /// Length of the shortest row whose values are computed instead of read from a table.
   static constexpr int64_t kShortest = 16;
 
   /// Constants of the conversion.
@@ -38,10 +38,11 @@ class Normaliser {
   /// Returns the functions that this CPU can run, fastest first.
   static std::vector<RowFunction> row_functions();
 
-  /// Uses the given function; null: only the table.
+  /// Uses the given function, or only the table if `function` is null.
   Normaliser(double mean, double std, RowFunction function);
 
-  /// Returns whether the function gives the table's bits and is therefore used.
+  /// Returns whether row() uses a function. It does if there is a function whose
+  /// results have the bits of the table.
   bool computes() const {
     return row_ != nullptr;
   }

@@ -31,7 +31,7 @@ namespace tandem {
 namespace {
 
 constexpr const char* kVariable = "TANDEM_PREPARED_DATA";
-// Set when everything is written: memory without these seals is incomplete.
+// Seals of complete memory. The child sets them after it has written all data.
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr size_t kPageBytes = 4096;
 
@@ -45,7 +45,8 @@ size_t whole_pages(size_t bytes) {
 
 // --- in the child ---
 
-// A line per value; the samples follow in whole pages, as read_split() takes them.
+// Writes the description of a data set for read_description(): lines with its name,
+// hashes, sizes and class names.
 void describe(const Dataset& split, std::ostream& out) {
   const DataHashes hashes = hashes_of(split);
   out << split.name << '\n'
@@ -79,7 +80,8 @@ void write_splits(int fd, const std::string& key, const DatasetSplits& splits) {
   }
 }
 
-// Reports no errors: the ranks will meet them and report them.
+// Runs in the child process. Reports no errors, because the ranks then read the files
+// and report the same errors.
 [[noreturn]] void read_for_others(
     int memory, pid_t parent, const std::string& name_or_folder, int64_t limit,
     const Deadline& deadline) {
@@ -105,7 +107,8 @@ struct Offer {
   pid_t child = -1;
 };
 
-// Descriptors that are something else by now are not ours to touch.
+// Returns the child and the descriptors in the environment variable, and removes the
+// variable. Returns nullopt if the descriptors belong to other files by now.
 std::optional<Offer> take_offer() {
   const auto text = get_env(kVariable);
   unsetenv(kVariable);
@@ -121,7 +124,7 @@ std::optional<Offer> take_offer() {
   return offer;
 }
 
-// The child closes its end when it is done, and whatever else ends it.
+// Waits until the child has ended, which closes its end of the pipe.
 void wait_for_child(
     const Offer& offer, const std::string& name, const Deadline& deadline) {
   pollfd entry{offer.done, POLLIN, 0};
@@ -140,12 +143,14 @@ void wait_for_child(
     }
   }
   close(offer.done);
-  // It is our child where the process that started it has become us (exec).
+  // Reaps the child if it is a child of this process, which may have replaced the
+  // process that started it (exec).
   waitpid(offer.child, nullptr, 0);
 }
 
-// Private, because older kernels map sealed memory in no other way; the pages are
-// the same for all as long as nobody writes.
+// Maps the memory, or returns no bytes if the memory is incomplete. The mapping is
+// private, because older kernels do not allow a shared mapping of sealed memory.
+// Processes share the pages nevertheless, because no process writes to them.
 Bytes map_memory(int memory) {
   struct stat status {};
   const int seals = fcntl(memory, F_GET_SEALS);
@@ -163,7 +168,8 @@ Bytes map_memory(int memory) {
   return {data, size};
 }
 
-// Whether no factor is negative and their product, from the front on, never more.
+// Returns whether no factor is negative and no product of the first factors is greater
+// than `most`.
 bool fits(std::initializer_list<int64_t> factors, size_t most) {
   size_t all = 1;
   for (const int64_t factor : factors) {
@@ -175,7 +181,8 @@ bool fits(std::initializer_list<int64_t> factors, size_t most) {
   return true;
 }
 
-// Takes nothing for granted: whoever has set the variable has written it.
+// Reads a description of describe(). Checks all values, because any process may have
+// set the environment variable.
 std::optional<Dataset> read_description(std::istream& in, size_t most) {
   Dataset split;
   std::getline(in, split.name);
@@ -184,7 +191,7 @@ std::optional<Dataset> read_description(std::istream& in, size_t most) {
   in >> split.hashes.images >> split.hashes.labels >> split.size >> split.channels >>
       split.height >> split.width >> split.num_classes >> num_names;
   in.ignore();
-  // Without samples, an image by itself.
+  // The first fits() checks the size of an image even if there are no samples.
   if (!in || num_names > most ||
       !fits({split.channels, split.height, split.width}, most) ||
       !fits({split.size, split.channels, split.height, split.width}, most)) {
@@ -196,7 +203,8 @@ std::optional<Dataset> read_description(std::istream& in, size_t most) {
   return in ? std::optional(split) : std::nullopt;
 }
 
-// The next `bytes` bytes; moves `offset` past them. False where they are not there.
+// Sets `taken` to the next `bytes` bytes of `all`, and moves `offset` to the next page
+// after them. Returns false if there are not enough bytes.
 bool take_pages(const Bytes& all, size_t& offset, int64_t bytes, Bytes& taken) {
   const auto size = static_cast<size_t>(bytes);
   if (offset > all.size() || size > all.size() - offset) {
@@ -255,7 +263,7 @@ DataReader::DataReader(
   if (name_or_folder.find('\n') != std::string::npos || pipe2(ends, O_CLOEXEC) != 0) {
     return;
   }
-  // Workers inherit both; the other end of the pipe is the child's alone.
+  // Workers inherit done_ and memory_. Only the child has the other end of the pipe.
   done_ = fcntl(ends[0], F_DUPFD, 0);
   close(ends[0]);
   memory_ = memfd_create("tandem-data", MFD_ALLOW_SEALING);

@@ -12,26 +12,30 @@ namespace tandem {
 
 /// Reads a data set once for all workers of this host, while they start.
 ///
-/// A child process decompresses and hashes the files, into anonymous memory that
-/// workers inherit and map; loading LibTorch takes the workers longer. An environment
-/// variable passes its place to workers. If anything fails, a worker finds no data and
-/// reads the files itself, so ranks report errors as if this class did not exist.
+/// A child process decompresses and hashes the files. It writes the data to anonymous
+/// memory that workers inherit and map, while the workers load LibTorch, which takes
+/// longer. An environment variable passes the descriptor of the memory to workers. If
+/// an error occurs, a worker finds no data and reads the files, so ranks report errors
+/// as if this class did not exist.
 ///
-/// Create the object while there are no other threads, since it forks. An exec may drop
-/// it: the child then ends alone, at the latest with the process that started it.
+/// Construct the object while there are no other threads, because it forks. If the
+/// process calls exec, the destructor does not run. The child then ends when it has
+/// read the data, at the latest with the process that started it.
 class DataReader {
  public:
-  /// Starts the child. `name_or_folder` and `limit` as in load_dataset(); `timeout` is
-  /// the longest time that other processes may lock the files.
+  /// Starts the child. `name_or_folder` and `limit` have the same meaning as in
+  /// load_dataset(). `timeout` is the longest time for which the child waits for a lock
+  /// on the files.
   DataReader(
       const std::string& name_or_folder, int64_t limit,
       std::chrono::milliseconds timeout = std::chrono::minutes(5));
-  /// Ends and reaps the child. Memory that workers have mapped stays.
+  /// Kills and reaps the child. Memory that workers have mapped remains valid.
   ~DataReader();
   DataReader(const DataReader&) = delete;
   DataReader& operator=(const DataReader&) = delete;
 
-  /// Returns variables for the environment of workers, none if there is no child.
+  /// Returns the variables to add to the environment of workers, none if there is no
+  /// child.
   Variables variables() const;
 
  private:
@@ -41,12 +45,13 @@ class DataReader {
   pid_t child_ = -1;
 };
 
-/// Loads a data set as load_dataset(). If a DataReader prepared it for this process,
-/// waits for its child and maps its memory instead of reading files. The first call
-/// uses up the variable. `hashes` are always set; the child computes them for all
-/// ranks.
+/// Loads a data set like load_dataset(). If a DataReader prepares the data for this
+/// process, waits for its child and maps the memory instead of reading files. Only the
+/// first call does so, because it removes the environment variable. `hashes` are always
+/// set.
 ///
-/// Throws DataError if the child has not ended by `deadline`, and as load_dataset().
+/// Throws as load_dataset(). Also throws DataError if the child has not ended by
+/// `deadline`.
 DatasetSplits load_prepared_dataset(
     const std::string& name_or_folder, int64_t limit = 0,
     const Deadline& deadline = Deadline(std::chrono::minutes(5)));

@@ -80,7 +80,7 @@ std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch) {
   return order;
 }
 
-// Of a whole batch that is divided, or of one of `count` samples.
+// Returns this shard's part of a divided batch of `count` samples.
 Chunk own_chunk(const SamplerOptions& options, int64_t count) {
   return chunk_of(count, options.num_shards, options.shard);
 }
@@ -89,7 +89,7 @@ int64_t divided_position(const SamplerOptions& options, int64_t place) {
   const int64_t left = samples_left(options);
   const int64_t whole_batches = left / options.batch;
   const int64_t each = own_chunk(options, options.batch).count;
-  // A shard may have samples of the last batch only.
+  // A shard may have no samples in whole batches, but some in the last batch.
   const int64_t batch =
       each == 0 ? whole_batches : std::min(place / each, whole_batches);
   const int64_t count = std::min(options.batch, left - batch * options.batch);

@@ -8,8 +8,8 @@ namespace {
 
 struct Style {
   int digit;
-  // "x y" in a box of 100 x 100, y down; a smooth curve passes through the
-  // points. A repeated point is a corner, a slash lifts the pen.
+  // Points "x y" in a box of 100 x 100; the y axis points down. A smooth curve passes
+  // through the points. A repeated point is a corner, and a slash lifts the pen.
   std::string_view path;
 };
 

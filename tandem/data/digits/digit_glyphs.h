@@ -3,11 +3,12 @@
 #include <array>
 #include <vector>
 
-// Shapes of the ten digits, from which draw_digits() starts.
+// Shapes of the ten digits, which draw_digits() distorts.
 
 namespace tandem::digits {
 
-/// A point of a glyph, in a box of 100 x 100 with y down, or of a drawing, in pixels.
+/// A point of a glyph, in a box of 100 x 100, or of a drawing, in pixels. The y axis
+/// points down.
 struct Point {
   double x;
   double y;
@@ -28,13 +29,13 @@ struct Point {
 
 /// Points of a smooth curve; a repeated point is a corner.
 using Stroke = std::vector<Point>;
-/// Strokes of a digit; the pen is lifted between them.
+/// Strokes of a digit, with the pen lifted between two strokes.
 using Glyph = std::vector<Stroke>;
 
-/// Styles of each digit.
+/// Glyphs of each digit, one for each style of writing it.
 using Alphabet = std::array<std::vector<Glyph>, 10>;
 
-/// Returns the styles of all digits.
+/// Returns the glyphs of all digits.
 Alphabet make_alphabet();
 
 }  // namespace tandem::digits
