@@ -35,7 +35,7 @@ void check_texts(const RunConfig& config) {
       continue;
     }
     const std::string text = field.text(config);
-    // Recipes and checkpoints hold UTF-8 only.
+    // Recipes and checkpoints can contain only UTF-8.
     if (!is_utf8(text)) {
       throw ConfigError(
           "[config] " + field.name + " is not UTF-8, expected UTF-8; change " +
@@ -54,7 +54,8 @@ void check_loss(const ModelSettings& model) {
         "here is a class; use --loss auto, cross_entropy, nll or "
         "softmax_cross_entropy");
   }
-  // PyTorch accepts any numbers as log-probabilities; such a loss falls without limit.
+  // PyTorch accepts any numbers as log-probabilities, but the loss then falls without
+  // limit.
   if (model.loss == LossKind::nll && model.kind != ModelKind::custom &&
       row_of(model.kind).loss != LossKind::nll) {
     throw ConfigError(fmt::format(
@@ -65,7 +66,8 @@ void check_loss(const ModelSettings& model) {
   }
 }
 
-// A step with overflow can be skipped only if every rank sees all gradients.
+// Checks that the strategy supports loss_scale and stages. A step with overflow can be
+// skipped only if every rank gets all gradients.
 void check_strategy(const RunConfig& config) {
   const auto& strategy = config.strategy;
   if (config.exec.loss_scale != ExecOptions::kNoScale &&
@@ -84,7 +86,8 @@ void check_strategy(const RunConfig& config) {
   }
 }
 
-// With divide_batch every sample is used once, and ranks get chunks of one order.
+// Checks that no setting contradicts divide_batch, which uses every sample once and
+// gives each rank chunks of one order of samples.
 void check_divided_batch(const RunConfig& config) {
   if (!config.training.divide_batch) {
     return;

@@ -20,11 +20,11 @@ std::string with(std::string text, char from, char to) {
   return text;
 }
 
-// Returns a part of its owner.
+// Function that returns a part of its owner.
 template <typename Owner, typename Part>
 using PartOf = std::function<Part&(Owner&)>;
 
-// Adds further properties to a field, in describe().
+// Result of Table::add(), with which describe() adds further properties to a field.
 template <typename Owner, typename Part>
 class Row {
  public:
@@ -49,7 +49,7 @@ class Row {
       return assign(config, std::to_string(static_cast<int64_t>(value)));
     };
     const std::string name = word;
-    // The number that a word stands for is not accepted as a number.
+    // The number that the word stands for is not accepted as a number.
     field_.assign = [=](Owner& config, const std::string& given) {
       return given == name ? set_number(config)
                            : assign(config, given) && number(config) != value;
@@ -59,7 +59,7 @@ class Row {
     };
     return *this;
   }
-  // Only these values of `setting`, which is `member`, use the field.
+  // The field has an effect only with these values of `setting`, which is in `member`.
   template <typename E>
   Row& needs(const char* setting, E Part::*member, const std::vector<E>& wanted) {
     field_.needs = setting;
@@ -74,7 +74,8 @@ class Row {
     };
     return *this;
   }
-  // For help only: unlike with needs(), the field may be set when it has no effect.
+  // Sets a text for help only. Unlike with needs(), the field may be set when it has no
+  // effect.
   Row& of(const std::string& what) {
     field_.of = what;
     return *this;
@@ -107,7 +108,7 @@ class Row {
     field_.other_flags.assign(flags.begin(), flags.end());
     return *this;
   }
-  // Keeps the former key and flag.
+  // Also accepts a former key and its flag.
   Row& formerly(const char* name) {
     field_.old_name = name;
     field_.other_flags.push_back("--" + with(name, '_', '-'));
@@ -166,7 +167,8 @@ std::optional<Value> value_of(const std::string& text) {
   }
 }
 
-// Sets the functions of a field. `at` returns the value of its owner.
+// Sets type, functions and words of a field. `at` returns a reference to the field's
+// value in an owner.
 template <typename Value, typename Owner, typename At>
 void give_access(FieldOf<Owner>& field, At at) {
   field.type = type_of<Value>();
@@ -201,7 +203,7 @@ void give_access(FieldOf<Owner>& field, At at) {
   }
 }
 
-// The argument of describe() of one part.
+// Argument of describe() of one part.
 template <typename Owner, typename Part>
 class Table {
  public:
@@ -292,7 +294,7 @@ bool is_word(const FieldBase& field, const std::string& text) {
   });
 }
 
-// "1 to 4096 or auto".
+// Returns the range of a number for messages, such as "1 to 4096 or auto".
 std::string range_of(const FieldBase& field) {
   std::string text = fmt::format("{} to {}", field.least, field.most);
   for (size_t i = 0; i < field.words.size(); ++i) {

@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-/// A setting in recipes, flags, help and checks. It is made by describe() of the struct
-/// that holds the value.
+/// A setting, as recipes, flags, help and checks use it. describe() of the struct that
+/// contains the value creates it.
 struct FieldBase {
   enum class Type { text, whole, real, boolean, choice };
   // A value of a choice, or a word in place of a number.
@@ -23,9 +23,9 @@ struct FieldBase {
   // Recipe key; the flag has dashes instead of underscores.
   std::string name;
   Type type = Type::text;
-  // In the order of help.
+  // Words, in the order of help texts.
   std::vector<Word> words;
-  // Help lists the words after all settings.
+  // True: help lists the words after all settings.
   bool words_at_the_end = false;
 
   // Range of a number, limits included.
@@ -34,35 +34,38 @@ struct FieldBase {
   // Number outside the range that stands for the optimizer's default.
   std::optional<double> unset;
 
-  // Values that use the setting, such as "sgd"; "": all.
+  // Text for help: values with which the setting has an effect, such as "sgd"; "": all
+  // values.
   std::string of;
-  // Setting with these values, such as "optimizer"; "": the setting is always used.
+  // Name of the setting with these values, such as "optimizer"; "": no setting is
+  // checked.
   std::string needs;
 
   ResumeRule kept = ResumeRule::no;
-  // The value may differ between hosts.
+  // True if the value may differ between hosts.
   bool local = false;
-  // The value belongs to one start of a run, not to the run.
+  // True if the value belongs to one start of a run, not to the whole run.
   bool of_one_start = false;
-  // The value is a template (line_format.h).
+  // True if the value is a template (line_format.h).
   bool line_template = false;
   // Further flags, such as "--micro-batches".
   std::vector<std::string> other_flags;
-  // Former recipe key, which is still read; "" for none.
+  // Former recipe key, which is still accepted; "" for none.
   std::string old_name;
 
-  // Regular expression of all values, for choices with values that are no word.
+  // Regular expression that matches all values, for choices with values that are not in
+  // `words`; "" for none.
   std::string pattern;
   // Advice in the error about an unknown value of a choice; "" for none.
   std::string alternative;
 
-  // The description that describe() passes.
+  // Description of the setting, for help.
   std::string what;
 
   /// Returns the flag, such as "--batch-size".
   std::string flag() const;
-  /// Returns the help text: description, the values that use the setting, and its
-  /// words.
+  /// Returns the help text: description, values with which the setting has an effect,
+  /// and words.
   std::string help() const;
   bool is_number() const {
     return type == Type::whole || type == Type::real;
@@ -72,13 +75,13 @@ struct FieldBase {
 /// A setting with access to its value in an Owner: RunConfig or one of its structs.
 template <typename Owner>
 struct FieldOf : FieldBase {
-  // Returns whether the value of `needs` uses the setting; empty: always.
+  // Returns whether the setting has an effect with the value of `needs`; empty: always.
   std::function<bool(const Owner&)> has_meaning;
   // Returns the value as text without quotes.
   std::function<std::string(const Owner&)> text;
   // Returns the value of a number, or the number that its word stands for.
   std::function<double(const Owner&)> number;
-  // Sets the value from text; returns false if the text is not of the type.
+  // Sets the value from text. Returns false if the text is not of the setting's type.
   std::function<bool(Owner&, const std::string&)> assign;
   std::function<void(Owner& to, const Owner& from)> copy;
 };
@@ -89,22 +92,24 @@ using Field = FieldOf<RunConfig>;
 const std::vector<Field>& config_fields();
 
 /// Returns the setting with a name or former name, with dashes or underscores. Throws
-/// ConfigError with the nearest name; `where` is its source, such as "recipe.toml:3".
+/// ConfigError with the most similar name. `where` is the place of the name, for the
+/// message, such as "recipe.toml:3".
 const Field& find_field(const std::string& name, const std::string& where);
 
-/// Sets a field from text. Throws ConfigError if the text is not a value of the field.
+/// Sets a field from text. Throws ConfigError with `where` if the text is not a value
+/// of the field.
 void set_field(
     RunConfig& config, const Field& field, const std::string& text,
     const std::string& where);
 
-/// Returns the value in the form of a recipe.
+/// Returns the value of a field as a recipe contains it.
 std::string to_toml(const RunConfig& config, const Field& field);
 
-/// Checks ranges of numbers, and that no setting is set that the values of other
-/// settings do not use. Throws ConfigError.
+/// Throws ConfigError if a number is out of range, or if a setting is set that has no
+/// effect with the values of other settings.
 void check_fields(const RunConfig& config);
 
-/// Checks one struct in the same way: OptimizerOptions, LrScheduleOptions or
+/// Checks one struct like check_fields(): OptimizerOptions, LrScheduleOptions or
 /// StrategyOptions.
 template <typename Options>
 void check_options(const Options& options);

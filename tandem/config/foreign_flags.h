@@ -5,7 +5,7 @@
 namespace tandem {
 
 /// Returns advice for a setting of other tools that tandem does not have, such as ";
-/// use lr" for "learning_rate"; "" for other names. `name`: a recipe key or a flag,
+/// use lr" for "learning_rate"; "" for other names. `name` is a recipe key or a flag,
 /// with dashes or underscores.
 std::string advice_on(const std::string& name);
 

@@ -12,7 +12,8 @@ namespace tandem {
 
 namespace {
 
-// fmt would replace "{}" and "{3}" by the first and the fourth of the values.
+// Throws for braces without a name, because fmt would replace "{}" and "{3}" with the
+// first and the fourth value.
 void refuse_places_without_name(const std::string& pattern) {
   for (size_t at = pattern.find('{'); at < pattern.size();
        at = pattern.find('{', at + 1)) {
@@ -36,7 +37,8 @@ std::string duration_text(double seconds) {
          (micros % 1'000'000 == 0 ? "" : fmt::format(".{:06}", micros % 1'000'000));
 }
 
-// A number in a template.
+// A number that is formatted as by Python's print() if the template has no
+// specification for it.
 struct Real {
   double value;
 };

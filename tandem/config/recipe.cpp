@@ -20,7 +20,7 @@ constexpr int64_t kFormatVersion = 1;
 constexpr size_t kMostRecipeBytes = 1 << 16;
 
 std::string text_of(const toml::node& node) {
-  // To print an array, toml++ 3.3 casts infinity to a length, which is undefined.
+  // toml++ 3.3 would cast infinity to a length to print an array, which is undefined.
   if (node.is_array() || node.is_table()) {
     return node.is_array() ? "an array" : "a table";
   }
@@ -38,7 +38,7 @@ std::string text_of(const toml::node& node) {
 void check_type(const Field& field, const toml::node& node, const std::string& where) {
   const bool has_text =
       field.type == Field::Type::text || field.type == Field::Type::choice;
-  // A number with words may be in quotes.
+  // A field of numbers and words accepts values with and without quotes.
   const bool either = field.is_number() && !field.words.empty();
   if (has_text != node.is_string() && !either) {
     throw ConfigError(
@@ -48,7 +48,7 @@ void check_type(const Field& field, const toml::node& node, const std::string& w
 }
 
 void check_version(const toml::node& node, const std::string& where) {
-  // The inexact value() casts 1e300 to int64, which is undefined.
+  // value_exact(), because value() would cast 1e300 to int64, which is undefined.
   if (const auto version = node.value_exact<int64_t>(); version != kFormatVersion) {
     throw ConfigError(
         "[config] " + where + ": format_version is " + text_of(node) + ", expected " +
@@ -56,7 +56,7 @@ void check_version(const toml::node& node, const std::string& where) {
   }
 }
 
-// Recipes that were renamed. Old names keep working.
+// Recipes that were renamed. Their old names remain valid.
 struct RenamedRecipe {
   const char* before;
   const char* now;
@@ -111,7 +111,7 @@ void apply_base(
   apply(config, base, seen);
 }
 
-// [launch] has one key: with = "mpirun".
+// Applies the table [launch], which has one key, such as with = "mpirun".
 void apply_launch(RunConfig& config, const toml::node& node, const std::string& path) {
   const auto* table = node.as_table();
   if (table == nullptr) {
@@ -132,13 +132,15 @@ void apply_launch(RunConfig& config, const toml::node& node, const std::string& 
   }
 }
 
-// Keys that are read elsewhere. "document" is the old name of "tutorial".
+// Returns whether a key is not a setting, but is read by other functions. "document" is
+// the old name of "tutorial".
 bool is_no_setting(const std::string& name) {
   return name == "base" || name == "description" || name == "document" ||
          name == "tutorial" || name == "without_gpu";
 }
 
-// Recipes of other tools have settings in sections.
+// Throws ConfigError for a table that is not a setting. Recipes of other tools have
+// settings in tables.
 void refuse_section(
     const std::string& name, const toml::node& node, const std::string& where) {
   const auto& fields = config_fields();
@@ -184,7 +186,7 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
   }
 }
 
-// Returns advice if the line is like: model = net
+// Returns advice if the line has a text without quotes, such as: model = net
 std::string quotes_missing_in(const std::string& content, uint32_t line) {
   // std::regex recurses, so a long line could exhaust the stack.
   constexpr size_t kLongest = 200;

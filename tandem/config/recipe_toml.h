@@ -7,18 +7,18 @@
 
 namespace tandem {
 
-// Only for sources that read recipes, since it needs toml++.
+// Include this header only in sources that read recipes, because it includes toml++.
 
-/// Parses the text of a file. Throws ConfigError with `name` and line if it is not
-/// TOML. The recursion of the parser grows with the number of dots in a key, so texts
-/// must be small.
+/// Parses the text of a file. Throws ConfigError with `name` and the line if the text
+/// is not TOML. The recursion of the parser grows with the number of dots in a key, so
+/// the text must be short.
 toml::table parse_toml(std::string_view text, const std::string& name);
 
 /// Reads a recipe. Throws DataError if the file cannot be read, ConfigError with file
 /// and line if it is not TOML.
 toml::table parse_recipe(const std::string& path);
 
-/// Returns file and line, such as "recipe.toml:3".
+/// Returns the file and line of a node, such as "recipe.toml:3".
 std::string at_line(const std::string& path, const toml::node& node);
 
 }  // namespace tandem

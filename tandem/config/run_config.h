@@ -15,10 +15,10 @@
 
 namespace tandem {
 
-/// All settings of a training run, in the structs that its parts use. Name, range and
-/// meaning of a setting are written once, in describe() of its struct, from which
-/// fields.h makes recipes, flags, help and checks. It needs no LibTorch, so the thin
-/// program uses it too.
+/// All settings of a training run, in the structs that parts of tandem use. describe()
+/// of each struct defines name, range and help of its settings. fields.h derives
+/// recipes, flags, help and checks from these definitions. This header does not need
+/// LibTorch, so `tandem`, which does not link LibTorch, can include it.
 struct RunConfig {
   // Name of the run in tables and reports.
   std::string name = "run";
@@ -33,7 +33,8 @@ struct RunConfig {
   RankOptions ranks;
   OutputOptions output;
 
-  /// Returns ranks.nproc, or the number of usable CPUs.
+  /// Returns the number of ranks on this host: ranks.nproc, or the number of usable
+  /// CPUs if nproc is kPerCpu.
   int num_ranks_here() const;
   /// Returns whether mpirun has to start the ranks.
   bool needs_mpirun() const;
@@ -43,19 +44,19 @@ struct RunConfig {
 [[nodiscard]] std::string to_toml(const RunConfig& config);
 
 /// Checks all settings. Throws ConfigError for a number out of range, a setting that
-/// the other settings do not use, or settings that contradict each other.
+/// has no effect with the other settings, or settings that contradict each other.
 void check(const RunConfig& config);
 
 /// Reads a recipe (TOML) into `config`. Settings that the recipe does not have stay
-/// unchanged. A recipe may name another recipe as its `base`, relative to its own
-/// folder, which is read first.
+/// unchanged. A recipe may have a `base`, another recipe that is read first; its path
+/// is relative to the folder of the recipe.
 ///
 /// Throws DataError if the file cannot be read, ConfigError with file and line for an
 /// error in it.
 void read_recipe(RunConfig& config, const std::string& path);
 
-/// Returns the path of a recipe, or its new path if the file was renamed: "ddp.toml" in
-/// the folder of "003-ddp.toml" if only the former exists.
+/// Returns the path of a recipe, or its new path if tandem has renamed the recipe. For
+/// example, returns "ddp.toml" for "003-ddp.toml" if only "ddp.toml" exists.
 [[nodiscard]] std::string current_recipe(const std::string& path);
 
 /// Returns a JSON schema (draft 7) of recipes, for editors.

@@ -31,7 +31,8 @@ const toml::table* part_of(
   return node == nullptr ? nullptr : node->as_table();
 }
 
-// The number of the tutorial, such as "003", is the value itself or a key of the table.
+// Returns the [tutorial] table of a recipe, or nullptr. The key `tutorial` may also be
+// a text, the number of the tutorial, such as "003".
 const toml::table* tutorial_table(const toml::table& recipe, const std::string& path) {
   const auto* node = recipe.get("tutorial");
   if (node != nullptr && node->is_string()) {
@@ -87,7 +88,8 @@ std::vector<double> numbers_of(
   return numbers;
 }
 
-// `unit`: factor on the numbers.
+// Reads a figure, which is a number or a list of numbers, and multiplies the numbers by
+// `unit`.
 TutorialFigure figure_of(
     const std::string& path, const toml::node& node, const std::string& key,
     const std::vector<int>& processes, double unit) {

@@ -7,28 +7,29 @@
 
 namespace tandem {
 
-/// A figure that a tutorial prints, by number of ranks.
+/// A number that a tutorial prints, such as an accuracy, for one or more numbers of
+/// ranks.
 struct TutorialFigure {
-  // For the recipe's own number of ranks.
+  // Value for the recipe's own number of ranks.
   std::optional<double> own;
   std::map<int, double> by_ranks;
 
-  /// Returns the figure for a run on `ranks` ranks of a recipe for `own_ranks`, or
-  /// nullopt if the tutorial has none.
+  /// Returns the value for `ranks` ranks, or nullopt if the tutorial does not print it.
+  /// `own_ranks` is the recipe's own number of ranks.
   std::optional<double> at(int ranks, int own_ranks) const;
 };
 
-/// Figures of a tutorial, from a recipe's [tutorial] table. Members are empty if the
-/// tutorial does not print the figure.
+/// Numbers that a tutorial prints, from a recipe's [tutorial] table. A member is empty
+/// if the tutorial does not print that number.
 struct TutorialFigures {
-  // The machine that the tutorial used.
+  // Machine on which the tutorial's numbers were measured.
   std::string machine;
-  // Seconds of the whole program.
+  // Time of the whole program, in seconds.
   TutorialFigure seconds;
-  // Percent.
+  // Accuracies, in percent.
   TutorialFigure test_accuracy;
   TutorialFigure train_accuracy;
-  // The last printed loss of each rank.
+  // Last printed loss of each rank.
   std::vector<double> last_losses;
 };
 
@@ -44,33 +45,34 @@ struct TutorialFigures {
 /// file cannot be read.
 TutorialFigures read_tutorial_figures(const std::string& path);
 
-/// Row of a list of recipes.
+/// Description of a recipe, for a list of recipes.
 struct RecipeSummary {
   // Number of the tutorial, such as "003"; "" if the recipe names none.
   std::string tutorial;
-  // One sentence; "" without the key `description`.
+  // One sentence about the recipe; "" if the recipe has no key `description`.
   std::string description;
 };
 
-/// Reads `tutorial`, a text or a table with the text `number`, and `description`; the
-/// keys of the base are ignored. Throws as read_tutorial_figures().
+/// Reads the keys `tutorial` (a text, or a table with the text `number`) and
+/// `description` of a recipe. Ignores the keys of its base. Throws as
+/// read_tutorial_figures().
 RecipeSummary read_recipe_summary(const std::string& path);
 
-/// Returns the path of the recipe to use if there is no GPU: the key without_gpu of
-/// this recipe, relative to its folder; "" without the key. The key of the base is
-/// ignored. Throws as read_tutorial_figures().
+/// Returns the path of the recipe to use if there is no GPU. The key without_gpu of
+/// this recipe contains the path, relative to the recipe's folder. Returns "" without
+/// the key, and ignores the key of the base. Throws as read_tutorial_figures().
 std::string read_without_gpu(const std::string& path);
 
-/// The [scaling] table of a recipe that has no settings: recipes to run, as paths from
-/// the current directory, and numbers of ranks.
+/// Content of the [scaling] table of a recipe: recipes to run, as paths from the
+/// current directory, and numbers of ranks. Such a recipe has no settings.
 struct ScalingRecipe {
   std::vector<std::string> recipes;
   std::vector<int> nproc;
 };
 
-/// Reads the table; returns nullopt for a recipe without it. Keys: recipes (texts,
-/// relative to the folder of the recipe) and nproc (whole numbers). Throws as
-/// read_tutorial_figures().
+/// Reads the [scaling] table, or returns nullopt if the recipe has no such table. Its
+/// keys are recipes (texts, paths relative to the folder of the recipe) and nproc
+/// (whole numbers). Throws as read_tutorial_figures().
 std::optional<ScalingRecipe> read_scaling_recipe(const std::string& path);
 
 }  // namespace tandem

@@ -7,17 +7,17 @@
 
 namespace tandem {
 
-/// Backend of the communicator. `automatic`: the fastest for the placement of the
-/// ranks.
+/// Backend of the communicator. `automatic`: the fastest backend for the hosts and
+/// devices of the ranks.
 enum class BackendKind { automatic, shm, shm_gloo, gloo, mpi, nccl, thread };
 
 struct BackendRow {
   BackendKind value;
   const char* name;
   const char* help;
-  // Connects ranks of one host only.
+  // True if the backend connects only ranks of one host.
   bool one_host = false;
-  // Its own launcher starts and connects the ranks.
+  // True if the backend's launcher has to start and connect the ranks.
   bool has_launcher = false;
 };
 template <>

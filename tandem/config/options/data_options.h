@@ -30,15 +30,15 @@ struct Choices<Share> {
 
 /// Samples of a run, their order and normalization.
 struct DataOptions {
-  // Value of sampler_seed that stands for the value of `seed`.
+  // Value of sampler_seed for which the sampler uses the value of `seed`.
   static constexpr int64_t kSeedOfRun = -1;
 
-  // A name of dataset_table() (data/dataset.h), or a folder of IDX files.
+  // Name in dataset_table() (data/dataset.h), or path of a folder (load_dataset()).
   std::string source = "digits";
-  // Pixels in 0..1 become (pixel - mean) / std.
+  // Normalization: pixels in 0..1 become (pixel - mean) / std.
   double mean = 0.1307;
   double std = 0.3081;
-  // Number of samples, from the first on; 0: all.
+  // Number of samples to use of each part, from the first; 0: all.
   int64_t limit = 0;
   Uneven uneven = Uneven::pad;
   Share share = Share::sampler;
@@ -49,8 +49,8 @@ struct DataOptions {
   static void describe(Table& table) {
     using O = DataOptions;
     table.section("data");
-    // A resumed run may find the folder elsewhere: hashes are compared instead
-    // (data/data_parts.h).
+    // The folder may have another path when a run resumes. Hashes of the data are
+    // compared instead (data/data_parts.h).
     table
         .add(
             "data", &O::source,
@@ -66,7 +66,8 @@ struct DataOptions {
     table.add("limit", &O::limit, "number of samples to use, from the first on; 0: all")
         .between(0, kMany)
         .kept();
-    // A resumed run may change it: another number of ranks may need another choice.
+    // A resumed run may change the value, because another number of ranks may require
+    // it.
     table.add("uneven", &O::uneven, "samples that do not divide evenly among ranks");
     table.add("share", &O::share, "distribution of samples to ranks").kept();
     table

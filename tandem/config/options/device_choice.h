@@ -11,7 +11,8 @@ namespace tandem {
 /// Device on which a rank computes.
 struct DeviceChoice {
   enum class Kind { automatic, cpu, cuda };
-  // Value of `index`: the local rank, modulo the number of GPUs of the host.
+  // Value of `index` that selects a GPU by the local rank, modulo the number of GPUs of
+  // the host.
   static constexpr int kByLocalRank = -1;
 
   Kind kind = Kind::automatic;
@@ -19,12 +20,12 @@ struct DeviceChoice {
 
   std::string text() const;
 
-  /// Returns nullopt for a text that names no device.
+  /// Parses "auto", "cpu", "cuda" or "cuda:INDEX". Returns nullopt for any other text.
   static std::optional<DeviceChoice> parse(const std::string& text);
 
-  /// Returns the names for help texts; cuda:0 stands for all numbers.
+  /// Returns the names for help texts. cuda:0 is an example for all indices.
   static std::vector<Choice<Kind>> words();
-  /// Regular expression of all names, for the JSON schema.
+  /// Regular expression that matches all names, for the JSON schema.
   static constexpr const char* kPattern = "^(auto|cpu|cuda(:[0-9]{1,4})?)$";
 };
 

@@ -5,7 +5,8 @@
 
 namespace tandem {
 
-/// Executor of forward and backward. `automatic`: the fastest that can run the model.
+/// Executor of forward and backward. `automatic`: the fastest executor that can run the
+/// model.
 enum class ExecutorKind { automatic, compiled, eager };
 template <>
 struct Choices<ExecutorKind> {
@@ -37,8 +38,9 @@ struct Choices<Precision> {
        "bf16 if the CPUs of all ranks compute in it, else fp32"}};
 };
 
-/// Parts of the model that fp16 rounds: the levels O1 and O2 of NVIDIA's Apex
-/// (apex.amp.initialize). Parameters, gradients and batch norm are float32 in both.
+/// Parts of the model that round to float16 with fp16: the levels O1 and O2 of NVIDIA's
+/// Apex (apex.amp.initialize). In both levels, parameters, gradients and batch norm are
+/// float32.
 enum class OptLevel { o1, o2 };
 template <>
 struct Choices<OptLevel> {
@@ -49,19 +51,19 @@ struct Choices<OptLevel> {
 
 /// Executor, precision, device and threads of a rank.
 struct ExecOptions {
-  // Values of loss_scale.
+  // Special values of loss_scale.
   static constexpr double kNoScale = 0;
   static constexpr double kDynamicScale = -1;
-  // Value of threads: the usable CPUs, divided among the ranks of the host.
+  // Value of `threads` that divides the usable CPUs among the ranks of the host.
   static constexpr int64_t kShareOfCpus = 0;
 
   ExecutorKind executor = ExecutorKind::automatic;
   Precision precision = Precision::fp32;
   OptLevel opt_level = OptLevel::o1;
-  // A factor, kNoScale or kDynamicScale (optim/grad_scaler.h).
+  // Factor on the loss, kNoScale or kDynamicScale (optim/grad_scaler.h).
   double loss_scale = kNoScale;
-  // torch.channels_last: NHWC for images and weights of convolutions. The compiled
-  // executor chooses its own layouts.
+  // True: images and weights of convolutions have the layout torch.channels_last
+  // (NHWC). The compiled executor ignores this and chooses layouts.
   bool channels_last = false;
   DeviceChoice device;
   int64_t threads = kShareOfCpus;
@@ -78,7 +80,7 @@ struct ExecOptions {
             "opt_level", &O::opt_level,
             "parts of the model that round to float16, with Apex's names")
         .needs("precision", &O::precision, {Precision::fp16});
-    // The loss scale is part of the optimizer's state.
+    // The state of the loss scale is part of the optimizer's state.
     table
         .add(
             "loss_scale", &O::loss_scale,

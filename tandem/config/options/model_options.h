@@ -7,15 +7,15 @@
 
 namespace tandem {
 
-/// Loss that training minimises. `automatic`: the model's own.
+/// Loss that training minimizes. `automatic`: the model's default loss.
 enum class LossKind {
   automatic,
   cross_entropy,
   nll,
   mse,
-  // Cross-entropy of the outputs' softmax, as computed by programs that pass the
+  // Cross-entropy of the outputs' softmax. Programs compute this loss if they pass the
   // softmax of a network to torch.nn.CrossEntropyLoss, which expects logits. The loss
-  // cannot fall below log(1 + (classes - 1) / e): 1.461 for ten classes.
+  // cannot fall below log(1 + (classes - 1) / e), which is 1.461 for ten classes.
   softmax_cross_entropy,
 };
 template <>
@@ -47,7 +47,8 @@ struct ModelRow {
   const char* help;
   // Default loss; nll if the model ends in a log-softmax.
   LossKind loss = LossKind::cross_entropy;
-  // Pixels that the loader adds on each side: lenet3x3 is made for 32 x 32.
+  // Number of pixels that the loader adds on each side. lenet3x3 expects images of
+  // 32x32.
   int64_t pad = 0;
 };
 template <>
@@ -87,8 +88,8 @@ struct ModelSettings {
         .at_the_end()
         .kept()
         .alternative("write your own (examples/custom_model)");
-    // A run needs its initial weights only at its start, so a resumed run may leave
-    // them out.
+    // A run needs its initial weights only at its start, so a resumed run may leave out
+    // the setting.
     table
         .add(
             "init", &O::init,

@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// Optimizers, with PyTorch's rules.
+/// Optimizers, with the update rules of PyTorch.
 enum class OptimizerKind { sgd, adam, adamw, adadelta };
 template <>
 struct Choices<OptimizerKind> {
@@ -19,8 +19,8 @@ struct Choices<OptimizerKind> {
       {OptimizerKind::adadelta, "adadelta", "Adadelta: rho, eps"}};
 };
 
-/// Settings of all optimizers, with PyTorch's meanings. The default of `lr`, `eps` and
-/// `weight_decay` is the optimizer's default in PyTorch.
+/// Settings of all optimizers, with the same meanings as in PyTorch. kUnset for `lr`,
+/// `eps` and `weight_decay` selects the optimizer's default in PyTorch.
 struct OptimizerOptions {
   static constexpr double kUnset = -1;
 
@@ -67,7 +67,7 @@ struct OptimizerOptions {
         .between(kTiny, kLarge)
         .or_unset(O::kUnset)
         .needs("optimizer", &O::kind, {K::adam, K::adamw, K::adadelta});
-    // With momentum, and only then, sgd has a state.
+    // SGD has optimizer state only if momentum is not 0.
     table.add("momentum", &O::momentum, "SGD momentum factor")
         .between(0, 1)
         .needs("optimizer", &O::kind, {K::sgd})

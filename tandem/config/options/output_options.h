@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// The steps that are reported among every log_every steps.
+/// Steps to report in each interval of log_every steps.
 enum class LogAt { last_and_end, last, first };
 template <>
 struct Choices<LogAt> {
@@ -27,7 +27,7 @@ struct Choices<LogRanks> {
       {LogRanks::all, "all", "every rank, with its own figures"}};
 };
 
-/// Reaction to a checkpoint that cannot be written.
+/// Reaction of a run to a checkpoint that cannot be written.
 enum class OnSaveError { stop, warn };
 template <>
 struct Choices<OnSaveError> {
@@ -37,7 +37,7 @@ struct Choices<OnSaveError> {
        "warn, but end the run if it is the last checkpoint"}};
 };
 
-/// Action of the run on SIGUSR1 to any rank.
+/// Reaction of a run to SIGUSR1, which any rank may receive.
 enum class OnSigusr1 { save, stop };
 template <>
 struct Choices<OnSigusr1> {
@@ -46,7 +46,7 @@ struct Choices<OnSigusr1> {
       {OnSigusr1::stop, "stop", "save a checkpoint and stop with exit code 75"}};
 };
 
-/// Files and lines that a run writes.
+/// Files and lines that a run writes, and the times of checkpoints and evaluations.
 struct OutputOptions {
   // Run directory; "": no files are written.
   std::string out;

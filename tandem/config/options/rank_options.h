@@ -26,7 +26,7 @@ struct Choices<LauncherKind> {
 
 /// Number, type and hosts of the ranks.
 struct RankOptions {
-  // Value of nproc: one rank per usable CPU.
+  // Value of `nproc` for one rank per usable CPU.
   static constexpr int64_t kPerCpu = 0;
 
   int64_t nproc = 1;

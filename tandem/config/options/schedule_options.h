@@ -18,10 +18,10 @@ struct Choices<ScheduleKind> {
        "up from lr / div_factor to lr, then down to almost 0"}};
 };
 
-/// Settings of all learning rate schedules, with PyTorch's meanings.
+/// Settings of all learning rate schedules, with the same meanings as in PyTorch.
 struct LrScheduleOptions {
   ScheduleKind kind = ScheduleKind::constant;
-  // step: multiply by gamma every step_size epochs.
+  // step: the learning rate is multiplied by gamma every step_size epochs.
   double gamma = 0.7;
   int64_t step_size = 1;
   // cosine: learning rate at the end of the run.
@@ -31,7 +31,7 @@ struct LrScheduleOptions {
   double pct_start = 0.3;
   double div_factor = 25;
   double final_div_factor = 1e4;
-  // All schedules: over this many first steps the learning rate is multiplied by a
+  // All schedules: number of first steps in which the learning rate is multiplied by a
   // factor that rises linearly, from 1 / warmup_steps to 1.
   int64_t warmup_steps = 0;
 

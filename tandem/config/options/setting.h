@@ -17,9 +17,10 @@ struct Choice {
   const char* help = "";
 };
 
-/// Table of the values of an enum, specialized next to it: `static constexpr Row
-/// rows[]`, where Row is Choice<E>, or has its members and further traits. The first
-/// row of a value has its name; later rows of the value are aliases.
+/// Table of an enum's values. Each enum has a specialization next to it, with a member
+/// `static constexpr Row rows[]`. Row is Choice<E>, or a struct with the members of
+/// Choice<E> and further traits. The first row of a value has the value's name; later
+/// rows of the same value are aliases.
 template <typename E>
 struct Choices;
 
@@ -76,9 +77,9 @@ std::vector<std::string> choice_names() {
   return names;
 }
 
-/// Returns the error for a name that is not among `names`, with the nearest of them.
-/// `where`: the flag or line, such as "--sync" or "recipe.toml:3: sync". `alternative`:
-/// advice besides the names, or "".
+/// Returns the error for a name that is not in `names`, with the most similar of them.
+/// `where` is the flag or line, such as "--sync" or "recipe.toml:3: sync".
+/// `alternative` is advice in addition to the names, or "".
 inline ConfigError unknown_choice(
     const std::string& where, const std::string& name,
     const std::vector<std::string>& names, const std::string& alternative = "") {
@@ -88,7 +89,7 @@ inline ConfigError unknown_choice(
       (alternative.empty() ? "" : ", or " + alternative));
 }
 
-/// Returns the value of a name. Throws unknown_choice().
+/// Returns the value with a name. Throws unknown_choice() for other names.
 template <typename E>
 E parse_choice(const std::string& where, const std::string& name) {
   if (const auto value = find_choice<E>(name)) {
@@ -97,21 +98,21 @@ E parse_choice(const std::string& where, const std::string& name) {
   throw unknown_choice(where, name, choice_names<E>());
 }
 
-// Common limits of ranges.
+// Upper limit of most whole numbers.
 constexpr double kMany = 1e12;
-// Float32 holds numbers between these limits without becoming infinite or 0.
+// Limits between which a number in float32 becomes neither infinite nor 0.
 constexpr double kTiny = 1e-37;
 constexpr double kLarge = 1e37;
 
-/// Part of a setting that a resumed run must not change (checkpoint/resume_settings.h).
+/// Changes of a setting that a resumed run may make (checkpoint/resume_settings.h).
 enum class ResumeRule {
-  // Nothing.
+  // All changes are allowed.
   no,
-  // The value.
+  // The value must not change.
   value,
-  // That the value is the default, or that it is not.
+  // The default must remain the default, and another value must not become the default.
   whether_default,
-  // The value, but it may be empty.
+  // The value must not change, but it may be left empty.
   value_or_empty,
 };
 

@@ -8,7 +8,8 @@
 
 namespace tandem {
 
-/// Lists the strategies; parallel/strategies has a make_NAME() for each.
+/// Lists the strategies. parallel/strategies has a function make_NAME() for each of
+/// them.
 #define TANDEM_STRATEGIES(ROW) \
   ROW(sequential)              \
   ROW(data_parallel)           \
@@ -22,15 +23,15 @@ namespace tandem {
 enum class StrategyKind { TANDEM_STRATEGIES(TANDEM_ENUMERATOR) };
 #undef TANDEM_ENUMERATOR
 
-/// Properties of a strategy that are needed before it is made.
+/// Properties of a strategy that are needed before the strategy is constructed.
 enum StrategyTrait : unsigned {
   kNoTrait = 0,
   // Each rank has only a stage of the model (parallel/pipeline/grid.h).
   kHasStages = 1,
-  // A comm_hook can compress the gradients that it sends.
+  // A comm_hook can compress the gradients that ranks send.
   kHasCommHook = 2,
-  // Every rank sees all gradients before parameters change, so it can skip a step whose
-  // gradients overflowed.
+  // Every rank gets all gradients before parameters change, so all ranks can skip a
+  // step whose gradients overflowed.
   kScalesLoss = 4,
   // All ranks train one set of parameters in the memory of one host.
   kSharesParameters = 8,
@@ -40,8 +41,8 @@ enum StrategyTrait : unsigned {
   kWantsMicroBatches = 32,
   // The update can be divided among replicas.
   kSharesUpdate = 64,
-  // All ranks make a step together, even those without samples, so a batch can be
-  // divided among them.
+  // All ranks make each step together, even ranks without samples, so a batch can be
+  // divided among the ranks.
   kDividesBatch = 128,
 };
 
@@ -104,7 +105,8 @@ inline std::vector<StrategyKind> kinds_with(StrategyTrait trait) {
   return kinds;
 }
 
-/// When gradients are reduced.
+/// Division of the gradients into all-reduces: one per tensor, one for all gradients,
+/// or one per bucket while backward runs.
 enum class SyncMode { parameter, flat, overlap };
 template <>
 struct Choices<SyncMode> {
@@ -115,8 +117,9 @@ struct Choices<SyncMode> {
 };
 
 /// Synchronization of buffers (running statistics of batch norm) before an evaluation
-/// or a checkpoint; training does not read them. With `sync` (SyncBatchNorm) they come
-/// from the samples of all ranks, so they are equal without it.
+/// or a checkpoint. Training does not read these buffers. With `sync` (SyncBatchNorm),
+/// the statistics cover the samples of all ranks in every step, so the buffers of all
+/// ranks are always equal.
 enum class BufferSync { broadcast, average, off, sync };
 template <>
 struct Choices<BufferSync> {
@@ -168,8 +171,8 @@ struct Choices<Balance> {
       {Balance::memory, "memory", "parameters, and with them the optimizer's state"}};
 };
 
-/// Order of updates of a parameter server: after the gradients of all workers, or after
-/// each.
+/// Updates of a parameter server: one update with the gradients of all workers, or one
+/// with those of each worker.
 enum class ServerUpdates { synchronous, asynchronous };
 template <>
 struct Choices<ServerUpdates> {
@@ -190,38 +193,42 @@ struct Choices<DriftCheck> {
 
 /// Strategy of a run and its settings.
 struct StrategyOptions {
-  // Values of average_every.
+  // Special values of average_every.
   static constexpr int64_t kEveryEpoch = 0;
   static constexpr int64_t kAtTheEnd = -1;
 
   StrategyKind kind = StrategyKind::data_parallel;
   SyncMode sync = SyncMode::overlap;
-  // A bucket is sent when it holds this many bytes. Larger buckets mean fewer messages
-  // that start later.
+  // Size at which a bucket of gradients is reduced, in bytes. With larger buckets there
+  // are fewer messages, and they start later.
   int64_t bucket_bytes = 1024 * 1024;
   BufferSync buffers = BufferSync::broadcast;
   CommHook comm_hook = CommHook::none;
-  // Sharded: each rank updates a share of the parameters, keeps the optimizer's state
-  // of that share only, and sends the result to the other ranks: the same bits for a
-  // part of the work and memory. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO:
-  // Memory Optimizations Toward Training Trillion Parameter Models", SC 2020).
-  // Gradients are reduced whole, as by PyTorch's ZeroRedundancyOptimizer with
-  // DistributedDataParallel. The arenas' divisor is the number of ranks. Replicas
-  // cannot drift apart, because each parameter comes from one rank in every step.
+  // With `sharded`, each rank updates a share of the parameters, keeps the optimizer's
+  // state of only that share, and sends the updated parameters to the other ranks.
+  // Results have the same bits as with `replicated`, with a part of the work and
+  // memory. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory Optimizations
+  // Toward Training Trillion Parameter Models", SC 2020). Every rank still gets all
+  // reduced gradients, as with PyTorch's ZeroRedundancyOptimizer and
+  // DistributedDataParallel. The divisor of the arenas (core/arena.h) is the number of
+  // ranks. Replicas cannot drift apart, because in every step one rank computes each
+  // parameter for all ranks.
   OptimizerState optimizer_state = OptimizerState::automatic;
   // Largest 2-norm of all gradients together; larger gradients are scaled down. 0: no
   // limit.
   double clip_norm = 0;
   DriftCheck drift_check = DriftCheck::stop;
 
-  // averaging: number of optimizer steps, kEveryEpoch, or kAtTheEnd, when rank 0
-  // gathers the parameters of all ranks.
+  // averaging: number of optimizer steps between two averages, kEveryEpoch, or
+  // kAtTheEnd. With kAtTheEnd, rank 0 averages the parameters of all ranks at the end
+  // of the run.
   int64_t average_every = kEveryEpoch;
-  // pipeline: 0 for ranks / replicas, and for ranks / stages.
+  // pipeline: number of stages (0: ranks / replicas), and of replicas (0: ranks /
+  // stages).
   int64_t stages = 0;
   int64_t replicas = 0;
-  // First layers of all stages but the first, separated by commas; "" for the division
-  // that `balance` asks for.
+  // First layer of each stage except the first stage, separated by commas; "": divided
+  // according to `balance`.
   std::string cut;
   Balance balance = Balance::time;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;

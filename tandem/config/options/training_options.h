@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// Divisor of the sums of a rank over an epoch.
+/// Divisor of one rank's sums of loss and accuracy over an epoch.
 enum class EpochMean { shard, dataset };
 template <>
 struct Choices<EpochMean> {
@@ -16,19 +16,22 @@ struct Choices<EpochMean> {
        "number of all samples, as len(dataloader.dataset)"}};
 };
 
-/// Length of training and its batches.
+/// Length of training, size of batches, and seed.
 struct TrainingOptions {
   int64_t epochs = 1;
-  // Samples per rank and micro-batch; with divide_batch, of all ranks together.
+  // Number of samples in a micro-batch: of each rank, or, with divide_batch, of all
+  // ranks together.
   int64_t batch_size = 64;
-  // Divides each batch among the ranks, as torch.nn.DataParallel does (data/sampler.h),
-  // so that a step has the same number of samples on any number of ranks.
+  // True: each batch is divided among the ranks (data/sampler.h), as in
+  // torch.nn.DataParallel, so that a step has the same number of samples with any
+  // number of ranks.
   bool divide_batch = false;
-  // Micro-batches per optimizer step.
+  // Number of micro-batches per optimizer step.
   int64_t accumulate = 1;
   int64_t seed = 0;
   double min_delta = 0;
-  // Divisor of the sums of one rank. Sums over all ranks are divided by all samples.
+  // Divisor of the sums of one rank. Sums over all ranks are divided by the number of
+  // all samples.
   EpochMean epoch_mean = EpochMean::shard;
   int64_t patience = 0;
 
@@ -61,7 +64,8 @@ struct TrainingOptions {
             "a rank stops if the loss of an epoch improves by less; 0: train all "
             "epochs")
         .between(0, kLarge);
-    // A checkpoint has the loss of the epoch before, for min_delta.
+    // epoch_mean must not change, because a checkpoint has the loss of the previous
+    // epoch for min_delta.
     table
         .add(
             "epoch_mean", &O::epoch_mean,
