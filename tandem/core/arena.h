@@ -67,7 +67,7 @@ class ArenaLayout {
   ///
   /// `groups[i]` is the parameter group of `tensors[i]`; if `groups` is empty, all are
   /// in group 0. `device` is the device of all segments; if it is not set, each tensor
-  /// stays on its device.
+  /// keeps its own device.
   ///
   /// Throws ConfigError if a tensor has gaps or overlaps in memory, or if a name occurs
   /// twice.
@@ -88,8 +88,8 @@ class ArenaLayout {
   /// Returns one range per trainable segment; an optimizer updates these.
   std::vector<ArenaRange> trainable_ranges() const;
 
-  /// Returns one line per slot and segment. Two layouts are equal if and only if their
-  /// descriptions are.
+  /// Returns one line per slot and per segment, without parameter groups and device
+  /// indices. Ranks compare these texts to check that their layouts match.
   [[nodiscard]] std::string describe() const;
 
  private:
@@ -119,10 +119,11 @@ using ArenaAllocator = std::function<at::Tensor(
 /// Throws DataError if the mapping is smaller than the segment.
 [[nodiscard]] at::Tensor map_shared(int fd, const Segment& segment);
 
-/// One buffer per segment of an ArenaLayout. Not thread-safe; views share memory.
+/// The memory of an ArenaLayout: one buffer per segment. Views share its memory. Not
+/// thread-safe.
 class Arena {
  public:
-  /// Allocates the segments of `layout`. `name` is passed to `allocate`.
+  /// Allocates the segments of `layout` with `allocate`, which also gets `name`.
   Arena(
       std::shared_ptr<const ArenaLayout> layout, const std::string& name,
       const ArenaAllocator& allocate = heap_allocator());
@@ -156,13 +157,13 @@ class Arena {
 
 /// Options of ModelArenas.
 struct ModelArenaOptions {
-  // Number of ranks among which segments divide evenly.
+  // Number of equal parts into which each segment divides, one part per rank.
   int64_t divisor = 1;
-  // Returns the parameter group of a parameter. Empty: all are in group 0.
+  // Returns the parameter group of a parameter. Empty: all parameters are in group 0.
   std::function<int64_t(const NamedTensor&)> group_of;
   ArenaAllocator allocate_parameters = heap_allocator();
   ArenaAllocator allocate_gradients = heap_allocator();
-  // Device of the arenas, to which the model moves. Not set: the model's own device.
+  // Device of the arenas. The model's tensors move there. Not set: the model's device.
   c10::optional<at::Device> device;
 };
 
@@ -173,9 +174,9 @@ struct ModelArenaOptions {
 /// twice (tied weights) has one slot, under its first name.
 class ModelArenas {
  public:
-  /// Moves the values into arenas and makes the tensors views of them. The .grad of
-  /// each trainable parameter becomes a view of the gradient arena. The lists are in
-  /// order of registration.
+  /// Copies the values into arenas and makes the tensors views of the arenas. The .grad
+  /// of each trainable parameter becomes a view of the gradient arena. `parameters` and
+  /// `buffers` are in order of registration.
   ModelArenas(
       const std::vector<NamedTensor>& parameters,
       const std::vector<NamedTensor>& buffers, const ModelArenaOptions& options = {});
@@ -212,7 +213,8 @@ class ModelArenas {
   void attach_gradients();
 
   /// Throws ConfigError with the name of the first parameter that is no longer in its
-  /// arena, because the module was moved (`to`) or its data replaced.
+  /// arena. This happens if the module was moved (`to`) or the parameter's data was
+  /// replaced.
   void check_attached() const;
 
   /// Returns the SHA-256 of the parameters' names and values, in order of registration,

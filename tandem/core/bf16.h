@@ -7,10 +7,12 @@
 
 namespace tandem {
 
-/// The upper half of a float32. Compilers vectorise loops over it on any CPU.
+/// A bfloat16 value: the upper half of a float32. As an integer type, it lets compilers
+/// vectorise loops on any CPU.
 enum class Bf16 : uint16_t {};
 
-/// Converts to float32. Overloaded so that loops can be templates.
+/// Converts to float32. The overloads for float and Bf16 let one template serve both
+/// types.
 TANDEM_ALWAYS_INLINE float widen(float value) {
   return value;
 }
@@ -22,7 +24,7 @@ TANDEM_ALWAYS_INLINE float widen(Bf16 value) {
   return wide;
 }
 
-/// Converts from float32 to T, float or Bf16.
+/// Converts from float32 to T, which is float or Bf16.
 template <typename T>
 T narrow(float value);
 
@@ -31,7 +33,7 @@ TANDEM_ALWAYS_INLINE float narrow<float>(float value) {
   return value;
 }
 
-/// Rounds to nearest, ties to even. NaN stays NaN.
+/// Rounds to the nearest bfloat16, ties to even. NaN stays NaN.
 template <>
 TANDEM_ALWAYS_INLINE Bf16 narrow<Bf16>(float value) {
   uint32_t bits;

@@ -8,8 +8,8 @@
 namespace tandem {
 
 /// Number of rounds of the counter-based generator Philox4x32-10 (Salmon et al.,
-/// "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A block needs kPhiloxRounds
-/// calls of philox_round(), each followed by philox_next_key(). Loops call them for
+/// "Parallel random numbers: as easy as 1, 2, 3", SC 2011). To compute a block, call
+/// philox_round() and philox_next_key() kPhiloxRounds times. Callers do this for
 /// several blocks at a time.
 constexpr int kPhiloxRounds = 10;
 
@@ -31,16 +31,16 @@ TANDEM_ALWAYS_INLINE void philox_next_key(uint32_t& key0, uint32_t& key1) {
   key1 += 0xBB67AE85;
 }
 
-/// Number of Philox blocks in a group, which decides about 128 elements of a sample
-/// (model/dropout.h) with one 16-bit number each.
+/// Number of Philox blocks in a group. A group has 128 random numbers of 16 bits, one
+/// for each of 128 neighboring elements of a sample (model/dropout.h).
 ///
-/// The number of element e of a group is half e / 64 of word (e / 16) % 4 of block
-/// e % 16, so that loops store neighbours together.
+/// Element e of a group uses half e / 64 of word (e / 16) % 4 in block e % 16. With
+/// this order, loops store neighboring elements together.
 constexpr uint32_t kDropoutLanes = 16;
 constexpr int64_t kDropoutGroup = 8 * kDropoutLanes;
 
-/// The counter and key of Philox for one sample and layer, except for the block's
-/// number.
+/// Philox's counter and key for one sample and layer. Only the block's number is
+/// missing.
 struct DropoutCounter {
   uint32_t position;
   uint32_t epoch;

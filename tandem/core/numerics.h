@@ -4,11 +4,11 @@
 
 namespace tandem {
 
-/// The values that are rounded to a 16-bit format but stored as float32.
+/// The values that are rounded to a 16-bit format while their type remains float32.
 ///
-/// A value is rounded where an operation in 16 bits would round it, forward and
-/// backward; layers compute in float32. Except for the order of sums, results are those
-/// of a device that multiplies in 16 bits and adds in float32.
+/// Layers compute in float32. In forward and backward, each value is rounded where an
+/// operation in 16 bits would round it. Except for the order of sums, results equal
+/// those of a device that multiplies in 16 bits and adds in float32.
 ///
 /// Source of the fp16 levels: apex/amp/lists and apex/amp/_initialize.py.
 enum class Rounding {

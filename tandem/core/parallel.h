@@ -5,15 +5,16 @@
 
 namespace tandem {
 
-/// Calls `part(first, last)` for disjoint parts of [begin, end), one per thread of this
-/// rank (`--threads`, `at::get_num_threads()`), and returns when all are done.
+/// Divides [begin, end) among the threads of this rank (`--threads`,
+/// `at::get_num_threads()`). Calls `part(first, last)` for each part, at most one per
+/// thread, and returns when all calls are done.
 ///
-/// Each part has at least `grain` indices, so a small loop runs on the calling thread.
-/// A nested call also runs on its calling thread. Rethrows the first exception of a
-/// part.
+/// A loop of at most `grain` indices and a nested call run on the calling thread.
+/// Rethrows the first exception of a part.
 ///
 /// The parts depend on the number of threads. A caller that sums across indices must
-/// choose its own parts, or its bits depend on that number too.
+/// sum over parts of fixed size. Otherwise the bits of its sums depend on the number of
+/// threads.
 ///
 /// Wraps LibTorch's `at::parallel_for()`, which is a plain loop in sources compiled
 /// without OpenMP. Only parallel.cpp is compiled with OpenMP.

@@ -1,12 +1,12 @@
 #pragma once
 
 /// Compiles a function for several instruction sets. The loader chooses the fastest
-/// version that the CPU can run. Results do not depend on the choice in files compiled
-/// with -ffp-contract=off and in integer code.
+/// version that the CPU can run. All versions give the same results in integer code,
+/// and in files compiled with -ffp-contract=off.
 ///
-/// Only the portable version is compiled for other CPUs, under sanitizers (the thread
-/// sanitizer crashes in the choice) and with clang (clang 14 makes the symbols of the
-/// versions global).
+/// Other CPUs, sanitizers and clang get only the portable version. The thread sanitizer
+/// crashes while the loader chooses, and clang 14 makes the symbols of the versions
+/// global.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TANDEM_HAS_SIMD 1

@@ -8,13 +8,14 @@ namespace tandem {
 struct StepScalars {
   // Learning rate of this step, from the schedule.
   double lr = 0;
-  // Factor on every gradient before the update. Set by clipping if arenas are on the
-  // CPU.
+  // Factor on every gradient before the update. Gradient clipping sets it if the arenas
+  // are on the CPU.
   double gradient_scale = 1;
-  // Number of the optimizer step, from 1 (Adam's bias correction). A GradScaler
-  // subtracts the steps that were skipped.
+  // Number of the optimizer step, from 1, for Adam's bias correction. A GradScaler
+  // subtracts the skipped steps.
   int64_t step = 1;
-  // Gradients overflowed (optim/grad_scaler.h), so the update changes nothing.
+  // True if gradients overflowed (optim/grad_scaler.h). The update then changes
+  // nothing.
   bool left_out = false;
 };
 

@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-/// The summed loss, the number of correct samples and the number of samples of some
-/// batches: of this rank, or of all ranks after a reduction.
+/// Sums over batches: the loss, the number of correct samples and the number of
+/// samples. The batches are those of this rank, or of all ranks after a reduction.
 ///
 /// The sums stay on the device that computed the loss. Adding does not wait for that
 /// device; only values() does. Copies are independent. Not thread-safe.
@@ -24,7 +24,7 @@ class StepSums {
     double percent_correct() const;
   };
 
-  /// Makes the sums of no batches.
+  /// Makes empty sums.
   StepSums() = default;
 
   /// Makes sums from {loss, correct, samples}, float64. The caller must not change the

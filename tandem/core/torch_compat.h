@@ -14,7 +14,7 @@
 #define TANDEM_STORE_CLONE_OVERRIDE
 #endif
 
-// The base class of c10d's groups of one backend.
+// Name of the base class of c10d's groups with one backend.
 #if TORCH_VERSION_MAJOR >= 2
 #define TANDEM_C10D_GROUP Backend
 #else
@@ -32,7 +32,7 @@
 
 namespace tandem {
 
-/// Autocast's settings of this thread for operators on a device.
+/// Return or set this thread's autocast settings for operators on a device.
 bool autocast_enabled(at::DeviceType device);
 void set_autocast_enabled(at::DeviceType device, bool enabled);
 at::ScalarType autocast_dtype(at::DeviceType device);
@@ -41,8 +41,9 @@ void set_autocast_dtype(at::DeviceType device, at::ScalarType dtype);
 /// Makes backward() run on the calling thread while the object exists, also for tensors
 /// on a device.
 ///
-/// By default, LibTorch uses one thread per device, in which thread ranks would wait
-/// for each other. Before 2.1 this class does nothing.
+/// By default, LibTorch runs backward in one thread per device, so thread ranks that
+/// share a device would wait for each other. Before LibTorch 2.1, this class does
+/// nothing.
 class BackwardOnThisThread {
  public:
   BackwardOnThisThread();

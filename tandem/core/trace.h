@@ -15,7 +15,7 @@ class Trace {
   struct Event {
     // For instance "bucket 1" or "backward conv2".
     std::string name;
-    // Row of the display, for instance "comm" or "compute".
+    // Row in the trace viewer, for instance "comm" or "compute".
     std::string category;
     // Start, in microseconds since the trace was made.
     int64_t at_us = 0;
