@@ -4,8 +4,8 @@
 
 namespace tandem {
 
-/// Turns on LibTorch's autocast to bfloat16 while the object exists, for this thread's
-/// operators on `device`. Convolutions and matrix products then compute in bfloat16,
+/// While the object exists, turns on LibTorch's autocast to bfloat16 for this thread's
+/// operators on `device`. Convolutions and matrix products then compute in bfloat16;
 /// sums and losses do not. The destructor restores the earlier state.
 class Autocast {
  public:

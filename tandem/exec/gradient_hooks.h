@@ -8,14 +8,15 @@
 
 namespace tandem {
 
-/// Calls a function each time autograd has written a parameter's gradient, while this
-/// object exists. In each backward there is one call for each parameter that the loss
-/// depends on, from the thread that runs backward.
+/// While this object exists, calls a function each time autograd has written a
+/// parameter's gradient. Each backward makes one call per parameter that the loss
+/// depends on, in the thread that runs backward.
 ///
 /// Source: torch/csrc/distributed/c10d/reducer.cpp, which uses the same hooks.
 class GradientHooks {
  public:
-  /// Calls `written(slot)`. `slot`: the parameter's place in the arenas' layout.
+  /// Calls `written(slot)`. `slot` is the index of the parameter's slot in the arenas'
+  /// layout.
   GradientHooks(ModelArenas& arenas, std::function<void(size_t slot)> written);
   ~GradientHooks();
   GradientHooks(const GradientHooks&) = delete;

@@ -17,7 +17,7 @@
 
 namespace tandem {
 
-/// Settings of one optimizer step, for all its batches.
+/// Settings of one optimizer step, shared by its micro-batches.
 struct StepContext {
   // Optimizer steps since the run began, from 0.
   int64_t step = 0;
@@ -26,32 +26,33 @@ struct StepContext {
   bool training = true;
   // Learning rate of this step.
   double lr = 0;
-  // Factor of the summed loss before backward (loss_weight() in model/loss.h), so that
-  // uneven batches and accumulation need no extra pass. The strategy sets it.
+  // Factor on the summed loss before backward (loss_weight() in model/loss.h), set by
+  // the strategy. It saves an extra pass for batches of different sizes and for
+  // gradient accumulation.
   double loss_weight = 1;
-  // Another factor of the loss, from GradScaler.
+  // Additional factor on the loss, from GradScaler.
   double loss_scale = 1;
   // Records the time of events; may be null.
   Trace* trace = nullptr;
 };
 
-/// Returns the numbers of this step that an optimizer needs.
+/// Returns the settings of this step that an optimizer uses.
 inline StepScalars scalars_of(const StepContext& context) {
   return {context.lr, 1, context.step + 1, false};
 }
 
-/// Receives the gradients of a backward pass as soon as they are final.
+/// Interface through which an executor reports final gradients during a backward pass.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
 
-  /// The executor calls this when a parameter's gradient is final for this micro-batch:
-  /// once for each parameter that the loss depends on, from the thread that runs
-  /// backward. `slot`: the parameter's place in the arena's layout.
+  /// Called when a parameter's gradient is final for this micro-batch: once for each
+  /// parameter that the loss depends on, in the thread that runs backward. `slot` is
+  /// the index of the parameter's slot in the arenas' layout.
   virtual void gradient_ready(size_t slot) = 0;
 };
 
-/// Ignores gradients, for micro-batches that only accumulate.
+/// Ignores the reports, for micro-batches whose gradients only accumulate.
 class NoSink : public GradientSink {
  public:
   void gradient_ready(size_t) override {}
@@ -59,7 +60,7 @@ class NoSink : public GradientSink {
 
 /// Result of a forward pass.
 struct StageResult {
-  // Activations for the next stage. On the last stage the model's output.
+  // Activations for the next stage. On the last stage, the model's output.
   at::Tensor output;
   // Loss and counts; empty except on the last stage.
   StepSums sums;
@@ -73,36 +74,37 @@ enum class Readiness {
   at_end,
 };
 
-/// Computes a stage of a model: forward from inputs to loss or activations, backward
-/// to gradients, which it adds to the gradient arena. Without a pipeline the whole
-/// model is one stage. Strategies do not depend on the kind of executor. Not
-/// thread-safe.
+/// Computes one stage of a model. forward() computes the stage's activations, or the
+/// loss on the last stage. backward() adds gradients to the gradient arena. Without a
+/// pipeline, the whole model is one stage. Strategies do not depend on the kind of
+/// executor. Not thread-safe.
 class StageExecutor {
  public:
   virtual ~StageExecutor() = default;
 
-  /// Computes the output of a batch, and on the last stage its loss. In training it
-  /// keeps what backward() with the same `slot` needs. `slot`: number of a micro-batch
-  /// in flight.
+  /// Computes the output of a batch, and on the last stage its loss. In training, keeps
+  /// the values that backward() with the same `slot` needs. `slot` numbers the
+  /// micro-batches in flight; it has no relation to slots of an arena.
   virtual StageResult forward(
       int slot, const Batch& batch, const StepContext& context) = 0;
 
-  /// Adds the gradients of the batch in `slot` to the arena. `grad_output` is undefined
-  /// on the last stage, which starts from its loss. Returns the gradient of the stage's
-  /// input, undefined on the first stage.
+  /// Adds the gradients of the batch in `slot` to the arena. `grad_output` is the
+  /// gradient of the stage's output; undefined on the last stage, which starts from its
+  /// loss. Returns the gradient of the stage's input, undefined on the first stage.
   virtual at::Tensor backward(
       int slot, const at::Tensor& grad_output, const StepContext& context,
       GradientSink& sink) = 0;
 
-  /// Marks packed or converted copies of these parameters as stale. To be called after
-  /// an optimizer update or a broadcast.
+  /// Marks packed or converted copies of these parameters as stale. Call it after an
+  /// optimizer update or a broadcast.
   virtual void parameters_changed(const ArenaRange& range) = 0;
 
-  /// Begins a step, in which gradients count as zero. If the next backward overwrites
-  /// the gradient arena, this writes nothing; so run a backward before you read it.
+  /// Makes the next backward() start from zero gradients. Some executors then overwrite
+  /// the gradient arena instead of clearing it here, so run a backward() before you
+  /// read the arena.
   virtual void zero_gradients() = 0;
 
-  /// Returns when this executor reports gradients.
+  /// Returns the time at which this executor reports gradients.
   virtual Readiness readiness() const = 0;
 
   /// Returns the bytes of inputs and layer outputs that are kept for backward, over all
@@ -128,23 +130,24 @@ struct StageOptions {
   // first forward pass; 0: no comparison.
   int64_t num_classes = 0;
   Numerics numerics = {};
-  // Batch norm uses the statistics of all ranks' samples.
+  // True if batch norm uses the statistics of all ranks' samples.
   bool stacked_statistics = false;
 };
 
-/// Returns an executor that runs any model through autograd. `arenas` are the model's;
-/// both must outlive the executor.
+/// Returns an executor that runs any model with autograd. `arenas` contain the tensors
+/// of `model`. Both objects must outlive the executor.
 ///
 /// Throws ConfigError if the rounding is fp16 and the model has no layers(). The first
-/// forward() throws it if the outputs do not fit StageOptions::num_classes.
+/// forward() throws ConfigError if the outputs do not fit StageOptions::num_classes.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_eager_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 
 /// Returns an executor that compiles a layered model into oneDNN primitives and custom
 /// kernels. Memory is planned once, layouts are propagated, ReLUs are fused, and there
 /// is no autograd graph. It computes in float32, or in bfloat16 with AVX-512. `arenas`
-/// are the model's; both must outlive the executor. Throws ConfigError if
-/// compiled_obstacle() returns a reason.
+/// contain the tensors of `model`. Both objects must outlive the executor.
+///
+/// Throws ConfigError if compiled_obstacle() returns a reason.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_compiled_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);
 
@@ -156,15 +159,17 @@ struct StageOptions {
 struct ExecutorEntry {
   ExecutorKind kind;
   std::unique_ptr<StageExecutor> (*make)(Model&, ModelArenas&, const StageOptions&);
-  // Returns the reason why it cannot run a model, or "". Null: it runs every model.
+  // Returns the reason why the executor cannot run a model, or "". Null: the executor
+  // runs every model.
   std::string (*obstacle)(const Model&, const ModelArenas&, const StageOptions&);
 };
 
 /// Returns the executors, the fastest first.
 const std::vector<ExecutorEntry>& executor_table();
 
-/// Returns an executor of this kind. `automatic` chooses the fastest that can run the
-/// model. If it skips one, it writes the reason to `why_not`, unless that is null.
+/// Returns an executor of this kind. `automatic` chooses the fastest executor that can
+/// run the model. If it skips a faster executor on the CPU, writes the reason to
+/// `why_not`, unless `why_not` is null.
 ///
 /// Throws ConfigError if the executor cannot run the model.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_executor(

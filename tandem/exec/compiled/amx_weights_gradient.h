@@ -11,8 +11,8 @@ namespace tandem {
 /// the number of threads. Not thread-safe.
 class AmxWeightsGradient {
  public:
-  /// Returns whether the kernel supports the convolution: bfloat16, a CPU with AMX,
-  /// stride 1, whole tiles of channels, and images that fit into the L2 cache.
+  /// Returns whether the kernel supports the convolution. It needs bfloat16, a CPU with
+  /// AMX, stride 1, channels in whole tiles, and images that fit into the L2 cache.
   static bool fits(
       const Layer& layer, const OnednnDims& input_dims, const OnednnContext& context);
 
@@ -29,14 +29,14 @@ class AmxWeightsGradient {
 
   amx::ConvolutionShape shape_;
   int64_t count_;
-  // Number of images that are laid out at once.
+  // Number of images whose tiles are in memory at the same time.
   int64_t group_;
   dnnl::memory input_;
   dnnl::memory grad_output_;
   dnnl::memory images_;
   dnnl::memory grads_;
   dnnl::memory sums_;
-  // Sums over the pixels of each image, [image x channel].
+  // Sums of `grad_output` over the pixels of each image, [image x channel].
   dnnl::memory bias_grads_;
 };
 

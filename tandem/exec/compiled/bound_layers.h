@@ -9,19 +9,20 @@
 
 namespace tandem {
 
-/// A layer, and the operations fused into the pass over its output.
+/// A layer with the ReLU that is fused into it.
 struct FusedLayer {
   Layer layer;
-  // Applies a ReLU to the output.
+  // True if a ReLU is fused into the layer.
   bool relu = false;
-  // The gradient of the input is not needed.
+  // True if the gradient of the input is not needed.
   bool first = false;
-  // With bfloat16 products: the input's values are bfloat16.
+  // True if the input is bfloat16. Only with bfloat16 products.
   bool bf16_input = false;
 };
 
 /// A layer's parameters and buffers, and the slices of the gradient arena that belong
-/// to the parameters. Contiguous; undefined if the layer has none.
+/// to the parameters. The tensors are contiguous, or undefined if the layer has no such
+/// tensor.
 struct LayerTensors : LayerState {
   at::Tensor weight_grad;
   at::Tensor bias_grad;
@@ -30,17 +31,17 @@ struct LayerTensors : LayerState {
 struct BoundLayer {
   FusedLayer fused;
   LayerTensors tensors;
-  // Places of the parameters in the arenas' layout, in the order of the arena; empty if
-  // there are none.
+  // Slots of the parameters in the arenas' layout, in the order of the arena. Empty if
+  // the layer has no parameters.
   std::vector<size_t> slots;
 };
 
 /// Fuses ReLUs with their neighbors, and finds the layers' tensors in the model's
 /// arenas.
 ///
-/// A ReLU is fused with the max pool after it, whose gradient then needs no pass for
-/// the ReLU, otherwise with the layer before it; without such a neighbor it remains a
-/// layer.
+/// A ReLU before a max pool is fused into the pool, so that the ReLU's gradient needs
+/// no separate pass. Any other ReLU is fused into the layer before it if that layer
+/// supports it (kFusesReluAfter). Otherwise the ReLU remains a layer.
 std::vector<BoundLayer> bind_layers(
     const std::vector<Layer>& layers, ModelArenas& arenas);
 

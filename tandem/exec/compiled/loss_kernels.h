@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-// The functions of model/loss.h for contiguous float32 rows. They allocate nothing: for
-// small models LibTorch's operators take longer than the layers.
+// Functions of model/loss.h, written for contiguous float32 rows. They allocate
+// nothing. In small models, LibTorch's operators need more time than the layers.
 
 /// Loss summed over the samples, and number of correct samples.
 struct LossSums {
@@ -15,15 +15,15 @@ struct LossSums {
   double correct = 0;
 };
 
-/// Returns the summed loss and the number of correct samples. `output`: samples x
-/// classes, float32. `targets`: int64 classes, or for MSE float32 of the output's
-/// shape.
+/// Returns the summed loss and the number of correct samples. `output` is float32,
+/// samples x classes. `targets` are int64 classes; for MSE, float32 values in the shape
+/// of `output`.
 ///
-/// Throws DataError if a class is not a column of the output.
+/// Throws DataError if a target is not a column of the output.
 LossSums sum_losses(LossKind kind, const at::Tensor& output, const at::Tensor& targets);
 
-/// Writes weight times the gradient of the summed loss with respect to `output`.
-/// `grad`: samples x classes.
+/// Writes `weight` times the gradient of the summed loss with respect to `output` to
+/// `grad`, samples x classes.
 void loss_gradient(
     LossKind kind, const at::Tensor& output, const at::Tensor& targets, double weight,
     float* grad);

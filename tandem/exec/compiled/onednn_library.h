@@ -6,18 +6,20 @@
 
 namespace tandem {
 
-/// Returns the reason why oneDNN's library cannot be used, for an error; "" if it can.
+/// Returns an error message if oneDNN's library cannot be used, otherwise "".
 ///
-/// With Debian's LibTorch the program is linked with oneDNN. LibTorch from PyPI
-/// contains a oneDNN; the first call of this function then loads Debian's next to it.
-/// Call it before any other function of oneDNN. Thread-safe.
+/// With Debian's LibTorch, the program is linked with Debian's oneDNN. LibTorch from
+/// PyPI contains its own oneDNN. In that case, the first call of this function loads
+/// Debian's oneDNN in addition. Call it before any other function of oneDNN.
+/// Thread-safe.
 std::string onednn_obstacle();
 
-/// Sets the number of threads for primitives that this thread plans or runs.
+/// Sets the number of threads for oneDNN primitives that the calling thread plans or
+/// runs.
 void set_onednn_threads(int count);
 
-/// Limits primitives of this thread to one thread while the object exists, for
-/// primitives whose order of sums depends on the number of threads.
+/// While the object exists, oneDNN primitives of the calling thread use one thread. Use
+/// it for primitives whose order of sums depends on the number of threads.
 class LoneThread {
  public:
   LoneThread() : before_(at::get_num_threads()) {

@@ -17,13 +17,12 @@ using OnednnDims = dnnl::memory::dims;
 struct OnednnContext {
   dnnl::engine engine;
   dnnl::stream stream;
-  // A backward pass follows.
+  // True if a backward pass follows.
   bool training = true;
   // Sums, parameters and their gradients are always float32.
   Numerics numerics;
 
-  /// Returns the type of values between layers, which convolutions and matrix products
-  /// read.
+  /// Returns the type of the values that convolutions and matrix products read.
   OnednnType product() const {
     return numerics.product == at::kBFloat16 ? OnednnType::bf16 : OnednnType::f32;
   }
@@ -41,7 +40,7 @@ T* data_of(const dnnl::memory& memory) {
   return static_cast<T*>(memory.get_data_handle());
 }
 
-/// Returns a description in rows, LibTorch's contiguous layout.
+/// Returns the description of memory in row-major order, LibTorch's contiguous layout.
 dnnl::memory::desc plain_desc(
     const OnednnDims& dims, OnednnType type = OnednnType::f32);
 /// Returns a description that lets the primitive choose the layout.
@@ -53,18 +52,19 @@ struct PixelLayout {
   // Number of neighboring channels of a pixel, a multiple of 8; all channels in nhwc.
   int64_t lanes;
 };
-/// Returns the layout of `memory` if custom loops can read it, otherwise another one.
+/// Returns the layout of `memory` if custom loops can read it. Otherwise returns a
+/// layout to which `memory` must be copied.
 PixelLayout pixel_layout_for(const dnnl::memory& memory);
 
-/// Returns memory in rows at `data`. If that is null it allocates, aligned to 64 bytes.
+/// Returns memory in row-major order at `data`. If `data` is null, allocates memory
+/// that is aligned to 64 bytes.
 dnnl::memory plain_memory(
     const OnednnDims& dims, const dnnl::engine& engine, void* data = nullptr,
     OnednnType type = OnednnType::f32);
-/// Returns the memory of a contiguous float32 tensor. The tensor owns it.
+/// Returns the memory of a contiguous float32 tensor, which still owns the memory.
 dnnl::memory plain_over(const at::Tensor& tensor, const dnnl::engine& engine);
 
-/// A primitive with its arguments, which are bound once, so that run() allocates
-/// nothing.
+/// A primitive with its arguments. They are bound once, so run() allocates nothing.
 class BoundPrimitive {
  public:
   using Arguments = std::vector<std::pair<int, dnnl::memory>>;
@@ -81,11 +81,13 @@ class BoundPrimitive {
   std::vector<dnnl_exec_arg_t> bound_;
 };
 
-/// A copy into another layout or type, planned once. Does nothing if both are equal.
+/// A copy into a different layout or type, planned once. Does nothing if layout and
+/// type are equal.
 class LayoutChange {
  public:
   LayoutChange() = default;
-  /// Returns the memory of the copy; `from` if it already has the layout `wanted`.
+  /// Returns the memory of the copy, or `from` if `from` already has the layout
+  /// `wanted`.
   dnnl::memory plan(
       const dnnl::memory& from, const dnnl::memory::desc& wanted,
       const OnednnContext& context);
@@ -100,11 +102,12 @@ class LayoutChange {
 /// Copies of parameters in the layouts and types that primitives prefer.
 class PackedCopies {
  public:
-  /// Returns the memory of the copy; the parameter's if it has the layout `wanted`.
+  /// Returns the memory of the copy, or the parameter's memory if it has the layout
+  /// `wanted`.
   dnnl::memory plan(
       const at::Tensor& parameter, const dnnl::memory::desc& wanted,
       const OnednnContext& context);
-  /// Copies again if the parameters' version has changed.
+  /// Renews the copies if the parameters' version has changed.
   void refresh(int64_t parameters_version, const dnnl::stream& stream);
 
  private:

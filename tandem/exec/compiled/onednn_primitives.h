@@ -2,8 +2,8 @@
 
 #include <dnnl.hpp>
 
-/// Descriptions of primitives and memory for oneDNN 2 and 3. Only oneDNN 2 has
-/// operation descriptors. `arguments` are the same, in the same order.
+/// Functions that describe primitives and memory, for oneDNN 2 and 3. Only oneDNN 2 has
+/// operation descriptors. Both versions use the same `arguments` in the same order.
 namespace tandem::onednn {
 
 inline dnnl::memory::data_type type_of(const dnnl::memory::desc& description) {
@@ -26,8 +26,8 @@ typename Primitive::primitive_desc describe(
 #endif
 }
 
-/// Returns the description of a backward primitive. `forward`: description of its
-/// forward primitive.
+/// Returns the description of a backward primitive. `forward` describes the
+/// corresponding forward primitive.
 template <typename Primitive, typename Forward, typename... Arguments>
 typename Primitive::primitive_desc describe_backward(
     const dnnl::engine& engine, const dnnl::primitive_attr& attributes,

@@ -11,7 +11,7 @@ namespace tandem {
 /// Arguments of a forward pass.
 struct OnednnPass {
   SampleContext samples;
-  // Version of the parameters. Packed copies of another version are stale.
+  // Version of the parameters. Packed copies of an older version are stale.
   int64_t parameters_version = 0;
 };
 
@@ -26,7 +26,7 @@ class OnednnOp {
   virtual dnnl::memory plan_forward(const dnnl::memory& input) = 0;
 
   /// Returns the memory of the input's gradient, empty unless `wants_input_grad`.
-  /// `grad_output`: any layout and type.
+  /// `grad_output` may have any layout and type.
   virtual dnnl::memory plan_backward(
       const dnnl::memory& grad_output, bool wants_input_grad) = 0;
 
@@ -60,8 +60,8 @@ class OnednnOp {
 using MakeOnednnOp = std::unique_ptr<OnednnOp>(
     const FusedLayer& fused, const LayerTensors& tensors, const OnednnContext& context);
 
-/// Compiles a layer in the form that suits it best. The operation shares
-/// the memory of `tensors`.
+/// Compiles a layer, with or without roundings as `context.numerics` requires. The
+/// operation shares the memory of `tensors`.
 MakeOnednnOp make_onednn_op;
 
 /// Compiles a layer in the type context.product(), without roundings.
@@ -69,15 +69,15 @@ MakeOnednnOp make_plain_onednn_op;
 /// Compiles a layer in float32, with the roundings of `context.numerics.rounding`.
 MakeOnednnOp make_rounded_op;
 
-/// Returns whether the values of a layer's output are bfloat16, with bfloat16 products.
+/// Returns whether the layer's output is bfloat16 when products are bfloat16.
 bool has_bf16_output(const FusedLayer& fused);
 
 MakeOnednnOp make_onednn_convolution;
-/// Compiles a first convolution of few channels.
+/// Compiles a model's first layer, a convolution with few input channels.
 MakeOnednnOp make_onednn_small_convolution;
 /// Returns whether make_onednn_small_convolution() supports the layer.
 bool fits_small_convolution(const FusedLayer& fused);
-/// Compiles a float32 convolution with Winograd's products.
+/// Compiles a float32 convolution with Winograd's algorithm.
 MakeOnednnOp make_onednn_winograd;
 /// Returns whether make_onednn_winograd() supports the layer: windows of 3 x 3 on
 /// AVX-512, AVX2 and NEON, and of 5 x 5 on AVX2 and NEON.

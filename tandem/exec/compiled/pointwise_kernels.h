@@ -7,10 +7,10 @@
 namespace tandem {
 
 // Vectorized loops over whole buffers, on all threads of this rank. They allocate
-// nothing. T: float or Bf16.
+// nothing. T is float or Bf16.
 
-/// Writes the sum of column j to sum[j], or adds it if `accumulate`. `rows`: count x
-/// width.
+/// Writes the sum of column j of `rows`, count x width, to sum[j], or adds it if
+/// `accumulate`.
 void add_rows(
     const float* rows, int64_t count, int64_t width, bool accumulate, float* sum);
 
@@ -23,16 +23,17 @@ void round_to_bf16(int64_t count, float* values);
 /// large for float16 become infinite.
 void round_to_fp16(int64_t count, float* values);
 
-/// Computes out = max(in, 0). May be in place.
+/// Computes out = max(in, 0). `out` may be equal to `in`.
 template <typename T>
 void rectify(const T* in, int64_t count, T* out);
 
-/// Computes the gradient of a ReLU's input from that of its output, in place: sets it
-/// to zero where `output` is zero.
+/// Computes the gradient of a ReLU's input from the gradient of its output, in place:
+/// sets `grad` to zero where `output` is zero.
 template <typename T>
 void rectify_gradient(const T* output, int64_t count, T* grad);
 
-/// Computes out[i] = keep[i / run] * factor * in[i]. `keep`: 0 or 1. May be in place.
+/// Computes out[i] = keep[i / run] * factor * in[i]. `keep` has values 0 or 1. `out`
+/// may be equal to `in`.
 template <typename T>
 void apply_dropout(
     const uint8_t* keep, int64_t run, float factor, int64_t count, const T* in, T* out);
