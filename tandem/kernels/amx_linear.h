@@ -4,9 +4,11 @@
 
 // Products of a linear layer with AMX tiles, directly from float32 weights. Each weight
 // is read once and rounded to bfloat16, which costs less than a packed copy. Sums are
-// float32. Call these functions only if has_amx(). A call computes the range of the
-// result that it gets; the bits do not depend on the range. `scratch`: `..._scratch`
-// bytes, aligned to 64 bytes, not shared between concurrent calls.
+// float32. Call these functions only if has_amx() returns true.
+//
+// Each call computes one range of the result; the bits do not depend on the division
+// into ranges. `scratch` is memory for one call at a time, aligned to 64 bytes. The
+// functions *_scratch() return its size.
 //
 //   product           left factor              right factor            sums in tiles
 //   y^T  = W x^T      16 outputs x 32 inputs   inputs x 16 samples     16 x 64
@@ -38,13 +40,14 @@ struct Range {
 
 /// Returns the bytes of scratch memory for linear_forward().
 int64_t forward_scratch(const LinearShape& shape, Range outputs);
-/// Computes y = x weight^T + bias for a range of outputs. Negative outputs become zero
-/// with `relu`; NaN remains NaN.
+/// Computes y = x weight^T + bias for a range of outputs. With `relu`, negative outputs
+/// become zero and NaN remains NaN.
 void linear_forward(
     const LinearShape& shape, Range outputs, const Bf16* x, const float* weight,
     const float* bias, bool relu, float* y, void* scratch);
 
-/// Returns the size of round_grad()'s result, in bytes. Align it to 64 bytes.
+/// Returns the size of the result of round_grad(), in bytes. Align its memory to 64
+/// bytes.
 int64_t rounded_grad_bytes(const LinearShape& shape);
 /// Rounds the gradient of the outputs to bfloat16 and lays it out twice, once for each
 /// of the two products below.

@@ -23,7 +23,7 @@ namespace tandem::amx {
 namespace {
 
 constexpr int64_t kTile = 16;
-// Number of values that one product of tiles sums over.
+// Number of products in each sum when two tiles are multiplied.
 constexpr int64_t kDepth = 32;
 constexpr int64_t kTileBytes = 1024;
 constexpr int64_t kRowBytes = 64;
@@ -65,8 +65,8 @@ inline void fence() {
   __asm__ volatile("" ::: "memory");
 }
 
-// Configures all eight tiles with the full size, and releases them at the end. oneDNN's
-// kernels change the configuration, so each kernel needs its own.
+// Configures all eight tiles with their full size while the object exists. oneDNN's
+// kernels change the configuration, so each kernel needs a TileScope.
 class TileScope {
  public:
   TileScope() {
@@ -82,8 +82,8 @@ class TileScope {
   TileScope& operator=(const TileScope&) = delete;
 };
 
-// Return a mask of the first `count` of 16 or 32 lanes; an empty one if `count` is
-// negative.
+// Return a mask of the first `count` of 16 or 32 lanes. If `count` is negative, the
+// mask is empty.
 inline __mmask16 first_16(int64_t count) {
   return count >= 16  ? static_cast<__mmask16>(0xFFFF)
          : count <= 0 ? static_cast<__mmask16>(0)
@@ -99,7 +99,7 @@ inline __m512i narrow_pair(__m512 low, __m512 high) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
 }
 
-// Lane i of the result is the pair (even[i], odd[i]).
+// Returns bfloat16 pairs: lane i of the result is (even[i], odd[i]).
 inline __m512i interleave(__m512 even, __m512 odd) {
   const __m512i order = _mm512_set_epi16(
       31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5,
@@ -111,8 +111,8 @@ inline __m512i interleave(__m256i even, __m256i odd) {
       _mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
-// Set tiles 0 to 3, the sums, to zero, load them or store them. In memory a tile begins
-// `step` floats after the previous tile, and its rows are `row_bytes` apart.
+// Set the sums in tiles 0 to 3 to zero, load them or store them. In memory, each tile
+// begins `step` floats after the previous tile, and its rows are `row_bytes` apart.
 inline void zero_four_sums() {
   _tile_zero(0);
   _tile_zero(1);
@@ -132,9 +132,9 @@ inline void store_four_sums(float* sums, int64_t step, int64_t row_bytes) {
   _tile_stored(3, sums + 3 * step, row_bytes);
 }
 
-// Adds the products of the tile at `a` and four tiles at `b`, `b_next` bytes apart,
-// with five loads for four products. Tiles 0 to 3 are the sums, 4 is the left factor,
-// and 5 and 6 alternate as the right factor.
+// Adds the products of the tile at `a` and the four tiles at `b`, which are `b_next`
+// bytes apart. Four products need five loads. Tiles 0 to 3 are the sums, 4 is the left
+// factor, and 5 and 6 alternate as the right factor.
 inline void multiply_four(const char* a, const char* b, int64_t b_next) {
   _tile_loadd(4, a, kRowBytes);
   _tile_loadd(5, b, kRowBytes);
@@ -147,7 +147,7 @@ inline void multiply_four(const char* a, const char* b, int64_t b_next) {
   _tile_dpbf16ps(3, 4, 6);
 }
 
-// Transposes in place, by shuffles of 4 bytes, of 8, and two of 16.
+// Transposes in place: one round of shuffles with 4 bytes, one with 8 and two with 16.
 inline void transpose(__m512i (&r)[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 2) {

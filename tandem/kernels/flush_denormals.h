@@ -21,7 +21,7 @@ inline uint64_t float_mode() {
 #endif
 }
 
-/// Sets this thread's floating-point control register; does nothing on other
+/// Sets the control register that float_mode() returns. Does nothing on other
 /// processors.
 inline void set_float_mode(uint64_t mode) {
 #if defined(__x86_64__)
@@ -33,8 +33,9 @@ inline void set_float_mode(uint64_t mode) {
 #endif
 }
 
-/// Makes this thread treat denormal numbers as zero, when it reads or computes them.
-/// Arithmetic with them is many times slower, and they do not matter in training.
+/// Makes this thread treat denormal numbers as zero, both as operands and as results.
+/// Arithmetic with denormal numbers is many times slower, and they do not matter in
+/// training.
 inline void flush_denormals() {
 #if defined(__aarch64__)
   constexpr uint64_t kFlush = 1 << 24;
@@ -44,7 +45,7 @@ inline void flush_denormals() {
   set_float_mode(float_mode() | kFlush);
 }
 
-/// Flushes this thread's denormal numbers to zero while the object exists.
+/// Applies flush_denormals() to this thread while the object exists.
 class FlushDenormals {
  public:
   FlushDenormals() : before_(float_mode()) {

@@ -2,12 +2,12 @@
 
 namespace tandem {
 
-/// Instruction sets that custom kernels are compiled for: base, AVX2 and AVX-512 on
-/// x86-64, NEON on aarch64 (every CPU has it), and base on other processors.
+/// Instruction sets for which custom kernels are compiled: base, AVX2 and AVX-512 on
+/// x86-64, NEON on aarch64, and base on other processors. Every aarch64 CPU has NEON.
 enum class Isa { base, neon, avx2, avx512 };
 
-/// Returns this CPU's best instruction set. On x86-64 ONEDNN_MAX_CPU_ISA limits it, as
-/// it limits oneDNN.
+/// Returns this CPU's best instruction set. On x86-64, the environment variable
+/// ONEDNN_MAX_CPU_ISA limits it, as it limits oneDNN.
 Isa kernel_isa();
 
 /// True if the program has code for bfloat16 matrix tiles (AMX).
@@ -26,7 +26,7 @@ bool has_amx();
 /// instructions for bfloat16 are not used.
 bool has_bf16();
 
-/// Returns the function for kernel_isa().
+/// Returns the argument that belongs to kernel_isa().
 template <typename Function>
 Function for_isa(Function avx512, Function avx2, Function base) {
   switch (kernel_isa()) {
@@ -40,7 +40,8 @@ Function for_isa(Function avx512, Function avx2, Function base) {
 }
 
 /// Yields the version of `function` for this CPU's best instruction set. The function
-/// must exist for all instruction sets of the processor. `type`: its pointer type.
+/// must exist for all instruction sets of the processor. `type` is the type of a
+/// pointer to it.
 #if defined(__x86_64__)
 #define TANDEM_FOR_ISA(type, function) \
   ::tandem::for_isa<type>(&avx512::function, &avx2::function, &base::function)

@@ -2,8 +2,8 @@
 
 // Vectors for files that are compiled once for each instruction set (CMakeLists.txt).
 // These files must not share inline functions with other files, which may run on a CPU
-// without the instruction set. So this header has internal linkage, and they include
-// little else.
+// without the instruction set. So everything in this header has internal linkage, and
+// these files include few other headers.
 
 #include <cstdint>
 #include <cstring>
@@ -14,8 +14,11 @@ namespace tandem::TANDEM_ISA {
 
 namespace {
 
-// The compiler's vector types, because it does not vectorize loops of a few iterations.
-// If the instruction set has no vector of this width, the compiler uses several.
+// Number of floats in the widest vector of the instruction set.
+//
+// Kernels use the compiler's vector types (Vectors), because compilers do not vectorize
+// loops of a few iterations. For a type wider than kWidest, the compiler uses several
+// vectors.
 #if defined(__AVX512F__)
 constexpr int kWidest = 16;
 #elif defined(__AVX2__)
@@ -24,7 +27,7 @@ constexpr int kWidest = 8;
 constexpr int kWidest = 4;
 #endif
 
-// Number of the CPU's vector registers.
+// Number of vector registers of the CPU.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kRegisters = 32;
 #else
@@ -77,7 +80,7 @@ struct Lanes {
   using Bytes = typename Vectors<L>::Bytes;
   using LooseFloats __attribute__((vector_size(4 * L), aligned(4), may_alias)) = float;
 
-  // On AVX2 GCC 12 turns a memcpy() into copies of 16 bytes through the stack.
+  // On AVX2, GCC 12 turns a memcpy() into copies of 16 bytes through the stack.
   static constexpr bool kLoose = L == 8 && kWidest == 8;
 
   template <typename Vector>

@@ -4,27 +4,29 @@
 
 namespace tandem {
 
-/// Matrix product sums[row][column] = sum over steps of a[row][step] * b[step][column],
-/// for b and sums with rows that are longer than a memory page.
+/// Matrix product sums[row][column] = sum over steps of a[row][step] * b[step][column].
+/// For matrices b and sums whose rows are longer than a memory page.
 struct WideProduct {
   const float* a = nullptr;
-  // Distances between neighbors, in elements, so that a may be transposed.
+  // Distances in `a` between neighboring rows and between neighboring steps, in
+  // elements, so that `a` may be transposed.
   int64_t a_row = 0;
   int64_t a_step = 0;
   const float* b = nullptr;
   float* sums = nullptr;
   int64_t rows = 0;
-  // Width of b and of the sums, a multiple of 8.
+  // Number of columns of `b` and `sums`, a multiple of 8.
   int64_t columns = 0;
   int64_t steps = 0;
-  // Adds to the sums instead of overwriting them.
+  // True to add to the sums, false to overwrite them.
   bool accumulate = false;
 };
 
 /// Number of columns that are computed together.
 constexpr int64_t kPanel = 32;
 
-/// Returns the size of a call's scratch memory, in floats. Align it to 64 bytes.
+/// Returns the size of a call's scratch memory, in floats. Align the memory to 64
+/// bytes.
 constexpr int64_t wide_product_scratch(int64_t steps) {
   return kPanel * steps;
 }
@@ -32,8 +34,8 @@ constexpr int64_t wide_product_scratch(int64_t steps) {
 // Code for one instruction set. Call it only if kernel_isa() is this instruction set or
 // a better one.
 namespace avx2 {
-/// Computes the columns [first, last). `first` is a multiple of kPanel; `last` too,
-/// unless it is the end.
+/// Computes the columns [first, last). `first` is a multiple of kPanel. `last` is also
+/// a multiple of kPanel, or the number of columns.
 void multiply_wide(
     const WideProduct& product, int64_t first, int64_t last, float* scratch);
 }  // namespace avx2

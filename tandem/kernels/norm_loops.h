@@ -6,16 +6,16 @@ namespace tandem {
 
 enum class Bf16 : uint16_t;
 
-/// Shape of a plane in batch normalization. In nhwc a plane is an image, in nChw16c and
-/// nChw8c 16 or 8 channels of an image.
+/// Shape of a plane in batch normalization. In the layout nhwc, a plane is an image. In
+/// nChw16c and nChw8c, a plane is 16 or 8 channels of an image.
 struct NormPlane {
   int64_t pixels = 0;
   // Number of neighboring channels of a pixel, a multiple of 8.
   int64_t lanes = 0;
 };
 
-/// Arguments of the loops for each channel; arrays of NormPlane::lanes values. Only
-/// gradients need the last two.
+/// Arguments of the loops for each channel, as arrays of NormPlane::lanes values. Only
+/// norm_backward reads the last two.
 struct NormChannels {
   const float* mean = nullptr;
   // Weight over standard deviation.
@@ -27,19 +27,18 @@ struct NormChannels {
   const float* slope = nullptr;
 };
 
-// Loops over one plane, for each instruction set. They read a plane two or three times,
-// front to back, and the later times from the L2 cache: 28 x 28 pixels of 16 lanes take
-// 50 KiB. T: float or Bf16; sums are float32.
+// Loops over one plane, for each instruction set. T is float or Bf16; sums are float32.
+// norm_moments reads the plane twice, the second time from the L2 cache: 28 x 28 pixels
+// of 16 float32 lanes have 49 KiB. The other loops read it once.
 //
-// norm_moments: each lane's mean, and its sum of squared distances from the mean.
+// norm_moments: the mean of each lane, and its sum of squared distances from the mean.
 // norm_forward: out = (in - mean) * scale + bias; with `relu` at least 0.
-// norm_gradient_sums: each lane's sum of the gradient, and its sum of the gradient
-// times
-//   (in - mean).
+// norm_gradient_sums: the sum of each lane's gradient, and the sum of the gradient
+//   times (in - mean).
 // norm_backward: grad_in = scale * (grad - mean_grad - (in - mean) * slope).
 //
-// `out` is null without a ReLU. With a ReLU the gradient counts only where `out` is
-// above 0.
+// In the last two, `out` is null without a ReLU. With a ReLU, gradients count only
+// where `out` is above 0.
 #define TANDEM_NORM_LOOPS_OF(T)                                                        \
   void norm_moments(const NormPlane& plane, const T* in, float* mean, float* squares); \
   void norm_forward(                                                                   \

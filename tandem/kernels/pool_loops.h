@@ -6,8 +6,8 @@ namespace tandem {
 
 enum class Bf16 : uint16_t;
 
-/// Shape of images in pooling. In nhwc a plane is an image, in nChw16c and nChw8c 16 or
-/// 8 channels of an image.
+/// Shape of images in pooling. In the layout nhwc, a plane is an image. In nChw16c and
+/// nChw8c, a plane is 16 or 8 channels of an image.
 struct PoolShape {
   // Number of planes.
   int64_t outer = 0;
@@ -27,17 +27,16 @@ struct PoolShape {
   }
 };
 
-/// Value of `which` for a window without a gradient, because its largest value is not
-/// positive and a ReLU follows. For other windows `which` is the place of the largest
-/// input in the window: y * kernel + x.
+/// Value of `which` for a window that gets no gradient, because a ReLU is fused and the
+/// window's largest value is not positive. For other windows, `which` is the place of
+/// the largest input in the window: y * kernel + x.
 constexpr uint8_t kNoInput = 255;
 
-// Loops over one plane, for each instruction set. Windows of at most 15 x 15.
+// Loops over one plane, for each instruction set. Windows have at most 15 x 15 pixels.
 //
-// max_pool_plane: negative results become 0 with `relu`. NaN is the largest value, as
-// in
-//   PyTorch. The first of equal inputs counts.
-// spread_plane: the gradient; it writes all of `grad_in`.
+// max_pool_plane: with `relu`, negative results become 0. NaN is the largest value, as
+//   in PyTorch. Among equal inputs, the first is chosen.
+// spread_plane: the gradient of the input. Writes all values of `grad_in`.
 #define TANDEM_POOL_LOOPS(isa)                                                         \
   namespace isa {                                                                      \
   void max_pool_plane(                                                                 \

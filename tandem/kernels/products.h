@@ -27,11 +27,13 @@ struct Factors {
 // Number of vectors in a block's row.
 constexpr int kWide = kRegisters == 32 ? 4 : 2;
 
-// Computes a block of R rows by B vectors. The largest, 6 x kWide, needs 29 of the 32
-// registers on AVX-512 and NEON: 24 sums, 4 vectors of b and one value of a. On AVX2 it
-// needs 15 of 16: 12 sums, 2 vectors and a value. All rows are computed for some
-// columns before the next columns, so that b's part stays in L1: for 64 channels 16 KiB
-// on AVX-512, 4 KiB on AVX2 and NEON.
+// Computes a block of R rows by B vectors. The largest block, 6 x kWide, needs 29 of
+// the 32 registers on AVX-512 and NEON: 24 sums, 4 vectors of b and one value of a. On
+// AVX2 it needs 15 of 16: 12 sums, 2 vectors of b and one value of a.
+//
+// multiply() computes all rows of a block's columns before the next columns, so these
+// columns of b stay in L1. For 64 channels, they have 16 KiB on AVX-512 and 4 KiB on
+// AVX2 and NEON.
 template <int R, int B>
 TANDEM_ALWAYS_INLINE void multiply_block(
     const Factors& f, int64_t row, int64_t column, bool accumulate, float* sums) {
@@ -77,7 +79,8 @@ void multiply_columns(
     const Factors& f, int64_t rows, int64_t column, bool accumulate, float* sums) {
   int64_t row = 0;
   for (; row + 6 <= rows; row += 6) {
-    // Computes the last 8 rows as 4 + 4, because two rows have too few sums in flight.
+    // Computes the last 8 rows as 4 + 4, because a block of two rows has too few sums
+    // that do not depend on each other.
     if (kWide == 2 && rows - row == 8) {
       multiply_block<4, B>(f, row, column, accumulate, sums);
       multiply_block<4, B>(f, row + 4, column, accumulate, sums);

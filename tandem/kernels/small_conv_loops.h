@@ -6,8 +6,9 @@ namespace tandem {
 
 enum class Bf16 : uint16_t;
 
-/// Shape of a convolution of images with few channels, with stride 1. AVX-512 has a
-/// register for the sums of each tap, a (channel, row, column) of the window.
+/// Shape of a convolution with stride 1 of images with few channels. A tap is a
+/// (channel, row, column) of the window. AVX-512 has enough registers for the sums of
+/// all taps.
 ///
 /// The input is float32 in rows, [channels][height][width], including padding. The
 /// weights are [taps][out_channels]. The output's channels are in groups of `lanes`, in
@@ -19,7 +20,7 @@ struct SmallConvShape {
   int64_t width = 0;
   int64_t kernel = 0;
   int64_t out_channels = 0;
-  // Distance from one pixel of the output to the next, in elements.
+  // Distance between neighboring pixels of the output, in elements.
   int64_t pixel_stride = 0;
   // Number of output channels that are computed together: 4, 8 or 16.
   int64_t lanes = 0;
@@ -42,10 +43,10 @@ constexpr int64_t kSmallConvTaps[] = {9, 25, 27};
 
 // Loops over one image, for each instruction set.
 //
-// small_conv: the output; negative values become zero with `relu`.
+// small_conv: the output; with `relu`, negative values become zero.
 // small_conv_gradient: sums over the image's pixels, [taps + 1][out_channels]. The last
-//   row is the bias's. `output`: null without a ReLU; with a ReLU gradients count only
-//   where it is above zero.
+//   row is the gradient of the bias. `output` is null without a ReLU. With a ReLU,
+//   gradients count only where `output` is above zero.
 #define TANDEM_SMALL_CONV(isa)                                                       \
   namespace isa {                                                                    \
   void small_conv(                                                                   \

@@ -1,6 +1,6 @@
 #pragma once
 
-// Vectors of products and Winograd's transforms. Compiled for AVX-512, AVX2 and NEON
+// Vectors for products and Winograd's transforms. Compiled for AVX-512, AVX2 and NEON
 // (lanes.h).
 
 #include "tandem/kernels/lanes.h"
@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kLanes = kWidest;
 
-// Number of channels in an image's block: one vector, on NEON two, so that other layers
-// get the blocks that suit them.
+// Number of channels in a block of an image: one vector, or two on NEON, because
+// oneDNN's blocks have 8 or 16 channels.
 constexpr int kBlock = kLanes == 16 ? 16 : 8;
 
 using Floats = Lanes<kLanes>::Floats;

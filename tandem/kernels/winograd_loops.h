@@ -8,16 +8,15 @@ namespace tandem {
 ///
 /// A window of 3 x 3 uses F(4x4, 3x3): a tile of 4 x 4 outputs needs 36 products for
 /// each pair of channels instead of 144. A window of 5 x 5 uses F(2x2, 5x5): a tile of
-/// 2 x 2 outputs needs 36 products instead of 100, and only the last transform differs.
-/// A run of tiles goes through all steps together, so that intermediate values stay in
-/// the L2 cache.
+/// 2 x 2 outputs needs 36 products instead of 100. Each step below processes a run of
+/// tiles at once, so intermediate values stay in the L2 cache.
 ///
 ///   6 x 6 inputs -> 36 values of each channel   (tiles overlap, 3 x 3: by two pixels)
 ///   36 times: [tiles x in] * [in x out]         one matrix product for each value
 ///   36 values -> 4 x 4 outputs of each channel
 ///
 /// Images are float32 in blocks of channels, oneDNN's nChw16c on AVX-512 and nChw8c on
-/// AVX2 and NEON. A pixel of a block is one vector, on NEON two.
+/// AVX2 and NEON. A pixel of a block is one vector, or two vectors on NEON.
 ///
 /// Source: Lavin, Gray, "Fast Algorithms for Convolutional Neural Networks", 2015.
 struct WinogradShape {
@@ -50,7 +49,8 @@ struct WinogradShape {
   int64_t tiles() const {
     return images * tiles_per_image();
   }
-  /// Returns the number of transformed weights, and of sums for their gradient.
+  /// Returns the number of transformed weights, which equals the number of sums for
+  /// their gradient.
   int64_t points() const {
     return 36 * in_channels * out_channels;
   }
@@ -61,29 +61,29 @@ struct WinogradShape {
 struct WinogradKernels {
   /// Number of channels in a block.
   int64_t block;
-  /// Number of tiles in a run, a multiple of the rows of a block of the products.
+  /// Number of tiles in a run, a multiple of the 6 rows in a block of products.h.
   int64_t tiles;
 
-  /// Returns the size of a call's scratch memory, in floats. 32 to 64 channels need
-  /// 652.5 KiB on AVX-512 and 328.5 KiB on AVX2 and NEON.
+  /// Returns the size of a call's scratch memory, in floats. A convolution from 32 to
+  /// 64 channels needs 652.5 KiB on AVX-512 and 328.5 KiB on AVX2 and NEON.
   ///
   ///   36 times  | tile 0: in channels  | tile 1 | ... | last tile | 16 unused floats |
   ///   36 times  | tile 0: out channels | tile 1 | ... | last tile | 16 unused floats |
   int64_t scratch(const WinogradShape& shape) const {
-    // Without the unused cache line a tile's 36 values would be a multiple of 3 KiB
-    // apart, and share few sets of the cache.
+    // Without the unused floats, a tile's 36 values would be a multiple of 3 KiB apart
+    // and would share few sets of the cache.
     return 36 * (tiles * (shape.in_channels + shape.out_channels) + 2 * 16);
   }
 
   /// Transforms weights [out][in][kernel][kernel] to factors of the products,
-  /// [36][in][out]. With `backward` to the factors for the input's gradient,
-  /// [36][out][in].
+  /// [36][in][out]. With `backward`, transforms them to the factors for the input's
+  /// gradient, [36][out][in].
   void (*weights)(
       const WinogradShape& shape, const float* weights, bool backward,
       float* transformed);
 
-  /// Computes the tiles [first, last) of the output. `bias` may be null. Negative
-  /// outputs become zero with `relu`.
+  /// Computes the tiles [first, last) of the output. `bias` may be null. With `relu`,
+  /// negative outputs become zero.
   void (*convolve)(
       const WinogradShape& shape, int64_t first, int64_t last, const float* in,
       const float* transformed, const float* bias, bool relu, float* out,
@@ -95,8 +95,8 @@ struct WinogradKernels {
       const WinogradShape& shape, int64_t first, int64_t last, const float* in,
       const float* grad_output, float* sums, float* bias_sums, float* scratch);
 
-  /// Writes the weights' gradient, [out][in][kernel][kernel], from these sums, or adds
-  /// it if `accumulate`.
+  /// Writes the weights' gradient, [out][in][kernel][kernel], from the sums of
+  /// gradient(), or adds it if `accumulate`.
   void (*finish)(
       const WinogradShape& shape, const float* sums, bool accumulate,
       float* weights_grad);

@@ -114,8 +114,9 @@ struct WeightsGradTransform {
   }
 };
 
-// Transforms for windows of 5 x 5 and tiles of 2 x 2. A' has its first two rows, the
-// second ending in 1; G has columns up to the fourth power.
+// Transforms for windows of 5 x 5 and tiles of 2 x 2. Compared to 3 x 3, A' has only
+// the first two rows, and the second row ends in 1. G has columns up to the fourth
+// power.
 constexpr float kA4 = kA2 * kA2;
 constexpr float kB4 = kB2 * kB2;
 
@@ -175,8 +176,8 @@ struct WeightsGradTransform5 {
 };
 
 // Transforms a square of values along its rows and then along its columns. It needs
-// more than 32 vectors at a time, so some are on the stack. With AVX2's 16 registers
-// most are, in 1.1 KiB of L1.
+// more than 32 vectors at a time, so some are on the stack. With AVX2's 16 registers,
+// most vectors are on the stack, in 1.1 KiB of L1.
 template <typename T>
 TANDEM_ALWAYS_INLINE void transform(
     const Floats (&from)[T::kFrom][T::kFrom], Floats (&to)[T::kTo][T::kTo]) {
@@ -197,7 +198,7 @@ TANDEM_ALWAYS_INLINE void transform(
   }
 }
 
-// Constants and transforms for a size of windows.
+// Constants and transforms for windows of 3 x 3 and of 5 x 5.
 struct Window3 {
   static constexpr int kWindow = 3;
   static constexpr int kTile = 4;
