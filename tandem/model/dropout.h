@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// Samples of a forward pass, on which dropout masks depend.
+/// The samples of a forward pass, as far as dropout masks depend on them.
 struct SampleContext {
   uint64_t seed = 0;
   int64_t epoch = 0;
@@ -20,17 +20,17 @@ struct SampleContext {
 /// Returns a dropout mask: 0 with probability p, otherwise 1 / (1 - p).
 ///
 /// On the CPU the mask is a pure function of (seed, epoch, position of the sample,
-/// layer, element). It does not depend on the number of ranks, on how a batch is
-/// divided, or on a resume. The counter-based generator Philox4x32-10 draws 16 bits per
-/// element, so p is rounded to a multiple of 1/65536.
+/// layer, element). It does not depend on the number of ranks or on the division of a
+/// batch, and it is the same in a resumed run. The counter-based generator
+/// Philox4x32-10 draws 16 bits per element, so p is rounded to a multiple of 1/65536.
 ///
-/// On other devices LibTorch's generator of the device draws the mask, seeded by (seed,
-/// epoch, first position, layer). A run is repeatable and can be resumed, but the mask
-/// differs from the CPU's and depends on the number of ranks and on how a batch is
-/// divided.
+/// On other devices, LibTorch's generator draws the mask, seeded by (seed, epoch, first
+/// position, layer). Runs are repeatable and can be resumed. But the mask differs from
+/// the CPU's mask, and it depends on the number of ranks and on the division of a
+/// batch.
 ///
-/// Shape: `num_samples` x `elements`. `options`: float32 or float64, and the device.
-/// Throws ConfigError unless 0 <= p < 1, on the CPU.
+/// The mask has the shape `num_samples` x `elements`. `options` sets its type, float32
+/// or float64, and its device. On the CPU, throws ConfigError unless 0 <= p < 1.
 ///
 /// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 at::Tensor dropout_mask(

@@ -11,7 +11,8 @@
 
 namespace tandem {
 
-/// Parameters and buffers of a layer; undefined if the layer has none.
+/// Parameters and buffers of a layer. A tensor that the layer does not have is
+/// undefined.
 struct LayerState {
   at::Tensor weight;
   at::Tensor bias;
@@ -27,7 +28,7 @@ struct LayerCall {
   const ForwardContext& context;
   // See ModelOptions::stack_statistics.
   const StackFunction& stack_statistics;
-  // The layer may overwrite its input.
+  // True if the layer may overwrite its input.
   bool in_place = false;
 };
 
@@ -36,49 +37,48 @@ enum class RoundedValues {
   // Each output is a value of the input, so it is rounded already.
   none,
   output,
-  // Input, parameters and output: a matrix product.
+  // Input, parameters and output, in convolutions and linear layers.
   all,
-  // The output in fp16_o2, and the gradient of the input.
+  // The gradient of the input; in fp16_o2 also the output.
   output_in_o2,
 };
 
-/// Properties that a kind of layer has or has not, as bits.
+/// Properties of a kind of layer, as bits.
 enum LayerTrait : unsigned {
   kNoLayerTrait = 0,
   // A stage of a pipeline may begin here.
   kBeginsStage = 1,
-  // Backward reads the input, not the output, so that the next layer may overwrite the
-  // output.
+  // Backward reads only the input, so the next layer may overwrite the output.
   kKeepsOnlyInput = 2,
-  // Compiled executors fuse a ReLU that follows this layer, or precedes it.
+  // Compiled executors fuse a ReLU that follows or precedes this layer.
   kFusesReluAfter = 4,
   kFusesReluBefore = 8,
-  // ModelOptions::dropout removes it.
+  // A model without ModelOptions::dropout leaves out this layer.
   kIsDropout = 16,
 };
 
-/// Properties of a kind of layer. A new kind is a LayerKind with its factory
-/// (layers.h), a row in layer_kinds.cpp, and a kernel with its row in
+/// Properties of a kind of layer. A new kind needs a LayerKind and a factory
+/// (layers.h), a row in layer_kinds.cpp, and a kernel with a row in
 /// exec/compiled/operation.cpp.
 struct LayerKindRow {
   LayerKind kind;
-  // Name in torch.nn.functional; that of the ATen operator, except as noted.
+  // Name in torch.nn.functional. The ATen operator has the same name, except as noted
+  // in the table.
   const char* name;
   at::Tensor (*forward)(const LayerCall& call, const at::Tensor& x);
-  // Cost for a stage, in multiplications; null: 0.
+  // Cost in a pipeline's stage, in multiplications. Null: no cost.
   double (*cost)(const Layer& layer, const InputShape& output);
   // Python's repr() of the module in torch.nn; null if there is no such module.
   std::string (*repr)(const Layer& layer);
   RoundedValues rounds = RoundedValues::none;
   // Bits of LayerTrait.
   unsigned traits = kNoLayerTrait;
-  // Shape of a sample's output; null: the input's.
+  // Shape of a sample's output. Null: the shape of the input.
   InputShape (*output)(const Layer& layer, const InputShape& input) = nullptr;
-  // Shape of the weight, whose first dimension is that of the bias; null if the layer
-  // has no parameters.
+  // Shape of the weight; its first dimension is also the size of the bias. Null if the
+  // layer has no parameters.
   std::vector<int64_t> (*weight)(const Layer& layer) = nullptr;
-  // Initial values, as PyTorch's module has them. Parameters are float32; buffers have
-  // `dtype`.
+  // Initial values of PyTorch's module. Parameters are float32; buffers have `dtype`.
   LayerState (*initialize)(
       const Layer& layer, at::ScalarType dtype,
       const at::Generator& generator) = nullptr;

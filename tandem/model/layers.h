@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-/// Kinds of layers. layer_kinds.h describes them.
+/// Kinds of layers. LayerKindRow (layer_kinds.h) has their properties.
 enum class LayerKind {
   conv2d,
   linear,
@@ -23,7 +23,7 @@ struct Layer {
   LayerKind kind;
   // Prefix of the parameters' names in the state dict ("conv1"); "" without parameters.
   std::string name;
-  // Channels or features.
+  // Numbers of input and output channels or features.
   int64_t in = 0;
   int64_t out = 0;
   // Height and width of the window, in pixels.
@@ -32,7 +32,7 @@ struct Layer {
   int64_t padding = 0;
   // Probability of dropout.
   double p = 0;
-  // Index in the whole model, which dropout masks depend on. The model sets it.
+  // Index in the whole model, set by the model. Dropout masks depend on it.
   int64_t place = 0;
 };
 
@@ -44,8 +44,8 @@ Layer conv2d(
 /// Returns a fully connected layer with a bias.
 Layer linear(const std::string& name, int64_t in, int64_t out);
 
-/// PyTorch's defaults for batch norm: share of a batch in the running statistics, and
-/// addend of variances.
+/// PyTorch's defaults for batch norm: the weight of a new batch in the running
+/// statistics, and the constant added to variances.
 constexpr double kBatchNormMomentum = 0.1;
 constexpr double kBatchNormEpsilon = 1e-5;
 

@@ -17,7 +17,8 @@ struct Loss {
   // Not `automatic`.
   LossKind kind = LossKind::cross_entropy;
   Reduction reduction = Reduction::mean;
-  // Computes the loss instead of `kind`, which then only defines a correct sample.
+  // Custom loss instead of `kind`, which then only defines correct samples. Empty:
+  // none.
   LossFunction own = {};
 };
 
@@ -26,8 +27,9 @@ struct Loss {
 at::Tensor summed_loss(
     LossKind kind, const at::Tensor& output, const at::Tensor& targets);
 
-/// Returns the summed loss of `loss.own`, or of `loss.kind` if `own` is empty. Throws
-/// ConfigError if `own` does not return one value.
+/// Returns the summed loss of `loss.own`, or of `loss.kind` if `own` is empty.
+///
+/// Throws ConfigError if `own` does not return one value.
 at::Tensor summed_loss(
     const Loss& loss, const at::Tensor& output, const at::Tensor& targets);
 
@@ -36,8 +38,8 @@ at::Tensor summed_loss(
 /// the elements per sample.
 double loss_weight(const Loss& loss, int64_t global_count, int64_t elements_per_sample);
 
-/// Returns the same factor, with the elements per sample of `targets`: samples x
-/// elements, or classes.
+/// Returns the factor of the function above, with the elements per sample of `targets`.
+/// `targets` has the shape samples x elements, or one class per sample.
 double loss_weight(const Loss& loss, int64_t global_count, const at::Tensor& targets);
 
 /// Compares a model's number of outputs per sample with the number of classes of its

@@ -27,8 +27,8 @@ struct ForwardContext {
   std::function<void(const Layer&, const at::Tensor&)> after_layer;
 };
 
-/// A function with parameters from inputs to outputs. Autograd computes the gradients,
-/// or an executor that compiles layers(). Not thread-safe.
+/// A function with parameters that maps inputs to outputs. Either autograd or an
+/// executor that compiles layers() computes the gradients. Not thread-safe.
 class Model {
  public:
   virtual ~Model() = default;
@@ -45,14 +45,15 @@ class Model {
   virtual std::vector<NamedTensor> buffers() const = 0;
 
   /// Returns the layers in order of execution, for executors that compile them and
-  /// pipelines that divide them. Null for a model that is not a plain sequence.
+  /// pipelines that divide them. Returns null for a model that is not a plain sequence
+  /// of layers.
   virtual const std::vector<Layer>* layers() const {
     return nullptr;
   }
 
-  /// Removes all layers except [begin, end), a pipeline's stage. These keep the names,
-  /// values and dropout masks that they have in the whole model. layers() must not be
-  /// null.
+  /// Removes all layers except [begin, end), a pipeline's stage. The remaining layers
+  /// keep the names, values and dropout masks that they have in the whole model.
+  /// layers() must not be null.
   virtual void keep_layers(size_t begin, size_t end);
 };
 
@@ -63,7 +64,7 @@ struct InputShape {
   int64_t width = 28;
 };
 
-/// Options of a model that tandem makes.
+/// Options of a layered model.
 struct ModelOptions {
   InputShape input;
   int64_t num_classes = 10;
@@ -73,7 +74,7 @@ struct ModelOptions {
   // False removes the dropout layers.
   bool dropout = true;
   // Exchanges batch norm's statistics, so that training uses the samples of all ranks
-  // (sync_batch_norm.h). Empty: those of this rank.
+  // (sync_batch_norm.h). Empty: batch norm uses this rank's samples.
   StackFunction stack_statistics;
 };
 
@@ -81,7 +82,8 @@ struct ModelOptions {
 /// is too small for them.
 [[nodiscard]] std::vector<Layer> layers_of(ModelKind kind, const ModelOptions& options);
 
-/// Returns a model of layers_of(kind). Throws as layers_of().
+/// Returns a model with the layers of layers_of(kind). Throws the errors of
+/// layers_of().
 [[nodiscard]] std::unique_ptr<Model> make_model(
     ModelKind kind, const ModelOptions& options);
 
@@ -92,10 +94,11 @@ struct ModelOptions {
 /// Returns a model from any forward function and the parameters and buffers that it
 /// uses, for instance a TorchScript module. For a torch::nn module see module_model.h.
 ///
-/// Calls `set_training` when the mode changes. Without it evaluations run in the mode
-/// that the module has. A buffer that is not in `buffers` is neither saved nor
-/// synchronized. hidden_state.h warns of some of these cases. A module that draws from
-/// LibTorch's global generator is reproducible with process ranks only.
+/// The model calls `set_training` when the mode changes. Without `set_training`,
+/// evaluations run in the mode that the module already has. A buffer that is not in
+/// `buffers` is neither saved nor synchronized. HiddenState (hidden_state.h) warns of
+/// some of these cases. A module that draws from LibTorch's global generator is
+/// reproducible with process ranks only.
 [[nodiscard]] std::unique_ptr<Model> make_function_model(
     std::function<at::Tensor(const at::Tensor&)> forward,
     std::vector<NamedTensor> parameters, std::vector<NamedTensor> buffers = {},

@@ -14,11 +14,11 @@ namespace tandem {
 ///   auto net = std::make_shared<Net>();  // or a module holder: Net net;
 ///   tandem::train(config, data, *run.comm, tandem::make_module_model(net));
 ///
-/// `net`: a module holder (TORCH_MODULE, torch::nn::Sequential) or a std::shared_ptr to
-/// a torch::nn::Module whose forward() accepts a batch of images and returns a row of
-/// outputs for each. Names are those of Python's state_dict() for the same modules, so
-/// an exported checkpoint loads with strict=True. A tensor that the module holds under
-/// two names (tied weights) keeps the first.
+/// `net` is a module holder (TORCH_MODULE, torch::nn::Sequential) or a std::shared_ptr
+/// to a torch::nn::Module. Its forward() accepts a batch of images and returns one row
+/// of outputs per image. Names are those of Python's state_dict() for the same modules,
+/// so an exported checkpoint loads with strict=True. A tensor that the module holds
+/// under two names (tied weights) keeps the first name.
 ///
 /// **Mode.** The run calls train() and eval(). Pass the mode to functional calls:
 /// dropout(x, FuncOptions().training(is_training())).
@@ -33,8 +33,8 @@ namespace tandem {
 /// from one generator per process, so these values are reproducible with process ranks
 /// only.
 ///
-/// This header includes no LibTorch modules; include <torch/nn.h> where you define
-/// yours.
+/// This header does not include LibTorch's modules. Include <torch/nn.h> in the file
+/// that defines your module.
 template <typename Net>
 [[nodiscard]] std::unique_ptr<Model> make_module_model(Net net) {
   const auto named = [](const auto& dict) {

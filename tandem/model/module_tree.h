@@ -8,15 +8,16 @@
 namespace tandem {
 
 /// Returns the text that PyTorch prints for the tutorial's network: its modules in
-/// order of registration. Functions such as F.relu are not modules. `layers`: the
-/// result of layers_of(kind).
+/// order of registration, without functions such as F.relu. `layers` is the result of
+/// layers_of(kind).
 std::string module_tree(ModelKind kind, const std::vector<Layer>& layers);
 
-/// A layer with the shape of its output and its number of parameters.
+/// Name, output shape and number of parameters of a layer.
 struct LayerSummary {
-  // "conv1", or the function's name for a layer without parameters: "relu".
+  // Name of the layer, such as "conv1". For a layer without parameters, its function,
+  // such as "relu".
   std::string name;
-  // Shape of the output for a sample, without the batch.
+  // Shape of the output for one sample, without the batch dimension.
   std::vector<int64_t> output;
   int64_t num_parameters = 0;
 };
