@@ -14,17 +14,18 @@
 
 namespace tandem {
 
-/// The numbers of one optimizer step for one parameter group.
+/// Settings of one optimizer step for one parameter group.
 struct GroupContext {
   double lr = 0;
   double weight_decay = 0;
   double gradient_scale = 1;
-  // Number of the step, from 1.
+  // Number of the optimizer step, from 1, without skipped steps.
   int64_t step = 1;
 };
 
-/// Scales a gradient and adds weight decay. `weight_decay` is the same for all
-/// elements, so compilers move the condition out of a loop and vectorise it.
+/// Returns the scaled gradient with weight decay added. `weight_decay` is the same for
+/// all elements, so compilers move the condition out of the caller's loop and vectorise
+/// the loop.
 template <typename T>
 TANDEM_ALWAYS_INLINE T
 decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
@@ -36,12 +37,13 @@ decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
 }
 
 /// The common part of all optimizers: state arenas, and the division of a range into
-/// runs of one parameter group. Each algorithm's class updates a run in one pass.
+/// runs of one parameter group. A subclass per algorithm updates a run in one pass.
 ///
 ///   parameters   | run of group 0 | run of group 1 | run of group 0 |  one segment
 ///   gradients and state arenas have the same layout
 ///
-/// A pass moves 12 bytes of memory per float32 parameter, and 8 per state arena.
+/// A pass reads and writes 12 bytes per float32 parameter, and 8 more for each state
+/// arena.
 class FusedOptimizer : public Optimizer {
  public:
   void update(const ArenaRange& range, const StepScalars& step) final;
@@ -51,9 +53,9 @@ class FusedOptimizer : public Optimizer {
   }
 
  protected:
-  /// If lr or weight_decay is unset in `options`, uses the default argument.
+  /// Uses `default_lr` or `default_weight_decay` if the option is unset.
   ///
-  /// Throws ConfigError for invalid groups, layouts or dtypes.
+  /// Throws ConfigError for invalid groups or dtypes.
   FusedOptimizer(
       const OptimizerOptions& options, double default_lr, double default_weight_decay,
       Arena& parameters, Arena& gradients, const std::vector<ParameterGroup>& groups);
@@ -71,7 +73,7 @@ class FusedOptimizer : public Optimizer {
   virtual void update_run_on_device(
       const ArenaRange& run, const GroupContext& context) = 0;
 
-  /// Calls `body` with a zero of the run's dtype, float or double.
+  /// Calls `body` with a zero of the run's type, float or double.
   template <typename Body>
   void with_dtype(const ArenaRange& run, Body&& body) const {
     if (parameters_.segment(run.segment).scalar_type() == at::kDouble) {
@@ -108,7 +110,7 @@ class FusedOptimizer : public Optimizer {
   double lr_;
   double weight_decay_;
   std::vector<ParameterGroup> groups_;
-  // The runs of each segment, which together cover it.
+  // Runs of each segment. They cover the whole segment.
   std::vector<std::vector<Run>> runs_;
   std::shared_ptr<const ArenaLayout> layout_;
   std::vector<std::unique_ptr<Arena>> state_;

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-/// Options of torch.cuda.amp.GradScaler, and Apex's upper bound on the scale.
+/// Options of torch.cuda.amp.GradScaler, with Apex's upper bound on the scale.
 struct GradScalerOptions {
   double initial_scale = 65536;
   double growth_factor = 2;
@@ -40,7 +40,7 @@ class GradScaler {
   /// Throws ConfigError if a value is out of range.
   explicit GradScaler(const GradScalerOptions& options);
 
-  /// Returns the factor on the loss of the next step.
+  /// Returns the factor for the loss of the next step.
   double scale() const;
 
   /// Divides the trainable gradients (float32, float64) by the scale in one pass, and
@@ -48,17 +48,17 @@ class GradScaler {
   /// left out.
   void unscale(Arena& gradients, StepScalars& step);
 
-  /// Warns once if a fixed scale has caused skipped steps. `steps_done` is the number
-  /// of steps so far, with the skipped ones.
+  /// Warns once if steps were skipped with a constant scale. `steps_done` is the number
+  /// of steps so far, including skipped steps.
   ///
-  /// Throws Error if the scale is no longer a normal number: gradients then overflow at
-  /// any scale.
+  /// Throws Error if the scale has shrunk below the normal numbers, because gradients
+  /// then overflow at any scale.
   void look(int64_t steps_done);
 
   /// Returns the number of skipped steps, since the start of the run.
   int64_t skipped_steps() const;
 
-  /// The state in a checkpoint: "scale", "growth_tracker", "skipped_steps".
+  /// Returns the state for checkpoints: "scale", "growth_tracker", "skipped_steps".
   Arena& state() {
     return state_;
   }
@@ -73,8 +73,8 @@ class GradScaler {
 /// for kNoScale.
 std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec);
 
-/// Makes an optimizer that wraps `optimizer` and has a GradScaler. Its state includes
-/// that of the scaler.
+/// Makes an optimizer that wraps `optimizer` and has a GradScaler. Its state() includes
+/// the scaler's state.
 std::unique_ptr<Optimizer> make_scaled_optimizer(
     std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options);
 
