@@ -8,18 +8,19 @@
 
 namespace tandem {
 
-/// A separate group for the statistics of batch norm (model/sync_batch_norm.h), so that
-/// they do not wait for the gradients' buckets in backward.
+/// A separate group of ranks that exchanges batch norm's statistics
+/// (model/sync_batch_norm.h). In backward, this exchange then does not wait for buckets
+/// of gradients.
 ///
-/// The first exchange forms the group. Ranks have compared their settings by then, so
-/// all of them take part. Not thread-safe.
+/// The first stack() forms the group. All ranks have compared their settings before
+/// that call, so all of them take part. Not thread-safe.
 class StatisticsGroup {
  public:
-  /// `comm` outlives the group.
+  /// `comm` must outlive this object.
   explicit StatisticsGroup(Communicator& comm) : comm_(comm) {}
 
-  /// Returns the tensors `mine` of all ranks, in rank order. Collective; waits. Throws
-  /// CommError.
+  /// Returns the tensors `mine` of all ranks, stacked in rank order. Collective; waits.
+  /// Throws CommError.
   at::Tensor stack(const at::Tensor& mine) {
     if (!group_) {
       group_ = comm_.split(0);
@@ -27,7 +28,7 @@ class StatisticsGroup {
     return group_->stack(mine, "batch norm statistics");
   }
 
-  /// Returns the statistics of the group.
+  /// Returns the group's communication statistics.
   CommStats stats() const {
     return group_ ? group_->stats() : CommStats();
   }

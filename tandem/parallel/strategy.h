@@ -27,8 +27,8 @@ enum class Consistency {
   asynchronous,
 };
 
-/// The part of the data that a rank reads: its place on the replica axis, which may
-/// differ from its rank in the world.
+/// The part of the data that a rank reads. All stages of a pipeline read the same
+/// shard, so `shard` may differ from the rank.
 struct DataShard {
   int64_t num_shards = 1;
   // Index of the shard; -1 if this rank reads no data (a parameter server).
@@ -38,8 +38,8 @@ struct DataShard {
   bool counted = true;
 };
 
-/// A run's tensors by name: the model's parameters and buffers with their names in
-/// state_dict(), the optimizer's state as "<state>/<parameter>".
+/// A run's tensors with names. Parameters and buffers have their names in state_dict();
+/// the optimizer's state has names "<state>/<parameter>".
 struct TrainingState {
   std::vector<NamedTensor> model;
   std::vector<NamedTensor> optimizer;
@@ -63,9 +63,9 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  /// Compares the ranks' layouts, then copies parameters, buffers and optimizer state
-  /// of rank 0 to all ranks; in a pipeline, those of the first replica to the others.
-  /// Collective; call it after loading a checkpoint.
+  /// Compares the ranks' layouts, then copies rank 0's parameters, buffers and
+  /// optimizer state to all ranks. In a pipeline, copies them from the first replica to
+  /// the other replicas. Collective; call it after loading a checkpoint.
   virtual void start() = 0;
 
   /// Copies rank 0's parameters to ranks whose parameters have diverged. Collective.
@@ -85,8 +85,9 @@ class Strategy {
   /// Returns the sums of one batch in evaluation mode, without gradients.
   virtual StepSums evaluate_batch(const Batch& batch, const StepContext& context) = 0;
 
-  /// Called after the last step of an epoch, before the evaluation. `last`: no step
-  /// follows. If the evaluation ends the run, it is called again. Collective.
+  /// Called after the last step of an epoch, before the evaluation. `last` is true if
+  /// no step follows. If the evaluation then ends the run, end_epoch(true) is called as
+  /// well. Collective.
   virtual void end_epoch(bool /*last*/) {}
 
   /// Returns the part of the data that this rank reads.
@@ -94,28 +95,28 @@ class Strategy {
   /// Returns the relation between the ranks' parameters.
   virtual Consistency consistency() const = 0;
 
-  /// Returns whether the ranks make their steps together. A collective operation in the
-  /// middle of an epoch then does not delay any rank.
+  /// Returns whether the ranks make their steps together. If so, a collective operation
+  /// in the middle of an epoch delays no rank.
   bool in_lockstep() const {
     return consistency() == Consistency::replicated ||
            consistency() == Consistency::sharded;
   }
 
-  /// Returns whether all ranks have waited for each other in the last step, and so are
-  /// at the same step. A collective operation then does not delay any rank.
+  /// Returns whether all ranks waited for each other in the last step, and so are at
+  /// the same step. If so, a collective operation delays no rank.
   virtual bool ranks_have_met() const {
     return in_lockstep();
   }
 
-  /// Returns whether train_step() waits for no other rank, or only for a server's
-  /// reply.
+  /// Returns whether train_step() waits for no other rank except a server.
   ///
-  /// Such ranks see a signal at different steps. Each then calls leave_steps() before
-  /// the next collective operation.
+  /// Such ranks notice a signal, such as SIGTERM, at different steps. Each rank then
+  /// calls leave_steps() before the next collective operation.
   virtual bool steps_alone() const {
     return false;
   }
-  /// Ends this rank's steps of the epoch early: afterwards no rank waits for its steps.
+  /// Ends this rank's steps of the epoch early. Other ranks then no longer wait for
+  /// them.
   virtual void leave_steps() {}
 
   /// Prepares parameters and buffers for an evaluation or a checkpoint.
@@ -136,33 +137,34 @@ class Strategy {
   /// Called after values were loaded into the tensors of rank_state().
   virtual void rank_state_loaded() {}
 
-  /// Returns the group of ranks with the same parameters as this one if `sharded`. Null
-  /// if there are no others, or if all ranks have the same parameters.
+  /// If consistency() is `sharded`, returns the group of the ranks that have the same
+  /// part of the model as this rank. Otherwise returns null.
   virtual Communicator* replicas() {
     return nullptr;
   }
 
-  /// Returns the statistics of groups that this strategy made itself.
+  /// Returns the communication statistics of the groups that this strategy made.
   virtual CommStats own_comm_stats() const {
     return {};
   }
 
-  /// Returns measurements for summary.json: by name, a value per stage or rank.
-  /// Complete at rank 0. Collective.
+  /// Returns measurements for summary.json: a list of values for each name, for
+  /// instance one value per stage. Complete at rank 0. Collective.
   virtual std::map<std::string, std::vector<double>> measurements() {
     return {};
   }
 };
 
-/// Returns whether another rank updates this rank's parameters, so that it needs no
+/// Returns whether another rank updates this rank's parameters. This rank then needs no
 /// optimizer state. True for workers of the strategy parameter_server.
 bool updates_elsewhere(const StrategyOptions& options, const Communicator& comm);
 
 /// Makes the strategy that options.kind names.
 ///
-/// If options.optimizer_state is `automatic`, uses `replicated`; train/assembly.h
-/// resolves `automatic` before. Throws ConfigError if the strategy cannot run with
-/// these parts.
+/// If options.optimizer_state is `automatic`, uses `replicated`. (train/assembly.h
+/// resolves `automatic` earlier.)
+///
+/// Throws ConfigError if the strategy cannot run with these parts.
 [[nodiscard]] std::unique_ptr<Strategy> make_strategy(
     const StrategyOptions& options, const StrategyParts& parts);
 

@@ -20,8 +20,8 @@ namespace tandem {
 /// The tensors in a nested value, and its structure.
 struct NestedTensors {
   std::vector<at::Tensor*> tensors;
-  // Text with the lengths of vectors, the keys of maps, and whether optionals have a
-  // value.
+  // Text that contains the lengths of vectors, the keys of maps, and 1 or 0 for an
+  // optional with or without a value.
   std::string structure;
 };
 
@@ -70,22 +70,22 @@ std::vector<NestedTensors> list_all_tensors(std::vector<T>& values) {
   return found;
 }
 
-/// Replaces each tensor, which is the same for all replicas, by its chunks. Returns the
-/// number of chunks, which may be smaller than the number of replicas. Throws
-/// ConfigError.
+/// Replaces each tensor, which is equal in all replicas, by its chunks: replica i gets
+/// chunk i. Returns the number of chunks, which may be smaller than the number of
+/// replicas. Throws ConfigError if tensors have different numbers of chunks.
 size_t chunk_tensors(const std::vector<NestedTensors>& replicas);
 
-/// Concatenates the tensors of all replicas, and stores the results in those of the
-/// first replica. Throws ConfigError.
+/// Concatenates each tensor over all replicas and stores the result in the tensor of
+/// the first replica. Throws ConfigError if the replicas' structures differ.
 void concatenate_tensors(const std::vector<NestedTensors>& replicas);
 
-/// The parts of DataParallelModule that do not depend on the wrapped module's type.
+/// The part of DataParallelModule that does not depend on the wrapped module's type.
 class ReplicatedModule : public torch::nn::Module {
  public:
   ~ReplicatedModule() override;
 
-  /// Clones the module again, for instance after a change of members that are not
-  /// parameters or buffers.
+  /// Clones the module again. Call this after changing members that are not parameters
+  /// or buffers.
   void replicate();
 
   /// Returns the number of replicas.
@@ -108,9 +108,9 @@ class ReplicatedModule : public torch::nn::Module {
 
   const std::shared_ptr<torch::nn::Module> original_;
   const int64_t num_replicas_;
-  // The parameters, then the buffers of the module when it was cloned.
+  // Parameters and then buffers that the module had when it was cloned.
   std::vector<at::Tensor> tensors_;
-  // Empty if there is one replica, which is the module itself.
+  // Empty if there is only one replica, the module itself.
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::mutex running_;
 };
@@ -166,32 +166,33 @@ struct WrappedModule<Net, false> {
   using Type = typename Net::ContainedType;
 };
 
-/// Divides a batch among replicas of a module, which compute in threads, and gathers
-/// their outputs. The counterpart of torch.nn.DataParallel for CPUs.
+/// Divides a batch among replicas of a module, runs each replica in a thread, and
+/// gathers the outputs. The counterpart of torch.nn.DataParallel for CPUs.
 ///
 ///   tandem::DataParallel<Net> model(net, 3);
 ///   torch::optim::Adam optimizer(model->parameters());
 ///   F::cross_entropy(model->forward(inputs), targets).backward();
 ///
-/// **Module.** A module holder or std::shared_ptr, with shared ownership. Two or more
-/// replicas need the module's clone() (torch::nn::Cloneable); a single replica is the
-/// module itself. Replicas use the module's current parameters, buffers, requires_grad
-/// and train() mode; call replicate() after a change of other members.
+/// **Module.** `net` is a module holder or std::shared_ptr, with shared ownership. Two
+/// or more replicas need the module's clone() (torch::nn::Cloneable); a single replica
+/// is the module itself. Replicas use the module's current parameters, buffers,
+/// requires_grad and train() mode; call replicate() after a change of other members.
 ///
 /// **Inputs.** Tensors [N, ...] of any dtype are divided along dimension 0 as by
-/// torch.chunk(): 7 rows on 3 replicas are 3, 3 and 1; 4 rows are 2 and 2, without the
-/// third replica. They may be nested in vectors, tuples, pairs, optionals and maps with
-/// string keys (std::map). Other values are copied for each replica.
+/// torch.chunk(). Three replicas get 3, 3 and 1 of 7 rows. If there are 4 rows, two
+/// replicas get 2 each and the third is not used. Tensors may be nested in vectors,
+/// tuples, pairs, optionals and maps with string keys (std::map). Other values are
+/// copied for each replica.
 ///
 /// **Outputs.** Tensors, also nested, are concatenated along dimension 0 in the order
 /// of the chunks; 0-dimensional tensors become a vector. Other types do not compile.
 /// **Gradients** accumulate in the module's .grad. **Buffers** keep replica 0's
 /// changes.
 ///
-/// **Threads.** Replicas have the caller's grad mode, inference mode and autocast, and
-/// divide LibTorch's intra-op threads among them. Not thread-safe: make one call at a
-/// time. **Dropout** uses LibTorch's generator, so its masks depend on the timing of
-/// threads; for reproducible training use ranks, as in
+/// **Threads.** Replicas use the caller's grad mode, inference mode and autocast. They
+/// divide LibTorch's intra-op threads among themselves. Not thread-safe: make one call
+/// at a time. **Dropout** uses LibTorch's generator, so its masks depend on the timing
+/// of threads; for reproducible training use ranks, as in
 /// recipes/data-parallel-module.toml.
 ///
 /// **Errors.** Throws Error with "replica 1 of 3" and, nested, the exception of the

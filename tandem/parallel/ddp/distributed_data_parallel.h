@@ -14,16 +14,17 @@ namespace tandem {
 
 /// Options of DistributedDataParallel.
 struct DistributedDataParallelOptions {
-  // Buffers (batch norm's running statistics) after each reducing backward: `broadcast`
-  // copies rank 0's, `average` takes the mean of floating-point buffers, `off` leaves
-  // them unchanged.
+  // Synchronization of buffers (batch norm's running statistics) after each backward
+  // that reduces gradients: `broadcast` copies rank 0's, `average` takes the mean of
+  // floating-point buffers, `off` leaves them unchanged.
   BufferSync buffers = BufferSync::broadcast;
   // Mean or sum of all ranks' gradients. With several micro-batches per step, run all
   // but the last under no_sync(): a second reduction would sum the sums again.
   Reduction reduction = Reduction::mean;
   // 16-bit format in which buckets are sent.
   CommHook comm_hook = CommHook::none;
-  // Custom reduction of buckets, in place of `reduction`. Not with `comm_hook`.
+  // Custom reduction of buckets instead of `reduction`. Cannot be combined with
+  // `comm_hook`.
   BucketHook bucket_hook = {};
 
   // --- speed ---
@@ -42,29 +43,32 @@ struct DistributedDataParallelOptions {
 ///
 /// The constructor copies rank 0's parameters and buffers to all ranks and moves the
 /// parameters' memory into an arena. So make this object before the optimizer, and do
-/// not change the module afterwards: backward() throws ConfigError if a parameter or
-/// buffer was moved, replaced, added or removed, or if its requires_grad changed. (If
-/// all parameters were replaced, backward() does not reach this object: make a new
-/// one.) The module and the communicator must outlive this object.
+/// not change the module afterwards. backward() throws ConfigError if a parameter or
+/// buffer was moved, replaced, added or removed, or if its requires_grad changed.
+/// (backward() cannot detect that all parameters were replaced. In that case, make a
+/// new DistributedDataParallel.) The module and the communicator must outlive this
+/// object.
 ///
-/// Run one backward at a time, and the same number on all ranks. After a backward that
-/// threw, .grad has the values written so far. The next backward works as usual, unless
-/// buckets had been sent: then it throws CommError.
+/// Run one backward at a time, and the same number of backwards on all ranks. If a
+/// backward throws, .grad has the values written so far. The next backward works as
+/// usual, unless buckets had already been sent. In that case, it throws CommError.
 ///
-/// **Buffers.** PyTorch broadcasts rank 0's buffers before a forward if the previous
-/// forward was synced. C++ modules have no hook there, so this class broadcasts at the
-/// end of a reducing backward, and you call the module directly. Rank 0 has PyTorch's
-/// values at all times. The other ranks have rank 0's values after backward; in PyTorch
-/// they keep their own until the next forward. So an evaluation after a step uses the
-/// values of rank 0's checkpoint on every rank.
+/// **Buffers.** PyTorch broadcasts rank 0's buffers before a forward, unless the
+/// previous forward was under no_sync(). C++ modules have no hook before forward. This
+/// class therefore broadcasts at the end of a reducing backward, which is a backward
+/// outside no_sync(). Rank 0 has the same buffers as in PyTorch at all times. The other
+/// ranks have rank 0's buffers after backward; in PyTorch, they keep their own buffers
+/// until the next forward. So an evaluation after a step uses the buffers of rank 0's
+/// checkpoint on every rank.
 ///
 /// Two differences remain for a model that changes buffers and reads them in training
 /// mode (batch norm does not read them). Between two forwards without a reducing
-/// backward, call sync_buffers(). And a second backward through a retained graph reads
-/// the values after the first backward.
+/// backward, buffers are not synchronized; call sync_buffers() there. And a second
+/// backward through a retained graph reads the buffers as they are after the first
+/// backward.
 ///
-/// PyTorch's features and their counterparts follow. Rows with a + are compared with
-/// PyTorch in tests/parallel/ddp/ddp_parity_test.cpp.
+/// The table lists PyTorch's features and their counterparts. Rows with a + are
+/// compared with PyTorch in tests/parallel/ddp/ddp_parity_test.cpp.
 ///
 /// | PyTorch                 | tandem                                             |
 /// | ----------------------- | -------------------------------------------------- |
@@ -146,7 +150,8 @@ class DistributedDataParallel {
     return NoSync(*this);
   }
 
-  /// Broadcasts or averages buffers, as the options say. A reducing backward calls this
+  /// Broadcasts or averages buffers, according to
+  /// DistributedDataParallelOptions::buffers. A reducing backward calls this function
   /// at its end. Collective.
   void sync_buffers();
 

@@ -10,9 +10,9 @@ namespace tandem {
 
 /// Checks that a module still has the tensors from which its arenas were made.
 ///
-/// A parameter that is moved to another dtype loses its autograd node and the
-/// GradientHooks on it. Hooks on the tensors themselves remain, so ModuleWatch uses
-/// those: a backward that reaches a moved parameter throws the error of check().
+/// A parameter that is moved to another dtype loses its autograd node, and with the
+/// node its GradientHooks. Hooks on the tensor itself remain, so ModuleWatch uses such
+/// hooks. A backward that reaches a moved parameter throws the error of check().
 class ModuleWatch {
  public:
   /// `arenas` must outlive this object.

@@ -6,9 +6,9 @@ namespace tandem {
 
 /// The position of a rank in a grid of stages x replicas.
 ///
-/// The ranks of one pipeline are consecutive: rank = replica * stages + stage.
-/// Activations are sent for every micro-batch, gradients once per step, so the stages
-/// of one pipeline should be on one host.
+/// The ranks of one pipeline are consecutive: rank = replica * stages + stage. Stages
+/// exchange activations for every micro-batch, but replicas reduce gradients only once
+/// per step. So the stages of one pipeline should be on one host.
 struct Grid {
   int64_t stages = 1;
   int64_t replicas = 1;
@@ -18,10 +18,11 @@ struct Grid {
 
 /// Returns the position of `rank` in the grid.
 ///
-/// If `stages` or `replicas` is 0, computes it from the other one; if both are 0, one
-/// pipeline has all ranks.
+/// If `stages` or `replicas` is 0, computes it from the other argument. If both are 0,
+/// makes one pipeline of all ranks.
 ///
-/// Throws ConfigError with the possible values unless stages * replicas == world_size.
+/// Throws ConfigError with the possible divisions unless stages * replicas ==
+/// world_size.
 Grid make_grid(int64_t stages, int64_t replicas, int rank, int world_size);
 
 }  // namespace tandem

@@ -17,19 +17,19 @@ struct StageTask {
 /// Returns the tasks of a stage in one step, in order.
 ///
 /// Both schedules process micro-batches in order, forward and backward. Gradients are
-/// therefore summed in the order of gradient accumulation, with the same bits.
+/// therefore summed in the same order as in gradient accumulation, with equal bits.
 ///
 /// `gpipe`: all forwards, then all backwards. Huang et al., "GPipe: Efficient Training
 /// of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019.
 /// `one_forward_one_backward`: one forward for each stage after this one, then a
 /// forward and a backward in turn. PipeDream-Flush of Narayanan et al., "Efficient
-/// Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021.
-/// It needs the same time and keeps fewer activations.
+/// Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021. It
+/// takes the same time as `gpipe` and keeps fewer activations.
 std::vector<StageTask> plan_stage(
     PipelineSchedule schedule, int64_t stages, int64_t stage, int64_t micro_batches);
 
-/// Returns the maximum number of micro-batches whose activations a stage keeps: all
-/// with gpipe, at most stages - stage with one_forward_one_backward.
+/// Returns the maximum number of micro-batches whose activations a stage keeps: all of
+/// them with `gpipe`, at most stages - stage with `one_forward_one_backward`.
 int64_t most_in_flight(
     PipelineSchedule schedule, int64_t stages, int64_t stage, int64_t micro_batches);
 

@@ -13,18 +13,18 @@
 
 namespace tandem {
 
-/// Exchanges messages between neighboring stages: activations to the next stage, their
-/// gradients to the previous one. Each micro-batch has one message per direction, with
-/// the micro-batch as tag. Sends do not block, receives do.
+/// Sends activations to the next stage and their gradients to the previous stage. Each
+/// micro-batch has one message per direction, with the number of the micro-batch as
+/// tag. Sends do not block; receives block.
 ///
-/// The first message between two stages has the dtype and shape of one sample's
-/// activations, in training and in evaluation. Later only the number of samples may
-/// change.
+/// Before its first activations in training, and again in evaluation, a stage sends the
+/// dtype and shape of one sample's activations. Afterwards, only the number of samples
+/// may change.
 class StageLink {
  public:
-  /// `pipeline` is the group of one pipeline, in which the rank is the stage. It must
-  /// outlive this object. `device` is the device of activations and their gradients,
-  /// the same on all stages.
+  /// `pipeline` is the group of one pipeline; its ranks are the stages in order.
+  /// `pipeline` must outlive this object. `device` is the device of activations and
+  /// their gradients. It is the same on all stages.
   explicit StageLink(Communicator& pipeline, at::Device device = at::kCPU)
       : pipeline_(pipeline), device_(device) {}
 
@@ -73,15 +73,16 @@ class StageLink {
 
   Communicator& pipeline_;
   at::Device device_;
-  // Index 0: evaluation, 1: training.
+  // Index 0 is evaluation, index 1 training.
   std::array<bool, 2> shape_sent_{};
   std::array<SampleShape, 2> shape_received_;
   std::map<int64_t, Sending> activations_;
   std::deque<Sending> gradients_;
 };
 
-/// Returns at `root` the tensors of all ranks in rank order: its own tensors and copies
-/// of the others. Returns `mine` at the other ranks. Collective; waits.
+/// Gathers the ranks' tensors at `root`. There, returns the root's own tensors and
+/// copies of the other ranks' tensors, in rank order. Returns `mine` at the other
+/// ranks. Collective; waits.
 std::vector<NamedTensor> gather_tensors(
     Communicator& comm, std::vector<NamedTensor> mine, int root);
 

@@ -15,35 +15,37 @@ namespace tandem {
 /// The format in which buckets are sent.
 struct WireFormat {
   CommHook hook = CommHook::none;
-  // Factor on gradients before the sum, divided out after it. Keeps sums of many ranks
-  // in fp16's range (65504). Only used with `hook`.
+  // Factor on gradients before the sum; the sum is divided by it. Keeps the sum over
+  // many ranks in fp16's range (65504). Only used with `hook`.
   double scale = 1;
-  // Custom reduction of buckets, in place of `hook` and `scale`.
+  // Custom reduction of buckets instead of `hook` and `scale`.
   BucketHook own = {};
 };
 
 /// Sums the gradient arena over ranks, one bucket at a time.
 ///
 /// With a comm hook, a bucket is rounded to 16 bits, summed in that format, and
-/// converted back. This halves the bytes of float32 (a quarter for float64) and gives
-/// equal bits on all ranks. A group of one sends and rounds nothing. Source: PyTorch's
-/// fp16_compress_hook and bf16_compress_hook (ddp_comm_hooks/default_hooks.py).
+/// converted back. This sends half of the bytes for float32 and a quarter for float64,
+/// and gives equal bits on all ranks. A group of one rank sends and rounds nothing.
+/// Source: PyTorch's fp16_compress_hook and bf16_compress_hook
+/// (ddp_comm_hooks/default_hooks.py).
 ///
-/// Buckets are launched in the order of the plan: a full bucket waits for the buckets
-/// before it. If a parameter gets no gradient because the loss does not use it, its
-/// bucket waits until finish(), which sends zeros for that parameter.
+/// Buckets are launched in the order of the plan, so a full bucket waits for the
+/// earlier buckets. If a parameter gets no gradient because the loss does not use it,
+/// its bucket waits until finish(), which sends zeros for that parameter.
 ///
-/// Source of the idea: Li et al., "PyTorch Distributed: Experiences on
-/// Accelerating Data Parallel Training", VLDB 2020.
+/// Source of the method: Li et al., "PyTorch Distributed: Experiences on Accelerating
+/// Data Parallel Training", VLDB 2020.
 class GradReducer : public GradientSink {
  public:
-  /// `during_backward`: launch full buckets during backward; otherwise finish()
-  /// launches all of them.
+  /// If `during_backward` is true, full buckets are launched during backward. Otherwise
+  /// finish() launches all buckets.
   GradReducer(
       Communicator& comm, Arena& gradients, std::vector<Bucket> buckets,
       bool during_backward, const WireFormat& wire = {});
 
-  /// Starts a reduction; call it before the backward whose gradients are reduced.
+  /// Starts a reduction. Call it before the backward that computes the gradients.
+  /// `trace` may be null.
   void begin(Trace* trace);
 
   void gradient_ready(size_t slot) override;
@@ -56,15 +58,15 @@ class GradReducer : public GradientSink {
     return next_;
   }
 
-  /// Returns the slots without a gradient since begin(): parameters on which this
-  /// rank's loss does not depend.
+  /// Returns the slots that got no gradient since begin(), because this rank's loss
+  /// does not depend on their parameters.
   std::vector<size_t> unused_slots() const;
 
-  /// Warns of unused slots, at the first call only. PyTorch reports an error for them;
-  /// here their gradients count as zero.
+  /// Warns of unused_slots(), at the first call only. PyTorch reports an error for such
+  /// parameters; here, their gradients count as zero.
   void warn_of_unused();
 
-  /// Returns the plan.
+  /// Returns the buckets of the plan.
   const std::vector<Bucket>& buckets() const {
     return buckets_;
   }
@@ -81,13 +83,13 @@ class GradReducer : public GradientSink {
   bool during_backward_;
   double scale_;
   BucketHook own_hook_;
-  // The slice of the arena of each bucket.
+  // Slice of the arena for each bucket.
   std::vector<GradBucket> slices_;
-  // The tensor that is sent for each bucket; without a hook, the slice itself.
+  // Tensor that is sent for each bucket. Without a comm hook, the slice itself.
   std::vector<at::Tensor> sent_;
   // Number of gradients that each bucket still waits for.
   std::vector<size_t> missing_;
-  // Completes the reduction of each launched bucket.
+  // Functions that complete the reductions of the launched buckets.
   std::vector<std::function<void()>> arrivals_;
   std::vector<size_t> bucket_of_slot_;
   std::vector<bool> ready_;

@@ -10,14 +10,15 @@ namespace tandem {
 
 constexpr int kServer = 0;
 constexpr int kFirstWorker = 1;
-// A worker's request after a step: the sums of the step, then, if it had samples, the
-// gradients of the trainable segments. The reply has the parameters of these segments.
+// Request of a worker after a step. It has the sums of the step and, if the worker had
+// samples, the gradients of the trainable segments. The reply has the parameters of
+// these segments.
 constexpr const char* kPush = "push";
-// A worker's request when it ends its steps in the middle of an epoch. The reply is
+// Request of a worker that ends its steps in the middle of an epoch. The reply is
 // empty.
 constexpr const char* kLeave = "leave";
 
-/// The common part of server and workers.
+/// Common base class of the server and the workers.
 class ParameterServerRank : public Strategy {
  public:
   ParameterServerRank(const StrategyOptions& options, const StrategyParts& parts);

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// Parts of a step that several strategies share.
+// Parts of a training step that several strategies use.
 
 /// Returns the sum of the squares of this rank's gradients: a float64 scalar tensor on
 /// the gradients' device.
@@ -18,11 +18,11 @@ at::Tensor own_gradient_squares(ModelArenas& arenas);
 /// gradients' device.
 at::Tensor own_gradient_norm(ModelArenas& arenas);
 
-/// Clips this rank's gradients at the norm options.clip_norm.
+/// Scales this rank's gradients down if their norm exceeds options.clip_norm.
 ///
-/// On the CPU, sets `step.gradient_scale`. On a device, multiplies the gradients and
-/// does not wait for the device. Calls `norm`, which returns a float64 scalar tensor,
-/// only if clip_norm is set.
+/// On the CPU, sets `step.gradient_scale`. On other devices, multiplies the gradients
+/// without waiting for the device. `norm` returns the norm as a float64 scalar tensor.
+/// It is called only if clip_norm is set.
 void clip(
     const StrategyOptions& options, ModelArenas& arenas, StepScalars& step,
     const std::function<at::Tensor()>& norm);
@@ -33,12 +33,13 @@ void update_all(const StrategyParts& parts, const StepScalars& step);
 /// Broadcasts rank 0's optimizer state to all ranks. Collective.
 void broadcast_state(Communicator& comm, Optimizer& optimizer);
 
-/// Prepares the gradients for a step: sets them to zero, or makes the first backward
+/// Prepares the gradients for a step: sets them to zero, or lets the first backward
 /// overwrite them.
 void start_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches);
 
-/// Calls the executor's parameters_changed() for all parameters, also frozen ones.
+/// Calls the executor's parameters_changed() for all parameters, including frozen
+/// parameters.
 void tell_executor(const StrategyParts& parts);
 
 /// Returns the number of samples in the micro-batches.
@@ -50,8 +51,8 @@ StepSums add_up_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches,
     const StepContext& context);
 
-/// Makes one optimizer step on the mean (or sum) of the loss over this rank's samples,
-/// without other ranks. Clips gradients at options.clip_norm.
+/// Makes one optimizer step on the mean (or sum) of the loss over this rank's samples.
+/// Exchanges no data with other ranks. Clips gradients at options.clip_norm.
 ///
 /// `micro_batches` has at least one element.
 StepSums local_step(

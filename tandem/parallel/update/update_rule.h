@@ -6,19 +6,20 @@
 
 namespace tandem {
 
-/// Divides the parameter update among replicas, the ranks with the same parameters. All
-/// methods are collective among the replicas.
+/// A way to divide the parameter update among replicas, which are ranks with the same
+/// parameters. All methods are collective among the replicas.
 ///
-/// Replicated: every rank updates all parameters. Sharded: each rank updates an equal
-/// share of every segment, keeps optimizer state only for its share, and sends the
-/// result to the others. Both give the same bits. Source: ZeRO stage 1 (Rajbhandari et
-/// al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC
-/// 2020).
+/// OptimizerState::replicated: every rank updates all parameters.
+/// OptimizerState::sharded: each rank updates an equal share of every segment, uses
+/// optimizer state only for its share, and sends the result to the other ranks. Both
+/// give the same bits. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory
+/// Optimizations Toward Training Trillion Parameter Models", SC 2020).
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
-  /// Copies the first replica's optimizer state to this rank, as far as it is needed.
+  /// Copies the first replica's optimizer state to the other replicas, to each the part
+  /// that it uses.
   virtual void start() = 0;
 
   /// Updates all trainable parameters and calls the executor's parameters_changed().
@@ -30,7 +31,8 @@ class UpdateRule {
 
 /// Makes the update rule for `kind`; `automatic` means `replicated`.
 ///
-/// `replicas` and the objects in `parts` must outlive it. Does not use parts.comm.
+/// `replicas` and the objects in `parts` must outlive the update rule. parts.comm is
+/// not used.
 ///
 /// Throws ConfigError if `kind` is `sharded` and segments do not divide evenly among
 /// the replicas (ModelArenaOptions::divisor).
