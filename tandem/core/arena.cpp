@@ -158,8 +158,8 @@ std::string ArenaLayout::describe() const {
 
 namespace {
 
-// Under AddressSanitizer, arenas are on the heap, because it checks the bounds of heap
-// blocks only.
+// Under AddressSanitizer, arenas are on the heap, because the sanitizer checks only the
+// bounds of heap blocks.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kGuardsHeap = true;
 #elif defined(__has_feature)
@@ -297,7 +297,8 @@ std::vector<NamedTensor> ModelArenas::state() const {
 }
 
 void ModelArenas::attach_gradients() {
-  // After a backward with create_graph, autograd would add the copy to that graph.
+  // After a backward with create_graph, autograd would add the copies below to the
+  // graph.
   const at::NoGradGuard guard;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     auto& tensor = tensors_[i];

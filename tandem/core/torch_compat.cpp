@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-// Since 2.4, autocast's functions take a device.
+// Since 2.4, autocast's functions have a device as argument.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
 bool autocast_enabled(at::DeviceType device) {
   return at::autocast::is_autocast_enabled(device);
