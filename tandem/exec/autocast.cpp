@@ -15,7 +15,7 @@ Autocast::Autocast(bool on, at::DeviceType device) : on_(on), device_(device) {
   cached_before_ = at::autocast::is_autocast_cache_enabled();
   set_autocast_dtype(device_, at::kBFloat16);
   set_autocast_enabled(device_, true);
-  // The cache has no use, because a forward pass converts each weight once, and all
+  // A forward pass converts each weight only once, so the cache would not help, and all
   // threads would share it.
   at::autocast::set_autocast_cache_enabled(false);
 }

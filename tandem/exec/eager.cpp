@@ -21,14 +21,15 @@ namespace tandem {
 
 namespace {
 
-// LibTorch checks only whether the CPU has bfloat16, and fails if oneDNN does not use
-// it: Debian's on Arm, and every oneDNN that ONEDNN_MAX_CPU_ISA keeps from it.
+// LibTorch checks only that the CPU supports bfloat16, and fails if oneDNN does not.
+// These cases are Debian's oneDNN on Arm, and a limit in ONEDNN_MAX_CPU_ISA.
 bool onednn_lacks_bf16() {
   return kernel_isa() == Isa::neon ||
          (kernel_isa() != Isa::avx512 && get_env("ONEDNN_MAX_CPU_ISA").has_value());
 }
 
-// LibTorch's error has many lines and does not name the outputs.
+// Throws a short error. LibTorch's error has many lines and does not mention the
+// model's outputs.
 void check_outputs(const at::Tensor& output, int64_t samples, int64_t num_classes) {
   if (output.dim() != 2 || output.size(0) != samples) {
     throw ConfigError(
@@ -68,7 +69,7 @@ class EagerExecutor : public StageExecutor {
     if (arenas.device().is_cuda()) {
       set_cuda_flags(options.numerics.tf32);
     } else if (options.numerics.product == at::kBFloat16 && onednn_lacks_bf16()) {
-      // The flag is the whole process's, also with thread ranks.
+      // This flag applies to the whole process, even with thread ranks.
       at::globalContext().setUserEnabledMkldnn(false);
     }
   }
@@ -119,8 +120,7 @@ class EagerExecutor : public StageExecutor {
     sink_ = &sink;
     try {
       if (options_.last) {
-        // Backward starts with the weight as gradient, so the weight needs no extra
-        // pass.
+        // The weight is the initial gradient of backward, so it needs no extra pass.
         flight.loss.backward(at::full(
             {}, context.loss_weight * context.loss_scale, flight.loss.options()));
       } else {
@@ -145,7 +145,7 @@ class EagerExecutor : public StageExecutor {
   }
 
   int64_t kept_bytes() const override {
-    // Layers that compute in place share a storage.
+    // Outputs of layers that compute in place share a storage, which counts once.
     std::map<const c10::StorageImpl*, int64_t> kept;
     for (const auto& [slot, flight] : in_flight_) {
       for (const auto& weak : flight.layer_outputs) {
@@ -170,7 +170,7 @@ class EagerExecutor : public StageExecutor {
     at::Tensor input;
     at::Tensor output;
     at::Tensor loss;
-    // Outputs that autograd does not keep have expired.
+    // Pointers to outputs that autograd does not keep are expired.
     std::vector<WeakStorage> layer_outputs;
   };
 
@@ -219,7 +219,7 @@ class EagerExecutor : public StageExecutor {
   std::map<int, InFlight> in_flight_;
   // Outputs of the current forward.
   std::vector<WeakStorage> layer_outputs_;
-  // Sink of the current backward; null outside.
+  // Sink of the current backward; null when no backward runs.
   GradientSink* sink_ = nullptr;
   GradientHooks hooks_;
 };

@@ -51,7 +51,7 @@ std::unique_ptr<StageExecutor> make_executor(
     if (reason.empty()) {
       return entry.make(model, arenas, options);
     }
-    // On a device only `eager` exists, so there is nothing to report.
+    // On other devices, only `eager` exists, so no executor is skipped.
     if (why_not != nullptr && arenas.device().is_cpu()) {
       *why_not =
           std::string(name_of(entry.kind)) + " does not run this model: " + reason;

@@ -10,7 +10,8 @@ namespace tandem {
 
 namespace autograd = torch::autograd;
 
-// A std::shared_ptr in older LibTorch, an intrusive pointer in the newest.
+// A std::shared_ptr in older versions of LibTorch, an intrusive pointer in newer
+// versions.
 using NodePtr = decltype(autograd::impl::grad_accumulator(at::Tensor()));
 
 struct GradientHooks::Hook {
