@@ -9,8 +9,8 @@ namespace tandem::amx {
 
 namespace {
 
-// Numbers of x offsets and of tiles of output channels for which a task keeps sums: six
-// of the eight tiles, because the product also needs one for each factor.
+// A task keeps sums for this number of x offsets and of tiles of output channels. The
+// sums use six of the eight tiles, and the product needs one tile for each factor.
 constexpr int64_t kOffsets = 3;
 constexpr int64_t kOutTiles = 2;
 
@@ -27,7 +27,7 @@ struct Grid {
   int64_t out_height;
   // Number of pixels that are summed over, a multiple of 32.
   int64_t pixels;
-  // Number of pairs in one copy of the image, a multiple of 16. They extend beyond
+  // Number of pairs in one copy of the image, a multiple of 16. The pairs extend beyond
   // `pixels` by the largest shift.
   int64_t pairs;
 };
@@ -48,7 +48,7 @@ class Walk {
         y_(-top),
         x_(-left) {}
 
-  // Returns the channels of the next pixel, null outside the rectangle.
+  // Returns the channels of the next pixel; null if the pixel is outside the rectangle.
   const Bf16* next() {
     const bool inside = y_ >= 0 && y_ < height_ && x_ >= 0 && x_ < inner_;
     const Bf16* found = inside ? values_ + (y_ * inner_ + x_) * channels_ : nullptr;
@@ -156,8 +156,9 @@ int64_t sums_at(
 //   out tile 0     tile   0    2    4      columns, so that six products need seven
 //   out tile 1            1    3    5      loads.
 //
-// For 32 to 64 channels and 26 x 26 pixels a task reads 40 KiB of an image, in both
-// copies, and 40 KiB of its gradient, from the L2 cache, because L1 is too small.
+// For a convolution from 32 to 64 channels and 26 x 26 pixels, a task reads 40 KiB of
+// both copies of an image and 40 KiB of its gradient. L1 is too small for them, so they
+// come from the L2 cache.
 template <int Offsets, int OutTiles>
 void multiply(
     const char* grad, const char* const (&pairs)[kOffsets], int64_t image_at,
@@ -212,7 +213,8 @@ void zero_sums() {
   _tile_zero(5);
 }
 
-// Loads all six tiles. For offsets and tiles that do not exist, `at` repeats others.
+// Loads all six tiles of sums. For offsets and tiles that do not exist, `at` repeats
+// other addresses.
 void load_sums(float* const (&at)[kOffsets][kOutTiles]) {
   _tile_loadd(0, at[0][0], kRowBytes);
   _tile_loadd(1, at[0][1], kRowBytes);
@@ -273,8 +275,8 @@ void lay_out_image(const ConvolutionShape& s, const Bf16* image, void* to) {
   }
 }
 
-// The layout is [tile of channels][step], in tiles of [channel][32 pixels]. The
-// gradient of such an image takes 80 KiB with 64 channels.
+// The layout is [tile of channels][step], in tiles of [channel][32 pixels]. With 64
+// channels, the gradient of an image of 26 x 26 pixels takes 80 KiB.
 void lay_out_grad(
     const ConvolutionShape& s, const Bf16* grad, void* to, float* bias_grad) {
   const Grid grid(s);

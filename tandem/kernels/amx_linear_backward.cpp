@@ -9,7 +9,7 @@ namespace tandem::amx {
 
 namespace {
 
-// Number of inputs for which the product for the weights keeps sums in registers, in
+// Number of inputs whose sums linear_backward_weight() keeps in registers at a time, in
 // four tiles.
 constexpr int64_t kColumns = 64;
 
@@ -19,9 +19,9 @@ int64_t grad_samples(const LinearShape& s) {
 int64_t grad_outputs(const LinearShape& s) {
   return up_to(s.out, 2 * kTile);
 }
-// Returns the second part of the rounded gradient. The first part has left factors
-// [tile of samples][step of 32 outputs], the second, transposed, left factors [tile of
-// outputs][step of 32 samples].
+// Returns the second, transposed part of the rounded gradient. The first part has left
+// factors [tile of samples][step of 32 outputs]. The second part has left factors [tile
+// of outputs][step of 32 samples].
 const char* transposed(const LinearShape& s, const void* rounded) {
   return static_cast<const char*>(rounded) + grad_samples(s) * grad_outputs(s) * 2;
 }
@@ -65,8 +65,8 @@ void round_columns(
   }
 }
 
-// Writes right factors [tile of columns][step] with rows in pairs, for `columns`
-// inputs.
+// Writes the weights of `columns` inputs as right factors [tile of columns][step], with
+// rows in pairs.
 void pair_weights(
     const LinearShape& s, const float* weight, int64_t begin, int64_t columns,
     char* to) {
@@ -107,8 +107,8 @@ void pair_inputs(
   }
 }
 
-// Computes 32 samples by 32 inputs with all eight tiles, with four loads for four
-// products. A sample's sums are a row of 32 floats.
+// Computes 32 samples by 32 inputs with all eight tiles. Four products need four loads.
+// The sums of a sample are a row of 32 floats.
 //
 //                      right: 6    7
 //   left: 4     sums in tile: 0    1
@@ -142,7 +142,8 @@ inline void store_row(const float* sums, int64_t columns, Bf16* to) {
       narrow_pair(_mm512_load_ps(sums), _mm512_load_ps(sums + 16)));
 }
 
-// Computes 16 outputs by 64 inputs, directly in rows of `stride` floats.
+// Computes 16 outputs by 64 inputs and writes them directly to rows that are `stride`
+// floats apart.
 void multiply_weight(
     const char* grad, const char* inputs, int64_t steps, bool accumulate, float* sums,
     int64_t stride) {
@@ -158,7 +159,7 @@ void multiply_weight(
   store_four_sums(sums, kTile, stride * 4);
 }
 
-// Computes fewer than 16 outputs or 64 inputs, through `buffer`.
+// Computes fewer than 16 outputs or 64 inputs, with sums in `buffer`.
 void multiply_weight_edge(
     const char* grad, const char* inputs, int64_t steps, bool accumulate, float* sums,
     int64_t stride, int64_t rows, int64_t columns, float* buffer) {

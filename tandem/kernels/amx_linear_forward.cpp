@@ -34,7 +34,7 @@ ForwardPlan plan_forward(const LinearShape& s) {
   return p;
 }
 
-// Writes a right factor of 16 samples at `x`, of which `rows` exist.
+// Writes the 16 samples at `x` as a right factor. Only the first `rows` samples exist.
 inline void transpose_inputs(
     const Bf16* x, int64_t stride, int64_t rows, int64_t inputs, __m512i* to) {
   const __mmask32 mask = first_32(inputs);
@@ -49,7 +49,7 @@ inline void transpose_inputs(
   }
 }
 
-// Writes right factors [step][tile of samples].
+// Writes a block of all samples' inputs as right factors [step][tile of samples].
 void pack_inputs(
     const LinearShape& s, const ForwardPlan& p, const Bf16* x, int64_t begin,
     int64_t inputs, char* to) {
@@ -63,8 +63,8 @@ void pack_inputs(
   }
 }
 
-// Writes 16 rows of weights as left factors [step]. Row by row, because memory streams
-// best so.
+// Writes 16 rows of weights as left factors [step]. Reads row by row, because this is
+// the fastest order to read from memory.
 void pack_weights(
     const float* weight, int64_t stride, int64_t rows, int64_t inputs, char* to) {
   const int64_t steps = up_to(inputs, kDepth) / kDepth;
@@ -98,7 +98,8 @@ void multiply_forward(
   store_four_sums(sums, kSums, kRowBytes);
 }
 
-// Adds the bias to a tile of sums [output][sample] and writes it in rows of samples.
+// Adds the bias to a tile of sums [output][sample] and writes the result to `y`, one
+// row per sample.
 void finish_outputs(
     const LinearShape& s, const float* sums, int64_t n, int64_t o, const float* bias,
     bool relu, float* y) {

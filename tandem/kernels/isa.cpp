@@ -18,7 +18,8 @@ namespace {
 // Each level includes the levels before it.
 enum class Level { base, avx2, avx512, bf16, amx };
 
-// Accepts oneDNN's names. Like oneDNN it ignores an unknown name.
+// Returns the highest level that ONEDNN_MAX_CPU_ISA allows. Accepts oneDNN's names and,
+// like oneDNN, ignores an unknown name.
 Level level_allowed() {
   const auto limit = get_env("ONEDNN_MAX_CPU_ISA");
   const std::string name = limit.value_or("ALL");
@@ -49,7 +50,7 @@ bool has_tile_instructions() {
          (d & kAmxTile) != 0;
 }
 
-// Linux enables the tile registers for a process only on request.
+// Requests the tile registers, which Linux enables for a process only on request.
 bool permitted_tiles() {
   constexpr long kRequestPermission = 0x1023;
   constexpr long kTileData = 18;

@@ -10,8 +10,8 @@ namespace tandem::TANDEM_ISA {
 void multiply_wide(const WideProduct& p, int64_t first, int64_t last, float* scratch) {
   for (int64_t column = first; column < last; column += kPanel) {
     const int64_t width = kPanel < last - column ? kPanel : last - column;
-    // Copies the panel, because its rows are whole pages apart and would share few sets
-    // of the cache. With 64 steps the copy takes 8 KiB of L1.
+    // Copies the panel, because its rows are often a whole number of pages apart and
+    // would share few sets of the cache. With 64 steps, the copy takes 8 KiB of L1.
     for (int64_t step = 0; step < p.steps; ++step) {
       for (int64_t i = 0; i < width; i += kLanes) {
         store(load(p.b + step * p.columns + column + i), scratch + step * kPanel + i);

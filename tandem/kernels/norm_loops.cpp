@@ -32,8 +32,8 @@ struct Row {
 };
 
 // Calls body(row, first lane) for rows of 4, 2 or 1 vectors, the largest number that
-// divides a plane's lanes. One sum alone would wait for the addition before; more than
-// four do not fit into the registers.
+// divides a plane's lanes. With a single sum, each addition would wait for the previous
+// addition. More than four sums do not fit into the registers.
 template <typename Body>
 TANDEM_ALWAYS_INLINE void for_rows(const NormPlane& plane, Body&& body) {
   const auto of_width = [&](auto lanes, auto vectors) {
@@ -59,7 +59,7 @@ TANDEM_ALWAYS_INLINE void for_rows(const NormPlane& plane, Body&& body) {
   }
 }
 
-// Loads the gradient of one row; 0 where the ReLU's output is 0.
+// Loads the gradient of one row, with 0 where the ReLU's output is 0.
 template <int L, int K, typename T>
 TANDEM_ALWAYS_INLINE void load_gradient(
     const T* grad, const T* out, int64_t at, Row<L, K>& into) {

@@ -26,8 +26,9 @@ TANDEM_ALWAYS_INLINE void to_ints(
       __builtin_convertvector(from, typename V::Halves), typename V::Ints);
 }
 
-// Computes a window of L neighboring lanes. `pixel` and `row`: distances in the input,
-// in elements. It needs three vectors and reads each input once.
+// Computes a window of L neighboring lanes. `pixel` and `row` are the distances between
+// neighboring pixels and rows of the input, in elements. Uses three vectors and reads
+// each input once.
 template <int L, typename T>
 TANDEM_ALWAYS_INLINE void pool_lanes(
     int64_t kernel, int64_t pixel, int64_t row, bool relu, const T* in, T* out,
@@ -91,7 +92,7 @@ TANDEM_ALWAYS_INLINE void for_each_window(const PoolShape& s, Lanes&& lanes) {
   }
 }
 
-// K: size of the windows, or 0 to use the shape's.
+// K is the size of the windows, or 0 to use s.kernel.
 template <int L, int K, typename T>
 void pool_plane(const PoolShape& s, bool relu, const T* in, T* out, uint8_t* which) {
   const int64_t kernel = K > 0 ? K : s.kernel;
@@ -117,7 +118,7 @@ void spread_plane(
       });
 }
 
-// Calls body(lanes, K) with constants.
+// Calls body(lanes, K) with both numbers as constants.
 template <typename Body>
 TANDEM_ALWAYS_INLINE void with_constants(const PoolShape& s, Body&& body) {
   const auto with_lanes = [&](auto kernel) {

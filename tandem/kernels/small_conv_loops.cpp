@@ -22,9 +22,9 @@ TANDEM_ALWAYS_INLINE void place_taps(
   }
 }
 
-// Computes P neighboring pixels of one group of L output channels. 8 pixels need 8
-// sums, a vector of weights and an input in all lanes: 10 of AVX2's 16 registers. A
-// group's weights, at most 27 vectors, take 1.7 KiB of L1.
+// Computes P neighboring pixels of one group of L output channels. For 8 pixels, 8
+// sums, a vector of weights and a vector with one input in all lanes need 10 of AVX2's
+// 16 registers. A group's weights, at most 27 vectors, take 1.7 KiB of L1.
 template <int L, int Taps, int P, typename T>
 TANDEM_ALWAYS_INLINE void convolve_pixels(
     const int64_t (&offsets)[Taps], int64_t pixel_stride, int64_t out_channels,
@@ -70,7 +70,8 @@ void convolve(
         pixels(Count<kPixels>{}, x);
       }
       if (s.out_width() - x >= kPixels / 2 && s.out_width() >= kPixels) {
-        // Computes some pixels again, which is faster than the rest one by one.
+        // Computes some pixels again. This is faster than to compute the remaining
+        // pixels one by one.
         pixels(Count<kPixels>{}, s.out_width() - kPixels);
         continue;
       }
@@ -81,8 +82,8 @@ void convolve(
   }
 }
 
-// Sums the gradients of N taps from `First` on, in one pass over the pixels. It
-// needs N + 2 vectors: the sums, the bias's sum and a value. They stay in registers
+// Sums the gradients of the taps [First, First + N) in one pass over the pixels. The N
+// sums, the sum for the bias and one value need N + 2 vectors. They stay in registers
 // only if the compiler unrolls the loop over the taps.
 template <int L, int Taps, int First, int N, typename T>
 void add_up_taps(
@@ -118,8 +119,8 @@ void add_up_taps(
   V::store(bias, sums + Taps * s.out_channels + group * L);
 }
 
-// 32 registers hold the sums of all taps. With 16 registers 25 taps need two passes,
-// and 27 taps three.
+// 32 registers hold the sums of all taps. With 16 registers, 25 taps need two passes,
+// and 27 taps need three.
 template <int L, int Taps, typename T>
 TANDEM_ALWAYS_INLINE void add_up(
     const SmallConvShape& s, int64_t group, const float* in, const T* output,

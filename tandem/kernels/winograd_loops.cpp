@@ -11,8 +11,8 @@ namespace tandem::TANDEM_ISA {
 namespace {
 
 constexpr int64_t kPoints = 36;
-// The scratch memory should stay in the L2 cache together with the weights. CPUs with
-// AVX-512 have 1 MiB or more; others often have 512 KiB, such as EPYC before its fourth
+// The scratch memory and the weights should fit into the L2 cache. CPUs with AVX-512
+// have 1 MiB or more. Other CPUs often have 512 KiB, such as EPYC before its fourth
 // generation.
 constexpr int64_t kRun = kLanes == 16 ? 48 : 24;
 
@@ -41,7 +41,8 @@ TANDEM_ALWAYS_INLINE void load_square(
   if (y >= 0 && x >= 0 && y + Size <= height && x + Size <= width) {
     for (int i = 0; i < Size; ++i) {
       if constexpr (kLanes == 8) {
-        // Prefetches the next square. AVX-512's vectors are wide enough without.
+        // Prefetches the next square. AVX-512's vectors are wide enough without a
+        // prefetch.
         const float* next = plane + ((y + i) * width + x + Size) * kBlock;
         __builtin_prefetch(next);
         __builtin_prefetch(next + 16);
@@ -85,7 +86,7 @@ TANDEM_ALWAYS_INLINE void load_points(
   }
 }
 
-// Images with a border of `padding` pixels, which tiles are read from.
+// Images from which tiles are read, with a border of `padding` pixels.
 struct Images {
   const float* data;
   int64_t channels;
@@ -101,7 +102,7 @@ Images grads_of(const WinogradShape& s, const float* grad) {
   return {grad, s.out_channels, s.out_height(), s.out_width(), 0};
 }
 
-// Returns the sum of a row.
+// Returns the sum of the vectors of a row.
 template <int Size>
 TANDEM_ALWAYS_INLINE Floats add(const Floats (&row)[Size]) {
   if constexpr (Size == 2) {
@@ -301,7 +302,7 @@ void finish_gradient(
   }
 }
 
-// Call the version for the shape's windows.
+// The next four functions call the version for the size of the shape's windows.
 template <typename... Arguments>
 void weights_of(const WinogradShape& s, Arguments... arguments) {
   s.kernel == 3 ? transform_weights<Window3>(s, arguments...)
