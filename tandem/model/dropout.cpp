@@ -20,7 +20,7 @@ namespace {
 constexpr uint32_t kLanes = kDropoutLanes;
 constexpr int64_t kGroup = kDropoutGroup;
 
-// Elements that a thread computes at least.
+// Minimum number of elements per thread.
 constexpr int64_t kElementsOfAThread = 32'768;
 
 using Words = uint32_t[4][kLanes];
@@ -115,7 +115,8 @@ uint64_t seed_of(const SampleContext& context, int64_t layer) {
 }
 
 // Returns a new generator, because thread ranks may share a device. Only CUDA has a
-// generator in every LibTorch; operators of other devices accept the CPU's.
+// generator in every version of LibTorch. Operators of other devices accept the CPU's
+// generator.
 at::Generator generator_of(
     const SampleContext& context, int64_t layer, at::Device device) {
   auto generator = device.is_cuda()

@@ -21,7 +21,7 @@ constexpr const char* kFix =
     "; use make_module_model(), or give make_function_model() ";
 
 struct BatchNorms {
-  // One tensor per batch norm with running statistics.
+  // One running mean per batch norm layer that has running statistics.
   std::vector<at::Tensor> running_means;
   bool in_training_mode = false;
 };

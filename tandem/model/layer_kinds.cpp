@@ -21,8 +21,8 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-// Writing a value and reading it again takes a CPU about as long as this many
-// multiplications; without them a first convolution looks cheap.
+// To write a value and read it again takes a CPU about as long as this number of
+// multiplications. Without this term, the cost of a first convolution would be too low.
 constexpr double kCostPerValue = 10;
 
 double cost_of_values(const Layer&, const InputShape& output) {
@@ -35,7 +35,7 @@ int64_t extent(const Layer& layer, int64_t size) {
   return (size + 2 * layer.padding - layer.kernel + layer.stride) / layer.stride;
 }
 
-// Elements of x[0], also if x has no rows.
+// Returns the number of elements of x[0], even if x has no rows.
 int64_t elements_per_row(const at::Tensor& x) {
   int64_t elements = 1;
   for (int64_t dim = 1; dim < x.dim(); ++dim) {
@@ -44,8 +44,9 @@ int64_t elements_per_row(const at::Tensor& x) {
   return elements;
 }
 
-// torch.nn.init.kaiming_uniform_(a=sqrt(5)) for the weight, and the bias as well, with
-// the arithmetic and the draws of torch/nn/modules/{conv,linear}.py.
+// Draws a weight with torch.nn.init.kaiming_uniform_(a=sqrt(5)), and a bias. The
+// arithmetic and the order of random numbers are those of
+// torch/nn/modules/{conv,linear}.py.
 LayerState draw(const Dims& dims, const at::Generator& generator) {
   LayerState state;
   state.weight = at::empty(dims);
@@ -229,7 +230,7 @@ at::Tensor flatten_forward(const LayerCall&, const at::Tensor& x) {
 // --- log_softmax
 
 at::Tensor log_softmax_forward(const LayerCall&, const at::Tensor& x) {
-  // Under autocast x is bfloat16, whose steps near a loss of 0.01 are too coarse.
+  // Under autocast, x is bfloat16, which is too coarse for losses near 0.01.
   return at::log_softmax(x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x, 1);
 }
 

@@ -18,18 +18,18 @@ LayerState make_state(
     return {};
   }
   LayerState state = initialize(layer, dtype, generator);
-  // Drawn in float32, as Python draws them, then widened.
+  // Python also draws the values in float32.
   state.weight = state.weight.to(dtype).set_requires_grad(true);
   state.bias = state.bias.to(dtype).set_requires_grad(true);
   return state;
 }
 
-// Rounds values to float16, and their gradient in backward.
+// Rounds values to float16. Backward rounds their gradient.
 at::Tensor rounded(const at::Tensor& x) {
   return x.to(at::kHalf).to(x.scalar_type());
 }
 
-// Runs a layer with the values of a device that multiplies 16 bits.
+// Runs a layer with the roundings of a device that multiplies in 16 bits.
 at::Tensor rounded_forward(
     const LayerKindRow& row, const LayerCall& call, const at::Tensor& x) {
   switch (row.rounds) {

@@ -29,7 +29,8 @@ double time_of(const Layer& layer, const InputShape& output) {
   return cost == nullptr ? 0 : cost(layer, output);
 }
 
-// Counts only layers that begin a stage, so not batch norm.
+// Returns the number of parameters of a layer that can begin a stage; 0 for other
+// layers, such as batch norm.
 double parameters_of(const Layer& layer) {
   if (!begins_a_stage(layer)) {
     return 0;
@@ -68,7 +69,7 @@ std::string names_in(const std::vector<Layer>& layers, const LayerRange& range) 
   return join(names, " ");
 }
 
-// Returns the units that begin with the layers of `cut`, in order.
+// Returns the indices of the units that begin with the layers of `cut`, in order.
 std::vector<size_t> units_at(
     const std::vector<Layer>& layers, const std::vector<Unit>& units, const Cut& cut) {
   std::vector<std::string> names;
@@ -116,7 +117,7 @@ std::vector<LayerRange> cut_at(
   return ranges;
 }
 
-// "conv2 fc1, 1199242 parameters (4796968 bytes)".
+// Returns for instance "conv2 fc1, 1199242 parameters (4796968 bytes)".
 std::string describe_stage(const Model& model, const LayerRange& range) {
   const auto& layers = *model.layers();
   int64_t count = 0;
@@ -159,8 +160,8 @@ std::vector<LayerRange> split_layers(
         "linear layers, but the model has " + std::to_string(count) + " (" +
         names_in(layers, {0, layers.size()}) + "); lower --stages or --nproc");
   }
-  // best[s][u]: cost of the most expensive of s + 1 stages for the units from u on.
-  // next[s][u]: end of the first of these stages.
+  // best[s][u] is the cost of the most expensive stage if the units from u onwards are
+  // divided into s + 1 stages. next[s][u] is the end of the first of these stages.
   std::vector<std::vector<double>> best(wanted, std::vector<double>(count, kInfinity));
   std::vector<std::vector<size_t>> next(wanted, std::vector<size_t>(count, count));
   for (size_t s = 0; s < wanted; ++s) {

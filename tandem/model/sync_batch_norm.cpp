@@ -66,7 +66,7 @@ void update_running(
   running_var.mul_(1 - momentum).add_(batch.variance, momentum * unbiased);
 }
 
-// (x - mean) / sqrt(variance + epsilon) * weight + bias, in one pass.
+// Returns (x - mean) / sqrt(variance + epsilon) * weight + bias, computed in one pass.
 at::Tensor normalize(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
     const Statistics& by, double epsilon) {
@@ -110,7 +110,7 @@ struct SyncBatchNorm : autograd::Function<SyncBatchNorm> {
     at::Tensor grad_weight = at::zeros_like(weight);
     at::Tensor grad_bias = at::zeros_like(weight);
     if (x.numel() > 0) {
-      // The gradient through x alone; the statistics count as constants.
+      // The gradient through x alone, with the statistics as constants.
       std::tie(grad_x, grad_weight, grad_bias) = at::native_batch_norm_backward(
           outputs[0], x, weight, batch.mean, batch.variance, {}, {}, false, epsilon,
           {true, true, true});
@@ -131,7 +131,7 @@ at::Tensor sync_batch_norm(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
     at::Tensor& running_mean, at::Tensor& running_var, double momentum, double epsilon,
     const StackFunction& stack) {
-  // Autocast's bfloat16 is for products. Sums need the parameters' type.
+  // Under autocast, x is bfloat16. Sums need the parameters' type.
   const auto wide = x.to(weight.scalar_type());
   Statistics batch;
   {

@@ -1,4 +1,4 @@
-// Models of the five tutorials (docs/tutorials), with Python's names of parameters.
+// Models of the five tutorials, with Python's names of parameters.
 
 #include "tandem/base/error.h"
 #include "tandem/model/layer_kinds.h"
