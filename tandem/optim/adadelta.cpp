@@ -32,10 +32,10 @@ TANDEM_ALWAYS_INLINE AdadeltaFactors<T> factors_of(
 
 // Updates one element.
 //
-// PyTorch divides one square root by another. The root of the quotient needs one root
-// and may differ in the last bit; with two roots, the pass is slower than the memory.
-// (In float32 the quotient leaves the range of normal numbers for gradients above
-// 1e16.)
+// PyTorch divides one square root by another. This function takes the root of the
+// quotient, which may differ in the last bit. With two roots, the computation would be
+// slower than the memory. (In float32, the quotient leaves the range of normal numbers
+// for gradients above 1e16.)
 template <typename T>
 TANDEM_ALWAYS_INLINE void adadelta_element(
     T grad, T& param, T& square_avg, T& acc_delta, const AdadeltaFactors<T>& f) {

@@ -83,8 +83,8 @@ TANDEM_ALWAYS_INLINE AdamFactors<T> factors_of(
 
 // Updates one element. `largest` is used only with amsgrad; otherwise it may be null.
 //
-// PyTorch divides by the root of the correction. Multiplying by its inverse saves one
-// of two divisions and may change the last bit.
+// PyTorch divides by the root of the bias correction. This function multiplies by the
+// inverse, which saves one of two divisions and may change the last bit.
 template <bool amsgrad, typename T>
 TANDEM_ALWAYS_INLINE void adam_element(
     T grad, T& param, T& exp_avg, T& exp_avg_sq, T* largest, const AdamFactors<T>& f) {

@@ -30,8 +30,8 @@ Arena make_state() {
       "grad_scaler");
 }
 
-// Number of partial sums. A sum of products with 0 is 0 unless a value is not finite.
-// With several sums, compilers vectorise the loop although they must not reorder a sum.
+// Number of partial sums of values times 0. Such a sum is 0 unless a value is not
+// finite. With several sums, compilers can vectorise the loop without reordering a sum.
 constexpr int64_t kLanes = 32;
 
 template <typename T>
@@ -159,7 +159,7 @@ double GradScaler::scale() const {
 }
 
 void GradScaler::unscale(Arena& gradients, StepScalars& step) {
-  // Rounded as in Python, which computes the inverse in float64.
+  // Like Python, computes the inverse in float64.
   const double factor = 1.0 / static_cast<double>(scale_of(state_));
   bool finite = true;
   for (const auto& range : gradients.layout().trainable_ranges()) {

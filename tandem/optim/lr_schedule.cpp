@@ -89,8 +89,8 @@ class OneCycle final : public LrSchedule {
   double initial_lr_;
   double max_lr_;
   double min_lr_;
-  // Steps of the highest and of the last learning rate. `top_` may be fractional, and
-  // is below 0 if the rate decreases from the first step on.
+  // Steps at which the rate is highest and at which the run ends. `top_` may be
+  // fractional. It is below 0 if the rate decreases from the first step.
   double top_;
   double last_;
 };
@@ -136,7 +136,7 @@ void check_count(const char* name, int64_t value) {
 
 void check_schedule(const LrScheduleOptions& options, double base_lr) {
   check_options(options);
-  // The optimizer's check accepts -1, which means unset there.
+  // The optimizer's check accepts -1, because -1 is its value for an unset lr.
   if (!std::isfinite(base_lr) || base_lr < 0) {
     throw ConfigError(fmt::format(
         "[schedule] lr is {}, expected a number from 0; change lr", base_lr));

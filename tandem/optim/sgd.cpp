@@ -53,7 +53,7 @@ TANDEM_ALWAYS_INLINE void sgd_element(
 }
 
 // The conditions are the same for all elements, so compilers move them out of the loops
-// and vectorise these.
+// and vectorise the loops.
 
 template <typename T>
 TANDEM_ALWAYS_INLINE void update_plain(
