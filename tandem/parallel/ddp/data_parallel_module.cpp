@@ -27,8 +27,8 @@ std::vector<at::Tensor> tensors_of(const torch::nn::Module& module) {
   return tensors;
 }
 
-// Makes a replica's tensor use the values of `original`, and adds its gradient to that
-// of `original`.
+// Makes a replica's tensor use the values of `original`. Its gradient is added to the
+// gradient of `original`.
 void follow(at::Tensor& tensor, const at::Tensor& original, bool is_copied) {
   namespace impl = torch::autograd::impl;
   if (!original.is_cpu()) {
@@ -40,7 +40,8 @@ void follow(at::Tensor& tensor, const at::Tensor& original, bool is_copied) {
   tensor.set_requires_grad(false);
   tensor.set_data(is_copied ? original.detach().clone() : original);
   if (!is_copied) {
-    // So autograd detects changes between a forward and its backward.
+    // With a shared counter, autograd detects changes between a forward and its
+    // backward.
     impl::set_version_counter(tensor, impl::version_counter(original));
   }
   impl::set_gradient_edge(tensor, impl::gradient_edge(original));
@@ -146,13 +147,14 @@ ReplicatedModule::ReplicatedModule(
   for (int64_t i = 0; i < num_replicas; ++i) {
     replicas_.push_back(std::make_unique<Replica>());
     const auto set_num_threads = [each] {
-      // Otherwise the thread's first call would overwrite the number set below.
+      // Without this call, the thread's first use of the number would overwrite the
+      // number set below.
       at::get_num_threads();
       at::set_num_threads(each);
     };
     replicas_.back()->run(set_num_threads).get();
   }
-  // New threads use the last number that was set.
+  // Restores the number for new threads, which use the last number that was set.
   at::set_num_threads(num_threads);
   replicate();
 }
@@ -202,7 +204,8 @@ void ReplicatedModule::follow_module(size_t count) {
       }
     }
     const auto clones = replicas_[replica]->module->modules();
-    // train() also changes submodules, which come later in the list.
+    // train() also changes submodules, but these are later in the list and get their
+    // mode there.
     for (size_t i = 0; i < clones.size(); ++i) {
       clones[i]->train(modules[i]->is_training());
     }

@@ -23,7 +23,7 @@ ModelArenaOptions in_buffers_of(Communicator& comm) {
   return options;
 }
 
-// Checks options and parameters before the arenas use the tensors. Returns
+// Checks the options and `parameters` before arenas use the tensors. Returns
 // `parameters`.
 const std::vector<NamedTensor>& checked(
     const std::vector<NamedTensor>& parameters,
@@ -67,8 +67,8 @@ struct DistributedDataParallel::State {
             true, {chosen.comm_hook, 1.0 / group.size(), chosen.bucket_hook}),
         hooks(arenas, [this](size_t slot) { written(slot); }) {}
 
-  // Owned by autograd's record of a backward. If that backward throws, this object is
-  // destroyed without finish().
+  // A callback of autograd's current backward owns this object. If that backward
+  // throws, the object is destroyed without finish().
   struct Backward {
     explicit Backward(State& of) : state(of) {}
     ~Backward() {
@@ -88,7 +88,8 @@ struct DistributedDataParallel::State {
     bool finished = false;
   };
 
-  // Called for each gradient of a backward. Only the first call has an effect.
+  // Called for each gradient of a backward. Only the first call in a backward has an
+  // effect.
   void begin() {
     if (running) {
       return;
@@ -162,7 +163,7 @@ struct DistributedDataParallel::State {
   bool running = false;
   bool syncing = false;
   // Number of buckets that a backward had sent when it threw. Other ranks wait for the
-  // remaining ones.
+  // remaining buckets.
   size_t num_stranded = 0;
   GradientHooks hooks;
 };

@@ -13,7 +13,7 @@ namespace tandem {
 
 namespace {
 
-// Length of a shape message: dtype, number of dims, dims.
+// Length of a message with a shape: dtype, number of dims, dims.
 constexpr int64_t kShapeLength = 10;
 constexpr int kShapeTag = 0;
 constexpr int kStateTag = 0;
@@ -22,7 +22,7 @@ int tag_of(int64_t micro_batch) {
   return static_cast<int>(micro_batch) + 1;
 }
 
-// Returns a line per tensor: dtype, number of dims, dims, name.
+// Returns one line per tensor: dtype, number of dims, dims, name.
 std::string describe_tensors(const std::vector<NamedTensor>& tensors) {
   std::ostringstream text;
   for (const auto& [name, tensor] : tensors) {

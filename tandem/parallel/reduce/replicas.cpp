@@ -59,7 +59,7 @@ void sync_buffers(Communicator& comm, ModelArenas& arenas, BufferSync how) {
   if (how == BufferSync::broadcast) {
     broadcast_arena(comm, buffers);
   } else if (how == BufferSync::average) {
-    // Counters, which are integers, are equal already.
+    // Integer buffers are counters, which are already equal.
     for (const auto& range : buffers.layout().ranges()) {
       auto slice = buffers.slice(range);
       if (at::isFloatingType(slice.scalar_type())) {

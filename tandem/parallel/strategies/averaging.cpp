@@ -36,7 +36,8 @@ class Averaging : public Strategy {
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     go_on_from_own();
     epoch_ended_ = false;
-    // Also without own samples, because other ranks' parameters change.
+    // This applies even if this rank has no samples, because other ranks' parameters
+    // change.
     equal_.fill_(0);
     StepSums sums;
     if (!micro_batches.empty()) {
@@ -54,7 +55,8 @@ class Averaging : public Strategy {
   }
 
   void end_epoch(bool last) override {
-    // Averages at most once, because the mean of equal numbers may differ from them.
+    // Averages at most once, because the rounded mean of equal numbers may differ from
+    // these numbers.
     const bool done = std::exchange(epoch_ended_, true) && are_equal();
     if (!done && (last || options_.average_every == StrategyOptions::kEveryEpoch)) {
       go_on_from_own();
@@ -91,7 +93,7 @@ class Averaging : public Strategy {
     take_mean();
   }
 
-  // The optimizer's state is rank 0's.
+  // The checkpoint gets the optimizer state of rank 0.
   TrainingState collect_state() override {
     before_evaluation();
     return local_state(parts_.arenas, parts_.optimizer);
@@ -151,9 +153,9 @@ class Averaging : public Strategy {
     }
   }
 
-  // Gathers `values` at rank 0, as Zinkevich's master does, and sums them in rank
-  // order. So the bits are the same for every backend. Broadcasts the sum, because all
-  // ranks evaluate. Used if ranks average once.
+  // Gathers `values` at rank 0, as the master in Zinkevich et al. does, and sums them
+  // in rank order. The bits are therefore the same with every backend. Broadcasts the
+  // sum, because all ranks evaluate. Used if ranks average only once, at the end.
   void gather_sum(at::Tensor values, const char* label) {
     at::Tensor all;
     if (parts_.comm.rank() == 0) {
@@ -189,8 +191,8 @@ class Averaging : public Strategy {
 
   StrategyOptions options_;
   StrategyParts parts_;
-  // 1 if all ranks have equal parameters and buffers, else 0. Has the same value on all
-  // ranks.
+  // 1 if all ranks have equal parameters and buffers, otherwise 0. The value is the
+  // same on all ranks.
   at::Tensor equal_;
   // This rank's local parameters and buffers while the arenas contain the average.
   std::vector<NamedTensor> own_;

@@ -7,23 +7,24 @@ namespace tandem {
 
 namespace {
 
-// Recht, Re, Wright, Niu, "Hogwild!: A Lock-Free Approach to Parallelizing Stochastic
-// Gradient Descent", NIPS 2011. The parameter arenas of all ranks are one block of
-// shared memory (shared_parameters.h). Each rank makes steps on its own samples, with
-// its own gradients and optimizer state, and reads the newest values of other ranks.
+// Hogwild (Recht, Re, Wright, Niu, "Hogwild!: A Lock-Free Approach to Parallelizing
+// Stochastic Gradient Descent", NIPS 2011). The parameter arenas of all ranks are one
+// block of shared memory (shared_parameters.h). Each rank makes steps on its own
+// samples, with its own gradients and optimizer state, and reads the newest values of
+// other ranks.
 //
 // Optimizers load and store aligned numbers, so an update may be lost, but no read
 // returns a half-written number. (The thread sanitizer does not detect these races,
-// because each rank has its own mapping.) No rank makes a step between the barriers at
-// the end of an epoch and around a checkpoint.
+// because each rank has its own mapping.) Barriers stop all steps at the end of an
+// epoch and during a checkpoint.
 class Hogwild : public Strategy {
  public:
   Hogwild(const StrategyOptions& options, const StrategyParts& parts)
       : options_(options), parts_(parts) {}
 
   void start() override {
-    // After this barrier all ranks have written their start values, for instance from a
-    // checkpoint.
+    // After this barrier, all ranks have written their initial values, for instance
+    // from a checkpoint.
     parts_.comm.barrier("start");
     check_shared();
     broadcast_arena(parts_.comm, parts_.arenas.buffers());
@@ -89,8 +90,8 @@ class Hogwild : public Strategy {
   }
 
  private:
-  // Throws ConfigError unless rank 0's parameters are in the same memory. Otherwise
-  // each rank would silently train its own model.
+  // Throws ConfigError unless this rank and rank 0 have their parameters in the same
+  // memory. Without this check, each rank might silently train its own model.
   void check_shared() {
     if (parts_.arenas.parameters().layout().segments().empty()) {
       return;

@@ -50,7 +50,8 @@ StepSums ParameterServerRank::evaluate_batch(
   return parts_.executor.forward(0, batch, context).sums;
 }
 
-// After the barrier all workers have received their replies.
+// After the barrier, all workers have received their replies, so the RPC connections
+// can close.
 void ParameterServerRank::end_epoch(bool last) {
   if (last) {
     parts_.comm.barrier("last answer");
@@ -98,7 +99,7 @@ bool ParameterServerRank::is_asynchronous() const {
 }
 
 // Averages or broadcasts the workers' buffers. The server computes no buffers, so it
-// adds zeros. Counters are those of the first worker.
+// adds zeros. Counters are copied from the first worker.
 void ParameterServerRank::take_workers_buffers(at::Tensor buffers) {
   if (options_.buffers == BufferSync::average &&
       at::isFloatingType(buffers.scalar_type())) {

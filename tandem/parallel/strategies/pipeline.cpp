@@ -137,7 +137,8 @@ class Pipeline : public Strategy {
   }
 
  private:
-  // Micro-batches in flight are consecutive, so their slots differ.
+  // Returns the executor's slot for a micro-batch. Micro-batches in flight are
+  // consecutive, so their slots differ.
   int slot_of(int64_t micro_batch, int64_t count) const {
     return static_cast<int>(
         micro_batch %
@@ -221,8 +222,8 @@ class Pipeline : public Strategy {
   StrategyOptions options_;
   StrategyParts parts_;
   Grid grid_;
-  // The group of the stages of this rank's replica, and that of the replicas of its
-  // stage.
+  // The group of all stages of this rank's replica, and the group of all replicas of
+  // its stage.
   std::unique_ptr<Communicator> pipeline_;
   std::unique_ptr<Communicator> replicas_;
   StageLink link_;

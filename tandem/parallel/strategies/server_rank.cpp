@@ -13,8 +13,8 @@ namespace tandem {
 
 namespace {
 
-// Requests wait in a queue until train_step() handles them, so only one thread uses the
-// arenas.
+// The strategy of the server. Requests wait in a queue until train_step() handles them,
+// so only one thread uses the arenas.
 class Server : public ParameterServerRank {
  public:
   Server(const StrategyOptions& options, const StrategyParts& parts)
@@ -25,7 +25,7 @@ class Server : public ParameterServerRank {
     return is_asynchronous() ? serve_each(context) : serve_together(context);
   }
 
-  // Called on an asynchronous server only.
+  // Called only on an asynchronous server.
   void leave_steps() override {
     while (num_left_ < num_workers()) {
       if (auto* worker = next_push()) {
@@ -45,14 +45,15 @@ class Server : public ParameterServerRank {
   struct PerWorker {
     // Number of pushed steps.
     int64_t clock = 0;
-    // Number of steps ahead of the slowest worker when it received its parameters.
+    // Number of steps by which this worker was ahead of the slowest worker when it
+    // received its parameters.
     int64_t staleness = 0;
-    // The push while the worker waits for the reply.
+    // The worker's push, while the worker waits for the reply.
     RpcRequest push;
     bool waits = false;
   };
 
-  // Waits for the next request. Returns the worker that pushed, which waits for a
+  // Waits for the next request. Returns the worker that pushed and now waits for a
   // reply, or null if a worker left.
   PerWorker* next_push() {
     RpcRequest push = rpc().next();
@@ -104,7 +105,7 @@ class Server : public ParameterServerRank {
     return {};
   }
 
-  // Sums in rank order, as thread ranks do in an all-reduce, so the bits are the same.
+  // Sums in rank order, like an all-reduce of thread ranks, so the bits are the same.
   void add_up_gradients() {
     bool first = true;
     for (const auto& worker : workers_) {
@@ -130,8 +131,8 @@ class Server : public ParameterServerRank {
     }
   }
 
-  // Handles as many pushes as there are workers, from any of them, and counts these as
-  // one step. The sums in reports are those of all workers.
+  // Handles as many pushes as there are workers, from any workers, and counts these
+  // pushes as one step. Returns the sums of all these pushes.
   StepSums serve_each(const StepContext& context) {
     if (steps_ == 0) {
       updates_before_ = context.step * num_workers();
@@ -163,7 +164,7 @@ class Server : public ParameterServerRank {
 
   // Stale synchronous parallel (Ho et al., "More Effective Distributed ML via a Stale
   // Synchronous Parallel Parameter Server", 2013): no worker is more than max_staleness
-  // steps ahead of the slowest.
+  // steps ahead of the slowest worker.
   void answer_who_may_go_on() {
     int64_t slowest = workers_.front().clock;
     for (const auto& worker : workers_) {
@@ -188,7 +189,7 @@ class Server : public ParameterServerRank {
     }
   }
 
-  // "staleness_updates": the number of updates with staleness 0, 1, 2, ...
+  // Returns "staleness_updates", the numbers of updates with staleness 0, 1, 2, ...
   std::map<std::string, std::vector<double>> measurements() override {
     if (updates_by_staleness_.empty()) {
       return {};
@@ -224,12 +225,13 @@ class Server : public ParameterServerRank {
   std::vector<PerWorker> workers_;
   // Context of the last step.
   StepContext context_;
-  // Steps and pushes of this process, and updates before it started.
+  // Numbers of steps and pushes in this process, and of updates before it started.
   int64_t steps_ = 0;
   int64_t pushes_ = 0;
   int64_t updates_before_ = 0;
   std::map<int64_t, int64_t> updates_by_staleness_;
-  // Number of workers that make no more steps. Others no longer wait for them.
+  // Number of workers that make no more steps. Other workers do not wait
+  // for them.
   int64_t num_left_ = 0;
 };
 

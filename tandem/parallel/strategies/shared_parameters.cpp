@@ -48,7 +48,8 @@ ArenaAllocator share_parameters(
     Communicator& comm, const std::vector<NamedTensor>& parameters) {
   check_one_host(comm);
   comm.check_equal("the models", describe(parameters));
-  // Later each rank copies its values into the arena, so they must be equal.
+  // Each rank later copies its values into the shared arena, so the values must be
+  // equal.
   for (const auto& [name, tensor] : parameters) {
     const auto values = tensor.detach().contiguous();
     comm.broadcast(values, 0, name)->wait();

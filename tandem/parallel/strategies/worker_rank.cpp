@@ -30,8 +30,8 @@ class Worker : public ParameterServerRank {
   }
 
  private:
-  // Returns the loss weight for the samples of all workers; with an asynchronous
-  // server, for those of this worker.
+  // Returns the loss weight for the samples of all workers. With an asynchronous
+  // server, returns the loss weight for this worker's samples.
   double weight_of(const std::vector<Batch>& micro_batches) const {
     if (micro_batches.empty()) {
       return 1;

@@ -30,7 +30,7 @@ void clip(
     return;
   }
   const auto length = norm() + 1e-6;
-  // fmin() ignores NaN, so a norm that is NaN gives the factor 1.
+  // fmin() ignores NaN, so the factor is 1 if the norm is NaN.
   const auto factor = at::fmin(
       at::full_like(length, options.clip_norm).div_(length), at::ones_like(length));
   if (factor.is_cpu()) {

@@ -85,8 +85,8 @@ class ShardedUpdate : public UpdateRule {
   }
 
  private:
-  // Scatters the first replica's trainable segments, and broadcasts the others, which
-  // no rank updates.
+  // Scatters the first replica's trainable segments. Broadcasts the other segments,
+  // which no rank updates.
   void scatter(Arena& arena) {
     for (const auto& range : arena.layout().ranges()) {
       if (!arena.layout().segments()[static_cast<size_t>(range.segment)].trainable) {
@@ -104,7 +104,7 @@ class ShardedUpdate : public UpdateRule {
 
   Communicator& replicas_;
   StrategyParts parts_;
-  // The trainable segments, and this rank's shares of them.
+  // The trainable segments, and this rank's shares of these segments.
   std::vector<ArenaRange> trainable_;
   std::vector<ArenaRange> own_;
 };
