@@ -230,8 +230,7 @@ class Server : public ParameterServerRank {
   int64_t pushes_ = 0;
   int64_t updates_before_ = 0;
   std::map<int64_t, int64_t> updates_by_staleness_;
-  // Number of workers that make no more steps. Other workers do not wait
-  // for them.
+  // Number of workers that make no more steps. Other workers do not wait for them.
   int64_t num_left_ = 0;
 };
 
