@@ -46,7 +46,7 @@ int run_subcommand(Arguments all, const std::vector<Command>& commands) {
 
 // Reports an error to the program that started this one, prints it, and returns the
 // exit code.
-int tell_failure(const std::exception& error) {
+int report_failure(const std::exception& error) {
   report_to_parent(error);
   log_error(first_line(error));
   return exit_code(error);
@@ -84,10 +84,10 @@ int run_command_line(
   } catch (const std::system_error& error) {
     // fmt::print() throws it if standard output cannot be written.
     return std::ferror(stdout) != 0
-               ? tell_failure(cannot_write_output(error.code().value()))
-               : tell_failure(error);
+               ? report_failure(cannot_write_output(error.code().value()))
+               : report_failure(error);
   } catch (const std::exception& error) {
-    return tell_failure(error);
+    return report_failure(error);
   }
 }
 

@@ -54,7 +54,7 @@ std::string advice(int reason) {
 
 // Opens a new file next to `path`. mkostemp() is not used, because its files have mode
 // 0600; open() applies the user's umask.
-std::pair<std::string, int> open_beside(const std::string& path) {
+std::pair<std::string, int> open_temporary(const std::string& path) {
   std::random_device random;
   for (int tries = 0; tries < 100; ++tries) {
     std::string temporary = path + kTemporary + std::to_string(random());
@@ -117,7 +117,7 @@ void write_all(int fd, const void* data, size_t size, const std::string& path) {
 }
 
 void replace_file(const std::string& path, const std::function<void(int fd)>& write) {
-  const auto [temporary, fd] = open_beside(path);
+  const auto [temporary, fd] = open_temporary(path);
   try {
     write(fd);
     if (fsync(fd) != 0 || rename(temporary.c_str(), path.c_str()) != 0) {

@@ -16,7 +16,7 @@ struct StepScalars {
   int64_t step = 1;
   // True if gradients overflowed (optim/grad_scaler.h). The update then changes
   // nothing.
-  bool left_out = false;
+  bool skip = false;
 };
 
 }  // namespace tandem

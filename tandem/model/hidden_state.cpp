@@ -37,7 +37,7 @@ void add_batch_norm(const Node& node, BatchNorms& found) {
   }
 }
 
-BatchNorms batch_norms_behind(const at::Tensor& output) {
+BatchNorms batch_norms_of(const at::Tensor& output) {
   BatchNorms found;
   std::unordered_set<const Node*> seen;
   std::vector<const Node*> waiting = {output.grad_fn().get()};
@@ -71,7 +71,7 @@ bool HiddenState::names(const at::Tensor& buffer) const {
 }
 
 void HiddenState::check_graph(const at::Tensor& output) const {
-  const BatchNorms norms = batch_norms_behind(output);
+  const BatchNorms norms = batch_norms_of(output);
   const auto hidden = std::count_if(
       norms.running_means.begin(), norms.running_means.end(),
       [&](const auto& mean) { return !names(mean); });

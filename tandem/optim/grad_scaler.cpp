@@ -90,8 +90,8 @@ float& scale_of(const Arena& state) {
 void end_scaled_step(
     const GradScalerOptions& options, bool finite, float& scale,
     int64_t& growth_tracker, int64_t& skipped_steps, StepScalars& step) {
-  step.left_out = !finite;
-  skipped_steps += step.left_out ? 1 : 0;
+  step.skip = !finite;
+  skipped_steps += step.skip ? 1 : 0;
   step.step -= skipped_steps;
   if (!options.dynamic) {
     return;
@@ -170,7 +170,7 @@ void GradScaler::unscale(Arena& gradients, StepScalars& step) {
       count_of(state_, kSkippedSteps), step);
 }
 
-void GradScaler::look(int64_t steps_done) {
+void GradScaler::check_skipped_steps(int64_t steps_done) {
   if (!std::isnormal(static_cast<float>(scale()))) {
     throw Error(
         "[optim] gradients are not finite at any loss scale, down to 1e-38; lower "

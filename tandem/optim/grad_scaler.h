@@ -53,7 +53,7 @@ class GradScaler {
   ///
   /// Throws Error if the scale has shrunk below the normal numbers, because gradients
   /// then overflow at any scale.
-  void look(int64_t steps_done);
+  void check_skipped_steps(int64_t steps_done);
 
   /// Returns the number of skipped steps, since the start of the run.
   int64_t skipped_steps() const;

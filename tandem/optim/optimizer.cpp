@@ -131,9 +131,9 @@ void FusedOptimizer::update(const ArenaRange& range, const StepScalars& step) {
           range.begin <= range.end &&
           range.end <= parameters_.segment(range.segment).numel(),
       "an update is outside the arena");
-  TANDEM_CHECK(step.step >= 1 || step.left_out, "optimizer steps count from 1");
+  TANDEM_CHECK(step.step >= 1 || step.skip, "optimizer steps count from 1");
   const Segment& updated = layout_->segments()[segment];
-  if (!updated.trainable || step.left_out) {
+  if (!updated.trainable || step.skip) {
     return;
   }
   if (!updated.device.is_cpu()) {

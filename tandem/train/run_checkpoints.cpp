@@ -164,7 +164,7 @@ void RunCheckpoints::save(
       directory, std::move(whole), {output.keep_checkpoints, output.keep_best});
 }
 
-void RunCheckpoints::look() {
+void RunCheckpoints::poll() {
   note(writer_.poll());
 }
 

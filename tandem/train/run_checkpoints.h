@@ -21,7 +21,7 @@ namespace tandem {
 /// noted otherwise. The arguments of the constructor must outlive the object.
 ///
 /// Checkpoints are written while training continues, one at a time (CheckpointWriter).
-/// If one fails, the next call of save(), look() or finish() throws DataError on rank
+/// If one fails, the next call of save(), poll() or finish() throws DataError on rank
 /// 0. With on_save_error = warn it is a warning, and only finish() throws, for the last
 /// checkpoint. Values that are not finite throw in any case.
 class RunCheckpoints {
@@ -67,7 +67,7 @@ class RunCheckpoints {
       TrainingState state, const std::vector<NamedTensor>& own, bool told);
 
   /// Checks without waiting whether the save in progress has ended. Not collective.
-  void look();
+  void poll();
 
   /// Waits for the save in progress. Not collective.
   void finish();

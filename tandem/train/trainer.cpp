@@ -289,8 +289,8 @@ class Trainer {
       agreement_.note_loss(position_.step, sums);
     }
     reporter_.add_step(sums, before, batches.empty() || count_samples(batches) > 0);
-    checkpoints_.look();
-    tell_of_checkpoints();
+    checkpoints_.poll();
+    report_checkpoints();
     end_.on_step({position_.epoch, position_.step_in_epoch, position_.step, lr_, sums});
   }
 
@@ -311,7 +311,7 @@ class Trainer {
     // The last step reports too, because sums do not continue in the next epoch.
     if ((last || line_due || decision.end) && !stopped_alone) {
       reporter_.report(place(), line_due);
-      memory_.look();
+      memory_.sample();
     }
     if (save_due || decision.save || decision.stopping_rank >= 0) {
       check_replicas();
@@ -323,12 +323,12 @@ class Trainer {
   // Decides with the other ranks, and applies what holds for all of them except saving
   // and stopping. Collective. Throws if a rank's loss is not finite.
   Decision agree() {
-    const Decision decision = agreement_.decide(position_.step, end_.wish());
+    const Decision decision = agreement_.decide(position_.step, end_.stop_requested());
     if (decision.bad_rank >= 0) {
       throw stopped_for_loss(decision, checkpoints_.newest());
     }
     if (GradScaler* scaler = parts_.optimizer->scaler()) {
-      scaler->look(position_.step);
+      scaler->check_skipped_steps(position_.step);
     }
     if (decision.end) {
       end_.stop();
@@ -446,15 +446,15 @@ class Trainer {
     saved_step_ = position_.step;
     pauses_.add(start);
     reporter_.clock().resume();
-    tell_of_checkpoints();
+    report_checkpoints();
   }
 
   void finish_saving() {
     checkpoints_.finish();
-    tell_of_checkpoints();
+    report_checkpoints();
   }
 
-  void tell_of_checkpoints() {
+  void report_checkpoints() {
     for (const auto& path : checkpoints_.take_complete()) {
       end_.on_checkpoint(path);
     }

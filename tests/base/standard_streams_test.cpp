@@ -121,14 +121,14 @@ TEST(StandardStreams, ALogLineWithoutAReaderDoesNotEndTheProcess) {
 }
 
 TEST(StandardStreams, IgnoreClosedReadersKeepsTheProcess) {
-  const auto write_to_nobody = [] {
+  const auto write_without_reader = [] {
     return write(broken_pipe(), "x", 1) < 0 ? errno : 0;
   };
-  EXPECT_EQ(code_of(write_to_nobody), 1000 + SIGPIPE);
+  EXPECT_EQ(code_of(write_without_reader), 1000 + SIGPIPE);
   EXPECT_EQ(
       code_of([&] {
         ignore_closed_readers();
-        return write_to_nobody();
+        return write_without_reader();
       }),
       EPIPE);
 }

@@ -48,7 +48,7 @@ struct Trained {
     }
     StepScalars scalars{0.5, 1, number + 1};
     scaler().unscale(arenas.gradients(), scalars);
-    EXPECT_EQ(scalars.left_out, bad != 0);
+    EXPECT_EQ(scalars.skip, bad != 0);
     optimizer->update(arenas.parameters().layout().ranges()[0], scalars);
   }
 };
@@ -157,7 +157,7 @@ TEST(GradScaler, ThrowsIfGradientsOverflowAtAnyScale) {
     for (int step = 0; step < 300; ++step) {
       trained.step(kInf, step);
     }
-    trained.scaler().look(300);
+    trained.scaler().check_skipped_steps(300);
   };
   EXPECT_THAT(error_of<Error>(shrink), HasSubstr("not finite at any loss scale"));
   EXPECT_GT(trained.scaler().skipped_steps(), 100);
@@ -183,7 +183,7 @@ TEST(GradScaler, DetectsNonFiniteValuesInEveryElement) {
   const auto is_finite = [&] {
     StepScalars step;
     scaler.unscale(gradients, step);
-    return !step.left_out;
+    return !step.skip;
   };
   EXPECT_TRUE(is_finite());
   for (const size_t slot : {0, 1}) {

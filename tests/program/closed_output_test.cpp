@@ -30,7 +30,7 @@ CommandResult run_with(
 }
 
 // The same, but descriptor 4 is a pipe that is not read.
-CommandResult run_for_nobody(
+CommandResult run_without_reader(
     const std::string& streams, const std::vector<std::string>& command,
     const std::string& folder) {
   std::vector<std::string> all = {
@@ -152,14 +152,14 @@ TEST_P(FullStreams, WarnOnceAndChangeNoBit) {
   EXPECT_THAT(
       full.errors, HasSubstr("cannot write to standard output: No space left on device;"
                              " the run continues without it"));
-  const auto unread = run_for_nobody(">&4 2>&4", train_into("unread"), folder);
+  const auto unread = run_without_reader(">&4 2>&4", train_into("unread"), folder);
   expect(unread, "unread", "standard output: Broken pipe");
   // A message that standard error would lose.
   auto command = train_into("silent");
   command.insert(command.end(), {"--resume", "auto"});
   for (const char* streams : {"2>/dev/full", "2>&-", "2>&4"}) {
     remove_all(stage_ / "silent");
-    expect(run_for_nobody(streams, command, folder), "silent", "standard error");
+    expect(run_without_reader(streams, command, folder), "silent", "standard error");
   }
 }
 
@@ -232,7 +232,7 @@ TEST_F(Output, OfOtherCommandsMustBeWritten) {
 TEST_F(Output, OfAComparisonIsItsTableOnly) {
   stage_.write("one.toml", "model = \"simplenet\"\nnproc = 1\n");
   stage_.write("three.toml", "model = \"simplenet\"\nnproc = 3\n");
-  const auto result = run_for_nobody(
+  const auto result = run_without_reader(
       ">&4 2>&4",
       tandem_command(
           {"compare", stage_ / "one.toml", stage_ / "three.toml", "--data",
@@ -256,7 +256,7 @@ TEST_F(Output, OfRanksIsReadIfTheLaunchersOutputIsClosed) {
   const std::string streams[] = {
       ">&- 2>&-", ">/dev/full 2>/dev/full", ">&4 2>&4", "<&- >&- 2>&-"};
   for (const auto& where : streams) {
-    EXPECT_TRUE(run_for_nobody(where, command, stage_ / "").status.ok()) << where;
+    EXPECT_TRUE(run_without_reader(where, command, stage_ / "").status.ok()) << where;
     for (const char* rank : {"rank0", "rank1", "rank2"}) {
       EXPECT_EQ(stage_.read(rank), "done\n") << where;
       remove_all(stage_ / rank);
@@ -330,7 +330,7 @@ TEST_F(Output, OfUsersProgramsDoesNotReachTheirRunOrEndIt) {
     expect_run("Bad file descriptor");
   }
   // The output of the program itself after the run may end it.
-  run_for_nobody(">&4", command, stage_ / "");
+  run_without_reader(">&4", command, stage_ / "");
   expect_run("Broken pipe");
 }
 

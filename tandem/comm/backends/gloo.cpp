@@ -369,7 +369,7 @@ std::string try_to_form(
     int size, const GlooOptions& options) {
   try {
     comm = std::make_unique<GlooCommunicator>(store, name, rank, size, options);
-    forming.look();
+    forming.record_connections();
     comm->check_connections();
     return "";
   } catch (const ConfigError&) {

@@ -71,7 +71,7 @@ std::chrono::milliseconds GroupFormation::time_for(int attempts_left) const {
       std::chrono::milliseconds(1), attempts_left > 1 ? std::min(share, kMost) : share);
 }
 
-void GroupFormation::look() {
+void GroupFormation::record_connections() {
   seen_.merge(peer_addresses());
 }
 
@@ -79,7 +79,7 @@ std::string GroupFormation::outcome(
     const std::string& attempt, const std::string& error) {
   if (!error.empty()) {
     store_.compare_set(key(attempt + "/failed"), "", error);
-    look();
+    record_connections();
     for (const auto& address : seen_) {
       if (known_.count(address) + ranks_.count(address) == 0) {
         store_.compare_set(key("foreign"), "", address);

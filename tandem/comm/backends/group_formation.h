@@ -33,7 +33,7 @@ class GroupFormation {
 
   /// Records the addresses to which this process is connected. Call it early, because
   /// Gloo closes connections that do not answer.
-  void look();
+  void record_connections();
 
   /// Reports this rank's error in an attempt ("": success) and waits for the other
   /// ranks. Returns the first error of any rank, or "" if the attempt succeeded on all

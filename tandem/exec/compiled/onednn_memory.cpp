@@ -103,13 +103,13 @@ void PackedCopies::refresh(int64_t parameters_version, const dnnl::stream& strea
 dnnl::primitive_attr attributes_with_relu(bool relu) {
   dnnl::primitive_attr attributes;
   if (relu) {
-    dnnl::post_ops behind;
+    dnnl::post_ops after;
 #if DNNL_VERSION_MAJOR >= 3
-    behind.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
+    after.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
 #else
-    behind.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+    after.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
 #endif
-    attributes.set_post_ops(behind);
+    attributes.set_post_ops(after);
   }
   return attributes;
 }

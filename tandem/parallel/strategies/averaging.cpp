@@ -34,7 +34,7 @@ class Averaging : public Strategy {
 
   StepSums train_step(
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
-    go_on_from_own();
+    restore_own_state();
     epoch_ended_ = false;
     // This applies even if this rank has no samples, because other ranks' parameters
     // change.
@@ -59,7 +59,7 @@ class Averaging : public Strategy {
     // these numbers.
     const bool done = std::exchange(epoch_ended_, true) && are_equal();
     if (!done && (last || options_.average_every == StrategyOptions::kEveryEpoch)) {
-      go_on_from_own();
+      restore_own_state();
       average();
     }
   }
@@ -170,7 +170,7 @@ class Averaging : public Strategy {
     parts_.comm.broadcast(values, 0, label)->wait();
   }
 
-  void go_on_from_own() {
+  void restore_own_state() {
     if (!own_.empty()) {
       const auto state = parts_.arenas.state();
       for (size_t i = 0; i < state.size(); ++i) {
@@ -185,7 +185,7 @@ class Averaging : public Strategy {
   }
 
   void tell() {
-    tell_executor(parts_);
+    notify_executor(parts_);
     changed_outside_ = false;
   }
 

@@ -37,7 +37,7 @@ class DataParallel : public Strategy {
     start_alike(parts_.comm, parts_.arenas, reducer_.buckets());
     update_->start();
     // Frozen parameters have changed too.
-    tell_executor(parts_);
+    notify_executor(parts_);
   }
 
   void resync() override {

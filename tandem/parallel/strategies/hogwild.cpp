@@ -29,7 +29,7 @@ class Hogwild : public Strategy {
     check_shared();
     broadcast_arena(parts_.comm, parts_.arenas.buffers());
     broadcast_state(parts_.comm, parts_.optimizer);
-    tell_executor(parts_);
+    notify_executor(parts_);
   }
 
   StepSums train_step(
@@ -39,7 +39,7 @@ class Hogwild : public Strategy {
     }
     const int64_t start = context.trace != nullptr ? context.trace->now_us() : 0;
     // Other ranks may have changed the parameters.
-    tell_executor(parts_);
+    notify_executor(parts_);
     auto sums = local_step(options_, parts_, micro_batches, context);
     if (context.trace != nullptr) {
       const int64_t took = context.trace->now_us() - start;
@@ -71,7 +71,7 @@ class Hogwild : public Strategy {
 
   void before_evaluation() override {
     sync_buffers(parts_.comm, parts_.arenas, options_.buffers);
-    tell_executor(parts_);
+    notify_executor(parts_);
   }
 
   // Returns rank 0's optimizer state, and a copy of the parameters, since other ranks

@@ -42,7 +42,7 @@ void ParameterServerRank::start() {
     rpc_ = make_rpc(parts_.comm);
   }
   // Frozen parameters have changed too.
-  tell_executor(parts_);
+  notify_executor(parts_);
 }
 
 StepSums ParameterServerRank::evaluate_batch(

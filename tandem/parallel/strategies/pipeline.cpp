@@ -40,7 +40,7 @@ class Pipeline : public Strategy {
   void start() override {
     start_alike(*replicas_, parts_.arenas, reducer_.buckets());
     update_->start();
-    tell_executor(parts_);
+    notify_executor(parts_);
   }
 
   void resync() override {

@@ -60,7 +60,7 @@ class Server : public ParameterServerRank {
     if (push.message.header == kLeave) {
       push.reply({});
       ++num_left_;
-      answer_who_may_go_on();
+      answer_workers_within_staleness();
       return nullptr;
     }
     const size_t size = push.message.tensors.size();
@@ -158,14 +158,14 @@ class Server : public ParameterServerRank {
     }
     ++pushes_;
     ++worker.clock;
-    answer_who_may_go_on();
+    answer_workers_within_staleness();
     return sums;
   }
 
   // Stale synchronous parallel (Ho et al., "More Effective Distributed ML via a Stale
   // Synchronous Parallel Parameter Server", 2013): no worker is more than max_staleness
   // steps ahead of the slowest worker.
-  void answer_who_may_go_on() {
+  void answer_workers_within_staleness() {
     int64_t slowest = workers_.front().clock;
     for (const auto& worker : workers_) {
       slowest = std::min(slowest, worker.clock);

@@ -64,7 +64,7 @@ void start_gradients(
   }
 }
 
-void tell_executor(const StrategyParts& parts) {
+void notify_executor(const StrategyParts& parts) {
   for (const auto& range : parts.arenas.parameters().layout().ranges()) {
     parts.executor.parameters_changed(range);
   }

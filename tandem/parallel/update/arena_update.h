@@ -40,7 +40,7 @@ void start_gradients(
 
 /// Calls the executor's parameters_changed() for all parameters, including frozen
 /// parameters.
-void tell_executor(const StrategyParts& parts);
+void notify_executor(const StrategyParts& parts);
 
 /// Returns the number of samples in the micro-batches.
 int64_t count_samples(const std::vector<Batch>& micro_batches);

@@ -59,20 +59,21 @@ const char* RunEnd::reason() const {
 
 void RunEnd::on_step(const StepReport& step) {
   if (observer_ != nullptr && observer_->on_step(step) == Next::stop) {
-    wish_ = true;
+    stop_requested_ = true;
   }
 }
 
 void RunEnd::on_epoch(const EpochReport& epoch, bool trained) {
   if (observer_ != nullptr) {
-    wish_ = (trained && observer_->on_epoch(epoch) == Next::stop) || wish_;
+    stop_requested_ =
+        (trained && observer_->on_epoch(epoch) == Next::stop) || stop_requested_;
     agree();
   }
 }
 
 void RunEnd::on_evaluation(const TestReport& test) {
   if (observer_ != nullptr) {
-    wish_ = observer_->on_evaluation(test) == Next::stop || wish_;
+    stop_requested_ = observer_->on_evaluation(test) == Next::stop || stop_requested_;
     agree();
   }
 }
@@ -84,9 +85,9 @@ void RunEnd::on_checkpoint(const std::string& path) {
 }
 
 void RunEnd::agree() {
-  auto wishes = at::full({1}, wish_ ? 1 : 0, at::kLong);
-  comm_.all_reduce(wishes, ReduceOp::sum, "observers")->wait();
-  stopped_ = stopped_ || wishes.item<int64_t>() > 0;
+  auto requests = at::full({1}, stop_requested_ ? 1 : 0, at::kLong);
+  comm_.all_reduce(requests, ReduceOp::sum, "observers")->wait();
+  stopped_ = stopped_ || requests.item<int64_t>() > 0;
 }
 
 }  // namespace tandem

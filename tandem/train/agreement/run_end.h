@@ -117,7 +117,7 @@ class RunEnd {
   const char* reason() const;
 
   /// Calls the observer. Its answer stays on this rank until the ranks agree: see
-  /// wish(), Agreement::decide() and stop(). Not collective.
+  /// stop_requested(), Agreement::decide() and stop(). Not collective.
   void on_step(const StepReport& step);
   /// The next two call the observer and are collective. `trained`: this process made
   /// steps of the epoch; otherwise the observer is not called.
@@ -126,8 +126,8 @@ class RunEnd {
   void on_checkpoint(const std::string& path);
 
   /// Returns whether this rank's observer has returned Next::stop.
-  bool wish() const {
-    return wish_;
+  bool stop_requested() const {
+    return stop_requested_;
   }
   /// Ends the run for the observer. Call it on all ranks.
   void stop() {
@@ -141,7 +141,7 @@ class RunEnd {
   Convergence convergence_;
   Patience patience_;
   Observer* observer_;
-  bool wish_ = false;
+  bool stop_requested_ = false;
   bool stopped_ = false;
 };
 

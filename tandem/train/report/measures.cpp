@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-void PeakMemory::look() {
+void PeakMemory::sample() {
   if (Clock::now() >= next_) {
     look_now();
   }

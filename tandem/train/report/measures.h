@@ -77,12 +77,12 @@ class SavePauses {
 };
 
 /// Measures the peak memory of this process, as PSS: a page that n processes share
-/// counts as 1/n. The peak is that of the samples that look() takes. For one thread.
+/// counts as 1/n. The peak is that of the samples that sample() takes. For one thread.
 class PeakMemory {
  public:
   /// Takes a sample from /proc, at most once a second, because the kernel walks the
   /// page tables.
-  void look();
+  void sample();
 
   /// Returns the peak in MiB; 0 if the kernel does not report it.
   double mib();

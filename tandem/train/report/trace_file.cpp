@@ -26,10 +26,10 @@ std::string trace_of_all_ranks(const Trace& trace, Communicator& comm) {
   auto origin = at::full({1}, origin_us(trace), at::kLong);
   const int64_t own = origin.item<int64_t>();
   comm.broadcast(origin, 0, "trace")->wait();
-  const int64_t behind = own - origin.item<int64_t>();
+  const int64_t offset = own - origin.item<int64_t>();
   Trace shifted;
   for (auto event : trace.events()) {
-    event.at_us += behind;
+    event.at_us += offset;
     shifted.add(std::move(event));
   }
   const std::string mine = events_in(shifted.to_json(comm.rank()));
