@@ -19,8 +19,8 @@ namespace {
 // Prints a fact, and how to fix it if it is a problem.
 void finding(bool good, const std::string& text, const std::string& fix = "") {
   fmt::print(
-      "{} {}{}\n", good ? "ok     " : "warning", text,
-      good ? "" : "\n        fix: " + fix);
+      "{:<8} {}{}\n", good ? "ok" : "warning:", text,
+      good ? "" : "\n         fix: " + fix);
 }
 
 std::string cpu_line(const std::string& name) {

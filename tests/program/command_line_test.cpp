@@ -132,7 +132,7 @@ TEST(Program, DoctorPrintsAFixForEachWarning) {
   EXPECT_THAT(result.output, HasSubstr("libtorch"));
   std::istringstream lines(result.output);
   for (std::string line; std::getline(lines, line);) {
-    if (line.rfind("warning ", 0) == 0) {
+    if (line.rfind("warning: ", 0) == 0) {
       std::getline(lines, line);
       EXPECT_THAT(line, HasSubstr("fix: "));
     }

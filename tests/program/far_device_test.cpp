@@ -135,7 +135,7 @@ TEST_F(FarProgramRuns, NcclNeedsAGpuForEachRank) {
 TEST_F(FarProgramRuns, DoctorListsTheDevices) {
   const auto result = run_far_program({"doctor"});
   EXPECT_THAT(
-      result.output, AllOf(HasSubstr("ok      CUDA: "), HasSubstr("\"far device\"")));
+      result.output, AllOf(HasSubstr("ok       CUDA: "), HasSubstr("\"far device\"")));
 }
 
 // The last line "Test set: ...".
