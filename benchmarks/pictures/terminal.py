@@ -11,13 +11,15 @@ from xml.sax.saxutils import escape
 
 COLUMN, ROW, MARGIN, BAR = 8.4, 20, 18, 34
 CLEAR_LINE = "\033[K"
+STYLE = r"\033\[[0-9;]*m"
 
 
 def screen(text):
-    """The lines on the screen of a terminal that receives this text. Supports carriage
-    returns, tabs and clearing to the end of a line; raises ValueError for other controls."""
+    """The lines on the screen of a terminal that receives this text, without styles.
+    Supports carriage returns, tabs and clearing to the end of a line; raises ValueError for
+    other controls."""
     lines, column = [""], 0
-    for part in re.split(r"(\033\[K|[\r\n\t])", text):
+    for part in re.split(r"(\033\[K|[\r\n\t])", re.sub(STYLE, "", text)):
         if part == "\n":
             lines.append("")
             column = 0

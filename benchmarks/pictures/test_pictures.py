@@ -52,10 +52,11 @@ class Terminal(unittest.TestCase):
         self.assertEqual(terminal.screen("one\nepoch 1 ###\r\033[Kepoch 2\n"),
                          ["one", "epoch 2", ""])
         self.assertEqual(terminal.screen("abcdef\rxy\n\tz"), ["xycdef", "        z"])
+        self.assertEqual(terminal.screen("\033[1mbold\033[0m"), ["bold"])
 
     def test_an_unknown_control_sequence_is_an_error(self):
         with self.assertRaisesRegex(ValueError, "control sequence"):
-            terminal.screen("\033[31mred\033[0m")
+            terminal.screen("\033[2Jempty")
 
     def test_capture_returns_the_last_screen(self):
         self.assertEqual(terminal.capture([sys.executable, "-c", COUNTER], ROOT, 80),
@@ -75,7 +76,7 @@ class Terminal(unittest.TestCase):
         texts = xml.dom.minidom.parse(
             os.path.join(PICTURES, "terminal.svg")).getElementsByTagName("text")
         self.assertRegex(" ".join(node.firstChild.data for node in texts[-2:]),
-                         r"Accuracy: \d+/10000")
+                         r"Accuracy: \d+/10000 \(\d+%\) Finished training")
 
 
 class Pictures(unittest.TestCase):
