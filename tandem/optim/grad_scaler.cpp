@@ -85,7 +85,7 @@ float& scale_of(const Arena& state) {
   return *state.view(kScale).data_ptr<float>();
 }
 
-// Marks the step as left out unless its gradients are `finite`, subtracts the skipped
+// Marks the step as skipped unless its gradients are `finite`, subtracts the skipped
 // steps from step.step, and sets the scale of the next step, which may become 0.
 void end_scaled_step(
     const GradScalerOptions& options, bool finite, float& scale,

@@ -45,7 +45,7 @@ class GradScaler {
 
   /// Divides the trainable gradients (float32, float64) by the scale in one pass, and
   /// sets the scale of the next step. If a gradient is not finite, marks `step` as
-  /// left out.
+  /// skipped.
   void unscale(Arena& gradients, StepScalars& step);
 
   /// Warns once if steps were skipped with a constant scale. `steps_done` is the number
