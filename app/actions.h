@@ -13,9 +13,9 @@ struct Action {
   int (*run)(const Arguments&);
 };
 
-/// Runs the action that the first argument names with the other arguments, and returns
-/// its exit code. Prints a list of actions without arguments and for --help. Throws
-/// ConfigError for an unknown action.
+/// Runs the action whose name is the first argument, passes it the other arguments, and
+/// returns its exit code. If there are no arguments, and for --help, prints a list of
+/// the actions. Throws ConfigError for an unknown action.
 int choose_action(
     const std::string& command, const std::vector<Action>& actions,
     const Arguments& arguments);

@@ -11,47 +11,52 @@ namespace tandem::app {
 
 /// Options of `tandem bench step`, which times training steps of one rank.
 struct BenchStepOptions {
-  // Model, data, batch size, executor, precision and device.
+  // Model, data, batch size, executor, precision, channels_last, optimizer and device.
   RunConfig config;
   int threads = 1;
   int64_t steps = 50;
   int64_t warmup = 10;
-  // Load batches before the measurement; otherwise a step includes the loader.
+  // Batches are loaded before the measurement. Otherwise the time of a step includes
+  // the loader.
   bool prefetched = false;
   bool json = false;
 };
 
-/// Options of `tandem bench loader`, which times batches of whole epochs on one thread.
+/// Options of `tandem bench loader`, which times the loader over whole epochs on one
+/// thread.
 struct BenchLoaderOptions {
   RunConfig config;
   int64_t epochs = 9;
   bool json = false;
 };
 
-/// Options of `tandem bench optimizer`, which times a pass over an arena on one thread.
+/// Options of `tandem bench optimizer`, which times an update of all parameters on one
+/// thread.
 struct BenchOptimizerOptions {
-  // Device only.
+  // Only the setting `device` is used.
   RunConfig config;
   std::vector<OptimizerKind> optimizers;
-  // Number of parameters of `net`.
+  // The default is the number of parameters of the model `net`.
   int64_t parameters = 1'199'882;
   int64_t repeats = 41;
   bool json = false;
 };
 
-/// Options of `tandem bench allreduce`, which times the sum of a float32 buffer.
+/// Options of `tandem bench allreduce`, which times the all-reduce of a float32 buffer.
 struct BenchAllReduceOptions {
   int nproc = 2;
   std::vector<BackendKind> backends = {BackendKind::thread, BackendKind::gloo};
   std::vector<int64_t> bytes = {4'800'000};
   int64_t repeats = 30;
   bool json = false;
-  // File for rank 0's results, read by the program that started it; "": rank 0 prints
-  // them.
+  // File into which rank 0 writes the results for the program that started the ranks;
+  // "": rank 0 prints the results.
   std::string result_file;
 };
 
-// The thin program parses the flags too, because it sets threads and starts ranks.
+// Parsers of the flags, which throw ConfigError. tandem-worker measures with the
+// options. `tandem` parses the flags too, because it sets the number of threads and
+// starts the ranks.
 BenchStepOptions parse_bench_step(const Arguments& arguments);
 BenchLoaderOptions parse_bench_loader(const Arguments& arguments);
 BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments);
@@ -64,8 +69,8 @@ struct BenchActions {
   int (*optimizer)(const Arguments&);
   int (*allreduce)(const Arguments&);
 };
-/// Runs the action that the first argument names. Prints help. Throws ConfigError for
-/// an unknown action.
+/// Runs the action whose name is the first argument, or prints help, as choose_action()
+/// does. Throws ConfigError for an unknown action.
 int choose_bench(const Arguments& arguments, const BenchActions& actions);
 
 }  // namespace tandem::app

@@ -13,7 +13,8 @@ struct Spread {
   double p90 = 0;
 };
 
-/// Returns quantiles with linear interpolation, as numpy does. `values` is not empty.
+/// Returns quantiles with linear interpolation, as numpy does. `values` must not be
+/// empty.
 inline Spread spread_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto quantile = [&](double q) {

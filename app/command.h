@@ -18,7 +18,7 @@ struct Command {
   int (*run)(const Arguments&);
 };
 
-// Commands of the thin program.
+// Commands that start in `tandem`, which does not link LibTorch.
 int run_train(const Arguments& arguments);
 int run_launch(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
@@ -28,19 +28,19 @@ int run_scaling(const Arguments& arguments);
 int run_recipes(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
 int run_report(const Arguments& arguments);
-// Commands that need LibTorch from the start: the program becomes the worker.
+// Commands for which `tandem` replaces itself with tandem-worker, which links LibTorch.
 int run_eval(const Arguments& arguments);
 int run_data(const Arguments& arguments);
 int run_export(const Arguments& arguments);
 int run_model(const Arguments& arguments);
 
-/// Returns the path of tandem-worker, which computes on `device`.
+/// Returns the path of tandem-worker for a run on `device`.
 ///
-/// Throws ConfigError for the device `cuda` if this build has no CUDA, DataError if the
-/// file is missing.
+/// Throws ConfigError if `device` is cuda but this build has no CUDA, and DataError if
+/// tandem-worker is missing.
 std::string worker_path(const DeviceChoice& device = {DeviceChoice::Kind::cpu});
 
-// Commands of the worker.
+// Commands of tandem-worker.
 int work_train(const Arguments& arguments);
 int work_eval(const Arguments& arguments);
 int work_data(const Arguments& arguments);

@@ -30,7 +30,8 @@ inline void check_output() {
   }
 }
 
-/// Returns a check for add_option: a T from `least` to `most`, described by `what`.
+/// Returns a CLI11 check that a value is a T from `least` to `most`. `what` describes
+/// such values in the error.
 template <typename T>
 CLI::Validator within(T least, T most, const std::string& what) {
   const auto check = [=](const std::string& text) -> std::string {
@@ -49,8 +50,8 @@ inline CLI::Validator number(double least, double most) {
   return within(least, most, fmt::format("a number from {:g} to {:g}", least, most));
 }
 
-/// Returns the message of an error of CLI11, in plain words for a flag without a value
-/// or with two values.
+/// Returns the message of a CLI11 error. Rewords it if a flag has no value or is given
+/// more than once.
 inline std::string explain(const CLI::ParseError& error) {
   std::string text = first_line(error);
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) {
@@ -62,8 +63,9 @@ inline std::string explain(const CLI::ParseError& error) {
              : flag + " has no value; write a value after it";
 }
 
-/// Parses arguments with CLI11. Throws ConfigError for its errors and for unknown
-/// flags, with the nearest known flag.
+/// Parses arguments with CLI11. Throws HelpShown for --help and --describe. Throws
+/// ConfigError for invalid arguments; for an unknown flag, the error names the most
+/// similar flag.
 inline void parse(CLI::App& app, const Arguments& arguments) {
   app.allow_extras();
   app.set_help_flag("-h,--help", "show this help");

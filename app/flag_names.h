@@ -5,11 +5,13 @@
 
 namespace tandem::app {
 
-/// Replaces aliases of flags by the flags themselves: --micro-batches by --accumulate,
-/// -nr by --node-rank. Throws ConfigError if a setting is given under two names.
+/// Returns the arguments with aliases of flags replaced by the flags: --micro-batches
+/// by --accumulate, -nr by --node-rank. Throws ConfigError if a setting is given under
+/// two names.
 Arguments with_own_names(const Arguments& arguments);
 
-/// Returns whether the arguments have one of the flags, as "--flag" or "--flag=value".
+/// Returns whether the arguments contain one of the flags, as "--flag" or
+/// "--flag=value".
 bool has_flag(const Arguments& arguments, const std::vector<std::string>& flags);
 
 /// Returns the aliases of a setting for CLI11, such as ",--num-machines,--nodes,-n".

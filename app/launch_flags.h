@@ -9,12 +9,12 @@ namespace tandem::app {
 /// Parsed arguments of `tandem launch`.
 struct LaunchCommand {
   LaunchOptions options;
-  // Variables that were used as defaults of flags.
+  // Environment variables of torchrun, which are the defaults of the flags.
   TorchrunVariables variables;
 };
 
 /// Parses the arguments of `launch`: [--flags] program [its arguments]. Throws
-/// ConfigError for wrong values of flags; launch_ranks() checks the rest.
+/// ConfigError for invalid values of flags. launch_ranks() checks the options further.
 LaunchCommand parse_launch(const Arguments& arguments);
 
 }  // namespace tandem::app

@@ -5,20 +5,21 @@
 
 namespace tandem::app {
 
-/// Returns the folder of the recipes that were installed with this program, else
-/// "recipes" if the current directory has such a folder, as a checkout does, else "".
+/// Returns the folder of the recipes that were installed with this program. If there is
+/// none, returns "recipes" if the current directory contains a folder with that name,
+/// as a checkout does, and otherwise "".
 std::string recipes_folder();
 
 /// Returns the names of the recipes in a folder in alphabetical order, without ".toml".
 std::vector<std::string> recipes_in(const std::string& folder);
 
-/// Returns the path of a recipe that an argument names. A path stays as it is. The name
-/// of an installed recipe, with or without ".toml", becomes its path. Old names of
-/// renamed recipes work (current_recipe()). Call it after parse(): the value of an
-/// unknown flag is parsed as a recipe, and parse() reports the flag.
+/// Returns the path of a recipe. `text` is a path or the name of an installed recipe,
+/// with or without ".toml". Old names of renamed recipes also work (current_recipe()).
+/// Call it after parse(): CLI11 takes the value of an unknown flag for the recipe, and
+/// parse() reports the flag.
 ///
-/// Throws ConfigError, with the nearest name and a list of all, if there is no file or
-/// recipe of that name.
+/// Throws ConfigError, with the most similar name and a list of all names, if there is
+/// no such file or recipe.
 std::string recipe_path(const std::string& text);
 
 }  // namespace tandem::app

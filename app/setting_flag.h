@@ -7,7 +7,7 @@
 namespace tandem::app {
 
 /// Adds the flag that `tandem train` has for a setting. Parsing throws ConfigError for
-/// a wrong value. `config` outlives `app`.
+/// an invalid value. `config` must outlive `app`.
 CLI::Option* add_setting(CLI::App& app, RunConfig& config, const char* name);
 
 }  // namespace tandem::app

@@ -12,15 +12,15 @@ namespace tandem::app {
 struct TrainExtras {
   // Settings that a resumed run keeps although the recipe differs; "" for none.
   std::string kept;
-  // --fetch. It concerns the files of this host at this start, so it is not a setting
-  // of recipes and config.toml.
+  // The flag --fetch. It is not a setting of recipes and config.toml, because it
+  // applies only to this host and this start.
   bool fetch = false;
   // Recipe to use if there is no GPU; "" if the recipe names none.
   std::string without_gpu;
 };
 
-/// Returns find(), which looks for a device. If it throws ConfigError, adds the recipe
-/// to use without a GPU to the message.
+/// Returns the result of `find`, which selects a device. If `find` throws ConfigError,
+/// adds the recipe to use without a GPU to the message.
 template <typename Find>
 auto find_device(const TrainExtras& extras, const Find& find) {
   try {
@@ -36,9 +36,9 @@ auto find_device(const TrainExtras& extras, const Find& find) {
 }
 
 /// Parses the arguments of `train`: [RECIPE.toml] [--flags] [--set key=value]. Flags
-/// override the recipe, and --set overrides flags. For several hosts without a
-/// launcher, MASTER_ADDR and MASTER_PORT override the recipe, and flags override them.
-/// A resumed run starts from its own config.toml instead of the recipe
+/// override the recipe, and --set overrides flags. On several hosts without another
+/// launcher, MASTER_ADDR and MASTER_PORT override the recipe, and flags override these
+/// variables. A resumed run starts from its own config.toml instead of the recipe
 /// (checkpoint/resume_settings.h). Checks the result. Throws ConfigError, or DataError
 /// if a file cannot be read.
 RunConfig parse_train_arguments(

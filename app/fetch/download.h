@@ -13,13 +13,13 @@ namespace tandem::app {
 bool can_fetch();
 
 /// Downloads a file into a folder from the first of `urls` (see RemoteSet) that has it,
-/// and moves that URL to the front. The file appears in the folder only when it has its
-/// size and SHA-256. Until then it is NAME.part, and a later call resumes from there.
-/// A server that sends less than about a kilobyte a second for `stall_seconds` has
-/// failed.
+/// and moves that URL to the front. The file gets its name only when its size and
+/// SHA-256 are right. Until then it is NAME.part, from which a later call resumes. A
+/// server that sends less than about a kilobyte per second for `stall_seconds` counts
+/// as failed.
 ///
-/// Returns "", or the reason why each URL failed. Throws DataError if the folder cannot
-/// be written, and on stop_signal().
+/// Returns "" on success, otherwise the reason why each URL failed. Throws DataError if
+/// the folder cannot be written, and on stop_signal().
 std::string download(
     const RemoteFile& file, std::vector<std::string>& urls, const std::string& folder,
     int64_t stall_seconds);

@@ -8,19 +8,19 @@
 namespace tandem::app {
 
 struct FetchOptions {
-  // The folder for the files; "" is the first folder in which `--data NAME` looks that
-  // can be written: $TANDEM_DATA/NAME or the cache.
+  // Folder for the files; "" for $TANDEM_DATA/NAME, or for NAME in the cache directory
+  // if $TANDEM_DATA is not set or cannot be written.
   std::string to;
-  // As for download().
+  // Time after which a stalled server counts as failed (download()).
   int64_t stall_seconds = 30;
 };
 
-/// Downloads those files of a data set that are missing in their folder or differ from
-/// their SHA-256. Reports on standard output. Returns the folder.
+/// Downloads the files of a data set that are missing or have a wrong SHA-256. Logs
+/// each file to standard output. Returns the folder with the files.
 ///
-/// Throws DataError if the folder cannot be written, and ConfigError if this build
-/// cannot download; both before any request. Throws DataError if no mirror has a file;
-/// a later call resumes.
+/// Before any request, throws DataError if the folder cannot be written and ConfigError
+/// if this build cannot download. Throws DataError if no mirror has a file; a later
+/// call resumes the download.
 std::string fetch(const RemoteSet& set, const FetchOptions& options);
 
 }  // namespace tandem::app

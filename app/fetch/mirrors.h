@@ -11,16 +11,16 @@ namespace tandem::app {
 
 /// A file that can be downloaded.
 struct RemoteFile {
-  // Letters, digits and -_.+ only, and no dot at its beginning. Such a name cannot lead
-  // out of a folder and needs no escapes in a URL.
+  // Only letters, digits and -_.+, with no dot at the beginning. Such a name cannot
+  // lead out of a folder and needs no escapes in a URL.
   std::string name;
-  // In bytes, 1 or more.
+  // Size in bytes, 1 or more.
   int64_t size = 0;
   // 64 lower-case hex digits.
   std::string sha256;
 };
 
-/// A .tar.gz, and the folder in it with a data set's files.
+/// A .tar.gz archive, and the folder inside it that contains a data set's files.
 struct RemoteArchive {
   RemoteFile file;
   std::string folder;
@@ -28,31 +28,35 @@ struct RemoteArchive {
 
 /// A data set that can be downloaded.
 struct RemoteSet {
-  // The same characters as in RemoteFile::name.
+  // Same characters as in RemoteFile::name.
   std::string name;
-  // One or more URLs with http://, https:// or file://, each with a slash at its end.
+  // URLs of the folders that have the files, at least one. Each begins with http://,
+  // https:// or file:// and ends with a slash.
   std::vector<std::string> urls;
-  // One or more.
+  // At least one file.
   std::vector<RemoteFile> files;
-  // The archive that contains the files; empty if each of them is downloaded.
+  // Archive that contains the files; nullopt if the files are downloaded separately.
   std::optional<RemoteArchive> archive;
 };
 
 /// Data sets by name.
 using Mirrors = std::map<std::string, RemoteSet>;
 
-/// Reads a text in the format of mirrors.toml; `name` is the file's name in messages.
-/// Sets in the text override those in `known`. A set without files must be in `known`.
+/// Reads a text in the format of mirrors.toml; `name` is the file's name in messages. A
+/// data set in the text replaces the data set in `known` with its name. If it lists no
+/// files, it uses the files in `known`.
 ///
 /// Throws ConfigError with file and line for invalid TOML, for a key that is missing,
 /// unknown or of a wrong type, and for invalid values.
 Mirrors parse_mirrors(
     std::string_view text, const std::string& name, const Mirrors& known = {});
 
-/// The program's own mirrors.toml, with overrides from the file in $TANDEM_MIRRORS.
+/// Returns the data sets of the embedded mirrors.toml, replaced and extended by the
+/// file that $TANDEM_MIRRORS names. Throws as parse_mirrors().
 Mirrors read_mirrors();
 
-/// Returns a set by name. Throws ConfigError with the nearest name if there is none.
+/// Returns a data set by name. If there is none, throws ConfigError with the most
+/// similar name.
 const RemoteSet& find_set(const Mirrors& mirrors, const std::string& name);
 
 }  // namespace tandem::app

@@ -6,12 +6,13 @@
 
 namespace tandem::app {
 
-/// Extracts a set's files from its archive, a .tar.gz at `path`, into a folder. Each
-/// file gets its listed name and must have its listed size and SHA-256; no name in the
-/// archive is used as a path. Other members of the archive are ignored.
+/// Extracts the files of a data set from its archive, a .tar.gz at `path`, into a
+/// folder. Each file gets its name from `set` and must have the size and SHA-256 in
+/// `set`. Names in the archive are not used as paths, and its other members are
+/// ignored.
 ///
-/// Throws DataError if the archive is damaged or lacks a file, if a file differs from
-/// its entry in the list, if the folder cannot be written, and on stop_signal().
+/// Throws DataError if the archive is damaged or lacks a file, if a file has another
+/// SHA-256, if the folder cannot be written, and on stop_signal().
 void unpack(const std::string& path, const RemoteSet& set, const std::string& folder);
 
 }  // namespace tandem::app

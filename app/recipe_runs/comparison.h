@@ -9,11 +9,11 @@
 
 namespace tandem::app {
 
-/// Flags of both compare and scaling.
+/// Flags that `compare` and `scaling` share.
 struct ComparisonFlags {
   std::vector<std::string> recipes;
   RunOverrides overrides;
-  // Number of runs of each recipe; figures are medians.
+  // Number of runs of each recipe. Reported figures are their medians.
   int repeats = 1;
   std::string out;
 };
@@ -23,26 +23,27 @@ void add_comparison_flags(CLI::App& app, ComparisonFlags& flags);
 void parse_comparison(
     CLI::App& app, const Arguments& arguments, ComparisonFlags& flags);
 
-/// Returns `out`, or a new name such as "KIND-20261121-131500" if it is empty. Throws
-/// ConfigError if an earlier comparison left results there.
+/// Returns `out`, or a new name such as "KIND-20261121-131500" if `out` is empty.
+/// Throws ConfigError if the directory contains results of an earlier comparison.
 std::string comparison_directory(const std::string& out, const std::string& kind);
 
-/// Runs of a comparison.
+/// A comparison of runs, with its settings.
 struct Comparison {
   // "compare" or "scaling".
   std::string kind;
   std::vector<PlannedRun> runs;
   int repeats = 1;
-  // Percent; the first run with this test accuracy wins.
+  // Target test accuracy, in percent. The run that reaches it in the least training
+  // time wins. nullopt: the most accurate run wins.
   std::optional<double> target;
   std::string out;
 };
 
-/// Runs all, one after another, and repeats that `repeats` times; a failed run does not
-/// stop the others. Writes the JSON of KIND, table.md and report.html into `out`, and
-/// the table to standard output. Returns the exit code: 1 if a run failed or all were
-/// skipped. Throws DataError, before anything is written, if the data set of every run
-/// is missing.
+/// Executes the runs one after another, in `repeats` passes. A failed run does not stop
+/// the others. Writes table.json (scaling.json for a scaling), table.md and report.html
+/// into `out`, and prints the table. Returns the exit code: 1 if a run failed or all
+/// runs were skipped. If the data sets of all runs are missing, throws DataError before
+/// it writes any file.
 int run_comparison(const Comparison& comparison);
 
 }  // namespace tandem::app

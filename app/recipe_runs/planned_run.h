@@ -14,35 +14,36 @@ namespace tandem::app {
 /// Settings that `compare` and `scaling` override in every recipe.
 struct RunOverrides {
   std::string data;
-  // Negative: the recipe's value.
+  // Numbers of samples and epochs; negative for the recipe's value.
   int64_t limit = -1;
   int64_t epochs = -1;
-  // key=value.
+  // Arguments of --set, each key=value.
   std::vector<std::string> assignments;
 };
 
-/// A run of a recipe, as by `tandem train RECIPE ...`.
+/// A run of a recipe by `tandem train RECIPE ...`, to be executed by run_planned().
 struct PlannedRun {
-  // Name in tables, and of the directory of the first repeat.
+  // Name of the run in tables, and of the directory of its first repeat.
   std::string name;
   std::string recipe;
-  // Directory of each repeat, below that of the comparison.
+  // Directory of each repeat, relative to the directory of the comparison.
   std::vector<std::string> directories;
-  // Without --out, which differs between repeats.
+  // Arguments of `tandem train` without --out, which differs between repeats.
   Arguments train_arguments;
   RunConfig config;
   TutorialFigures tutorial;
   // Settings of the recipe without flags.
   RunConfig recipe_config;
-  // Environment of the run.
+  // Environment variables added for the run.
   Variables variables;
   // Reason to skip the run, or "".
   std::string obstacle;
 };
 
-/// Reads a recipe. `nproc`: 0 for the recipe's value. `taken`: directories of earlier
-/// runs; adds those of this run. Throws as `tandem train` for an error in the recipe or
-/// in a setting.
+/// Reads a recipe and plans its run. `nproc`: number of ranks; 0 for the recipe's
+/// value. `out`: directory of the comparison. `taken`: directories of the runs planned
+/// so far, to which the directories of this run are added. Throws the errors of `tandem
+/// train` for an invalid recipe or setting.
 PlannedRun plan_run(
     const std::string& recipe, const RunOverrides& overrides, int nproc, int repeats,
     const std::string& out, std::vector<std::string>& taken);
@@ -53,10 +54,11 @@ std::vector<std::string> command_of(
     const PlannedRun& run, const std::string& directory);
 
 /// Executes a run and waits for its end. The output goes to output.txt in the directory
-/// of this repeat (from 0) below `out`. Returns a row of table.json: status (done,
-/// failed or skipped) and reason, the values of summary.json, and figures of the
-/// tutorial. If the run ends with a ConfigError, because this machine or build cannot
-/// run it, the status is skipped. Throws DataError if files cannot be written.
+/// of the repeat with number `repeat` (from 0) below `out`. Returns a row of
+/// table.json: status (done, failed or skipped) and reason, the values of summary.json,
+/// and figures of the tutorial. If the run ends with a ConfigError, because this
+/// machine or build cannot run it, the status is skipped. Throws DataError if files
+/// cannot be written.
 nlohmann::ordered_json run_planned(
     const PlannedRun& run, int repeat, const std::string& out);
 

@@ -9,27 +9,29 @@
 
 namespace tandem::app {
 
+/// The winner among the runs of a table.
 struct Winner {
-  // Index of the run.
+  // Index in Conclusions::runs.
   size_t run = 0;
-  // Point at which its curve reaches the target or ends: seconds of training and
-  // percent; for a scaling, ranks and speed-up.
+  // Point at which the run's curve reaches the target or ends: seconds of training and
+  // percent. In a scaling, the number of ranks and the speed-up.
   double x = 0;
   double y = 0;
-  // "name: 99.25 % after 12.3 s".
+  // Label in the chart, such as "name: 99.25 % after 12.3 s".
   std::string words;
 };
 
 /// Conclusions from the rows of a table, for the page and the terminal.
 struct Conclusions {
   std::vector<ReportRun> runs;
-  // Runs with a test accuracy, the best first and failed ones last; in a scaling all
-  // runs in the order of the table.
+  // Indices of the runs with a test accuracy: best runs first, failed runs last. In a
+  // scaling, indices of all runs in the order of the table.
   std::vector<size_t> order;
-  // The first at the target, else the most accurate of at least two finished runs; in a
-  // scaling the greatest speed-up.
+  // The first run at the target, otherwise the most accurate run; nullopt if fewer than
+  // two runs are done. In a scaling, the run with the greatest speed-up; nullopt if no
+  // speed-up is above 1.
   std::optional<Winner> winner;
-  // "3 recipes: 2 done, 1 skipped".
+  // Number of runs by status, such as "3 recipes: 2 done, 1 skipped".
   std::string counts;
   // A sentence about the winner; "" without a winner.
   std::string verdict;
@@ -37,9 +39,9 @@ struct Conclusions {
   std::vector<std::string> caveats;
 };
 
-/// Reads the metrics of the runs below `directory`. Adds to the table "counts",
-/// "winner" if there is one, and to the rows of a scaling "speed_up", with
-/// "speed_up_range" if runs were repeated.
+/// Draws the conclusions from a table and the metrics of its runs below `directory`.
+/// Adds "counts" and, if there is a winner, "winner" to the table. Adds "speed_up" to
+/// the rows of a scaling, and "speed_up_range" if runs were repeated.
 Conclusions add_conclusions(
     nlohmann::ordered_json& table, const std::string& directory);
 

@@ -6,23 +6,23 @@
 
 namespace tandem::app {
 
-/// Returns the series of a report's charts, which report.js gives to Chart.js: a list
-/// of objects with "id", "title" and "group" ("main", "curves" or "costs"). Charts
-/// without points are left out.
+/// Returns the charts of a report, which report.js draws with Chart.js: a list of
+/// objects with "id", "title" and "group" ("main", "curves" or "costs"). Charts without
+/// points are left out.
 ///
-/// A line chart has
-///  - "x" and "y": an axis each, "title" and "scale": "linear", "log" or, for
-///    accuracies, "error", the logarithm of 100 - accuracy;
-///  - "lines": one per run, or per recipe of a scaling: "run", "label", "style" (0 for
-///    the best run; color and marker follow from it), "wins", "points" [x, y],
-///    "tutorial" [x, y] and "ranges" [x, least, most];
-///  - "marks": "label" and "kind": "winner" and "guide" with "points", "level" with
-///    "y".
+/// A line chart also has
+///  - "x" and "y": the axes, with "title" and "scale". The scale is "linear", "log" or,
+///    for accuracies, "error": the logarithm of 100 - accuracy;
+///  - "lines": one line per run, or per recipe of a scaling, with "run", "label",
+///    "style" (0 for the best run; color and marker follow from it), "wins", "points"
+///    [x, y], "tutorial" [x, y] and "ranges" [x, least, most];
+///  - "marks": objects with "label" and "kind". The kinds "winner" and "guide" have
+///    "points", and the kind "level" has "y".
 ///
-/// A cost has "unit", "scale" and "bars": "run", "style", "value" and, if known,
-/// "least", "most" and "tutorial".
+/// A chart of the group "costs" also has "unit", "scale" and "bars". Each bar has
+/// "run", "style", "value" and, if known, "least", "most" and "tutorial".
 ///
-/// `table`: as add_conclusions() left it.
+/// `table` contains the additions of add_conclusions().
 nlohmann::ordered_json make_charts(
     const nlohmann::ordered_json& table, const Conclusions& conclusions);
 

@@ -7,7 +7,7 @@
 
 namespace tandem::app {
 
-/// A value that a run reported after so many seconds of training and samples.
+/// A value that a run reported, and the seconds of training and the samples before it.
 struct Measurement {
   double seconds = 0;
   double samples = 0;
@@ -15,7 +15,7 @@ struct Measurement {
 };
 using Curve = std::vector<Measurement>;
 
-/// A run of a report: its row of table.json and the files in its directory.
+/// A run in a report: its row of table.json and the data read from its directory.
 struct ReportRun {
   nlohmann::ordered_json row;
   std::string name;
@@ -26,16 +26,17 @@ struct ReportRun {
   Curve test_loss;
   Curve train_loss;
   Curve lr;
-  // Seconds of training until the test accuracy first reached the target, the median of
-  // repeated runs; nullopt without a target, and if the target was not reached.
+  // Seconds of training until the test accuracy first reached the target; the median if
+  // runs were repeated. nullopt if there is no target or it was not reached.
   std::optional<double> arrival;
-  // "2026-11-25 03:12 UTC"; "" if environment.json has no start.
+  // Start of the run, such as "2026-11-25 03:12 UTC"; "" if environment.json has none.
   std::string started;
   // Lines of config.toml that differ from the defaults, such as "batch_size = 32".
   std::vector<std::string> settings;
 };
 
-/// Reads every row of a table. `directory`: of the table. `target`: percent.
+/// Reads the runs of a table. `directory` contains the table. `target`: test accuracy
+/// in percent.
 std::vector<ReportRun> read_report_runs(
     const nlohmann::ordered_json& table, const std::string& directory,
     std::optional<double> target);

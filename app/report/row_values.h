@@ -9,7 +9,7 @@ namespace tandem::app {
 
 inline constexpr double kMegabyte = 1e6;
 
-/// A number of a row of table.json; nullopt if there is none.
+/// Returns a number in a row of table.json; nullopt if there is none.
 inline std::optional<double> number_in(
     const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
@@ -20,13 +20,13 @@ inline std::optional<double> number_in(
   return found->get<double>();
 }
 
-/// A text of a row; "" if there is none.
+/// Returns a text in a row; "" if there is none.
 inline std::string text_in(const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
   return found != row.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// An object or a list of a row; null if there is none.
+/// Returns an object or a list in a row; null if there is none.
 inline nlohmann::ordered_json part_in(
     const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
@@ -34,13 +34,14 @@ inline nlohmann::ordered_json part_in(
                                                       : nlohmann::ordered_json();
 }
 
-/// The tutorial's figures of a row, also under their old key "document"; null if there
-/// are none.
+/// Returns the tutorial's figures in a row, also under their old key "document"; null
+/// if there are none.
 inline nlohmann::ordered_json tutorial_in(const nlohmann::ordered_json& row) {
   return part_in(row, row.contains("tutorial") ? "tutorial" : "document");
 }
 
-/// Seconds of the whole program, or of training if only those are known.
+/// Returns the seconds of the whole program, or of training if only these are known;
+/// nullopt if neither is known.
 inline std::optional<double> seconds_in(const nlohmann::ordered_json& row) {
   for (const char* key : {"wall_seconds", "program_seconds", "train_seconds"}) {
     if (const auto seconds = number_in(row, key)) {

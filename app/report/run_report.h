@@ -7,24 +7,27 @@
 
 namespace tandem::app {
 
-/// Files of `compare` and `scaling` in the directory of a comparison.
+/// Names of the tables that `compare` and `scaling` write into their directory.
 constexpr const char* kCompareTable = "table.json";
 constexpr const char* kScalingTable = "scaling.json";
 
 /// Reads the table of a comparison or a scaling, or makes a table with one row from a
-/// run directory. Throws DataError if the directory has neither, or a broken one.
+/// run directory. Throws DataError if the directory has neither, or if a file is
+/// damaged.
 nlohmann::ordered_json read_run_table(const std::string& directory);
 
-/// CPU and LibTorch from environment.json of a run; empty without the file.
+/// Returns the CPU, the number of usable CPUs and LibTorch's version from a run's
+/// environment.json; empty if there is no such file.
 nlohmann::ordered_json machine_of(const std::string& directory);
 
-/// One HTML file that loads nothing: results, charts and settings. `table`: as
-/// add_conclusions() left it.
+/// Returns the report as one HTML file, which loads no other files: results, charts and
+/// settings. `table` contains the additions of add_conclusions().
 std::string make_page(
     const nlohmann::ordered_json& table, const Conclusions& conclusions);
 
-/// Writes DIRECTORY/report.html from the table and the files of the runs. Adds to the
-/// table what add_conclusions() adds. Throws DataError.
+/// Writes DIRECTORY/report.html from the table and the files of the runs. Extends the
+/// table by add_conclusions(), and returns the conclusions. Throws DataError if a file
+/// cannot be read or written.
 Conclusions write_report(const std::string& directory, nlohmann::ordered_json& table);
 
 }  // namespace tandem::app

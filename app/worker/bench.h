@@ -8,16 +8,17 @@
 
 namespace tandem::app {
 
-/// Runs `bench optimizer`, which times optimizers on arenas without a model.
+/// Runs `bench optimizer`, which times updates of parameters without a model.
 int bench_optimizer(const Arguments& arguments);
 
 /// Runs `bench allreduce` in the process of a rank.
 int bench_allreduce(const Arguments& arguments);
 
-/// Waits until the device's stream is empty. Returns at once for main memory.
+/// Waits until the device has finished the work in its current stream. Returns at once
+/// for a CPU.
 void wait_for(const c10::Device& device);
 
-/// Adds LibTorch's version, the CPU and the instruction sets.
+/// Adds LibTorch's version, the CPU and its instruction sets to `json`.
 void add_machine(nlohmann::ordered_json& json);
 
 }  // namespace tandem::app

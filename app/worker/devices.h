@@ -9,19 +9,20 @@
 
 namespace tandem::app {
 
-/// Returns the device of a rank, from config.exec.device. Loads CUDA only if it may be
-/// needed, so call it before LibTorch looks for CUDA. Logs why `auto` does not use a
-/// GPU of the host. `local_rank`: the rank's number on its host.
+/// Returns the device of a rank according to config.exec.device. If CUDA may be needed,
+/// loads it, so call this function before LibTorch looks for CUDA. Logs why `auto` does
+/// not use the GPUs of the host. `local_rank`: the rank's number on its host.
 ///
 /// Throws ConfigError for a device that does not exist.
 Placement find_placement(const RunConfig& config, int local_rank);
 
-/// Returns a group that accepts tensors on the ranks' devices. Moves run.comm.
+/// Returns a group that accepts tensors on the ranks' devices. Moves from run.comm.
 /// Collective.
 std::unique_ptr<Communicator> make_group(
     JoinedRun& run, const RunConfig& config, const Placement& placement);
 
-/// Returns GPUs, driver and libraries as JSON, for `tandem doctor`.
+/// Returns the GPUs and the versions of the driver and the CUDA libraries as JSON, for
+/// `tandem doctor`.
 std::string devices_json();
 
 }  // namespace tandem::app
