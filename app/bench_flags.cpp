@@ -16,7 +16,7 @@ void add_data_flags(CLI::App& app, RunConfig& config) {
   }
 }
 
-// Adds --FLAG a,b,c. Parsing throws ConfigError for an unknown name.
+// Adds --FLAG a,b,c. Parsing throws ConfigError for an unknown choice.
 template <typename E>
 void add_choices(
     CLI::App& app, const char* flag, std::vector<E>& values, const std::string& what) {

@@ -11,8 +11,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Returns the setting of a flag, or null. `plural`: the flag is --backends for the
-// setting backend.
+// Returns the setting of a flag, or null. `plural`: the flag has the setting's name in
+// the plural, such as --backends for backend.
 const Field* find_setting(const std::string& flag, bool plural) {
   for (const auto& field : config_fields()) {
     if (flag == field.flag() + (plural ? "s" : "")) {
@@ -36,8 +36,8 @@ bool is_number(const CLI::Option& option) {
   return type == "INT" || type == "UINT" || type == "FLOAT";
 }
 
-// Returns the setting whose values an option has, or null. An argument may have the
-// name of a setting, such as MODEL.
+// Returns the setting whose values an option accepts, or null. A positional argument
+// may also have the name of a setting, such as MODEL.
 const Field* find_setting(const CLI::Option& option) {
   const std::string name = option.get_positional()       ? option.get_name()
                            : option.get_lnames().empty() ? std::string()
@@ -67,7 +67,8 @@ std::string kind_of_value(const CLI::Option& option, const Field* field) {
   return field != nullptr && !field->words.empty() ? "word" : "file";
 }
 
-// Leaves out names that differ from another name only by underscores.
+// Returns the names of an option. Leaves out names that differ from another name only
+// by underscores.
 ordered_json names_of(const CLI::Option& option) {
   ordered_json names = ordered_json::array();
   for (const auto& name : option.get_lnames()) {
@@ -118,7 +119,7 @@ std::string describe(const CLI::App& app) {
       {"options", ordered_json::array()},
       {"commands", ordered_json::array()}};
   for (const auto* option : app.get_options()) {
-    // Options without a group are only for tandem's own programs.
+    // Options without a group are internal, so they are not described.
     if (!option->get_group().empty()) {
       json["options"].push_back(describe(*option));
     }

@@ -17,7 +17,7 @@ std::string with_dashes(std::string name) {
 // A word of the command line: "--name", "--name=value", or "-n4".
 struct Word {
   std::string name;
-  // With "=" at its beginning.
+  // Value with a leading "="; "" if the word has none.
   std::string value;
 };
 

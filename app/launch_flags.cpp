@@ -91,7 +91,8 @@ void add_options(CLI::App& app, LaunchOptions& options, LaunchFlags& flags) {
   app.add_option("program", options.command, "program and its arguments");
 }
 
-// Returns the first word that is not a flag: the program, whose arguments follow.
+// Returns the position of the program: the first word that is neither a flag nor the
+// value of a flag. The program's arguments follow.
 Arguments::const_iterator find_program(const CLI::App& app, const Arguments& all) {
   auto word = all.begin();
   while (word != all.end() && word->rfind('-', 0) == 0 && *word != "--") {
@@ -122,7 +123,7 @@ void say_what_is_ignored(const CLI::App& app, bool endpoint_ignored) {
   }
 }
 
-// torchrun numbers hosts in the order of joining; tandem needs their numbers.
+// torchrun numbers hosts in the order in which they join. tandem needs --node-rank.
 void use_endpoint(const std::string& endpoint, bool numbered, LaunchOptions& options) {
   const size_t colon = endpoint.rfind(':');
   if (!numbered) {
@@ -141,7 +142,8 @@ void use_endpoint(const std::string& endpoint, bool numbered, LaunchOptions& opt
       parse_count(endpoint.substr(colon + 1), "--rdzv-endpoint's port", 1, 65535);
 }
 
-// Completes the command of a rank with python3, and finds the place of --local-rank.
+// Adds python3 to the command of a rank if necessary, and sets the position of
+// --local-rank.
 void complete_command(const LaunchFlags& flags, LaunchOptions& options) {
   auto& command = options.command;
   if (flags.module && flags.no_python) {

@@ -29,7 +29,8 @@ int run_subcommand(Arguments all, const std::vector<Command>& commands) {
     }
     try {
       const int code = command.run({all.begin() + 1, all.end()});
-      // The output of train is only progress. Other commands print their result.
+      // The output of `train` is only progress, so a failed write is no error. Other
+      // commands print their result.
       if (all[0] != "train") {
         check_output();
       }
@@ -67,7 +68,7 @@ int run_command_line(
     const std::string& help) {
   try {
     reserve_standard_streams();
-    // A file above ulimit -f is then an error, as a full disk is.
+    // Writing a file beyond `ulimit -f` then fails with an error, as on a full disk.
     std::signal(SIGXFSZ, SIG_IGN);
     const Arguments all(argv + 1, argv + argc);
     if (all.empty() || all[0] == "--help" || all[0] == "-h" || all[0] == "help") {

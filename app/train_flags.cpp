@@ -22,7 +22,7 @@ bool is_bool(const Field& field) {
   return field.type == Field::Type::boolean;
 }
 
-// Values of flags. They stay text until the recipe is read.
+// Values of flags. They are applied after the recipe is read, so they are kept as text.
 struct Flags {
   std::map<const Field*, std::string> texts;
   std::map<const Field*, bool> switches;
@@ -53,7 +53,8 @@ std::string line_of(const std::string& name, const std::string& help) {
   return fmt::format("  {:<17} {}\n", name, help);
 }
 
-// Returns the values of settings with many values, for the end of the help.
+// Returns a list of the values of data sets and of settings with many values, for the
+// end of the help.
 std::string choices_text() {
   std::string text = "--data\n";
   for (const auto& entry : dataset_table()) {
@@ -165,8 +166,8 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
       more.kept = kept_settings(recipe, run, config);
     }
   }
-  // One host needs no address, and ignores an address that another run left in the
-  // environment.
+  // A run on one host needs no address. It ignores the variables, which may be from
+  // another run.
   if (config.ranks.nnodes > 1 && !get_env("RANK")) {
     read_master_variables(config);
     apply_command_line(config, app, flags, assignments);

@@ -21,7 +21,8 @@ std::vector<std::string> bench_worker(
   return command;
 }
 
-// BLAS reads its number of threads when it is loaded, before the worker could set it.
+// Replaces this process with the worker. The number of threads is set here because BLAS
+// reads it while the worker is loaded.
 [[noreturn]] void become_bench(
     const std::string& action, const Arguments& arguments, int threads,
     const std::string& worker = worker_path()) {
@@ -61,12 +62,12 @@ void run_under_mpirun(const std::vector<std::string>& command, int nproc) {
     if (const auto reports = file.read(); !reports.empty()) {
       throw_reported(who, reports.front());
     }
-    // The output of mpirun.
+    // mpirun itself failed, so its output has the reason.
     throw Error(who + ": " + result.output + result.errors);
   }
 }
 
-// Returns the command of the ranks of one backend, which write `result_file`.
+// Returns the command of one backend's ranks. Rank 0 writes `result_file`.
 std::vector<std::string> rank_command(
     const BenchAllReduceOptions& options, BackendKind backend,
     const std::string& result_file) {
@@ -108,7 +109,7 @@ struct PrivateDirectory {
   }
 };
 
-// Each backend has its own ranks, so that threads and sockets of one backend do not
+// Starts new ranks for each backend, so that threads and sockets of one backend do not
 // disturb the next.
 int run_allreduce(const Arguments& arguments) {
   const auto options = parse_bench_allreduce(arguments);

@@ -16,7 +16,7 @@ namespace tandem::app {
 
 namespace {
 
-// Prints a fact, and how to fix it if it is a problem.
+// Prints `text` as good or as a warning. A warning also shows the fix.
 void finding(bool good, const std::string& text, const std::string& fix = "") {
   fmt::print(
       "{:<8} {}{}\n", good ? "ok" : "warning:", text,

@@ -19,13 +19,13 @@ using nlohmann::ordered_json;
 constexpr double kBytesPerGigabit = 1e9 / 8;
 constexpr double kUnset = -1;
 
-// Settings of `bench step`, besides the batch size.
+// Settings that are passed to `bench step`, in addition to the batch size.
 const char* const kMeasured[] = {"model", "data", "executor", "precision", "optimizer"};
 
-// Values of flags; kUnset for a measurement or a default.
+// Values of flags. kUnset: use the measured value or the default.
 struct PlanFlags {
   std::string nodes = "1..1024";
-  // 0: one, or those of the run with --from.
+  // 0: one rank, or the number of the run with --from.
   int ranks_per_node = 0;
   double crowding = kUnset;
   bool measure = false;
@@ -42,7 +42,7 @@ struct PlanFlags {
   int64_t batch_size = 0;
   // sync, comm_hook and the settings in kMeasured.
   RunConfig config;
-  // Given flags of kMeasured, for `bench step`.
+  // Flags of kMeasured that were given, with their values, for `bench step`.
   Arguments measured;
   bool json = false;
 
@@ -51,10 +51,11 @@ struct PlanFlags {
   }
 };
 
-// Largest measurement.
+// Largest accepted measurement.
 constexpr double kMost = 1e15;
 
-// The prediction has no model of one all-reduce per tensor.
+// Rejects `parameter`, because the prediction has no model of one all-reduce per
+// tensor.
 SyncMode parse_sync(const std::string& text) {
   const auto mode = find_choice<SyncMode>(text);
   if (!mode || *mode == SyncMode::parameter) {
@@ -213,7 +214,7 @@ PlanInputs inputs_of(const PlanFlags& flags) {
   if (!flags.buckets.empty()) {
     scaling.buckets = parse_buckets(flags.buckets);
   }
-  // The buckets of a measurement are halved already.
+  // measure_inputs() has already halved the buckets.
   if (flags.halves() && (!flags.measure || !flags.buckets.empty())) {
     for (auto& bucket : scaling.buckets) {
       bucket.bytes /= 2;

@@ -10,7 +10,8 @@ namespace tandem::app {
 
 namespace {
 
-// A speed-up of two single runs is as inaccurate as the worse of them.
+// Default of --repeat. The speed-up of two single runs is at least as inaccurate as the
+// less accurate run.
 constexpr int kScalingRepeats = 3;
 
 std::vector<int> parse_counts(const std::string& text) {
@@ -32,8 +33,8 @@ std::vector<int> parse_counts(const std::string& text) {
   return counts;
 }
 
-// Replaces scaling recipes by the recipes that they name. --nproc overrides their
-// numbers of ranks.
+// Replaces scaling recipes by the recipes that they name. If `counts` is empty, because
+// --nproc is not given, sets it to the numbers of ranks in the scaling recipe.
 void expand(std::vector<std::string>& recipes, std::vector<int>& counts) {
   std::vector<std::string> expanded;
   for (const auto& recipe : recipes) {

@@ -30,8 +30,8 @@ std::vector<std::string> worker_command(
   return command;
 }
 
-// Under another launcher, nproc of the recipe has no effect, but a flag was given for
-// this start.
+// Throws ConfigError if --nproc or --nnodes contradicts another launcher's number of
+// ranks. The recipe's nproc has no effect under another launcher, so it is not checked.
 void check_world(
     const RunConfig& config, const RankEnv& env, const Arguments& arguments) {
   if (!has_flag(arguments, {"--nproc", "--nnodes"})) {
@@ -54,10 +54,10 @@ void check_world(
       shell_line(mpirun_command(ranks, command)));
 }
 
-// --fetch: runs `tandem data fetch` if files of a named data set are missing. The
+// Runs `tandem data fetch` for --fetch if files of a named data set are missing. The
 // output goes to standard error, because standard output is for the lines of the
-// recipe. `ranks_here` processes of this host call it: one fetches while the others
-// wait, for `timeout` at most.
+// recipe. `ranks_here` processes of this host call this function: one process fetches,
+// and the others wait for at most `timeout`.
 void fetch_missing(
     const std::string& name, int ranks_here, std::chrono::milliseconds timeout) {
   if (!dataset_is_missing(name)) {
@@ -95,7 +95,8 @@ bool is_one_process(const RunConfig& config) {
          (config.num_ranks_here() == 1 && config.ranks.nnodes == 1);
 }
 
-// Returns null if rank 0 scatters the data: only host 0 needs to have the files.
+// Starts to read the data for the workers. Returns null if the ranks are processes and
+// rank 0 scatters the data, because only rank 0 then reads the files.
 std::unique_ptr<DataReader> read_for_workers(const RunConfig& config) {
   return is_one_process(config) || config.data.share != Share::scatter
              ? std::make_unique<DataReader>(
@@ -130,7 +131,7 @@ LaunchOptions launch_options(const RunConfig& config) {
   return options;
 }
 
-// Warns of more ranks than CPUs, which is seldom meant.
+// Warns of more than two ranks per CPU, which is rarely intended.
 void warn_of_ranks(const RunConfig& config) {
   const int here = config.num_ranks_here();
   if (here > 2 * usable_cpus()) {
@@ -141,7 +142,7 @@ void warn_of_ranks(const RunConfig& config) {
   }
 }
 
-// Starts the ranks of this host.
+// Starts the ranks of this host, or becomes the worker if one process has all ranks.
 void train_here(const RunConfig& config, const Arguments& arguments) {
   if (config.needs_mpirun()) {
     ask_for_mpirun(config.num_ranks_here(), arguments);

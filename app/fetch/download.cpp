@@ -26,19 +26,20 @@ namespace {
 constexpr long kConnectSeconds = 20;
 constexpr long kStallBytesPerSecond = 1000;
 constexpr long kMaxRedirects = 8;
-// Per mirror and file, for a server that breaks the connection again and again.
+// Requests per mirror and file. Limits the retries if a server breaks the connection
+// repeatedly.
 constexpr int kMaxRequests = 30;
 constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
 constexpr const char* kEraseLine = "\r\033[K";
 constexpr long kHttpRangeNotSatisfiable = 416;
 
-// PATH.part, the beginning of the file PATH. It remains after the process ends, so that
-// a later process can resume.
+// The file PATH.part, which has the first bytes of the file PATH. It remains if the
+// process ends, so that a later process can resume.
 class PartFile {
  public:
   PartFile(const std::string& folder, const std::string& name)
       : folder_(folder), path_(folder + "/" + name), part_path_(path_ + ".part") {
-    // A link could lead out of the folder.
+    // O_NOFOLLOW, because a link could lead out of the folder.
     fd_ = open(part_path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd_ < 0) {
       fail_on_file("write", part_path_);
@@ -86,7 +87,8 @@ class PartFile {
   int64_t size_ = 0;
 };
 
-// A request for a file's bytes from `start` on, which replace those of the part.
+// A request for the bytes of a file from the offset `start` to the end. They replace
+// the bytes of the part from this offset.
 class Request {
  public:
   Request(
@@ -118,7 +120,8 @@ class Request {
     set(CURLOPT_NOPROGRESS, 0L);
   }
 
-  // Leaves in the part only bytes that another request may resume from.
+  // Performs the request. Leaves in the part only bytes after which another request can
+  // resume.
   CURLcode run() {
     const CURLcode code = curl_easy_perform(handle_.get());
     if (draws_) {
@@ -147,7 +150,7 @@ class Request {
            (code == CURLE_RANGE_ERROR || code == CURLE_BAD_DOWNLOAD_RESUME ||
             info<long>(CURLINFO_RESPONSE_CODE) == kHttpRangeNotSatisfiable);
   }
-  // Why the file is incomplete: "answered 404".
+  // Returns the reason why the file is incomplete, such as "answered 404".
   std::string reason(CURLcode code) const {
     if (!refusal_.empty()) {
       return refusal_;
@@ -174,8 +177,8 @@ class Request {
     return value;
   }
 
-  // Why an answer with another `size` bytes is not the requested one, or "".
-  // CURLOPT_MAXFILESIZE_LARGE applies to known lengths only before libcurl 8.4.
+  // Returns the reason to refuse an answer that has `size` more bytes, or "". Before
+  // libcurl 8.4, CURLOPT_MAXFILESIZE_LARGE applies only to answers with a known length.
   std::string refusal_of(int64_t size) const {
     const int64_t wanted = file_.size - start_;
     const auto length = info<curl_off_t>(CURLINFO_CONTENT_LENGTH_DOWNLOAD_T);
@@ -217,7 +220,7 @@ class Request {
     return stop_signal() != 0 ? 1 : 0;
   }
 
-  // libcurl reports progress with every piece that arrives.
+  // Limits redraws, because libcurl reports progress for every piece that arrives.
   void draw() {
     const auto now = std::chrono::steady_clock::now();
     if (draws_ && now >= next_draw_) {
@@ -241,7 +244,8 @@ class Request {
   std::chrono::steady_clock::time_point next_draw_{};
 };
 
-// Completes the part from one mirror. Returns "", or the reason why it failed.
+// Completes the part from one mirror and checks its SHA-256. Returns "", or the reason
+// why it failed.
 std::string download_from(
     const std::string& url, const RemoteFile& file, PartFile& part,
     int64_t stall_seconds) {
@@ -258,7 +262,7 @@ std::string download_from(
       }
       if (!request.is_complete()) {
         reason = request.reason(code);
-        // Another mirror is the better choice for a server that has stalled.
+        // If the server has stalled, another mirror is the better choice.
         if (!can_resume || part.size() <= start || code == CURLE_OPERATION_TIMEDOUT) {
           return reason;
         }
@@ -271,7 +275,7 @@ std::string download_from(
     }
     reason = "sent other bytes: SHA-256 " + sha256 + ", expected " + file.sha256;
     part.truncate(0);
-    // The bytes before `start` may be the wrong ones.
+    // Otherwise the bytes before `start` may be wrong, so the file is requested again.
     if (start == 0) {
       return reason;
     }

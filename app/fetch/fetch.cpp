@@ -41,13 +41,13 @@ int64_t bytes_in(const std::string& folder) {
   return bytes;
 }
 
-// A folder that one process at a time downloads into, by a lock that the kernel
-// releases when the process ends. The folder is created if it does not exist, and
-// removed if it is empty at the end.
+// Locks a folder, so that only one process at a time downloads into it. The kernel
+// releases the lock when the process ends. Creates the folder if it does not exist, and
+// removes it at the end if it is empty.
 class TargetFolder {
  public:
-  // Waits for another process that has the lock, unless the folder does not grow for
-  // `patience`.
+  // Waits while another process has the lock. Throws DataError if the folder does not
+  // grow for `patience`.
   TargetFolder(const std::string& folder, std::chrono::seconds patience)
       : folder_(folder), lock_(std::in_place, folder + "/.fetch.lock") {
     auto last_growth = Clock::now();
@@ -79,7 +79,7 @@ class TargetFolder {
   TargetFolder& operator=(const TargetFolder&) = delete;
 
  private:
-  // False if another process has the lock.
+  // Returns false if another process has the lock.
   bool lock() {
     make_directories(folder_);
     const auto result = lock_->try_lock();
@@ -113,7 +113,8 @@ RemoteFiles wrong_files(const RemoteSet& set, const std::string& folder) {
   return wrong;
 }
 
-// Does not create $TANDEM_DATA itself, whose name may be misspelled.
+// Returns the folder for new files. $TANDEM_DATA is used only if it exists, because its
+// name may be misspelled.
 std::string target_folder(const RemoteSet& set, const FetchOptions& options) {
   if (!options.to.empty()) {
     return options.to;
@@ -178,12 +179,13 @@ void download_all(
 }  // namespace
 
 std::string fetch(const RemoteSet& set, const FetchOptions& options) {
-  // `--data NAME` may find the files in another folder than the one for new files.
+  // `--data NAME` may find the files in another folder than target_folder().
   const std::string found = options.to.empty() ? find_dataset(set.name) : options.to;
   if (!found.empty() && wrong_files(set, found).empty()) {
     return keep(set, found);
   }
-  // Longer than stall_seconds: another process tries several mirrors.
+  // The patience is longer than stall_seconds, because another process may try several
+  // mirrors.
   const std::string folder = target_folder(set, options);
   const TargetFolder target(folder, std::chrono::seconds(10 * options.stall_seconds));
   const RemoteFiles wrong = wrong_files(set, folder);

@@ -16,12 +16,12 @@
 
 namespace tandem::app {
 
-// mirrors.toml, which CMake embeds.
+// Text of mirrors.toml, which CMake embeds.
 extern const std::string_view kMirrors;
 
 namespace {
 
-// The parser's recursion grows with the dots in a key.
+// Limits the recursion of the parser, which grows with the number of dots in a key.
 constexpr size_t kMaxTextBytes = 1 << 16;
 constexpr int64_t kMaxFileBytes = int64_t{1} << 40;
 constexpr const char* kNamePattern = "[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,127}";

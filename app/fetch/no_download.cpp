@@ -1,4 +1,4 @@
-// A build without libcurl or libarchive.
+// Replaces download.cpp and unpack.cpp in a build without libcurl or libarchive.
 
 #include "app/fetch/download.h"
 #include "app/fetch/unpack.h"

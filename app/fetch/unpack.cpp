@@ -26,8 +26,8 @@ using Archive = std::unique_ptr<archive, decltype(&archive_read_free)>;
   throw DataError("[fetch] '" + path + "' " + what + "; fetch it again");
 }
 
-// Accepts warnings, which are about names and attributes: contents are checked by
-// SHA-256.
+// Throws DataError for an error of libarchive. Accepts warnings, which concern names
+// and attributes; contents are checked by SHA-256.
 void check(const Archive& archive, int code, const std::string& path) {
   if (code < ARCHIVE_OK && code != ARCHIVE_WARN) {
     const char* reason = archive_error_string(archive.get());
@@ -49,7 +49,7 @@ Archive open_archive(const std::string& path) {
   return archive;
 }
 
-// Its name without "./", or "" for a directory, a link or a device.
+// Returns the name of an entry without "./"; "" for a directory, a link or a device.
 std::string file_name(archive_entry* entry) {
   const char* name = archive_entry_pathname(entry);
   if (name == nullptr || archive_entry_filetype(entry) != AE_IFREG) {
@@ -58,7 +58,7 @@ std::string file_name(archive_entry* entry) {
   return std::strncmp(name, "./", 2) == 0 ? name + 2 : name;
 }
 
-// Writes the member that was found last.
+// Writes the current member of the archive to a file.
 void write_member(
     const Archive& archive, const std::string& path, const RemoteFile& file,
     const std::string& folder) {
@@ -68,7 +68,7 @@ void write_member(
     Sha256 hash;
     int64_t left = file.size;
     while (left > 0) {
-      // A member may be longer than its list entry, or claim to be.
+      // The member may be longer than `file.size`, or claim to be.
       const auto wanted = std::min(left, static_cast<int64_t>(chunk.size()));
       const auto got =
           archive_read_data(archive.get(), chunk.data(), static_cast<size_t>(wanted));
@@ -99,7 +99,7 @@ void unpack(const std::string& path, const RemoteSet& set, const std::string& fo
   const Archive archive = open_archive(path);
   const std::string prefix = set.archive->folder + "/";
   std::vector<RemoteFile> missing = set.files;
-  // Does not read what follows the last file of the set.
+  // Stops reading after the last file of the set.
   while (!missing.empty()) {
     archive_entry* entry = nullptr;
     const int code = archive_read_next_header(archive.get(), &entry);

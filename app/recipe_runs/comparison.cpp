@@ -39,8 +39,8 @@ std::string result_of(const ordered_json& row) {
       row.value("wall_seconds", 0.0));
 }
 
-// Called after every run, so that a stopped comparison keeps its results. Returns the
-// table for the terminal.
+// Writes the tables and the report, and returns the table for the terminal. Called
+// after every run, so that a stopped comparison keeps its results.
 std::string write_all_files(
     const std::string& out, const std::string& kind, ordered_json table) {
   const Conclusions conclusions = write_report(out, table);
@@ -77,7 +77,8 @@ bool has_results(const std::string& directory, const std::string& table) {
          });
 }
 
-// Throws DataError if the data of every recipe is missing; warns if some is missing.
+// Throws DataError if the data of all recipes is missing. Warns if the data of some
+// recipes is missing.
 void check_data(const Comparison& comparison) {
   std::vector<std::string> missing;
   std::vector<std::string> recipes;

@@ -64,13 +64,14 @@ nlohmann::json run_bench_json(const Arguments& arguments) {
   return parsed;
 }
 
-// Returns the milliseconds of the all-reduces of all buckets, one after another.
+// Returns the time of the all-reduces of all buckets, one after another, in
+// milliseconds.
 double time_all_reduce(
     const std::vector<GradientBucket>& buckets, int nproc, const std::string& backend) {
   std::vector<std::string> sizes;
   sizes.reserve(buckets.size());
   for (const auto& bucket : buckets) {
-    // Whole float32 numbers.
+    // A whole number of float32 values.
     const auto floats = static_cast<int64_t>(bucket.bytes / 4);
     sizes.push_back(std::to_string(4 * std::max<int64_t>(1, floats)));
   }
@@ -79,7 +80,8 @@ double time_all_reduce(
        join(sizes, ",")});
   double ms = 0;
   for (const auto& result : found.at("results")) {
-    // The gradients of training are in buffers of shm, not in private memory.
+    // With shm, gradients are in shared buffers, so results for private memory are left
+    // out.
     if (result.value("memory", "") != "private") {
       ms += result.at("ms").get<double>();
     }
@@ -87,8 +89,8 @@ double time_all_reduce(
   return ms;
 }
 
-// Returns the milliseconds of a step when `ranks` benches run at the same time: the
-// mean of their medians.
+// Returns the time of a step, in milliseconds, when `ranks` benches run at the same
+// time: the mean of their medians.
 double time_crowded_step(const Arguments& arguments, int ranks) {
   std::vector<std::future<double>> steps;
   for (int i = 0; i < ranks; ++i) {
@@ -103,7 +105,8 @@ double time_crowded_step(const Arguments& arguments, int ranks) {
   return sum / ranks;
 }
 
-// Uses shm, which connects ranks of one host, or gloo if this build has no shm.
+// Returns the time of the all-reduce inside a node, in milliseconds. Uses shm, or gloo
+// if this build has no shm.
 double time_inside_node(const std::vector<GradientBucket>& buckets, int ranks) {
   if (ranks == 1) {
     return 0;
@@ -135,8 +138,8 @@ double needed_number(
   return found->get<double>();
 }
 
-// Uses the time between two reports. The first report is left out, because the first
-// steps are slower.
+// Returns the median time of a step between two reports, in milliseconds. Leaves out
+// the steps before the first report, which are slower.
 double median_step_ms(const std::string& path) {
   std::vector<double> ms;
   double step = 0;

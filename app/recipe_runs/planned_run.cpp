@@ -30,7 +30,8 @@ std::string wanted_name(const std::string& recipe, int nproc) {
   return nproc > 0 ? fmt::format("{}-{}", stem, nproc) : stem;
 }
 
-// Returns "x", or "x-2" if "x" is taken.
+// Returns `wanted`, or a name such as "wanted-2" if `wanted` is taken. Adds the name to
+// `taken`.
 std::string free_name(const std::string& wanted, std::vector<std::string>& taken) {
   std::string name = wanted;
   for (int i = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++i) {
@@ -79,7 +80,7 @@ std::string obstacle_of(const RunConfig& config) {
   return "";
 }
 
-// The shell redirects the output to a file that can be read during the run.
+// Redirects the output by the shell, so that the file can be read during the run.
 std::vector<std::string> with_output_to(
     const std::string& path, const std::vector<std::string>& command) {
   std::vector<std::string> all = {"/bin/sh", "-c", "exec \"$@\" >\"$0\" 2>&1", path};
@@ -93,7 +94,7 @@ Arguments with_out(const PlannedRun& run, const std::string& directory) {
   return arguments;
 }
 
-// Includes only figures for the number of ranks of the run.
+// Returns the tutorial's figures for the number of ranks of the run.
 ordered_json tutorial_json(const PlannedRun& run) {
   const TutorialFigures& tutorial = run.tutorial;
   const int ranks = run.config.num_ranks_here();

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// The row of the same recipe on the fewest ranks; nullptr if none was timed.
+// Returns the row of the same recipe on the fewest ranks; nullptr if no row has a time.
 const ordered_json* base_of(const ordered_json& row, const ordered_json& table) {
   const ordered_json* base = nullptr;
   for (const auto& other : table["rows"]) {
@@ -30,7 +30,8 @@ const ordered_json* base_of(const ordered_json& row, const ordered_json& table) 
   return base;
 }
 
-// Repeats are run in turn, so each pass has its own speed-up.
+// Returns the least and the greatest speed-up of the repeats. Each pass runs every
+// recipe once, so a speed-up compares runs of the same pass.
 ordered_json speed_up_range(const ordered_json& row, const ordered_json& base) {
   const auto own = part_in(row, "runs");
   const auto others = part_in(base, "runs");
@@ -76,7 +77,8 @@ void add_counts(ordered_json& table) {
   table["counts"] = counts;
 }
 
-// "3 recipes: 2 done, 1 skipped"; a status without rows is left out.
+// Returns a text such as "3 recipes: 2 done, 1 skipped". Leaves out a status without
+// rows.
 std::string counts_text(const ordered_json& table, const std::string& noun) {
   std::vector<std::string> parts;
   for (const auto& [status, count] : table["counts"].items()) {
@@ -99,7 +101,7 @@ std::string repeats_text(const ordered_json& table) {
                      : "Speed-ups are of one run each; --repeat 3 gives medians.";
 }
 
-// Tuples compare as runs rank: the smaller, the better.
+// Returns a key by which runs are sorted. The better run has the smaller key.
 std::tuple<bool, double, double, double> standing_of(const ReportRun& run) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const Measurement& end = run.test_accuracy.back();
@@ -111,14 +113,15 @@ std::string seconds_text(double seconds) {
                           : fmt::format("{:.3g} s", seconds);
 }
 
-// Returns the sentence about the winner too.
+// Returns the winner and the sentence about it.
 std::pair<Winner, std::string> winner_of(
     const std::vector<ReportRun>& runs, size_t best, std::optional<double> target) {
   const auto& run = runs[best];
   const auto& curve = run.test_accuracy;
   const Measurement& end = curve.back();
   if (run.arrival) {
-    // The drawn curve is that of one run, the arrival may be the median of several.
+    // The curve belongs to one run, but the arrival may be the median of several runs,
+    // so the point of the curve is found separately.
     const auto first = std::find_if(curve.begin(), curve.end(), [&](const auto& at) {
       return at.value >= *target;
     });
@@ -164,7 +167,7 @@ void judge_accuracy(Conclusions& made, std::optional<double> target) {
 }
 
 void judge_speed_up(Conclusions& made) {
-  // The speed-up of the fewest ranks.
+  // On the fewest ranks, the speed-up is 1.
   double most = 1;
   for (size_t i = 0; i < made.runs.size(); ++i) {
     made.order.push_back(i);
@@ -186,7 +189,8 @@ std::string epochs_text(double epochs) {
   return fmt::format("{:.0f} epoch{}", epochs, epochs == 1 ? "" : "s");
 }
 
-// "short made 2 epochs of 14 on 1280 samples"; "" for a run as long as its tutorial's.
+// Returns a text such as "short made 2 epochs of 14 on 1280 samples"; "" for a run as
+// long as the tutorial's run.
 std::string shortened_text(const ReportRun& run, double epochs) {
   const auto tutorial = tutorial_in(run.row);
   const double limit = number_in(run.row, "limit").value_or(0);

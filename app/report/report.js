@@ -1,8 +1,9 @@
-// Draws the page's series with Chart.js 3.9. report_charts.h describes them.
+// Draws the charts of the page with Chart.js 3.9. report_charts.h describes their data.
 (() => {
   'use strict';
   const specs = JSON.parse(document.getElementById('charts').textContent);
-  // As many lines are shown at first as there are colors; the legend shows the others.
+  // At first, only as many lines are visible as there are colors. Clicks in the legend show the
+  // others.
   const COLORS = 8;
   const MARKERS = ['circle', 'rect', 'triangle', 'crossRot', 'cross'];
   const DASHES = [[], [8, 4], [2, 3]];
@@ -21,13 +22,13 @@
       type: log ? 'logarithmic' : 'linear',
       beginAtZero: from_zero && !log,
       title: { display: true, text: log ? `${title} (log)` : title },
-      // On a logarithmic axis 1 and 0.001, not 1.000 and 0.001.
+      // Prints 1 and 0.001 on a logarithmic axis, not 1.000 and 0.001.
       ticks: { format: log ? { minimumFractionDigits: 0 } : {} },
     };
   }
 
-  // Accuracies as errors on a reversed logarithmic axis whose labels are accuracies. The
-  // error of an accuracy of 100 has no logarithm: it is drawn at the end of the axis.
+  // Returns a reversed logarithmic axis of errors whose labels are accuracies. The error of an
+  // accuracy of 100 % has no logarithm, so it is drawn at the end of the axis.
   function error_axis(title, errors) {
     const least = Math.min(...errors.filter((error) => error > 0));
     const perfect = errors.includes(0);
@@ -49,7 +50,7 @@
 
   function line_chart(spec) {
     const all = spec.lines.flatMap((line) => [...line.points ?? [], ...line.tutorial ?? []]);
-    // Not Math.min(...): arguments are limited to some 100,000.
+    // Math.min(...) would fail, because a call has at most about 100,000 arguments.
     const ends = all.reduce(
       ([least, most], [x]) => [Math.min(least, x), Math.max(most, x)], [Infinity, -Infinity]);
     const errors = all.map(([, y]) => 100 - y);
@@ -103,7 +104,7 @@
         scales: { x: x_axis, y: y_axis },
         interaction: { mode: 'nearest', intersect: false, axis: 'xy' },
         plugins: {
-          // Many names leave no room in a small chart; those of the first chart suffice.
+          // Many names leave no room in a small chart, so only the first chart has a long legend.
           legend: { display: spec === specs[0] || spec.lines.length <= 4,
             position: 'bottom', onClick: toggle, labels: { usePointStyle: true, boxHeight: 7,
             filter: in_legend, generateLabels: legend_labels } },
@@ -124,7 +125,7 @@
     });
   }
 
-  // One entry for all tutorials, and none for the ranges of repeated runs.
+  // Keeps one legend entry for all tutorials, and none for the ranges of repeated runs.
   function in_legend({ text, datasetIndex }, { datasets }) {
     return text !== '' &&
       datasets.findIndex((set) => (set.legend ?? set.label) === text) === datasetIndex;
@@ -148,7 +149,8 @@
     const log = scale === 'log';
     const colors = bars.map(({ style }) => color(style));
     const datasets = [{
-      // A bar has no length on a logarithmic axis, which does not begin at zero.
+      // A logarithmic axis does not begin at zero, so a bar would have no length. Points are drawn
+      // instead.
       type: log ? 'line' : 'bar', label: unit, data: bars.map((bar) => bar.value),
       backgroundColor: colors, borderColor: colors, showLine: false, pointRadius: 5,
       barThickness: 12, order: 1,
@@ -178,7 +180,7 @@
     };
   }
 
-  // Adds <figure> elements, once.
+  // Adds a <figure> element for each chart.
   specs.forEach((spec) => {
     const figure = document.createElement('figure');
     figure.id = spec.id;
@@ -189,7 +191,7 @@
     canvas.setAttribute('role', 'img');
     canvas.setAttribute('aria-label', spec.title);
     if (spec.bars) plot.style.height = `${5.5 + 1.6 * spec.bars.length}rem`;
-    // Entries of the legend.
+    // Number of legend entries, from which report.css computes the height.
     plot.style.setProperty('--rows', spec.lines ? spec.lines.length + spec.marks.length + 1 : 0);
     plot.append(canvas);
     figure.append(caption, plot);
@@ -198,7 +200,8 @@
     section.append(figure);
   });
 
-  // Again when the color scheme changes: canvases do not follow style sheets.
+  // Draws all charts. Called again when the color scheme changes, because canvases do not follow
+  // style sheets.
   function draw() {
     charts.forEach((chart) => chart.destroy());
     Object.assign(Chart.defaults, {

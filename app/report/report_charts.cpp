@@ -15,7 +15,7 @@ namespace {
 using nlohmann::ordered_json;
 using Values = std::vector<double>;
 
-// Six digits are more than a chart shows, and keep the page small.
+// Rounds to six digits. A chart shows fewer, and the page stays small.
 double rounded(double value) {
   return std::stod(fmt::format("{:.6g}", value));
 }
@@ -24,8 +24,8 @@ ordered_json point(double x, double y) {
   return ordered_json::array({rounded(x), rounded(y)});
 }
 
-// Returns whether the greatest value is over `times` the least one above zero: on an axis from
-// zero the least would be lost.
+// Returns whether the greatest value is more than `times` the least positive value. On
+// a linear axis from zero, the least value would then not be visible.
 bool spread_over(double times, const Values& values) {
   double least = 0;
   double most = 0;
@@ -38,21 +38,22 @@ bool spread_over(double times, const Values& values) {
   return most > times * least;
 }
 
-// "log" for values that a linear axis from zero would flatten.
+// Returns "log" for values that a linear axis from zero would flatten.
 const char* scale_for(const Values& values) {
   constexpr double kFlattened = 20;
   return spread_over(kFlattened, values) ? "log" : "linear";
 }
 
-// As scale_for(), but linear if some value is zero, such as the rate at a schedule's
-// end.
+// Returns scale_for(), but "linear" if a value is zero, such as the learning rate at
+// the end of a schedule.
 const char* scale_with_zero(const Values& values) {
   const bool all_positive =
       std::all_of(values.begin(), values.end(), [](double value) { return value > 0; });
   return all_positive ? scale_for(values) : "linear";
 }
 
-// A recipe at 24 % would flatten two at 98 %, whose errors differ by much.
+// Returns "error" if the errors differ by much. On a linear axis, a run with 24 % would
+// flatten the difference between runs with 98 % and 99 %.
 const char* scale_for_accuracies(const Values& values) {
   constexpr double kFlattened = 5;
   Values errors(values.size());
@@ -102,7 +103,7 @@ const CurveAxis kAxes[] = {
     {"seconds", "seconds of training", &Measurement::seconds},
     {"samples", "samples", &Measurement::samples}};
 
-// The best first, then runs without a test accuracy.
+// Returns indices of runs: best runs first, runs without a test accuracy last.
 std::vector<size_t> style_order(const Conclusions& conclusions) {
   auto order = conclusions.order;
   for (size_t i = 0; i < conclusions.runs.size(); ++i) {
@@ -113,8 +114,9 @@ std::vector<size_t> style_order(const Conclusions& conclusions) {
   return order;
 }
 
-// A chart is narrower than a long curve has points. In each of many parts of a curve
-// the first, the lowest, the highest and the last point look the same as all.
+// Returns a curve with fewer points that looks the same, because a long curve has more
+// points than a chart has pixels. Divides it into parts, and keeps the first, the
+// lowest, the highest and the last point of each part.
 Curve thinned(const Curve& curve) {
   constexpr size_t kParts = 500;
   if (curve.size() <= 4 * kParts) {
@@ -177,7 +179,8 @@ ordered_json curve_chart(
       {"marks", ordered_json::array()}};
 }
 
-// Accuracy against seconds, with the results that tutorials print, target and winner.
+// Returns the chart of accuracy against seconds, with the tutorials' results, the
+// target and the winner.
 ordered_json main_chart(const ordered_json& table, const Conclusions& conclusions) {
   auto curves = lines_of(kCurves[0], kAxes[0], conclusions);
   const auto order = style_order(conclusions);
@@ -215,7 +218,8 @@ struct CostKind {
   const char* id;
   const char* title;
   const char* unit;
-  // Key of a row; null for the runtime, which has a range and a figure of the tutorial.
+  // Key in a row; null for the runtime, which also has a range and the tutorial's
+  // figure.
   const char* key;
   double divisor = 1;
 };
@@ -261,7 +265,7 @@ struct RankKind {
   const char* id;
   const char* title;
   const char* axis;
-  // Keys of a row, and of its tutorial.
+  // Keys in a row, and the key in the tutorial's figures of the row.
   const char* value;
   const char* range;
   const char* tutorial;
@@ -281,7 +285,7 @@ std::string stem_of(const ordered_json& row) {
   return std::filesystem::path(text_in(row, "recipe")).stem().string();
 }
 
-// One line per recipe, points in the order of ranks.
+// Returns one line per recipe, with points in the order of the number of ranks.
 ordered_json lines_by_ranks(const RankKind& kind, const Conclusions& conclusions) {
   auto lines = ordered_json::array();
   std::map<std::string, size_t> places;

@@ -13,7 +13,7 @@
 
 namespace tandem::app {
 
-// Written by CMake from the files after which they are named, and from Chart.js.
+// Texts of report.html, report.css, report.js and Chart.js, which CMake embeds.
 extern const std::string_view kReportHtml;
 extern const std::string_view kReportCss;
 extern const std::string_view kReportJs;
@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// For the content of an element.
+// Escapes text for the content of an HTML element.
 std::string html_text(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -36,8 +36,9 @@ std::string html_text(const std::string& text) {
   return out;
 }
 
-// JSON for a <script> element, which "</script" would end and "<!--" would change: "<"
-// is only in strings, where it may be escaped.
+// Returns JSON for a <script> element. Escapes "<", because "</script" would end the
+// element and "<!--" would change its meaning. JSON has "<" only in strings, where it
+// can be escaped.
 std::string script_json(const ordered_json& json) {
   std::string out;
   for (const char c :
@@ -106,7 +107,7 @@ std::string about_machine(const ordered_json& table) {
   return text;
 }
 
-// Why runs are missing, and the meaning of the columns that the table has.
+// Returns the reasons why runs are missing, and the meanings of the table's columns.
 std::vector<std::string> notes_of(const RunTable& table, const ordered_json& json) {
   const std::pair<const char*, const char*> kMeanings[] = {
       {"seconds", "the whole program, with start and tests"},

@@ -25,7 +25,8 @@ void add_measurement(Curve& curve, const ordered_json& line, const char* key) {
   }
 }
 
-// A killed run leaves half a line, which is skipped.
+// Reads metrics.jsonl. Skips lines that are not JSON, such as the incomplete last line
+// of a killed run.
 void read_curves(ReportRun& run, const std::string& directory) {
   const std::string path = directory + "/metrics.jsonl";
   if (!file_exists(path)) {
@@ -46,7 +47,7 @@ void read_curves(ReportRun& run, const std::string& directory) {
   }
 }
 
-// Infinite if the target was never reached.
+// Returns the seconds until the target was reached; infinity if it was not reached.
 double arrival_of(const Curve& accuracy, double target) {
   const auto found = std::find_if(
       accuracy.begin(), accuracy.end(),
@@ -69,12 +70,14 @@ std::optional<double> median_arrival(
     arrivals.push_back(arrival_of(run.test_accuracy, target));
   }
   std::sort(arrivals.begin(), arrivals.end());
-  // The later of the two in the middle, so that at least half of the runs had arrived.
+  // For an even number of runs, the later of the two middle arrivals, so that at least
+  // half of the runs had reached the target.
   const double median = arrivals[arrivals.size() / 2];
   return std::isfinite(median) ? std::optional<double>(median) : std::nullopt;
 }
 
-// "2026-11-25T03:12:58Z" as "2026-11-25 03:12 UTC".
+// Returns the start in environment.json, such as "2026-11-25T03:12:58Z", in the form
+// "2026-11-25 03:12 UTC".
 std::string start_in(const std::string& directory) {
   const std::string path = directory + "/environment.json";
   if (!file_exists(path)) {

@@ -29,12 +29,12 @@ std::string with_places(double value, int places) {
   return value < 0 ? kNothing : fmt::format("{:.{}f}", value, places);
 }
 
-// At least three digits, and no more decimal places than are useful.
+// Formats a value with at least three digits and at most two decimal places.
 std::string three_digits(double value) {
   return with_places(value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
 }
 
-// Figures of tutorials keep the digits of the tutorial.
+// Formats a tutorial's figure with the digits that the tutorial prints.
 std::string as_printed(double value) {
   return value < 0 ? kNothing : fmt::format("{:.4g}", value);
 }
@@ -71,7 +71,7 @@ std::string megabytes(const Row& row, Key key) {
   return three_digits(number(row, key) / kMegabyte);
 }
 
-// 0: could not be measured.
+// A value of 0 means that the memory could not be measured.
 std::string memory(const Row& row, Key key) {
   return number(row, key) == 0 ? kNothing : whole(row, key);
 }
@@ -80,7 +80,7 @@ std::string seconds(const Row& row, Key) {
   return three_digits(seconds_in(row).value_or(-1));
 }
 
-// The range of repeated runs, such as "1.21-1.34".
+// Returns the range of repeated runs, such as "1.21-1.34".
 std::string range(const Row& row, Key key) {
   const auto ends = part_in(row, key);
   return number(ends, "least") < 0 ? kNothing
@@ -113,7 +113,8 @@ std::string tutorial(const Row& row, Key) {
   return parts.empty() ? kNothing : join(parts);
 }
 
-// Tables that have a column: all, or only some.
+// Tables that show a column: all tables, or only wide tables, tables of repeated runs,
+// or tables of runs on GPUs.
 enum class Shown { always, wide, repeated, devices };
 
 struct Column {
@@ -183,7 +184,7 @@ std::string line_of(
   return line + "\n";
 }
 
-// A cell must not end the row.
+// Escapes "|", which would end the cell.
 std::string escaped(const std::string& cell) {
   std::string out;
   for (const char c : cell) {

@@ -65,15 +65,15 @@ class FullBatches {
 };
 
 struct StepTimes {
-  // Times of the steps after the warm-up.
+  // Times of the steps after the warm-up, in milliseconds.
   std::vector<double> ms;
-  // Times until the optimizer begins, for each step; empty if the strategy has no such
-  // event.
+  // Time from the start of each step until the optimizer begins; empty if the strategy
+  // does not record this event.
   std::vector<double> ms_before_update;
   // Bytes of each bucket of gradients.
   std::vector<int64_t> bucket_bytes;
-  // Milliseconds between the completion of a bucket and the optimizer, by bucket and
-  // step. Communication is hidden during this time.
+  // Time between the completion of a bucket and the start of the optimizer, in
+  // milliseconds, by bucket and step. Backward hides communication during this time.
   std::vector<std::vector<double>> bucket_lead_ms;
   // The executor that "auto" chose.
   ExecutorKind executor = ExecutorKind::automatic;

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kWarmupRounds = 5;
 
-// Returns the milliseconds of each repeat on the slowest rank, because an all-reduce
+// Returns the time of each repeat on the slowest rank, in milliseconds. An all-reduce
 // ends when the last rank has the sum. Collective.
 std::vector<double> time_all_reduce(
     Communicator& comm, at::Tensor buffer, int64_t repeats) {
@@ -45,7 +45,7 @@ std::vector<double> time_all_reduce(
   return {values, values + repeats};
 }
 
-// `memory`: kind of the buffer's memory, if the backend treats kinds differently.
+// `memory`: "shared" or "private" for a backend with shared memory, otherwise "".
 std::string describe(
     const Communicator& comm, const char* memory, int64_t bytes, const Spread& spread,
     bool as_json) {
@@ -68,8 +68,8 @@ std::string describe(
   return json.dump();
 }
 
-// Binds a rank to one core if there are enough, as mpirun does. Otherwise the scheduler
-// may keep two ranks on one core and dominate the result.
+// Binds a rank to one core if there are enough cores, as mpirun does. If ranks were not
+// bound, the scheduler could keep two ranks on one core and distort the result.
 void keep_to_core(int rank, int ranks) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -96,7 +96,7 @@ void measure(const BenchAllReduceOptions& options, Communicator& comm) {
     results.push_back(describe(comm, memory, bytes, spread_of(times), options.json));
   };
   for (const int64_t bytes : options.bytes) {
-    // Gradients of a training run are in such a buffer.
+    // Training keeps gradients in such a buffer.
     const bool shares = comm.shares_memory();
     time(shares ? "shared" : "", comm.make_buffer(bytes / 4, at::kFloat));
     if (shares) {

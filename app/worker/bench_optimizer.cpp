@@ -21,8 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kWarmupSteps = 5;
 
-// Updates per measurement on a GPU. For one update, launch and wait take most of the
-// time.
+// Updates per measurement on a GPU. If there were only one, launching and waiting would
+// take most of the time.
 constexpr int64_t kInARowOnDevices = 20;
 
 template <typename Body>
@@ -45,7 +45,8 @@ std::shared_ptr<const ArenaLayout> layout_of(
       std::vector<NamedTensor>{{"parameters", all}}, std::vector<int64_t>{}, 1, device);
 }
 
-// Does not use zeros: all pages would be the same page, and a root of 0 may be faster.
+// Fills the arena with values other than zero. Unwritten pages would all be the same
+// zero page, and the square root of 0 may be faster.
 void fill(Arena& arena) {
   const auto all = at::empty({arena.segment(0).numel()}, at::kFloat);
   auto* values = all.data_ptr<float>();
@@ -55,7 +56,7 @@ void fill(Arena& arena) {
   arena.segment(0).copy_(all);
 }
 
-// A copy of bytes, the lower bound of an update's time.
+// Copy of bytes, whose time is a lower bound of an update's time.
 class Copy {
  public:
   Copy(int64_t bytes, const at::Device& device)
@@ -85,7 +86,7 @@ struct Times {
   int64_t bytes = 0;
   std::vector<double> update_ms;
   std::vector<double> memcpy_ms;
-  // Ratios of an update to the copy next to it.
+  // Time of each update divided by the time of the copy after it.
   std::vector<double> ratios;
 };
 

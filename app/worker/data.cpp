@@ -67,7 +67,7 @@ int fetch_named(const Arguments& arguments) {
   parse(app, arguments);
   catch_signals();
   const std::string folder = fetch(find_set(read_mirrors(), name), options);
-  // --data does not know names from the user's own mirrors.
+  // --data does not accept the names of custom mirrors, so print the folder for them.
   say("to use it: --data " + (find_dataset(name) == folder ? name : folder));
   return 0;
 }

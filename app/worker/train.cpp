@@ -20,7 +20,8 @@ namespace tandem::app {
 
 namespace {
 
-// Only rank 0 reads the files, so other ranks need not have them.
+// Loads the data on rank 0 and scatters it, so that other hosts do not need the files.
+// Collective.
 DatasetSplits load_shared(
     const RunConfig& config, Communicator& comm, const Deadline& deadline) {
   return scatter_dataset(
@@ -39,7 +40,8 @@ void check_backend(const RunConfig& config, const Placement& placement) {
   }
 }
 
-// Gives all ranks the same choice of `auto`. Collective.
+// Returns a placement of the same kind on all ranks for the device `auto`: the CPU
+// unless every rank has a GPU. Collective.
 Placement agreed(Placement mine, const RunConfig& config, Communicator& comm) {
   if (config.exec.device.kind != DeviceChoice::Kind::automatic) {
     return mine;
@@ -56,8 +58,8 @@ Placement place(const RunConfig& config, const TrainExtras& extras, int local_ra
   return find_device(extras, [&] { return find_placement(config, local_rank); });
 }
 
-// Describes a run without a launcher. It has the recipe's address, although no other
-// rank joins there.
+// Returns the environment of a run without a launcher. It contains the recipe's
+// address, although no other rank joins there.
 RankEnv lone_env(const RunConfig& config) {
   RankEnv env;
   env.master_addr = config.ranks.master_addr;
