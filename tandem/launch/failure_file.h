@@ -11,18 +11,20 @@ namespace tandem {
 
 /// The reason of a failure, as the process that failed reports it.
 struct FailureReport {
-  // The process's rank; 0 if it is no rank.
+  // Rank of the process; 0 if it is not a rank.
   int rank = 0;
-  // Exit code that the error asks for.
+  // Exit code of the error (exit_code()).
   int code = 1;
-  // A peer or the network failed first, so another rank's report has the reason.
+  // A peer or the network failed first, so the report of another rank may have the
+  // reason.
   bool consequence = false;
   std::string message;
 };
 
-/// Memory in which the processes that this program starts report their failures. A
-/// launcher makes one for its ranks; `tandem compare`, `plan` and `bench` make one for
-/// each program that they start. It must outlive the processes.
+/// File in memory in which the processes that this program starts report their
+/// failures. A launcher makes one file for its ranks; `tandem compare`, `plan` and
+/// `bench` make one file for each program that they start. The object must outlive the
+/// processes.
 class FailureFile {
  public:
   FailureFile();
@@ -30,12 +32,12 @@ class FailureFile {
   FailureFile(const FailureFile&) = delete;
   FailureFile& operator=(const FailureFile&) = delete;
 
-  /// Returns the variable that names the file. The processes that a process starts
-  /// inherit it.
+  /// Returns the environment variable with the path of the file, for the processes.
+  /// Their child processes inherit the variable.
   Variables variables() const;
 
-  /// Returns the reports so far, in the order in which they were written. A process
-  /// that was killed, and a program of another kind, leave none.
+  /// Returns the reports so far, in the order in which they were written. Killed
+  /// processes and programs other than tandem's write no report.
   std::vector<FailureReport> read() const;
 
  private:
@@ -43,16 +45,16 @@ class FailureFile {
 };
 
 /// Reports a rank's error to its launcher, which prints the reason of a run's failure
-/// once. Returns false if this process has to print its error itself: it is no rank of
-/// our launcher, or the launcher is gone.
+/// once. Returns false if this process has to print its error itself, because it is not
+/// a rank of tandem's launcher or the launcher has ended.
 bool report_to_launcher(const std::exception& error);
 
 /// Reports an error to the program that started this one, if that program has a
-/// FailureFile. A rank's reports are left to report_to_launcher(), since a rank can
-/// survive the failure of a program that it started.
+/// FailureFile. Does nothing in a rank, which uses report_to_launcher(), and in a
+/// program that a rank started, because the rank can survive the program's failure.
 void report_to_parent(const std::exception& error);
 
-/// Throws the error of another program's report: ConfigError, StoppedError or Error,
+/// Throws the error that another program reported: ConfigError, StoppedError or Error,
 /// with "WHO: " before the message.
 [[noreturn]] void throw_reported(const std::string& who, const FailureReport& report);
 

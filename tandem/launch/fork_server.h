@@ -8,19 +8,21 @@ namespace tandem {
 
 /// Starts the ranks of a host and loads their program only once.
 ///
-/// Loading LibTorch takes 0.4 s of a CPU, mostly relocation, and 64 ranks on
-/// two cores would need half a minute for it. So the program is started once, as a fork
-/// server: after loading, and before main() does anything, it forks into each rank. The
-/// ranks share the memory that loading wrote until one of them changes it.
+/// Loading LibTorch takes 0.4 s of CPU time, mostly for relocation, so many ranks on
+/// few cores would start slowly. Instead, the program is started once, as a fork
+/// server, which loads its libraries and then forks into each rank at the beginning of
+/// main(). The ranks share the memory that loading wrote, except for pages that a rank
+/// changes.
 ///
-/// The server then ends, and the ranks become children of this process, which has to
-/// be a subreaper (PR_SET_CHILD_SUBREAPER). Each rank has its own process group and
-/// dies with this process, as every Process does. /proc/PID/environ of a rank is the
-/// server's, but the rank's name (ps -o comm) is "tandem-rank-3".
+/// The server then ends, and the ranks become children of this process, which has to be
+/// a subreaper (PR_SET_CHILD_SUBREAPER). Each rank has its own process group and dies
+/// with this process, as every Process does. /proc/PID/environ of a rank shows the
+/// server's variables, but the rank's name (ps -o comm) is its own, such as
+/// "tandem-rank-3".
 ///
-/// All ranks run the first entry's command. Entries may differ only in the values of
-/// their variables and in pipe_output. Call it from the main thread, with the signals
-/// that stop a run blocked.
+/// All ranks run the first entry's command. The entries may differ only in the values
+/// of their variables and in pipe_output. Call the function from the main thread, with
+/// the signals that stop a run blocked.
 ///
 /// Throws ConfigError if the program cannot be executed. Throws Error if the program
 /// ends before all ranks exist, a process cannot be made, or a signal that stops a run

@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-/// Why a host's ranks ended. A larger value is likelier to be the cause of the end of
-/// the run.
+/// Causes why the ranks of a host ended. A larger value is more likely to be the cause
+/// of the end of the run.
 enum class Cause {
   // All ranks exited with 0.
   none,
@@ -20,8 +20,9 @@ enum class Cause {
   consequence,
   // A rank was suspended, or a host is lost.
   lost,
-  // A signal stopped the run, and the ranks saved.
+  // A signal stopped the run, and the ranks saved a checkpoint.
   saved_and_stopped,
+  // An error of the rank itself.
   own_error,
   // A signal that the launcher did not send killed a rank.
   killed
@@ -39,8 +40,8 @@ struct HostEnding {
 /// Converts an ending to text for the store.
 std::string to_text(const HostEnding& ending);
 
-/// Parses the text of to_text(). Any process of the run can write the text, so the
-/// result has a known exit code and a printable reason. Returns nullopt for other text.
+/// Parses the text of to_text(). Any process of the run can write the text, so unknown
+/// exit codes and unprintable characters are replaced. Returns nullopt for other text.
 std::optional<HostEnding> ending_from(const std::string& text);
 
 /// Facts about a run that has ended, in addition to the endings of its ranks.
@@ -49,9 +50,9 @@ struct Circumstances {
   int stop_signal = 0;
   // The kernel killed a process for lack of memory.
   bool memory_ran_out = false;
-  // The reason names the host of a rank.
+  // The run has several hosts, so the reason names the rank's host.
   bool several_hosts = false;
-  // Host 0 cannot be reached, so its ranks cannot either.
+  // Host 0 and its ranks cannot be reached.
   bool host_0_lost = false;
 };
 

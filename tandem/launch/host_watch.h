@@ -17,13 +17,14 @@ namespace tandem {
 
 /// Coordinates the launchers of a run's hosts through the store of host 0. If the ranks
 /// of one host fail, or one host does not answer for `timeout`, all launchers end their
-/// ranks and report the same reason, which host 0 chooses. On one host it does nothing.
+/// ranks and report the same reason, which host 0 chooses. In a run on one host, the
+/// object does nothing.
 ///
-/// While hosts are missing, the other hosts log the numbers of the missing hosts
+/// Until all hosts have joined, the launchers log the numbers of the missing hosts
 /// (wait_notice.h).
 ///
-/// A lost host cannot get the reason. Then each side reports that the two hosts have
-/// lost each other.
+/// A lost host cannot get the reason. Host 0 and the lost host then both report that
+/// they have lost contact.
 class HostWatch {
  public:
   struct Options {
@@ -36,36 +37,37 @@ class HostWatch {
     // Address of host 0's store, and the token for it.
     std::string store;
     std::string token;
-    // A host that does not answer for this time is lost.
+    // Time without an answer after which a host counts as lost.
     Milliseconds timeout{300'000};
     // Time at which this host began to wait for the others.
     std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
     Greeting greeting;
   };
 
-  /// `server`: the store, on host 0, else null. `client`: a connection to the store, on
-  /// other hosts, or null to make one. Both must outlive the object, which uses the
-  /// client from its own thread.
+  /// `server`: the store on host 0; null on other hosts. `client`: a connection to the
+  /// store on other hosts; null to make a connection. Both must outlive the object,
+  /// which uses the client in its own thread.
   HostWatch(Options options, StoreServer* server, StoreClient* client);
   ~HostWatch();
   HostWatch(const HostWatch&) = delete;
   HostWatch& operator=(const HostWatch&) = delete;
 
   /// Returns whether this host's ranks must end because another host has failed or is
-  /// lost. `failed`: a rank of this host has failed; the other hosts are informed.
-  /// Never waits.
+  /// lost. `failed`: a rank of this host has failed, which is reported to the other
+  /// hosts. Never waits.
   bool must_end(bool failed);
 
-  /// Treats host 0 as lost if it does not answer within two seconds. For a launcher
-  /// that a signal stopped.
+  /// Waits for an answer of host 0. If none arrives within two seconds, treats host 0
+  /// as lost. Call it after a signal stopped the launcher.
   void hurry();
 
-  /// Waits until host 0 has answered once more or is lost. Returns the reason why host
-  /// 0 is lost, or "".
+  /// Waits until host 0 has answered again or is lost. Returns the reason why host 0 is
+  /// lost, or "".
   std::string lost();
 
   /// Waits until the ranks of all reachable hosts have ended, or `stop` returns true.
-  /// Returns the ending that explains the end of the run, the same on all hosts.
+  /// `mine` is the ending of this host. Returns the ending that explains the end of the
+  /// run; all hosts that reach host 0 get the same ending.
   HostEnding agree(const HostEnding& mine, const std::function<bool()>& stop);
 
  private:
@@ -90,19 +92,20 @@ class HostWatch {
   News exchange_news(bool failed, const HostEnding* mine);
   void follow();
   void talk();
-  // agree() on host 0, and on other hosts.
+  // Implementations of agree() on host 0 and on the other hosts.
   HostEnding decide(const HostEnding& mine, const std::function<bool()>& stop);
   HostEnding await_verdict(const HostEnding& mine, const std::function<bool()>& stop);
   std::unique_ptr<StoreClient> connect();
 
   const Options options_;
-  // The next three are used by one thread: the caller's on host 0, this object's own on
-  // other hosts.
+  // Only one thread uses the next three members: the caller's thread on host 0, and
+  // this object's thread on other hosts.
   WaitNotice notice_;
   // The last line about missing hosts.
   std::string missing_;
   bool all_have_come_ = false;
-  // Reports of this host to host 0. Used by this object's thread only.
+  // True once this host has reported its failure, or its end, to host 0. Only this
+  // object's thread uses them.
   bool reported_failure_ = false;
   bool reported_end_ = false;
   StoreServer* server_;
@@ -118,7 +121,7 @@ class HostWatch {
   bool over_ = false;
   std::string lost_;
   std::optional<HostEnding> verdict_;
-  // Number of answers of host 0.
+  // Number of answers that host 0 has sent.
   int64_t rounds_ = 0;
   // This object's thread sends nothing more to host 0.
   bool silent_ = false;

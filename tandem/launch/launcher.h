@@ -13,11 +13,11 @@ struct LaunchOptions {
   // The program that each rank runs, with its arguments.
   std::vector<std::string> command;
 
-  // The program calls serve_as_fork_server() first in main(), so it is loaded once for
-  // all ranks (launch/fork_server.h). Excludes local_rank_at.
+  // The program calls serve_as_fork_server() first in main(), so it is loaded only once
+  // for all ranks (launch/fork_server.h). Cannot be combined with local_rank_at.
   bool fork_server = false;
 
-  // Ranks on this host.
+  // Number of ranks on this host.
   int nproc_per_node = 1;
 
   // Number of hosts, and number of this host. On several hosts the ranks meet at
@@ -33,16 +33,17 @@ struct LaunchOptions {
   std::string backend;
   // Name of the run, "" for none. Hosts with another name are rejected.
   std::string run;
-  // Protects the run from other processes of the network.
+  // Token that keeps other processes of the network out of the run.
   TokenOptions token;
 
-  // Host 0 listens on all its interfaces, not only on the one of master_addr.
+  // Host 0 listens on all its interfaces, not only on the interface of master_addr.
   bool listen_all = false;
 
-  // Rank 0 of this host shares the launcher's terminal, and its lines get no prefix.
+  // The first rank of this host inherits the launcher's standard output and error, so
+  // its lines get no prefix.
   bool first_rank_owns_terminal = false;
   // Lines of standard output get a prefix such as "[rank 1] ". Lines of standard error
-  // get one in any case.
+  // always get a prefix.
   bool prefix_output = true;
 
   // Index in the command at which "--local-rank=N" is inserted; 0 inserts nothing.
@@ -54,11 +55,13 @@ struct LaunchOptions {
   // grace_seconds.
   double stop_grace_seconds = -1;
 
-  // Seconds to wait before ranks are started: on host 0 until master_addr resolves, on
-  // other hosts until host 0's launcher answers. 0: the ranks wait themselves.
+  // Timeout, in seconds, of waiting before ranks are started: host 0 waits until
+  // master_addr resolves, other hosts wait until the launcher of host 0 answers. Also
+  // the time without an answer after which a host counts as lost. 0: ranks are started
+  // at once and wait themselves; a host is lost after 300 s.
   double timeout_seconds = 0;
 
-  // CPU threads of each rank; 0: its share of the usable CPUs.
+  // Number of CPU threads of each rank; 0 for its share of the usable CPUs.
   int64_t threads = 0;
 
   // Additional variables for the ranks.
@@ -66,28 +69,29 @@ struct LaunchOptions {
 };
 
 /// Starts the ranks of this host, forwards their output and the launcher's signals, and
-/// returns when all ranks have exited with 0. If one rank fails, all are ended. No rank
-/// outlives the call; if the launcher is killed, the kernel kills the ranks.
+/// returns when all ranks have exited with 0. If a rank fails, all ranks are ended. No
+/// rank outlives the call; if the launcher is killed, the kernel kills the ranks.
 ///
-/// Signals and grace periods do not depend on a reader of the output. Without a
-/// reader, the launcher keeps 1 MiB, and then ranks wait in their writes. A run that
-/// stops or fails drops the oldest lines instead, prints their number, and does not
-/// wait for a reader.
+/// Signals and grace periods work even if no process reads the launcher's output. The
+/// launcher then keeps 1 MiB of output, and ranks that write more have to wait. A run
+/// that stops or fails drops the oldest lines instead, prints their number, and does
+/// not wait for a reader.
 ///
 /// Call it from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD and
 /// SIGPIPE stay blocked afterwards.
 ///
-/// Throws ConfigError for an impossible option, a program that does not exist, or
-/// several hosts without a token; CommError if host 0's launcher does not answer in
-/// time. If a rank fails, the error names the rank that failed first and the reason:
-/// ConfigError if the ranks were misused, StoppedError if a signal stopped them and
-/// they saved, else Error.
+/// Throws ConfigError for an invalid option, a program that does not exist, or several
+/// hosts without a token. Throws CommError if host 0's launcher does not answer in
+/// time. If a rank fails, the error has the reason and usually names the rank that
+/// failed first. It is a ConfigError if the rank reported a ConfigError, a StoppedError
+/// if a signal stopped the ranks and they saved, otherwise an Error.
 void launch_ranks(const LaunchOptions& options);
 
-/// Returns variables for every process that trains on a host with `nproc` ranks:
-/// OMP_NUM_THREADS and similar ones, and settings that silence libraries below
-/// LibTorch. The number of threads is `threads`, or for 0 the rank's share of the
-/// usable CPUs. For 0 the user's own variables are kept.
+/// Returns environment variables for each process that trains on a host with `nproc`
+/// ranks. They set the number of threads (OMP_NUM_THREADS and similar variables) and
+/// silence the logs of libraries. The number of threads is `threads`; 0 for the rank's
+/// share of the usable CPUs. Variables that are already set stay unchanged, except that
+/// `threads` above 0 overrides the number of threads.
 Variables rank_variables(int nproc, int64_t threads = 0);
 
 }  // namespace tandem

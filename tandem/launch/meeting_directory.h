@@ -4,12 +4,14 @@
 
 namespace tandem {
 
-/// A private directory, under $TMPDIR or /tmp, in which the ranks of one host meet. The
-/// destructor removes it. A launcher that was killed by SIGKILL leaves its directory;
-/// the same user's next launcher removes each directory whose lock no launcher holds.
+/// A private directory, under $TMPDIR or /tmp, for the socket of the store at which the
+/// ranks of one host meet. The destructor removes it. A launcher that was killed by
+/// SIGKILL leaves its directory; the same user's next launcher removes each directory
+/// whose lock no launcher holds.
 class MeetingDirectory {
  public:
-  /// Makes the directory and removes those of killed launchers. Throws DataError.
+  /// Makes the directory, and removes the directories of killed launchers. Throws
+  /// DataError if the directory cannot be made.
   MeetingDirectory();
   ~MeetingDirectory();
   MeetingDirectory(const MeetingDirectory&) = delete;

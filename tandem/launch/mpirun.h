@@ -15,7 +15,7 @@ enum class MpirunCores {
   bound,
 };
 
-/// Returns whether PATH has an mpirun.
+/// Returns whether mpirun is in a folder of PATH.
 bool has_mpirun();
 
 /// Returns the command that starts `command` (a program and its arguments) as `ranks`

@@ -12,15 +12,15 @@ namespace tandem {
 
 /// Splits the output of one rank into lines with a prefix, so that lines of several
 /// ranks do not mix. A line ends with '\n', or with '\r' as in a progress bar. A line
-/// longer than 1 MiB is passed on in pieces.
+/// longer than 1 MiB is forwarded in pieces.
 class LineCutter {
  public:
   explicit LineCutter(std::string prefix) : prefix_(std::move(prefix)) {}
 
-  /// Adds bytes of the rank and returns the text that is complete.
+  /// Adds output of the rank, and returns the lines that are complete.
   std::string take(const char* data, size_t size);
 
-  /// Returns the rest, with a final newline.
+  /// Returns the incomplete last line with a newline; "" if there is none.
   std::string finish();
 
  private:
@@ -35,11 +35,11 @@ class LineCutter {
 /// Queue of the ranks' output for the launcher's standard output or error, which may be
 /// read slowly or not at all. No call waits.
 ///
-/// It holds 1 MiB. While it is full() the launcher does not read from the ranks, so
-/// they wait in their writes, as they would without a launcher; no line of a healthy
-/// run is lost. A run that ends must not wait for a reader, because its ranks have to
-/// save: after drop_from_now() the oldest lines are dropped, and one line gives their
-/// number.
+/// The queue holds 1 MiB. While it is full(), the launcher does not read from the
+/// ranks. They wait in their writes, as they would without a launcher, so no lines are
+/// lost. A run that stops must not wait for a reader, because its ranks have to save.
+/// After drop_from_now(), the oldest lines are dropped instead, and a line reports
+/// their number.
 class OutputQueue {
  public:
   /// `fd` belongs to the caller and must outlive the object.
@@ -65,7 +65,7 @@ class OutputQueue {
 
   /// Writes as much as the reader accepts now, and returns whether it accepted any.
   /// Text that cannot be written, because the reader is gone or the disk is full, is
-  /// dropped: the run continues without it.
+  /// dropped, and the run continues.
   bool write();
 
  private:
@@ -78,9 +78,9 @@ class OutputQueue {
   Outlet outlet_;
   std::deque<std::string> texts_;
   size_t bytes_ = 0;
-  // Bytes of the first text that are written.
+  // Number of bytes of the first text that are already written.
   size_t written_ = 0;
-  // Lines.
+  // Number of dropped lines that note() has to report.
   int64_t dropped_ = 0;
   bool dropping_ = false;
 };

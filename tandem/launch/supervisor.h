@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-/// Watches a host's rank processes until all have ended. Signals and grace periods do
-/// not depend on a reader of the output.
+/// Watches a host's rank processes until all have ended. Signals and grace periods work
+/// even if no process reads the output.
 class Supervisor {
  public:
   /// The end of one rank.
@@ -22,14 +22,17 @@ class Supervisor {
     int rank = 0;
     pid_t pid = 0;
     ExitStatus status;
-    // The supervisor had sent SIGTERM or SIGKILL before.
+    // The supervisor was stopping the ranks when this rank ended. If SIGKILL ended the
+    // rank, the supervisor had sent it.
     bool stopped_by_us = false;
-    // The rank was suspended (SIGSTOP) when the first rank failed, so it did not take
-    // part in the run any more.
+    // The rank was suspended (SIGSTOP) when the first rank failed, so it no longer
+    // participated in the run.
     bool was_stopped = false;
   };
 
-  /// Blocks the signals that it waits for; see launch_ranks().
+  /// `grace_seconds`: time between SIGTERM and SIGKILL after a rank failed.
+  /// `stop_grace_seconds`: the same after a signal stopped the launcher. Blocks the
+  /// signals that run() handles; see launch_ranks().
   Supervisor(double grace_seconds, double stop_grace_seconds);
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
@@ -40,9 +43,9 @@ class Supervisor {
   void add(
       int rank, Process process, const std::string& prefix, bool prefix_output = true);
 
-  /// Sets a function that run() calls about ten times a second with whether a rank here
-  /// has failed. If it returns true, all ranks are ended, as after a failure. It must
-  /// not wait.
+  /// Sets a function that run() calls about ten times a second. `failed` is true if a
+  /// rank of this host has failed. If the function returns true, all ranks are ended,
+  /// as after a failure. The function must not wait.
   void ask(std::function<bool(bool failed)> others) {
     ask_ = std::move(others);
   }
@@ -56,8 +59,8 @@ class Supervisor {
   /// run().
   bool told_to_stop();
 
-  /// Writes the rest of the ranks' output. After a stopping signal it gives up if the
-  /// reader accepts nothing for half a second (rank_output.h).
+  /// Writes the rest of the ranks' output. After a stopping signal, gives up if the
+  /// reader accepts no output for half a second (kReaderPatience).
   void finish_output();
 
   /// Returns the signal that stopped the run, 0 for none.
@@ -89,7 +92,7 @@ class Supervisor {
   void reap(std::vector<Ending>& endings);
   void stop_others(int first_signal, double grace_seconds);
   void enforce_grace();
-  // Reads a rank's output. With `all` it reads even if the queue is full.
+  // Reads a rank's output. With `all`, reads even if the queue is full.
   static void forward(Stream& stream, bool all);
 
   double grace_seconds_;
@@ -97,10 +100,10 @@ class Supervisor {
   int signal_fd_;
   OutputQueue output_;
   OutputQueue errors_;
-  // A reader accepted output in the last round.
+  // A reader accepted output in the last call of serve().
   bool read_from_us_ = false;
   std::vector<Child> children_;
-  // Processes that other code of this program started before.
+  // Child processes that existed before this object.
   std::set<pid_t> others_;
   std::function<bool(bool failed)> ask_ = [](bool) { return false; };
   int stop_signal_ = 0;
