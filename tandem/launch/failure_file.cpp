@@ -21,7 +21,8 @@ bool is_rank_of_launcher() {
   return !get_env("TANDEM_STORE").value_or("").empty();
 }
 
-// A line is "RANK CODE KIND MESSAGE"; KIND is 'c' for a consequence, else 'r'.
+// Returns a line "RANK CODE KIND MESSAGE". KIND is 'c' for a consequence, otherwise
+// 'r'.
 std::string to_line(const std::exception& error) {
   const int rank = parse_number<int>(get_env("RANK").value_or("")).value_or(0);
   const bool consequence = dynamic_cast<const CommError*>(&error) != nullptr;
@@ -29,7 +30,8 @@ std::string to_line(const std::exception& error) {
          (consequence ? " c " : " r ") + first_line(error) + "\n";
 }
 
-// Each program that a rank starts can write lines, so code 0 is not believed.
+// Parses a line. Any program that a rank starts can write lines, so unknown exit codes,
+// and code 0, are replaced.
 std::optional<FailureReport> from_line(const std::string& line) {
   FailureReport report;
   std::istringstream text(line);
@@ -50,7 +52,7 @@ bool append_report(const std::exception& error) {
     return false;
   }
   const std::string line = to_line(error);
-  // One write, so that lines of several processes do not mix.
+  // Uses one write, so that lines of several processes do not mix.
   const bool written = write(fd, line.data(), line.size()) > 0;
   close(fd);
   return written;

@@ -23,17 +23,17 @@ namespace tandem {
 
 namespace {
 
-// Names the server's end of the socket.
+// Variable with the descriptor of the server's end of the socket.
 constexpr const char* kSocketVariable = "TANDEM_FORK_SERVER";
-// A request is "NAME=value\0" for each variable, with the write ends of the rank's
-// pipes if it has pipes.
+// Largest request for a rank: "NAME=value\0" for each variable. The message also passes
+// the write ends of the rank's pipes, if it has pipes.
 constexpr size_t kRequestBytes = 1 << 16;
 constexpr int kServerPollMs = 100;
 
 using Streams = std::array<int, 2>;
 constexpr Streams kNoStreams = {-1, -1};
 
-// Process of a new rank, or the errno of a failed fork.
+// Answer to a request: the process of the new rank, or the errno of a failed fork.
 struct Answer {
   pid_t pid;
   int reason;
@@ -63,11 +63,11 @@ void send_request(int socket, const Variables& variables, const Streams& streams
     control.header.cmsg_len = CMSG_LEN(sizeof(Streams));
     std::memcpy(CMSG_DATA(&control.header), streams.data(), sizeof(Streams));
   }
-  // If the server has ended, receive_pid() gets no answer.
+  // If the server has ended, receive_pid() reports it.
   sendmsg(socket, &message, MSG_NOSIGNAL);
 }
 
-// Returns false after the last request.
+// Receives the variables and pipes of a rank. Returns false after the last request.
 bool receive_request(int socket, std::string& text, Streams& streams) {
   text.resize(kRequestBytes);
   iovec part{text.data(), text.size()};
@@ -115,7 +115,7 @@ void redirect_output(const Streams& streams) {
   }
 }
 
-// `server_lives`: the read end of a pipe whose write end only the server has.
+// `server_lives`: read end of a pipe whose write end only the server has.
 void wait_until_server_ended(int server_lives, pid_t server) {
   char nothing = 0;
   while (read(server_lives, &nothing, 1) < 0 && errno == EINTR) {
@@ -127,7 +127,8 @@ void wait_until_server_ended(int server_lives, pid_t server) {
   }
 }
 
-// The kernel kills this process when the launcher ends.
+// Makes the kernel kill this process when the launcher ends. Exits if it has already
+// ended.
 void die_with(pid_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) {
@@ -152,7 +153,8 @@ Error ended_early(const std::string& program, const ExitStatus& status) {
       "[launch] '" + program + "' " + status.describe() + " before it was loaded");
 }
 
-// Loading may take long, so a signal ends the wait.
+// Returns the answer of the server. Throws if a signal arrives while the server loads
+// its libraries, which may take long.
 pid_t receive_pid(int socket, Process& server, const std::string& program) {
   pollfd entry{socket, POLLIN, 0};
   while (poll(&entry, 1, kServerPollMs) <= 0) {
@@ -173,7 +175,7 @@ pid_t receive_pid(int socket, Process& server, const std::string& program) {
   return answer.pid;
 }
 
-// Pipes of a rank. Closes the ends that process() does not pass on.
+// Pipes of a rank. Closes the ends that process() has not moved into a Process.
 struct RankPipes {
   Pipe output;
   Pipe error;
@@ -199,7 +201,7 @@ struct RankPipes {
   }
 };
 
-// The program inherits the end `servers`.
+// Sockets of the launcher (`ours`) and of the fork server, which inherits `servers`.
 struct SocketPair {
   int ours = -1;
   int servers = -1;
@@ -230,8 +232,8 @@ struct SocketPair {
 
 std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks) {
   const std::string program = ranks.at(0).command.at(0);
-  // Destroyed after the server, which is the ranks' parent until it ends and does not
-  // reap them.
+  // Must be destroyed after the server. The server is the ranks' parent until it ends,
+  // and does not reap them.
   std::vector<Process> processes;
   SocketPair sockets;
   ProcessOptions options = ranks[0];
@@ -273,8 +275,8 @@ void serve_as_fork_server() {
       redirect_output(streams);
       const auto name = "tandem-rank-" + get_env("RANK").value_or("");
       prctl(PR_SET_NAME, name.c_str());
-      // The rank must survive the server, so it asks to die with its parent only when
-      // the launcher has become its parent.
+      // The rank must survive the server, so it calls die_with() only after the
+      // launcher has become its parent.
       wait_until_server_ended(lives.read_end, server);
       die_with(launcher);
       return;

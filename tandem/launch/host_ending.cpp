@@ -17,7 +17,7 @@ namespace {
 
 struct RankEnding {
   const Supervisor::Ending* process = nullptr;
-  // Null if the rank left none.
+  // Null if the rank wrote no report.
   const FailureReport* report = nullptr;
   Cause cause = Cause::none;
 };
@@ -40,7 +40,7 @@ bool has_saved(const Supervisor::Ending& process, const FailureReport* report) {
   return (report != nullptr ? report->code : process.status.code) == kExitStopped;
 }
 
-// A rank's own error counts even if the launcher stopped the rank while it exited.
+// A rank's error counts even if the launcher stopped the rank while it exited.
 Cause cause_of(
     const Supervisor::Ending& process, const FailureReport* report, bool host_0_lost) {
   if (process.was_stopped) {
@@ -61,12 +61,14 @@ Cause cause_of(
   if (process.stopped_by_us) {
     return Cause::stopped_by_us;
   }
-  // Most likely the rank misses the ranks of host 0.
+  // If host 0 is lost, the most likely reason is that the rank lost the ranks of host
+  // 0.
   return host_0_lost ? Cause::consequence : Cause::own_error;
 }
 
-// The first reported consequence wins: the second may follow from the exit of
-// the first rank. Reports are in order of time.
+// Returns whether `one` is more likely than `other` to be the cause. If both are
+// consequences, the first report is more likely, because the second may follow from it.
+// Reports are in order of time.
 bool is_likelier(const RankEnding& one, const RankEnding& other) {
   const bool first_consequence = one.cause == Cause::consequence &&
                                  one.report != nullptr && other.report != nullptr &&
@@ -88,7 +90,8 @@ RankEnding likeliest_cause(
   return worst;
 }
 
-// An error that the ranks agreed on is not one rank's failure.
+// Returns whether all ranks report the same error, which is then not the failure of a
+// single rank.
 bool all_report(
     const std::string& message, const std::vector<Supervisor::Ending>& endings,
     const std::vector<FailureReport>& reports) {
@@ -98,7 +101,7 @@ bool all_report(
   });
 }
 
-// For a rank without a report.
+// Describes the end of a rank that wrote no report.
 std::string describe(
     const Supervisor::Ending& ending, const std::string& who, bool memory_ran_out) {
   if (ending.was_stopped) {

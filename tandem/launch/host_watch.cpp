@@ -14,7 +14,7 @@ namespace tandem {
 namespace {
 
 constexpr Milliseconds kBetweenLooks{200};
-// Shorter, because at the end of a run the user waits for the result.
+// The interval is shorter at the end of a run, because the user waits for the result.
 constexpr Milliseconds kBetweenLastLooks{20};
 constexpr Milliseconds kHurried{2'000};
 // Time for the other hosts to read the verdict.
@@ -73,7 +73,7 @@ std::string HostWatch::host(int node, const std::string& where) const {
       "host {} {} with {}", node, where, ranks_text(node, options_.nproc));
 }
 
-// Both hosts report the same line.
+// Returns the error that host 0 and the unreachable host both report.
 std::string HostWatch::unreachable(int node, const std::string& name) const {
   return fmt::format(
       "[launch] {} and {} have had no contact for {} s; check the network between "
@@ -84,8 +84,8 @@ std::string HostWatch::unreachable(int node, const std::string& name) const {
 
 // --- on host 0 ---
 
-// Returns a line about the first host that left without reporting its end, or that has
-// not answered for the timeout; "" if there is none.
+// Returns an error about the first host that disconnected without reporting its end, or
+// that has not answered for the timeout; "" if there is none.
 std::string HostWatch::find_lost() const {
   for (const auto& launcher : server_->launchers()) {
     const int node = launcher.greeting.number;
@@ -149,7 +149,8 @@ bool HostWatch::must_end(bool failed) {
   return server_->get(kOver).has_value();
 }
 
-// Returns nullopt while the ranks of a reachable host are running.
+// Returns the most likely cause among the endings of all hosts; nullopt while the ranks
+// of a reachable host are running.
 std::optional<HostEnding> HostWatch::choose(const HostEnding& mine) {
   const int first = parse_number<int>(server_->get(kOver).value_or("0")).value_or(0);
   HostEnding verdict = mine;
@@ -175,7 +176,8 @@ std::optional<HostEnding> HostWatch::choose(const HostEnding& mine) {
   return verdict;
 }
 
-// Returns when the other hosts have read the verdict and left, or after kGoodbye.
+// Publishes the verdict. Returns when the other hosts have read it and disconnected, or
+// after kGoodbye.
 void HostWatch::give_verdict(const HostEnding& verdict) {
   server_->set(kVerdict, to_text(verdict));
   const auto until = Clock::now() + kGoodbye;
@@ -228,7 +230,7 @@ void HostWatch::talk() {
     if (client_ != nullptr) {
       client_->answer_within(options_.timeout);
       follow();
-      // Host 0 waits until all have read the verdict.
+      // Host 0 waits for this hang-up, as a sign that this host has read the verdict.
       client_->hang_up();
     }
   } catch (const ConfigError& error) {
@@ -251,7 +253,7 @@ void HostWatch::repeat_missing_hosts() {
   if (all_have_come_ || !client_->has({kMissing})) {
     return;
   }
-  // Any process of the run can write this line.
+  // Any process of the run can write this line, so it is shortened and made printable.
   const auto line = printable(client_->get(kMissing, {}).substr(0, kMostBytes));
   all_have_come_ = line.empty();
   if (!line.empty() && line != std::exchange(missing_, line)) {
@@ -259,7 +261,8 @@ void HostWatch::repeat_missing_hosts() {
   }
 }
 
-// Reports this host's news to host 0 and gets host 0's news. The caller holds no lock.
+// Reports this host's news to host 0, and returns the news of host 0. The caller must
+// not hold the lock.
 HostWatch::News HostWatch::exchange_news(bool failed, const HostEnding* mine) {
   if (failed && !std::exchange(reported_failure_, true)) {
     client_->compare_set(kOver, "", std::to_string(options_.node));

@@ -27,8 +27,9 @@ namespace tandem {
 
 namespace {
 
-// A rank needs two pipes, a connection to the store, and another pipe while it starts.
-// kOurs are the launcher's own files.
+// Throws ConfigError if the limit of open files is too low. A rank needs two pipes, a
+// connection to the store, and another pipe while it starts. kOurs is the number of
+// other files of the launcher.
 void check_open_files(const LaunchOptions& options) {
   constexpr int64_t kOurs = 20;
   constexpr int64_t kPerRank = 4;
@@ -87,7 +88,8 @@ void check(const LaunchOptions& options) {
       "a fork server gives all ranks one command");
 }
 
-// Returns a port that was free a moment ago, for programs that open their own store.
+// Returns a free port for programs that open their own store. Another process may take
+// the port first.
 int free_port(const std::string& host) {
   const auto listener = listen_at("tcp:" + host + ":0", {}, ListenOn::all);
   return std::stoi(listener.address.substr(listener.address.rfind(':') + 1));
@@ -111,8 +113,9 @@ ListenOn listen_on(const LaunchOptions& options) {
   return options.listen_all ? ListenOn::all : ListenOn::host;
 }
 
-// Waits before the supervisor blocks signals, because it may take long: host 0 waits
-// until its name resolves, other hosts until they reach the launcher of host 0.
+// Host 0 waits until its name resolves. Other hosts wait until they reach the launcher
+// of host 0, and return the connection. Called before the supervisor blocks signals,
+// because the wait may be long.
 std::unique_ptr<StoreClient> wait_for_first_node(
     const LaunchOptions& options, const std::string& token) {
   const Milliseconds timeout = timeout_of(options);
@@ -129,9 +132,9 @@ std::unique_ptr<StoreClient> wait_for_first_node(
   return nullptr;
 }
 
-// The store at which the ranks of this run meet, on this host or on host 0.
+// The store at which the ranks of this run meet. The server is on host 0.
 struct Rendezvous {
-  // Contains the server's socket, so it outlives the server.
+  // The directory contains the server's socket, so it must outlive the server.
   std::unique_ptr<MeetingDirectory> directory;
   std::unique_ptr<StoreServer> server;
   std::unique_ptr<StoreClient> client;
@@ -261,11 +264,12 @@ Variables rank_variables(int nproc, int64_t threads) {
   const Variables defaults = {
       {"OMP_NUM_THREADS", share},
       {"OPENBLAS_NUM_THREADS", get_env("OMP_NUM_THREADS").value_or(share)},
-      // Waiting threads spin for microseconds, not milliseconds. Otherwise a step takes
-      // twice as long as on one thread if another program uses one of their CPUs.
+      // Limits the spinning of waiting OpenMP threads to microseconds; the default is
+      // milliseconds. With the default, a step takes twice as long as on one thread if
+      // another program uses one of the CPUs.
       {get_env("OMP_WAIT_POLICY") ? "OMP_WAIT_POLICY" : "GOMP_SPINCOUNT", "5000"},
       {"GLOG_minloglevel", "2"},
-      // tandem reports errors itself, in one line.
+      // tandem prints errors itself, in one line.
       {"TORCH_CPP_LOG_LEVEL", "FATAL"},
       {"UCX_HANDLE_ERRORS", "none"},
       {"UCX_DEBUG_SIGNO", "0"},
@@ -290,7 +294,7 @@ void launch_ranks(const LaunchOptions& options) {
   }
   const std::string token = file ? file->token() : "";
   auto first_node = wait_for_first_node(options, token);
-  // The launcher, not init, becomes the parent of orphaned grandchildren.
+  // Makes the launcher, instead of init, the parent of orphaned grandchildren.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   Supervisor supervisor(
       options.grace_seconds, options.stop_grace_seconds < 0
@@ -314,7 +318,8 @@ void launch_ranks(const LaunchOptions& options) {
   const auto ending = watch.agree(ending_of_host(endings, failures.read(), when), [&] {
     return supervisor.told_to_stop();
   });
-  // After the verdict, because the launchers of the run wait for it.
+  // Lingers after the verdict, because the other launchers of the run wait for the
+  // verdict.
   if (rendezvous.server && options.nnodes > 1) {
     rendezvous.server->linger_if_refused();
   }

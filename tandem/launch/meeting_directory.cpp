@@ -24,7 +24,8 @@ bool is_own_directory(int fd) {
   return fstat(fd, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
 }
 
-// Keeps a directory without a store, which may belong to a launcher that is starting.
+// Removes the directory of a killed launcher. Keeps a directory without a store, which
+// may belong to a launcher that is starting.
 void remove_if_left(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) {

@@ -56,7 +56,7 @@ void OutputQueue::add(std::string text) {
   }
 }
 
-// Keeps a text that is half written, and the newest text.
+// Drops the oldest texts. Keeps a text that is partly written, and the newest text.
 void OutputQueue::make_room() {
   const size_t first = written_ > 0 ? 1 : 0;
   while (dropping_ && bytes_ > kMostBytes && texts_.size() > first + 1) {
@@ -78,8 +78,8 @@ std::string OutputQueue::note() const {
 bool OutputQueue::write() {
   bool any = false;
   while (!empty()) {
-    // The note enters the queue when the reader accepts a part of it. Until then more
-    // lines may be dropped.
+    // The note is added to the queue only when the reader has accepted a part of it,
+    // because more lines may be dropped until then.
     std::string missing = note();
     const auto& text = missing.empty() ? texts_.front() : missing;
     const ssize_t got =

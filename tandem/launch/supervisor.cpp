@@ -20,15 +20,16 @@ namespace tandem {
 namespace {
 
 constexpr int kPollMs = 100;
-// Reads of 16 KiB from one pipe before the next pipe's turn. Together they read more
-// than a pipe holds.
+// Number of reads of 16 KiB from one pipe before the next pipe's turn. Together, they
+// read more than a pipe holds.
 constexpr int kReadsPerTurn = 64;
 
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD}) {
-    // A signalfd receives a blocked signal even if the signal is ignored.
+    // A signalfd receives a blocked signal even if the signal is ignored, so an ignored
+    // SIGHUP is left out.
     if (number != SIGHUP || !ignores_hangup()) {
       sigaddset(&set, number);
     }
@@ -45,8 +46,8 @@ std::set<pid_t> children_of_this_thread() {
   return children;
 }
 
-// Kills processes that ranks left. They have become children of this process, which is
-// a subreaper.
+// Kills processes that ranks left behind. They have become children of this process,
+// which is a subreaper. `others`: children that are not killed.
 void kill_orphans(const std::set<pid_t>& others) {
   for (int round = 0; round < 100; ++round) {
     bool any = false;
@@ -73,7 +74,8 @@ Supervisor::Supervisor(double grace_seconds, double stop_grace_seconds)
       others_(children_of_this_thread()) {
   sigset_t set = watched_signals();
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  // If the reader of the output is gone, writing fails instead.
+  // If SIGPIPE is blocked, a write fails with EPIPE when the reader of the output has
+  // exited.
   sigaddset(&set, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   TANDEM_CHECK(signal_fd_ >= 0, "no signalfd");
@@ -159,7 +161,7 @@ void Supervisor::read_signals() {
           number == SIGHUP || number == SIGQUIT ? SIGTERM : number,
           stop_grace_seconds_);
       for (auto& child : children_) {
-        // A suspended rank could not save.
+        // A suspended rank must continue before it can save.
         child.process.signal(SIGCONT);
       }
       kill_at_ = impatient ? Clock::now() : kill_at_;
@@ -182,7 +184,8 @@ bool Supervisor::take_endings(std::vector<Ending>& endings) {
       forward(*stream, true);
       stream->to.add(stream->lines.finish());
     }
-    // A SIGKILL of others may be the reason why other ranks ended earlier.
+    // If another process sent SIGKILL to this rank, other ranks may have ended as a
+    // consequence, even if they ended earlier.
     const bool by_us = status->signal == SIGKILL ? killed_ : stopping_;
     endings.push_back(
         {child.rank, child.process.pid(), *status, by_us || child.was_stopped,
@@ -192,8 +195,9 @@ bool Supervisor::take_endings(std::vector<Ending>& endings) {
 }
 
 void Supervisor::reap(std::vector<Ending>& endings) {
-  // Repeated, because a rank that ended as a consequence may be found before the rank
-  // that caused it. That rank would then seem to have been stopped by the supervisor.
+  // Repeats, because a rank that ended as a consequence may be found before the rank
+  // that failed first. Otherwise the supervisor would seem to have stopped the rank
+  // that failed first.
   while (take_endings(endings)) {
   }
   const bool failed = std::any_of(
@@ -201,7 +205,7 @@ void Supervisor::reap(std::vector<Ending>& endings) {
       [](const Ending& ending) { return !ending.status.ok(); });
   if ((ask_(failed) || failed) && !stopping_) {
     for (auto& child : children_) {
-      // A suspended rank ignores every other signal.
+      // A suspended rank handles no signal but SIGKILL and SIGCONT.
       child.was_stopped = !child.ended && is_stopped(child.process.pid());
       if (child.was_stopped) {
         child.process.signal(SIGKILL);
