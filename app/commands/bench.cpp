@@ -62,7 +62,7 @@ void run_under_mpirun(const std::vector<std::string>& command, int nproc) {
     if (const auto reports = file.read(); !reports.empty()) {
       throw_reported(who, reports.front());
     }
-    // mpirun itself failed, so its output has the reason.
+    // If no rank reported a failure, the output of mpirun has the reason.
     throw Error(who + ": " + result.output + result.errors);
   }
 }

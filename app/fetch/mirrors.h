@@ -28,7 +28,7 @@ struct RemoteArchive {
 
 /// A data set that can be downloaded.
 struct RemoteSet {
-  // Same characters as in RemoteFile::name.
+  // Name with the same characters as RemoteFile::name.
   std::string name;
   // URLs of the folders that have the files, at least one. Each begins with http://,
   // https:// or file:// and ends with a slash.

@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kWarmupSteps = 5;
 
-// Updates per measurement on a GPU. If there were only one, launching and waiting would
+// Updates per measurement on a GPU. For a single update, launching and waiting would
 // take most of the time.
 constexpr int64_t kInARowOnDevices = 20;
 

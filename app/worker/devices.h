@@ -9,8 +9,8 @@
 
 namespace tandem::app {
 
-/// Returns the device of a rank according to config.exec.device. If CUDA may be needed,
-/// loads it, so call this function before LibTorch looks for CUDA. Logs why `auto` does
+/// Returns the device of a rank according to config.exec.device. Loads CUDA if the rank
+/// may need it; call this function before LibTorch looks for CUDA. Logs why `auto` does
 /// not use the GPUs of the host. `local_rank`: the rank's number on its host.
 ///
 /// Throws ConfigError for a device that does not exist.

@@ -153,8 +153,8 @@ Error ended_early(const std::string& program, const ExitStatus& status) {
       "[launch] '" + program + "' " + status.describe() + " before it was loaded");
 }
 
-// Returns the answer of the server. Throws if a signal arrives while the server loads
-// its libraries, which may take long.
+// Returns the answer of the server. Loading the server may take long, so throws Error
+// if a stopping signal arrives.
 pid_t receive_pid(int socket, Process& server, const std::string& program) {
   pollfd entry{socket, POLLIN, 0};
   while (poll(&entry, 1, kServerPollMs) <= 0) {

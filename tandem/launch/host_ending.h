@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// Causes why the ranks of a host ended. A larger value is more likely to be the cause
+/// Causes of the end of a host's ranks. A larger value is more likely to be the cause
 /// of the end of the run.
 enum class Cause {
   // All ranks exited with 0.

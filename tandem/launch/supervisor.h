@@ -31,7 +31,7 @@ class Supervisor {
   };
 
   /// `grace_seconds`: time between SIGTERM and SIGKILL after a rank failed.
-  /// `stop_grace_seconds`: the same after a signal stopped the launcher. Blocks the
+  /// `stop_grace_seconds`: this time after a signal stopped the launcher. Blocks the
   /// signals that run() handles; see launch_ranks().
   Supervisor(double grace_seconds, double stop_grace_seconds);
   ~Supervisor();
