@@ -113,7 +113,7 @@ void add_flags(CLI::App& app, PlanFlags& flags) {
       ->check(number(0, 1));
   app.add_option(
       "--buckets", flags.buckets,
-      "instead of the last three flags: bytes@ms,..., as printed by bench step --json");
+      "instead of the last three flags: bytes@ms,..., as plan --json prints them");
   add_strategy_flags(app, flags.config.strategy);
   app.add_option(
          "--bandwidth-gbit", flags.bandwidth_gbit,
