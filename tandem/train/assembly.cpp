@@ -19,7 +19,8 @@ namespace tandem {
 
 namespace {
 
-// "decay_bias_and_norm = false" puts vectors (biases, norms) into this group.
+// Parameter group without weight decay. If decay_bias_and_norm is false, it contains
+// the vectors (biases and norms).
 constexpr int64_t kNoDecayGroup = 1;
 
 ModelOptions model_options(
@@ -56,7 +57,8 @@ std::unique_ptr<Model> model_of(
   auto model =
       own ? std::move(own)
           : make_model(config.model.kind, model_options(config, train, statistics));
-  // A resumed run gets the weights of its checkpoint, and the file may be gone.
+  // A resumed run gets the weights of its checkpoint, and the file of config.model.init
+  // may no longer exist.
   if (!config.model.init.empty() && !goes_on(config)) {
     auto state = model->parameters();
     const auto buffers = model->buffers();
@@ -94,7 +96,8 @@ OptimizerState settle_optimizer_state(
                                               : OptimizerState::replicated;
 }
 
-// With stacked statistics each forward pass waits for those of all other ranks.
+// Throws ConfigError if the ranks do not make the same steps: with stacked statistics,
+// each forward pass waits for the statistics of all other ranks.
 void check_all_ranks_step_together(
     const Strategy& strategy, const Communicator& comm, const std::string& name) {
   if (strategy.consistency() != Consistency::replicated ||
@@ -131,12 +134,12 @@ void check_placement(
   }
 }
 
-// The outputs of a function model are known only after a forward pass, so its executor
-// compares them.
+// Compares the number of the model's outputs with the number of classes. In a function
+// model, the number is known only after a forward pass, so the executor compares it.
 void compare_outputs(
     const RunConfig& config, const Dataset& train, const Model& model,
     StageOptions& stage) {
-  // With these losses, outputs need not be classes.
+  // These losses do not need one output per class.
   if (stage.loss.own || stage.loss.kind == LossKind::mse) {
     return;
   }
@@ -148,7 +151,7 @@ void compare_outputs(
   check_num_outputs(num_outputs(*model.layers(), input), train.num_classes);
 }
 
-// Reduces `model` to the stage of this rank.
+// Reduces `model` to the stage of this rank. Returns the options of the stage.
 StageOptions stage_of(
     const RunConfig& config, const Dataset& train, const Communicator& comm,
     Model& model, LossFunction loss) {

@@ -28,44 +28,46 @@ struct Assembly {
   // Names of the whole model's parameters, in order of registration.
   std::vector<std::string> parameter_names;
   std::unique_ptr<ModelArenas> arenas;
-  // Empty arenas for the optimizer of a rank whose parameters are updated elsewhere;
-  // else null.
+  // Empty arenas for the optimizer if another rank updates this rank's parameters
+  // (updates_elsewhere()); otherwise null.
   std::unique_ptr<ModelArenas> no_arenas;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<StageExecutor> executor;
-  // Why "auto" did not choose a faster executor; "" if it did.
+  // Reason why executor "auto" did not choose a faster executor; "" if there is none.
   std::string executor_passed_over;
   std::unique_ptr<Strategy> strategy;
-  // `automatic` if the strategy has no such choice.
+  // Choice that the strategy uses for the optimizer state; `automatic` if the strategy
+  // has no such choice.
   OptimizerState optimizer_state = OptimizerState::automatic;
 };
 
 /// Makes the parts of a rank's run from a config. Collective.
 ///
-/// `model`: the program's own model (config.model.kind is then "custom"), or null for
-/// the config's. Both start from the weights of config.model.init, if it is set.
-/// `loss`: the program's own loss, or empty for the config's. `placement`: the rank's
-/// device.
+/// `model` is the program's own model (config.model.kind is then "custom"); null
+/// selects the config's model. In both cases, the weights of config.model.init are
+/// loaded if it is set. `loss` is the program's own loss; an empty function selects the
+/// config's loss. `placement` is the rank's device.
 ///
-/// Throws ConfigError for parts that do not fit together. Throws for config.model.init
-/// as load_weights() does.
+/// Throws ConfigError if the parts do not fit together. Throws as load_weights() does
+/// if the weights of config.model.init cannot be loaded.
 [[nodiscard]] Assembly assemble(
     const RunConfig& config, const Dataset& train, Communicator& comm,
     std::unique_ptr<Model> model = nullptr, LossFunction loss = {},
     const Placement& placement = {});
 
-/// Returns the loss of a config's run.
+/// Returns the loss that a config selects. Replaces `automatic` with the default of the
+/// config's model.
 [[nodiscard]] Loss loss_of(const RunConfig& config);
 
 /// Returns the loader options that turn images into inputs of the config's model.
 [[nodiscard]] LoaderOptions loader_options(const RunConfig& config);
 
-/// Returns the facts about a model that its checkpoint stores.
+/// Returns the facts about a model and its data that a checkpoint stores.
 [[nodiscard]] std::map<std::string, std::string> describe_model(
     const RunConfig& config, const Dataset& dataset);
 
-/// Returns a config that agrees with a checkpoint's facts, for `eval`. Throws DataError
-/// if a fact is missing.
+/// Returns a config for the evaluation of a checkpoint, from the facts that the
+/// checkpoint stores (describe_model()). Throws DataError if a fact is missing.
 [[nodiscard]] RunConfig config_from(
     const std::map<std::string, std::string>& description);
 

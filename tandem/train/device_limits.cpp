@@ -23,9 +23,9 @@ std::string size_text(int64_t bytes) {
                           : fmt::format("{:.2f} GiB", mebibytes / 1024);
 }
 
-// Returns "2.00 GiB was requested and ", or "" if the text has no size, as for cuBLAS's
-// own memory. In LibTorch 1.13 " (GPU 0; ..." follows the size, later ". GPU 0 has
-// ...".
+// Returns text such as "2.00 GiB was requested and "; "" if the message has no size, as
+// for the memory of cuBLAS. In LibTorch 1.13, " (GPU 0; ..." follows the size; in later
+// versions, ". GPU 0 has ..." follows.
 std::string wanted(const std::string& text) {
   const size_t at = text.find(kTriedToAllocate);
   if (at == std::string::npos) {
@@ -48,7 +48,7 @@ std::string device_obstacle(const RunConfig& config) {
 }
 
 std::string precision_obstacle(Precision precision, const std::string& capability) {
-  // Ampere is the first architecture with tensor cores for both.
+  // Ampere, the first architecture whose tensor cores support tf32 and bf16.
   constexpr int kLeastMajor = 8;
   const bool needs_it = precision == Precision::tf32 || precision == Precision::bf16;
   if (!needs_it || std::atoi(capability.c_str()) >= kLeastMajor) {

@@ -11,28 +11,29 @@
 
 namespace tandem {
 
-/// Returns the reason why a run cannot use devices other than main memory, "" if it
-/// can.
+/// Returns the reason why a run cannot use a device other than the CPU; "" if it can.
 std::string device_obstacle(const RunConfig& config);
 
-/// Returns the reason why a GPU of a compute capability, such as "7.5", cannot compute
-/// in `precision`, and what to change; "" if it can.
+/// Returns why a GPU of compute capability `capability`, such as "7.5", cannot compute
+/// in `precision`, and the setting to change; "" if the GPU can.
 std::string precision_obstacle(Precision precision, const std::string& capability);
 
-/// Returns whether an error of LibTorch says that a device has too little memory. For
-/// main memory see base/error.h.
+/// Returns whether an error of LibTorch reports that a device is out of memory. For
+/// main memory see first_line() in base/error.h.
 bool is_out_of_device_memory(const c10::Error& error);
 
-/// Returns such an error as one line: the memory requested, the memory free on the
-/// device, and `advice`, what to change.
+/// Returns a LibTorch error about device memory as an error of one line: the memory
+/// requested, the memory free on the device, and `advice`, which names the setting to
+/// change.
 Error out_of_device_memory(
     const c10::Error& error, const Placement& placement, const std::string& advice);
 
-/// Returns the advice to halve the batch size that `flag` sets.
+/// Returns the advice to halve the batch size that `flag` sets or, if the size is 1, to
+/// choose a smaller model or the CPU.
 std::string smaller_batches(const std::string& flag, int64_t batch_size);
 
-/// Calls `run` and returns its result. If the device has too little memory, throws
-/// out_of_device_memory().
+/// Calls `run` and returns its result. If the device is out of memory, throws the error
+/// that out_of_device_memory() returns.
 template <typename Run>
 auto within_device_memory(
     const Placement& placement, const std::string& advice, const Run& run) {

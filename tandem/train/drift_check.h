@@ -8,9 +8,10 @@
 
 namespace tandem {
 
-/// Compares the parameters of replicas. Replicas that differ would silently train
-/// another model. If they differ, throws Error or copies rank 0's parameters, as
-/// `check` says. `step`: completed steps of the run, for the message. Collective.
+/// Checks that all replicas of the model have equal parameters. If they differ, throws
+/// Error or copies the first replica's parameters to the others, as `check` selects;
+/// without this check, the ranks would silently train different models. `step` is the
+/// number of completed steps, for the message. Collective.
 void check_drift(
     const Assembly& parts, Communicator& comm, DriftCheck check, int64_t step);
 

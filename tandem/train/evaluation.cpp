@@ -31,7 +31,8 @@ void check_is_checkpoint(const std::string& path) {
   }
 }
 
-// A model accepts images of one shape, which its checkpoint stores.
+// Throws ConfigError if the images do not have the one shape that a model accepts,
+// which its checkpoint stores.
 void check_images(
     const std::map<std::string, std::string>& description, const Dataset& data) {
   std::vector<std::string> sizes;
@@ -52,15 +53,15 @@ void check_images(
   }
 }
 
-// Lets all ranks stop after the same batch, because the stages of a pipeline evaluate
-// each batch together. The ranks agree about twice a second; rank 0 chooses the number
-// of batches until the next agreement.
+// Stops the evaluation on all ranks after the same batch, because the stages of a
+// pipeline evaluate each batch together. The ranks agree about twice a second. Rank 0
+// chooses the number of batches until the next agreement.
 class StopWatch {
  public:
   StopWatch(Communicator& comm, const std::function<bool()>& stop)
       : comm_(comm), stop_(stop) {}
 
-  // Collective.
+  // Returns whether the evaluation stops after `batches` batches. Collective.
   bool stops_after(int64_t batches) {
     if (batches < next_) {
       return false;
@@ -162,7 +163,7 @@ TestReport evaluate_checkpoint(
   }
   Dataset test = options.dataset ? first_samples(*options.dataset, options.limit)
                                  : load_dataset(config.data.source, options.limit).test;
-  // The samples may lack a class of the model.
+  // The samples may not include every class of the model.
   if (const auto found = description.find("num_classes"); found != description.end()) {
     test.num_classes = parse_number<int64_t>(found->second).value_or(test.num_classes);
   }

@@ -14,8 +14,8 @@
 
 namespace tandem {
 
-/// Returns a run's first line: model, data, ranks, and the choices of `auto`.
-/// Collective.
+/// Returns the first line that a run prints: model, data, ranks, and the values chosen
+/// for `auto`. Collective.
 std::string describe_run(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
     Communicator& comm);
@@ -23,19 +23,20 @@ std::string describe_run(
 /// Returns a line about the steps that were skipped because gradients overflowed.
 std::string describe_scaling(const Summary& summary);
 
-/// Returns a line that says why a run makes no step. `ended_by`: RunEnd::reason().
+/// Returns a line that explains why a run makes no steps. `ended_by` is the result of
+/// RunEnd::reason().
 std::string nothing_to_train(
     const Position& position, const TrainingOptions& options,
     const std::string& ended_by);
 
-/// Returns a line that says why a run ended before its last epoch.
+/// Returns a line that explains why a run ended before its last epoch.
 std::string describe_end(const Summary& summary, const TrainingOptions& options);
 
-/// Returns the error of a run whose loss is not finite. `checkpoint`: the last good
-/// checkpoint, "" if there is none.
+/// Returns the error for a loss that is not finite. `checkpoint` is the path of the
+/// last good checkpoint; "" if there is none.
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint);
 
-/// Throws StoppedError if the run has saved, else Error.
+/// Throws StoppedError if the run saves checkpoints, otherwise Error.
 [[noreturn]] void throw_stopped_by_signal(
     const Decision& decision, int64_t step, const OutputOptions& output);
 

@@ -36,8 +36,8 @@ void RunCheckpoints::make_directory() {
   }
 }
 
-// A new run must not use the directory of an old run: its checkpoints have lower steps,
-// so they would be deleted first.
+// A new run must not use the directory of an earlier run. The new run's checkpoints
+// have lower steps, so they would be deleted first.
 void RunCheckpoints::lock() {
   const std::string& out = config_.output.out;
   lock_ = std::make_unique<RunLock>(out);
@@ -60,8 +60,8 @@ std::string RunCheckpoints::newest() {
       looks ? newest_checkpoint(out + "/checkpoints") : "", 0, "newest checkpoint");
 }
 
-// The texts are the same in all checkpoints, and making them can take longer than
-// copying a small state.
+// Returns the content of a checkpoint. The texts are made only once, because they are
+// the same in all checkpoints and can take longer than a copy of a small state.
 CheckpointContent RunCheckpoints::content(
     TrainingState state, const Position& position) {
   if (texts_.config.empty()) {
@@ -75,7 +75,7 @@ CheckpointContent RunCheckpoints::content(
   return content;
 }
 
-// Rank 0 chooses, so that all ranks resume from the same checkpoint.
+// Rank 0 chooses the checkpoint, so that all ranks resume from the same one.
 std::string RunCheckpoints::checkpoint_to_resume() const {
   std::string path = config_.output.resume;
   if (path == "auto" && comm_.rank() == 0) {
@@ -117,7 +117,9 @@ bool RunCheckpoints::resume(Position& position, BestTest& best) {
   });
   position = loaded.position;
   best = loaded.best;
-  // With another number of ranks, shares have other samples.
+  // Ranks read one sample of each share in turn, so the position is a multiple of the
+  // number of shares. If the number of ranks has changed, the next smaller multiple is
+  // used.
   position.samples_in_epoch -= position.samples_in_epoch % train_.num_shares;
   resumed_from_ = path;
   rank_hashes_ = std::move(loaded.rank_hashes);

@@ -21,47 +21,52 @@ namespace tandem {
 /// noted otherwise. The arguments of the constructor must outlive the object.
 ///
 /// Checkpoints are written while training continues, one at a time (CheckpointWriter).
-/// If one fails, the next call of save(), poll() or finish() throws DataError on rank
-/// 0. With on_save_error = warn it is a warning, and only finish() throws, for the last
-/// checkpoint. Values that are not finite throw in any case.
+/// If a save fails, the next call of save(), look() or finish() throws DataError on
+/// rank 0. With on_save_error = warn, save() and look() warn instead, and finish()
+/// throws only if the last save failed. A save of values that are not finite throws in
+/// any case.
 class RunCheckpoints {
  public:
   RunCheckpoints(
       const RunConfig& config, const Dataset& train, const DataParts& data,
       Communicator& comm, Assembly& parts);
 
-  /// Returns the directory of the run, on rank 0, and locks it against other runs
-  /// (RunLock). Returns "" on other ranks and if nothing is written. Creates nothing:
-  /// if the directory does not exist, make_directory() locks it. Throws ConfigError if
-  /// another run writes there, if it has checkpoints of an earlier run that this run
-  /// does not continue, or if it belongs to another user.
+  /// On rank 0, returns the directory of the run and locks it against other runs
+  /// (RunLock). Returns "" on other ranks, or if config.output.out is empty. Does not
+  /// create the directory: if it does not exist, make_directory() creates and locks it.
+  /// Throws ConfigError if another run writes to the directory, if it has checkpoints
+  /// of an earlier run that this run does not continue, or if it belongs to another
+  /// user.
   std::string directory();
 
-  /// Creates the directory. Throws as directory(), and DataError.
+  /// Creates and locks the directory, unless directory() has locked it. Throws
+  /// DataError if the directory cannot be created; otherwise throws as directory()
+  /// does.
   void make_directory();
 
-  /// Returns the newest checkpoint of the run, "" if there is none; the same on all
-  /// ranks. Waits for a save in progress and ignores its failure.
+  /// Returns the path of the run's newest checkpoint, the same on all ranks; "" if
+  /// there is none. Waits for a save in progress and ignores its failure.
   std::string newest();
 
-  /// Loads the checkpoint that config.output.resume names ("auto": the newest complete
-  /// one) and sets `position` and `best`. Returns false if the run starts new. Throws
-  /// as load_checkpoint(). Throws ConfigError if the checkpoint has other data, or
-  /// other values of settings that a run keeps.
+  /// Loads the checkpoint that config.output.resume names ("auto" is the newest
+  /// complete checkpoint) and sets `position` and `best`. Returns false if the run
+  /// starts from the beginning. Throws as load_checkpoint() does. Throws ConfigError if
+  /// the checkpoint was trained on other data, or with other values of settings that a
+  /// run keeps (check_kept_settings()).
   bool resume(Position& position, BestTest& best);
 
   /// Loads the state that only this rank has into the tensors of `own`. Call it after
-  /// resume() and Strategy::start(). Warns if the checkpoint has no state for these
-  /// ranks.
+  /// resume() and Strategy::start(). Warns if the checkpoint has no such state for this
+  /// strategy and number of ranks. Does nothing if the run was not resumed.
   void resume_own(const std::vector<NamedTensor>& own) const;
 
   /// Allocates the memory for copies of the run's state before the first save. Not
   /// collective.
   void prepare();
 
-  /// Begins to write a checkpoint into `directory` (on rank 0). Waits for the previous
-  /// save. `state`: from Strategy::collect_state(). `own`: state that only this rank
-  /// has. `told`: whether take_complete() returns the checkpoint.
+  /// Waits for the previous save, then starts to write a checkpoint into `directory` on
+  /// rank 0. `state` is the result of Strategy::collect_state(). `own` is the state
+  /// that only this rank has. `told`: whether take_complete() returns the checkpoint.
   void save(
       const std::string& directory, const Position& position, const BestTest& best,
       TrainingState state, const std::vector<NamedTensor>& own, bool told);
@@ -72,8 +77,8 @@ class RunCheckpoints {
   /// Waits for the save in progress. Not collective.
   void finish();
 
-  /// Returns the paths of checkpoints that were completed since the last call, on rank
-  /// 0.
+  /// On rank 0, returns the paths of the checkpoints that have been completed since the
+  /// last call. Not collective.
   std::vector<std::string> take_complete();
 
  private:
@@ -91,19 +96,19 @@ class RunCheckpoints {
   const DataParts& data_;
   Communicator& comm_;
   Assembly& parts_;
-  // The next members are used on rank 0, which alone writes. The lock is held until the
-  // last save has ended, so it is declared before the writer.
+  // Only rank 0 writes checkpoints. `lock_` is declared before `writer_`, so that the
+  // directory stays locked until the last save has ended.
   std::unique_ptr<RunLock> lock_;
   CheckpointWriter writer_;
   // Error of the last save; null if it succeeded.
   std::exception_ptr failed_;
   bool told_ = false;
   std::vector<std::string> complete_;
-  // Texts that are the same in all checkpoints.
+  // Description, config and data hashes, which are the same in all checkpoints.
   CheckpointContent texts_;
-  // The checkpoint from which the run resumed, "" for none.
+  // Path of the checkpoint from which the run resumed; "" if it did not resume.
   std::string resumed_from_;
-  // Hashes of that checkpoint's rank files, by file name.
+  // Hashes of the rank files in `resumed_from_`, by file name.
   std::map<std::string, std::string> rank_hashes_;
 };
 

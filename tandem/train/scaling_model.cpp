@@ -53,8 +53,9 @@ ScalingPoint predict_step(const ScalingInputs& inputs, int nodes) {
   const double messages = 2 * (n - 1);
   double comm_ms = 0;
   double end_ms = 0;
-  // From the last bucket to the first: if bucket k starts when it is complete and the
-  // later buckets follow without a pause, all end this long after backward.
+  // Iterates from the last bucket to the first. If bucket k is sent as soon as it is
+  // complete and the later buckets follow without a pause, communication ends this long
+  // after backward. `end_ms` is the largest of these times.
   for (auto bucket = inputs.buckets.rbegin(); bucket != inputs.buckets.rend();
        ++bucket) {
     comm_ms += messages == 0 ? 0

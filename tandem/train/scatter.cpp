@@ -54,7 +54,7 @@ DataHashes hashes_to_all(const Dataset& whole, Communicator& comm) {
       comm.broadcast_text(mine.labels, 0, "data")};
 }
 
-// Returns sizes and names on all ranks, without samples.
+// Returns the sizes and names of the data on all ranks, without samples.
 DatasetSplits describe_to_all(const DatasetSplits& whole, Communicator& comm) {
   auto facts = at::empty({kNumFacts}, at::kLong);
   auto* fact = facts.data_ptr<int64_t>();
@@ -84,7 +84,8 @@ DatasetSplits describe_to_all(const DatasetSplits& whole, Communicator& comm) {
   return splits;
 }
 
-// Returns the `width` bytes of each of `count` samples, in the order of `samples`.
+// Returns the bytes of the `count` samples with the indices `samples`, `width` bytes
+// per sample.
 at::Tensor in_order(
     const Bytes& from, const int64_t* samples, int64_t count, int64_t width) {
   auto bytes = bytes_of(count * width);
@@ -111,7 +112,7 @@ Bytes share_of(
 Bytes copy_to_all(const Bytes& whole, int64_t bytes, Communicator& comm) {
   const auto copy = bytes_of(bytes);
   if (comm.rank() == 0) {
-    // With a limit the vector is longer than `bytes`.
+    // If the data are limited, `whole` is longer than `bytes`.
     std::memcpy(copy.data_ptr(), whole.data(), static_cast<size_t>(bytes));
   }
   comm.broadcast(copy, 0, "data")->wait();

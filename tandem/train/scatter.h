@@ -13,10 +13,10 @@ namespace tandem {
 /// share. Samples that do not divide evenly are left out. Every rank gets all test
 /// samples.
 ///
-/// Only rank 0 calls `load`. If it throws, rank 0 throws its error and the other ranks
-/// throw CommError. The split depends only on `seed` and the number of ranks. In a
-/// group of one rank the data are not changed. Collective. Throws DataError if there
-/// are fewer samples than ranks.
+/// Only rank 0 calls `load`. If `load` throws, rank 0 rethrows its error and the other
+/// ranks throw CommError. The split depends only on `seed` and the number of ranks. A
+/// single rank gets the data unchanged. Collective. Throws DataError if there are fewer
+/// samples than ranks.
 DatasetSplits scatter_dataset(
     const std::function<DatasetSplits()>& load, uint64_t seed, Communicator& comm);
 

@@ -113,7 +113,7 @@ std::optional<double> total_device_memory(
   mine.data_ptr<int64_t>()[0] = device.index();
   mine.data_ptr<int64_t>()[1] = bytes.value_or(-1);
   const auto all = comm.stack(mine, "device memory");
-  // By process and device index.
+  // Peak memory of each device, in bytes, by process and device index.
   std::map<std::pair<int, int64_t>, int64_t> peaks;
   for (int rank = 0; rank < comm.size(); ++rank) {
     const auto* row = all.data_ptr<int64_t>() + 2 * rank;

@@ -10,39 +10,42 @@
 
 namespace tandem {
 
-// Figures of a whole run, from the figures of each rank.
+// Functions that compute figures of a whole run from those of each rank.
 
 /// Returns the number of the whole model's parameters. Collective.
 int64_t count_parameters(const Assembly& parts, Communicator& comm);
 
-/// Returns the SHA-256 of the whole model's parameters, as ModelArenas computes it. It
-/// does not depend on the strategy. Collective.
+/// Returns the SHA-256 of the whole model's parameters, as
+/// ModelArenas::parameters_sha256() computes it. The hash does not depend on the
+/// strategy. Collective.
 std::string parameters_sha256(Assembly& parts, Communicator& comm);
 
-/// Returns this rank's communication in all its groups.
+/// Returns the communication statistics of this rank, summed over all its groups.
 CommStats traffic(const Assembly& parts, const Communicator& comm);
 
-/// Returns the bytes that a reduction moves of this rank's gradients: 2 per value with
-/// a comm_hook.
+/// Returns the number of bytes of this rank's gradients that a step reduces. With a
+/// comm_hook, each value has 2 bytes.
 double gradient_bytes(const RunConfig& config, const Assembly& parts);
 
-/// Returns the bytes that a rank sent, as the mean over the ranks. Collective.
+/// Returns the number of bytes that a rank has sent, as the mean over the ranks.
+/// Collective.
 double mean_bytes(const Assembly& parts, Communicator& comm);
 
-/// Adds the figures of all ranks, and the parts that computed them. Collective.
+/// Adds to `summary` the figures of all ranks, and the backend, executor and optimizer
+/// state of the run. Collective.
 void add_totals(
     Summary& summary, const RunConfig& config, Assembly& parts, Communicator& comm);
 
-/// Returns the largest value of all ranks. Collective.
+/// Returns the largest value of `mine` over all ranks. Collective.
 double largest_over_ranks(double mine, Communicator& comm);
 
-/// Returns the sum over all processes, in MiB. Ranks that are threads are one process.
-/// Collective.
+/// Returns the memory of all processes together, in MiB. Ranks that are threads count
+/// as one process. Collective.
 double total_memory(double mib_of_this_process, RankKind kind, Communicator& comm);
 
-/// Returns the sum of the peaks of all ranks' devices, in MiB, or nullopt if no rank
-/// uses a device. Ranks that are threads may share a device. `bytes`: the peak of this
-/// rank's device, nullopt if the rank computes in main memory. Collective.
+/// Returns the sum of the peak memory of all devices, in MiB, or nullopt if no rank
+/// uses a device. If threads share a device, it counts once. `bytes` is the peak of
+/// this rank's device, nullopt if the rank computes in main memory. Collective.
 std::optional<double> total_device_memory(
     std::optional<int64_t> bytes, at::Device device, RankKind kind, Communicator& comm);
 

@@ -152,7 +152,7 @@ class Trainer {
     return position_.epoch >= num_epochs_ || end_.now();
   }
 
-  // The epoch that has just ended or was interrupted.
+  // Returns whether the epoch that has just ended or was interrupted is evaluated.
   bool is_evaluated() const {
     return is_last_epoch() || (position_.epoch + 1) % config_.output.eval_every == 0;
   }
@@ -169,7 +169,8 @@ class Trainer {
     return config_.output.dry_run ? std::min(steps, kDryRunSteps) : steps;
   }
 
-  // A dry run, and a resumed run without steps left, change no file of the earlier run.
+  // Opens the run directory. If a resumed run is a dry run or has no steps left, it
+  // changes no file of the earlier run.
   void open_directory(const std::string& out, bool resumed) {
     const bool finished =
         is_finished() && !out.empty() && file_exists(out + "/summary.json");
@@ -216,7 +217,7 @@ class Trainer {
 
   void train_epoch() {
     batches_.begin(position_);
-    // Steps before a resume may have had another size.
+    // The steps before a resume may have had another number of samples.
     last_step_ = position_.step_in_epoch + dry(batches_.num_steps());
     const int64_t before = position_.step;
     while (!is_epoch_done() && !end_.now()) {
@@ -229,8 +230,8 @@ class Trainer {
     }
     const bool trained = position_.step > before;
     if (trained && is_evaluated()) {
-      // Saves the training before a long evaluation. A run that resumes from this
-      // checkpoint ends the epoch itself.
+      // Saves before the evaluation, which may be long. A run that resumes from this
+      // checkpoint then ends the epoch.
       check_replicas();
       save(false);
     }
@@ -261,7 +262,7 @@ class Trainer {
         lr_};
   }
 
-  // The schedule's step counts as if the whole run had this world size.
+  // Counts the schedule's steps as if the whole run had this world size.
   double current_lr() const {
     const int64_t step = position_.samples_in_epoch / batches_.samples_per_step();
     return schedule_->lr(
@@ -297,18 +298,19 @@ class Trainer {
   void after_step() {
     const bool last = is_epoch_done();
     const bool line_due = is_line_due(config_.output, position_.step_in_epoch, last);
-    // At the end of an epoch run() saves, after the evaluation.
+    // At the end of an epoch, run() saves after the evaluation.
     const bool save_due = !last && config_.output.checkpoint_every > 0 &&
                           position_.step % config_.output.checkpoint_every == 0;
     const bool stopped_alone = stop_ranks_that_step_alone(last || save_due);
-    // To agree, ranks wait for each other. They agree when they wait in any case, and
-    // otherwise about twice a second.
+    // Ranks wait for each other to agree. They do so whenever they wait for another
+    // reason, and otherwise about twice a second.
     const bool ranks_wait = last || save_due || stopped_alone ||
                             (line_due && parts_.strategy->in_lockstep());
     const bool agreement_due =
         parts_.strategy->ranks_have_met() && agreement_.is_due(position_.step);
     const Decision decision = ranks_wait || agreement_due ? agree() : Decision();
-    // The last step reports too, because sums do not continue in the next epoch.
+    // The last step of an epoch reports too, because the sums do not continue in the
+    // next epoch.
     if ((last || line_due || decision.end) && !stopped_alone) {
       reporter_.report(place(), line_due);
       memory_.sample();
@@ -320,8 +322,8 @@ class Trainer {
     stop_if_told(decision);
   }
 
-  // Decides with the other ranks, and applies what holds for all of them except saving
-  // and stopping. Collective. Throws if a rank's loss is not finite.
+  // Makes a decision with the other ranks and applies it, except for saving and
+  // stopping. Collective. Throws if a rank's loss is not finite.
   Decision agree() {
     const Decision decision = agreement_.decide(position_.step, end_.stop_requested());
     if (decision.bad_rank >= 0) {
@@ -336,9 +338,9 @@ class Trainer {
     return decision;
   }
 
-  // Returns true if ranks that step alone (Strategy::steps_alone()) have to stop; then
-  // all have the same position. With `meeting` every rank comes to this point, and they
-  // wait for each other.
+  // Returns true if ranks that step alone (Strategy::steps_alone()) have to stop. All
+  // ranks then have the same position. If `meeting`, every rank reaches this point, and
+  // the ranks wait for each other.
   bool stop_ranks_that_step_alone(bool meeting) {
     if (!stop_exchange_ ||
         (meeting ? stop_exchange_->meet() : !stop_exchange_->stops())) {
@@ -348,9 +350,10 @@ class Trainer {
     return true;
   }
 
-  // Gives ranks at different steps one position. If each rank has its own parameters,
-  // all continue to the step of the furthest rank, so a resumed run has the same bits.
-  // If they share parameters, the position is rank 0's.
+  // Gives ranks at different steps the same position. If each rank has its own
+  // parameters, all ranks train up to the step of the furthest rank, so that a resumed
+  // run computes the same bits. If ranks share parameters, all ranks get rank 0's
+  // position.
   void come_together() {
     const auto start = std::chrono::steady_clock::now();
     parts_.strategy->leave_steps();
@@ -369,11 +372,11 @@ class Trainer {
     position_ = target;
   }
 
-  // Call it after the run is saved.
+  // Stops the run if `decision` has a stopping rank. Call it after the run is saved.
   void stop_if_told(const Decision& decision) {
     if (decision.stopping_rank >= 0) {
       finish_saving();
-      // If a rank ended earlier, the launcher would stop rank 0 while it writes.
+      // If another rank ended earlier, the launcher would stop rank 0 while it writes.
       comm_.barrier("stop");
       throw_stopped_by_signal(decision, position_.step, config_.output);
     }
@@ -387,7 +390,8 @@ class Trainer {
     }
   }
 
-  // The result may end the run, and then no step follows.
+  // Evaluates the model. If the result ends the run, no step follows, so the strategy
+  // ends the epoch again.
   TestReport evaluate_in_run() {
     const bool was_last = is_last_epoch();
     const auto report = evaluate_now();
@@ -415,7 +419,8 @@ class Trainer {
       stop_if_told(agreement_.decide(position_.step));
     }
     TestReport& report = whole.value();
-    // After the last epoch the model is still that of the last epoch.
+    // After the last epoch, position_.epoch is one too high: the model is still that of
+    // the last epoch.
     report.epoch = std::clamp<int64_t>(
         position_.epoch, 0, std::max<int64_t>(1, config_.training.epochs) - 1);
     report.step = position_.step;
@@ -430,14 +435,15 @@ class Trainer {
     return !config_.output.out.empty() && !config_.output.dry_run;
   }
 
-  // `told`: the program's observer is called for the checkpoint.
+  // `told`: whether the program's observer is called for the checkpoint.
   void save(bool told = true) {
     if (!saves()) {
       return;
     }
     reporter_.clock().pause();
     const auto start = SavePauses::Clock::now();
-    // Before own_state(), because it may store values of this rank there.
+    // Call collect_state() before own_state(): it may store values in this rank's own
+    // state.
     auto state = parts_.strategy->collect_state();
     checkpoints_.save(
         directory_->checkpoints(), position_, end_.patience().best(), std::move(state),
@@ -514,9 +520,9 @@ class Trainer {
   Assembly parts_;
   RunCheckpoints checkpoints_;
   TrainingBatches batches_;
-  // A dry run ends with the epoch in which it begins.
+  // Number of epochs. A dry run ends with the epoch in which it begins.
   int64_t num_epochs_ = 0;
-  // Steps that earlier processes of this run made.
+  // Number of steps that earlier processes of this run made.
   int64_t first_step_ = 0;
   // Step of the newest checkpoint; -1: none.
   int64_t saved_step_ = -1;
@@ -524,7 +530,7 @@ class Trainer {
   int64_t last_step_ = 0;
   std::unique_ptr<LrSchedule> schedule_;
   Agreement agreement_;
-  // Only for ranks that step alone.
+  // Set only if ranks step alone.
   std::optional<StopExchange> stop_exchange_;
   // Made after all checks that precede the first step.
   std::unique_ptr<RunDirectory> directory_;
@@ -554,7 +560,8 @@ Summary train(
   // are.
   check_samples(data.train, data.train.num_classes);
   check_samples(data.test, data.train.num_classes);
-  // Before the parts are made, because some parts communicate with other ranks.
+  // Checked before the parts are made, because making some parts needs communication
+  // between ranks.
   const DataParts data_parts = parts_of(data);
   check_same_run(config, data_parts, comm);
   comm.check_equal("whether the program has its own loss", own.loss ? "yes" : "no");

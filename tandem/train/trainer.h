@@ -17,14 +17,14 @@ namespace tandem {
 /// must be given on every rank or on none.
 struct CustomParts {
   CustomParts() = default;
-  /// Parts with a model only.
+  /// Makes parts with a custom model only.
   CustomParts(std::unique_ptr<Model> own_model) : model(std::move(own_model)) {}
 
   // Replaces the config's model (see assemble()).
   std::unique_ptr<Model> model;
   // Replaces the config's loss; the run then uses the eager executor.
   LossFunction loss;
-  // Must outlive train(). May be null.
+  // Observer of the run, which must outlive train(). Null if there is none.
   Observer* observer = nullptr;
   // Device of this rank (comm/cuda/cuda_library.h). With several ranks the communicator
   // must accept the device.
@@ -34,14 +34,18 @@ struct CustomParts {
 /// Trains a model with the settings of a config. Collective: every rank of `comm` calls
 /// it with the same config and data. Rank 0 prints and writes files.
 ///
-/// `data` replaces config.data.source, which is recorded as recorded_name(data.train).
-/// config.data.limit applies to `data`. Before the first step, labels and the number of
-/// the model's outputs are compared with Dataset::num_classes; a program's own loss
-/// turns the comparison of outputs off.
+/// `data` replaces config.data.source, and the run's files name
+/// recorded_name(data.train) as the source. config.data.limit applies to `data`. Before
+/// the first step, the labels and the number of the model's outputs are compared with
+/// Dataset::num_classes. If the loss is custom or mse, the outputs are not compared.
 ///
-/// Returns the summary, the same on every rank. Throws ConfigError, DataError or
-/// CommError. If a signal stops the run, throws StoppedError if a checkpoint was saved,
-/// which needs output.out, else Error; the message says how to continue.
+/// Returns the summary. The test result is the same on every rank; times, rates,
+/// measurements and the training accuracy may differ, and rank 0's are those of
+/// summary.json. Throws ConfigError, DataError or CommError.
+///
+/// If a signal stops the run, throws StoppedError after a checkpoint was saved. Throws
+/// Error instead if the run saves no checkpoints (output.out is empty, or a dry run).
+/// The message explains how to continue.
 Summary train(
     const RunConfig& config, const DatasetSplits& data, Communicator& comm,
     CustomParts own = {});

@@ -22,7 +22,8 @@ Tail tail_of(Uneven uneven) {
   }
 }
 
-// Samples of all ranks in a step, except the last step of an epoch.
+// Returns the number of samples of all ranks in a step; the last step of an epoch may
+// have fewer.
 int64_t samples_of_all(const RunConfig& config, const DataShard& shard) {
   const auto& training = config.training;
   return training.batch_size * training.accumulate *

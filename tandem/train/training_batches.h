@@ -13,13 +13,13 @@
 
 namespace tandem {
 
-/// Returns the sampler options of a rank. A rank that reads no data has the options of
-/// a rank that reads data, because it counts that rank's steps.
+/// Returns the sampler options of a rank. A rank that reads no data gets the options of
+/// shard 0, because its number of steps is that of a rank that reads data.
 SamplerOptions sampler_options(
     const RunConfig& config, const Dataset& train, const DataShard& shard);
 
-/// Returns the argument of PyTorch's set_epoch() for an epoch, from 0; 0 if the order
-/// stays the same.
+/// Returns the number to pass to PyTorch's set_epoch() for an epoch, counted from 0.
+/// Returns 0 for every epoch if config.data.reshuffle is false.
 int64_t sampler_epoch(const RunConfig& config, int64_t epoch);
 
 /// Throws ConfigError if the data are scattered and the strategy lets a rank read
@@ -28,8 +28,9 @@ void check_shares(
     const RunConfig& config, const Dataset& train, const DataShard& shard,
     const Communicator& comm);
 
-/// Batches of a rank, epoch by epoch, with a check that the ranks together read each
-/// sample once. The arguments of the constructor must outlive the object.
+/// Reads a rank's batches, epoch by epoch, and checks that the ranks together read each
+/// sample once (PartitionAudit). The arguments of the constructor must outlive the
+/// object.
 class TrainingBatches {
  public:
   /// `placement`: the rank's device.
@@ -46,12 +47,12 @@ class TrainingBatches {
   bool sends_batches() const {
     return sends_batches_;
   }
-  /// Samples of this rank in an epoch.
+  /// Returns the number of samples of this rank in an epoch.
   int64_t samples() const;
-  /// Samples of all ranks together in a step.
+  /// Returns the number of samples of all ranks together in a step.
   int64_t samples_per_step() const;
 
-  /// Steps of a whole epoch at this world size.
+  /// Returns the number of steps of a whole epoch at this world size.
   int64_t steps_per_epoch() const {
     return steps_per_epoch_;
   }
@@ -63,18 +64,20 @@ class TrainingBatches {
   /// Begins an epoch, or the rest of one, at `position`.
   void begin(const Position& position);
 
-  /// Steps from the position of begin() to the end of the epoch.
+  /// Returns the number of steps from the position of begin() to the end of the epoch.
   int64_t num_steps() const {
     return loader_.num_steps();
   }
 
-  /// Returns the micro-batches of a step; none if this rank has no samples left.
+  /// Returns the micro-batches of the next step; empty if this rank has no samples
+  /// left.
   std::vector<Batch> next();
 
-  /// Returns the samples that all ranks have done after one more step of the epoch.
+  /// Returns Position::samples_in_epoch after one more step.
   int64_t after_step(int64_t samples_in_epoch) const;
 
-  /// Checks a whole epoch. Collective. Throws as PartitionAudit::finish().
+  /// Checks which samples the ranks read in the epoch. Throws as
+  /// PartitionAudit::finish() does. Collective.
   void finish_epoch() {
     audit_.finish();
   }

@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kSecondsBetween = 0.5;
 constexpr int64_t kMostSteps = 10'000;
-// Limit for ranks that do not step together, which agree only at the end of an epoch.
+// Limit of stored sums, for ranks that do not step together: they agree only at the end
+// of an epoch.
 constexpr size_t kMostUnread = 1'000;
 
 // Values that a rank sends to the others.
@@ -54,7 +55,7 @@ void Agreement::note_loss(int64_t step, const StepSums& sums) {
 }
 
 void Agreement::read_losses() {
-  // One copy from the device for all sums.
+  // Copies all sums from the device at once.
   std::vector<at::Tensor> sums;
   for (const auto& unread : unread_) {
     sums.push_back(unread.sums.tensor());

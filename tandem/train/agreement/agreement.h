@@ -9,15 +9,17 @@
 
 namespace tandem {
 
-/// Decision that is the same on all ranks.
+/// Decision about the run, the same on all ranks.
 struct Decision {
-  // The first rank that a signal stops; -1: none.
+  // Lowest rank that a signal stops; -1 if there is none.
   int stopping_rank = -1;
-  // Save a checkpoint: a rank got SIGUSR1, or it is time by rank 0's clock.
+  // True if the run saves a checkpoint: a rank received SIGUSR1, or the interval
+  // between saves has passed on rank 0.
   bool save = false;
-  // End the run: the observer of a rank returned Next::stop.
+  // True if the run ends: the observer of a rank returned Next::stop.
   bool end = false;
-  // First step whose loss was not finite on a rank, and that rank; -1: none.
+  // First step with a loss that is not finite, and the rank of this loss; -1 if there
+  // is none.
   int64_t bad_step = -1;
   int bad_rank = -1;
 };
@@ -26,30 +28,31 @@ struct Decision {
 /// into decisions that all ranks apply at the same step.
 ///
 /// Ranks agree about twice a second. Rank 0 chooses the number of steps until the next
-/// agreement, so the ranks' clocks need not agree.
+/// agreement, so the ranks' clocks need not be synchronized.
 class Agreement {
  public:
-  /// `minutes_between_saves`: interval of saves, 0: none.
+  /// `minutes_between_saves` is the interval between saves; 0 turns these saves off.
   Agreement(Communicator& comm, double minutes_between_saves);
 
-  /// Call it before the first step of this process. `steps_done`: completed steps of
-  /// the run.
+  /// Starts the intervals. Call it before the first step of this process. `steps_done`
+  /// is the number of completed steps of the run.
   void begin(int64_t steps_done);
 
   /// Stores this rank's sums of a step until the ranks agree. Reading them now would
   /// wait for the device in every step.
   void note_loss(int64_t step, const StepSums& sums);
 
-  /// Returns whether an agreement is due after `steps_done` steps. Equal on all ranks.
+  /// Returns whether an agreement is due after `steps_done` steps. The result is the
+  /// same on all ranks.
   bool is_due(int64_t steps_done) const {
     return steps_done >= next_;
   }
 
-  /// Agrees with the other ranks. `end`: this rank's observer returned Next::stop.
-  /// Collective.
+  /// Makes a decision with the other ranks. `end`: whether this rank's observer
+  /// returned Next::stop. Collective.
   Decision decide(int64_t steps_done, bool end = false);
 
-  /// Starts a new interval of saves.
+  /// Starts a new interval between saves. Call it after each save.
   void saved();
 
  private:
@@ -67,7 +70,7 @@ class Agreement {
   double minutes_between_saves_;
   int64_t bad_step_ = -1;
   std::vector<Unread> unread_;
-  // Completed steps at the next and at the last agreement.
+  // Completed steps at the next agreement and at the last agreement.
   int64_t next_ = 0;
   int64_t last_ = 0;
   Clock::time_point last_time_ = Clock::now();

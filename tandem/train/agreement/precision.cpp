@@ -28,8 +28,8 @@ int first_without_bf16(bool computes_in_bf16, Communicator& comm) {
   return -1;
 }
 
-// Returns the config.toml of the run to resume, or "". Ignores errors, because loading
-// the checkpoint reports them.
+// Returns the config.toml of the run to resume, or "" if there is none. Ignores errors,
+// because loading the checkpoint reports them.
 std::string config_before(const RunConfig& config) {
   try {
     if (config.output.resume == "auto") {
@@ -45,7 +45,7 @@ std::string config_before(const RunConfig& config) {
   }
 }
 
-// Returns the precision of the run to resume, nullopt for a new run. Only rank 0 reads
+// Returns the precision of the run to resume; nullopt for a new run. Only rank 0 reads
 // files.
 std::optional<Precision> precision_before(const RunConfig& config, Communicator& comm) {
   std::string found;
@@ -62,7 +62,7 @@ std::optional<Precision> precision_before(const RunConfig& config, Communicator&
   return std::nullopt;
 }
 
-// Measured with `tandem bench step`.
+// `tandem bench step` measured the factors in the message.
 void warn_of_price(int rank) {
   log_warning(fmt::format(
       "[exec] bf16 is slower than fp32 on the CPU of rank {}, which does not compute "

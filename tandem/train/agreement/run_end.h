@@ -16,24 +16,28 @@
 namespace tandem {
 
 /// Detects convergence: a rank has converged if an epoch's loss improves by less than
-/// `min_delta`. Ranks with their own losses converge separately, and then only take
-/// part in collective calls. The run ends when all ranks have converged.
+/// `min_delta`. If each rank has its own loss, ranks converge separately; a converged
+/// rank trains no longer and only takes part in collective calls. The run ends when all
+/// ranks have converged.
 class Convergence {
  public:
-  /// `min_delta`: 0 turns it off. `reads`: whether this rank trains on samples.
+  /// A `min_delta` of 0 turns the detection off. `reads`: whether this rank trains on
+  /// samples.
   Convergence(Communicator& comm, double min_delta, bool reads);
 
   bool wanted() const {
     return min_delta_ > 0;
   }
 
-  /// Adds this rank's mean loss of an epoch. Returns whether this rank converged with
+  /// Adds this rank's mean loss of an epoch. Returns whether this rank has converged in
   /// this epoch. Collective.
   bool note(double loss);
 
-  /// Returns whether this rank, some rank, all ranks have converged.
+  /// Returns whether this rank has converged.
   bool mine() const;
+  /// Returns whether any rank has converged.
   bool some() const;
+  /// Returns whether all ranks that train on samples have converged.
   bool all() const;
 
   /// Returns the state for a checkpoint. The tensors share this object's memory.
@@ -49,13 +53,13 @@ class Convergence {
   Communicator& comm_;
   double min_delta_;
   bool reads_;
-  // Float64: the loss of the previous epoch, and mine(), some(), all().
+  // Loss of the previous epoch, and the results of mine(), some() and all(). Float64.
   at::Tensor values_;
 };
 
-/// Early stopping: ends a run after `patience` evaluations without a new lowest test
-/// loss; 0: never. Test results are the same on all ranks, so the ranks decide alike
-/// without communication.
+/// Decides about early stopping: a run ends after `patience` evaluations without a new
+/// lowest test loss. If `patience` is 0, it never ends early. Test results are the same
+/// on all ranks, so the ranks decide alike without communication.
 class Patience {
  public:
   explicit Patience(int64_t patience) : patience_(patience) {}
@@ -75,7 +79,7 @@ class Patience {
     return patience_ > 0 && best_.evaluations_since >= patience_;
   }
 
-  /// State for a checkpoint.
+  /// Returns the state for a checkpoint.
   const BestTest& best() const {
     return best_;
   }
@@ -88,9 +92,9 @@ class Patience {
   BestTest best_;
 };
 
-/// Decides, equally on all ranks, whether a run ends before its last epoch: because
-/// training losses have converged, test losses no longer fall, or the program's
-/// observer stops the run.
+/// Decides whether a run ends before its last epoch: because training losses have
+/// converged, test losses no longer fall, or the program's observer stops the run. The
+/// decision is the same on all ranks.
 class RunEnd {
  public:
   /// `reads`: whether this rank trains on samples. `observer` may be null.
@@ -113,23 +117,27 @@ class RunEnd {
   bool now() const {
     return *reason() != '\0';
   }
-  /// "converged", "patience" or "observer"; "" if the run is not over.
+  /// Returns "converged", "patience" or "observer"; "" if the run is not over.
   const char* reason() const;
 
-  /// Calls the observer. Its answer stays on this rank until the ranks agree: see
-  /// stop_requested(), Agreement::decide() and stop(). Not collective.
+  /// Calls Observer::on_step(). If it returns Next::stop, wish() becomes true on this
+  /// rank, and the ranks still have to agree: see Agreement::decide() and stop(). Not
+  /// collective.
   void on_step(const StepReport& step);
-  /// The next two call the observer and are collective. `trained`: this process made
-  /// steps of the epoch; otherwise the observer is not called.
+  /// Calls Observer::on_epoch() if `trained`: this process made steps of the epoch.
+  /// Then agrees with the other ranks whether the run stops. Collective.
   void on_epoch(const EpochReport& epoch, bool trained);
+  /// Calls Observer::on_evaluation(), then agrees with the other ranks whether the run
+  /// stops. Collective.
   void on_evaluation(const TestReport& test);
+  /// Calls Observer::on_checkpoint(). Not collective.
   void on_checkpoint(const std::string& path);
 
   /// Returns whether this rank's observer has returned Next::stop.
   bool stop_requested() const {
     return stop_requested_;
   }
-  /// Ends the run for the observer. Call it on all ranks.
+  /// Ends the run because an observer stopped it. Call it on all ranks.
   void stop() {
     stopped_ = true;
   }

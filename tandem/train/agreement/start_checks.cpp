@@ -23,7 +23,7 @@ at::Tensor digest_of(const std::string& text) {
       .clone();
 }
 
-// The first rank with a text that differs from rank 0's, and the index of the text.
+// Lowest rank with a text that differs from rank 0's text, and the index of that text.
 struct Difference {
   int rank = 0;
   size_t at = 0;

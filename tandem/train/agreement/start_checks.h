@@ -14,9 +14,10 @@ namespace tandem {
 /// first step. Collective.
 void check_same_run(const RunConfig& config, const DataParts& data, Communicator& comm);
 
-/// Throws ConfigError if the ranks' numbers of steps in an epoch differ, because a rank
-/// would wait for a step that another rank does not make. With `uneven` = "error" it
-/// also throws if the numbers of samples differ. Collective.
+/// Throws ConfigError if the ranks make different numbers of steps in an epoch, because
+/// a rank would wait for a step that another rank does not make. If `uneven` is
+/// "error", also throws if they have different numbers of samples. `samples` and
+/// `steps` are the numbers of this rank. Collective.
 void check_same_steps(
     int64_t samples, int64_t steps, Uneven uneven, Communicator& comm);
 

@@ -26,7 +26,8 @@ void StopExchange::tell() {
   told_at_ = Clock::now();
 }
 
-// A rank waits at a point, so all ranks are there when the last one has reached it.
+// Waits for the all-reduce in progress and returns its news. Ranks wait at a meeting
+// point, so all ranks are there once the last rank has reached it.
 StopExchange::News StopExchange::hear() {
   under_way_->wait();
   under_way_.reset();

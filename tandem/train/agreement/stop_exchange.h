@@ -9,25 +9,27 @@
 
 namespace tandem {
 
-/// Synchronizes ranks that step alone (Strategy::steps_alone()): at meeting points, to
-/// which all ranks come, and in the middle of an epoch if a signal stops one of them.
+/// Synchronizes ranks that step alone (Strategy::steps_alone()): at meeting points,
+/// which all ranks reach, and in the middle of an epoch if a signal stops a rank.
 ///
-/// A few times a second each rank starts an all-reduce, in a group for this purpose, of
-/// its stop flag and its number of reached points. It continues to train and looks at
-/// the result between steps. So no rank waits while it trains, and all ranks get the
-/// same results in the same order. Ranks do something else together only after a result
-/// that says so.
+/// A few times a second, each rank starts an all-reduce of its stop flag and of the
+/// number of meeting points that it has reached. This all-reduce has its own group. The
+/// rank continues to train and checks between steps whether the result has arrived, so
+/// no rank waits while it trains. All ranks get the same results in the same order.
+/// They start other collective operations only after a result that all ranks are at a
+/// meeting point, or that the ranks stop.
 class StopExchange {
  public:
-  /// `told`: returns whether a signal stops this rank. Collective.
+  /// `told` returns whether a signal stops this rank. Collective.
   StopExchange(Communicator& comm, std::function<bool()> told);
 
   /// Returns whether all ranks stop now, each at its own step. Call it between steps.
-  /// Never waits. Throws CommError if a rank is gone.
+  /// Never waits. Throws CommError if a rank has failed.
   bool stops();
 
-  /// Waits at a meeting point for the other ranks. Returns false if all ranks stop
-  /// instead, each at its own step, because some have not reached the point.
+  /// Waits at a meeting point until all ranks have reached it, and returns true.
+  /// Returns false if a signal stops the run first: all ranks then stop, each at its
+  /// own step.
   bool meet();
 
  private:
@@ -40,7 +42,8 @@ class StopExchange {
 
   std::unique_ptr<Communicator> group_;
   std::function<bool()> told_;
-  // Meeting points that all ranks have reached, and that this rank has reached.
+  // Number of meeting points that all ranks have reached, and that this rank has
+  // reached.
   int64_t passed_ = 0;
   int64_t arrived_ = 0;
   // The all-reduce in progress: the maximum of {stop flag, -arrived_}.

@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-/// Returns the sums of all ranks, in main memory. Collective.
+/// Returns the sum of `mine` over all ranks, in main memory. Collective.
 inline StepSums of_all_ranks(
     const StepSums& mine, Communicator& comm, const char* label) {
   auto tensor = mine.tensor().cpu().clone();

@@ -6,7 +6,8 @@
 
 namespace tandem {
 
-/// Measures seconds of training, without evaluation and saving.
+/// Measures the time of training. The caller pauses the clock during evaluations and
+/// saves.
 class RunClock {
  public:
   void resume() {
@@ -19,7 +20,7 @@ class RunClock {
     started_ = now;
   }
 
-  /// Adds samples that were done since the last call.
+  /// Adds the samples that were processed since the last call.
   void add(double samples) {
     const double before = lap_;
     pause();
@@ -31,11 +32,11 @@ class RunClock {
   double seconds() const {
     return seconds_;
   }
-  /// Samples per second between the last two calls of add().
+  /// Returns the samples per second between the last two calls of add().
   double recent_rate() const {
     return recent_rate_;
   }
-  /// Samples per second of the whole run.
+  /// Returns the samples per second of the whole run.
   double mean_rate() const {
     return seconds_ > 0 ? samples_ / seconds_ : 0;
   }
@@ -77,14 +78,16 @@ class SavePauses {
 };
 
 /// Measures the peak memory of this process, as PSS: a page that n processes share
-/// counts as 1/n. The peak is that of the samples that sample() takes. For one thread.
+/// counts as 1/n. The peak is the largest measurement of look() and mib(). Not
+/// thread-safe.
 class PeakMemory {
  public:
-  /// Takes a sample from /proc, at most once a second, because the kernel walks the
-  /// page tables.
+  /// Measures the memory, at most once a second, because the kernel walks the page
+  /// tables.
   void sample();
 
-  /// Returns the peak in MiB; 0 if the kernel does not report it.
+  /// Measures the memory and returns the peak in MiB; 0 if the kernel does not report
+  /// it.
   double mib();
 
  private:

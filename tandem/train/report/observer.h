@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-/// One optimizer step of this rank.
+/// Report of one optimizer step of this rank.
 struct StepReport {
-  // From 0.
+  // Index of the epoch, from 0.
   int64_t epoch = 0;
   // Completed steps of the epoch, and of the run.
   int64_t step_in_epoch = 0;
@@ -20,32 +20,33 @@ struct StepReport {
   StepSums sums;
 };
 
-/// Training results of one epoch: of all ranks, or of this rank if ranks do not step
-/// together (averaging, Hogwild, an asynchronous server). After a resume in the middle
-/// of an epoch they may cover only the rest of the epoch.
+/// Training results of one epoch. They cover all ranks, or only this rank if ranks do
+/// not step together (averaging, Hogwild, an asynchronous server). After a resume in
+/// the middle of an epoch, they may cover only the rest of the epoch.
 struct EpochReport {
-  // From 0.
+  // Index of the epoch, from 0.
   int64_t epoch = 0;
   // Completed steps of the run.
   int64_t step = 0;
-  // Mean per sample.
+  // Mean training loss per sample.
   double loss = 0;
-  // Percent.
+  // Training accuracy, in percent.
   double accuracy = 0;
 };
 
 /// An observer's decision about the run.
 enum class Next { proceed, stop };
 
-/// Observes a run from the program that trains, and may stop the run. Derive from it,
-/// override the functions of interest, and give an object to train() on every rank or
+/// Interface with which a program observes its run, and may stop it. Derive a class,
+/// override the functions of interest, and pass an object to train() on every rank or
 /// on none.
 ///
 /// Each rank calls its own observer, in the order of the run, from the thread that
-/// trains. An exception leaves train() unchanged on that rank and ends the run like any
-/// other failure. Next::stop on any rank stops the run on all ranks at the same step:
-/// within about half a second after on_step(), at once after the other calls. Then the
-/// run saves a checkpoint and evaluates, and train() returns. --resume continues it.
+/// trains. An exception of the observer leaves train() unchanged on that rank and ends
+/// the run like any other failure. If the observer of any rank returns Next::stop, the
+/// run stops on all ranks at the same step: within about half a second after on_step(),
+/// at once after the other calls. Then the run saves a checkpoint and evaluates, and
+/// train() returns. --resume continues the run.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -63,7 +64,7 @@ class Observer {
     return Next::proceed;
   }
   /// Called on rank 0 with the path of a complete checkpoint. Training continues while
-  /// the checkpoint is written, so steps may have followed it.
+  /// the checkpoint is written, so the run may be some steps ahead of it.
   virtual void on_checkpoint(const std::string& /*path*/) {}
 };
 

@@ -9,25 +9,24 @@
 
 namespace tandem {
 
-/// Checks that the ranks together read each sample of an epoch once, and again only if
-/// the sampler pads the shards with it.
+/// Checks that the ranks together read each sample of an epoch once. A sample with
+/// which the sampler pads the shards is read again.
 ///
-/// It counts the samples that were actually read, so it also detects ranks with
-/// different data, seeds or shards. Costs a reduction of 4 bytes per sample in each
-/// epoch.
+/// The audit counts the samples that were actually read, so it also detects ranks with
+/// different data, seeds or shards. It reduces 4 bytes per sample in each epoch.
 class PartitionAudit {
  public:
-  /// `sampler`: this rank's options; the shard is not used.
+  /// `sampler` has this rank's options; its shard is not used.
   PartitionAudit(Communicator& comm, const SamplerOptions& sampler);
 
-  /// Begins an epoch, or the rest of one from `first_position`. `order`: the sampler's
-  /// epoch (sampler_epoch()).
+  /// Begins an epoch, or the rest of an epoch from `first_position`. `order` is the
+  /// number that determines the sample order (sampler_epoch()).
   void begin(int64_t epoch, int64_t order, int64_t first_position);
 
-  /// Adds the samples (int64) of a batch that this rank has read.
+  /// Counts the samples (int64 indices) of a batch that this rank has read.
   void add(const at::Tensor& samples);
 
-  /// Checks the epoch after its last batch. Throws Error that names the first sample
+  /// Checks the epoch after its last batch. Throws an Error that names the first sample
   /// with a wrong number of reads, and the ranks that read it. Collective.
   void finish();
 
@@ -39,7 +38,7 @@ class PartitionAudit {
   SamplerOptions sampler_;
   int64_t epoch_ = 0;
   int64_t order_ = 0;
-  // This rank's reads of each sample, int32.
+  // Number of times that this rank has read each sample, int32.
   at::Tensor counts_;
 };
 

@@ -169,7 +169,7 @@ void Progress::print(const std::string& line) {
   drawn_ = false;
 }
 
-// A run continues if its output cannot be written.
+// If the output cannot be written, the run continues.
 void Progress::write(const std::string& text) {
   const int reason = print_now(stdout, text);
   lost_ = lost_ == 0 ? reason : lost_;

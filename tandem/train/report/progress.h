@@ -10,16 +10,16 @@
 
 namespace tandem {
 
-/// Returns whether a line is due after `steps` steps of an epoch. `last`: it was the
-/// last step.
+/// Returns whether a progress line is due after `steps` steps of an epoch. `last`:
+/// whether the last of these steps ends the epoch.
 bool is_line_due(const OutputOptions& options, int64_t steps, bool last);
 
-/// Returns whether config.output.log_ranks lets a rank report. `local_rank`: its number
-/// on its host.
+/// Returns whether a rank prints reports, as config.output.log_ranks selects.
+/// `local_rank` is the number of the rank on its host.
 bool reports(const RunConfig& config, int rank, int local_rank);
 
-/// Prints config.output.join_line before a rank meets the others, if the rank reports.
-/// The address and port are those of `env`.
+/// Prints config.output.join_line if reports() is true for this rank. Call it before
+/// the rank connects to the others. `env` has the rank, the address and the port.
 void print_join_line(const RunConfig& config, const RankEnv& env);
 
 /// Prints a rank's progress on standard output: a progress bar on a terminal, otherwise
@@ -27,10 +27,10 @@ void print_join_line(const RunConfig& config, const RankEnv& env);
 /// lines of several ranks do not mix.
 class Progress {
  public:
-  /// `first`: this is rank 0, which prints the lines of the run. `prints`: this rank
-  /// prints reports.
+  /// `first`: whether this is rank 0, which prints the lines about the whole run.
+  /// `prints`: whether this rank prints reports.
   Progress(const RunConfig& config, bool first, bool prints);
-  /// Ends the line of a bar if the run was interrupted.
+  /// Ends the line of a progress bar that is still on the terminal.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -39,27 +39,28 @@ class Progress {
   void show(const LineValues& values);
 
   /// Prints the mean training loss of an epoch with config.output.epoch_line. Without
-  /// that template it prints a line on a terminal, because the bar leaves none. `done`:
-  /// whether the epoch is complete.
+  /// that template, prints a line only if reports are a progress bar, which leaves no
+  /// line, and if `done`: the epoch is complete.
   void epoch(const LineValues& values, bool done);
 
-  /// Prints "Test set: Average loss: 0.0262, Accuracy: 9924/10000 (99%)" on rank 0.
+  /// Prints a test result on rank 0, with config.output.test_line or in the form "Test
+  /// set: Average loss: 0.0262, Accuracy: 9924/10000 (99%)".
   void show(const TestReport& report);
 
-  /// Prints the last line on rank 0. With log_ranks = host and a template, it prints
-  /// the line on each host.
+  /// Prints the last line of the run on rank 0. With log_ranks = host and an end_line,
+  /// prints it on each host.
   void end(const LineValues& values);
 
-  /// Prints a line from a template of the config, or nothing if the template is empty.
+  /// Prints a line from the template `pattern` of `setting` if this rank prints
+  /// reports. Prints nothing if the template is empty.
   void line(
       const std::string& setting, const std::string& pattern, const LineValues& values);
 
   /// Prints a line on rank 0.
   void say(const std::string& line);
 
-  /// Returns the stream that lost lines, and the reason: "standard output: Broken
-  /// pipe";
-  /// "" if all lines arrived. Log lines of this process count too.
+  /// Returns the stream that lost lines, such as "standard output: Broken pipe"; "" if
+  /// no lines were lost. The log lines of this process on standard error count too.
   std::string lost() const;
 
  private:
@@ -70,11 +71,11 @@ class Progress {
   const RunConfig& config_;
   bool first_;
   bool prints_;
-  // Draws a progress bar.
+  // True if reports are a progress bar.
   bool draws_;
-  // The bar is on the terminal's last line.
+  // True while the bar is on the last line of the terminal.
   bool drawn_ = false;
-  // The first errno of standard output.
+  // First error number of a write to standard output; 0 if there was none.
   int lost_ = 0;
 };
 

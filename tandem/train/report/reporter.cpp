@@ -16,7 +16,8 @@ namespace tandem {
 
 namespace {
 
-// Ranks that are threads share a host and have no environment of their own.
+// Returns this rank's number on its host. Ranks that are threads share a host and an
+// environment.
 int local_rank(const RunConfig& config, const Communicator& comm) {
   if (config.ranks.kind == RankKind::thread) {
     return comm.rank();
@@ -84,7 +85,7 @@ LineValues Reporter::values_of_run() const {
   values.minutes = values.seconds / 60;
   values.program_seconds = program_seconds();
   values.program_minutes = values.program_seconds / 60;
-  // As PyTorch writes torch.device("cuda").
+  // In lower case, as in PyTorch's torch.device("cuda").
   values.device = c10::DeviceTypeName(device_.type(), true);
   values.num_gpus = num_gpus_;
   return values;
@@ -128,7 +129,8 @@ int64_t Reporter::own_samples_per_step() const {
              : samples;
 }
 
-// Rounds as loss.item() of a float32 model does, so that the digits match Python's.
+// Rounds like loss.item() of a float32 model, so that the digits are the same as in
+// Python.
 double Reporter::batch_loss(const StepSums::Values& batch) const {
   const double loss = batch.mean_loss();
   return config_.exec.precision == Precision::fp64
@@ -136,15 +138,16 @@ double Reporter::batch_loss(const StepSums::Values& batch) const {
              : static_cast<double>(static_cast<float>(loss));
 }
 
-// Returns the sums since the last report, and those of the last batch. If ranks step
-// together, the sums are those of all ranks, and the call is collective.
+// Returns the sums since the last report, and those of the last step. If ranks step
+// together, the former cover all ranks, and the call is collective.
 std::pair<StepSums::Values, StepSums::Values> Reporter::reported_sums() {
   if (!in_lockstep_) {
     return {sums_.values(), batch_.values()};
   }
   auto both = at::cat({sums_.tensor(), batch_.tensor()}).cpu();
   comm_.all_reduce(both, ReduceOp::sum, "report")->wait();
-  // A rank without batches, such as a pipeline's first stage, reports the sums of all.
+  // A rank without batches, such as the first stage of a pipeline, reports the sums of
+  // all ranks.
   const bool of_all = whole_batch_ || batch_.empty();
   return {
       StepSums(both.narrow(0, 0, 3)).values(),

@@ -14,23 +14,24 @@ namespace tandem {
 
 /// Position of a report in its run.
 struct ReportPlace {
-  // From 0.
+  // Index of the epoch, from 0.
   int64_t epoch = 0;
   int64_t step_in_epoch = 0;
   int64_t steps_per_epoch = 0;
   // Completed steps of the run.
   int64_t step = 0;
-  // Samples of the epoch that all ranks have done, and samples of the epoch.
+  // Samples of the epoch that all ranks have processed, and all samples of the epoch.
   int64_t samples = 0;
   int64_t total_samples = 0;
   double lr = 0;
 };
 
-/// Loss of an epoch: over all ranks in lockstep, else over this rank's samples; 0
-/// without samples.
+/// Loss of an epoch. It covers all ranks if they step together, otherwise this rank.
+/// The loss is 0 if there are no samples.
 struct EpochLoss {
   double mean = 0;
-  // Loss for min_delta, divided as config.training.epoch_mean says.
+  // Loss that min_delta applies to. If it covers only this rank, its divisor is
+  // config.training.epoch_mean.
   double compared = 0;
 };
 
@@ -46,7 +47,8 @@ class Reporter {
       const RunConfig& config, Communicator& comm, const Strategy& strategy,
       at::Device device);
 
-  /// `directory` must outlive the reporter. Call it before the first report.
+  /// Sets the directory for metrics.jsonl, which must outlive the reporter. Call it
+  /// before the first report.
   void write_to(RunDirectory& directory) {
     directory_ = &directory;
   }
@@ -55,17 +57,19 @@ class Reporter {
     return clock_;
   }
 
-  /// Adds the sums of a step of this rank without reading them. `has_samples`: false if
-  /// all batches of the step were empty.
+  /// Adds this rank's sums of a step. Does not wait for the device that computes them.
+  /// `place` is the position before the step. `has_samples` is false if all batches of
+  /// the step were empty.
   void add_step(
       const StepSums& sums, const ReportPlace& place, bool has_samples = true);
 
-  /// Reports the steps since the last report to metrics.jsonl and, if `shown`, as a
-  /// line. Collective if ranks step together.
+  /// Writes the results since the last report to metrics.jsonl and, if `shown`, prints
+  /// them as a line. Collective if ranks step together.
   void report(const ReportPlace& place, bool shown);
 
-  /// Ends an epoch and returns its loss. `done`: the epoch is complete; otherwise its
-  /// sums are kept for the run that continues it. Collective if ranks step together.
+  /// Ends an epoch and returns its loss. `done`: whether the epoch is complete; if not,
+  /// its sums are kept for the run that continues it. Collective if ranks step
+  /// together.
   EpochLoss end_epoch(const ReportPlace& place, bool done = true);
 
   /// Returns this rank's sums of the epoch (StepSums::tensor()), for a checkpoint in
@@ -82,9 +86,10 @@ class Reporter {
   void start(int64_t samples_of_this_rank, int64_t total_samples);
   /// Prints that this rank has converged.
   void converged(const ReportPlace& place);
-  /// Reports an evaluation with the time of training.
+  /// Sets the training time of a test report, then writes the report to metrics.jsonl
+  /// and prints it.
   void show(TestReport report);
-  /// Prints the last line.
+  /// Prints the last line of the run.
   void end();
   /// Prints a line on rank 0.
   void say(const std::string& line);
@@ -94,7 +99,8 @@ class Reporter {
   void note_lost_output();
   /// Returns the values that do not depend on a position in the run.
   LineValues values_of_run() const;
-  /// `batch`: sums of a batch alone.
+  /// Returns the values for a report at `place`. `sums` covers all steps of the report,
+  /// `batch` only the last step.
   LineValues values_at(
       const ReportPlace& place, const StepSums::Values& sums,
       const StepSums::Values& batch) const;
@@ -108,19 +114,20 @@ class Reporter {
   int64_t num_gpus_;
   DataShard shard_;
   bool in_lockstep_;
-  // Lines show the figures of this rank only.
+  // True if lines show the figures of this rank only.
   bool own_numbers_;
-  // The ranks divide a batch, and lines show the whole batch.
+  // True if the ranks divide each batch and lines show the loss of the whole batch.
   bool whole_batch_;
   Progress progress_;
   RunClock clock_;
   RunDirectory* directory_ = nullptr;
-  // This rank's sums since the last report, and of the epoch.
+  // This rank's sums since the last report, and since the start of the epoch.
   StepSums sums_;
   StepSums epoch_sums_;
-  // This rank's sums of its last batch with samples, or of its part of the last batch.
+  // This rank's sums of its last step with samples. If `whole_batch_`, those of its
+  // last step, because other ranks may have samples in it.
   StepSums batch_;
-  // Sums of the batch in the last report.
+  // Sums of the last step in the last report.
   StepSums::Values shown_batch_;
   double epoch_accuracy_ = 0;
   ReportPlace before_step_;

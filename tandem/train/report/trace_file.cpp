@@ -8,14 +8,14 @@ namespace tandem {
 
 namespace {
 
-// Returns the start of the trace by the host's clock.
+// Returns the time at which the trace began on the clock of the host, in microseconds.
 int64_t origin_us(const Trace& trace) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::microseconds>(now).count() -
          trace.now_us();
 }
 
-// Returns the events of a JSON list without the brackets.
+// Returns the events in a JSON list, without the brackets.
 std::string events_in(const std::string& list) {
   return list.substr(1, list.rfind(']') - 1);
 }
