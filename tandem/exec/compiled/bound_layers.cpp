@@ -47,7 +47,8 @@ class Binder {
   }
 
  private:
-  // The slots are in the order of the arena, last registered first.
+  // Returns the slots of a layer's parameters in the order of the arena, in which the
+  // parameter registered last is first.
   std::vector<size_t> slots_of(const Layer& layer) const {
     const auto weight = slots_.find(layer.name + ".weight");
     return weight == slots_.end()

@@ -24,13 +24,13 @@ namespace tandem {
 
 namespace {
 
-// The layers, compiled for one size of batch. Each plan has its own memory, so that
-// several micro-batches may be in flight.
+// Layers that are compiled for one slot and one batch size, for training or evaluation.
+// Each plan has its own memory, so that several micro-batches can be in flight.
 //
 //   input -> ops[0] -> ops[1] -> ... -> output_change -> output -> loss
 //   grad_input <- grad_input_change <- ops[0] <- ops[1] <- ... <- grad_output <- loss
 //
-// An arrow is a memory in the layout that the operation before it has chosen. An
+// An arrow is a memory in the layout that the operation at its start has chosen. An
 // operation that needs another layout has its own LayoutChange.
 struct Plan {
   dnnl::memory input;
@@ -38,17 +38,17 @@ struct Plan {
   // One operation per bound layer.
   std::vector<std::unique_ptr<OnednnOp>> ops;
   LayoutChange output_change;
-  // In rows of float32, like the gradients below.
+  // Output of the last layer, contiguous float32 like the gradients below.
   at::Tensor output;
-  // Written before backward.
+  // Gradient of the output, written before backward.
   at::Tensor grad_output;
-  // Undefined on the first stage.
+  // Gradient of the input; undefined on the first stage.
   at::Tensor grad_input;
   LayoutChange grad_input_change;
   at::Tensor targets;
   // Size of the input and of the values between the layers, in bytes.
   int64_t bytes = 0;
-  // Memory of the tensors.
+  // Memory that the tensors above share.
   std::vector<dnnl::memory> kept;
 };
 
@@ -67,8 +67,9 @@ Numerics on_this_cpu(Numerics numerics) {
   return numerics;
 }
 
-// The first layer whose gradients are needed: in the model's first stage the first with
-// parameters. The number of layers if there is none.
+// Returns the index of the first layer whose gradients are needed. In the model's first
+// stage, it is the first layer with parameters, or the number of layers if no layer has
+// any. In other stages, it is 0.
 size_t first_with_gradient(const std::vector<BoundLayer>& layers, bool first_stage) {
   size_t first = 0;
   while (first_stage && first < layers.size() && layers[first].slots.empty()) {
@@ -183,7 +184,7 @@ class OnednnExecutor : public StageExecutor {
   Plan& plan_for(int slot, const std::vector<int64_t>& dims, bool training) {
     Plan& plan = plans_[PlanKey{slot, dims, training}];
     if (plan.ops.empty()) {
-      // Evaluation is in float32.
+      // Evaluation computes in float32.
       fill(plan, dims, {engine_, stream_, training, training ? numerics_ : Numerics()});
     }
     return plan;
@@ -254,7 +255,7 @@ class OnednnExecutor : public StageExecutor {
   std::map<PlanKey, Plan> plans_;
   std::map<int, Plan*> in_flight_;
   int64_t parameters_version_ = 0;
-  // The next backward adds to the gradient arena.
+  // True if the next backward adds to the gradient arena instead of overwriting it.
   bool accumulate_ = true;
 };
 

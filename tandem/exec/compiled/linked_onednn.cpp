@@ -8,7 +8,7 @@ std::string onednn_obstacle() {
   return "";
 }
 
-// LibTorch's OpenMP is oneDNN's too.
+// LibTorch and oneDNN use the same OpenMP library.
 void set_onednn_threads(int count) {
   omp_set_num_threads(count);
 }

@@ -1,11 +1,11 @@
-// oneDNN beside a LibTorch that has one of its own inside. The two share names of weak
-// symbols (templates of the standard library over types of oneDNN), with other code
-// behind them, so the linker must not bind ours as it does other libraries: whichever
-// came second would call into the first. dlopen() with RTLD_DEEPBIND lets our library
-// find its own symbols first and shows them to nobody else.
+// Loads oneDNN next to a LibTorch that contains another oneDNN. Both define weak
+// symbols with the same names (templates of the standard library over types of oneDNN)
+// but different code. If the linker bound this oneDNN like other libraries, the library
+// loaded second would call into the first. dlopen() with RTLD_DEEPBIND makes this
+// oneDNN find its own symbols first, and RTLD_LOCAL hides them from other libraries.
 //
-// The functions that dnnl.hpp calls are defined here instead, hidden in the program;
-// each jumps to where the library's function lies.
+// This file defines the functions that dnnl.hpp calls, hidden in the program. Each
+// jumps to the address of the library's function.
 
 #include <dlfcn.h>
 #include <dnnl_version.h>
@@ -84,7 +84,7 @@
   "  br x16\n"
 #endif
 
-// A place for the address of a function, and the function that jumps there.
+// Defines a variable for the address of a function, and a function that jumps to it.
 #define TANDEM_ONEDNN_DEFINE(name)                                                     \
   extern "C" __attribute__((visibility("hidden"))) void* tandem_at_##name;             \
   __attribute__((used)) void* tandem_at_##name = nullptr;                              \
@@ -109,7 +109,8 @@ class Library {
     }
 #define TANDEM_ONEDNN_FIND(name) tandem_at_##name = find(#name);
     TANDEM_ONEDNN_FUNCTIONS(TANDEM_ONEDNN_FIND)
-    // Not LibTorch's where that brings an OpenMP of another name.
+    // Sets the threads of the OpenMP library that this oneDNN uses; LibTorch may use
+    // another.
     set_threads_ = reinterpret_cast<void (*)(int)>(find("omp_set_num_threads"));
   }
 
@@ -130,7 +131,8 @@ class Library {
     return found;
   }
 
-  // Never closed: primitives may live until the program ends.
+  // Handle of the library. It is never closed, because primitives may exist until the
+  // program ends.
   void* handle_;
   std::string obstacle_;
   void (*set_threads_)(int) = nullptr;

@@ -12,7 +12,7 @@ namespace tandem {
 
 namespace {
 
-// The outputs of one sample.
+// Outputs of one sample.
 struct Row {
   const float* values;
   int64_t width;
@@ -33,7 +33,8 @@ Row row_of(const at::Tensor& output, int64_t i) {
   return {output.data_ptr<float>() + i * output.size(1), output.size(1)};
 }
 
-// Cross-entropy of the row's softmax, which lies between 0 and 1: nothing overflows.
+// Returns the cross-entropy with the row's softmax as logits. The softmax is between 0
+// and 1, so the exponentials do not overflow.
 double softmax_class_loss(const Row& row, int64_t target) {
   const float most = row.largest();
   const float scale = 1 / row.sum_of_exponentials(most);
@@ -64,8 +65,8 @@ double class_loss(LossKind kind, const Row& row, int64_t target) {
   return most + std::log(row.sum_of_exponentials(most)) - row.values[target];
 }
 
-// Writes p * (g - sum of p * g), where p is the softmax, and g = softmax(p) - target
-// the gradient with respect to it.
+// Writes `factor` times p * (g - sum of p * g). p is the softmax of the row, and g =
+// softmax(p) - one_hot(target) is the gradient of the loss with respect to p.
 void softmax_gradient(const Row& row, int64_t target, float factor, float* out) {
   const float most = row.largest();
   const float scale = 1 / row.sum_of_exponentials(most);
@@ -121,7 +122,8 @@ LossSums sum_losses(
     const auto* most = std::max_element(row.values, row.values + row.width);
     sums.correct += most - row.values == classes[i] ? 1 : 0;
   }
-  // A loss that float32 cannot hold is infinite, as in PyTorch: training has diverged.
+  // A loss above the largest float32 value becomes infinite, as in PyTorch: training
+  // has diverged.
   if (sums.loss > std::numeric_limits<float>::max()) {
     sums.loss = std::numeric_limits<double>::infinity();
   }

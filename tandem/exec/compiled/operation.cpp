@@ -6,7 +6,7 @@ namespace tandem {
 
 namespace {
 
-// Type of an operation's output, with bfloat16 products.
+// Type of an operation's output if products are in bfloat16.
 enum class Bf16Output { bf16, fp32, as_input };
 
 struct OnednnRow {

@@ -10,7 +10,7 @@ namespace tandem {
 
 namespace {
 
-// The least number of elements that a thread takes: 128 KiB of float32.
+// Smallest number of elements per thread: 128 KiB of float32.
 constexpr int64_t kGrain = 32'768;
 
 template <typename T>
@@ -18,7 +18,7 @@ TANDEM_ALWAYS_INLINE void rectify_each(const T* in, int64_t count, T* out) {
   TANDEM_ELEMENTWISE
   for (int64_t i = 0; i < count; ++i) {
     const float value = widen(in[i]);
-    // NaN stays.
+    // NaN remains NaN.
     out[i] = value <= 0 ? T{} : in[i];
   }
 }
@@ -35,7 +35,7 @@ TANDEM_ALWAYS_INLINE void drop_each(
     const uint8_t* keep, float factor, int64_t count, const T* in, T* out) {
   TANDEM_ELEMENTWISE
   for (int64_t i = 0; i < count; ++i) {
-    // A product, because a choice would become a branch that the CPU mispredicts.
+    // Multiplies, because a conditional would become a branch that the CPU mispredicts.
     out[i] = narrow<T>(widen(in[i]) * (factor * static_cast<float>(keep[i])));
   }
 }
@@ -80,8 +80,8 @@ TANDEM_SIMD_CLONES void round_part(int64_t count, float* values) {
   }
 }
 
-// The bits of float32: 1 for the sign, 8 for the exponent, 23 of the fraction, of which
-// float16 keeps 10.
+// Rounds to the nearest float16 value. Float32 has 1 sign bit, 8 exponent bits and 23
+// mantissa bits, of which float16 keeps 10.
 TANDEM_ALWAYS_INLINE float to_fp16(float value) {
   constexpr uint32_t kSign = 0x8000'0000;
   constexpr uint32_t kInfinity = 0x7F80'0000;
@@ -94,7 +94,8 @@ TANDEM_ALWAYS_INLINE float to_fp16(float value) {
   const uint32_t normal = size > kInfinity     ? size
                           : cut >= kTwoToThe16 ? kInfinity
                                                : cut;
-  // Below, float16's steps are 2^-24: those of float32 between 0.5 and 1.
+  // Below 2^-14, the distance of neighboring float16 values is 2^-24, like that of
+  // float32 values between 0.5 and 1.
   float small;
   std::memcpy(&small, &size, sizeof(small));
   small = (small + 0.5F) - 0.5F;

@@ -14,13 +14,14 @@ namespace {
 
 using dnnl::memory;
 
-// The least number of values that a thread takes.
+// Smallest number of values per thread.
 constexpr int64_t kGrain = 16'384;
 
-// Each plane has moments and sums of its own, which are put together in the order of
-// the images and in double precision, so the number of threads does not change a bit.
-// Equations: S. Ioffe, C. Szegedy, "Batch Normalization", 2015; two planes' moments
-// become one's as in T. Chan, G. Golub, R. LeVeque, "Updating Formulae", 1979.
+// Batch normalization. Moments and sums are computed for each plane, then combined in
+// the order of the images and in double precision, so that results do not depend on the
+// number of threads. Equations: S. Ioffe, C. Szegedy, "Batch Normalization", 2015. The
+// moments of planes are combined as in T. Chan, G. Golub, R. LeVeque, "Updating
+// Formulae", 1979.
 class BatchNorm : public OnednnOp {
  public:
   BatchNorm(
@@ -37,7 +38,7 @@ class BatchNorm : public OnednnOp {
     channels_ = dims[1];
     blocks_ = (channels_ + lanes - 1) / lanes;
     plane_ = {dims[2] * dims[3], lanes};
-    // Channels that fill a block up have a scale and a bias of 0.
+    // Channels that pad a block have a scale and a bias of 0.
     for (auto* values : {&mean_, &scale_, &bias_, &mean_grad_, &slope_}) {
       values->assign(static_cast<size_t>(blocks_ * lanes), 0);
     }
@@ -107,12 +108,13 @@ class BatchNorm : public OnednnOp {
     return static_cast<double>(images_ * plane_.pixels);
   }
 
-  // Where the sums of an image's channel lie: a plane has those of its lanes.
+  // Returns the index of the sums of a channel in an image. Each plane has sums for its
+  // lanes.
   size_t at(int64_t image, int64_t channel) const {
     return static_cast<size_t>(image * blocks_ * plane_.lanes + channel);
   }
 
-  // Calls body(offset of the plane's values, offset of its sums, its channels).
+  // Calls body(offset of the values, offset of the sums, channels) for each plane.
   template <typename Body>
   void for_each_plane(const Body& body) const {
     const int64_t size = plane_.pixels * plane_.lanes;
@@ -141,7 +143,7 @@ class BatchNorm : public OnednnOp {
     });
     auto* running_mean = tensors_.running_mean.data_ptr<float>();
     auto* running_variance = tensors_.running_var.data_ptr<float>();
-    // The running variance is the unbiased one, as PyTorch's is.
+    // The running variance is unbiased, as in PyTorch.
     const double unbiased = 1 / std::max(1.0, count() - 1);
     for (int64_t c = 0; c < channels_; ++c) {
       const auto [mean, squares] = moments_of(c);
@@ -157,7 +159,7 @@ class BatchNorm : public OnednnOp {
 
   struct Moments {
     double mean = 0;
-    // The sum of squared distances from the mean.
+    // Sum of squared distances from the mean.
     double squares = 0;
   };
 
@@ -202,7 +204,7 @@ class BatchNorm : public OnednnOp {
     });
   }
 
-  // Null without a ReLU.
+  // Returns the plane's output, which masks the gradient; null without a ReLU.
   template <typename T>
   const T* cut_output(int64_t values) const {
     return relu_ ? data_of<T>(output_) + values : nullptr;
@@ -236,7 +238,7 @@ class BatchNorm : public OnednnOp {
   bool relu_;
   int64_t images_ = 0;
   int64_t channels_ = 0;
-  // The planes of an image.
+  // Number of planes of an image.
   int64_t blocks_ = 0;
   NormPlane plane_;
   memory input_;
@@ -245,18 +247,19 @@ class BatchNorm : public OnednnOp {
   memory grad_input_;
   LayoutChange change_;
   LayoutChange grad_change_;
-  // For each channel, those that fill a block up included.
+  // Values of each channel, including the channels that pad a block.
   std::vector<float> mean_;
   std::vector<float> scale_;
   std::vector<float> bias_;
   std::vector<float> mean_grad_;
   std::vector<float> slope_;
-  // For each channel.
+  // Values of each channel, without padding.
   std::vector<double> deviation_;
   std::vector<float> weight_grad_;
   std::vector<float> bias_grad_;
-  // For each lane of each plane: forward its mean and its squared distances from that,
-  // backward the sums of the gradient and of the gradient times (input - mean).
+  // Values of each lane of each plane. Forward: its mean, and its sum of squared
+  // distances from the mean. Backward: its sum of the gradient, and its sum of the
+  // gradient times (input - mean).
   std::vector<float> plane_sums_;
   std::vector<float> plane_products_;
 };

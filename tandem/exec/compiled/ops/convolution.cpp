@@ -49,7 +49,8 @@ class Convolution : public OnednnOp {
   }
 
   memory plan_backward(const memory& grad_output, bool wants_input_grad) override {
-    // The output is the ReLU's mask, so its gradient needs the same layout.
+    // The output is the ReLU's mask, so the gradient of the output needs the same
+    // layout.
     grad_output_ = relu_ ? grad_change_.plan(grad_output, output_.get_desc(), context_)
                          : grad_output;
     plan_weights_gradient();
@@ -90,22 +91,23 @@ class Convolution : public OnednnOp {
   }
 
  private:
-  // The gradient of the weights from some of the images, by one thread.
+  // Gradients of the weights and the bias over some of the images, computed by one
+  // thread.
   struct WeightsPart {
     memory weights;
     memory bias;
     BoundPrimitive primitive;
   };
 
-  // A batch has at most as many.
+  // Largest number of parts of a batch.
   static constexpr int64_t kMostParts = 8;
 
   int64_t extent(int64_t in) const {
     return (in + 2 * layer_.padding - layer_.kernel) / layer_.stride + 1;
   }
 
-  // In bf16 forward and backward prefer different layouts, but gain less from them than
-  // a change of layout costs.
+  // With bfloat16, forward and backward prefer different layouts, but these layouts
+  // save less time than a change of layout costs.
   memory::desc images(const OnednnDims& dims) const {
     return context_.product() == OnednnType::bf16
                ? memory::desc(dims, OnednnType::bf16, memory::format_tag::nhwc)
@@ -125,8 +127,8 @@ class Convolution : public OnednnOp {
     return {layer_.padding, layer_.padding};
   }
 
-  // Takes Winograd's products for 3x3 windows, where oneDNN has them for this shape and
-  // this CPU. The rule is fixed, so that all ranks and a resumed run choose alike.
+  // Uses Winograd's algorithm for 3x3 windows if oneDNN supports this shape on this
+  // CPU. The rule is fixed, so that all ranks and a resumed run make the same choice.
   template <typename Make>
   std::invoke_result_t<Make, algorithm> with_fastest(Make&& make_pd) const {
     if (context_.product() == OnednnType::f32 && layer_.kernel == 3 &&
@@ -134,7 +136,7 @@ class Convolution : public OnednnOp {
       try {
         return make_pd(algorithm::convolution_winograd);
       } catch (const dnnl::error&) {
-        // oneDNN has none for this CPU.
+        // oneDNN does not support the algorithm here.
       }
     }
     return make_pd(algorithm::convolution_direct);
@@ -169,7 +171,7 @@ class Convolution : public OnednnOp {
   dnnl::convolution_backward_weights::primitive_desc describe_weights(
       const memory::desc& source, const memory::desc& weights,
       const memory::desc& grad) const {
-    // Parts run on threads other than this one, whose scratchpad they may not use.
+    // Parts run on other threads, which must not share a scratchpad.
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const LoneThread lone;
@@ -180,7 +182,7 @@ class Convolution : public OnednnOp {
     });
   }
 
-  // The images [first, first + count), which lie one after the other in every layout.
+  // Returns the images [first, first + count), which are contiguous in every layout.
   memory slice(const memory& whole, int64_t first, int64_t count) const {
     OnednnDims dims = dims_of(whole);
     const auto image = static_cast<int64_t>(whole.get_desc().get_size()) / dims[0];
@@ -207,8 +209,8 @@ class Convolution : public OnednnOp {
     return part;
   }
 
-  // Adds up the gradient of each part, and the parts in their order into the first, so
-  // that the number of threads does not change a bit.
+  // Computes the gradient of each part, then adds the parts in order to the first part,
+  // so that the result does not depend on the number of threads.
   void add_up() {
     const auto count = static_cast<int64_t>(parts_.size());
     parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
@@ -259,7 +261,7 @@ class Convolution : public OnednnOp {
   OnednnDims in_dims_;
   OnednnDims out_dims_;
   memory input_;
-  // The input as the forward primitive reads it.
+  // Input in the layout that the forward primitive reads.
   memory source_;
   memory output_;
   memory grad_output_;
@@ -267,7 +269,7 @@ class Convolution : public OnednnOp {
   dnnl::convolution_forward::primitive_desc pd_;
   BoundPrimitive forward_;
   std::vector<WeightsPart> parts_;
-  // Takes the place of parts_ where it fits.
+  // Replaces `parts_` if it supports the convolution; otherwise null.
   std::unique_ptr<AmxWeightsGradient> amx_weights_;
   BoundPrimitive backward_data_;
   PackedCopies packed_;

@@ -20,8 +20,9 @@ using dnnl::memory;
 
 using MultiplyWide = void (*)(const WideProduct&, int64_t, int64_t, float*);
 
-// Null where oneDNN's products are as fast. Its gradients on AVX2 are half as fast, its
-// forward is as fast; NEON does as AVX2 does.
+// Returns null if oneDNN's products are as fast. On AVX2, oneDNN's gradients are half
+// as fast as this kernel, and its forward products are as fast. NEON uses the kernel
+// for the same products as AVX2.
 MultiplyWide wide_product() {
 #if defined(__x86_64__)
   return kernel_isa() == Isa::avx2 ? &avx2::multiply_wide : nullptr;
@@ -32,7 +33,8 @@ MultiplyWide wide_product() {
 #endif
 }
 
-// Rows in, rows out, all float32; the kinds of Linear differ in how they multiply.
+// Base class of the linear layers, which differ in how they multiply. Outputs and their
+// gradients are contiguous float32.
 class Linear : public OnednnOp {
  public:
   Linear(
@@ -49,7 +51,8 @@ class Linear : public OnednnOp {
     return tensors_.weight.data_ptr<float>();
   }
 
-  // Turns the output's gradient into that before the ReLU, and adds up the bias's.
+  // Changes the output's gradient to the gradient before the ReLU, and computes the
+  // bias's gradient.
   void finish_grad_output(bool accumulate) {
     grad_change_.run(stream());
     float* grad = data_of<float>(grad_output_);
@@ -82,8 +85,8 @@ class Linear : public OnednnOp {
   LayoutChange grad_change_;
 };
 
-// Parameters and their gradients stay where they are: packing them costs more than a
-// step's products gain from it.
+// Linear layer in float32. It uses parameters and their gradients in place, because
+// packing them costs more time than faster products save.
 class Float32Linear : public Linear {
  public:
   using Linear::Linear;
@@ -160,8 +163,8 @@ class Float32Linear : public Linear {
     return data_of<float>(products_) + part * count_ * out_;
   }
 
-  // Calls part(i) for each of `count` parts, whatever the number of threads: on more
-  // than one, oneDNN itself would add up in an order that depends on it.
+  // Calls part(i) for each of `count` parts, each on one thread. On several threads,
+  // oneDNN would add in an order that depends on their number.
   template <typename Part>
   static void in_parts(int64_t count, const Part& part) {
     parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
@@ -182,7 +185,7 @@ class Float32Linear : public Linear {
     });
   }
 
-  // Calls body(first, width) for the gradients' columns.
+  // Calls body(first, width) for ranges of the gradients' columns.
   template <typename Body>
   void in_columns(const Body& body) const {
     in_parts((in_ + kColumns - 1) / kColumns, [&](int64_t i) {
@@ -199,27 +202,29 @@ class Float32Linear : public Linear {
     });
   }
 
-  // Each output is the sum of as many products, added in order.
+  // Largest number of parts into which the inputs are divided. Each output is the sum
+  // of the products of the parts, added in order.
   static constexpr int64_t kMostParts = 8;
   static constexpr int64_t kLeastInputs = 128;
   static constexpr int64_t kColumns = 1'024;
-  // With fewer, another thread does not pay off: a panel takes about 5 microseconds.
+  // Smallest number of panels per thread. A panel takes about 5 microseconds, so a
+  // thread with fewer panels saves no time.
   static constexpr int64_t kPanelsOfAPart = 8;
 
-  // Null where oneDNN multiplies.
+  // Null if oneDNN multiplies.
   const MultiplyWide wide_product_ = in_ % 8 == 0 ? wide_product() : nullptr;
   int64_t parts_ = 1;
   int64_t inputs_of_a_part_ = 0;
   memory input_;
   memory grad_input_;
   memory products_;
-  // One piece for each thread.
+  // `scratch_size_` floats for each thread.
   memory scratch_;
   int64_t scratch_size_ = 0;
   LayoutChange input_change_;
 };
 
-// Multiplies bfloat16 with float32 sums, from packed copies of the weights.
+// Multiplies in bfloat16 and adds in float32, with packed copies of the weights.
 class Bf16Linear : public Linear {
  public:
   using Linear::Linear;
@@ -312,8 +317,8 @@ class Bf16Linear : public Linear {
   LayoutChange data_grad_change_;
 };
 
-// Multiplies bfloat16 with float32 sums, by kernels of our own that read the weights
-// where they are: there is no copy of them, and none of their gradient.
+// Multiplies in bfloat16 and adds in float32, with AMX kernels that read the weights in
+// place. There are no copies of the weights or of their gradient.
 class AmxLinear : public Linear {
  public:
   using Linear::Linear;
@@ -359,7 +364,7 @@ class AmxLinear : public Linear {
     });
   }
 
-  // To be called after backward_parameters(), which rounds the gradient.
+  // Must be called after backward_parameters(), which rounds the gradient.
   void backward_input() override {
     if (in_type_ == OnednnType::bf16) {
       multiply_input<Bf16>();
@@ -373,8 +378,8 @@ class AmxLinear : public Linear {
     return make(plain_desc({count}, OnednnType::u8));
   }
 
-  // There are as many parts as threads, but at most one for every four million
-  // products: with fewer, another thread does not pay off.
+  // Makes one part for each thread, but at most one for every four million products,
+  // because a thread with fewer products saves no time.
   void plan_parts() {
     constexpr int64_t kProductsOfAPart = 4'000'000;
     const int64_t products = count_ * in_ * out_;
@@ -412,7 +417,7 @@ class AmxLinear : public Linear {
   memory grad_input_;
   memory rounded_grad_;
   int64_t parts_ = 1;
-  // The scratch of one part; a multiple of 64.
+  // Scratch memory of one part, in bytes; a multiple of 64.
   int64_t scratch_bytes_ = 0;
   memory scratch_;
   LayoutChange input_change_;

@@ -12,8 +12,8 @@ namespace {
 
 using dnnl::memory;
 
-// The passes are our own: they take the ReLU along, and are several times faster than
-// oneDNN's, which keeps a layout that does not suit its backward.
+// Max pooling by custom loops, which also apply the ReLU. They are several times faster
+// than the primitives of oneDNN, which keep a layout that is slow in backward.
 class MaxPool : public OnednnOp {
  public:
   MaxPool(const FusedLayer& fused, const OnednnContext& context)
@@ -60,7 +60,7 @@ class MaxPool : public OnednnOp {
   // Calls `plane(input offset, output offset)` for every plane, on all threads.
   template <typename Plane>
   void for_each_plane(const Plane& plane) const {
-    // Outputs that a thread computes at least.
+    // Smallest number of outputs per thread.
     constexpr int64_t kLeastOutputs = 16'384;
     const int64_t in_size = shape_.height * shape_.width * shape_.lanes;
     const int64_t out_size = shape_.out_height() * shape_.out_width() * shape_.lanes;

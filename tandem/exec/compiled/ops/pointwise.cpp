@@ -22,7 +22,7 @@ void with_type(const memory& m, Body&& body) {
   }
 }
 
-// A ReLU that no layer beside it can take along.
+// A ReLU that is not fused with a neighboring layer.
 class Relu : public OnednnOp {
  public:
   using OnednnOp::OnednnOp;
@@ -61,7 +61,8 @@ class Relu : public OnednnOp {
   LayoutChange change_;
 };
 
-// Dropout works in rows, as the masks do. In evaluation it does nothing.
+// Dropout on contiguous rows, because masks are in this order. In evaluation, the
+// output is the input.
 class Dropout : public OnednnOp {
  public:
   Dropout(const Layer& layer, const OnednnContext& context)
@@ -79,7 +80,7 @@ class Dropout : public OnednnOp {
     samples_ = dims[0];
     const memory::desc rows = plain_desc(dims, type_of(input));
     input_ = change_.plan(input, rows, context_);
-    // It works in place where the values had to move anyway.
+    // Works in place if the input was copied to another layout.
     const bool moved = input_.get_data_handle() != input.get_data_handle();
     output_ = moved ? input_ : make(rows);
     keep_.resize(static_cast<size_t>(elements_of(output_) / run_));
@@ -119,7 +120,7 @@ class Dropout : public OnednnOp {
 
   Layer layer_;
   float factor_;
-  // The number of neighbouring elements that are dropped together.
+  // Number of neighboring elements that are dropped together.
   int64_t run_ = 1;
   int64_t samples_ = 0;
   memory input_;
@@ -163,7 +164,8 @@ class Flatten : public OnednnOp {
   LayoutChange grad_change_;
 };
 
-// In float32, over the few classes of a classifier, where no primitive pays off.
+// Computes in float32 with plain loops. For the few classes of a classifier, no
+// primitive is faster.
 class LogSoftmax : public OnednnOp {
  public:
   using OnednnOp::OnednnOp;

@@ -13,8 +13,8 @@ namespace {
 
 using dnnl::memory;
 
-// What an operation in float32 must round so that it has the values of one that
-// computes in 16 bits.
+// Values that a float32 operation must round to have the results of an operation in 16
+// bits.
 struct Roundings {
   Roundings(const FusedLayer& fused, Rounding rounding)
       : rule(row_of(fused.layer).rounds) {
@@ -25,24 +25,25 @@ struct Roundings {
     }
   }
 
-  // As core/numerics.h says.
+  // Sets the roundings to float16 that core/numerics.h describes.
   void as_fp16(const FusedLayer& fused, bool o2) {
     weights = biases = gradients = rule == RoundedValues::all;
-    // All others were rounded when they were given.
+    // Inputs from other layers were rounded as outputs.
     input = fused.first;
     grad_input = rule != RoundedValues::none;
     output = grad_input && (o2 || rule != RoundedValues::output_in_o2);
   }
 
-  // As the forms for CPUs that compute in it.
+  // Sets the roundings to bfloat16 that operations make on CPUs that compute in
+  // bfloat16.
   void as_bf16(const FusedLayer& fused) {
     const bool product = rule == RoundedValues::all;
     const bool fp32_product = product && !has_bf16_output(fused);
     const bool bf16_product = product && !fp32_product;
     const bool bf16_values = fused.bf16_input && rule == RoundedValues::output;
-    // The small convolution reads float32 everywhere.
+    // The small convolution reads float32 weights on every CPU.
     weights = product && !fits_small_convolution(fused);
-    // Only a first layer's input is not what another one gave.
+    // Inputs from other layers were rounded as outputs.
     input = fp32_product || (weights && fused.first);
     output = bf16_product || bf16_values;
     grad_input = bf16_product || bf16_values || (fused.bf16_input && fp32_product);
@@ -51,17 +52,18 @@ struct Roundings {
   RoundedValues rule;
   bool weights = false;
   bool biases = false;
-  // Those of weights and biases.
+  // Gradients of weights and biases.
   bool gradients = false;
   bool input = false;
   bool output = false;
   bool grad_input = false;
 };
 
-// A parameter as the operation reads it, and its gradient as the operation writes it.
+// Copy of a parameter that the operation reads, rounded, and copy of the gradient that
+// the operation writes.
 class RoundedParameter {
  public:
-  // Puts its own tensors in the place of those that are rounded.
+  // Replaces the tensors that are rounded with copies.
   void plan(at::Tensor& value, at::Tensor& gradient, bool round, bool round_gradient) {
     if (round) {
       value_ = value;
@@ -98,7 +100,7 @@ class RoundedParameter {
   at::Tensor written_;
 };
 
-// An operation in float32, and the roundings before and after it.
+// Runs an operation in float32, with roundings before and after it.
 class Rounded : public OnednnOp {
  public:
   Rounded(const FusedLayer& fused, LayerTensors tensors, const OnednnContext& context)
@@ -154,7 +156,7 @@ class Rounded : public OnednnOp {
   void (*round_)(int64_t count, float* values);
   RoundedParameter weight_;
   RoundedParameter bias_;
-  // Of the parameters that the copies were made of.
+  // Version of the parameters from which the copies were made.
   int64_t version_ = -1;
   std::unique_ptr<OnednnOp> inner_;
   memory input_;

@@ -17,8 +17,9 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-// The first convolution reads few channels and passes no gradient on. It has loops of
-// our own over float32 images, which do ReLU, bias and conversion in the same pass.
+// First convolution of a model, which reads few channels and computes no gradient of
+// its input. Custom loops over float32 images apply bias, ReLU and conversion in the
+// same pass.
 class SmallConvolution : public OnednnOp {
  public:
   SmallConvolution(
@@ -86,8 +87,8 @@ class SmallConvolution : public OnednnOp {
     return padded_.empty() ? data_of<float>(input_) : padded_.data();
   }
 
-  // Lanes are as wide as the CPU's vectors, and a block of channels as wide as suits
-  // the next layer: a vector of 4 lanes is half of a block of 8.
+  // Chooses lanes as wide as the CPU's vectors, and the size of a block of channels
+  // that suits the next layer. A vector of 4 lanes is half of a block of 8.
   void plan_lanes() {
     const bool by_16 = layer_.out % 16 == 0 && kernel_isa() == Isa::avx512;
     const int64_t block = by_16 ? 16 : 8;
@@ -102,7 +103,7 @@ class SmallConvolution : public OnednnOp {
     shape_.group_offsets = groups_.data();
   }
 
-  // Copies the images into the middle of padded_; what lies around them stays zero.
+  // Copies the images into padded_, whose borders remain zero.
   void pad() {
     if (padded_.empty()) {
       return;
@@ -121,7 +122,7 @@ class SmallConvolution : public OnednnOp {
     }
   }
 
-  // Turns [out][taps] into [taps][out].
+  // Transposes [out][taps] to [taps][out].
   void transpose(const float* weights, int64_t out, float* to) const {
     for (int64_t c = 0; c < out; ++c) {
       for (int64_t t = 0; t < shape_.taps(); ++t) {
@@ -163,7 +164,8 @@ class SmallConvolution : public OnednnOp {
     });
   }
 
-  // Adds image after image, so that the number of threads does not change a bit.
+  // Adds the sums of the images in order, so that the result does not depend on the
+  // number of threads.
   void store(bool accumulate) {
     for (int64_t i = 1; i < images_; ++i) {
       store_gradient(sums_.data() + i * sums_size(), sums_size(), true, sums_.data());
@@ -192,10 +194,10 @@ class SmallConvolution : public OnednnOp {
   memory output_;
   memory grad_output_;
   std::vector<int64_t> groups_;
-  // The images with their padding; empty where there is none.
+  // Images with their padding; empty if there is no padding.
   std::vector<float> padded_;
   std::vector<float> weights_;
-  // The sums of each image, [taps + 1][out].
+  // Sums of the gradients of each image, [taps + 1][out]. The last row is the bias.
   std::vector<float> sums_;
   LayoutChange change_;
   LayoutChange grad_change_;

@@ -15,7 +15,7 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-// Null where there are none.
+// Returns the kernels for this CPU; null if there are none.
 const WinogradKernels* winograd_kernels() {
 #if defined(__x86_64__)
   return for_isa<const WinogradKernels*>(&avx512::winograd, &avx2::winograd, nullptr);
@@ -26,10 +26,11 @@ const WinogradKernels* winograd_kernels() {
 #endif
 }
 
-// Threads share the tiles; each has scratch of its own. The gradient is added up in
-// parts, whose number depends on the shape alone:
+// Convolution by Winograd's algorithm. Threads divide the tiles among themselves, and
+// each has its own scratch memory. The gradient is summed in parts, whose number
+// depends only on the shape:
 //
-//   sums_   | part 0: 36 x in x out, then out of the bias | part 1: the same | ...
+//   sums_   | part 0: weights (36 x in x out), bias (out) | part 1 | ...
 class WinogradConvolution : public OnednnOp {
  public:
   WinogradConvolution(
@@ -141,7 +142,7 @@ class WinogradConvolution : public OnednnOp {
     return data_of<float>(scratch_) + thread * kernels_.scratch(shape_);
   }
 
-  // Calls body(first tile, end of tiles, scratch) on each thread.
+  // Calls body(first tile, end of tiles, scratch) for each thread.
   template <typename Body>
   void on_threads(const WinogradShape& shape, const Body& body) const {
     const int64_t length = (runs_of(shape) + threads_ - 1) / threads_ * kernels_.tiles;
@@ -154,8 +155,8 @@ class WinogradConvolution : public OnednnOp {
     });
   }
 
-  // Adds up the gradient of each part, and the parts in their order into the first, so
-  // that the number of threads does not change a bit.
+  // Computes the gradient of each part, then adds the parts in order to the first part,
+  // so that the result does not depend on the number of threads.
   void add_up() {
     float* sums = data_of<float>(sums_);
     parallel_for(0, threads_, 1, [&](int64_t begin, int64_t end) {
@@ -180,19 +181,20 @@ class WinogradConvolution : public OnednnOp {
     });
   }
 
-  // Enough for as many threads.
+  // Largest number of parts, and so of threads that compute them.
   static constexpr int64_t kMostParts = 8;
-  // The least number of sums that a thread adds.
+  // Smallest number of sums per thread.
   static constexpr int64_t kGrain = 16'384;
 
   const WinogradKernels& kernels_ = *winograd_kernels();
   bool relu_;
   LayerTensors tensors_;
   WinogradShape shape_;
-  // The convolution that takes the output's gradient to the input's.
+  // Shape of the convolution that computes the input's gradient from the output's
+  // gradient.
   WinogradShape back_;
   int64_t threads_ = 1;
-  // The gradient's.
+  // Number of parts of the gradient.
   int64_t parts_ = 1;
   int64_t tiles_of_a_part_ = 0;
   int64_t version_ = -1;
@@ -211,14 +213,14 @@ class WinogradConvolution : public OnednnOp {
 }  // namespace
 
 bool fits_winograd(const FusedLayer& fused, const OnednnContext& context) {
-  // At this size the transformed weights take 1.125 MiB. More would not stay in the L2
-  // cache.
+  // Largest number of input channels times output channels. At this size, the
+  // transformed weights take 1.125 MiB; larger weights would not stay in the L2 cache.
   constexpr int64_t kMostWeights = 8192;
   const Layer& layer = fused.layer;
   const WinogradKernels* const kernels = winograd_kernels();
-  // Of a window of 5 x 5 the transforms take more, which few channels do not repay.
-  // Where it was measured, on AVX2, 16 to 32 channels did, and 8 to 16 did not. NEON
-  // does as AVX2 does.
+  // The transforms of a 5 x 5 window take more time, which few channels do not
+  // compensate. On AVX2, the algorithm was faster with 16 input and 32 output channels,
+  // and slower with 8 and 16. NEON uses the same rule as AVX2.
   const bool large = layer.kernel == 5 && kernel_isa() != Isa::avx512 &&
                      layer.in >= 16 && layer.out >= 16;
   return kernels != nullptr && context.product() == OnednnType::f32 &&
