@@ -1,5 +1,5 @@
-// The smallest distributed program: every rank prints a line, then an all-reduce sums
-// a number of each rank.
+// The smallest distributed program: every rank prints a line, then an all-reduce adds
+// one number per rank.
 //
 //   tandem launch --nproc-per-node 3 ./hello_ranks
 

@@ -1,8 +1,8 @@
 // Prints a parameter and its gradient on each rank during one step, as tutorial 003
 // does: before and after backward, after the ranks average gradients, and after the
-// optimizer's step. A hand-written all-reduce comes first. DistributedDataParallel then
-// gives the same values. LibTorch does not have the tutorial's optimizer, Adadelta, so
-// this example uses SGD.
+// optimizer's step. The first step averages with a hand-written all-reduce; a step with
+// DistributedDataParallel then gives the same values. LibTorch does not have the
+// tutorial's optimizer, Adadelta, so this example uses SGD.
 //
 //   ./look_at_gradients [RANKS]
 
@@ -48,7 +48,7 @@ Net make_net() {
   return {};
 }
 
-// Each rank has its own batch and its own dropout mask; every call uses the same mask.
+// Each rank has its own batch and dropout mask. Every call uses the mask of its rank.
 torch::Tensor loss_of(Net& net, const tandem::Batch& batch, int rank) {
   torch::manual_seed(2 + rank);
   return F::nll_loss(net->forward(batch.inputs), batch.targets);
@@ -92,7 +92,8 @@ void say(const char* text, const torch::Tensor& param, tandem::Communicator& com
   }
 }
 
-// Returns the parameter after a step with average_gradients().
+// Returns the first parameter after a step with average_gradients(), and its gradient
+// in `gradient`.
 torch::Tensor exchange_by_hand(
     const tandem::Batch& batch, tandem::Communicator& comm, torch::Tensor& gradient) {
   Net net = make_net();
@@ -111,7 +112,8 @@ torch::Tensor exchange_by_hand(
   return param.detach();
 }
 
-// Returns the parameter after a step with DistributedDataParallel.
+// Returns the first parameter after a step with DistributedDataParallel, and its
+// gradient in `gradient`.
 torch::Tensor exchange_by_ddp(
     const tandem::Batch& batch, tandem::Communicator& comm, torch::Tensor& gradient) {
   Net net = make_net();

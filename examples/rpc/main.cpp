@@ -1,5 +1,5 @@
-// Ranks call a service of another rank: all other ranks send requests to rank 0, which
-// squares tensors and counts the requests.
+// Remote procedure calls: all other ranks send requests to rank 0, which squares
+// tensors and counts the requests.
 //
 //   tandem launch --nproc-per-node 3 ./rpc
 
