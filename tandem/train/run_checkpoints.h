@@ -21,8 +21,8 @@ namespace tandem {
 /// noted otherwise. The arguments of the constructor must outlive the object.
 ///
 /// Checkpoints are written while training continues, one at a time (CheckpointWriter).
-/// If a save fails, the next call of save(), look() or finish() throws DataError on
-/// rank 0. With on_save_error = warn, save() and look() warn instead, and finish()
+/// If a save fails, the next call of save(), poll() or finish() throws DataError on
+/// rank 0. With on_save_error = warn, save() and poll() warn instead, and finish()
 /// throws only if the last save failed. A save of values that are not finite throws in
 /// any case.
 class RunCheckpoints {

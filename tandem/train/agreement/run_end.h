@@ -120,9 +120,9 @@ class RunEnd {
   /// Returns "converged", "patience" or "observer"; "" if the run is not over.
   const char* reason() const;
 
-  /// Calls Observer::on_step(). If it returns Next::stop, wish() becomes true on this
-  /// rank, and the ranks still have to agree: see Agreement::decide() and stop(). Not
-  /// collective.
+  /// Calls Observer::on_step(). If it returns Next::stop, stop_requested() becomes true
+  /// on this rank, and the ranks still have to agree: see Agreement::decide() and
+  /// stop(). Not collective.
   void on_step(const StepReport& step);
   /// Calls Observer::on_epoch() if `trained`: this process made steps of the epoch.
   /// Then agrees with the other ranks whether the run stops. Collective.

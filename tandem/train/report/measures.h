@@ -78,7 +78,7 @@ class SavePauses {
 };
 
 /// Measures the peak memory of this process, as PSS: a page that n processes share
-/// counts as 1/n. The peak is the largest measurement of look() and mib(). Not
+/// counts as 1/n. The peak is the largest measurement of sample() and mib(). Not
 /// thread-safe.
 class PeakMemory {
  public:
