@@ -45,8 +45,8 @@ std::optional<std::string> get_env(const std::string& name);
 /// set, a SLURM step uses a port from 15000 to 31383, computed from the numbers of the
 /// job and the step.
 ///
-/// Throws ConfigError with the name of a variable that is missing although others are
-/// set, is not a number, or is out of range.
+/// Throws ConfigError, which names the variable, if a variable is not a number, is out
+/// of range, or is missing although others are set.
 [[nodiscard]] std::optional<RankEnv> read_rank_env(const GetEnv& get = get_env);
 
 /// Returns the variables that a launcher sets for one rank, as (name, value) pairs: the

@@ -6,9 +6,8 @@ namespace tandem {
 
 enum class Bf16 : uint16_t;
 
-/// Shape of a convolution with stride 1 of images with few channels. A tap is a
-/// (channel, row, column) of the window. AVX-512 has enough registers for the sums of
-/// all taps.
+/// Shape of a convolution with stride 1 and few input channels. A tap is one position
+/// (channel, row, column) in the window.
 ///
 /// The input is float32 in rows, [channels][height][width], including padding. The
 /// weights are [taps][out_channels]. The output's channels are in groups of `lanes`, in
@@ -38,7 +37,8 @@ struct SmallConvShape {
   }
 };
 
-/// Supported numbers of taps: 3 x 3 and 5 x 5 for one channel, 3 x 3 for three.
+/// Supported numbers of taps: 3 x 3 and 5 x 5 for one channel, 3 x 3 for three. The
+/// gradient kernel keeps one sum per tap in a register; AVX-512 has enough registers.
 constexpr int64_t kSmallConvTaps[] = {9, 25, 27};
 
 // Loops over one image, for each instruction set.

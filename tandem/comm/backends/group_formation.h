@@ -27,8 +27,8 @@ class GroupFormation {
     return ranks_;
   }
 
-  /// Returns the timeout of the next attempt, such that each of `attempts_left`
-  /// attempts has time.
+  /// Returns the timeout of the next attempt: the remaining time divided by
+  /// `attempts_left`, but at most 20 s unless it is the last attempt.
   std::chrono::milliseconds time_for(int attempts_left) const;
 
   /// Records the addresses to which this process is connected. Call it early, because

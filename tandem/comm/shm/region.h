@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-/// Copies bytes. Unlike memcpy(), accepts null pointers, as of an empty tensor, for 0
-/// bytes.
+/// Copies bytes. Unlike memcpy(), accepts null pointers if `bytes` is 0; an empty
+/// tensor has a null pointer.
 inline void copy_bytes(void* to, const void* from, size_t bytes) {
   if (bytes > 0) {
     std::memcpy(to, from, bytes);

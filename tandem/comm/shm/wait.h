@@ -43,9 +43,9 @@ class ShmWait {
 /// Records the core on which this rank runs.
 void note_core(const ShmRegion& region, int rank);
 
-/// Marks this rank as sleeping while the object exists. After constructing it, the
-/// caller checks once more for new data before it calls sleep(). A rank that writes
-/// data later rings. See ShmRankBlock::sleeping for the reason.
+/// Marks this rank as sleeping while the object exists. Construct the object, check
+/// once more for new data, and only then call sleep(). If another rank writes data
+/// after this check, it wakes this rank. See ShmRankBlock::sleeping for the reason.
 class ShmSleeper {
  public:
   explicit ShmSleeper(ShmRankBlock& mine);

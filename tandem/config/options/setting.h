@@ -110,7 +110,8 @@ enum class ResumeRule {
   no,
   // The value must not change.
   value,
-  // The default must remain the default, and another value must not become the default.
+  // The value may change, but not from the default to another value or back. Example: a
+  // run without momentum cannot be resumed with momentum.
   whether_default,
   // The value must not change, but it may be left empty.
   value_or_empty,
