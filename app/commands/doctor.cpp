@@ -23,6 +23,11 @@ void finding(bool good, const std::string& text, const std::string& fix = "") {
       good ? "" : "\n         fix: " + fix);
 }
 
+// Adds how a process ended, unless it succeeded.
+std::string with_ending(const std::string& text, const ExitStatus& status) {
+  return status.ok() ? text : text + " " + status.describe();
+}
+
 std::string cpu_line(const std::string& name) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -98,8 +103,7 @@ void look_at_worker() {
   }
   const auto environment = worker_doctor(worker, {});
   finding(
-      environment.status.ok(),
-      "worker: " + worker + " " + environment.status.describe(),
+      environment.status.ok(), with_ending("worker: " + worker, environment.status),
       "apt-get install libtorch-dev libgloo-dev");
   std::string text = "\nenvironment:\n" + environment.output;
   const std::string cuda = cuda_library_path();
@@ -108,7 +112,7 @@ void look_at_worker() {
   } else {
     const auto devices = worker_doctor(worker, {"devices"});
     finding(
-        devices.status.ok(), "CUDA: " + cuda + " " + devices.status.describe(),
+        devices.status.ok(), with_ending("CUDA: " + cuda, devices.status),
         "install the CUDA libraries that LibTorch needs");
     text += "\ndevices:\n" + devices.output;
   }
