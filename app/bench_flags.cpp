@@ -88,10 +88,8 @@ BenchLoaderOptions parse_bench_loader(const Arguments& arguments) {
 BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments) {
   CLI::App app(
       "Times an update of all parameters (float32, one thread) and, in turns with it, "
-      "a "
-      "memcpy of as many bytes, read and written: medians. On a GPU each measurement "
-      "is "
-      "the mean of 20 updates in a row.",
+      "a memcpy of as many bytes, read and written: medians. On a GPU each measurement "
+      "is the mean of 20 updates in a row.",
       "tandem bench optimizer");
   BenchOptimizerOptions options;
   for (const auto& choice : choices<OptimizerKind>()) {
@@ -138,8 +136,7 @@ BenchAllReduceOptions parse_bench_allreduce(const Arguments& arguments) {
       backends.end()) {
     throw ConfigError(
         "[bench] backend is nccl, which is for GPUs, but allreduce measures main "
-        "memory; "
-        "leave it out");
+        "memory; leave it out");
   }
   for (const int64_t bytes : options.bytes) {
     if (bytes % 4 != 0) {

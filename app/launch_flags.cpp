@@ -129,8 +129,7 @@ void use_endpoint(const std::string& endpoint, bool numbered, LaunchOptions& opt
   if (!numbered) {
     throw ConfigError(
         "[launch] --node-rank is missing, which --rdzv-endpoint needs here; add it, "
-        "with "
-        "0 on the host of the endpoint");
+        "with 0 on the host of the endpoint");
   }
   if (colon == std::string::npos) {
     throw ConfigError(

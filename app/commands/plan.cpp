@@ -312,8 +312,8 @@ void print_table(const PlanInputs& inputs, const std::vector<ScalingPoint>& poin
 int run_plan(const Arguments& arguments) {
   CLI::App app(
       "Predicts time and efficiency of a data-parallel step on any number of nodes, "
-      "from "
-      "a step of one rank (--measure, --from or --step-ms) and the link between nodes.",
+      "from a step of one rank (--measure, --from or --step-ms) and the link between "
+      "nodes.",
       "tandem plan");
   PlanFlags flags;
   parse_flags(app, flags, arguments);

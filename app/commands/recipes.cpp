@@ -9,8 +9,7 @@ namespace tandem::app {
 int run_recipes(const Arguments& arguments) {
   CLI::App app(
       "Lists recipes: the name, the number of the tutorial that the recipe repeats, "
-      "and "
-      "its purpose. tandem train NAME runs an installed recipe, tandem train "
+      "and its purpose. tandem train NAME runs an installed recipe, tandem train "
       "FOLDER/NAME.toml any other.",
       "tandem recipes");
   std::string folder;

@@ -10,8 +10,7 @@ namespace tandem::app {
 int run_report(const Arguments& arguments) {
   CLI::App app(
       "Writes DIR/report.html, a page of results, charts and settings, from the files "
-      "of "
-      "compare, scaling or train --out in DIR.",
+      "of compare, scaling or train --out in DIR.",
       "tandem report");
   std::string directory;
   app.add_option("directory", directory, "directory of a comparison or a run")

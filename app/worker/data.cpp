@@ -50,8 +50,7 @@ void describe(const char* part, const Dataset& data) {
 int fetch_named(const Arguments& arguments) {
   CLI::App app(
       "Downloads a data set into the folder that --data NAME uses: $TANDEM_DATA/NAME "
-      "or "
-      "the cache. Correct files are kept, and interrupted downloads continue. "
+      "or the cache. Correct files are kept, and interrupted downloads continue. "
       "$TANDEM_MIRRORS names a file with your own mirrors.",
       "tandem data fetch");
   std::string name;

@@ -24,8 +24,7 @@ int work_export(const Arguments& arguments) {
   app.add_option(
          "--checkpoint", checkpoint,
          "directory of a checkpoint or its model.safetensors; or directory of a run, "
-         "for "
-         "its newest checkpoint")
+         "for its newest checkpoint")
       ->required();
   app.add_option(
          "--out", out,

@@ -60,8 +60,7 @@ void print_row(
 int work_model(const Arguments& arguments) {
   CLI::App app(
       "Prints the modules of a model as PyTorch does, then its layers with their "
-      "output "
-      "shape for N samples and their number of parameters.",
+      "output shape for N samples and their number of parameters.",
       "tandem model");
   std::string name;
   std::string shape = "1x28x28";

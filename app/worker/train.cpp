@@ -35,8 +35,7 @@ void check_backend(const RunConfig& config, const Placement& placement) {
   if (config.comm.backend == BackendKind::nccl && !placement.device) {
     throw ConfigError(
         "[comm] backend nccl needs ranks on GPUs, but the ranks compute on the CPU; "
-        "use "
-        "--device cuda, or --backend auto");
+        "use --device cuda, or --backend auto");
   }
 }
 

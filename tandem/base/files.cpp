@@ -228,8 +228,7 @@ std::string cache_directory() {
   if (!has_cache_directory()) {
     throw ConfigError(
         "[files] XDG_CACHE_HOME and HOME are not set, expected one of them for the "
-        "cache; "
-        "set one to your own folder");
+        "cache; set one to your own folder");
   }
   if (const auto cache = get_env("XDG_CACHE_HOME"); cache && !cache->empty()) {
     return *cache + "/tandem";

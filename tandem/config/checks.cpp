@@ -60,8 +60,7 @@ void check_loss(const ModelSettings& model) {
       row_of(model.kind).loss != LossKind::nll) {
     throw ConfigError(fmt::format(
         "[config] loss is nll, which needs log-probabilities, but model {} does not "
-        "end "
-        "in a log-softmax; use --loss cross_entropy or auto",
+        "end in a log-softmax; use --loss cross_entropy or auto",
         name_of(model.kind)));
   }
 }
@@ -74,8 +73,7 @@ void check_strategy(const RunConfig& config) {
       !has_trait(strategy.kind, kScalesLoss)) {
     throw ConfigError(fmt::format(
         "[config] loss_scale is set, which is for strategy data_parallel or "
-        "sequential, "
-        "not {}; leave out --loss-scale, or change --strategy",
+        "sequential, not {}; leave out --loss-scale, or change --strategy",
         name_of(strategy.kind)));
   }
   if (strategy.stages > 1 && !has_trait(strategy.kind, kHasStages)) {
@@ -124,8 +122,7 @@ void check_one_host(const RunConfig& config) {
   if (has_trait(config.strategy.kind, kSharesParameters)) {
     throw ConfigError(fmt::format(
         "[config] strategy is {}, whose ranks share memory, but there are {} hosts; "
-        "use "
-        "--nnodes 1, or --strategy averaging",
+        "use --nnodes 1, or --strategy averaging",
         name_of(config.strategy.kind), nodes));
   }
   if (row_of(config.comm.backend).one_host) {

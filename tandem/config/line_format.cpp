@@ -97,11 +97,10 @@ std::string format_line(
     throw ConfigError(
         "[config] " + setting + " is '" + pattern + "': " + error.what() +
         "; expected in braces: rank, epoch, epoch_index, epochs, step, steps, "
-        "step_percent, "
-        "batch_index, batch_percent, batch_loss, own_samples, samples, total, percent, "
-        "share, loss, accuracy, correct, count, lr, samples_per_second, seconds, "
-        "minutes, duration, program_seconds, program_minutes, master_addr, "
-        "master_port, device or num_gpus; change it");
+        "step_percent, batch_index, batch_percent, batch_loss, own_samples, samples, "
+        "total, percent, share, loss, accuracy, correct, count, lr, "
+        "samples_per_second, seconds, minutes, duration, program_seconds, "
+        "program_minutes, master_addr, master_port, device or num_gpus; change it");
   }
 }
 

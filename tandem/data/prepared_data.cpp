@@ -134,8 +134,7 @@ void wait_for_child(
     if (deadline.passed()) {
       throw DataError(fmt::format(
           "[data] process {}, which reads '{}' for the ranks of {}, has not ended "
-          "within "
-          "{} s{}; {} --timeout-seconds",
+          "within {} s{}; {} --timeout-seconds",
           offer.child, name, host_name(),
           static_cast<double>(deadline.time().count()) / 1000,
           is_stopped(offer.child) ? ": it is stopped (SIGSTOP)" : "",

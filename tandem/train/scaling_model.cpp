@@ -85,8 +85,7 @@ std::vector<GradientBucket> even_buckets(
   want(
       bucket_bytes >= 1 && bytes / bucket_bytes <= 1e6,
       "a bucket needs at least 1 byte, and at most a million buckets are allowed; "
-      "change "
-      "--bucket-bytes");
+      "change --bucket-bytes");
   const auto count = static_cast<int>(std::ceil(bytes / bucket_bytes));
   std::vector<GradientBucket> buckets;
   for (int i = 1; i <= count; ++i) {

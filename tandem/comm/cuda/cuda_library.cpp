@@ -15,8 +15,8 @@ const CudaLibrary& load() {
   if (path.empty()) {
     throw ConfigError(
         "[device] this build has no libtandem_cuda.so, which --device cuda needs; "
-        "build "
-        "with -DTANDEM_TORCH_PYTHON=PYTHON, whose torch has CUDA, or use --device cpu");
+        "build with -DTANDEM_TORCH_PYTHON=PYTHON, whose torch has CUDA, or use "
+        "--device cpu");
   }
   // RTLD_GLOBAL makes LibTorch's CUDA operators, which register themselves, available
   // to all libraries.

@@ -127,9 +127,8 @@ struct OutputOptions {
         .add(
             "log_line", &O::log_line,
             "template of reports, such as 'step {step}/{steps} loss {loss:.4f}'; "
-            "{loss} "
-            "is the mean since the last report, {batch_loss} the loss of the rank's "
-            "last batch; off: no reports")
+            "{loss} is the mean since the last report, {batch_loss} the loss of the "
+            "rank's last batch; off: no reports")
         .line_template();
     table
         .add(

@@ -271,8 +271,7 @@ std::string compiled_obstacle(
   }
   if (options.stacked_statistics) {
     return "it does not exchange batch norm's statistics between ranks, which "
-           "--buffers "
-           "sync needs";
+           "--buffers sync needs";
   }
   for (const auto& tensor : arenas.tensors()) {
     if (!tensor.requires_grad()) {

@@ -66,12 +66,10 @@ std::optional<Precision> precision_before(const RunConfig& config, Communicator&
 void warn_of_price(int rank) {
   log_warning(fmt::format(
       "[exec] bf16 is slower than fp32 on the CPU of rank {}, which does not compute "
-      "in "
-      "bfloat16 (it has no AVX512_BF16 or AMX, or ONEDNN_MAX_CPU_ISA forbids them): "
+      "in bfloat16 (it has no AVX512_BF16 or AMX, or ONEDNN_MAX_CPU_ISA forbids them): "
       "executor compiled rounds float32 values and takes up to 1.3 times as long, "
       "executor eager up to 30 times; use --precision fp32, or auto, which chooses "
-      "bf16 "
-      "only if it is faster",
+      "bf16 only if it is faster",
       rank));
 }
 

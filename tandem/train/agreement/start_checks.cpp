@@ -61,8 +61,7 @@ void check_same_settings(const RunConfig& config, Communicator& comm) {
     const auto& field = *fields[found->at];
     throw ConfigError(fmt::format(
         "[train] {} differs between rank {} and rank 0 (here it is {}); start all "
-        "ranks "
-        "with the same {}",
+        "ranks with the same {}",
         field.name, found->rank, values[found->at], field.flag()));
   }
 }
@@ -75,8 +74,7 @@ void check_same_data(const DataParts& data, Communicator& comm) {
   if (const auto found = find_difference(values, "data", comm)) {
     throw ConfigError(fmt::format(
         "[train] the {} differ between rank {} and rank 0 (here: {}); give all hosts "
-        "the "
-        "same files, or name the folder of each host with --data",
+        "the same files, or name the folder of each host with --data",
         data[found->at].first, found->rank, values[found->at]));
   }
 }
