@@ -3,10 +3,11 @@
 
 usage: run_page.py PAGE PREFIX
 
-PREFIX has an installed tandem. Every block of sh runs, in the order of the page and in one
-folder, which has `recipes` as a checkout does. A block of another language is a file: the comment `<!-- file: NAME -->` before the
-block names it. A block that does not run has `<!-- not run: REASON -->` before it. Blocks
-of text and console are output and need no comment.
+PREFIX has an installed tandem. Every block of sh runs, in the order of the page and in
+one folder, which has `recipes` as a checkout does. A block of another language is a file:
+the comment `<!-- file: NAME -->` before the block names it. A block that does not run has
+`<!-- not run: REASON -->` before it. Blocks of text and console are output and need no
+comment.
 
 Training sees the first 640 samples unless the page says --limit, so that a page takes
 seconds. A block that needs MNIST is left out if TANDEM_DATA has none.
