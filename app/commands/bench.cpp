@@ -59,9 +59,7 @@ void run_under_mpirun(const std::vector<std::string>& command, int nproc) {
   const auto result =
       run_command(mpirun_command(nproc, command, MpirunCores::bound), variables, 3'600);
   if (!result.status.ok()) {
-    if (const auto reports = file.read(); !reports.empty()) {
-      throw_reported(who, reports.front());
-    }
+    file.throw_first(who);
     // If no rank reported a failure, the output of mpirun has the reason.
     throw Error(who + ": " + result.output + result.errors);
   }

@@ -49,9 +49,7 @@ nlohmann::json run_bench_json(const Arguments& arguments) {
   const CommandResult result =
       run_command(command, file.variables(), kBenchTimeoutSeconds);
   if (!result.status.ok()) {
-    if (const auto reports = file.read(); !reports.empty()) {
-      throw_reported(who, reports.front());
-    }
+    file.throw_first(who);
     throw Error(who + ": " + result.status.describe());
   }
   const std::string& output = result.output;

@@ -85,6 +85,12 @@ std::vector<FailureReport> FailureFile::read() const {
   return reports;
 }
 
+void FailureFile::throw_first(const std::string& who) const {
+  if (const auto reports = read(); !reports.empty()) {
+    throw_reported(who, reports.front());
+  }
+}
+
 bool report_to_launcher(const std::exception& error) {
   return is_rank_of_launcher() && append_report(error);
 }

@@ -40,6 +40,10 @@ class FailureFile {
   /// processes and programs other than tandem's write no report.
   std::vector<FailureReport> read() const;
 
+  /// Throws the error of the first report, as throw_reported(). Does nothing if there
+  /// is no report.
+  void throw_first(const std::string& who) const;
+
  private:
   int fd_;
 };

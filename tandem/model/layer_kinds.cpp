@@ -11,9 +11,9 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <stdexcept>
 
 #include "tandem/config/line_format.h"
+#include "tandem/config/options/setting.h"
 
 namespace tandem {
 
@@ -330,12 +330,7 @@ InputShape output_of(const Layer& layer, const InputShape& input) {
 }
 
 const LayerKindRow& row_of(const Layer& layer) {
-  for (const auto& row : kLayerRows) {
-    if (row.kind == layer.kind) {
-      return row;
-    }
-  }
-  throw std::logic_error("a layer kind without a row");
+  return row_of_kind(kLayerRows, layer.kind);
 }
 
 }  // namespace tandem

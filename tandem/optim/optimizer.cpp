@@ -185,12 +185,8 @@ std::unique_ptr<Optimizer> make_optimizer(
     const OptimizerOptions& options, Arena& parameters, Arena& gradients,
     const std::vector<ParameterGroup>& groups) {
   check_options(options);
-  for (const auto& row : kOptimizers) {
-    if (row.kind == options.kind) {
-      return row.make(options, parameters, gradients, groups);
-    }
-  }
-  throw InternalError("[optim] an optimizer without a factory");
+  return row_of_kind(kOptimizers, options.kind)
+      .make(options, parameters, gradients, groups);
 }
 
 }  // namespace tandem

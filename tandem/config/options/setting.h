@@ -35,6 +35,17 @@ constexpr const auto& row_of(E value) {
   throw std::logic_error("an enumerator without a row");
 }
 
+/// Returns the row of a table whose member `kind` has the value.
+template <typename Rows, typename E>
+constexpr const auto& row_of_kind(const Rows& rows, E kind) {
+  for (const auto& row : rows) {
+    if (row.kind == kind) {
+      return row;
+    }
+  }
+  throw std::logic_error("a kind without a row");
+}
+
 /// Returns whether a row is an alias.
 template <typename Row>
 constexpr bool is_alias(const Row& row) {

@@ -1,6 +1,6 @@
 #include "tandem/exec/compiled/operation.h"
 
-#include <stdexcept>
+#include "tandem/config/options/setting.h"
 
 namespace tandem {
 
@@ -37,15 +37,6 @@ constexpr OnednnRow kOnednnRows[] = {
     {LayerKind::log_softmax, &make_onednn_log_softmax, Bf16Output::fp32},
 };
 
-const OnednnRow& onednn_row(LayerKind kind) {
-  for (const auto& row : kOnednnRows) {
-    if (row.kind == kind) {
-      return row;
-    }
-  }
-  throw std::logic_error("a layer kind without an operation");
-}
-
 }  // namespace
 
 std::unique_ptr<OnednnOp> make_onednn_op(
@@ -59,11 +50,11 @@ std::unique_ptr<OnednnOp> make_onednn_op(
 std::unique_ptr<OnednnOp> make_plain_onednn_op(
     const FusedLayer& fused, const LayerTensors& tensors,
     const OnednnContext& context) {
-  return onednn_row(fused.layer.kind).make(fused, tensors, context);
+  return row_of_kind(kOnednnRows, fused.layer.kind).make(fused, tensors, context);
 }
 
 bool has_bf16_output(const FusedLayer& fused) {
-  const Bf16Output output = onednn_row(fused.layer.kind).output;
+  const Bf16Output output = row_of_kind(kOnednnRows, fused.layer.kind).output;
   return output == Bf16Output::bf16 ||
          (output == Bf16Output::as_input && fused.bf16_input);
 }

@@ -1,5 +1,5 @@
-#include "tandem/base/error.h"
 #include "tandem/config/fields.h"
+#include "tandem/config/options/setting.h"
 #include "tandem/parallel/strategy.h"
 
 namespace tandem {
@@ -40,12 +40,7 @@ TrainingState local_state(const ModelArenas& arenas, Optimizer& optimizer) {
 std::unique_ptr<Strategy> make_strategy(
     const StrategyOptions& options, const StrategyParts& parts) {
   check_options(options);
-  for (const auto& row : kStrategies) {
-    if (row.kind == options.kind) {
-      return row.make(options, parts);
-    }
-  }
-  throw InternalError("[parallel] a strategy without a factory");
+  return row_of_kind(kStrategies, options.kind).make(options, parts);
 }
 
 }  // namespace tandem
