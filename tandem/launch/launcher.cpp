@@ -146,16 +146,16 @@ struct Rendezvous {
       : client(std::move(first_node)) {
     if (options.nnodes == 1) {
       directory = std::make_unique<MeetingDirectory>();
-      server = std::make_unique<StoreServer>(directory->store_address());
+      server = std::make_unique<StoreServer>(
+          directory->store_address(), "", Milliseconds(0), ListenOn::host,
+          greeting(options));
       address = server->address();
-      server->greet(greeting(options));
       return;
     }
     address = master_address(options);
     if (options.node_rank == 0) {
       server = std::make_unique<StoreServer>(
-          address, token, Milliseconds(0), listen_on(options));
-      server->greet(greeting(options));
+          address, token, Milliseconds(0), listen_on(options), greeting(options));
       if (options.token.insecure) {
         warn_of_no_token(address);
       }

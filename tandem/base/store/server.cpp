@@ -451,8 +451,11 @@ class StoreServer::Table {
 
 StoreServer::StoreServer(
     const std::string& address, const std::string& token, Milliseconds timeout,
-    ListenOn on)
+    ListenOn on, const std::optional<Greeting>& own)
     : table_(std::make_unique<Table>(token)) {
+  if (own) {
+    table_->greet(*own);
+  }
   auto listener = listen_at(address, timeout, on);
   address_ = listener.address;
   listener_ = std::move(listener.socket);
@@ -469,10 +472,6 @@ StoreServer::~StoreServer() {
   if (!unix_path_.empty()) {
     unlink(unix_path_.c_str());
   }
-}
-
-void StoreServer::greet(const Greeting& greeting) {
-  table_->greet(greeting);
 }
 
 void StoreServer::name_missing_ranks() {

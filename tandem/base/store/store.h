@@ -39,13 +39,15 @@ class StoreServer {
   /// Listens, and serves on a separate thread until destroyed.
   ///
   /// `address` "tcp:HOST:0" selects a free port; see address(). Clients that do not
-  /// know `token` are rejected in the handshake.
+  /// know `token` are rejected in the handshake. `own` is the greeting of this process,
+  /// with which clients are compared.
   ///
   /// Throws ConfigError if the address has another form or is in use. Throws CommError
   /// if the host name does not resolve within `timeout`.
   explicit StoreServer(
       const std::string& address, const std::string& token = "",
-      Milliseconds timeout = {}, ListenOn on = ListenOn::host);
+      Milliseconds timeout = {}, ListenOn on = ListenOn::host,
+      const std::optional<Greeting>& own = std::nullopt);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
@@ -54,9 +56,6 @@ class StoreServer {
   const std::string& address() const {
     return address_;
   }
-
-  /// Adds the greeting of this process. Call it before clients connect.
-  void greet(const Greeting& greeting);
 
   /// Starts logging which ranks are missing while the others wait (wait_notice.h).
   void name_missing_ranks();
