@@ -68,15 +68,14 @@ TEST_F(HeldSave, HoldsTheValuesOfItsStep) {
   };
   const std::string whole = undisturbed("whole").parameters;
   hold_.operation = 2;
-  // Killed after the next save stopped waiting.
+  // Killed once the checkpoint of step 8 is complete: at step 16 at the latest, whose
+  // save waits for it.
   const auto killed = train_in_child(config_, hold_, [](Left& left) {
     wait_until_held(left);
     if (left.steps == 13) {
       release();
     }
-    if (left.told_step == 8) {
-      _exit(kFaultExit);
-    }
+    left.dies_at = 8;
   });
   ASSERT_EQ(killed.code, kFaultExit) << killed.errors;
   config_.output.resume = "auto";

@@ -27,6 +27,8 @@ struct Left {
   int64_t steps = 0;
   // The newest checkpoint that was reported to the observer.
   int64_t told_step = -1;
+  // Step whose checkpoint, once reported, ends the process with kFaultExit; -1: none.
+  int64_t dies_at = -1;
   // For the test.
   int64_t noted = 0;
   char parameters[65] = "";
@@ -51,6 +53,9 @@ class Told : public Observer {
   }
   void on_checkpoint(const std::string& path) override {
     left_.told_step = std::stoll(path.substr(path.rfind('-') + 1));
+    if (left_.told_step == left_.dies_at) {
+      _exit(kFaultExit);
+    }
   }
 
  private:
