@@ -61,7 +61,8 @@ float* data(const at::Tensor& x) {
   return x.data_ptr<float>();
 }
 
-// Expects errors below 5e-6 of the largest element, or of `magnitude` if that is larger.
+// Expects errors below 5e-6 of the largest element, or of `magnitude` if that is
+// larger.
 void expect_close(
     const at::Tensor& found, const at::Tensor& expected, double magnitude = 0) {
   const double largest = std::max(magnitude, expected.abs().max().item<double>());

@@ -152,7 +152,8 @@ TEST_F(FailedSave, IsAWarningWithWarn) {
   EXPECT_THAT(
       ended.errors,
       AllOf(
-          HasSubstr("warning: the checkpoint of step 8 is missing, and the run continues: "),
+          HasSubstr(
+              "warning: the checkpoint of step 8 is missing, and the run continues: "),
           HasSubstr(config_.output.out), HasSubstr("No space left on device")));
   EXPECT_EQ(ended.left.told_step, 24);
   EXPECT_EQ(checkpoints_in(config_.output.out + "/checkpoints").begin()->first, 16);

@@ -40,7 +40,8 @@ INSTANTIATE_TEST_SUITE_P(
             "OfAnotherModelForThreeRanks",
             train({"--model", "net", "--resume", "@/checkpoint", "--nproc", "3"}),
             2,
-            {"model is \"net\"", "expected \"simplenet\" as in '@/checkpoint'", "--model"},
+            {"model is \"net\"", "expected \"simplenet\" as in '@/checkpoint'",
+             "--model"},
             &with_checkpoint},
         BadInputCase{
             "OfOtherImages",

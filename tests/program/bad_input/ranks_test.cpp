@@ -61,10 +61,12 @@ INSTANTIATE_TEST_SUITE_P(
             {"127.0.0.1:@port", "already in use", "choose another port"}, kSoon),
         rank(
             "SomebodyElseAnswers", meeting("1", "127.0.0.1", "@port"), 1,
-            {"127.0.0.1:@port", "another kind of server answers", "MASTER_PORT"}, kSoon),
+            {"127.0.0.1:@port", "another kind of server answers", "MASTER_PORT"},
+            kSoon),
         rank(
             "NobodyAnswers", meeting("1", "127.0.0.1", "@free"), 1,
-            {"127.0.0.1:@free", "no server answers", "after 1 s", "MASTER_PORT"}, kSoon),
+            {"127.0.0.1:@free", "no server answers", "after 1 s", "MASTER_PORT"},
+            kSoon),
         rank(
             "HostIsSilent", meeting("1", "127.0.0.1", "@full"), 1,
             {"127.0.0.1:@full", "no server answers", "after 1 s"}, kSoon),

@@ -79,9 +79,10 @@ TEST_F(SameData, ARankWithBlackImagesIsNamed) {
   for (const auto& result : run_on_all({})) {
     EXPECT_EQ(result.status.code, 2);
     EXPECT_THAT(
-        result.errors, AllOf(
-                           HasSubstr("the training images differ between rank 2 and rank 0"),
-                           HasSubstr("--data")));
+        result.errors,
+        AllOf(
+            HasSubstr("the training images differ between rank 2 and rank 0"),
+            HasSubstr("--data")));
     EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
         << result.errors;
   }
@@ -91,7 +92,8 @@ TEST_F(SameData, TestImagesAreComparedToo) {
   blacken("b", "t10k");
   for (const auto& result : run_on_all({})) {
     EXPECT_EQ(result.status.code, 2);
-    EXPECT_THAT(result.errors, HasSubstr("the test images differ between rank 1 and rank 0"));
+    EXPECT_THAT(
+        result.errors, HasSubstr("the test images differ between rank 1 and rank 0"));
   }
 }
 

@@ -73,10 +73,11 @@ TEST_F(FaultyDiskRun, ContinuesWithAWarningWithOnSaveErrorWarn) {
   const auto ended = run(FaultKind::fail, kOperation, {"--on-save-error", "warn"});
   EXPECT_TRUE(ended.status.ok()) << ended.errors;
   EXPECT_THAT(
-      ended.errors, AllOf(
-                        HasSubstr("warning: the checkpoint of step "),
-                        HasSubstr(" is missing, and the run continues: [files] cannot "),
-                        HasSubstr("Input/output error")));
+      ended.errors,
+      AllOf(
+          HasSubstr("warning: the checkpoint of step "),
+          HasSubstr(" is missing, and the run continues: [files] cannot "),
+          HasSubstr("Input/output error")));
   EXPECT_EQ(hash_of(out_), whole());
 }
 
