@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// Point in time at which waiting ends. Several waits that share one deadline do not
-/// add their timeouts. The time until the deadline is usually --timeout-seconds.
+/// Point in time at which a wait times out. If several waits use one deadline, they
+/// share its timeout, which is usually --timeout-seconds.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
@@ -14,11 +14,11 @@ class Deadline {
 
   explicit Deadline(Milliseconds time) : time_(time), end_(Clock::now() + time) {}
 
-  /// Time from construction to the deadline, for messages.
+  /// Timeout that was passed to the constructor, for error messages.
   Milliseconds time() const {
     return time_;
   }
-  /// Remaining time, zero after the deadline.
+  /// Time until the deadline; zero after the deadline.
   Milliseconds left() const {
     return std::max(
         Milliseconds(0), std::chrono::duration_cast<Milliseconds>(end_ - Clock::now()));

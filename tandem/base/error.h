@@ -53,7 +53,7 @@ class CommError : public Error {
   std::optional<int> peer_;
 };
 
-/// A signal stopped the run after its checkpoint was saved; `--resume auto` continues
+/// A signal stopped the run, and the run saved a checkpoint. `--resume auto` continues
 /// the run. The program exits with kExitStopped on every rank and host.
 class StoppedError : public Error {
  public:
@@ -70,19 +70,20 @@ class InternalError : public Error {
   using Error::Error;
 };
 
-/// Returns the text with '?' in place of control characters, including Unicode's, which
-/// a terminal would execute.
+/// Replaces each control character, including Unicode's, with '?'. A terminal would
+/// execute control characters.
 std::string printable(std::string text);
 
 /// Returns the program's exit code for an error: 2 for ConfigError, kExitStopped for
 /// StoppedError, otherwise 1.
 int exit_code(const std::exception& error);
 
-/// Returns `code`, which another process of the run reported, if it is 2 or
-/// kExitStopped; otherwise 1.
+/// Checks an exit code that another process of the run reported. Returns `code` if it
+/// is 2 or kExitStopped, otherwise 1.
 int known_exit_code(int code);
 
-/// Throws the error that belongs to an exit code: ConfigError, StoppedError or Error.
+/// Throws the error with this exit code: ConfigError for 2, StoppedError for
+/// kExitStopped, Error for other codes.
 [[noreturn]] void throw_for_exit_code(int code, const std::string& message);
 
 /// Returns the first line of `error.what()`, without the backtrace that some libraries

@@ -16,7 +16,8 @@ class FileLock {
   /// Does not lock; see try_lock().
   explicit FileLock(std::string path) : path_(std::move(path)) {}
   /// Creates missing directories and waits for the lock. Throws DataError if the file
-  /// cannot be locked. If `deadline` passes, the error names the holder.
+  /// cannot be locked, or if another process still has the lock at `deadline`. The
+  /// error then names that process.
   [[nodiscard]] FileLock(const std::string& path, const Deadline& deadline);
   ~FileLock();
   FileLock(const FileLock&) = delete;

@@ -11,8 +11,8 @@ namespace tandem {
 /// verb such as "write".
 [[noreturn]] void fail_on_file(const std::string& what, const std::string& path);
 
-/// Returns the content of a file. Throws DataError with the path and the reason. A file
-/// longer than `most_bytes` is an error too, and is not read to its end.
+/// Returns the content of a file. Throws DataError, with the path and the reason, if
+/// the file cannot be read or is longer than `most_bytes`.
 std::string read_file(
     const std::string& path, size_t most_bytes = std::numeric_limits<size_t>::max());
 
@@ -26,7 +26,8 @@ std::string read_file(
 void replace_file(const std::string& path, const std::function<void(int fd)>& write);
 void replace_file(const std::string& path, const std::string& content);
 
-/// Writes all bytes, or throws DataError with `path`.
+/// Writes `size` bytes to a descriptor. Throws DataError if that fails; `path` is the
+/// name of the file in the error.
 void write_all(int fd, const void* data, size_t size, const std::string& path);
 
 /// Removes temporary files that replace_file() left next to `path` when its process was
@@ -48,18 +49,21 @@ void remove_all(const std::string& path);
 /// Returns whether a path exists.
 bool file_exists(const std::string& path);
 
-/// Returns the sorted names in a directory. Throws DataError if it cannot be read.
+/// Returns the names of all entries of a directory, sorted. Throws DataError if the
+/// directory cannot be read.
 std::vector<std::string> list_directory(const std::string& path);
 
-/// Creates a directory under $TMPDIR or /tmp that only this user can enter.
+/// Creates a directory under $TMPDIR or /tmp that only this user can enter. Returns its
+/// path.
 std::string make_private_directory();
 
-/// Returns whether a path still names the file of a descriptor, without following
-/// links. It does not if the previous holder of a lock has removed the file.
+/// Returns whether `path` still refers to the open file `fd`; does not follow links.
+/// Use it to check that no process has removed a lock file before this process locked
+/// it.
 bool is_still_at(int fd, const std::string& path);
 
-/// Returns $XDG_CACHE_HOME/tandem or ~/.cache/tandem, and does not create it. Throws
-/// ConfigError if neither XDG_CACHE_HOME nor HOME is set.
+/// Returns $XDG_CACHE_HOME/tandem or ~/.cache/tandem. Does not create the directory.
+/// Throws ConfigError if neither XDG_CACHE_HOME nor HOME is set.
 std::string cache_directory();
 /// Returns whether cache_directory() would succeed.
 bool has_cache_directory();

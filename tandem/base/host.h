@@ -7,8 +7,9 @@ namespace tandem {
 /// Returns the name of this host.
 std::string host_name();
 
-/// Returns a text that identifies the running kernel and the container. It is equal in
-/// two processes exactly if process ids and network addresses mean the same in both.
+/// Returns a text that identifies the running kernel and the container (its namespaces
+/// of processes and networks). Two processes get equal texts only if they can use each
+/// other's process ids and network addresses.
 std::string host_identity();
 
 /// Returns the number of NVIDIA GPUs that this process may use: all GPUs of the host,

@@ -38,7 +38,7 @@ class NoSigpipe {
   sigset_t before_;
 };
 
-/// A descriptor for output that never blocks on its reader.
+/// Output descriptor whose writes do not block if the reader is slow.
 ///
 /// Other processes (a shell, the rank that owns the terminal) share the file
 /// description. So O_NONBLOCK is not set: it would apply to them too, and remain after
@@ -74,15 +74,16 @@ class Outlet {
   Method method_ = Method::plain;
 };
 
-/// Longest time for which a process that has to stop waits for a reader that accepts
-/// nothing.
+/// Maximum time for which write_output() waits for a reader that reads nothing, if this
+/// process has to stop.
 constexpr std::chrono::milliseconds kReaderPatience(500);
 
-/// Writes `text` and waits for a slow reader. Thread-safe.
+/// Writes `text`; waits if the reader is slow. Thread-safe.
 ///
-/// This process has to stop if a stop signal is pending or hurry_output() was called.
-/// If the reader then accepts nothing for kReaderPatience, the rest of the text is
-/// dropped and later calls do not wait, because saving a checkpoint has priority.
+/// If a stop signal is pending or hurry_output() was called, this process has to stop,
+/// and saving a checkpoint has priority. If the reader then reads nothing for
+/// kReaderPatience, the call drops the rest of the text, and later calls do not wait.
+///
 /// Returns 0, or an errno if text was lost: ETIMEDOUT if it was dropped.
 int write_output(int fd, const std::string& text);
 

@@ -2,25 +2,26 @@
 
 namespace tandem {
 
-/// Turns signals into flags for a training loop. Call it from the main thread.
+/// Installs signal handlers that set flags for a training loop. Call it from the main
+/// thread.
 ///
-/// SIGTERM, SIGINT and SIGHUP (a closed terminal, except under nohup) request to save
-/// and stop. SIGUSR1 requests to save, or to save and stop (stop_on_sigusr1()). The
-/// flags are global variables, because a signal handler cannot access an object. On the
-/// main thread the handler runs on a separate stack.
+/// SIGTERM, SIGINT and SIGHUP (a closed terminal, except under nohup) request a save
+/// and a stop. SIGUSR1 requests a save, and also a stop if stop_on_sigusr1() selects
+/// it. The flags are global variables, because a signal handler cannot access an
+/// object. On the main thread the handler runs on a separate stack.
 void catch_signals();
 
-/// Sets whether SIGUSR1 also requests to stop (default: it does not). Also applies to
-/// an earlier SIGUSR1 that was not yet handled.
+/// Sets whether SIGUSR1 also requests a stop; the default is false. Also applies to a
+/// SIGUSR1 that has arrived but was not yet handled.
 void stop_on_sigusr1(bool stop);
 
-/// Returns the signal that requested to stop, 0 if none did. Thread-safe.
+/// Returns the signal that requested a stop; 0 if there is none. Thread-safe.
 int stop_signal();
 
 /// Returns whether this process ignores a closed terminal, as under nohup.
 bool ignores_hangup();
 
-/// Returns whether SIGUSR1 has requested to save since the last call. Thread-safe.
+/// Returns whether SIGUSR1 has arrived since the last call. Thread-safe.
 bool take_save_request();
 
 }  // namespace tandem

@@ -4,9 +4,9 @@
 
 namespace tandem {
 
-/// Returns whether a descriptor is a terminal that supports "\r\033[K", so that a line
-/// can be drawn again. False if TERM is "dumb", and under mpirun, which gives its ranks
-/// terminals even if its own output is a file.
+/// Returns whether a descriptor is a terminal on which a line can be drawn again
+/// ("\r\033[K"). Returns false if TERM is "dumb". Also returns false under mpirun,
+/// which gives its ranks terminals even if its own output is a file.
 bool is_terminal(int fd);
 
 /// Kinds of emphasized text.

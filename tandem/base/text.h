@@ -32,7 +32,7 @@ std::optional<Number> parse_number(const std::string& text) {
   return number;
 }
 
-/// Splits a text such as "a,b,c" at a separator. "" has no parts.
+/// Splits a text such as "a,b,c" at a separator. Returns an empty list for "".
 inline std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
   std::istringstream stream(text);

@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// Decides when a process logs that it waits for other processes: first after 5 s,
-/// later when the missing processes have changed, or after another 60 s.
+/// Decides when a process logs which processes it waits for: after 5 s, then whenever
+/// the missing processes have changed, and at least every 60 s.
 class WaitNotice {
  public:
   using Clock = std::chrono::steady_clock;
@@ -15,7 +15,7 @@ class WaitNotice {
       : first_(start + std::chrono::seconds(5)) {}
 
   /// Returns whether to print `line`, which names the missing processes, at `now`. If
-  /// so, the line counts as printed.
+  /// the result is true, the caller has to print the line.
   bool is_due(const std::string& line, Clock::time_point now = Clock::now()) {
     if (now < first_ || (line == printed_ && now < again_)) {
       return false;

@@ -24,8 +24,8 @@ class StoreConnection {
   /// memory.
   StoreConnection(Socket socket, size_t most_handshake_bytes);
 
-  /// Reads the bytes that have arrived, up to the end of the current frame or slightly
-  /// beyond it.
+  /// Reads the bytes that have arrived: the rest of the current frame, and possibly the
+  /// start of the next frame.
   void receive();
 
   /// Removes the next frame from the input. Returns false while no frame is complete,
@@ -38,7 +38,7 @@ class StoreConnection {
   /// Sends as much of the queued answers as the socket accepts.
   void send_out();
 
-  /// Returns the events to poll the socket for.
+  /// Returns the events for which to poll the socket (POLLIN, POLLOUT).
   short events() const;
   int fd() const {
     return socket_.fd();
@@ -66,7 +66,7 @@ class StoreConnection {
   bool closing = false;
   /// The client's greeting, set after the server has accepted it.
   std::optional<Greeting> greeting;
-  /// Get or wait request that was not yet answered.
+  /// Request `get` or `wait` that the server has not yet answered.
   std::optional<store_protocol::Request> pending;
   std::chrono::steady_clock::time_point deadline;
 

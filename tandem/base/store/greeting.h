@@ -43,8 +43,8 @@ class RollCall {
   /// both processes, and the change to make.
   std::string add(const Greeting& greeting);
 
-  /// Removes a process, so that another process can take its number. Does nothing once
-  /// all ranks have arrived.
+  /// Removes a process, so that another process can use its number. Does nothing if all
+  /// ranks have already arrived.
   void leave(const Greeting& greeting);
 
   /// Returns whether all ranks were present at the same time.
@@ -59,7 +59,8 @@ class RollCall {
  private:
   std::string difference(const Greeting& greeting) const;
 
-  // First process, and first processes with a backend and with a run's name.
+  // The first greeting, the first greeting with a backend, and the first greeting with
+  // a run's name.
   std::optional<Greeting> first_;
   std::optional<Greeting> first_with_backend_;
   std::optional<Greeting> first_with_run_;

@@ -12,7 +12,8 @@ namespace tandem::store_protocol {
 ///
 /// Each proof is an HMAC-SHA256 with the token as key. It covers both nonces and the
 /// word "client" or "server", so a proof cannot be replayed or sent back to its sender.
-/// The client sends its proof first, so a process that only connects learns nothing.
+/// The client sends its proof first, so a client without the token gets no proof from
+/// the server.
 
 constexpr size_t kNonceBytes = 32;
 constexpr size_t kProofBytes = 32;

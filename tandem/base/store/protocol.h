@@ -35,16 +35,16 @@ constexpr int kProtocolVersion = 3;
 constexpr uint32_t kMaxFrameBytes = 64u << 20;
 /// Largest number of texts in a request.
 constexpr uint32_t kMostTexts = 4096;
-/// Largest size of the server's table, in bytes. The size of an entry is that of its
-/// key and value plus kEntryBytes.
+/// Largest size of the server's table, in bytes. An entry counts as the bytes of its
+/// key and its value plus kEntryBytes.
 constexpr size_t kMostTableBytes = size_t{64} << 20;
 constexpr size_t kEntryBytes = 128;
-/// Timeout of a handshake, and the largest number of connections without a finished
-/// handshake. If another client connects, the oldest of them is closed.
+/// Timeout of a handshake, and the largest number of connections whose handshake is not
+/// complete. If another client connects, the oldest such connection is closed.
 constexpr std::chrono::seconds kGreetTime{5};
 constexpr size_t kMostStrangers = 256;
 
-/// Operation of a request, with its texts.
+/// Operation of a request. Each comment lists the request's texts and the reply.
 enum class Operation : uint8_t {
   set = 1,      // key, value
   get,          // key; waits

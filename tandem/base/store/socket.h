@@ -42,8 +42,8 @@ struct Listener {
   std::string address;
 };
 
-/// A host name does not resolve. It may resolve later, because a cluster's name service
-/// can learn a name after the host has started.
+/// A host name does not resolve. It may resolve later, because a cluster can register a
+/// host's name after the host has started.
 class ResolveError : public CommError {
  public:
   ResolveError(const std::string& host, const std::string& cause);
@@ -67,9 +67,9 @@ class ResolveError : public CommError {
 void warn_if_unresolved_since(
     std::chrono::steady_clock::time_point start, const ResolveError& error);
 
-/// Addresses at which a TCP socket listens. `host`: only HOST's address, which must
-/// belong to this machine. `all`: all addresses, for a HOST that is forwarded to this
-/// machine.
+/// Addresses at which a socket for "tcp:HOST:PORT" listens. `host`: only HOST's
+/// address, which must belong to this machine. `all`: all addresses, if HOST's
+/// connections are forwarded to this machine.
 enum class ListenOn { host, all };
 
 /// Listens at an address, "unix:PATH" or "tcp:HOST:PORT". Throws ConfigError if the
@@ -87,8 +87,8 @@ Socket connect_once(const std::string& address, Socket::Deadline deadline);
 /// Returns the IP address of the connection's other end as text, "" if it has none.
 std::string peer_address(int fd);
 
-/// Returns, as text, the address of the network interface through which this machine
-/// reaches `host`. Throws CommError if the host does not resolve or there is no route
+/// Returns this machine's address on the network interface through which it reaches
+/// `host`, as text. Throws CommError if the host does not resolve or there is no route
 /// to it.
 std::string local_address_towards(const std::string& host);
 

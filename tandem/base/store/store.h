@@ -26,8 +26,8 @@ namespace tandem {
 
 using Milliseconds = std::chrono::milliseconds;
 
-/// The store has a different token, because it belongs to another run or this process
-/// did not find the token.
+/// This process and the store have different tokens. Either the store belongs to
+/// another run, or this process did not find the token.
 class DeniedError : public ConfigError {
  public:
   explicit DeniedError(const std::string& address);
@@ -57,14 +57,15 @@ class StoreServer {
     return address_;
   }
 
-  /// Starts logging which ranks are missing while the others wait (wait_notice.h).
+  /// Starts to log the missing ranks while other ranks wait for them (wait_notice.h).
   void name_missing_ranks();
 
-  /// Returns whether the greetings did not match. If so, first waits until the other
-  /// processes have received the reason and disconnected, at most 15 s.
+  /// Returns true if the greetings of the processes did not match. In that case, first
+  /// waits until the other processes have received the reason and disconnected, at most
+  /// 15 s.
   bool linger_if_refused() const;
 
-  /// A launcher on another host that has greeted.
+  /// A launcher on another host that has sent its greeting.
   struct Launcher {
     Greeting greeting;
     // True while its connection is open.
@@ -91,7 +92,8 @@ class StoreServer {
   std::thread thread_;
 };
 
-/// A client of the rendezvous store. Thread-safe: calls take turns on one connection.
+/// A client of the rendezvous store. Thread-safe: all calls share one connection, one
+/// call at a time.
 class StoreClient {
  public:
   /// Connects, and retries until `timeout`, since the server may start later.
@@ -106,8 +108,8 @@ class StoreClient {
   /// match those of other processes; get() and wait() then throw this error too.
   void greet(const Greeting& greeting);
 
-  /// Sets the timeout of an answer over the network, initially 30 s. A call that waits
-  /// for a key ends at most 2 s after its own timeout.
+  /// Sets how long a call waits for the server's answer, initially 30 s. A call that
+  /// waits for a key ends at most 2 s after its own timeout.
   void answer_within(Milliseconds patience) {
     patience_ = patience;
   }
@@ -117,10 +119,10 @@ class StoreClient {
 
   /// Sets a key.
   ///
-  /// All calls throw CommError if the server has ended. get() and wait() also throw it,
-  /// with the keys, when `timeout` passes first. A request, with its keys and values,
-  /// must be smaller than 64 MiB, and so must all keys and values of the store
-  /// together.
+  /// All calls throw CommError if the server has ended. If `timeout` passes before the
+  /// keys are set, get() and wait() throw CommError with the keys. A request, with its
+  /// keys and values, must be smaller than 64 MiB. All keys and values of the store
+  /// together must also be smaller than 64 MiB.
   void set(const std::string& key, const std::string& value);
   /// Returns a key's value. Waits until it is set.
   std::string get(const std::string& key, Milliseconds timeout);

@@ -11,11 +11,11 @@ namespace tandem {
 /// join a run over TCP. The token is never sent (handshake.h), and appears on no
 /// command line and in no environment variable.
 
-/// Settings by which the ranks of a run find its token.
+/// Settings that determine the token of a run.
 struct TokenOptions {
   // Path of the token file; "": the path in TANDEM_TOKEN_FILE.
   std::string file;
-  // True if ranks on several hosts may meet without a token.
+  // True if ranks on several hosts may join the run without a token.
   bool insecure = false;
 };
 
@@ -24,11 +24,11 @@ struct TokenOptions {
 /// or is empty.
 std::string read_token(const std::string& path);
 
-/// The token file for ranks that meet over TCP.
+/// The token file of a run whose ranks connect over TCP.
 ///
 /// It is the file that `options` or TANDEM_TOKEN_FILE names. Otherwise, if all ranks
 /// are on this host, it is a file in a private directory of this user below $TMPDIR or
-/// /tmp. That directory exists while any process of the user has a TokenFile for it, so
+/// /tmp. The directory is removed with the last TokenFile of the user's processes, so
 /// keep the object as long as ranks may join.
 class TokenFile {
  public:
