@@ -13,9 +13,9 @@
 
 namespace tandem {
 
-/// Position in a run at which a checkpoint was taken. The order of the data, dropout
-/// masks and the learning rate follow from the position, so a checkpoint contains no
-/// other state of them.
+/// Position in a run at which a checkpoint was taken. The order of the data, the
+/// dropout masks and the learning rate are computed from the position, so a checkpoint
+/// does not store them.
 struct Position {
   int64_t epoch = 0;
   // Number of optimizer steps finished in this epoch, and since the run began.
@@ -27,7 +27,7 @@ struct Position {
   int64_t samples_in_epoch = 0;
 };
 
-/// The lowest test loss of a run until now.
+/// The lowest test loss of a run so far.
 struct BestTest {
   double loss = std::numeric_limits<double>::infinity();
   // -1 before the first evaluation.
@@ -53,7 +53,8 @@ struct CheckpointContent {
   TrainingState state;
   Position position;
   BestTest best;
-  // Data for `eval`: model, mean, std, classes, input shape, ...
+  // Settings that `tandem eval` needs: model, mean, std, classes, input shape and
+  // others.
   std::map<std::string, std::string> description;
   // Text of the run's config.toml.
   std::string config;
@@ -66,7 +67,7 @@ struct CheckpointContent {
   std::map<std::string, std::string> rank_hashes;
 };
 
-/// Number and kinds of checkpoints that are kept.
+/// Selects the checkpoints that save_checkpoint() keeps; it removes the others.
 struct KeptCheckpoints {
   // Number of newest checkpoints to keep; 0: all.
   int64_t newest = 0;
@@ -75,23 +76,24 @@ struct KeptCheckpoints {
   bool best = false;
 };
 
-/// A parameter or buffer has values that are infinite or not a number.
+/// A parameter or buffer of the model contains infinity or NaN.
 class ValuesNotFinite : public DataError {
  public:
   using DataError::DataError;
 };
 
-/// Writes DIR/step-00000469, removes checkpoints that are not kept, and returns the
-/// path. Only rank 0 calls it, on any thread. Throws DataError, or ValuesNotFinite if
-/// the model has values that are not finite. Older checkpoints then stay.
+/// Writes the checkpoint DIRECTORY/step-00000469, removes checkpoints that are not
+/// kept, and returns the path. Only rank 0 calls it, on any thread. Throws
+/// ValuesNotFinite if the model has values that are not finite, DataError for other
+/// errors. After an error, no older checkpoint is removed.
 std::string save_checkpoint(
     const std::string& directory, const CheckpointContent& content,
     const KeptCheckpoints& kept);
 
 /// Loads a checkpoint into `content`. Copies the values into the tensors of
 /// `content.state`, in place; other tensors of the checkpoint are ignored. Before any
-/// tensor is compared or copied, `accept` gets the checkpoint's content without
-/// tensors, and may throw.
+/// tensor is compared or copied, calls `accept` with the checkpoint's content without
+/// tensors. `accept` may throw to reject the checkpoint.
 ///
 /// `path` is a checkpoint's directory. Throws DataError if the checkpoint is damaged,
 /// has another format, or contains files of two checkpoints. If the checkpoint is of
@@ -102,13 +104,15 @@ void load_checkpoint(
     const std::function<void(const CheckpointContent&)>& accept =
         [](const CheckpointContent&) {});
 
-/// Returns the path of the file with a model. If `path` is a checkpoint's directory,
-/// the file is in it. If `path` is a run's directory or its checkpoints/, the file is
-/// in the newest checkpoint. Otherwise it is `path` itself.
+/// Returns the path of the file that contains a model. If `path` is a checkpoint's
+/// directory, the file is in that directory. If `path` is a run's directory or its
+/// checkpoints/, the file is in the newest checkpoint. Otherwise the file is `path`
+/// itself.
 [[nodiscard]] std::string model_file(const std::string& path);
 
-/// Loads only the model of model_file(path) and returns the description. If `tensors`
-/// is null, loads no tensors. Throws as load_checkpoint().
+/// Loads the model in model_file(path) into `tensors`, in place, and returns its
+/// description (CheckpointContent::description). If `tensors` is null, loads no
+/// tensors. Throws as load_checkpoint().
 std::map<std::string, std::string> load_model(
     const std::string& path, const std::vector<NamedTensor>* tensors);
 

@@ -9,9 +9,9 @@
 
 namespace tandem {
 
-/// The two main files of a checkpoint. Each file of a checkpoint identifies the others,
-/// so that a file which is damaged, or belongs to another checkpoint, is detected
-/// before anything is loaded:
+/// The two main files of a checkpoint. Each file of a checkpoint identifies the others.
+/// A file that is damaged or belongs to another checkpoint is therefore detected before
+/// anything is loaded:
 /// - each has the hash of its whole content (safetensors.h);
 /// - model and training state have the "checkpoint_id", a hash of the training state;
 /// - the training state has the hashes of all other files, under their names.
@@ -57,9 +57,9 @@ std::map<std::string, std::string> rank_hashes(const SafetensorsFile& training);
 SafetensorsFile parse_rank_file(
     const std::string& bytes, const std::string& path, const std::string& hash);
 
-/// Returns whether a file is part of a checkpoint of any format. Each of two metadata
-/// entries is sufficient, so that one flipped bit cannot make it look like another
-/// file.
+/// Returns whether a file is part of a checkpoint of any format. Checks two metadata
+/// entries, and one of them is sufficient. So a file with one flipped bit is still
+/// recognized.
 bool is_of_checkpoint(const SafetensorsFile& file);
 
 }  // namespace tandem

@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-/// Result of a save.
+/// Result of a save: the path of the checkpoint, or an error.
 struct SaveOutcome {
   int64_t step = 0;
   // Path of the checkpoint; "" if the save failed.
@@ -27,9 +27,8 @@ std::string reason_of(const SaveOutcome& outcome);
 /// Writes checkpoints on a separate thread while training continues, one at a time.
 ///
 /// Training pauses only while the state is copied. The thread checks that values are
-/// finite, and hashes, writes and flushes the files. It has a lower priority and
-/// receives no signals. The memory of the copy is reused for the next save. Not
-/// thread-safe.
+/// finite, and hashes, writes and flushes the files. It has a lower priority and blocks
+/// all signals. The memory of the copy is reused for the next save. Not thread-safe.
 class CheckpointWriter {
  public:
   CheckpointWriter() = default;
@@ -38,8 +37,9 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Allocates the memory for a copy of `state`, so that the first save pauses training
-  /// no longer than later saves. Do not call it while a save is in progress.
+  /// Allocates the memory for a copy of `state`. Without this call, the first save
+  /// would pause training longer than later saves. Do not call it while a save is in
+  /// progress.
   void prepare(const TrainingState& state);
 
   /// Copies the tensors of `content` and starts save_checkpoint(). Before this call,
@@ -48,8 +48,8 @@ class CheckpointWriter {
       const std::string& directory, CheckpointContent content,
       const KeptCheckpoints& kept);
 
-  /// poll() and wait() return the outcome of a save, once. While the save is in
-  /// progress, poll() returns nullopt, and wait() waits. Without a save both return
+  /// Each outcome is returned once, by poll() or wait(). While a save is in progress,
+  /// poll() returns nullopt, and wait() waits. If there is no save, both return
   /// nullopt.
   std::optional<SaveOutcome> poll();
   std::optional<SaveOutcome> wait();
@@ -66,8 +66,9 @@ class CheckpointWriter {
   int64_t step_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  // Next task of the thread, if valid, and true if the thread ends after that task.
+  // Next task of the thread; not valid if there is none.
   std::packaged_task<std::string()> task_;
+  // True if the thread ends after its next task.
   bool ends_ = false;
   // One thread for all saves, because a new thread would start with the priority of the
   // training thread.

@@ -9,17 +9,18 @@
 
 namespace tandem {
 
-// Ranks' files hold the state that only one rank has, such as its parameters between
-// averages. Rank 0, which owns the directory, writes one file for each rank. A run with
-// another number of ranks resumes without them.
+// A rank file holds the state that only one rank has, such as its parameters between
+// two averages of local SGD. Rank 0, which owns the directory, writes one file for each
+// rank. A run that resumes with another number of ranks ignores these files.
 
 /// Returns the name of a rank's file in a checkpoint's directory.
 std::string rank_file_name(int rank, int size);
 
 /// Gathers the ranks' tensors on rank 0. Returns the bytes of one safetensors file for
 /// each rank, in rank order. The list is empty on other ranks, or if no rank has
-/// tensors. The files contain the name of `strategy`. Their hashes are added only when
-/// the files are written, because all ranks wait for this call. Collective.
+/// tensors. The files contain the name of `strategy`. The bytes do not yet contain the
+/// hashes: write_checkpoint_files() adds them, so that the ranks do not wait for
+/// hashing. Collective.
 std::vector<std::string> gather_rank_files(
     const std::vector<NamedTensor>& tensors, const std::string& strategy,
     Communicator& comm);

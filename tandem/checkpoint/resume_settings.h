@@ -10,8 +10,8 @@ namespace tandem {
 // settings that a run keeps to its end (Field::kept). Passing a recipe again does not
 // override them.
 
-/// Returns whether a run with this config resumes from a checkpoint. It does if
-/// `resume` is a path, or if `resume` is "auto" and `out` contains a checkpoint.
+/// Returns whether a run with this config resumes from a checkpoint: `resume` is a
+/// path, or `resume` is "auto" and `out` contains a checkpoint.
 bool goes_on(const RunConfig& config);
 
 /// Returns the path of the config.toml of the run that `config` resumes: in `out` if
@@ -19,19 +19,19 @@ bool goes_on(const RunConfig& config);
 /// run is resumed, or if there is no such file.
 std::string config_of_earlier_run(const RunConfig& config);
 
-/// Returns the settings in `config_file`. Settings of a single start (out, resume,
-/// node_rank and others) are those of `asked`. Throws as read_recipe().
+/// Reads the settings in `config_file`. Copies settings that apply to a single start
+/// (out, resume, node_rank and others) from `asked`. Throws as read_recipe().
 RunConfig settings_of_run(const std::string& config_file, const RunConfig& asked);
 
-/// Returns the settings of `recipe` that have no effect, because a resumed run keeps
-/// its settings, such as "epochs 2 instead of 14"; "" if there are none. `run` has the
-/// settings of the earlier run, `config` the settings with which it resumes.
+/// Returns the settings of `recipe` that have no effect because a resumed run keeps its
+/// own settings, such as "epochs 2 instead of 14"; "" if there are none. `run` has the
+/// settings of the earlier run, and `config` those of the resumed run.
 std::string kept_settings(
     const std::string& recipe, const RunConfig& run, const RunConfig& config);
 
 /// Returns the differences between `config` and `earlier`, the text of the run's
 /// config.toml, such as "lr 0.5 instead of 1.0, epochs 5 instead of 2"; "" if there are
-/// none. Ignores settings of a single start.
+/// none. Ignores settings that apply to a single start.
 std::string changed_settings(const std::string& earlier, const RunConfig& config);
 
 /// Throws ConfigError if `config` differs from `earlier`, the text of the run's

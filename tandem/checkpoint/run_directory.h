@@ -12,13 +12,14 @@
 namespace tandem {
 
 /// A training line of metrics.jsonl. Loss and accuracy cover the steps since the
-/// previous line, on all ranks, or only on rank 0 if ranks do not step together.
+/// previous line. They cover all ranks, or only rank 0 if ranks do not step together.
 struct TrainReport {
   // Number of the epoch, from 0. Lines and messages count epochs from 1.
   int64_t epoch = 0;
   int64_t step_in_epoch = 0;
   int64_t steps_per_epoch = 0;
-  // Number of optimizer steps since the run began, and of all ranks' samples in them.
+  // Number of optimizer steps since the run began, and number of samples that all ranks
+  // processed in them.
   int64_t step = 0;
   int64_t samples = 0;
   // Mean loss per sample.
@@ -63,31 +64,33 @@ struct Summary {
   // the end of the run (1 without loss scaling).
   int64_t skipped_steps = 0;
   double loss_scale = 1;
-  // Number of bytes of gradients that a rank reduces in a step.
+  // Bytes of gradients that a rank reduces in a step.
   double gradient_bytes = 0;
-  // Number of bytes of the tensors in a rank's communication, mean over ranks.
+  // Bytes of the tensors that a rank communicated in the run, mean over ranks.
   double bytes_sent_per_rank = 0;
   // Peak memory (PSS) of the rank processes, summed over the processes.
   double peak_memory_mib = 0;
   // Peak memory of the devices, summed over the devices; nullopt if the ranks compute
   // in main memory.
   std::optional<double> peak_device_memory_mib;
-  // Pause of training for a checkpoint, largest value of all ranks. In the pause a rank
-  // waits for the previous checkpoint, and the state is gathered and copied.
+  // Mean and longest pause of training for a checkpoint, largest value of all ranks.
+  // During a pause, a rank waits for the previous checkpoint, and then the state is
+  // gathered and copied.
   double mean_save_pause_ms = 0;
   double longest_save_pause_ms = 0;
   int64_t epochs = 0;
   int64_t steps = 0;
   // Reason for the end: "epochs", "converged", "patience" or "observer".
   std::string ended_by;
-  // Lowest test loss, and its step; -1 if there was no evaluation.
+  // Lowest test loss, and its step; the step is -1 if there was no evaluation.
   double best_test_loss = 0;
   int64_t best_test_step = -1;
   int world_size = 1;
   std::string backend;
   // Executor that the run used, never `automatic`.
   ExecutorKind executor = ExecutorKind::eager;
-  // Division that the run used; `automatic` if the strategy has no such choice.
+  // Division of the optimizer's state that the run used; `automatic` if the strategy
+  // does not support the setting.
   OptimizerState optimizer_state = OptimizerState::automatic;
   std::string parameters_sha256;
   // Result of Strategy::measurements().
@@ -96,7 +99,7 @@ struct Summary {
 
 /// Writes the files of a run: config.toml, environment.json, metrics.jsonl,
 /// summary.json, checkpoints/. Rank 0 owns the directory. With an empty path, and on
-/// other ranks, nothing is written. Every file has a format_version.
+/// other ranks, nothing is written. Every file contains a format_version.
 class RunDirectory {
  public:
   /// Creates the directory and writes config.toml and environment.json. If `append` is

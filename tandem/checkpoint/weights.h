@@ -12,12 +12,12 @@ namespace tandem {
 /// determines the format, not the name (weights_format.h). Removes the prefix
 /// "module.", which tensors of a model wrapped in DistributedDataParallel have.
 ///
-/// Throws DataError if the file is damaged or has another format. A checkpoint's file
-/// without its hash counts as damaged.
+/// Throws DataError if the file is damaged or has another format. A file of a
+/// checkpoint counts as damaged if its hash is missing.
 [[nodiscard]] std::vector<NamedTensor> read_weights(const std::string& path);
 
-/// Reads weights and copies them to `targets` by name, in place, converted to the
-/// targets' dtypes: either all or none.
+/// Reads weights and copies them in place to the tensors in `targets` with the same
+/// names, converted to the targets' dtypes. Copies either all tensors or none.
 ///
 /// Throws as read_weights(). Also throws ConfigError with the first tensor that is
 /// missing, has another shape, or is only in the file (as strict=True).
