@@ -5,9 +5,9 @@
 
 namespace tandem {
 
-/// Returns an allocator for arenas that `comm` reduces. It calls
-/// Communicator::make_buffer(), or heap_allocator() for segments that are not in main
-/// memory. `comm` must outlive the allocator, but not the arenas.
+/// Returns an allocator for arenas that `comm` reduces. The memory comes from
+/// Communicator::make_buffer() for segments in main memory, and from heap_allocator()
+/// for other segments. `comm` must outlive the allocator, but not the arenas.
 ArenaAllocator buffers_of(Communicator& comm);
 
 }  // namespace tandem

@@ -14,9 +14,9 @@ namespace tandem {
 /// and RPC agents. `prefix` and a slash precede every key. Thread-safe. Include this
 /// header only in .cpp files of comm, because it includes large headers of LibTorch.
 ///
-/// The store is only for forming a group: all its waits end `timeout` after its
-/// construction. If the object `admission` still exists, set() applies it before it
-/// publishes a value, such as the address of a port, to other ranks.
+/// Use the store only to form a group, because all its waits end `timeout` after its
+/// construction. If `admission` still exists, set() calls its apply() before other
+/// ranks can read the value. The value may be the address of a new port.
 c10::intrusive_ptr<c10d::Store> make_c10d_store(
     std::shared_ptr<StoreClient> client, const std::string& prefix,
     std::chrono::milliseconds timeout, std::weak_ptr<const AddressFilter> admission);

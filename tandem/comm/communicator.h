@@ -15,7 +15,7 @@ namespace tandem {
 
 class RpcBackend;
 
-/// Operation that combines the elements of all ranks.
+/// Operation that reduces the elements of all ranks to one.
 enum class ReduceOp { sum, min, max };
 
 /// An operation in flight. Keep its tensors alive and unchanged until wait() has
@@ -30,7 +30,8 @@ class Work {
   /// Blocks until the operation has ended. A timeout of zero means the group's timeout.
   ///
   /// If the tensors are on a device and `timeout` is zero, the call does not block.
-  /// Instead, later work on the device's current stream runs after the operation.
+  /// Instead, work that is later added to the device's current stream waits for the
+  /// operation.
   ///
   /// Throws CommError if the operation failed or timed out; the group is then unusable.
   virtual void wait(std::chrono::milliseconds timeout = {}) = 0;
@@ -47,18 +48,18 @@ struct CommStats {
   int64_t operations = 0;
   // Bytes of the operations' tensors.
   int64_t bytes = 0;
-  // Time for which the caller was blocked, usually in wait(). It is the time of
-  // communication that did not overlap with computation.
+  // Time for which operations blocked the caller, usually in wait(): communication that
+  // did not overlap with computation.
   double waited_seconds = 0;
 
-  /// Adds the numbers of another group or period.
+  /// Adds the statistics of another group or period.
   CommStats& operator+=(const CommStats& other) {
     operations += other.operations;
     bytes += other.bytes;
     waited_seconds += other.waited_seconds;
     return *this;
   }
-  /// Returns the numbers since the earlier state `other`.
+  /// Returns the statistics since `other`, an earlier copy.
   CommStats operator-(const CommStats& other) const {
     return {
         operations - other.operations, bytes - other.bytes,
@@ -160,8 +161,8 @@ class Communicator {
   }
 
   /// Returns a flat tensor of zeros in main memory, for data that this group reduces.
-  /// Some backends reduce such a tensor in place. Not collective; thread-safe. The
-  /// tensor may outlive the communicator.
+  /// Some backends reduce such a tensor without copying it. Not collective;
+  /// thread-safe. The tensor may outlive the communicator.
   [[nodiscard]] virtual at::Tensor make_buffer(int64_t numel, at::ScalarType dtype);
 
   /// Returns this group's interface for calls between ranks (rpc/rpc.h), or null if its

@@ -11,8 +11,9 @@ namespace tandem {
 
 /// Reduces the arrays in `from`, of `count` elements each, and writes the result to
 /// each array in `to`: to[j][i] = from[0][i] + from[1][i] + ..., or the minimum or
-/// maximum. The order is that of `from`, and each sum is rounded to the dtype. On every
-/// CPU the bits are those of at::add_, at::minimum and at::maximum.
+/// maximum. Elements are reduced in the order of `from`, and each sum is rounded to the
+/// dtype. On every CPU, results equal those of at::add_, at::minimum and at::maximum
+/// bit by bit.
 ///
 /// An array may appear several times and in both lists. Different arrays do not
 /// overlap.

@@ -6,12 +6,13 @@
 
 namespace tandem {
 
-/// Returns a group whose ranks compute on devices.
+/// Returns a group that communicates tensors in main memory and on devices such as
+/// GPUs.
 ///
 /// Tensors in main memory are sent over `host`, tensors on a device over `on_device`
 /// (comm/cuda/nccl.h). If `on_device` is null, tensors on a device are copied to main
-/// memory and sent over `host`. Each operation then waits for the device when it starts
-/// and again in wait(). The device may be of any type, and ranks may share it.
+/// memory and sent over `host`. Each operation then waits for the device twice: when it
+/// starts, and in wait(). The device may be of any type, and ranks may share it.
 ///
 /// Both groups must have the same ranks in the same order. device() of the result is
 /// the CPU.

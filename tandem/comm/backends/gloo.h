@@ -23,11 +23,12 @@ struct GlooOptions {
   // a rank. After a connection from another process, all ranks retry at other ports.
   // All attempts but the last accept only addresses of the ranks' machines
   // (AddressFilter). The last attempt accepts all addresses, for networks that
-  // translate addresses. If this is 1, the ranks do not check that each connection
-  // leads to a rank.
+  // translate addresses. If there is only one attempt, the ranks do not check that each
+  // connection leads to a rank.
   int attempts = 1;
-  // Addresses from which ranks may connect; empty: all addresses. If `attempts` is more
-  // than 1, the ranks determine these addresses, unless `admit_anyone` is true.
+  // Addresses from which ranks may connect; empty: all addresses. Not used if
+  // `attempts` is more than 1: the ranks then accept the addresses of the ranks'
+  // machines, or all addresses if `admit_anyone` is true.
   std::set<std::string> admitted;
   bool admit_anyone = false;
 
@@ -39,11 +40,11 @@ struct GlooOptions {
 /// Returns a communicator of rank processes over LibTorch's ProcessGroupGloo (TCP).
 ///
 /// The ranks meet in `store` under `name`, which must be new for every group. The order
-/// of summation depends on the position in the buffer (ring all-reduce). So with three
-/// or more ranks the last bits of results depend on how a buffer is divided. float16
-/// and bfloat16 are sent unconverted, and each addition rounds. reduce_scatter runs an
-/// all_reduce and keeps this rank's slice, because LibTorch's Gloo has no
-/// reduce_scatter.
+/// of summation depends on the position in the buffer (ring all-reduce). With three or
+/// more ranks, the last bits of results therefore depend on how a buffer is divided.
+/// float16 and bfloat16 are sent without conversion, and each addition rounds to that
+/// type. reduce_scatter runs an all_reduce and keeps this rank's slice, because
+/// LibTorch's Gloo has no reduce_scatter.
 ///
 /// Throws CommError if not all ranks arrive within the timeout, or if every attempt
 /// fails. After failed attempts the error names an address that connected and does not

@@ -9,20 +9,21 @@
 
 namespace tandem {
 
-/// Returns a group of ranks on several hosts whose all_reduce has two levels: on each
-/// host, then between hosts.
+/// Returns a group of ranks on several hosts. Its all_reduce has two levels: first on
+/// each host, then between hosts.
 ///
 /// all_reduce has three steps: an all_reduce over shared memory on each host, an
 /// all_reduce between one rank of each host over the backend of `world`, and a
-/// broadcast over shared memory. So a host's network link carries the bytes of only one
-/// rank, for any number of ranks on the host. All other operations use `world`, the
+/// broadcast over shared memory. A host's network link thus carries the bytes of only
+/// one rank, however many ranks the host has. All other operations use `world`, the
 /// group of all ranks.
 ///
 /// Ranks with equal `host` (base/host.h) share memory, and make_buffer() returns shared
 /// memory. Sums on a host are in rank order; the backend of `world` determines the
 /// order between hosts. Operations progress in calls of the rank's own thread, and in
 /// the threads of `world`. all_reduce() may block its caller for up to 2 ms, until the
-/// other ranks of the host have arrived. That time counts as waiting.
+/// other ranks of the host have arrived. This time is part of
+/// CommStats::waited_seconds.
 ///
 /// The ranks meet in `store` under `name`, as in make_shm_communicator(). Returns
 /// `world` if no two ranks are on one host, or if ranks of a host cannot share memory;

@@ -22,8 +22,8 @@ bool has_mpi();
 ///
 /// Operations are MPI's nonblocking operations. They progress while the rank is in a
 /// call of this communicator; each call advances all operations in flight. MPI
-/// determines the order of summation, which depends on the size of a buffer. So with
-/// three or more ranks the last bits of results depend on how a buffer is divided.
+/// determines the order of summation, which depends on the size of a buffer. With three
+/// or more ranks, the last bits of results therefore depend on how a buffer is divided.
 /// float16 and bfloat16 are summed in float32. An operation moves at most 2^31 - 1
 /// elements. Tags must be 0 or more.
 ///

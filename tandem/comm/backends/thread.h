@@ -14,9 +14,10 @@ constexpr std::chrono::milliseconds kDefaultCommTimeout{300'000};
 /// Returns communicators for `size` ranks that are threads of this process, one for
 /// each rank.
 ///
-/// The rank that arrives last computes the result, in rank order. So results have the
-/// same bits in every run, for any division of a buffer. If a size or dtype differs
-/// between ranks, or ranks call different operations, all of them throw CommError.
+/// The rank that arrives last computes the result, in rank order. Results therefore
+/// have the same bits in every run, however a buffer is divided. If a size or dtype
+/// differs between ranks, or ranks call different operations, all of them throw
+/// CommError.
 [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_thread_group(
     int size, std::chrono::milliseconds timeout = kDefaultCommTimeout);
 

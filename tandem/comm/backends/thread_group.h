@@ -32,15 +32,16 @@ class ThreadGroup {
     at::Tensor output;
   };
 
-  /// One collective, complete when every rank has arrived.
+  /// One collective operation, or one message; complete when every participant has
+  /// arrived.
   struct Meeting {
     explicit Meeting(int size) : parts(static_cast<size_t>(size)) {}
 
     std::vector<Part> parts;
     int arrived = 0;
     bool done = false;
-    // Text of the error, "" if there is none. Each rank throws a separate exception
-    // with it.
+    // Text of the error, "" if there is none. Each rank throws its own exception with
+    // this text.
     std::string error;
   };
 

@@ -21,8 +21,8 @@ namespace tandem {
 ///
 /// After the group's timeout, or if NCCL fails, ProcessGroupNCCL's watchdog aborts the
 /// operation. The device then continues with undefined values in the tensors, and the
-/// next call throws CommError. So call wait_on_host(), or start another operation,
-/// before you copy the results from the device.
+/// next call throws CommError. To detect such an error, call wait_on_host() or start
+/// another operation before you copy results from the device.
 ///
 /// NCCL ignores tags: a rank receives another rank's messages in the order of their
 /// sends. The first message from one rank to another blocks until the other rank
@@ -35,10 +35,10 @@ std::unique_ptr<Communicator> make_nccl_communicator(
     const CudaLibrary& cuda, at::Device device, std::shared_ptr<StoreClient> store,
     const std::string& name, int rank, int size, std::chrono::milliseconds timeout);
 
-/// Returns the group of ranks that compute on `placement`. The group uses NCCL if each
-/// rank has a separate GPU. Otherwise it copies tensors through main memory, uses
-/// `host` (backends/device.h) and logs the reason. Without a `store` (null), it also
-/// uses main memory. Collective.
+/// Returns a group for tensors in main memory and on the ranks' GPUs. `placement` is
+/// this rank's GPU. The group uses NCCL if each rank has a separate GPU and `store` is
+/// not null. Otherwise it copies tensors to main memory and sends them over `host`
+/// (backends/device.h); rank 0 logs the reason. Collective.
 ///
 /// Throws ConfigError if options.backend is nccl and the ranks cannot use NCCL.
 std::unique_ptr<Communicator> make_cuda_communicator(
@@ -46,8 +46,8 @@ std::unique_ptr<Communicator> make_cuda_communicator(
     const std::shared_ptr<StoreClient>& store, const Placement& placement,
     const CommOptions& options);
 
-/// Returns the reason why these ranks cannot use NCCL, which needs a device for each
-/// rank, or "" if they can.
+/// Returns the reason why these ranks cannot use NCCL, or "" if they can. NCCL needs a
+/// separate device for each rank.
 ///
 /// `device` is a text that identifies this rank's device among all hosts. `missing` is
 /// another reason why this rank cannot use NCCL, or "". Collective over `host`, a group

@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-/// Membership of a rank process in a run. Keep it until no rank uses the communicator,
-/// because rank 0 may run the store.
+/// Membership of a rank process in a run: its environment, store and communicator. Keep
+/// it until no rank uses the communicator, because rank 0 may run the store.
 struct JoinedRun {
   RankEnv env;
   // Token file; only set if no launcher runs the store.
@@ -34,15 +34,16 @@ struct JoinedRun {
   ~JoinedRun();
 };
 
-/// Meets the other ranks that the environment describes (rank_env.h) and forms their
-/// group. A process without a launcher forms a group of one rank. Ranks of the backend
-/// mpi meet through mpirun, which is then needed even for one rank.
+/// Connects this process to the other ranks of its run and forms their group. The
+/// environment variables (rank_env.h) describe the run. A process without a launcher
+/// forms a group of one rank. With the backend mpi, mpirun connects the ranks, and even
+/// one rank needs mpirun.
 ///
 /// Ranks on several hosts need a token (base/store/token.h), which `tandem` and spawn()
 /// pass to their ranks. On one host all ranks must belong to the same user.
 ///
-/// Under torchrun, the store of torchrun's agent occupies MASTER_PORT, so the ranks
-/// meet at one of the next ports.
+/// Under torchrun, the store of torchrun's agent occupies MASTER_PORT. The ranks then
+/// use one of the next ports.
 ///
 /// Throws ConfigError for invalid environment variables or a backend that does not
 /// match them, CommError if a rank does not join in time.

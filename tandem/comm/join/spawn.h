@@ -30,18 +30,18 @@ struct SpawnOptions {
 /// Runs `body` in `num_ranks` processes of this host and returns when all have ended.
 ///
 /// Each rank is a new process of this program with the same arguments, because fork
-/// alone would lose LibTorch's threads. So the code before the call also runs in every
-/// rank. In a rank the call runs `body` and exits: code after the call, and destructors
-/// of main()'s variables, run only in the parent. A rank recognizes its call of spawn()
-/// by the number of previous calls, which it skips. So the order of calls must be the
-/// same in every process. Pass data to ranks in arguments, environment variables or
-/// files.
+/// alone would lose LibTorch's threads. Therefore, the code before the call also runs
+/// in every rank. In a rank the call runs `body` and exits: code after the call, and
+/// destructors of main()'s variables, run only in the parent. If a program calls
+/// spawn() several times, a rank skips the calls before its own. It counts the calls,
+/// so their order must be the same in every process. Pass data to ranks in arguments,
+/// environment variables or files.
 ///
-/// Call it from the main thread, and on every host with the same options. An exception
-/// ends its rank. The first exception also ends the other ranks, and the parent's call
-/// throws ConfigError or Error with the message of that exception. If the parent is
-/// killed, the kernel kills the ranks. The parent forwards SIGINT and SIGTERM to the
-/// ranks, and its call then throws.
+/// Call it from the main thread. On several hosts, pass the same options except
+/// node_rank. An exception ends its rank. The first exception also ends the other
+/// ranks, and the parent's call throws ConfigError or Error with the message of that
+/// exception. If the parent is killed, the kernel kills the ranks. The parent forwards
+/// SIGINT and SIGTERM to the ranks, and its call then throws.
 ///
 /// Also throws ConfigError in a process that another launcher started as one of several
 /// ranks; use join_run() there.

@@ -42,13 +42,14 @@ class Rpc {
   /// Sends a request to rank `peer` and returns the answer. The request's tensors must
   /// not change during the call.
   ///
-  /// Throws CommError with `peer` if that rank has ended or does not answer in time.
+  /// Throws CommError, with `peer` as CommError::peer(), if that rank has ended or does
+  /// not answer in time.
   virtual RpcMessage call(int peer, RpcMessage request) = 0;
 
   /// Waits for a request and returns the oldest request.
   ///
-  /// Throws CommError if no request arrives in time. If a rank has ended, the error
-  /// contains that rank.
+  /// Throws CommError if no request arrives in time. If a rank has ended,
+  /// CommError::peer() is that rank.
   virtual RpcRequest next() = 0;
 };
 

@@ -12,15 +12,15 @@
 
 namespace tandem {
 
-/// A group of ranks that share memory. The ranks also have numbers in the family
-/// (family.h).
+/// A group of ranks that share memory. A rank has a number in its group and another
+/// number in its family (family.h).
 struct ShmGroup {
   std::shared_ptr<ShmFamily> family;
   // Region of this group. It is the family's region if the group contains the whole
   // family.
   std::shared_ptr<ShmRegion> region;
   int rank = 0;
-  // Number in the family for each rank of the group.
+  // Number in the family of each rank of the group.
   std::vector<int> family_ranks;
   std::chrono::milliseconds timeout{};
 
@@ -28,26 +28,27 @@ struct ShmGroup {
     return static_cast<int>(family_ranks.size());
   }
 
-  /// Returns -1 while rank `member` exists. If it has died, returns the rank whose
-  /// death was noticed first, or `member` if that first rank is not in this group.
+  /// Returns -1 while the process of rank `member` exists. If `member` has died,
+  /// returns the rank whose death was detected first; `member` if that rank is not in
+  /// this group.
   int lost_with(int member) const;
 };
 
 /// Executes a group's collectives in rounds, in the order of their start.
 ///
-/// start() announces the operation and returns. Later calls of this rank, of any kind,
-/// execute the operation once all ranks have announced it. So a rank that calls start()
-/// early is not blocked. Operations of more than ShmAnnouncement::kPayloadBytes are
-/// divided into rounds. Each round moves data through the next chunk of every rank. In
-/// this example rank 1 is late:
+/// start() announces the operation and returns. When all ranks have announced it, each
+/// rank executes the operation in its later calls of any kind. A rank that calls
+/// start() early is therefore not blocked. Operations of more than
+/// ShmAnnouncement::kPayloadBytes are divided into rounds. Each round moves data
+/// through the next chunk of every rank. In this example rank 1 is late:
 ///
 ///   rank 0   announce  fill 0  fill 1  (waits)                   take 0  fill 2
 ///   rank 1                             announce  fill 0  take 0  fill 1  take 1
 ///
 /// fill() writes this rank's data of a round, and take() reads the data of all ranks. A
 /// rank fills at most two rounds more than it has taken, and takes a round when all
-/// ranks have filled it. So at most four of its eight chunks contain data that another
-/// rank has not yet taken. region.h describes the memory order.
+/// ranks have filled it. Therefore, at most four of its eight chunks contain data that
+/// another rank has not yet taken. region.h describes the memory order.
 class ShmCollectives : public ShmProgress {
  public:
   explicit ShmCollectives(ShmGroup group);
@@ -101,7 +102,8 @@ class ShmCollectives : public ShmProgress {
   size_t num_announced_ = 0;
   uint64_t next_operation_ = 0;
   uint64_t next_chunk_ = 0;
-  // Minimum of all ranks' counters of the same names, when this rank last read them.
+  // Minimum over all ranks of ShmRankBlock::operations_done and chunks_done, when this
+  // rank last read them.
   uint64_t operations_done_ = 0;
   uint64_t chunks_done_ = 0;
   bool wrote_ = false;

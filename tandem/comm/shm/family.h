@@ -11,18 +11,19 @@
 
 namespace tandem {
 
-/// Interface of a group's messages and collectives: advances their pending operations
-/// without blocking.
+/// Interface of objects with pending operations: a group's messages and its
+/// collectives.
 class ShmProgress {
  public:
   virtual ~ShmProgress() = default;
-  /// Advances the pending operations. Returns whether anything changed.
+  /// Advances the pending operations without blocking. Returns whether an operation has
+  /// advanced.
   virtual bool progress() = 0;
 };
 
-/// One rank's state for a family: the group that the ranks formed first, and all groups
-/// that were split from it. The groups share the region in which ranks sleep and their
-/// deaths are detected, and the rank's buffers.
+/// One rank's state for a family. A family is the group that the ranks formed first,
+/// and all groups that were split from it. The groups share the buffers of each rank,
+/// and the region that is used for sleeping and for detecting dead ranks.
 class ShmFamily {
  public:
   ShmFamily(std::shared_ptr<ShmRegion> region, int rank, int size);
@@ -37,19 +38,20 @@ class ShmFamily {
     return *segments_;
   }
 
-  /// Adds a group's messages or collectives. While this rank waits in one group, its
-  /// operations in all groups advance.
+  /// Adds or removes a group's messages or collectives. While this rank waits in one
+  /// group, its operations in all groups advance.
   void add(ShmProgress& group);
   void remove(ShmProgress& group);
   bool progress();
 
-  /// Rings (wakes) the sleeping ranks among `ranks`, which are numbers in the family,
-  /// and records this rank's core. Call it after writing data for those ranks.
+  /// Wakes the sleeping ranks among `ranks`, which are numbers in the family, and
+  /// records the core on which this rank runs. Call it after writing data for those
+  /// ranks.
   void ring(const std::vector<int>& ranks) const;
 
   /// Advances operations until `ended` returns true. Polls first, then yields, then
-  /// sleeps (ShmWait). Calls `awake` after every sleep, which lasts 20 ms if no rank
-  /// rings.
+  /// sleeps (ShmWait). Calls `awake` after every sleep. A sleep ends when another rank
+  /// rings, or after 20 ms.
   void wait(const std::function<bool()>& ended, const std::function<void()>& awake);
 
  private:

@@ -17,10 +17,10 @@ namespace tandem {
 /// Point-to-point messages of a group, with a separate ring for each sender and
 /// receiver.
 ///
-/// A message that arrives before its recv() is kept. A send has ended when the whole
+/// A message that arrives before its recv() is stored. A send has ended when the whole
 /// message is in the ring or was received. In the ring, a message consists of its
-/// header and then its bytes. Both may continue at the beginning of the ring. ShmRing
-/// in region.h describes the memory order.
+/// header and then its bytes. Both may wrap around the end of the ring. ShmRing in
+/// region.h describes the memory order.
 ///
 ///   data  | rest of B  | free              | header A | bytes of A | header B | B |
 ///                      ^ written % kBytes  ^ read % kBytes

@@ -16,11 +16,11 @@ class ShmCollectives;
 template <typename T>
 using PerRank = c10::SmallVector<T*, 8>;
 
-/// One rank's part in one collective, as a sequence of rounds.
+/// One rank's part of a collective operation, as a sequence of rounds.
 ///
-/// In each round every rank may write data for the others. When all ranks have done so,
-/// it reads the data that it needs. A small operation has one round, whose data are
-/// part of the announcement.
+/// In each round, every rank may write data for the other ranks. When all ranks have
+/// written their data, each rank reads the data that it needs. A small operation has
+/// one round, whose data are part of the announcement (ShmAnnouncement).
 class ShmOperation : public Work {
  public:
   bool test() final;
@@ -29,7 +29,7 @@ class ShmOperation : public Work {
  protected:
   /// Description of the call, which must be equal on all ranks.
   struct Call {
-    // Letter that name_of() in collectives.cpp converts to a name.
+    // Letter for the name of the operation; see name_of() in collectives.cpp.
     char name = ' ';
     // Value of a ReduceOp, or -1 without a reduction.
     int reduction = -1;
@@ -44,7 +44,7 @@ class ShmOperation : public Work {
     return call_.root;
   }
 
-  /// Returns the number of bytes that a rank writes at most if the operation has only
+  /// Returns the maximum number of bytes that a rank writes if the operation has only
   /// one round.
   virtual int64_t bytes_at_once() const = 0;
 
@@ -90,12 +90,12 @@ class ShmOperation : public Work {
 
 /// Collectives over shared memory, with the arguments of communicator.h.
 ///
-/// Sums are in rank order. If the tensors of all ranks are in shared memory, nothing is
-/// copied to chunks: in all_reduce each rank sums its slice of all tensors and writes
-/// the sum to all tensors; in all_gather each rank writes its part to all outputs.
-/// Otherwise each rank copies its data to shared memory chunk by chunk. In all_reduce
-/// each rank then sums a slice of every chunk, or the whole chunk if there are two
-/// ranks or the tensor is small.
+/// Sums are in rank order. If the tensors of all ranks are in shared memory, no data
+/// are copied to chunks. In all_reduce, each rank sums its slice of all tensors and
+/// writes the sum to all tensors. In all_gather, each rank writes its part to all
+/// outputs. Otherwise, each rank copies its data to shared memory chunk by chunk. In
+/// all_reduce, each rank then sums a slice of every chunk, or the whole chunk if there
+/// are two ranks or the tensor is small.
 
 std::shared_ptr<ShmOperation> shm_all_reduce(
     ShmCollectives& group, const at::Tensor& tensor, ReduceOp op);

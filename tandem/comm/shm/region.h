@@ -42,10 +42,10 @@ inline void copy_bytes(void* to, const void* from, size_t bytes) {
 // Memory order. Each counter has one writer, starts at 0, only grows, and is stored
 // with release. A rank that loads a counter with acquire (or seq_cst, which is
 // stronger) and finds n or more sees everything that the writer did before it stored n.
-// The counters form pairs, so that a place is written only when it is free and read
-// only when it is full:
+// The counters form pairs, so that a slot is written only when it is free and read only
+// when it is full:
 //
-//   marks a place as full, by its writer       marks it as free, by each reader
+//   marks a slot as full, by its writer        marks it as free, by each reader
 //   ShmAnnouncement::sequence                  operations_done
 //   Flag::sequence of a chunk                  chunks_done
 //   ShmRing::written                           ShmRing::read
@@ -78,9 +78,8 @@ struct alignas(64) ShmAnnouncement {
 /// operation keeps the buffer until the operation ends, which is after all ranks have
 /// read the entry.
 struct ShmSegmentEntry {
-  // Incremented for every new buffer in this entry. Announcements contain the version,
-  // so its own release and acquire publish nothing that announcements have not
-  // published.
+  // Incremented for every new buffer in this entry. Announcements contain the version
+  // and publish the entry, so the memory order of this word does not matter.
   std::atomic<uint64_t> version;
   int64_t fd;
   int64_t bytes;
@@ -90,7 +89,8 @@ struct ShmSegmentEntry {
 struct ShmRankBlock {
   static constexpr uint64_t kAnnouncements = 16;
   static constexpr uint64_t kChunks = 8;
-  // Two chunks of each of two ranks have 512 KiB, half of an L2 cache of 1 MiB.
+  // Chosen so that two chunks of each of two ranks, 512 KiB, fit into half of an L2
+  // cache of 1 MiB.
   static constexpr int64_t kChunkBytes = int64_t{128} << 10;
   static constexpr size_t kSegments = 128;
 
@@ -98,10 +98,10 @@ struct ShmRankBlock {
 
   // Changes from absent to attached to left, never back. The block's rank stores it,
   // other ranks load it. `left` is stored with release and loaded with acquire (both
-  // are seq_cst). So a rank that loads `left` sees all data that were written before,
-  // and processes them before it reports an error. `left` is stored before the rank's
-  // lock is released, and died() checks the lock first, so a rank that leaves in order
-  // does not look dead.
+  // are seq_cst). A rank that loads `left` therefore sees all data that were written
+  // before, and processes them before it reports an error. `left` is stored before the
+  // rank's lock is released, and died() checks the lock first. So a rank that calls
+  // leave() is not reported as dead.
   alignas(64) std::atomic<uint32_t> state;
   int64_t pid;
   // This rank no longer reads any rank's announcements of operations below this number.
@@ -122,8 +122,8 @@ struct ShmRankBlock {
   // between the two steps, so at least one of them sees the other's write. With release
   // and acquire alone, both could check too early, and no rank would ring.
   std::atomic<uint32_t> sleeping;
-  // Core + 1 on which this rank last wrote or waited. All accesses are relaxed, because
-  // the value is only a hint and publishes nothing.
+  // Number of the core on which this rank last wrote or waited, plus 1. All accesses
+  // are relaxed, because the value is only a hint and publishes no data.
   alignas(64) std::atomic<int32_t> cpu;
   ShmSegmentEntry segments[kSegments];
   ShmAnnouncement announcements[kAnnouncements];
@@ -142,14 +142,15 @@ struct ShmRing {
   static constexpr size_t kBytes = size_t{256} << 10;
 
   // Numbers of bytes since the start: read <= written <= read + kBytes. The sender
-  // stores `written`, the receiver stores `read`. Each loads its own counter with
+  // stores `written`, the receiver stores `read`. Each rank loads its own counter with
   // relaxed order.
   alignas(64) std::atomic<uint64_t> written;
   alignas(64) std::atomic<uint64_t> read;
   alignas(64) char data[kBytes];
 };
 
-/// One rank's mapping of the region. Pages use memory only after they were touched.
+/// One rank's mapping of the region. A page uses memory only after it was first
+/// accessed.
 class ShmRegion {
  public:
   /// Creates a region. Other ranks attach to its address().
@@ -167,20 +168,22 @@ class ShmRegion {
   /// object exists.
   std::string address() const;
 
-  /// enter() marks this rank as present and allows other ranks to detect its death. A
-  /// rank that ends in order calls leave() first.
+  /// enter() marks this rank as present and allows other ranks to detect its death.
+  /// Call leave() before the rank ends normally.
   void enter(int rank);
   void leave();
 
-  /// Returns whether a rank ended without leave(), so that the kernel has released its
-  /// lock. The result is correct immediately, even for a process that its parent has
-  /// not yet reaped. Call it only after all ranks have called enter().
+  /// Returns whether a rank ended without leave(). The kernel releases the lock of a
+  /// rank that ends, so the result is correct immediately, even if the parent has not
+  /// yet reaped the process. Call it only after all ranks have called enter().
   bool died(int rank) const;
 
-  /// Returns the dead rank that any rank noticed first, because other ranks may have
-  /// ended as a consequence. `found` is a dead rank that this rank has noticed. The
-  /// shared word changes only once, from 0, in a compare-exchange. It publishes no
-  /// other data, so any memory order would be correct.
+  /// Returns the dead rank that any rank detected first, because other ranks may have
+  /// ended as a consequence. `found` is a dead rank that this rank has detected.
+  ///
+  /// The result is in a shared word, which changes only once, from 0, in a
+  /// compare-exchange. The word publishes no other data, so any memory order would be
+  /// correct.
   int first_lost(int found) const;
 
   ShmRankBlock& block(int rank) const;

@@ -15,14 +15,15 @@ namespace tandem {
 /// Buffers that ranks map from each other, so that a reduction reads and writes them in
 /// place.
 ///
-/// A rank creates a buffer without the other ranks. They map it through its descriptor
-/// in /proc when an announcement first names it. Allocating and freeing a buffer are
-/// thread-safe; only the communicator's thread may call the other functions.
-/// ShmSegmentEntry describes the memory order of the entries that other ranks read.
+/// A rank creates a buffer without involving the other ranks. The other ranks map the
+/// buffer through its descriptor in /proc when an announcement first names it.
+/// Allocating and freeing a buffer are thread-safe; only the communicator's thread may
+/// call the other functions. ShmSegmentEntry describes the memory order of the entries
+/// that other ranks read.
 class ShmSegments : public std::enable_shared_from_this<ShmSegments> {
  public:
-  /// `rank` and `size` are numbers of the family (family.h). Groups that were split
-  /// from it use the same object.
+  /// `rank` and `size` refer to the family (family.h). All groups of the family use the
+  /// same object.
   ShmSegments(std::shared_ptr<ShmRegion> region, int rank, int size);
   ~ShmSegments();
 

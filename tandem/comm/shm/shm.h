@@ -22,11 +22,12 @@ struct ShmOptions {
 /// run in one container.
 ///
 /// The ranks meet in `store` under `name`, which must be new for every group. Sums are
-/// in rank order, and each addition is rounded to the tensor's dtype: the bits are
-/// those of thread ranks, for any division of a buffer. Operations progress in calls of
-/// the rank's thread; there is no other thread. A waiting call polls first, and sleeps
-/// if the wait is long. If ranks call different operations, or pass different sizes,
-/// all of them throw CommError. They also throw CommError if a rank ends.
+/// in rank order, and each addition is rounded to the tensor's dtype. Results have the
+/// same bits as with thread ranks, however a buffer is divided. Operations progress
+/// only during calls of the rank's thread; there is no other thread. A waiting call
+/// polls first, and sleeps if the wait is long. If ranks call different operations, or
+/// pass different sizes, all of them throw CommError. They also throw CommError if a
+/// rank ends.
 ///
 /// make_buffer() returns memory that other ranks read and write in place, for up to 128
 /// buffers at a time. An all_reduce of a part of a buffer copies nothing, and an

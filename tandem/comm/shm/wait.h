@@ -8,14 +8,14 @@
 
 namespace tandem {
 
-/// Waits for other ranks in three phases. The first phase polls, for about as long as a
-/// peer on another core needs for its own step. The second phase yields the core to
-/// other threads. In the third phase the rank sleeps on its bell until another rank
-/// rings.
+/// Waits for other ranks in three phases. The first phase polls for about 0.1 ms, the
+/// time that waking a sleeping rank takes. The second phase yields the core to other
+/// threads for about 1 ms. In the third phase, the rank sleeps until another rank rings
+/// (ShmRankBlock::bell).
 ///
-/// If another rank was last seen on the same core, the thread moves, once per wait, to
-/// a core without a rank: its affinity is set for a moment and then restored. If there
-/// is no such core, polling is useless and is skipped.
+/// If another rank has recorded the same core, the thread moves to a core without a
+/// rank, once per wait: it sets its affinity and then restores it. If there is no such
+/// core, the first phase is skipped, because polling would only delay the other rank.
 class ShmWait {
  public:
   ShmWait(const ShmRegion& region, int rank, int size);
@@ -44,8 +44,8 @@ class ShmWait {
 void note_core(const ShmRegion& region, int rank);
 
 /// Marks this rank as sleeping while the object exists. Construct the object, check
-/// once more for new data, and only then call sleep(). If another rank writes data
-/// after this check, it wakes this rank. See ShmRankBlock::sleeping for the reason.
+/// once more for new data, and only then call sleep(). A rank that writes data after
+/// this check wakes this rank. ShmRankBlock::sleeping explains this order.
 class ShmSleeper {
  public:
   explicit ShmSleeper(ShmRankBlock& mine);
@@ -61,8 +61,8 @@ class ShmSleeper {
   uint32_t seen_;
 };
 
-/// Rings (wakes) the sleeping ranks among `ranks`, except this one. Call it after
-/// writing data for which they may wait.
+/// Wakes the sleeping ranks among `ranks`, except `rank`, which is this rank. Call it
+/// after writing data for which the ranks may wait.
 void ring_sleepers(const ShmRegion& region, int rank, const std::vector<int>& ranks);
 
 }  // namespace tandem
