@@ -9,11 +9,13 @@
 
 namespace tandem {
 
-/// A setting, as recipes, flags, help and checks use it. describe() of the struct that
-/// contains the value creates it.
+/// Description of a setting, from which recipe keys, flags, help and checks are
+/// derived. It is created by describe() of the options struct that contains the
+/// setting.
 struct FieldBase {
   enum class Type { text, whole, real, boolean, choice };
-  // A value of a choice, or a word in place of a number.
+  // Named value: a value of a choice, or a word that stands for a number, such as
+  // "auto".
   struct Word {
     std::string name;
     std::string help;
@@ -23,7 +25,7 @@ struct FieldBase {
   // Recipe key; the flag has dashes instead of underscores.
   std::string name;
   Type type = Type::text;
-  // Words, in the order of help texts.
+  // Named values, in the order in which help lists them.
   std::vector<Word> words;
   // True: help lists the words after all settings.
   bool words_at_the_end = false;
@@ -31,20 +33,21 @@ struct FieldBase {
   // Range of a number, limits included.
   double least = 0;
   double most = 0;
-  // Number outside the range that stands for the optimizer's default.
+  // Number outside the range that selects the optimizer's default; nullopt if there is
+  // none.
   std::optional<double> unset;
 
-  // Text for help: values with which the setting has an effect, such as "sgd"; "": all
-  // values.
+  // For help: the values of another setting with which this setting has an effect, such
+  // as "sgd"; "": this setting always has an effect.
   std::string of;
-  // Name of the setting with these values, such as "optimizer"; "": no setting is
-  // checked.
+  // Name of the other setting, such as "optimizer"; "": check_fields() does not check
+  // it.
   std::string needs;
 
   ResumeRule kept = ResumeRule::no;
   // True if the value may differ between hosts.
   bool local = false;
-  // True if the value belongs to one start of a run, not to the whole run.
+  // True if the value applies to one start of a run, not to the whole run.
   bool of_one_start = false;
   // True if the value is a template (line_format.h).
   bool line_template = false;
@@ -72,14 +75,16 @@ struct FieldBase {
   }
 };
 
-/// A setting with access to its value in an Owner: RunConfig or one of its structs.
+/// A setting with functions that access its value in an Owner, which is RunConfig or
+/// one of its structs.
 template <typename Owner>
 struct FieldOf : FieldBase {
-  // Returns whether the setting has an effect with the value of `needs`; empty: always.
+  // Returns whether the setting has an effect with the current value of the setting
+  // `needs`. Empty: the setting always has an effect.
   std::function<bool(const Owner&)> has_meaning;
   // Returns the value as text without quotes.
   std::function<std::string(const Owner&)> text;
-  // Returns the value of a number, or the number that its word stands for.
+  // Returns the value of a numeric setting; for a word, the number that it stands for.
   std::function<double(const Owner&)> number;
   // Sets the value from text. Returns false if the text is not of the setting's type.
   std::function<bool(Owner&, const std::string&)> assign;
@@ -91,9 +96,9 @@ using Field = FieldOf<RunConfig>;
 /// Returns all settings, in the order of help.
 const std::vector<Field>& config_fields();
 
-/// Returns the setting with a name or former name, with dashes or underscores. Throws
-/// ConfigError with the most similar name. `where` is the place of the name, for the
-/// message, such as "recipe.toml:3".
+/// Returns the setting with a name or former name, with dashes or underscores. If there
+/// is none, throws ConfigError, which suggests the most similar name. `where` is the
+/// location of the name for the error, such as "recipe.toml:3".
 const Field& find_field(const std::string& name, const std::string& where);
 
 /// Sets a field from text. Throws ConfigError with `where` if the text is not a value
@@ -102,11 +107,11 @@ void set_field(
     RunConfig& config, const Field& field, const std::string& text,
     const std::string& where);
 
-/// Returns the value of a field as a recipe contains it.
+/// Returns the value of a field in TOML syntax.
 std::string to_toml(const RunConfig& config, const Field& field);
 
-/// Throws ConfigError if a number is out of range, or if a setting is set that has no
-/// effect with the values of other settings.
+/// Throws ConfigError if a number is out of range. Also throws it if a setting is not
+/// the default although it has no effect with the values of other settings.
 void check_fields(const RunConfig& config);
 
 /// Checks one struct like check_fields(): OptimizerOptions, LrScheduleOptions or

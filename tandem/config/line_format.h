@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-/// Values for a line of a run's output. Templates use the names of the members.
+/// Values for a line of a run's output. Templates contain the names of the members.
 struct LineValues {
   int64_t rank = 0;
   // epoch counts from 1, epoch_index from 0.
@@ -16,19 +16,21 @@ struct LineValues {
   int64_t steps = 0;
   // Percentage of the epoch's steps that are done.
   double step_percent = 0;
-  // The rank's last batch, which contains all samples that the rank read for its last
-  // step. Index of the batch in the epoch, from 0; percentage of the epoch's steps
-  // before it; its mean loss. If ranks divide a batch and only rank 0 prints,
-  // batch_loss is that of the whole batch.
+  // Index in the epoch, from 0, of the rank's last batch. This batch contains all
+  // samples that the rank read for its last step.
   int64_t batch_index = 0;
+  // Percentage of the epoch's steps before the last batch.
   double batch_percent = 0;
+  // Mean loss of the last batch. If ranks divide a batch and only rank 0 prints, it is
+  // the loss of the whole batch.
   double batch_loss = 0;
-  // Number of samples that this rank read before that batch in the epoch.
+  // Number of samples that this rank read in the epoch before its last batch.
   int64_t own_samples = 0;
-  // Number of the epoch's samples before this step, number of all samples in the epoch,
-  // and the first as a percentage of the second.
+  // Number of samples that all ranks processed in the epoch before this step.
   int64_t samples = 0;
+  // Number of all samples in the epoch.
   int64_t total = 0;
+  // `samples` as a percentage of `total`.
   double percent = 0;
   // Number of samples that this rank reads per epoch.
   int64_t share = 0;
@@ -40,17 +42,17 @@ struct LineValues {
   int64_t count = 0;
   double lr = 0;
   double samples_per_second = 0;
-  // Training time until now, without evaluation and saving.
+  // Training time so far, without evaluation and saving.
   double seconds = 0;
   double minutes = 0;
   // Time since the program started (base/program_clock.h), including loading data and
   // evaluation.
   double program_seconds = 0;
   double program_minutes = 0;
-  // Address at which the ranks meet; set only for join_line.
+  // Address and port at which the ranks connect to each other; set only for join_line.
   std::string master_addr;
   int64_t master_port = 0;
-  // The device of the rank, and the number of GPUs that it could use.
+  // Device of the rank, and number of GPUs that the rank can use.
   std::string device = "cpu";
   int64_t num_gpus = 0;
 };

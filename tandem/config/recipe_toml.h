@@ -10,7 +10,7 @@ namespace tandem {
 // Include this header only in sources that read recipes, because it includes toml++.
 
 /// Parses the text of a file. Throws ConfigError with `name` and the line if the text
-/// is not TOML. The recursion of the parser grows with the number of dots in a key, so
+/// is not TOML. The parser's recursion depth grows with the number of dots in a key, so
 /// the text must be short.
 toml::table parse_toml(std::string_view text, const std::string& name);
 

@@ -15,10 +15,10 @@
 
 namespace tandem {
 
-/// All settings of a training run, in the structs that parts of tandem use. describe()
-/// of each struct defines name, range and help of its settings. fields.h derives
-/// recipes, flags, help and checks from these definitions. This header does not need
-/// LibTorch, so `tandem`, which does not link LibTorch, can include it.
+/// All settings of a training run, grouped in the structs that tandem's factories
+/// accept. describe() of each struct defines name, range and help of its settings.
+/// fields.h derives recipes, flags, help and checks from these definitions. This header
+/// does not need LibTorch, so `tandem`, which does not link LibTorch, can include it.
 struct RunConfig {
   // Name of the run in tables and reports.
   std::string name = "run";
@@ -47,7 +47,7 @@ struct RunConfig {
 /// has no effect with the other settings, or settings that contradict each other.
 void check(const RunConfig& config);
 
-/// Reads a recipe (TOML) into `config`. Settings that the recipe does not have stay
+/// Reads a recipe (TOML) into `config`. Settings that the recipe does not contain stay
 /// unchanged. A recipe may have a `base`, another recipe that is read first; its path
 /// is relative to the folder of the recipe.
 ///

@@ -7,22 +7,22 @@
 
 namespace tandem {
 
-/// A number that a tutorial prints, such as an accuracy, for one or more numbers of
+/// A figure that a tutorial reports, such as an accuracy, for one or more numbers of
 /// ranks.
 struct TutorialFigure {
-  // Value for the recipe's own number of ranks.
+  // Value for the number of ranks in the recipe.
   std::optional<double> own;
   std::map<int, double> by_ranks;
 
-  /// Returns the value for `ranks` ranks, or nullopt if the tutorial does not print it.
-  /// `own_ranks` is the recipe's own number of ranks.
+  /// Returns the value for `ranks` ranks, or nullopt if the tutorial does not report
+  /// it. `own_ranks` is the number of ranks in the recipe.
   std::optional<double> at(int ranks, int own_ranks) const;
 };
 
-/// Numbers that a tutorial prints, from a recipe's [tutorial] table. A member is empty
-/// if the tutorial does not print that number.
+/// Figures that a tutorial reports, from a recipe's [tutorial] table. A member is empty
+/// if the tutorial does not report that figure.
 struct TutorialFigures {
-  // Machine on which the tutorial's numbers were measured.
+  // Machine on which the tutorial's figures were measured.
   std::string machine;
   // Time of the whole program, in seconds.
   TutorialFigure seconds;
@@ -37,9 +37,9 @@ struct TutorialFigures {
 /// base is ignored, because the base is another run.
 ///
 /// Keys: number (text), machine (text), seconds or minutes, test_accuracy,
-/// train_accuracy, last_losses (a list) and processes (a list). A figure is a number,
-/// for a run with the recipe's own number of ranks, or a list: one figure for each
-/// number of ranks in `processes`, by default 1, 2, 3 and so on.
+/// train_accuracy, last_losses (a list) and processes (a list). A figure is either a
+/// number, for a run with the recipe's number of ranks, or a list. A list has one value
+/// for each number of ranks in `processes`, by default 1, 2, 3 and so on.
 ///
 /// Throws ConfigError with file and line for other keys or values, DataError if the
 /// file cannot be read.

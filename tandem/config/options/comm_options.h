@@ -17,7 +17,8 @@ struct BackendRow {
   const char* help;
   // True if the backend connects only ranks of one host.
   bool one_host = false;
-  // True if the backend's launcher has to start and connect the ranks.
+  // True if the backend has its own launcher, such as mpirun, which has to start the
+  // ranks.
   bool has_launcher = false;
 };
 template <>

@@ -38,7 +38,8 @@ struct DataOptions {
   // Normalization: pixels in 0..1 become (pixel - mean) / std.
   double mean = 0.1307;
   double std = 0.3081;
-  // Number of samples to use of each part, from the first; 0: all.
+  // Number of samples to use from the training part and from the test part, starting
+  // with the first sample; 0: all.
   int64_t limit = 0;
   Uneven uneven = Uneven::pad;
   Share share = Share::sampler;

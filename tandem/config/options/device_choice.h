@@ -11,8 +11,8 @@ namespace tandem {
 /// Device on which a rank computes.
 struct DeviceChoice {
   enum class Kind { automatic, cpu, cuda };
-  // Value of `index` that selects a GPU by the local rank, modulo the number of GPUs of
-  // the host.
+  // Value of `index` that selects the GPU whose number is the local rank, modulo the
+  // number of GPUs of the host.
   static constexpr int kByLocalRank = -1;
 
   Kind kind = Kind::automatic;

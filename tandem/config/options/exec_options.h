@@ -80,7 +80,8 @@ struct ExecOptions {
             "opt_level", &O::opt_level,
             "parts of the model that round to float16, with Apex's names")
         .needs("precision", &O::precision, {Precision::fp16});
-    // The state of the loss scale is part of the optimizer's state.
+    // A checkpoint's optimizer state includes the state of the loss scale, so a resumed
+    // run cannot turn loss scaling on or off.
     table
         .add(
             "loss_scale", &O::loss_scale,

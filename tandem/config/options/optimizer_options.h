@@ -19,8 +19,8 @@ struct Choices<OptimizerKind> {
       {OptimizerKind::adadelta, "adadelta", "Adadelta: rho, eps"}};
 };
 
-/// Settings of all optimizers, with the same meanings as in PyTorch. kUnset for `lr`,
-/// `eps` and `weight_decay` selects the optimizer's default in PyTorch.
+/// Settings of all optimizers, with the same meanings as in PyTorch. The value kUnset
+/// of `lr`, `eps` or `weight_decay` selects the optimizer's default in PyTorch.
 struct OptimizerOptions {
   static constexpr double kUnset = -1;
 
@@ -67,7 +67,8 @@ struct OptimizerOptions {
         .between(kTiny, kLarge)
         .or_unset(O::kUnset)
         .needs("optimizer", &O::kind, {K::adam, K::adamw, K::adadelta});
-    // SGD has optimizer state only if momentum is not 0.
+    // SGD has optimizer state only if momentum is not 0, so a resumed run cannot turn
+    // momentum on or off.
     table.add("momentum", &O::momentum, "SGD momentum factor")
         .between(0, 1)
         .needs("optimizer", &O::kind, {K::sgd})

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// Steps to report in each interval of log_every steps.
+/// Steps that are reported in each interval of log_every steps.
 enum class LogAt { last_and_end, last, first };
 template <>
 struct Choices<LogAt> {

@@ -31,8 +31,9 @@ struct LrScheduleOptions {
   double pct_start = 0.3;
   double div_factor = 25;
   double final_div_factor = 1e4;
-  // All schedules: number of first steps in which the learning rate is multiplied by a
-  // factor that rises linearly, from 1 / warmup_steps to 1.
+  // All schedules: number of warmup steps at the start of the run. In these steps, the
+  // learning rate is multiplied by a factor that rises linearly from 1 / warmup_steps
+  // to 1.
   int64_t warmup_steps = 0;
 
   template <typename Table>

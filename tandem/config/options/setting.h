@@ -17,10 +17,10 @@ struct Choice {
   const char* help = "";
 };
 
-/// Table of an enum's values. Each enum has a specialization next to it, with a member
-/// `static constexpr Row rows[]`. Row is Choice<E>, or a struct with the members of
-/// Choice<E> and further traits. The first row of a value has the value's name; later
-/// rows of the same value are aliases.
+/// Table of an enum's values. Each enum that is a setting has a specialization, with a
+/// member `static constexpr Row rows[]`. Row is Choice<E>, or a struct with the members
+/// of Choice<E> and further traits. The first row of a value has the value's name;
+/// later rows of the same value are aliases.
 template <typename E>
 struct Choices;
 
@@ -52,11 +52,13 @@ constexpr bool is_alias(const Row& row) {
   return &row != &row_of(row.value);
 }
 
+/// Returns the name of a value.
 template <typename E>
 constexpr const char* name_of(E value) {
   return row_of(value).name;
 }
 
+/// Returns the value with a name or alias, or nullopt if there is none.
 template <typename E>
 std::optional<E> find_choice(const std::string& name) {
   for (const auto& row : Choices<E>::rows) {
@@ -79,6 +81,7 @@ std::vector<Choice<E>> choices() {
   return all;
 }
 
+/// Returns the names of all values, without aliases.
 template <typename E>
 std::vector<std::string> choice_names() {
   std::vector<std::string> names;
@@ -88,9 +91,9 @@ std::vector<std::string> choice_names() {
   return names;
 }
 
-/// Returns the error for a name that is not in `names`, with the most similar of them.
-/// `where` is the flag or line, such as "--sync" or "recipe.toml:3: sync".
-/// `alternative` is advice in addition to the names, or "".
+/// Returns the error for a name that is not in `names`. The message suggests the most
+/// similar name. `where` is the flag or line, such as "--sync" or "recipe.toml:3:
+/// sync". `alternative` is advice in addition to the names, or "".
 inline ConfigError unknown_choice(
     const std::string& where, const std::string& name,
     const std::vector<std::string>& names, const std::string& alternative = "") {
@@ -100,7 +103,8 @@ inline ConfigError unknown_choice(
       (alternative.empty() ? "" : ", or " + alternative));
 }
 
-/// Returns the value with a name. Throws unknown_choice() for other names.
+/// Returns the value with a name. Throws the error of unknown_choice() if there is
+/// none.
 template <typename E>
 E parse_choice(const std::string& where, const std::string& name) {
   if (const auto value = find_choice<E>(name)) {
@@ -109,13 +113,14 @@ E parse_choice(const std::string& where, const std::string& name) {
   throw unknown_choice(where, name, choice_names<E>());
 }
 
-// Upper limit of most whole numbers.
+/// Upper limit of most integer settings.
 constexpr double kMany = 1e12;
-// Limits between which a number in float32 becomes neither infinite nor 0.
+/// Smallest and largest positive value of most real settings. In float32, the values
+/// between these limits are neither 0 nor infinite.
 constexpr double kTiny = 1e-37;
 constexpr double kLarge = 1e37;
 
-/// Changes of a setting that a resumed run may make (checkpoint/resume_settings.h).
+/// Rule for changing a setting in a resumed run (checkpoint/resume_settings.h).
 enum class ResumeRule {
   // All changes are allowed.
   no,

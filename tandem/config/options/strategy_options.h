@@ -30,8 +30,8 @@ enum StrategyTrait : unsigned {
   kHasStages = 1,
   // A comm_hook can compress the gradients that ranks send.
   kHasCommHook = 2,
-  // Every rank gets all gradients before parameters change, so all ranks can skip a
-  // step whose gradients overflowed.
+  // Every rank has all gradients before parameters change. All ranks can therefore skip
+  // a step whose gradients overflowed.
   kScalesLoss = 4,
   // All ranks train one set of parameters in the memory of one host.
   kSharesParameters = 8,
@@ -39,10 +39,10 @@ enum StrategyTrait : unsigned {
   kHasServer = 16,
   // Stages are idle unless a step has at least as many micro-batches as stages.
   kWantsMicroBatches = 32,
-  // The update can be divided among replicas.
+  // The optimizer's update can be divided among replicas (OptimizerState::sharded).
   kSharesUpdate = 64,
-  // All ranks make each step together, even ranks without samples, so a batch can be
-  // divided among the ranks.
+  // All ranks make every step together, even ranks without samples. A batch can
+  // therefore be divided among the ranks.
   kDividesBatch = 128,
 };
 
@@ -90,10 +90,12 @@ struct Choices<StrategyKind> {
       {StrategyKind::data_parallel, "ddp"}};
 };
 
+/// Returns whether a strategy has a trait.
 constexpr bool has_trait(StrategyKind kind, StrategyTrait trait) {
   return (row_of(kind).traits & trait) != 0;
 }
 
+/// Returns all strategies with a trait.
 inline std::vector<StrategyKind> kinds_with(StrategyTrait trait) {
   std::vector<StrategyKind> kinds;
   for (const auto& choice : choices<StrategyKind>()) {
@@ -104,8 +106,8 @@ inline std::vector<StrategyKind> kinds_with(StrategyTrait trait) {
   return kinds;
 }
 
-/// Division of the gradients into all-reduces: one per tensor, one for all gradients,
-/// or one per bucket while backward runs.
+/// Grouping of gradients into all-reduces: one per tensor, one for all gradients, or
+/// one per bucket while backward runs.
 enum class SyncMode { parameter, flat, overlap };
 template <>
 struct Choices<SyncMode> {
@@ -171,7 +173,7 @@ struct Choices<Balance> {
 };
 
 /// Updates of a parameter server: one update with the gradients of all workers, or one
-/// with those of each worker.
+/// update for each worker's gradients.
 enum class ServerUpdates { synchronous, asynchronous };
 template <>
 struct Choices<ServerUpdates> {
@@ -198,20 +200,20 @@ struct StrategyOptions {
 
   StrategyKind kind = StrategyKind::data_parallel;
   SyncMode sync = SyncMode::overlap;
-  // Size at which a bucket of gradients is reduced, in bytes. With larger buckets there
-  // are fewer messages, and they start later.
+  // Maximum size of a bucket of gradients, in bytes. With larger buckets there are
+  // fewer messages, and they start later.
   int64_t bucket_bytes = 1024 * 1024;
   BufferSync buffers = BufferSync::broadcast;
   CommHook comm_hook = CommHook::none;
   // With `sharded`, each rank updates a share of the parameters, keeps the optimizer's
-  // state of only that share, and sends the updated parameters to the other ranks.
-  // Results have the same bits as with `replicated`, with a part of the work and
-  // memory. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory Optimizations
-  // Toward Training Trillion Parameter Models", SC 2020). Every rank still gets all
-  // reduced gradients, as with PyTorch's ZeroRedundancyOptimizer and
-  // DistributedDataParallel. The divisor of the arenas (core/arena.h) is the number of
-  // ranks. Replicas cannot drift apart, because in every step one rank computes each
-  // parameter for all ranks.
+  // state of only that share, and sends the updated parameters to the other ranks. Each
+  // rank needs less time and memory than with `replicated`, and results have the same
+  // bits. Source: ZeRO stage 1 (Rajbhandari et al., "ZeRO: Memory Optimizations Toward
+  // Training Trillion Parameter Models", SC 2020). Every rank still gets all reduced
+  // gradients, as with PyTorch's ZeroRedundancyOptimizer and DistributedDataParallel.
+  // The divisor of the arenas (core/arena.h) is the number of ranks. The parameters of
+  // replicas cannot diverge, because in every step one rank computes each parameter for
+  // all ranks.
   OptimizerState optimizer_state = OptimizerState::automatic;
   // Largest 2-norm of all gradients together; larger gradients are scaled down. 0: no
   // limit.

@@ -6,7 +6,8 @@
 
 namespace tandem {
 
-/// Divisor of one rank's sums of loss and accuracy over an epoch.
+/// Number of samples by which one rank's sums of loss and accuracy over an epoch are
+/// divided.
 enum class EpochMean { shard, dataset };
 template <>
 struct Choices<EpochMean> {
@@ -19,8 +20,8 @@ struct Choices<EpochMean> {
 /// Length of training, size of batches, and seed.
 struct TrainingOptions {
   int64_t epochs = 1;
-  // Number of samples in a micro-batch: of each rank, or, with divide_batch, of all
-  // ranks together.
+  // Number of samples in a micro-batch of each rank. With divide_batch, number of
+  // samples in a micro-batch of all ranks together.
   int64_t batch_size = 64;
   // True: each batch is divided among the ranks (data/sampler.h), as in
   // torch.nn.DataParallel, so that a step has the same number of samples with any
@@ -30,7 +31,7 @@ struct TrainingOptions {
   int64_t accumulate = 1;
   int64_t seed = 0;
   double min_delta = 0;
-  // Divisor of the sums of one rank. Sums over all ranks are divided by the number of
+  // Applies to figures of one rank. Sums over all ranks are divided by the number of
   // all samples.
   EpochMean epoch_mean = EpochMean::shard;
   int64_t patience = 0;
@@ -64,8 +65,8 @@ struct TrainingOptions {
             "a rank stops if the loss of an epoch improves by less; 0: train all "
             "epochs")
         .between(0, kLarge);
-    // epoch_mean must not change, because a checkpoint has the loss of the previous
-    // epoch for min_delta.
+    // epoch_mean must not change on resume, because min_delta compares losses with the
+    // previous epoch's loss in the checkpoint.
     table
         .add(
             "epoch_mean", &O::epoch_mean,
