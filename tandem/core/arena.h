@@ -29,7 +29,7 @@ struct ArenaRange {
   }
 };
 
-/// The place of one tensor in an arena. Offsets and sizes count elements, not bytes.
+/// Position of one tensor in an arena. Offsets and sizes count elements, not bytes.
 struct Slot {
   std::string name;
   int64_t segment = 0;
@@ -46,8 +46,8 @@ struct Slot {
   }
 };
 
-/// One contiguous buffer of an arena. `numel` includes the padding between and after
-/// slots.
+/// Description of one contiguous buffer of an arena. `numel` includes the padding
+/// between and after slots.
 struct Segment {
   at::ScalarType dtype;
   at::Device device;
@@ -55,12 +55,12 @@ struct Segment {
   int64_t numel;
 };
 
-/// The places of tensors in an arena. Every rank computes the same layout.
+/// Positions of tensors in an arena. Every rank computes the same layout.
 ///
-/// There is one segment per (dtype, device, trainable), with slots in the order given.
-/// Each slot is aligned to 64 bytes. Each segment is padded so that `divisor` ranks get
-/// equal parts of whole 64-byte blocks. Strides are kept, so a channels_last tensor
-/// stays channels_last.
+/// There is one segment per (dtype, device, trainable). Its slots are in the order of
+/// the constructor's `tensors`. Each slot is aligned to 64 bytes. Each segment is
+/// padded so that `divisor` ranks get equal parts of whole 64-byte blocks. Strides are
+/// kept, so a channels_last tensor stays channels_last.
 class ArenaLayout {
  public:
   /// Computes the layout for `tensors`.
@@ -75,7 +75,7 @@ class ArenaLayout {
       const std::vector<NamedTensor>& tensors, const std::vector<int64_t>& groups,
       int64_t divisor, c10::optional<at::Device> device = c10::nullopt);
 
-  /// Returns the places of the tensors, in the order given.
+  /// Returns the slots, in the order of the constructor's `tensors`.
   const std::vector<Slot>& slots() const {
     return slots_;
   }
@@ -83,13 +83,14 @@ class ArenaLayout {
   const std::vector<Segment>& segments() const {
     return segments_;
   }
-  /// Returns one range per segment, which covers the whole segment with its padding.
+  /// Returns one range per segment: the whole segment with its padding.
   std::vector<ArenaRange> ranges() const;
-  /// Returns one range per trainable segment; an optimizer updates these.
+  /// Returns one range per trainable segment: the whole segment with its padding.
   std::vector<ArenaRange> trainable_ranges() const;
 
-  /// Returns one line per slot and per segment, without parameter groups and device
-  /// indices. Ranks compare these texts to check that their layouts match.
+  /// Returns a text with one line per slot and per segment, without parameter groups
+  /// and device indices. Ranks compare their texts to check that their layouts are
+  /// equal.
   [[nodiscard]] std::string describe() const;
 
  private:
@@ -107,20 +108,20 @@ using ArenaAllocator = std::function<at::Tensor(
 /// are allocated when they are first used.
 [[nodiscard]] ArenaAllocator heap_allocator();
 
-/// Returns an allocator of anonymous shared mappings, each with a file descriptor that
-/// child processes can inherit (see map_shared).
+/// Returns an allocator of anonymous shared memory. Each segment has a file descriptor
+/// that child processes can inherit and pass to map_shared().
 ///
-/// `created` is called with each new descriptor and owns it. A mapping exists until the
-/// last tensor that uses it is destroyed.
+/// The allocator calls `created` with each new descriptor; `created` must close the
+/// descriptor. The memory exists until the last tensor that uses it is destroyed.
 [[nodiscard]] ArenaAllocator shared_allocator(
     std::function<void(const std::string& name, int64_t index, int fd)> created = {});
 
-/// Returns a flat tensor over an existing shared mapping. Closes `fd`.
-/// Throws DataError if the mapping is smaller than the segment.
+/// Maps the shared memory of `fd` and returns it as a flat tensor. Closes `fd`. Throws
+/// DataError if the memory is smaller than the segment.
 [[nodiscard]] at::Tensor map_shared(int fd, const Segment& segment);
 
-/// The memory of an ArenaLayout: one buffer per segment. Views share its memory. Not
-/// thread-safe.
+/// Memory for the tensors of an ArenaLayout: one buffer per segment. Views share this
+/// memory. Not thread-safe.
 class Arena {
  public:
   /// Allocates the segments of `layout` with `allocate`, which also gets `name`.
@@ -128,7 +129,7 @@ class Arena {
       std::shared_ptr<const ArenaLayout> layout, const std::string& name,
       const ArenaAllocator& allocate = heap_allocator());
 
-  /// Returns the places of the tensors.
+  /// Returns the layout of the tensors.
   const ArenaLayout& layout() const {
     return *layout_;
   }
@@ -143,7 +144,8 @@ class Arena {
   /// Returns a flat view of a part of a segment. Autograd does not track the view.
   [[nodiscard]] at::Tensor slice(const ArenaRange& range) const;
 
-  /// Returns a view of a slot in the tensor's shape. Autograd does not track the view.
+  /// Returns a view of a slot, in the shape of its tensor. Autograd does not track the
+  /// view.
   [[nodiscard]] at::Tensor view(size_t slot) const;
 
   /// Sets all elements to zero.
@@ -157,13 +159,15 @@ class Arena {
 
 /// Options of ModelArenas.
 struct ModelArenaOptions {
-  // Number of equal parts into which each segment divides, one part per rank.
+  // Number of equal parts into which each segment can be divided, usually the number of
+  // ranks.
   int64_t divisor = 1;
   // Returns the parameter group of a parameter. Empty: all parameters are in group 0.
   std::function<int64_t(const NamedTensor&)> group_of;
   ArenaAllocator allocate_parameters = heap_allocator();
   ArenaAllocator allocate_gradients = heap_allocator();
-  // Device of the arenas. The model's tensors move there. Not set: the model's device.
+  // Device of the arenas, to which the model's tensors are moved. Not set: the device
+  // of the model.
   c10::optional<at::Device> device;
 };
 

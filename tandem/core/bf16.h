@@ -7,12 +7,12 @@
 
 namespace tandem {
 
-/// A bfloat16 value: the upper half of a float32. As an integer type, it lets compilers
-/// vectorise loops on any CPU.
+/// A bfloat16 value: the upper half of a float32. It is an integer type, so that
+/// compilers can vectorise loops on any CPU.
 enum class Bf16 : uint16_t {};
 
-/// Converts to float32. The overloads for float and Bf16 let one template serve both
-/// types.
+/// Converts a float or a Bf16 to float32. Both overloads exist so that templates can
+/// work with both types.
 TANDEM_ALWAYS_INLINE float widen(float value) {
   return value;
 }

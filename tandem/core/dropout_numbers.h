@@ -34,13 +34,13 @@ TANDEM_ALWAYS_INLINE void philox_next_key(uint32_t& key0, uint32_t& key1) {
 /// Number of Philox blocks in a group. A group has 128 random numbers of 16 bits, one
 /// for each of 128 neighboring elements of a sample (model/dropout.h).
 ///
-/// Element e of a group uses half e / 64 of word (e / 16) % 4 in block e % 16. With
-/// this order, loops store neighboring elements together.
+/// Element e of a group uses half e / 64 of word (e / 16) % 4 in block e % 16. In this
+/// order, a vectorized loop over blocks writes neighboring elements.
 constexpr uint32_t kDropoutLanes = 16;
 constexpr int64_t kDropoutGroup = 8 * kDropoutLanes;
 
-/// Philox's counter and key for one sample and layer. Only the block's number is
-/// missing.
+/// Philox's counter and key for one sample and layer, without the first word of the
+/// counter, which is the number of the block.
 struct DropoutCounter {
   uint32_t position;
   uint32_t epoch;
@@ -58,8 +58,8 @@ dropout_counter(uint64_t seed, int64_t epoch, int64_t position, int64_t layer) {
       static_cast<uint32_t>(seed >> 32)};
 }
 
-/// Returns the threshold for dropout probability `p`: an element is kept if its number
-/// is at least the threshold.
+/// Returns the threshold for dropout probability `p`: an element is kept if its random
+/// number is at least the threshold.
 TANDEM_ALWAYS_INLINE uint32_t dropout_threshold(double p) {
   return static_cast<uint32_t>(std::lround(p * 65536));
 }

@@ -4,7 +4,8 @@
 
 namespace tandem {
 
-/// The values that are rounded to a 16-bit format while their type remains float32.
+/// Selects the values that are rounded to a 16-bit format while their type remains
+/// float32.
 ///
 /// Layers compute in float32. In forward and backward, each value is rounded where an
 /// operation in 16 bits would round it. Except for the order of sums, results equal
@@ -26,8 +27,8 @@ inline bool is_fp16(Rounding rounding) {
   return rounding == Rounding::fp16_o1 || rounding == Rounding::fp16_o2;
 }
 
-/// The number formats of a run's training, from numerics_of() in
-/// exec/stage_executor.h. Evaluation computes in `storage`.
+/// Number formats in training, as returned by numerics_of() in exec/stage_executor.h.
+/// Evaluation computes in `storage`.
 struct Numerics {
   // Format of parameters, gradients, the loss, and activations between stages: float or
   // double.

@@ -9,12 +9,12 @@ namespace tandem {
 /// `at::get_num_threads()`). Calls `part(first, last)` for each part, at most one per
 /// thread, and returns when all calls are done.
 ///
-/// A loop of at most `grain` indices and a nested call run on the calling thread.
-/// Rethrows the first exception of a part.
+/// If the loop has at most `grain` indices, or if the call is nested in another
+/// parallel_for(), runs on the calling thread only. Rethrows the first exception of a
+/// part.
 ///
-/// The parts depend on the number of threads. A caller that sums across indices must
-/// sum over parts of fixed size. Otherwise the bits of its sums depend on the number of
-/// threads.
+/// The parts depend on the number of threads. To get sums whose bits do not depend on
+/// the number of threads, sum over parts of fixed size.
 ///
 /// Wraps LibTorch's `at::parallel_for()`, which is a plain loop in sources compiled
 /// without OpenMP. Only parallel.cpp is compiled with OpenMP.

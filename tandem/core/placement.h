@@ -14,8 +14,8 @@ struct Placement {
   c10::optional<at::Device> device;
   // Returns the free memory of the device, in bytes. Empty: unknown.
   std::function<int64_t()> free_bytes;
-  // Returns the peak of the device memory that this process reserved, in bytes. Empty:
-  // unknown.
+  // Returns the peak memory that this process has reserved on the device, in bytes.
+  // Empty: unknown.
   std::function<int64_t()> peak_bytes;
 
   /// Returns whether a device other than the CPU is set.

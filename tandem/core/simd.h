@@ -4,9 +4,9 @@
 /// version that the CPU can run. All versions give the same results in integer code,
 /// and in files compiled with -ffp-contract=off.
 ///
-/// Other CPUs, sanitizers and clang get only the portable version. The thread sanitizer
-/// crashes while the loader chooses, and clang 14 makes the symbols of the versions
-/// global.
+/// On other CPUs, with sanitizers and with clang, only the portable version is
+/// compiled. The thread sanitizer crashes while the loader chooses, and clang 14 makes
+/// the symbols of the versions global.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TANDEM_HAS_SIMD 1

@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-/// The numbers of one optimizer step that are the same for all parameters.
+/// Values of one optimizer step that apply to all parameters.
 struct StepScalars {
   // Learning rate of this step, from the schedule.
   double lr = 0;

@@ -7,10 +7,10 @@
 namespace tandem {
 
 /// Sums over batches: the loss, the number of correct samples and the number of
-/// samples. The batches are those of this rank, or of all ranks after a reduction.
+/// samples. They cover the batches of this rank or, after a reduction, of all ranks.
 ///
-/// The sums stay on the device that computed the loss. Adding does not wait for that
-/// device; only values() does. Copies are independent. Not thread-safe.
+/// The sums stay on the device that computed the loss. Only values() waits for the
+/// device. Copies are independent. Not thread-safe.
 class StepSums {
  public:
   struct Values {
@@ -24,14 +24,14 @@ class StepSums {
     double percent_correct() const;
   };
 
-  /// Makes empty sums.
+  /// Constructs sums over no batches.
   StepSums() = default;
 
-  /// Makes sums from {loss, correct, samples}, float64. The caller must not change the
-  /// tensor afterwards.
+  /// Constructs sums from a float64 tensor {loss, correct, samples}. The caller must
+  /// not change the tensor afterwards.
   explicit StepSums(at::Tensor tensor) : tensor_(std::move(tensor)) {}
 
-  /// Makes sums in main memory.
+  /// Constructs sums in main memory.
   StepSums(double loss, double correct, double samples);
 
   /// Returns whether nothing has been added. Does not wait for the device.
@@ -45,8 +45,8 @@ class StepSums {
   /// Returns the sums as numbers. Waits for the device.
   Values values() const;
 
-  /// Returns {loss, correct, samples}, float64, on the sums' device. The caller must
-  /// not change the tensor.
+  /// Returns a float64 tensor {loss, correct, samples} on the sums' device. The caller
+  /// must not change it.
   at::Tensor tensor() const;
 
  private:

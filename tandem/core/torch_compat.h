@@ -1,7 +1,7 @@
 #pragma once
 
-/// Differences between LibTorch versions, from 1.13 to the newest. Only this header and
-/// its source compare versions.
+/// Code that depends on LibTorch's version, 1.13 or later. Only this header and its
+/// source compare versions.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
@@ -14,7 +14,7 @@
 #define TANDEM_STORE_CLONE_OVERRIDE
 #endif
 
-// Name of the base class of c10d's groups with one backend.
+// Base class of ProcessGroupGloo and ProcessGroupNCCL.
 #if TORCH_VERSION_MAJOR >= 2
 #define TANDEM_C10D_GROUP Backend
 #else
@@ -38,8 +38,8 @@ void set_autocast_enabled(at::DeviceType device, bool enabled);
 at::ScalarType autocast_dtype(at::DeviceType device);
 void set_autocast_dtype(at::DeviceType device, at::ScalarType dtype);
 
-/// Makes backward() run on the calling thread while the object exists, also for tensors
-/// on a device.
+/// While the object exists, backward() runs on the calling thread, even for tensors on
+/// a device.
 ///
 /// By default, LibTorch runs backward in one thread per device, so thread ranks that
 /// share a device would wait for each other. Before LibTorch 2.1, this class does
@@ -57,8 +57,8 @@ class BackwardOnThisThread {
 
 }  // namespace tandem
 
-// True if c10d's Gloo can sum bfloat16. If not, comm/backends/gloo.cpp sums with Gloo's
-// ring algorithm.
+// True if c10d's ProcessGroupGloo can sum bfloat16. If not, comm/backends/gloo.cpp
+// calls Gloo's ring all-reduce itself.
 #if TORCH_VERSION_MAJOR >= 2
 #define TANDEM_GLOO_SUMS_BFLOAT16 1
 #else

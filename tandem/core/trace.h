@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-/// A list of timed events, written in Chrome's trace event format (for
-/// chrome://tracing or Perfetto). Thread-safe.
+/// A list of events with times, in Chrome's trace event format for chrome://tracing or
+/// Perfetto. Thread-safe.
 class Trace {
  public:
   struct Event {
@@ -17,14 +17,14 @@ class Trace {
     std::string name;
     // Row in the trace viewer, for instance "comm" or "compute".
     std::string category;
-    // Start, in microseconds since the trace was made.
+    // Start, in microseconds since the trace was constructed.
     int64_t at_us = 0;
     // Duration in microseconds; 0 for an instant.
     int64_t duration_us = 0;
     int64_t bytes = 0;
   };
 
-  /// Returns the time in microseconds since the trace was made.
+  /// Returns the time in microseconds since the trace was constructed.
   int64_t now_us() const;
 
   /// Adds an event.
