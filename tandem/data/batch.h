@@ -8,18 +8,18 @@ namespace tandem {
 
 /// Samples of one micro-batch.
 struct Batch {
-  // float32, samples x channels x height x width. In a pipeline, the activations of the
-  // previous stage.
+  // float32, samples x channels x height x width. On the later stages of a pipeline,
+  // the activations of the previous stage.
   at::Tensor inputs;
-  // int64, one class per sample. With the loss mse, float.
+  // int64, one class per sample. With the loss mse, floating-point targets.
   at::Tensor targets;
-  // int64, on the CPU: indices of these samples in the data set. Undefined if unknown.
+  // Indices of the samples in the data set, int64, on the CPU. Undefined if unknown.
   at::Tensor samples;
   // Sample i has the global position first_position + i * position_stride in its epoch
   // (sampler.h). The position determines the sample's dropout masks.
   int64_t first_position = 0;
   int64_t position_stride = 1;
-  // Number of samples of the whole optimizer step, in all shards and micro-batches.
+  // Number of samples in the whole optimizer step, over all shards and micro-batches.
   int64_t global_count = 0;
 
   int64_t count() const {

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// Immutable bytes. The memory is that of a vector, or a mapping that processes share.
+/// Immutable bytes, in the memory of a vector or in a mapping that processes share.
 /// Copies share the memory, and the last copy frees it. Thread-safe.
 class Bytes {
  public:

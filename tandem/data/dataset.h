@@ -17,13 +17,13 @@ struct DataHashes {
   std::string labels;
 };
 
-/// Labeled images, as bytes in memory. Copies share the immutable memory, so thread
-/// ranks use the same memory. Process ranks share memory through prepared_data.h.
+/// Labeled images, as bytes in memory. Copies share the immutable bytes, for example
+/// between thread ranks. prepared_data.h shares them between process ranks.
 struct Dataset {
   // Name or path, for messages and config.toml.
   std::string name = "unnamed";
-  // True if load_dataset(name) returns the same samples. The loaders set it; clear it
-  // in a copy that you change.
+  // True if load_dataset(name) returns the same samples. load_dataset() sets it. Set it
+  // to false if you change the samples of a copy.
   bool is_loadable = false;
   int64_t size = 0;
   int64_t channels = 1;
@@ -37,7 +37,7 @@ struct Dataset {
   std::vector<std::string> class_names;
 
   // Number of shares into which the data were scattered (train/scatter.h), and index of
-  // the first sample of this rank's share. `size` counts the samples of all shares;
+  // the first sample in this rank's share. `size` counts the samples of all shares;
   // `pixels` and `labels` contain one share. Only a sampler with `num_shares` blocks
   // can read scattered data.
   int64_t num_shares = 1;
@@ -81,9 +81,8 @@ const std::vector<DatasetEntry>& dataset_table();
 /// Returns the first `limit` samples; all samples if limit is 0.
 [[nodiscard]] Dataset first_samples(Dataset data, int64_t limit);
 
-/// Returns the value for `data` in a run's config.toml: the name, or "custom:NAME" for
-/// a data set that only the program which trains has. load_dataset() rejects
-/// "custom:NAME".
+/// Returns the value of `data` in a run's config.toml: the name if load_dataset() can
+/// load the data set, otherwise "custom:NAME". load_dataset() rejects "custom:NAME".
 [[nodiscard]] std::string recorded_name(const Dataset& data);
 
 /// Returns the data set's `hashes`, computed from its bytes if they are empty.

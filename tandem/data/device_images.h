@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-/// Bytes of a data set on a device. Loaders share them, and make their batches on that
-/// device.
+/// A data set's images and labels on a device. Loaders share them and make their
+/// batches on that device.
 struct DeviceImages {
   // Images: uint8, samples x (channels * height * width).
   at::Tensor pixels;
@@ -18,9 +18,9 @@ struct DeviceImages {
   at::Tensor labels;
 };
 
-/// Copies the images and labels in a data set's memory to a device. Returns null if the
-/// device is the CPU, if the data set contains no samples, or if the bytes would need
-/// more than half of the device's free memory.
+/// Copies the images and labels of a data set to a device. Returns null if the device
+/// is the CPU, if the data set contains no samples, or if the bytes would need more
+/// than half of the device's free memory.
 std::shared_ptr<const DeviceImages> copy_to_device(
     const Dataset& data, const Placement& placement);
 

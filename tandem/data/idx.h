@@ -25,7 +25,8 @@ struct IdxArray {
 /// before allocating memory.
 IdxArray read_idx(const std::string& path, size_t num_dims);
 
-/// Parses a file's bytes, as read_idx(); `name` is for the messages.
+/// Parses the bytes of a file as read_idx() does. `name` is the name of the file in
+/// errors.
 IdxArray parse_idx(std::string_view bytes, const std::string& name, size_t num_dims);
 
 /// Writes an IDX file atomically (files.h), compressed if `path` ends in ".gz".

@@ -16,13 +16,14 @@ namespace tandem {
 
 /// Settings of a loader.
 struct LoaderOptions {
-  // Number of samples per micro-batch: of this shard, or of all shards together if the
-  // sampler divides batches (SamplerOptions::batch).
+  // Number of samples of this shard in a micro-batch. If the sampler divides batches
+  // (SamplerOptions::batch), number of samples of all shards together.
   int64_t batch_size = 64;
   // Number of micro-batches per optimizer step (gradient accumulation). The samples of
   // a step are distributed to its micro-batches round-robin, as samples are to shards.
-  // So n ranks see the same batches as one rank with n times as many micro-batches.
-  // SamplerOptions::batch, if it is not 0, must be batch_size times this number.
+  // Therefore n ranks get the same batches as one rank with n times as many
+  // micro-batches. If SamplerOptions::batch is not 0, it must be batch_size times
+  // micro_batches.
   int64_t micro_batches = 1;
   // True: next() also returns a batch without samples if another shard's batch has
   // samples, so that every rank makes the same number of forward passes.
@@ -34,8 +35,8 @@ struct LoaderOptions {
   // Number of black pixels added on each side before the normalization.
   int64_t pad = 0;
 
-  // Bytes of the data set on a device, on which the loader then makes inputs and
-  // targets. Null: the loader makes batches on the CPU.
+  // Images and labels on a device, on which the loader then makes its batches. Null:
+  // the loader makes batches on the CPU.
   std::shared_ptr<const DeviceImages> images;
 
   // Number of batches that are valid at the same time. The loader reuses the memory of
@@ -46,18 +47,17 @@ struct LoaderOptions {
   bool pinned = false;
 };
 
-/// Sets `images` and `pinned` for a model on `placement`. The loader makes batches on
-/// the device if the device has room for the data set's bytes (copy_to_device()).
-/// Otherwise it makes them in main memory, from which the caller copies them.
+/// Sets `images` and `pinned` for a model on `placement`. If the device has enough
+/// memory for the data set (copy_to_device()), the loader makes batches on the device.
+/// Otherwise it makes batches in main memory, and the caller copies them to the device.
 void use_device(
     LoaderOptions& options, const Dataset& data, const Placement& placement);
 
 /// Makes batches of one shard of a data set.
 ///
-/// seek() sets the epoch, and the order of samples depends only on (seed, epoch). So
-/// there is no set_epoch() that a program could forget to call. The loader gathers and
-/// normalizes bytes in one vectorized pass, into memory that it reuses. Not
-/// thread-safe; deterministic.
+/// seek() sets the epoch; there is no set_epoch(). The order of samples depends only on
+/// (seed, epoch). The loader gathers and normalizes bytes in one vectorized pass, into
+/// memory that it reuses. Not thread-safe; deterministic.
 class Loader {
  public:
   /// Throws ConfigError for invalid sizes.
@@ -84,7 +84,8 @@ class Loader {
     return options_.images != nullptr;
   }
 
-  /// Moves to any global position (sampler.h) of any epoch.
+  /// Moves to a global position (sampler.h) in an epoch; both may be before the current
+  /// position.
   void seek(int64_t epoch, int64_t first_position = 0);
 
   /// Makes the next micro-batch. Returns false at the end of the epoch. If the sampler
@@ -115,8 +116,8 @@ class Loader {
   Batch take_buffer(int64_t count);
   void fill_on_cpu(const Batch& batch) const;
   void gather(const int64_t* indices, int64_t count, float* out) const;
-  // Makes the inputs and targets of `batch` on the device. Its samples have the places
-  // `first`, `first` + `stride`, ... in this shard's indices.
+  // Makes the inputs and targets of `batch` on the device, from the samples at `first`,
+  // `first` + `stride`, ... in indices_.
   void make_on_device(Batch& batch, int64_t first, int64_t stride) const;
 
   Dataset dataset_;

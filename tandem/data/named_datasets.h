@@ -11,8 +11,8 @@ namespace tandem {
 std::vector<std::string> dataset_folders(const std::string& name);
 
 /// Returns the first folder of dataset_folders(name) that contains all files of the
-/// data set; does not check their content. Returns "" if there is no such folder, or no
-/// data set of that name that consists of files.
+/// data set; does not check their content. Returns "" if there is no such folder, or if
+/// `name` is not a data set that consists of files.
 std::string find_dataset(const std::string& name);
 
 /// Returns whether `--data NAME` would fail because files are missing. Returns false

@@ -21,7 +21,8 @@ class Normaliser {
   /// Normalizes the pixels `from[i]` and writes them to `to[i]`, for i in [0, count).
   void row(const uint8_t* from, int64_t count, float* to) const;
 
-  /// Length of the shortest row whose values are computed instead of read from a table.
+  /// Minimum length of a row whose values are computed; values of shorter rows are read
+  /// from a table.
   static constexpr int64_t kShortest = 16;
 
   /// Constants of the conversion.
@@ -38,11 +39,11 @@ class Normaliser {
   /// Returns the functions that this CPU can run, fastest first.
   static std::vector<RowFunction> row_functions();
 
-  /// Uses the given function, or only the table if `function` is null.
+  /// Uses `function` for rows, or only the table if `function` is null.
   Normaliser(double mean, double std, RowFunction function);
 
-  /// Returns whether row() uses a function. It does if there is a function whose
-  /// results have the bits of the table.
+  /// Returns whether row() computes values with a RowFunction. The constructor accepts
+  /// a function only if its results equal the table's values bit by bit.
   bool computes() const {
     return row_ != nullptr;
   }

@@ -12,11 +12,10 @@ namespace tandem {
 
 /// Reads a data set once for all workers of this host, while they start.
 ///
-/// A child process decompresses and hashes the files. It writes the data to anonymous
-/// memory that workers inherit and map, while the workers load LibTorch, which takes
-/// longer. An environment variable passes the descriptor of the memory to workers. If
-/// an error occurs, a worker finds no data and reads the files, so ranks report errors
-/// as if this class did not exist.
+/// A child process decompresses and hashes the files while the workers load LibTorch,
+/// which takes longer. It writes the data to anonymous memory that the workers inherit
+/// and map. An environment variable passes the descriptor of the memory to the workers.
+/// If the child fails, the workers read the files themselves and report the error.
 ///
 /// Construct the object while there are no other threads, because it forks. If the
 /// process calls exec, the destructor does not run. The child then ends when it has
@@ -34,7 +33,7 @@ class DataReader {
   DataReader(const DataReader&) = delete;
   DataReader& operator=(const DataReader&) = delete;
 
-  /// Returns the variables to add to the environment of workers, none if there is no
+  /// Returns the variables to add to the environment of workers; empty if there is no
   /// child.
   Variables variables() const;
 

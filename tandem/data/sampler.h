@@ -27,12 +27,13 @@ struct SamplerOptions {
   bool shuffle = true;
   Tail tail = Tail::pad;
   // Number of equal blocks into which the samples are divided. All blocks are shuffled
-  // in the same way and read round-robin: position p is in block p % blocks. So if
-  // there are as many shards as blocks, each shard reads the same block in every epoch,
-  // as scattered data require. `size` and `first_position` must be multiples of it.
+  // in the same way and read round-robin: position p is in block p % blocks. If there
+  // are as many shards as blocks, each shard therefore reads the same block in every
+  // epoch, as scattered data require. `size` and `first_position` must be multiples of
+  // `blocks`.
   int64_t blocks = 1;
-  // First global position to read. Earlier positions were already read, by any number
-  // of shards, so that a run can resume with another number of ranks.
+  // First global position to read. Earlier positions were already read, possibly by
+  // another number of shards: a run can resume with another number of ranks.
   int64_t first_position = 0;
   // Size of the batches that are divided among the shards (chunk_of()); the last batch
   // may be smaller. `tail` must then be `keep` and `blocks` must be 1. 0: positions are
@@ -40,7 +41,7 @@ struct SamplerOptions {
   int64_t batch = 0;
 };
 
-/// A range of consecutive positions.
+/// A range of consecutive elements.
 struct Chunk {
   int64_t first = 0;
   int64_t count = 0;
@@ -52,28 +53,28 @@ struct Chunk {
 [[nodiscard]] Chunk chunk_of(int64_t count, int64_t num_shards, int64_t shard);
 
 /// Returns the indices of one shard's samples in one epoch, in order. With `pad` and
-/// `drop` they are exactly those of torch.utils.data.DistributedSampler after
+/// `drop`, these are exactly the indices of torch.utils.data.DistributedSampler after
 /// set_epoch(epoch). A pure function.
 ///
-/// If positions are distributed round-robin, the sample at place i of a shard has the
-/// global position first_position + i * num_shards + shard in the epoch; see
-/// position_of().
+/// A global position is an index in the sample order of the epoch, which all shards
+/// share. If positions are distributed round-robin, sample i of a shard has the global
+/// position first_position + i * num_shards + shard; see position_of().
 ///
 /// Source: torch/utils/data/distributed.py. Throws ConfigError for invalid sizes.
 [[nodiscard]] std::vector<int64_t> shard_indices(
     const SamplerOptions& options, int64_t epoch);
 
-/// Returns the number of samples in the shard.
+/// Returns the number of samples in the shard `options.shard`.
 [[nodiscard]] int64_t shard_size(const SamplerOptions& options);
 
 /// Returns the global position after the last position that any shard reads.
 [[nodiscard]] int64_t end_position(const SamplerOptions& options);
 
-/// Returns the global position of a shard's sample, which is at place `place` in the
-/// shard.
+/// Returns the global position of sample number `place`, from 0, of the shard.
 [[nodiscard]] int64_t position_of(const SamplerOptions& options, int64_t place);
 
-/// Returns whether a global position repeats a sample only to make the shards equal.
+/// Returns whether the sample at a global position is padding: a repeated sample that
+/// makes the shards equal in size.
 inline bool is_padding(const SamplerOptions& options, int64_t position) {
   return position >= options.size;
 }

@@ -7,8 +7,8 @@
 
 namespace tandem::digits {
 
-/// A point of a glyph, in a box of 100 x 100, or of a drawing, in pixels. The y axis
-/// points down.
+/// A point of a glyph or of a drawing. A glyph is in a box of 100 x 100 units; a
+/// drawing uses pixels. The y axis points down.
 struct Point {
   double x;
   double y;
@@ -27,7 +27,7 @@ struct Point {
   }
 };
 
-/// Points of a smooth curve; a repeated point is a corner.
+/// Points through which a smooth curve passes; a repeated point is a corner.
 using Stroke = std::vector<Point>;
 /// Strokes of a digit, with the pen lifted between two strokes.
 using Glyph = std::vector<Stroke>;
