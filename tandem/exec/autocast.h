@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-/// While the object exists, turns on LibTorch's autocast to bfloat16 for this thread's
+/// While the object exists, LibTorch's autocast to bfloat16 is on for this thread's
 /// operators on `device`. Convolutions and matrix products then compute in bfloat16;
 /// sums and losses do not. The destructor restores the earlier state.
 class Autocast {

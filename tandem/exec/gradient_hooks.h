@@ -9,8 +9,8 @@
 namespace tandem {
 
 /// While this object exists, calls a function each time autograd has written a
-/// parameter's gradient. Each backward makes one call per parameter that the loss
-/// depends on, in the thread that runs backward.
+/// parameter's gradient. Each backward makes one call per parameter on which the loss
+/// depends, in the thread that runs backward.
 ///
 /// Source: torch/csrc/distributed/c10d/reducer.cpp, which uses the same hooks.
 class GradientHooks {

@@ -27,16 +27,16 @@ struct StepContext {
   // Learning rate of this step.
   double lr = 0;
   // Factor on the summed loss before backward (loss_weight() in model/loss.h), set by
-  // the strategy. It saves an extra pass for batches of different sizes and for
-  // gradient accumulation.
+  // the strategy. It makes a later pass that scales gradients unnecessary, even for
+  // batches of different sizes and gradient accumulation.
   double loss_weight = 1;
   // Additional factor on the loss, from GradScaler.
   double loss_scale = 1;
-  // Records the time of events; may be null.
+  // Trace to which events are added; may be null.
   Trace* trace = nullptr;
 };
 
-/// Returns the settings of this step that an optimizer uses.
+/// Returns the values of this step that an optimizer uses.
 inline StepScalars scalars_of(const StepContext& context) {
   return {context.lr, 1, context.step + 1, false};
 }
@@ -47,12 +47,13 @@ class GradientSink {
   virtual ~GradientSink() = default;
 
   /// Called when a parameter's gradient is final for this micro-batch: once for each
-  /// parameter that the loss depends on, in the thread that runs backward. `slot` is
+  /// parameter on which the loss depends, in the thread that runs backward. `slot` is
   /// the index of the parameter's slot in the arenas' layout.
   virtual void gradient_ready(size_t slot) = 0;
 };
 
-/// Ignores the reports, for micro-batches whose gradients only accumulate.
+/// A sink that ignores all calls, for micro-batches whose gradients are only
+/// accumulated.
 class NoSink : public GradientSink {
  public:
   void gradient_ready(size_t) override {}
@@ -62,7 +63,7 @@ class NoSink : public GradientSink {
 struct StageResult {
   // Activations for the next stage. On the last stage, the model's output.
   at::Tensor output;
-  // Loss and counts; empty except on the last stage.
+  // Loss, correct samples and samples; empty except on the last stage.
   StepSums sums;
 };
 
@@ -83,25 +84,26 @@ class StageExecutor {
   virtual ~StageExecutor() = default;
 
   /// Computes the output of a batch, and on the last stage its loss. In training, keeps
-  /// the values that backward() with the same `slot` needs. `slot` numbers the
-  /// micro-batches in flight; it has no relation to slots of an arena.
+  /// the values that backward() with the same `slot` needs. `slot` is the number of a
+  /// micro-batch in flight; it is unrelated to the slots of an arena.
   virtual StageResult forward(
       int slot, const Batch& batch, const StepContext& context) = 0;
 
   /// Adds the gradients of the batch in `slot` to the arena. `grad_output` is the
-  /// gradient of the stage's output; undefined on the last stage, which starts from its
-  /// loss. Returns the gradient of the stage's input, undefined on the first stage.
+  /// gradient of the stage's output. It is undefined on the last stage, which starts
+  /// from the loss. Returns the gradient of the stage's input; undefined on the first
+  /// stage.
   virtual at::Tensor backward(
       int slot, const at::Tensor& grad_output, const StepContext& context,
       GradientSink& sink) = 0;
 
-  /// Marks packed or converted copies of these parameters as stale. Call it after an
-  /// optimizer update or a broadcast.
+  /// Marks the executor's packed or converted copies of the parameters in `range` as
+  /// stale. Call it after an optimizer update or a broadcast.
   virtual void parameters_changed(const ArenaRange& range) = 0;
 
-  /// Makes the next backward() start from zero gradients. Some executors then overwrite
-  /// the gradient arena instead of clearing it here, so run a backward() before you
-  /// read the arena.
+  /// Makes the next backward() start from zero gradients. Some executors do not clear
+  /// the gradient arena in this call; their next backward() overwrites it. So do not
+  /// read the arena before that backward().
   virtual void zero_gradients() = 0;
 
   /// Returns the time at which this executor reports gradients.
@@ -126,11 +128,11 @@ struct StageOptions {
   // Position of the stage in the model.
   bool first = true;
   bool last = true;
-  // Number of classes in the data. The last stage compares it with the outputs of its
-  // first forward pass; 0: no comparison.
+  // Number of classes in the data. In its first forward pass, the last stage compares
+  // it with the number of outputs; 0: no comparison.
   int64_t num_classes = 0;
   Numerics numerics = {};
-  // True if batch norm uses the statistics of all ranks' samples.
+  // True if batch norm uses statistics over the samples of all ranks (SyncBatchNorm).
   bool stacked_statistics = false;
 };
 
@@ -167,9 +169,9 @@ struct ExecutorEntry {
 /// Returns the executors, the fastest first.
 const std::vector<ExecutorEntry>& executor_table();
 
-/// Returns an executor of this kind. `automatic` chooses the fastest executor that can
-/// run the model. If it skips a faster executor on the CPU, writes the reason to
-/// `why_not`, unless `why_not` is null.
+/// Returns an executor of this kind. `automatic` selects the fastest executor that can
+/// run the model. If, on the CPU, a faster executor cannot run the model, writes the
+/// reason to `why_not`, unless `why_not` is null.
 ///
 /// Throws ConfigError if the executor cannot run the model.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_executor(
