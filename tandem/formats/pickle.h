@@ -20,8 +20,8 @@ struct PickleValue {
     dict,
     // Class or function; `text` is "MODULE NAME".
     global,
-    // Call of a class or function, which is never executed; `items` are the callee and
-    // its arguments.
+    // Call of a class or function, which the reader never executes; `items` are the
+    // callee and its arguments.
     call,
     // Object outside of the pickle; `items` contains its id.
     persistent,
@@ -34,13 +34,15 @@ struct PickleValue {
   std::vector<const PickleValue*> items;
 };
 
-/// Reads pickles of torch.save (protocol 2) as plain values. No class is looked up and
-/// no function is called, so a file from any source is safe to read.
+/// Reads pickles of torch.save (protocol 2) as plain values. It loads no classes and
+/// calls no functions, so a file from any source is safe to read.
 class Pickle {
  public:
-  /// Parses `bytes`; `path` is for messages. Throws DataError for bytes that are not a
-  /// pickle, end early, or have a newer protocol. Throws ConfigError for more than 10
-  /// million values. A value that is read from the memo counts each time.
+  /// Parses `bytes`. `path` is the name of the file in errors.
+  ///
+  /// Throws DataError if the bytes are not a complete pickle, or if their protocol is
+  /// newer. Throws ConfigError for more than 10 million values. A value that is read
+  /// from the memo counts each time.
   Pickle(const std::string& bytes, const std::string& path);
 
   const PickleValue& root() const {
@@ -48,8 +50,8 @@ class Pickle {
   }
 
  private:
-  // All values in one container, so that destroying deeply nested values needs no
-  // recursion.
+  // All values of the pickle. They are in one container, so that no recursion is needed
+  // to destroy deeply nested values.
   std::deque<PickleValue> values_;
   const PickleValue* root_ = nullptr;
 };

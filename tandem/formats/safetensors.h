@@ -25,31 +25,34 @@ struct SafetensorsFile {
 /// int64, int32, uint8, bool. Throws DataError.
 std::string write_safetensors(const std::string& path, const SafetensorsFile& file);
 
-/// Returns the bytes that write_safetensors() writes.
+/// Returns the bytes that write_safetensors() would write.
 std::string safetensors_bytes(const SafetensorsFile& file);
 
-/// Returns the bytes of a file without the hash, for callers that add the hash later.
+/// Returns the bytes of a file without the metadata entry "sha256", for callers that
+/// add the hash later.
 std::string unhashed_safetensors_bytes(const SafetensorsFile& file);
 
-/// Returns the hash that write_safetensors() writes.
+/// Returns the hash that write_safetensors() would write.
 std::string safetensors_hash(const SafetensorsFile& file);
 
-/// Reads a file. Throws DataError with the path and the first error: the file is too
-/// short, the header is not JSON or has a name twice, a dtype is unknown, sizes do not
-/// match the shape or the file, tensors overlap or have bytes between them, or the hash
-/// is wrong. Accepts a file without a hash, such as one from another program.
+/// Reads a file. Accepts a file without a hash, such as a file from another program.
+///
+/// Throws DataError with the path and the first error: the file is too short, the
+/// header is not JSON or has a name twice, a dtype is unknown, sizes do not match the
+/// shape or the file, tensors overlap or have gaps, or the hash is wrong.
 SafetensorsFile read_safetensors(const std::string& path);
 
-/// Parses a file's bytes; `path` is for the messages. The tensors own their memory.
+/// Parses the bytes of a file. `path` is the name of the file in errors. The tensors
+/// own their memory.
 SafetensorsFile parse_safetensors(const std::string& bytes, const std::string& path);
 
-/// Returns whether a file that was read has a hash. Files from other programs have
-/// none.
+/// Returns whether `file`, the result of read_safetensors(), has a hash. Files from
+/// other programs have none.
 bool has_hash(const SafetensorsFile& file);
 
-/// Returns the hash of a file that was read. Reading has already compared the hash with
-/// the content. Throws DataError if the hash is missing, so call it only for files that
-/// always have a hash.
+/// Returns the hash of `file`, the result of read_safetensors(), which has compared the
+/// hash with the content. Throws DataError if the hash is missing, so call it only for
+/// files that always have a hash.
 const std::string& stored_hash(const SafetensorsFile& file, const std::string& path);
 
 }  // namespace tandem

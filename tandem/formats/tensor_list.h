@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// Rules by which a file's tensors must match a model's.
+/// Rules for matching a file's tensors (sources) with a model's tensors (targets).
 enum class Fit {
   // Each target has a source.
   complete,
@@ -17,15 +17,17 @@ enum class Fit {
 
 /// Throws ConfigError with the first target that is missing in `sources` or has another
 /// shape there. With Fit::exact, also throws for the first source without a target.
-/// `path` is the file of the sources, and `part` precedes the message in brackets. Call
-/// it before copy_values(), so that either all tensors change or none.
+/// Call it before copy_values(), so that either all tensors change or none.
+///
+/// `path` is the file of the sources, and `part` is the text in brackets at the start
+/// of the error.
 void check_fits(
     const std::string& part, const std::string& path,
     const std::vector<NamedTensor>& sources, const std::vector<NamedTensor>& targets,
     Fit fit);
 
-/// Copies sources to the targets of the same names, in place, converted to the targets'
-/// dtypes.
+/// Copies the values of sources to the targets with the same names, in place, converted
+/// to the targets' dtypes.
 void copy_values(
     const std::vector<NamedTensor>& sources, const std::vector<NamedTensor>& targets);
 

@@ -12,8 +12,8 @@ enum class WeightsFormat {
   safetensors,
   // A zip archive, as torch.save writes since PyTorch 1.6 (torch_file.h).
   zip,
-  // A file of an older torch.save: a pickle that begins with a magic number, or a tar
-  // archive.
+  // A file that torch.save wrote before PyTorch 1.6: a pickle that begins with a magic
+  // number, or a tar archive.
   legacy_torch,
   unknown,
 };
@@ -22,10 +22,9 @@ enum class WeightsFormat {
 constexpr size_t kWeightsStart = 512;
 
 /// Returns the format of a file that begins with `start`: its first kWeightsStart
-/// bytes, or all bytes of a shorter file. Checks only content that every file of a
-/// format has, and that no file of another format has. A safetensors file may begin
-/// with any byte, so the first byte is not sufficient. The format's reader checks the
-/// rest.
+/// bytes, or all bytes of a shorter file. Checks only content that distinguishes the
+/// formats; the reader of the format checks the rest. The first byte is not sufficient,
+/// because a safetensors file may begin with any byte.
 WeightsFormat weights_format(std::string_view start, uint64_t file_size);
 
 }  // namespace tandem
