@@ -2,13 +2,14 @@
 
 #include <cstdint>
 
-// Functions that compute the gradient of a convolution's weights with AMX tiles, from
-// images with channels last. Call them only if has_amx() returns true.
+// Functions that compute the gradient of a convolution's weights with AMX tiles. Images
+// are in NHWC layout. Call the functions only if has_amx() returns true.
 //
-// An image with its padding is one long row of pixels. The offset (y, x) in the window
-// is a shift of y * width + x pixels in this row. The gradient of the outputs is laid
-// out on the same grid, with zeros where a window would leave the image. Example: 4 x 3
-// pixels (i) with a padding of 1 (.), and the gradient (g) for a window of 3 x 3:
+// An image with its padding is stored as one long row of pixels. An offset (y, x) in
+// the window is a shift of y * width + x pixels in this row. The gradient of the
+// outputs is stored in the same grid, with zeros for windows that would leave the
+// image. Example: 4 x 3 pixels (i) with a padding of 1 (.), and the gradient (g) for a
+// window of 3 x 3:
 //
 //   . . . . . .      g g g g 0 0      So the gradient of the weights at an offset is
 //   . i i i i .      g g g g 0 0      one product of two long matrices: channels of
@@ -16,10 +17,11 @@
 //   . i i i i .                       channels of the image.
 //   . . . . . .
 //
-// The image is the right factor, which needs its pixels in pairs (amx_tiles.h). There
-// are two copies: pixels 0 and 1, 2 and 3, ... for even shifts; 1 and 2, 3 and 4, ...
-// for odd shifts. A pair of 16 channels is a cache line, so tiles begin at a cache line
-// for every shift.
+// The image is the right factor of the product, which needs its pixels in pairs
+// (amx_tiles.h). There are two copies of the image. One has the pairs 0 and 1, 2 and 3,
+// ... for even shifts. The other has the pairs 1 and 2, 3 and 4, ... for odd shifts. A
+// pair of pixels with 16 channels is a cache line, so tiles begin at a cache line for
+// every shift.
 
 namespace tandem {
 
@@ -39,35 +41,36 @@ struct ConvolutionShape {
   int64_t padding = 0;
 };
 
-/// Returns the size of one laid-out image, in bytes; a multiple of 64.
+/// Returns the size of the result of lay_out_image(), in bytes; a multiple of 64.
 int64_t image_bytes(const ConvolutionShape& shape);
-/// Returns the size of one laid-out gradient, in bytes; a multiple of 64.
+/// Returns the size of the result of lay_out_grad(), in bytes; a multiple of 64.
 int64_t grad_bytes(const ConvolutionShape& shape);
 
-/// Lays out an image of [height x width x in_channels].
+/// Converts an image of [height x width x in_channels] to the layout of add_images().
 void lay_out_image(const ConvolutionShape& shape, const Bf16* image, void* to);
 
-/// Lays out a gradient of [output height x output width x out_channels]. Writes the sum
-/// over its pixels to `bias_grad`, which has out_channels values.
+/// Converts a gradient of [output height x output width x out_channels] to the layout
+/// of add_images(). Writes the sum over its pixels to `bias_grad`, which has
+/// out_channels values.
 void lay_out_grad(
     const ConvolutionShape& shape, const Bf16* grad, void* to, float* bias_grad);
 
-/// Returns the number of tasks that compute the sums for the weights. Tasks may run in
-/// parallel.
+/// Returns the number of tasks into which the computation of the weights' gradient is
+/// divided. Tasks may run in parallel.
 int64_t num_tasks(const ConvolutionShape& shape);
 
 /// Returns the size of the float32 sums of all tasks, in bytes. Align their memory to
 /// 64 bytes.
 int64_t sums_bytes(const ConvolutionShape& shape);
 
-/// Adds the products of `count` laid-out images and gradients to a task's sums. If
-/// `first`, the sums start at zero.
+/// Adds the products of `count` images and gradients to a task's sums. If `first` is
+/// true, the sums start at zero.
 void add_images(
     const ConvolutionShape& shape, int64_t task, const void* images, const void* grads,
     int64_t count, bool first, void* sums);
 
-/// Writes the sums to [out_channels x in_channels x kernel x kernel], or adds them if
-/// `accumulate`.
+/// Writes the sums of all tasks to the weights' gradient, [out_channels x in_channels x
+/// kernel x kernel]. If `accumulate` is true, adds them to it.
 void store_weight_grad(
     const ConvolutionShape& shape, const void* sums, bool accumulate, float* to);
 

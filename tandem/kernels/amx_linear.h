@@ -6,9 +6,9 @@
 // is read once and rounded to bfloat16, which costs less than a packed copy. Sums are
 // float32. Call these functions only if has_amx() returns true.
 //
-// Each call computes one range of the result; the bits do not depend on the division
-// into ranges. `scratch` is memory for one call at a time, aligned to 64 bytes. The
-// functions *_scratch() return its size.
+// Each call computes one range of the result. The bits do not depend on the division
+// into ranges. `scratch` is memory that only one call uses at a time, aligned to 64
+// bytes. The functions *_scratch() return its size.
 //
 //   product           left factor              right factor            sums in tiles
 //   y^T  = W x^T      16 outputs x 32 inputs   inputs x 16 samples     16 x 64
@@ -22,17 +22,17 @@ enum class Bf16 : uint16_t;
 namespace amx {
 
 /// Shape of a linear layer: inputs [count x in], weights [out x in] and outputs [count
-/// x out], all in rows.
+/// x out], all row-major.
 struct LinearShape {
   int64_t count = 0;
   int64_t in = 0;
   int64_t out = 0;
 };
 
-/// Ranges of outputs and inputs begin at multiples of this number.
+/// Each Range begins at a multiple of this number.
 constexpr int64_t kLinearGrain = 64;
 
-/// Outputs or inputs [begin, end).
+/// The outputs or inputs [begin, end) of a layer.
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
@@ -49,18 +49,20 @@ void linear_forward(
 /// Returns the size of the result of round_grad(), in bytes. Align its memory to 64
 /// bytes.
 int64_t rounded_grad_bytes(const LinearShape& shape);
-/// Rounds the gradient of the outputs to bfloat16 and lays it out twice, once for each
-/// of the two products below.
+/// Rounds the gradient of the outputs to bfloat16. Stores it in two layouts, for
+/// linear_backward_input() and linear_backward_weight().
 void round_grad(const LinearShape& shape, const float* grad_y, void* rounded);
 
-/// Returns the bytes of scratch memory for the two products below.
+/// Returns the bytes of scratch memory for linear_backward_input() and
+/// linear_backward_weight().
 int64_t backward_scratch(const LinearShape& shape);
 /// Computes grad_x = grad_y weight for a range of inputs. T: float or Bf16.
 template <typename T>
 void linear_backward_input(
     const LinearShape& shape, Range inputs, const void* rounded_grad,
     const float* weight, T* grad_x, void* scratch);
-/// Computes grad_weight = grad_y^T x for a range of inputs, or adds it if `accumulate`.
+/// Computes grad_weight = grad_y^T x for a range of inputs. If `accumulate` is true,
+/// adds the product to grad_weight.
 void linear_backward_weight(
     const LinearShape& shape, Range inputs, const void* rounded_grad, const Bf16* x,
     bool accumulate, float* grad_weight, void* scratch);

@@ -23,7 +23,7 @@ namespace tandem::amx {
 namespace {
 
 constexpr int64_t kTile = 16;
-// Number of products in each sum when two tiles are multiplied.
+// Number of products that one multiplication of two tiles adds to each sum.
 constexpr int64_t kDepth = 32;
 constexpr int64_t kTileBytes = 1024;
 constexpr int64_t kRowBytes = 64;
@@ -42,9 +42,9 @@ constexpr int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-// Returns the number of rows of `row_bytes` in a block: as many as fit into 256 KiB, a
-// part of the L2 cache that leaves room for streamed data. A multiple of `unit`, at
-// least `unit` and at most `most`.
+// Returns the number of rows of `row_bytes` in a block: as many as fit into 256 KiB of
+// the L2 cache, which leaves space for streamed data. The result is a multiple of
+// `unit`, at least `unit` and at most `most`.
 constexpr int64_t block_of(int64_t row_bytes, int64_t unit, int64_t most) {
   constexpr int64_t kBlockBytes = 256 * 1024;
   const int64_t fitting = kBlockBytes / row_bytes / unit * unit;
@@ -59,8 +59,8 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// Separates tile instructions from other code on the same memory. The compiler does not
-// see which memory tile instructions read and write.
+// Prevents the compiler from moving other memory accesses across tile instructions. The
+// compiler does not know which memory tile instructions read and write.
 inline void fence() {
   __asm__ volatile("" ::: "memory");
 }
@@ -111,8 +111,9 @@ inline __m512i interleave(__m256i even, __m256i odd) {
       _mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
-// Set the sums in tiles 0 to 3 to zero, load them or store them. In memory, each tile
-// begins `step` floats after the previous tile, and its rows are `row_bytes` apart.
+// Functions that set the sums in tiles 0 to 3 to zero, load them or store them. In
+// memory, each tile begins `step` floats after the previous tile, and its rows are
+// `row_bytes` apart.
 inline void zero_four_sums() {
   _tile_zero(0);
   _tile_zero(1);
@@ -133,8 +134,8 @@ inline void store_four_sums(float* sums, int64_t step, int64_t row_bytes) {
 }
 
 // Adds the products of the tile at `a` and the four tiles at `b`, which are `b_next`
-// bytes apart. Four products need five loads. Tiles 0 to 3 are the sums, 4 is the left
-// factor, and 5 and 6 alternate as the right factor.
+// bytes apart. Tiles 0 to 3 are the sums, tile 4 is the left factor, and tiles 5 and 6
+// alternate as the right factor.
 inline void multiply_four(const char* a, const char* b, int64_t b_next) {
   _tile_loadd(4, a, kRowBytes);
   _tile_loadd(5, b, kRowBytes);
@@ -147,7 +148,7 @@ inline void multiply_four(const char* a, const char* b, int64_t b_next) {
   _tile_dpbf16ps(3, 4, 6);
 }
 
-// Transposes in place: one round of shuffles with 4 bytes, one with 8 and two with 16.
+// Transposes a matrix of 16 x 16 elements of 4 bytes in place.
 inline void transpose(__m512i (&r)[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 2) {

@@ -34,8 +34,8 @@ inline void set_float_mode(uint64_t mode) {
 }
 
 /// Makes this thread treat denormal numbers as zero, both as operands and as results.
-/// Arithmetic with denormal numbers is many times slower, and they do not matter in
-/// training.
+/// Arithmetic with denormal numbers is many times slower, and such small values do not
+/// influence training.
 inline void flush_denormals() {
 #if defined(__aarch64__)
   constexpr uint64_t kFlush = 1 << 24;

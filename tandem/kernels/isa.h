@@ -22,11 +22,13 @@ constexpr bool kHasAmxKernels = false;
 bool has_amx();
 
 /// Returns whether this CPU has instructions for bfloat16 products (AVX512_BF16 or AMX)
-/// and ONEDNN_MAX_CPU_ISA allows them. Without them bf16 is slower than float32. Arm's
-/// instructions for bfloat16 are not used.
+/// and ONEDNN_MAX_CPU_ISA allows them. Without these instructions, the precision bf16
+/// is slower than fp32. On Arm, returns false, because kernels do not use Arm's
+/// bfloat16 instructions.
 bool has_bf16();
 
-/// Returns the argument that belongs to kernel_isa().
+/// Returns the argument for the instruction set kernel_isa(); `base` if it is neither
+/// AVX2 nor AVX-512.
 template <typename Function>
 Function for_isa(Function avx512, Function avx2, Function base) {
   switch (kernel_isa()) {
@@ -39,9 +41,9 @@ Function for_isa(Function avx512, Function avx2, Function base) {
   }
 }
 
-/// Yields the version of `function` for this CPU's best instruction set. The function
-/// must exist for all instruction sets of the processor. `type` is the type of a
-/// pointer to it.
+/// Expands to a pointer to the version of `function` for kernel_isa(). `type` is the
+/// type of the pointer. The function must exist for all instruction sets of the
+/// processor.
 #if defined(__x86_64__)
 #define TANDEM_FOR_ISA(type, function) \
   ::tandem::for_isa<type>(&avx512::function, &avx2::function, &base::function)

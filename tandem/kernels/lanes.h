@@ -1,9 +1,9 @@
 #pragma once
 
 // Vectors for files that are compiled once for each instruction set (CMakeLists.txt).
-// These files must not share inline functions with other files, which may run on a CPU
-// without the instruction set. So everything in this header has internal linkage, and
-// these files include few other headers.
+// These files must not share inline functions with other files, because the linker
+// could use the version for the wrong instruction set. Therefore, all definitions in
+// this header have internal linkage, and these files include few other headers.
 
 #include <cstdint>
 #include <cstring>
@@ -64,13 +64,14 @@ struct Vectors<4> {
   using Bytes __attribute__((vector_size(4))) = uint8_t;
 };
 
-// A number as a type, for lambdas that need a constant.
+// A number as a type, which passes a compile-time constant to a lambda.
 template <int N>
 struct Count {
   static constexpr int value = N;
 };
 
-// Loads and stores L neighboring values, at any address.
+// Loads and stores L neighboring values at any address, without requirements on
+// alignment.
 template <int L>
 struct Lanes {
   using Floats = typename Vectors<L>::Floats;

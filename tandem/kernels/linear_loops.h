@@ -4,8 +4,8 @@
 
 namespace tandem {
 
-/// Matrix product sums[row][column] = sum over steps of a[row][step] * b[step][column].
-/// For matrices b and sums whose rows are longer than a memory page.
+/// Matrix product: sums[row][column] = sum over steps of a[row][step] *
+/// b[step][column]. Use it if the rows of b and sums are longer than a memory page.
 struct WideProduct {
   const float* a = nullptr;
   // Distances in `a` between neighboring rows and between neighboring steps, in
@@ -22,20 +22,20 @@ struct WideProduct {
   bool accumulate = false;
 };
 
-/// Number of columns that are computed together.
+/// Number of columns that multiply_wide() computes together.
 constexpr int64_t kPanel = 32;
 
-/// Returns the size of a call's scratch memory, in floats. Align the memory to 64
-/// bytes.
+/// Returns the size of the scratch memory of multiply_wide(), in floats. Align the
+/// memory to 64 bytes.
 constexpr int64_t wide_product_scratch(int64_t steps) {
   return kPanel * steps;
 }
 
-// Code for one instruction set. Call it only if kernel_isa() is this instruction set or
-// a better one.
+// Functions for one instruction set. Call them only if kernel_isa() is this instruction
+// set or a better one.
 namespace avx2 {
-/// Computes the columns [first, last). `first` is a multiple of kPanel. `last` is also
-/// a multiple of kPanel, or the number of columns.
+/// Computes the columns [first, last) of a product. `first` is a multiple of kPanel.
+/// `last` is also a multiple of kPanel, or the number of columns.
 void multiply_wide(
     const WideProduct& product, int64_t first, int64_t last, float* scratch);
 }  // namespace avx2

@@ -6,19 +6,20 @@ namespace tandem {
 
 enum class Bf16 : uint16_t;
 
-/// Shape of a plane in batch normalization. In the layout nhwc, a plane is an image. In
-/// nChw16c and nChw8c, a plane is 16 or 8 channels of an image.
+/// Shape of a plane, the memory that one loop of batch normalization processes. In the
+/// layout nhwc, a plane is an image. In nChw16c and nChw8c, a plane is 16 or 8 channels
+/// of an image.
 struct NormPlane {
   int64_t pixels = 0;
   // Number of neighboring channels of a pixel, a multiple of 8.
   int64_t lanes = 0;
 };
 
-/// Arguments of the loops for each channel, as arrays of NormPlane::lanes values. Only
-/// norm_backward reads the last two.
+/// Per-channel arguments of the loops, as arrays of NormPlane::lanes values. Only
+/// norm_backward reads `mean_grad` and `slope`.
 struct NormChannels {
   const float* mean = nullptr;
-  // Weight over standard deviation.
+  // Weight divided by standard deviation.
   const float* scale = nullptr;
   const float* bias = nullptr;
   // Mean of the output's gradient.
@@ -32,13 +33,13 @@ struct NormChannels {
 // of 16 float32 lanes have 49 KiB. The other loops read it once.
 //
 // norm_moments: the mean of each lane, and its sum of squared distances from the mean.
-// norm_forward: out = (in - mean) * scale + bias; with `relu` at least 0.
-// norm_gradient_sums: the sum of each lane's gradient, and the sum of the gradient
+// norm_forward: out = (in - mean) * scale + bias; with `relu`, negative values become
+// 0. norm_gradient_sums: the sum of each lane's gradient, and the sum of the gradient
 //   times (in - mean).
 // norm_backward: grad_in = scale * (grad - mean_grad - (in - mean) * slope).
 //
-// In the last two, `out` is null without a ReLU. With a ReLU, gradients count only
-// where `out` is above 0.
+// In norm_gradient_sums and norm_backward, `out` is null without a ReLU. With a ReLU, a
+// gradient counts as 0 unless its `out` is positive.
 #define TANDEM_NORM_LOOPS_OF(T)                                                        \
   void norm_moments(const NormPlane& plane, const T* in, float* mean, float* squares); \
   void norm_forward(                                                                   \

@@ -6,8 +6,8 @@ namespace tandem {
 
 enum class Bf16 : uint16_t;
 
-/// Shape of images in pooling. In the layout nhwc, a plane is an image. In nChw16c and
-/// nChw8c, a plane is 16 or 8 channels of an image.
+/// Shape of the input of max pooling. In the layout nhwc, a plane is an image. In
+/// nChw16c and nChw8c, a plane is 16 or 8 channels of an image.
 struct PoolShape {
   // Number of planes.
   int64_t outer = 0;
@@ -28,15 +28,15 @@ struct PoolShape {
 };
 
 /// Value of `which` for a window that gets no gradient, because a ReLU is fused and the
-/// window's largest value is not positive. For other windows, `which` is the place of
-/// the largest input in the window: y * kernel + x.
+/// window's largest value is not positive. For other windows, `which` is the index y *
+/// kernel + x of the largest input in the window.
 constexpr uint8_t kNoInput = 255;
 
 // Loops over one plane, for each instruction set. Windows have at most 15 x 15 pixels.
 //
-// max_pool_plane: with `relu`, negative results become 0. NaN is the largest value, as
-//   in PyTorch. Among equal inputs, the first is chosen.
-// spread_plane: the gradient of the input. Writes all values of `grad_in`.
+// max_pool_plane: computes `out` and `which`. With `relu`, negative outputs become 0.
+//   NaN is the largest value, as in PyTorch. Among equal inputs, the first is selected.
+// spread_plane: computes the gradient of the input. Writes all values of `grad_in`.
 #define TANDEM_POOL_LOOPS(isa)                                                         \
   namespace isa {                                                                      \
   void max_pool_plane(                                                                 \

@@ -1,7 +1,7 @@
 #pragma once
 
-// Products of matrices that fit into the caches. Compiled for AVX-512, AVX2 and NEON
-// (lanes.h).
+// Products of matrices that fit into the CPU's caches. Compiled for AVX-512, AVX2 and
+// NEON (lanes.h).
 
 #include <cstdint>
 
@@ -24,16 +24,16 @@ struct Factors {
   int64_t steps;
 };
 
-// Number of vectors in a block's row.
+// Number of vectors in a row of the largest block.
 constexpr int kWide = kRegisters == 32 ? 4 : 2;
 
 // Computes a block of R rows by B vectors. The largest block, 6 x kWide, needs 29 of
 // the 32 registers on AVX-512 and NEON: 24 sums, 4 vectors of b and one value of a. On
 // AVX2 it needs 15 of 16: 12 sums, 2 vectors of b and one value of a.
 //
-// multiply() computes all rows of a block's columns before the next columns, so these
-// columns of b stay in L1. For 64 channels, they have 16 KiB on AVX-512 and 4 KiB on
-// AVX2 and NEON.
+// multiply() computes all rows for a block's columns before it continues with the next
+// columns, so these columns of b stay in the L1 cache. For 64 channels, they have 16
+// KiB on AVX-512 and 4 KiB on AVX2 and NEON.
 template <int R, int B>
 TANDEM_ALWAYS_INLINE void multiply_block(
     const Factors& f, int64_t row, int64_t column, bool accumulate, float* sums) {
@@ -42,7 +42,7 @@ TANDEM_ALWAYS_INLINE void multiply_block(
   const int64_t steps = f.steps;
   Floats sum[R][B];
   float* to = sums + row * sums_row + column;
-  // Without unrolling, the sums would be on the stack.
+  // Without unrolling, the compiler would keep the sums on the stack.
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
@@ -79,8 +79,8 @@ void multiply_columns(
     const Factors& f, int64_t rows, int64_t column, bool accumulate, float* sums) {
   int64_t row = 0;
   for (; row + 6 <= rows; row += 6) {
-    // Computes the last 8 rows as 4 + 4, because a block of two rows has too few sums
-    // that do not depend on each other.
+    // Computes the last 8 rows as 4 + 4 instead of 6 + 2, because a block of two rows
+    // has too few independent sums.
     if (kWide == 2 && rows - row == 8) {
       multiply_block<4, B>(f, row, column, accumulate, sums);
       multiply_block<4, B>(f, row + 4, column, accumulate, sums);

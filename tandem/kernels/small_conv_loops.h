@@ -38,15 +38,15 @@ struct SmallConvShape {
 };
 
 /// Supported numbers of taps: 3 x 3 and 5 x 5 for one channel, 3 x 3 for three. The
-/// gradient kernel keeps one sum per tap in a register; AVX-512 has enough registers.
+/// gradient kernel needs one sum per tap, and AVX-512 has enough registers for them.
 constexpr int64_t kSmallConvTaps[] = {9, 25, 27};
 
 // Loops over one image, for each instruction set.
 //
-// small_conv: the output; with `relu`, negative values become zero.
-// small_conv_gradient: sums over the image's pixels, [taps + 1][out_channels]. The last
-//   row is the gradient of the bias. `output` is null without a ReLU. With a ReLU,
-//   gradients count only where `output` is above zero.
+// small_conv: computes the output; with `relu`, negative values become zero.
+// small_conv_gradient: computes sums over the image's pixels, [taps + 1][out_channels].
+//   The last row is the gradient of the bias. `output` is null without a ReLU. With a
+//   ReLU, a gradient counts as zero unless its `output` is positive.
 #define TANDEM_SMALL_CONV(isa)                                                       \
   namespace isa {                                                                    \
   void small_conv(                                                                   \

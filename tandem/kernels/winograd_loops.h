@@ -4,12 +4,12 @@
 
 namespace tandem {
 
-/// Shape of a convolution with stride 1 by Winograd's algorithm.
+/// Shape of a convolution with stride 1, for Winograd's algorithm.
 ///
 /// A window of 3 x 3 uses F(4x4, 3x3): a tile of 4 x 4 outputs needs 36 products for
 /// each pair of channels instead of 144. A window of 5 x 5 uses F(2x2, 5x5): a tile of
-/// 2 x 2 outputs needs 36 products instead of 100. Each step below processes a run of
-/// tiles at once, so intermediate values stay in the L2 cache.
+/// 2 x 2 outputs needs 36 products instead of 100. Each of the three steps below
+/// processes a run of neighboring tiles, so intermediate values stay in the L2 cache.
 ///
 ///   6 x 6 inputs -> 36 values of each channel   (tiles overlap, 3 x 3: by two pixels)
 ///   36 times: [tiles x in] * [in x out]         one matrix product for each value
@@ -61,7 +61,8 @@ struct WinogradShape {
 struct WinogradKernels {
   /// Number of channels in a block.
   int64_t block;
-  /// Number of tiles in a run, a multiple of the 6 rows in a block of products.h.
+  /// Number of tiles in a run; a multiple of 6, the number of rows in a block of
+  /// products.h.
   int64_t tiles;
 
   /// Returns the size of a call's scratch memory, in floats. A convolution from 32 to
@@ -71,7 +72,7 @@ struct WinogradKernels {
   ///   36 times  | tile 0: out channels | tile 1 | ... | last tile | 16 unused floats |
   int64_t scratch(const WinogradShape& shape) const {
     // Without the unused floats, a tile's 36 values would be a multiple of 3 KiB apart
-    // and would share few sets of the cache.
+    // and would compete for few sets of the cache.
     return 36 * (tiles * (shape.in_channels + shape.out_channels) + 2 * 16);
   }
 
@@ -90,13 +91,14 @@ struct WinogradKernels {
       float* scratch);
 
   /// Adds the contribution of the tiles [first, last) to the transformed gradient of
-  /// the weights and to the gradient of the bias.
+  /// the weights (`sums`) and to the gradient of the bias (`bias_sums`).
   void (*gradient)(
       const WinogradShape& shape, int64_t first, int64_t last, const float* in,
       const float* grad_output, float* sums, float* bias_sums, float* scratch);
 
-  /// Writes the weights' gradient, [out][in][kernel][kernel], from the sums of
-  /// gradient(), or adds it if `accumulate`.
+  /// Transforms the sums of gradient() to the weights' gradient,
+  /// [out][in][kernel][kernel]. If `accumulate` is true, adds the result to
+  /// `weights_grad`.
   void (*finish)(
       const WinogradShape& shape, const float* sums, bool accumulate,
       float* weights_grad);

@@ -9,10 +9,10 @@ namespace tandem::TANDEM_ISA {
 
 namespace {
 
-// In the paper's letters, with d 6 x 6 inputs, g a window, Y 4 x 4 outputs, ' for a
-// transposed matrix and o for products of elements: Y = A' [(G g G') o (B' d B)] A, and
-// the gradient of g is G' [(B' d B) o (A dY A')] G. For the points 0, a, -a, b, -b and
-// infinity, with c = a^2 b^2 and s = a^2 + b^2:
+// Notation of the paper: d is 6 x 6 inputs, g is a window, Y is 4 x 4 outputs, ' marks
+// a transposed matrix, and o is the elementwise product. With these, Y = A' [(G g G') o
+// (B' d B)] A, and the gradient of g is G' [(B' d B) o (A dY A')] G. For the points 0,
+// a, -a, b, -b and infinity, with c = a^2 b^2 and s = a^2 + b^2:
 //
 //   B'  c   0      -s    0  1  0    A'  1  1    1    1    1    0    G  1/c   0  0
 //       0  -ab^2   -b^2  a  1  0        0  a   -a    b   -b    0       p    pa  pa^2
@@ -176,8 +176,8 @@ struct WeightsGradTransform5 {
 };
 
 // Transforms a square of values along its rows and then along its columns. It needs
-// more than 32 vectors at a time, so some are on the stack. With AVX2's 16 registers,
-// most vectors are on the stack, in 1.1 KiB of L1.
+// more vectors than the CPU has registers, so the compiler keeps some on the stack.
+// With AVX2's 16 registers, most vectors are on the stack, in 1.1 KiB of the L1 cache.
 template <typename T>
 TANDEM_ALWAYS_INLINE void transform(
     const Floats (&from)[T::kFrom][T::kFrom], Floats (&to)[T::kTo][T::kTo]) {
