@@ -9,22 +9,21 @@
 
 namespace tandem {
 
-/// The reason of a failure, as the process that failed reports it.
+/// Error of a process, as the process itself reports it.
 struct FailureReport {
   // Rank of the process; 0 if it is not a rank.
   int rank = 0;
   // Exit code of the error (exit_code()).
   int code = 1;
-  // A peer or the network failed first, so the report of another rank may have the
-  // reason.
+  // True if another rank or the network failed first. The report of another rank may
+  // then have the reason.
   bool consequence = false;
   std::string message;
 };
 
-/// File in memory in which the processes that this program starts report their
-/// failures. A launcher makes one file for its ranks; `tandem compare`, `plan` and
-/// `bench` make one file for each program that they start. The object must outlive the
-/// processes.
+/// File in memory to which the processes that this program starts write their errors. A
+/// launcher makes one file for its ranks; `tandem compare`, `plan` and `bench` make one
+/// file for each program that they start. The object must outlive the processes.
 class FailureFile {
  public:
   FailureFile();
@@ -32,34 +31,34 @@ class FailureFile {
   FailureFile(const FailureFile&) = delete;
   FailureFile& operator=(const FailureFile&) = delete;
 
-  /// Returns the environment variable with the path of the file, for the processes.
-  /// Their child processes inherit the variable.
+  /// Returns the environment variable that contains the path of the file. Add it to the
+  /// environment of the processes; their child processes inherit it.
   Variables variables() const;
 
-  /// Returns the reports so far, in the order in which they were written. Killed
-  /// processes and programs other than tandem's write no report.
+  /// Returns all reports so far, in the order in which they were written. A process
+  /// that was killed, or that runs another program than tandem's, writes no report.
   std::vector<FailureReport> read() const;
 
-  /// Throws the error of the first report, as throw_reported(). Does nothing if there
-  /// is no report.
+  /// Calls throw_reported() with the first report. Does nothing if there is no report.
   void throw_first(const std::string& who) const;
 
  private:
   int fd_;
 };
 
-/// Reports a rank's error to its launcher, which prints the reason of a run's failure
-/// once. Returns false if this process has to print its error itself, because it is not
-/// a rank of tandem's launcher or the launcher has ended.
+/// Reports a rank's error to its launcher, which prints one reason for the failure of
+/// the run. Returns false if this process was not started as a rank by tandem's
+/// launcher, or if the launcher has ended. The process then has to print its error.
 bool report_to_launcher(const std::exception& error);
 
 /// Reports an error to the program that started this one, if that program has a
-/// FailureFile. Does nothing in a rank, which uses report_to_launcher(), and in a
-/// program that a rank started, because the rank can survive the program's failure.
+/// FailureFile. Does nothing in a rank, which uses report_to_launcher(). Also does
+/// nothing in a program that a rank started, because such a failure need not end the
+/// rank.
 void report_to_parent(const std::exception& error);
 
-/// Throws the error that another program reported: ConfigError, StoppedError or Error,
-/// with "WHO: " before the message.
+/// Throws the error that another program reported. The exit code in `report` determines
+/// the type (throw_for_exit_code()). The message begins with `who` and a colon.
 [[noreturn]] void throw_reported(const std::string& who, const FailureReport& report);
 
 }  // namespace tandem

@@ -6,7 +6,8 @@
 
 namespace tandem {
 
-/// Starts the ranks of a host and loads their program only once.
+/// Starts the ranks of a host. Loads their program only once, and forks it into the
+/// ranks.
 ///
 /// Loading LibTorch takes 0.4 s of CPU time, mostly for relocation, so many ranks on
 /// few cores would start slowly. Instead, the program is started once, as a fork
@@ -15,22 +16,22 @@ namespace tandem {
 /// changes.
 ///
 /// The server then ends, and the ranks become children of this process, which has to be
-/// a subreaper (PR_SET_CHILD_SUBREAPER). Each rank has its own process group and dies
-/// with this process, as every Process does. /proc/PID/environ of a rank shows the
-/// server's variables, but the rank's name (ps -o comm) is its own, such as
-/// "tandem-rank-3".
+/// a subreaper (PR_SET_CHILD_SUBREAPER). Each rank has its own process group, and the
+/// kernel kills it when this process ends, as for every Process. /proc/PID/environ of a
+/// rank shows the server's variables, but the rank's name (ps -o comm) is its own, such
+/// as "tandem-rank-3".
 ///
 /// All ranks run the first entry's command. The entries may differ only in the values
 /// of their variables and in pipe_output. Call the function from the main thread, with
 /// the signals that stop a run blocked.
 ///
 /// Throws ConfigError if the program cannot be executed. Throws Error if the program
-/// ends before all ranks exist, a process cannot be made, or a signal that stops a run
-/// is pending. No process is left after an error.
+/// ends before all ranks exist, if fork fails, or if a signal that stops a run is
+/// pending. No process is left after an error.
 std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks);
 
-/// Forks this process into ranks if fork_ranks() started it, and then returns once in
-/// each rank. Otherwise returns at once. Call it first in main().
+/// If fork_ranks() started this process, forks it into the ranks and returns once in
+/// each rank. Otherwise, does nothing. Call it first in main().
 void serve_as_fork_server();
 
 }  // namespace tandem

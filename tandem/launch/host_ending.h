@@ -9,12 +9,12 @@
 
 namespace tandem {
 
-/// Causes of the end of a host's ranks. A larger value is more likely to be the cause
-/// of the end of the run.
+/// Causes for the end of a host's ranks. If several causes apply to a run, the largest
+/// value is most likely the reason why the run ended.
 enum class Cause {
   // All ranks exited with 0.
   none,
-  // The launcher ended the ranks.
+  // The launcher stopped the ranks.
   stopped_by_us,
   // An error that followed from the end of another rank.
   consequence,
@@ -28,7 +28,7 @@ enum class Cause {
   killed
 };
 
-/// The end of the ranks of a host.
+/// Describes how the ranks of a host ended.
 struct HostEnding {
   Cause cause = Cause::none;
   // Exit code for the launcher.
@@ -37,7 +37,7 @@ struct HostEnding {
   std::string reason;
 };
 
-/// Converts an ending to text for the store.
+/// Converts a HostEnding to text, which launchers exchange through the store.
 std::string to_text(const HostEnding& ending);
 
 /// Parses the text of to_text(). Any process of the run can write the text, so unknown
@@ -48,7 +48,7 @@ std::optional<HostEnding> ending_from(const std::string& text);
 struct Circumstances {
   // The signal that stopped the launcher, 0 for none.
   int stop_signal = 0;
-  // The kernel killed a process for lack of memory.
+  // The kernel killed a process because memory ran out.
   bool memory_ran_out = false;
   // The run has several hosts, so the reason names the rank's host.
   bool several_hosts = false;
@@ -56,8 +56,8 @@ struct Circumstances {
   bool host_0_lost = false;
 };
 
-/// Returns the likeliest cause (Cause) of the end of a host's ranks, with the exit code
-/// and a line that names rank, process and signal. `reports` are in order of time.
+/// Returns the most likely Cause, the exit code, and a line that names rank, process
+/// and signal. `endings` and `reports` are in order of time.
 HostEnding ending_of_host(
     const std::vector<Supervisor::Ending>& endings,
     const std::vector<FailureReport>& reports, const Circumstances& when);

@@ -17,14 +17,14 @@ namespace tandem {
 
 /// Coordinates the launchers of a run's hosts through the store of host 0. If the ranks
 /// of one host fail, or one host does not answer for `timeout`, all launchers end their
-/// ranks and report the same reason, which host 0 chooses. In a run on one host, the
-/// object does nothing.
+/// ranks. All launchers report the same reason, which host 0 selects. In a run on one
+/// host, the object does nothing.
 ///
 /// Until all hosts have joined, the launchers log the numbers of the missing hosts
 /// (wait_notice.h).
 ///
-/// A lost host cannot get the reason. Host 0 and the lost host then both report that
-/// they have lost contact.
+/// If a host is lost, it cannot receive the reason. Both host 0 and the lost host then
+/// report that they have lost contact.
 class HostWatch {
  public:
   struct Options {
@@ -39,35 +39,36 @@ class HostWatch {
     std::string token;
     // Time without an answer after which a host counts as lost.
     Milliseconds timeout{300'000};
-    // Time at which this host began to wait for the others.
+    // Time at which this host began to wait for the other hosts.
     std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
     Greeting greeting;
   };
 
-  /// `server`: the store on host 0; null on other hosts. `client`: a connection to the
-  /// store on other hosts; null to make a connection. Both must outlive the object,
-  /// which uses the client in its own thread.
+  /// `server` is the store's server on host 0, and null on other hosts. `client` is a
+  /// connection to the store on a host other than 0; if it is null, the object makes
+  /// its own connection. Both must outlive the object. The object uses `client` in a
+  /// separate thread.
   HostWatch(Options options, StoreServer* server, StoreClient* client);
   ~HostWatch();
   HostWatch(const HostWatch&) = delete;
   HostWatch& operator=(const HostWatch&) = delete;
 
   /// Returns whether this host's ranks must end because another host has failed or is
-  /// lost. `failed`: a rank of this host has failed, which is reported to the other
-  /// hosts. Never waits.
+  /// lost. `failed`: whether a rank of this host has failed; if it is true, reports it
+  /// to the other hosts. Never waits.
   bool must_end(bool failed);
 
-  /// Waits for an answer of host 0. If none arrives within two seconds, treats host 0
-  /// as lost. Call it after a signal stopped the launcher.
+  /// Waits at most two seconds for the next answer of host 0. If there is none, host 0
+  /// counts as lost. Call it after a signal stopped the launcher.
   void hurry();
 
-  /// Waits until host 0 has answered again or is lost. Returns the reason why host 0 is
-  /// lost, or "".
+  /// Waits for the next answer of host 0, or until host 0 is lost. Returns the reason
+  /// why host 0 is lost, or "" if it answered.
   std::string lost();
 
   /// Waits until the ranks of all reachable hosts have ended, or `stop` returns true.
-  /// `mine` is the ending of this host. Returns the ending that explains the end of the
-  /// run; all hosts that reach host 0 get the same ending.
+  /// `mine` is the HostEnding of this host. Returns the HostEnding that explains the
+  /// end of the run. All hosts that reach host 0 get the same result.
   HostEnding agree(const HostEnding& mine, const std::function<bool()>& stop);
 
  private:
@@ -104,8 +105,8 @@ class HostWatch {
   // The last line about missing hosts.
   std::string missing_;
   bool all_have_come_ = false;
-  // True once this host has reported its failure, or its end, to host 0. Only this
-  // object's thread uses them.
+  // True after this host has reported its failure, or its end, to host 0. Only this
+  // object's thread uses these two members.
   bool reported_failure_ = false;
   bool reported_end_ = false;
   StoreServer* server_;
@@ -114,7 +115,7 @@ class HostWatch {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  // State of this host's ranks, for the other hosts.
+  // State of this host's ranks, which is reported to the other hosts.
   bool failed_ = false;
   std::optional<HostEnding> mine_;
   // News from the other hosts.
@@ -123,7 +124,7 @@ class HostWatch {
   std::optional<HostEnding> verdict_;
   // Number of answers that host 0 has sent.
   int64_t rounds_ = 0;
-  // This object's thread sends nothing more to host 0.
+  // True if this object's thread sends nothing more to host 0.
   bool silent_ = false;
   bool leaving_ = false;
   std::thread thread_;

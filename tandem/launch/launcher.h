@@ -13,14 +13,15 @@ struct LaunchOptions {
   // The program that each rank runs, with its arguments.
   std::vector<std::string> command;
 
-  // The program calls serve_as_fork_server() first in main(), so it is loaded only once
-  // for all ranks (launch/fork_server.h). Cannot be combined with local_rank_at.
+  // True if the program calls serve_as_fork_server() first in main(). It is then loaded
+  // only once for all ranks (launch/fork_server.h). Cannot be combined with
+  // local_rank_at.
   bool fork_server = false;
 
   // Number of ranks on this host.
   int nproc_per_node = 1;
 
-  // Number of hosts, and number of this host. On several hosts the ranks meet at
+  // Number of hosts, and number of this host. On several hosts, all ranks connect to
   // master_addr:master_port, where the launcher of host 0 listens.
   int nnodes = 1;
   int node_rank = 0;
@@ -33,17 +34,18 @@ struct LaunchOptions {
   std::string backend;
   // Name of the run, "" for none. Hosts with another name are rejected.
   std::string run;
-  // Token that keeps other processes of the network out of the run.
+  // Token without which a process cannot join the run.
   TokenOptions token;
 
-  // Host 0 listens on all its interfaces, not only on the interface of master_addr.
+  // True if host 0 listens on all its interfaces, not only on the interface of
+  // master_addr.
   bool listen_all = false;
 
-  // The first rank of this host inherits the launcher's standard output and error, so
-  // its lines get no prefix.
+  // True if the first rank of this host inherits the launcher's standard output and
+  // error. Its lines then get no prefix.
   bool first_rank_owns_terminal = false;
-  // Lines of standard output get a prefix such as "[rank 1] ". Lines of standard error
-  // always get a prefix.
+  // True if lines of standard output get a prefix such as "[rank 1] ". Lines of
+  // standard error always get a prefix.
   bool prefix_output = true;
 
   // Index in the command at which "--local-rank=N" is inserted; 0 inserts nothing.
@@ -55,16 +57,17 @@ struct LaunchOptions {
   // grace_seconds.
   double stop_grace_seconds = -1;
 
-  // Timeout, in seconds, of waiting before ranks are started: host 0 waits until
-  // master_addr resolves, other hosts wait until the launcher of host 0 answers. Also
-  // the time without an answer after which a host counts as lost. 0: ranks are started
-  // at once and wait themselves; a host is lost after 300 s.
+  // Timeout, in seconds, of two waits before ranks are started: host 0 waits until
+  // master_addr resolves, and other hosts wait until the launcher of host 0 answers.
+  // Also the time without an answer after which a host counts as lost. 0: the launcher
+  // starts the ranks without waiting, and a host counts as lost after 300 s.
   double timeout_seconds = 0;
 
-  // Number of CPU threads of each rank; 0 for its share of the usable CPUs.
+  // Number of CPU threads of each rank; 0: the usable CPUs divided by the number of
+  // ranks on this host.
   int64_t threads = 0;
 
-  // Additional variables for the ranks.
+  // Additional environment variables for the ranks.
   Variables variables;
 };
 
@@ -73,9 +76,9 @@ struct LaunchOptions {
 /// rank outlives the call; if the launcher is killed, the kernel kills the ranks.
 ///
 /// Signals and grace periods work even if no process reads the launcher's output. The
-/// launcher then keeps 1 MiB of output, and ranks that write more have to wait. A run
-/// that stops or fails drops the oldest lines instead, prints their number, and does
-/// not wait for a reader.
+/// launcher then stores 1 MiB of output, and ranks that write more have to wait. If the
+/// run stops or fails, the launcher no longer waits for a reader: it drops the oldest
+/// lines and prints their number.
 ///
 /// Call it from the main thread. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD and
 /// SIGPIPE stay blocked afterwards.
@@ -89,8 +92,8 @@ void launch_ranks(const LaunchOptions& options);
 
 /// Returns environment variables for each process that trains on a host with `nproc`
 /// ranks. They set the number of threads (OMP_NUM_THREADS and similar variables) and
-/// silence the logs of libraries. The number of threads is `threads`; 0 for the rank's
-/// share of the usable CPUs. Variables that are already set stay unchanged, except that
+/// turn off the logs of libraries. The number of threads is `threads`; 0: the usable
+/// CPUs divided by `nproc`. Variables that are already set stay unchanged, except that
 /// `threads` above 0 overrides the number of threads.
 Variables rank_variables(int nproc, int64_t threads = 0);
 

@@ -4,10 +4,10 @@
 
 namespace tandem {
 
-/// A private directory, under $TMPDIR or /tmp, for the socket of the store at which the
-/// ranks of one host meet. The destructor removes it. A launcher that was killed by
-/// SIGKILL leaves its directory; the same user's next launcher removes each directory
-/// whose lock no launcher holds.
+/// A private directory, under $TMPDIR or /tmp, that contains the Unix socket of the
+/// rendezvous store. The destructor removes it. If a launcher is killed by SIGKILL, its
+/// directory remains. The same user's next launcher removes each directory whose lock
+/// no launcher holds.
 class MeetingDirectory {
  public:
   /// Makes the directory, and removes the directories of killed launchers. Throws

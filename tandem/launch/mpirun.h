@@ -7,15 +7,15 @@ namespace tandem {
 
 /// Placement of ranks on cores by mpirun.
 enum class MpirunCores {
-  // Every rank may use every core. The program derives each rank's number of threads
-  // from the number of ranks.
+  // mpirun binds no rank to cores. The program sets each rank's number of threads
+  // according to the number of ranks.
   shared,
-  // mpirun's default: each rank is bound to one core if there are enough cores, and a
-  // waiting rank spins.
+  // mpirun's default: if there are enough cores, each rank is bound to one core, and a
+  // waiting rank polls.
   bound,
 };
 
-/// Returns whether mpirun is in a folder of PATH.
+/// Returns whether the program mpirun is in a folder of PATH.
 bool has_mpirun();
 
 /// Returns the command that starts `command` (a program and its arguments) as `ranks`

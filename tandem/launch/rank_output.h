@@ -17,10 +17,10 @@ class LineCutter {
  public:
   explicit LineCutter(std::string prefix) : prefix_(std::move(prefix)) {}
 
-  /// Adds output of the rank, and returns the lines that are complete.
+  /// Adds output of the rank. Returns the lines that are now complete, with the prefix.
   std::string take(const char* data, size_t size);
 
-  /// Returns the incomplete last line with a newline; "" if there is none.
+  /// Returns the incomplete last line, with a newline added; "" if there is none.
   std::string finish();
 
  private:
@@ -32,14 +32,14 @@ class LineCutter {
   bool after_return_ = false;
 };
 
-/// Queue of the ranks' output for the launcher's standard output or error, which may be
-/// read slowly or not at all. No call waits.
+/// Queue of the ranks' output for the launcher's standard output or error. The reader
+/// of that stream may be slow or stopped, so no call waits.
 ///
 /// The queue holds 1 MiB. While it is full(), the launcher does not read from the
 /// ranks. They wait in their writes, as they would without a launcher, so no lines are
-/// lost. A run that stops must not wait for a reader, because its ranks have to save.
-/// After drop_from_now(), the oldest lines are dropped instead, and a line reports
-/// their number.
+/// lost. If the run stops, the ranks must not wait for a reader, because they have to
+/// save. After drop_from_now(), the oldest lines are therefore dropped, and a line
+/// reports their number.
 class OutputQueue {
  public:
   /// `fd` belongs to the caller and must outlive the object.
@@ -63,9 +63,9 @@ class OutputQueue {
     return {empty() ? -1 : outlet_.fd(), POLLOUT, 0};
   }
 
-  /// Writes as much as the reader accepts now, and returns whether it accepted any.
-  /// Text that cannot be written, because the reader is gone or the disk is full, is
-  /// dropped, and the run continues.
+  /// Writes as much text as is possible without waiting. Returns whether any text was
+  /// written. Drops text if the reader has closed the stream or the disk is full; the
+  /// run then continues.
   bool write();
 
  private:

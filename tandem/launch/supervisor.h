@@ -22,16 +22,16 @@ class Supervisor {
     int rank = 0;
     pid_t pid = 0;
     ExitStatus status;
-    // The supervisor was stopping the ranks when this rank ended. If SIGKILL ended the
-    // rank, the supervisor had sent it.
+    // True if the supervisor was stopping the ranks when this rank ended. If SIGKILL
+    // ended the rank, the supervisor had sent it.
     bool stopped_by_us = false;
-    // The rank was suspended (SIGSTOP) when the first rank failed, so it no longer
-    // participated in the run.
+    // True if the rank was suspended (SIGSTOP) when the first rank failed. A suspended
+    // rank does not take part in the run.
     bool was_stopped = false;
   };
 
   /// `grace_seconds`: time between SIGTERM and SIGKILL after a rank failed.
-  /// `stop_grace_seconds`: this time after a signal stopped the launcher. Blocks the
+  /// `stop_grace_seconds`: the same after a signal stopped the launcher. Blocks the
   /// signals that run() handles; see launch_ranks().
   Supervisor(double grace_seconds, double stop_grace_seconds);
   ~Supervisor();
@@ -43,9 +43,9 @@ class Supervisor {
   void add(
       int rank, Process process, const std::string& prefix, bool prefix_output = true);
 
-  /// Sets a function that run() calls about ten times a second. `failed` is true if a
-  /// rank of this host has failed. If the function returns true, all ranks are ended,
-  /// as after a failure. The function must not wait.
+  /// Sets the function that run() calls about ten times a second to check the other
+  /// hosts. `failed` is true if a rank of this host has failed. If the function returns
+  /// true, all ranks are ended, as after a failure. The function must not block.
   void ask(std::function<bool(bool failed)> others) {
     ask_ = std::move(others);
   }
@@ -55,12 +55,12 @@ class Supervisor {
   /// after the grace period. A second SIGINT ends the grace period at once.
   std::vector<Ending> run();
 
-  /// Returns whether a stopping signal has arrived since the last call. Call it after
-  /// run().
+  /// Returns whether a signal that stops the run has arrived since the last call. Call
+  /// it after run().
   bool told_to_stop();
 
-  /// Writes the rest of the ranks' output. After a stopping signal, gives up if the
-  /// reader accepts no output for half a second (kReaderPatience).
+  /// Writes the rest of the ranks' output. After a signal that stops the run, drops the
+  /// rest if the reader reads nothing for kReaderPatience.
   void finish_output();
 
   /// Returns the signal that stopped the run, 0 for none.
@@ -100,7 +100,7 @@ class Supervisor {
   int signal_fd_;
   OutputQueue output_;
   OutputQueue errors_;
-  // A reader accepted output in the last call of serve().
+  // True if a reader accepted output in the last call of serve().
   bool read_from_us_ = false;
   std::vector<Child> children_;
   // Child processes that existed before this object.
