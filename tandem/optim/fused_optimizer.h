@@ -23,9 +23,9 @@ struct GroupContext {
   int64_t step = 1;
 };
 
-/// Returns the scaled gradient with weight decay added. `weight_decay` is the same for
-/// all elements, so compilers move the condition out of the caller's loop and vectorise
-/// the loop.
+/// Returns the scaled gradient with weight decay added. `weight_decay` is equal for all
+/// elements, so the compiler can move the condition out of the caller's loop and
+/// vectorise the loop.
 template <typename T>
 TANDEM_ALWAYS_INLINE T
 decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
@@ -36,8 +36,9 @@ decayed_gradient(T grad, T param, T gradient_scale, T weight_decay) {
   return g;
 }
 
-/// The common part of all optimizers: state arenas, and the division of a range into
-/// runs of one parameter group. A subclass per algorithm updates a run in one pass.
+/// Common base class of all optimizers. It owns the state arenas and divides a range
+/// into runs; all parameters of a run are in one parameter group. A subclass for each
+/// algorithm updates a run in one pass.
 ///
 ///   parameters   | run of group 0 | run of group 1 | run of group 0 |  one segment
 ///   gradients and state arenas have the same layout
@@ -53,14 +54,14 @@ class FusedOptimizer : public Optimizer {
   }
 
  protected:
-  /// Uses `default_lr` or `default_weight_decay` if the option is unset.
+  /// Uses `default_lr` and `default_weight_decay` for options that are unset.
   ///
   /// Throws ConfigError for invalid groups or dtypes.
   FusedOptimizer(
       const OptimizerOptions& options, double default_lr, double default_weight_decay,
       Arena& parameters, Arena& gradients, const std::vector<ParameterGroup>& groups);
 
-  /// Makes a state arena of zeros.
+  /// Makes a state arena of zeros, which this object owns.
   Arena& add_state(const std::string& name);
 
   /// Updates a run of parameters on the CPU. `run` is not empty and is in one group and
@@ -73,7 +74,8 @@ class FusedOptimizer : public Optimizer {
   virtual void update_run_on_device(
       const ArenaRange& run, const GroupContext& context) = 0;
 
-  /// Calls `body` with a zero of the run's type, float or double.
+  /// Calls `body` with a zero of the run's type, float or double, so that `body` can be
+  /// a generic lambda.
   template <typename Body>
   void with_dtype(const ArenaRange& run, Body&& body) const {
     if (parameters_.segment(run.segment).scalar_type() == at::kDouble) {
@@ -121,8 +123,9 @@ at::Tensor decayed_gradient(
     const at::Tensor& grad, const at::Tensor& param, double gradient_scale,
     double weight_decay);
 
-/// Throws ConfigError unless `holds` is true and `value` is finite. `expected` is the
-/// expected range, for instance "at least 0".
+/// Throws ConfigError unless `value` is finite and `holds` is true. `holds` is the
+/// result of the caller's range check, and `expected` is that range for the message,
+/// such as "at least 0".
 void check_setting(
     const std::string& name, double value, bool holds, const std::string& expected);
 

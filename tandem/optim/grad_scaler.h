@@ -27,11 +27,13 @@ struct GradScalerOptions {
 /// Multiplies losses by a scale and divides gradients by it, so that small gradients do
 /// not become zero in 16-bit formats.
 ///
-/// If a gradient overflows, the step is skipped and a dynamic scale shrinks. After
-/// growth_interval steps without overflow the scale grows.
+/// If a gradient overflows, the step is skipped and a dynamic scale is multiplied by
+/// backoff_factor. After growth_interval steps without overflow, a dynamic scale is
+/// multiplied by growth_factor.
 ///
-/// Ranks with equal gradients make equal decisions. The state is in main memory; for
-/// gradients on a device, each step reads one number back. Not thread-safe.
+/// Ranks with equal gradients make equal decisions. The state is in main memory. If
+/// gradients are on a device, each step copies one number to main memory. Not
+/// thread-safe.
 ///
 /// Source: torch/cuda/amp/grad_scaler.py and ATen's _amp_update_scale_. With a
 /// max_scale of 2^24 the rule is that of apex/amp/scaler.py.
@@ -51,8 +53,8 @@ class GradScaler {
   /// Warns once if steps were skipped with a constant scale. `steps_done` is the number
   /// of steps so far, including skipped steps.
   ///
-  /// Throws Error if the scale has shrunk below the normal numbers, because gradients
-  /// then overflow at any scale.
+  /// Throws Error if the scale has shrunk below the smallest normal float, because
+  /// gradients then overflow at any scale.
   void check_skipped_steps(int64_t steps_done);
 
   /// Returns the number of skipped steps, since the start of the run.
@@ -69,12 +71,12 @@ class GradScaler {
   bool warned_ = false;
 };
 
-/// Returns the options for exec.loss_scale, with Apex's upper bound for fp16; nullopt
-/// for kNoScale.
+/// Returns the options that exec.loss_scale selects, with Apex's upper bound for fp16;
+/// nullopt for kNoScale.
 std::optional<GradScalerOptions> scaler_options(const ExecOptions& exec);
 
-/// Makes an optimizer that wraps `optimizer` and has a GradScaler. Its state() includes
-/// the scaler's state.
+/// Returns an optimizer that wraps `optimizer` and has a GradScaler. Its state()
+/// includes the scaler's state.
 std::unique_ptr<Optimizer> make_scaled_optimizer(
     std::unique_ptr<Optimizer> optimizer, const GradScalerOptions& options);
 

@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-/// The learning rate as a pure function of the position in the run. A resumed run
-/// needs no schedule state.
+/// Computes the learning rate as a pure function of the position in the run, so a
+/// checkpoint needs no schedule state.
 class LrSchedule {
  public:
   virtual ~LrSchedule() = default;
@@ -18,7 +18,7 @@ class LrSchedule {
   [[nodiscard]] virtual double lr(int64_t epoch, int64_t step) const = 0;
 };
 
-/// Makes the schedule that options.kind names, for a run of `epochs` times
+/// Returns the schedule that options.kind selects, for a run of `epochs` times
 /// `steps_per_epoch` optimizer steps.
 ///
 /// "step" changes the learning rate once per epoch. "cosine" and "one_cycle" change it

@@ -20,16 +20,17 @@ struct ParameterGroup {
 
 class GradScaler;
 
-/// Updates parameters from gradients, in one pass over a range of the arenas.
+/// Updates parameters from gradients. One call updates a range of the arenas in one
+/// pass.
 ///
 /// The strategy chooses the ranges, such as the whole arena or one rank's slice, and
 /// calls update(). Updating several ranges one after another gives the same bits as
 /// updating all of them at once.
 ///
-/// Results are those of torch.optim 1.13 (its single-tensor versions) in the
+/// Results equal those of torch.optim 1.13 (its single-tensor versions) in the
 /// parameter's type, float32 or float64. Adam and Adadelta use fewer divisions and
-/// square roots than PyTorch, so the last bit may differ. Several threads may update
-/// disjoint ranges concurrently.
+/// square roots than PyTorch, so the last bit may differ. Thread-safe for disjoint
+/// ranges: several threads may update them concurrently.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -55,7 +56,7 @@ class Optimizer {
   }
 };
 
-/// Makes the optimizer that options.kind names.
+/// Returns the optimizer that options.kind selects.
 ///
 /// `parameters` and `gradients` must outlive the optimizer and have the same layout.
 /// Trainable segments are float32 or float64, on any device. Other segments may have
