@@ -8,12 +8,12 @@
 
 namespace tandem {
 
-/// A separate group of ranks that exchanges batch norm's statistics
-/// (model/sync_batch_norm.h). In backward, this exchange then does not wait for buckets
-/// of gradients.
+/// A separate group of all ranks, over which batch norm's statistics are exchanged
+/// (model/sync_batch_norm.h). In a separate group, the exchange does not wait for the
+/// reductions of gradients.
 ///
-/// The first stack() forms the group. All ranks have compared their settings before
-/// that call, so all of them take part. Not thread-safe.
+/// The first call of stack() forms the group. All ranks make this call, because they
+/// have already compared their settings. Not thread-safe.
 class StatisticsGroup {
  public:
   /// `comm` must outlive this object.

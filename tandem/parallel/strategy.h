@@ -21,9 +21,10 @@ enum class Consistency {
   replicated,
   // Each rank has a part of the model (a pipeline stage).
   sharded,
-  // All ranks have equal parameters only after an averaging step.
+  // All ranks have equal parameters only after the parameters were averaged.
   equal_between_syncs,
-  // Ranks read the newest values that other ranks have written.
+  // Ranks train on different values, because each rank reads the values that other
+  // ranks have written so far.
   asynchronous,
 };
 
@@ -33,8 +34,8 @@ struct DataShard {
   int64_t num_shards = 1;
   // Index of the shard; -1 if this rank reads no data (a parameter server).
   int64_t shard = 0;
-  // True if the audit counts this rank's samples. False if another rank counts the same
-  // samples: in a pipeline, only the last stage does.
+  // True if the audit of the data (PartitionAudit) counts this rank's samples. False if
+  // it counts them on another rank: in a pipeline, on the last stage.
   bool counted = true;
 };
 
@@ -49,7 +50,7 @@ struct TrainingState {
 [[nodiscard]] TrainingState local_state(
     const ModelArenas& arenas, Optimizer& optimizer);
 
-/// The objects that a strategy uses. They must outlive it.
+/// The objects that a strategy uses. They must outlive the strategy.
 struct StrategyParts {
   Communicator& comm;
   StageExecutor& executor;
@@ -86,8 +87,8 @@ class Strategy {
   virtual StepSums evaluate_batch(const Batch& batch, const StepContext& context) = 0;
 
   /// Called after the last step of an epoch, before the evaluation. `last` is true if
-  /// no step follows. If the evaluation then ends the run, end_epoch(true) is called as
-  /// well. Collective.
+  /// no step follows. If the evaluation ends the run, the trainer then also calls
+  /// end_epoch(true). Collective.
   virtual void end_epoch(bool /*last*/) {}
 
   /// Returns the part of the data that this rank reads.
@@ -95,15 +96,15 @@ class Strategy {
   /// Returns the relation between the ranks' parameters.
   virtual Consistency consistency() const = 0;
 
-  /// Returns whether the ranks make their steps together. If so, a collective operation
-  /// in the middle of an epoch delays no rank.
+  /// Returns whether the ranks make their steps together. If they do, a collective
+  /// operation in the middle of an epoch delays no rank.
   bool in_lockstep() const {
     return consistency() == Consistency::replicated ||
            consistency() == Consistency::sharded;
   }
 
-  /// Returns whether all ranks waited for each other in the last step, and so are at
-  /// the same step. If so, a collective operation delays no rank.
+  /// Returns whether all ranks waited for each other in the last step. If they did,
+  /// they are at the same step, and a collective operation delays no rank.
   virtual bool ranks_have_met() const {
     return in_lockstep();
   }
@@ -116,21 +117,21 @@ class Strategy {
     return false;
   }
   /// Ends this rank's steps of the epoch early. Other ranks then no longer wait for
-  /// them.
+  /// this rank's steps.
   virtual void leave_steps() {}
 
   /// Prepares parameters and buffers for an evaluation or a checkpoint.
   virtual void before_evaluation() = 0;
 
-  /// Returns the state for a checkpoint, complete at rank 0. Tensors may share memory
-  /// with the run. Collective.
+  /// Returns the state for a checkpoint. It is complete only at rank 0. Its tensors may
+  /// be the run's own tensors, not copies. Collective.
   virtual TrainingState collect_state() = 0;
 
   /// Returns the state that only this rank has, such as local parameters, for its own
   /// checkpoint file. Empty if there is none.
   ///
-  /// On resume, values are loaded into these tensors after start(), followed by
-  /// rank_state_loaded().
+  /// When a run resumes, the trainer calls start(), loads the saved values into these
+  /// tensors, and calls rank_state_loaded().
   virtual std::vector<NamedTensor> rank_state() {
     return {};
   }
@@ -149,17 +150,17 @@ class Strategy {
   }
 
   /// Returns measurements for summary.json: a list of values for each name, for
-  /// instance one value per stage. Complete at rank 0. Collective.
+  /// instance one value per stage. The result is complete only at rank 0. Collective.
   virtual std::map<std::string, std::vector<double>> measurements() {
     return {};
   }
 };
 
-/// Returns whether another rank updates this rank's parameters. This rank then needs no
-/// optimizer state. True for workers of the strategy parameter_server.
+/// Returns whether another rank updates this rank's parameters, as for workers of the
+/// strategy parameter_server. Such a rank needs no optimizer state.
 bool updates_elsewhere(const StrategyOptions& options, const Communicator& comm);
 
-/// Makes the strategy that options.kind names.
+/// Returns the strategy that options.kind selects.
 ///
 /// If options.optimizer_state is `automatic`, uses `replicated`. (train/assembly.h
 /// resolves `automatic` earlier.)

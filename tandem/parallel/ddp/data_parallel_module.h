@@ -17,11 +17,11 @@
 
 namespace tandem {
 
-/// The tensors in a nested value, and its structure.
+/// The tensors in a nested value, such as a vector of tuples, and its structure.
 struct NestedTensors {
   std::vector<at::Tensor*> tensors;
-  // Text that contains the lengths of vectors, the keys of maps, and 1 or 0 for an
-  // optional with or without a value.
+  // Text with the lengths of vectors, the keys of maps, and 1 or 0 for an optional with
+  // or without a value. It is equal for values with the same structure.
   std::string structure;
 };
 
@@ -30,8 +30,9 @@ inline constexpr bool is_a = false;
 template <template <typename...> class Of, typename... Ts>
 inline constexpr bool is_a<Of, Of<Ts...>> = true;
 
-/// Appends the tensors in a value to `found`; see DataParallel, "Inputs". If
-/// `only_tensors` is true, values of other types do not compile.
+/// Appends the tensors in a value to `found`. The documentation of DataParallel,
+/// "Inputs", lists the types of values. If `only_tensors` is true, values of other
+/// types do not compile.
 template <bool only_tensors, typename T>
 void list_tensors([[maybe_unused]] T& value, [[maybe_unused]] NestedTensors& found) {
   if constexpr (std::is_same_v<T, at::Tensor>) {
@@ -70,7 +71,7 @@ std::vector<NestedTensors> list_all_tensors(std::vector<T>& values) {
   return found;
 }
 
-/// Replaces each tensor, which is equal in all replicas, by its chunks: replica i gets
+/// Divides each tensor, which is equal in all replicas, into chunks: replica i gets
 /// chunk i. Returns the number of chunks, which may be smaller than the number of
 /// replicas. Throws ConfigError if tensors have different numbers of chunks.
 size_t chunk_tensors(const std::vector<NestedTensors>& replicas);
@@ -96,8 +97,8 @@ class ReplicatedModule : public torch::nn::Module {
  protected:
   ReplicatedModule(std::shared_ptr<torch::nn::Module> module, int64_t num_replicas);
 
-  /// Calls forward(i, replica i) in thread i for each i < `count`, and waits for all
-  /// calls.
+  /// Calls `forward` with i and replica i in thread i, for each i < `count`. Waits for
+  /// all calls.
   void run(
       size_t count, const std::function<void(size_t, torch::nn::Module&)>& forward);
 
@@ -108,7 +109,7 @@ class ReplicatedModule : public torch::nn::Module {
 
   const std::shared_ptr<torch::nn::Module> original_;
   const int64_t num_replicas_;
-  // Parameters and then buffers that the module had when it was cloned.
+  // Parameters, then buffers, of the module when it was last cloned.
   std::vector<at::Tensor> tensors_;
   // Empty if there is only one replica, the module itself.
   std::vector<std::unique_ptr<Replica>> replicas_;
@@ -155,8 +156,8 @@ class DataParallelModule : public ReplicatedModule {
   const std::shared_ptr<Wrapped> module_;
 };
 
-/// `Type` is Net if Net is a module, and NetImpl if Net is the holder of a
-/// TORCH_MODULE.
+/// Type of the module for a template argument of DataParallel: `Net` itself if it is a
+/// module, NetImpl if `Net` is the holder that TORCH_MODULE(Net) defines.
 template <typename Net, bool = std::is_base_of<torch::nn::Module, Net>::value>
 struct WrappedModule {
   using Type = Net;
@@ -190,14 +191,14 @@ struct WrappedModule<Net, false> {
 /// changes.
 ///
 /// **Threads.** Replicas use the caller's grad mode, inference mode and autocast. They
-/// divide LibTorch's intra-op threads among themselves. Not thread-safe: make one call
-/// at a time. **Dropout** uses LibTorch's generator, so its masks depend on the timing
-/// of threads; for reproducible training use ranks, as in
-/// recipes/data-parallel-module.toml.
+/// divide LibTorch's intra-op threads among themselves. Not thread-safe. **Dropout**
+/// uses LibTorch's generator, so its masks depend on the timing of threads; for
+/// reproducible training use ranks, as in recipes/data-parallel-module.toml.
 ///
 /// **Errors.** Throws Error with "replica 1 of 3" and, nested, the exception of the
 /// first replica that threw. Throws ConfigError if the module cannot be cloned or is on
-/// a device, or if inputs or outputs do not fit together.
+/// a device, if inputs have different numbers of chunks, or if the outputs of replicas
+/// have different structures.
 ///
 /// Source: torch/nn/parallel/data_parallel.py.
 template <typename Net>

@@ -15,11 +15,12 @@ namespace tandem {
 /// Options of DistributedDataParallel.
 struct DistributedDataParallelOptions {
   // Synchronization of buffers (batch norm's running statistics) after each backward
-  // that reduces gradients: `broadcast` copies rank 0's, `average` takes the mean of
-  // floating-point buffers, `off` leaves them unchanged.
+  // that reduces gradients. `broadcast` copies the buffers of rank 0, `average`
+  // computes the mean of floating-point buffers, and `off` leaves buffers unchanged.
   BufferSync buffers = BufferSync::broadcast;
   // Mean or sum of all ranks' gradients. With several micro-batches per step, run all
-  // but the last under no_sync(): a second reduction would sum the sums again.
+  // micro-batches except the last one under no_sync(). Otherwise, the next reduction
+  // would sum already reduced gradients again.
   Reduction reduction = Reduction::mean;
   // 16-bit format in which buckets are sent.
   CommHook comm_hook = CommHook::none;
@@ -50,8 +51,8 @@ struct DistributedDataParallelOptions {
 /// object.
 ///
 /// Run one backward at a time, and the same number of backwards on all ranks. If a
-/// backward throws, .grad has the values written so far. The next backward works as
-/// usual, unless buckets had already been sent. In that case, it throws CommError.
+/// backward throws, .grad has the values written so far. If buckets had already been
+/// sent, the next backward throws CommError; otherwise it works as usual.
 ///
 /// **Buffers.** PyTorch broadcasts rank 0's buffers before a forward, unless the
 /// previous forward was under no_sync(). C++ modules have no hook before forward. This

@@ -8,11 +8,12 @@
 
 namespace tandem {
 
-/// Checks that a module still has the tensors from which its arenas were made.
+/// Checks that a module still has the tensors for which its arenas were made.
 ///
-/// A parameter that is moved to another dtype loses its autograd node, and with the
-/// node its GradientHooks. Hooks on the tensor itself remain, so ModuleWatch uses such
-/// hooks. A backward that reaches a moved parameter throws the error of check().
+/// If a parameter is converted to another dtype, it loses its autograd node and
+/// therefore its GradientHooks. Hooks on the tensor itself remain, so ModuleWatch uses
+/// such hooks. A backward that reaches a moved or converted parameter throws the error
+/// of check().
 class ModuleWatch {
  public:
   /// `arenas` must outlive this object.

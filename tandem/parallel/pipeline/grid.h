@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-/// The position of a rank in a grid of stages x replicas.
+/// Position of a rank in a grid of pipeline stages x replicas.
 ///
 /// The ranks of one pipeline are consecutive: rank = replica * stages + stage. Stages
 /// exchange activations for every micro-batch, but replicas reduce gradients only once

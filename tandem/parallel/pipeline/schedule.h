@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// A forward or backward of one micro-batch on a stage.
+/// A forward or backward pass of one micro-batch on a stage.
 struct StageTask {
   enum class Kind { forward, backward };
   Kind kind = Kind::forward;
@@ -21,10 +21,10 @@ struct StageTask {
 ///
 /// `gpipe`: all forwards, then all backwards. Huang et al., "GPipe: Efficient Training
 /// of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019.
-/// `one_forward_one_backward`: one forward for each stage after this one, then a
-/// forward and a backward in turn. PipeDream-Flush of Narayanan et al., "Efficient
-/// Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021. It
-/// takes the same time as `gpipe` and keeps fewer activations.
+/// `one_forward_one_backward`: as many forwards as there are later stages, then
+/// alternately a forward and a backward. PipeDream-Flush of Narayanan et al.,
+/// "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
+/// SC 2021. It needs the same time as `gpipe` and keeps fewer activations.
 std::vector<StageTask> plan_stage(
     PipelineSchedule schedule, int64_t stages, int64_t stage, int64_t micro_batches);
 

@@ -14,17 +14,16 @@
 namespace tandem {
 
 /// Sends activations to the next stage and their gradients to the previous stage. Each
-/// micro-batch has one message per direction, with the number of the micro-batch as
-/// tag. Sends do not block; receives block.
+/// micro-batch needs one message per direction, whose tag is the number of the
+/// micro-batch. Sends do not block; receives block.
 ///
-/// Before its first activations in training, and again in evaluation, a stage sends the
-/// dtype and shape of one sample's activations. Afterwards, only the number of samples
-/// may change.
+/// A stage first sends the dtype and shape of one sample's activations, once for
+/// training and once for evaluation. Afterwards, only the number of samples may change.
 class StageLink {
  public:
   /// `pipeline` is the group of one pipeline; its ranks are the stages in order.
   /// `pipeline` must outlive this object. `device` is the device of activations and
-  /// their gradients. It is the same on all stages.
+  /// their gradients on this stage.
   explicit StageLink(Communicator& pipeline, at::Device device = at::kCPU)
       : pipeline_(pipeline), device_(device) {}
 
@@ -73,16 +72,16 @@ class StageLink {
 
   Communicator& pipeline_;
   at::Device device_;
-  // Index 0 is evaluation, index 1 training.
+  // Index 0: evaluation; index 1: training.
   std::array<bool, 2> shape_sent_{};
   std::array<SampleShape, 2> shape_received_;
   std::map<int64_t, Sending> activations_;
   std::deque<Sending> gradients_;
 };
 
-/// Gathers the ranks' tensors at `root`. There, returns the root's own tensors and
-/// copies of the other ranks' tensors, in rank order. Returns `mine` at the other
-/// ranks. Collective; waits.
+/// Gathers the tensors of all ranks at rank `root`. At the root, returns the tensors of
+/// all ranks in rank order: its own tensors, and copies of the others. At other ranks,
+/// returns `mine`. Collective; waits.
 std::vector<NamedTensor> gather_tensors(
     Communicator& comm, std::vector<NamedTensor> mine, int root);
 

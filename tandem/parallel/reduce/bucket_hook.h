@@ -11,9 +11,9 @@ namespace tandem {
 
 /// A full bucket of gradients, which is a part of the gradient arena.
 struct GradBucket {
-  // Position in the order in which buckets are launched, from 0.
+  // Position, from 0, in the order in which buckets are reduced.
   size_t index = 0;
-  // True if this is the last bucket of a backward.
+  // True if this is the last bucket of a backward pass.
   bool is_last = false;
   // The whole bucket as a flat tensor. Padding between slots is zero and must stay
   // zero.
@@ -25,13 +25,14 @@ struct GradBucket {
 
 /// Custom reduction of a bucket, called instead of the all-reduce.
 ///
-/// On entry `bucket.flat` has this rank's gradients; the hook replaces them by the
-/// values for .grad. The result is not divided by the number of ranks.
+/// On entry, `bucket.flat` contains this rank's gradients. The hook replaces them by
+/// the values for .grad, which are not divided by the number of ranks afterwards.
 ///
 /// Called for one bucket after another while backward runs, in the same order on all
-/// ranks. The hook must make the same calls on `comm` on all ranks. Returns a function
-/// that waits for the result and writes it; it is called after backward. Returns an
-/// empty function if the bucket is already reduced.
+/// ranks. The hook must make the same calls of `comm` on all ranks. It returns a
+/// function that waits for the result and writes it to the bucket; this function is
+/// called after backward. If the bucket is already reduced, the hook returns an empty
+/// function.
 using BucketHook =
     std::function<std::function<void()>(Communicator& comm, const GradBucket& bucket)>;
 

@@ -15,8 +15,9 @@ namespace tandem {
 /// The format in which buckets are sent.
 struct WireFormat {
   CommHook hook = CommHook::none;
-  // Factor on gradients before the sum; the sum is divided by it. Keeps the sum over
-  // many ranks in fp16's range (65504). Only used with `hook`.
+  // Factor by which gradients are multiplied before the sum, and by which the sum is
+  // divided. It keeps sums over many ranks below 65504, the maximum of fp16. Only used
+  // with `hook`.
   double scale = 1;
   // Custom reduction of buckets instead of `hook` and `scale`.
   BucketHook own = {};
@@ -24,36 +25,37 @@ struct WireFormat {
 
 /// Sums the gradient arena over ranks, one bucket at a time.
 ///
-/// With a comm hook, a bucket is rounded to 16 bits, summed in that format, and
-/// converted back. This sends half of the bytes for float32 and a quarter for float64,
-/// and gives equal bits on all ranks. A group of one rank sends and rounds nothing.
-/// Source: PyTorch's fp16_compress_hook and bf16_compress_hook
-/// (ddp_comm_hooks/default_hooks.py).
+/// With a comm hook, a bucket is rounded to a 16-bit format, summed in that format, and
+/// converted back. All ranks get equal bits. Compared to the parameter's type, a rank
+/// sends half as many bytes for float32 and a quarter for float64. In a group of one
+/// rank, no gradients are sent or rounded. Source: PyTorch's fp16_compress_hook and
+/// bf16_compress_hook (ddp_comm_hooks/default_hooks.py).
 ///
-/// Buckets are launched in the order of the plan, so a full bucket waits for the
-/// earlier buckets. If a parameter gets no gradient because the loss does not use it,
-/// its bucket waits until finish(), which sends zeros for that parameter.
+/// The reductions of buckets are started in the order of the plan, so a full bucket
+/// waits for earlier buckets. If a parameter gets no gradient because the loss does not
+/// use it, its bucket waits until finish(), which sends zeros for that parameter.
 ///
 /// Source of the method: Li et al., "PyTorch Distributed: Experiences on Accelerating
 /// Data Parallel Training", VLDB 2020.
 class GradReducer : public GradientSink {
  public:
-  /// If `during_backward` is true, full buckets are launched during backward. Otherwise
-  /// finish() launches all buckets.
+  /// If `during_backward` is true, the reductions of full buckets are started during
+  /// backward. Otherwise, finish() starts all reductions.
   GradReducer(
       Communicator& comm, Arena& gradients, std::vector<Bucket> buckets,
       bool during_backward, const WireFormat& wire = {});
 
-  /// Starts a reduction. Call it before the backward that computes the gradients.
-  /// `trace` may be null.
+  /// Prepares for the next backward. Call it before the backward that computes the
+  /// gradients. `trace` may be null.
   void begin(Trace* trace);
 
   void gradient_ready(size_t slot) override;
 
-  /// Launches the remaining buckets and waits for all of them. Throws CommError.
+  /// Starts the reductions of the remaining buckets and waits for all reductions.
+  /// Throws CommError.
   void finish();
 
-  /// Returns the number of buckets launched since begin().
+  /// Returns the number of reductions started since begin().
   size_t num_launched() const {
     return next_;
   }
@@ -62,8 +64,8 @@ class GradReducer : public GradientSink {
   /// does not depend on their parameters.
   std::vector<size_t> unused_slots() const;
 
-  /// Warns of unused_slots(), at the first call only. PyTorch reports an error for such
-  /// parameters; here, their gradients count as zero.
+  /// Logs a warning about unused_slots() in the first call. PyTorch reports an error
+  /// for such parameters; here, their gradients count as zero.
   void warn_of_unused();
 
   /// Returns the buckets of the plan.
@@ -89,7 +91,7 @@ class GradReducer : public GradientSink {
   std::vector<at::Tensor> sent_;
   // Number of gradients that each bucket still waits for.
   std::vector<size_t> missing_;
-  // Functions that complete the reductions of the launched buckets.
+  // Functions that complete the started reductions.
   std::vector<std::function<void()>> arrivals_;
   std::vector<size_t> bucket_of_slot_;
   std::vector<bool> ready_;

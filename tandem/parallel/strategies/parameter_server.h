@@ -10,12 +10,12 @@ namespace tandem {
 
 constexpr int kServer = 0;
 constexpr int kFirstWorker = 1;
-// Request of a worker after a step. It has the sums of the step and, if the worker had
-// samples, the gradients of the trainable segments. The reply has the parameters of
-// these segments.
+// Request of a worker after a step. It contains the sums of the step and, if the worker
+// had samples, the gradients of the trainable segments. The reply contains the
+// parameters of these segments.
 constexpr const char* kPush = "push";
-// Request of a worker that ends its steps in the middle of an epoch. The reply is
-// empty.
+// Request of a worker that makes no more steps in the epoch (Strategy::leave_steps()).
+// The reply is empty.
 constexpr const char* kLeave = "leave";
 
 /// Common base class of the server and the workers.

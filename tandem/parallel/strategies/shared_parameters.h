@@ -8,13 +8,13 @@
 namespace tandem {
 
 /// Returns an allocator for a parameter arena in memory that all ranks of a host share.
-/// Ranks may be threads or processes. Copies rank 0's values to `parameters`, the
-/// tensors that later move into the arena.
+/// Ranks may be threads or processes. Also copies rank 0's values to `parameters`, the
+/// tensors that the caller then moves into the arena.
 ///
 /// Rank 0 makes an anonymous mapping, and the other ranks open its descriptor in /proc.
-/// Each rank maps the memory at its own address, until the tensors in the mapping are
-/// destroyed. This function and the allocator are collective. `comm` must outlive the
-/// allocator.
+/// Ranks may map the memory at different addresses. A mapping exists until its tensors
+/// are destroyed. This function and the allocator are collective. `comm` must outlive
+/// the allocator.
 ///
 /// Throws ConfigError if the ranks are on several hosts or their models differ, and
 /// DataError if the memory cannot be shared.

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// Parts of a training step that several strategies use.
+// Functions for a training step that several strategies use.
 
 /// Returns the sum of the squares of this rank's gradients: a float64 scalar tensor on
 /// the gradients' device.
@@ -22,7 +22,7 @@ at::Tensor own_gradient_norm(ModelArenas& arenas);
 ///
 /// On the CPU, sets `step.gradient_scale`. On other devices, multiplies the gradients
 /// without waiting for the device. `norm` returns the norm as a float64 scalar tensor.
-/// It is called only if clip_norm is set.
+/// clip() calls `norm` only if clip_norm is not 0.
 void clip(
     const StrategyOptions& options, ModelArenas& arenas, StepScalars& step,
     const std::function<at::Tensor()>& norm);
@@ -33,8 +33,8 @@ void update_all(const StrategyParts& parts, const StepScalars& step);
 /// Broadcasts rank 0's optimizer state to all ranks. Collective.
 void broadcast_state(Communicator& comm, Optimizer& optimizer);
 
-/// Prepares the gradients for a step: sets them to zero, or lets the first backward
-/// overwrite them.
+/// Prepares the gradients for a step: calls the executor's zero_gradients() if there
+/// are micro-batches, otherwise sets the gradients to zero.
 void start_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches);
 
@@ -45,8 +45,9 @@ void notify_executor(const StrategyParts& parts);
 /// Returns the number of samples in the micro-batches.
 int64_t count_samples(const std::vector<Batch>& micro_batches);
 
-/// Sums this rank's gradients of all micro-batches in the arena, with losses multiplied
-/// by context.loss_weight. Returns the executor's sums.
+/// Runs forward and backward of all micro-batches, with losses multiplied by
+/// context.loss_weight, and accumulates their gradients in the arena. Returns the sums
+/// of losses and counts.
 StepSums add_up_gradients(
     const StrategyParts& parts, const std::vector<Batch>& micro_batches,
     const StepContext& context);

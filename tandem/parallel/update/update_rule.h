@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// A way to divide the parameter update among replicas, which are ranks with the same
+/// Divides the parameter update among replicas, which are ranks with the same
 /// parameters. All methods are collective among the replicas.
 ///
 /// OptimizerState::replicated: every rank updates all parameters.
@@ -18,8 +18,8 @@ class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
-  /// Copies the first replica's optimizer state to the other replicas, to each the part
-  /// that it uses.
+  /// Copies the first replica's optimizer state to the other replicas. Each replica
+  /// gets only the part that it uses.
   virtual void start() = 0;
 
   /// Updates all trainable parameters and calls the executor's parameters_changed().
