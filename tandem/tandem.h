@@ -1,7 +1,7 @@
 #pragma once
 
-/// The public API, in the order in which to read its headers. It does not include
-/// torch/torch.h. Programs that use tandem::DataParallel also include
+/// The public API. Its headers are listed in the recommended reading order. They do not
+/// include torch/torch.h. Programs that use tandem::DataParallel also include
 /// tandem/parallel/ddp/data_parallel_module.h, which needs LibTorch's modules.
 
 // Ranks and their communication.

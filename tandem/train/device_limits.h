@@ -14,16 +14,17 @@ namespace tandem {
 /// Returns the reason why a run cannot use a device other than the CPU; "" if it can.
 std::string device_obstacle(const RunConfig& config);
 
-/// Returns why a GPU of compute capability `capability`, such as "7.5", cannot compute
-/// in `precision`, and the setting to change; "" if the GPU can.
+/// Returns the reason why a GPU with compute capability `capability`, such as "7.5",
+/// cannot compute in `precision`, and the setting to change. Returns "" if the GPU can
+/// compute in it.
 std::string precision_obstacle(Precision precision, const std::string& capability);
 
-/// Returns whether an error of LibTorch reports that a device is out of memory. For
-/// main memory see first_line() in base/error.h.
+/// Returns whether an error of LibTorch reports that a device is out of memory.
+/// first_line() in base/error.h detects the same for main memory.
 bool is_out_of_device_memory(const c10::Error& error);
 
-/// Returns a LibTorch error about device memory as an error of one line: the memory
-/// requested, the memory free on the device, and `advice`, which names the setting to
+/// Converts a LibTorch error about device memory to an error of one line: the requested
+/// memory, the free memory of the device, and `advice`, which names the setting to
 /// change.
 Error out_of_device_memory(
     const c10::Error& error, const Placement& placement, const std::string& advice);

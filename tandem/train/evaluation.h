@@ -33,9 +33,9 @@ struct CheckpointEvaluation {
   // Name or folder of the data set, as for --data; "" selects the data set of the run
   // that saved the checkpoint.
   std::string data;
-  // The program's own test data, used instead of `data`.
+  // Custom test data, used instead of `data`.
   std::optional<Dataset> dataset;
-  // Number of test samples, from the start of the data set; 0 means all samples.
+  // Number of test samples to use, from the start of the data set; 0: all samples.
   int64_t limit = 0;
   int64_t batch_size = 1000;
   // Device of the evaluation.
@@ -45,7 +45,7 @@ struct CheckpointEvaluation {
 /// Evaluates a checkpoint's model on the test part of a data set, on one rank.
 ///
 /// `checkpoint` is the checkpoint's directory or the path of its model.safetensors. If
-/// the run had a custom model or loss, `model` and `loss` are the same model and loss.
+/// the run used a custom model or loss, pass the same model and loss.
 ///
 /// Throws DataError if the path is not a checkpoint. Throws ConfigError if the
 /// checkpoint belongs to another model, or if the run used a custom data set and

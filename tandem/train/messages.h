@@ -20,7 +20,8 @@ std::string describe_run(
     const RunConfig& config, const Dataset& train, const Assembly& parts,
     Communicator& comm);
 
-/// Returns a line about the steps that were skipped because gradients overflowed.
+/// Returns a line with the number of steps that were skipped because gradients
+/// overflowed, and with the loss scale.
 std::string describe_scaling(const Summary& summary);
 
 /// Returns a line that explains why a run makes no steps. `ended_by` is the result of
@@ -33,7 +34,7 @@ std::string nothing_to_train(
 std::string describe_end(const Summary& summary, const TrainingOptions& options);
 
 /// Returns the error for a loss that is not finite. `checkpoint` is the path of the
-/// last good checkpoint; "" if there is none.
+/// newest checkpoint; "" if there is none.
 Error stopped_for_loss(const Decision& decision, const std::string& checkpoint);
 
 /// Throws StoppedError if the run saves checkpoints, otherwise Error.

@@ -23,20 +23,19 @@ namespace tandem {
 /// Checkpoints are written while training continues, one at a time (CheckpointWriter).
 /// If a save fails, the next call of save(), poll() or finish() throws DataError on
 /// rank 0. With on_save_error = warn, save() and poll() warn instead, and finish()
-/// throws only if the last save failed. A save of values that are not finite throws in
-/// any case.
+/// throws only if the last save failed. ValuesNotFinite is thrown with every setting of
+/// on_save_error.
 class RunCheckpoints {
  public:
   RunCheckpoints(
       const RunConfig& config, const Dataset& train, const DataParts& data,
       Communicator& comm, Assembly& parts);
 
-  /// On rank 0, returns the directory of the run and locks it against other runs
-  /// (RunLock). Returns "" on other ranks, or if config.output.out is empty. Does not
-  /// create the directory: if it does not exist, make_directory() creates and locks it.
-  /// Throws ConfigError if another run writes to the directory, if it has checkpoints
-  /// of an earlier run that this run does not continue, or if it belongs to another
-  /// user.
+  /// On rank 0, returns the directory of the run, and locks the directory against other
+  /// runs (RunLock) if it exists. If it does not exist, make_directory() creates and
+  /// locks it. Returns "" on other ranks, or if config.output.out is empty. Throws
+  /// ConfigError if another run writes to the directory, if it has checkpoints of an
+  /// earlier run that this run does not continue, or if it belongs to another user.
   std::string directory();
 
   /// Creates and locks the directory, unless directory() has locked it. Throws
@@ -55,9 +54,10 @@ class RunCheckpoints {
   /// run keeps (check_kept_settings()).
   bool resume(Position& position, BestTest& best);
 
-  /// Loads the state that only this rank has into the tensors of `own`. Call it after
-  /// resume() and Strategy::start(). Warns if the checkpoint has no such state for this
-  /// strategy and number of ranks. Does nothing if the run was not resumed.
+  /// Loads the state that only this rank has (Strategy::rank_state()) into the tensors
+  /// of `own`. Call it after resume() and Strategy::start(). Warns if the checkpoint
+  /// has no such state for this strategy and number of ranks. Does nothing if the run
+  /// was not resumed.
   void resume_own(const std::vector<NamedTensor>& own) const;
 
   /// Allocates the memory for copies of the run's state before the first save. Not
@@ -66,15 +66,17 @@ class RunCheckpoints {
 
   /// Waits for the previous save, then starts to write a checkpoint into `directory` on
   /// rank 0. `state` is the result of Strategy::collect_state(). `own` is the state
-  /// that only this rank has. `told`: whether take_complete() returns the checkpoint.
+  /// that only this rank has. `told`: whether take_complete() will return the path of
+  /// this checkpoint.
   void save(
       const std::string& directory, const Position& position, const BestTest& best,
       TrainingState state, const std::vector<NamedTensor>& own, bool told);
 
-  /// Checks without waiting whether the save in progress has ended. Not collective.
+  /// Handles the result of the save in progress if the save has ended. Does not wait.
+  /// Not collective.
   void poll();
 
-  /// Waits for the save in progress. Not collective.
+  /// Waits for the save in progress and handles its result. Not collective.
   void finish();
 
   /// On rank 0, returns the paths of the checkpoints that have been completed since the

@@ -8,8 +8,8 @@ namespace tandem {
 /// Gradients that are reduced in one message.
 struct GradientBucket {
   double bytes = 0;
-  // Time between the completion of the gradients and the end of backward, in
-  // milliseconds. Backward hides communication during this time.
+  // Time from the completion of the bucket's gradients to the end of backward, in
+  // milliseconds. Communication during this time overlaps with backward.
   double lead_ms = 0;
 };
 
@@ -17,9 +17,9 @@ struct GradientBucket {
 /// docs/about/scaling.md has the formula and its derivation. Times are those of one
 /// rank, whose batch size does not depend on the number of nodes.
 struct ScalingInputs {
-  // Time of a whole step, including loader and optimizer, if only one rank runs.
+  // Time of a whole step of a single rank, including loader and optimizer.
   double step_ms = 0;
-  // Buckets in the order in which their gradients are complete and sent.
+  // Buckets in the order in which their gradients become complete and are sent.
   std::vector<GradientBucket> buckets;
 
   // --- one node ---
@@ -28,7 +28,7 @@ struct ScalingInputs {
   // share memory bandwidth, and cores if there are more ranks than cores.
   double crowding = 1;
   // Time per step to reduce gradients among the ranks of a node. The reduction runs on
-  // the cores that compute backward, so backward does not hide it.
+  // the cores that compute backward, so it does not overlap with backward.
   double local_ms = 0;
 
   // --- between nodes ---
@@ -36,7 +36,7 @@ struct ScalingInputs {
   double bandwidth = 0;
   // Latency of one message between nodes.
   double latency_ms = 0;
-  // CPU time per step of a rank to send and add all buckets if there are two nodes.
+  // CPU time of a rank per step for sending and adding all buckets between two nodes.
   double comm_cpu_ms = 0;
 };
 
@@ -45,7 +45,8 @@ struct ScalingPoint {
   int nodes = 1;
   int ranks = 1;
   double step_ms = 0;
-  // Time of communication between nodes, including the part that backward hides.
+  // Time of communication between nodes, including the part that overlaps with
+  // backward.
   double comm_ms = 0;
   // Time that communication, within and between nodes, adds to the step.
   double exposed_ms = 0;
@@ -60,13 +61,13 @@ struct ScalingPoint {
 ScalingPoint predict_step(const ScalingInputs& inputs, int nodes);
 
 /// Splits `bytes` of gradients into equal buckets of at most `bucket_bytes`, for models
-/// without measured buckets. The buckets are completed at equal intervals during the
-/// last `window_ms` of backward.
+/// whose buckets were not measured. Assumes that the buckets become complete at equal
+/// intervals during the last `window_ms` of backward.
 std::vector<GradientBucket> even_buckets(
     double bytes, double bucket_bytes, double window_ms);
 
-/// Returns one bucket with the gradients of all buckets, sent after backward
-/// (`sync=flat`).
+/// Returns a single bucket with the gradients of all buckets, which is sent after
+/// backward (`sync=flat`).
 std::vector<GradientBucket> flat_bucket(const std::vector<GradientBucket>& buckets);
 
 }  // namespace tandem

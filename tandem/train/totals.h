@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Functions that compute figures of a whole run from those of each rank.
+// Functions that compute figures of a whole run from the figures of each rank.
 
 /// Returns the number of the whole model's parameters. Collective.
 int64_t count_parameters(const Assembly& parts, Communicator& comm);
@@ -23,12 +23,12 @@ std::string parameters_sha256(Assembly& parts, Communicator& comm);
 /// Returns the communication statistics of this rank, summed over all its groups.
 CommStats traffic(const Assembly& parts, const Communicator& comm);
 
-/// Returns the number of bytes of this rank's gradients that a step reduces. With a
+/// Returns the number of bytes of gradients that this rank reduces in a step. With a
 /// comm_hook, each value has 2 bytes.
 double gradient_bytes(const RunConfig& config, const Assembly& parts);
 
-/// Returns the number of bytes that a rank has sent, as the mean over the ranks.
-/// Collective.
+/// Returns the bytes of the tensors that a rank has communicated, as the mean over the
+/// ranks. Collective.
 double mean_bytes(const Assembly& parts, Communicator& comm);
 
 /// Adds to `summary` the figures of all ranks, and the backend, executor and optimizer
@@ -39,8 +39,8 @@ void add_totals(
 /// Returns the largest value of `mine` over all ranks. Collective.
 double largest_over_ranks(double mine, Communicator& comm);
 
-/// Returns the memory of all processes together, in MiB. Ranks that are threads count
-/// as one process. Collective.
+/// Returns the sum of the peak memory of all rank processes, in MiB. Thread ranks are
+/// one process. Collective.
 double total_memory(double mib_of_this_process, RankKind kind, Communicator& comm);
 
 /// Returns the sum of the peak memory of all devices, in MiB, or nullopt if no rank

@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-/// Parts of a run that the program defines itself. Each part, except the placement,
+/// Parts of a run that the calling program provides. Each part, except the placement,
 /// must be given on every rank or on none.
 struct CustomParts {
   CustomParts() = default;
@@ -34,14 +34,14 @@ struct CustomParts {
 /// Trains a model with the settings of a config. Collective: every rank of `comm` calls
 /// it with the same config and data. Rank 0 prints and writes files.
 ///
-/// `data` replaces config.data.source, and the run's files name
+/// `data` replaces config.data.source. The run's files contain
 /// recorded_name(data.train) as the source. config.data.limit applies to `data`. Before
-/// the first step, the labels and the number of the model's outputs are compared with
-/// Dataset::num_classes. If the loss is custom or mse, the outputs are not compared.
+/// the first step, compares the labels and the number of the model's outputs with
+/// Dataset::num_classes. If the loss is custom or mse, does not compare the outputs.
 ///
-/// Returns the summary. The test result is the same on every rank; times, rates,
-/// measurements and the training accuracy may differ, and rank 0's are those of
-/// summary.json. Throws ConfigError, DataError or CommError.
+/// Returns the summary. The test result is equal on every rank. Times, rates,
+/// measurements and the training accuracy may differ; summary.json has those of rank 0.
+/// Throws ConfigError, DataError or CommError.
 ///
 /// If a signal stops the run, throws StoppedError after a checkpoint was saved. Throws
 /// Error instead if the run saves no checkpoints (output.out is empty, or a dry run).

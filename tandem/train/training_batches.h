@@ -14,16 +14,16 @@
 namespace tandem {
 
 /// Returns the sampler options of a rank. A rank that reads no data gets the options of
-/// shard 0, because its number of steps is that of a rank that reads data.
+/// shard 0, because it makes as many steps as a rank that reads data.
 SamplerOptions sampler_options(
     const RunConfig& config, const Dataset& train, const DataShard& shard);
 
-/// Returns the number to pass to PyTorch's set_epoch() for an epoch, counted from 0.
-/// Returns 0 for every epoch if config.data.reshuffle is false.
+/// Returns the number for an epoch (counted from 0) that a PyTorch program would pass
+/// to set_epoch(). Returns 0 for every epoch if config.data.reshuffle is false.
 int64_t sampler_epoch(const RunConfig& config, int64_t epoch);
 
-/// Throws ConfigError if the data are scattered and the strategy lets a rank read
-/// another rank's share.
+/// Throws ConfigError if the data are scattered and the strategy requires a rank to
+/// read another rank's share.
 void check_shares(
     const RunConfig& config, const Dataset& train, const DataShard& shard,
     const Communicator& comm);
@@ -61,7 +61,7 @@ class TrainingBatches {
   /// the end of the epoch, or if a new run has no steps. Collective.
   void check(const Position& position);
 
-  /// Begins an epoch, or the rest of one, at `position`.
+  /// Begins an epoch, or the rest of an epoch, at `position`.
   void begin(const Position& position);
 
   /// Returns the number of steps from the position of begin() to the end of the epoch.
@@ -76,7 +76,7 @@ class TrainingBatches {
   /// Returns Position::samples_in_epoch after one more step.
   int64_t after_step(int64_t samples_in_epoch) const;
 
-  /// Checks which samples the ranks read in the epoch. Throws as
+  /// Checks that the ranks together have read each sample of the epoch once. Throws as
   /// PartitionAudit::finish() does. Collective.
   void finish_epoch() {
     audit_.finish();

@@ -9,16 +9,16 @@
 
 namespace tandem {
 
-/// Decision about the run, the same on all ranks.
+/// Decision of all ranks about the run. All ranks get equal decisions.
 struct Decision {
-  // Lowest rank that a signal stops; -1 if there is none.
+  // Lowest rank that received a signal to stop; -1 if there is none.
   int stopping_rank = -1;
   // True if the run saves a checkpoint: a rank received SIGUSR1, or the interval
   // between saves has passed on rank 0.
   bool save = false;
   // True if the run ends: the observer of a rank returned Next::stop.
   bool end = false;
-  // First step with a loss that is not finite, and the rank of this loss; -1 if there
+  // First step with a loss that is not finite, and a rank with this loss; -1 if there
   // is none.
   int64_t bad_step = -1;
   int bad_rank = -1;
@@ -34,12 +34,13 @@ class Agreement {
   /// `minutes_between_saves` is the interval between saves; 0 turns these saves off.
   Agreement(Communicator& comm, double minutes_between_saves);
 
-  /// Starts the intervals. Call it before the first step of this process. `steps_done`
-  /// is the number of completed steps of the run.
+  /// Starts the intervals between agreements and between saves. Call it before the
+  /// first step of this process. `steps_done` is the number of completed steps of the
+  /// run.
   void begin(int64_t steps_done);
 
-  /// Stores this rank's sums of a step until the ranks agree. Reading them now would
-  /// wait for the device in every step.
+  /// Stores this rank's sums of a step. They are checked at the next decide(), because
+  /// reading them in every step would wait for the device.
   void note_loss(int64_t step, const StepSums& sums);
 
   /// Returns whether an agreement is due after `steps_done` steps. The result is the
@@ -48,8 +49,8 @@ class Agreement {
     return steps_done >= next_;
   }
 
-  /// Makes a decision with the other ranks. `end`: whether this rank's observer
-  /// returned Next::stop. Collective.
+  /// Makes a decision together with the other ranks. `end`: whether this rank's
+  /// observer returned Next::stop. Collective.
   Decision decide(int64_t steps_done, bool end = false);
 
   /// Starts a new interval between saves. Call it after each save.

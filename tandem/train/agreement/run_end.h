@@ -21,7 +21,7 @@ namespace tandem {
 /// ranks have converged.
 class Convergence {
  public:
-  /// A `min_delta` of 0 turns the detection off. `reads`: whether this rank trains on
+  /// If `min_delta` is 0, no rank converges. `reads`: whether this rank trains on
   /// samples.
   Convergence(Communicator& comm, double min_delta, bool reads);
 
@@ -53,18 +53,20 @@ class Convergence {
   Communicator& comm_;
   double min_delta_;
   bool reads_;
-  // Loss of the previous epoch, and the results of mine(), some() and all(). Float64.
+  // Four float64 values: the loss of the previous epoch, and the results of mine(),
+  // some() and all().
   at::Tensor values_;
 };
 
-/// Decides about early stopping: a run ends after `patience` evaluations without a new
-/// lowest test loss. If `patience` is 0, it never ends early. Test results are the same
-/// on all ranks, so the ranks decide alike without communication.
+/// Implements early stopping: a run ends after `patience` consecutive evaluations
+/// without a new lowest test loss. If `patience` is 0, the run does not end early. Test
+/// results are equal on all ranks, so the ranks make equal decisions without
+/// communication.
 class Patience {
  public:
   explicit Patience(int64_t patience) : patience_(patience) {}
 
-  /// Adds an evaluation. Returns whether its loss is the lowest yet.
+  /// Adds an evaluation. Returns whether its loss is the lowest so far.
   bool note(const TestReport& test) {
     const bool better = test.loss < best_.loss;
     if (better) {
@@ -92,9 +94,9 @@ class Patience {
   BestTest best_;
 };
 
-/// Decides whether a run ends before its last epoch: because training losses have
-/// converged, test losses no longer fall, or the program's observer stops the run. The
-/// decision is the same on all ranks.
+/// Decides whether a run ends before its last epoch. Reasons are that training losses
+/// have converged, that test losses no longer fall, or that the program's observer
+/// stops the run. All ranks make equal decisions.
 class RunEnd {
  public:
   /// `reads`: whether this rank trains on samples. `observer` may be null.
@@ -121,13 +123,13 @@ class RunEnd {
   const char* reason() const;
 
   /// Calls Observer::on_step(). If it returns Next::stop, stop_requested() becomes true
-  /// on this rank, and the ranks still have to agree: see Agreement::decide() and
+  /// on this rank. The other ranks learn of it in Agreement::decide(); then call
   /// stop(). Not collective.
   void on_step(const StepReport& step);
-  /// Calls Observer::on_epoch() if `trained`: this process made steps of the epoch.
-  /// Then agrees with the other ranks whether the run stops. Collective.
+  /// Calls Observer::on_epoch() if `trained` is true: this process made steps of the
+  /// epoch. Then decides with the other ranks whether the run stops. Collective.
   void on_epoch(const EpochReport& epoch, bool trained);
-  /// Calls Observer::on_evaluation(), then agrees with the other ranks whether the run
+  /// Calls Observer::on_evaluation(), then decides with the other ranks whether the run
   /// stops. Collective.
   void on_evaluation(const TestReport& test);
   /// Calls Observer::on_checkpoint(). Not collective.

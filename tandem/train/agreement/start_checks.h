@@ -16,8 +16,8 @@ void check_same_run(const RunConfig& config, const DataParts& data, Communicator
 
 /// Throws ConfigError if the ranks make different numbers of steps in an epoch, because
 /// a rank would wait for a step that another rank does not make. If `uneven` is
-/// "error", also throws if they have different numbers of samples. `samples` and
-/// `steps` are the numbers of this rank. Collective.
+/// Uneven::error, also throws if the ranks have different numbers of samples. `samples`
+/// and `steps` are this rank's numbers per epoch. Collective.
 void check_same_steps(
     int64_t samples, int64_t steps, Uneven uneven, Communicator& comm);
 

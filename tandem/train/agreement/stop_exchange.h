@@ -9,27 +9,29 @@
 
 namespace tandem {
 
-/// Synchronizes ranks that step alone (Strategy::steps_alone()): at meeting points,
-/// which all ranks reach, and in the middle of an epoch if a signal stops a rank.
+/// Synchronizes ranks that step alone (Strategy::steps_alone()) in two cases: at
+/// meeting points, which are calls of meet() by all ranks, and in the middle of an
+/// epoch if a signal stops a rank.
 ///
 /// A few times a second, each rank starts an all-reduce of its stop flag and of the
 /// number of meeting points that it has reached. This all-reduce has its own group. The
 /// rank continues to train and checks between steps whether the result has arrived, so
 /// no rank waits while it trains. All ranks get the same results in the same order.
-/// They start other collective operations only after a result that all ranks are at a
-/// meeting point, or that the ranks stop.
+/// They start other collective operations only after a result reports that all ranks
+/// are at a meeting point, or that the ranks stop.
 class StopExchange {
  public:
-  /// `told` returns whether a signal stops this rank. Collective.
+  /// `told` is a function that returns whether this rank received a signal to stop. The
+  /// constructor is collective.
   StopExchange(Communicator& comm, std::function<bool()> told);
 
-  /// Returns whether all ranks stop now, each at its own step. Call it between steps.
-  /// Never waits. Throws CommError if a rank has failed.
+  /// Returns whether all ranks stop now; each rank may be at a different step. Call it
+  /// between steps. Never waits. Throws CommError if a rank has failed.
   bool stops();
 
   /// Waits at a meeting point until all ranks have reached it, and returns true.
-  /// Returns false if a signal stops the run first: all ranks then stop, each at its
-  /// own step.
+  /// Returns false if a signal stops the run first. All ranks then stop, possibly at
+  /// different steps.
   bool meet();
 
  private:

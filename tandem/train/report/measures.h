@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-/// Measures the time of training. The caller pauses the clock during evaluations and
-/// saves.
+/// Measures the training time and the samples per second. The caller pauses the clock
+/// during evaluations and saves.
 class RunClock {
  public:
   void resume() {
@@ -20,7 +20,7 @@ class RunClock {
     started_ = now;
   }
 
-  /// Adds the samples that were processed since the last call.
+  /// Adds the number of samples that were processed since the last call.
   void add(double samples) {
     const double before = lap_;
     pause();

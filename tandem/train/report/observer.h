@@ -12,7 +12,7 @@ namespace tandem {
 struct StepReport {
   // Index of the epoch, from 0.
   int64_t epoch = 0;
-  // Completed steps of the epoch, and of the run.
+  // Number of completed steps of the epoch, and of the run.
   int64_t step_in_epoch = 0;
   int64_t step = 0;
   double lr = 0;
@@ -37,16 +37,16 @@ struct EpochReport {
 /// An observer's decision about the run.
 enum class Next { proceed, stop };
 
-/// Interface with which a program observes its run, and may stop it. Derive a class,
+/// Interface through which a program observes its run and can stop it. Derive a class,
 /// override the functions of interest, and pass an object to train() on every rank or
 /// on none.
 ///
 /// Each rank calls its own observer, in the order of the run, from the thread that
-/// trains. An exception of the observer leaves train() unchanged on that rank and ends
-/// the run like any other failure. If the observer of any rank returns Next::stop, the
-/// run stops on all ranks at the same step: within about half a second after on_step(),
-/// at once after the other calls. Then the run saves a checkpoint and evaluates, and
-/// train() returns. --resume continues the run.
+/// trains. If the observer throws, train() rethrows the exception on that rank, and the
+/// run ends as after any other failure. If the observer of any rank returns Next::stop,
+/// the run stops on all ranks at the same step: within about half a second after
+/// on_step(), immediately after the other calls. Then the run saves a checkpoint and
+/// evaluates, and train() returns. --resume continues the run.
 class Observer {
  public:
   virtual ~Observer() = default;

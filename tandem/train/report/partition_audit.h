@@ -9,14 +9,14 @@
 
 namespace tandem {
 
-/// Checks that the ranks together read each sample of an epoch once. A sample with
-/// which the sampler pads the shards is read again.
+/// Checks that the ranks together read each sample of an epoch exactly once, except
+/// samples that the sampler repeats as padding.
 ///
 /// The audit counts the samples that were actually read, so it also detects ranks with
 /// different data, seeds or shards. It reduces 4 bytes per sample in each epoch.
 class PartitionAudit {
  public:
-  /// `sampler` has this rank's options; its shard is not used.
+  /// `sampler` has this rank's options; SamplerOptions::shard is not used.
   PartitionAudit(Communicator& comm, const SamplerOptions& sampler);
 
   /// Begins an epoch, or the rest of an epoch from `first_position`. `order` is the

@@ -23,8 +23,8 @@ bool reports(const RunConfig& config, int rank, int local_rank);
 void print_join_line(const RunConfig& config, const RankEnv& env);
 
 /// Prints a rank's progress on standard output: a progress bar on a terminal, otherwise
-/// a line per report, or lines from the config's templates. Each line is one write, so
-/// lines of several ranks do not mix.
+/// a line per report, or lines from templates if the config has templates. Each line is
+/// one write, so lines of several ranks do not mix.
 class Progress {
  public:
   /// `first`: whether this is rank 0, which prints the lines about the whole run.
@@ -40,7 +40,7 @@ class Progress {
 
   /// Prints the mean training loss of an epoch with config.output.epoch_line. Without
   /// that template, prints a line only if reports are a progress bar, which leaves no
-  /// line, and if `done`: the epoch is complete.
+  /// line on the terminal, and if `done` is true: the epoch is complete.
   void epoch(const LineValues& values, bool done);
 
   /// Prints a test result on rank 0, with config.output.test_line or in the form "Test
@@ -59,8 +59,9 @@ class Progress {
   /// Prints a line on rank 0.
   void say(const std::string& line);
 
-  /// Returns the stream that lost lines, such as "standard output: Broken pipe"; "" if
-  /// no lines were lost. The log lines of this process on standard error count too.
+  /// Returns the stream on which lines were lost, and the reason, such as "standard
+  /// output: Broken pipe"; "" if no lines were lost. Log lines of this process on
+  /// standard error are included.
   std::string lost() const;
 
  private:

@@ -26,20 +26,21 @@ struct ReportPlace {
   double lr = 0;
 };
 
-/// Loss of an epoch. It covers all ranks if they step together, otherwise this rank.
-/// The loss is 0 if there are no samples.
+/// Mean loss of an epoch, over all ranks if they step together, otherwise over this
+/// rank. It is 0 if there are no samples.
 struct EpochLoss {
   double mean = 0;
-  // Loss that min_delta applies to. If it covers only this rank, its divisor is
-  // config.training.epoch_mean.
+  // Loss that Convergence compares with min_delta. If it covers only this rank,
+  // config.training.epoch_mean selects its divisor.
   double compared = 0;
 };
 
-/// Sums the results of steps and writes them to standard output and metrics.jsonl.
+/// Accumulates the results of steps, prints them on standard output and writes them to
+/// metrics.jsonl.
 ///
-/// If the ranks step together, a report has the sums of all ranks. Otherwise
-/// (averaging, Hogwild, an asynchronous server) it has the sums of this rank only,
-/// because a reduction in the middle of an epoch would be a barrier.
+/// If the ranks step together, a report covers all ranks. Otherwise (averaging,
+/// Hogwild, an asynchronous server), it covers only this rank, because a reduction in
+/// the middle of an epoch would make all ranks wait for each other.
 class Reporter {
  public:
   /// `device`: this rank's device.
@@ -67,9 +68,9 @@ class Reporter {
   /// them as a line. Collective if ranks step together.
   void report(const ReportPlace& place, bool shown);
 
-  /// Ends an epoch and returns its loss. `done`: whether the epoch is complete; if not,
-  /// its sums are kept for the run that continues it. Collective if ranks step
-  /// together.
+  /// Ends an epoch and returns its loss. `done`: whether the epoch is complete. If it
+  /// is not, the sums of the epoch are kept for a run that resumes it. Collective if
+  /// ranks step together.
   EpochLoss end_epoch(const ReportPlace& place, bool done = true);
 
   /// Returns this rank's sums of the epoch (StepSums::tensor()), for a checkpoint in
@@ -124,8 +125,8 @@ class Reporter {
   // This rank's sums since the last report, and since the start of the epoch.
   StepSums sums_;
   StepSums epoch_sums_;
-  // This rank's sums of its last step with samples. If `whole_batch_`, those of its
-  // last step, because other ranks may have samples in it.
+  // This rank's sums of its last step with samples. If `whole_batch_` is true, sums of
+  // its last step, because other ranks may have samples in it.
   StepSums batch_;
   // Sums of the last step in the last report.
   StepSums::Values shown_batch_;
