@@ -4,7 +4,7 @@
 
 namespace tandem::app {
 
-/// An action of a command: `tandem COMMAND NAME ...`.
+/// An action of a command, which is run as `tandem COMMAND NAME ...`.
 struct Action {
   const char* name;
   // Required arguments, such as "DIR --out FILE".
@@ -13,9 +13,9 @@ struct Action {
   int (*run)(const Arguments&);
 };
 
-/// Runs the action whose name is the first argument, passes it the other arguments, and
-/// returns its exit code. If there are no arguments, and for --help, prints a list of
-/// the actions. Throws ConfigError for an unknown action.
+/// Runs the action whose name is the first argument. Passes the other arguments to the
+/// action and returns its exit code. Without arguments, and for --help, prints a list
+/// of the actions. Throws ConfigError for an unknown action.
 int choose_action(
     const std::string& command, const std::vector<Action>& actions,
     const Arguments& arguments);

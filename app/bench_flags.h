@@ -16,8 +16,8 @@ struct BenchStepOptions {
   int threads = 1;
   int64_t steps = 50;
   int64_t warmup = 10;
-  // Batches are loaded before the measurement. Otherwise the time of a step includes
-  // the loader.
+  // True if batches are loaded before the measurement. Otherwise, the time of a step
+  // includes loading its batch.
   bool prefetched = false;
   bool json = false;
 };
@@ -54,9 +54,8 @@ struct BenchAllReduceOptions {
   std::string result_file;
 };
 
-// Parsers of the flags, which throw ConfigError. tandem-worker measures with the
-// options. `tandem` parses the flags too, because it sets the number of threads and
-// starts the ranks.
+// Functions that parse the flags. They throw ConfigError. Both programs call them:
+// `tandem` sets the number of threads and starts the ranks, and tandem-worker measures.
 BenchStepOptions parse_bench_step(const Arguments& arguments);
 BenchLoaderOptions parse_bench_loader(const Arguments& arguments);
 BenchOptimizerOptions parse_bench_optimizer(const Arguments& arguments);

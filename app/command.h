@@ -10,8 +10,8 @@ namespace tandem::app {
 /// Arguments after the name of the command.
 using Arguments = std::vector<std::string>;
 
-/// A command: `tandem NAME ...`. `run` returns the exit code and throws errors, which
-/// run_command_line() prints.
+/// A command, which is run as `tandem NAME ...`. The function `run` returns the exit
+/// code. It may throw errors, which run_command_line() prints.
 struct Command {
   const char* name;
   const char* help;

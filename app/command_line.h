@@ -30,8 +30,8 @@ inline void check_output() {
   }
 }
 
-/// Returns a CLI11 check that a value is a T from `least` to `most`. `what` describes
-/// such values in the error.
+/// Returns a CLI11 validator, which checks that a value is a T from `least` to `most`.
+/// The error contains `what`, a description of these values.
 template <typename T>
 CLI::Validator within(T least, T most, const std::string& what) {
   const auto check = [=](const std::string& text) -> std::string {
@@ -50,8 +50,8 @@ inline CLI::Validator number(double least, double most) {
   return within(least, most, fmt::format("a number from {:g} to {:g}", least, most));
 }
 
-/// Returns the message of a CLI11 error. Rewords it if a flag has no value or is given
-/// more than once.
+/// Returns the message of a CLI11 error; a clearer message if a flag has no value or is
+/// given more than once.
 inline std::string explain(const CLI::ParseError& error) {
   std::string text = first_line(error);
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) {

@@ -6,20 +6,20 @@
 
 namespace tandem::app {
 
-/// Flag for which every command prints its description as JSON. packaging/pages
-/// generates manual pages and shell completion from the JSON. The help does not list
+/// Flag with which every command prints its description as JSON. From this JSON,
+/// packaging/pages generates manual pages and shell completion. The help does not list
 /// the flag.
 constexpr const char* kDescribeFlag = "--describe";
 
-/// Returns the arguments of a command as JSON: name, description and options. Each
-/// option has its names, help, group, default, choices with their help, and the kind of
-/// its value. A positional argument has no names; `place` is its name. The kinds are
-/// word (one of the choices), number (or a choice), list (of choices), data (a choice
-/// or a folder), file, recipe, program, and "" for a switch.
+/// Returns a description of a command as JSON: name, description and options. Each
+/// option has names, help, group, default, choices with their help, and the kind of its
+/// value. A positional argument has no names; `place` is its name. The kinds are word
+/// (one of the choices), number (or a choice), list (of choices), data (a choice or a
+/// folder), file, recipe, program, and "" for a switch.
 std::string describe(const CLI::App& app);
 
-/// Returns the commands of a program, or the actions of a command, as JSON. Each row
-/// has the members `name` and `help`.
+/// Returns a list of the commands of a program, or of the actions of a command, as
+/// JSON. Each of `rows` has the members `name` and `help`.
 template <typename Rows>
 std::string describe(const std::string& name, const Rows& rows) {
   nlohmann::ordered_json json = {

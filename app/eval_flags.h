@@ -19,8 +19,8 @@ struct EvalOptions {
   RunConfig config;
 };
 
-/// Parses the arguments. tandem-worker evaluates with the options. `tandem` parses the
-/// arguments too, to check that this build supports the device.
+/// Parses the arguments of `tandem eval`. Both programs call it: `tandem` checks that
+/// this build supports the device, and tandem-worker evaluates.
 EvalOptions parse_eval(const Arguments& arguments);
 
 }  // namespace tandem::app

@@ -5,12 +5,12 @@
 
 namespace tandem::app {
 
-/// Returns the arguments with aliases of flags replaced by the flags: --micro-batches
-/// by --accumulate, -nr by --node-rank. Throws ConfigError if a setting is given under
-/// two names.
+/// Replaces aliases of flags by the names of the flags: --micro-batches by
+/// --accumulate, -nr by --node-rank. Throws ConfigError if a setting is given under two
+/// names.
 Arguments with_own_names(const Arguments& arguments);
 
-/// Returns whether the arguments contain one of the flags, as "--flag" or
+/// Returns whether the arguments contain any of the flags, as "--flag" or
 /// "--flag=value".
 bool has_flag(const Arguments& arguments, const std::vector<std::string>& flags);
 

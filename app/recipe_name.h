@@ -15,8 +15,8 @@ std::vector<std::string> recipes_in(const std::string& folder);
 
 /// Returns the path of a recipe. `text` is a path or the name of an installed recipe,
 /// with or without ".toml". Old names of renamed recipes also work (current_recipe()).
-/// Call it after parse(): CLI11 parses the value of an unknown flag as the recipe, and
-/// parse() reports the flag.
+/// Call it after parse(). For an unknown flag, CLI11 parses the flag's value as the
+/// recipe, and parse() reports the unknown flag.
 ///
 /// Throws ConfigError, with the most similar name and a list of all names, if there is
 /// no such file or recipe.

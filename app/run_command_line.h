@@ -11,15 +11,17 @@ namespace tandem::app {
 /// Returns a line "  name   help" for each command.
 std::string list_commands(const std::vector<Command>& commands);
 
-/// Runs the command whose name is argv[1], for main(). Prints an error as one line.
-/// Returns the exit code of the command, or exit_code() of the error.
+/// Implements main(): runs the command whose name is argv[1]. If the command throws an
+/// error, prints the error as one line and returns its exit_code(). Otherwise, returns
+/// the exit code of the command.
 int run_command_line(
     int argc, char** argv, const std::vector<Command>& commands,
     const std::string& help);
 
-/// Runs `body`, the work of a rank, and returns the exit code. If tandem's launcher
-/// started this process, an error is reported to the launcher, which prints the reason
-/// of a run's failure once. Otherwise the error is thrown.
+/// Runs `body`, which does the work of a rank, and returns the exit code. If `body`
+/// throws and tandem's launcher started this process, reports the error to the
+/// launcher, which prints one reason for the failure of the run. Otherwise, rethrows
+/// the error.
 int run_as_rank(const std::function<void()>& body);
 
 }  // namespace tandem::app

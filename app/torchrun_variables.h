@@ -9,36 +9,36 @@
 namespace tandem::app {
 
 /// Parses the number of ranks on this host: a number, auto or cpu (one per usable CPU),
-/// or gpu (one per GPU). Throws ConfigError, which names `where`: the flag or variable
-/// that has the text.
+/// or gpu (one per GPU). Throws ConfigError. The message contains `where`, the name of
+/// the flag or variable that has the text.
 int parse_nproc(const std::string& text, const std::string& where);
 
 /// Parses the number of hosts: a number, or torchrun's MIN:MAX if both are equal.
 /// Throws as parse_nproc().
 int parse_nnodes(const std::string& text, const std::string& where);
 
-/// Parses a whole number from `least` to `most`. `or_else`: other accepted values, for
-/// the error. Throws as parse_nproc().
+/// Parses a whole number from `least` to `most`. `or_else`: text about other accepted
+/// values for the error, or "". Throws as parse_nproc().
 int parse_count(
     const std::string& text, const std::string& where, int least, int most,
     const std::string& or_else = "");
 
-/// Environment variables of torchrun, which are the defaults of its flags: PET_NNODES
-/// is the default of --nnodes. Kubeflow's trainer sets only these variables.
+/// Environment variables that set the defaults of torchrun's flags: PET_NNODES is the
+/// default of --nnodes. Kubeflow's trainer sets only these variables.
 class TorchrunVariables {
  public:
   enum class Command { launch, train };
 
   explicit TorchrunVariables(GetEnv get = get_env) : get_(std::move(get)) {}
 
-  /// Returns the arguments of a command. Adds a flag for each variable whose flag is
-  /// missing, so that workers and config.toml also get its value. If the variable RANK
-  /// is set, adds no flags. Throws ConfigError, which names the variable, for an
-  /// invalid value.
+  /// Returns the arguments with a flag added for each variable that is set and whose
+  /// flag is missing, so that workers and config.toml also get its value. If the
+  /// variable RANK is set, adds no flags. Throws ConfigError, with the name of the
+  /// variable, for an invalid value.
   Arguments add_flags(Arguments arguments, Command command);
 
-  /// Returns the variables with empty values, to hide them from a process of another
-  /// run.
+  /// Returns all these variables with empty values. Add them to the environment of a
+  /// process of another run, so that it ignores this run's variables.
   static Variables none();
 
   /// Logs the number of ranks and the used variables, if any.
@@ -46,7 +46,8 @@ class TorchrunVariables {
 
  private:
   GetEnv get_;
-  // Used variables, such as "PET_NNODES=2, PET_NODE_RANK=1".
+  // Variables for which add_flags() added flags, such as "PET_NNODES=2,
+  // PET_NODE_RANK=1".
   std::string found_;
 };
 

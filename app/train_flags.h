@@ -10,7 +10,8 @@ namespace tandem::app {
 
 /// Arguments of `train` that are not settings of the run.
 struct TrainExtras {
-  // Settings that a resumed run keeps although the recipe differs; "" for none.
+  // Settings of the recipe that have no effect, because a resumed run keeps its own
+  // (kept_settings()); "" for none.
   std::string kept;
   // The flag --fetch. It is not a setting of recipes and config.toml, because it
   // applies only to this host and this start.
@@ -19,8 +20,8 @@ struct TrainExtras {
   std::string without_gpu;
 };
 
-/// Returns the result of `find`, which selects a device. If `find` throws ConfigError,
-/// adds the recipe to use without a GPU to the message.
+/// Calls `find`, which selects a device, and returns its result. If `find` throws
+/// ConfigError, adds the recipe to use without a GPU to the message.
 template <typename Find>
 auto find_device(const TrainExtras& extras, const Find& find) {
   try {
@@ -39,8 +40,8 @@ auto find_device(const TrainExtras& extras, const Find& find) {
 /// override the recipe, and --set overrides flags. On several hosts without another
 /// launcher, MASTER_ADDR and MASTER_PORT override the recipe, and flags override these
 /// variables. A resumed run starts from its own config.toml instead of the recipe
-/// (checkpoint/resume_settings.h). Checks the result. Throws ConfigError, or DataError
-/// if a file cannot be read.
+/// (checkpoint/resume_settings.h). Checks the resulting settings. Throws ConfigError
+/// for invalid arguments or settings, and DataError if a file cannot be read.
 RunConfig parse_train_arguments(
     const Arguments& arguments, TrainExtras* extras = nullptr);
 

@@ -11,7 +11,7 @@ struct FetchOptions {
   // Folder for the files; "" for $TANDEM_DATA/NAME, or for NAME in the cache directory
   // if $TANDEM_DATA is not set or cannot be written.
   std::string to;
-  // Time after which a stalled server counts as failed (download()).
+  // Time, in seconds, after which a stalled server counts as failed (download()).
   int64_t stall_seconds = 30;
 };
 

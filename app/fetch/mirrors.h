@@ -11,8 +11,8 @@ namespace tandem::app {
 
 /// A file that can be downloaded.
 struct RemoteFile {
-  // Only letters, digits and -_.+, with no dot at the beginning. Such a name cannot
-  // lead out of a folder and needs no escapes in a URL.
+  // Consists of letters, digits and -_.+ and does not begin with a dot. Such a name
+  // cannot refer to another folder and needs no escapes in a URL.
   std::string name;
   // Size in bytes, 1 or more.
   int64_t size = 0;
@@ -43,8 +43,8 @@ struct RemoteSet {
 using Mirrors = std::map<std::string, RemoteSet>;
 
 /// Reads a text in the format of mirrors.toml; `name` is the file's name in messages. A
-/// data set in the text replaces the data set in `known` with its name. If it lists no
-/// files, it uses the files in `known`.
+/// data set in the text replaces the data set with the same name in `known`. If the
+/// text lists no files for it, it keeps the files in `known`.
 ///
 /// Throws ConfigError with file and line for invalid TOML, for a key that is missing,
 /// unknown or of a wrong type, and for invalid values.

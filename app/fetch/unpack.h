@@ -12,7 +12,8 @@ namespace tandem::app {
 /// ignored.
 ///
 /// Throws DataError if the archive is damaged or lacks a file, if a file has another
-/// SHA-256, if the folder cannot be written, and on stop_signal().
+/// SHA-256, if the folder cannot be written, or if a signal requests a stop
+/// (stop_signal()).
 void unpack(const std::string& path, const RemoteSet& set, const std::string& folder);
 
 }  // namespace tandem::app

@@ -9,7 +9,7 @@
 
 namespace tandem::app {
 
-/// Flags that `compare` and `scaling` share.
+/// Flags that both `compare` and `scaling` have.
 struct ComparisonFlags {
   std::vector<std::string> recipes;
   RunOverrides overrides;
@@ -33,17 +33,18 @@ struct Comparison {
   std::string kind;
   std::vector<PlannedRun> runs;
   int repeats = 1;
-  // Target test accuracy, in percent. The run that reaches it in the least training
-  // time wins. nullopt: the most accurate run wins.
+  // Target test accuracy, in percent. The run that reaches it in the shortest training
+  // time is the winner. nullopt: the most accurate run is the winner.
   std::optional<double> target;
   std::string out;
 };
 
-/// Executes the runs one after another, in `repeats` passes. A failed run does not stop
-/// the others. Writes table.json (scaling.json for a scaling), table.md and report.html
-/// into `out`, and prints the table. Returns the exit code: 1 if a run failed or all
-/// runs were skipped. If the data sets of all runs are missing, throws DataError before
-/// it writes any file.
+/// Executes the runs one after another, in `repeats` passes. If a run fails, continues
+/// with the other runs. Writes table.json (scaling.json for a scaling), table.md and
+/// report.html into `out`, and prints the table.
+///
+/// Returns the exit code: 1 if a run failed or all runs were skipped. Throws DataError,
+/// and writes no file, if the data sets of all runs are missing.
 int run_comparison(const Comparison& comparison);
 
 }  // namespace tandem::app

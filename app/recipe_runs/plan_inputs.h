@@ -20,22 +20,23 @@ struct PlanInputs {
 
 /// Measures the inputs on this machine, which takes some seconds. Runs `tandem bench
 /// step` with `step_flags`: first one process, then `ranks_per_node` processes at the
-/// same time. Runs `tandem bench allreduce` among the ranks of a node (shm, or gloo if
-/// this build has no shm), and with gloo between two ranks for the CPU time of
-/// communication.
+/// same time. Runs `tandem bench allreduce` twice: among the ranks of a node (with shm,
+/// or gloo if this build has no shm), and between two ranks with gloo, to measure the
+/// CPU time of communication.
 ///
-/// `halves`: gradients are sent as 16-bit numbers. Throws the error of a failed bench.
+/// `halves`: whether gradients are sent in a 16-bit format. Throws the error of a bench
+/// that fails.
 PlanInputs measure_inputs(const Arguments& step_flags, int ranks_per_node, bool halves);
 
-/// Reads the inputs from the directory of a data-parallel run on one host, which
-/// represents a node: the number of ranks, the median step time in metrics.jsonl, and
-/// the bytes of the gradients in summary.json. The step time includes the all-reduce
-/// inside the host.
+/// Reads the inputs from the directory of a data-parallel run on one host. The host
+/// represents a node. The inputs are the number of ranks, the median step time in
+/// metrics.jsonl, and the bytes of the gradients in summary.json. The step time
+/// includes the all-reduce on the host.
 ///
-/// `gradient_bytes`: size of all gradients; 0 for the size in the run, which a run of
-/// one rank does not have. `overlap`: share of the step, at its end, in which buckets
-/// become ready at even intervals. Throws DataError for missing or damaged files, and
-/// ConfigError for a run that does not give these inputs.
+/// `gradient_bytes`: size of all gradients; 0 to read it from summary.json, which has
+/// no such size for a run of one rank. `overlap`: fraction of the step before its end,
+/// during which buckets become ready at equal intervals. Throws DataError for missing
+/// or damaged files, and ConfigError if the run does not have these inputs.
 PlanInputs inputs_from_run(
     const std::string& directory, double gradient_bytes, double bucket_bytes,
     double overlap);
@@ -45,7 +46,7 @@ PlanInputs inputs_from_run(
 std::vector<GradientBucket> parse_buckets(const std::string& text);
 
 /// Parses numbers of nodes: a list such as "1,2,3", or a range such as "1..1024", which
-/// doubles the number from the first to the last. Throws ConfigError.
+/// means 1, 2, 4 and so on up to 1024. Throws ConfigError.
 std::vector<int> parse_nodes(const std::string& text);
 
 }  // namespace tandem::app

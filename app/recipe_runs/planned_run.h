@@ -14,14 +14,14 @@ namespace tandem::app {
 /// Settings that `compare` and `scaling` override in every recipe.
 struct RunOverrides {
   std::string data;
-  // Numbers of samples and epochs; negative for the recipe's value.
+  // Numbers of samples and epochs; negative: the value in the recipe.
   int64_t limit = -1;
   int64_t epochs = -1;
   // Arguments of --set, each key=value.
   std::vector<std::string> assignments;
 };
 
-/// A run of a recipe by `tandem train RECIPE ...`, to be executed by run_planned().
+/// A run of a recipe that run_planned() will execute as `tandem train RECIPE ...`.
 struct PlannedRun {
   // Name of the run in tables, and of the directory of its first repeat.
   std::string name;
@@ -40,9 +40,9 @@ struct PlannedRun {
   std::string obstacle;
 };
 
-/// Reads a recipe and plans its run. `nproc`: number of ranks; 0 for the recipe's
-/// value. `out`: directory of the comparison. `taken`: directories of the runs planned
-/// so far, to which the directories of this run are added. Throws the errors of `tandem
+/// Reads a recipe and plans its run. `nproc`: number of ranks; 0: the value in the
+/// recipe. `out`: directory of the comparison. `taken`: directories of the runs planned
+/// so far; the function adds the directories of this run. Throws the errors of `tandem
 /// train` for an invalid recipe or setting.
 PlannedRun plan_run(
     const std::string& recipe, const RunOverrides& overrides, int nproc, int repeats,
@@ -56,9 +56,9 @@ std::vector<std::string> command_of(
 /// Executes a run and waits for its end. The output goes to output.txt in the directory
 /// of the repeat with number `repeat` (from 0) below `out`. Returns a row of
 /// table.json: status (done, failed or skipped) and reason, the values of summary.json,
-/// and figures of the tutorial. If the run ends with a ConfigError, because this
-/// machine or build cannot run it, the status is skipped. Throws DataError if files
-/// cannot be written.
+/// and figures of the tutorial. If the run ends with a ConfigError, the status is
+/// skipped, because this machine or build cannot execute the run. Throws DataError if
+/// files cannot be written.
 nlohmann::ordered_json run_planned(
     const PlannedRun& run, int repeat, const std::string& out);
 

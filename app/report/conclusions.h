@@ -21,27 +21,28 @@ struct Winner {
   std::string words;
 };
 
-/// Conclusions from the rows of a table, for the page and the terminal.
+/// Results that are derived from a table, for report.html and the terminal.
 struct Conclusions {
   std::vector<ReportRun> runs;
   // Indices of the runs with a test accuracy: best runs first, failed runs last. In a
   // scaling, indices of all runs in the order of the table.
   std::vector<size_t> order;
-  // The first run at the target, otherwise the most accurate run; nullopt if fewer than
-  // two runs are done. In a scaling, the run with the greatest speed-up; nullopt if no
-  // speed-up is above 1.
+  // The run that reached the target first; if none did, the most accurate run; nullopt
+  // if fewer than two runs are done. In a scaling, the run with the greatest speed-up;
+  // nullopt if no speed-up is above 1.
   std::optional<Winner> winner;
   // Number of runs by status, such as "3 recipes: 2 done, 1 skipped".
   std::string counts;
   // A sentence about the winner; "" without a winner.
   std::string verdict;
-  // Sentences that a reader needs to compare the figures fairly.
+  // Sentences about differences between the runs that limit a comparison of their
+  // figures.
   std::vector<std::string> caveats;
 };
 
-/// Draws the conclusions from a table and the metrics of its runs below `directory`.
-/// Adds "counts" and, if there is a winner, "winner" to the table. Adds "speed_up" to
-/// the rows of a scaling, and "speed_up_range" if runs were repeated.
+/// Derives the conclusions from a table and from the metrics of its runs below
+/// `directory`. Adds "counts" to the table, and "winner" if there is a winner. Adds
+/// "speed_up" to the rows of a scaling, and "speed_up_range" if runs were repeated.
 Conclusions add_conclusions(
     nlohmann::ordered_json& table, const std::string& directory);
 

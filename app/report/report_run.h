@@ -7,7 +7,8 @@
 
 namespace tandem::app {
 
-/// A value that a run reported, and the seconds of training and the samples before it.
+/// A value that a run reported, with the training time in seconds and the number of
+/// samples at that point.
 struct Measurement {
   double seconds = 0;
   double samples = 0;
@@ -26,8 +27,9 @@ struct ReportRun {
   Curve test_loss;
   Curve train_loss;
   Curve lr;
-  // Seconds of training until the test accuracy first reached the target; the median if
-  // runs were repeated. nullopt if there is no target or it was not reached.
+  // Training time, in seconds, at which the test accuracy first reached the target; the
+  // median if runs were repeated. nullopt if there is no target or the run did not
+  // reach it.
   std::optional<double> arrival;
   // Start of the run, such as "2026-11-25 03:12 UTC"; "" if environment.json has none.
   std::string started;

@@ -34,14 +34,14 @@ inline nlohmann::ordered_json part_in(
                                                       : nlohmann::ordered_json();
 }
 
-/// Returns the tutorial's figures in a row, also under their old key "document"; null
-/// if there are none.
+/// Returns the tutorial's figures in a row, also if they have the old key "document";
+/// null if there are none.
 inline nlohmann::ordered_json tutorial_in(const nlohmann::ordered_json& row) {
   return part_in(row, row.contains("tutorial") ? "tutorial" : "document");
 }
 
-/// Returns the seconds of the whole program, or of training if only these are known;
-/// nullopt if neither is known.
+/// Returns the time of the whole program, or the training time if only that is known,
+/// in seconds; nullopt if neither is known.
 inline std::optional<double> seconds_in(const nlohmann::ordered_json& row) {
   for (const char* key : {"wall_seconds", "program_seconds", "train_seconds"}) {
     if (const auto seconds = number_in(row, key)) {

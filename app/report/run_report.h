@@ -20,14 +20,14 @@ nlohmann::ordered_json read_run_table(const std::string& directory);
 /// environment.json; empty if there is no such file.
 nlohmann::ordered_json machine_of(const std::string& directory);
 
-/// Returns the report as one HTML file, which loads no other files: results, charts and
-/// settings. `table` contains the additions of add_conclusions().
+/// Returns the report as a self-contained HTML page: results, charts and settings.
+/// `table` contains the additions of add_conclusions().
 std::string make_page(
     const nlohmann::ordered_json& table, const Conclusions& conclusions);
 
-/// Writes DIRECTORY/report.html from the table and the files of the runs. Extends the
-/// table by add_conclusions(), and returns the conclusions. Throws DataError if a file
-/// cannot be read or written.
+/// Writes DIRECTORY/report.html from the table and the files of the runs. Calls
+/// add_conclusions(), which extends the table, and returns its result. Throws DataError
+/// if a file cannot be read or written.
 Conclusions write_report(const std::string& directory, nlohmann::ordered_json& table);
 
 }  // namespace tandem::app

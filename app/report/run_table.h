@@ -6,7 +6,7 @@
 
 namespace tandem::app {
 
-/// Texts of a table: titles and, per run, a row of cells.
+/// Texts of a table: the titles of the columns, and one row of cells for each run.
 struct RunTable {
   std::vector<std::string> titles;
   std::vector<std::vector<std::string>> rows;
@@ -15,11 +15,11 @@ struct RunTable {
 };
 
 /// Builds the table of a comparison, a scaling or a run. `table` contains the additions
-/// of add_conclusions(). `wide`: includes the columns for which a terminal has no room.
+/// of add_conclusions(). `wide`: includes columns that do not fit on a terminal.
 RunTable make_run_table(const nlohmann::ordered_json& table, bool wide);
 
-/// Returns the table with the first column aligned to the left and the others to the
-/// right.
+/// Returns the table as plain text (to_text()) or as Markdown (to_markdown()). The
+/// first column is aligned to the left, and the others to the right.
 std::string to_text(const RunTable& table);
 std::string to_markdown(const RunTable& table);
 

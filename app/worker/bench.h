@@ -11,7 +11,7 @@ namespace tandem::app {
 /// Runs `bench optimizer`, which times updates of parameters without a model.
 int bench_optimizer(const Arguments& arguments);
 
-/// Runs `bench allreduce` in the process of a rank.
+/// Runs `bench allreduce`, which times all-reduces, in the process of a rank.
 int bench_allreduce(const Arguments& arguments);
 
 /// Waits until the device has finished the work in its current stream. Returns at once

@@ -10,14 +10,15 @@
 namespace tandem::app {
 
 /// Returns the device of a rank according to config.exec.device. Loads CUDA if the rank
-/// may need it; call this function before LibTorch looks for CUDA. Logs why `auto` does
-/// not use the GPUs of the host. `local_rank`: the rank's number on its host.
+/// may need it, so call this function before any code asks LibTorch whether CUDA is
+/// available. If `auto` does not use the GPUs of the host, logs the reason.
+/// `local_rank`: the rank's number on its host.
 ///
 /// Throws ConfigError for a device that does not exist.
 Placement find_placement(const RunConfig& config, int local_rank);
 
-/// Returns a group that accepts tensors on the ranks' devices. Moves from run.comm.
-/// Collective.
+/// Returns a group of all ranks that accepts tensors on the ranks' devices. Takes
+/// ownership of run.comm, which is null afterwards. Collective.
 std::unique_ptr<Communicator> make_group(
     JoinedRun& run, const RunConfig& config, const Placement& placement);
 
