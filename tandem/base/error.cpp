@@ -23,8 +23,8 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-// LibTorch's allocator throws a general error type; only this part of the error's text
-// identifies it.
+// LibTorch's allocator throws a general error type. Only this part of the message shows
+// that memory ran out.
 constexpr const char* kTriedToAllocate = "you tried to allocate ";
 
 bool is_out_of_memory(const std::exception& error, const std::string& text) {
@@ -111,7 +111,7 @@ std::string did_you_mean(
   const size_t most = name.size() <= 3 ? 1 : std::max<size_t>(2, name.size() / 3);
   size_t best_distance = most + 1;
   for (const auto& candidate : candidates) {
-    // A much longer name cannot be similar, and comparing it takes long.
+    // A much longer name cannot be similar, and comparing it would be slow.
     if (name.size() >= candidate.size() + best_distance) {
       continue;
     }

@@ -20,8 +20,8 @@ namespace {
 thread_local int current_rank = 0;
 thread_local int current_world_size = 1;
 
-// Sink for standard error. A reader that closes its end must not end the run, and a
-// stalled reader must not keep the run from saving.
+// Sink for standard error. If the reader closes the stream, the run must not end. If
+// the reader stalls, the run must still be able to save.
 class ErrorOutput : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {

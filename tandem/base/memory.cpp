@@ -89,8 +89,8 @@ int64_t count_in(const std::string& path, const std::string& name) {
   return -1;
 }
 
-// Returns the number of kills in a group. In a container the group's folder may be
-// hidden; the root folder then has its counts.
+// Returns the number of kills in a group. In a container, the group's folder may be
+// hidden. The root folder then has the counts of the group.
 int64_t kills_in(const std::string& mount, const std::string& group, const char* file) {
   for (const auto& folder : {mount + group, mount}) {
     if (const int64_t count = count_in(folder + "/" + file, "oom_kill"); count >= 0) {

@@ -24,7 +24,7 @@ std::atomic<bool> hurried{false};
 std::atomic<bool> gave_up{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-// Pending signals count too, because a caller may block signals to handle them later.
+// Also checks pending signals, because a caller may block signals to handle them later.
 bool is_told_to_stop() {
   sigset_t waiting;
   sigemptyset(&waiting);
@@ -55,7 +55,7 @@ bool can_write(int fd) {
 
 Outlet::Outlet(int fd) : fd_(fd) {
   struct stat info {};
-  // Writing to a descriptor that is not writable returns the usual error.
+  // If the descriptor is not writable, write_now() returns the error of write().
   if (!can_write(fd) || fstat(fd, &info) != 0) {
     return;
   }
@@ -136,7 +136,7 @@ void reserve_standard_streams() {
 
 int print_now(std::FILE* stream, const std::string& text) {
   const NoSigpipe quiet;
-  // Writes earlier output of the stream first.
+  // Writes text that is still in the stream's buffer first.
   if (std::fflush(stream) != 0) {
     return errno;
   }

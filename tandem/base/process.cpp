@@ -56,7 +56,7 @@ class ExecImage {
     point_to(environment_, envp_);
   }
 
-  // Safe between fork and exec.
+  // Calls only functions that are safe between fork and exec.
   void exec() const {
     execve(path_.c_str(), argv_.data(), envp_.data());
   }
@@ -272,7 +272,7 @@ CommandResult run_command(
     pollfd entries[2] = {
         {output_open ? process.output_fd() : -1, POLLIN, 0},
         {error_open ? process.error_fd() : -1, POLLIN, 0}};
-    // Once both pipes are closed, the process ends soon, so the interval is shorter.
+    // If both pipes are closed, the process will end soon, so the interval is shorter.
     poll(entries, 2, output_open || error_open ? 100 : 1);
     output_open = output_open && drain(process.output_fd(), result.output);
     error_open = error_open && drain(process.error_fd(), result.errors);

@@ -195,7 +195,7 @@ std::optional<RankEnv> read_rank_env(const GetEnv& get) {
     env.world_size = required(get, names.world_size, 1, kMost);
     env.rank = required(get, names.rank, 0, env.world_size - 1);
     read_master(names, get, env);
-    // Ranks that meet at a loopback address are all on this host.
+    // If the ranks connect to a loopback address, all ranks are on this host.
     const bool one_host = (get("MASTER_ADDR") && is_loopback(env.master_addr)) ||
                           (env.source == "slurm" && get("SLURM_STEP_NUM_NODES") == "1");
     env.local_rank =

@@ -48,9 +48,9 @@ void catch_signals() {
   use_separate_stack();
   struct sigaction action {};
   action.sa_handler = on_signal;
-  // A second signal ends the process as usual, except under tandem's launcher. There
-  // one signal may arrive twice: from a terminal or service manager, and from the
-  // launcher. The launcher itself kills its ranks after a grace period.
+  // A second signal ends the process as usual, except under tandem's launcher. Under
+  // the launcher, a signal may arrive twice: from a terminal or service manager, and
+  // from the launcher. The launcher kills its ranks after a grace period.
   action.sa_flags =
       SA_ONSTACK | SA_RESTART | (get_env("TANDEM_STORE") ? 0 : SA_RESETHAND);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {

@@ -23,12 +23,12 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// Extra time for the server's answer that a wait has timed out.
+// Extra time for the server's answer to arrive if a wait has timed out.
 constexpr Milliseconds kLateAnswer{2'000};
-// Timeout of one attempt. An address that does not answer must not block the host's
-// next address or the next attempt.
+// Timeout of one attempt to connect. An address that does not answer must not block the
+// host's next address or the next attempt.
 constexpr Milliseconds kAttempt{10'000};
-// Minimum timeout of the last attempt, which finds the reason for the error.
+// Minimum timeout of the last attempt, whose error is reported.
 constexpr Milliseconds kLastAttempt(100);
 // Timeout of the handshake.
 constexpr Milliseconds kGreeting{2'000};
@@ -41,7 +41,7 @@ std::string seconds_text(Milliseconds time) {
   return fmt::format("{} s", static_cast<double>(rounded) / 1000);
 }
 
-// Performs the handshake. Returns false if another kind of server answers.
+// Performs the handshake. Returns false if no store answers.
 bool is_trusted_by(
     Socket& socket, const std::string& address, const std::string& token) {
   switch (store_protocol::shake_hands(socket, token, Clock::now() + kGreeting)) {

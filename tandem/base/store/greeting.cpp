@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kNumTexts = 8;
 
-// "rank 1 on node7 (pid 12)".
+// Returns a text such as "rank 1 on node7 (pid 12)".
 std::string who(const Greeting& greeting) {
   const bool is_rank = greeting.role == Greeting::Role::rank;
   return (is_rank ? "rank " : "launcher of host ") + std::to_string(greeting.number) +
@@ -69,7 +69,8 @@ std::optional<Greeting> from_texts(const std::vector<std::string>& texts) {
   greeting.role = texts[0] == "rank" ? Greeting::Role::rank : Greeting::Role::launcher;
   greeting.number = *number;
   greeting.world_size = *world_size;
-  // A client that knows the token must still not write to this terminal.
+  // The texts of a client are shortened and made printable, even if the client knows
+  // the token, because they may be printed on a terminal.
   constexpr size_t kMost = 300;
   greeting.backend = printable(texts[3].substr(0, kMost));
   greeting.build = printable(texts[4].substr(0, kMost));

@@ -131,8 +131,8 @@ class StoreServer::Table {
   }
 
  private:
-  // Returns the launcher that sent a greeting, or null for a rank or if another process
-  // has replaced the launcher. Called with the lock held.
+  // Returns the launcher that sent a greeting. Returns null if a rank sent it, or if
+  // another process has replaced the launcher. Called with the lock held.
   StoreServer::Launcher* launcher_of(const Greeting& greeting) {
     const auto found = greeting.role == Greeting::Role::launcher
                            ? launchers_.find(greeting.number)
@@ -213,8 +213,8 @@ class StoreServer::Table {
       connections_.emplace_back(
           std::move(accepted), store_protocol::kMostHandshakeBytes);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-      // If there is no descriptor or memory, the client stays in the queue, and every
-      // poll() would return immediately.
+      // If there is no free descriptor or memory, the client stays in the kernel's
+      // queue, and every poll() would return immediately.
       accept_after_ = Clock::now() + kAcceptPause;
     }
   }
@@ -276,8 +276,8 @@ class StoreServer::Table {
   }
 
   // Warns about a client without the token. It may be a host of this run, which would
-  // otherwise wait without a message. The limit keeps other addresses from filling the
-  // terminal.
+  // otherwise wait without a message. The limit prevents other addresses from filling
+  // the terminal.
   void warn_of_denied(int fd) {
     constexpr size_t kMostNamed = 3;
     const auto address = peer_address(fd);
@@ -432,7 +432,7 @@ class StoreServer::Table {
   std::map<std::string, std::string> values_;
   // Size of all entries, in bytes.
   size_t bytes_ = 0;
-  // Addresses that were reported because of a different token.
+  // Addresses of clients with a different token for which a warning was logged.
   std::set<std::string> denied_;
   RollCall roll_call_;
   // Address in the message about missing ranks, or "" if this server logs no such
@@ -482,8 +482,8 @@ bool StoreServer::linger_if_refused() const {
   if (!table_->refused()) {
     return false;
   }
-  // Ranks that have just started load LibTorch before they receive the reason, and
-  // their launcher reads their reports after that.
+  // Ranks that have just started load LibTorch before they receive the reason. Their
+  // launcher reads their reports only after that.
   const auto until = Clock::now() + Milliseconds(15'000);
   while (table_->has_greeted_clients() && Clock::now() < until) {
     std::this_thread::sleep_for(Milliseconds(20));
