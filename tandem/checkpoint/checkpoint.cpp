@@ -69,7 +69,7 @@ std::string with_prefix(const std::string& prefix, const std::string& path) {
   return path.substr(0, slash) + prefix + path.substr(slash);
 }
 
-// Restores checkpoints that rename_over() has moved and not replaced.
+// Restores checkpoints that rename_over() has renamed but not yet replaced.
 void restore_replaced(const std::string& directory) {
   for (const auto& name : file_exists(directory) ? list_directory(directory)
                                                  : std::vector<std::string>()) {
@@ -85,9 +85,9 @@ void restore_replaced(const std::string& directory) {
   }
 }
 
-// Renames a directory, and replaces `to` if it exists. A directory cannot be renamed
-// over another. Exchanging both directories keeps a checkpoint at `to` at every moment,
-// but network file systems do not support that.
+// Renames a directory to `to`, and replaces `to` if it exists. rename() cannot replace
+// a directory that is not empty. If the file system can exchange two directories, a
+// complete checkpoint is at `to` at every moment; network file systems cannot.
 void rename_over(const std::string& from, const std::string& to) {
   if (!file_exists(to)) {
     rename_to(from, to);
@@ -141,8 +141,9 @@ std::string damage_found_by(Action&& action) {
   return "";
 }
 
-// Returns the damage to a checkpoint's files, "" if they are complete. Throws if a file
-// exists but cannot be read, because that does not mean that the checkpoint is damaged.
+// Returns a description of the damage to a checkpoint's files, "" if they are intact.
+// Throws if a file exists but cannot be read, because the checkpoint may still be
+// intact.
 std::string damage_of(const std::string& path) {
   const auto missing = [&](const std::string& name) {
     return "[checkpoint] '" + file_in(path, name) + "' is missing";
@@ -172,9 +173,8 @@ std::string damage_of(const std::string& path) {
   return damage;
 }
 
-// Returns whether all values are finite. It does not use at::isfinite(), because
-// LibTorch would start as many threads for the thread that writes checkpoints as the
-// rank already has.
+// Returns whether all values are finite. Does not use at::isfinite(), because LibTorch
+// would start another set of threads for the thread that writes checkpoints.
 bool all_finite(const at::Tensor& tensor) {
   const at::Tensor values = tensor.detach().cpu().contiguous();
   bool finite = true;

@@ -44,8 +44,8 @@ void copy_tensors(
   }
 }
 
-// Blocks signals in threads that start while the object exists. The other threads then
-// receive the signals, which interrupt a rank that waits in a system call.
+// Blocks signals in threads that start while the object exists. Signals are then
+// delivered to other threads, where they interrupt a rank that waits in a system call.
 class NoSignals {
  public:
   NoSignals() {
@@ -74,7 +74,7 @@ std::string reason_of(const SaveOutcome& outcome) {
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  // A save is still in progress only if the caller fails for another reason.
+  // A save is in progress here only if the caller ends because of another error.
   if (const auto outcome = wait(); outcome && outcome->error) {
     log_warning(
         fmt::format("step {} was not saved: {}", outcome->step, reason_of(*outcome)));

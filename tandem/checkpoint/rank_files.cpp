@@ -19,7 +19,7 @@ namespace {
 constexpr int kTag = 1;
 constexpr const char* kStrategy = "strategy";
 
-// Returns a tensor with room for `bytes` bytes. Its elements have 8 bytes, because some
+// Returns a tensor of at least `bytes` bytes. Its elements have 8 bytes, because some
 // backends limit the number of elements.
 at::Tensor words_for(int64_t bytes) {
   return at::zeros({(bytes + 7) / 8}, at::kLong);

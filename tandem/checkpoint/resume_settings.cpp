@@ -17,7 +17,7 @@ namespace {
 // Returns whether a run may resume with the value `now` of a setting. A run keeps the
 // settings that define its model, its data and their order, and the meaning of the
 // optimizer's state. All other settings may change: number of ranks, strategy, batch
-// sizes, the optimizer's numbers and their schedule, output.
+// sizes, hyperparameters of the optimizer, schedule, output.
 bool fits_run(const Field& field, const std::string& before, const std::string& now) {
   const RunConfig defaults;
   const std::string usual = to_toml(defaults, field);
@@ -46,8 +46,8 @@ std::string run_of(const std::string& checkpoint) {
   return run.empty() ? "." : run;
 }
 
-// Returns the value `written` in the form in which this version of tandem writes it, or
-// unchanged if this version does not know the value.
+// Returns the value `written` in the form in which this version of tandem writes it. If
+// this version does not have the value, returns it unchanged.
 std::string canonical(const Field& field, const std::string& written) {
   if (field.type == Field::Type::text) {
     return written;
@@ -107,7 +107,7 @@ RunConfig settings_of_run(const std::string& config_file, const RunConfig& asked
 
 std::string kept_settings(
     const std::string& recipe, const RunConfig& run, const RunConfig& config) {
-  // `said` differs from `run` only in settings of the recipe.
+  // A copy of `run` in which the settings of the recipe replace those of the run.
   RunConfig said = run;
   read_recipe(said, recipe);
   std::vector<std::string> kept;

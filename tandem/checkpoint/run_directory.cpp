@@ -139,8 +139,8 @@ void RunDirectory::append_line(const std::string& line) {
     try {
       write_all(metrics_fd_, line.data(), line.size(), path_ + "/metrics.jsonl");
     } catch (const DataError&) {
-      // Removes a partial line, which a full disk may leave: readers expect whole
-      // lines.
+      // Removes a partial line, which may be written if the disk is full. Readers
+      // expect whole lines.
       [[maybe_unused]] const int cut = ftruncate(metrics_fd_, before);
       throw;
     }
