@@ -69,7 +69,7 @@ class C10dStore : public c10d::Store {
     wait(keys, timeout_);
   }
 
-  // Ignores the timeout, because Gloo passes less time than is left
+  // Ignores the timeout, because Gloo passes a shorter timeout than the remaining time
   // (kWaitsForConnection in backends/gloo.cpp).
   void wait(
       const std::vector<std::string>& keys,

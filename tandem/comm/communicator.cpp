@@ -48,7 +48,7 @@ void check_numel(
 }  // namespace
 
 // The name of an operation. Its text is built only for an error, because building it
-// takes longer than a small sum.
+// takes longer than a small all-reduce.
 struct OperationName {
   const char* operation;
   int64_t sequence;
@@ -60,7 +60,8 @@ struct OperationName {
   }
 };
 
-// Adds the operation's name to a backend's error, and measures the wait.
+// Work that adds the operation's name to errors of the backend and measures the time in
+// wait().
 class CheckedWork : public Work {
  public:
   CheckedWork(Communicator& owner, OperationName name, WorkPtr work)
@@ -122,8 +123,8 @@ WorkPtr Communicator::launch(
   }
 }
 
-// Returns an error with the operation's name. If a group within this group threw
-// `error`, only the cause is kept.
+// Returns an error with the operation's name. If a group that this group uses threw
+// `error`, keeps only the cause of that error.
 CommError Communicator::named_error(
     const OperationName& name, const std::exception& error) const {
   const auto* inner = dynamic_cast<const CommError*>(&error);

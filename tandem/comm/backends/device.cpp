@@ -8,8 +8,8 @@ namespace tandem {
 
 namespace {
 
-// Returns main memory for a copy from or to the device, pinned if that makes CUDA's
-// copies faster.
+// Returns a tensor in main memory for a copy from or to the device. The memory is
+// pinned if the device is a CUDA GPU, because copies are then faster.
 at::Tensor like_in_main_memory(const at::Tensor& tensor) {
   return at::empty(
       tensor.sizes(), at::TensorOptions(tensor.scalar_type())
@@ -42,7 +42,8 @@ class CarriedWork : public Work {
  private:
   WorkPtr work_;
   at::Tensor here_;
-  // Destination on the device; undefined after the copy, or if there is no result.
+  // Destination of the copy on the device; undefined after the copy, or if there is no
+  // result.
   at::Tensor there_;
 };
 

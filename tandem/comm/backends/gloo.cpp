@@ -34,7 +34,8 @@ class GlooWork : public Work {
   }
 
   void wait(std::chrono::milliseconds timeout) override {
-    // Gloo ends an operation at the group's timeout with a better error.
+    // Waits longer than the group's timeout, because Gloo's own timeout gives a better
+    // error.
     const auto slack = std::chrono::milliseconds(5'000);
     work_->wait(timeout.count() > 0 ? timeout : group_timeout_ + slack);
   }
@@ -44,7 +45,7 @@ class GlooWork : public Work {
   std::chrono::milliseconds group_timeout_;
 };
 
-// Work whose wait() also processes the operation's result.
+// Work whose wait() also calls a function that processes the operation's result.
 class FollowedWork : public Work {
  public:
   FollowedWork(WorkPtr work, std::function<void()> then)
@@ -104,7 +105,7 @@ class TimedGroup : public c10d::ProcessGroupGloo {
 #if TANDEM_GLOO_SUMS_BFLOAT16
 using GlooGroup = TimedGroup;
 #else
-// One step of a reduction: Gloo requires out[i] = op(a[i], b[i]).
+// Reduction function for Gloo: out[i] = op(a[i], b[i]).
 template <typename Op>
 void combine(void* out, const void* a, const void* b, size_t count) {
   for (size_t i = 0; i < count; ++i) {
@@ -223,7 +224,7 @@ class GlooCommunicator : public Communicator, public RpcBackend {
         options_(options) {
     const NoSigpipe guard;
     const Deadline forming(forming_time(options));
-    // Groups that are later split from this one use `timeout`.
+    // Groups that are later split from this group use `timeout`.
     options_.forming_timeout = {};
     auto group_options = c10d::ProcessGroupGloo::Options::create(
         std::max(std::chrono::milliseconds(1), forming.time() / kWaitsForConnection));
@@ -237,8 +238,8 @@ class GlooCommunicator : public Communicator, public RpcBackend {
     group_->set_timeout(options.timeout);
   }
 
-  // Sends this rank's number to each rank, and checks the number that arrives from each
-  // rank. Only a rank sends the right number.
+  // Sends this rank's number to each rank, and checks the number that each rank sends.
+  // A process that is not a rank does not send the expected number.
   void check_connections() {
     auto sent = at::full({size()}, rank(), at::kLong);
     auto got = at::full({size()}, -1, at::kLong);
@@ -250,7 +251,7 @@ class GlooCommunicator : public Communicator, public RpcBackend {
         "a connection does not lead to the expected rank");
   }
 
-  // Sets the options of the formed group.
+  // Sets the group's options for operations, after the group has formed.
   void begin(std::chrono::milliseconds timeout, int attempts) {
     options_.timeout = timeout;
     options_.attempts = attempts;
@@ -405,8 +406,8 @@ std::unique_ptr<Communicator> form_with_retries(
     GlooOptions now = options;
     now.timeout = now.forming_timeout = forming.time_for(attempts_left);
     if (attempts_left == 1 && !now.admit_anyone) {
-      // Groups that are later split from this one also get the option, because they use
-      // the same network.
+      // Groups that are later split from this group also get the option, because they
+      // use the same network.
       now.admit_anyone = true;
       log_info(
           "[comm] retrying to form the Gloo group, now with connections from all "

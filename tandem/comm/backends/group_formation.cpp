@@ -23,8 +23,8 @@ std::string numbered(const std::string& key, int rank) {
 std::string addresses_of_machine(const std::string& address) {
   std::string all = address;
   for (const auto& own : interface_addresses()) {
-    // A host of containers has many interfaces, each with a link-local address, and a
-    // filter has room for only a few hundred addresses.
+    // Omits link-local addresses. A host of containers has many interfaces with such
+    // addresses, and a filter can contain only a few hundred addresses.
     if (own.address.rfind("fe80:", 0) != 0) {
       all += " " + own.address;
     }

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Interval at which operations between hosts are polled; other threads run in between.
+// Interval between polls of an operation between hosts. The thread sleeps in between.
 constexpr std::chrono::microseconds kNap{50};
 
 // The groups of an all_reduce. Each host has one group for the reduction and another
@@ -25,7 +25,7 @@ constexpr std::chrono::microseconds kNap{50};
 struct Levels {
   std::unique_ptr<Communicator> host;
   std::unique_ptr<Communicator> host_again;
-  // The first ranks of all hosts; null on other ranks.
+  // Group of the first rank of each host; null on other ranks.
   std::unique_ptr<Communicator> hosts;
 
   bool leads() const {
@@ -59,7 +59,7 @@ class Reduction {
     try {
       work_->wait(timeout);
     } catch (const CommError& error) {
-      // Ranks in the error are numbers in the level's group, so the message names the
+      // Rank numbers in the error refer to the level's group, so the message names the
       // level.
       throw std::runtime_error(
           (level_ == between_hosts ? "between hosts: " : "on this host: ") +
@@ -89,8 +89,9 @@ class Reduction {
   WorkPtr work_;
 };
 
-// All reductions in progress, in the order of their start. No reduction overtakes
-// another, so the operations of each level's group have the same order.
+// All reductions in progress, in the order of their start. A reduction never overtakes
+// an earlier reduction, so all ranks start the operations of a level's group in the
+// same order.
 class Reductions {
  public:
   explicit Reductions(Levels levels) : levels_(std::move(levels)) {}
@@ -142,10 +143,10 @@ class Reductions {
   }
 
  private:
-  // Waits briefly for the other ranks of the host. Operations progress only in a rank's
-  // calls, which are far apart in backward, and the level between hosts takes longest.
-  // The ranks of a host arrive close together, so after a short wait that level can
-  // begin immediately.
+  // Waits briefly for the other ranks of the host, so that the level between hosts,
+  // which takes longest, can begin. Operations progress only in a rank's calls, and
+  // there are few calls during backward. The wait is short, because the ranks of a host
+  // start a reduction almost simultaneously.
   void meet_on_host(const Reduction& reduction) {
     constexpr std::chrono::milliseconds kPatience{2};
     const auto deadline = Clock::now() + kPatience;
@@ -203,8 +204,8 @@ class HierarchicalWork : public Work {
   std::shared_ptr<Reduction> reduction_;
 };
 
-// An operation of the group of all ranks. Its wait() advances reductions too, because
-// another rank may wait for a reduction first.
+// An operation of the group of all ranks. Its wait() also advances reductions, because
+// another rank may wait for a reduction before it takes part in this operation.
 class WorldWork : public Work {
  public:
   WorldWork(Reductions& reductions, WorkPtr work)
@@ -219,7 +220,7 @@ class WorldWork : public Work {
     while (!test() && (timeout.count() == 0 || Clock::now() < deadline)) {
       std::this_thread::sleep_for(kNap);
     }
-    // The operation has ended or timed out.
+    // The operation has ended or timed out, so wait() below returns or throws at once.
     constexpr std::chrono::milliseconds kNoTime{1};
     work_->wait(timeout.count() == 0 ? timeout : kNoTime);
   }
@@ -273,7 +274,7 @@ class HierarchicalCommunicator : public Communicator, public RpcBackend {
   WorkPtr do_gather(at::Tensor output, at::Tensor input, int root) override {
     return with_progress(world_->gather(output, input, root));
   }
-  // Gloo's messages end only in their own wait(), so polling them would not help.
+  // A message of Gloo ends only in its own wait(), so WorldWork could not poll it.
   WorkPtr do_send(at::Tensor tensor, int peer, int tag) override {
     return world_->send(tensor, peer, tag);
   }
@@ -345,8 +346,8 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(
   }
   levels.host_again = levels.host->split(0);
   levels.hosts = world->split(levels.leads() ? 0 : 1);
-  // A rank that leaves before this barrier would break connections that others are
-  // still making.
+  // Waits, because a rank that leaves earlier would break connections that other ranks
+  // are still making.
   world->barrier("hosts");
   if (!levels.leads()) {
     levels.hosts.reset();

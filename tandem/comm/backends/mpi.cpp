@@ -20,8 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Yields the core for a moment. After many polls it sleeps, because another rank
-// probably needs the core.
+// Yields the core. After many polls, sleeps, because another rank probably needs the
+// core.
 void pause(int64_t round) {
   constexpr int64_t kYields = 2'000;
   if (round < kYields) {
@@ -47,7 +47,7 @@ class MpiWork : public Work {
 
   ~MpiWork() override {
     if (!ended_) {
-      // MPI may still write to the operation's tensors, so they are leaked.
+      // MPI may still write to the operation's tensors, so their memory is never freed.
       MpiSession::of_process().abandon();
       flight_.release();
     }
@@ -145,7 +145,7 @@ MPI_Datatype number_type(const at::Tensor& tensor) {
   }
 }
 
-// Returns a type of the same size, for tensors that are only moved.
+// Returns a type of the same size, for operations that only copy tensors.
 MPI_Datatype bytes_type(const at::Tensor& tensor) {
   switch (tensor.element_size()) {
     case 1:
@@ -331,8 +331,8 @@ std::unique_ptr<Communicator> communicator_of(
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int color) {
-  // MPI does not accept negative colors, so the first rank with an equal color serves
-  // as the color.
+  // MPI does not accept negative colors. The color passed to MPI is therefore the
+  // number of the first rank with an equal color.
   const auto all = stack(at::full({1}, color, at::kInt), "split");
   const int* colors = all.data_ptr<int>();
   const auto first = std::find(colors, colors + size(), color) - colors;

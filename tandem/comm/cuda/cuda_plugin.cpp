@@ -102,7 +102,7 @@ int64_t free_bytes(int index) {
 }
 
 int64_t peak_bytes(int index) {
-  // StatType::AGGREGATE, whose namespace differs between versions.
+  // Value of StatType::AGGREGATE, whose namespace differs between versions of LibTorch.
   constexpr size_t kOfAllPools = 0;
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(
       static_cast<c10::DeviceIndex>(index));
@@ -123,8 +123,9 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(
       nccl_version() == NCCL_VERSION_CODE, "libtandem_cuda.so was built for NCCL ",
       long_version_text(NCCL_VERSION_CODE), ", and LibTorch loaded ",
       long_version_text(nccl_version()), "; build tandem again with this LibTorch");
-  // 2 means CleanUpOnly: the default would end the process before the error is written.
-  // The monitor of the watchdog's heartbeat, which is disabled here, would do the same.
+  // 2 means CleanUpOnly. With the default, LibTorch would end the process before the
+  // error is written. The monitor of the watchdog's heartbeat would also end the
+  // process, so it is disabled.
   setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*replace=*/0);
   setenv("TORCH_NCCL_ENABLE_MONITORING", "0", /*replace=*/0);
   const auto options = c10d::ProcessGroupNCCL::Options::create();

@@ -47,7 +47,8 @@ class NcclWork : public Work {
   }
 
   void wait_on_host() override {
-    // The watchdog ends an operation at the group's timeout, with a better error.
+    // Waits longer than the group's timeout, because the watchdog's own timeout gives a
+    // better error.
     wait_until_done(group_timeout_ + std::chrono::seconds(30));
   }
 
@@ -217,7 +218,7 @@ class NcclCommunicator : public Communicator {
   // to each other would wait for each other.
   c10::intrusive_ptr<Group> to_higher_;
   c10::intrusive_ptr<Group> to_lower_;
-  // Operations whose end was not yet observed.
+  // Operations for which this object has not yet checked whether they succeeded.
   std::deque<C10dWork> earlier_;
 };
 

@@ -23,7 +23,7 @@ constexpr int kPortsBehindAgent = 8;
 // Timeout of an answer of the store, long enough even for a busy host.
 constexpr Milliseconds kPatience{30'000};
 
-// Waits until the group has formed on all ranks. A rank that leaves earlier breaks
+// Waits until the group has formed on all ranks. A rank that leaves earlier would break
 // connections that other ranks are still making.
 void wait_until_all_have_formed(
     StoreClient& store, const RankEnv& env, Milliseconds timeout) {
@@ -80,8 +80,8 @@ std::unique_ptr<Communicator> make_hierarchy(
       shm_options(options, forming));
 }
 
-// Uses shared memory if all ranks are on this host and can share memory. On several
-// hosts the ranks of each host share memory.
+// Makes a group over shared memory if all ranks are on this host and can share memory.
+// On several hosts, the ranks of each host share memory.
 std::unique_ptr<Communicator> make_best(
     const std::shared_ptr<StoreClient>& store, const RankEnv& env,
     const std::string& address, const CommOptions& options, const Deadline& forming) {
@@ -128,8 +128,8 @@ std::unique_ptr<Communicator> make_mpi(
 }
 
 // Returns the token of the store. It differs between users, between sets of hosts, and
-// between restarts under torchrun. Under torchrun it also differs between runs, because
-// the ranks search several ports for their store: a rank that greets the store of
+// between restarts under torchrun. Under torchrun, it also differs between runs. There,
+// ranks search several ports for their store, and a rank that greets the store of
 // another run would end that run.
 std::string run_token(const TokenFile& file, const RankEnv& env) {
   return file.token() + "\n" + (env.agent_store ? env.run : "") + "/" +
@@ -162,7 +162,7 @@ std::unique_ptr<StoreServer> serve(
   return std::make_unique<StoreServer>(points.back(), token, timeout, on);
 }
 
-// Tries the meeting points in turn, because another run may use one of them.
+// Tries several ports, because another run may use some of them.
 std::shared_ptr<StoreClient> find_store(
     const RankEnv& env, const std::string& token, Milliseconds timeout) {
   const auto points = meeting_points(env);
@@ -222,7 +222,7 @@ JoinedRun::~JoinedRun() {
   const bool formed = comm != nullptr;
   comm.reset();
   if (store) {
-    // An unreachable store must not delay the end of a failed run.
+    // A store that does not answer must not delay the end of a failed run.
     store->answer_within(Milliseconds(1'000));
   }
   if (server && !formed) {
@@ -265,7 +265,8 @@ JoinedRun join_run(const RankEnv& env, const CommOptions& options) {
   c10::initLogging();
   // Deadline of forming the group, which includes finding the store.
   const Deadline forming(options.timeout());
-  // Selected first, so that a wrong backend is an error before the ranks meet.
+  // Selects the factory first, so that a wrong backend is an error before the ranks
+  // connect.
   const auto make = factory_of(options.backend);
   JoinedRun run;
   run.env = env;

@@ -55,8 +55,8 @@ std::vector<std::string> own_command() {
   return command;
 }
 
-// launch_ranks() blocks signals and adopts orphans until the program ends. This object
-// restores both, for a program that continues.
+// launch_ranks() blocks signals and makes this process a subreaper. This object
+// restores the earlier state of both, because the program continues.
 class LaunchInsideProgram {
  public:
   LaunchInsideProgram() {
@@ -64,7 +64,7 @@ class LaunchInsideProgram {
     prctl(PR_GET_CHILD_SUBREAPER, &subreaper_);
   }
   ~LaunchInsideProgram() {
-    // A SIGPIPE is pending if the reader of the ranks' output is gone.
+    // A SIGPIPE is pending if the reader of the ranks' output has closed the stream.
     sigset_t pipe;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
@@ -135,8 +135,8 @@ JoinedRun join_as_rank(int num_ranks, const SpawnOptions& options) {
     int num_ranks, const std::function<void(Communicator&)>& body,
     const SpawnOptions& options) {
   int code = 0;
-  // Destroyed after an error was reported, because leaving the group may end the other
-  // ranks, which then end this rank.
+  // Declared here, so that it is destroyed after an error was reported. Leaving the
+  // group may end the other ranks, and the launcher then ends this rank.
   std::optional<JoinedRun> run;
   try {
     run.emplace(join_as_rank(num_ranks, options));

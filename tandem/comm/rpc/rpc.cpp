@@ -22,12 +22,13 @@ RpcMessage in_main_memory(RpcMessage message) {
   return message;
 }
 
-// Returns the backend for Rpcs: that of the group's host_group(), or null.
+// Returns the RpcBackend of the group's host_group(), or null if it has none.
 RpcBackend* backend_of(const Communicator& comm) {
   return const_cast<Communicator&>(comm).host_group().rpc_backend();
 }
 
-// Counts calls and copies tensors from devices, for all backends.
+// Rpc that counts messages and copies tensors from devices to main memory, for all
+// backends.
 class CountedRpc : public Rpc {
  public:
   CountedRpc(std::unique_ptr<Rpc> rpc, CommStats& stats)

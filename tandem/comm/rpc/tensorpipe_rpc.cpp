@@ -218,8 +218,8 @@ class TensorPipeRpc : public Rpc {
         "the answer of rank " + std::to_string(peer), first_line(error), peer);
   }
 
-  // Checks the peers, since a rank that only waits would not notice that a peer has
-  // ended.
+  // Checks the peers. Without these checks, a rank that only waits would not detect
+  // that a peer has ended.
   void look_after_peers() {
     for (size_t peer = 0; peer < looks_.size(); ++peer) {
       if (static_cast<int>(peer) == rank_) {
@@ -239,7 +239,7 @@ class TensorPipeRpc : public Rpc {
   int rank_;
   Milliseconds timeout_;
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
-  // Check of each peer that was not yet answered, or null.
+  // For each peer, the check that the peer has not yet answered, or null.
   std::vector<FuturePtr> looks_;
   std::shared_ptr<rpc::TensorPipeAgent> agent_;
 };

@@ -8,8 +8,8 @@ namespace tandem {
 
 namespace {
 
-// Largest tensor of which each rank sums the whole, which needs one transfer between
-// cores instead of two.
+// Largest size, in bytes, of a tensor that every rank sums completely. This needs one
+// transfer between cores instead of two.
 constexpr int64_t kWholeBytes = 32 << 10;
 
 // A range of bytes in the tensor or in a chunk.

@@ -13,8 +13,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Block = ShmRankBlock;
 
-// Rounds that a rank may fill before it takes them. With two rounds, a rank can write a
-// chunk while other ranks read the previous chunk.
+// Number of rounds that a rank may fill before it takes the first of them. With two
+// rounds, a rank can write a chunk while other ranks read the previous chunk.
 constexpr int64_t kRoundsAhead = 2;
 
 uint64_t pack(char name, int reduction, int root, at::ScalarType dtype) {
@@ -75,7 +75,7 @@ ShmCollectives::ShmCollectives(ShmGroup group) : group_(std::move(group)) {
 
 ShmCollectives::~ShmCollectives() {
   group_.family->remove(*this);
-  // A rank that waits for this rank must notice that it leaves.
+  // Reports that this rank leaves, for ranks that wait for it.
   group_.region->leave();
   group_.family->ring(group_.family_ranks);
 }
@@ -118,7 +118,8 @@ bool ShmCollectives::test(const ShmOperation& operation) {
 void ShmCollectives::wait(
     const ShmOperation& operation, std::chrono::milliseconds timeout) {
   const auto limit = timeout.count() > 0 ? timeout : group_.timeout;
-  // Set after the first sleep, because reading the clock takes as long as a small sum.
+  // Set after the first sleep, because reading the clock takes as long as a small
+  // all-reduce.
   Clock::time_point deadline{};
   const auto awake = [&] {
     const auto now = Clock::now();
@@ -201,7 +202,7 @@ void ShmCollectives::check_same_call(const ShmOperation& operation) const {
 }
 
 // Advances an operation, and removes it from the queue if it has ended. Returns whether
-// anything changed.
+// the operation has advanced.
 bool ShmCollectives::advance(ShmOperation& operation) {
   if (!operation.announced_) {
     return false;
@@ -239,9 +240,10 @@ void ShmCollectives::take_small(ShmOperation& operation) {
   end(operation);
 }
 
-// Returns whether the rounds of an operation may start. If one rank's tensor is not in
-// shared memory, the operation uses chunks. So a rank with such a tensor starts
-// immediately, and the other ranks wait until all ranks have announced the operation.
+// Returns whether this rank may start the rounds of an operation. If any rank's tensor
+// is not in shared memory, the operation uses chunks. A rank with such a tensor
+// therefore starts immediately. The other ranks wait until all ranks have announced the
+// operation.
 bool ShmCollectives::start_rounds(ShmOperation& operation, bool all_here) {
   if (operation.started_) {
     return true;

@@ -21,8 +21,8 @@ int64_t bytes_in(const ShmRing& ring) {
       ring.read.load(std::memory_order_relaxed));
 }
 
-// Writes bytes to a ring. At the ring's end writing continues at its beginning, so
-// there may be two pieces to copy.
+// Writes bytes to a ring. Copies two pieces if the bytes wrap around the end of the
+// ring.
 void write_ring(ShmRing& ring, const void* from, int64_t bytes) {
   const uint64_t at = ring.written.load(std::memory_order_relaxed);
   const size_t place = at % ShmRing::kBytes;
@@ -151,7 +151,7 @@ bool ShmMessages::push(int peer) {
 }
 
 // Reads arriving messages from the ring, but only while a recv() waits. Other data stay
-// in the ring, so that a sender far ahead fills it and then waits.
+// in the ring, so that a sender that is far ahead fills the ring and then waits.
 bool ShmMessages::pull(int from) {
   auto& peer = peers_[static_cast<size_t>(from)];
   ShmRing& ring = group_.region->ring(from, group_.rank);
@@ -185,8 +185,8 @@ bool ShmMessages::begin_arrival(int from) {
   auto& peer = peers_[static_cast<size_t>(from)];
   Arrival arrival;
   read_ring(ring, &arrival.header, sizeof(Header));
-  // A recv() that waits for this tag found no kept message with the tag. So the first
-  // such recv() waits for this message.
+  // There is no stored message with this tag if a recv() waits for the tag. Therefore,
+  // the first such recv() waits for this message.
   const auto wanted = std::find_if(
       peer.wanted.begin(), peer.wanted.end(),
       [&](const auto& message) { return message->header.tag == arrival.header.tag; });

@@ -1,5 +1,5 @@
-// Collectives in which one or all ranks write data, and each rank reads the part that
-// it needs.
+// Broadcast, all_gather, scatter and gather: one rank or all ranks write data, and each
+// rank reads the part that it needs.
 
 #include <algorithm>
 
@@ -15,8 +15,8 @@ char* memory_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<char*>(tensor.data_ptr()) : nullptr;
 }
 
-// Collective in which a rank writes `width` parts of bytes_ bytes each. A round moves
-// step_ bytes of every part (the last round fewer), next to each other in a chunk.
+// Collective in which a rank writes `width` parts of bytes_ bytes each. A round copies
+// step_ bytes of every part (the last round fewer) to neighboring places in a chunk.
 // Example with a width of 3:
 //
 //   chunk of round 0   | part 0, [0, step) | part 1, [0, step) | part 2, [0, step) |

@@ -21,8 +21,8 @@ constexpr int kAnswer = 1;
 // Largest tensor that is sent through the ring, in bytes.
 constexpr size_t kInRing = 4096;
 
-// Longest time for which reply() waits until data that do not fit into the ring are
-// sent. The caller may do other work afterwards, which would delay the data.
+// Maximum time for which reply() waits until data that do not fit into the ring are
+// sent. Without this wait, other work of the caller would delay the data.
 constexpr std::chrono::milliseconds kPushOn{20};
 
 using Location = ShmSegments::Location;
@@ -108,8 +108,8 @@ class Room {
     return (bytes + 63) / 64 * 64;
   }
 
-  // Allocates memory for tensors of `bytes` bytes in total, including alignment.
-  // `memory_` stays undefined if there is no memory.
+  // Allocates memory for tensors of `bytes` bytes in total, including alignment. If the
+  // allocation fails, `memory_` stays undefined.
   void begin(ShmSegments& segments, size_t bytes) {
     used_ = 0;
     if (!memory_.defined() || memory_.nbytes() < bytes) {
@@ -166,7 +166,7 @@ class Incoming {
 
   bool all_here() {
     while (!awaited_.empty() && awaited_.back()->test()) {
-      // Throws if the size or dtype differs from the expected.
+      // Throws if the size or dtype is not the expected one.
       awaited_.back()->wait();
       awaited_.pop_back();
     }
@@ -215,7 +215,8 @@ class Incoming {
   int peer_;
   int tag_;
   Stage stage_ = Stage::frame;
-  // Frame, which has the length of the description; then the description.
+  // First the frame, which contains the length of the description; then the
+  // description.
   at::Tensor bytes_;
   RpcMessage message_;
   std::vector<WorkPtr> awaited_;
@@ -246,7 +247,7 @@ class ShmRpc : public Rpc {
       places.push_back(is_small(tensor) ? Location{} : find(tensor));
     }
     put(request, places, there.request_room);
-    // `sent` needs no wait(), because the answer shows that the request was sent.
+    // `sent` needs no wait(), because the request was sent if its answer has arrived.
     const auto sent = send(peer, kRequest, request, places);
     wait_until(
         [&] { return there.answers.complete(); },
@@ -395,7 +396,7 @@ class ShmRpc : public Rpc {
 
   ShmGroup group_;
   ShmMessages messages_;
-  // All ranks but this one, in order.
+  // All other ranks, in order.
   std::vector<Peer> peers_;
   size_t next_ = 0;
 };

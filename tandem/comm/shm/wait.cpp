@@ -29,9 +29,9 @@ long futex(
       0);
 }
 
-// Numbers of polls and of yields. A pause takes about 50 ns on newer x86 cores. So a
-// rank polls for 0.1 ms, about the time that waking up takes, and then yields for about
-// 1 ms.
+// Numbers of polls and of yields. A pause takes about 50 ns on newer x86 cores. A rank
+// therefore polls for about 0.1 ms, the time that waking a sleeping rank takes, and
+// then yields for about 1 ms.
 constexpr int64_t kLooks = 2'000;
 constexpr int64_t kYields = 1'000;
 
@@ -89,8 +89,8 @@ bool ShmWait::is_taken(int core) const {
 }
 
 // Moves this rank to a core without a rank. The scheduler can leave two ranks on one
-// core for many steps while another core is idle: each rank sleeps while the other
-// computes, so the core seems no busier than with one rank. The affinity is restored,
+// core for many steps while another core is idle. Each rank sleeps while the other
+// computes, so the load of the core is that of one rank. The affinity is restored,
 // because otherwise two runs on one host could stay bound to the same cores.
 bool ShmWait::step_aside(int core) const {
   cpu_set_t allowed;
