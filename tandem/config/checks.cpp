@@ -54,8 +54,8 @@ void check_loss(const ModelSettings& model) {
         "here is a class; use --loss auto, cross_entropy, nll or "
         "softmax_cross_entropy");
   }
-  // PyTorch accepts any numbers as log-probabilities, but the loss then falls without
-  // limit.
+  // PyTorch does not check that inputs of nll are log-probabilities. With other inputs,
+  // training lowers the loss without limit.
   if (model.loss == LossKind::nll && model.kind != ModelKind::custom &&
       row_of(model.kind).loss != LossKind::nll) {
     throw ConfigError(fmt::format(
@@ -65,8 +65,8 @@ void check_loss(const ModelSettings& model) {
   }
 }
 
-// Checks that the strategy supports loss_scale and stages. A step with overflow can be
-// skipped only if every rank gets all gradients.
+// Checks that the strategy supports loss_scale and stages. With loss_scale, ranks skip
+// a step whose gradients overflowed, so every rank needs all gradients.
 void check_strategy(const RunConfig& config) {
   const auto& strategy = config.strategy;
   if (config.exec.loss_scale != ExecOptions::kNoScale &&
@@ -85,7 +85,7 @@ void check_strategy(const RunConfig& config) {
 }
 
 // Checks that no setting contradicts divide_batch, which uses every sample once and
-// gives each rank chunks of one order of samples.
+// divides batches of one sample order among the ranks.
 void check_divided_batch(const RunConfig& config) {
   if (!config.training.divide_batch) {
     return;

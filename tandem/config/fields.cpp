@@ -20,7 +20,7 @@ std::string with(std::string text, char from, char to) {
   return text;
 }
 
-// Function that returns a part of its owner.
+// Function that returns a part of its owner, such as RunConfig::optimizer.
 template <typename Owner, typename Part>
 using PartOf = std::function<Part&(Owner&)>;
 
@@ -49,7 +49,7 @@ class Row {
       return assign(config, std::to_string(static_cast<int64_t>(value)));
     };
     const std::string name = word;
-    // The number that the word stands for is not accepted as a number.
+    // Rejects the number that the word stands for; only the word selects it.
     field_.assign = [=](Owner& config, const std::string& given) {
       return given == name ? set_number(config)
                            : assign(config, given) && number(config) != value;
@@ -59,7 +59,8 @@ class Row {
     };
     return *this;
   }
-  // The field has an effect only with these values of `setting`, which is in `member`.
+  // Declares that the field has an effect only if the setting `setting`, stored in
+  // `member`, has one of these values.
   template <typename E>
   Row& needs(const char* setting, E Part::*member, const std::vector<E>& wanted) {
     field_.needs = setting;
@@ -74,8 +75,8 @@ class Row {
     };
     return *this;
   }
-  // Sets a text for help only. Unlike with needs(), the field may be set when it has no
-  // effect.
+  // Sets FieldBase::of, a text for help. Unlike with needs(), the field may be set even
+  // if it has no effect.
   Row& of(const std::string& what) {
     field_.of = what;
     return *this;
@@ -108,7 +109,7 @@ class Row {
     field_.other_flags.assign(flags.begin(), flags.end());
     return *this;
   }
-  // Also accepts a former key and its flag.
+  // Makes the field also accept a former key and its flag.
   Row& formerly(const char* name) {
     field_.old_name = name;
     field_.other_flags.push_back("--" + with(name, '_', '-'));
@@ -167,8 +168,8 @@ std::optional<Value> value_of(const std::string& text) {
   }
 }
 
-// Sets type, functions and words of a field. `at` returns a reference to the field's
-// value in an owner.
+// Sets type, functions and named values of a field. `at` returns a reference to the
+// field's value in an owner.
 template <typename Value, typename Owner, typename At>
 void give_access(FieldOf<Owner>& field, At at) {
   field.type = type_of<Value>();

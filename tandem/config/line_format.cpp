@@ -37,7 +37,7 @@ std::string duration_text(double seconds) {
          (micros % 1'000'000 == 0 ? "" : fmt::format(".{:06}", micros % 1'000'000));
 }
 
-// A number that is formatted as by Python's print() if the template has no
+// A number that has the format of Python's print() if the template has no format
 // specification for it.
 struct Real {
   double value;

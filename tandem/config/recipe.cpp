@@ -15,8 +15,8 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kFormatVersion = 1;
-// The recursion of the parser grows with the number of dots in a key; a file of this
-// size cannot exhaust the stack.
+// Maximum size of a recipe. The parser's recursion depth grows with the number of dots
+// in a key; a file of this size cannot exhaust the stack.
 constexpr size_t kMostRecipeBytes = 1 << 16;
 
 std::string text_of(const toml::node& node) {
@@ -38,7 +38,7 @@ std::string text_of(const toml::node& node) {
 void check_type(const Field& field, const toml::node& node, const std::string& where) {
   const bool has_text =
       field.type == Field::Type::text || field.type == Field::Type::choice;
-  // A field of numbers and words accepts values with and without quotes.
+  // A field that accepts numbers and words accepts both with and without quotes.
   const bool either = field.is_number() && !field.words.empty();
   if (has_text != node.is_string() && !either) {
     throw ConfigError(
@@ -132,8 +132,8 @@ void apply_launch(RunConfig& config, const toml::node& node, const std::string& 
   }
 }
 
-// Returns whether a key is not a setting, but is read by other functions. "document" is
-// the old name of "tutorial".
+// Returns whether a key is not a setting, but is valid because other functions read it.
+// "document" is the old name of "tutorial".
 bool is_no_setting(const std::string& name) {
   return name == "base" || name == "description" || name == "document" ||
          name == "tutorial" || name == "without_gpu";
@@ -188,7 +188,8 @@ void apply(RunConfig& config, const std::string& path, std::set<std::string>& se
 
 // Returns advice if the line has a text without quotes, such as: model = net
 std::string quotes_missing_in(const std::string& content, uint32_t line) {
-  // std::regex recurses, so a long line could exhaust the stack.
+  // Limits the length of a line, because std::regex is recursive and could exhaust the
+  // stack.
   constexpr size_t kLongest = 200;
   static const std::regex kUnquoted(R"(\s*(\w+)\s*=\s*([A-Za-z][^\s"'#]*)\s*(#.*)?)");
   const auto lines = split(content, '\n');
