@@ -31,8 +31,8 @@ int64_t aligned_numel(at::ScalarType dtype) {
   return kAlignmentBytes / static_cast<int64_t>(c10::elementSize(dtype));
 }
 
-// Returns a view that autograd does not track. The optimizer and the reducer write such
-// views in place, which autograd forbids for tracked views of a leaf.
+// Returns a view that autograd does not track. The optimizer and the reducer write to
+// such views in place, which autograd forbids for tracked views of a leaf tensor.
 at::Tensor untracked_view(
     const at::Tensor& flat, const std::vector<int64_t>& dims,
     const std::vector<int64_t>& strides, int64_t offset) {
@@ -66,7 +66,7 @@ std::shared_ptr<const ArenaLayout> lay_out(
       reversed, groups, options.divisor, options.device);
 }
 
-// Copies the tensors' values into the arena, then makes the tensors views of it.
+// Copies the tensors' values into the arena, then makes the tensors views of the arena.
 void move_into(Arena& arena, const std::vector<NamedTensor>& tensors) {
   std::map<std::string, size_t> slot_of;
   for (size_t i = 0; i < arena.layout().slots().size(); ++i) {
