@@ -103,8 +103,8 @@ void check_labels(
   }
 }
 
-// Warns if less than half of the classes occur. Such labels are valid, but probably an
-// error.
+// Warns if less than half of the classes occur. Such labels are valid, but the file is
+// probably wrong.
 void warn_of_gaps(const std::string& folder, const Dataset& train) {
   const std::set<uint8_t> found(train.labels.begin(), train.labels.end());
   const auto num_found = static_cast<int64_t>(found.size());
@@ -173,7 +173,8 @@ DataHashes hashes_of(const Dataset& data) {
     return data.hashes;
   }
   TANDEM_CHECK(data.num_shares == 1, "a share does not have the hash of the whole");
-  // A limit has lowered `size`, but `pixels` and `labels` still have all bytes.
+  // Hashes only the first `size` samples: a limit lowers `size`, but `pixels` and
+  // `labels` keep all bytes.
   return {
       sha256_hex(
           data.pixels.data(), static_cast<size_t>(data.size * data.image_bytes())),
@@ -227,8 +228,8 @@ void write_digits(const std::string& folder, int64_t num_train, int64_t num_test
   const auto test = draw_digits(num_test, 3);
   const bool is_new = !file_exists(folder);
   make_directories(folder);
-  // Writes all four files to a temporary folder first, so that they appear together or
-  // not at all.
+  // Writes all four files to a temporary folder first, so that no file appears if
+  // writing fails.
   const std::string part = folder + "/part-" + std::to_string(getpid()) + "/";
   try {
     make_directories(part);

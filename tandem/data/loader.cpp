@@ -30,7 +30,8 @@ void prefetch(const uint8_t* data, int64_t bytes) {
   }
 }
 
-// Returns the first rows. A full batch needs no view, whose allocation takes time.
+// Returns the first rows. For a full batch, returns `rows` itself, because allocating a
+// view takes time.
 at::Tensor first_rows(const at::Tensor& rows, int64_t count) {
   return count == rows.size(0) ? rows : rows.narrow(0, 0, count);
 }
@@ -85,9 +86,9 @@ Loader::Loader(
       normalise_(options.mean, options.std) {
   check(options, sampler);
   sampler_.size = dataset.size;
-  // Largest number of samples that the data can fill, since batch_size may be far
-  // larger. If batches are divided, a shard may get more samples after a seek() than
-  // from the start of the epoch.
+  // Largest number of samples of this shard in a batch. batch_size may be far larger
+  // than the data set. If batches are divided, a shard may get more samples after a
+  // seek() than from the start of the epoch.
   const int64_t whole = std::min(sampler_.batch, sampler_.size);
   const int64_t most = std::max(
       {int64_t{1}, shard_size(sampler_),
@@ -211,8 +212,8 @@ bool Loader::next(Batch& batch) {
 }
 
 bool Loader::has_micro_batch() const {
-  // With empty_batches, every shard has as many batches as the first shard, which has
-  // the most samples.
+  // With empty_batches, every shard has as many micro-batches as the first shard, which
+  // has the most samples.
   const int64_t samples =
       options_.empty_batches
           ? (global_count() + sampler_.num_shards - 1) / sampler_.num_shards

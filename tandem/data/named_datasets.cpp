@@ -20,7 +20,7 @@ constexpr int64_t kDigitsTrain = 60'000;
 constexpr int64_t kDigitsTest = 10'000;
 // Number of classes of every named data set.
 constexpr int64_t kMostClasses = 10;
-// Last of the four files of digits to appear, so the other three exist if it exists.
+// Last file of digits that is written. If it exists, the other three files exist too.
 constexpr const char* kLastDigitsFile = "t10k-labels-idx1-ubyte";
 // Folder of the digits in the cache. If draw_digits() changes, change this name.
 constexpr const char* kDigitsVersion = "digits-1";
@@ -36,7 +36,7 @@ struct FileSet {
   const char* title;
   const char* help;
   std::vector<std::string> files;
-  // Suffix that the name of each file may also have, or "".
+  // Suffix that is allowed at the end of each file's name, such as ".gz"; "" for none.
   const char* ending;
   DatasetSplits (*load)(const std::string& folder);
   // Names of the classes; empty: the names from `load`.
@@ -115,7 +115,7 @@ std::string missing_file(const std::string& folder, const FileSet& set) {
     }
   }
   if (folders.empty()) {
-    // Throws ConfigError with the variables to set.
+    // Throws ConfigError, which names the variables to set.
     cache_directory();
   }
   throw DataError(

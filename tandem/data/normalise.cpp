@@ -18,9 +18,10 @@ using Factors = Normaliser::Factors;
 
 // The two divide() functions compute a quotient without a division, from an estimate
 // and its remainder. A fused multiply-add gives the exact remainder (P. Markstein,
-// 1990). For nearly all divisors the result is the correctly rounded quotient;
-// Normaliser's constructor checks that. The last block of a row overlaps the previous
-// block, because computing some values twice is faster than computing single values.
+// 1990). For nearly all divisors, the result is the correctly rounded quotient.
+// Normaliser's constructor checks the results. The last block of a row overlaps the
+// previous block, because computing some values twice is faster than computing single
+// values.
 
 __attribute__((target("avx512f"))) TANDEM_ALWAYS_INLINE __m512
 divide(__m512 value, __m512 divisor, __m512 inverse) {
@@ -73,7 +74,8 @@ __attribute__((target("avx2,fma"))) void row_avx2(
 
 #endif
 
-// Returns whether `row` gives the bits of the table for every value of a pixel.
+// Returns whether the results of `row` equal the table bit by bit for every value of a
+// pixel.
 bool is_exact(
     Normaliser::RowFunction row, const Factors& factors,
     const std::array<float, 256>& table) {

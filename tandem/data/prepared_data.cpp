@@ -31,7 +31,8 @@ namespace tandem {
 namespace {
 
 constexpr const char* kVariable = "TANDEM_PREPARED_DATA";
-// Seals of complete memory. The child sets them after it has written all data.
+// Seals that mark the memory as complete. The child sets them after it has written all
+// data.
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr size_t kPageBytes = 4096;
 
@@ -107,8 +108,8 @@ struct Offer {
   pid_t child = -1;
 };
 
-// Returns the child and the descriptors in the environment variable, and removes the
-// variable. Returns nullopt if the descriptors belong to other files by now.
+// Returns the child's process id and the descriptors in the environment variable, and
+// removes the variable. Returns nullopt if the descriptors now refer to other files.
 std::optional<Offer> take_offer() {
   const auto text = get_env(kVariable);
   unsetenv(kVariable);
@@ -142,8 +143,8 @@ void wait_for_child(
     }
   }
   close(offer.done);
-  // Reaps the child if it is a child of this process, which may have replaced the
-  // process that started it (exec).
+  // Reaps the child if it is a child of this process. That is the case if the process
+  // that started it became this process by exec.
   waitpid(offer.child, nullptr, 0);
 }
 
@@ -180,8 +181,8 @@ bool fits(std::initializer_list<int64_t> factors, size_t most) {
   return true;
 }
 
-// Reads a description of describe(). Checks all values, because any process may have
-// set the environment variable.
+// Parses the text of describe(). Checks all values, because any process may have set
+// the environment variable.
 std::optional<Dataset> read_description(std::istream& in, size_t most) {
   Dataset split;
   std::getline(in, split.name);
@@ -258,7 +259,8 @@ DataReader::DataReader(
     const std::string& name_or_folder, int64_t limit,
     std::chrono::milliseconds timeout) {
   int ends[2];
-  // The description has one line for each value.
+  // A name with a line break is not possible, because the description has one line for
+  // each value.
   if (name_or_folder.find('\n') != std::string::npos || pipe2(ends, O_CLOEXEC) != 0) {
     return;
   }
