@@ -53,7 +53,8 @@ enum Opcode : unsigned char {
 }  // namespace op
 
 constexpr unsigned char kNewestProtocol = 2;
-// Largest number of values. A value can use a hundred times the memory of its opcode.
+// Limit of the number of values. A value can use a hundred times the memory of its
+// opcode.
 constexpr size_t kMostValues = 10'000'000;
 
 class Reader {
@@ -211,8 +212,8 @@ class Reader {
     }
   }
 
-  // Adds items to the container on top of the stack. Ignores items of subclasses and
-  // other containers, which are not used.
+  // Adds items to the container on top of the stack. Ignores items if the container has
+  // another kind, such as a subclass, because no reader uses these items.
   void add(Kind kind, const std::vector<const PickleValue*>& items) {
     auto* container = top();
     if (kind == Kind::dict && items.size() % 2 != 0) {

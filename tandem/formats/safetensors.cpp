@@ -115,7 +115,7 @@ uint64_t whole_number(const std::string& path, const ordered_json& value) {
   return value.get<uint64_t>();
 }
 
-// A tensor's place among the bytes after the header.
+// Range of a tensor's bytes, counted from the end of the header.
 struct Range {
   uint64_t begin;
   uint64_t end;
@@ -142,7 +142,7 @@ at::Tensor read_tensor(
   bool empty = false;
   std::vector<int64_t> shape;
   // get_ref() throws if the value is not an array. A loop over the value itself would
-  // treat it as an array with one element.
+  // treat such a value as an array with one element.
   for (const auto& value : entry.at("shape").get_ref<const ordered_json::array_t&>()) {
     const uint64_t dim = whole_number(path, value);
     const uint64_t step = std::max<uint64_t>(dim, 1);
@@ -183,8 +183,8 @@ void check_cover(const std::string& path, std::vector<Range> ranges, uint64_t si
   }
 }
 
-// Parses the header. Rejects a second value for a name, which the JSON library would
-// use instead of the first, and values nested deeper than in the format.
+// Parses the header. Rejects a name that occurs twice, of which the JSON library would
+// use the second value. Also rejects values that are nested deeper than in the format.
 ordered_json parse_header(const std::string& path, std::string_view text) {
   constexpr int kMostDepth = 3;
   std::set<std::pair<int, std::string>> names;
@@ -195,7 +195,8 @@ ordered_json parse_header(const std::string& path, std::string_view text) {
       fail_safetensors(path, "has values nested too deeply in its header");
     }
     if (event == Event::object_start) {
-      // Another object may use the same names.
+      // Removes the names of the previous object, because this object may use the same
+      // names.
       names.erase(names.lower_bound({depth + 1, ""}), names.end());
     }
     if (event == Event::key && !names.emplace(depth, value.get<std::string>()).second) {
@@ -204,7 +205,8 @@ ordered_json parse_header(const std::string& path, std::string_view text) {
     }
     return true;
   };
-  // The JSON library treats a zero byte as the end and ignores the rest.
+  // Rejects zero bytes, because the JSON library would ignore the text after a zero
+  // byte.
   if (text.find('\0') != std::string_view::npos) {
     fail_safetensors(path, "has a damaged header (a zero byte)");
   }

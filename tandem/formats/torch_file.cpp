@@ -65,8 +65,8 @@ std::string record_name(const ZipEntry& entry) {
   return name;
 }
 
-// Checks sizes before any record is unpacked: a record uses the memory that the
-// directory declares, and records may overlap.
+// Checks sizes before any record is unpacked. Unpacking a record allocates as much
+// memory as the directory declares, and records may overlap.
 void check_records(const std::string& path) {
   std::error_code error;
   const uint64_t whole = std::filesystem::file_size(path, error);
@@ -155,7 +155,7 @@ class StateReader {
     if (!calls(*made, "_rebuild_tensor_v2")) {
       fail_torch_file(path_, "has an entry '" + name + "' that is not a tensor");
     }
-    // Storage, offset, sizes, strides and others.
+    // Arguments of _rebuild_tensor_v2: storage, offset, sizes, strides and others.
     const auto& arguments = made->items[1]->items;
     if (arguments.size() < 4 || arguments[1]->kind != Kind::number) {
       fail_torch_file(path_, "has a damaged tensor '" + name + "'");
@@ -265,7 +265,8 @@ class StatePickle {
     number(0);
     numbers(tensor.sizes());
     numbers(tensor.strides());
-    // requires_grad is false, and the backward hooks are empty.
+    // The last two arguments are requires_grad, which is false, and the backward hooks,
+    // which are empty.
     bytes_ +=
         "\x89"
         "ccollections\nOrderedDict\n)RtR";

@@ -16,8 +16,8 @@ constexpr auto kEmptyZip = "PK\5\6"sv;
 constexpr auto kPickleProtocol = "\x80"sv;
 // torch.save's magic number 0x1950a86a20f9469cfc6c, as a pickle writes it.
 constexpr auto kTorchMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv;
-// Places of the magic number: after the protocol's two bytes, and since protocol 4 also
-// after a frame's nine bytes.
+// Possible offsets of the magic number: after the two bytes of the protocol; since
+// protocol 4, also after the nine bytes of a frame.
 constexpr size_t kMagicPlaces[] = {2, 11};
 
 constexpr auto kTarMagic = "ustar"sv;
@@ -50,9 +50,9 @@ bool is_legacy_torch(std::string_view start) {
 }  // namespace
 
 WeightsFormat weights_format(std::string_view start, uint64_t file_size) {
-  // Files of other formats have no '{' at the place where a safetensors header starts:
-  // a zip archive has its compression method there, a pickle its magic number or a
-  // frame's length.
+  // A safetensors header starts with '{' at offset 8. Files of other formats have other
+  // bytes at this offset: the compression method of a zip archive, or the magic number
+  // or frame length of a pickle.
   if (is_safetensors(start, file_size)) {
     return WeightsFormat::safetensors;
   }
