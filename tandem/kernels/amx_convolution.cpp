@@ -9,7 +9,7 @@ namespace tandem::amx {
 
 namespace {
 
-// A task keeps sums for this number of x offsets and of tiles of output channels. The
+// Numbers of x offsets and of tiles of output channels for which a task keeps sums. The
 // sums use six of the eight tiles, and the product needs one tile for each factor.
 constexpr int64_t kOffsets = 3;
 constexpr int64_t kOutTiles = 2;
@@ -32,8 +32,9 @@ struct Grid {
   int64_t pairs;
 };
 
-// Walks over the pixels of a grid with `width` columns. Only a rectangle has values:
-// `height` rows of `inner` pixels, which begins at (top, left).
+// Iterates over the pixels of a grid with `width` columns. Only the pixels of a
+// rectangle have values. It begins at (top, left) and has `height` rows of `inner`
+// pixels.
 class Walk {
  public:
   Walk(
@@ -214,7 +215,7 @@ void zero_sums() {
 }
 
 // Loads all six tiles of sums. For offsets and tiles that do not exist, `at` repeats
-// other addresses.
+// the addresses of other tiles.
 void load_sums(float* const (&at)[kOffsets][kOutTiles]) {
   _tile_loadd(0, at[0][0], kRowBytes);
   _tile_loadd(1, at[0][1], kRowBytes);

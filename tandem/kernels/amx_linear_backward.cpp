@@ -19,9 +19,9 @@ int64_t grad_samples(const LinearShape& s) {
 int64_t grad_outputs(const LinearShape& s) {
   return up_to(s.out, 2 * kTile);
 }
-// Returns the second, transposed part of the rounded gradient. The first part has left
-// factors [tile of samples][step of 32 outputs]. The second part has left factors [tile
-// of outputs][step of 32 samples].
+// Returns the second part of the rounded gradient, which is transposed. The first part
+// contains left factors [tile of samples][step of 32 outputs], the second part left
+// factors [tile of outputs][step of 32 samples].
 const char* transposed(const LinearShape& s, const void* rounded) {
   return static_cast<const char*>(rounded) + grad_samples(s) * grad_outputs(s) * 2;
 }

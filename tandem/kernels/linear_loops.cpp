@@ -11,7 +11,8 @@ void multiply_wide(const WideProduct& p, int64_t first, int64_t last, float* scr
   for (int64_t column = first; column < last; column += kPanel) {
     const int64_t width = kPanel < last - column ? kPanel : last - column;
     // Copies the panel, because its rows are often a whole number of pages apart and
-    // would share few sets of the cache. With 64 steps, the copy takes 8 KiB of L1.
+    // would compete for few sets of the cache. With 64 steps, the copy takes 8 KiB of
+    // the L1 cache.
     for (int64_t step = 0; step < p.steps; ++step) {
       for (int64_t i = 0; i < width; i += kLanes) {
         store(load(p.b + step * p.columns + column + i), scratch + step * kPanel + i);

@@ -31,9 +31,10 @@ struct Row {
   Floats part[K] = {};
 };
 
-// Calls body(row, first lane) for rows of 4, 2 or 1 vectors, the largest number that
-// divides a plane's lanes. With a single sum, each addition would wait for the previous
-// addition. More than four sums do not fit into the registers.
+// Calls body(row, first lane) for rows of 4, 2 or 1 vectors, whichever is the largest
+// number that divides a plane's lanes. With one vector per row, each addition would
+// wait for the previous addition. The sums of more than four vectors do not fit into
+// the registers.
 template <typename Body>
 TANDEM_ALWAYS_INLINE void for_rows(const NormPlane& plane, Body&& body) {
   const auto of_width = [&](auto lanes, auto vectors) {

@@ -10,7 +10,8 @@ namespace tandem::TANDEM_ISA {
 
 namespace {
 
-// Converts through 16 bits, because on AVX2 GCC 12 converts 32 bits to 8 lane by lane.
+// Converts 32-bit lanes to 16 bits and then to 8 bits. On AVX2, GCC 12 would convert
+// from 32 to 8 bits lane by lane.
 template <int L>
 TANDEM_ALWAYS_INLINE void to_bytes(
     const typename Lanes<L>::Ints& from, typename Lanes<L>::Bytes& to) {

@@ -11,9 +11,9 @@ namespace tandem::TANDEM_ISA {
 namespace {
 
 constexpr int64_t kPoints = 36;
-// The scratch memory and the weights should fit into the L2 cache. CPUs with AVX-512
-// have 1 MiB or more. Other CPUs often have 512 KiB, such as EPYC before its fourth
-// generation.
+// Number of tiles in a run, chosen so that the scratch memory and the weights fit into
+// the L2 cache. CPUs with AVX-512 have 1 MiB or more. Other CPUs often have 512 KiB,
+// such as EPYC before its fourth generation.
 constexpr int64_t kRun = kLanes == 16 ? 48 : 24;
 
 // First pixel of a tile's outputs.
@@ -41,8 +41,8 @@ TANDEM_ALWAYS_INLINE void load_square(
   if (y >= 0 && x >= 0 && y + Size <= height && x + Size <= width) {
     for (int i = 0; i < Size; ++i) {
       if constexpr (kLanes == 8) {
-        // Prefetches the next square. AVX-512's vectors are wide enough without a
-        // prefetch.
+        // Prefetches the next square. With AVX-512's wide vectors, a prefetch would not
+        // be faster.
         const float* next = plane + ((y + i) * width + x + Size) * kBlock;
         __builtin_prefetch(next);
         __builtin_prefetch(next + 16);
@@ -68,7 +68,8 @@ int64_t matrix_stride(int64_t channels) {
   return kRun * channels + 16;
 }
 
-// Store or load a tile's 36 values, one in each matrix.
+// Functions that store or load a tile's 36 values, one value in each of the 36
+// matrices.
 TANDEM_ALWAYS_INLINE void store_points(
     const Floats (&square)[6][6], float* to, int64_t stride) {
   for (const auto& row : square) {
