@@ -30,8 +30,8 @@ std::string to_line(const std::exception& error) {
          (consequence ? " c " : " r ") + first_line(error) + "\n";
 }
 
-// Parses a line. Any program that a rank starts can write lines, so unknown exit codes,
-// and code 0, are replaced.
+// Parses a line. Any program that a rank starts can write lines, so unknown exit codes
+// are replaced by 1 (known_exit_code()).
 std::optional<FailureReport> from_line(const std::string& line) {
   FailureReport report;
   std::istringstream text(line);

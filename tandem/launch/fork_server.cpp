@@ -115,13 +115,14 @@ void redirect_output(const Streams& streams) {
   }
 }
 
-// `server_lives`: read end of a pipe whose write end only the server has.
+// Waits until the server has ended. `server_lives`: read end of a pipe whose write end
+// only the server has.
 void wait_until_server_ended(int server_lives, pid_t server) {
   char nothing = 0;
   while (read(server_lives, &nothing, 1) < 0 && errno == EINTR) {
   }
   close(server_lives);
-  // The pipe closes a little before the kernel changes the parent.
+  // The pipe closes shortly before the kernel changes the parent of this process.
   while (getppid() == server) {
     sched_yield();
   }
@@ -153,8 +154,8 @@ Error ended_early(const std::string& program, const ExitStatus& status) {
       "[launch] '" + program + "' " + status.describe() + " before it was loaded");
 }
 
-// Returns the answer of the server. Loading the server may take long, so throws Error
-// if a stopping signal arrives.
+// Receives the server's answer and returns the process id of the rank. Loading the
+// server may take long, so throws Error if a signal that stops a run arrives.
 pid_t receive_pid(int socket, Process& server, const std::string& program) {
   pollfd entry{socket, POLLIN, 0};
   while (poll(&entry, 1, kServerPollMs) <= 0) {
@@ -232,8 +233,8 @@ struct SocketPair {
 
 std::vector<Process> fork_ranks(const std::vector<ProcessOptions>& ranks) {
   const std::string program = ranks.at(0).command.at(0);
-  // Must be destroyed after the server. The server is the ranks' parent until it ends,
-  // and does not reap them.
+  // Declared before the server, so that it is destroyed after the server. The server is
+  // the ranks' parent until it ends, and does not reap them.
   std::vector<Process> processes;
   SocketPair sockets;
   ProcessOptions options = ranks[0];
@@ -275,7 +276,7 @@ void serve_as_fork_server() {
       redirect_output(streams);
       const auto name = "tandem-rank-" + get_env("RANK").value_or("");
       prctl(PR_SET_NAME, name.c_str());
-      // The rank must survive the server, so it calls die_with() only after the
+      // The rank must outlive the server, so it calls die_with() only after the
       // launcher has become its parent.
       wait_until_server_ended(lives.read_end, server);
       die_with(launcher);

@@ -40,7 +40,8 @@ bool has_saved(const Supervisor::Ending& process, const FailureReport* report) {
   return (report != nullptr ? report->code : process.status.code) == kExitStopped;
 }
 
-// A rank's error counts even if the launcher stopped the rank while it exited.
+// If a rank reported an error, that error is the cause, even if the launcher stopped
+// the rank while it exited.
 Cause cause_of(
     const Supervisor::Ending& process, const FailureReport* report, bool host_0_lost) {
   if (process.was_stopped) {
@@ -61,14 +62,13 @@ Cause cause_of(
   if (process.stopped_by_us) {
     return Cause::stopped_by_us;
   }
-  // If host 0 is lost, the most likely reason is that the rank lost the ranks of host
-  // 0.
+  // If host 0 is lost, the rank most likely failed because it lost the ranks of host 0.
   return host_0_lost ? Cause::consequence : Cause::own_error;
 }
 
 // Returns whether `one` is more likely than `other` to be the cause. If both are
-// consequences, the first report is more likely, because the second may follow from it.
-// Reports are in order of time.
+// consequences, the earlier report is more likely, because the later one may follow
+// from it. Reports are in order of time.
 bool is_likelier(const RankEnding& one, const RankEnding& other) {
   const bool first_consequence = one.cause == Cause::consequence &&
                                  one.report != nullptr && other.report != nullptr &&

@@ -14,7 +14,8 @@ namespace tandem {
 namespace {
 
 constexpr Milliseconds kBetweenLooks{200};
-// The interval is shorter at the end of a run, because the user waits for the result.
+// Interval between checks at the end of a run. It is shorter than kBetweenLooks,
+// because the user waits for the result.
 constexpr Milliseconds kBetweenLastLooks{20};
 constexpr Milliseconds kHurried{2'000};
 // Time for the other hosts to read the verdict.
@@ -22,7 +23,8 @@ constexpr Milliseconds kGoodbye{5'000};
 
 const char* const kOver = "launch/over";
 const char* const kVerdict = "launch/verdict";
-// A line that names the missing hosts; "" once all hosts have joined.
+// Key of the line that names the missing hosts. The line is "" after all hosts have
+// joined.
 const char* const kMissing = "launch/missing";
 
 std::string ended_key(int node) {
@@ -230,11 +232,12 @@ void HostWatch::talk() {
     if (client_ != nullptr) {
       client_->answer_within(options_.timeout);
       follow();
-      // Host 0 waits for this hang-up, as a sign that this host has read the verdict.
+      // Host 0 waits until this connection closes, which shows that this host has read
+      // the verdict.
       client_->hang_up();
     }
   } catch (const ConfigError& error) {
-    // The ranks get the same error and report it.
+    // Not reported here, because the ranks get the same error and report it.
     log_debug(error.what());
     rejected = true;
   } catch (const Error& error) {

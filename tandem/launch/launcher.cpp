@@ -88,8 +88,8 @@ void check(const LaunchOptions& options) {
       "a fork server gives all ranks one command");
 }
 
-// Returns a free port for programs that open their own store. Another process may take
-// the port first.
+// Returns a free port for programs that open their own store. Another process may open
+// the port before the program does.
 int free_port(const std::string& host) {
   const auto listener = listen_at("tcp:" + host + ":0", {}, ListenOn::all);
   return std::stoi(listener.address.substr(listener.address.rfind(':') + 1));
@@ -113,9 +113,9 @@ ListenOn listen_on(const LaunchOptions& options) {
   return options.listen_all ? ListenOn::all : ListenOn::host;
 }
 
-// Host 0 waits until its name resolves. Other hosts wait until they reach the launcher
-// of host 0, and return the connection. Called before the supervisor blocks signals,
-// because the wait may be long.
+// On host 0, waits until its name resolves. On other hosts, waits until the launcher of
+// host 0 answers, and returns the connection. Called before the supervisor blocks
+// signals, because the wait may be long.
 std::unique_ptr<StoreClient> wait_for_first_node(
     const LaunchOptions& options, const std::string& token) {
   const Milliseconds timeout = timeout_of(options);
@@ -132,7 +132,7 @@ std::unique_ptr<StoreClient> wait_for_first_node(
   return nullptr;
 }
 
-// The store at which the ranks of this run meet. The server is on host 0.
+// The rendezvous store of this run. Its server is on host 0.
 struct Rendezvous {
   // The directory contains the server's socket, so it must outlive the server.
   std::unique_ptr<MeetingDirectory> directory;
@@ -264,9 +264,9 @@ Variables rank_variables(int nproc, int64_t threads) {
   const Variables defaults = {
       {"OMP_NUM_THREADS", share},
       {"OPENBLAS_NUM_THREADS", get_env("OMP_NUM_THREADS").value_or(share)},
-      // Limits the spinning of waiting OpenMP threads to microseconds; the default is
-      // milliseconds. With the default, a step takes twice as long as on one thread if
-      // another program uses one of the CPUs.
+      // Limits the time for which waiting OpenMP threads spin to microseconds; the
+      // default is milliseconds. With the default, a step takes twice as long as on one
+      // thread if another program uses one of the CPUs.
       {get_env("OMP_WAIT_POLICY") ? "OMP_WAIT_POLICY" : "GOMP_SPINCOUNT", "5000"},
       {"GLOG_minloglevel", "2"},
       // tandem prints errors itself, in one line.
@@ -318,8 +318,8 @@ void launch_ranks(const LaunchOptions& options) {
   const auto ending = watch.agree(ending_of_host(endings, failures.read(), when), [&] {
     return supervisor.told_to_stop();
   });
-  // Lingers after the verdict, because the other launchers of the run wait for the
-  // verdict.
+  // Keeps the store open until the other launchers have read the reason for the end of
+  // the run.
   if (rendezvous.server && options.nnodes > 1) {
     rendezvous.server->linger_if_refused();
   }

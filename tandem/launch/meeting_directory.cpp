@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Other programs do not use this name, so it identifies a launcher's directory.
+// Name of the store's socket. Other programs do not use this name, so it identifies a
+// launcher's directory.
 constexpr const char* kStore = "/launcher-store";
 
 bool is_own_directory(int fd) {

@@ -78,8 +78,8 @@ std::string OutputQueue::note() const {
 bool OutputQueue::write() {
   bool any = false;
   while (!empty()) {
-    // The note is added to the queue only when the reader has accepted a part of it,
-    // because more lines may be dropped until then.
+    // The note is added to the queue only after the reader has accepted a part of it.
+    // Until then, more lines may be dropped, and their number would change.
     std::string missing = note();
     const auto& text = missing.empty() ? texts_.front() : missing;
     const ssize_t got =

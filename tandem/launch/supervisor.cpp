@@ -20,16 +20,16 @@ namespace tandem {
 namespace {
 
 constexpr int kPollMs = 100;
-// Number of reads of 16 KiB from one pipe before the next pipe's turn. Together, they
-// read more than a pipe holds.
+// Maximum number of reads of 16 KiB from one pipe before the next pipe is read.
+// Together, they read more than a pipe can contain.
 constexpr int kReadsPerTurn = 64;
 
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD}) {
-    // A signalfd receives a blocked signal even if the signal is ignored, so an ignored
-    // SIGHUP is left out.
+    // Leaves out an ignored SIGHUP, because a signalfd receives a blocked signal even
+    // if the signal is ignored.
     if (number != SIGHUP || !ignores_hangup()) {
       sigaddset(&set, number);
     }
@@ -46,8 +46,9 @@ std::set<pid_t> children_of_this_thread() {
   return children;
 }
 
-// Kills processes that ranks left behind. They have become children of this process,
-// which is a subreaper. `others`: children that are not killed.
+// Kills processes that ranks started and that outlived the ranks. They have become
+// children of this process, which is a subreaper. `others`: children that are not
+// killed.
 void kill_orphans(const std::set<pid_t>& others) {
   for (int round = 0; round < 100; ++round) {
     bool any = false;
@@ -196,8 +197,8 @@ bool Supervisor::take_endings(std::vector<Ending>& endings) {
 
 void Supervisor::reap(std::vector<Ending>& endings) {
   // Repeats, because a rank that ended as a consequence may be found before the rank
-  // that failed first. Otherwise the supervisor would seem to have stopped the rank
-  // that failed first.
+  // that failed first. Otherwise, the ending of the rank that failed first would be
+  // recorded as stopped by the supervisor.
   while (take_endings(endings)) {
   }
   const bool failed = std::any_of(
