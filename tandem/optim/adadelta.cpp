@@ -11,7 +11,7 @@ struct AdadeltaSettings {
   double eps = 1e-6;
 };
 
-// The numbers of a step that are the same for all elements. T is float or double.
+// Values of a step that are equal for all elements. T is float or double.
 template <typename T>
 struct AdadeltaFactors {
   T gradient_scale;
@@ -32,10 +32,10 @@ TANDEM_ALWAYS_INLINE AdadeltaFactors<T> factors_of(
 
 // Updates one element.
 //
-// PyTorch divides one square root by another. This function takes the root of the
-// quotient, which may differ in the last bit. With two roots, the computation would be
-// slower than the memory. (In float32, the quotient leaves the range of normal numbers
-// for gradients above 1e16.)
+// PyTorch divides one square root by another. This function computes the root of the
+// quotient, which may differ in the last bit. With two roots, the computation would
+// take longer than the memory accesses. (In float32, the quotient leaves the range of
+// normal numbers for gradients above 1e16.)
 template <typename T>
 TANDEM_ALWAYS_INLINE void adadelta_element(
     T grad, T& param, T& square_avg, T& acc_delta, const AdadeltaFactors<T>& f) {

@@ -8,7 +8,8 @@ namespace tandem {
 
 namespace {
 
-// The sum of two numbers; `low` is smaller than the last bit of `high`.
+// A number in double-double arithmetic: the sum of `high` and `low`, where `low` is
+// smaller than the last bit of `high`.
 struct DoubledDouble {
   double high;
   double low;
@@ -23,8 +24,8 @@ TANDEM_ALWAYS_INLINE DoubledDouble product(DoubledDouble a, DoubledDouble b) {
 }
 
 // Returns base^exponent for 0 <= base < 1 and exponent >= 0, nearly always correctly
-// rounded, with the same bits on every CPU and C library. 1 - power() has the bits of
-// 1 - pow() of glibc for Adam's usual bases (0.9 to 0.999, a million steps).
+// rounded, with the same bits on every CPU and C library. For Adam's usual bases (0.9
+// to 0.999, a million steps), 1 - power() equals 1 - pow() of glibc bit by bit.
 TANDEM_ALWAYS_INLINE double power(double base, int64_t exponent) {
   DoubledDouble result{1, 0};
   DoubledDouble factor{base, 0};
@@ -45,7 +46,7 @@ struct AdamSettings {
   bool decoupled = false;
 };
 
-// The numbers of a step that are the same for all elements. T is float or double.
+// Values of a step that are equal for all elements. T is float or double.
 template <typename T>
 struct AdamFactors {
   T gradient_scale;
@@ -84,7 +85,7 @@ TANDEM_ALWAYS_INLINE AdamFactors<T> factors_of(
 // Updates one element. `largest` is used only with amsgrad; otherwise it may be null.
 //
 // PyTorch divides by the root of the bias correction. This function multiplies by the
-// inverse, which saves one of two divisions and may change the last bit.
+// inverse of the root, which saves one of two divisions and may change the last bit.
 template <bool amsgrad, typename T>
 TANDEM_ALWAYS_INLINE void adam_element(
     T grad, T& param, T& exp_avg, T& exp_avg_sq, T* largest, const AdamFactors<T>& f) {

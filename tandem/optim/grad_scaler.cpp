@@ -31,7 +31,8 @@ Arena make_state() {
 }
 
 // Number of partial sums of values times 0. Such a sum is 0 unless a value is not
-// finite. With several sums, compilers can vectorise the loop without reordering a sum.
+// finite. With several sums, the compiler can vectorise the loop without changing the
+// order in a sum.
 constexpr int64_t kLanes = 32;
 
 template <typename T>

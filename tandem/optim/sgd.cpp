@@ -11,7 +11,7 @@ struct SgdSettings {
   bool nesterov = false;
 };
 
-// The numbers of a step that are the same for all elements. T is float or double.
+// Values of a step that are equal for all elements. T is float or double.
 template <typename T>
 struct SgdFactors {
   T gradient_scale;
@@ -52,7 +52,7 @@ TANDEM_ALWAYS_INLINE void sgd_element(
   param += f.minus_lr * (f.nesterov ? g + f.momentum * b : b);
 }
 
-// The conditions are the same for all elements, so compilers move them out of the loops
+// The conditions are equal for all elements, so compilers move them out of the loops
 // and vectorise the loops.
 
 template <typename T>
