@@ -27,8 +27,8 @@ std::vector<at::Tensor> tensors_of(const torch::nn::Module& module) {
   return tensors;
 }
 
-// Makes a replica's tensor use the values of `original`. Its gradient is added to the
-// gradient of `original`.
+// Makes a replica's tensor use the values of `original`. Gradients of the replica's
+// tensor are added to the gradient of `original`.
 void follow(at::Tensor& tensor, const at::Tensor& original, bool is_copied) {
   namespace impl = torch::autograd::impl;
   if (!original.is_cpu()) {
@@ -147,14 +147,15 @@ ReplicatedModule::ReplicatedModule(
   for (int64_t i = 0; i < num_replicas; ++i) {
     replicas_.push_back(std::make_unique<Replica>());
     const auto set_num_threads = [each] {
-      // Without this call, the thread's first use of the number would overwrite the
-      // number set below.
+      // Without this call, LibTorch would initialize the number of threads later, at
+      // the thread's first use, and overwrite the number set below.
       at::get_num_threads();
       at::set_num_threads(each);
     };
     replicas_.back()->run(set_num_threads).get();
   }
-  // Restores the number for new threads, which use the last number that was set.
+  // Restores the number for threads that start later, which use the last number that
+  // was set.
   at::set_num_threads(num_threads);
   replicate();
 }

@@ -118,7 +118,7 @@ at::Tensor StageLink::receive_gradient(int64_t micro_batch) {
 }
 
 void StageLink::send_gradient(int64_t micro_batch, const at::Tensor& gradient) {
-  // Limits the number of gradients that the previous stage has not received yet.
+  // Limits the number of sent gradients that the previous stage has not yet received.
   while (static_cast<int>(gradients_.size()) >= pipeline_.size()) {
     gradients_.front().work->wait();
     gradients_.pop_front();

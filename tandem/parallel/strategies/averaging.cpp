@@ -36,8 +36,7 @@ class Averaging : public Strategy {
       const std::vector<Batch>& micro_batches, const StepContext& context) override {
     restore_own_state();
     epoch_ended_ = false;
-    // This applies even if this rank has no samples, because other ranks' parameters
-    // change.
+    // Set even if this rank has no samples, because other ranks' parameters change.
     equal_.fill_(0);
     StepSums sums;
     if (!micro_batches.empty()) {
@@ -154,8 +153,8 @@ class Averaging : public Strategy {
   }
 
   // Gathers `values` at rank 0, as the master in Zinkevich et al. does, and sums them
-  // in rank order. The bits are therefore the same with every backend. Broadcasts the
-  // sum, because all ranks evaluate. Used if ranks average only once, at the end.
+  // in rank order, so that the bits are equal with every backend. Broadcasts the sum,
+  // because all ranks evaluate. Used if ranks average only once, at the end.
   void gather_sum(at::Tensor values, const char* label) {
     at::Tensor all;
     if (parts_.comm.rank() == 0) {

@@ -19,8 +19,8 @@ WireFormat wire_of(const StrategyOptions& options, const StrategyParts& parts) {
   return {options.comm_hook, sums ? 1.0 / parts.comm.size() : 1.0};
 }
 
-// With a group of one rank, collectives do nothing, and this is the strategy
-// `sequential`.
+// Data parallelism. In a group of one rank, collectives do nothing, so the same class
+// implements the strategy `sequential`.
 class DataParallel : public Strategy {
  public:
   DataParallel(const StrategyOptions& options, const StrategyParts& parts)

@@ -50,8 +50,8 @@ StepSums ParameterServerRank::evaluate_batch(
   return parts_.executor.forward(0, batch, context).sums;
 }
 
-// After the barrier, all workers have received their replies, so the RPC connections
-// can close.
+// Waits at a barrier until all workers have received their replies. The RPC connections
+// can then close.
 void ParameterServerRank::end_epoch(bool last) {
   if (last) {
     parts_.comm.barrier("last answer");
@@ -98,8 +98,8 @@ bool ParameterServerRank::is_asynchronous() const {
   return options_.server_updates == ServerUpdates::asynchronous;
 }
 
-// Averages or broadcasts the workers' buffers. The server computes no buffers, so it
-// adds zeros. Counters are copied from the first worker.
+// Averages or broadcasts the workers' buffers. The server has no statistics of its own,
+// so it contributes zeros to the sums. Counters are copied from the first worker.
 void ParameterServerRank::take_workers_buffers(at::Tensor buffers) {
   if (options_.buffers == BufferSync::average &&
       at::isFloatingType(buffers.scalar_type())) {

@@ -18,8 +18,8 @@ namespace tandem {
 
 namespace {
 
-// A grid of stages x replicas. Activations are sent along a pipeline; gradients are
-// reduced over the ranks with the same stage.
+// Pipeline parallelism on a grid of stages x replicas. Activations are sent from stage
+// to stage; gradients are reduced over the ranks with the same stage.
 class Pipeline : public Strategy {
  public:
   Pipeline(const StrategyOptions& options, const StrategyParts& parts)

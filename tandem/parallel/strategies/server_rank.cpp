@@ -25,7 +25,7 @@ class Server : public ParameterServerRank {
     return is_asynchronous() ? serve_each(context) : serve_together(context);
   }
 
-  // Called only on an asynchronous server.
+  // The trainer calls it only for an asynchronous server.
   void leave_steps() override {
     while (num_left_ < num_workers()) {
       if (auto* worker = next_push()) {
@@ -43,7 +43,7 @@ class Server : public ParameterServerRank {
 
  private:
   struct PerWorker {
-    // Number of pushed steps.
+    // Number of steps that this worker has pushed.
     int64_t clock = 0;
     // Number of steps by which this worker was ahead of the slowest worker when it
     // received its parameters.
@@ -86,7 +86,8 @@ class Server : public ParameterServerRank {
     worker.waits = false;
   }
 
-  // Returns no sums, because workers report their own.
+  // Makes one update with the gradients of all workers. Returns no sums, because
+  // workers report their own sums.
   StepSums serve_together(const StepContext& context) {
     Trace::Event event{"wait for pushes", "server"};
     event.at_us = context.trace != nullptr ? context.trace->now_us() : 0;
