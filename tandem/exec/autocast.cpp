@@ -15,8 +15,8 @@ Autocast::Autocast(bool on, at::DeviceType device) : on_(on), device_(device) {
   cached_before_ = at::autocast::is_autocast_cache_enabled();
   set_autocast_dtype(device_, at::kBFloat16);
   set_autocast_enabled(device_, true);
-  // A forward pass converts each weight only once, so the cache would not help, and all
-  // threads would share it.
+  // A forward pass converts each weight only once, so the cache of converted weights
+  // would not save time. All threads would also share the cache.
   at::autocast::set_autocast_cache_enabled(false);
 }
 

@@ -10,12 +10,12 @@ namespace tandem {
 
 namespace autograd = torch::autograd;
 
-// A std::shared_ptr in older versions of LibTorch, an intrusive pointer in newer
-// versions.
+// Type that depends on LibTorch's version: std::shared_ptr in older versions, an
+// intrusive pointer in newer versions.
 using NodePtr = decltype(autograd::impl::grad_accumulator(at::Tensor()));
 
 struct GradientHooks::Hook {
-  // The tensor holds only a weak pointer to its accumulator.
+  // Keeps the accumulator alive, because the tensor has only a weak pointer to it.
   NodePtr accumulator;
   uintptr_t key;
 };
