@@ -23,9 +23,9 @@ std::string size_text(int64_t bytes) {
                           : fmt::format("{:.2f} GiB", mebibytes / 1024);
 }
 
-// Returns text such as "2.00 GiB was requested and "; "" if the message has no size, as
-// for the memory of cuBLAS. In LibTorch 1.13, " (GPU 0; ..." follows the size; in later
-// versions, ". GPU 0 has ..." follows.
+// Returns a text such as "2.00 GiB was requested and "; "" if the message contains no
+// size, as in errors of cuBLAS. In LibTorch 1.13, " (GPU 0; ..." follows the size; in
+// later versions, ". GPU 0 has ..." follows.
 std::string wanted(const std::string& text) {
   const size_t at = text.find(kTriedToAllocate);
   if (at == std::string::npos) {

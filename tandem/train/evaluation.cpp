@@ -31,8 +31,8 @@ void check_is_checkpoint(const std::string& path) {
   }
 }
 
-// Throws ConfigError if the images do not have the one shape that a model accepts,
-// which its checkpoint stores.
+// Throws ConfigError if the images do not have the shape that the model accepts. The
+// checkpoint contains this shape.
 void check_images(
     const std::map<std::string, std::string>& description, const Dataset& data) {
   std::vector<std::string> sizes;
@@ -53,9 +53,9 @@ void check_images(
   }
 }
 
-// Stops the evaluation on all ranks after the same batch, because the stages of a
-// pipeline evaluate each batch together. The ranks agree about twice a second. Rank 0
-// chooses the number of batches until the next agreement.
+// Decides when an interrupted evaluation stops. All ranks stop after the same batch,
+// because the stages of a pipeline evaluate each batch together. The ranks agree about
+// twice a second. Rank 0 chooses the number of batches until the next agreement.
 class StopWatch {
  public:
   StopWatch(Communicator& comm, const std::function<bool()>& stop)
@@ -163,7 +163,8 @@ TestReport evaluate_checkpoint(
   }
   Dataset test = options.dataset ? first_samples(*options.dataset, options.limit)
                                  : load_dataset(config.data.source, options.limit).test;
-  // The samples may not include every class of the model.
+  // Uses the model's number of classes, because the samples may not include every
+  // class.
   if (const auto found = description.find("num_classes"); found != description.end()) {
     test.num_classes = parse_number<int64_t>(found->second).value_or(test.num_classes);
   }

@@ -36,8 +36,9 @@ void RunCheckpoints::make_directory() {
   }
 }
 
-// A new run must not use the directory of an earlier run. The new run's checkpoints
-// have lower steps, so they would be deleted first.
+// Locks the directory, and throws if a new run would use the directory of an earlier
+// run. The new run's checkpoints have lower steps, so they would be deleted before the
+// earlier run's checkpoints.
 void RunCheckpoints::lock() {
   const std::string& out = config_.output.out;
   lock_ = std::make_unique<RunLock>(out);
@@ -60,8 +61,8 @@ std::string RunCheckpoints::newest() {
       looks ? newest_checkpoint(out + "/checkpoints") : "", 0, "newest checkpoint");
 }
 
-// Returns the content of a checkpoint. The texts are made only once, because they are
-// the same in all checkpoints and can take longer than a copy of a small state.
+// Returns the content of a checkpoint. Its texts are computed only once, because they
+// are equal in all checkpoints and can take longer than copying a small state.
 CheckpointContent RunCheckpoints::content(
     TrainingState state, const Position& position) {
   if (texts_.config.empty()) {
@@ -75,7 +76,7 @@ CheckpointContent RunCheckpoints::content(
   return content;
 }
 
-// Rank 0 chooses the checkpoint, so that all ranks resume from the same one.
+// Rank 0 chooses the checkpoint, so that all ranks resume from the same checkpoint.
 std::string RunCheckpoints::checkpoint_to_resume() const {
   std::string path = config_.output.resume;
   if (path == "auto" && comm_.rank() == 0) {

@@ -53,9 +53,10 @@ ScalingPoint predict_step(const ScalingInputs& inputs, int nodes) {
   const double messages = 2 * (n - 1);
   double comm_ms = 0;
   double end_ms = 0;
-  // Iterates from the last bucket to the first. If bucket k is sent as soon as it is
-  // complete and the later buckets follow without a pause, communication ends this long
-  // after backward. `end_ms` is the largest of these times.
+  // Iterates from the last bucket to the first. Assumes that this bucket is sent as
+  // soon as it is complete, and that the later buckets follow without a pause. The
+  // argument of max() is then the time from the end of backward to the end of
+  // communication. `end_ms` is the largest of these times.
   for (auto bucket = inputs.buckets.rbegin(); bucket != inputs.buckets.rend();
        ++bucket) {
     comm_ms += messages == 0 ? 0
@@ -63,7 +64,7 @@ ScalingPoint predict_step(const ScalingInputs& inputs, int nodes) {
                                            1000 * bucket->bytes / n / inputs.bandwidth);
     end_ms = std::max(end_ms, comm_ms - inputs.crowding * bucket->lead_ms);
   }
-  // Hidden communication still takes CPU time from backward.
+  // Communication that overlaps with backward still uses CPU time that backward needs.
   const double cpu_ms = inputs.comm_cpu_ms * messages / n;
   const double cpu_share = comm_ms > 0 ? std::min(1.0, cpu_ms / comm_ms) : 0;
   ScalingPoint point;

@@ -137,7 +137,8 @@ class Trainer {
         position_ = {position_.epoch + 1, 0, position_.step, 0};
       }
       save();
-      // Ranks in lockstep agree during the next steps.
+      // Ranks in lockstep need not agree here, because they agree during the next
+      // steps.
       if (!parts_.strategy->in_lockstep() && !is_finished()) {
         stop_if_told(agreement_.decide(position_.step));
       }
@@ -152,7 +153,8 @@ class Trainer {
     return position_.epoch >= num_epochs_ || end_.now();
   }
 
-  // Returns whether the epoch that has just ended or was interrupted is evaluated.
+  // Returns whether to evaluate the model after the epoch that has just ended or was
+  // interrupted.
   bool is_evaluated() const {
     return is_last_epoch() || (position_.epoch + 1) % config_.output.eval_every == 0;
   }
@@ -231,7 +233,7 @@ class Trainer {
     const bool trained = position_.step > before;
     if (trained && is_evaluated()) {
       // Saves before the evaluation, which may be long. A run that resumes from this
-      // checkpoint then ends the epoch.
+      // checkpoint then only has to end the epoch.
       check_replicas();
       save(false);
     }
@@ -262,7 +264,8 @@ class Trainer {
         lr_};
   }
 
-  // Counts the schedule's steps as if the whole run had this world size.
+  // Returns the learning rate of the next step. The schedule counts steps as if the
+  // whole run had this world size.
   double current_lr() const {
     const int64_t step = position_.samples_in_epoch / batches_.samples_per_step();
     return schedule_->lr(
@@ -302,14 +305,14 @@ class Trainer {
     const bool save_due = !last && config_.output.checkpoint_every > 0 &&
                           position_.step % config_.output.checkpoint_every == 0;
     const bool stopped_alone = stop_ranks_that_step_alone(last || save_due);
-    // Ranks wait for each other to agree. They do so whenever they wait for another
-    // reason, and otherwise about twice a second.
+    // To agree, ranks wait for each other. They therefore agree in steps in which they
+    // wait anyway, and otherwise about twice a second.
     const bool ranks_wait = last || save_due || stopped_alone ||
                             (line_due && parts_.strategy->in_lockstep());
     const bool agreement_due =
         parts_.strategy->ranks_have_met() && agreement_.is_due(position_.step);
     const Decision decision = ranks_wait || agreement_due ? agree() : Decision();
-    // The last step of an epoch reports too, because the sums do not continue in the
+    // Also reports in the last step of an epoch, because the sums begin again in the
     // next epoch.
     if ((last || line_due || decision.end) && !stopped_alone) {
       reporter_.report(place(), line_due);
@@ -338,9 +341,9 @@ class Trainer {
     return decision;
   }
 
-  // Returns true if ranks that step alone (Strategy::steps_alone()) have to stop. All
-  // ranks then have the same position. If `meeting`, every rank reaches this point, and
-  // the ranks wait for each other.
+  // Returns true if ranks that step alone (Strategy::steps_alone()) have to stop; all
+  // ranks then have the same position. If `meeting` is true, all ranks make this call
+  // at the same position, and wait for each other.
   bool stop_ranks_that_step_alone(bool meeting) {
     if (!stop_exchange_ ||
         (meeting ? stop_exchange_->meet() : !stop_exchange_->stops())) {
@@ -376,7 +379,8 @@ class Trainer {
   void stop_if_told(const Decision& decision) {
     if (decision.stopping_rank >= 0) {
       finish_saving();
-      // If another rank ended earlier, the launcher would stop rank 0 while it writes.
+      // Waits for rank 0, because the launcher would stop rank 0 while it writes if
+      // another rank ended earlier.
       comm_.barrier("stop");
       throw_stopped_by_signal(decision, position_.step, config_.output);
     }
@@ -419,8 +423,8 @@ class Trainer {
       stop_if_told(agreement_.decide(position_.step));
     }
     TestReport& report = whole.value();
-    // After the last epoch, position_.epoch is one too high: the model is still that of
-    // the last epoch.
+    // After the last epoch, position_.epoch is the number of epochs, but the model is
+    // that of the last epoch.
     report.epoch = std::clamp<int64_t>(
         position_.epoch, 0, std::max<int64_t>(1, config_.training.epochs) - 1);
     report.step = position_.step;
@@ -435,15 +439,16 @@ class Trainer {
     return !config_.output.out.empty() && !config_.output.dry_run;
   }
 
-  // `told`: whether the program's observer is called for the checkpoint.
+  // Saves a checkpoint. `told`: whether the program's observer is called for the
+  // checkpoint.
   void save(bool told = true) {
     if (!saves()) {
       return;
     }
     reporter_.clock().pause();
     const auto start = SavePauses::Clock::now();
-    // Call collect_state() before own_state(): it may store values in this rank's own
-    // state.
+    // collect_state() must be called before own_state(), because it may store values in
+    // the state that own_state() returns.
     auto state = parts_.strategy->collect_state();
     checkpoints_.save(
         directory_->checkpoints(), position_, end_.patience().best(), std::move(state),
@@ -560,8 +565,8 @@ Summary train(
   // are.
   check_samples(data.train, data.train.num_classes);
   check_samples(data.test, data.train.num_classes);
-  // Checked before the parts are made, because making some parts needs communication
-  // between ranks.
+  // Checks this before assembling the run, because ranks already communicate while they
+  // assemble it.
   const DataParts data_parts = parts_of(data);
   check_same_run(config, data_parts, comm);
   comm.check_equal("whether the program has its own loss", own.loss ? "yes" : "no");

@@ -14,11 +14,11 @@ namespace {
 
 constexpr double kSecondsBetween = 0.5;
 constexpr int64_t kMostSteps = 10'000;
-// Limit of stored sums, for ranks that do not step together: they agree only at the end
-// of an epoch.
+// Maximum number of stored sums. It matters for ranks that do not step together,
+// because they agree only at the end of an epoch.
 constexpr size_t kMostUnread = 1'000;
 
-// Values that a rank sends to the others.
+// Indices of the values that each rank sends to the other ranks.
 enum AgreementField {
   kStop,
   kSave,

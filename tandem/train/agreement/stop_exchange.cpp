@@ -26,8 +26,8 @@ void StopExchange::tell() {
   told_at_ = Clock::now();
 }
 
-// Waits for the all-reduce in progress and returns its news. Ranks wait at a meeting
-// point, so all ranks are there once the last rank has reached it.
+// Waits for the all-reduce in progress and returns its result. A rank that has reached
+// a meeting point waits there, so all ranks are there when the last rank reaches it.
 StopExchange::News StopExchange::hear() {
   under_way_->wait();
   under_way_.reset();

@@ -29,8 +29,8 @@ void PartitionAudit::add(const at::Tensor& samples) {
   }
 }
 
-// Returns the planned number of reads of each sample, from the order of a single shard,
-// which has all positions.
+// Returns the planned number of reads of each sample. Computes it from the sample order
+// of a single shard, which contains all positions.
 at::Tensor PartitionAudit::planned() const {
   SamplerOptions whole = sampler_;
   whole.num_shards = 1;
@@ -49,7 +49,7 @@ at::Tensor PartitionAudit::planned() const {
 void PartitionAudit::finish() {
   auto totals = counts_.clone();
   comm_.all_reduce(totals, ReduceOp::sum, "partition audit")->wait();
-  // All ranks compare with rank 0's plan, so that all get the same result.
+  // All ranks compare with rank 0's plan, so that all ranks get the same result.
   auto wanted = comm_.rank() == 0 ? planned() : at::zeros_like(totals);
   comm_.broadcast(wanted, 0, "partition audit")->wait();
   if (!totals.equal(wanted)) {

@@ -85,7 +85,7 @@ LineValues Reporter::values_of_run() const {
   values.minutes = values.seconds / 60;
   values.program_seconds = program_seconds();
   values.program_minutes = values.program_seconds / 60;
-  // In lower case, as in PyTorch's torch.device("cuda").
+  // The name is in lower case, as in PyTorch's torch.device("cuda").
   values.device = c10::DeviceTypeName(device_.type(), true);
   values.num_gpus = num_gpus_;
   return values;
@@ -146,8 +146,8 @@ std::pair<StepSums::Values, StepSums::Values> Reporter::reported_sums() {
   }
   auto both = at::cat({sums_.tensor(), batch_.tensor()}).cpu();
   comm_.all_reduce(both, ReduceOp::sum, "report")->wait();
-  // A rank without batches, such as the first stage of a pipeline, reports the sums of
-  // all ranks.
+  // For its last batch, a rank without batches, such as the first stage of a pipeline,
+  // reports the sums of all ranks.
   const bool of_all = whole_batch_ || batch_.empty();
   return {
       StepSums(both.narrow(0, 0, 3)).values(),
@@ -161,7 +161,7 @@ void Reporter::report(const ReportPlace& place, bool shown) {
   const auto own = sums_.values();
   const auto [sums, batch] = reported_sums();
   shown_batch_ = batch;
-  // If ranks do not step together, the others are assumed to be as fast as this rank.
+  // If ranks do not step together, this rank assumes that all ranks are equally fast.
   const double ranks =
       in_lockstep_ || shard_.shard < 0 ? 1 : static_cast<double>(shard_.num_shards);
   clock_.add(ranks * sums.samples);
