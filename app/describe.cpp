@@ -11,8 +11,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Returns the setting of a flag, or null. `plural`: the flag has the setting's name in
-// the plural, such as --backends for backend.
+// Returns the setting of a flag, or null. `plural`: whether the flag is the plural of
+// the setting's name, such as --backends for backend.
 const Field* find_setting(const std::string& flag, bool plural) {
   for (const auto& field : config_fields()) {
     if (flag == field.flag() + (plural ? "s" : "")) {

@@ -33,7 +33,8 @@ Word split_word(const std::string& text) {
                   : Word{with_dashes(text), ""};
 }
 
-// Returns the setting with this flag or alias if the setting has aliases, else null.
+// Returns the setting with this flag or alias if the setting has aliases, otherwise
+// null.
 const Field* find_renamed(const std::string& flag) {
   for (const auto& field : config_fields()) {
     const auto& names = field.other_flags;

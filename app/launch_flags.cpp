@@ -123,7 +123,8 @@ void say_what_is_ignored(const CLI::App& app, bool endpoint_ignored) {
   }
 }
 
-// torchrun numbers hosts in the order in which they join. tandem needs --node-rank.
+// Sets the address from --rdzv-endpoint. torchrun numbers hosts in the order in which
+// they join, but tandem needs --node-rank.
 void use_endpoint(const std::string& endpoint, bool numbered, LaunchOptions& options) {
   const size_t colon = endpoint.rfind(':');
   if (!numbered) {

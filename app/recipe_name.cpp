@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kInCheckout = "recipes";
 
-// Returns "" if this program is not installed. `tandem` is installed in bin, and the
-// worker one folder deeper, in libexec/tandem.
+// Returns the folder of installed recipes; "" if this program is not installed.
+// `tandem` is installed in bin, and the worker in libexec/tandem, one folder deeper.
 std::string installed_folder() {
   const fs::path own = fs::path(executable_path()).parent_path();
   for (const auto& prefix : {own.parent_path(), own.parent_path().parent_path()}) {
@@ -65,8 +65,8 @@ std::vector<std::string> recipes_in(const std::string& folder) {
 
 std::string recipe_path(const std::string& text) {
   const std::string named = current_recipe(text);
-  // The directory of a run may have the same name as the recipe, so directories do not
-  // count.
+  // Ignores directories, because the directory of a run may have the same name as the
+  // recipe.
   std::error_code ignored;
   const bool is_file = fs::exists(named, ignored) && !fs::is_directory(named, ignored);
   if (is_file || text.empty() || text.find('/') != std::string::npos) {

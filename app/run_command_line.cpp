@@ -29,8 +29,8 @@ int run_subcommand(Arguments all, const std::vector<Command>& commands) {
     }
     try {
       const int code = command.run({all.begin() + 1, all.end()});
-      // The output of `train` is only progress, so a failed write is no error. Other
-      // commands print their result.
+      // A failed write of progress by `train` is not an error. Other commands print
+      // their result, so it is an error.
       if (all[0] != "train") {
         check_output();
       }
@@ -68,7 +68,8 @@ int run_command_line(
     const std::string& help) {
   try {
     reserve_standard_streams();
-    // Writing a file beyond `ulimit -f` then fails with an error, as on a full disk.
+    // A write beyond `ulimit -f` then fails with an error, as on a full disk, instead
+    // of ending the process.
     std::signal(SIGXFSZ, SIG_IGN);
     const Arguments all(argv + 1, argv + argc);
     if (all.empty() || all[0] == "--help" || all[0] == "-h" || all[0] == "help") {
@@ -83,7 +84,7 @@ int run_command_line(
     }
     return run_subcommand(all, commands);
   } catch (const std::system_error& error) {
-    // fmt::print() throws it if standard output cannot be written.
+    // fmt::print() throws this error if standard output cannot be written.
     return std::ferror(stdout) != 0
                ? report_failure(cannot_write_output(error.code().value()))
                : report_failure(error);

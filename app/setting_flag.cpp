@@ -8,7 +8,7 @@ namespace tandem::app {
 
 namespace {
 
-// Returns the help of a setting, with the values that `tandem train` lists only at the
+// Returns the help of a setting, including the values that `tandem train` lists at the
 // end of its help.
 std::string help_of(const Field& field) {
   if (!field.words_at_the_end) {

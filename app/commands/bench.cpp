@@ -49,7 +49,7 @@ int run_optimizer(const Arguments& arguments) {
   become_bench("optimizer", arguments, 1, worker_path(options.config.exec.device));
 }
 
-// With mpirun's defaults, ranks are bound to cores and never yield.
+// Runs the ranks with mpirun's defaults: they are bound to cores and never yield.
 void run_under_mpirun(const std::vector<std::string>& command, int nproc) {
   const std::string who = "[bench] mpirun failed";
   const FailureFile file;

@@ -16,14 +16,15 @@ namespace tandem::app {
 
 namespace {
 
-// Prints `text` as good or as a warning. A warning also shows the fix.
+// Prints `text` as a good result or as a warning. A warning also contains the fix.
 void finding(bool good, const std::string& text, const std::string& fix = "") {
   fmt::print(
       "{:<8} {}{}\n", good ? "ok" : "warning:", text,
       good ? "" : "\n         fix: " + fix);
 }
 
-// Adds how a process ended, unless it succeeded.
+// Returns the text with the exit status of a process added, unless the process
+// succeeded.
 std::string with_ending(const std::string& text, const ExitStatus& status) {
   return status.ok() ? text : text + " " + status.describe();
 }

@@ -25,7 +25,7 @@ const char* const kMeasured[] = {"model", "data", "executor", "precision", "opti
 // Values of flags. kUnset: use the measured value or the default.
 struct PlanFlags {
   std::string nodes = "1..1024";
-  // 0: one rank, or the number of the run with --from.
+  // 0: one rank; with --from, the number of ranks in that run.
   int ranks_per_node = 0;
   double crowding = kUnset;
   bool measure = false;
@@ -54,7 +54,7 @@ struct PlanFlags {
 // Largest accepted measurement.
 constexpr double kMost = 1e15;
 
-// Rejects `parameter`, because the prediction has no model of one all-reduce per
+// Rejects `parameter`, because the scaling model does not cover one all-reduce per
 // tensor.
 SyncMode parse_sync(const std::string& text) {
   const auto mode = find_choice<SyncMode>(text);

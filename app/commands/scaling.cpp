@@ -76,7 +76,8 @@ int run_scaling(const Arguments& arguments) {
     for (const int count : counts) {
       comparison.runs.push_back(plan_run(
           recipe, flags.overrides, count, flags.repeats, comparison.out, taken));
-      // Otherwise one rank would use all CPUs, and speed-ups would be too low.
+      // Limits the number of threads. Otherwise, one rank would use all CPUs, and
+      // speed-ups would be too low.
       if (!get_env("OMP_NUM_THREADS")) {
         comparison.runs.back().variables = {{"OMP_NUM_THREADS", "1"}};
       }

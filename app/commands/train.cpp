@@ -81,7 +81,7 @@ void fetch_missing(
   }
 }
 
-// Under another launcher this process is one of the ranks.
+// Replaces this process with the worker, as a rank of another launcher.
 [[noreturn]] void become_rank(
     const RunConfig& config, const RankEnv& env, const Arguments& arguments) {
   check_world(config, env, arguments);
@@ -131,7 +131,7 @@ LaunchOptions launch_options(const RunConfig& config) {
   return options;
 }
 
-// Warns of more than two ranks per CPU, which is rarely intended.
+// Warns if there are more than two ranks per CPU, which is rarely intended.
 void warn_of_ranks(const RunConfig& config) {
   const int here = config.num_ranks_here();
   if (here > 2 * usable_cpus()) {
@@ -142,7 +142,8 @@ void warn_of_ranks(const RunConfig& config) {
   }
 }
 
-// Starts the ranks of this host, or becomes the worker if one process has all ranks.
+// Starts the ranks of this host. If one process contains all ranks, replaces this
+// process with the worker.
 void train_here(const RunConfig& config, const Arguments& arguments) {
   if (config.needs_mpirun()) {
     ask_for_mpirun(config.num_ranks_here(), arguments);

@@ -26,8 +26,8 @@ namespace {
 constexpr long kConnectSeconds = 20;
 constexpr long kStallBytesPerSecond = 1000;
 constexpr long kMaxRedirects = 8;
-// Requests per mirror and file. Limits the retries if a server breaks the connection
-// repeatedly.
+// Maximum number of requests per mirror and file. Limits the retries if a server breaks
+// the connection repeatedly.
 constexpr int kMaxRequests = 30;
 constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
 constexpr const char* kEraseLine = "\r\033[K";
@@ -39,7 +39,7 @@ class PartFile {
  public:
   PartFile(const std::string& folder, const std::string& name)
       : folder_(folder), path_(folder + "/" + name), part_path_(path_ + ".part") {
-    // O_NOFOLLOW, because a link could lead out of the folder.
+    // O_NOFOLLOW, because a link could refer to a file outside the folder.
     fd_ = open(part_path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd_ < 0) {
       fail_on_file("write", part_path_);
@@ -120,8 +120,8 @@ class Request {
     set(CURLOPT_NOPROGRESS, 0L);
   }
 
-  // Performs the request. Leaves in the part only bytes after which another request can
-  // resume.
+  // Performs the request. The part then contains only bytes after which another request
+  // can resume.
   CURLcode run() {
     const CURLcode code = curl_easy_perform(handle_.get());
     if (draws_) {
@@ -144,7 +144,7 @@ class Request {
   bool is_complete() const {
     return refusal_.empty() && start_ + received_ == file_.size;
   }
-  // Returns true if the server may send the whole file, but not the rest alone.
+  // Returns true if the server can send the whole file, but not the rest alone.
   bool needs_restart(CURLcode code) const {
     return start_ > 0 &&
            (code == CURLE_RANGE_ERROR || code == CURLE_BAD_DOWNLOAD_RESUME ||
@@ -262,7 +262,8 @@ std::string download_from(
       }
       if (!request.is_complete()) {
         reason = request.reason(code);
-        // If the server has stalled, another mirror is the better choice.
+        // Does not retry if the server has stalled, because another mirror is probably
+        // faster.
         if (!can_resume || part.size() <= start || code == CURLE_OPERATION_TIMEDOUT) {
           return reason;
         }
@@ -275,7 +276,8 @@ std::string download_from(
     }
     reason = "sent other bytes: SHA-256 " + sha256 + ", expected " + file.sha256;
     part.truncate(0);
-    // Otherwise the bytes before `start` may be wrong, so the file is requested again.
+    // The bytes before `start` may be wrong, so the whole file is requested again,
+    // unless `start` is 0.
     if (start == 0) {
       return reason;
     }

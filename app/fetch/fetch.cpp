@@ -83,7 +83,7 @@ class TargetFolder {
   bool lock() {
     make_directories(folder_);
     const auto result = lock_->try_lock();
-    // The process that had the lock may have removed the empty folder since.
+    // The process that had the lock may have removed the empty folder in the meantime.
     if (result == FileLock::Result::no_file && errno != ENOENT) {
       throw DataError(
           "[fetch] cannot write into '" + folder_ + "': " + std::strerror(errno) +

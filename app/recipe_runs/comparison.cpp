@@ -58,8 +58,8 @@ std::string write_all_files(
   return to_text(shown);
 }
 
-// Returns whether an earlier comparison left a finished run, or a checkpoint of an
-// unfinished run. A table that cannot be read counts as a result.
+// Returns whether the directory contains a finished run of an earlier comparison, or a
+// checkpoint of an unfinished run. A table that cannot be read counts as a result.
 bool has_results(const std::string& directory, const std::string& table) {
   const auto json =
       ordered_json::parse(read_file(directory + "/" + table), nullptr, false);

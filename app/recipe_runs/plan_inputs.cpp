@@ -78,8 +78,8 @@ double time_all_reduce(
        join(sizes, ",")});
   double ms = 0;
   for (const auto& result : found.at("results")) {
-    // With shm, gradients are in shared buffers, so results for private memory are left
-    // out.
+    // Skips results for private memory, because with shm gradients are in shared
+    // buffers.
     if (result.value("memory", "") != "private") {
       ms += result.at("ms").get<double>();
     }
@@ -136,8 +136,8 @@ double needed_number(
   return found->get<double>();
 }
 
-// Returns the median time of a step between two reports, in milliseconds. Leaves out
-// the steps before the first report, which are slower.
+// Returns the median over reports of the time per step, in milliseconds. Leaves out the
+// steps before the first report, which are slower.
 double median_step_ms(const std::string& path) {
   std::vector<double> ms;
   double step = 0;

@@ -30,8 +30,8 @@ std::string wanted_name(const std::string& recipe, int nproc) {
   return nproc > 0 ? fmt::format("{}-{}", stem, nproc) : stem;
 }
 
-// Returns `wanted`, or a name such as "wanted-2" if `wanted` is taken. Adds the name to
-// `taken`.
+// Returns `wanted`, or a name such as "wanted-2" if `taken` contains `wanted`. Adds the
+// returned name to `taken`.
 std::string free_name(const std::string& wanted, std::vector<std::string>& taken) {
   std::string name = wanted;
   for (int i = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++i) {
@@ -80,7 +80,8 @@ std::string obstacle_of(const RunConfig& config) {
   return "";
 }
 
-// Redirects the output by the shell, so that the file can be read during the run.
+// Returns a command that a shell runs with its output redirected to a file, so that the
+// file can be read during the run.
 std::vector<std::string> with_output_to(
     const std::string& path, const std::vector<std::string>& command) {
   std::vector<std::string> all = {"/bin/sh", "-c", "exec \"$@\" >\"$0\" 2>&1", path};

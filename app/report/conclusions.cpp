@@ -30,8 +30,8 @@ const ordered_json* base_of(const ordered_json& row, const ordered_json& table) 
   return base;
 }
 
-// Returns the least and the greatest speed-up of the repeats. Each pass runs every
-// recipe once, so a speed-up compares runs of the same pass.
+// Returns the least and the greatest speed-up of the repeats. Each speed-up compares
+// two runs of the same pass; a pass runs every recipe once.
 ordered_json speed_up_range(const ordered_json& row, const ordered_json& base) {
   const auto own = part_in(row, "runs");
   const auto others = part_in(base, "runs");
@@ -120,8 +120,8 @@ std::pair<Winner, std::string> winner_of(
   const auto& curve = run.test_accuracy;
   const Measurement& end = curve.back();
   if (run.arrival) {
-    // The curve belongs to one run, but the arrival may be the median of several runs,
-    // so the point of the curve is found separately.
+    // Searches the curve for the point, because the curve belongs to one run, but the
+    // arrival may be the median of several runs.
     const auto first = std::find_if(curve.begin(), curve.end(), [&](const auto& at) {
       return at.value >= *target;
     });
@@ -189,8 +189,8 @@ std::string epochs_text(double epochs) {
   return fmt::format("{:.0f} epoch{}", epochs, epochs == 1 ? "" : "s");
 }
 
-// Returns a text such as "short made 2 epochs of 14 on 1280 samples"; "" for a run as
-// long as the tutorial's run.
+// Returns a text such as "short made 2 epochs of 14 on 1280 samples", which begins with
+// the name of the run; "" for a run as long as the tutorial's run.
 std::string shortened_text(const ReportRun& run, double epochs) {
   const auto tutorial = tutorial_in(run.row);
   const double limit = number_in(run.row, "limit").value_or(0);

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::ordered_json;
 using Values = std::vector<double>;
 
-// Rounds to six digits. A chart shows fewer, and the page stays small.
+// Rounds to six digits, more than a chart shows, so that the page stays small.
 double rounded(double value) {
   return std::stod(fmt::format("{:.6g}", value));
 }
@@ -114,8 +114,8 @@ std::vector<size_t> style_order(const Conclusions& conclusions) {
   return order;
 }
 
-// Returns a curve with fewer points that looks the same, because a long curve has more
-// points than a chart has pixels. Divides it into parts, and keeps the first, the
+// Returns a curve with fewer points that looks the same in a chart. A long curve has
+// more points than a chart has pixels. Divides it into parts, and keeps the first, the
 // lowest, the highest and the last point of each part.
 Curve thinned(const Curve& curve) {
   constexpr size_t kParts = 500;
@@ -138,7 +138,7 @@ Curve thinned(const Curve& curve) {
   return kept;
 }
 
-// The lines of a chart; `ends` is the last x of each line, `values` every y.
+// The lines of a chart. `ends` contains the last x of each line, and `values` every y.
 struct CurveLines {
   ordered_json lines = ordered_json::array();
   Values ends;

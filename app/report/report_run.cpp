@@ -70,8 +70,8 @@ std::optional<double> median_arrival(
     arrivals.push_back(arrival_of(run.test_accuracy, target));
   }
   std::sort(arrivals.begin(), arrivals.end());
-  // For an even number of runs, the later of the two middle arrivals, so that at least
-  // half of the runs had reached the target.
+  // For an even number of runs, uses the later of the two middle arrivals, because at
+  // that time at least half of the runs have reached the target.
   const double median = arrivals[arrivals.size() / 2];
   return std::isfinite(median) ? std::optional<double>(median) : std::nullopt;
 }

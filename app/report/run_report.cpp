@@ -31,7 +31,7 @@ bool has_rows(const ordered_json& table) {
 
 ordered_json table_of_run(const std::string& directory) {
   ordered_json row;
-  // A run that was stopped has no summary yet.
+  // The summary is missing if the run was stopped.
   if (file_exists(directory + "/summary.json")) {
     row = read_json(directory + "/summary.json");
   }

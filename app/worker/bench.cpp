@@ -37,7 +37,7 @@ SamplerOptions whole_set(const Dataset& dataset) {
   return options;
 }
 
-// Returns full batches without end. Skips the short batch at the end of an epoch.
+// Endless sequence of full batches. Skips the smaller batch at the end of an epoch.
 class FullBatches {
  public:
   FullBatches(const Dataset& dataset, const LoaderOptions& options)
@@ -73,7 +73,8 @@ struct StepTimes {
   // Bytes of each bucket of gradients.
   std::vector<int64_t> bucket_bytes;
   // Time between the completion of a bucket and the start of the optimizer, in
-  // milliseconds, by bucket and step. Backward hides communication during this time.
+  // milliseconds, by bucket and step. Communication during this time overlaps with
+  // backward.
   std::vector<std::vector<double>> bucket_lead_ms;
   // The executor that "auto" chose.
   ExecutorKind executor = ExecutorKind::automatic;

@@ -96,7 +96,8 @@ void measure(const BenchAllReduceOptions& options, Communicator& comm) {
     results.push_back(describe(comm, memory, bytes, spread_of(times), options.json));
   };
   for (const int64_t bytes : options.bytes) {
-    // Training keeps gradients in such a buffer.
+    // First measures a buffer of make_buffer(), in which training keeps gradients. If
+    // ranks share memory, also measures private memory.
     const bool shares = comm.shares_memory();
     time(shares ? "shared" : "", comm.make_buffer(bytes / 4, at::kFloat));
     if (shares) {

@@ -66,7 +66,8 @@ int fetch_named(const Arguments& arguments) {
   parse(app, arguments);
   catch_signals();
   const std::string folder = fetch(find_set(read_mirrors(), name), options);
-  // --data does not accept the names of custom mirrors, so print the folder for them.
+  // For a data set of custom mirrors, prints the folder, because --data does not accept
+  // its name.
   say("to use it: --data " + (find_dataset(name) == folder ? name : folder));
   return 0;
 }

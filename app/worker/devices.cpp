@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Returns the reason why `auto` does not use the GPUs of this host; "" if it does.
+// Returns the reason why `auto` does not use the GPUs of this host; "" if it uses them.
 std::string why_not(const RunConfig& config) {
   if (cuda_library_path().empty()) {
     return "this build computes on CPUs only";

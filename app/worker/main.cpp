@@ -20,10 +20,10 @@ const std::vector<Command> kCommands = {
     {"doctor", "print facts that need LibTorch", &work_doctor},
 };
 
-// Keeps freed memory in the process for the next step. glibc's default thresholds
-// follow the sizes of tensors. Depending on the order of tensors in the heap, each step
-// may then return its memory to the system and fault it in again, which takes a third
-// of its time.
+// Keeps freed memory in the process for the next step. glibc adapts its default
+// thresholds to the sizes of freed blocks. Depending on the order of tensors in the
+// heap, each step may then return memory to the system and get it back by page faults,
+// which takes a third of the step's time.
 void keep_freed_memory() {
   constexpr int kMebibyte = 1 << 20;
   if (std::getenv("MALLOC_TRIM_THRESHOLD_") == nullptr &&
@@ -43,8 +43,8 @@ int main(int argc, char** argv) {
       "tandem-worker: the part of tandem that links LibTorch; use `tandem` "
       "instead\n\n" +
           list_commands(kCommands));
-  // Skips destructors of static objects: in every rank LibTorch would take 50 ms, and
-  // copy each of its shared pages, to unregister operators.
+  // Skips destructors of static objects. In every rank, LibTorch would need 50 ms to
+  // unregister operators, and the writes would copy its shared pages.
   std::fflush(nullptr);
   std::quick_exit(code);
 }

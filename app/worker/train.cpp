@@ -57,8 +57,8 @@ Placement place(const RunConfig& config, const TrainExtras& extras, int local_ra
   return find_device(extras, [&] { return find_placement(config, local_rank); });
 }
 
-// Returns the environment of a run without a launcher. It contains the recipe's
-// address, although no other rank joins there.
+// Returns the environment of a run without a launcher. It contains the recipe's address
+// for join_line, although no other rank joins there.
 RankEnv lone_env(const RunConfig& config) {
   RankEnv env;
   env.master_addr = config.ranks.master_addr;
