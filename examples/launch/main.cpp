@@ -1,5 +1,6 @@
-// A program that a launcher starts once per rank, like train.py of tutorial 002: a
-// linear layer, mean squared error, SGD, ten steps on random numbers.
+// A program that a launcher starts once per rank, like train.py of tutorial 002. It
+// trains a linear layer with mean squared error and SGD, in ten steps on random
+// numbers.
 //
 //   tandem launch --nproc-per-node 2 ./launch
 //   torchrun --standalone --nproc-per-node 2 --no-python ./launch

@@ -1,8 +1,8 @@
 // Prints a parameter and its gradient on each rank during one step, as tutorial 003
 // does: before and after backward, after the ranks average gradients, and after the
 // optimizer's step. The first step averages with a hand-written all-reduce; a step with
-// DistributedDataParallel then gives the same values. LibTorch does not have the
-// tutorial's optimizer, Adadelta, so this example uses SGD.
+// DistributedDataParallel then gives the same values. LibTorch does not have Adadelta,
+// the tutorial's optimizer, so this example uses SGD.
 //
 //   ./look_at_gradients [RANKS]
 
@@ -48,7 +48,8 @@ Net make_net() {
   return {};
 }
 
-// Each rank has its own batch and dropout mask. Every call uses the mask of its rank.
+// Each rank has its own batch and dropout mask. The mask of a rank is the same in every
+// call.
 torch::Tensor loss_of(Net& net, const tandem::Batch& batch, int rank) {
   torch::manual_seed(2 + rank);
   return F::nll_loss(net->forward(batch.inputs), batch.targets);

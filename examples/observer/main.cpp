@@ -1,10 +1,10 @@
-// An observer follows a run: it prints its own lines and stops the run at 92 % test
-// accuracy. The run uses a custom model and loss, early stopping, and keeps the best
-// checkpoint.
+// Observes a run: prints its own lines and stops the run at 92 % test accuracy. The run
+// uses a custom model, a custom loss and early stopping, and keeps the best checkpoint.
 //
 //   tandem launch --nproc-per-node 2 ./observer runs/observed
 //
-// Only this program can build the model, so it also evaluates the checkpoint:
+// `tandem eval` cannot build the custom model, so this program also evaluates the
+// checkpoint:
 //
 //   ./observer --eval runs/observed/checkpoints/best
 

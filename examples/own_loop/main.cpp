@@ -1,4 +1,4 @@
-// A LibTorch training loop. The lines marked (1), (2) and (3) make it data-parallel.
+// A LibTorch training loop that the lines marked (1), (2) and (3) make data-parallel.
 //
 //   tandem launch --nproc-per-node 2 ./own_loop [EPOCHS] [SAMPLES]
 

@@ -1,5 +1,5 @@
-// A program that starts its own ranks, like train_spawn.py of tutorial 002: a linear
-// layer, mean squared error, SGD, ten steps on random numbers.
+// A program that starts its own ranks, like train_spawn.py of tutorial 002. It trains a
+// linear layer with mean squared error and SGD, in ten steps on random numbers.
 //
 //   ./spawn [RANKS]
 
