@@ -1,8 +1,8 @@
-# Sets TANDEM_CHART_JS to the minified Chart.js, which reports embed. Its API changes with
-# each major version; app/report/report.js needs the version of Debian 12 and 13.
+# Sets TANDEM_CHART_JS to the minified Chart.js, which reports embed. Chart.js changes its
+# API with each major version; app/report/report.js needs the version in Debian 12 and 13.
 
 set(wanted 3.9)
-# The script is the same for every processor, so a cross build uses the host's.
+# The script does not depend on the processor, so a cross build uses the host's script.
 find_file(TANDEM_CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js
           NO_CMAKE_FIND_ROOT_PATH
           DOC "Chart.js ${wanted}, minified")

@@ -1,7 +1,8 @@
 # Builds libtandem_cuda.so (tandem/comm/cuda/cuda_library.h) if LibTorch has CUDA. The worker
 # loads it for --device cuda, so a run on CPUs does not load half a gigabyte of CUDA.
 
-# nccl.h must have the version of the NCCL that LibTorch loads, so the wheel's comes first.
+# nccl.h must belong to the NCCL that LibTorch loads, so the directory of the wheel comes
+# first.
 file(GLOB wheel_nccl ${TORCH_INSTALL_PREFIX}/../nvidia/nccl/include)
 find_path(TANDEM_NCCL_INCLUDE nccl.h PATHS ${wheel_nccl} NO_DEFAULT_PATH
           DOC "Folder of nccl.h, of the version that LibTorch uses")
@@ -17,7 +18,7 @@ endif()
 
 add_library(tandem_cuda MODULE ${PROJECT_SOURCE_DIR}/tandem/comm/cuda/cuda_plugin.cpp)
 set_target_properties(tandem_cuda PROPERTIES
-  # The worker searches its own folder.
+  # The worker searches for the library in its own folder.
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
   CXX_VISIBILITY_PRESET hidden)
 target_compile_definitions(tandem_cuda PRIVATE USE_C10D_NCCL)

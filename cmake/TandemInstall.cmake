@@ -4,7 +4,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# Only the program starts workers, so they are not in PATH.
+# Users start workers only through the program, so the worker is not in PATH.
 install(TARGETS tandem_program
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 set(worker tandem_worker)
@@ -29,7 +29,7 @@ install(TARGETS tandem_base tandem_lib tandem_torch tandem_warnings
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tandem
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
         FILES_MATCHING PATTERN "*.h"
-        # This folder has no headers.
+        # The folder `ops` contains no headers, so it would be installed empty.
         PATTERN ops EXCLUDE)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples
         DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libtandem-dev COMPONENT development)
@@ -42,7 +42,7 @@ configure_package_config_file(
 write_basic_package_version_file(
   ${CMAKE_CURRENT_BINARY_DIR}/tandemConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
-# find_package(tandem) also works with this build, without an installation.
+# With this export, find_package(tandem) works with this build, without an installation.
 export(EXPORT tandemTargets NAMESPACE tandem::
        FILE ${CMAKE_CURRENT_BINARY_DIR}/tandemTargets.cmake)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/TandemUnused.cmake
@@ -52,7 +52,8 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tandemConfig.cmake
               ${CMAKE_CURRENT_LIST_DIR}/TandemUnused.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tandem COMPONENT development)
 
-# The flags of tandem.pc do not find a LibTorch from PyPI.
+# tandem.pc is not installed for a LibTorch from PyPI, because its flags do not find that
+# LibTorch.
 if(NOT TANDEM_TORCH_PYTHON)
   file(RELATIVE_PATH TANDEM_PC_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
   set(TANDEM_PC_REQUIRES "fmt spdlog tomlplusplus libcrypto zlib libdeflate")
@@ -75,7 +76,7 @@ if(NOT TANDEM_TORCH_PYTHON)
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 endif()
 
-# The built program describes itself to make manual pages and completion.
+# Manual pages and completion are made from the output of the built program (--describe).
 find_package(Python3 3.11 COMPONENTS Interpreter)
 if(Python3_FOUND AND NOT CMAKE_CROSSCOMPILING AND NOT TANDEM_SANITIZE)
   set(pages ${PROJECT_SOURCE_DIR}/packaging/pages)

@@ -4,7 +4,7 @@
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 if(TANDEM_TORCH_PYTHON)
   # LibTorch's include directory has headers of the oneDNN inside LibTorch, which exports no
-  # functions. So a directory with only the system's headers comes before it.
+  # functions. Therefore, a directory with only the system's headers comes first.
   find_path(DNNL_INCLUDE_DIR dnnl_version.h PATHS /usr/include NO_DEFAULT_PATH REQUIRED)
   set(TANDEM_ONEDNN_HEADERS ${CMAKE_BINARY_DIR}/onednn)
   file(GLOB headers ${DNNL_INCLUDE_DIR}/dnnl*)

@@ -1,8 +1,8 @@
 # Configures CPack for the Debian packages `tandem` and `libtandem-dev`. scripts/package runs
 # it in the preset `package`.
 
-# The newest entry of packaging/changelog gives version and maintainer. Its revision sorts
-# before -1, the first revision of an official Debian package.
+# Version and maintainer are those of the newest entry of packaging/changelog. The entry's
+# revision sorts before -1, the first revision of an official Debian package.
 set(changelog ${PROJECT_SOURCE_DIR}/packaging/changelog)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   ${changelog} ${PROJECT_SOURCE_DIR}/CHANGELOG.md)
@@ -42,7 +42,7 @@ set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/TandemStrip.cmake)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
   OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-# CPack would put a summary before both descriptions.
+# Without this empty value, CPack would put its summary before both descriptions.
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")
 
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME tandem)

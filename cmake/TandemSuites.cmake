@@ -5,11 +5,12 @@
 # the time. Each process writes its results to ${results}/NAME.xml, which
 # scripts/summarise-tests counts.
 #
-# The includer sets program, emulator (of another processor, or empty), results, label,
-# timeout and environment. The environment variable TANDEM_LEFT_OUT excludes tests by a
-# filter of GoogleTest.
+# The file that includes this file sets program, emulator (of another processor, or empty),
+# results, label, timeout and environment. The environment variable TANDEM_LEFT_OUT excludes
+# tests by a filter of GoogleTest.
 
-# CTest sets no policies. An old policy would expand "suites" as the variable below.
+# CTest sets no policies. With an old policy, if() would expand "suites" as the variable
+# below.
 cmake_policy(VERSION 3.25)
 if(NOT CTEST_CONFIGURATION_TYPE STREQUAL "suites" OR NOT EXISTS "${program}")
   return()

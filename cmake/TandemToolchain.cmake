@@ -16,31 +16,32 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
-# By default GCC collects garbage from 128 MB on. Starting at 500 MB saves 7 % of the time.
+# By default, GCC starts garbage collection at 128 MB. Starting at 500 MB saves 7 % of the
+# compile time.
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   add_compile_options("SHELL:--param ggc-min-heapsize=500000")
 endif()
 
-# Fused multiply-adds would change results. On x86-64 the compiler has none without further
-# flags.
+# Fused multiply-adds would change results. On x86-64, the compiler uses none without
+# further flags.
 if(NOT TANDEM_PROCESSOR STREQUAL x86_64)
   add_compile_options(-ffp-contract=off)
 endif()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  # Checkouts share the cache, since objects contain no path of a checkout.
+  # Several checkouts share the cache, because objects contain no path of a checkout.
   set(CMAKE_CXX_COMPILER_LAUNCHER
     ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
     CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
 endif()
 
 # tandem_precompile(TARGET HEADER...) precompiles headers that most sources of a target
-# include: LibTorch's take 2 to 5 of the 4 to 8 seconds of a source. Sources with their own
-# COMPILE_OPTIONS need SKIP_PRECOMPILE_HEADERS. Only GCC precompiles, so that other compilers
-# find a missing #include.
-# tandem_precompile(TARGET REUSE_FROM OTHER) uses the precompiled headers of OTHER, whose
-# compile options must be the same.
+# include: LibTorch's headers take 2 to 5 of the 4 to 8 seconds that compiling a source
+# takes. Sources with their own COMPILE_OPTIONS need SKIP_PRECOMPILE_HEADERS. Only GCC
+# precompiles, so that other compilers find a missing #include. tandem_precompile(TARGET
+# REUSE_FROM OTHER) uses the precompiled headers of OTHER, whose compile options must be the
+# same.
 function(tandem_precompile target)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     return()
@@ -64,5 +65,5 @@ if(TANDEM_SANITIZE)
   add_link_options(-fsanitize=${TANDEM_SANITIZE})
 endif()
 
-# Each library costs start-up time, and a rank loads 286 already.
+# Each library costs start-up time, and a rank already loads 286 libraries.
 add_link_options(-Wl,--as-needed)

@@ -23,7 +23,8 @@ endif()
 # Without this variable the CMake files of a CUDA LibTorch search for a GPU, and print a long
 # message if they find none. tandem compiles no CUDA code.
 set(TORCH_CUDA_ARCH_LIST 9.0)
-# Newer Debian packages warn that kineto is missing, which they do not ship.
+# Newer Debian packages warn that kineto is missing, although they do not contain it. This
+# variable prevents the warning.
 find_library(kineto_LIBRARY NAMES kineto c10)
 find_package(Torch REQUIRED)
 message(STATUS "LibTorch ${Torch_VERSION} (${TORCH_INSTALL_PREFIX})")
@@ -34,15 +35,15 @@ endif()
 
 add_library(tandem_torch INTERFACE)
 if(TARGET torch_cuda)
-  # Loading CUDA takes half a gigabyte and doubles the start-up time. Only libtandem_cuda.so
-  # links it (TandemCuda.cmake).
+  # Loading CUDA takes half a gigabyte of memory and doubles the start-up time. Therefore,
+  # only libtandem_cuda.so links CUDA (TandemCuda.cmake).
   target_link_libraries(tandem_torch INTERFACE torch_cpu c10)
   target_include_directories(tandem_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 else()
   target_link_libraries(tandem_torch INTERFACE ${TORCH_LIBRARIES})
 endif()
 if(Torch_VERSION VERSION_LESS 2)
-  # LibTorch 1.13 cannot sum bfloat16 with Gloo, so tandem calls Gloo directly.
+  # LibTorch 1.13 cannot sum bfloat16 with Gloo, so tandem calls Gloo directly and links it.
   target_link_libraries(tandem_torch INTERFACE gloo)
 endif()
 if(TANDEM_TORCH_PYTHON)
@@ -50,6 +51,7 @@ if(TANDEM_TORCH_PYTHON)
   # system's directories instead and may find older versions.
   target_link_options(tandem_torch INTERFACE -Wl,--allow-shlib-undefined)
 endif()
-# tandem's headers include LibTorch's, so projects that link tandem need these settings.
+# tandem's headers include LibTorch's headers, so projects that link tandem need these
+# settings.
 target_compile_features(tandem_torch INTERFACE cxx_std_${CMAKE_CXX_STANDARD})
 target_compile_definitions(tandem_torch INTERFACE USE_C10D_GLOO USE_DISTRIBUTED)

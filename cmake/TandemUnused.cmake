@@ -33,7 +33,7 @@ function(tandem_add_empty folder)
   file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/tandem_empty.cpp CONTENT "")
   add_library(tandem_empty SHARED ${CMAKE_BINARY_DIR}/tandem_empty.cpp)
   set_target_properties(tandem_empty PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${folder})
-  # lintian requires that a library links the C library and is bound at once.
+  # lintian requires that a library links the C library and uses immediate binding.
   target_link_options(tandem_empty PRIVATE
     -nodefaultlibs -Wl,--no-as-needed -lc -Wl,-z,relro,-z,now)
   # The loader loads a file with several links only once.
@@ -52,8 +52,8 @@ function(tandem_skip_unused)
   foreach(program IN LISTS ARGN)
     add_dependencies(${program} tandem_empty)
     set_property(TARGET ${program} APPEND PROPERTY BUILD_RPATH ${folder})
-    # A RUNPATH applies only to the program's direct dependencies. An RPATH applies to
-    # LibTorch's, too; the loader searches it before LD_LIBRARY_PATH.
+    # A RUNPATH applies only to the program's direct dependencies. An RPATH also applies to
+    # the dependencies of LibTorch. The loader searches an RPATH before LD_LIBRARY_PATH.
     target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
   endforeach()
 endfunction()
