@@ -9,7 +9,7 @@ namespace tandem::app {
 
 inline constexpr double kMegabyte = 1e6;
 
-/// Returns a number in a row of table.json; nullopt if there is none.
+/// Returns the number with a key in a row of table.json; nullopt if there is none.
 inline std::optional<double> number_in(
     const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
@@ -20,13 +20,13 @@ inline std::optional<double> number_in(
   return found->get<double>();
 }
 
-/// Returns a text in a row; "" if there is none.
+/// Returns the text with a key in a row; "" if there is none.
 inline std::string text_in(const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);
   return found != row.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// Returns an object or a list in a row; null if there is none.
+/// Returns the object or list with a key in a row; null if there is none.
 inline nlohmann::ordered_json part_in(
     const nlohmann::ordered_json& row, const char* key) {
   const auto found = row.find(key);

@@ -15,7 +15,8 @@ struct RunTable {
 };
 
 /// Builds the table of a comparison, a scaling or a run. `table` contains the additions
-/// of add_conclusions(). `wide`: includes columns that do not fit on a terminal.
+/// of add_conclusions(). `wide`: whether to include the columns that do not fit on a
+/// terminal.
 RunTable make_run_table(const nlohmann::ordered_json& table, bool wide);
 
 /// Returns the table as plain text (to_text()) or as Markdown (to_markdown()). The

@@ -64,7 +64,7 @@ class StoppedError : public Error {
 /// command again.
 constexpr int kExitStopped = 75;
 
-/// A bug in tandem; see TANDEM_CHECK.
+/// A bug in tandem, which TANDEM_CHECK has detected.
 class InternalError : public Error {
  public:
   using Error::Error;
@@ -95,7 +95,7 @@ std::string first_line(const std::exception& error);
 std::string did_you_mean(
     const std::string& name, const std::vector<std::string>& candidates);
 
-/// Joins texts: "a, b, c".
+/// Joins texts with a separator between them, such as "a, b, c".
 std::string join(
     const std::vector<std::string>& parts, const std::string& separator = ", ");
 

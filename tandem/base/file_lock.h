@@ -30,7 +30,7 @@ class FileLock {
     taken,
     // The file cannot be opened; errno has the reason.
     no_file,
-    // The file system has no locks; errno has the reason.
+    // The file system does not support locks; errno has the reason.
     no_locks
   };
   /// Tries to lock, without waiting.

@@ -53,8 +53,8 @@ class Process {
  public:
   /// Starts the program. Throws ConfigError if it does not exist or cannot be executed.
   explicit Process(const ProcessOptions& options);
-  /// Takes ownership of a running child and of the read ends of its pipes (-1: no
-  /// pipe).
+  /// Takes ownership of a running child and of the read ends of its pipes. A descriptor
+  /// of -1 means that there is no pipe.
   Process(pid_t pid, int output_fd, int error_fd);
   /// Kills and reaps the process if it still runs.
   ~Process();

@@ -12,7 +12,7 @@ class Sha256 {
   Sha256();
   ~Sha256();
 
-  /// Adds bytes.
+  /// Adds `size` bytes to the data to hash.
   void update(const void* data, size_t size);
 
   /// Returns 64 hex digits and ends the computation.

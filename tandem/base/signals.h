@@ -6,9 +6,9 @@ namespace tandem {
 /// thread.
 ///
 /// SIGTERM, SIGINT and SIGHUP (a closed terminal, except under nohup) request a save
-/// and a stop. SIGUSR1 requests a save, and also a stop if stop_on_sigusr1() selects
-/// it. The flags are global variables, because a signal handler cannot access an
-/// object. On the main thread the handler runs on a separate stack.
+/// and a stop. SIGUSR1 requests a save, and also a stop after stop_on_sigusr1(true).
+/// The flags are global variables, because a signal handler cannot access an object. On
+/// the main thread the handler runs on a separate stack.
 void catch_signals();
 
 /// Sets whether SIGUSR1 also requests a stop; the default is false. Also applies to a
@@ -18,7 +18,7 @@ void stop_on_sigusr1(bool stop);
 /// Returns the signal that requested a stop; 0 if there is none. Thread-safe.
 int stop_signal();
 
-/// Returns whether this process ignores a closed terminal, as under nohup.
+/// Returns whether this process ignores SIGHUP, as under nohup.
 bool ignores_hangup();
 
 /// Returns whether SIGUSR1 has arrived since the last call. Thread-safe.

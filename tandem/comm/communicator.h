@@ -59,7 +59,8 @@ struct CommStats {
     waited_seconds += other.waited_seconds;
     return *this;
   }
-  /// Returns the statistics since `other`, an earlier copy.
+  /// Returns the difference between these statistics and `other`, an earlier copy of
+  /// them.
   CommStats operator-(const CommStats& other) const {
     return {
         operations - other.operations, bytes - other.bytes,

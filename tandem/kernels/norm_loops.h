@@ -33,8 +33,9 @@ struct NormChannels {
 // of 16 float32 lanes have 49 KiB. The other loops read it once.
 //
 // norm_moments: the mean of each lane, and its sum of squared distances from the mean.
-// norm_forward: out = (in - mean) * scale + bias; with `relu`, negative values become
-// 0. norm_gradient_sums: the sum of each lane's gradient, and the sum of the gradient
+// norm_forward: out = (in - mean) * scale + bias. With `relu`, negative results become
+//   zero.
+// norm_gradient_sums: the sum of each lane's gradient, and the sum of the gradient
 //   times (in - mean).
 // norm_backward: grad_in = scale * (grad - mean_grad - (in - mean) * slope).
 //

@@ -48,11 +48,11 @@ std::optional<HostEnding> ending_from(const std::string& text);
 struct Circumstances {
   // The signal that stopped the launcher, 0 for none.
   int stop_signal = 0;
-  // The kernel killed a process because memory ran out.
+  // True if the kernel killed a process because memory ran out.
   bool memory_ran_out = false;
-  // The run has several hosts, so the reason names the rank's host.
+  // True if the run has several hosts. The reason then names the rank's host.
   bool several_hosts = false;
-  // Host 0 and its ranks cannot be reached.
+  // True if host 0 and its ranks cannot be reached.
   bool host_0_lost = false;
 };
 

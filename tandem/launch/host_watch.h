@@ -86,7 +86,7 @@ class HostWatch {
   void give_verdict(const HostEnding& verdict);
   // An answer of host 0 to another host.
   struct News {
-    // The ranks of all hosts must end.
+    // True if the ranks of all hosts must end.
     bool over = false;
     std::optional<HostEnding> verdict;
   };

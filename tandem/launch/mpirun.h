@@ -24,7 +24,7 @@ std::vector<std::string> mpirun_command(
     int ranks, const std::vector<std::string>& command,
     MpirunCores cores = MpirunCores::shared);
 
-/// Quotes a command for a shell.
+/// Returns a command as one line for a shell, with quotes if necessary.
 std::string shell_line(const std::vector<std::string>& command);
 
 }  // namespace tandem

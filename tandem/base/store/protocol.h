@@ -63,7 +63,7 @@ enum class Status : uint8_t {
   // The value names the ranks that have not arrived, "" if all have.
   timed_out = 1,
   bad_request = 2,
-  // Only in the handshake.
+  // The client's proof is wrong. Only in the handshake.
   denied = 3,
   other_version = 4,
   // The run's ranks do not match; the value has the reason.

@@ -40,7 +40,7 @@ class StoreServer {
   ///
   /// `address` "tcp:HOST:0" selects a free port; see address(). Clients that do not
   /// know `token` are rejected in the handshake. `own` is the greeting of this process,
-  /// with which clients are compared.
+  /// with which the greetings of clients are compared.
   ///
   /// Throws ConfigError if the address has another form or is in use. Throws CommError
   /// if the host name does not resolve within `timeout`.
@@ -108,8 +108,8 @@ class StoreClient {
   /// match those of other processes; get() and wait() then throw this error too.
   void greet(const Greeting& greeting);
 
-  /// Sets how long a call waits for the server's answer, initially 30 s. A call that
-  /// waits for a key ends at most 2 s after its own timeout.
+  /// Sets the time for which a call waits for the server's answer, initially 30 s. A
+  /// call that waits for a key ends at most 2 s after its own timeout.
   void answer_within(Milliseconds patience) {
     patience_ = patience;
   }

@@ -39,12 +39,12 @@ struct GlooOptions {
 
 /// Returns a communicator of rank processes over LibTorch's ProcessGroupGloo (TCP).
 ///
-/// The ranks meet in `store` under `name`, which must be new for every group. The order
-/// of summation depends on the position in the buffer (ring all-reduce). With three or
-/// more ranks, the last bits of results therefore depend on how a buffer is divided.
-/// float16 and bfloat16 are sent without conversion, and each addition rounds to that
-/// type. reduce_scatter runs an all_reduce and keeps this rank's slice, because
-/// LibTorch's Gloo has no reduce_scatter.
+/// The ranks find each other through `store`, with keys that begin with `name`. Use a
+/// different `name` for every group. The order of summation depends on the position in
+/// the buffer (ring all-reduce). With three or more ranks, the last bits of results
+/// therefore depend on how a buffer is divided. float16 and bfloat16 are sent without
+/// conversion, and each addition rounds to that type. reduce_scatter runs an all_reduce
+/// and keeps this rank's slice, because LibTorch's Gloo has no reduce_scatter.
 ///
 /// Throws CommError if not all ranks arrive within the timeout, or if every attempt
 /// fails. After failed attempts the error names an address that connected and does not

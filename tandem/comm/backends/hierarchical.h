@@ -25,9 +25,9 @@ namespace tandem {
 /// other ranks of the host have arrived. This time is part of
 /// CommStats::waited_seconds.
 ///
-/// The ranks meet in `store` under `name`, as in make_shm_communicator(). Returns
-/// `world` if no two ranks are on one host, or if ranks of a host cannot share memory;
-/// rank 0 then logs the reason. Collective over `world`.
+/// The ranks find each other through `store` and `name`, as in make_shm_communicator().
+/// Returns `world` if no two ranks are on one host, or if ranks of a host cannot share
+/// memory; rank 0 then logs the reason. Collective over `world`.
 ///
 /// Source: two-level reduction as in Open MPI's HAN (Luo et al., "HAN: a Hierarchical
 /// AutotuNed Collective Communication Framework", CLUSTER 2020).

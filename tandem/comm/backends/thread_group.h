@@ -63,8 +63,9 @@ class ThreadGroup {
   /// Returns whether wait() would return or throw immediately.
   bool test(const Meeting& meeting);
 
-  /// Waits until a meeting is done. Throws if the meeting failed, a rank failed, or not
-  /// all ranks arrived in time. A timeout of 0 means the group's timeout.
+  /// Waits until an operation is complete. Throws if the operation failed, a rank
+  /// failed, or not all ranks arrived in time. A timeout of 0 means the group's
+  /// timeout.
   void wait(const Meeting& meeting, std::chrono::milliseconds timeout);
 
   /// Reports that a rank failed. All waits in this group, and in groups that were split

@@ -13,7 +13,7 @@ struct SpawnOptions {
   CommOptions join;
 
   // Number of hosts, and number of this host from 0. Start this program on each host.
-  // The ranks meet at master_addr:master_port, an address of host 0.
+  // The ranks of all hosts connect to master_addr:master_port, an address of host 0.
   int nnodes = 1;
   int node_rank = 0;
   std::string master_addr = "127.0.0.1";

@@ -24,9 +24,10 @@ struct TensorPipeOptions {
 };
 
 /// Returns an Rpc between rank processes over LibTorch's TensorPipe agent, without
-/// Python. Messages use shared memory on one host and TCP between hosts. The ranks meet
-/// in `store` under `name`, which must be new for every Rpc. Only one such Rpc may
-/// exist in a process, because two TensorPipe agents in one process never shut down.
+/// Python. Messages use shared memory on one host and TCP between hosts. The ranks find
+/// each other through `store`, with keys that begin with `name`. Use a different `name`
+/// for every Rpc. Only one such Rpc may exist in a process, because two TensorPipe
+/// agents in one process never shut down.
 ///
 /// While a rank waits in next(), it checks about once a second that the other ranks
 /// still exist.

@@ -25,7 +25,7 @@ class ThreadMailboxes {
   std::shared_ptr<State> state_;
 };
 
-/// Returns the Rpc of one rank, which uses the mailboxes.
+/// Returns the Rpc of rank `rank`, which sends and receives through the mailboxes.
 std::unique_ptr<Rpc> make_thread_rpc(
     const std::shared_ptr<ThreadMailboxes>& mailboxes, int rank);
 

@@ -67,7 +67,7 @@ class ShmMessages : public ShmProgress {
   struct Peer {
     std::deque<std::shared_ptr<Message>> to_send;
     std::list<std::shared_ptr<Message>> wanted;
-    // Kept messages, followed by the message that is still arriving.
+    // Stored messages, followed by the message that is still arriving.
     std::list<Arrival> arrivals;
   };
 

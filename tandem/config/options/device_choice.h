@@ -23,7 +23,7 @@ struct DeviceChoice {
   /// Parses "auto", "cpu", "cuda" or "cuda:INDEX". Returns nullopt for any other text.
   static std::optional<DeviceChoice> parse(const std::string& text);
 
-  /// Returns the names for help texts. cuda:0 is an example for all indices.
+  /// Returns the names that help lists. cuda:0 represents all indices.
   static std::vector<Choice<Kind>> words();
   /// Regular expression that matches all names, for the JSON schema.
   static constexpr const char* kPattern = "^(auto|cpu|cuda(:[0-9]{1,4})?)$";

@@ -30,15 +30,15 @@ struct OptimizerOptions {
   // False: no weight decay for biases and the parameters of norms.
   bool decay_bias_and_norm = true;
   double eps = kUnset;
-  // SGD
+  // Only for sgd.
   double momentum = 0;
   double dampening = 0;
   bool nesterov = false;
-  // Adam, AdamW
+  // Only for adam and adamw.
   double beta1 = 0.9;
   double beta2 = 0.999;
   bool amsgrad = false;
-  // Adadelta
+  // Only for adadelta.
   double rho = 0.9;
 
   template <typename Table>

@@ -17,7 +17,7 @@ struct Choices<LogAt> {
       {LogAt::first, "first", "the first one: {batch_index} 0, N, 2 N"}};
 };
 
-/// Ranks that report.
+/// Ranks that print reports.
 enum class LogRanks { first, host, all };
 template <>
 struct Choices<LogRanks> {

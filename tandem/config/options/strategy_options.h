@@ -233,7 +233,7 @@ struct StrategyOptions {
   std::string cut;
   Balance balance = Balance::time;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
-  // parameter_server
+  // Only for parameter_server.
   ServerUpdates server_updates = ServerUpdates::synchronous;
   int64_t max_staleness = 4;
 

@@ -116,7 +116,8 @@ class ReplicatedModule : public torch::nn::Module {
   std::mutex running_;
 };
 
-/// The module that DataParallel holds. Its child "module" is the wrapped module.
+/// The module that a DataParallel object contains. Its child "module" is the wrapped
+/// module.
 template <typename Wrapped>
 class DataParallelModule : public ReplicatedModule {
  public:

@@ -14,9 +14,9 @@ namespace tandem {
 /// epoch if a signal stops a rank.
 ///
 /// A few times a second, each rank starts an all-reduce of its stop flag and of the
-/// number of meeting points that it has reached. This all-reduce has its own group. The
-/// rank continues to train and checks between steps whether the result has arrived, so
-/// no rank waits while it trains. All ranks get the same results in the same order.
+/// number of meeting points that it has reached. This all-reduce uses a separate group.
+/// The rank continues to train and checks between steps whether the result has arrived,
+/// so no rank waits while it trains. All ranks get the same results in the same order.
 /// They start other collective operations only after a result reports that all ranks
 /// are at a meeting point, or that the ranks stop.
 class StopExchange {
@@ -44,7 +44,7 @@ class StopExchange {
 
   std::unique_ptr<Communicator> group_;
   std::function<bool()> told_;
-  // Number of meeting points that all ranks have reached, and that this rank has
+  // Numbers of meeting points that all ranks have reached and that this rank has
   // reached.
   int64_t passed_ = 0;
   int64_t arrived_ = 0;

@@ -20,7 +20,8 @@ struct ReportPlace {
   int64_t steps_per_epoch = 0;
   // Completed steps of the run.
   int64_t step = 0;
-  // Samples of the epoch that all ranks have processed, and all samples of the epoch.
+  // Number of samples that all ranks have processed in the epoch, and number of all
+  // samples in the epoch.
   int64_t samples = 0;
   int64_t total_samples = 0;
   double lr = 0;
@@ -48,8 +49,8 @@ class Reporter {
       const RunConfig& config, Communicator& comm, const Strategy& strategy,
       at::Device device);
 
-  /// Sets the directory for metrics.jsonl, which must outlive the reporter. Call it
-  /// before the first report.
+  /// Sets the directory for metrics.jsonl. `directory` must outlive the reporter. Call
+  /// it before the first report.
   void write_to(RunDirectory& directory) {
     directory_ = &directory;
   }
