@@ -24,7 +24,7 @@
 #include "tandem/optim/lr_schedule.h"
 #include "tandem/optim/optimizer.h"
 
-// Executors, which compute on one rank, and strategies, which keep ranks in step.
+// Executors, which compute on one rank, and strategies, which keep ranks consistent.
 #include "tandem/exec/stage_executor.h"
 #include "tandem/parallel/ddp/distributed_data_parallel.h"
 #include "tandem/parallel/strategy.h"

@@ -61,7 +61,7 @@
       x_axis.ticks.precision = 0;
     }
     const height = (y) => (spec.y.scale === 'error' ? Math.max(100 - y, y_axis.min) : y);
-    // A logarithmic axis has no place for zero.
+    // A logarithmic axis cannot show zero.
     const shown = ([x, y]) => (spec.x.scale !== 'log' || x > 0) && (spec.y.scale !== 'log' || y > 0);
     const data = (points) => points.filter(shown).map(([x, y]) => ({ x, y: height(y), value: y }));
     const look = (style) => ({ borderColor: color(style), backgroundColor: color(style) });

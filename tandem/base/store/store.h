@@ -52,7 +52,8 @@ class StoreServer {
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  /// Returns the address for clients, with the real port.
+  /// Returns the address for clients. If port 0 was requested, the address contains the
+  /// port that the kernel selected.
   const std::string& address() const {
     return address_;
   }
