@@ -1,10 +1,15 @@
 #include "tandem/base/signals.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <csignal>
-#include <cstddef>
 #include <initializer_list>
+#include <system_error>
+#include <thread>
 
+#include "tandem/base/error.h"
 #include "tandem/base/output.h"
 #include "tandem/base/rank_env.h"
 
@@ -26,40 +31,77 @@ extern "C" void on_signal(int number) {
   }
 }
 
-// oneDNN's matrix products move the stack pointer into heap buffers while they run.
-// Without a separate stack, the kernel would write a signal handler's frame over the
-// data in those buffers. The kernel delivers a process's signals to the main thread
-// first, where the handler uses this stack. A frame with the registers of AVX-512 and
-// AMX has 11 KiB.
-void use_separate_stack() {
-  alignas(64) static char stack[size_t{64} << 10];
-  stack_t before{};
-  if (sigaltstack(nullptr, &before) == 0 && (before.ss_flags & SS_DISABLE) != 0) {
-    stack_t own{};
-    own.ss_sp = stack;
-    own.ss_size = sizeof(stack);
-    sigaltstack(&own, nullptr);
+// Whether this process has the thread that receives the signals.
+bool has_receiver = false;
+
+sigset_t caught_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+    sigaddset(&set, number);
+  }
+  return set;
+}
+
+// fork() copies the signal mask of the calling thread, but not the receiver.
+extern "C" void receive_in_forked_child() {
+  if (has_receiver) {
+    has_receiver = false;
+    const sigset_t caught = caught_signals();
+    pthread_sigmask(SIG_UNBLOCK, &caught, nullptr);
+  }
+}
+
+[[noreturn]] void receive() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  const sigset_t caught = caught_signals();
+  pthread_sigmask(SIG_UNBLOCK, &caught, nullptr);
+  while (true) {
+    pause();
+  }
+}
+
+// oneDNN's matrix products move the stack pointer into heap buffers while they run. On
+// such a thread, the kernel would write a signal handler's frame over the data in those
+// buffers. So the handler runs on a thread that only waits. Alternate stacks do not
+// suffice: threads do not inherit them, and OpenMP may replace its threads at any time.
+void start_receiver() {
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, receive_in_forked_child);
+  TANDEM_CHECK(registered == 0, "no memory for a fork handler");
+  if (!has_receiver) {
+    try {
+      std::thread(receive).detach();
+    } catch (const std::system_error& error) {
+      throw Error(
+          "[signals] cannot start the thread that receives signals: " +
+          first_line(error) + "; allow more processes (ulimit -u)");
+    }
+    has_receiver = true;
   }
 }
 
 }  // namespace
 
 void catch_signals() {
-  use_separate_stack();
+  start_receiver();
   struct sigaction action {};
   action.sa_handler = on_signal;
-  // A second signal ends the process as usual, except under tandem's launcher. Under
-  // the launcher, a signal may arrive twice: from a terminal or service manager, and
-  // from the launcher. The launcher kills its ranks after a grace period.
-  action.sa_flags =
-      SA_ONSTACK | SA_RESTART | (get_env("TANDEM_STORE") ? 0 : SA_RESETHAND);
+  // A second signal ends the process as usual, except under tandem's launcher. There
+  // one signal may arrive twice: from a terminal or service manager, and from the
+  // launcher. The launcher itself kills its ranks after a grace period.
+  action.sa_flags = SA_RESTART | (get_env("TANDEM_STORE") ? 0 : SA_RESETHAND);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     if (number != SIGHUP || !ignores_hangup()) {
       sigaction(number, &action, nullptr);
     }
   }
-  action.sa_flags = SA_ONSTACK | SA_RESTART;
+  action.sa_flags = SA_RESTART;
   sigaction(SIGUSR1, &action, nullptr);
+  const sigset_t caught = caught_signals();
+  pthread_sigmask(SIG_BLOCK, &caught, nullptr);
 }
 
 void stop_on_sigusr1(bool stop) {

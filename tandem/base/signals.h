@@ -2,13 +2,20 @@
 
 namespace tandem {
 
-/// Installs signal handlers that set flags for a training loop. Call it from the main
-/// thread.
+/// Installs signal handlers that set flags for a training loop.
 ///
-/// SIGTERM, SIGINT and SIGHUP (a closed terminal, except under nohup) request a save
-/// and a stop. SIGUSR1 requests a save, and also a stop after stop_on_sigusr1(true).
-/// The flags are global variables, because a signal handler cannot access an object. On
-/// the main thread the handler runs on a separate stack.
+/// Call it from the main thread before LibTorch computes. It starts a thread that runs
+/// the handler, and blocks the signals in the calling thread and in all threads that
+/// start later. A thread that already runs LibTorch's kernels may also run the handler,
+/// which can corrupt memory.
+///
+/// SIGTERM, SIGINT and SIGHUP (a closed terminal, except under nohup) request to save
+/// and stop. SIGUSR1 requests to save, or to save and stop (stop_on_sigusr1()). The
+/// flags are global variables, because a signal handler cannot access an object.
+///
+/// A child of fork() handles the signals on its main thread. Programs that system(),
+/// popen() or posix_spawn() start inherit the blocked signals; Process unblocks them.
+/// Throws Error if the thread cannot be started.
 void catch_signals();
 
 /// Sets whether SIGUSR1 also requests a stop; the default is false. Also applies to a

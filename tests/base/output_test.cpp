@@ -101,7 +101,7 @@ TEST(StalledReader, DoesNotDelayAProcessThatIsToStop) {
   EXPECT_EQ(
       code_of_stalled([] {
         catch_signals();
-        raise(SIGTERM);
+        kill(getpid(), SIGTERM);
         const int lost = print_now(stdout, "lost\n");
         log_error("lost");
         return lost;

@@ -2,12 +2,21 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+#include <thread>
+
+#include "tests/base/test_tools.h"
 
 namespace tandem::signals_test {
 
 class Signals : public ::testing::Test {
  protected:
   Signals() {
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
     for (int i = 0; i < 4; ++i) {
       sigaction(kNumbers[i], nullptr, &before_[i]);
     }
@@ -17,19 +26,31 @@ class Signals : public ::testing::Test {
     for (int i = 0; i < 4; ++i) {
       sigaction(kNumbers[i], &before_[i], nullptr);
     }
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
   }
 
   static constexpr int kNumbers[4] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+  sigset_t mask_{};
   struct sigaction before_[4]{};
 };
 
+void send(int number) {
+  kill(getpid(), number);
+}
+
+bool stops_by(int number) {
+  return eventually([&] { return stop_signal() == number; });
+}
+
+bool requests_save() {
+  return eventually([] { return take_save_request(); });
+}
+
 TEST_F(Signals, StopSignalReturnsTheSignal) {
-  raise(SIGTERM);
-  EXPECT_EQ(stop_signal(), SIGTERM);
-  raise(SIGINT);
-  EXPECT_EQ(stop_signal(), SIGINT);
-  raise(SIGHUP);
-  EXPECT_EQ(stop_signal(), SIGHUP);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    send(number);
+    EXPECT_TRUE(stops_by(number)) << number;
+  }
 }
 
 TEST_F(Signals, AnIgnoredHangupStaysIgnored) {
@@ -37,31 +58,95 @@ TEST_F(Signals, AnIgnoredHangupStaysIgnored) {
   signal(SIGHUP, SIG_IGN);
   EXPECT_TRUE(ignores_hangup());
   catch_signals();
-  raise(SIGTERM);
-  raise(SIGHUP);
+  send(SIGTERM);
+  EXPECT_TRUE(stops_by(SIGTERM));
+  send(SIGHUP);
+  send(SIGUSR1);
+  EXPECT_TRUE(requests_save());
   EXPECT_EQ(stop_signal(), SIGTERM);
 }
 
 TEST_F(Signals, Sigusr1RequestsOneSave) {
   EXPECT_FALSE(take_save_request());
-  raise(SIGUSR1);
-  EXPECT_TRUE(take_save_request());
+  send(SIGUSR1);
+  EXPECT_TRUE(requests_save());
   EXPECT_FALSE(take_save_request());
 }
 
 TEST_F(Signals, Sigusr1RequestsToStopIfThatIsSet) {
-  raise(SIGTERM);
-  // A signal that came before the settings were read.
-  raise(SIGUSR1);
+  send(SIGTERM);
+  EXPECT_TRUE(stops_by(SIGTERM));
   stop_on_sigusr1(true);
-  EXPECT_EQ(stop_signal(), SIGUSR1);
-  raise(SIGINT);
-  raise(SIGUSR1);
-  EXPECT_EQ(stop_signal(), SIGUSR1);
+  send(SIGUSR1);
+  EXPECT_TRUE(stops_by(SIGUSR1));
   EXPECT_FALSE(take_save_request());
   stop_on_sigusr1(false);
-  raise(SIGUSR1);
-  EXPECT_TRUE(take_save_request());
+  send(SIGUSR1);
+  EXPECT_TRUE(requests_save());
+}
+
+TEST_F(Signals, ArriveInOneThreadThatDoesNothingElse) {
+  std::promise<void> end;
+  std::thread other([&] { end.get_future().wait(); });
+  const auto masks = blocked_signals();
+  end.set_value();
+  other.join();
+  for (const int number : kNumbers) {
+    EXPECT_EQ(
+        std::count_if(
+            masks.begin(), masks.end(),
+            [&](uint64_t mask) { return ((mask >> (number - 1)) & 1) == 0; }),
+        1)
+        << number;
+  }
+  sigset_t own;
+  pthread_sigmask(SIG_SETMASK, nullptr, &own);
+  EXPECT_TRUE(sigismember(&own, SIGTERM));
+}
+
+// Returns the status of a forked child. `body` returns its exit code.
+template <typename Body>
+int status_of_child(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+TEST_F(Signals, ArriveInTheMainThreadOfAForkedChild) {
+  const int status = status_of_child([] {
+    raise(SIGTERM);
+    return stop_signal();
+  });
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), SIGTERM);
+}
+
+TEST_F(Signals, Sigusr1RequestsToStopIfThatIsSetLater) {
+  const int status = status_of_child([] {
+    raise(SIGUSR1);
+    stop_on_sigusr1(true);
+    return stop_signal();
+  });
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), SIGUSR1);
+}
+
+TEST_F(Signals, EndTheProcessTheSecondTime) {
+  const int status = status_of_child([] {
+    catch_signals();
+    send(SIGINT);
+    if (stops_by(SIGINT)) {
+      send(SIGINT);
+      pause();
+    }
+    return 1;
+  });
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGINT);
 }
 
 }  // namespace tandem::signals_test

@@ -5,11 +5,14 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/base/files.h"
 #include "tests/scratch.h"
 
 namespace tandem {
@@ -81,6 +84,20 @@ inline int number_in(const std::string& path) {
   });
   EXPECT_NE(number, 0) << path;
   return number;
+}
+
+/// Returns the mask of blocked signals of each thread of this process.
+inline std::vector<uint64_t> blocked_signals() {
+  std::vector<uint64_t> masks;
+  for (const auto& thread : list_directory("/proc/self/task")) {
+    std::ifstream status("/proc/self/task/" + thread + "/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind("SigBlk:", 0) == 0) {
+        masks.push_back(std::stoull(line.substr(7), nullptr, 16));
+      }
+    }
+  }
+  return masks;
 }
 
 }  // namespace tandem

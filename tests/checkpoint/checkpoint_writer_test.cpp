@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/checkpoint/checkpoint_names.h"
+#include "tests/base/test_tools.h"
 #include "tests/scratch.h"
 
 namespace tandem::checkpoint_writer_test {
@@ -123,20 +123,6 @@ TEST_F(CheckpointWriters, WarnOfAnUnreportedFailure) {
   }
   EXPECT_THAT(
       testing::internal::GetCapturedStderr(), HasSubstr("step 41 was not saved: "));
-}
-
-// Returns the mask of blocked signals of each thread of this process.
-std::vector<uint64_t> blocked_signals() {
-  std::vector<uint64_t> masks;
-  for (const auto& thread : list_directory("/proc/self/task")) {
-    std::ifstream status("/proc/self/task/" + thread + "/status");
-    for (std::string line; std::getline(status, line);) {
-      if (line.rfind("SigBlk:", 0) == 0) {
-        masks.push_back(std::stoull(line.substr(7), nullptr, 16));
-      }
-    }
-  }
-  return masks;
 }
 
 TEST_F(CheckpointWriters, BlockSignalsInTheirThread) {

@@ -108,7 +108,7 @@ TEST_F(HeldSave, DelaysTheStopOfASignal) {
     wait_until_held(left);
     if (left.steps == 10) {
       catch_signals();
-      raise(SIGTERM);
+      kill(getpid(), SIGTERM);
       std::thread([] {
         usleep(200'000);
         release();
