@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "program.h"
@@ -32,6 +33,12 @@ class Terminal {
     words.push_back(nullptr);
     pid_ = forkpty(&fd_, nullptr, nullptr, nullptr);
     if (pid_ == 0) {
+      // Otherwise Ctrl-C discards output that the test has not read yet, which may
+      // include the end of a line.
+      termios settings{};
+      tcgetattr(STDIN_FILENO, &settings);
+      settings.c_lflag |= NOFLSH;
+      tcsetattr(STDIN_FILENO, TCSANOW, &settings);
       unsetenv("NO_COLOR");
       setenv("TERM", "xterm", 1);
       for (const auto& [name, value] : more) {
