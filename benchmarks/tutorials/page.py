@@ -63,8 +63,8 @@ class Page:
             if printed:
                 rows.append(self.tutorial_row(key, printed))
             rows += [self.side_row(key, name) for name in SIDES]
-        return table(["", "ranks", "epochs", "seconds", "training, s an epoch",
-                      "accuracy, %"], [row for row in rows if row])
+        return table(["", "ranks", "epochs", "seconds",
+                      "training seconds per epoch", "accuracy, %"], [row for row in rows if row])
 
     def tutorial_row(self, key, printed):
         program = BY_KEY[key]
@@ -149,7 +149,8 @@ class Page:
             found = [by_epoch[who].get(epoch) for who in parts]
             rows.append([str(epoch), *(f"{row[1]:.6f}" if row else "" for row in found),
                          *(f"{row[2]:.1f}" if row else "" for row in found)])
-        head = ["epoch", *(f"loss, {who}" for who in parts), *(f"%, {who}" for who in parts)]
+        head = ["epoch", *(f"loss, {who}" for who in parts),
+                *(f"accuracy in %, {who}" for who in parts)]
         figures = [f"![{title} of each epoch on one rank]({name}-{title.lower()}.svg)\n\n"
                    f"*{title} of each epoch on one rank. tandem's curve covers PyTorch's.*\n\n"
                    for title in ("Loss", "Accuracy")]
@@ -173,10 +174,11 @@ class Page:
             rows.append(cells)
         if any(series.values()):
             self.charts[name + "-scaling.svg"] = chart(
-                series, "processes", "seconds an epoch", from_zero=True)
-        return (f"![seconds an epoch]({name}-scaling.svg)\n\n" + table(
-            ["processes", "tutorial: s", "tandem: s", "s an epoch", "accuracy, %",
-             "ranks that converged", "PyTorch: s", "epochs", "s an epoch"], rows))
+                series, "processes", "seconds per epoch", from_zero=True)
+        return (f"![Seconds per epoch of 1 to 5 processes]({name}-scaling.svg)\n\n" + table(
+            ["processes", "tutorial, seconds", "tandem, seconds", "tandem, seconds per epoch",
+             "tandem, accuracy in %", "tandem, ranks that converged", "PyTorch, seconds",
+             "PyTorch, epochs", "PyTorch, seconds per epoch"], rows))
 
     def scaling_cells(self, key, side, ours):
         if not side:
@@ -216,7 +218,8 @@ class Page:
                      if all(sides) and not uneven else "")
             ranks = sides[0]["ranks"] if sides[0] else program.ranks
             rows.append([program.key, str(ranks), told, *cells, ratio])
-        return table(["run", "ranks", "tutorial", "tandem", "PyTorch", "an epoch"], rows)
+        return table(["run", "ranks", "tutorial", "tandem", "PyTorch", "speed-up per epoch"],
+                     rows)
 
     def overview_cell(self, key, side):
         if not side:
@@ -236,7 +239,8 @@ class Page:
                              f"{side['bytes_sent_per_rank'] / 1e6:.1f}",
                              f"{side['exposed_comm_ms_per_step']:.2f}",
                              f"{side['peak_memory_mib']:.0f}"])
-        return table(["run", "ranks", "samples/s", "MB/rank", "comm ms", "MiB"], rows)
+        return table(["run", "ranks", "samples per second", "MB per rank",
+                      "waiting per step, ms", "peak memory, MiB"], rows)
 
     def machine(self):
         """Each machine and commit, with the dates of its runs."""
