@@ -9,11 +9,11 @@ from draw import GRADIENTS, GRID, NOTE, PYTORCH, TANDEM, TEXT, Picture
 ROOT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..")
 STEP = "step of net, batch 64, 1 thread, fp32"
 # Name, conditions, row of docs/benchmarks.
-BARS = [("One step", "net, batch 64, one thread", STEP),
-        ("One step, PyTorch 2.15", "net, batch 64, one thread", STEP + ", newest PyTorch"),
-        ("Epoch", "net, two ranks, 19,200 images",
+BARS = [("Step of net", "batch 64, one thread", STEP),
+        ("Step of net, PyTorch 2.15", "batch 64, one thread", STEP + ", newest PyTorch"),
+        ("Epoch of net", "two ranks, 19,200 images",
          "epoch of net, 2 ranks, data included, fp32"),
-        ("Epoch", "convnet, two ranks, 12,800 images",
+        ("Epoch of convnet", "two ranks, 12,800 images",
          "epoch of convnet, 2 ranks, data included, fp32"),
         ("Start", "process start to first step", "process start to first step, gzip IDX on disk"),
         ("Memory", "per rank, two ranks", "memory per rank (PSS, 2 ranks)")]
@@ -34,17 +34,20 @@ def record(what):
     return max(found, key=lambda part: part[0])[1:]
 
 
-def hardware(machine):
-    """CPU, instruction set, cores and date of a record, in words."""
-    cpu = re.sub(r"\((R|TM)\)| Processor", "", machine["cpu"])
-    sets = machine["instruction_sets"]
+def instruction_set(machine):
+    """The instruction set that a record used, in words."""
     if machine["ONEDNN_MAX_CPU_ISA"] == "AVX2":
-        isa = "limited to AVX2"
-    else:
-        isa = "AMX" if "amx" in sets else "AVX-512" if "avx512f" in sets else "AVX2"
+        return "AVX2"
+    sets = machine["instruction_sets"]
+    return "AMX" if "amx" in sets else "AVX-512" if "avx512f" in sets else "AVX2"
+
+
+def hardware(machine):
+    """Instruction set, CPU, cores and date of a record, in words."""
+    cpu = re.sub(r"\((R|TM)\)| Processor", "", machine["cpu"])
     torch = re.search(r", (\d+\.\d+)", machine["python, torch"])[1]
-    return (f"{cpu} ({isa}), {machine['usable_cpus']} cores, PyTorch {torch}, "
-            f"{machine['date'][:10]}")
+    return (f"{instruction_set(machine)}: {cpu}, {machine['usable_cpus']} cores, "
+            f"PyTorch {torch} unless named, {machine['date'][:10]}")
 
 
 def amount(value, unit):
@@ -61,22 +64,21 @@ def bars():
     x = picture.key(290, 30, PYTORCH, "PyTorch", "bar")
     x = picture.key(x, 30, TANDEM, "tandem", "bar")
     picture.text(740, 30, "fp32 on CPUs; shorter is better", 12, NOTE, "end")
-    machines = {}
+    machines = []
     for place, (name, note, what) in enumerate(BARS):
         row, machine = record(what)
         top = 48 + pitch * place
         picture.text(20, top + 18, name, 13, bold=True)
-        picture.text(20, top + 36, note, 11, NOTE)
+        picture.text(20, top + 36, f"{note}, {instruction_set(machine)}", 11, NOTE)
         above, below = row["above"]["median"], row["below"]["median"]
         for i, (value, color) in enumerate(((above, PYTORCH), (below, TANDEM))):
             width = full * value / max(above, below)
             picture.box(left, top + 4 + 20 * i, width, 16, color, color, 2)
             picture.text(left + width + 8, top + 17 + 20 * i, amount(value, row["unit"]), 12)
         picture.text(740, top + 28, f"{row['ratio']['median']:.1f}x", 18, TANDEM, "end", True)
-        machines.setdefault(hardware(machine), []).append(name.split(",")[0].split()[-1].lower())
-    for i, (words, names) in enumerate(machines.items()):
-        names = ", ".join(dict.fromkeys(names)).capitalize()
-        picture.text(20, picture.height - 30 + 16 * i, f"{names}: {words}", 11, NOTE)
+        machines.append(hardware(machine))
+    for i, words in enumerate(dict.fromkeys(machines)):
+        picture.text(20, picture.height - 30 + 16 * i, words, 11, NOTE)
     return picture.svg()
 
 
@@ -125,7 +127,7 @@ def scaling():
     picture.text(220, bottom + 56, "ranks on one host with two cores", 12, TEXT, "middle")
     picture.text(558, bottom + 56, "two hosts with one rank each", 12, TEXT, "middle")
     worst = max(error for _, _, error, _ in found)
-    machine = hardware(found[0][3]).replace(", 2 cores", "").split(", PyTorch")[0]
-    picture.text(20, 384, f"net, batch 64 per rank, fp32; {machine}, {found[0][3]['date'][:10]}; "
+    isa, cpu = hardware(found[0][3]).split(",")[0].split(": ")
+    picture.text(20, 384, f"net, batch 64 per rank, fp32; {cpu} ({isa}), {found[0][3]['date'][:10]}; "
                  f"predictions within {100 * worst:.0f} % of measurements", 11, NOTE)
     return picture.svg()
