@@ -5,9 +5,10 @@ usage: run_page.py PAGE PREFIX
 
 PREFIX has an installed tandem. Every block of sh runs, in the order of the page and in
 one folder, which has `recipes` as a checkout does. A block of another language is a file:
-the comment `<!-- file: NAME -->` before the block names it. A block that does not run has
-`<!-- not run: REASON -->` before it. Blocks of text and console are output and need no
-comment.
+the comment `<!-- file: NAME -->` before the block names it. A block with
+`<!-- part of: PATH -->` before it must be a part of this file of the checkout. A block that
+does not run has `<!-- not run: REASON -->` before it. Blocks of text and console are output
+and need no comment.
 
 Training sees the first 640 samples unless the page says --limit, so that a page takes
 seconds. A block that needs MNIST is left out if TANDEM_DATA has none.
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 OUTPUT = ("text", "console", "")
 WRAPPER = """#!/bin/sh
 case "$1 $*" in
@@ -33,7 +35,7 @@ class Block:
         self.language = language
         self.text = text
         self.line = line
-        found = re.fullmatch(r"<!-- (file|not run): (.+?) -->", comment or "")
+        found = re.fullmatch(r"<!-- (file|part of|not run): (.+?) -->", comment or "")
         self.kind, self.value = found.groups() if found else (None, None)
 
 
@@ -91,9 +93,13 @@ def run(page, prefix, folder):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w", encoding="utf-8") as file:
                 file.write(block.text)
+        elif block.kind == "part of":
+            with open(os.path.join(ROOT, block.value), encoding="utf-8") as file:
+                if block.text not in file.read():
+                    return f"{where}: this block is not a part of {block.value}; copy it again"
         elif block.language != "sh":
-            return f"{where}: a block of {block.language} needs '<!-- file: NAME -->' or " \
-                   "'<!-- not run: REASON -->' before it"
+            return f"{where}: a block of {block.language} needs '<!-- file: NAME -->', " \
+                   "'<!-- part of: PATH -->' or '<!-- not run: REASON -->' before it"
         elif "mnist" in block.text and not has_mnist():
             print(f"{where}: left out, since TANDEM_DATA has no mnist")
         else:
