@@ -87,10 +87,6 @@ class CheckEnglish(unittest.TestCase):
     def test_accepts_marked_lines(self):
         self.assertEqual(found("a.py", "# nobody is a user (check-english: allow)"), [])
 
-    def test_checks_only_messages_of_sources_to_be_replaced(self):
-        self.assertEqual(found("tandem/data/a.cpp", "// What is read.", 'f("what is read");'),
-                         [(2, "what")])
-
 
 if __name__ == "__main__":
     unittest.main()
