@@ -64,7 +64,9 @@ std::string kind_of_value(const CLI::Option& option, const Field* field) {
       return place;
     }
   }
-  return field != nullptr && !field->words.empty() ? "word" : "file";
+  return field != nullptr && !field->words.empty() && field->file_endings.empty()
+             ? "word"
+             : "file";
 }
 
 // Returns the names of an option. Leaves out names that differ from another name only

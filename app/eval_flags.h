@@ -11,6 +11,8 @@ namespace tandem::app {
 /// Options of `tandem eval`.
 struct EvalOptions {
   std::string checkpoint;
+  // Network file; "" for the copy in the run's directory.
+  std::string network;
   // Name or folder of a data set; "" for the data set of the training.
   std::string data;
   int64_t limit = 0;

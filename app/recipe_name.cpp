@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/config/fields.h"
 #include "tandem/config/run_config.h"
 
 namespace tandem::app {
@@ -26,6 +27,15 @@ std::string installed_folder() {
     }
   }
   return "";
+}
+
+// A network file is not a recipe.
+void check_is_no_network(const std::string& text) {
+  if (find_field("model", "recipe").is_path(text)) {
+    throw ConfigError(
+        "[recipe] recipe is '" + text +
+        "', which is the name of a network; use --model " + text);
+  }
 }
 
 [[noreturn]] void fail_unknown(const std::string& text) {
@@ -64,6 +74,7 @@ std::vector<std::string> recipes_in(const std::string& folder) {
 }
 
 std::string recipe_path(const std::string& text) {
+  check_is_no_network(text);
   const std::string named = current_recipe(text);
   // Ignores directories, because the directory of a run may have the same name as the
   // recipe.

@@ -10,6 +10,7 @@
 #include "app/flag_names.h"
 #include "app/recipe_name.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/checkpoint/network_file.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/config/tutorial_figures.h"
 #include "tandem/data/dataset.h"
@@ -177,6 +178,10 @@ RunConfig parse_train_arguments(const Arguments& arguments, TrainExtras* extras)
     throw ConfigError(
         "[config] model is custom, which is for programs with their own model "
         "(examples/custom_model); change --model");
+  }
+  if (config.model.kind == ModelKind::file) {
+    // Throws if the file is missing.
+    static_cast<void>(network_file(config));
   }
   if (extras != nullptr) {
     *extras = more;

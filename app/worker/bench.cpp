@@ -167,7 +167,7 @@ int bench_step(const Arguments& arguments) {
     fmt::print(
         "{}, batch {}, executor {}, {}, {}, {} threads, batches {}: {:.2f} ms per step "
         "(p10 {:.2f}, p90 {:.2f}), {:.0f} samples/s\n",
-        name_of(config.model.kind), config.training.batch_size, name_of(times.executor),
+        config.model.model(), config.training.batch_size, name_of(times.executor),
         name_of(config.exec.precision), device, options.threads,
         options.prefetched ? "fetched beforehand" : "fetched in the step",
         spread.median, spread.p10, spread.p90, rate);
@@ -183,7 +183,7 @@ int bench_step(const Arguments& arguments) {
   }
   json["samples_per_second"] = rate;
   json["steps"] = options.steps;
-  json["model"] = name_of(config.model.kind);
+  json["model"] = config.model.model();
   json["data"] = config.data.source;
   json["batch"] = config.training.batch_size;
   json["prefetched"] = options.prefetched;

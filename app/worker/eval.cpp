@@ -9,6 +9,7 @@ namespace tandem::app {
 int work_eval(const Arguments& arguments) {
   const EvalOptions options = parse_eval(arguments);
   CheckpointEvaluation evaluation;
+  evaluation.network = options.network;
   evaluation.data = options.data;
   evaluation.limit = options.limit;
   evaluation.batch_size = options.batch_size;

@@ -31,7 +31,7 @@ extern "C" void on_signal(int number) {
   }
 }
 
-// Whether this process has the thread that receives the signals.
+// True if this process has the thread that receives the signals.
 bool has_receiver = false;
 
 sigset_t caught_signals() {

@@ -22,6 +22,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
 #include "tandem/base/rank_env.h"
+#include "tandem/checkpoint/network_file.h"
 #include "tandem/core/torch_compat.h"
 
 namespace tandem {
@@ -88,8 +89,12 @@ RunDirectory::RunDirectory(
   make_directories(path_);
   for (const char* name :
        {"config.toml", "environment.json", "metrics.jsonl", "summary.json",
-        "trace.json"}) {
+        "trace.json", "network.pt2", "network.pt"}) {
     remove_unfinished(path_ + "/" + name);
+  }
+  // First, because a resumed run's config.toml decides which file is the network.
+  if (config.model.kind == ModelKind::file) {
+    keep_network_file(config, path_, append);
   }
   replace_file(path_ + "/config.toml", to_toml(config));
   replace_file(path_ + "/environment.json", environment_json());
@@ -208,7 +213,7 @@ void RunDirectory::finish(const Summary& summary, const RunConfig& config) {
     json["best_test_step"] = summary.best_test_step;
   }
   json["data"] = config.data.source;
-  json["model"] = name_of(config.model.kind);
+  json["model"] = config.model.model();
   json["strategy"] = name_of(config.strategy.kind);
   json["sync"] = name_of(config.strategy.sync);
   json["ranks"] = name_of(config.ranks.kind);

@@ -98,11 +98,13 @@ struct Summary {
 };
 
 /// Writes the files of a run: config.toml, environment.json, metrics.jsonl,
-/// summary.json, checkpoints/. Rank 0 owns the directory. With an empty path, and on
-/// other ranks, nothing is written. Every file contains a format_version.
+/// summary.json, checkpoints/, and a copy of a network file (network_file.h). Rank 0
+/// owns the directory. With an empty path, and on other ranks, nothing is written.
+/// Every file has a format_version.
 class RunDirectory {
  public:
-  /// Creates the directory and writes config.toml and environment.json. If `append` is
+  /// Creates the directory and writes config.toml, environment.json and the copy of the
+  /// network file. If `append` is
   /// true, keeps the metrics of an earlier run. Removes unfinished files of a killed
   /// run. Throws DataError.
   RunDirectory(const std::string& path, const RunConfig& config, bool append);

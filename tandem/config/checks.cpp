@@ -47,6 +47,15 @@ void check_texts(const RunConfig& config) {
   }
 }
 
+void check_model_file(const ModelSettings& model) {
+  if ((model.kind == ModelKind::file) == model.file.empty()) {
+    throw ConfigError(fmt::format(
+        "[config] model.file is '{}' and model.kind is {}, expected a file if and only "
+        "if the kind is file; change model.kind or model.file",
+        model.file, name_of(model.kind)));
+  }
+}
+
 void check_loss(const ModelSettings& model) {
   if (model.loss == LossKind::mse) {
     throw ConfigError(
@@ -54,9 +63,9 @@ void check_loss(const ModelSettings& model) {
         "here is a class; use --loss auto, cross_entropy, nll or "
         "softmax_cross_entropy");
   }
-  // PyTorch does not check that inputs of nll are log-probabilities. With other inputs,
-  // training lowers the loss without limit.
-  if (model.loss == LossKind::nll && model.kind != ModelKind::custom &&
+  // PyTorch accepts any numbers as log-probabilities, but the loss then falls without
+  // limit.
+  if (model.loss == LossKind::nll && is_built_in(model.kind) &&
       row_of(model.kind).loss != LossKind::nll) {
     throw ConfigError(fmt::format(
         "[config] loss is nll, which needs log-probabilities, but model {} does not "
@@ -181,6 +190,7 @@ bool RunConfig::needs_mpirun() const {
 void check(const RunConfig& config) {
   check_texts(config);
   check_fields(config);
+  check_model_file(config.model);
   check_loss(config.model);
   if (config.output.resume == "auto" && config.output.out.empty()) {
     throw ConfigError(

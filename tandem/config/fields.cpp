@@ -59,8 +59,47 @@ class Row {
     };
     return *this;
   }
-  // Declares that the field has an effect only if the setting `setting`, stored in
-  // `member`, has one of these values.
+  // Paths with these endings are values too. A path is stored in `path`, and `member`
+  // then has the value `file`, whose name is not a value of the field.
+  template <typename E>
+  Row& or_file(
+      E Part::*member, E file, std::string Part::*path,
+      std::initializer_list<const char*> endings) {
+    field_.file_endings.assign(endings.begin(), endings.end());
+    for (const auto& ending : field_.file_endings) {
+      field_.pattern += (field_.pattern.empty() ? "" : "|") + ("\\" + ending) + "$";
+    }
+    const std::string name = name_of(file);
+    auto& words = field_.words;
+    words.erase(std::find_if(words.begin(), words.end(), [&](const auto& word) {
+      return word.name == name;
+    }));
+    // A copy, because the vector of fields may move its elements.
+    const FieldBase field = field_;
+    field_.assign = [=, part = part_, assign = field_.assign](
+                        Owner& owner, const std::string& given) {
+      const bool is_path = field.is_path(given);
+      if (!is_path && (given == name || !assign(owner, given))) {
+        return false;
+      }
+      if (is_path) {
+        part(owner).*member = file;
+      }
+      part(owner).*path = is_path ? given : "";
+      return true;
+    };
+    field_.text = [=, part = part_, text = field_.text](const Owner& owner) {
+      const Part& values = part(const_cast<Owner&>(owner));
+      return values.*member == file ? values.*path : text(owner);
+    };
+    field_.copy = [=, part = part_](Owner& to, const Owner& from) {
+      const Part& values = part(const_cast<Owner&>(from));
+      part(to).*member = values.*member;
+      part(to).*path = values.*path;
+    };
+    return *this;
+  }
+  // The field has an effect only with these values of `setting`, which is in `member`.
   template <typename E>
   Row& needs(const char* setting, E Part::*member, const std::vector<E>& wanted) {
     field_.needs = setting;
@@ -356,6 +395,14 @@ void check_all(const Owner& owner, const std::vector<FieldOf<Owner>>& fields) {
 
 std::string FieldBase::flag() const {
   return "--" + with(name, '_', '-');
+}
+
+bool FieldBase::is_path(const std::string& value) const {
+  return std::any_of(
+      file_endings.begin(), file_endings.end(), [&](const std::string& ending) {
+        return value.size() > ending.size() &&
+               value.compare(value.size() - ending.size(), ending.size(), ending) == 0;
+      });
 }
 
 std::string FieldBase::help() const {

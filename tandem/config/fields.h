@@ -56,9 +56,12 @@ struct FieldBase {
   // Former recipe key, which is still accepted; "" for none.
   std::string old_name;
 
-  // Regular expression that matches all values, for choices with values that are not in
-  // `words`; "" for none.
+  // Regular expression that matches the values of a choice that are not in `words`; ""
+  // for none.
   std::string pattern;
+  // Endings of the paths that are values of a choice, such as ".pt2"; empty if no path
+  // is a value. Hosts may have different paths, and a resumed run another path.
+  std::vector<std::string> file_endings;
   // Advice in the error about an unknown value of a choice; "" for none.
   std::string alternative;
 
@@ -70,6 +73,8 @@ struct FieldBase {
   /// Returns the help text: description, values with which the setting has an effect,
   /// and words.
   std::string help() const;
+  /// Returns whether a value is a path with one of `file_endings`.
+  bool is_path(const std::string& value) const;
   bool is_number() const {
     return type == Type::whole || type == Type::real;
   }

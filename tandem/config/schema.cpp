@@ -38,7 +38,10 @@ ordered_json values_of(const Field& field) {
     case Field::Type::choice:
       return field.pattern.empty()
                  ? ordered_json{{"enum", names_of(field)}}
-                 : ordered_json{{"type", "string"}, {"pattern", field.pattern}};
+                 : ordered_json{
+                       {"anyOf",
+                        {{{"enum", names_of(field)}},
+                         {{"type", "string"}, {"pattern", field.pattern}}}}};
     default:
       break;
   }

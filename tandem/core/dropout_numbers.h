@@ -32,7 +32,7 @@ TANDEM_ALWAYS_INLINE void philox_next_key(uint32_t& key0, uint32_t& key1) {
 }
 
 /// Number of Philox blocks in a group. A group has 128 random numbers of 16 bits, one
-/// for each of 128 neighboring elements of a sample (model/dropout.h).
+/// for each of 128 neighboring elements of a sample (core/dropout.h).
 ///
 /// Element e of a group uses half e / 64 of word (e / 16) % 4 in block e % 16. In this
 /// order, a vectorized loop over blocks writes neighboring elements.

@@ -61,10 +61,10 @@ class EagerExecutor : public StageExecutor {
             sink_->gradient_ready(slot);
           }
         }) {
-    if (is_fp16(options.numerics.rounding) && model.layers() == nullptr) {
+    if (is_fp16(options.numerics.rounding) && model.graph() == nullptr) {
       throw ConfigError(
           "[exec] precision is fp16, which rounds the values between layers, and the "
-          "model is not a plain sequence of layers; use --precision bf16 or fp32");
+          "model is only a function; use --precision bf16 or fp32");
     }
     if (arenas.device().is_cuda()) {
       set_cuda_flags(options.numerics.tf32);
@@ -188,12 +188,14 @@ class EagerExecutor : public StageExecutor {
     forward.samples = {
         context.seed, context.epoch, batch.first_position, batch.position_stride};
     if (context.training) {
-      forward.after_layer = [this, trace = context.trace](
-                                const Layer& layer, const at::Tensor& output) {
+      forward.after_node = [this, trace = context.trace](
+                               const Node& node, const at::Tensor& output) {
         layer_outputs_.push_back(output.storage().getWeakStorageImpl());
-        if (trace != nullptr && !layer.name.empty()) {
-          // Called just before the layer's backward.
-          output.register_hook([trace, name = layer.name](const at::Tensor&) {
+        if (trace != nullptr && output.requires_grad() &&
+            has_parameters(*model_.graph(), node)) {
+          // Called just before the node's backward.
+          const auto& name = node.module.empty() ? node.name : node.module;
+          output.register_hook([trace, name](const at::Tensor&) {
             trace->mark("compute", "backward " + name);
           });
         }

@@ -53,16 +53,13 @@ enum Opcode : unsigned char {
 }  // namespace op
 
 constexpr unsigned char kNewestProtocol = 2;
-// Limit of the number of values. A value can use a hundred times the memory of its
-// opcode.
-constexpr size_t kMostValues = 10'000'000;
 
 class Reader {
  public:
   Reader(
-      const std::string& bytes, const std::string& path,
+      const std::string& bytes, const std::string& path, size_t most_values,
       std::deque<PickleValue>& values)
-      : bytes_(bytes), path_(path), values_(values) {}
+      : bytes_(bytes), path_(path), most_values_(most_values), values_(values) {}
 
   const PickleValue* read() {
     for (;;) {
@@ -270,9 +267,9 @@ class Reader {
   // --- the stack ---
 
   void count_one() {
-    if (++count_ > kMostValues) {
+    if (++count_ > most_values_) {
       throw ConfigError(
-          "[weights] '" + path_ + "' has more than " + std::to_string(kMostValues) +
+          "[weights] '" + path_ + "' has more than " + std::to_string(most_values_) +
           " values in its pickle; name a file of tensors");
     }
   }
@@ -347,6 +344,7 @@ class Reader {
 
   const std::string& bytes_;
   const std::string& path_;
+  const size_t most_values_;
   std::deque<PickleValue>& values_;
   size_t next_ = 0;
   size_t count_ = 0;
@@ -357,8 +355,8 @@ class Reader {
 
 }  // namespace
 
-Pickle::Pickle(const std::string& bytes, const std::string& path) {
-  root_ = Reader(bytes, path, values_).read();
+Pickle::Pickle(const std::string& bytes, const std::string& path, size_t most_values) {
+  root_ = Reader(bytes, path, most_values, values_).read();
 }
 
 }  // namespace tandem

@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <map>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
-#include "tandem/formats/pickle.h"
-#include "tandem/formats/zip_directory.h"
+#include "tandem/formats/storage_view.h"
 
 namespace tandem {
 
@@ -27,7 +27,6 @@ constexpr const char* kPickleRecord = "data.pkl";
 constexpr const char* kByteOrderRecord = "byteorder";
 constexpr const char* kStorageRecords = "data/";
 constexpr uint64_t kMostPickleBytes = uint64_t{64} << 20;
-constexpr size_t kMostDims = 64;
 
 struct StorageClass {
   at::ScalarType dtype;
@@ -65,13 +64,15 @@ std::string record_name(const ZipEntry& entry) {
   return name;
 }
 
-// Checks sizes before any record is unpacked. Unpacking a record allocates as much
-// memory as the directory declares, and records may overlap.
-void check_records(const std::string& path) {
+// Checks sizes before any record is unpacked: a record uses the memory that the
+// directory declares, and records may overlap.
+void check_records(const FilePart& file) {
+  const std::string& path = file.path;
   std::error_code error;
-  const uint64_t whole = std::filesystem::file_size(path, error);
+  const uint64_t whole =
+      std::min<uint64_t>(std::filesystem::file_size(path, error), file.size);
   uint64_t bytes = 0;
-  for (const auto& entry : read_zip_directory(path)) {
+  for (const auto& entry : read_zip_directory(file)) {
     const std::string name = record_name(entry);
     // The sources in a TorchScript archive are compressed. They are not read.
     if (entry.compressed && name.rfind("code/", 0) != 0) {
@@ -103,9 +104,41 @@ bool calls(const PickleValue& value, const std::string& function) {
          value.items[1]->kind == Kind::sequence;
 }
 
+// Reads a part of a file for LibTorch.
+class PartReader : public caffe2::serialize::ReadAdapterInterface {
+ public:
+  explicit PartReader(const FilePart& part)
+      : offset_(part.offset), file_(part.path, std::ios::binary | std::ios::ate) {
+    const auto end = file_ ? static_cast<uint64_t>(file_.tellg()) : 0;
+    size_ = std::min(part.size, end - std::min(end, offset_));
+  }
+
+  size_t size() const override {
+    return size_;
+  }
+  size_t read(
+      uint64_t from, void* to, size_t bytes, const char*) const override {
+    const uint64_t left = size_ - std::min(size_, from);
+    file_.clear();
+    file_.seekg(static_cast<std::streamoff>(offset_ + from));
+    file_.read(
+        static_cast<char*>(to),
+        static_cast<std::streamsize>(std::min<uint64_t>(bytes, left)));
+    return static_cast<size_t>(file_.gcount());
+  }
+
+ private:
+  uint64_t offset_;
+  uint64_t size_ = 0;
+  mutable std::ifstream file_;
+};
+
 class StateReader {
  public:
-  explicit StateReader(const std::string& path) : path_(path), archive_(path) {}
+  StateReader(const FilePart& file, size_t most_values)
+      : path_(file.path),
+        most_values_(most_values),
+        archive_(std::make_shared<PartReader>(file)) {}
 
   std::vector<NamedTensor> read() {
     if (!archive_.hasRecord(kPickleRecord)) {
@@ -114,7 +147,7 @@ class StateReader {
     if (archive_.hasRecord(kByteOrderRecord) && record(kByteOrderRecord) != "little") {
       fail_torch_file(path_, "was written on a machine with another byte order");
     }
-    const Pickle pickle(record(kPickleRecord), path_);
+    const Pickle pickle(record(kPickleRecord), path_, most_values_);
     const PickleValue& dict = state_dict_in(pickle.root());
     std::vector<NamedTensor> tensors;
     for (size_t i = 0; i < dict.items.size(); i += 2) {
@@ -149,7 +182,10 @@ class StateReader {
 
   at::Tensor tensor_of(const std::string& name, const PickleValue& value) {
     const PickleValue* made = &value;
-    if (calls(value, "_rebuild_parameter") && !value.items[1]->items.empty()) {
+    // The parameters of torch.export have attributes ("state").
+    if ((calls(value, "_rebuild_parameter") ||
+         calls(value, "_rebuild_parameter_with_state")) &&
+        !value.items[1]->items.empty()) {
       made = value.items[1]->items[0];
     }
     if (!calls(*made, "_rebuild_tensor_v2")) {
@@ -164,7 +200,10 @@ class StateReader {
     const int64_t offset = arguments[1]->number;
     const auto sizes = numbers_of(name, *arguments[2]);
     const auto strides = numbers_of(name, *arguments[3]);
-    check_inside(name, storage.numel(), offset, sizes, strides);
+    if (!is_inside(storage.numel(), offset, sizes, strides)) {
+      fail_torch_file(
+          path_, "has a tensor '" + name + "' that reaches past its storage");
+    }
     return storage.as_strided(sizes, strides, offset);
   }
 
@@ -180,25 +219,6 @@ class StateReader {
       numbers.push_back(item->number);
     }
     return numbers;
-  }
-
-  void check_inside(
-      const std::string& name, int64_t numel, int64_t offset,
-      const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
-    bool inside = sizes.size() == strides.size() && offset >= 0 && offset <= numel;
-    bool empty = false;
-    int64_t last = offset;
-    for (size_t i = 0; inside && i < sizes.size(); ++i) {
-      int64_t steps = 0;
-      empty = empty || sizes[i] == 0;
-      inside =
-          sizes[i] == 0 || (!__builtin_mul_overflow(sizes[i] - 1, strides[i], &steps) &&
-                            !__builtin_add_overflow(last, steps, &last));
-    }
-    if (!inside || (!empty && last >= numel)) {
-      fail_torch_file(
-          path_, "has a tensor '" + name + "' that reaches past its storage");
-    }
   }
 
   // Returns the storage of a tensor. Its id is the tuple ('storage', class, key of the
@@ -242,6 +262,7 @@ class StateReader {
   }
 
   const std::string& path_;
+  const size_t most_values_;
   PyTorchStreamReader archive_;
   std::map<std::string, at::Tensor> storages_;
 };
@@ -320,13 +341,17 @@ class StatePickle {
 
 }  // namespace
 
-std::vector<NamedTensor> read_torch_file(const std::string& path) {
+std::vector<NamedTensor> read_torch_file(const FilePart& file, size_t most_values) {
   try {
-    check_records(path);
-    return StateReader(path).read();
+    check_records(file);
+    return StateReader(file, most_values).read();
   } catch (const c10::Error& error) {
-    fail_torch_file(path, "is damaged (" + first_line(error) + ")");
+    fail_torch_file(file.path, "is damaged (" + first_line(error) + ")");
   }
+}
+
+std::vector<NamedTensor> read_torch_file(const std::string& path) {
+  return read_torch_file(FilePart{path});
 }
 
 void write_torch_file(

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "tandem/core/arena.h"
+#include "tandem/formats/pickle.h"
+#include "tandem/formats/zip_directory.h"
 
 namespace tandem {
 
@@ -12,10 +14,12 @@ namespace tandem {
 /// the CPU, in the file's dtypes. No code in the file is executed.
 ///
 /// Dtypes: float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool.
-/// Throws DataError if the file is damaged or has other content, such as a whole module
-/// or TorchScript. Throws ConfigError for content that torch.save does not write and
-/// that could use up the memory: compressed records, overlapping records, a pickle of
-/// more than 64 MiB or 10 million values.
+/// Throws DataError if the file is damaged, or is not such a dict (a whole module,
+/// TorchScript). Throws ConfigError for content that torch.save does not write and that
+/// could use up the memory: compressed records, overlapping records, a pickle of more
+/// than 64 MiB or `most_values` values.
+std::vector<NamedTensor> read_torch_file(
+    const FilePart& file, size_t most_values = Pickle::kMostValues);
 std::vector<NamedTensor> read_torch_file(const std::string& path);
 
 /// Writes a state dict with the tensors' dtypes. Python's torch.load(path,

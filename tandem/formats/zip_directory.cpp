@@ -11,32 +11,53 @@ namespace tandem {
 
 namespace {
 
+constexpr uint32_t kHeader = 0x04034b50;
 constexpr uint32_t kEntry = 0x02014b50;
 constexpr uint32_t kEnd = 0x06054b50;
 constexpr uint32_t kEnd64 = 0x06064b50;
 constexpr uint32_t kLocator64 = 0x07064b50;
+constexpr size_t kHeaderBytes = 30;
 constexpr size_t kEntryBytes = 46;
 constexpr size_t kEndBytes = 22;
 constexpr size_t kEnd64Bytes = 56;
 constexpr size_t kLocatorBytes = 20;
 constexpr size_t kLongestComment = 0xffff;
+// Limits the memory of the entries, which is up to 4 times as much.
+constexpr uint64_t kMostDirectoryBytes = uint64_t{64} << 20;
 constexpr uint32_t kIn64 = 0xffffffff;
 
 class DirectoryReader {
  public:
-  explicit DirectoryReader(const std::string& path)
-      : path_(path), file_(path, std::ios::binary | std::ios::ate) {
-    size_ = file_ ? static_cast<uint64_t>(file_.tellg()) : 0;
+  explicit DirectoryReader(const FilePart& archive)
+      : archive_(archive), file_(archive.path, std::ios::binary | std::ios::ate) {
+    const auto end = file_ ? static_cast<uint64_t>(file_.tellg()) : 0;
+    size_ = std::min(archive.size, end - std::min(end, archive.offset));
   }
 
   std::vector<ZipEntry> read() {
     const auto [offset, bytes] = place();
+    if (bytes > kMostDirectoryBytes) {
+      fail();
+    }
     const std::string directory = at(offset, bytes);
     std::vector<ZipEntry> entries;
     for (size_t next = 0; next < directory.size();) {
       entries.push_back(entry_at(directory, next));
     }
     return entries;
+  }
+
+  FilePart bytes_of(const ZipEntry& entry) {
+    const std::string header = at(entry.header, kHeaderBytes);
+    if (entry.compressed || number<uint32_t>(header, 0) != kHeader) {
+      fail();
+    }
+    const uint64_t begin = entry.header + kHeaderBytes + number<uint16_t>(header, 26) +
+                           number<uint16_t>(header, 28);
+    if (begin > size_ || entry.size > size_ - begin) {
+      fail();
+    }
+    return {archive_.path, archive_.offset + begin, entry.size};
   }
 
  private:
@@ -99,6 +120,10 @@ class DirectoryReader {
     if (packed == kIn64) {
       packed = large_number(more, at++);
     }
+    entry.header = number<uint32_t>(directory, next + 42);
+    if (entry.header == kIn64) {
+      entry.header = large_number(more, at++);
+    }
     entry.compressed =
         number<uint16_t>(directory, next + 10) != 0 || packed != entry.size;
     next = end;
@@ -123,7 +148,7 @@ class DirectoryReader {
       fail();
     }
     std::string text(bytes, '\0');
-    file_.seekg(static_cast<std::streamoff>(offset));
+    file_.seekg(static_cast<std::streamoff>(archive_.offset + offset));
     if (!file_.read(text.data(), static_cast<std::streamsize>(bytes))) {
       fail();
     }
@@ -142,20 +167,28 @@ class DirectoryReader {
 
   [[noreturn]] void fail() const {
     throw DataError(
-        "[weights] '" + path_ +
+        "[weights] '" + archive_.path +
         "' is damaged: its zip directory is incomplete; write it with "
         "torch.save(model.state_dict(), path)");
   }
 
-  const std::string& path_;
+  const FilePart& archive_;
   std::ifstream file_;
   uint64_t size_ = 0;
 };
 
 }  // namespace
 
+std::vector<ZipEntry> read_zip_directory(const FilePart& archive) {
+  return DirectoryReader(archive).read();
+}
+
 std::vector<ZipEntry> read_zip_directory(const std::string& path) {
-  return DirectoryReader(path).read();
+  return read_zip_directory(FilePart{path});
+}
+
+FilePart bytes_of(const FilePart& archive, const ZipEntry& entry) {
+  return DirectoryReader(archive).bytes_of(entry);
 }
 
 }  // namespace tandem

@@ -15,7 +15,7 @@ namespace tandem {
 
 namespace {
 
-using torch::autograd::Node;
+using AutogradNode = torch::autograd::Node;
 
 constexpr const char* kFix =
     "; use make_module_model(), or give make_function_model() ";
@@ -27,7 +27,7 @@ struct BatchNorms {
 };
 
 template <typename Kind>
-void add_batch_norm(const Node& node, BatchNorms& found) {
+void add_batch_norm(const AutogradNode& node, BatchNorms& found) {
   if (const auto* norm = dynamic_cast<const Kind*>(&node)) {
     const at::Tensor running_mean = norm->running_mean_.unpack();
     if (running_mean.defined()) {
@@ -39,10 +39,10 @@ void add_batch_norm(const Node& node, BatchNorms& found) {
 
 BatchNorms batch_norms_of(const at::Tensor& output) {
   BatchNorms found;
-  std::unordered_set<const Node*> seen;
-  std::vector<const Node*> waiting = {output.grad_fn().get()};
+  std::unordered_set<const AutogradNode*> seen;
+  std::vector<const AutogradNode*> waiting = {output.grad_fn().get()};
   while (!waiting.empty()) {
-    const Node* node = waiting.back();
+    const AutogradNode* node = waiting.back();
     waiting.pop_back();
     if (node == nullptr || !seen.insert(node).second) {
       continue;

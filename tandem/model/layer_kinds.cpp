@@ -1,11 +1,6 @@
 #include "tandem/model/layer_kinds.h"
 
-#include <ATen/ops/batch_norm.h>
-#include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/log_softmax.h>
-#include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
@@ -20,14 +15,14 @@ namespace tandem {
 namespace {
 
 using Dims = std::vector<int64_t>;
+using Arguments = std::vector<Argument>;
 
-// To write a value and read it again takes a CPU about as long as this number of
-// multiplications. Without this term, the cost of a first convolution would be too low.
-constexpr double kCostPerValue = 10;
+Argument pair(int64_t size) {
+  return Argument::of(Dims{size, size});
+}
 
-double cost_of_values(const Layer&, const InputShape& output) {
-  return kCostPerValue *
-         static_cast<double>(output.channels * output.height * output.width);
+Arguments input_only(const Layer&, ValueId x, const LayerValues&) {
+  return {Argument::of_value(x)};
 }
 
 // Returns the number of windows along an image's side of `size` pixels.
@@ -77,15 +72,10 @@ InputShape conv2d_output(const Layer& layer, const InputShape& input) {
   return {layer.out, extent(layer, input.height), extent(layer, input.width)};
 }
 
-double conv2d_cost(const Layer& layer, const InputShape& output) {
-  const int64_t weights = layer.in * layer.out * layer.kernel * layer.kernel;
-  return static_cast<double>(weights * output.height * output.width) +
-         cost_of_values(layer, output);
-}
-
-at::Tensor conv2d_forward(const LayerCall& call, const at::Tensor& x) {
-  const Layer& layer = call.layer;
-  return at::conv2d(x, call.state.weight, call.state.bias, layer.stride, layer.padding);
+Arguments conv2d_arguments(const Layer& layer, ValueId x, const LayerValues& values) {
+  return {
+      Argument::of_value(x), Argument::of_value(values.weight),
+      Argument::of_value(values.bias), pair(layer.stride), pair(layer.padding)};
 }
 
 std::string conv2d_repr(const Layer& layer) {
@@ -111,12 +101,10 @@ InputShape linear_output(const Layer& layer, const InputShape&) {
   return {layer.out, 1, 1};
 }
 
-double linear_cost(const Layer& layer, const InputShape& output) {
-  return static_cast<double>(layer.in * layer.out) + cost_of_values(layer, output);
-}
-
-at::Tensor linear_forward(const LayerCall& call, const at::Tensor& x) {
-  return at::linear(x, call.state.weight, call.state.bias);
+Arguments linear_arguments(const Layer&, ValueId x, const LayerValues& values) {
+  return {
+      Argument::of_value(x), Argument::of_value(values.weight),
+      Argument::of_value(values.bias)};
 }
 
 std::string linear_repr(const Layer& layer) {
@@ -137,20 +125,17 @@ LayerState batch_norm_state(
       at::ones({layer.out}, dtype), at::zeros({}, at::kLong)};
 }
 
-at::Tensor batch_norm_forward(const LayerCall& call, const at::Tensor& x) {
-  LayerState& state = call.state;
-  const bool training = call.context.training;
-  if (training) {
-    state.num_batches.add_(1);
-  }
-  if (training && call.stack_statistics) {
-    return sync_batch_norm(
-        x, state.weight, state.bias, state.running_mean, state.running_var,
-        kBatchNormMomentum, kBatchNormEpsilon, call.stack_statistics);
-  }
-  return at::batch_norm(
-      x, state.weight, state.bias, state.running_mean, state.running_var, training,
-      kBatchNormMomentum, kBatchNormEpsilon, false);
+Arguments batch_norm_arguments(const Layer&, ValueId x, const LayerValues& values) {
+  return {
+      Argument::of_value(x),
+      Argument::of_value(values.weight),
+      Argument::of_value(values.bias),
+      Argument::of_value(values.running_mean),
+      Argument::of_value(values.running_var),
+      Argument::of(true),
+      Argument::of(kBatchNormMomentum),
+      Argument::of(kBatchNormEpsilon),
+      Argument::of(false)};
 }
 
 std::string batch_norm_repr(const Layer& layer) {
@@ -160,10 +145,6 @@ std::string batch_norm_repr(const Layer& layer) {
 }
 
 // --- relu
-
-at::Tensor relu_forward(const LayerCall& call, const at::Tensor& x) {
-  return call.in_place ? at::Tensor(x).relu_() : x.relu();
-}
 
 std::string relu_repr(const Layer&) {
   return "ReLU()";
@@ -175,8 +156,8 @@ InputShape max_pool2d_output(const Layer& layer, const InputShape& input) {
   return {input.channels, extent(layer, input.height), extent(layer, input.width)};
 }
 
-at::Tensor max_pool2d_forward(const LayerCall& call, const at::Tensor& x) {
-  return at::max_pool2d(x, call.layer.kernel, call.layer.stride);
+Arguments max_pool2d_arguments(const Layer& layer, ValueId x, const LayerValues&) {
+  return {Argument::of_value(x), pair(layer.kernel), pair(layer.stride)};
 }
 
 std::string max_pool2d_repr(const Layer& layer) {
@@ -187,26 +168,8 @@ std::string max_pool2d_repr(const Layer& layer) {
 
 // --- dropout, dropout2d
 
-at::Tensor drop(const LayerCall& call, const at::Tensor& x, bool whole_channels) {
-  if (!call.context.training) {
-    return x;
-  }
-  const int64_t elements = whole_channels ? x.size(1) : elements_per_row(x);
-  const auto dtype = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const auto mask = dropout_mask(
-                        call.context.samples, call.layer.place, x.size(0), elements,
-                        call.layer.p, at::TensorOptions(dtype).device(x.device()))
-                        .to(x.scalar_type());
-  return x.mul(
-      whole_channels ? mask.view({x.size(0), x.size(1), 1, 1}) : mask.view(x.sizes()));
-}
-
-at::Tensor dropout_forward(const LayerCall& call, const at::Tensor& x) {
-  return drop(call, x, false);
-}
-
-at::Tensor dropout2d_forward(const LayerCall& call, const at::Tensor& x) {
-  return drop(call, x, x.dim() == 4);
+Arguments dropout_arguments(const Layer& layer, ValueId x, const LayerValues&) {
+  return {Argument::of_value(x), Argument::of(layer.p), Argument::of(true)};
 }
 
 std::string dropout_repr(const Layer& layer) {
@@ -223,42 +186,35 @@ InputShape flatten_output(const Layer&, const InputShape& input) {
   return {input.channels * input.height * input.width, 1, 1};
 }
 
-at::Tensor flatten_forward(const LayerCall&, const at::Tensor& x) {
-  return x.flatten(1);
+Arguments flatten_arguments(const Layer&, ValueId x, const LayerValues&) {
+  return {Argument::of_value(x), Argument::of(int64_t{1})};
 }
 
 // --- log_softmax
 
-at::Tensor log_softmax_forward(const LayerCall&, const at::Tensor& x) {
-  // Under autocast, x is bfloat16, which is too coarse for losses near 0.01.
-  return at::log_softmax(x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x, 1);
+Arguments log_softmax_arguments(const Layer&, ValueId x, const LayerValues&) {
+  return {Argument::of_value(x), Argument::of(int64_t{1})};
 }
 
 // --- table and factories
 
 constexpr LayerKindRow kLayerRows[] = {
-    {LayerKind::conv2d, "conv2d", &conv2d_forward, &conv2d_cost, &conv2d_repr,
-     RoundedValues::all, kBeginsStage | kKeepsOnlyInput | kFusesReluAfter,
-     &conv2d_output, &conv2d_weight, &conv2d_state},
-    {LayerKind::linear, "linear", &linear_forward, &linear_cost, &linear_repr,
-     RoundedValues::all, kBeginsStage | kKeepsOnlyInput | kFusesReluAfter,
-     &linear_output, &linear_weight, &linear_state},
-    {LayerKind::batch_norm2d, "batch_norm", &batch_norm_forward, &cost_of_values,
-     &batch_norm_repr, RoundedValues::output, kFusesReluAfter, nullptr,
-     &batch_norm_weight, &batch_norm_state},
-    {LayerKind::relu, "relu", &relu_forward, &cost_of_values, &relu_repr},
-    {LayerKind::max_pool2d, "max_pool2d", &max_pool2d_forward, &cost_of_values,
-     &max_pool2d_repr, RoundedValues::none, kFusesReluAfter | kFusesReluBefore,
-     &max_pool2d_output},
-    {LayerKind::dropout, "dropout", &dropout_forward, &cost_of_values, &dropout_repr,
-     RoundedValues::output, kIsDropout},
-    // ATen's name is feature_dropout.
-    {LayerKind::dropout2d, "dropout2d", &dropout2d_forward, &cost_of_values,
-     &dropout2d_repr, RoundedValues::output, kIsDropout},
-    {LayerKind::flatten, "flatten", &flatten_forward, nullptr, nullptr,
-     RoundedValues::none, kNoLayerTrait, &flatten_output},
-    {LayerKind::log_softmax, "log_softmax", &log_softmax_forward, &cost_of_values,
-     nullptr, RoundedValues::output_in_o2},
+    {LayerKind::conv2d, "aten::conv2d", "", &conv2d_arguments, &conv2d_repr,
+     kFusesReluAfter, &conv2d_output, &conv2d_weight, &conv2d_state},
+    {LayerKind::linear, "aten::linear", "", &linear_arguments, &linear_repr,
+     kFusesReluAfter, &linear_output, &linear_weight, &linear_state},
+    {LayerKind::batch_norm2d, "aten::batch_norm", "", &batch_norm_arguments,
+     &batch_norm_repr, kFusesReluAfter, nullptr, &batch_norm_weight, &batch_norm_state},
+    {LayerKind::relu, "aten::relu", "", &input_only, &relu_repr},
+    {LayerKind::max_pool2d, "aten::max_pool2d", "", &max_pool2d_arguments,
+     &max_pool2d_repr, kFusesReluAfter | kFusesReluBefore, &max_pool2d_output},
+    {LayerKind::dropout, "aten::dropout", "", &dropout_arguments, &dropout_repr},
+    {LayerKind::dropout2d, "aten::feature_dropout", "", &dropout_arguments,
+     &dropout2d_repr},
+    {LayerKind::flatten, "aten::flatten", "using_ints", &flatten_arguments, nullptr,
+     kNoLayerTrait, &flatten_output},
+    {LayerKind::log_softmax, "aten::log_softmax", "int", &log_softmax_arguments,
+     nullptr},
 };
 
 Layer plain(LayerKind kind) {
@@ -327,6 +283,10 @@ Layer log_softmax() {
 InputShape output_of(const Layer& layer, const InputShape& input) {
   const auto output = row_of(layer).output;
   return output == nullptr ? input : output(layer, input);
+}
+
+RoundedValues rounds_of(const Layer& layer) {
+  return operator_row(row_of(layer).target).rounds;
 }
 
 const LayerKindRow& row_of(const Layer& layer) {

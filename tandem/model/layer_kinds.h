@@ -21,40 +21,22 @@ struct LayerState {
   at::Tensor num_batches;
 };
 
-/// Arguments of a layer's forward pass, besides its input.
-struct LayerCall {
-  const Layer& layer;
-  LayerState& state;
-  const ForwardContext& context;
-  // See ModelOptions::stack_statistics.
-  const StackFunction& stack_statistics;
-  // True if the layer may overwrite its input.
-  bool in_place = false;
-};
-
-/// Values that a layer rounds to 16 bits, forward and backward (core/numerics.h).
-enum class RoundedValues {
-  // Each output is a value of the input, so it is rounded already.
-  none,
-  output,
-  // Input, parameters and output, in convolutions and linear layers.
-  all,
-  // The gradient of the input; in fp16_o2 also the output.
-  output_in_o2,
+/// Values of a layer's parameters and buffers in a graph; -1 for those that the layer
+/// does not have.
+struct LayerValues {
+  ValueId weight = -1;
+  ValueId bias = -1;
+  ValueId running_mean = -1;
+  ValueId running_var = -1;
+  ValueId num_batches = -1;
 };
 
 /// Properties of a kind of layer, as bits.
 enum LayerTrait : unsigned {
   kNoLayerTrait = 0,
-  // A stage of a pipeline may begin here.
-  kBeginsStage = 1,
-  // Backward reads only the input, so the next layer may overwrite the output.
-  kKeepsOnlyInput = 2,
   // Compiled executors fuse a ReLU that follows or precedes this layer.
-  kFusesReluAfter = 4,
-  kFusesReluBefore = 8,
-  // A model without ModelOptions::dropout leaves out this layer.
-  kIsDropout = 16,
+  kFusesReluAfter = 1,
+  kFusesReluBefore = 2,
 };
 
 /// Properties of a kind of layer. A new kind needs a LayerKind and a factory
@@ -62,15 +44,15 @@ enum LayerTrait : unsigned {
 /// exec/compiled/operation.cpp.
 struct LayerKindRow {
   LayerKind kind;
-  // Name in torch.nn.functional. The ATen operator has the same name, except as noted
-  // in the table.
-  const char* name;
-  at::Tensor (*forward)(const LayerCall& call, const at::Tensor& x);
-  // Cost in a pipeline's stage, in multiplications. Null: no cost.
-  double (*cost)(const Layer& layer, const InputShape& output);
+  // ATen operator and its overload. The operator's row in graph/operators.cpp has
+  // further properties.
+  const char* target;
+  const char* overload;
+  // Arguments of the operator, without those that have defaults.
+  std::vector<Argument> (*arguments)(
+      const Layer& layer, ValueId input, const LayerValues& values);
   // Python's repr() of the module in torch.nn; null if there is no such module.
   std::string (*repr)(const Layer& layer);
-  RoundedValues rounds = RoundedValues::none;
   // Bits of LayerTrait.
   unsigned traits = kNoLayerTrait;
   // Shape of a sample's output. Null: the shape of the input.
@@ -90,6 +72,9 @@ struct LayerKindRow {
 
 /// Returns the row of the layer's kind.
 const LayerKindRow& row_of(const Layer& layer);
+
+/// Returns the values that the layer's operator rounds to 16 bits.
+RoundedValues rounds_of(const Layer& layer);
 
 /// Returns the shape of the layer's output for one sample of shape `input`.
 InputShape output_of(const Layer& layer, const InputShape& input);

@@ -1,8 +1,10 @@
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/trace.h"
+#include "tandem/model/graph_model.h"
 #include "tandem/model/hidden_state.h"
 #include "tandem/model/layer_kinds.h"
 #include "tandem/model/model.h"
@@ -24,109 +26,93 @@ LayerState make_state(
   return state;
 }
 
-// Rounds values to float16. Backward rounds their gradient.
-at::Tensor rounded(const at::Tensor& x) {
-  return x.to(at::kHalf).to(x.scalar_type());
-}
-
-// Runs a layer with the roundings of a device that multiplies in 16 bits.
-at::Tensor rounded_forward(
-    const LayerKindRow& row, const LayerCall& call, const at::Tensor& x) {
-  switch (row.rounds) {
-    case RoundedValues::all: {
-      LayerState state = call.state;
-      state.weight = rounded(state.weight);
-      state.bias = rounded(state.bias);
-      const LayerCall rounded_call{
-          call.layer, state, call.context, call.stack_statistics, call.in_place};
-      return rounded(row.forward(rounded_call, rounded(x)));
-    }
-    case RoundedValues::output:
-      return rounded(row.forward(call, x));
-    case RoundedValues::output_in_o2: {
-      const auto output = row.forward(call, x);
-      return call.context.rounding == Rounding::fp16_o2 ? rounded(output) : output;
-    }
-    case RoundedValues::none:
-      break;
-  }
-  return row.forward(call, x);
-}
-
-class LayeredModel : public Model {
+// Builds the graph of a sequence of layers.
+class LayersToGraph {
  public:
-  LayeredModel(std::vector<Layer> layers, const ModelOptions& options)
-      : layers_(std::move(layers)), stack_statistics_(options.stack_statistics) {
-    if (!options.dropout) {
-      layers_.erase(
-          std::remove_if(
-              layers_.begin(), layers_.end(),
-              [](const Layer& layer) { return row_of(layer).has(kIsDropout); }),
-          layers_.end());
+  LayersToGraph(const std::vector<Layer>& layers, const ModelOptions& options)
+      : options_(options), shape_(options.input) {
+    if (!layers.empty() && layers.front().kind == LayerKind::linear) {
+      flat_ = true;
+      shape_ = {layers.front().in, 1, 1};
     }
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      layers_[i].place = static_cast<int64_t>(i);
-    }
-    const auto generator = at::detail::createCPUGenerator(options.seed);
-    for (const auto& layer : layers_) {
-      states_.push_back(make_state(layer, options.dtype, generator));
-    }
+    Value input;
+    input.kind = ValueKind::input;
+    input.name = "input";
+    input.dtype = options.dtype;
+    input.shape = shape();
+    last_ = graph_.input = add_value(graph_, std::move(input));
   }
 
-  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
-    at::Tensor x = context.rounding == Rounding::fp16_o2 ? rounded(input) : input;
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const LayerKindRow& row = row_of(layers_[i]);
-      const bool in_place = i > 0 && row_of(layers_[i - 1]).has(kKeepsOnlyInput);
-      const LayerCall call{
-          layers_[i], states_[i], context, stack_statistics_, in_place};
-      x = is_fp16(context.rounding) ? rounded_forward(row, call, x)
-                                    : row.forward(call, x);
-      if (context.after_layer) {
-        context.after_layer(layers_[i], x);
-      }
+  void add(const Layer& layer, const LayerState& state) {
+    const LayerKindRow& row = row_of(layer);
+    const LayerValues values = {
+        state_value(layer, "weight", ValueKind::parameter, state.weight),
+        state_value(layer, "bias", ValueKind::parameter, state.bias),
+        state_value(layer, "running_mean", ValueKind::buffer, state.running_mean),
+        state_value(layer, "running_var", ValueKind::buffer, state.running_var),
+        state_value(
+            layer, "num_batches_tracked", ValueKind::buffer, state.num_batches)};
+    if (values.num_batches >= 0) {
+      Node& count = add_node(
+          graph_, "aten::add_", "Scalar",
+          {Argument::of_value(values.num_batches), Argument::of(int64_t{1})}, {});
+      count.module = layer.name;
     }
-    return x;
+    flat_ =
+        flat_ || layer.kind == LayerKind::flatten || layer.kind == LayerKind::linear;
+    shape_ = output_of(layer, shape_);
+    const auto arguments = row.arguments(layer, last_, values);
+    last_ = add_value(graph_, {ValueKind::output, "", options_.dtype, shape()});
+    Node& node = add_node(graph_, row.target, row.overload, arguments, {last_});
+    node.module = layer.name;
+    node.number = number_++;
+    graph_.values[static_cast<size_t>(last_)].name = node.name;
+    graph_.output = last_;
   }
 
-  std::vector<NamedTensor> parameters() const override {
-    std::vector<NamedTensor> all;
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      if (states_[i].weight.defined()) {
-        all.push_back({layers_[i].name + ".weight", states_[i].weight});
-        all.push_back({layers_[i].name + ".bias", states_[i].bias});
-      }
-    }
-    return all;
-  }
-
-  std::vector<NamedTensor> buffers() const override {
-    std::vector<NamedTensor> all;
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      if (states_[i].running_mean.defined()) {
-        all.push_back({layers_[i].name + ".running_mean", states_[i].running_mean});
-        all.push_back({layers_[i].name + ".running_var", states_[i].running_var});
-        all.push_back(
-            {layers_[i].name + ".num_batches_tracked", states_[i].num_batches});
-      }
-    }
-    return all;
-  }
-
-  const std::vector<Layer>* layers() const override {
-    return &layers_;
-  }
-
-  void keep_layers(size_t begin, size_t end) override {
-    TANDEM_CHECK(begin < end && end <= layers_.size(), "no such layers");
-    layers_ = {layers_.begin() + begin, layers_.begin() + end};
-    states_ = {states_.begin() + begin, states_.begin() + end};
+  Graph take() {
+    return std::move(graph_);
   }
 
  private:
-  std::vector<Layer> layers_;
-  std::vector<LayerState> states_;
-  StackFunction stack_statistics_;
+  std::vector<Size> shape() const {
+    const std::vector<int64_t> sizes =
+        flat_ ? std::vector<int64_t>{shape_.channels}
+              : std::vector<int64_t>{shape_.channels, shape_.height, shape_.width};
+    std::vector<Size> all = {{0, 1}};
+    for (const int64_t size : sizes) {
+      all.push_back({size, 0});
+    }
+    return all;
+  }
+
+  ValueId state_value(
+      const Layer& layer, const std::string& name, ValueKind kind,
+      const at::Tensor& tensor) {
+    if (!tensor.defined()) {
+      return -1;
+    }
+    Value value;
+    value.kind = kind;
+    value.state_name = layer.name + "." + name;
+    value.name = value.state_name;
+    value.dtype = tensor.scalar_type();
+    for (const int64_t size : tensor.sizes()) {
+      value.shape.push_back({size, 0});
+    }
+    value.tensor = tensor;
+    return add_value(graph_, std::move(value));
+  }
+
+  const ModelOptions& options_;
+  Graph graph_;
+  InputShape shape_;
+  // True after a layer that makes one row of features from each sample.
+  bool flat_ = false;
+  ValueId last_ = 0;
+  // Dropout masks depend on the index of the layer, without the nodes that count
+  // batches.
+  int64_t number_ = 0;
 };
 
 class FunctionModel : public Model {
@@ -142,6 +128,9 @@ class FunctionModel : public Model {
         hidden_(buffers_, static_cast<bool>(set_training_)) {}
 
   at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
+    if (recorded_) {
+      return recorded_->forward(input, context);
+    }
     if (set_training_ && training_ != static_cast<int>(context.training)) {
       set_training_(context.training);
       training_ = static_cast<int>(context.training);
@@ -150,10 +139,30 @@ class FunctionModel : public Model {
   }
 
   std::vector<NamedTensor> parameters() const override {
-    return parameters_;
+    return recorded_ ? recorded_->parameters() : parameters_;
   }
   std::vector<NamedTensor> buffers() const override {
-    return buffers_;
+    return recorded_ ? recorded_->buffers() : buffers_;
+  }
+
+  const Graph* graph() const override {
+    return recorded_ ? recorded_->graph() : nullptr;
+  }
+
+  std::string record_graph(
+      const std::vector<int64_t>& sample_shape, at::ScalarType dtype) override {
+    Traced traced =
+        trace({forward_, parameters_, buffers_, set_training_}, sample_shape, dtype);
+    training_ = -1;
+    if (traced.graph) {
+      recorded_ = make_graph_model(std::move(*traced.graph));
+    }
+    return traced.why_not;
+  }
+
+  void keep_nodes(const NodeRange& range) override {
+    TANDEM_CHECK(recorded_ != nullptr, "a function has no nodes to keep");
+    recorded_->keep_nodes(range);
   }
 
  private:
@@ -164,17 +173,31 @@ class FunctionModel : public Model {
   HiddenState hidden_;
   // -1: not set yet.
   int training_ = -1;
+  // Runs instead of `forward_` after record_graph().
+  std::unique_ptr<Model> recorded_;
 };
 
 }  // namespace
 
-void Model::keep_layers(size_t, size_t) {
-  TANDEM_CHECK(false, "a model that is not a plain sequence has no layers to keep");
+std::string Model::record_graph(const std::vector<int64_t>&, at::ScalarType) {
+  return graph() != nullptr ? "" : "the model is not a torch::nn module";
+}
+
+void Model::keep_nodes(const NodeRange&) {
+  TANDEM_CHECK(false, "a model without a graph has no nodes to keep");
 }
 
 std::unique_ptr<Model> make_layered_model(
     std::vector<Layer> layers, const ModelOptions& options) {
-  return std::make_unique<LayeredModel>(std::move(layers), options);
+  const auto generator = at::detail::createCPUGenerator(options.seed);
+  LayersToGraph builder(layers, options);
+  for (const auto& layer : layers) {
+    const bool is_dropout = operator_row(row_of(layer).target).has(kIsDropout);
+    if (options.dropout || !is_dropout) {
+      builder.add(layer, make_state(layer, options.dtype, generator));
+    }
+  }
+  return make_graph_model(builder.take(), {options.stack_statistics});
 }
 
 std::unique_ptr<Model> make_function_model(

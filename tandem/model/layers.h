@@ -32,7 +32,8 @@ struct Layer {
   int64_t padding = 0;
   // Probability of dropout.
   double p = 0;
-  // Index in the whole model, set by the model. Dropout masks depend on it.
+  // Index in the whole model, set by layers_in() (exec/compiled). Dropout masks depend
+  // on it.
   int64_t place = 0;
 };
 

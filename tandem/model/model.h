@@ -9,26 +9,16 @@
 #include <vector>
 
 #include "tandem/core/arena.h"
-#include "tandem/core/numerics.h"
-#include "tandem/model/dropout.h"
+#include "tandem/graph/cuts.h"
+#include "tandem/graph/graph.h"
+#include "tandem/graph/operators.h"
 #include "tandem/model/layers.h"
 #include "tandem/model/loss.h"
-#include "tandem/model/sync_batch_norm.h"
 
 namespace tandem {
 
-/// Arguments of a forward pass, besides its input.
-struct ForwardContext {
-  bool training = true;
-  // The fp16 modes make layers round their values; `bf16` counts as `none`.
-  Rounding rounding = Rounding::none;
-  SampleContext samples;
-  // Called with each layer and its output while a layered model runs forward.
-  std::function<void(const Layer&, const at::Tensor&)> after_layer;
-};
-
 /// A function with parameters that maps inputs to outputs. Either autograd or an
-/// executor that compiles layers() computes the gradients. Not thread-safe.
+/// executor that compiles graph() computes the gradients. Not thread-safe.
 class Model {
  public:
   virtual ~Model() = default;
@@ -44,17 +34,22 @@ class Model {
   /// Returns the buffers, such as batch norm's running statistics, like parameters().
   virtual std::vector<NamedTensor> buffers() const = 0;
 
-  /// Returns the layers in order of execution, for executors that compile them and
-  /// pipelines that divide them. Returns null for a model that is not a plain sequence
-  /// of layers.
-  virtual const std::vector<Layer>* layers() const {
+  /// Returns the model as a graph, for executors that compile it and pipelines that
+  /// divide it. Returns null for a model that is only a function.
+  virtual const Graph* graph() const {
     return nullptr;
   }
 
-  /// Removes all layers except [begin, end), a pipeline's stage. The remaining layers
-  /// keep the names, values and dropout masks that they have in the whole model.
-  /// layers() must not be null.
-  virtual void keep_layers(size_t begin, size_t end);
+  /// Records the model as a graph (graph/trace.h), so that graph() is no longer null.
+  /// The model then runs the graph instead of the function. Dropout draws its masks as
+  /// in tandem's models. Returns "" or the reason why there is no graph.
+  virtual std::string record_graph(
+      const std::vector<int64_t>& sample_shape, at::ScalarType dtype);
+
+  /// Removes all nodes of the graph except those in `range`, a pipeline's stage. The
+  /// remaining nodes keep the names, values and dropout masks that they have in the
+  /// whole model. graph() must not be null.
+  virtual void keep_nodes(const NodeRange& range);
 };
 
 /// Size of one sample: an image, or features as channels of 1 x 1.

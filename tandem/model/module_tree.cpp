@@ -1,7 +1,5 @@
 #include "tandem/model/module_tree.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -120,22 +118,26 @@ std::string module_tree(ModelKind kind, const std::vector<Layer>& layers) {
   return text + (open.empty() ? "" : "  )\n") + ")\n";
 }
 
-std::vector<LayerSummary> summarise(Model& model, const InputShape& input) {
-  std::map<std::string, int64_t> parameters;
-  for (const auto& [name, tensor] : model.parameters()) {
-    parameters[name.substr(0, name.rfind('.'))] += tensor.numel();
-  }
+std::vector<LayerSummary> summarise(const Graph& graph) {
   std::vector<LayerSummary> rows;
-  ForwardContext context;
-  context.training = false;
-  context.after_layer = [&](const Layer& layer, const at::Tensor& output) {
-    const std::string name = layer.name.empty() ? row_of(layer).name : layer.name;
-    rows.push_back(
-        {name, output.sizes().slice(1).vec(),
-         layer.name.empty() ? 0 : parameters[layer.name]});
-  };
-  const at::NoGradGuard no_grad;
-  model.forward(at::zeros({1, input.channels, input.height, input.width}), context);
+  for (const auto& node : graph.nodes) {
+    if (changes_buffer(graph, node)) {
+      continue;
+    }
+    LayerSummary row;
+    row.name = node.module.empty() ? node.target.substr(node.target.rfind(':') + 1)
+                                   : node.module;
+    row.output = graph.value(node.outputs[0]).shape;
+    row.flops = 2 * multiplications_of(graph, node);
+    row.node = static_cast<size_t>(&node - graph.nodes.data());
+    for_each_value(node, [&](ValueId id) {
+      const Value& value = graph.value(id);
+      if (value.kind == ValueKind::parameter) {
+        row.num_parameters += value.tensor.numel();
+      }
+    });
+    rows.push_back(row);
+  }
   return rows;
 }
 

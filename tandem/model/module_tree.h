@@ -17,13 +17,16 @@ struct LayerSummary {
   // Name of the layer, such as "conv1". For a layer without parameters, its function,
   // such as "relu".
   std::string name;
-  // Shape of the output for one sample, without the batch dimension.
-  std::vector<int64_t> output;
+  std::vector<Size> output;
   int64_t num_parameters = 0;
+  // For one sample; a multiplication and an addition are two.
+  double flops = 0;
+  // Index in Graph::nodes.
+  size_t node = 0;
 };
 
-/// Returns a summary of each layer, in order of execution. Runs one forward pass in
-/// evaluation mode.
-std::vector<LayerSummary> summarise(Model& model, const InputShape& input);
+/// Returns a summary of each layer, in order of execution. Leaves out nodes that change
+/// a buffer in place.
+std::vector<LayerSummary> summarise(const Graph& graph);
 
 }  // namespace tandem

@@ -9,7 +9,7 @@
 namespace tandem {
 
 /// A separate group of all ranks, over which batch norm's statistics are exchanged
-/// (model/sync_batch_norm.h). In a separate group, the exchange does not wait for the
+/// (graph/sync_batch_norm.h). In a separate group, the exchange does not wait for the
 /// reductions of gradients.
 ///
 /// The first call of stack() forms the group. All ranks make this call, because they

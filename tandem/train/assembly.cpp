@@ -4,11 +4,14 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/sha256.h"
 #include "tandem/base/text.h"
+#include "tandem/checkpoint/network_file.h"
 #include "tandem/checkpoint/resume_settings.h"
 #include "tandem/checkpoint/weights.h"
 #include "tandem/comm/buffers.h"
 #include "tandem/config/fields.h"
+#include "tandem/model/model_file.h"
 #include "tandem/model/stages.h"
 #include "tandem/optim/grad_scaler.h"
 #include "tandem/parallel/pipeline/grid.h"
@@ -41,6 +44,22 @@ ModelOptions model_options(
   return options;
 }
 
+// A pipeline needs the graph of a program's own module.
+void record_for_stages(
+    const RunConfig& config, const ModelOptions& options, Model& model) {
+  if (!has_trait(config.strategy.kind, kHasStages) || model.graph() != nullptr) {
+    return;
+  }
+  const InputShape& image = options.input;
+  const std::string reason =
+      model.record_graph({image.channels, image.height, image.width}, options.dtype);
+  if (!reason.empty()) {
+    throw ConfigError(
+        "[model] a pipeline needs the layers of the model, but " + reason +
+        "; choose --strategy data_parallel, or a network of torch.export (--model)");
+  }
+}
+
 std::unique_ptr<Model> model_of(
     const RunConfig& config, const Dataset& train, std::unique_ptr<Model> own,
     const std::shared_ptr<StatisticsGroup>& statistics) {
@@ -54,9 +73,12 @@ std::unique_ptr<Model> model_of(
         "[model] --buffers sync does not apply to the program's own model, which "
         "computes its batch norm; change --buffers to broadcast or average");
   }
-  auto model =
-      own ? std::move(own)
-          : make_model(config.model.kind, model_options(config, train, statistics));
+  const ModelOptions options = model_options(config, train, statistics);
+  auto model = own ? std::move(own)
+               : config.model.kind == ModelKind::file
+                   ? load_model_file(network_file(config), options)
+                   : make_model(config.model.kind, options);
+  record_for_stages(config, options, *model);
   // A resumed run gets the weights of its checkpoint, and the file of config.model.init
   // may no longer exist.
   if (!config.model.init.empty() && !goes_on(config)) {
@@ -136,19 +158,21 @@ void check_placement(
 
 // Compares the number of the model's outputs with the number of classes. In a function
 // model, the number is known only after a forward pass, so the executor compares it.
-void compare_outputs(
-    const RunConfig& config, const Dataset& train, const Model& model,
-    StageOptions& stage) {
+void compare_outputs(const Dataset& train, const Model& model, StageOptions& stage) {
   // These losses do not need one output per class.
   if (stage.loss.own || stage.loss.kind == LossKind::mse) {
     return;
   }
-  if (model.layers() == nullptr) {
+  if (model.graph() == nullptr) {
     stage.num_classes = train.num_classes;
     return;
   }
-  const auto input = model_options(config, train, nullptr).input;
-  check_num_outputs(num_outputs(*model.layers(), input), train.num_classes);
+  const Graph& graph = *model.graph();
+  int64_t outputs = 1;
+  for (const auto& size : graph.value(graph.output).shape) {
+    outputs *= size.at(1);
+  }
+  check_num_outputs(outputs, train.num_classes);
 }
 
 // Reduces `model` to the stage of this rank. Returns the options of the stage.
@@ -156,18 +180,17 @@ StageOptions stage_of(
     const RunConfig& config, const Dataset& train, const Communicator& comm,
     Model& model, LossFunction loss) {
   StageOptions options;
-  options.loss = loss_of(config);
+  options.loss = loss_of(config, model.graph());
   options.loss.own = std::move(loss);
-  compare_outputs(config, train, model, options);
+  compare_outputs(train, model, options);
   options.numerics = numerics_of(config.exec);
   if (!has_trait(config.strategy.kind, kHasStages)) {
     return options;
   }
   const Grid grid = make_grid(
       config.strategy.stages, config.strategy.replicas, comm.rank(), comm.size());
-  const auto input = model_options(config, train, nullptr).input;
   const Cut cut{split(config.strategy.cut, ','), config.strategy.balance};
-  const auto stages = keep_stage(model, input, grid.stages, grid.stage, cut);
+  const auto stages = keep_stage(model, grid.stages, grid.stage, cut);
   if (comm.rank() == 0) {
     log_info(fmt::format(
         "[parallel] {} stages x {} replicas: {}", grid.stages, grid.replicas, stages));
@@ -255,11 +278,15 @@ Assembly assemble(
   return parts;
 }
 
-Loss loss_of(const RunConfig& config) {
-  const LossKind kind = config.model.loss;
-  return {
-      kind == LossKind::automatic ? row_of(config.model.kind).loss : kind,
-      config.model.reduction};
+Loss loss_of(const RunConfig& config, const Graph* graph) {
+  LossKind kind = config.model.loss;
+  if (kind == LossKind::automatic) {
+    const bool is_file = config.model.kind == ModelKind::file;
+    kind = is_file && graph != nullptr && ends_in_log_softmax(*graph)
+               ? LossKind::nll
+               : row_of(config.model.kind).loss;
+  }
+  return {kind, config.model.reduction};
 }
 
 LoaderOptions loader_options(const RunConfig& config) {
@@ -273,8 +300,8 @@ LoaderOptions loader_options(const RunConfig& config) {
 
 std::map<std::string, std::string> describe_model(
     const RunConfig& config, const Dataset& dataset) {
-  return {
-      {"model", name_of(config.model.kind)},
+  std::map<std::string, std::string> facts = {
+      {"model", config.model.model()},
       {"loss", name_of(config.model.loss)},
       {"data", config.data.source},
       {"mean", fmt::format("{}", config.data.mean)},
@@ -285,6 +312,10 @@ std::map<std::string, std::string> describe_model(
       {"num_classes", std::to_string(dataset.num_classes)},
       {"class_names", join(dataset.class_names, "\n")},
   };
+  if (config.model.kind == ModelKind::file) {
+    facts[kModelHash] = sha256_of_file(network_file(config));
+  }
+  return facts;
 }
 
 RunConfig config_from(const std::map<std::string, std::string>& description) {

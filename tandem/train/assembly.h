@@ -56,11 +56,15 @@ struct Assembly {
     const Placement& placement = {});
 
 /// Returns the loss that a config selects. Replaces `automatic` with the default of the
-/// config's model.
-[[nodiscard]] Loss loss_of(const RunConfig& config);
+/// config's model: for a network file, nll if its graph ends in a log-softmax, else
+/// cross_entropy.
+[[nodiscard]] Loss loss_of(const RunConfig& config, const Graph* graph = nullptr);
 
 /// Returns the loader options that turn images into inputs of the config's model.
 [[nodiscard]] LoaderOptions loader_options(const RunConfig& config);
+
+// Key of the SHA-256 of the network file in describe_model().
+constexpr const char* kModelHash = "model_sha256";
 
 /// Returns the facts about a model and its data that a checkpoint stores.
 [[nodiscard]] std::map<std::string, std::string> describe_model(

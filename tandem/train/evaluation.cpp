@@ -14,6 +14,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
+#include "tandem/checkpoint/network_file.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/device_limits.h"
 #include "tandem/train/report/all_ranks.h"
@@ -53,9 +54,26 @@ void check_images(
   }
 }
 
-// Decides when an interrupted evaluation stops. All ranks stop after the same batch,
-// because the stages of a pipeline evaluate each batch together. The ranks agree about
-// twice a second. Rank 0 chooses the number of batches until the next agreement.
+// Sets the network file of a checkpoint's model, which is `asked` if it is not "".
+void settle_network(
+    ModelSettings& model, const std::string& checkpoint,
+    const std::map<std::string, std::string>& description, const std::string& asked) {
+  if (is_built_in(model.kind) && !asked.empty()) {
+    throw ConfigError(fmt::format(
+        "[model] --model is '{}', but the model of '{}' is {}; leave out --model",
+        asked, checkpoint, name_of(model.kind)));
+  }
+  if (model.kind == ModelKind::file || !asked.empty()) {
+    const auto hash = description.find(kModelHash);
+    model.file = network_file_of(
+        {checkpoint, model.file, hash == description.end() ? "" : hash->second}, asked);
+    model.kind = ModelKind::file;
+  }
+}
+
+// Stops the evaluation on all ranks after the same batch, because the stages of a
+// pipeline evaluate each batch together. The ranks agree about twice a second. Rank 0
+// chooses the number of batches until the next agreement.
 class StopWatch {
  public:
   StopWatch(Communicator& comm, const std::function<bool()>& stop)
@@ -158,6 +176,9 @@ TestReport evaluate_checkpoint(
   check_is_checkpoint(checkpoint);
   const auto description = load_model(checkpoint, nullptr);
   RunConfig config = config_from(description);
+  if (model == nullptr) {
+    settle_network(config.model, model_file(checkpoint), description, options.network);
+  }
   if (!options.data.empty()) {
     config.data.source = options.data;
   }

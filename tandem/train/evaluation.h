@@ -33,7 +33,10 @@ struct CheckpointEvaluation {
   // Name or folder of the data set, as for --data; "" selects the data set of the run
   // that saved the checkpoint.
   std::string data;
-  // Custom test data, used instead of `data`.
+  // Network file, if the checkpoint's model is a network file or the program's own; ""
+  // selects the copy in the run's directory (checkpoint/network_file.h).
+  std::string network;
+  // The program's own test data, used instead of `data`.
   std::optional<Dataset> dataset;
   // Number of test samples to use, from the start of the data set; 0: all samples.
   int64_t limit = 0;

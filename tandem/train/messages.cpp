@@ -18,7 +18,7 @@ std::string describe_run(
   return fmt::format(
       "{} ({} parameters) on {}: {} samples, {}{}, {}, {} {} over {}, executor {}, "
       "{}{}",
-      name_of(config.model.kind), count_parameters(parts, comm), train.name, train.size,
+      config.model.model(), count_parameters(parts, comm), train.name, train.size,
       batch, training.accumulate > 1 ? fmt::format(" x {}", training.accumulate) : "",
       name_of(config.strategy.kind), comm.size(), comm.size() == 1 ? "rank" : "ranks",
       comm.backend(), name_of(parts.executor->kind()), name_of(config.exec.precision),

@@ -13,6 +13,26 @@
 
 namespace tandem {
 
+namespace {
+
+// Throws ConfigError if two descriptions of models name network files of different
+// content.
+void check_same_network(
+    const std::map<std::string, std::string>& earlier,
+    const std::map<std::string, std::string>& now, const std::string& path) {
+  const auto before = earlier.find(kModelHash);
+  const auto found = now.find(kModelHash);
+  if (before != earlier.end() && found != now.end() &&
+      before->second != found->second) {
+    throw ConfigError(fmt::format(
+        "[resume] model is the network '{}', whose file differs from that of '{}', "
+        "and a run keeps its model; name the same file with --model FILE",
+        now.at("model"), path));
+  }
+}
+
+}  // namespace
+
 RunCheckpoints::RunCheckpoints(
     const RunConfig& config, const Dataset& train, const DataParts& data,
     Communicator& comm, Assembly& parts)
@@ -88,6 +108,7 @@ std::string RunCheckpoints::checkpoint_to_resume() const {
 void RunCheckpoints::check_continues(
     const std::string& path, const CheckpointContent& earlier) const {
   check_kept_settings(earlier.config, config_, path);
+  check_same_network(earlier.description, texts_.description, path);
   if (earlier.data.empty()) {
     log_info(
         "[resume] '" + path +
@@ -146,6 +167,8 @@ void RunCheckpoints::resume_own(const std::vector<NamedTensor>& own) const {
 
 void RunCheckpoints::prepare() {
   if (comm_.rank() == 0) {
+    // Hashes the network file before it can be changed.
+    content({}, {});
     writer_.prepare(local_state(*parts_.arenas, *parts_.optimizer));
   }
 }

@@ -74,8 +74,18 @@ TEST(TrainFlags, NameTheSettingForFlagsOfOtherTools) {
       {{"--set", "learning_rate=1"}, {"use lr"}},
       {{"--amp"}, {"precision = \"bf16\""}},
       {{"--model", "resnet18"},
-       {"cannot be 'resnet18'", "choose one of net", "examples/custom_model"}},
+       {"cannot be 'resnet18'", "choose one of net", "NET.pt2",
+        "examples/custom_model"}},
       {{"--set", "foo=bar"}, {"unknown key 'foo'; see tandem train --help"}},
+  });
+}
+
+TEST(TrainFlags, RefuseNetworkFilesThatAreMissing) {
+  expect_refused({
+      {{"--model", "/nosuch/net.pt2"},
+       {"[model] model is '/nosuch/net.pt2'", "check the path of --model"},
+       1},
+      {{"--set", "model=nosuch.pt"}, {"model is 'nosuch.pt'"}, 1},
   });
 }
 

@@ -82,6 +82,22 @@ TEST(KeptSettings, AreModelDataOrderAndOptimizer) {
   }
 }
 
+TEST(KeptSettings, AModelFileMayHaveAnotherPath) {
+  RunConfig before;
+  const auto& field = find_field("model", "test");
+  set_field(before, field, "/a/\"net\".pt2", "test");
+  RunConfig now = before;
+  EXPECT_EQ(changed_settings(to_toml(before), now), "");
+  set_field(now, field, "/b/net.pt2", "test");
+  EXPECT_EQ(refusal(before, now), "(no error)");
+  EXPECT_EQ(
+      changed_settings(to_toml(before), now),
+      R"(model "/b/net.pt2" instead of "/a/\"net\".pt2")");
+  set_field(now, field, "net", "test");
+  EXPECT_THAT(refusal(before, now), HasSubstr("change --model back"));
+  EXPECT_THAT(refusal(now, before), HasSubstr("change --model back"));
+}
+
 // Users may change ranks, epochs and the optimizer's numbers.
 TEST(KeptSettings, OtherSettingsMayChange) {
   RunConfig before;

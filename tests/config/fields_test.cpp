@@ -94,6 +94,58 @@ TEST(Fields, RefuseASettingThatAnotherChoiceUses) {
   EXPECT_NO_THROW(check(config));
 }
 
+TEST(ModelField, AcceptsPathsOfNetworkFiles) {
+  const auto& field = find_field("model", "test");
+  for (const std::string path : {"resnet.pt2", "../nets/my \"net\".pt", "a.b/c.pt2"}) {
+    RunConfig config;
+    set_field(config, field, path, "test");
+    EXPECT_EQ(config.model.kind, ModelKind::file);
+    EXPECT_EQ(config.model.file, path);
+    EXPECT_EQ(config.model.model(), path);
+    EXPECT_NO_THROW(check(config));
+    RunConfig copy;
+    field.copy(copy, config);
+    EXPECT_EQ(to_toml(copy), to_toml(config));
+    set_field(config, field, "convnet", "test");
+    EXPECT_EQ(config.model.kind, ModelKind::convnet);
+    EXPECT_EQ(config.model.file, "");
+  }
+}
+
+TEST(ModelField, RefusesOtherEndingsWithAdvice) {
+  for (const std::string path :
+       {"file", ".pt2", "net.pth", "net.pt2/", "resnet.onnx"}) {
+    RunConfig config;
+    EXPECT_THAT(
+        error_of<ConfigError>(
+            [&] { set_field(config, find_field("model", "test"), path, "--model"); }),
+        AllOf(
+            HasSubstr("--model: model cannot be '" + path + "'"),
+            HasSubstr("choose one of net, "),
+            HasSubstr("or a file of torch.export (NET.pt2) or TorchScript (NET.pt)")));
+    EXPECT_EQ(config.model.kind, ModelKind::net);
+  }
+}
+
+TEST(ModelField, KindAndFileBelongTogether) {
+  RunConfig config;
+  config.model.kind = ModelKind::file;
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { check(config); }),
+      HasSubstr("model.file is '' and model.kind is file"));
+  config.model.kind = ModelKind::net;
+  config.model.file = "net.pt2";
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { check(config); }), HasSubstr("model.kind is net"));
+}
+
+TEST(ModelField, AFileMayEndInALogSoftmax) {
+  RunConfig config;
+  set_field(config, find_field("model", "test"), "net.pt2", "test");
+  config.model.loss = LossKind::nll;
+  EXPECT_NO_THROW(check(config));
+}
+
 TEST(RecipeSchema, HasEverySettingAndEveryKeyOfTheRecipes) {
   const auto schema = nlohmann::json::parse(recipe_schema());
   const auto& properties = schema.at("properties");
@@ -106,6 +158,8 @@ TEST(RecipeSchema, HasEverySettingAndEveryKeyOfTheRecipes) {
   }
   EXPECT_EQ(properties["lr"]["anyOf"][1]["const"], -1);
   EXPECT_EQ(properties["sync"]["enum"][1], "flat");
+  EXPECT_EQ(properties["model"]["anyOf"][0]["enum"][0], "net");
+  EXPECT_EQ(properties["model"]["anyOf"][1]["pattern"], "\\.pt2$|\\.pt$");
   EXPECT_EQ(properties["nproc"]["anyOf"][1]["enum"][0], "auto");
 }
 

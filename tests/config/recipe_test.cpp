@@ -54,6 +54,13 @@ TEST(Recipe, LaunchTableNamesTheLauncher) {
   }
 }
 
+// As for data and init: only the path of a base is relative to the recipe.
+TEST(Recipe, PathsOfModelsAreRelativeToTheWorkingDirectory) {
+  const Scratch scratch;
+  replace_file(scratch / "a.toml", "model = \"nets/a.pt2\"\n");
+  EXPECT_EQ(read(scratch / "a.toml").model.file, "nets/a.pt2");
+}
+
 TEST(Recipe, ReadsItsOwnOutput) {
   const Scratch scratch;
   RunConfig config;

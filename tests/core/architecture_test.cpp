@@ -21,9 +21,10 @@ using testing::IsEmpty;
 
 // A file may include its own folder and lower layers.
 const std::map<std::string, int> kLayers = {
-    {"base", 0}, {"config", 1},   {"core", 1},       {"launch", 1}, {"comm", 2},
-    {"data", 2}, {"formats", 2},  {"kernels", 2},    {"model", 2},  {"optim", 2},
-    {"exec", 3}, {"parallel", 4}, {"checkpoint", 5}, {"train", 6},  {"app", 7}};
+    {"base", 0},     {"config", 1},     {"core", 1},    {"launch", 1},
+    {"comm", 2},     {"data", 2},       {"formats", 2}, {"kernels", 2},
+    {"optim", 2},    {"graph", 3},      {"model", 4},   {"exec", 5},
+    {"parallel", 6}, {"checkpoint", 7}, {"train", 8},   {"app", 9}};
 
 std::vector<std::string> includes_of(const std::string& text) {
   static const std::regex line("^[ \t]*#[ \t]*include[ \t]*[\"<]([^\">]+)[\">]");

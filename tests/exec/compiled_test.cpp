@@ -378,7 +378,7 @@ TEST(Onednn, UnsupportedModelsAreErrors) {
                 [](const at::Tensor& x) { return x; }, {{"weight", weight}}),
             &make_compiled_executor);
       }),
-      HasSubstr("not a plain sequence"));
+      HasSubstr("the model is only a function"));
 }
 
 TEST(ExecutorTable, MakesEachKind) {

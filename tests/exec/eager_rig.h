@@ -78,6 +78,7 @@ struct Rig {
 
 inline std::unique_ptr<Model> small_net() {
   ModelOptions options;
+  options.input = {1, 8, 8};
   options.seed = 3;
   options.dtype = at::kDouble;
   return make_layered_model(

@@ -96,7 +96,7 @@ std::vector<bool> rounding_layers(Rounding half_layers) {
       double_options());
   auto context = in_half(half_layers);
   std::vector<bool> rounded;
-  context.after_layer = [&](const Layer&, const at::Tensor& output) {
+  context.after_node = [&](const Node&, const at::Tensor& output) {
     rounded.push_back(output.equal(half(output)));
   };
   model->forward(waves({4, 2, 6, 6}, 288), context);

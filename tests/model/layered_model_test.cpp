@@ -193,22 +193,22 @@ TEST(LayeredModel, DoubleWeightsEqualFloatWeights) {
   }
 }
 
-TEST(LayeredModel, CallsAfterLayerWithEachLayerAndOutput) {
+TEST(LayeredModel, CallsAfterNodeWithEachNodeAndOutput) {
   const auto model = make_layered_model(
       {flatten(), linear("a", 6, 4), dropout(0.5), linear("b", 4, 2)},
       double_options());
   std::vector<std::pair<std::string, int64_t>> calls;
   ForwardContext context;
-  context.after_layer = [&](const Layer& layer, const at::Tensor& output) {
-    calls.emplace_back(layer.name, output.size(1));
+  context.after_node = [&](const Node& node, const at::Tensor& output) {
+    calls.emplace_back(node.module, output.size(1));
   };
   model->forward(waves({2, 2, 3}), context);
   EXPECT_THAT(
       calls,
       ElementsAre(
           std::pair("", 6), std::pair("a", 4), std::pair("", 4), std::pair("b", 2)));
-  ASSERT_NE(model->layers(), nullptr);
-  EXPECT_EQ(model->layers()->size(), 4u);
+  ASSERT_NE(model->graph(), nullptr);
+  EXPECT_EQ(model->graph()->nodes.size(), 4u);
 }
 
 TEST(FunctionModel, CallsSetTrainingWhenTheModeChanges) {
@@ -217,7 +217,7 @@ TEST(FunctionModel, CallsSetTrainingWhenTheModeChanges) {
   const auto model = make_function_model(
       [scale](const at::Tensor& x) { return x * scale; }, {{"scale", scale}}, {},
       [&calls](bool training) { calls.push_back(training); });
-  EXPECT_EQ(model->layers(), nullptr);
+  EXPECT_EQ(model->graph(), nullptr);
   ASSERT_EQ(model->parameters().size(), 1u);
   EXPECT_TRUE(model->parameters()[0].tensor.is_same(scale));
   EXPECT_TRUE(model->buffers().empty());

@@ -23,7 +23,10 @@ std::vector<Range> split(
     const std::vector<Layer>& layers, int64_t stages,
     const InputShape& input = {1, 8, 8}, const Cut& cut = {}) {
   std::vector<Range> ranges;
-  for (const auto& range : split_layers(layers, input, stages, cut)) {
+  ModelOptions options;
+  options.input = input;
+  const auto model = make_layered_model(layers, options);
+  for (const auto& range : split_graph(*model->graph(), stages, cut)) {
     ranges.emplace_back(range.begin, range.end);
   }
   return ranges;
@@ -39,7 +42,7 @@ std::vector<Layer> layers_that_cost(const std::vector<int64_t>& costs) {
   return layers;
 }
 
-TEST(SplitLayers, MinimizesTheCostOfTheMostExpensiveStage) {
+TEST(SplitGraph, MinimizesTheCostOfTheMostExpensiveStage) {
   const auto layers = layers_that_cost({5, 1, 1, 4});
   EXPECT_THAT(split(layers, 1), ElementsAre(Range(0, 9)));
   EXPECT_THAT(split(layers, 2), ElementsAre(Range(0, 5), Range(5, 9)));
@@ -53,7 +56,7 @@ TEST(SplitLayers, MinimizesTheCostOfTheMostExpensiveStage) {
       split(layers_that_cost({9, 1, 1, 1}), 2), ElementsAre(Range(0, 3), Range(3, 9)));
 }
 
-TEST(SplitLayers, ConvolutionCostsItsWindowAtEachOutputPixel) {
+TEST(SplitGraph, ConvolutionCostsItsWindowAtEachOutputPixel) {
   // 8x8 -> 6x6: 36 * 9 * 2 = 648 multiplications, 72 + 72 + 18 values written: 2268.
   // Pooled to 3x3, padded: 9 * 9 * 2 * 4 = 648, 36 values: 1008. Linear: 46 per
   // feature. So the second convolution is in the last stage up to 49 features (3262 <
@@ -68,27 +71,27 @@ TEST(SplitLayers, ConvolutionCostsItsWindowAtEachOutputPixel) {
   EXPECT_THAT(split(layers(1), 3), ElementsAre(Range(0, 3), Range(3, 5), Range(5, 6)));
 }
 
-TEST(SplitLayers, StagesOfTheTutorialsModelsBeginWithConvolutionsAndLinearLayers) {
+TEST(SplitGraph, StagesOfTheTutorialsModelsBeginWithConvolutionsAndLinearLayers) {
   for (const auto& entry : Choices<ModelKind>::rows) {
-    if (entry.value == ModelKind::custom || is_alias(entry)) {
+    if (!is_built_in(entry.value) || is_alias(entry)) {
       continue;
     }
     ModelOptions options;
     options.input = {1, 28 + 2 * entry.pad, 28 + 2 * entry.pad};
-    const auto layers = layers_of(entry.value, options);
+    const auto model = make_model(entry.value, options);
+    const auto& nodes = model->graph()->nodes;
     for (const int64_t stages : {1, 2, 3, 4}) {
       const auto message = error_of<ConfigError>([&] {
-        const auto ranges = split_layers(layers, options.input, stages);
+        const auto ranges = split_graph(*model->graph(), stages);
         ASSERT_EQ(ranges.size(), static_cast<size_t>(stages));
         size_t at = 0;
         for (const auto& range : ranges) {
           EXPECT_EQ(range.begin, at);
-          const auto kind = layers[range.begin].kind;
-          EXPECT_TRUE(
-              at == 0 || kind == LayerKind::conv2d || kind == LayerKind::linear);
+          const auto& target = nodes[range.begin].target;
+          EXPECT_TRUE(at == 0 || target == "aten::conv2d" || target == "aten::linear");
           at = range.end;
         }
-        EXPECT_EQ(at, layers.size());
+        EXPECT_EQ(at, nodes.size());
       });
       const std::string name = entry.name;
       const int64_t most = name == "simplenet" ? 1 : name == "convnet_bn" ? 3 : 4;
@@ -97,7 +100,7 @@ TEST(SplitLayers, StagesOfTheTutorialsModelsBeginWithConvolutionsAndLinearLayers
   }
 }
 
-TEST(SplitLayers, MoreStagesThanLayersIsAnError) {
+TEST(SplitGraph, MoreStagesThanLayersIsAnError) {
   EXPECT_THAT(
       error_of<ConfigError>([] {
         split(layers_that_cost({1, 1}), 3);
@@ -105,7 +108,7 @@ TEST(SplitLayers, MoreStagesThanLayersIsAnError) {
       AllOf(HasSubstr("3 stages"), HasSubstr("2 (fc0 fc1)"), HasSubstr("--stages")));
 }
 
-TEST(SplitLayers, StagesBeginAtTheLayersOfCut) {
+TEST(SplitGraph, StagesBeginAtTheLayersOfCut) {
   const auto layers = layers_that_cost({5, 1, 1, 4});
   const auto at = [&](const std::vector<std::string>& names, int64_t stages) {
     return split(layers, stages, {1, 8, 8}, {names, Balance::time});
@@ -126,7 +129,7 @@ TEST(SplitLayers, StagesBeginAtTheLayersOfCut) {
 }
 
 // The convolutions take most of the time; the last layer has most parameters.
-TEST(SplitLayers, BalancesTimeOrParameters) {
+TEST(SplitGraph, BalancesTimeOrParameters) {
   const std::vector<Layer> layers = {
       conv2d("conv1", 1, 32, 3), conv2d("conv2", 32, 64, 3), flatten(),
       linear("fc1", 64, 64),     linear("fc2", 64, 64),      linear("fc3", 64, 900)};
@@ -140,6 +143,7 @@ TEST(SplitLayers, BalancesTimeOrParameters) {
 
 std::unique_ptr<Model> model_of_three() {
   ModelOptions options;
+  options.input = {1, 8, 8};
   options.seed = 4;
   options.dtype = at::kDouble;
   return make_layered_model(
@@ -160,7 +164,7 @@ TEST(KeepStage, StagesInSequenceEqualTheWholeModel) {
   for (const int64_t stage : {0, 1, 2}) {
     const auto part = model_of_three();
     EXPECT_EQ(
-        keep_stage(*part, {1, 8, 8}, 3, stage),
+        keep_stage(*part, 3, stage),
         "conv, 36 parameters (288 bytes) | fc1, 763 parameters (6104 bytes) | fc2, 24 "
         "parameters (192 bytes)");
     x = part->forward(x.detach(), context);
@@ -183,14 +187,12 @@ TEST(KeepStage, StagesInSequenceEqualTheWholeModel) {
   expect_equal(buffers, whole->buffers());
 }
 
-TEST(KeepStage, ModelWithoutLayersIsAnError) {
+TEST(KeepStage, ModelWithoutGraphIsAnError) {
   auto model = make_function_model([](const at::Tensor& x) { return x; }, {});
   EXPECT_THAT(
-      error_of<ConfigError>([&] {
-        keep_stage(*model, {1, 8, 8}, 2, 0);
-      }),
+      error_of<ConfigError>([&] { keep_stage(*model, 2, 0); }),
       AllOf(HasSubstr("layers"), HasSubstr("--strategy data_parallel")));
-  EXPECT_EQ(keep_stage(*model, {1, 8, 8}, 1, 0), "the whole model");
+  EXPECT_EQ(keep_stage(*model, 1, 0), "the whole model");
 }
 
 }  // namespace tandem::stages_test

@@ -30,7 +30,7 @@ ModelKind kind_of(const std::string& name) {
 std::vector<ModelRow> made_models() {
   std::vector<ModelRow> made;
   for (const auto& row : Choices<ModelKind>::rows) {
-    if (row.value != ModelKind::custom && !is_alias(row)) {
+    if (is_built_in(row.value) && !is_alias(row)) {
       made.push_back(row);
     }
   }

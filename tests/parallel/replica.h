@@ -58,6 +58,7 @@ inline std::unique_ptr<Model> make_small_model(
     const std::vector<Layer>& layers, uint64_t seed = 1,
     const StackFunction& stack_statistics = {}) {
   ModelOptions options;
+  options.input = {1, 8, 8};
   options.stack_statistics = stack_statistics;
   options.seed = seed;
   options.dtype = at::kDouble;
@@ -95,7 +96,7 @@ inline StageOptions stage_of(
   if (options.kind == StrategyKind::pipeline) {
     const Grid grid =
         make_grid(options.stages, options.replicas, comm.rank(), comm.size());
-    keep_stage(model, {1, 8, 8}, grid.stages, grid.stage);
+    keep_stage(model, grid.stages, grid.stage);
     stage.first = grid.stage == 0;
     stage.last = grid.stage + 1 == grid.stages;
   }

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "program.h"
+#include "tests/graph/fixture_files.h"
 
 namespace tandem::command_line_test {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(Program, HelpNamesEveryCommand) {
   const auto help = tandem_run({"--help"});
@@ -38,11 +41,38 @@ TEST(ModelCommand, PrintsModulesShapesAndParameters) {
       "SimpleNet(\n"
       "  (fc): Linear(in_features=784, out_features=10, bias=True)\n"
       ")\n\n"
-      "Layer        Output shape         Parameters\n"
-      "input        [N, 1, 28, 28]                0\n"
-      "flatten      [N, 784]                      0\n"
-      "fc           [N, 10]                    7850\n"
-      "Total parameters: 7850\n");
+      "Layer                    Operator               Output shape           "
+      "Parameters "
+      "  FLOPs/sample\n"
+      "input                                           [N, 1, 28, 28]                  "
+      "0 "
+      "             0\n"
+      "flatten_0                flatten                [N, 784]                        "
+      "0 "
+      "             0\n"
+      "fc                       linear                 [N, 10]                      "
+      "7850 "
+      "         15680\n"
+      "Total parameters: 7850\n"
+      "Total FLOPs per sample: 15680\n"
+      "The compiled executor can run this model.\n");
+}
+
+TEST(ModelCommand, MarksTheNodesOfANetworkFileWithoutACompiledKernel) {
+  const Scratch scratch;
+  const auto path = unpack_fixture(scratch, "residual-2.15.0.pt2");
+  const auto result = tandem_run({"model", path});
+  EXPECT_TRUE(result.status.ok()) << result.errors;
+  EXPECT_THAT(
+      result.output,
+      AllOf(
+          HasSubstr("stem                     conv2d "), HasSubstr("add *"),
+          HasSubstr("The eager executor runs this model. "),
+          ContainsRegex("2 x aten::add has no compiled kernel\n +first add "
+                        "\\(networks.py:[0-9]+: "),
+          Not(HasSubstr("[] "))));
+  const auto error = tandem_run({"model", path, "--classes", "3"});
+  EXPECT_THAT(error.errors, HasSubstr("--input and --classes do not apply"));
 }
 
 TEST(ModelCommand, AcceptsInputShapeAndNumberOfClasses) {
@@ -54,14 +84,11 @@ TEST(ModelCommand, AcceptsInputShapeAndNumberOfClasses) {
       AllOf(
           HasSubstr("(0): Conv2d(3, 16, kernel_size=(5, 5), stride=(1, 1), "
                     "padding=(2, 2))\n"),
-          HasSubstr("input        [N, 3, 32, 32] "),
-          HasSubstr("fc           [N, 100] ")));
+          HasSubstr("[N, 3, 32, 32] "), HasSubstr("[N, 100] ")));
 }
 
 TEST(ModelCommand, CountsTheBorderOfLenet3x3AsInput) {
-  EXPECT_THAT(
-      tandem_run({"model", "lenet3x3"}).output,
-      HasSubstr("input        [N, 1, 32, 32] "));
+  EXPECT_THAT(tandem_run({"model", "lenet3x3"}).output, HasSubstr(" [N, 1, 32, 32] "));
 }
 
 TEST(RecipesCommand, ListsNameTutorialAndDescriptionOfEachRecipe) {

@@ -147,11 +147,11 @@ class NudgedModel : public Model {
   std::vector<NamedTensor> buffers() const override {
     return model_->buffers();
   }
-  const std::vector<Layer>* layers() const override {
-    return model_->layers();
+  const Graph* graph() const override {
+    return model_->graph();
   }
-  void keep_layers(size_t begin, size_t end) override {
-    model_->keep_layers(begin, end);
+  void keep_nodes(const NodeRange& range) override {
+    model_->keep_nodes(range);
   }
 
  private:

@@ -7,8 +7,10 @@
 
 #include "tandem/base/error.h"
 #include "tandem/comm/backends/thread.h"
+#include "tandem/config/fields.h"
 #include "tests/core/expect.h"
 #include "tests/parallel/replica.h"
+#include "tests/scratch.h"
 
 namespace tandem::start_checks_test {
 
@@ -55,6 +57,33 @@ TEST(SameRun, NamesTheSettingAndTheRankThatDiffer) {
   EXPECT_THAT(
       with_rank_2([](RunConfig& config) { config.output.out = "/tmp/x"; }),
       HasSubstr("--out"));
+}
+
+TEST(SameRun, ComparesTheContentOfModelFiles) {
+  const Scratch scratch;
+  replace_file(scratch / "a.pt2", "network");
+  replace_file(scratch / "b.pt2", "network");
+  replace_file(scratch / "c.pt2", "other");
+  const DatasetSplits data{noise_images(20), noise_images(10)};
+  const auto with_file_of_rank_2 = [&](const std::string& name) {
+    return error_of<ConfigError>([&] {
+      run_ranks(3, [&](Communicator& comm) {
+        const bool second = comm.rank() == 2;
+        RunConfig config;
+        set_field(
+            config, find_field("model", "test"),
+            second && name == "net" ? name : scratch / (second ? name : "a.pt2"),
+            "test");
+        check_same_run(config, parts_of(data), comm);
+      });
+    });
+  };
+  EXPECT_EQ(with_file_of_rank_2("b.pt2"), "(no error)");
+  EXPECT_THAT(
+      with_file_of_rank_2("c.pt2"),
+      HasSubstr("the files of --model differ: rank 0 and rank 2"));
+  EXPECT_THAT(
+      with_file_of_rank_2("net"), HasSubstr("model differs between rank 2 and rank 0"));
 }
 
 TEST(SameRun, HostsMayHaveDifferentPaths) {

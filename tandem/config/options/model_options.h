@@ -39,7 +39,17 @@ struct Choices<Reduction> {
 };
 
 /// Models of model/zoo.cpp. `custom`: a model of the program that calls train().
-enum class ModelKind { custom, net, convnet, net5x5, simplenet, lenet3x3, convnet_bn };
+/// `file`: the network in ModelSettings::file.
+enum class ModelKind {
+  custom,
+  file,
+  net,
+  convnet,
+  net5x5,
+  simplenet,
+  lenet3x3,
+  convnet_bn
+};
 
 struct ModelRow {
   ModelKind value;
@@ -68,33 +78,55 @@ struct Choices<ModelKind> {
       {ModelKind::convnet_bn, "convnet_bn",
        "2 convolutions 5x5, batch norm; 29 k parameters (tutorial 004)"},
       {ModelKind::custom, "custom", "your own model (examples/custom_model)"},
+      {ModelKind::file, "file", "a network file"},
       {ModelKind::lenet3x3, "mymodel", "", LossKind::cross_entropy, 2}};
 };
+
+/// Returns whether a model is one of model/zoo.cpp.
+constexpr bool is_built_in(ModelKind kind) {
+  return kind != ModelKind::custom && kind != ModelKind::file;
+}
 
 /// Model of a run and its loss.
 struct ModelSettings {
   ModelKind kind = ModelKind::net;
+  // Path of the network for ModelKind::file, relative to the working directory: a file
+  // of torch.export (NET.pt2) or TorchScript (NET.pt). "" for other kinds.
+  std::string file;
   // File of initial weights; "" for random weights.
   std::string init;
   bool dropout = true;
   LossKind loss = LossKind::automatic;
   Reduction reduction = Reduction::mean;
 
+  /// Returns the value of the setting `model`: the model's name, or the path of its
+  /// file.
+  std::string model() const {
+    return kind == ModelKind::file ? file : name_of(kind);
+  }
+
   template <typename Table>
   static void describe(Table& table) {
     using O = ModelSettings;
     table.section("model");
-    table.add("model", &O::kind, "model to train")
+    table
+        .add(
+            "model", &O::kind,
+            "model to train: one of tandem's, or a file of torch.export (NET.pt2) or "
+            "TorchScript (NET.pt)")
+        .or_file(&O::kind, ModelKind::file, &O::file, {".pt2", ".pt"})
         .at_the_end()
         .kept()
-        .alternative("write your own (examples/custom_model)");
+        .alternative(
+            "a file of torch.export (NET.pt2) or TorchScript (NET.pt), or write your "
+            "own (examples/custom_model)");
     // A run needs its initial weights only at its start, so a resumed run may leave out
     // the setting.
     table
         .add(
             "init", &O::init,
             "initial weights: a checkpoint, a safetensors file, or a file of Python's "
-            "torch.save(state_dict); empty: random")
+            "torch.save(state_dict); empty: random, or those of a network file")
         .local()
         .kept(ResumeRule::value_or_empty);
     table.add("dropout", &O::dropout, "use the dropout layers of the model").kept();

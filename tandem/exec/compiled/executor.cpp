@@ -12,6 +12,7 @@
 #include "tandem/base/error.h"
 #include "tandem/core/parallel.h"
 #include "tandem/exec/compiled/bound_layers.h"
+#include "tandem/exec/compiled/graph_layers.h"
 #include "tandem/exec/compiled/loss_kernels.h"
 #include "tandem/exec/compiled/onednn_library.h"
 #include "tandem/exec/compiled/operation.h"
@@ -85,7 +86,7 @@ class OnednnExecutor : public StageExecutor {
         numerics_(on_this_cpu(options.numerics)),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_),
-        layers_(bind_layers(*model.layers(), arenas)),
+        layers_(bind_layers(layers_in(*model.graph()).layers, arenas)),
         first_with_gradient_(first_with_gradient(layers_, options.first)) {
     if (options_.first && first_with_gradient_ < layers_.size()) {
       layers_[first_with_gradient_].fused.first = true;
@@ -219,7 +220,7 @@ class OnednnExecutor : public StageExecutor {
   bool output_is_fp16() const {
     return numerics_.rounding == Rounding::fp16_o2 ||
            (numerics_.rounding == Rounding::fp16_o1 &&
-            row_of(layers_.back().fused.layer).rounds != RoundedValues::output_in_o2);
+            rounds_of(layers_.back().fused.layer) != RoundedValues::output_in_o2);
   }
 
   bool wants_input_grad(size_t index) const {
@@ -266,8 +267,12 @@ std::string compiled_obstacle(
   if (options.loss.own) {
     return "the loss is custom";
   }
-  if (model.layers() == nullptr) {
-    return "the model is not a plain sequence of layers";
+  if (model.graph() == nullptr) {
+    return "the model is only a function";
+  }
+  const std::string obstacle = layers_in(*model.graph()).obstacle;
+  if (!obstacle.empty()) {
+    return obstacle;
   }
   if (options.stacked_statistics) {
     return "it does not exchange batch norm's statistics between ranks, which "

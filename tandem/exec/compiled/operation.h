@@ -4,7 +4,7 @@
 
 #include "tandem/exec/compiled/bound_layers.h"
 #include "tandem/exec/compiled/onednn_memory.h"
-#include "tandem/model/dropout.h"
+#include "tandem/core/dropout.h"
 
 namespace tandem {
 

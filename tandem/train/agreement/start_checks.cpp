@@ -11,6 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/sha256.h"
+#include "tandem/checkpoint/network_file.h"
 #include "tandem/config/fields.h"
 
 namespace tandem {
@@ -54,7 +55,8 @@ void check_same_settings(const RunConfig& config, Communicator& comm) {
   for (const auto& field : config_fields()) {
     if (!field.local) {
       fields.push_back(&field);
-      values.push_back(field.text(config));
+      const auto text = field.text(config);
+      values.push_back(field.is_path(text) ? "a file" : text);
     }
   }
   if (const auto found = find_difference(values, "settings", comm)) {
@@ -84,6 +86,9 @@ void check_same_data(const DataParts& data, Communicator& comm) {
 void check_same_run(
     const RunConfig& config, const DataParts& data, Communicator& comm) {
   check_same_settings(config, comm);
+  if (config.model.kind == ModelKind::file && comm.size() > 1) {
+    comm.check_equal("the files of --model", sha256_of_file(network_file(config)));
+  }
   comm.check_equal("whether --out is given", config.output.out.empty() ? "no" : "yes");
   comm.check_equal(
       "whether --resume is given", config.output.resume.empty() ? "no" : "yes");

@@ -13,6 +13,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadInputCase{
             "ModelToPrint", {"model", "nett"}, 2, {"MODEL", "'nett'", "'net'"}},
         BadInputCase{"CustomModelToPrint", {"model", "custom"}, 2, {"MODEL", "net5x5"}},
+        BadInputCase{
+            "MissingNetworkToPrint",
+            {"model", "@/nosuch.pt2"},
+            1,
+            {"@/nosuch.pt2", "check the path"}},
         BadInputCase{"NoModelToPrint", {"model"}, 2, {"model is required"}},
         BadInputCase{
             "InputOfAModelToPrint",
@@ -37,6 +42,30 @@ INSTANTIATE_TEST_SUITE_P(
     Settings, BadInput,
     testing::Values(
         setting("Flag", {"--modle", "net"}, {"--modle", "'--model'"}),
+        BadInputCase{
+            "MissingNetwork",
+            train({"--model", "@/nosuch.pt2", "--nproc", "2"}),
+            1,
+            {"model is '@/nosuch.pt2'", "check the path of --model"},
+            &with_data},
+        BadInputCase{
+            "TextAsNetwork",
+            train({"--model", "@/text.pt2", "--nproc", "2"}),
+            1,
+            {"'@/text.pt2' is not a file of torch.export.save"},
+            data_and([](const Stage& stage) { stage.write("text.pt2", "hello"); })},
+        BadInputCase{
+            "BuiltInModelAsNetworkOfACheckpoint",
+            {"eval", "--checkpoint", "@/checkpoint", "--model", "net"},
+            2,
+            {"--model is 'net'", "NET.pt2", "leave out --model"},
+            &with_checkpoint},
+        BadInputCase{
+            "NetworkOfABuiltInModel",
+            {"eval", "--checkpoint", "@/checkpoint", "--model", "net.pt2"},
+            2,
+            {"'net.pt2'", "is simplenet", "leave out --model"},
+            &with_checkpoint},
         // -n counts hosts, as in tutorial 004.
         setting(
             "NodesWithoutPort", {"-n", "2"},

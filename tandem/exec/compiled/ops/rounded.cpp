@@ -17,7 +17,7 @@ using dnnl::memory;
 // bits.
 struct Roundings {
   Roundings(const FusedLayer& fused, Rounding rounding)
-      : rule(row_of(fused.layer).rounds) {
+      : rule(rounds_of(fused.layer)) {
     if (is_fp16(rounding)) {
       as_fp16(fused, rounding == Rounding::fp16_o2);
     } else {

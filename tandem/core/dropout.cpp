@@ -1,4 +1,4 @@
-#include "tandem/model/dropout.h"
+#include "tandem/core/dropout.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>

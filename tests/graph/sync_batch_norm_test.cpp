@@ -1,7 +1,7 @@
 // One rank's calculation with given statistics of the other ranks. For whole runs see
 // tests/parallel/batch_norm_identity_test.cpp.
 
-#include "tandem/model/sync_batch_norm.h"
+#include "tandem/graph/sync_batch_norm.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

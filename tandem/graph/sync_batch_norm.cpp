@@ -1,4 +1,4 @@
-#include "tandem/model/sync_batch_norm.h"
+#include "tandem/graph/sync_batch_norm.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/batch_norm_update_stats.h>

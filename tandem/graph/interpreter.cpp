@@ -1,0 +1,270 @@
+#include "tandem/graph/interpreter.h"
+
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <fmt/core.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+
+namespace {
+
+// Rounds values to float16. Backward rounds their gradient.
+at::Tensor rounded(const at::Tensor& x) {
+  return x.to(at::kHalf).to(x.scalar_type());
+}
+
+bool is_floating(const c10::IValue& value) {
+  return value.isTensor() && value.toTensor().defined() &&
+         at::isFloatingType(value.toTensor().scalar_type());
+}
+
+// Finds the ReLUs that may overwrite their input: nothing else reads it, and backward
+// does not need it.
+std::set<const Node*> relus_in_place(const Graph& graph) {
+  std::map<ValueId, int> uses;
+  std::map<ValueId, const Node*> producers;
+  for (const auto& node : graph.nodes) {
+    for_each_value(node, [&](ValueId id) { ++uses[id]; });
+    for (const ValueId id : node.outputs) {
+      producers[id] = &node;
+    }
+  }
+  std::set<const Node*> found;
+  for (const auto& node : graph.nodes) {
+    if (node.target != "aten::relu" ||
+        node.arguments[0].kind != Argument::Kind::value) {
+      continue;
+    }
+    const ValueId input = node.arguments[0].value;
+    const auto producer = producers.find(input);
+    if (uses[input] == 1 && input != graph.output && producer != producers.end() &&
+        operator_row(producer->second->target).has(kKeepsOnlyInput)) {
+      found.insert(&node);
+    }
+  }
+  return found;
+}
+
+// Returns the number of samples in an input of this shape; 0 if no dimension grows with
+// the samples.
+int64_t count_samples(const std::vector<Size>& shape, const at::Tensor& input) {
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i].per_sample != 0) {
+      return (input.size(static_cast<int64_t>(i)) - shape[i].fixed) /
+             shape[i].per_sample;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+// A node, prepared for repeated calls.
+struct Interpreter::Step {
+  const Node* node;
+  const OperatorRow* row;
+  // Not set if OperatorRow::run computes the operator.
+  c10::optional<c10::OperatorHandle> handle;
+  // The arguments; those in `changing` are set in each call.
+  std::vector<c10::IValue> arguments;
+  std::vector<size_t> changing;
+  bool changes_buffer = false;
+  // Values that no later node reads.
+  std::vector<ValueId> last_used;
+};
+
+Interpreter::Interpreter(const Graph& graph, Options options)
+    : graph_(graph), options_(std::move(options)), values_(graph.values.size()) {
+  const auto in_place = relus_in_place(graph);
+  for (const auto& node : graph.nodes) {
+    Step step;
+    step.node = &node;
+    step.row = &operator_row(node.target);
+    if (step.row->run == nullptr) {
+      const bool relu = in_place.count(&node) > 0;
+      step.handle = c10::Dispatcher::singleton().findSchemaOrThrow(
+          relu ? "aten::relu_" : node.target.c_str(), node.overload.c_str());
+    }
+    for (size_t i = 0; i < node.arguments.size(); ++i) {
+      step.arguments.push_back(node.arguments[i].constant);
+      if (node.arguments[i].kind != Argument::Kind::constant) {
+        step.changing.push_back(i);
+      }
+    }
+    step.changes_buffer = changes_buffer(graph, node);
+    steps_.push_back(std::move(step));
+  }
+  std::set<ValueId> used = {graph.output};
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    const auto see = [&](ValueId id) {
+      if (id >= 0 && used.insert(id).second) {
+        step->last_used.push_back(id);
+      }
+    };
+    for_each_value(*step->node, see);
+    for (const ValueId id : step->node->outputs) {
+      see(id);
+    }
+  }
+}
+
+Interpreter::~Interpreter() = default;
+
+// One forward pass.
+class Interpreter::Pass {
+ public:
+  Pass(Interpreter& of, const at::Tensor& input, const ForwardContext& context)
+      : graph_(of.graph_),
+        options_(of.options_),
+        values_(of.values_),
+        context_(context),
+        samples_(count_samples(graph_.value(graph_.input).shape, input)) {
+    values_[static_cast<size_t>(graph_.input)] =
+        context.rounding == Rounding::fp16_o2 ? rounded(input) : input;
+  }
+  // Also releases the values if an operator throws.
+  ~Pass() {
+    for (auto& value : values_) {
+      value.reset();
+    }
+  }
+  Pass(const Pass&) = delete;
+  Pass& operator=(const Pass&) = delete;
+
+  at::Tensor run(const std::vector<Step>& steps) {
+    for (const auto& step : steps) {
+      run(step);
+    }
+    return tensor(graph_.output);
+  }
+
+ private:
+  const at::Tensor& tensor(ValueId id) const {
+    const Value& value = graph_.value(id);
+    return value.tensor.defined() ? value.tensor : values_[static_cast<size_t>(id)];
+  }
+
+  c10::IValue value_of(const Argument& argument) const {
+    switch (argument.kind) {
+      case Argument::Kind::value:
+        return tensor(argument.value);
+      case Argument::Kind::size:
+        return argument.size.at(samples_);
+      case Argument::Kind::list:
+        return list_of(argument.list);
+      case Argument::Kind::constant:
+        break;
+    }
+    return argument.constant;
+  }
+
+  // Returns a list of tensors, of tensors and Nones, or of sizes.
+  c10::IValue list_of(const std::vector<Argument>& elements) const {
+    bool sizes = true;
+    bool nones = false;
+    for (const auto& element : elements) {
+      sizes =
+          sizes && (element.kind == Argument::Kind::size || element.constant.isInt());
+      nones = nones ||
+              (element.kind == Argument::Kind::constant && element.constant.isNone());
+    }
+    if (sizes) {
+      std::vector<int64_t> list;
+      for (const auto& element : elements) {
+        list.push_back(value_of(element).toInt());
+      }
+      return list;
+    }
+    if (nones) {
+      c10::List<c10::optional<at::Tensor>> list;
+      for (const auto& element : elements) {
+        list.push_back(value_of(element).toOptional<at::Tensor>());
+      }
+      return list;
+    }
+    c10::List<at::Tensor> list;
+    for (const auto& element : elements) {
+      list.push_back(value_of(element).toTensor());
+    }
+    return list;
+  }
+
+  void run(const Step& step) {
+    if (step.changes_buffer && !context_.training) {
+      // The output is the buffer.
+      store(step, {tensor(step.node->arguments[0].value)});
+      return;
+    }
+    std::vector<c10::IValue> stack = step.arguments;
+    for (const size_t i : step.changing) {
+      stack[i] = value_of(step.node->arguments[i]);
+    }
+    const bool rounds = is_fp16(context_.rounding);
+    if (rounds && step.row->rounds == RoundedValues::all) {
+      round_all(stack);
+    }
+    if (step.row->run != nullptr) {
+      stack = {step.row->run(
+          {graph_, *step.node, samples_, stack, context_, options_.stack_statistics,
+           options_.dropout})};
+    } else {
+      step.handle->callBoxed(&stack);
+    }
+    if (rounds && rounds_output(step.row->rounds)) {
+      round_all(stack);
+    }
+    store(step, stack);
+  }
+
+  bool rounds_output(RoundedValues values) const {
+    return values == RoundedValues::output || values == RoundedValues::all ||
+           (values == RoundedValues::output_in_o2 &&
+            context_.rounding == Rounding::fp16_o2);
+  }
+
+  static void round_all(std::vector<c10::IValue>& stack) {
+    for (auto& value : stack) {
+      if (is_floating(value)) {
+        value = rounded(value.toTensor());
+      }
+    }
+  }
+
+  void store(const Step& step, const std::vector<c10::IValue>& results) {
+    const auto& outputs = step.node->outputs;
+    const bool list = results.size() == 1 && results[0].isTensorList();
+    const auto elements =
+        list ? results[0].toTensorVector() : std::vector<at::Tensor>();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i] >= 0) {
+        values_[static_cast<size_t>(outputs[i])] =
+            list ? elements.at(i) : results.at(i).toTensor();
+      }
+    }
+    if (context_.after_node && !step.changes_buffer && !outputs.empty() &&
+        outputs[0] >= 0) {
+      context_.after_node(*step.node, tensor(outputs[0]));
+    }
+    for (const ValueId id : step.last_used) {
+      values_[static_cast<size_t>(id)].reset();
+    }
+  }
+
+  const Graph& graph_;
+  const Options& options_;
+  std::vector<at::Tensor>& values_;
+  const ForwardContext& context_;
+  int64_t samples_;
+};
+
+at::Tensor Interpreter::run(const at::Tensor& input, const ForwardContext& context) {
+  return Pass(*this, input, context).run(steps_);
+}
+
+}  // namespace tandem

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <ATen/core/function_schema.h>
+#include <ATen/core/ivalue.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tandem/core/dropout.h"
+#include "tandem/core/numerics.h"
+#include "tandem/graph/graph.h"
+#include "tandem/graph/sync_batch_norm.h"
+
+namespace tandem {
+
+/// Arguments of a forward pass, besides its input.
+struct ForwardContext {
+  bool training = true;
+  // The fp16 modes make operators round their values; `bf16` counts as `none`.
+  Rounding rounding = Rounding::none;
+  SampleContext samples;
+  // Called with each node and its first output while a graph runs forward, except for
+  // nodes that change only a buffer.
+  std::function<void(const Node&, const at::Tensor&)> after_node;
+};
+
+/// A call of an operator that tandem computes itself.
+struct OperatorCall {
+  const Graph& graph;
+  const Node& node;
+  // Number of samples in the batch; 0 if unknown.
+  int64_t samples;
+  // The arguments of the schema; the operator may move from them.
+  std::vector<c10::IValue>& arguments;
+  const ForwardContext& context;
+  // Exchanges batch norm's statistics (sync_batch_norm.h); empty: each rank's own.
+  const StackFunction& stack_statistics;
+  // False makes dropout return its input.
+  bool dropout;
+};
+
+/// Values that an operator rounds to 16 bits, forward and backward (core/numerics.h).
+enum class RoundedValues {
+  // Each output is a value of the input, so it is rounded already.
+  none,
+  output,
+  // Inputs, parameters and output, in convolutions and matrix products.
+  all,
+  // The gradient of the input; in fp16_o2 also the output.
+  output_in_o2,
+};
+
+/// Properties of an operator, as bits.
+enum OperatorTrait : unsigned {
+  kNoOperatorTrait = 0,
+  // Backward reads only the inputs, so the next operator may overwrite the output.
+  kKeepsOnlyInput = 1,
+  kIsDropout = 2,
+  kIsBatchNorm = 4,
+  // Draws from LibTorch's generator, so runs are not reproducible.
+  kIsRandom = 8,
+  // Moves values without computing, so it costs nothing.
+  kIsView = 16,
+  // Reads or writes files, which a network from a stranger must not do.
+  kUsesFiles = 32,
+};
+
+/// Properties of an operator of ATen. Operators without a row run through LibTorch's
+/// dispatcher and cost as much as the values that they write.
+struct OperatorRow {
+  // Name without overload, such as "aten::conv2d".
+  const char* name;
+  RoundedValues rounds = RoundedValues::output;
+  // Bits of OperatorTrait.
+  unsigned traits = kNoOperatorTrait;
+  // Multiplications for one sample. Null: none.
+  double (*multiplications)(const Graph& graph, const Node& node) = nullptr;
+  // Computes the operator. Null: LibTorch's dispatcher does.
+  at::Tensor (*run)(const OperatorCall& call) = nullptr;
+  // Schema for a LibTorch that lacks the operator, which `run` then computes; null for
+  // others.
+  const char* schema = nullptr;
+
+  bool has(OperatorTrait trait) const {
+    return (traits & trait) != 0;
+  }
+};
+
+/// Returns the row of an operator, such as "aten::conv2d"; a row without properties if
+/// there is none.
+const OperatorRow& operator_row(const std::string& target);
+
+/// Returns the schema of an operator: LibTorch's, or that of OperatorRow::schema.
+/// Returns null if neither exists.
+const c10::FunctionSchema* schema_of(
+    const std::string& target, const std::string& overload);
+
+/// Returns the multiplications of a node for one sample.
+double multiplications_of(const Graph& graph, const Node& node);
+
+/// Returns the time that a node takes for one sample, in multiplications: its
+/// multiplications, and ten for each value that it writes.
+double cost_of(const Graph& graph, const Node& node);
+
+}  // namespace tandem

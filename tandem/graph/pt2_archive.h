@@ -1,0 +1,58 @@
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tandem/core/arena.h"
+#include "tandem/formats/zip_directory.h"
+
+namespace tandem {
+
+/// The zip archive of torch.export.save. Three layouts exist: of torch 2.6 and 2.7, of
+/// 2.8, and of 2.9 and later.
+///
+/// Memory: the JSON texts and the tensors use at most the size of the file, and the
+/// values of a JSON text or a pickle at most the size of the file and 24 MB.
+class Pt2Archive {
+ public:
+  /// Reads the archive's directory. Throws DataError if the file is missing or damaged,
+  /// and ConfigError if it is another kind of file.
+  explicit Pt2Archive(const std::string& path);
+
+  /// Returns the program: ExportedProgram of torch/_export/serde/schema.py.
+  nlohmann::json program() const;
+
+  /// Returns the tensors of the state dict, in its order. Tied weights share their
+  /// memory. Throws DataError if a tensor is damaged.
+  std::vector<NamedTensor> state() const;
+
+  /// Returns buffers that are not in the state dict, and other constants, by name.
+  std::map<std::string, at::Tensor> constants() const;
+
+ private:
+  void check_kind() const;
+  void check_sizes() const;
+  std::string find_model() const;
+  const ZipEntry* find(const std::string& name) const;
+  FilePart record(const std::string& name) const;
+  std::string text(const std::string& name) const;
+  size_t most_values(size_t bytes_per_value) const;
+  std::vector<NamedTensor> tensors(
+      const std::string& kind, const std::string& old_record) const;
+  std::vector<NamedTensor> raw_tensors(
+      const std::string& folder, const std::string& config) const;
+  at::Tensor view_of(
+      const std::string& name, const nlohmann::json& meta, const std::string& file,
+      at::Tensor& storage) const;
+  std::vector<NamedTensor> saved_tensors(const std::string& name) const;
+
+  FilePart file_;
+  // Sorted by name, without the folder that encloses all entries.
+  std::vector<ZipEntry> entries_;
+  // Name of the model: the file models/NAME.json. Empty: the layout of torch 2.6.
+  std::string model_;
+};
+
+}  // namespace tandem

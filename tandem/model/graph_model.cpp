@@ -1,0 +1,84 @@
+#include "tandem/model/graph_model.h"
+
+#include <optional>
+#include <utility>
+
+#include "tandem/graph/interpreter.h"
+
+namespace tandem {
+
+namespace {
+
+class GraphModel : public Model {
+ public:
+  GraphModel(Graph graph, const GraphModelOptions& options)
+      : graph_(std::move(graph)), options_(options) {
+    verify(graph_);
+    prepare();
+  }
+
+  at::Tensor forward(const at::Tensor& input, const ForwardContext& context) override {
+    return interpreter_->run(input, context);
+  }
+
+  std::vector<NamedTensor> parameters() const override {
+    return parameters_of(graph_);
+  }
+  std::vector<NamedTensor> buffers() const override {
+    return buffers_of(graph_);
+  }
+
+  const Graph* graph() const override {
+    return &graph_;
+  }
+
+  void keep_nodes(const NodeRange& range) override {
+    graph_ = part_of(graph_, range);
+    prepare();
+  }
+
+ private:
+  void prepare() {
+    interpreter_.emplace(
+        graph_, Interpreter::Options{options_.stack_statistics, options_.dropout});
+  }
+
+  Graph graph_;
+  GraphModelOptions options_;
+  std::optional<Interpreter> interpreter_;
+};
+
+bool is_type(const c10::Argument& argument) {
+  return argument.type()->str().find("ScalarType") != std::string::npos;
+}
+
+}  // namespace
+
+std::unique_ptr<Model> make_graph_model(Graph graph, const GraphModelOptions& options) {
+  return std::make_unique<GraphModel>(std::move(graph), options);
+}
+
+void convert(Graph& graph, at::ScalarType dtype) {
+  const auto other = dtype == at::kDouble ? at::kFloat : at::kDouble;
+  for (auto& value : graph.values) {
+    if (value.dtype == other) {
+      value.dtype = dtype;
+    }
+    if (value.tensor.defined() && value.tensor.scalar_type() == other) {
+      const bool trained = value.tensor.requires_grad();
+      value.tensor = value.tensor.detach().to(dtype).set_requires_grad(trained);
+    }
+  }
+  for (auto& node : graph.nodes) {
+    const auto& arguments = schema_of(node.target, node.overload)->arguments();
+    for (size_t i = 0; i < node.arguments.size(); ++i) {
+      auto& constant = node.arguments[i].constant;
+      if (is_type(arguments[i]) && constant.isInt() &&
+          constant.toInt() == static_cast<int64_t>(other)) {
+        constant = static_cast<int64_t>(dtype);
+      }
+    }
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,157 @@
+#include "tandem/model/script_model.h"
+
+#include <fmt/core.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files.h"
+#include "tandem/formats/zip_directory.h"
+
+namespace tandem {
+
+namespace {
+
+bool has_code(const std::vector<ZipEntry>& entries) {
+  return std::any_of(entries.begin(), entries.end(), [](const ZipEntry& entry) {
+    return entry.name.find("/code/") != std::string::npos;
+  });
+}
+
+// Returns the archive's directory, or nothing if the file has none.
+std::vector<ZipEntry> entries_of(const std::string& path) {
+  if (!std::ifstream(path)) {
+    fail_on_file("read", path);
+  }
+  try {
+    return read_zip_directory(path);
+  } catch (const DataError&) {
+    return {};
+  }
+}
+
+// Checks the archive's directory, since LibTorch allocates the sizes in it.
+void check_archive(const std::string& path) {
+  const auto entries = entries_of(path);
+  if (!has_code(entries)) {
+    throw DataError(
+        "[model] '" + path + "' " +
+        (entries.empty() ? "is damaged or not from torch.jit.save"
+                         : "contains weights but no code of a network") +
+        "; write it with torch.jit.save(torch.jit.script(model), path)");
+  }
+  std::error_code error;
+  const uint64_t whole = std::filesystem::file_size(path, error);
+  for (const auto& entry : entries) {
+    if (!entry.compressed && entry.size > whole) {
+      throw DataError(fmt::format(
+          "[model] '{}' has an entry '{}' of {} bytes, expected at most the file's {} "
+          "bytes; copy the file again",
+          path, entry.name, entry.size, whole));
+    }
+  }
+}
+
+torch::jit::Module load(const std::string& path) {
+  check_archive(path);
+  std::string reason;
+  try {
+    return torch::jit::load(path, c10::Device(at::kCPU));
+  } catch (const c10::Error& error) {
+    reason = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    reason = error.what();
+  }
+  // An unknown operator is on the first line that is not empty.
+  reason.erase(0, reason.find_first_not_of('\n'));
+  throw DataError(fmt::format(
+      "[model] '{}' cannot be read by LibTorch {} ({}); save the module again, with "
+      "this version of torch or an older one",
+      path, TORCH_VERSION, reason.substr(0, reason.find('\n'))));
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+  throw ConfigError("[model] '" + path + "' " + what);
+}
+
+bool is_tensor(const c10::Argument& argument) {
+  return argument.type()->kind() == c10::TypeKind::TensorType;
+}
+
+void check_forward(const torch::jit::Module& module, const std::string& path) {
+  const auto forward = module.find_method("forward");
+  if (!forward) {
+    refuse(
+        path,
+        "has no method forward(), expected a network; save a module with forward()");
+  }
+  const auto& schema = forward->function().getSchema();
+  // The first argument is the module.
+  const auto& arguments = schema.arguments();
+  const auto required = std::count_if(
+      arguments.begin() + 1, arguments.end(),
+      [](const auto& argument) { return !argument.default_value().has_value(); });
+  if (arguments.size() < 2 || required > 1 || !is_tensor(arguments[1])) {
+    refuse(
+        path,
+        fmt::format(
+            "has a forward() with {} inputs, expected one tensor; wrap it in a module "
+            "with a single input",
+            arguments.size() - 1));
+  }
+  if (schema.returns().size() != 1 || !is_tensor(schema.returns()[0])) {
+    refuse(
+        path, "has a forward() that returns " + schema.returns().at(0).type()->str() +
+                  ", expected one tensor; wrap it in a module with a single output");
+  }
+}
+
+// Keeps the first name of a tensor with several names.
+template <typename Named>
+std::vector<NamedTensor> named(const Named& list) {
+  std::vector<NamedTensor> all;
+  for (const auto& entry : list) {
+    const bool known = std::any_of(all.begin(), all.end(), [&](const auto& other) {
+      return other.tensor.is_same(entry.value);
+    });
+    if (!known && entry.value.defined()) {
+      all.push_back({entry.name, entry.value});
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+bool has_script_name(const std::string& path) {
+  return std::filesystem::path(path).extension() == ".pt";
+}
+
+bool is_script_file(const std::string& path) {
+  return has_code(entries_of(path));
+}
+
+std::unique_ptr<Model> load_script_model(const std::string& path) {
+  auto module = load(path);
+  check_forward(module, path);
+  auto parameters = named(module.named_parameters());
+  if (parameters.empty()) {
+    refuse(
+        path,
+        "has no parameters, expected a network to train; save the module without "
+        "torch.jit.freeze()");
+  }
+  return make_function_model(
+      [module](const at::Tensor& x) mutable { return module.forward({x}).toTensor(); },
+      std::move(parameters), named(module.named_buffers()),
+      [module](bool training) mutable { module.train(training); });
+}
+
+}  // namespace tandem

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tandem/model/model.h"
+
+namespace tandem {
+
+/// Returns whether a path ends in ".pt". A file of another name is not loaded as
+/// TorchScript, so a file that is named NET.pt2 never runs its own code.
+bool has_script_name(const std::string& path);
+
+/// Returns whether a file is a TorchScript module, from torch.jit.save. Returns false
+/// for a file of torch.save, for instance. Throws DataError if the file cannot be read.
+bool is_script_file(const std::string& path);
+
+/// Returns a model that runs a TorchScript module as it is, on the CPU.
+///
+/// The names of parameters and buffers are those of Python's state_dict(). A tensor
+/// with two names keeps the first name. The run sets the mode of a scripted module. A
+/// module from torch.jit.trace() keeps the mode in which it was traced.
+///
+/// LibTorch parses the file and runs the code in it, so the file must come from a
+/// trusted source.
+///
+/// Throws DataError if LibTorch cannot read the file. Throws ConfigError if the module
+/// has no parameters, or does not map one tensor to one tensor.
+[[nodiscard]] std::unique_ptr<Model> load_script_model(const std::string& path);
+
+}  // namespace tandem

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <zlib.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "tandem/base/files.h"
+#include "tests/places.h"
+#include "tests/scratch.h"
+
+namespace tandem {
+
+inline std::string fixtures_dir() {
+  return source_dir() + "/tests/graph/fixtures/";
+}
+
+/// Returns the content of a file in tests/graph/fixtures, such as "net-2.6.0.pt2".
+inline std::string fixture(const std::string& name) {
+  std::string bytes;
+  std::string block(1 << 16, '\0');
+  gzFile file = gzopen((fixtures_dir() + name + ".gz").c_str(), "rb");
+  if (file == nullptr) {
+    throw std::runtime_error("no fixture " + name);
+  }
+  int got = 0;
+  while ((got = gzread(file, block.data(), static_cast<unsigned>(block.size()))) > 0) {
+    bytes.append(block, 0, static_cast<size_t>(got));
+  }
+  if (gzclose(file) != Z_OK || got < 0) {
+    throw std::runtime_error("the fixture " + name + " is damaged");
+  }
+  return bytes;
+}
+
+/// Unpacks a file in tests/graph/fixtures to a directory. Returns its path.
+inline std::string unpack_fixture(const Scratch& to, const std::string& name) {
+  const std::string path = to / name.substr(name.rfind('/') + 1);
+  replace_file(path, fixture(name));
+  return path;
+}
+
+}  // namespace tandem

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tandem/base/files.h"
+#include "tests/graph/fixture_files.h"
+
+namespace tandem {
+
+/// Versions of PyTorch that exported the files in tests/graph/fixtures.
+inline const std::vector<std::string> kTorchVersions = {
+    "2.6.0", "2.7.1", "2.8.0", "2.11.0", "2.15.0"};
+
+/// Networks in tests/graph/fixtures, without `net`.
+inline const std::vector<std::string> kNetworks = {
+    "residual", "resnet18", "transformer", "branches", "depthwise", "tied"};
+
+/// Returns the outputs and losses of a network in PyTorch (fixtures/losses.json).
+inline nlohmann::json recorded(const std::string& network, const std::string& version) {
+  static const auto all =
+      nlohmann::json::parse(read_file(fixtures_dir() + "losses.json"));
+  return all.at(network).at(version);
+}
+
+/// Returns the images of samples() in networks.py, in float64.
+inline at::Tensor fixture_images(std::vector<int64_t> shape, int64_t step) {
+  constexpr int64_t kSamples = 6;
+  int64_t count = kSamples;
+  for (const int64_t size : shape) {
+    count *= size;
+  }
+  shape.insert(shape.begin(), kSamples);
+  return (at::arange(count, at::kLong).mul(7919).add(step * 104729).remainder(1000))
+      .to(at::kDouble)
+      .div(1000)
+      .sub(0.5)
+      .view(shape);
+}
+
+}  // namespace tandem

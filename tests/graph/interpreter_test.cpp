@@ -1,0 +1,248 @@
+#include "tandem/graph/interpreter.h"
+
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/graph/graphs.h"
+
+namespace tandem::interpreter_test {
+
+at::Tensor waves(std::vector<int64_t> shape) {
+  int64_t count = 1;
+  for (const int64_t size : shape) {
+    count *= size;
+  }
+  return at::linspace(0, 9, count, at::kDouble).sin().view(shape);
+}
+
+ForwardContext context_of(bool training, int64_t first_position = 0) {
+  ForwardContext context;
+  context.training = training;
+  context.samples = {7, 1, first_position, 1};
+  return context;
+}
+
+TEST(Interpreter, SizesFollowTheBatch) {
+  GraphBuilder builder({2, 6});
+  // x.view(N * 2, 6).view(N, 12)
+  Value rows;
+  rows.name = "rows";
+  rows.dtype = at::kDouble;
+  rows.shape = {{0, 2}, {6, 0}};
+  const auto split = add_value(builder.graph(), rows);
+  add_node(
+      builder.graph(), "aten::view", "",
+      {Argument::of_value(builder.input()),
+       Argument::of_list({Argument::of_size({0, 2}), Argument::of_size({6, 0})})},
+      {split});
+  builder.call(
+      "aten::view", "",
+      {Argument::of_value(split),
+       Argument::of_list({Argument::of_size({0, 1}), Argument::of_size({12, 0})})},
+      {12});
+  verify(builder.graph());
+  Interpreter interpreter(builder.graph(), {});
+  for (const int64_t samples : {1, 3, 8}) {
+    const auto x = waves({samples, 2, 6});
+    EXPECT_TRUE(interpreter.run(x, {}).equal(x.view({samples, 12})));
+  }
+}
+
+// chunk() returns a list, of which the graph uses the first and the third tensor.
+TEST(Interpreter, ListsAreInputsAndOutputs) {
+  GraphBuilder builder({6});
+  Value part;
+  part.dtype = at::kDouble;
+  part.shape = GraphBuilder::batch_of({2});
+  std::vector<ValueId> parts;
+  for (const char* name : {"p0", "p2"}) {
+    part.name = name;
+    parts.push_back(add_value(builder.graph(), part));
+  }
+  add_node(
+      builder.graph(), "aten::chunk", "",
+      {Argument::of_value(builder.input()), Argument::of(int64_t{3}),
+       Argument::of(int64_t{1})},
+      {parts[0], -1, parts[1]});
+  builder.call(
+      "aten::cat", "",
+      {Argument::of_list({Argument::of_value(parts[1]), Argument::of_value(parts[0])}),
+       Argument::of(int64_t{1})},
+      {4});
+  verify(builder.graph());
+  const auto x = waves({3, 6});
+  const auto y = Interpreter(builder.graph(), {}).run(x, {});
+  EXPECT_TRUE(y.narrow(1, 0, 2).equal(x.narrow(1, 4, 2)));
+  EXPECT_TRUE(y.narrow(1, 2, 2).equal(x.narrow(1, 0, 2)));
+}
+
+struct Norm {
+  at::Tensor weight = waves({3});
+  at::Tensor bias = waves({3}).neg();
+  at::Tensor mean = at::zeros({3}, at::kDouble);
+  at::Tensor variance = at::ones({3}, at::kDouble);
+  at::Tensor count = at::zeros({}, at::kLong);
+};
+
+// Batch norm of a file that was exported for training, with a momentum of its own.
+Graph batch_norm_graph(const Norm& norm) {
+  GraphBuilder builder({3, 4, 4});
+  const auto count =
+      builder.state("num_batches_tracked", norm.count, ValueKind::buffer);
+  add_node(
+      builder.graph(), "aten::add_", "Scalar",
+      {Argument::of_value(count), Argument::of(int64_t{1})}, {});
+  builder.call(
+      "aten::batch_norm", "",
+      {Argument::of_value(builder.input()),
+       Argument::of_value(builder.state("weight", norm.weight)),
+       Argument::of_value(builder.state("bias", norm.bias)),
+       Argument::of_value(builder.state("running_mean", norm.mean, ValueKind::buffer)),
+       Argument::of_value(
+           builder.state("running_var", norm.variance, ValueKind::buffer)),
+       Argument::of(true), Argument::of(0.3), Argument::of(1e-3), Argument::of(false)},
+      {3, 4, 4});
+  verify(builder.graph());
+  return builder.graph();
+}
+
+TEST(Interpreter, BatchNormFollowsTheModeOfTheRun) {
+  const Norm norm;
+  const Norm expected;
+  const Graph graph = batch_norm_graph(norm);
+  Interpreter interpreter(graph, {});
+  const auto x = waves({2, 3, 4, 4});
+  const auto by_hand = [&](bool training) {
+    return at::batch_norm(
+        x, expected.weight, expected.bias, expected.mean, expected.variance, training,
+        0.3, 1e-3, false);
+  };
+  EXPECT_TRUE(interpreter.run(x, context_of(false)).equal(by_hand(false)));
+  EXPECT_EQ(norm.count.item<int64_t>(), 0);
+  EXPECT_TRUE(interpreter.run(x, context_of(true)).equal(by_hand(true)));
+  EXPECT_EQ(norm.count.item<int64_t>(), 1);
+  EXPECT_TRUE(norm.mean.equal(expected.mean));
+  EXPECT_FALSE(norm.mean.equal(at::zeros({3}, at::kDouble)));
+}
+
+// One rank's samples, stacked with those of a rank that has the same samples.
+TEST(Interpreter, BatchNormCanUseTheStatisticsOfAllRanks) {
+  const Norm norm;
+  const Graph graph = batch_norm_graph(norm);
+  int calls = 0;
+  Interpreter interpreter(
+      graph, {[&](const at::Tensor& mine) {
+                ++calls;
+                return at::stack({mine, mine});
+              },
+              true});
+  interpreter.run(waves({2, 3, 4, 4}), context_of(true));
+  EXPECT_EQ(calls, 1);
+}
+
+// Heads of attention are rows of one sample: [N * 2, 5].
+TEST(Interpreter, DropoutMasksBelongToSamples) {
+  GraphBuilder builder({2, 5});
+  Value rows;
+  rows.name = "rows";
+  rows.dtype = at::kDouble;
+  rows.shape = {{0, 2}, {5, 0}};
+  const auto flat = add_value(builder.graph(), rows);
+  add_node(
+      builder.graph(), "aten::flatten", "using_ints",
+      {Argument::of_value(builder.input()), Argument::of(int64_t{0}),
+       Argument::of(int64_t{1})},
+      {flat});
+  rows.name = "dropped";
+  builder.graph().output = add_value(builder.graph(), rows);
+  add_node(
+      builder.graph(), "aten::dropout", "",
+      {Argument::of_value(flat), Argument::of(0.5), Argument::of(false)},
+      {builder.graph().output});
+  verify(builder.graph());
+  Interpreter interpreter(builder.graph(), {});
+  const auto x = at::ones({6, 2, 5}, at::kDouble);
+  const auto whole = interpreter.run(x, context_of(true));
+  EXPECT_FALSE(whole.equal(x.flatten(0, 1)));
+  // The samples from position 2 on, as another rank or a resumed run has them.
+  const auto part = interpreter.run(x.narrow(0, 2, 4), context_of(true, 2));
+  EXPECT_TRUE(part.equal(whole.narrow(0, 4, 8)));
+  EXPECT_TRUE(interpreter.run(x, context_of(false)).equal(x.flatten(0, 1)));
+  EXPECT_TRUE(Interpreter(builder.graph(), {{}, false})
+                  .run(x, context_of(true))
+                  .equal(x.flatten(0, 1)));
+}
+
+Graph attention_graph(double dropout, bool causal) {
+  GraphBuilder builder({2, 5, 4});
+  const auto x = Argument::of_value(builder.input());
+  builder.call(
+      "aten::scaled_dot_product_attention", "",
+      {x, x, x, Argument::of(c10::IValue()), Argument::of(dropout),
+       Argument::of(causal)},
+      {2, 5, 4});
+  verify(builder.graph());
+  return builder.graph();
+}
+
+TEST(Interpreter, ComputesAttention) {
+  const auto x = waves({3, 2, 5, 4});
+  for (const bool causal : {false, true}) {
+    auto scores = at::matmul(x, x.transpose(-2, -1)) / std::sqrt(4.0);
+    if (causal) {
+      scores = scores.masked_fill(
+          at::ones({5, 5}, at::kBool).triu(1),
+          -std::numeric_limits<double>::infinity());
+    }
+    const auto expected = at::matmul(at::softmax(scores, -1), x);
+    const Graph graph = attention_graph(0.5, causal);
+    const auto found = Interpreter(graph, {}).run(x, context_of(false));
+    EXPECT_TRUE(found.allclose(expected, 1e-12, 1e-12));
+  }
+}
+
+TEST(Interpreter, DropoutInAttentionDependsOnPositionsOnly) {
+  const Graph graph = attention_graph(0.4, false);
+  Interpreter interpreter(graph, {});
+  const auto x = waves({6, 2, 5, 4});
+  const auto whole = interpreter.run(x, context_of(true));
+  EXPECT_FALSE(whole.allclose(interpreter.run(x, context_of(false))));
+  const auto part = interpreter.run(x.narrow(0, 3, 3), context_of(true, 3));
+  EXPECT_TRUE(part.allclose(whole.narrow(0, 3, 3), 1e-12, 1e-12));
+}
+
+// A ReLU overwrites the output of a linear layer, but not a value with other uses.
+TEST(Interpreter, ReluOverwritesOnlyValuesWithoutOtherUses) {
+  GraphBuilder builder({3});
+  const auto h = builder.linear(builder.input(), "a", waves({4, 3}));
+  const auto r = builder.call("aten::relu", "", {Argument::of_value(h)}, {4});
+  const auto once = builder.graph();
+  builder.call(
+      "aten::sub", "Tensor", {Argument::of_value(h), Argument::of_value(r)}, {4});
+  const auto twice = builder.graph();
+  const auto x = waves({5, 3});
+  const auto expected = at::matmul(x, waves({4, 3}).t());
+  std::vector<const void*> memory;
+  auto context = context_of(true);
+  context.after_node = [&](const Node&, const at::Tensor& output) {
+    memory.push_back(output.data_ptr());
+  };
+  const auto relu = Interpreter(once, {}).run(x, context);
+  EXPECT_TRUE(relu.allclose(expected.relu(), 1e-12, 1e-12));
+  EXPECT_EQ(memory[0], memory[1]);
+  memory.clear();
+  const auto difference = Interpreter(twice, {}).run(x, context);
+  EXPECT_TRUE(difference.allclose(expected - expected.relu(), 1e-12, 1e-12));
+  EXPECT_NE(memory[0], memory[1]);
+}
+
+}  // namespace tandem::interpreter_test

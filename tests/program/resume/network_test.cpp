@@ -1,0 +1,73 @@
+// Runs of a network file, resumed and evaluated after the file has moved.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "tests/graph/fixture_files.h"
+#include "tests/program/program.h"
+
+namespace tandem::network_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class NetworkRun : public testing::Test {
+ protected:
+  NetworkRun() {
+    const auto first =
+        tandem_run({"train", "--model", net_, "--limit", "64", "--out", run_});
+    EXPECT_TRUE(first.status.ok()) << first.errors;
+    EXPECT_EQ(std::rename(net_.c_str(), moved_.c_str()), 0);
+  }
+
+  CommandResult resume(const Arguments& more = {}) const {
+    return tandem_run(
+        with({"train", "--resume", "auto", "--out", run_, "--epochs", "2"}, more));
+  }
+  CommandResult eval(const Arguments& more = {}) const {
+    return tandem_run(with({"eval", "--checkpoint", run_, "--limit", "64"}, more));
+  }
+
+  const Scratch scratch_;
+  const std::string run_ = scratch_ / "run";
+  const std::string net_ = unpack_fixture(scratch_, "net-2.15.0.pt2");
+  const std::string moved_ = scratch_ / "moved.pt2";
+  const std::string copy_ = run_ + "/network.pt2";
+};
+
+TEST_F(NetworkRun, ReadsItsCopy) {
+  const auto evaluated = eval();
+  EXPECT_TRUE(evaluated.status.ok()) << evaluated.errors;
+  const auto resumed = resume();
+  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_EQ(read_file(copy_), read_file(moved_));
+}
+
+TEST_F(NetworkRun, NeedsTheFileIfItsCopyIsMissing) {
+  remove_all(copy_);
+  for (const auto& result : {resume(), eval()}) {
+    EXPECT_EQ(result.status.code, 1);
+    EXPECT_THAT(result.errors, AllOf(HasSubstr(net_), HasSubstr("--model FILE")));
+  }
+  const auto evaluated = eval({"--model", moved_});
+  EXPECT_TRUE(evaluated.status.ok()) << evaluated.errors;
+  const auto resumed = resume({"--model", moved_});
+  EXPECT_TRUE(resumed.status.ok()) << resumed.errors;
+  EXPECT_TRUE(file_exists(copy_));
+}
+
+TEST_F(NetworkRun, RefusesAnotherFile) {
+  const auto other = scratch_ / "other.pt2";
+  replace_file(other, fixture("net-2.8.0.pt2"));
+  const auto resumed = resume({"--model", other});
+  EXPECT_EQ(resumed.status.code, 2);
+  EXPECT_THAT(
+      resumed.errors, AllOf(HasSubstr("differs from that of"), HasSubstr("--model")));
+  const auto evaluated = eval({"--model", other});
+  EXPECT_EQ(evaluated.status.code, 2);
+  EXPECT_THAT(evaluated.errors, HasSubstr("another file than the network of"));
+}
+
+}  // namespace tandem::network_test
