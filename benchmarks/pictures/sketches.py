@@ -202,25 +202,26 @@ def layers():
     picture = Picture(760, 566, "tandem's layers: your program or the command line, then "
                                 "trainer, strategy, executor and communicator")
     layer_box(picture, 20, 20, 350, "Command line", [
-        "tandem train, compare, scaling, plan, launch, ..."], "7 app", True)
+        "tandem train, compare, scaling, plan, launch, ..."], "9 app", True)
     layer_box(picture, 390, 20, 350, "Your program", [
         "#include <tandem/tandem.h>"], "", True)
     layer_box(picture, 20, 110, 520, "Trainer", [
-        "epochs, evaluation, reports, decisions of all ranks"], "6 train", True)
-    layer_box(picture, 580, 110, 160, "Checkpoint", ["save, resume"], "5")
+        "epochs, evaluation, reports, decisions of all ranks"], "8 train", True)
+    layer_box(picture, 580, 110, 160, "Checkpoint", ["save, resume"], "7")
     layer_box(picture, 20, 200, 720, "Strategy", [
         "keeps ranks in step: data parallel, local SGD, Hogwild, parameter server, pipeline"],
-        "4 parallel", True)
+        "6 parallel", True)
     layer_box(picture, 20, 290, 230, "Executor", [
-        "forward and backward: compiled", "(oneDNN, kernels) or eager"], "3 exec", True)
+        "forward and backward: compiled", "(oneDNN, kernels) or eager"], "5 exec", True)
     layer_box(picture, 265, 290, 230, "Optimizer", [
         "updates parameters: SGD,", "Adam, AdamW, Adadelta"], "2 optim")
     layer_box(picture, 510, 290, 230, "Communicator", [
         "shared memory, Gloo, MPI,", "NCCL, threads; RPC"], "2 comm", True)
-    for i, (name, note) in enumerate((("Data", "samplers, loader"), ("Model", "layers, weights"),
-                                      ("Kernels", "AVX2, AVX-512, AMX"),
-                                      ("Formats", "safetensors, .pt"))):
-        layer_box(picture, 20 + 184 * i, 378, 168, name, [note], "2 " + name.lower())
+    for i, (name, note, layer) in enumerate((("Model", "graph, modules, loss", 4),
+                                             ("Data", "samplers, loader", 2),
+                                             ("Kernels", "AVX2, AVX-512, AMX", 2),
+                                             ("Formats", "safetensors, .pt", 2))):
+        layer_box(picture, 20 + 184 * i, 378, 168, name, [note], f"{layer} {name.lower()}")
     for i, (name, note, folder) in enumerate((("Settings", "recipes, flags, help", "config"),
                                               ("Arenas", "memory of tensors", "core"),
                                               ("Launcher", "starts ranks", "launch"))):

@@ -118,6 +118,10 @@ _tandem_data() {
   _alternative "names:name:($*)" "folders:folder:_files -/"
 }
 
+_tandem_files() {
+  _alternative "names:name:($*)" "files:file:_files"
+}
+
 _tandem() {
   local key=
   ((CURRENT == 2)) || key=$words[2]
@@ -158,6 +162,8 @@ def _zsh_escape(text, characters):
 
 def _zsh_specs(option):
     value = _ZSH_KINDS[option.kind].format(_words(option.choices))
+    if option.kind == "file" and option.choices:
+        value = f":text: _tandem_files {_words(option.choices)}"
     if option.kind in ("number", "list") and not option.choices:
         value = f":{option.kind}: "
     if option.place:
@@ -233,8 +239,9 @@ def _fish_choices(option):
 
 def _fish_option(option):
     if option.place:
-        files = " -F" if option.kind == "file" else _FISH_KINDS[option.kind]
-        return _fish_choices(option) or files
+        if option.kind == "file":
+            return _fish_choices(option) + " -F"
+        return _fish_choices(option) or _FISH_KINDS[option.kind]
     line = ""
     for name in option.names:
         kind = "l" if name.startswith("--") else "s" if len(name) == 2 else "o"

@@ -10,16 +10,22 @@ the comment `<!-- file: NAME -->` before the block names it. A block with
 does not run has `<!-- not run: REASON -->` before it. Blocks of text and console are output
 and need no comment.
 
+The folder also has files that only a newer PyTorch can make: tests/docs/NAME.gz is
+unpacked as NAME. network.pt2 is the network of docs/guide/networks.md, from 2.15.0.
+
 Training sees the first 640 samples unless the page says --limit, so that a page takes
 seconds. A block that needs MNIST is left out if TANDEM_DATA has none.
 """
+import glob
+import gzip
 import os
 import re
 import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
 OUTPUT = ("text", "console", "")
 WRAPPER = """#!/bin/sh
 case "$1 $*" in
@@ -78,6 +84,10 @@ def run(page, prefix, folder):
     work = os.path.join(folder, "work")
     os.mkdir(work)
     os.symlink(os.path.join(prefix, "share/tandem/recipes"), os.path.join(work, "recipes"))
+    for packed in glob.glob(os.path.join(HERE, "*.gz")):
+        name = os.path.basename(packed)[:-len(".gz")]
+        with gzip.open(packed) as source, open(os.path.join(work, name), "wb") as file:
+            file.write(source.read())
     variables = dict(
         os.environ, PATH=os.path.join(folder, "bin") + ":" + os.environ["PATH"],
         CMAKE_PREFIX_PATH=prefix, CXXFLAGS="-O0", OMP_NUM_THREADS="1",
