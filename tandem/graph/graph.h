@@ -97,8 +97,8 @@ struct Node {
   std::string module = {};
   // Source line of the call, such as "net.py:12: x = self.fc(x)"; may be "".
   std::string source = {};
-  // Dropout masks depend on it. The nodes of a pipeline's stage keep the numbers that
-  // they have in the whole graph.
+  // Index of the node in the whole graph. Dropout masks depend on the index, so the
+  // nodes of a pipeline's stage keep it.
   int64_t number = 0;
 };
 

@@ -109,10 +109,10 @@ class Strategy {
     return in_lockstep();
   }
 
-  /// Returns whether train_step() waits for no other rank except a server.
+  /// Returns true if train_step() waits for no other rank except a server.
   ///
-  /// Such ranks notice a signal, such as SIGTERM, at different steps. Each rank then
-  /// calls leave_steps() before the next collective operation.
+  /// If true, ranks can receive a signal, such as SIGTERM, at different steps. After a
+  /// signal, each rank calls leave_steps() before the next collective operation.
   virtual bool steps_alone() const {
     return false;
   }

@@ -31,8 +31,9 @@ double gradient_bytes(const RunConfig& config, const Assembly& parts);
 /// ranks. Collective.
 double mean_bytes(const Assembly& parts, Communicator& comm);
 
-/// Adds to `summary` the figures of all ranks, and the backend, executor and optimizer
-/// state of the run. Collective.
+/// Sets the fields of `summary` that need all ranks: bytes sent per rank, number of
+/// ranks, hash of the parameters and loss scale. Also sets the backend, the executor
+/// and OptimizerState. Collective.
 void add_totals(
     Summary& summary, const RunConfig& config, Assembly& parts, Communicator& comm);
 

@@ -44,10 +44,11 @@ constexpr size_t kEntryBytes = 128;
 constexpr std::chrono::seconds kGreetTime{5};
 constexpr size_t kMostStrangers = 256;
 
-/// Operation of a request. Each comment lists the request's texts and the reply.
+/// Operation of a request. Each comment lists the request's texts, then the reply, if
+/// there is one.
 enum class Operation : uint8_t {
   set = 1,      // key, value
-  get,          // key; waits
+  get,          // key; waits; replies with the value
   wait,         // keys; waits
   add,          // key, amount as decimal text; replies with the sum as text
   compare_set,  // key, expected, desired; replies with the value afterwards
