@@ -14,7 +14,7 @@ struct Winner {
   // Index in Conclusions::runs.
   size_t run = 0;
   // Point at which the run's curve reaches the target or ends: seconds of training and
-  // percent. In a scaling, the number of ranks and the speed-up.
+  // percent. In a table of `tandem scaling`, the number of ranks and the speed-up.
   double x = 0;
   double y = 0;
   // Label in the chart, such as "name: 99.25 % after 12.3 s".
@@ -25,11 +25,11 @@ struct Winner {
 struct Conclusions {
   std::vector<ReportRun> runs;
   // Indices of the runs with a test accuracy: best runs first, failed runs last. In a
-  // scaling, indices of all runs in the order of the table.
+  // table of `tandem scaling`, indices of all runs in the order of the table.
   std::vector<size_t> order;
   // The run that reached the target first; if none did, the most accurate run; nullopt
-  // if fewer than two runs are done. In a scaling, the run with the greatest speed-up;
-  // nullopt if no speed-up is above 1.
+  // if fewer than two runs are done. In a table of `tandem scaling`, the run with the
+  // greatest speed-up; nullopt if no speed-up is above 1.
   std::optional<Winner> winner;
   // Number of runs by status, such as "3 recipes: 2 done, 1 skipped".
   std::string counts;
@@ -42,7 +42,8 @@ struct Conclusions {
 
 /// Derives the conclusions from a table and from the metrics of its runs below
 /// `directory`. Adds "counts" to the table, and "winner" if there is a winner. Adds
-/// "speed_up" to the rows of a scaling, and "speed_up_range" if runs were repeated.
+/// "speed_up" to the rows of `tandem scaling`, and "speed_up_range" if runs were
+/// repeated.
 Conclusions add_conclusions(
     nlohmann::ordered_json& table, const std::string& directory);
 

@@ -43,7 +43,7 @@ CheckpointFiles parse_checkpoint_files(
     const std::string& directory, const std::string& model,
     const std::string& training);
 
-/// Parses only the model's file. Throws as parse_checkpoint_files(). Also throws
+/// Parses only the model's file. Throws the errors of parse_checkpoint_files(), and
 /// DataError for weights that another program saved.
 SafetensorsFile parse_model_file(const std::string& bytes, const std::string& path);
 

@@ -78,8 +78,8 @@ struct OperatorRow {
   double (*multiplications)(const Graph& graph, const Node& node) = nullptr;
   // Computes the operator. Null: LibTorch's dispatcher does.
   at::Tensor (*run)(const OperatorCall& call) = nullptr;
-  // Schema for a LibTorch that lacks the operator, which `run` then computes; null for
-  // others.
+  // Schema of an operator that some LibTorch versions lack; null for other operators.
+  // If LibTorch lacks the operator, `run` computes it.
   const char* schema = nullptr;
 
   bool has(OperatorTrait trait) const {

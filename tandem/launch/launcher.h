@@ -92,9 +92,9 @@ void launch_ranks(const LaunchOptions& options);
 
 /// Returns environment variables for each process that trains on a host with `nproc`
 /// ranks. They set the number of threads (OMP_NUM_THREADS and similar variables) and
-/// turn off the logs of libraries. The number of threads is `threads`; 0: the usable
-/// CPUs divided by `nproc`. Variables that are already set stay unchanged, except that
-/// `threads` above 0 overrides the number of threads.
+/// turn off the logs of libraries. The number of threads is `threads`. If `threads` is
+/// 0, it is the number of usable CPUs divided by `nproc`. Variables that are already
+/// set stay unchanged, except that `threads` above 0 overrides the number of threads.
 Variables rank_variables(int nproc, int64_t threads = 0);
 
 }  // namespace tandem

@@ -228,8 +228,8 @@ struct StrategyOptions {
   // stages).
   int64_t stages = 0;
   int64_t replicas = 0;
-  // First layer of each stage except the first stage, separated by commas; "": divided
-  // according to `balance`.
+  // First layers of all stages except the first stage, separated by commas. If empty,
+  // `balance` determines the stages.
   std::string cut;
   Balance balance = Balance::time;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
