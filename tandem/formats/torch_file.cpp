@@ -116,8 +116,7 @@ class PartReader : public caffe2::serialize::ReadAdapterInterface {
   size_t size() const override {
     return size_;
   }
-  size_t read(
-      uint64_t from, void* to, size_t bytes, const char*) const override {
+  size_t read(uint64_t from, void* to, size_t bytes, const char*) const override {
     const uint64_t left = size_ - std::min(size_, from);
     file_.clear();
     file_.seekg(static_cast<std::streamoff>(offset_ + from));

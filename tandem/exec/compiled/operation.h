@@ -2,9 +2,9 @@
 
 #include <memory>
 
+#include "tandem/core/dropout.h"
 #include "tandem/exec/compiled/bound_layers.h"
 #include "tandem/exec/compiled/onednn_memory.h"
-#include "tandem/core/dropout.h"
 
 namespace tandem {
 

@@ -16,8 +16,7 @@ using dnnl::memory;
 // Values that a float32 operation must round to have the results of an operation in 16
 // bits.
 struct Roundings {
-  Roundings(const FusedLayer& fused, Rounding rounding)
-      : rule(rounds_of(fused.layer)) {
+  Roundings(const FusedLayer& fused, Rounding rounding) : rule(rounds_of(fused.layer)) {
     if (is_fp16(rounding)) {
       as_fp16(fused, rounding == Rounding::fp16_o2);
     } else {
