@@ -1,5 +1,6 @@
 #include "tandem/graph/graph.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>

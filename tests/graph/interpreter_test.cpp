@@ -1,5 +1,6 @@
 #include "tandem/graph/interpreter.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/matmul.h>
