@@ -17,7 +17,7 @@ std::string error_of(Action&& action) {
   } catch (const Expected& error) {
     return error.what();
   } catch (const std::exception& error) {
-    return std::string("(another error) ") + typeid(error).name() + " " + error.what();
+    return std::string("(another error) ") + typeid(error).name();
   }
   return "(no error)";
 }
