@@ -2,20 +2,12 @@
 
 #include "app/command_line.h"
 #include "tandem/base/files.h"
+#include "tandem/base/text.h"
 #include "tandem/checkpoint/checkpoint.h"
 #include "tandem/checkpoint/checkpoint_files.h"
 #include "tandem/formats/torch_file.h"
 
 namespace tandem::app {
-
-namespace {
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() > end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
-}  // namespace
 
 int work_export(const Arguments& arguments) {
   CLI::App app("Writes a checkpoint's model for other programs.", "tandem export");

@@ -124,7 +124,7 @@ void print_graph(const Graph& graph) {
     const Node& node = graph.nodes[layer.node];
     const bool marked = !node_obstacle(graph, node).empty();
     print_row(
-        node.module.empty() ? node.name : node.module,
+        layer_name(node),
         node.target.substr(node.target.rfind(':') + 1) + (marked ? " *" : ""),
         text_of(layer.output), std::to_string(layer.num_parameters),
         fmt::format("{:.0f}", layer.flops));
@@ -153,7 +153,7 @@ void print_script(const std::string& path) {
 }
 
 void print_file(const std::string& path) {
-  if (has_script_name(path) && is_script_file(path)) {
+  if (is_script_file(path)) {
     print_script(path);
   } else {
     print_graph(read_pt2(path));

@@ -32,6 +32,12 @@ std::optional<Number> parse_number(const std::string& text) {
   return number;
 }
 
+/// Returns whether a text ends with another.
+inline bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
 /// Splits a text such as "a,b,c" at a separator. Returns an empty list for "".
 inline std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;

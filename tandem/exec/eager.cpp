@@ -194,8 +194,7 @@ class EagerExecutor : public StageExecutor {
         if (trace != nullptr && output.requires_grad() &&
             has_parameters(*model_.graph(), node)) {
           // Called just before the node's backward.
-          const auto& name = node.module.empty() ? node.name : node.module;
-          output.register_hook([trace, name](const at::Tensor&) {
+          output.register_hook([trace, name = layer_name(node)](const at::Tensor&) {
             trace->mark("compute", "backward " + name);
           });
         }

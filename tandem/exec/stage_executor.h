@@ -139,7 +139,7 @@ struct StageOptions {
 /// Returns an executor that runs any model with autograd. `arenas` contain the tensors
 /// of `model`. Both objects must outlive the executor.
 ///
-/// Throws ConfigError if the rounding is fp16 and the model has no layers(). The first
+/// Throws ConfigError if the rounding is fp16 and the model has no graph(). The first
 /// forward() throws ConfigError if the outputs do not fit StageOptions::num_classes.
 [[nodiscard]] std::unique_ptr<StageExecutor> make_eager_executor(
     Model& model, ModelArenas& arenas, const StageOptions& options);

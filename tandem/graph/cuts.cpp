@@ -23,18 +23,6 @@ struct Unit {
   double cost = 0;
 };
 
-// Returns the number of parameters that a node reads.
-double parameters_of(const Graph& graph, const Node& node) {
-  double count = 0;
-  for_each_value(node, [&](ValueId id) {
-    const Value& value = graph.value(id);
-    if (value.kind == ValueKind::parameter) {
-      count += static_cast<double>(value.tensor.numel());
-    }
-  });
-  return count;
-}
-
 // Returns whether a node begins a unit wherever a single tensor crosses to it.
 bool begins_unit(const Graph& graph, const Node& node) {
   return has_parameters(graph, node) && !operator_row(node.target).has(kIsBatchNorm);
@@ -116,16 +104,11 @@ std::vector<Unit> units_of(const Graph& graph, const Uses& uses, Balance balance
     if (!units.empty()) {
       units.back().nodes.end = i + 1;
       units.back().cost += balance == Balance::time ? cost_of(graph, node)
-                           : begins                 ? parameters_of(graph, node)
-                                                    : 0;
+                           : begins ? static_cast<double>(count_parameters(graph, node))
+                                    : 0;
     }
   }
   return units;
-}
-
-// Returns the name of a node in --cut.
-const std::string& cut_name(const Node& node) {
-  return node.module.empty() ? node.name : node.module;
 }
 
 std::string names_of(const Graph& graph, const std::vector<Unit>& units) {
@@ -133,7 +116,7 @@ std::string names_of(const Graph& graph, const std::vector<Unit>& units) {
   for (const auto& unit : units) {
     for (size_t i = unit.nodes.begin; i < unit.nodes.end; ++i) {
       if (begins_unit(graph, graph.nodes[i])) {
-        names.push_back(cut_name(graph.nodes[i]));
+        names.push_back(layer_name(graph.nodes[i]));
         break;
       }
     }

@@ -15,10 +15,6 @@ namespace tandem {
 
 namespace {
 
-std::string operator_name(const Node& node) {
-  return node.overload.empty() ? node.target : node.target + "." + node.overload;
-}
-
 const c10::FunctionSchema& checked_schema(const Node& node) {
   const auto* schema = schema_of(node.target, node.overload);
   if (schema == nullptr) {
@@ -30,11 +26,6 @@ const c10::FunctionSchema& checked_schema(const Node& node) {
   return *schema;
 }
 
-// Returns the type as schemas name it.
-std::string type_text(const c10::Argument& argument) {
-  return argument.type()->str();
-}
-
 bool takes_integers(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::IntType || type->str() == "SymInt" ||
          type->kind() == c10::TypeKind::NumberType;
@@ -42,16 +33,8 @@ bool takes_integers(const c10::TypePtr& type) {
 
 // Returns the element type of a list, or of an optional list; null for other types.
 c10::TypePtr element_type(const c10::TypePtr& type) {
-  if (const auto optional = type->cast<c10::OptionalType>()) {
-    return element_type(optional->getElementType());
-  }
-  const auto list = type->cast<c10::ListType>();
+  const auto list = without_optional(type)->cast<c10::ListType>();
   return list == nullptr ? nullptr : list->getElementType();
-}
-
-c10::TypePtr without_optional(const c10::TypePtr& type) {
-  const auto optional = type->cast<c10::OptionalType>();
-  return optional == nullptr ? type : optional->getElementType();
 }
 
 bool fits(const Argument& argument, const c10::TypePtr& type) {
@@ -89,10 +72,6 @@ bool fits(const Argument& argument, const c10::TypePtr& type) {
          (wanted->kind() == c10::TypeKind::NumberType && argument.constant.isScalar());
 }
 
-std::string constant_text(const c10::IValue& value) {
-  return c10::str(value);
-}
-
 std::string size_text(const Size& size) {
   if (size.per_sample == 0) {
     return std::to_string(size.fixed);
@@ -118,7 +97,7 @@ std::string argument_text(const Graph& graph, const Argument& argument) {
     case Argument::Kind::constant:
       break;
   }
-  return constant_text(argument.constant);
+  return c10::str(argument.constant);
 }
 
 std::string value_text(const Value& value) {
@@ -173,7 +152,7 @@ class Verifier {
         throw ConfigError(fmt::format(
             "[model] argument '{}' of {} is {}, expected {}", expected.name(),
             name_for_messages(node), argument_text(graph_, node.arguments[i]),
-            type_text(expected)));
+            expected.type()->str()));
       }
     }
     check_changes(node);
@@ -273,6 +252,24 @@ Argument Argument::of_list(std::vector<Argument> list) {
   return argument;
 }
 
+std::vector<Size> fixed_shape(at::IntArrayRef sizes) {
+  std::vector<Size> shape;
+  for (const int64_t size : sizes) {
+    shape.push_back({size, 0});
+  }
+  return shape;
+}
+
+std::vector<Size> batch_shape(at::IntArrayRef sample) {
+  auto shape = fixed_shape(sample);
+  shape.insert(shape.begin(), Size{0, 1});
+  return shape;
+}
+
+Value value_of(ValueKind kind, const std::string& name, const at::Tensor& tensor) {
+  return {kind, name, tensor.scalar_type(), fixed_shape(tensor.sizes()), name, tensor};
+}
+
 ValueId add_value(Graph& graph, Value value) {
   graph.values.push_back(std::move(value));
   return static_cast<ValueId>(graph.values.size()) - 1;
@@ -349,8 +346,24 @@ bool ends_in_log_softmax(const Graph& graph) {
   });
 }
 
+std::string operator_name(const Node& node) {
+  return node.overload.empty() ? node.target : node.target + "." + node.overload;
+}
+
+const std::string& layer_name(const Node& node) {
+  return node.module.empty() ? node.name : node.module;
+}
+
+std::vector<int> count_uses(const Graph& graph) {
+  std::vector<int> uses(graph.values.size());
+  for (const auto& node : graph.nodes) {
+    for_each_value(node, [&](ValueId id) { ++uses[static_cast<size_t>(id)]; });
+  }
+  return uses;
+}
+
 ValueId written_value(const Node& node) {
-  const auto& arguments = schema_of(node.target, node.overload)->arguments();
+  const auto& arguments = schema_of(node).arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto* alias = arguments[i].alias_info();
     if (alias != nullptr && alias->isWrite() &&
@@ -372,6 +385,15 @@ bool has_parameters(const Graph& graph, const Node& node) {
     found = found || graph.value(id).kind == ValueKind::parameter;
   });
   return found;
+}
+
+int64_t count_parameters(const Graph& graph, const Node& node) {
+  int64_t count = 0;
+  for_each_value(node, [&](ValueId id) {
+    const Value& value = graph.value(id);
+    count += value.kind == ValueKind::parameter ? value.tensor.numel() : 0;
+  });
+  return count;
 }
 
 std::string name_for_messages(const Node& node) {

@@ -125,6 +125,17 @@ struct Graph {
   }
 };
 
+/// Returns the shape of a tensor whose sizes do not depend on the number of samples.
+[[nodiscard]] std::vector<Size> fixed_shape(at::IntArrayRef sizes);
+
+/// Returns the shape of a batch of samples of this shape: [N, ...].
+[[nodiscard]] std::vector<Size> batch_shape(at::IntArrayRef sample);
+
+/// Returns the value of a tensor with this name in Python's state_dict(), or of a
+/// constant.
+[[nodiscard]] Value value_of(
+    ValueKind kind, const std::string& name, const at::Tensor& tensor);
+
 /// Adds a value and returns its id.
 ValueId add_value(Graph& graph, Value value);
 
@@ -176,6 +187,16 @@ void verify(const Graph& graph);
 /// Returns whether a log-softmax computes the output.
 [[nodiscard]] bool ends_in_log_softmax(const Graph& graph);
 
+/// Returns the operator of a node with its overload, such as "aten::add.Tensor".
+[[nodiscard]] std::string operator_name(const Node& node);
+
+/// Returns the name of a node in messages and for --cut: its module, or its own name if
+/// it has no module.
+[[nodiscard]] const std::string& layer_name(const Node& node);
+
+/// Returns, for each value, the number of times that nodes read it.
+[[nodiscard]] std::vector<int> count_uses(const Graph& graph);
+
 /// Returns the value that a node changes in place; -1 if it changes none.
 [[nodiscard]] ValueId written_value(const Node& node);
 
@@ -184,6 +205,9 @@ void verify(const Graph& graph);
 
 /// Returns whether a node reads a parameter.
 [[nodiscard]] bool has_parameters(const Graph& graph, const Node& node);
+
+/// Returns the number of elements of the parameters that a node reads.
+[[nodiscard]] int64_t count_parameters(const Graph& graph, const Node& node);
 
 /// Returns the node as messages name it: "conv2d_1 (net.py:12: x = self.conv1(x))".
 [[nodiscard]] std::string name_for_messages(const Node& node);

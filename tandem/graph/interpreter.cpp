@@ -27,10 +27,9 @@ bool is_floating(const c10::IValue& value) {
 // Finds the ReLUs that may overwrite their input: nothing else reads it, and backward
 // does not need it.
 std::set<const Node*> relus_in_place(const Graph& graph) {
-  std::map<ValueId, int> uses;
+  const auto uses = count_uses(graph);
   std::map<ValueId, const Node*> producers;
   for (const auto& node : graph.nodes) {
-    for_each_value(node, [&](ValueId id) { ++uses[id]; });
     for (const ValueId id : node.outputs) {
       producers[id] = &node;
     }
@@ -43,7 +42,8 @@ std::set<const Node*> relus_in_place(const Graph& graph) {
     }
     const ValueId input = node.arguments[0].value;
     const auto producer = producers.find(input);
-    if (uses[input] == 1 && input != graph.output && producer != producers.end() &&
+    if (uses[static_cast<size_t>(input)] == 1 && input != graph.output &&
+        producer != producers.end() &&
         operator_row(producer->second->target).has(kKeepsOnlyInput)) {
       found.insert(&node);
     }

@@ -239,7 +239,7 @@ at::Tensor attention_weights(const Attention& attention) {
 at::Tensor run_attention(const OperatorCall& call) {
   Attention attention = attention_of(call.arguments);
   const bool drops = attention.dropout > 0 && call.context.training && call.dropout;
-  const auto own = c10::Dispatcher::singleton().findSchema(
+  static const auto own = c10::Dispatcher::singleton().findSchema(
       {"aten::scaled_dot_product_attention", ""});
   if (own.has_value() && !drops) {
     auto stack = call.arguments;
@@ -382,6 +382,15 @@ const c10::FunctionSchema* schema_of(
   }();
   const auto row = own.find(target);
   return overload.empty() && row != own.end() ? &row->second : nullptr;
+}
+
+const c10::FunctionSchema& schema_of(const Node& node) {
+  return *schema_of(node.target, node.overload);
+}
+
+c10::TypePtr without_optional(const c10::TypePtr& type) {
+  const auto optional = type->cast<c10::OptionalType>();
+  return optional == nullptr ? type : optional->getElementType();
 }
 
 double multiplications_of(const Graph& graph, const Node& node) {

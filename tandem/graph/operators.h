@@ -96,6 +96,12 @@ const OperatorRow& operator_row(const std::string& target);
 const c10::FunctionSchema* schema_of(
     const std::string& target, const std::string& overload);
 
+/// Returns the schema of a node's operator, which must exist.
+const c10::FunctionSchema& schema_of(const Node& node);
+
+/// Returns the type without Optional.
+c10::TypePtr without_optional(const c10::TypePtr& type);
+
 /// Returns the multiplications of a node for one sample.
 double multiplications_of(const Graph& graph, const Node& node);
 

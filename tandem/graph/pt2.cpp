@@ -214,11 +214,8 @@ class ProgramReader {
   }
 
   void set_tensor(Value& value, const at::Tensor& tensor) const {
-    std::vector<Size> shape;
-    for (const int64_t size : tensor.sizes()) {
-      shape.push_back({size, 0});
-    }
-    if (value.dtype != tensor.scalar_type() || value.shape != shape) {
+    if (value.dtype != tensor.scalar_type() ||
+        value.shape != fixed_shape(tensor.sizes())) {
       fail("the value '" + value.name + "' has another shape or dtype than its tensor");
     }
     value.tensor = tensor;
@@ -274,12 +271,7 @@ class ProgramReader {
     Value value;
     if (uses.empty()) {
       // Tensors that the graph does not use. Python's state dict has them.
-      value.kind = ValueKind::buffer;
-      value.name = "unused_" + state_name;
-      value.dtype = tied.tensor.scalar_type();
-      for (const int64_t size : tied.tensor.sizes()) {
-        value.shape.push_back({size, 0});
-      }
+      value = tandem::value_of(ValueKind::buffer, "unused_" + state_name, tied.tensor);
     } else {
       value = value_of(uses[0]->name, uses[0]->kind);
     }

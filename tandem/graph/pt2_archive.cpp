@@ -8,6 +8,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files.h"
+#include "tandem/base/text.h"
 #include "tandem/formats/pickle.h"
 #include "tandem/formats/storage_view.h"
 #include "tandem/formats/torch_file.h"
@@ -34,11 +35,6 @@ constexpr const char* kOldConstants = "serialized_constants.pt";
       path,
       what +
           ", expected a file of torch.export.save; export the model with torch.export");
-}
-
-bool has_ending(const std::string& text, const std::string& ending) {
-  return text.size() >= ending.size() &&
-         text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
 }
 
 bool by_name(const ZipEntry& a, const ZipEntry& b) {
@@ -167,7 +163,7 @@ std::string Pt2Archive::find_model() const {
   }
   std::string model;
   for (const auto& entry : entries_) {
-    if (entry.name.rfind(kFolder, 0) == 0 && has_ending(entry.name, kEnding)) {
+    if (entry.name.rfind(kFolder, 0) == 0 && ends_with(entry.name, kEnding)) {
       if (!model.empty()) {
         refuse_archive(file_.path, "contains several networks");
       }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/operators.h"
 #include "tandem/graph/pt2_json.h"
 #include "tandem/graph/pt2_types.h"
 
@@ -15,22 +16,17 @@ namespace {
 
 using nlohmann::json;
 
-// Returns the type without Optional.
-c10::TypePtr plain(const c10::TypePtr& type) {
-  const auto optional = type->cast<c10::OptionalType>();
-  return optional == nullptr ? type : optional->getElementType();
-}
-
 // Returns whether a schema requires floating-point numbers, alone or in a list.
 bool wants_floats(const c10::Argument& wanted) {
-  const auto type = plain(wanted.type());
+  const auto type = without_optional(wanted.type());
   const auto list = type->cast<c10::ListType>();
-  const auto element = list == nullptr ? type : plain(list->getElementType());
+  const auto element =
+      list == nullptr ? type : without_optional(list->getElementType());
   return element->kind() == c10::TypeKind::FloatType;
 }
 
 bool wants_list(const c10::Argument& wanted) {
-  return plain(wanted.type())->kind() == c10::TypeKind::ListType;
+  return without_optional(wanted.type())->kind() == c10::TypeKind::ListType;
 }
 
 // JSON has no numbers for infinity and NaN, so these are texts.
@@ -246,8 +242,8 @@ bool has_number_for_tensor(const json& inputs, const c10::FunctionSchema& schema
     const auto index = schema.argumentIndexWithName(string_of(input.at("name")));
     const std::string& kind = kind_of(input.at("arg"));
     if (index &&
-        plain(schema.arguments()[static_cast<size_t>(*index)].type())->kind() ==
-            c10::TypeKind::TensorType &&
+        without_optional(schema.arguments()[static_cast<size_t>(*index)].type())
+                ->kind() == c10::TypeKind::TensorType &&
         (kind == "as_int" || kind == "as_float" || kind == "as_bool" ||
          kind == "as_sym_int")) {
       return true;

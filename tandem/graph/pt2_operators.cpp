@@ -69,8 +69,7 @@ const c10::FunctionSchema& find_operator(
   const auto* schema = schema_of(node.target, node.overload);
   if (schema == nullptr) {
     names.refuse(
-        "calls the operator " + node.target + (node.overload.empty() ? "" : ".") +
-        node.overload +
+        "calls the operator " + operator_name(node) +
         ", which this LibTorch lacks; use another operator in the model, or a newer "
         "LibTorch");
   }

@@ -70,7 +70,7 @@ void convert(Graph& graph, at::ScalarType dtype) {
     }
   }
   for (auto& node : graph.nodes) {
-    const auto& arguments = schema_of(node.target, node.overload)->arguments();
+    const auto& arguments = schema_of(node).arguments();
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       auto& constant = node.arguments[i].constant;
       if (is_type(arguments[i]) && constant.isInt() &&

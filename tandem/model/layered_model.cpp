@@ -76,32 +76,16 @@ class LayersToGraph {
 
  private:
   std::vector<Size> shape() const {
-    const std::vector<int64_t> sizes =
-        flat_ ? std::vector<int64_t>{shape_.channels}
-              : std::vector<int64_t>{shape_.channels, shape_.height, shape_.width};
-    std::vector<Size> all = {{0, 1}};
-    for (const int64_t size : sizes) {
-      all.push_back({size, 0});
-    }
-    return all;
+    return flat_ ? batch_shape({shape_.channels})
+                 : batch_shape({shape_.channels, shape_.height, shape_.width});
   }
 
   ValueId state_value(
       const Layer& layer, const std::string& name, ValueKind kind,
       const at::Tensor& tensor) {
-    if (!tensor.defined()) {
-      return -1;
-    }
-    Value value;
-    value.kind = kind;
-    value.state_name = layer.name + "." + name;
-    value.name = value.state_name;
-    value.dtype = tensor.scalar_type();
-    for (const int64_t size : tensor.sizes()) {
-      value.shape.push_back({size, 0});
-    }
-    value.tensor = tensor;
-    return add_value(graph_, std::move(value));
+    return tensor.defined()
+               ? add_value(graph_, value_of(kind, layer.name + "." + name, tensor))
+               : -1;
   }
 
   const ModelOptions& options_;

@@ -15,8 +15,7 @@ namespace {
 
 void check_input(
     const Graph& graph, const std::string& path, const InputShape& images) {
-  const std::vector<Size> expected = {
-      {0, 1}, {images.channels, 0}, {images.height, 0}, {images.width, 0}};
+  const auto expected = batch_shape({images.channels, images.height, images.width});
   const Value& input = graph.value(graph.input);
   if (!at::isFloatingType(input.dtype)) {
     throw ConfigError(fmt::format(
@@ -51,7 +50,7 @@ void check_runs_as_it_is(const std::string& path, const ModelOptions& options) {
 
 std::unique_ptr<Model> load_model_file(
     const std::string& path, const ModelOptions& options) {
-  if (has_script_name(path) && is_script_file(path)) {
+  if (is_script_file(path)) {
     check_runs_as_it_is(path, options);
     return load_script_model(path);
   }

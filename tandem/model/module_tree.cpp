@@ -130,12 +130,7 @@ std::vector<LayerSummary> summarise(const Graph& graph) {
     row.output = graph.value(node.outputs[0]).shape;
     row.flops = 2 * multiplications_of(graph, node);
     row.node = static_cast<size_t>(&node - graph.nodes.data());
-    for_each_value(node, [&](ValueId id) {
-      const Value& value = graph.value(id);
-      if (value.kind == ValueKind::parameter) {
-        row.num_parameters += value.tensor.numel();
-      }
-    });
+    row.num_parameters = count_parameters(graph, node);
     rows.push_back(row);
   }
   return rows;

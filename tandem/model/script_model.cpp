@@ -130,12 +130,8 @@ std::vector<NamedTensor> named(const Named& list) {
 
 }  // namespace
 
-bool has_script_name(const std::string& path) {
-  return std::filesystem::path(path).extension() == ".pt";
-}
-
 bool is_script_file(const std::string& path) {
-  return has_code(entries_of(path));
+  return std::filesystem::path(path).extension() == ".pt" && has_code(entries_of(path));
 }
 
 std::unique_ptr<Model> load_script_model(const std::string& path) {

@@ -7,12 +7,10 @@
 
 namespace tandem {
 
-/// Returns whether a path ends in ".pt". A file of another name is not loaded as
-/// TorchScript, so a file that is named NET.pt2 never runs its own code.
-bool has_script_name(const std::string& path);
-
-/// Returns whether a file is a TorchScript module, from torch.jit.save. Returns false
-/// for a file of torch.save, for instance. Throws DataError if the file cannot be read.
+/// Returns whether a file is a TorchScript module, from torch.jit.save, with a name
+/// that ends in ".pt". So a file that is named NET.pt2 never runs its own code. Returns
+/// false for a file of torch.save, for instance. Throws DataError if the file cannot be
+/// read.
 bool is_script_file(const std::string& path);
 
 /// Returns a model that runs a TorchScript module as it is, on the CPU.

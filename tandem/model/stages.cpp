@@ -20,7 +20,7 @@ std::string modules_of(const Graph& graph, const NodeRange& range) {
   for (size_t i = range.begin; i < range.end; ++i) {
     const Node& node = graph.nodes[i];
     if (has_parameters(graph, node) && !operator_row(node.target).has(kIsBatchNorm)) {
-      names.push_back(node.module.empty() ? node.name : node.module);
+      names.push_back(layer_name(node));
     }
   }
   return names.size() > 4 ? names.front() + " ... " + names.back() : join(names, " ");

@@ -1,7 +1,6 @@
 #include "tandem/graph/graph.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -16,14 +15,6 @@ namespace tandem::graph_test {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-at::Tensor waves(std::vector<int64_t> shape) {
-  int64_t count = 1;
-  for (const int64_t size : shape) {
-    count *= size;
-  }
-  return at::linspace(0, 9, count, at::kDouble).sin().view(shape);
-}
 
 GraphBuilder two_layers() {
   GraphBuilder builder({3});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/linspace.h>
 
 #include <string>
 #include <utility>
@@ -9,6 +10,15 @@
 #include "tandem/graph/graph.h"
 
 namespace tandem {
+
+/// Returns a tensor in float64 of values between -1 and 1.
+inline at::Tensor waves(const std::vector<int64_t>& shape) {
+  int64_t count = 1;
+  for (const int64_t size : shape) {
+    count *= size;
+  }
+  return at::linspace(0, 9, count, at::kDouble).sin().view(shape);
+}
 
 /// Builds graphs for tests, with outputs in float64.
 class GraphBuilder {
@@ -19,16 +29,8 @@ class GraphBuilder {
     input.kind = ValueKind::input;
     input.name = "x";
     input.dtype = at::kDouble;
-    input.shape = batch_of(sample_shape);
+    input.shape = batch_shape(sample_shape);
     graph_.input = add_value(graph_, std::move(input));
-  }
-
-  static std::vector<Size> batch_of(const std::vector<int64_t>& sample_shape) {
-    std::vector<Size> shape = {{0, 1}};
-    for (const int64_t size : sample_shape) {
-      shape.push_back({size, 0});
-    }
-    return shape;
   }
 
   ValueId input() const {
@@ -38,15 +40,12 @@ class GraphBuilder {
   ValueId state(
       const std::string& name, const at::Tensor& tensor,
       ValueKind kind = ValueKind::parameter) {
-    Value value;
-    value.kind = kind;
-    value.name = value.state_name = name;
-    value.dtype = tensor.scalar_type();
-    for (const int64_t size : tensor.sizes()) {
-      value.shape.push_back({size, 0});
-    }
-    value.tensor = tensor;
-    return add_value(graph_, std::move(value));
+    return add_value(graph_, value_of(kind, name, tensor));
+  }
+
+  /// Adds an output of a node.
+  ValueId output(const std::string& name, const std::vector<Size>& shape) {
+    return add_value(graph_, {ValueKind::output, name, at::kDouble, shape});
   }
 
   /// Calls an operator whose output has the samples' shape `sample_shape`.
@@ -54,11 +53,8 @@ class GraphBuilder {
       const std::string& target, const std::string& overload,
       std::vector<Argument> arguments, const std::vector<int64_t>& sample_shape,
       const std::string& module = "") {
-    Value value;
-    value.name = "v" + std::to_string(graph_.values.size());
-    value.dtype = at::kDouble;
-    value.shape = batch_of(sample_shape);
-    const ValueId id = add_value(graph_, std::move(value));
+    const ValueId id =
+        output("v" + std::to_string(graph_.values.size()), batch_shape(sample_shape));
     add_node(graph_, target, overload, std::move(arguments), {id}).module = module;
     graph_.output = id;
     return id;

@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/batch_norm.h>
-#include <ATen/ops/linspace.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
@@ -17,14 +16,6 @@
 
 namespace tandem::interpreter_test {
 
-at::Tensor waves(std::vector<int64_t> shape) {
-  int64_t count = 1;
-  for (const int64_t size : shape) {
-    count *= size;
-  }
-  return at::linspace(0, 9, count, at::kDouble).sin().view(shape);
-}
-
 ForwardContext context_of(bool training, int64_t first_position = 0) {
   ForwardContext context;
   context.training = training;
@@ -35,11 +26,7 @@ ForwardContext context_of(bool training, int64_t first_position = 0) {
 TEST(Interpreter, SizesFollowTheBatch) {
   GraphBuilder builder({2, 6});
   // x.view(N * 2, 6).view(N, 12)
-  Value rows;
-  rows.name = "rows";
-  rows.dtype = at::kDouble;
-  rows.shape = {{0, 2}, {6, 0}};
-  const auto split = add_value(builder.graph(), rows);
+  const auto split = builder.output("rows", {{0, 2}, {6, 0}});
   add_node(
       builder.graph(), "aten::view", "",
       {Argument::of_value(builder.input()),
@@ -61,14 +48,8 @@ TEST(Interpreter, SizesFollowTheBatch) {
 // chunk() returns a list, of which the graph uses the first and the third tensor.
 TEST(Interpreter, ListsAreInputsAndOutputs) {
   GraphBuilder builder({6});
-  Value part;
-  part.dtype = at::kDouble;
-  part.shape = GraphBuilder::batch_of({2});
-  std::vector<ValueId> parts;
-  for (const char* name : {"p0", "p2"}) {
-    part.name = name;
-    parts.push_back(add_value(builder.graph(), part));
-  }
+  const std::vector<ValueId> parts = {
+      builder.output("p0", batch_shape({2})), builder.output("p2", batch_shape({2}))};
   add_node(
       builder.graph(), "aten::chunk", "",
       {Argument::of_value(builder.input()), Argument::of(int64_t{3}),
@@ -153,18 +134,13 @@ TEST(Interpreter, BatchNormCanUseTheStatisticsOfAllRanks) {
 // Heads of attention are rows of one sample: [N * 2, 5].
 TEST(Interpreter, DropoutMasksBelongToSamples) {
   GraphBuilder builder({2, 5});
-  Value rows;
-  rows.name = "rows";
-  rows.dtype = at::kDouble;
-  rows.shape = {{0, 2}, {5, 0}};
-  const auto flat = add_value(builder.graph(), rows);
+  const auto flat = builder.output("rows", {{0, 2}, {5, 0}});
   add_node(
       builder.graph(), "aten::flatten", "using_ints",
       {Argument::of_value(builder.input()), Argument::of(int64_t{0}),
        Argument::of(int64_t{1})},
       {flat});
-  rows.name = "dropped";
-  builder.graph().output = add_value(builder.graph(), rows);
+  builder.graph().output = builder.output("dropped", {{0, 2}, {5, 0}});
   add_node(
       builder.graph(), "aten::dropout", "",
       {Argument::of_value(flat), Argument::of(0.5), Argument::of(false)},

@@ -124,7 +124,7 @@ TEST_P(ImportedNetwork, LossesEqualThoseOfPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(
     Networks, ImportedNetwork, testing::ValuesIn(kNetworks),
-    [](const auto& info) { return info.param; });
+    [](const auto& test) { return test.param; });
 
 // Trains a few steps of a network with skip connections and batch norm on each rank.
 std::vector<Summary> train_on(

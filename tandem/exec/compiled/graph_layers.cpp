@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "tandem/base/text.h"
 #include "tandem/graph/operators.h"
 
 namespace tandem {
@@ -12,11 +13,6 @@ namespace tandem {
 namespace {
 
 constexpr const char* kCounter = ".num_batches_tracked";
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() &&
-         text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 // Reads the arguments of a node. The first argument that no kernel supports becomes the
 // obstacle.
@@ -257,22 +253,19 @@ std::string node_obstacle(const Graph& graph, const Node& node) {
 GraphLayers layers_in(const Graph& graph) {
   GraphLayers result;
   ValueId last = graph.input;
-  std::map<ValueId, int> uses;
-  for (const auto& node : graph.nodes) {
-    for_each_value(node, [&](ValueId id) { ++uses[id]; });
-  }
+  const auto uses = count_uses(graph);
   for (const auto& node : graph.nodes) {
     if (counts_batches(graph, node)) {
       continue;
     }
     const NodeReader reader = read(graph, node);
     result.obstacle = reader.obstacle;
-    if (result.obstacle.empty() && uses[last] > 1) {
+    if (result.obstacle.empty() && uses[static_cast<size_t>(last)] > 1) {
       result.obstacle = "its input has other uses, such as a skip connection";
     }
     const bool follows = !node.arguments.empty() &&
                          node.arguments[0].kind == Argument::Kind::value &&
-                         node.arguments[0].value == last && uses[last] == 1;
+                         node.arguments[0].value == last;
     if (result.obstacle.empty() && !follows) {
       result.obstacle = "it does not follow the node before it";
     }
