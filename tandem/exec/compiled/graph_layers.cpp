@@ -244,6 +244,21 @@ bool counts_batches(const Graph& graph, const Node& node) {
          ends_with(graph.value(counter.value).state_name, kCounter);
 }
 
+// Returns the name of a parameter that this node and another one use, or "".
+std::string shared_parameter(
+    const Graph& graph, const Node& node, const std::vector<int>& uses) {
+  for (const auto& argument : node.arguments) {
+    if (argument.kind == Argument::Kind::value) {
+      const Value& value = graph.value(argument.value);
+      if (value.kind == ValueKind::parameter &&
+          uses[static_cast<size_t>(argument.value)] > 1) {
+        return value.state_name;
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string node_obstacle(const Graph& graph, const Node& node) {
@@ -262,6 +277,11 @@ GraphLayers layers_in(const Graph& graph) {
     result.obstacle = reader.obstacle;
     if (result.obstacle.empty() && uses[static_cast<size_t>(last)] > 1) {
       result.obstacle = "its input has other uses, such as a skip connection";
+    }
+    // Each layer's first backward overwrites the gradients of its parameters.
+    const auto shared = shared_parameter(graph, node, uses);
+    if (result.obstacle.empty() && !shared.empty()) {
+      result.obstacle = "another node uses its parameter " + shared;
     }
     const bool follows = !node.arguments.empty() &&
                          node.arguments[0].kind == Argument::Kind::value &&
