@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tandem/graph/interpreter.h"
+#include "tests/graph/residual_module.h"
 
 namespace tandem::trace_test {
 
@@ -94,28 +95,6 @@ void expect_same_function(
         found_gradients[i].equal(expected_gradients[i]));
   }
 }
-
-struct ResidualImpl : nn::Module {
-  ResidualImpl() {
-    conv1 = register_module("conv1", nn::Conv2d(nn::Conv2dOptions(3, 4, 3).padding(1)));
-    bn1 = register_module("bn1", nn::BatchNorm2d(4));
-    conv2 = register_module(
-        "conv2", nn::Conv2d(nn::Conv2dOptions(4, 4, 3).padding(1).bias(false)));
-    bn2 = register_module("bn2", nn::BatchNorm2d(4));
-    fc = register_module("fc", nn::Linear(4, 10));
-  }
-  at::Tensor forward(const at::Tensor& image) {
-    const auto x = torch::relu(bn1(conv1(image)));
-    const auto y = torch::relu(bn2(conv2(x)) + x);
-    return fc(torch::adaptive_avg_pool2d(y, {1, 1}).view({image.size(0), -1}));
-  }
-  nn::Conv2d conv1{nullptr};
-  nn::BatchNorm2d bn1{nullptr};
-  nn::Conv2d conv2{nullptr};
-  nn::BatchNorm2d bn2{nullptr};
-  nn::Linear fc{nullptr};
-};
-TORCH_MODULE(Residual);
 
 TEST(Trace, ResidualNetworkBecomesAGraphOfItsLayers) {
   const auto function = function_of(Residual());

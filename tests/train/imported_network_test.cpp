@@ -1,4 +1,4 @@
-// Networks that PyTorch exported, trained by every strategy.
+// Networks that PyTorch exported and modules in C++, trained by every strategy.
 
 #include <ATen/ops/arange.h>
 #include <gmock/gmock.h>
@@ -13,11 +13,14 @@
 #include "tandem/graph/pt2.h"
 #include "tandem/model/graph_model.h"
 #include "tandem/model/model_file.h"
+#include "tandem/model/module_model.h"
 #include "tandem/train/assembly.h"
 #include "tandem/train/trainer.h"
 #include "tests/comm/group.h"
 #include "tests/core/expect.h"
 #include "tests/graph/fixtures.h"
+#include "tests/graph/graphs.h"
+#include "tests/graph/residual_module.h"
 
 namespace tandem::imported_network_test {
 
@@ -34,15 +37,14 @@ std::vector<int64_t> sizes_of(const std::vector<Size>& shape) {
   return sizes;
 }
 
-// Images of noise with the network's input shape and number of classes.
-Dataset noise_for(const Graph& graph, int64_t size) {
-  const auto image = sizes_of(graph.value(graph.input).shape);
+// Images of noise, of the shape channels x height x width.
+Dataset noise(const std::vector<int64_t>& image, int64_t classes, int64_t size) {
   Dataset dataset;
   dataset.size = size;
   dataset.channels = image[0];
   dataset.height = image[1];
   dataset.width = image[2];
-  dataset.num_classes = sizes_of(graph.value(graph.output).shape)[0];
+  dataset.num_classes = classes;
   std::vector<uint8_t> pixels;
   std::vector<uint8_t> labels;
   uint32_t state = 4711;
@@ -56,6 +58,13 @@ Dataset noise_for(const Graph& graph, int64_t size) {
   dataset.pixels = pixels;
   dataset.labels = labels;
   return dataset;
+}
+
+// Images of noise with the network's input shape and number of classes.
+Dataset noise_for(const Graph& graph, int64_t size) {
+  return noise(
+      sizes_of(graph.value(graph.input).shape),
+      sizes_of(graph.value(graph.output).shape)[0], size);
 }
 
 RunConfig config_for(const std::string& path) {
@@ -183,6 +192,39 @@ TEST(ImportedNetworkRun, APipelineEqualsOneRankWithMicroBatches) {
   config.strategy.cut = "head";
   EXPECT_EQ(
       train_on("thread", 2, config)[0].parameters_sha256, whole.parameters_sha256);
+}
+
+// Thread ranks share LibTorch's generator, so the weights are not random.
+std::unique_ptr<Model> residual_module() {
+  Residual net;
+  for (auto& parameter : net->parameters()) {
+    parameter.set_data(waves(parameter.sizes().vec()).to(at::kFloat));
+  }
+  return make_module_model(net);
+}
+
+TEST(ImportedNetworkRun, APipelineDividesAModuleAtItsCuts) {
+  const DatasetSplits data{noise({3, 8, 8}, 10, 96), noise({3, 8, 8}, 10, 30)};
+  RunConfig config;
+  config.model.kind = ModelKind::custom;
+  config.exec.executor = ExecutorKind::eager;
+  config.ranks.kind = RankKind::thread;
+  config.training.batch_size = 4;
+  config.training.epochs = 2;
+  config.training.accumulate = 4;
+  const auto train_module = [&](const std::string& backend, int ranks) {
+    return on_each_rank(backend, ranks, [&](Communicator& comm) {
+      return train(config, data, comm, residual_module());
+    });
+  };
+  const auto whole = train_module("thread", 1)[0];
+  config.strategy.kind = StrategyKind::pipeline;
+  config.strategy.cut = "conv2,fc";
+  for (const char* backend : {"thread", "shm", "gloo"}) {
+    const auto stages = train_module(backend, 3);
+    EXPECT_EQ(stages[2].parameters_sha256, whole.parameters_sha256) << backend;
+    EXPECT_EQ(stages[0].test.correct, whole.test.correct);
+  }
 }
 
 TEST(ImportedNetworkRun, ResumesWithTheSameBitsAndItsOwnCopyOfTheFile) {
